@@ -1,0 +1,36 @@
+// FamilySpec: everything Ferry knows about one model family, in one declarative file under families/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "converters/key_rule.h"
+#include "converters/model_config.h"
+#include "graph/builder.h"
+#include "graph/graph.h"
+
+namespace ferry {
+
+// What the user chooses about the program; validated against the config.
+struct BuildOptions {
+  int64_t context_length = 0;  // positions of the KV caches
+  int64_t prefill_length = 0;  // upper bound of T in one call
+  bool all_logits = false;     // [1,T,V] instead of [1,V] of the last token
+};
+
+struct FamilySpec {
+  std::vector<std::string> model_types;  // config model_type values this family serves
+  // kUnsupported for variants that the family does not build.
+  Status (*check)(const ModelConfig&);
+  std::vector<KeyRule> (*rules)(const ModelConfig&);
+  std::vector<TieRule> (*ties)(const ModelConfig&);
+  // Stateful style: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits.
+  Result<Graph> (*build)(const ModelConfig&, const BuildOptions&);
+};
+
+// The one visible table of families.
+const std::vector<const FamilySpec*>& all_families();
+// By text_type, then model_type. kUnsupported with the list of what is supported.
+Result<const FamilySpec*> find_family(const ModelConfig& config);
+
+}  // namespace ferry

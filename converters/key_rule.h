@@ -1,0 +1,76 @@
+// Key rules: how the keys of a checkpoint become the weights of a model. Metadata only; no weight is
+// touched. Each source key must match exactly one rule, each weight must be produced exactly once.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "converters/model_config.h"
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "graph/tensor_expr.h"
+
+namespace ferry {
+
+// One output of a rule: the runtime name ("{i}" is the layer, as in the pattern) and the row runs of
+// the source that make it. Empty runs mean all rows.
+struct RuleTarget {
+  std::string name;
+  // Rows of the source in the order of the target; entry index is filled in by map_keys.
+  std::function<std::vector<RowRun>(const ModelConfig&)> rows = nullptr;
+};
+
+struct KeyRule {
+  enum class Kind {
+    kMap,   // one source to one target (rename) or several (split, de-interleave)
+    kDrop,  // accounted for, not used; `reason` says why
+  };
+  std::string name;     // of the rule, for reports: "attention.wq", "drop mtp"
+  Kind kind = Kind::kMap;
+  // Source key: literal text, "{i}" one decimal layer number in [0, num_layers), a trailing "*" any
+  // rest (drops only).
+  std::string source;
+  std::vector<RuleTarget> targets = {};
+  std::vector<ElementStep> steps = {};
+  std::string reason = {};
+  // Rows that the source must have, where the split needs it: the message says what was expected.
+  std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
+};
+
+// A weight that is another one under a second name ("output.weight" = "tok_embeddings.weight").
+struct TieRule {
+  std::string name;
+  std::string target;
+  std::string same_as;
+};
+
+struct MappedEntry {
+  std::string source;                // original key
+  std::vector<std::string> targets;  // empty for a drop
+  std::string rule;
+  std::string reason;                // of a drop
+};
+
+struct MappingReport {
+  std::vector<MappedEntry> entries;  // one per source entry, in its order, then ties (source empty)
+  std::vector<std::string> unmapped; // allowed by --allow-unmapped
+};
+
+struct MappingOptions {
+  std::vector<std::string> allow_unmapped = {};  // globs
+};
+
+struct MappedKeys {
+  StateDict weights;
+  MappingReport report;
+};
+
+// Applies `rules` to every entry. All unmapped, duplicate, wrongly split and non-float sources are
+// reported together: Error::details has one line per key, with the original name and, where one is
+// near, the nearest key that the family knows.
+Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
+                            const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
+                            const MappingOptions& options);
+
+}  // namespace ferry

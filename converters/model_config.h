@@ -1,0 +1,86 @@
+// ModelConfig: the validated numbers of a checkpoint's config.json. Both styles are read: that of
+// transformers 4 (rope_theta, rope_scaling, torch_dtype, per-family layer patterns) and of
+// transformers 5 (rope_parameters, dtype, layer_types). Sizes come from here, never from a weight.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry {
+
+enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention };
+
+struct RopeConfig {
+  enum class Type { kDefault, kLinear, kLlama3 } type = Type::kDefault;
+  double theta = 10000.0;
+  double partial_rotary_factor = 1.0;
+  double factor = 1.0;                 // linear, llama3
+  double low_freq_factor = 1.0;        // llama3
+  double high_freq_factor = 4.0;       // llama3
+  int64_t original_max_positions = 0;  // llama3
+};
+
+// Gated DeltaNet (Qwen3.5, Qwen3-Next); all zero where the model has no linear layers.
+struct LinearAttentionConfig {
+  int64_t key_heads = 0, value_heads = 0;  // value_heads is a multiple of key_heads
+  int64_t key_dim = 0, value_dim = 0;      // per head
+  int64_t conv_kernel = 0;
+  int64_t key_size() const { return key_heads * key_dim; }
+  int64_t value_size() const { return value_heads * value_dim; }
+  int64_t conv_channels() const { return 2 * key_size() + value_size(); }
+  int64_t groups() const { return value_heads / key_heads; }  // value heads per key head
+};
+
+struct ModelConfig {
+  std::string model_type;    // of the outer config: "qwen3_5"
+  std::string text_type;     // of the text part; equals model_type where there is no text_config
+  bool multimodal = false;   // the text part was found under text_config
+
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t max_positions = 0;
+  double rms_norm_eps = 1e-6;
+  std::string hidden_act = "silu";
+  bool attention_bias = false;  // q, k, v (and o where the family says so)
+  bool mlp_bias = false;
+  bool tie_word_embeddings = false;
+  std::optional<int64_t> sliding_window;  // set only where some layer uses it
+  RopeConfig rope;
+  LinearAttentionConfig linear;
+  std::vector<LayerType> layer_types;     // one per layer, always filled
+
+  std::optional<int64_t> bos_id;
+  std::vector<int64_t> eos_ids;           // generation_config.json wins over config.json
+
+  // Mixture of experts, as far as it is needed to refuse it.
+  int64_t num_experts = 0;
+  std::vector<int64_t> mlp_only_layers;
+  int64_t decoder_sparse_step = 1;
+
+  int64_t q_size() const { return num_heads * head_dim; }
+  int64_t kv_size() const { return num_kv_heads * head_dim; }
+  // Dimensions of a head that RoPE turns: even, at most head_dim.
+  int64_t rotary_dim() const;
+};
+
+// `config_json` is the text of config.json; `generation_json` that of generation_config.json, or
+// empty. `name` begins the messages. kBadInput for numbers that are missing, of the wrong kind, out
+// of range or inconsistent (with the key's name); kUnsupported for features that would change the
+// output and are not built (other rope types, activations, ...).
+Result<ModelConfig> parse_model_config(const std::string& config_json,
+                                       const std::string& generation_json, const std::string& name);
+
+// 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32 with the scaling of rope.type applied
+// as transformers does it.
+std::vector<float> rope_inverse_frequencies(const ModelConfig& config);
+
+}  // namespace ferry

@@ -1,0 +1,33 @@
+// A fixed set of threads with fixed partitions, so that results do not depend on their number.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace ferry {
+
+// Passed by reference to what needs it. parallel_for may be called from one thread at a time.
+class ThreadPool {
+ public:
+  // `threads` >= 1 counts the calling thread; 1 starts no thread at all.
+  explicit ThreadPool(size_t threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  size_t size() const;
+
+  // Calls body(i) for every i in [0, count), each exactly once, and returns when all are done.
+  // What body(i) computes must not depend on which thread runs it.
+  void parallel_for(size_t count, const std::function<void(size_t)>& body);
+
+  // The number of hardware threads this process may use.
+  static size_t hardware_threads();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ferry

@@ -1,0 +1,46 @@
+// .ptd files (ExecuTorch FlatTensor, FlatBuffer identifier FT01): named constant tensors outside of
+// the program. Reader with full validation, and a planner for writing, side by side.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/result.h"
+
+namespace ferry::ptd {
+
+struct NamedTensor {
+  std::string key;
+  DType dtype;
+  std::vector<int32_t> sizes;
+  uint32_t segment = 0;  // several keys may share one segment (tied and identical tensors)
+};
+
+struct Segment {
+  uint64_t offset = 0;  // absolute in the file
+  uint64_t size = 0;
+};
+
+struct DataFile {
+  std::vector<NamedTensor> tensors;  // in file order; keys unique
+  std::vector<Segment> segments;
+};
+
+// `name` begins the messages.
+Result<DataFile> read_data_file(std::span<const std::byte> file, const std::string& name);
+
+struct Layout {
+  std::vector<std::byte> head;    // everything before the first segment, padded
+  std::vector<Segment> segments;  // absolute offsets, aligned to 128; gaps are zero bytes
+  uint64_t file_bytes = 0;
+};
+
+// Places `segment_sizes[i]` bytes for each segment and writes the header that describes them.
+Result<Layout> plan_data_file(const std::vector<NamedTensor>& tensors,
+                              const std::vector<uint64_t>& segment_sizes);
+
+}  // namespace ferry::ptd

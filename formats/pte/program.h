@@ -1,0 +1,95 @@
+// Program: an in-memory mirror of a .pte file (ExecuTorch program, FlatBuffer identifier ET12).
+// Structure only: the bytes of constants stay in the file (reader) or with their producer (writer).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace ferry::pte {
+
+// Where a planned tensor lives: `memory` is 1-based, as on the wire; entry m of
+// Method::memory_bytes is its size.
+struct Allocation {
+  uint32_t memory = 1;
+  uint64_t offset = 0;
+};
+
+enum class Dynamism : int8_t { kStatic = 0, kDynamicBound = 1 };
+
+// How the data of a tensor is found:
+//   external                  constant (or initial contents) by name `fqn` in a .ptd file
+//   data_index > 0, no alloc  constant `data_index` of the program's constant segment
+//   data_index > 0, alloc     mutable buffer, initial contents in the mutable data segment
+//   data_index == 0, alloc    planned memory: activation, or mutable buffer without contents
+//   neither                   set at run time (inputs, outputs, views)
+struct Tensor {
+  DType dtype = DType::kF32;
+  std::vector<int32_t> sizes;      // upper bounds where dynamic
+  std::vector<uint8_t> dim_order;  // a permutation; ours is always the identity
+  Dynamism dynamism = Dynamism::kStatic;
+  uint32_t data_index = 0;
+  std::optional<Allocation> allocation = {};
+  bool external = false;
+  std::string fqn = {};  // fully qualified name, may be empty
+};
+
+struct None {};
+struct IntList { std::vector<int32_t> items; };     // value indices of Int values
+struct BoolList { std::vector<bool> items; };       // literals
+struct DoubleList { std::vector<double> items; };   // literals
+struct TensorList { std::vector<int32_t> items; };  // value indices
+struct OptionalTensorList { std::vector<int32_t> items; };  // value indices, -1 is None
+
+using Value = std::variant<None, int64_t, bool, double, Tensor, std::string, IntList, DoubleList,
+                           BoolList, TensorList, OptionalTensorList>;
+
+struct Operator {
+  std::string name;      // "aten::linear"
+  std::string overload;  // "out", may be empty
+  // "aten::linear.out"
+  std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
+};
+
+struct KernelCall {
+  int32_t op = 0;  // index into Method::operators
+  std::vector<int32_t> args;
+};
+struct MoveCall { int32_t from = 0, to = 0; };
+// Continues at instruction `destination` when the Bool value is false.
+struct JumpFalseCall { int32_t condition = 0, destination = 0; };
+struct FreeCall { int32_t value = 0; };
+struct DelegateCall {
+  int32_t delegate = 0;
+  std::vector<int32_t> args;
+};
+using Instruction = std::variant<KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall>;
+
+struct Method {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<int32_t> inputs, outputs;  // value indices
+  std::vector<Operator> operators;
+  std::vector<Instruction> instructions;  // of the only chain
+  std::vector<std::string> delegates;     // backend ids; a program with any cannot be executed here
+  std::vector<uint64_t> memory_bytes;     // entry 0 is the reserved 0 of the wire format
+};
+
+struct Program {
+  std::vector<Method> methods;
+  const Method* find(std::string_view method) const {
+    for (const Method& m : methods)
+      if (m.name == method) return &m;
+    return nullptr;
+  }
+};
+
+// Bytes that a tensor takes at its upper bound; nullopt on overflow or a negative size.
+std::optional<uint64_t> tensor_bytes(const Tensor& tensor);
+
+}  // namespace ferry::pte

@@ -1,0 +1,37 @@
+// Reads .pte files with full validation, stricter than the official InternalConsistency check: every
+// index, offset, size, list, operator arity and argument kind is checked before a Program is handed
+// out, so that whoever executes it needs no further structural checks.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "core/result.h"
+#include "formats/pte/program.h"
+
+namespace ferry::pte {
+
+// Ranges of bytes in the file that the Program's data_index values refer to. Spans point into the
+// file passed to read_program.
+struct ProgramData {
+  // [i] begins constant i (data_index i without allocation); it extends to the end of its segment,
+  // and every constant tensor of the program has been checked to fit. [0] is an unused placeholder.
+  std::vector<std::span<const std::byte>> constants;
+  // The same for initial contents of mutable buffers (data_index with allocation).
+  std::vector<std::span<const std::byte>> initial;
+  // For size reports.
+  uint64_t program_bytes = 0;   // the FlatBuffer with its headers
+  uint64_t constant_bytes = 0;  // the constant segment
+  uint64_t initial_bytes = 0;   // the mutable data segment
+};
+
+struct LoadedProgram {
+  Program program;
+  ProgramData data;
+};
+
+// `file` must stay alive as long as the result's spans are used. `name` begins the messages.
+Result<LoadedProgram> read_program(std::span<const std::byte> file, const std::string& name);
+
+}  // namespace ferry::pte

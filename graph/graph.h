@@ -1,0 +1,147 @@
+// Graph: the program of a model before it becomes a .pte. A straight list of nodes in execution
+// order over values that are named by integer id. No control flow; dynamic sizes are symbols.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/result.h"
+#include "graph/op.h"
+#include "graph/tensor_expr.h"
+
+namespace ferry {
+
+// Index into Graph::values.
+struct ValueId {
+  int32_t index = -1;
+  bool operator==(const ValueId&) const = default;
+  auto operator<=>(const ValueId&) const = default;
+  bool valid() const { return index >= 0; }
+};
+
+// base + scale * symbol. A static dimension has no symbol (-1).
+struct Dim {
+  int64_t base = 0;
+  int32_t symbol = -1;  // index into Graph::symbols
+  int64_t scale = 0;
+  Dim() = default;
+  Dim(int64_t n) : base(n) {}  // NOLINT: a plain number is a dimension
+  static Dim of(int32_t symbol, int64_t scale = 1, int64_t base = 0) {
+    Dim d(base);
+    d.symbol = symbol;
+    d.scale = scale;
+    return d;
+  }
+  bool is_static() const { return symbol < 0; }
+  bool operator==(const Dim&) const = default;
+};
+using Dims = std::vector<Dim>;
+
+// A size known only at run time, such as the number of tokens T of a call.
+struct Symbol {
+  std::string name;
+  int64_t max = 0;  // upper bound; planned memory is sized by it
+  ValueId value;    // the Int value that holds it at run time
+  bool operator==(const Symbol&) const = default;
+};
+
+// Contents of a literal, made when they are written. Deterministic.
+struct Literal {
+  std::string key;  // equal keys mean equal bytes
+  uint64_t bytes = 0;
+  std::function<void(std::span<std::byte>)> fill;  // the whole literal at once
+};
+
+struct Value {
+  enum class Kind { kTensor, kInt };  // kInt: a symbolic integer
+  enum class Origin {
+    kInput,    // of the program
+    kWeight,   // by name from the StateDict; external in the .ptd
+    kLiteral,  // constant made by us (RoPE tables, scalars); inside the .pte
+    kBuffer,   // mutable, keeps its contents between calls
+    kNode,     // made by a node
+  };
+  Kind kind = Kind::kTensor;
+  Origin origin = Origin::kNode;
+  DType dtype = DType::kF32;
+  Dims shape;
+  std::string name;      // inputs, weights, buffers: unique; nodes: may be empty
+  int32_t literal = -1;  // index into Graph::literals (kLiteral; kBuffer with initial contents)
+  // kBuffer: the owner asks for stored contents whatever the mode (positions and the like).
+  bool must_store = false;
+  // kBuffer: the initial contents are serialised. Set by the init_buffers pass.
+  bool stored = false;
+};
+
+// Integer argument: a number, or a symbolic Int value.
+struct IntArg {
+  int64_t number = 0;
+  ValueId value;
+  IntArg(int64_t n) : number(n) {}    // NOLINT
+  IntArg(ValueId v) : value(v) {}     // NOLINT
+  bool operator==(const IntArg&) const = default;
+};
+struct TensorListArg {
+  std::vector<ValueId> items;
+  bool operator==(const TensorListArg&) const = default;
+};
+// One argument of the operator's schema (outs excluded). monostate is None. A Scalar argument is an
+// IntArg, double or bool; a ScalarType argument is a DType.
+using Arg = std::variant<std::monostate, ValueId, IntArg, std::vector<IntArg>, TensorListArg, double,
+                         bool, DType>;
+
+struct Node {
+  Op op;
+  std::vector<Arg> args;
+  std::vector<ValueId> outs;  // fresh values, or buffers that the node writes
+  int32_t layer = -1;  // decoder layer; -1 before the first layer, num_layers after the last
+};
+
+// A value whose run-time contents prove parity: recorded in the manifest, copied by the runner right
+// after the instruction that makes it.
+struct Probe {
+  std::string name;  // "hidden_states.3", as in reference files
+  ValueId value;
+};
+
+struct Graph {
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<Symbol> symbols;
+  std::vector<Literal> literals;
+  std::vector<ValueId> inputs, outputs;
+  std::vector<Probe> probes;
+  int32_t num_layers = 0;
+
+  const Value& operator[](ValueId id) const { return values[static_cast<size_t>(id.index)]; }
+  Value& operator[](ValueId id) { return values[static_cast<size_t>(id.index)]; }
+  // Upper bound of a dimension and of a tensor's bytes.
+  int64_t max_of(const Dim& dim) const;
+  uint64_t max_bytes(ValueId id) const;
+};
+
+// A graph and where its weights come from. Bound: every kWeight value has a Weight of its shape.
+struct Model {
+  Graph graph;
+  StateDict weights;
+};
+
+// Pairs the weights that `graph` wants with those that `dict` has; reports all that are missing, left
+// over, or of another shape at once. Weight values take the dtype of their expression.
+Result<Model> bind(Graph graph, StateDict dict, const std::string& source_name);
+
+// Rank, dtype and shape of every node's results re-inferred, uses after definitions, ids in range.
+// kInternal: a graph that fails is our defect.
+Status validate(const Graph& graph);
+
+// One line per node, stable; what the tests of passes compare.
+std::string to_text(const Graph& graph);
+
+}  // namespace ferry

@@ -1,0 +1,1 @@
+#include "packer/bundle_reader.h"

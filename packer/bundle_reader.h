@@ -1,0 +1,52 @@
+// Bundle: a validated bundle directory, mapped and ready to execute or to inspect. A library of its
+// own, so that the runner never links the graph.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "formats/pte/reader.h"
+#include "formats/ptd/ptd.h"
+#include "packer/manifest.h"
+
+namespace ferry {
+
+struct BundleProgram {
+  MappedFile file;
+  pte::LoadedProgram loaded;
+};
+struct BundleData {
+  MappedFile file;
+  ptd::DataFile content;
+};
+
+// Everything in it stays alive and unmoved as long as the Bundle does.
+class Bundle {
+ public:
+  // Reads the manifest, maps the files, validates all structure: file list and sizes, programs, data
+  // files, that every external tensor is found with equal dtype and shape, that probes, ports and
+  // buffers are what the manifest says. With `check_digests` every byte is hashed as well.
+  static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool);
+
+  const std::string& path() const { return path_; }
+  const Manifest& manifest() const { return manifest_; }
+  // In the order of manifest().programs.
+  const std::vector<BundleProgram>& programs() const { return programs_; }
+  const std::map<std::string, BundleData>& data() const { return data_; }  // by file name
+  // Data files of program `index`, in manifest order.
+  std::vector<const BundleData*> data_of(size_t index) const;
+
+ private:
+  std::string path_;
+  Manifest manifest_;
+  std::vector<BundleProgram> programs_;
+  std::map<std::string, BundleData> data_;
+};
+
+}  // namespace ferry

@@ -1,0 +1,2 @@
+#include <memory>
+#include "packer/bundle_writer.h"

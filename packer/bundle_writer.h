@@ -1,0 +1,63 @@
+// BundleWriter: plans every file of a bundle to the byte, then streams it. Only here do weight bytes
+// move. See docs/bundle_format.md.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "core/thread_pool.h"
+#include "graph/lower.h"
+#include "graph/tensor_expr.h"
+#include "packer/manifest.h"
+
+namespace ferry {
+
+// A file taken into the bundle as it is.
+struct CopiedFile {
+  std::string name;         // in the bundle
+  std::string source_path;
+};
+
+struct BundleInput {
+  // Everything about the model; programs, tensors, files and digests are filled in by the writer.
+  Manifest manifest;
+  // One per shard, in order.
+  struct Part {
+    LoweredProgram lowered;
+    const StateDict* weights = nullptr;  // has every name in lowered.weights
+    int32_t first_layer = 0, layer_count = 0;
+  };
+  std::vector<Part> parts;
+  std::vector<CopiedFile> copied;
+};
+
+struct PlannedFile {
+  std::string path;  // relative
+  uint64_t bytes = 0;
+};
+
+// The plan: exact sizes of every file but the manifest's digests, which have fixed length too.
+class BundlePlan {
+ public:
+  struct Impl;
+  // `max_file_bytes` 0 is unlimited; kUsage if a single tensor does not fit.
+  static Result<BundlePlan> make(BundleInput input, const TensorSource& source,
+                                 uint64_t max_file_bytes);
+  const std::vector<PlannedFile>& files() const;
+  uint64_t total_bytes() const;
+
+  // `progress(done, total)` counts payload bytes; may be empty. Writes into a temporary sibling of
+  // `directory`, syncs, and renames: afterwards the directory is complete or untouched. An existing
+  // directory is an error unless `overwrite`. Returns the manifest as written.
+  Result<Manifest> write(const std::string& directory, bool overwrite, ThreadPool& pool,
+                         const std::function<void(uint64_t, uint64_t)>& progress) const;
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace ferry

@@ -1,0 +1,1 @@
+#include "packer/manifest.h"

@@ -1,0 +1,99 @@
+// Manifest: what manifest.json says about a bundle. docs/bundle_format.md is the specification.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/result.h"
+#include "core/shape.h"
+
+namespace ferry {
+
+inline constexpr std::string_view kManifestName = "manifest.json";
+inline constexpr int kManifestVersion = 1;
+
+struct ManifestPort {
+  std::string name;
+  DType dtype;
+  Shape shape;  // upper bounds
+};
+struct ManifestProbe {
+  std::string name;   // "hidden_states.3"
+  int32_t value = 0;  // index into the values of method `forward`
+};
+struct ManifestBuffer {
+  std::string name;
+  int32_t value = 0;
+  DType dtype;
+  Shape shape;
+  uint64_t bytes = 0;
+  std::string init;  // "none" (zero-filled by the loader) or "stored"
+};
+// One .pte and the data files its external tensors are in. Programs run in the order of the list;
+// the outputs of one feed the inputs of later ones by name.
+struct ManifestProgram {
+  std::string file;
+  std::vector<std::string> data_files;
+  std::vector<ManifestPort> inputs, outputs;
+  std::vector<ManifestProbe> probes;
+  std::vector<ManifestBuffer> buffers;
+  int32_t first_layer = 0, layer_count = 0;
+  uint64_t activation_bytes = 0, activation_lower_bound = 0, state_bytes = 0;
+};
+// One weight: where it came from and where it is.
+struct ManifestTensor {
+  std::string name;       // runtime name, the key in the .ptd
+  std::string file;       // .ptd
+  DType dtype;
+  Shape shape;
+  uint64_t offset = 0, bytes = 0;  // in `file`
+  std::string sha256;     // of those bytes
+  std::string rule;
+  struct Source {
+    std::string file, key;
+    std::string sha256;   // of the whole source tensor's bytes as stored
+  };
+  std::vector<Source> sources;
+};
+struct ManifestFile {
+  std::string path;  // relative, a plain file name
+  uint64_t bytes = 0;
+  std::string sha256;
+};
+struct ManifestDrop {
+  std::string key, rule, reason;
+};
+
+struct Manifest {
+  std::string model_type;
+  int64_t vocab_size = 0, hidden_size = 0, num_layers = 0;
+  int64_t context_length = 0, prefill_length = 0;
+  bool all_logits = false;
+  std::string program_style;  // "stateful"
+  std::string weight_dtype;   // "f32", "f16", "bf16", "mixed"
+  std::optional<int64_t> bos_id;
+  std::vector<int64_t> eos_ids;
+  std::vector<ManifestFile> source_files;  // provenance: the checkpoint's files and their digests
+  std::vector<ManifestDrop> dropped;
+  std::vector<std::string> allowed_unmapped;
+  std::vector<ManifestProgram> programs;
+  std::vector<ManifestTensor> tensors;
+  std::vector<ManifestFile> files;         // every file of the bundle but the manifest itself
+  std::string reference;                   // file with the embedded reference, or empty
+  double default_tolerance = 0;            // for verify without --tolerance
+};
+
+// Canonical text: same manifest, same bytes. The last member, "manifest_sha256", is the SHA-256 of
+// the text with that value replaced by 64 zeros, so that a change anywhere is seen.
+std::string write_manifest(const Manifest& manifest);
+
+// Strict: unknown, missing or ill-typed members are refused, paths are plain file names, and the text
+// is exactly what write_manifest gives for the result. `name` begins the messages.
+Result<Manifest> read_manifest(const std::string& text, const std::string& name);
+
+}  // namespace ferry

@@ -1,0 +1,83 @@
+// Method: one method of a program, made ready to execute: planned memory allocated, constants and
+// external tensors resolved, operators looked up, state kept between calls.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/result.h"
+#include "core/shape.h"
+#include "core/thread_pool.h"
+#include "formats/pte/reader.h"
+#include "formats/ptd/ptd.h"
+
+namespace ferry {
+
+// A named constant outside of the program. The bytes must outlive the Method.
+struct ExternalTensor {
+  std::string_view key;
+  DType dtype;
+  std::span<const int32_t> sizes;
+  std::span<const std::byte> bytes;
+};
+
+// A tensor handed in or out. Row-major, contiguous, little-endian. `data` belongs to whoever says so.
+struct TensorView {
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
+struct MethodOptions {
+  // Fill planned memory with NaN bytes (0xff) instead of zeros before the first execution. State
+  // buffers with stored contents get those afterwards.
+  bool poison = false;
+};
+
+class Method {
+ public:
+  // `program` and the external bytes must outlive the Method. kUnsupported lists every operator that
+  // has no kernel; kBadInput for external tensors that are absent or differ in dtype or shape.
+  static Result<Method> load(const pte::LoadedProgram& program, std::string_view method,
+                             const std::vector<ExternalTensor>& external, ThreadPool& pool,
+                             const MethodOptions& options, const std::string& file_name);
+  ~Method();
+  Method(Method&&) noexcept;
+  Method& operator=(Method&&) noexcept;
+
+  size_t input_count() const;
+  size_t output_count() const;
+  // Dtype and upper-bound shape; for a non-tensor input dtype kI64 and an empty shape.
+  TensorView input_meta(size_t index) const;
+  TensorView output_meta(size_t index) const;
+
+  // Copies the input's shape and, where memory is planned for it, its bytes; otherwise refers to the
+  // caller's bytes, which must stay until execute() returns. kBadInput for dtype, rank, or sizes
+  // beyond the bounds, with the input's index.
+  Status set_input(size_t index, const TensorView& tensor);
+  // Runs every instruction. State changes stay for the next call. Errors name the instruction.
+  Status execute();
+  // Valid until the next execute(). A non-tensor output (Int, Bool, Double) appears as rank 0.
+  TensorView output(size_t index) const;
+
+  // Called with a copy-worthy view right after the instruction that produces value `value` (index
+  // into the method's values); at most one observer per value. kUsage if nothing produces it.
+  Status observe(int32_t value, std::function<void(const TensorView&)> observer);
+  // Current contents of a value with planned memory or a constant; for state buffers between calls.
+  Result<TensorView> value(int32_t value) const;
+  // Every mutable buffer back to its initial contents (zeros where none are stored).
+  void reset();
+
+ private:
+  struct Impl;
+  explicit Method(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ferry
