@@ -1,0 +1,44 @@
+// Context: what every verb shares: global options, the thread pool, and the only ways to print.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+
+namespace ferry::cli {
+
+class Context {
+ public:
+  bool json = false;    // one JSON document on stdout, nothing else there
+  bool quiet = false;   // no summaries, warnings or progress
+  int64_t threads = 0;  // 0: as many as the process may use
+
+  // Started on first use.
+  ThreadPool& pool();
+
+  // Result text, to stdout. Callers print once all work has succeeded, so that a failure leaves
+  // stdout empty.
+  void print(std::string_view text);
+  // A line for people to stderr, unless quiet.
+  void note(std::string_view line);
+  // Draws on stderr when that is a terminal; otherwise does nothing. Takes (done, total).
+  std::function<void(uint64_t, uint64_t)> progress(std::string label);
+  // False once a write to stdout has failed.
+  bool flush();
+
+ private:
+  std::unique_ptr<ThreadPool> pool_;
+};
+
+// "ferry: error: message" and one indented line per detail, to stderr. Returns the exit code.
+int report(const Error& error);
+
+// The exit code: 0 yes or done, 1 the answer is no.
+using Action = std::function<Result<int>(Context&)>;
+
+}  // namespace ferry::cli

@@ -1,0 +1,15 @@
+// One function per verb: it declares the verb's options and its action. Each is in verb_NAME.cc.
+#pragma once
+
+#include "cli/command_line.h"
+
+namespace ferry::cli {
+
+void add_inspect(CommandLine& line);
+void add_convert(CommandLine& line);
+void add_run(CommandLine& line);
+void add_execute(CommandLine& line);
+void add_verify(CommandLine& line);
+void add_check(CommandLine& line);
+
+}  // namespace ferry::cli
