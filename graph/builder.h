@@ -63,6 +63,31 @@ class GraphBuilder {
   ValueId int_add(IntArg a, IntArg b);
   ValueId int_sub(IntArg a, IntArg b);
   ValueId int_max(IntArg a, IntArg b);
+  ValueId eq(ValueId x, int64_t number);           // bool
+  ValueId gt(ValueId x, double number);
+  ValueId ge(ValueId x, int64_t number);
+  ValueId lt(ValueId x, int64_t number);
+  ValueId logical_and(ValueId a, ValueId b);
+  // i64 [length] = start, start + 1, ..., end - 1; `length` is end - start as the caller knows it.
+  ValueId arange(IntArg start, IntArg end, Dim length);
+  // A slice whose bounds are symbolic; `length` is end - start as the caller knows it.
+  ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end, Dim length);
+  // The same as slice(x, dim, start, end), written into a buffer.
+  void slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
+  // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
+  ValueId depthwise_conv1d(ValueId x, ValueId w);
+
+  // -- llama:: operators (sequence in dim 1) ---------------------------------------------------------
+  // Writes value [1,T,KV,D] into cache [1,ctx,KV,D] at start_pos.
+  void update_cache(ValueId value, ValueId cache, IntArg start_pos);
+  // query [1,T,H,D], caches [1,n,KV,D] -> [1,T,H,D]; causal from start_pos, scale 1/sqrt(D).
+  ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos);
+  // The same with an additive mask [T,n] over every key instead of causality.
+  ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask);
+  // query, key [1,H,T,K], value [1,H,T,V], decay, beta [1,H,T], state [1,H,K,V] -> [1,H,T,V]; the final
+  // state goes into `final_state`, a buffer that must not be `state`.
+  ValueId gated_delta_rule(ValueId query, ValueId key, ValueId value, ValueId decay, ValueId beta,
+                           ValueId state, ValueId final_state);
 
   const Graph& graph() const { return graph_; }
   // The graph, validated; or the first misuse.
