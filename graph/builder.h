@@ -17,6 +17,8 @@ class GraphBuilder {
 
   // -- values ------------------------------------------------------------------------------------
   int32_t symbol(std::string name, int64_t max, ValueId int_value);
+  // For a symbol declared before its value could exist (the size of an input that has it).
+  void bind_symbol(int32_t symbol, ValueId int_value);
   ValueId input(std::string name, DType dtype, Dims shape);
   // f32 as far as the graph is concerned; the cast pass settles the stored dtype.
   ValueId weight(std::string name, Dims shape);
