@@ -1,0 +1,36 @@
+// Llama 2 and 3, and what is built like them under the same model_type (SmolLM2, TinyLlama, ...).
+// Source: transformers, models/llama/modeling_llama.py.
+
+#include "converters/blocks.h"
+#include "converters/families/families.h"
+#include "converters/standard_keys.h"
+
+namespace ferry::families {
+namespace {
+
+std::vector<KeyRule> rules(const ModelConfig& config) {
+  return concat(
+      {standard_matrix_rules("model."),
+       standard_norm_rules("model."),
+       bias_rules("model.", config.attention_bias, config.attention_bias, config.mlp_bias),
+       {head_rule()}});
+}
+
+Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+  const AttentionStyle style = {.qkv_bias = config.attention_bias,
+                                .output_bias = config.attention_bias};
+  return build_decoder(config, options,
+                       [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+                         return attention(b, c, x, layer_name(layer, "attention"), style, false);
+                       });
+}
+
+}  // namespace
+
+const FamilySpec kLlama = {.model_types = {"llama"},
+                           .check = accept_any,
+                           .rules = rules,
+                           .ties = standard_ties,
+                           .build = build};
+
+}  // namespace ferry::families

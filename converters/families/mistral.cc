@@ -1,0 +1,32 @@
+// Mistral: Llama with a sliding window in every layer (where the config has one).
+// Source: transformers, models/mistral/modeling_mistral.py.
+
+#include "converters/blocks.h"
+#include "converters/families/families.h"
+#include "converters/standard_keys.h"
+
+namespace ferry::families {
+namespace {
+
+std::vector<KeyRule> rules(const ModelConfig&) {
+  return concat({standard_matrix_rules("model."), standard_norm_rules("model."), {head_rule()}});
+}
+
+Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+  return build_decoder(
+      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+        const bool sliding =
+            config.layer_types[static_cast<size_t>(layer)] == LayerType::kSlidingAttention;
+        return attention(b, c, x, layer_name(layer, "attention"), {}, sliding);
+      });
+}
+
+}  // namespace
+
+const FamilySpec kMistral = {.model_types = {"mistral"},
+                             .check = accept_any,
+                             .rules = rules,
+                             .ties = standard_ties,
+                             .build = build};
+
+}  // namespace ferry::families

@@ -1,0 +1,36 @@
+// Qwen2 and Qwen2.5: q, k and v always have biases, o never; a sliding window in the layers from
+// max_window_layers on, where use_sliding_window says so.
+// Source: transformers, models/qwen2/modeling_qwen2.py.
+
+#include "converters/blocks.h"
+#include "converters/families/families.h"
+#include "converters/standard_keys.h"
+
+namespace ferry::families {
+namespace {
+
+std::vector<KeyRule> rules(const ModelConfig&) {
+  return concat({standard_matrix_rules("model."),
+                 standard_norm_rules("model."),
+                 bias_rules("model.", /*qkv=*/true, /*output=*/false, /*mlp=*/false),
+                 {head_rule()}});
+}
+
+Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+  return build_decoder(
+      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+        const bool sliding =
+            config.layer_types[static_cast<size_t>(layer)] == LayerType::kSlidingAttention;
+        return attention(b, c, x, layer_name(layer, "attention"), {.qkv_bias = true}, sliding);
+      });
+}
+
+}  // namespace
+
+const FamilySpec kQwen2 = {.model_types = {"qwen2"},
+                           .check = accept_any,
+                           .rules = rules,
+                           .ties = standard_ties,
+                           .build = build};
+
+}  // namespace ferry::families

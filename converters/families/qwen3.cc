@@ -1,0 +1,41 @@
+// Qwen3 (dense): RMSNorm over head_dim of q and k before RoPE, optional attention biases.
+// Source: transformers, models/qwen3/modeling_qwen3.py.
+
+#include "converters/blocks.h"
+#include "converters/families/families.h"
+#include "converters/standard_keys.h"
+
+namespace ferry::families {
+namespace {
+
+std::vector<KeyRule> rules(const ModelConfig& config) {
+  return concat(
+      {standard_matrix_rules("model."),
+       standard_norm_rules("model."),
+       rename_rules("model.",
+                    {{"layers.{i}.self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
+                     {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"}}),
+       bias_rules("model.", config.attention_bias, config.attention_bias, /*mlp=*/false),
+       {head_rule()}});
+}
+
+Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+  const AttentionStyle style = {
+      .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true};
+  return build_decoder(
+      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+        const bool sliding =
+            config.layer_types[static_cast<size_t>(layer)] == LayerType::kSlidingAttention;
+        return attention(b, c, x, layer_name(layer, "attention"), style, sliding);
+      });
+}
+
+}  // namespace
+
+const FamilySpec kQwen3 = {.model_types = {"qwen3"},
+                           .check = accept_any,
+                           .rules = rules,
+                           .ties = standard_ties,
+                           .build = build};
+
+}  // namespace ferry::families
