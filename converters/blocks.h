@@ -16,10 +16,10 @@ namespace ferry {
 struct DecoderContext {
   const ModelConfig& config;
   const BuildOptions& options;
-  Dim tokens;         // T, the number of tokens of a call
-  ValueId start_pos;  // Int: position of the first token
-  ValueId end_pos;    // Int: start_pos + T
-  ValueId is_start;   // bool [], true when the call begins a sequence
+  Dim tokens = {};         // T, the number of tokens of a call
+  ValueId start_pos = {};  // Int: position of the first token
+  ValueId end_pos = {};    // Int: start_pos + T
+  ValueId is_start = {};   // bool [], true when the call begins a sequence
   ValueId rope_cos = {},
           rope_sin = {};  // f32 [T,1,rotary_dim]; the first half of rope_sin is negated
   // Sliding window, only where the context is longer than it: the first key that is seen (Int), the
