@@ -21,8 +21,8 @@ template <class T>
   return out;
 }
 
-// Product of `dims`; nullopt on overflow or on a negative dimension. The product is formed from left
-// to right, so that a zero does not hide an overflow before it.
+// Product of `dims`; nullopt on overflow or on a negative dimension. The product is formed from
+// left to right, so that a zero does not hide an overflow before it.
 [[nodiscard]] constexpr std::optional<int64_t> checked_numel(std::span<const int64_t> dims) {
   int64_t n = 1;
   for (int64_t d : dims) {

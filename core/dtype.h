@@ -21,15 +21,15 @@ enum class DType : uint8_t {
   kBF16,
   kF32,
   kF64,
-  kF8E4M3,      // "fn": finite, no infinities
+  kF8E4M3,  // "fn": finite, no infinities
   kF8E5M2,
-  kF8E8M0,      // exponent only, a block scale
+  kF8E8M0,  // exponent only, a block scale
   kF8E4M3FNUZ,
   kF8E5M2FNUZ,
-  kC64,         // two f32
-  kF4,          // 4 bits, two to a byte
-  kF6E2M3,      // 6 bits
-  kF6E3M2,      // 6 bits
+  kC64,     // two f32
+  kF4,      // 4 bits, two to a byte
+  kF6E2M3,  // 6 bits
+  kF6E3M2,  // 6 bits
 };
 
 struct DTypeInfo {

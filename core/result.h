@@ -46,16 +46,16 @@ using Status = Result<void>;
 // auto x = FERRY_TRY(f());   the value of a Result, or returns its error from this function.
 // A GNU statement expression, which both supported compilers have, so that moves work and no
 // helper macros are needed.
-#define FERRY_TRY(...)                                                                    \
-  __extension__({                                                                         \
-    auto ferry_result = (__VA_ARGS__);                                                    \
+#define FERRY_TRY(...)                                                                         \
+  __extension__({                                                                              \
+    auto ferry_result = (__VA_ARGS__);                                                         \
     if (!ferry_result) return tl::unexpected<::ferry::Error>(std::move(ferry_result).error()); \
-    *std::move(ferry_result);                                                             \
+    *std::move(ferry_result);                                                                  \
   })
 
 // FERRY_CHECK(g());   returns the error of a Status from this function, if there is one.
-#define FERRY_CHECK(...)                                                                  \
-  do {                                                                                    \
-    auto ferry_status = (__VA_ARGS__);                                                    \
+#define FERRY_CHECK(...)                                                                       \
+  do {                                                                                         \
+    auto ferry_status = (__VA_ARGS__);                                                         \
     if (!ferry_status) return tl::unexpected<::ferry::Error>(std::move(ferry_status).error()); \
   } while (false)

@@ -15,17 +15,17 @@ namespace ferry {
 
 // One tensor as stored. Bytes are little-endian, row-major, contiguous.
 struct TensorEntry {
-  std::string name;    // the original key, untrusted: quote it with quoted() before printing
+  std::string name;  // the original key, untrusted: quote it with quoted() before printing
   DType dtype;
   Shape shape;
-  uint64_t bytes = 0;  // product(shape) * bits / 8, checked
-  uint32_t file = 0;   // index into TensorSource::files()
-  uint64_t offset = 0; // of the first byte in that file
+  uint64_t bytes = 0;   // product(shape) * bits / 8, checked
+  uint32_t file = 0;    // index into TensorSource::files()
+  uint64_t offset = 0;  // of the first byte in that file
 };
 
 struct SourceFile {
-  std::string name;        // relative to the checkpoint directory
-  uint64_t bytes = 0;      // length of the file
+  std::string name;                    // relative to the checkpoint directory
+  uint64_t bytes = 0;                  // length of the file
   std::vector<std::byte> header = {};  // what precedes the tensor data, kept for provenance digests
 };
 
@@ -40,9 +40,13 @@ class TensorSource {
   // In a fixed order (file, then offset, then name); names are unique.
   virtual const std::vector<TensorEntry>& entries() const = 0;
 
-  // Fills `out` with the bytes [offset, offset + out.size()) of entry `index`. Fails with kIo if the
-  // file ends early or has changed since it was opened. Safe to call from several threads.
+  // Fills `out` with the bytes [offset, offset + out.size()) of entry `index`. Fails with kIo if
+  // the file ends early or has changed since it was opened. Safe to call from several threads.
   virtual Status read(size_t index, uint64_t offset, std::span<std::byte> out) const = 0;
+
+  // kIo unless every file of the source still is what it was when it was opened, as far as size and
+  // modification time tell. For those who have read all they need.
+  virtual Status check_unchanged() const { return {}; }
 };
 
 }  // namespace ferry

@@ -8,8 +8,14 @@
 namespace ferry {
 
 // 'name' in single quotes; control characters, quotes, backslashes and bytes that are not printable
-// ASCII or valid UTF-8 letters are escaped; cut after about 200 bytes.
-std::string quoted(std::string_view untrusted);
+// ASCII or valid UTF-8 letters are escaped; cut after about 200 bytes. An object rather than a
+// function, so that argument-dependent lookup does not find std::quoted instead.
+struct Quoted {
+  std::string operator()(std::string_view untrusted) const;
+};
+inline constexpr Quoted quoted{};
+// The same escapes, without quotes and uncut: for paths at the start of messages.
+std::string printable(std::string_view untrusted);
 // The last component of a path.
 std::string base_name(std::string_view path);
 // "1.19 GB"; decimal units.

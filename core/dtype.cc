@@ -1,0 +1,111 @@
+#include "core/dtype.h"
+
+#include <array>
+#include <bit>
+#include <cstddef>
+
+namespace ferry {
+namespace {
+
+// In the order of the enumeration.
+constexpr std::array<DTypeInfo, 22> kDTypes = {{
+    {DType::kBool, "bool", "BOOL", 8, 11},
+    {DType::kU8, "u8", "U8", 8, 0},
+    {DType::kI8, "i8", "I8", 8, 1},
+    {DType::kU16, "u16", "U16", 16, 27},
+    {DType::kI16, "i16", "I16", 16, 2},
+    {DType::kU32, "u32", "U32", 32, 28},
+    {DType::kI32, "i32", "I32", 32, 3},
+    {DType::kU64, "u64", "U64", 64, 29},
+    {DType::kI64, "i64", "I64", 64, 4},
+    {DType::kF16, "f16", "F16", 16, 5},
+    {DType::kBF16, "bf16", "BF16", 16, 15},
+    {DType::kF32, "f32", "F32", 32, 6},
+    {DType::kF64, "f64", "F64", 64, 7},
+    {DType::kF8E4M3, "f8_e4m3", "F8_E4M3", 8, 24},
+    {DType::kF8E5M2, "f8_e5m2", "F8_E5M2", 8, 23},
+    {DType::kF8E8M0, "f8_e8m0", "F8_E8M0", 8, -1},
+    {DType::kF8E4M3FNUZ, "f8_e4m3fnuz", "F8_E4M3FNUZ", 8, 26},
+    {DType::kF8E5M2FNUZ, "f8_e5m2fnuz", "F8_E5M2FNUZ", 8, 25},
+    {DType::kC64, "c64", "C64", 64, 9},
+    {DType::kF4, "f4", "F4", 4, -1},
+    {DType::kF6E2M3, "f6_e2m3", "F6_E2M3", 6, -1},
+    {DType::kF6E3M2, "f6_e3m2", "F6_E3M2", 6, -1},
+}};
+
+constexpr bool rows_match_enum() {
+  for (size_t i = 0; i < kDTypes.size(); ++i) {
+    if (static_cast<size_t>(kDTypes[i].dtype) != i) return false;
+  }
+  return true;
+}
+static_assert(rows_match_enum());
+
+template <class Predicate>
+std::optional<DType> find(Predicate matches) {
+  for (const DTypeInfo& info : kDTypes) {
+    if (matches(info)) return info.dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+const DTypeInfo& dtype_info(DType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
+
+std::optional<DType> dtype_from_name(std::string_view name) {
+  return find([&](const DTypeInfo& info) { return info.name == name; });
+}
+
+std::optional<DType> dtype_from_safetensors(std::string_view name) {
+  return find([&](const DTypeInfo& info) { return info.safetensors == name; });
+}
+
+std::optional<DType> dtype_from_executorch(int scalar_type) {
+  if (scalar_type < 0) return std::nullopt;
+  return find([&](const DTypeInfo& info) { return info.executorch == scalar_type; });
+}
+
+float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+uint16_t f32_to_bf16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) {
+    // Truncation could clear the payload of a NaN and leave an infinity; the quiet bit prevents it.
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  }
+  const uint32_t round_to_even = 0x7fffu + ((bits >> 16) & 1u);
+  return static_cast<uint16_t>((bits + round_to_even) >> 16);
+}
+
+float f16_to_f32(uint16_t bits) {
+  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
+  const uint32_t exponent = (bits >> 10) & 0x1fu;
+  const uint32_t mantissa = bits & 0x3ffu;
+  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  // Subnormal: mantissa * 2^-24, exact in f32.
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
+}
+
+uint16_t f32_to_f16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) {
+    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  }
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to >= 65536
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14 the result is subnormal. Adding 0.5 puts the units of 2^-24 at the end of the f32
+    // mantissa, so the addition itself rounds to nearest even.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
+  }
+  const uint32_t round_to_even = 0xfffu + ((magnitude >> 13) & 1u);
+  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + round_to_even) >> 13));
+}
+
+}  // namespace ferry

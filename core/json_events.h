@@ -1,0 +1,46 @@
+// Strict JSON as a stream of events, for readers that need no document (headers of 100 MB).
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+namespace ferry {
+
+// Base of handlers: bounds the nesting and keeps the first error. A handler overrides the event
+// functions of nlohmann::json_sax that it needs (null, boolean, number_*, string, key) and the four
+// begin/end functions below; each returns true to go on, or refuse(...).
+class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool start_object(size_t elements) final;
+  bool end_object() final;
+  bool start_array(size_t elements) final;
+  bool end_array() final;
+  bool binary(nlohmann::json::binary_t& value) final;
+  bool parse_error(size_t position, const std::string& token,
+                   const nlohmann::json::exception& error) final;
+
+ protected:
+  virtual bool begin_object() = 0;
+  virtual bool close_object() = 0;
+  virtual bool begin_array() = 0;
+  virtual bool close_array() = 0;
+  // Ends the parse with kBadInput; `message` comes after the file's name.
+  bool refuse(std::string message);
+  // Containers that are open: 1 inside the outermost object.
+  int depth() const { return depth_; }
+
+ private:
+  friend Status parse_json_events(std::string_view, const std::string&, JsonHandler&);
+  int depth_ = 0;
+  std::string error_;
+};
+
+// Feeds one document to `handler`. Refuses what parse_json refuses, but for duplicate keys, which
+// are the handler's to find. `name` begins the messages.
+Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler);
+
+}  // namespace ferry

@@ -1,0 +1,148 @@
+#include "core/text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace ferry {
+namespace {
+
+constexpr size_t kMaxQuotedBytes = 200;
+
+struct CodePoint {
+  uint32_t value = 0;
+  size_t bytes = 0;  // 0: not valid UTF-8
+};
+
+CodePoint decode_utf8(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return {};
+  uint32_t value = lead & (0x7fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0u) != 0x80u) return {};
+    value = (value << 6) | (byte(i) & 0x3fu);
+  }
+  constexpr std::array<uint32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = value >= 0xd800 && value < 0xe000;
+  if (value < kSmallest[length] || value > 0x10ffff || surrogate) return {};
+  return {value, length};
+}
+
+// Characters that change how a terminal or an editor shows the text around them: controls,
+// direction marks, zero-width and line separators, private use, tags.
+bool is_deceptive(uint32_t c) {
+  struct Range {
+    uint32_t first, last;
+  };
+  constexpr std::array<Range, 13> kRanges = {{{0x00, 0x1f},
+                                              {0x7f, 0xa0},
+                                              {0xad, 0xad},
+                                              {0x61c, 0x61c},
+                                              {0x115f, 0x1160},
+                                              {0x180e, 0x180e},
+                                              {0x2000, 0x200f},
+                                              {0x2028, 0x202f},
+                                              {0x205f, 0x206f},
+                                              {0x3000, 0x3000},
+                                              {0xe000, 0xf8ff},
+                                              {0xfe00, 0xfe0f},
+                                              {0xfeff, 0xfeff}}};
+  for (const Range& range : kRanges) {
+    if (c >= range.first && c <= range.last) return true;
+  }
+  return (c >= 0xfff0 && c <= 0xffff) || c >= 0xe0000;
+}
+
+std::string escaped(std::string_view text, const CodePoint& c) {
+  if (c.bytes == 0) return fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+  switch (c.value) {
+    case '\'':
+      return "\\'";
+    case '\\':
+      return "\\\\";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    default:
+      break;
+  }
+  if (!is_deceptive(c.value)) return std::string(text.substr(0, c.bytes));
+  if (c.value < 0x80) return fmt::format("\\x{:02x}", c.value);
+  return fmt::format("\\u{{{:x}}}", c.value);
+}
+
+// The first character of `text`, escaped where needed; removes it.
+std::string take_escaped(std::string_view& text) {
+  const CodePoint c = decode_utf8(text);
+  std::string out = escaped(text, c);
+  text.remove_prefix(c.bytes == 0 ? 1 : c.bytes);
+  return out;
+}
+
+}  // namespace
+
+std::string Quoted::operator()(std::string_view untrusted) const {
+  std::string out = "'";
+  while (!untrusted.empty()) {
+    const std::string next = take_escaped(untrusted);
+    if (out.size() + next.size() > kMaxQuotedBytes) return out + "...'";
+    out += next;
+  }
+  return out + "'";
+}
+
+std::string printable(std::string_view untrusted) {
+  std::string out;
+  while (!untrusted.empty()) out += take_escaped(untrusted);
+  return out;
+}
+
+std::string base_name(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos || path.size() == 1) return std::string(path);
+  return std::string(path.substr(slash + 1));
+}
+
+std::string human_bytes(uint64_t bytes) {
+  constexpr std::array<const char*, 7> kUnits = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  size_t unit = 0;
+  double value = static_cast<double>(bytes);
+  // 999.995 would print as 1000.00.
+  while (value >= 999.995 && unit + 1 < kUnits.size()) {
+    value /= 1000.0;
+    ++unit;
+  }
+  if (unit == 0) return fmt::format("{} B", bytes);
+  return fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+bool glob_match(std::string_view pattern, std::string_view text) {
+  // Backtracks to the last star only, so the time is at most the product of the two lengths.
+  size_t p = 0, t = 0;
+  size_t star = std::string_view::npos, resume = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+}  // namespace ferry

@@ -1,0 +1,137 @@
+#include "core/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace ferry {
+namespace {
+
+// A decode step makes hundreds of short jobs with short pauses between them. Spinning over a pause
+// is cheaper than a sleep and a wake-up, which cost about as much as a job.
+constexpr std::chrono::microseconds kSpin(50);
+constexpr size_t kCacheLine = 64;
+constexpr uint64_t kMaxJob = UINT32_MAX;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Spins while `value` equals `old`, at most kSpin, then sleeps until it differs.
+void wait_while(const std::atomic<uint32_t>& value, uint32_t old, bool spin) {
+  if (spin) {
+    const auto end = std::chrono::steady_clock::now() + kSpin;
+    do {
+      for (int i = 0; i < 32; ++i) {
+        if (value.load(std::memory_order_acquire) != old) return;
+        relax();
+      }
+    } while (std::chrono::steady_clock::now() < end);
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+// A job is done when its items are done; a thread that slept through it is not waited for. That is
+// safe because a thread looks at `body` and `count` only after it has claimed an item, and the job
+// cannot end, nor the next one begin, before that item is done.
+struct ThreadPool::Impl {
+  // High half: number of the job, so that a claim can never hit a later one. Low half: items that
+  // nobody has claimed yet.
+  alignas(kCacheLine) std::atomic<uint64_t> ticket{0};
+  alignas(kCacheLine) std::atomic<uint32_t> unfinished{0};
+  alignas(kCacheLine) std::atomic<uint32_t> signal{0};  // changes with every job
+  std::atomic<bool> stop{false};
+  alignas(kCacheLine) const std::function<void(size_t)>* body = nullptr;
+  size_t begin = 0;
+  uint32_t count = 0;
+  uint64_t job = 0;
+  bool spin = false;
+  std::vector<std::thread> workers;
+
+  void work() {
+    uint64_t seen = ticket.load(std::memory_order_acquire);
+    while ((seen & kMaxJob) != 0) {
+      if (!ticket.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel,
+                                        std::memory_order_acquire)) {
+        continue;
+      }
+      (*body)(begin + count - (seen & kMaxJob));
+      if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished.notify_one();
+      seen = ticket.load(std::memory_order_acquire);
+    }
+  }
+
+  void loop() {
+    uint32_t seen = 0;
+    while (true) {
+      wait_while(signal, seen, spin);
+      if (stop.load(std::memory_order_acquire)) return;
+      seen = signal.load(std::memory_order_acquire);
+      work();
+    }
+  }
+
+  void announce() {
+    signal.fetch_add(1, std::memory_order_acq_rel);
+    signal.notify_all();
+  }
+
+  void run(size_t first, uint32_t items, const std::function<void(size_t)>& function) {
+    body = &function;
+    begin = first;
+    count = items;
+    unfinished.store(items, std::memory_order_relaxed);
+    ticket.store((++job << 32) | items, std::memory_order_release);
+    announce();
+    work();
+    while (uint32_t left = unfinished.load(std::memory_order_acquire)) {
+      wait_while(unfinished, left, spin);
+    }
+  }
+};
+
+ThreadPool::ThreadPool(size_t threads) : impl_(std::make_unique<Impl>()) {
+  // With more threads than processors a spinning thread would keep a working one from running.
+  impl_->spin = threads <= hardware_threads();
+  for (size_t i = 1; i < threads; ++i) impl_->workers.emplace_back([this] { impl_->loop(); });
+}
+
+ThreadPool::~ThreadPool() {
+  impl_->stop.store(true, std::memory_order_release);
+  impl_->announce();
+  for (std::thread& worker : impl_->workers) worker.join();
+}
+
+size_t ThreadPool::size() const { return impl_->workers.size() + 1; }
+
+void ThreadPool::parallel_for(size_t count, const std::function<void(size_t)>& body) {
+  if (impl_->workers.empty() || count <= 1) {
+    for (size_t i = 0; i < count; ++i) body(i);
+    return;
+  }
+  for (size_t begin = 0; begin < count; begin += kMaxJob) {
+    impl_->run(begin, static_cast<uint32_t>(std::min<uint64_t>(count - begin, kMaxJob)), body);
+  }
+}
+
+size_t ThreadPool::hardware_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
+    return std::max<size_t>(1, static_cast<size_t>(CPU_COUNT(&set)));
+  }
+  return std::max<size_t>(1, std::thread::hardware_concurrency());
+}
+
+}  // namespace ferry

@@ -1,0 +1,149 @@
+#include "core/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace ferry {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "ferry_file_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(directory_); }
+
+  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+  std::string make(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+
+  std::string directory_;
+};
+
+std::string text_at(const InputFile& file, uint64_t offset, size_t size) {
+  std::string text(size, '?');
+  const Status status = file.read_at(offset, std::as_writable_bytes(std::span(text)));
+  return status ? text : "error: " + status.error().message;
+}
+
+TEST_F(FileTest, ReadsAtAnyPlace) {
+  const auto file = InputFile::open(make("a", "0123456789"));
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->size(), 10u);
+  EXPECT_EQ(text_at(*file, 0, 10), "0123456789");
+  EXPECT_EQ(text_at(*file, 7, 3), "789");
+  EXPECT_EQ(text_at(*file, 10, 0), "");
+}
+
+TEST_F(FileTest, ReadingPastTheEndIsAnError) {
+  const auto file = InputFile::open(make("a", "0123456789"));
+  ASSERT_TRUE(file);
+  std::byte buffer[4];
+  for (uint64_t offset : {uint64_t{7}, uint64_t{11}, UINT64_MAX}) {
+    const Status status = file->read_at(offset, buffer);
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code, ErrorCode::kIo);
+  }
+}
+
+TEST_F(FileTest, AFileThatShrinksGivesAnErrorAndNoSignal) {
+  const auto file = InputFile::open(make("a", std::string(100, 'x')));
+  ASSERT_TRUE(file);
+  EXPECT_TRUE(file->check_unchanged());
+  ASSERT_EQ(::truncate(path("a").c_str(), 50), 0);
+  EXPECT_FALSE(file->check_unchanged());
+  EXPECT_NE(text_at(*file, 40, 20).find("ended early at offset 50"), std::string::npos);
+}
+
+TEST_F(FileTest, OnlyRegularFilesAreOpened) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  fs::create_symlink("loop", path("loop"));
+  fs::create_symlink("/dev/zero", path("zero"));
+  fs::create_symlink("fifo", path("to_fifo"));
+  struct Case {
+    std::string path, message;
+  };
+  const Case cases[] = {
+      {path("fifo"), path("fifo") + ": not a regular file but a FIFO"},
+      {path("to_fifo"), path("to_fifo") + ": not a regular file but a FIFO"},
+      {path("zero"), path("zero") + ": not a regular file but a device"},
+      {directory_, directory_ + ": not a regular file but a directory"},
+      {path("absent"), path("absent") + ": cannot open: No such file or directory"},
+      {path("loop"), path("loop") + ": cannot open: Too many levels of symbolic links"},
+  };
+  for (const Case& c : cases) {
+    const auto file = InputFile::open(c.path);
+    ASSERT_FALSE(file);
+    EXPECT_EQ(file.error().message, c.message);
+    EXPECT_FALSE(MappedFile::open(c.path));
+    EXPECT_FALSE(read_text_file(c.path, 1000));
+  }
+}
+
+TEST_F(FileTest, SymlinksOfTheUserAreFollowed) {
+  make("a", "abc");
+  fs::create_symlink("a", path("link"));
+  EXPECT_EQ(read_text_file(path("link"), 3).value(), "abc");
+}
+
+TEST_F(FileTest, TextFilesHaveALimit) {
+  make("a", "abc");
+  EXPECT_EQ(read_text_file(path("a"), 3).value(), "abc");
+  EXPECT_FALSE(read_text_file(path("a"), 2));
+}
+
+TEST_F(FileTest, MappingHasTheBytesOfTheFile) {
+  make("a", "abc");
+  make("empty", "");
+  auto mapped = MappedFile::open(path("a"));
+  ASSERT_TRUE(mapped);
+  MappedFile moved = std::move(*mapped);
+  ASSERT_EQ(moved.bytes().size(), 3u);
+  EXPECT_EQ(moved.bytes()[2], std::byte{'c'});
+  EXPECT_EQ(MappedFile::open(path("empty")).value().bytes().size(), 0u);
+}
+
+TEST_F(FileTest, WritesAtAnyPlaceAndNeverOverwritesAFile) {
+  auto out = OutputFile::create(path("new"), 6);
+  ASSERT_TRUE(out);
+  const std::string text = "xyz";
+  EXPECT_TRUE(out->write_at(3, std::as_bytes(std::span(text))));
+  EXPECT_TRUE(out->sync_and_close());
+  EXPECT_TRUE(sync_directory(directory_));
+  EXPECT_EQ(read_text_file(path("new"), 10).value(), std::string("\0\0\0xyz", 6));
+  const auto again = OutputFile::create(path("new"), 6);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().message, path("new") + ": cannot create: File exists");
+}
+
+TEST_F(FileTest, AFullDeviceIsAnError) {
+  // /dev/full cannot be created anew, so the limit of the process stands in for a full disk.
+  auto out = OutputFile::create(path("big"), UINT64_MAX / 2 + 1);
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().code, ErrorCode::kIo);
+}
+
+TEST_F(FileTest, RemovesATreeButNotWhatLinksPointTo) {
+  make("kept", "abc");
+  fs::create_directories(path("tree/a/b"));
+  make("tree/a/b/c", "x");
+  fs::create_symlink(path("kept"), path("tree/a/link"));
+  fs::create_directory_symlink(directory_, path("tree/up"));
+  EXPECT_TRUE(remove_tree(path("tree")));
+  EXPECT_FALSE(fs::exists(path("tree")));
+  EXPECT_TRUE(fs::exists(path("kept")));
+  EXPECT_TRUE(remove_tree(path("tree")));  // nothing left to do
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,104 @@
+#include "core/text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/sha256.h"
+#include "core/shape.h"
+
+namespace ferry {
+namespace {
+
+TEST(Text, QuotedEscapesWhatCouldDeceive) {
+  struct Case {
+    std::string raw, shown;
+  };
+  const Case cases[] = {
+      {"model.norm.weight", "'model.norm.weight'"},
+      {"", "''"},
+      {"a'b\\c", "'a\\'b\\\\c'"},
+      {"line\nbreak\ttab", "'line\\nbreak\\ttab'"},
+      {std::string("nul\0esc\x1b[31m", 12), "'nul\\x00esc\\x1b[31m'"},
+      {"é中😀", "'é中😀'"},
+      {"\xff\xc0\xaf", "'\\xff\\xc0\\xaf'"},
+      {"\xed\xa0\x80", "'\\xed\\xa0\\x80'"},  // a surrogate
+      {"\xe2\x80\xae", "'\\u{202e}'"},        // right-to-left override
+      {"\xf0\x9f\x98", "'\\xf0\\x9f\\x98'"},  // cut short
+      {"\xc2\x9b", "'\\u{9b}'"},              // a control character of Latin-1
+  };
+  for (const Case& c : cases) EXPECT_EQ(quoted(c.raw), c.shown);
+}
+
+TEST(Text, QuotedIsShortAndClosed) {
+  const std::string shown = quoted(std::string(100000, '\x01'));
+  EXPECT_LE(shown.size(), 210u);
+  EXPECT_EQ(shown.substr(shown.size() - 4), "...'");
+}
+
+TEST(Text, PrintableKeepsThePathWhole) {
+  const std::string path(300, 'a');
+  EXPECT_EQ(printable(path), path);
+  EXPECT_EQ(printable("a\nb"), "a\\nb");
+}
+
+TEST(Text, BaseName) {
+  EXPECT_EQ(base_name("/a/b.txt"), "b.txt");
+  EXPECT_EQ(base_name("b.txt"), "b.txt");
+  EXPECT_EQ(base_name("a/b/"), "b");
+  EXPECT_EQ(base_name("/"), "/");
+}
+
+TEST(Text, HumanBytesUsesDecimalUnits) {
+  EXPECT_EQ(human_bytes(0), "0 B");
+  EXPECT_EQ(human_bytes(999), "999 B");
+  EXPECT_EQ(human_bytes(1000), "1.00 kB");
+  EXPECT_EQ(human_bytes(999'999), "1.00 MB");
+  EXPECT_EQ(human_bytes(1'190'000'000), "1.19 GB");
+  EXPECT_EQ(human_bytes(UINT64_MAX), "18.45 EB");
+}
+
+TEST(Text, GlobMatchesTheWholeText) {
+  EXPECT_TRUE(glob_match("*", ""));
+  EXPECT_TRUE(glob_match("model.*.weight", "model.layers.0.weight"));
+  EXPECT_TRUE(glob_match("a?c", "abc"));
+  EXPECT_TRUE(glob_match("*a*b*", "xxaxxbxx"));
+  EXPECT_FALSE(glob_match("a?c", "ac"));
+  EXPECT_FALSE(glob_match("model", "model.x"));
+  EXPECT_FALSE(glob_match("*.bias", "x.bias.y"));
+  EXPECT_FALSE(glob_match("", "a"));
+}
+
+TEST(Text, GlobOfManyStarsIsFast) {
+  std::string pattern;
+  for (int i = 0; i < 50; ++i) pattern += "*a";
+  EXPECT_FALSE(glob_match(pattern + "b", std::string(5000, 'a')));
+}
+
+TEST(Shape, IsShownAsAList) {
+  EXPECT_EQ(to_string(Shape{}), "[]");
+  EXPECT_EQ(to_string(Shape{2, 3}), "[2, 3]");
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+// FIPS 180-4 examples.
+TEST(Sha256, EqualsPublishedDigests) {
+  EXPECT_EQ(to_hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(to_hex(sha256(bytes_of("abc"))),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Sha256, PiecesAndReuseMakeNoDifference) {
+  Sha256 hash;
+  hash.update(bytes_of("a"));
+  hash.update(bytes_of("bc"));
+  EXPECT_EQ(hash.finish(), sha256(bytes_of("abc")));
+  hash.update(bytes_of("abc"));
+  EXPECT_EQ(hash.finish(), sha256(bytes_of("abc")));
+}
+
+}  // namespace
+}  // namespace ferry
