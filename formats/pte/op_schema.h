@@ -26,7 +26,8 @@ struct ArgSchema {
   std::string name;
   ArgKind kind;
   bool optional = false;  // a None value is allowed
-  bool out = false;       // written by the operator
+  bool out = false;       // where a result goes
+  bool mutated = false;   // an input that the operator also writes (copy_'s self, a cache)
 };
 
 // How the result appears after the schema's arguments in a KernelCall.
