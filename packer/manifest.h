@@ -60,10 +60,18 @@ struct ManifestTensor {
   };
   std::vector<Source> sources;
 };
+// A file of the checkpoint. Its digest is taken over the digests of its tensors, so that no byte is
+// hashed twice for it; docs/bundle_format.md, "Source files".
+struct ManifestSourceFile {
+  std::string path;  // relative to the checkpoint, a plain file name
+  uint64_t bytes = 0;
+  std::string sha256_tree;
+};
+// A file of the bundle.
 struct ManifestFile {
   std::string path;  // relative, a plain file name
   uint64_t bytes = 0;
-  std::string sha256;
+  std::string sha256;  // of the whole file, as sha256sum prints it
 };
 struct ManifestDrop {
   std::string key, rule, reason;
@@ -78,7 +86,7 @@ struct Manifest {
   std::string weight_dtype;   // "f32", "f16", "bf16", "mixed"
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
-  std::vector<ManifestFile> source_files;  // provenance: the checkpoint's files and their digests
+  std::vector<ManifestSourceFile> source_files;  // provenance: the checkpoint's files and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
   std::vector<ManifestProgram> programs;
