@@ -1,0 +1,167 @@
+// All families against the key lists of checkpoints that the reference implementation saved: every
+// weight that a graph wants comes from exactly one rule at the declared shape, and every way in
+// which a checkpoint can deviate is an error that names the key.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "converters/family.h"
+#include "core/checked.h"
+
+namespace ferry {
+namespace {
+
+std::string read_all(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// A checkpoint of which only names, dtypes and shapes exist.
+class KeyList : public TensorSource {
+ public:
+  explicit KeyList(const std::filesystem::path& file) {
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream row(line);
+      TensorEntry entry{.name = {}, .dtype = DType::kF32, .shape = {}};
+      std::string dtype;
+      row >> entry.name >> dtype;
+      entry.dtype = dtype_from_safetensors(dtype).value();
+      for (int64_t dim = 0; row >> dim;) entry.shape.push_back(dim);
+      entry.bytes = static_cast<uint64_t>(*checked_numel(entry.shape) * dtype_bytes(entry.dtype));
+      entries_.push_back(entry);
+    }
+  }
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t, uint64_t, std::span<std::byte>) const override {
+    return fail(ErrorCode::kInternal, "mapping must not read weights");
+  }
+  std::vector<TensorEntry>& edit() { return entries_; }
+
+ private:
+  std::string path_ = "checkpoint";
+  std::vector<SourceFile> files_ = {{.name = "model.safetensors"}};
+  std::vector<TensorEntry> entries_;
+};
+
+struct Case {
+  ModelConfig config;
+  KeyList keys;
+};
+
+Case load(const std::string& name) {
+  const std::filesystem::path dir = std::filesystem::path(FERRY_TESTDATA) / "families" / name;
+  Result<ModelConfig> config = parse_model_config(read_all(dir / "config.json"), "", "config.json");
+  EXPECT_TRUE(config.has_value()) << config.error().message;
+  return {.config = *config, .keys = KeyList(dir / "tensors.txt")};
+}
+
+Result<Model> assemble(const Case& c) {
+  const FamilySpec* family = FERRY_TRY(find_family(c.config));
+  MappedKeys mapped =
+      FERRY_TRY(map_keys(c.keys, c.config, family->rules(c.config), family->ties(c.config), {}));
+  Graph graph = FERRY_TRY(
+      family->build(c.config, {.context_length = 64, .prefill_length = 16, .all_logits = false}));
+  return bind(std::move(graph), std::move(mapped.weights), c.keys.path());
+}
+
+std::string all_text(const Error& error) {
+  std::string text = error.message;
+  for (const std::string& line : error.details) text += "\n" + line;
+  return text;
+}
+
+class FamilyTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
+  const Case c = load(GetParam());
+  const Result<Model> model = assemble(c);
+  ASSERT_TRUE(model.has_value()) << all_text(model.error());
+  EXPECT_TRUE(validate(model->graph).has_value());
+  for (const Value& value : model->graph.values) {
+    if (value.origin == Value::Origin::kWeight) {
+      EXPECT_NE(model->weights.find(value.name), nullptr) << value.name;
+    }
+  }
+}
+
+TEST_P(FamilyTest, AnyMissingKeyIsNamed) {
+  const Case whole = load(GetParam());
+  for (size_t i = 0; i < whole.keys.entries().size(); ++i) {
+    Case c = whole;
+    const std::string name = c.keys.entries()[i].name;
+    c.keys.edit().erase(c.keys.edit().begin() + static_cast<std::ptrdiff_t>(i));
+    const bool unused = name.find("visual.") != std::string::npos || name.starts_with("mtp.");
+    const Result<Model> model = assemble(c);
+    EXPECT_EQ(model.has_value(), unused) << name;
+    if (!model) {
+      EXPECT_EQ(model.error().code, ErrorCode::kBadInput);
+      EXPECT_FALSE(model.error().details.empty()) << name;
+    }
+  }
+}
+
+TEST_P(FamilyTest, AnUnknownKeyIsNamedAsItIs) {
+  Case c = load(GetParam());
+  TensorEntry extra = c.keys.entries().front();
+  extra.name = "model.layers.0.self_attn.q_proj.weight_scale_inv";
+  c.keys.edit().push_back(extra);
+  const Result<Model> model = assemble(c);
+  ASSERT_FALSE(model.has_value());
+  EXPECT_EQ(model.error().code, ErrorCode::kBadInput);
+  EXPECT_NE(all_text(model.error()).find(extra.name), std::string::npos) << all_text(model.error());
+}
+
+TEST_P(FamilyTest, AnyChangedShapeIsAnError) {
+  const Case whole = load(GetParam());
+  for (size_t i = 0; i < whole.keys.entries().size(); ++i) {
+    Case c = whole;
+    TensorEntry& entry = c.keys.edit()[i];
+    if (entry.name.find("visual.") != std::string::npos || entry.name.starts_with("mtp.")) continue;
+    entry.shape.front() += 1;
+    EXPECT_FALSE(assemble(c).has_value()) << entry.name;
+  }
+}
+
+TEST_P(FamilyTest, AllProblemsAreReportedAtOnce) {
+  Case c = load(GetParam());
+  // Three keys of the first layer, renamed: three unknown and three missing.
+  std::vector<std::string> renamed;
+  for (TensorEntry& entry : c.keys.edit()) {
+    if (renamed.size() < 3 && entry.name.find("layers.0.mlp.") != std::string::npos &&
+        entry.name.find("visual") == std::string::npos && !entry.name.starts_with("mtp.")) {
+      entry.name += ".renamed";
+      renamed.push_back(entry.name);
+    }
+  }
+  ASSERT_EQ(renamed.size(), 3U);
+  const Result<Model> model = assemble(c);
+  ASSERT_FALSE(model.has_value());
+  for (const std::string& name : renamed) {
+    EXPECT_NE(all_text(model.error()).find(name), std::string::npos) << all_text(model.error());
+  }
+}
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(FERRY_TESTDATA) / "families")) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyTest, testing::ValuesIn(case_names()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ferry
