@@ -1,1 +1,214 @@
+// manifest.json from and to a Manifest. The members are described once, below, for both directions;
+// docs/bundle_format.md is the specification.
 #include "packer/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/json.h"
+#include "core/sha256.h"
+#include "core/text.h"
+#include "packer/manifest_json.h"
+
+namespace ferry {
+namespace {
+
+constexpr std::string_view kFormatName = "ferry-bundle";
+constexpr const char* kSelfDigest = "manifest_sha256";
+
+}  // namespace
+
+// Not in the unnamed namespace: ManifestWriter and ManifestReader find these by argument type.
+
+template <class Archive>
+static void describe(Archive& a, ManifestPort& port) {
+  a.text("name", port.name);
+  a.dtype("dtype", port.dtype);
+  a.shape("shape", port.shape);
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestProbe& probe) {
+  a.text("name", probe.name);
+  a.index("value", probe.value);
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestBuffer& buffer) {
+  a.text("name", buffer.name);
+  a.index("value", buffer.value);
+  a.dtype("dtype", buffer.dtype);
+  a.shape("shape", buffer.shape);
+  a.count("bytes", buffer.bytes);
+  a.choice("init", buffer.init, {"none", "stored"});
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestProgram& program) {
+  a.file_name("file", program.file);
+  a.file_names("data_files", program.data_files);
+  a.objects("inputs", program.inputs);
+  a.objects("outputs", program.outputs);
+  a.objects("probes", program.probes);
+  a.objects("buffers", program.buffers);
+  a.index("first_layer", program.first_layer);
+  a.index("layer_count", program.layer_count);
+  a.count("activation_bytes", program.activation_bytes);
+  a.count("activation_lower_bound", program.activation_lower_bound);
+  a.count("state_bytes", program.state_bytes);
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestTensor::Source& source) {
+  a.file_name("file", source.file);
+  a.text("key", source.key);
+  a.digest("sha256", source.sha256);
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestTensor& tensor) {
+  a.text("name", tensor.name);
+  a.file_name("file", tensor.file);
+  a.dtype("dtype", tensor.dtype);
+  a.shape("shape", tensor.shape);
+  a.count("offset", tensor.offset);
+  a.count("bytes", tensor.bytes);
+  a.digest("sha256", tensor.sha256);
+  a.text("rule", tensor.rule);
+  a.objects("sources", tensor.sources);
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestSourceFile& file) {
+  a.file_name("path", file.path);
+  a.count("bytes", file.bytes);
+  a.digest("sha256_tree", file.sha256_tree);
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestFile& file) {
+  a.file_name("path", file.path);
+  a.count("bytes", file.bytes);
+  a.digest("sha256", file.sha256);
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestDrop& drop) {
+  a.text("key", drop.key);
+  a.text("rule", drop.rule);
+  a.text("reason", drop.reason);
+}
+
+template <class Archive>
+static void describe_model(Archive& a, Manifest& m) {
+  a.text("model_type", m.model_type);
+  a.count("vocab_size", m.vocab_size);
+  a.count("hidden_size", m.hidden_size);
+  a.count("num_layers", m.num_layers);
+  a.count("context_length", m.context_length);
+  a.count("prefill_length", m.prefill_length);
+  a.boolean("all_logits", m.all_logits);
+  a.choice("program_style", m.program_style, {"stateful", "static"});
+  a.text("weight_dtype", m.weight_dtype);
+  a.optional_count("bos_id", m.bos_id);
+  a.counts("eos_ids", m.eos_ids);
+}
+
+template <class Archive>
+static void describe(Archive& a, Manifest& m, std::string& self_digest) {
+  std::string format(kFormatName);
+  int64_t version = kManifestVersion;
+  a.text("format", format);
+  a.count("version", version);
+  a.group("model", [&](Archive& inner) { describe_model(inner, m); });
+  a.group("source", [&](Archive& inner) {
+    inner.objects("files", m.source_files);
+    inner.objects("dropped", m.dropped);
+    inner.texts("allowed_unmapped", m.allowed_unmapped);
+  });
+  a.objects("programs", m.programs);
+  a.objects("tensors", m.tensors);
+  a.objects("files", m.files);
+  a.optional_file_name("reference", m.reference);
+  a.real("default_tolerance", m.default_tolerance);
+  a.digest(kSelfDigest, self_digest);
+}
+
+namespace {
+
+// Where the digits of the self digest begin: its member is the last one, so the digits end before
+// the text's last three characters (quote, line end, brace) and the closing line end.
+size_t self_digest_position(std::string_view text) {
+  constexpr std::string_view kEnd = "\"\n}\n";
+  if (text.size() < kEnd.size() + kZeroDigest.size() || !text.ends_with(kEnd)) return 0;
+  return text.size() - kEnd.size() - kZeroDigest.size();
+}
+
+std::string digest_with_zeros(std::string text, size_t position) {
+  text.replace(position, kZeroDigest.size(), kZeroDigest);
+  return to_hex(sha256(std::as_bytes(std::span<const char>(text))));
+}
+
+// The format and version come first, so that a manifest of a later version is told from a bad one.
+Status check_header(const nlohmann::json& json, const std::string& name) {
+  const auto string_at = [&](const char* key) -> const std::string* {
+    const auto found = json.is_object() ? json.find(key) : json.end();
+    return found == json.end() ? nullptr : found->get_ptr<const std::string*>();
+  };
+  const std::string* format = string_at("format");
+  if (!format || *format != kFormatName) {
+    return bad_input(fmt::format("{}: not the manifest of a bundle", name));
+  }
+  const auto version = json.find("version");
+  const uint64_t* number = version == json.end() ? nullptr : version->get_ptr<const uint64_t*>();
+  if (!number) return bad_input(fmt::format("{}: version is not an integer", name));
+  if (*number == kManifestVersion) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: bundle format version {}, this program reads version {}", name,
+                          *number, kManifestVersion));
+}
+
+}  // namespace
+
+std::string write_manifest(const Manifest& manifest) {
+  Manifest copy = manifest;  // one description serves both directions, so it takes references
+  std::string self_digest(kZeroDigest);
+  ManifestWriter writer;
+  describe(writer, copy, self_digest);
+  std::string text = writer.dump();
+  const size_t position = self_digest_position(text);
+  text.replace(position, kZeroDigest.size(), digest_with_zeros(text, position));
+  return text;
+}
+
+Result<Manifest> read_manifest(const std::string& text, const std::string& name) {
+  if (text.size() > kMaxManifestBytes) {
+    return bad_input(fmt::format("{}: {} bytes, a manifest has at most {}", name, text.size(),
+                                 kMaxManifestBytes));
+  }
+  const nlohmann::json json = FERRY_TRY(parse_json(text, name));
+  FERRY_CHECK(check_header(json, name));
+  Manifest manifest;
+  std::string error;
+  std::string self_digest;
+  ManifestReader reader(json, "", error);
+  describe(reader, manifest, self_digest);
+  reader.finish();
+  if (!error.empty()) return bad_input(fmt::format("{}: {}", name, error));
+
+  const size_t position = self_digest_position(text);
+  if (position == 0 || digest_with_zeros(text, position) != self_digest) {
+    return bad_input(fmt::format(
+        "{}: does not have the SHA-256 that it states in {}: it was changed", name, kSelfDigest));
+  }
+  const std::string canonical = write_manifest(manifest);
+  if (canonical != text) {
+    const auto differ = std::mismatch(text.begin(), text.end(), canonical.begin(), canonical.end());
+    return bad_input(
+        fmt::format("{}: not in canonical form (offset {})", name, differ.first - text.begin()));
+  }
+  return manifest;
+}
+
+}  // namespace ferry

@@ -16,10 +16,14 @@ namespace ferry {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr int kManifestVersion = 1;
+inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
+// Stands for a digest that is not known yet: sizes do not depend on digests.
+inline constexpr std::string_view kZeroDigest =
+    "0000000000000000000000000000000000000000000000000000000000000000";
 
 struct ManifestPort {
   std::string name;
-  DType dtype;
+  DType dtype = DType::kF32;
   Shape shape;  // upper bounds
 };
 struct ManifestProbe {
@@ -29,7 +33,7 @@ struct ManifestProbe {
 struct ManifestBuffer {
   std::string name;
   int32_t value = 0;
-  DType dtype;
+  DType dtype = DType::kF32;
   Shape shape;
   uint64_t bytes = 0;
   std::string init;  // "none" (zero-filled by the loader) or "stored"
@@ -47,16 +51,16 @@ struct ManifestProgram {
 };
 // One weight: where it came from and where it is.
 struct ManifestTensor {
-  std::string name;       // runtime name, the key in the .ptd
-  std::string file;       // .ptd
-  DType dtype;
+  std::string name;  // runtime name, the key in the .ptd
+  std::string file;  // .ptd
+  DType dtype = DType::kF32;
   Shape shape;
   uint64_t offset = 0, bytes = 0;  // in `file`
-  std::string sha256;     // of those bytes
+  std::string sha256;              // of those bytes
   std::string rule;
   struct Source {
     std::string file, key;
-    std::string sha256;   // of the whole source tensor's bytes as stored
+    std::string sha256;  // of the whole source tensor's bytes as stored
   };
   std::vector<Source> sources;
 };
@@ -86,22 +90,23 @@ struct Manifest {
   std::string weight_dtype;   // "f32", "f16", "bf16", "mixed"
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
-  std::vector<ManifestSourceFile> source_files;  // provenance: the checkpoint's files and their digests
+  std::vector<ManifestSourceFile>
+      source_files;  // provenance: the checkpoint's files and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
   std::vector<ManifestProgram> programs;
   std::vector<ManifestTensor> tensors;
-  std::vector<ManifestFile> files;         // every file of the bundle but the manifest itself
-  std::string reference;                   // file with the embedded reference, or empty
-  double default_tolerance = 0;            // for verify without --tolerance
+  std::vector<ManifestFile> files;  // every file of the bundle but the manifest itself
+  std::string reference;            // file with the embedded reference, or empty
+  double default_tolerance = 0;     // for verify without --tolerance
 };
 
 // Canonical text: same manifest, same bytes. The last member, "manifest_sha256", is the SHA-256 of
 // the text with that value replaced by 64 zeros, so that a change anywhere is seen.
 std::string write_manifest(const Manifest& manifest);
 
-// Strict: unknown, missing or ill-typed members are refused, paths are plain file names, and the text
-// is exactly what write_manifest gives for the result. `name` begins the messages.
+// Strict: unknown, missing or ill-typed members are refused, paths are plain file names, and the
+// text is exactly what write_manifest gives for the result. `name` begins the messages.
 Result<Manifest> read_manifest(const std::string& text, const std::string& name);
 
 }  // namespace ferry

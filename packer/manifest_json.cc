@@ -1,0 +1,185 @@
+#include "packer/manifest_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+constexpr size_t kMaxFileName = 255;
+constexpr size_t kDigestDigits = 64;
+
+bool is_digest(std::string_view text) {
+  return text.size() == kDigestDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+}  // namespace
+
+bool is_plain_file_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxFileName && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+}
+
+ManifestReader::ManifestReader(const Json& object, std::string where, std::string& error)
+    : object_(object), where_(std::move(where)), error_(error) {
+  if (ok() && !object_.is_object()) error_ = fmt::format("{} is not an object", where_);
+}
+
+std::string ManifestReader::path(const char* name) const {
+  return where_.empty() ? name : where_ + "." + name;
+}
+
+void ManifestReader::wrong(const char* name, const std::string& what) {
+  if (ok()) error_ = fmt::format("{} {}", path(name), what);
+}
+
+const ManifestReader::Json* ManifestReader::member(const char* name) {
+  if (!ok()) return nullptr;
+  const auto found = object_.find(name);
+  if (found == object_.end()) {
+    wrong(name, "is missing");
+    return nullptr;
+  }
+  seen_.emplace_back(name);
+  return &*found;
+}
+
+const ManifestReader::Json* ManifestReader::list_member(const char* name) {
+  const Json* json = member(name);
+  if (!json || json->is_array()) return json;
+  wrong(name, "is not a list");
+  return nullptr;
+}
+
+uint64_t ManifestReader::number(const char* name, const Json& json, uint64_t max) {
+  const auto* value = json.get_ptr<const uint64_t*>();
+  if (value && *value <= max) return *value;
+  wrong(name, fmt::format("is not an integer from 0 to {}", max));
+  return 0;
+}
+
+std::string ManifestReader::string(const char* name, const Json& json) {
+  if (const auto* value = json.get_ptr<const std::string*>()) return *value;
+  wrong(name, "is not a string");
+  return {};
+}
+
+void ManifestReader::check_file_name(const char* name, const std::string& value) {
+  if (!is_plain_file_name(value)) {
+    wrong(name, fmt::format("is not a plain file name but {}", quoted(value)));
+  }
+}
+
+void ManifestReader::text(const char* name, std::string& value) {
+  if (const Json* json = member(name)) value = string(name, *json);
+}
+
+void ManifestReader::choice(const char* name, std::string& value, Choices choices) {
+  text(name, value);
+  if (ok() && std::find(choices.begin(), choices.end(), value) == choices.end()) {
+    wrong(name, fmt::format("has the unknown value {}", quoted(value)));
+  }
+}
+
+void ManifestReader::file_name(const char* name, std::string& value) {
+  text(name, value);
+  check_file_name(name, value);
+}
+
+void ManifestReader::optional_file_name(const char* name, std::string& value) {
+  text(name, value);
+  if (!value.empty()) check_file_name(name, value);
+}
+
+void ManifestReader::digest(const char* name, std::string& value) {
+  text(name, value);
+  if (!is_digest(value)) wrong(name, "is not 64 lower-case hexadecimal digits");
+}
+
+void ManifestReader::dtype(const char* name, DType& value) {
+  std::string text_value;
+  text(name, text_value);
+  if (!ok()) return;
+  if (const auto found = dtype_from_name(text_value)) {
+    value = *found;
+  } else {
+    wrong(name, fmt::format("is an unknown dtype {}", quoted(text_value)));
+  }
+}
+
+template <class T>
+void ManifestReader::integers(const char* name, std::vector<T>& value, uint64_t max) {
+  const Json* list = list_member(name);
+  if (!list) return;
+  for (const Json& item : *list) value.push_back(static_cast<T>(number(name, item, max)));
+}
+
+void ManifestReader::shape(const char* name, Shape& value) {
+  integers(name, value, kMaxManifestIndex);
+  if (value.size() > kMaxManifestRank) wrong(name, "has more than 16 dimensions");
+}
+
+void ManifestReader::counts(const char* name, std::vector<int64_t>& value) {
+  integers(name, value, kMaxManifestCount);
+}
+
+void ManifestReader::boolean(const char* name, bool& value) {
+  const Json* json = member(name);
+  if (!json) return;
+  if (const auto* flag = json->get_ptr<const bool*>()) {
+    value = *flag;
+  } else {
+    wrong(name, "is not true or false");
+  }
+}
+
+void ManifestReader::real(const char* name, double& value) {
+  const Json* json = member(name);
+  if (!json) return;
+  const auto* number_value = json->get_ptr<const double*>();
+  if (number_value && std::isfinite(*number_value) && *number_value >= 0) {
+    value = *number_value;
+  } else {
+    wrong(name, "is not a finite real number >= 0");
+  }
+}
+
+void ManifestReader::index(const char* name, int32_t& value) {
+  if (const Json* json = member(name)) {
+    value = static_cast<int32_t>(number(name, *json, kMaxManifestIndex));
+  }
+}
+
+void ManifestReader::optional_count(const char* name, std::optional<int64_t>& value) {
+  const Json* json = member(name);
+  if (!json || json->is_null()) return;
+  value = static_cast<int64_t>(number(name, *json, kMaxManifestCount));
+}
+
+void ManifestReader::texts(const char* name, std::vector<std::string>& value) {
+  const Json* list = list_member(name);
+  if (!list) return;
+  for (const Json& item : *list) value.push_back(string(name, item));
+}
+
+void ManifestReader::file_names(const char* name, std::vector<std::string>& value) {
+  texts(name, value);
+  for (const std::string& item : value) check_file_name(name, item);
+}
+
+void ManifestReader::finish() {
+  if (!ok() || seen_.size() == object_.size()) return;
+  for (const auto& [key, value] : object_.items()) {
+    if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) continue;
+    error_ = fmt::format("{} has an unknown member {}", where_.empty() ? "the document" : where_,
+                         quoted(key));
+    return;
+  }
+}
+
+}  // namespace ferry
