@@ -34,7 +34,7 @@ class Decoder {
   // [rows, width]. Empty to stop.
   using ProbeSink = std::function<void(const std::string& name, int64_t position, int64_t rows,
                                        std::span<const float> values)>;
-  void set_probe_sink(ProbeSink sink);
+  Status set_probe_sink(ProbeSink sink);
 
   // Contents of a mutable buffer by its name.
   Result<TensorView> buffer(const std::string& name) const;

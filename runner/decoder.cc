@@ -1,0 +1,170 @@
+#include "runner/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+namespace ferry {
+namespace {
+
+constexpr std::string_view kMethod = "forward";
+constexpr const char* kTokens = "tokens";
+constexpr const char* kInputPos = "input_pos";
+constexpr const char* kLogits = "logits";
+
+std::vector<ExternalTensor> external_tensors(const Bundle& bundle, size_t program) {
+  std::vector<ExternalTensor> tensors;
+  for (const BundleData* data : bundle.data_of(program)) {
+    for (const ptd::NamedTensor& tensor : data->content.tensors) {
+      const ptd::Segment& segment = data->content.segments[tensor.segment];
+      tensors.push_back({.key = tensor.key,
+                         .dtype = tensor.dtype,
+                         .sizes = tensor.sizes,
+                         .bytes = data->file.bytes().subspan(segment.offset, segment.size)});
+    }
+  }
+  return tensors;
+}
+
+std::vector<float> copy_floats(std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+}  // namespace
+
+struct Decoder::Impl {
+  const Bundle* bundle = nullptr;
+  std::vector<Method> methods;  // one per program, in order
+  int64_t position = 0;
+  ProbeSink sink;
+  bool observing = false;
+  // Of the call that runs now.
+  int64_t call_tokens = 0;
+
+  const Manifest& manifest() const { return bundle->manifest(); }
+
+  // One pass of at most prefill_length tokens through all programs.
+  Result<std::vector<float>> call(std::span<const int64_t> tokens);
+  Status run_program(size_t index, std::map<std::string, TensorView>& values);
+  Status observe_probes();
+  void deliver(const std::string& name, const TensorView& value) const;
+};
+
+Status Decoder::Impl::run_program(size_t index, std::map<std::string, TensorView>& values) {
+  const ManifestProgram& program = manifest().programs[index];
+  Method& method = methods[index];
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const auto value = values.find(program.inputs[i].name);
+    if (value == values.end()) {
+      return bad_input(fmt::format("{}: no earlier program gives the input '{}'", program.file,
+                                   program.inputs[i].name));
+    }
+    FERRY_CHECK(method.set_input(i, value->second));
+  }
+  FERRY_CHECK(method.execute());
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    values[program.outputs[i].name] = method.output(i);
+  }
+  return {};
+}
+
+Result<std::vector<float>> Decoder::Impl::call(std::span<const int64_t> tokens) {
+  call_tokens = static_cast<int64_t>(tokens.size());
+  std::map<std::string, TensorView> values;
+  values[kTokens] = {DType::kI64, {1, call_tokens}, std::as_bytes(tokens)};
+  values[kInputPos] = {DType::kI64, {1}, std::as_bytes(std::span(&position, 1))};
+  for (size_t i = 0; i < methods.size(); ++i) FERRY_CHECK(run_program(i, values));
+  const auto logits = values.find(kLogits);
+  if (logits == values.end() || logits->second.dtype != DType::kF32) {
+    return bad_input(fmt::format("{}: no program gives f32 'logits'", bundle->path()));
+  }
+  std::vector<float> result = copy_floats(logits->second.bytes);
+  position += call_tokens;
+  return result;
+}
+
+void Decoder::Impl::deliver(const std::string& name, const TensorView& value) const {
+  if (!sink || value.dtype != DType::kF32 || value.shape.empty() || value.shape.back() <= 0) return;
+  const std::vector<float> floats = copy_floats(value.bytes);
+  const int64_t rows = static_cast<int64_t>(floats.size()) / value.shape.back();
+  // A probe behind the cut to the last token has fewer rows than the call has tokens.
+  sink(name, position + call_tokens - rows, rows, floats);
+}
+
+Status Decoder::Impl::observe_probes() {
+  for (size_t i = 0; i < methods.size(); ++i) {
+    for (const ManifestProbe& probe : manifest().programs[i].probes) {
+      FERRY_CHECK(methods[i].observe(
+          probe.value, [this, &probe](const TensorView& value) { deliver(probe.name, value); }));
+    }
+  }
+  return {};
+}
+
+Decoder::Decoder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Decoder::~Decoder() = default;
+Decoder::Decoder(Decoder&&) noexcept = default;
+Decoder& Decoder::operator=(Decoder&&) noexcept = default;
+
+Result<Decoder> Decoder::load(const Bundle& bundle, ThreadPool& pool,
+                              const MethodOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->bundle = &bundle;
+  for (size_t i = 0; i < bundle.programs().size(); ++i) {
+    impl->methods.push_back(
+        FERRY_TRY(Method::load(bundle.programs()[i].loaded, kMethod, external_tensors(bundle, i),
+                               pool, options, bundle.manifest().programs[i].file)));
+  }
+  return Decoder(std::move(impl));
+}
+
+Result<std::vector<float>> Decoder::forward(std::span<const int64_t> tokens) {
+  const Manifest& manifest = impl_->manifest();
+  if (tokens.empty()) return fail(ErrorCode::kUsage, "no tokens to run");
+  const auto bad =
+      std::ranges::find_if(tokens, [&](int64_t id) { return id < 0 || id >= manifest.vocab_size; });
+  if (bad != tokens.end()) {
+    return fail(ErrorCode::kUsage, fmt::format("token {} is outside of the vocabulary of {}", *bad,
+                                               manifest.vocab_size));
+  }
+  const auto room = static_cast<size_t>(manifest.context_length - impl_->position);
+  if (tokens.size() > room) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} tokens from position {} do not fit into the context of {}",
+                            tokens.size(), impl_->position, manifest.context_length));
+  }
+  std::vector<float> logits;
+  while (!tokens.empty()) {
+    const size_t count = std::min(tokens.size(), static_cast<size_t>(manifest.prefill_length));
+    logits = FERRY_TRY(impl_->call(tokens.first(count)));
+    tokens = tokens.subspan(count);
+  }
+  return logits;
+}
+
+// The programs themselves forget what came before when input_pos is 0, as official runners expect.
+void Decoder::restart() { impl_->position = 0; }
+
+int64_t Decoder::position() const { return impl_->position; }
+
+Status Decoder::set_probe_sink(ProbeSink sink) {
+  impl_->sink = std::move(sink);
+  if (!impl_->sink || std::exchange(impl_->observing, true)) return {};
+  return impl_->observe_probes();
+}
+
+Result<TensorView> Decoder::buffer(const std::string& name) const {
+  for (size_t i = 0; i < impl_->methods.size(); ++i) {
+    for (const ManifestBuffer& buffer : impl_->manifest().programs[i].buffers) {
+      if (buffer.name == name) return impl_->methods[i].value(buffer.value);
+    }
+  }
+  return fail(ErrorCode::kUsage, fmt::format("the bundle has no buffer '{}'", name));
+}
+
+}  // namespace ferry
