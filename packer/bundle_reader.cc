@@ -1,1 +1,308 @@
+// Opening and checking bundles: the order of the checks is that of docs/bundle_format.md,
+// "Reading".
 #include "packer/bundle_reader.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "core/sha256.h"
+#include "core/text.h"
+#include "packer/bundle_examination.h"
+
+namespace ferry {
+namespace {
+
+constexpr size_t kHashChunk = size_t{1} << 20;
+
+// Name -> what lstat says, of everything in the directory.
+using Listing = std::map<std::string, struct stat>;
+
+Result<Listing> list_directory(const std::string& path) {
+  const auto error = [&](int number) {
+    const ErrorCode code = number == ENOTDIR ? ErrorCode::kBadInput : ErrorCode::kIo;
+    return fail(code, fmt::format("{}: cannot list the bundle: {}", printable(path),
+                                  std::strerror(number)));
+  };
+  std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), &::closedir);
+  if (!directory) return error(errno);
+  Listing listing;
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(directory.get());
+    if (!entry) break;
+    const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    struct stat info {};
+    if (::fstatat(::dirfd(directory.get()), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      return error(errno);
+    }
+    listing.emplace(name, info);
+  }
+  if (errno != 0) return error(errno);
+  return listing;
+}
+
+// Whether `name` is there as a regular file of `bytes` bytes (any number if absent).
+bool check_listed(const Listing& listing, const std::string& name, std::optional<uint64_t> bytes,
+                  ProblemList& problems) {
+  const auto found = listing.find(name);
+  if (found == listing.end()) {
+    problems.add(name, "is missing from the bundle");
+    return false;
+  }
+  if (!S_ISREG(found->second.st_mode)) {
+    problems.add(name, S_ISLNK(found->second.st_mode)
+                           ? "is a symbolic link, a bundle holds regular files only"
+                           : "is not a regular file");
+    return false;
+  }
+  const auto actual = static_cast<uint64_t>(found->second.st_size);
+  if (bytes && actual != *bytes) {
+    problems.add(name, fmt::format("has {} bytes, the manifest states {}", actual, *bytes));
+    return false;
+  }
+  return true;
+}
+
+void check_nothing_extra(const Listing& listing, const Manifest& manifest, ProblemList& problems) {
+  std::set<std::string_view> known = {kManifestName};
+  for (const ManifestFile& file : manifest.files) known.insert(file.path);
+  for (const auto& [name, info] : listing) {
+    if (!known.contains(name)) problems.add(name, "is in the bundle but not in its manifest");
+  }
+}
+
+// Read, not mapped: a file that shrinks meanwhile is an error then, not a signal.
+Result<std::string> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes) {
+  Sha256 hash;
+  std::vector<std::byte> chunk(std::min<uint64_t>(kHashChunk, bytes));
+  for (uint64_t done = 0; done < bytes; done += chunk.size()) {
+    const auto part = std::span(chunk).first(std::min<uint64_t>(chunk.size(), bytes - done));
+    FERRY_CHECK(file.read_at(offset + done, part));
+    hash.update(part);
+  }
+  return to_hex(hash.finish());
+}
+
+Result<std::string> digest_of_file(const std::string& path) {
+  const InputFile file = FERRY_TRY(InputFile::open(path));
+  std::string digest = FERRY_TRY(digest_of_range(file, 0, file.size()));
+  FERRY_CHECK(file.check_unchanged());
+  return digest;
+}
+
+// What to say of a file whose digest is wrong: the first tensor that differs, if one does. Tied
+// tensors share their bytes; a manifest whose tensors overlap otherwise is not worth more hashing
+// than the file has bytes.
+std::string locate_damage(const std::string& path, const ManifestFile& file,
+                          const Manifest& manifest) {
+  const std::string changed = "does not have the SHA-256 that the manifest states: it was changed";
+  const auto opened = InputFile::open(path);
+  std::pair<uint64_t, uint64_t> last = {UINT64_MAX, 0};
+  uint64_t budget = file.bytes;
+  bool any_tensor = false;
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    const std::pair<uint64_t, uint64_t> place = {tensor.offset, tensor.bytes};
+    if (tensor.file != file.path || !opened || place == last) continue;
+    if (tensor.bytes > budget) return changed;
+    budget -= tensor.bytes;
+    last = place;
+    any_tensor = true;
+    const auto digest = digest_of_range(*opened, tensor.offset, tensor.bytes);
+    if (digest && *digest == tensor.sha256) continue;
+    return fmt::format("{} (tensor {}, offset {})", changed, quoted(tensor.name), tensor.offset);
+  }
+  return any_tensor ? changed + " outside of its tensors" : changed;
+}
+
+// Hashes the files whose index is in `present`, in parallel.
+void check_file_digests(const Manifest& manifest, std::vector<bool>& present, ThreadPool& pool,
+                        ProblemList& problems) {
+  const size_t count = manifest.files.size();
+  std::vector<Result<std::string>> digests(count);
+  // Long files first, so that no thread starts the longest one last.
+  std::vector<size_t> order;
+  for (size_t i = 0; i < count; ++i) {
+    if (present[i]) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return manifest.files[a].bytes > manifest.files[b].bytes;
+  });
+  pool.parallel_for(order.size(), [&](size_t k) {
+    const size_t i = order[k];
+    digests[i] = digest_of_file(problems.path_of(manifest.files[i].path));
+  });
+  for (size_t i = 0; i < count; ++i) {
+    if (!present[i]) continue;
+    const ManifestFile& file = manifest.files[i];
+    if (!digests[i]) {
+      problems.add(file.path, digests[i].error());
+      present[i] = false;
+    } else if (*digests[i] != file.sha256) {
+      problems.add(file.path, locate_damage(problems.path_of(file.path), file, manifest));
+      present[i] = false;
+    }
+  }
+}
+
+// Maps `file`, which has been seen to have the right size, and parses it with `read`.
+template <class Content, class Read>
+std::optional<Content> load_part(const std::string& file, const Read& read, ProblemList& problems) {
+  auto mapped = MappedFile::open(problems.path_of(file));
+  if (!mapped) {
+    problems.add(file, mapped.error());
+    return std::nullopt;
+  }
+  auto parsed = read(mapped->bytes(), problems.name_of(file));
+  if (!parsed) {
+    problems.add(file, parsed.error());
+    return std::nullopt;
+  }
+  return Content{std::move(*mapped), std::move(*parsed)};
+}
+
+class Examiner {
+ public:
+  Examiner(bool check_digests, ThreadPool& pool, ProblemList& problems)
+      : check_digests_(check_digests), pool_(pool), problems_(problems) {}
+
+  Result<BundleContents> run(const std::string& directory) {
+    const Listing listing = FERRY_TRY(list_directory(directory));
+    if (!read_manifest_file(listing)) return std::move(contents_);
+    check_files(listing);
+    check_manifest(contents_.manifest, problems_);
+    if (check_digests_) check_file_digests(contents_.manifest, present_, pool_, problems_);
+    collect_usable();
+    load_data();
+    load_programs();
+    return std::move(contents_);
+  }
+
+ private:
+  bool read_manifest_file(const Listing& listing) {
+    const std::string self(kManifestName);
+    if (!check_listed(listing, self, std::nullopt, problems_)) return false;
+    const auto text = read_text_file(problems_.path_of(self), kMaxManifestBytes);
+    if (!text) {
+      problems_.add(self, text.error());
+      return false;
+    }
+    auto manifest = read_manifest(*text, problems_.name_of(self));
+    if (!manifest) {
+      problems_.add(self, manifest.error());
+      return false;
+    }
+    contents_.manifest = std::move(*manifest);
+    contents_.files = 1;
+    contents_.bytes = text->size();
+    return true;
+  }
+
+  void check_files(const Listing& listing) {
+    for (const ManifestFile& file : contents_.manifest.files) {
+      const bool present = check_listed(listing, file.path, file.bytes, problems_);
+      present_.push_back(present);
+      contents_.files += 1;
+      contents_.bytes += present ? file.bytes : 0;
+    }
+    check_nothing_extra(listing, contents_.manifest, problems_);
+  }
+
+  // Listed, there, and of the right size (and digest, where that was asked for).
+  bool usable(const std::string& file) const { return usable_.contains(file); }
+
+  void collect_usable() {
+    for (size_t i = 0; i < present_.size(); ++i) {
+      if (present_[i]) usable_.insert(contents_.manifest.files[i].path);
+    }
+  }
+
+  void load_data() {
+    for (const ManifestProgram& program : contents_.manifest.programs) {
+      for (const std::string& file : program.data_files) {
+        if (contents_.data.contains(file) || !usable(file)) continue;
+        auto data = load_part<BundleData>(file, ptd::read_data_file, problems_);
+        if (!data) continue;
+        check_data_file(contents_.manifest, file, data->content, problems_);
+        contents_.data.emplace(file, std::move(*data));
+      }
+    }
+  }
+
+  void load_programs() {
+    for (const ManifestProgram& program : contents_.manifest.programs) {
+      if (!usable(program.file)) continue;
+      auto part = load_part<BundleProgram>(program.file, pte::read_program, problems_);
+      if (!part) continue;
+      check_program(program, part->loaded.program, contents_.data, problems_);
+      contents_.programs.push_back(std::move(*part));
+    }
+  }
+
+  bool check_digests_;
+  ThreadPool& pool_;
+  ProblemList& problems_;
+  BundleContents contents_;
+  std::vector<bool> present_;  // by index into manifest.files
+  std::set<std::string> usable_;
+};
+
+}  // namespace
+
+void ProblemList::add(const std::string& file, const std::string& what, ErrorCode code) {
+  problems_.push_back({code, file, fmt::format("{}: {}", name_of(file), what)});
+}
+
+void ProblemList::add(const std::string& file, const Error& error) {
+  problems_.push_back({error.code, file, error.message});
+}
+
+std::string ProblemList::name_of(const std::string& file) const { return printable(path_of(file)); }
+
+Result<BundleContents> examine_bundle(const std::string& directory, bool check_digests,
+                                      ThreadPool& pool, ProblemList& problems) {
+  return Examiner(check_digests, pool, problems).run(directory);
+}
+
+Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, ThreadPool& pool) {
+  ProblemList problems(directory);
+  BundleContents contents = FERRY_TRY(examine_bundle(directory, check_digests, pool, problems));
+  if (!problems.empty()) {
+    const std::vector<CheckProblem> found = problems.take();
+    Error error{found[0].code, found[0].message};
+    for (size_t i = 1; i < found.size(); ++i) error.details.push_back(found[i].message);
+    return tl::unexpected<Error>(std::move(error));
+  }
+  Bundle bundle;
+  bundle.path_ = directory;
+  bundle.manifest_ = std::move(contents.manifest);
+  bundle.programs_ = std::move(contents.programs);
+  bundle.data_ = std::move(contents.data);
+  return bundle;
+}
+
+std::vector<const BundleData*> Bundle::data_of(size_t index) const {
+  std::vector<const BundleData*> data;
+  for (const std::string& file : manifest_.programs[index].data_files) {
+    data.push_back(&data_.at(file));
+  }
+  return data;
+}
+
+Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool) {
+  ProblemList problems(directory);
+  const BundleContents contents = FERRY_TRY(examine_bundle(directory, true, pool, problems));
+  return CheckReport{directory, contents.files, contents.bytes, problems.take()};
+}
+
+}  // namespace ferry

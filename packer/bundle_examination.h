@@ -1,0 +1,61 @@
+// What opening and checking a bundle share: one walk over everything that can be wrong. Private to
+// packer/.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_reader.h"
+#include "packer/check.h"
+#include "packer/manifest.h"
+
+namespace ferry {
+
+// Collects problems of the files of one bundle.
+class ProblemList {
+ public:
+  explicit ProblemList(std::string directory) : directory_(std::move(directory)) {}
+
+  // `what` goes behind the path of `file`.
+  void add(const std::string& file, const std::string& what, ErrorCode code = ErrorCode::kBadInput);
+  // An error whose message already begins with a path.
+  void add(const std::string& file, const Error& error);
+
+  bool empty() const { return problems_.empty(); }
+  size_t size() const { return problems_.size(); }
+  std::string path_of(const std::string& file) const { return directory_ + "/" + file; }
+  // For the beginning of messages.
+  std::string name_of(const std::string& file) const;
+  std::vector<CheckProblem> take() { return std::move(problems_); }
+
+ private:
+  std::string directory_;
+  std::vector<CheckProblem> problems_;
+};
+
+// Complete only if there are no problems.
+struct BundleContents {
+  Manifest manifest;
+  std::vector<BundleProgram> programs;
+  std::map<std::string, BundleData> data;
+  uint64_t files = 0, bytes = 0;
+};
+
+// An error only where the directory cannot be listed; everything else goes to `problems`.
+Result<BundleContents> examine_bundle(const std::string& directory, bool check_digests,
+                                      ThreadPool& pool, ProblemList& problems);
+
+// The manifest in itself (packer/bundle_structure.cc): unique names, references between its lists.
+void check_manifest(const Manifest& manifest, ProblemList& problems);
+// Tensors of one data file against those that the manifest states for it.
+void check_data_file(const Manifest& manifest, const std::string& file,
+                     const ptd::DataFile& content, ProblemList& problems);
+// One program against its entry, and its external tensors against the data files it loads.
+void check_program(const ManifestProgram& entry, const pte::Program& program,
+                   const std::map<std::string, BundleData>& data, ProblemList& problems);
+
+}  // namespace ferry
