@@ -25,7 +25,9 @@ void Context::note(std::string_view line) {
 std::function<void(uint64_t, uint64_t)> Context::progress(std::string label) {
   if (quiet || isatty(STDERR_FILENO) == 0) return {};
   return [label = std::move(label), shown = -1](uint64_t done, uint64_t total) mutable {
-    const int percent = total == 0 ? 100 : static_cast<int>(100 * (done / 100) / std::max<uint64_t>(total / 100, 1));
+    const int percent =
+        total == 0 ? 100
+                   : static_cast<int>(100 * (done / 100) / std::max<uint64_t>(total / 100, 1));
     if (percent == shown) return;
     shown = percent;
     constexpr int kWidth = 30;

@@ -35,6 +35,20 @@ std::vector<float> copy_floats(std::span<const std::byte> bytes) {
   return values;
 }
 
+// The numbers of the manifest that loops and divisions rely on.
+Status check_numbers(const Bundle& bundle) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  constexpr int64_t kMostLayers = 1 << 16;
+  const Manifest& m = bundle.manifest();
+  const auto sane = [](int64_t n) { return n > 0 && n <= kMost; };
+  if (sane(m.vocab_size) && sane(m.hidden_size) && sane(m.context_length) &&
+      sane(m.prefill_length) && m.num_layers > 0 && m.num_layers <= kMostLayers) {
+    return {};
+  }
+  return bad_input(
+      fmt::format("{}/{}: a size of the model is out of range", bundle.path(), kManifestName));
+}
+
 }  // namespace
 
 struct Decoder::Impl {
@@ -113,6 +127,7 @@ Decoder& Decoder::operator=(Decoder&&) noexcept = default;
 
 Result<Decoder> Decoder::load(const Bundle& bundle, ThreadPool& pool,
                               const MethodOptions& options) {
+  FERRY_CHECK(check_numbers(bundle));
   auto impl = std::make_unique<Impl>();
   impl->bundle = &bundle;
   for (size_t i = 0; i < bundle.programs().size(); ++i) {

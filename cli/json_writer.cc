@@ -1,0 +1,105 @@
+#include "cli/json_writer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+namespace ferry::cli {
+namespace {
+
+// Length of the valid UTF-8 sequence at the beginning of `text`, 0 if there is none. `text` is not
+// empty.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80U) return 0;
+  }
+  // Overlong forms, surrogates, beyond U+10FFFF.
+  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f)) return 0;
+  if ((lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) return 0;
+  return length;
+}
+
+}  // namespace
+
+void JsonWriter::separate() {
+  if (!first_) text_ += ',';
+  first_ = false;
+}
+
+JsonWriter& JsonWriter::begin(char bracket) {
+  separate();
+  text_ += bracket;
+  first_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::end(char bracket) {
+  text_ += bracket;
+  first_ = false;
+  return *this;
+}
+
+JsonWriter& JsonWriter::raw(std::string_view text) {
+  separate();
+  text_ += text;
+  return *this;
+}
+
+JsonWriter& JsonWriter::key(std::string_view name) {
+  separate();
+  append_string(name);
+  text_ += ':';
+  first_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::value(std::string_view text) {
+  separate();
+  append_string(text);
+  return *this;
+}
+
+JsonWriter& JsonWriter::value(double d) {
+  return raw(std::isfinite(d) ? fmt::format("{}", d) : "null");
+}
+
+JsonWriter& JsonWriter::value(const Shape& shape) {
+  begin_array();
+  for (int64_t dim : shape) value(dim);
+  return end_array();
+}
+
+void JsonWriter::append_string(std::string_view text) {
+  text_ += '"';
+  while (!text.empty()) {
+    const char c = text[0];
+    const size_t length = utf8_length(text);
+    if (length == 0) {
+      text_ += "\\ufffd";
+    } else if (c == '"' || c == '\\') {
+      text_ += '\\';
+      text_ += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      fmt::format_to(std::back_inserter(text_), "\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      text_ += text.substr(0, length);
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  text_ += '"';
+}
+
+std::string JsonWriter::take() {
+  text_ += '\n';
+  first_ = true;
+  return std::exchange(text_, {});
+}
+
+}  // namespace ferry::cli
