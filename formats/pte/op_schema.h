@@ -13,11 +13,11 @@ enum class ArgKind {
   kTensor,
   kTensorList,
   kOptionalTensorList,
-  kInt,      // also SymInt, ScalarType, MemoryFormat
+  kInt,  // also SymInt, ScalarType, MemoryFormat
   kIntList,
   kFloat,
   kBool,
-  kScalar,   // Int, Double or Bool value
+  kScalar,  // Int, Double or Bool value
   kString,
   kBoolList,
 };
@@ -38,8 +38,8 @@ enum class ResultStyle {
 };
 
 struct OpSchema {
-  std::string name;      // "aten::linear"
-  std::string overload;  // "out"
+  std::string name;             // "aten::linear"
+  std::string overload;         // "out"
   std::vector<ArgSchema> args;  // outs included, in call order
   ResultStyle result;
   // Arguments of a KernelCall: args plus the repeated result.

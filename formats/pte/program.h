@@ -40,11 +40,21 @@ struct Tensor {
 };
 
 struct None {};
-struct IntList { std::vector<int32_t> items; };     // value indices of Int values
-struct BoolList { std::vector<bool> items; };       // literals
-struct DoubleList { std::vector<double> items; };   // literals
-struct TensorList { std::vector<int32_t> items; };  // value indices
-struct OptionalTensorList { std::vector<int32_t> items; };  // value indices, -1 is None
+struct IntList {
+  std::vector<int32_t> items;
+};  // value indices of Int values
+struct BoolList {
+  std::vector<bool> items;
+};  // literals
+struct DoubleList {
+  std::vector<double> items;
+};  // literals
+struct TensorList {
+  std::vector<int32_t> items;
+};  // value indices
+struct OptionalTensorList {
+  std::vector<int32_t> items;
+};  // value indices, -1 is None
 
 using Value = std::variant<None, int64_t, bool, double, Tensor, std::string, IntList, DoubleList,
                            BoolList, TensorList, OptionalTensorList>;
@@ -60,10 +70,16 @@ struct KernelCall {
   int32_t op = 0;  // index into Method::operators
   std::vector<int32_t> args;
 };
-struct MoveCall { int32_t from = 0, to = 0; };
+struct MoveCall {
+  int32_t from = 0, to = 0;
+};
 // Continues at instruction `destination` when the Bool value is false.
-struct JumpFalseCall { int32_t condition = 0, destination = 0; };
-struct FreeCall { int32_t value = 0; };
+struct JumpFalseCall {
+  int32_t condition = 0, destination = 0;
+};
+struct FreeCall {
+  int32_t value = 0;
+};
 struct DelegateCall {
   int32_t delegate = 0;
   std::vector<int32_t> args;

@@ -1,6 +1,6 @@
-// Reads .pte files with full validation, stricter than the official InternalConsistency check: every
-// index, offset, size, list, operator arity and argument kind is checked before a Program is handed
-// out, so that whoever executes it needs no further structural checks.
+// Reads .pte files with full validation, stricter than the official InternalConsistency check:
+// every index, offset, size, list, operator arity and argument kind is checked before a Program is
+// handed out, so that whoever executes it needs no further structural checks.
 #pragma once
 
 #include <cstddef>
