@@ -189,9 +189,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   }
   if (report.parity) return 0;
   context.flush();
-  const std::string first = report.first_divergence
-                                ? where(*report.first_divergence, bundle.manifest().num_layers)
-                                : std::string("nowhere");
+  const std::string first = where(*report.first_divergence, bundle.manifest().num_layers);
   fmt::print(stderr,
              "ferry: no parity: {}: max_abs {}, bound {:g}, greedy {}/{}, first divergence in {}\n",
              options.bundle, number(report.metrics.values.max_abs), report.tolerance,

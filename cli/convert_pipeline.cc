@@ -1,0 +1,268 @@
+#include "cli/convert_pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "converters/family.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/checkpoint.h"
+#include "graph/lower.h"
+#include "runner/reference.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr int64_t kDefaultContext = 4096;
+constexpr int64_t kDefaultPrefill = 512;
+constexpr const char* kConfig = "config.json";
+constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char* kReference = "reference.safetensors";
+
+// Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
+constexpr const char* kCopied[] = {
+    kGenerationConfig,         "tokenizer.json",      "tokenizer_config.json",
+    "special_tokens_map.json", "chat_template.jinja", "preprocessor_config.json",
+};
+
+// Path of a file of the checkpoint, or an empty string where there is none.
+Result<std::string> optional_file(const std::string& directory, const std::string& name) {
+  std::error_code ignored;
+  const auto status = std::filesystem::symlink_status(directory + "/" + name, ignored);
+  if (!std::filesystem::exists(status)) return std::string();
+  return file_in_checkpoint(directory, name);
+}
+
+struct ConfigFiles {
+  std::string config, generation;  // paths; generation may be empty
+};
+
+Result<ConfigFiles> find_configs(const ConvertOptions& options) {
+  const std::string directory = checkpoint_directory(options.source);
+  ConfigFiles files;
+  files.config = options.config;
+  if (files.config.empty()) {
+    files.config = FERRY_TRY(optional_file(directory, kConfig));
+    if (files.config.empty()) {
+      return bad_input(fmt::format("{}: no config.json beside the checkpoint; give --config FILE",
+                                   options.source));
+    }
+  }
+  files.generation = FERRY_TRY(optional_file(directory, kGenerationConfig));
+  return files;
+}
+
+Result<ModelConfig> read_config(const ConfigFiles& files) {
+  const std::string config = FERRY_TRY(read_text_file(files.config, kMaxConfigBytes));
+  std::string generation;
+  if (!files.generation.empty()) {
+    generation = FERRY_TRY(read_text_file(files.generation, kMaxConfigBytes));
+  }
+  return parse_model_config(config, generation, files.config);
+}
+
+Result<BuildOptions> settle_lengths(const ConvertOptions& options, const ModelConfig& config) {
+  BuildOptions build;
+  build.context_length =
+      options.context_length.value_or(std::min(config.max_positions, kDefaultContext));
+  if (build.context_length < 1 || build.context_length > config.max_positions) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--context-length {}: the model has 1 to {} positions",
+                            build.context_length, config.max_positions));
+  }
+  build.prefill_length =
+      options.prefill_length.value_or(std::min(build.context_length, kDefaultPrefill));
+  if (build.prefill_length < 1 || build.prefill_length > build.context_length) {
+    return fail(ErrorCode::kUsage, fmt::format("--prefill-length {}: must be from 1 to the context "
+                                               "length, {}",
+                                               build.prefill_length, build.context_length));
+  }
+  build.all_logits = options.all_logits;
+  return build;
+}
+
+// Whether two expressions give equal bytes; compared in tiles.
+Result<bool> same_bytes(const TensorExpr& a, const TensorExpr& b, const TensorSource& source) {
+  if (a == b) return true;
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  constexpr uint64_t kTile = uint64_t{1} << 20;
+  std::vector<std::byte> left(std::min(kTile, a.bytes()));
+  std::vector<std::byte> right(left.size());
+  for (uint64_t at = 0; at < a.bytes(); at += kTile) {
+    const size_t count = std::min(kTile, a.bytes() - at);
+    FERRY_CHECK(materialize(a, source, at, std::span(left).first(count)));
+    FERRY_CHECK(materialize(b, source, at, std::span(right).first(count)));
+    if (std::memcmp(left.data(), right.data(), count) != 0) return false;
+  }
+  return true;
+}
+
+// A checkpoint may hold both names of a tied weight. They must then be equal, and become one.
+Status join_ties(MappedKeys& mapped, const std::vector<TieRule>& ties, const TensorSource& source) {
+  for (const TieRule& tie : ties) {
+    Weight* target = mapped.weights.find(tie.target);
+    const Weight* same = mapped.weights.find(tie.same_as);
+    if (target == nullptr || same == nullptr || target->expr == same->expr) continue;
+    const std::string& key = source.entries()[target->expr.rows.front().entry].name;
+    if (!FERRY_TRY(same_bytes(target->expr, same->expr, source))) {
+      return bad_input(fmt::format(
+          "{}: the config ties '{}' to '{}', but the checkpoint holds other values for it "
+          "(tensor {})",
+          source.path(), tie.target, tie.same_as, quoted(key)));
+    }
+    target->expr = same->expr;
+    for (MappedEntry& entry : mapped.report.entries) {
+      if (entry.source == key) entry.rule = tie.name;
+    }
+  }
+  return {};
+}
+
+// "f32" where all matrices have that dtype, "mixed" where they differ.
+std::string weight_dtype(const std::vector<Model>& parts) {
+  std::set<DType> dtypes;
+  for (const Model& part : parts) {
+    for (const Weight& weight : part.weights.weights()) {
+      if (weight.expr.shape.size() == 2) dtypes.insert(weight.expr.dtype);
+    }
+  }
+  return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
+}
+
+// The names that official LLM runners read.
+std::vector<MetadataMethod> metadata_methods(const ModelConfig& config, const BuildOptions& build) {
+  std::vector<MetadataMethod> methods = {
+      {"get_vocab_size", config.vocab_size},
+      // Official runners prefill in chunks of at most this many tokens.
+      {"get_max_seq_len", build.prefill_length},
+      {"get_max_context_len", build.context_length},
+      {"get_n_layers", config.num_layers},
+      {"enable_dynamic_shape", true},
+      {"use_kv_cache", true},
+      {"use_sdpa_with_kv_cache", true},
+  };
+  if (config.bos_id) methods.push_back({"get_bos_id", *config.bos_id});
+  if (!config.eos_ids.empty()) methods.push_back({"get_eos_ids", config.eos_ids});
+  return methods;
+}
+
+Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
+                       const ConvertOptions& options, const MappingReport& mapping,
+                       const std::vector<Model>& parts) {
+  Manifest m;
+  m.model_type = config.model_type;
+  m.vocab_size = config.vocab_size;
+  m.hidden_size = config.hidden_size;
+  m.num_layers = config.num_layers;
+  m.context_length = build.context_length;
+  m.prefill_length = build.prefill_length;
+  m.all_logits = build.all_logits;
+  m.program_style = "stateful";
+  m.weight_dtype = weight_dtype(parts);
+  m.bos_id = config.bos_id;
+  m.eos_ids = config.eos_ids;
+  m.allowed_unmapped = mapping.unmapped;
+  for (const MappedEntry& entry : mapping.entries) {
+    if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
+  }
+  if (!options.reference.empty()) m.reference = kReference;
+  m.default_tolerance = default_tolerance(m.weight_dtype, config);
+  return m;
+}
+
+// First layer and number of layers with a node in `graph`.
+std::pair<int32_t, int32_t> layers_of(const Graph& graph, int64_t num_layers) {
+  auto first = static_cast<int32_t>(num_layers);
+  int32_t end = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.layer < 0 || node.layer >= num_layers) continue;
+    first = std::min(first, node.layer);
+    end = std::max(end, node.layer + 1);
+  }
+  return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
+}
+
+Result<std::vector<CopiedFile>> files_to_copy(const ConvertOptions& options,
+                                              const ConfigFiles& configs) {
+  std::vector<CopiedFile> copied = {{kConfig, configs.config}};
+  const std::string directory = checkpoint_directory(options.source);
+  for (const char* name : kCopied) {
+    std::string path = FERRY_TRY(optional_file(directory, name));
+    if (!path.empty()) copied.push_back({name, std::move(path)});
+  }
+  if (!options.reference.empty()) {
+    const std::unique_ptr<TensorSource> source = FERRY_TRY(open_checkpoint(options.reference));
+    FERRY_CHECK(Reference::open(*source).map([](const Reference&) {}));
+    copied.push_back({kReference, options.reference});
+  }
+  return copied;
+}
+
+// Lowers every part and adds what it needs to the conversion and to the writer's input.
+Status lower_parts(Conversion& conversion, const BuildOptions& build, BundleInput& input) {
+  const std::vector<MetadataMethod> metadata = metadata_methods(conversion.config, build);
+  for (const Model& part : conversion.parts) {
+    LoweredProgram lowered = FERRY_TRY(lower(part, metadata));
+    if (lowered.activation_bytes > conversion.activation_bytes) {
+      conversion.activation_bytes = lowered.activation_bytes;
+      conversion.activation_lower_bound = lowered.activation_lower_bound;
+    }
+    conversion.state_bytes += lowered.state_bytes;
+    for (const LoweredBuffer& b : lowered.buffers) {
+      conversion.buffers.push_back({b.name, b.dtype, b.shape, b.bytes, b.initial != 0});
+    }
+    const auto [first, count] = layers_of(part.graph, conversion.config.num_layers);
+    input.parts.push_back({.lowered = std::move(lowered),
+                           .weights = &part.weights,
+                           .first_layer = first,
+                           .layer_count = count});
+  }
+  return {};
+}
+
+}  // namespace
+
+double default_tolerance(const std::string& weight_dtype, const ModelConfig& config) {
+  const bool delta_rule = std::ranges::count(config.layer_types, LayerType::kLinearAttention) > 0;
+  if (weight_dtype == "f32") return delta_rule ? 1e-3 : 1e-4;
+  if (weight_dtype == "f16") return delta_rule ? 5e-2 : 2e-2;
+  return delta_rule ? 5e-1 : 2e-1;
+}
+
+Result<Conversion> plan_conversion(const ConvertOptions& options) {
+  Conversion c;
+  c.source = FERRY_TRY(open_checkpoint(options.source));
+  const ConfigFiles configs = FERRY_TRY(find_configs(options));
+  c.config = FERRY_TRY(read_config(configs));
+  const FamilySpec* family = FERRY_TRY(find_family(c.config));
+  FERRY_CHECK(family->check(c.config));
+  c.family = family->model_types.front();
+  const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
+
+  const std::vector<TieRule> ties = family->ties(c.config);
+  MappedKeys mapped = FERRY_TRY(map_keys(*c.source, c.config, family->rules(c.config), ties,
+                                         {.allow_unmapped = options.allow_unmapped}));
+  FERRY_CHECK(join_ties(mapped, ties, *c.source));
+  c.mapping = std::move(mapped.report);
+
+  Graph graph = FERRY_TRY(family->build(c.config, build));
+  Model model = FERRY_TRY(bind(std::move(graph), std::move(mapped.weights), options.source));
+  model = FERRY_TRY(cast_weights(std::move(model), options.dtype));
+  model = FERRY_TRY(init_buffers(std::move(model), options.buffers));
+  c.parts = FERRY_TRY(shard(model, options.shards));
+
+  BundleInput input;
+  input.manifest = make_manifest(c.config, build, options, c.mapping, c.parts);
+  input.copied = FERRY_TRY(files_to_copy(options, configs));
+  FERRY_CHECK(lower_parts(c, build, input));
+  c.plan = FERRY_TRY(BundlePlan::make(std::move(input), *c.source, options.max_file_bytes));
+  return c;
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,247 @@
+// ferry convert: a checkpoint becomes a bundle.
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <optional>
+
+#include "cli/convert_pipeline.h"
+#include "cli/json_writer.h"
+#include "cli/verbs.h"
+#include "core/checked.h"
+#include "core/text.h"
+
+namespace ferry::cli {
+namespace {
+
+struct Options {
+  ConvertOptions convert;
+  std::string out;
+  std::string dtype = "keep", logits = "last", init_buffers = "none";
+  std::string max_file_size;
+  int64_t shards = 1;
+  bool dry_run = false, overwrite = false;
+};
+
+// An option of the contract that is not built: accepted with its default value only.
+struct Unbuilt {
+  const char* name;
+  const char* initial;
+  const char* help;
+};
+constexpr Unbuilt kUnbuilt[] = {
+    {"--to", "bundle", "What to write"},
+    {"--quantize", "none", "Weight quantisation"},
+    {"--program", "stateful", "Program style"},
+    {"--kv-dtype", "f32", "Dtype of the caches"},
+    {"--mask-dtype", "f32", "Dtype of attention masks"},
+    {"--logits-dtype", "f32", "Dtype of the logits"},
+    {"--attention", "mha", "Attention layout"},
+    {"--packed-layout", "none", "Layout of packed weights"},
+    {"--sign", "", "Key to sign the bundle with"},
+};
+
+// -- options
+// ---------------------------------------------------------------------------------------
+
+// "1500", "10K", "2.5M", "4GiB": decimal suffixes K M G T, binary ones with "i"; a "B" may follow.
+Result<uint64_t> parse_size(const std::string& text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  std::string suffix(rest, end);
+  if (suffix.ends_with('B')) suffix.pop_back();
+  const bool binary = suffix.size() == 2 && suffix.ends_with('i');
+  if (binary) suffix.pop_back();
+  constexpr std::string_view kSuffixes = "KMGT";
+  const size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
+  const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, power);
+  const bool known = suffix.empty() || power > 0;
+  if (error != std::errc() || !known || !(bytes >= 1) || bytes > 1e18) {
+    return fail(
+        ErrorCode::kUsage,
+        fmt::format("--max-file-size {}: expected a size such as 500M or 2GiB", quoted(text)));
+  }
+  return static_cast<uint64_t>(bytes);
+}
+
+Status settle(Options& options) {
+  ConvertOptions& c = options.convert;
+  if (options.out.empty() && !options.dry_run) {
+    return fail(ErrorCode::kUsage, "-o OUT is required, unless with --dry-run");
+  }
+  if (options.shards < 1 || options.shards > 10000) {
+    return fail(ErrorCode::kUsage, "--shards must be from 1 to the number of layers");
+  }
+  c.shards = static_cast<int32_t>(options.shards);
+  if (!options.max_file_size.empty()) {
+    c.max_file_bytes = FERRY_TRY(parse_size(options.max_file_size));
+  }
+  c.all_logits = options.logits == "all";
+  c.dtype = options.dtype == "f32"    ? WeightDType::kF32
+            : options.dtype == "f16"  ? WeightDType::kF16
+            : options.dtype == "bf16" ? WeightDType::kBF16
+                                      : WeightDType::kKeep;
+  c.buffers.mode = options.init_buffers == "all"     ? BufferInit::kAll
+                   : options.init_buffers == "state" ? BufferInit::kState
+                                                     : BufferInit::kNone;
+  return {};
+}
+
+// -- output
+// ----------------------------------------------------------------------------------------
+
+void write_entries(JsonWriter& json, const MappingReport& mapping) {
+  json.key("entries").begin_array();
+  for (const MappedEntry& entry : mapping.entries) {
+    json.begin_object().member("source", entry.source);
+    json.key("targets").begin_array();
+    for (const std::string& target : entry.targets) json.value(target);
+    json.end_array();
+    json.member("rule", entry.rule).member("reason", entry.reason).end_object();
+  }
+  json.end_array();
+  json.key("unmapped").begin_array();
+  for (const std::string& key : mapping.unmapped) json.value(key);
+  json.end_array();
+  // A plan that lacks a weight is refused before it gets here.
+  json.key("missing").begin_array().end_array();
+}
+
+std::string to_json(const Conversion& c) {
+  JsonWriter json;
+  json.begin_object().member("model_type", c.config.model_type);
+  write_entries(json, c.mapping);
+  json.key("files").begin_array();
+  for (const PlannedFile& file : c.plan->files()) {
+    json.begin_object().member("path", file.path).member("bytes", file.bytes).end_object();
+  }
+  json.end_array().member("total_bytes", c.plan->total_bytes());
+  json.key("buffers").begin_array();
+  for (const PlannedBuffer& buffer : c.buffers) {
+    json.begin_object().member("name", buffer.name).member("dtype", dtype_name(buffer.dtype));
+    json.member("shape", buffer.shape).member("bytes", buffer.bytes);
+    json.member("init", buffer.stored ? "stored" : "none").end_object();
+  }
+  json.end_array().end_object();
+  return json.take();
+}
+
+std::string mapping_line(const MappingReport& mapping) {
+  size_t mapped = 0, split = 0, tied = 0, dropped = 0;
+  for (const MappedEntry& entry : mapping.entries) {
+    if (entry.targets.empty()) {
+      ++dropped;
+    } else if (entry.source.empty()) {
+      ++tied;
+    } else {
+      ++(entry.targets.size() > 1 ? split : mapped);
+    }
+  }
+  std::string line = fmt::format("tensors: {} mapped, {} split, {} tied, {} dropped", mapped, split,
+                                 tied, dropped);
+  if (!mapping.unmapped.empty()) {
+    line += fmt::format(", {} unmapped and allowed", mapping.unmapped.size());
+  }
+  return line;
+}
+
+std::string to_text(const Conversion& c, const Options& options, double seconds) {
+  std::string text;
+  const auto out = std::back_inserter(text);
+  const std::string type = c.config.model_type;
+  fmt::format_to(out, "model: {} ({} layers, hidden {}, vocabulary {})\n", quoted(type),
+                 c.config.num_layers, c.config.hidden_size, c.config.vocab_size);
+  fmt::format_to(out, "{}\n", mapping_line(c.mapping));
+  for (const MappedEntry& entry : c.mapping.entries) {
+    if (!entry.targets.empty()) continue;
+    fmt::format_to(out, "  dropped {}: {}\n", quoted(entry.source), entry.reason);
+  }
+  for (const PlannedFile& file : c.plan->files()) {
+    fmt::format_to(out, "  {:>14} B  {}\n", file.bytes, file.path);
+  }
+  fmt::format_to(out, "  {:>14} B  in all ({})\n", c.plan->total_bytes(),
+                 human_bytes(c.plan->total_bytes()));
+  fmt::format_to(out, "memory: activations {} (no plan below {}), state {}\n",
+                 human_bytes(c.activation_bytes), human_bytes(c.activation_lower_bound),
+                 human_bytes(c.state_bytes));
+  if (options.dry_run) {
+    text += "dry run: nothing was written\n";
+  } else {
+    fmt::format_to(out, "wrote {} in {:.2f} s\n", options.out, seconds);
+  }
+  return text;
+}
+
+// -- the verb
+// --------------------------------------------------------------------------------------
+
+Result<int> convert(Context& context, Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  FERRY_CHECK(settle(options));
+  const Conversion conversion = FERRY_TRY(plan_conversion(options.convert));
+  if (!options.dry_run) {
+    FERRY_TRY(conversion.plan->write(options.out, options.overwrite, context.pool(),
+                                     context.progress("writing")));
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  if (context.json) {
+    context.print(to_json(conversion));
+  } else if (!context.quiet) {
+    context.print(to_text(conversion, options, elapsed.count()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_convert(CommandLine& line) {
+  struct State {
+    Options options;
+    std::vector<std::string> unbuilt;
+    bool resume = false;
+  };
+  auto state = std::make_shared<State>();
+  Options& o = state->options;
+  Verb verb = line.verb("convert", "Turn a checkpoint into a program bundle");
+  verb.positional("SRC", o.convert.source, "Checkpoint: a directory, a tensor file or an index")
+      .option("-o,--out", o.out, "Bundle directory to make")
+      .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
+      .option("--shards", o.shards, "Programs to cut the decoder into")
+      .option("--max-file-size", o.max_file_size, "Split weight files: 500M, 2GiB, ...")
+      .option("--context-length", o.convert.context_length,
+              "Positions of the caches; default: the smaller of the config and 4096")
+      .option("--prefill-length", o.convert.prefill_length,
+              "Tokens in one call; default: the smaller of the context and 512")
+      .choice("--logits", o.logits, {"last", "all"}, "Logits of the last token or of all")
+      .choice("--init-buffers", o.init_buffers, {"none", "state", "all"},
+              "Mutable buffers whose initial contents are stored")
+      .option("--config", o.convert.config, "config.json to use instead of the checkpoint's")
+      .option("--allow-unmapped", o.convert.allow_unmapped,
+              "Keys that may stay unused (glob; may be repeated)")
+      .option("--reference", o.convert.reference, "Reference to embed, for verify (safetensors)")
+      .flag("--dry-run", o.dry_run, "Plan only; --json prints the plan")
+      .flag("--overwrite", o.overwrite, "Replace an existing bundle")
+      .flag("--resume", state->resume, "Not supported yet");
+  state->unbuilt.reserve(std::size(kUnbuilt));
+  for (const Unbuilt& option : kUnbuilt) {
+    verb.option(option.name, state->unbuilt.emplace_back(option.initial),
+                fmt::format("{} (only the default is supported yet)", option.help));
+  }
+  verb.action([state](Context& context) -> Result<int> {
+    for (size_t i = 0; i < std::size(kUnbuilt); ++i) {
+      if (state->unbuilt[i] == kUnbuilt[i].initial) continue;
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{} {} is not supported yet", kUnbuilt[i].name, quoted(state->unbuilt[i])));
+    }
+    if (state->resume) return fail(ErrorCode::kUnsupported, "--resume is not supported yet");
+    return convert(context, state->options);
+  });
+}
+
+}  // namespace ferry::cli
