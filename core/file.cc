@@ -209,6 +209,12 @@ Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) co
   return {};
 }
 
+void OutputFile::start_writeback(uint64_t offset, uint64_t size) const {
+  // Its failure changes nothing: fsync writes what is still dirty, and reports errors.
+  (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(size),
+                          SYNC_FILE_RANGE_WRITE);
+}
+
 Status OutputFile::sync_and_close() {
   int result;
   do {

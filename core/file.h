@@ -71,6 +71,9 @@ class OutputFile {
 
   static Result<OutputFile> create(const std::string& path, uint64_t size);
   Status write_at(uint64_t offset, std::span<const std::byte> data) const;
+  // A hint: written bytes of this range should begin to go to the disk, so that the sync at the end
+  // has little left to wait for.
+  void start_writeback(uint64_t offset, uint64_t size) const;
   // fsync and close; errors of either are reported.
   Status sync_and_close();
 
