@@ -1,5 +1,6 @@
-// Key rules: how the keys of a checkpoint become the weights of a model. Metadata only; no weight is
-// touched. Each source key must match exactly one rule, each weight must be produced exactly once.
+// Key rules: how the keys of a checkpoint become the weights of a model. Metadata only; no weight
+// is touched. Each source key must match exactly one rule, each weight must be produced exactly
+// once.
 #pragma once
 
 #include <functional>
@@ -13,8 +14,8 @@
 
 namespace ferry {
 
-// One output of a rule: the runtime name ("{i}" is the layer, as in the pattern) and the row runs of
-// the source that make it. Empty runs mean all rows.
+// One output of a rule: the runtime name ("{i}" is the layer, as in the pattern) and the row runs
+// of the source that make it. Empty runs mean all rows.
 struct RuleTarget {
   std::string name;
   // Rows of the source in the order of the target; entry index is filled in by map_keys.
@@ -26,7 +27,7 @@ struct KeyRule {
     kMap,   // one source to one target (rename) or several (split, de-interleave)
     kDrop,  // accounted for, not used; `reason` says why
   };
-  std::string name;     // of the rule, for reports: "attention.wq", "drop mtp"
+  std::string name;  // of the rule, for reports: "attention.wq", "drop mtp"
   Kind kind = Kind::kMap;
   // Source key: literal text, "{i}" one decimal layer number in [0, num_layers), a trailing "*" any
   // rest (drops only).
@@ -49,28 +50,45 @@ struct MappedEntry {
   std::string source;                // original key
   std::vector<std::string> targets;  // empty for a drop
   std::string rule;
-  std::string reason;                // of a drop
+  std::string reason;  // of a drop
 };
 
 struct MappingReport {
   std::vector<MappedEntry> entries;  // one per source entry, in its order, then ties (source empty)
-  std::vector<std::string> unmapped; // allowed by --allow-unmapped
+  std::vector<std::string> allowed;  // keys without a rule that --allow-unmapped let pass
 };
 
 struct MappingOptions {
   std::vector<std::string> allow_unmapped = {};  // globs
 };
 
+// One reason why a checkpoint does not fit its model.
+struct KeyProblem {
+  enum class Kind {
+    kUnmapped,   // a source key that no rule knows
+    kMissing,    // a weight that no source key makes
+    kDuplicate,  // two source keys make the same weight
+    kShape,      // wrong shape, or wrong number of rows for a split
+    kDType,      // not a float type that can be converted
+  } kind;
+  std::string key;      // original source key, or the expected one
+  std::string message;  // a whole line, the key quoted in it
+};
+
 struct MappedKeys {
   StateDict weights;
   MappingReport report;
+  std::vector<KeyProblem> problems;  // all of them, in the order of the entries
 };
 
-// Applies `rules` to every entry. All unmapped, duplicate, wrongly split and non-float sources are
-// reported together: Error::details has one line per key, with the original name and, where one is
-// near, the nearest key that the family knows.
+// Applies `rules` to every entry; never stops at the first problem. kInternal if two rules match
+// one key, which is a defect of a family's table.
 Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
                             const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
                             const MappingOptions& options);
+
+// The source key that a rule would make `target` of ("model.layers.3.mlp.up_proj.weight"), or
+// empty.
+std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target);
 
 }  // namespace ferry

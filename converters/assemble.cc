@@ -1,0 +1,86 @@
+#include "converters/assemble.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+// Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
+std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
+                                const std::vector<KeyRule>& rules) {
+  std::vector<KeyProblem> problems;
+  std::set<std::string> wanted;
+  for (const Value& value : graph.values) {
+    if (value.origin != Value::Origin::kWeight) continue;
+    wanted.insert(value.name);
+    Shape shape;
+    for (const Dim& dim : value.shape) shape.push_back(dim.base);
+    const std::string key = expected_key(rules, value.name);
+    const Weight* weight = mapped.weights.find(value.name);
+    if (weight == nullptr) {
+      problems.push_back({.kind = KeyProblem::Kind::kMissing,
+                          .key = key,
+                          .message = fmt::format("missing: {} {} (for {})", quoted(key),
+                                                 to_string(shape), value.name)});
+    } else if (weight->expr.shape != shape) {
+      problems.push_back(
+          {.kind = KeyProblem::Kind::kShape,
+           .key = key,
+           .message = fmt::format("shape: {} gives {} {}, the config wants {}", quoted(key),
+                                  value.name, to_string(weight->expr.shape), to_string(shape))});
+    }
+  }
+  for (const Weight& weight : mapped.weights.weights()) {
+    if (wanted.contains(weight.name)) continue;
+    const std::string key = expected_key(rules, weight.name);
+    problems.push_back(
+        {.kind = KeyProblem::Kind::kUnmapped,
+         .key = key,
+         .message = fmt::format("unmapped: {} (the model that the config describes has no {})",
+                                quoted(key), weight.name)});
+  }
+  return problems;
+}
+
+}  // namespace
+
+Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config,
+                           const FamilySpec& family, const BuildOptions& build,
+                           const MappingOptions& mapping) {
+  const std::vector<KeyRule> rules = family.rules(config);
+  MappedKeys mapped = FERRY_TRY(map_keys(source, config, rules, family.ties(config), mapping));
+  Graph graph = FERRY_TRY(family.build(config, build));
+  Assembled out;
+  out.problems = std::move(mapped.problems);
+  // A packed tensor that failed its own checks made nothing: what is missing then follows from it.
+  for (KeyProblem& problem : compare(graph, mapped, rules)) {
+    bool follows = false;
+    for (const KeyProblem& earlier : out.problems) {
+      follows |= earlier.key == problem.key && problem.kind == KeyProblem::Kind::kMissing;
+    }
+    if (!follows) out.problems.push_back(std::move(problem));
+  }
+  out.report = std::move(mapped.report);
+  if (out.problems.empty()) {
+    out.model = FERRY_TRY(bind(std::move(graph), std::move(mapped.weights), source.path()));
+  } else {
+    out.model.graph = std::move(graph);
+    out.model.weights = std::move(mapped.weights);
+  }
+  return out;
+}
+
+Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource& source) {
+  Error error{.code = ErrorCode::kBadInput,
+              .message = fmt::format("{}: {} problem{} with the checkpoint's keys", source.path(),
+                                     problems.size(), problems.size() == 1 ? "" : "s")};
+  for (const KeyProblem& problem : problems) error.details.push_back(problem.message);
+  return error;
+}
+
+}  // namespace ferry

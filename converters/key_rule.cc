@@ -1,0 +1,266 @@
+#include "converters/key_rule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+constexpr std::string_view kLayer = "{i}";
+// The nearest known key is looked for only for so many unknown keys, of at most this length.
+constexpr size_t kMaxSuggestions = 64;
+constexpr size_t kMaxSuggestionLength = 160;
+
+// A source pattern, taken apart once.
+struct Pattern {
+  std::string_view head, tail;  // around "{i}"
+  bool has_layer = false;
+  bool open_end = false;  // trailing '*'
+};
+
+Pattern compile(std::string_view source) {
+  Pattern pattern;
+  if (source.ends_with('*')) {
+    pattern.open_end = true;
+    source.remove_suffix(1);
+  }
+  const size_t at = source.find(kLayer);
+  pattern.has_layer = at != std::string_view::npos;
+  pattern.head = source.substr(0, at);
+  if (pattern.has_layer) pattern.tail = source.substr(at + kLayer.size());
+  return pattern;
+}
+
+struct Match {
+  std::string layer;  // decimal digits, empty where the pattern has none
+};
+
+// Decimal digits without leading zeros at the start of `text`.
+std::string_view leading_number(std::string_view text) {
+  size_t n = 0;
+  while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
+  if (n > 1 && text[0] == '0') return {};
+  return text.substr(0, n);
+}
+
+std::optional<Match> match(const Pattern& pattern, std::string_view key, int64_t num_layers) {
+  if (!key.starts_with(pattern.head)) return std::nullopt;
+  key.remove_prefix(pattern.head.size());
+  Match found;
+  if (pattern.has_layer) {
+    const std::string_view digits = leading_number(key);
+    int64_t layer = -1;
+    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
+    if (digits.empty() || parsed.ec != std::errc{} || layer >= num_layers) return std::nullopt;
+    found.layer = digits;
+    key.remove_prefix(digits.size());
+    if (!key.starts_with(pattern.tail)) return std::nullopt;
+    key.remove_prefix(pattern.tail.size());
+  }
+  if (!key.empty() && !pattern.open_end) return std::nullopt;
+  return found;
+}
+
+std::string substitute(std::string text, const std::string& layer) {
+  const size_t at = text.find(kLayer);
+  return at == std::string::npos ? text : text.replace(at, kLayer.size(), layer);
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+// The known key nearest to `key`, with its layer number put in; empty if none is near.
+std::string nearest_key(const std::vector<KeyRule>& rules, const std::string& key) {
+  if (key.size() > kMaxSuggestionLength) return {};
+  std::string layer = "0";
+  if (const size_t at = key.find("layers."); at != std::string::npos) {
+    const std::string_view digits = leading_number(std::string_view(key).substr(at + 7));
+    if (!digits.empty()) layer = digits;
+  }
+  std::string best;
+  size_t best_distance = key.size() / 3 + 1;
+  for (const KeyRule& rule : rules) {
+    if (rule.kind != KeyRule::Kind::kMap) continue;
+    std::string candidate = substitute(rule.source, layer);
+    const size_t distance = edit_distance(key, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = std::move(candidate);
+    }
+  }
+  return best;
+}
+
+bool is_convertible(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+int64_t row_count(const std::vector<RowRun>& runs) {
+  int64_t count = 0;
+  for (const RowRun& run : runs) count += run.count;
+  return count;
+}
+
+class Mapper {
+ public:
+  Mapper(const TensorSource& source, const ModelConfig& config, const std::vector<KeyRule>& rules,
+         const MappingOptions& options)
+      : source_(source), config_(config), rules_(rules), options_(options) {
+    for (const KeyRule& rule : rules) patterns_.push_back(compile(rule.source));
+  }
+
+  Status map_entry(size_t index) {
+    const TensorEntry& entry = source_.entries()[index];
+    const KeyRule* rule = nullptr;
+    Match found;
+    for (size_t r = 0; r < rules_.size(); ++r) {
+      std::optional<Match> matched = match(patterns_[r], entry.name, config_.num_layers);
+      if (!matched) continue;
+      if (rule != nullptr) {
+        return fail(ErrorCode::kInternal,
+                    fmt::format("key {} matches the rules '{}' and '{}'", quoted(entry.name),
+                                rule->name, rules_[r].name));
+      }
+      rule = &rules_[r];
+      found = std::move(*matched);
+    }
+    if (rule == nullptr) {
+      unmapped(entry);
+    } else if (rule->kind == KeyRule::Kind::kDrop) {
+      out.report.entries.push_back({entry.name, {}, rule->name, rule->reason});
+    } else {
+      apply(*rule, index, found.layer);
+    }
+    return {};
+  }
+
+  void tie(const TieRule& tie) {
+    if (out.weights.find(tie.target) != nullptr) return;
+    const Weight* same = out.weights.find(tie.same_as);
+    if (same == nullptr) return;  // reported as missing by itself
+    (void)out.weights.add({.name = tie.target, .expr = same->expr, .rule = tie.name});
+    out.report.entries.push_back({"", {tie.target}, tie.name, "the same as " + tie.same_as});
+  }
+
+  MappedKeys out;
+
+ private:
+  void problem(KeyProblem::Kind kind, const TensorEntry& entry, std::string message) {
+    out.problems.push_back({kind, entry.name, std::move(message)});
+  }
+
+  void unmapped(const TensorEntry& entry) {
+    for (const std::string& glob : options_.allow_unmapped) {
+      if (!glob_match(glob, entry.name)) continue;
+      out.report.allowed.push_back(entry.name);
+      out.report.entries.push_back(
+          {entry.name, {}, "allowed unmapped", "--allow-unmapped " + glob});
+      return;
+    }
+    std::string message = fmt::format("unmapped: {} {} {}", quoted(entry.name),
+                                      dtype_name(entry.dtype), to_string(entry.shape));
+    if (suggestions_++ < kMaxSuggestions) {
+      const std::string near = nearest_key(rules_, entry.name);
+      if (!near.empty()) message += fmt::format(" (nearest known key: {})", quoted(near));
+    }
+    problem(KeyProblem::Kind::kUnmapped, entry, std::move(message));
+  }
+
+  void apply(const KeyRule& rule, size_t index, const std::string& layer) {
+    const TensorEntry& entry = source_.entries()[index];
+    if (!is_convertible(entry.dtype)) {
+      problem(KeyProblem::Kind::kDType, entry,
+              fmt::format("dtype: {} is {}, expected f32, f16 or bf16", quoted(entry.name),
+                          dtype_name(entry.dtype)));
+      return;
+    }
+    const int64_t rows = entry.shape.empty() ? 1 : entry.shape[0];
+    if (rule.expected_rows && rows != rule.expected_rows(config_)) {
+      problem(
+          KeyProblem::Kind::kShape, entry,
+          fmt::format("shape: {} {} has {} rows, the config wants {} for '{}'", quoted(entry.name),
+                      to_string(entry.shape), rows, rule.expected_rows(config_), rule.name));
+      return;
+    }
+    MappedEntry mapped{entry.name, {}, rule.name, rule.reason};
+    for (const RuleTarget& target : rule.targets) {
+      std::string name = substitute(target.name, layer);
+      TensorExpr expr = expr_of_entry(source_, index);
+      expr.steps = rule.steps;
+      if (target.rows) {
+        expr.rows = target.rows(config_);
+        for (RowRun& run : expr.rows) run.entry = index;
+        if (!expr.shape.empty()) expr.shape[0] = row_count(expr.rows);
+      }
+      if (const auto [other, fresh] = made_by_.emplace(name, entry.name); !fresh) {
+        problem(KeyProblem::Kind::kDuplicate, entry,
+                fmt::format("duplicate: {} and {} both make {}", quoted(other->second),
+                            quoted(entry.name), name));
+        continue;
+      }
+      mapped.targets.push_back(name);
+      (void)out.weights.add({.name = std::move(name), .expr = std::move(expr), .rule = rule.name});
+    }
+    out.report.entries.push_back(std::move(mapped));
+  }
+
+  const TensorSource& source_;
+  const ModelConfig& config_;
+  const std::vector<KeyRule>& rules_;
+  const MappingOptions& options_;
+  std::vector<Pattern> patterns_;
+  std::map<std::string, std::string> made_by_;  // target -> source key
+  size_t suggestions_ = 0;
+};
+
+}  // namespace
+
+Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
+                            const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
+                            const MappingOptions& options) {
+  Mapper mapper(source, config, rules, options);
+  for (size_t i = 0; i < source.entries().size(); ++i) FERRY_CHECK(mapper.map_entry(i));
+  for (const TieRule& tie : ties) mapper.tie(tie);
+  return std::move(mapper.out);
+}
+
+std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target) {
+  for (const KeyRule& rule : rules) {
+    for (const RuleTarget& made : rule.targets) {
+      const size_t at = made.name.find(kLayer);
+      if (at == std::string::npos) {
+        if (made.name == target) return rule.source;
+        continue;
+      }
+      const std::string_view head = std::string_view(made.name).substr(0, at);
+      const std::string_view tail = std::string_view(made.name).substr(at + kLayer.size());
+      if (!target.starts_with(head)) continue;
+      const std::string layer(leading_number(std::string_view(target).substr(head.size())));
+      if (!layer.empty() && std::string_view(target).substr(head.size() + layer.size()) == tail) {
+        return substitute(rule.source, layer);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace ferry
