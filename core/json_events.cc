@@ -45,7 +45,9 @@ bool JsonHandler::binary(nlohmann::json::binary_t&) { return refuse("binary valu
 
 bool JsonHandler::parse_error(size_t position, const std::string&,
                               const nlohmann::json::exception& error) {
-  return refuse(fmt::format("not valid JSON: {} (offset {})", reason_of(error), position));
+  // The position counts characters read, the offending one included.
+  const uint64_t offset = base_offset_ + (position == 0 ? 0 : position - 1);
+  return refuse(fmt::format("not valid JSON: {} (offset {})", reason_of(error), offset));
 }
 
 bool JsonHandler::refuse(std::string message) {
@@ -53,15 +55,19 @@ bool JsonHandler::refuse(std::string message) {
   return false;
 }
 
-Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler) {
+Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler,
+                         uint64_t base_offset) {
+  handler.base_offset_ = base_offset;
   // The library skips a byte order mark and takes a NUL for the end of the text. JSON allows
   // neither, and a NUL is nowhere legal in it.
   const size_t nul = text.find('\0');
   if (nul != std::string_view::npos) {
-    return bad_input(fmt::format("{}: not valid JSON: NUL byte (offset {})", name, nul));
+    return bad_input(
+        fmt::format("{}: not valid JSON: NUL byte (offset {})", name, base_offset + nul));
   }
   if (text.substr(0, 3) == "\xef\xbb\xbf") {
-    return bad_input(fmt::format("{}: not valid JSON: byte order mark (offset 0)", name));
+    return bad_input(
+        fmt::format("{}: not valid JSON: byte order mark (offset {})", name, base_offset));
   }
   // The library would keep a copy of white space, of which a padded header may have 100 MB.
   const size_t last = text.find_last_not_of(kWhiteSpace);

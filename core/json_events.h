@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -34,13 +35,16 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
   int depth() const { return depth_; }
 
  private:
-  friend Status parse_json_events(std::string_view, const std::string&, JsonHandler&);
+  friend Status parse_json_events(std::string_view, const std::string&, JsonHandler&, uint64_t);
   int depth_ = 0;
+  uint64_t base_offset_ = 0;
   std::string error_;
 };
 
-// Feeds one document to `handler`. Refuses what parse_json refuses, but for duplicate keys, which
-// are the handler's to find. `name` begins the messages.
-Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler);
+// Feeds one document to `handler`. Refuses what parse_json refuses, but for duplicate keys, which are
+// the handler's to find. `name` begins the messages; their offsets count from `base_offset`, the place
+// of the text in its file.
+Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler,
+                         uint64_t base_offset = 0);
 
 }  // namespace ferry

@@ -37,7 +37,7 @@ class TensorSource {
   // How error messages name the source: the path that the user gave.
   virtual const std::string& path() const = 0;
   virtual const std::vector<SourceFile>& files() const = 0;
-  // In a fixed order (file, then offset, then name); names are unique.
+  // In a fixed order (file, offset, size, name); names are unique.
   virtual const std::vector<TensorEntry>& entries() const = 0;
 
   // Fills `out` with the bytes [offset, offset + out.size()) of entry `index`. Fails with kIo if

@@ -7,8 +7,6 @@
 namespace ferry {
 namespace {
 
-constexpr size_t kMaxQuotedBytes = 200;
-
 struct CodePoint {
   uint32_t value = 0;
   size_t bytes = 0;  // 0: not valid UTF-8
@@ -87,11 +85,11 @@ std::string take_escaped(std::string_view& text) {
 
 }  // namespace
 
-std::string Quoted::operator()(std::string_view untrusted) const {
+std::string Quoted::operator()(std::string_view untrusted, size_t max_bytes) const {
   std::string out = "'";
   while (!untrusted.empty()) {
     const std::string next = take_escaped(untrusted);
-    if (out.size() + next.size() > kMaxQuotedBytes) return out + "...'";
+    if (out.size() + next.size() > max_bytes) return out + "...'";
     out += next;
   }
   return out + "'";

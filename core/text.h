@@ -1,6 +1,7 @@
 // Text for people: untrusted names made safe to print, sizes made readable.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,10 +9,10 @@
 namespace ferry {
 
 // 'name' in single quotes; control characters, quotes, backslashes and bytes that are not printable
-// ASCII or valid UTF-8 letters are escaped; cut after about 200 bytes. An object rather than a
+// ASCII or valid UTF-8 letters are escaped; cut after about `max_bytes`. An object rather than a
 // function, so that argument-dependent lookup does not find std::quoted instead.
 struct Quoted {
-  std::string operator()(std::string_view untrusted) const;
+  std::string operator()(std::string_view untrusted, size_t max_bytes = 200) const;
 };
 inline constexpr Quoted quoted{};
 // The same escapes, without quotes and uncut: for paths at the start of messages.

@@ -74,7 +74,7 @@ TEST(Json, RefusesWhatIsNotJson) {
 }
 
 TEST(Json, MessagesDoNotRepeatTheInput) {
-  EXPECT_EQ(message_of("\x1b[31m"), "f.json: not valid JSON: invalid literal (offset 1)");
+  EXPECT_EQ(message_of("\x1b[31m"), "f.json: not valid JSON: invalid literal (offset 0)");
 }
 
 }  // namespace

@@ -1,0 +1,201 @@
+#include "formats/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/safetensors/header.h"
+#include "formats/safetensors/index.h"
+#include "formats/safetensors/safetensors.h"
+
+namespace ferry {
+namespace {
+
+namespace fs = std::filesystem;
+using SourceResult = Result<std::unique_ptr<TensorSource>>;
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+constexpr std::string_view kIndexSuffix = ".index.json";
+
+// Formats that are known by the end of the file's name and not read.
+struct OtherFormat {
+  std::string_view suffix, name;
+};
+constexpr std::array<OtherFormat, 9> kOtherFormats = {{
+    {".bin", "PyTorch"},
+    {".pt", "PyTorch"},
+    {".pth", "PyTorch"},
+    {".ckpt", "PyTorch"},
+    {".gguf", "GGUF"},
+    {".h5", "HDF5"},
+    {".hdf5", "HDF5"},
+    {".keras", "Keras"},
+    {".msgpack", "Flax"},
+}};
+
+const OtherFormat* other_format(std::string_view file_name) {
+  for (const OtherFormat& format : kOtherFormats) {
+    if (file_name.ends_with(format.suffix)) return &format;
+  }
+  return nullptr;
+}
+
+tl::unexpected<Error> unsupported(const std::string& path, std::string_view what) {
+  return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", printable(path), what));
+}
+
+std::string join(const std::string& directory, std::string_view name) {
+  return directory + (directory.ends_with('/') ? "" : "/") + std::string(name);
+}
+
+bool exists_in(const std::string& directory, std::string_view name) {
+  std::error_code error;
+  // A dangling link exists: opening it then says what is wrong with it.
+  return fs::symlink_status(join(directory, name), error).type() != fs::file_type::not_found;
+}
+
+// The layout of the Hugging Face cache: snapshots/REVISION/model.safetensors is a link to
+// ../../blobs/HASH. Nothing else in it may be a link.
+bool is_cache_link(const fs::path& target) {
+  auto part = target.begin();
+  if (part == target.end() || *part != "..") return false;
+  while (part != target.end() && *part == "..") ++part;
+  if (part == target.end() || *part++ != "blobs") return false;
+  return part != target.end() && *part != ".." && *part != "." && !part->empty() &&
+         ++part == target.end();
+}
+
+bool is_plain_target(const fs::path& target) {
+  return target == target.filename() && target != "." && target != ".." && !target.empty();
+}
+
+tl::unexpected<Error> with_tensor(Error error, const std::string& tensor) {
+  error.message += fmt::format(" (tensor {})", quoted(tensor));
+  return tl::unexpected<Error>(std::move(error));
+}
+
+// The files that the index names, all of them or an error that lists those that are missing.
+Result<std::vector<SafetensorsFile>> files_of_index(const ShardIndex& index,
+                                                    const std::string& index_path,
+                                                    const CheckpointOptions& options) {
+  const std::string directory = checkpoint_directory(index_path);
+  std::map<std::string, std::string> first_tensor;  // by file name
+  for (const auto& [tensor, file] : index) first_tensor.emplace(file, tensor);
+  std::vector<SafetensorsFile> files;
+  std::vector<std::string> missing;
+  for (const auto& [name, tensor] : first_tensor) {
+    if (!exists_in(directory, name)) {
+      missing.push_back(name);
+      continue;
+    }
+    auto path = file_in_checkpoint(directory, name, options);
+    if (!path) return with_tensor(std::move(path).error(), tensor);
+    files.push_back({*std::move(path), name});
+  }
+  if (missing.empty()) return files;
+  Error error{
+      ErrorCode::kBadInput,
+      fmt::format("{}: {} of {} files are missing: {}{}", printable(index_path), missing.size(),
+                  first_tensor.size(), quoted(missing.front()), missing.size() > 1 ? ", ..." : "")};
+  if (missing.size() > 1) {
+    for (const std::string& name : missing) error.details.push_back("missing " + quoted(name));
+  }
+  return with_tensor(std::move(error), first_tensor[missing.front()]);
+}
+
+SourceResult open_index(const std::string& path, const CheckpointOptions& options) {
+  const std::string shown = printable(path);
+  const std::string text = FERRY_TRY(read_text_file(path, kMaxIndexBytes));
+  const ShardIndex index = FERRY_TRY(parse_shard_index(text, shown));
+  const auto files = FERRY_TRY(files_of_index(index, path, options));
+  std::unique_ptr<TensorSource> source = FERRY_TRY(open_safetensors(files, path));
+  FERRY_CHECK(check_against_index(index, *source, shown));
+  return source;
+}
+
+// What is in a directory that is not a safetensors checkpoint.
+tl::unexpected<Error> explain_directory(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> others, tensor_files;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.ends_with(".safetensors")) tensor_files.push_back(name);
+    if (other_format(name)) others.push_back(name);
+  }
+  if (error) return fail(ErrorCode::kIo, fmt::format("{}: {}", printable(path), error.message()));
+  if (!tensor_files.empty()) {
+    const std::string& first = *std::min_element(tensor_files.begin(), tensor_files.end());
+    return bad_input(fmt::format("{}: neither {} nor {}, only {}", printable(path), kSingleFile,
+                                 kIndexFile, quoted(first)));
+  }
+  if (!others.empty()) {
+    const std::string& first = *std::min_element(others.begin(), others.end());
+    return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
+                                         other_format(first)->name, quoted(first)));
+  }
+  return bad_input(fmt::format("{}: no {} and no {} in this directory", printable(path),
+                               kSingleFile, kIndexFile));
+}
+
+SourceResult open_directory(const std::string& path, const CheckpointOptions& options) {
+  // The order of transformers: the single file wins.
+  if (exists_in(path, kSingleFile)) {
+    const std::string name(kSingleFile);
+    return open_safetensors({{FERRY_TRY(file_in_checkpoint(path, name, options)), name}}, path);
+  }
+  if (!exists_in(path, kIndexFile)) return explain_directory(path);
+  return open_index(FERRY_TRY(file_in_checkpoint(path, std::string(kIndexFile), options)), options);
+}
+
+SourceResult open_file(const std::string& path) {
+  const std::string name = base_name(path);
+  if (const OtherFormat* format = other_format(name)) {
+    FERRY_TRY(InputFile::open(path));  // an absent file is reported as absent
+    return unsupported(path, fmt::format("{} checkpoints are not supported", format->name));
+  }
+  return open_safetensors({{path, name}}, path);
+}
+
+}  // namespace
+
+std::string checkpoint_directory(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return path;
+  const std::string parent = fs::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
+Result<std::string> file_in_checkpoint(const std::string& directory, const std::string& name,
+                                       const CheckpointOptions& options) {
+  const std::string path = join(directory, name);
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    return fail(ErrorCode::kIo, fmt::format("{}: no such file", printable(path)));
+  }
+  if (status.type() != fs::file_type::symlink || options.follow_symlinks) return path;
+  const fs::path target = fs::read_symlink(path, error);
+  const fs::path resolved = fs::path(directory) / target;
+  const bool allowed = !error && (is_cache_link(target) || is_plain_target(target));
+  // One step only: what the link names must not be a link again.
+  if (allowed && !fs::is_symlink(fs::symlink_status(resolved, error))) return path;
+  return bad_input(fmt::format("{}: a symbolic link out of the checkpoint directory, to {}",
+                               printable(path), quoted(target.string(), 60)));
+}
+
+SourceResult open_checkpoint(const std::string& path, const CheckpointOptions& options) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return open_directory(path, options);
+  if (path.ends_with(kIndexSuffix)) return open_index(path, options);
+  return open_file(path);
+}
+
+}  // namespace ferry

@@ -1,0 +1,41 @@
+// The header of a safetensors file: 8 bytes little-endian length N, N bytes of JSON, tensor data.
+//
+// The verdict is that of the reference library 0.8 for every input, except that we are stricter:
+//   S1 a name that occurs twice is refused, also when both occurrences agree
+//   S2 a tensor has exactly the fields dtype, shape and data_offsets; any other is refused
+//   S3 a dimension, and the number of elements, is below 2^63 (formed from left to right)
+//   S4 a tensor has at most 64 dimensions, a file at most 1,000,000 tensors
+//   S5 a tensor and a key of __metadata__ are written as JSON objects and strings, nothing else
+//   S6 a NUL byte anywhere in the header is refused
+// As in the reference: white space may surround the JSON, data need not be aligned, tensors of no
+// elements may lie between others but not inside one, and the data must cover the rest of the file
+// without holes, overlaps and trailing bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/tensor_source.h"
+
+namespace ferry {
+
+inline constexpr uint64_t kSafetensorsPrefixBytes = 8;
+inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+
+// Length of the JSON, from the first bytes of the file: `start` holds min(file_bytes, 64 or more)
+// of them. `name` begins the messages. Allocates nothing, so that a false length costs nothing.
+Result<uint64_t> safetensors_header_bytes(std::span<const std::byte> start, uint64_t file_bytes,
+                                          const std::string& name);
+
+// The tensors that `json` (the bytes after the length) describes, validated, ordered by offset,
+// then size, then name; offsets are from the start of the file. `file` becomes TensorEntry::file.
+Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::byte> json,
+                                                          uint64_t file_bytes,
+                                                          const std::string& name,
+                                                          uint32_t file = 0);
+
+}  // namespace ferry

@@ -1,0 +1,189 @@
+#include "formats/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "formats/safetensors/writer.h"
+#include "tests/formats/temp_dir.h"
+
+namespace ferry {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_shard(const std::string& path, const std::vector<std::string>& names) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::vector<TensorData> tensors;
+  const std::byte data[1] = {};
+  for (const std::string& name : names) tensors.push_back({{name, DType::kU8, {1}}, data});
+  ASSERT_TRUE(write_safetensors(path, tensors));
+}
+
+constexpr std::string_view kIndex = "model.safetensors.index.json";
+
+std::string message_of(const std::string& path, const CheckpointOptions& options = {}) {
+  const auto source = open_checkpoint(path, options);
+  return source ? "accepted" : source.error().message;
+}
+
+TEST(Checkpoint, ADirectoryWithOneFile) {
+  TempDir dir;
+  write_shard(dir / "model.safetensors", {"a"});
+  const auto source = open_checkpoint(dir.path()).value();
+  EXPECT_EQ(source->path(), dir.path());
+  EXPECT_EQ(source->files()[0].name, "model.safetensors");
+  EXPECT_EQ(source->entries()[0].name, "a");
+}
+
+TEST(Checkpoint, ShardsAreReadInTheOrderOfTheirNames) {
+  TempDir dir;
+  write_shard(dir / "model.safetensors-00002-of-00002.safetensors", {"a"});
+  write_shard(dir / "model.safetensors-00001-of-00002.safetensors", {"b", "c"});
+  dir.write(kIndex, R"({"weight_map": {"a": "model.safetensors-00002-of-00002.safetensors",
+      "b": "model.safetensors-00001-of-00002.safetensors",
+      "c": "model.safetensors-00001-of-00002.safetensors"}})");
+  for (const std::string& path : {dir.path(), dir.path() + "/", dir / kIndex}) {
+    const auto source = open_checkpoint(path).value();
+    ASSERT_EQ(source->entries().size(), 3u);
+    EXPECT_EQ(source->entries()[0].name, "b");
+    EXPECT_EQ(source->entries()[2].name, "a");
+    EXPECT_EQ(source->entries()[2].file, 1u);
+    EXPECT_EQ(source->files()[1].name, "model.safetensors-00002-of-00002.safetensors");
+  }
+}
+
+TEST(Checkpoint, AllMissingFilesAreListed) {
+  TempDir dir;
+  write_shard(dir / "2.safetensors", {"b"});
+  dir.write(
+      kIndex,
+      R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors", "c": "3.safetensors"}})");
+  const auto source = open_checkpoint(dir.path());
+  ASSERT_FALSE(source);
+  EXPECT_EQ(source.error().message,
+            (dir / kIndex) + ": 2 of 3 files are missing: '1.safetensors', ... (tensor 'a')");
+  EXPECT_EQ(source.error().details,
+            (std::vector<std::string>{"missing '1.safetensors'", "missing '3.safetensors'"}));
+}
+
+TEST(Checkpoint, AllDisagreementsWithTheIndexAreListed) {
+  TempDir dir;
+  write_shard(dir / "1.safetensors", {"a", "extra"});
+  write_shard(dir / "2.safetensors", {"b"});
+  dir.write(kIndex, R"({"weight_map": {"a": "2.safetensors", "b": "2.safetensors",
+                                       "gone": "1.safetensors"}})");
+  const auto source = open_checkpoint(dir.path());
+  ASSERT_FALSE(source);
+  EXPECT_EQ(source.error().details,
+            (std::vector<std::string>{
+                "in '1.safetensors', but the index says '2.safetensors' (tensor 'a')",
+                "the index does not name a tensor of '1.safetensors' (tensor 'extra')",
+                "not in '1.safetensors' (tensor 'gone')"}));
+}
+
+TEST(Checkpoint, TheLinksOfTheHubCacheAreFollowed) {
+  TempDir dir;
+  const std::string snapshot = dir / "snapshots/0a1b";
+  fs::create_directories(snapshot);
+  write_shard(dir / "blobs/aa", {"a"});
+  write_shard(dir / "blobs/bb", {"b"});
+  dir.write("blobs/cc", R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}})");
+  fs::create_symlink("../../blobs/aa", snapshot + "/1.safetensors");
+  fs::create_symlink("../../blobs/bb", snapshot + "/2.safetensors");
+  fs::create_symlink("../../blobs/cc", snapshot + "/" + std::string(kIndex));
+  EXPECT_EQ(message_of(snapshot), "accepted");
+  EXPECT_EQ(message_of(snapshot + "/" + std::string(kIndex)), "accepted");
+}
+
+TEST(Checkpoint, OtherLinksOutOfTheDirectoryAreRefused) {
+  const std::string targets[] = {
+      "../secret.safetensors", "../../blobs/x/y", "../blobs/..",     "../blobs/",
+      "../other/blobs/secret", "../blobs/link",   "blobs/../secret", "missing/../../secret"};
+  TempDir dir;
+  write_shard(dir / "secret.safetensors", {"a"});
+  write_shard(dir / "blobs/real", {"a"});
+  fs::create_symlink("../secret.safetensors", dir / "blobs/link");
+  fs::create_directory(dir / "in");
+  std::vector<std::string> all(std::begin(targets), std::end(targets));
+  all.push_back(dir / "secret.safetensors");  // absolute
+  for (const std::string& target : all) {
+    const std::string link = dir / "in/model.safetensors";
+    fs::create_symlink(target, link);
+    EXPECT_NE(message_of(dir / "in").find("a symbolic link out of the checkpoint directory"),
+              std::string::npos)
+        << target;
+    fs::remove(link);
+  }
+  fs::create_symlink("../secret.safetensors", dir / "in/model.safetensors");
+  EXPECT_EQ(message_of(dir / "in", {.follow_symlinks = true}), "accepted");
+}
+
+TEST(Checkpoint, LinksWithinTheDirectoryAreFollowed) {
+  TempDir dir;
+  write_shard(dir / "real.safetensors", {"a"});
+  fs::create_symlink("real.safetensors", dir / "model.safetensors");
+  EXPECT_EQ(message_of(dir.path()), "accepted");
+  EXPECT_EQ(message_of(dir / "model.safetensors"), "accepted");
+}
+
+TEST(Checkpoint, ALinkInAShardNamesTheTensor) {
+  TempDir dir;
+  fs::create_symlink("/etc/passwd", dir / "evil.safetensors");
+  dir.write(kIndex, R"({"weight_map": {"a": "evil.safetensors"}})");
+  EXPECT_EQ(message_of(dir.path()), (dir / "evil.safetensors") +
+                                        ": a symbolic link out of the checkpoint directory, to "
+                                        "'/etc/passwd' (tensor 'a')");
+}
+
+TEST(Checkpoint, FilesOfOtherFormatsAreUnsupported) {
+  for (const std::string name : {"pytorch_model.bin", "x.gguf", "x.h5", "x.pth"}) {
+    TempDir dir;
+    dir.write(name, "x");
+    for (const std::string& path : {dir / name, dir.path()}) {
+      const auto source = open_checkpoint(path);
+      ASSERT_FALSE(source);
+      EXPECT_EQ(source.error().code, ErrorCode::kUnsupported) << source.error().message;
+    }
+  }
+}
+
+TEST(Checkpoint, AnIndexOfOtherFilesIsUnsupported) {
+  TempDir dir;
+  const std::string path =
+      dir.write("pytorch_model.bin.index.json", R"({"weight_map": {"a": "pytorch_model-1.bin"}})");
+  const auto source = open_checkpoint(path);
+  ASSERT_FALSE(source);
+  EXPECT_EQ(source.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(Checkpoint, AnAbsentPathIsAnIoError) {
+  TempDir dir;
+  for (const std::string name : {"absent", "absent.safetensors", "absent.bin", "a.index.json"}) {
+    const auto source = open_checkpoint(dir / name);
+    ASSERT_FALSE(source);
+    EXPECT_EQ(source.error().code, ErrorCode::kIo);
+    EXPECT_NE(source.error().message.find(name), std::string::npos);
+  }
+}
+
+TEST(Checkpoint, AnEmptyDirectoryIsExplained) {
+  TempDir dir;
+  EXPECT_EQ(message_of(dir.path()),
+            dir.path() +
+                ": no model.safetensors and no model.safetensors.index.json in this "
+                "directory");
+  dir.write("other.safetensors", "");
+  EXPECT_EQ(message_of(dir.path()), dir.path() +
+                                        ": neither model.safetensors nor "
+                                        "model.safetensors.index.json, only "
+                                        "'other.safetensors'");
+}
+
+TEST(Checkpoint, TheDirectoryOfAFileHoldsItsConfig) {
+  TempDir dir;
+  EXPECT_EQ(checkpoint_directory(dir.path()), dir.path());
+  EXPECT_EQ(checkpoint_directory(dir / "model.safetensors"), dir.path());
+  EXPECT_EQ(checkpoint_directory("model.safetensors"), ".");
+}
+
+}  // namespace
+}  // namespace ferry
