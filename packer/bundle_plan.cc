@@ -1,2 +1,256 @@
-#include <memory>
-#include "packer/bundle_writer.h"
+// BundlePlan::make: every file of a bundle to the byte, from metadata alone.
+#include <fmt/format.h>
+
+#include <set>
+#include <unordered_set>
+
+#include "core/text.h"
+#include "packer/bundle_examination.h"
+#include "packer/bundle_plan_impl.h"
+
+namespace ferry {
+namespace {
+
+std::string part_name(size_t part, size_t parts) {
+  return fmt::format("decoder-{:05}-of-{:05}", part + 1, parts);
+}
+
+template <class Port>
+std::vector<ManifestPort> manifest_ports(const std::vector<Port>& ports) {
+  std::vector<ManifestPort> out;
+  for (const Port& port : ports) out.push_back({port.name, port.dtype, port.shape});
+  return out;
+}
+
+ManifestProgram describe_program(const BundleInput::Part& part) {
+  const LoweredProgram& lowered = part.lowered;
+  ManifestProgram program;
+  program.inputs = manifest_ports(lowered.inputs);
+  program.outputs = manifest_ports(lowered.outputs);
+  for (const LoweredProbe& probe : lowered.probes) {
+    program.probes.push_back({probe.name, probe.value});
+  }
+  for (const LoweredBuffer& buffer : lowered.buffers) {
+    program.buffers.push_back({buffer.name, buffer.value, buffer.dtype, buffer.shape, buffer.bytes,
+                               buffer.initial > 0 ? "stored" : "none"});
+  }
+  program.first_layer = part.first_layer;
+  program.layer_count = part.layer_count;
+  program.activation_bytes = lowered.activation_bytes;
+  program.activation_lower_bound = lowered.activation_lower_bound;
+  program.state_bytes = lowered.state_bytes;
+  return program;
+}
+
+class Planner {
+ public:
+  Planner(BundleInput input, const TensorSource& source) {
+    impl_.manifest = std::move(input.manifest);
+    impl_.input = std::move(input);
+    impl_.source = &source;
+  }
+
+  Status run(uint64_t max_file_bytes) {
+    Manifest& manifest = impl_.manifest;
+    if (parts().empty()) return fail(ErrorCode::kInternal, "a bundle without a program");
+    manifest.source_files.clear();
+    for (const SourceFile& file : impl_.source->files()) {
+      manifest.source_files.push_back({file.name, file.bytes, std::string(kZeroDigest)});
+    }
+    manifest.programs.clear();
+    manifest.tensors.clear();
+    manifest.files.clear();
+    placement_ = FERRY_TRY(place_weights(parts(), max_file_bytes));
+    for (const WeightPlacement::Stored& stored : placement_.stored) {
+      impl_.weights.push_back(stored.expr);
+    }
+    name_data_files();
+    size_t next_data_file = 0;
+    for (size_t part = 0; part < parts().size(); ++part) {
+      FERRY_CHECK(add_program(part));
+      for (; next_data_file < placement_.files.size() &&
+             placement_.files[next_data_file].part == part;
+           ++next_data_file) {
+        add_data_file(next_data_file);
+      }
+    }
+    for (const CopiedFile& copied : impl_.input.copied) FERRY_CHECK(add_copied(copied));
+    return add_manifest();
+  }
+
+  std::shared_ptr<const BundlePlan::Impl> finish() {
+    return std::make_shared<const BundlePlan::Impl>(std::move(impl_));
+  }
+
+ private:
+  const std::vector<BundleInput::Part>& parts() const { return impl_.input.parts; }
+
+  void name_data_files() {
+    std::vector<size_t> files_of_part(parts().size(), 0), seen(parts().size(), 0);
+    for (const auto& file : placement_.files) ++files_of_part[file.part];
+    for (const auto& file : placement_.files) {
+      const std::string stem = part_name(file.part, parts().size());
+      const size_t count = files_of_part[file.part];
+      data_names_.push_back(
+          count == 1 ? stem + ".ptd"
+                     : fmt::format("{}.part-{:03}-of-{:03}.ptd", stem, ++seen[file.part], count));
+    }
+  }
+
+  void add_file(FilePlan file) {
+    impl_.manifest.files.push_back({file.name, file.bytes, std::string(kZeroDigest)});
+    impl_.listing.push_back({file.name, file.bytes});
+    impl_.total_bytes += file.bytes;
+    impl_.files.push_back(std::move(file));
+  }
+
+  Status add_program(size_t part) {
+    const LoweredProgram& lowered = parts()[part].lowered;
+    pte::Layout layout = FERRY_TRY(pte::plan_program(lowered.program, lowered.sizes));
+    FilePlan file;
+    file.name = part_name(part, parts().size()) + ".pte";
+    file.bytes = layout.file_bytes;
+    file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
+    file.head = std::move(layout.head);
+    for (const pte::Piece& piece : layout.pieces) {
+      const bool constant = piece.kind == pte::Piece::Kind::kConstant;
+      const std::vector<Literal>& literals = constant ? lowered.constants : lowered.initial;
+      if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) {
+        return fail(ErrorCode::kInternal,
+                    fmt::format("{}: {} {} has no contents of {} bytes", file.name,
+                                constant ? "constant" : "initial value", piece.index, piece.size));
+      }
+      file.extents.push_back(
+          {Extent::Kind::kLiteral, file.literals.size(), piece.offset, piece.size});
+      file.literals.push_back(&literals[piece.index]);
+    }
+    ManifestProgram program = describe_program(parts()[part]);
+    program.file = file.name;
+    for (size_t data : placement_.part_files[part]) program.data_files.push_back(data_names_[data]);
+    impl_.manifest.programs.push_back(std::move(program));
+    add_file(std::move(file));
+    return {};
+  }
+
+  void add_data_file(size_t index) {
+    WeightPlacement::DataFile& data = placement_.files[index];
+    FilePlan file;
+    file.name = data_names_[index];
+    file.bytes = data.layout.file_bytes;
+    file.extents.push_back({Extent::Kind::kHead, 0, 0, data.layout.head.size()});
+    file.head = std::move(data.layout.head);
+    for (size_t segment = 0; segment < data.stored.size(); ++segment) {
+      const ptd::Segment& place = data.layout.segments[segment];
+      file.extents.push_back(
+          {Extent::Kind::kWeight, data.stored[segment], place.offset, place.size});
+      for (const Weight* key : placement_.stored[data.stored[segment]].keys) {
+        add_tensor(*key, data.stored[segment], file.name, place);
+      }
+    }
+    add_file(std::move(file));
+  }
+
+  void add_tensor(const Weight& weight, size_t stored, const std::string& file,
+                  const ptd::Segment& place) {
+    ManifestTensor tensor;
+    tensor.name = weight.name;
+    tensor.file = file;
+    tensor.dtype = weight.expr.dtype;
+    tensor.shape = weight.expr.shape;
+    tensor.offset = place.offset;
+    tensor.bytes = place.size;
+    tensor.sha256 = kZeroDigest;
+    tensor.rule = weight.rule;
+    std::vector<size_t> entries = entries_of(weight.expr);
+    for (size_t entry : entries) {
+      const TensorEntry& from = impl_.source->entries()[entry];
+      tensor.sources.push_back(
+          {impl_.source->files()[from.file].name, from.name, std::string(kZeroDigest)});
+    }
+    impl_.manifest.tensors.push_back(std::move(tensor));
+    impl_.tensor_weight.push_back(stored);
+    impl_.tensor_entries.push_back(std::move(entries));
+  }
+
+  Status add_copied(const CopiedFile& copied) {
+    InputFile input = FERRY_TRY(InputFile::open(copied.source_path));
+    FilePlan file;
+    file.name = copied.name;
+    file.bytes = input.size();
+    file.extents.push_back({Extent::Kind::kCopy, impl_.copied.size(), 0, file.bytes});
+    impl_.copied.push_back(std::move(input));
+    add_file(std::move(file));
+    return {};
+  }
+
+  // What is about to be written passes the checks that it will meet when it is opened.
+  Status check_structure() const {
+    ProblemList problems("plan");
+    check_manifest(impl_.manifest, problems);
+    std::map<std::string, BundleData> data;
+    for (size_t i = 0; i < placement_.files.size(); ++i) {
+      const WeightPlacement::DataFile& file = placement_.files[i];
+      BundleData& planned = data[data_names_[i]];
+      planned.content = {file.tensors, file.layout.segments};
+      check_data_file(impl_.manifest, data_names_[i], planned.content, problems);
+    }
+    for (size_t part = 0; part < parts().size(); ++part) {
+      check_program(impl_.manifest.programs[part], parts()[part].lowered.program, data, problems);
+    }
+    if (problems.empty()) return {};
+    Error error{ErrorCode::kInternal, "the planned bundle contradicts itself"};
+    for (const CheckProblem& problem : problems.take()) error.details.push_back(problem.message);
+    return tl::unexpected<Error>(std::move(error));
+  }
+
+  // Sizes do not depend on digests, so the text with zeros has the size of the final one.
+  Status add_manifest() {
+    const std::string name(kManifestName);
+    std::set<std::string_view> names = {kManifestName};
+    for (const ManifestFile& file : impl_.manifest.files) {
+      if (!names.insert(file.path).second) {
+        return fail(ErrorCode::kUsage,
+                    fmt::format("two files of the bundle would be named {}", quoted(file.path)));
+      }
+    }
+    const std::string text = write_manifest(impl_.manifest);
+    auto again = read_manifest(text, name);
+    if (!again) {
+      return fail(ErrorCode::kInternal,
+                  "the planned manifest cannot be read: " + again.error().message);
+    }
+    FERRY_CHECK(check_structure());
+    impl_.listing.push_back({name, text.size()});
+    impl_.total_bytes += text.size();
+    return {};
+  }
+
+  BundlePlan::Impl impl_;
+  WeightPlacement placement_;
+  std::vector<std::string> data_names_;
+};
+
+}  // namespace
+
+std::vector<size_t> entries_of(const TensorExpr& expr) {
+  std::vector<size_t> entries;
+  std::unordered_set<size_t> seen;
+  for (const RowRun& run : expr.rows) {
+    if (seen.insert(run.entry).second) entries.push_back(run.entry);
+  }
+  return entries;
+}
+
+Result<BundlePlan> BundlePlan::make(BundleInput input, const TensorSource& source,
+                                    uint64_t max_file_bytes) {
+  Planner planner(std::move(input), source);
+  FERRY_CHECK(planner.run(max_file_bytes));
+  BundlePlan plan;
+  plan.impl_ = planner.finish();
+  return plan;
+}
+
+const std::vector<PlannedFile>& BundlePlan::files() const { return impl_->listing; }
+uint64_t BundlePlan::total_bytes() const { return impl_->total_bytes; }
+
+}  // namespace ferry

@@ -11,8 +11,8 @@
 #include "core/file.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
-#include "formats/pte/reader.h"
 #include "formats/ptd/ptd.h"
+#include "formats/pte/reader.h"
 #include "packer/manifest.h"
 
 namespace ferry {
@@ -29,9 +29,9 @@ struct BundleData {
 // Everything in it stays alive and unmoved as long as the Bundle does.
 class Bundle {
  public:
-  // Reads the manifest, maps the files, validates all structure: file list and sizes, programs, data
-  // files, that every external tensor is found with equal dtype and shape, that probes, ports and
-  // buffers are what the manifest says. With `check_digests` every byte is hashed as well.
+  // Reads the manifest, maps the files, validates all structure: file list and sizes, programs,
+  // data files, that every external tensor is found with equal dtype and shape, that probes, ports
+  // and buffers are what the manifest says. With `check_digests` every byte is hashed as well.
   static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool);
 
   const std::string& path() const { return path_; }

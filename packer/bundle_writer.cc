@@ -1,2 +1,104 @@
-#include <memory>
+// BundlePlan::write: the planned files into a staging directory, then the manifest, then the
+// rename.
 #include "packer/bundle_writer.h"
+
+#include <fmt/format.h>
+
+#include "core/file.h"
+#include "packer/staging_directory.h"
+#include "packer/tile_writer.h"
+
+namespace ferry {
+namespace {
+
+constexpr std::string_view kTreeTag = "ferry-source-file-v1\n";
+
+void update_u64(Sha256& hash, uint64_t value) {
+  std::array<std::byte, 8> bytes;
+  for (std::byte& b : bytes) {
+    b = static_cast<std::byte>(value & 0xff);
+    value >>= 8;
+  }
+  hash.update(bytes);
+}
+
+void update_text(Sha256& hash, std::string_view text) {
+  hash.update(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+// docs/bundle_format.md, "Source files". Entries are in the order that it asks for.
+std::vector<std::string> source_tree_digests(const TensorSource& source,
+                                             const std::vector<std::optional<Digest>>& entries) {
+  std::vector<Sha256> trees(source.files().size());
+  for (size_t i = 0; i < trees.size(); ++i) {
+    const SourceFile& file = source.files()[i];
+    update_text(trees[i], kTreeTag);
+    update_u64(trees[i], file.bytes);
+    update_u64(trees[i], file.header.size());
+    trees[i].update(file.header);
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const TensorEntry& entry = source.entries()[i];
+    Sha256& tree = trees[entry.file];
+    update_u64(tree, entry.offset);
+    update_u64(tree, entry.bytes);
+    const std::byte was_read{static_cast<unsigned char>(entries[i] ? 1 : 0)};
+    tree.update({&was_read, 1});
+    if (entries[i]) tree.update(*entries[i]);
+  }
+  std::vector<std::string> digests;
+  for (Sha256& tree : trees) digests.push_back(to_hex(tree.finish()));
+  return digests;
+}
+
+Manifest with_digests(const BundlePlan::Impl& plan, const BundleDigests& digests) {
+  Manifest manifest = plan.manifest;
+  const std::vector<std::string> trees = source_tree_digests(*plan.source, digests.entries);
+  for (size_t i = 0; i < trees.size(); ++i) manifest.source_files[i].sha256_tree = trees[i];
+  for (size_t i = 0; i < manifest.files.size(); ++i) {
+    manifest.files[i].sha256 = to_hex(digests.files[i]);
+  }
+  for (size_t i = 0; i < manifest.tensors.size(); ++i) {
+    ManifestTensor& tensor = manifest.tensors[i];
+    tensor.sha256 = to_hex(digests.weights[plan.tensor_weight[i]]);
+    for (size_t k = 0; k < tensor.sources.size(); ++k) {
+      tensor.sources[k].sha256 = to_hex(*digests.entries[plan.tensor_entries[i][k]]);
+    }
+  }
+  return manifest;
+}
+
+Status write_manifest_file(const BundlePlan::Impl& plan, const Manifest& manifest,
+                           const std::string& directory) {
+  const std::string text = write_manifest(manifest);
+  if (text.size() != plan.listing.back().bytes) {
+    return fail(ErrorCode::kInternal, fmt::format("{} has {} bytes, planned were {}", kManifestName,
+                                                  text.size(), plan.listing.back().bytes));
+  }
+  OutputFile file =
+      FERRY_TRY(OutputFile::create(directory + "/" + plan.listing.back().path, text.size()));
+  FERRY_CHECK(file.write_at(0, std::as_bytes(std::span(text))));
+  return file.sync_and_close();
+}
+
+// Bytes of two states of a checkpoint must never be mixed.
+Status check_sources_unchanged(const BundlePlan::Impl& plan) {
+  FERRY_CHECK(plan.source->check_unchanged());
+  for (const InputFile& file : plan.copied) FERRY_CHECK(file.check_unchanged());
+  return {};
+}
+
+}  // namespace
+
+Result<Manifest> BundlePlan::write(const std::string& directory, bool overwrite, ThreadPool& pool,
+                                   const std::function<void(uint64_t, uint64_t)>& progress) const {
+  StagingDirectory staging = FERRY_TRY(StagingDirectory::create(directory, overwrite));
+  const BundleDigests digests = FERRY_TRY(write_files(*impl_, staging.path(), pool, progress));
+  FERRY_CHECK(check_sources_unchanged(*impl_));
+  Manifest manifest = with_digests(*impl_, digests);
+  FERRY_CHECK(write_manifest_file(*impl_, manifest, staging.path()));
+  FERRY_CHECK(staging.publish());
+  return manifest;
+}
+
+}  // namespace ferry

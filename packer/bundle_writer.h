@@ -1,5 +1,5 @@
-// BundleWriter: plans every file of a bundle to the byte, then streams it. Only here do weight bytes
-// move. See docs/bundle_format.md.
+// BundleWriter: plans every file of a bundle to the byte, then streams it. Only here do weight
+// bytes move. See docs/bundle_format.md.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace ferry {
 
 // A file taken into the bundle as it is.
 struct CopiedFile {
-  std::string name;         // in the bundle
+  std::string name;  // in the bundle
   std::string source_path;
 };
 

@@ -1,0 +1,74 @@
+// The inside of a BundlePlan, shared by the planner and the writer. Private to packer/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "formats/ptd/ptd.h"
+#include "packer/bundle_writer.h"
+
+namespace ferry {
+
+// A run of bytes of a planned file. What no extent covers is zero.
+struct Extent {
+  enum class Kind {
+    kHead,     // FilePlan::head
+    kLiteral,  // FilePlan::literals[index], made by us
+    kWeight,   // Impl::weights[index], from the checkpoint
+    kCopy,     // Impl::copied[index], a file as it is
+  } kind;
+  size_t index = 0;
+  uint64_t offset = 0;  // in the file
+  uint64_t bytes = 0;
+};
+
+struct FilePlan {
+  std::string name;
+  uint64_t bytes = 0;
+  std::vector<std::byte> head;
+  std::vector<const Literal*> literals;
+  std::vector<Extent> extents;  // ascending, disjoint
+};
+
+struct BundlePlan::Impl {
+  BundleInput input;
+  const TensorSource* source = nullptr;
+  std::vector<FilePlan> files;             // in the order of manifest.files
+  std::vector<const TensorExpr*> weights;  // distinct expressions, each stored once
+  std::vector<InputFile> copied;           // in the order of input.copied
+  Manifest manifest;                       // with zeros for digests
+  // For manifest.tensors[i]: its index into `weights`, and the source entries of its sources.
+  std::vector<size_t> tensor_weight;
+  std::vector<std::vector<size_t>> tensor_entries;
+  std::vector<PlannedFile> listing;  // with the manifest
+  uint64_t total_bytes = 0;
+};
+
+// Where the weights of all parts go. Plain data, made by place_weights().
+struct WeightPlacement {
+  struct Stored {
+    const TensorExpr* expr = nullptr;
+    std::vector<const Weight*> keys;  // names that stand for it, in order of first use
+  };
+  struct DataFile {
+    size_t part = 0;
+    std::vector<size_t> stored;  // segment i holds stored[i]
+    std::vector<ptd::NamedTensor> tensors;
+    ptd::Layout layout;
+  };
+  std::vector<Stored> stored;
+  std::vector<DataFile> files;                  // by part
+  std::vector<std::vector<size_t>> part_files;  // files that each part loads, ascending
+};
+
+// `max_file_bytes` 0 is unlimited. kUsage if a tensor does not fit a file of its own.
+Result<WeightPlacement> place_weights(const std::vector<BundleInput::Part>& parts,
+                                      uint64_t max_file_bytes);
+
+// Distinct entries of an expression, in order of first use.
+std::vector<size_t> entries_of(const TensorExpr& expr);
+
+}  // namespace ferry

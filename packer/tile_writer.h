@@ -1,0 +1,30 @@
+// The only place where weight bytes move: all files of a plan, tile by tile. Private to packer/.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/sha256.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_plan_impl.h"
+
+namespace ferry {
+
+struct BundleDigests {
+  std::vector<Digest> files;                   // by index into Impl::files
+  std::vector<Digest> weights;                 // by index into Impl::weights
+  std::vector<std::optional<Digest>> entries;  // of source tensors; empty where none was read
+};
+
+// Creates every planned file in `directory`, writes and syncs it. `progress` is called by one
+// thread at a time, with bytes written and their total; it may be empty. Bytes and digests do not
+// depend on the number of threads. Memory: a fixed number of tiles, plus the longest literal.
+Result<BundleDigests> write_files(const BundlePlan::Impl& plan, const std::string& directory,
+                                  ThreadPool& pool,
+                                  const std::function<void(uint64_t, uint64_t)>& progress);
+
+}  // namespace ferry

@@ -1,0 +1,181 @@
+// place_weights: each distinct expression is stored once in the whole bundle, in a data file of the
+// first part that uses it, under all the names that any part has for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <unordered_map>
+
+#include "core/text.h"
+#include "packer/bundle_plan_impl.h"
+
+namespace ferry {
+namespace {
+
+// Expressions with equal keys may be equal, others are not.
+size_t bucket_of(const TensorExpr& expr) {
+  size_t key = static_cast<size_t>(expr.dtype) + 32 * expr.rows.size();
+  if (!expr.rows.empty()) {
+    key = key * 1000003 + expr.rows[0].entry;
+    key = key * 1000003 + static_cast<size_t>(expr.rows[0].begin);
+  }
+  return key;
+}
+
+class Placer {
+ public:
+  explicit Placer(const std::vector<BundleInput::Part>& parts) : parts_(parts) {}
+
+  Status collect() {
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      needs_.emplace_back();
+      for (const std::string& name : parts_[part].lowered.weights) {
+        const Weight* weight = parts_[part].weights ? parts_[part].weights->find(name) : nullptr;
+        if (!weight) return defect(name, "is wanted by a program but not bound");
+        FERRY_CHECK(add(part, *weight));
+      }
+    }
+    return {};
+  }
+
+  Status deal(uint64_t max_file_bytes) {
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      std::span<const size_t> left = first_used_by(part);
+      while (!left.empty()) {
+        const size_t count = FERRY_TRY(fitting(left, max_file_bytes));
+        result_.files.push_back(FERRY_TRY(plan_file(part, left.first(count))));
+        left = left.subspan(count);
+      }
+    }
+    return {};
+  }
+
+  WeightPlacement finish() {
+    std::vector<size_t> file_of(result_.stored.size());
+    for (size_t f = 0; f < result_.files.size(); ++f) {
+      for (size_t stored : result_.files[f].stored) file_of[stored] = f;
+    }
+    for (const std::vector<size_t>& needs : needs_) {
+      std::vector<size_t> files;
+      for (size_t stored : needs) files.push_back(file_of[stored]);
+      std::sort(files.begin(), files.end());
+      files.erase(std::unique(files.begin(), files.end()), files.end());
+      result_.part_files.push_back(std::move(files));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static tl::unexpected<Error> defect(const std::string& name, std::string_view what) {
+    return fail(ErrorCode::kInternal, fmt::format("weight {} {}", quoted(name), what));
+  }
+
+  Status add(size_t part, const Weight& weight) {
+    const auto known = by_name_.find(weight.name);
+    if (known != by_name_.end()) {
+      if (*result_.stored[known->second].expr != weight.expr) {
+        return defect(weight.name, "means different tensors in two parts");
+      }
+      needs_[part].push_back(known->second);
+      return {};
+    }
+    for (int64_t size : weight.expr.shape) {
+      if (size < 0 || size > std::numeric_limits<int32_t>::max()) {
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("weight {} has shape {}, a data file holds sizes below 2^31",
+                                quoted(weight.name), to_string(weight.expr.shape)));
+      }
+    }
+    const size_t index = find_or_store(weight.expr, part);
+    result_.stored[index].keys.push_back(&weight);
+    by_name_.emplace(weight.name, index);
+    needs_[part].push_back(index);
+    return {};
+  }
+
+  size_t find_or_store(const TensorExpr& expr, size_t part) {
+    std::vector<size_t>& bucket = buckets_[bucket_of(expr)];
+    for (size_t index : bucket) {
+      if (*result_.stored[index].expr == expr) return index;
+    }
+    bucket.push_back(result_.stored.size());
+    first_part_.push_back(part);
+    all_.push_back(result_.stored.size());
+    result_.stored.push_back({&expr, {}});
+    return bucket.back();
+  }
+
+  // Expressions are numbered in order of first use, so those of a part are one run of numbers.
+  std::span<const size_t> first_used_by(size_t part) const {
+    const auto range = std::equal_range(first_part_.begin(), first_part_.end(), part);
+    return std::span(all_).subspan(static_cast<size_t>(range.first - first_part_.begin()),
+                                   static_cast<size_t>(range.second - range.first));
+  }
+
+  Result<WeightPlacement::DataFile> plan_file(size_t part, std::span<const size_t> stored) const {
+    WeightPlacement::DataFile file;
+    file.part = part;
+    file.stored.assign(stored.begin(), stored.end());
+    std::vector<uint64_t> sizes;
+    for (uint32_t segment = 0; segment < stored.size(); ++segment) {
+      const WeightPlacement::Stored& item = result_.stored[stored[segment]];
+      sizes.push_back(item.expr->bytes());
+      for (const Weight* key : item.keys) {
+        file.tensors.push_back({key->name,
+                                item.expr->dtype,
+                                {item.expr->shape.begin(), item.expr->shape.end()},
+                                segment});
+      }
+    }
+    file.layout = FERRY_TRY(ptd::plan_data_file(file.tensors, sizes));
+    return file;
+  }
+
+  // How many of `stored` go into one file; at least one.
+  Result<size_t> fitting(std::span<const size_t> stored, uint64_t limit) const {
+    if (limit == 0) return stored.size();
+    size_t high = 0;  // bytes alone allow this many
+    for (uint64_t sum = 0; high < stored.size(); ++high) {
+      sum += result_.stored[stored[high]].expr->bytes();
+      if (sum > limit) break;
+    }
+    size_t low = 0;  // so many fit with header and padding
+    while (low < high) {
+      const size_t middle = high - (high - low) / 2;
+      const auto file = FERRY_TRY(plan_file(0, stored.first(middle)));
+      if (file.layout.file_bytes <= limit) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    if (low > 0) return low;
+    const auto alone = FERRY_TRY(plan_file(0, stored.first(1)));
+    return fail(
+        ErrorCode::kUsage,
+        fmt::format("a file of at most {} bytes cannot hold tensor {}, which needs {}", limit,
+                    quoted(result_.stored[stored[0]].keys[0]->name), alone.layout.file_bytes));
+  }
+
+  const std::vector<BundleInput::Part>& parts_;
+  WeightPlacement result_;
+  std::vector<size_t> all_;         // 0, 1, 2, ...
+  std::vector<size_t> first_part_;  // by stored index, ascending
+  std::vector<std::vector<size_t>> needs_;
+  std::unordered_map<size_t, std::vector<size_t>> buckets_;
+  std::unordered_map<std::string, size_t> by_name_;
+};
+
+}  // namespace
+
+Result<WeightPlacement> place_weights(const std::vector<BundleInput::Part>& parts,
+                                      uint64_t max_file_bytes) {
+  Placer placer(parts);
+  FERRY_CHECK(placer.collect());
+  FERRY_CHECK(placer.deal(max_file_bytes));
+  return placer.finish();
+}
+
+}  // namespace ferry
