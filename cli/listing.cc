@@ -1,0 +1,196 @@
+#include "cli/listing.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/checkpoint.h"
+#include "formats/ptd/ptd.h"
+#include "formats/pte/reader.h"
+#include "packer/bundle_reader.h"
+
+namespace ferry::cli {
+namespace {
+
+Shape to_shape(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes.end()}; }
+
+// -- programs
+// --------------------------------------------------------------------------------------
+
+struct KindName {
+  std::string operator()(const pte::None&) const { return "none"; }
+  std::string operator()(int64_t) const { return "int"; }
+  std::string operator()(bool) const { return "bool"; }
+  std::string operator()(double) const { return "double"; }
+  std::string operator()(const pte::Tensor& t) const { return std::string(dtype_name(t.dtype)); }
+  std::string operator()(const std::string&) const { return "string"; }
+  template <class List>
+  std::string operator()(const List&) const {
+    return "list";
+  }
+};
+
+ListedValue list_value(const pte::Value& value) {
+  ListedValue listed;
+  listed.kind = std::visit(KindName{}, value);
+  if (const auto* tensor = std::get_if<pte::Tensor>(&value)) {
+    listed.name = tensor->fqn;
+    listed.shape = to_shape(tensor->sizes);
+    listed.dynamic = tensor->dynamism != pte::Dynamism::kStatic;
+    listed.bytes = pte::tensor_bytes(*tensor).value_or(0);
+    listed.stored = tensor->data_index > 0;
+  }
+  return listed;
+}
+
+// Mutable buffers have a name or contents beside their planned memory; activations have neither.
+bool is_buffer(const pte::Tensor& t) {
+  return t.allocation && (t.data_index > 0 || !t.fqn.empty());
+}
+
+void list_tensors(const pte::Method& method, ListedMethod& listed, ListedProgram& program,
+                  std::set<std::string>& seen) {
+  std::map<uint32_t, uint64_t> constants;
+  for (const pte::Value& value : method.values) {
+    const auto* t = std::get_if<pte::Tensor>(&value);
+    if (t == nullptr) continue;
+    const uint64_t bytes = pte::tensor_bytes(*t).value_or(0);
+    if (t->external) {
+      if (seen.insert(t->fqn).second) {
+        program.external.push_back({t->fqn, t->dtype, to_shape(t->sizes), bytes, ""});
+      }
+    } else if (is_buffer(*t)) {
+      listed.buffers.push_back(list_value(value));
+    } else if (t->data_index > 0) {
+      constants[t->data_index] = bytes;
+    }
+  }
+  listed.constants = constants.size();
+  for (const auto& [index, bytes] : constants) listed.constant_bytes += bytes;
+}
+
+ListedMethod list_method(const pte::Method& method, ListedProgram& program,
+                         std::set<std::string>& seen) {
+  ListedMethod listed;
+  listed.name = method.name;
+  for (int32_t i : method.inputs) {
+    listed.inputs.push_back(list_value(method.values[static_cast<size_t>(i)]));
+  }
+  for (int32_t i : method.outputs) {
+    listed.outputs.push_back(list_value(method.values[static_cast<size_t>(i)]));
+  }
+  std::map<std::string, size_t> counts;
+  for (const pte::Instruction& instruction : method.instructions) {
+    const auto* call = std::get_if<pte::KernelCall>(&instruction);
+    if (call != nullptr) ++counts[method.operators[static_cast<size_t>(call->op)].full_name()];
+  }
+  listed.operators.assign(counts.begin(), counts.end());
+  listed.delegates = method.delegates;
+  listed.instructions = method.instructions.size();
+  if (!method.memory_bytes.empty()) {
+    listed.planned_bytes.assign(method.memory_bytes.begin() + 1, method.memory_bytes.end());
+  }
+  list_tensors(method, listed, program, seen);
+  return listed;
+}
+
+ListedProgram list_program(const pte::LoadedProgram& loaded, const std::string& file) {
+  ListedProgram program;
+  program.file = file;
+  program.program_bytes = loaded.data.program_bytes;
+  program.constant_bytes = loaded.data.constant_bytes;
+  program.initial_bytes = loaded.data.initial_bytes;
+  std::set<std::string> seen;
+  for (const pte::Method& method : loaded.program.methods) {
+    program.methods.push_back(list_method(method, program, seen));
+  }
+  return program;
+}
+
+// -- the kinds
+// -------------------------------------------------------------------------------------
+
+Result<Listing> list_program_file(const std::string& path) {
+  const MappedFile file = FERRY_TRY(MappedFile::open(path));
+  const pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), printable(path)));
+  Listing listing{.kind = "program", .path = path};
+  listing.files.push_back({base_name(path), file.bytes().size()});
+  listing.programs.push_back(list_program(loaded, base_name(path)));
+  return listing;
+}
+
+Result<Listing> list_data_file(const std::string& path) {
+  const MappedFile file = FERRY_TRY(MappedFile::open(path));
+  const ptd::DataFile data = FERRY_TRY(ptd::read_data_file(file.bytes(), printable(path)));
+  Listing listing{.kind = "data", .path = path};
+  listing.files.push_back({base_name(path), file.bytes().size()});
+  for (const ptd::NamedTensor& t : data.tensors) {
+    listing.tensors.push_back(
+        {t.key, t.dtype, to_shape(t.sizes), data.segments[t.segment].size, ""});
+  }
+  return listing;
+}
+
+Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
+  const Bundle bundle = FERRY_TRY(Bundle::open(path, /*check_digests=*/false, pool));
+  const Manifest& manifest = bundle.manifest();
+  Listing listing{.kind = "bundle", .path = path, .model_type = manifest.model_type};
+  for (const ManifestFile& file : manifest.files) listing.files.push_back({file.path, file.bytes});
+  for (const ManifestTensor& t : manifest.tensors) {
+    listing.tensors.push_back({t.name, t.dtype, t.shape, t.bytes, t.file});
+  }
+  for (size_t i = 0; i < bundle.programs().size(); ++i) {
+    listing.programs.push_back(
+        list_program(bundle.programs()[i].loaded, manifest.programs[i].file));
+  }
+  return listing;
+}
+
+Result<Listing> list_checkpoint(const std::string& path) {
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(open_checkpoint(path));
+  Listing listing{.kind = "checkpoint", .path = path};
+  for (const SourceFile& file : source->files()) listing.files.push_back({file.name, file.bytes});
+  const bool several = listing.files.size() > 1;
+  listing.tensors.reserve(source->entries().size());
+  for (const TensorEntry& entry : source->entries()) {
+    listing.tensors.push_back({entry.name, entry.dtype, entry.shape, entry.bytes,
+                               several ? source->files()[entry.file].name : ""});
+  }
+  return listing;
+}
+
+// The FlatBuffer identifier of a regular file, for programs and data files under other names.
+std::string file_identifier(const std::string& path) {
+  const Result<InputFile> file = InputFile::open(path);
+  char bytes[8] = {};
+  if (!file || file->size() < sizeof bytes) return {};
+  if (!file->read_at(0, std::as_writable_bytes(std::span(bytes)))) return {};
+  return std::string(bytes + 4, 4);
+}
+
+}  // namespace
+
+Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
+  std::error_code ignored;
+  const auto exists = [&](const char* name) {
+    return std::filesystem::exists(path + "/" + name, ignored);
+  };
+  if (std::filesystem::is_directory(path, ignored)) {
+    return exists("manifest.json") ? list_bundle(path, pool) : list_checkpoint(path);
+  }
+  if (path.ends_with(".pte")) return list_program_file(path);
+  if (path.ends_with(".ptd")) return list_data_file(path);
+  const std::string identifier = file_identifier(path);
+  if (identifier == "ET12") return list_program_file(path);
+  if (identifier == "FT01") return list_data_file(path);
+  return list_checkpoint(path);
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,21 @@
+// ferry inspect: what is in a file of any kind that we know.
+
+#include <memory>
+
+#include "cli/listing.h"
+#include "cli/verbs.h"
+
+namespace ferry::cli {
+
+void add_inspect(CommandLine& line) {
+  auto path = std::make_shared<std::string>();
+  line.verb("inspect", "Show what is in a checkpoint, a program, a data file or a bundle")
+      .positional("PATH", *path, "File or directory")
+      .action([path](Context& context) -> Result<int> {
+        const Listing listing = FERRY_TRY(list_path(*path, context.pool()));
+        context.print(context.json ? to_json(listing) : to_text(listing));
+        return 0;
+      });
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,211 @@
+// ferry run: generates tokens with a bundle and prints how fast that was.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <memory>
+#include <string_view>
+
+#include "cli/json_writer.h"
+#include "cli/verbs.h"
+#include "core/text.h"
+#include "formats/safetensors/writer.h"
+#include "packer/bundle_reader.h"
+#include "runner/decoder.h"
+#include "runner/parity.h"
+
+namespace ferry::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+struct Options {
+  std::string bundle, tokens, dump_logits;
+  std::string prompt, image, mode = "kv";  // not built
+  int64_t max_new = 16;
+  double temperature = 0;
+  int64_t seed = 0;
+  bool ignore_eos = false, skip_digests = false;
+};
+
+// The moments that the rates are made of.
+struct Times {
+  Clock::time_point load_start, load_end, start, prompt_end, end;
+  Seconds sampling{0};
+};
+
+struct Generation {
+  std::vector<int64_t> prompt, tokens;
+  std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
+  bool stopped_by_eos = false;
+  Times times;
+};
+
+Result<std::vector<int64_t>> parse_tokens(std::string_view text) {
+  std::vector<int64_t> tokens;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    int64_t token = 0;
+    const auto [rest, error] = std::from_chars(at, end, token);
+    if (error != std::errc() || (rest != end && *rest != ',')) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("--tokens {}: expected ids such as 1,2,3", quoted(text)));
+    }
+    tokens.push_back(token);
+    if (rest == end) return tokens;
+    at = rest + 1;
+  }
+}
+
+Status check_options(const Options& o) {
+  const auto unbuilt = [](const char* what) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{} is not supported yet", what));
+  };
+  if (!o.prompt.empty()) return unbuilt("--prompt");
+  if (!o.image.empty()) return unbuilt("--image");
+  if (o.mode != "kv") return unbuilt("--mode other than kv");
+  if (o.temperature != 0) return unbuilt("--temperature other than 0");
+  if (o.tokens.empty()) return fail(ErrorCode::kUsage, "--tokens is required");
+  if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
+  return {};
+}
+
+// Greedy decoding. The context is a limit: what does not fit is not generated.
+Result<Generation> generate(Decoder& decoder, const Manifest& manifest, const Options& options,
+                            Generation g) {
+  const auto vocab = static_cast<size_t>(manifest.vocab_size);
+  g.times.start = Clock::now();
+  std::vector<float> row = FERRY_TRY(decoder.forward(g.prompt));
+  g.times.prompt_end = Clock::now();
+  while (true) {
+    if (row.size() < vocab) return bad_input("the bundle's logits are shorter than its vocabulary");
+    const std::span<const float> last = std::span(row).last(vocab);
+    const auto sampling_start = Clock::now();
+    const auto token = static_cast<int64_t>(argmax(last));
+    g.times.sampling += Clock::now() - sampling_start;
+    g.tokens.push_back(token);
+    if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
+    g.stopped_by_eos = !options.ignore_eos && std::ranges::count(manifest.eos_ids, token) > 0;
+    const bool full = decoder.position() >= manifest.context_length;
+    if (g.stopped_by_eos || full || std::ssize(g.tokens) >= options.max_new) break;
+    row = FERRY_TRY(decoder.forward({&token, 1}));
+  }
+  g.times.end = Clock::now();
+  return g;
+}
+
+Status dump_logits(const Generation& g, const std::string& path) {
+  const auto prompt = static_cast<int64_t>(g.prompt.size());
+  const auto count = static_cast<int64_t>(g.tokens.size());
+  const int64_t vocab = static_cast<int64_t>(g.logits.size()) / count;
+  return write_safetensors(
+      path, {{{"input_ids", DType::kI64, {1, prompt}}, std::as_bytes(std::span(g.prompt))},
+             {{"logits", DType::kF32, {count, vocab}}, std::as_bytes(std::span(g.logits))},
+             {{"tokens", DType::kI64, {count}}, std::as_bytes(std::span(g.tokens))}});
+}
+
+// -- output
+// ----------------------------------------------------------------------------------------
+
+struct Stats {
+  size_t prompt, generated;
+  double load, total, prompt_eval, generation, first_token, sampling;  // seconds
+  explicit Stats(const Generation& g)
+      : prompt(g.prompt.size()),
+        generated(g.tokens.size()),
+        load(Seconds(g.times.load_end - g.times.load_start).count()),
+        total(Seconds(g.times.end - g.times.start).count()),
+        prompt_eval(Seconds(g.times.prompt_end - g.times.start).count()),
+        generation(Seconds(g.times.end - g.times.prompt_end).count()),
+        first_token(prompt_eval),
+        sampling(g.times.sampling.count()) {}
+};
+
+double rate(size_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+std::string to_text(const Generation& g) {
+  const Stats s(g);
+  const auto line = [](const std::string& what, double seconds, size_t tokens) {
+    return fmt::format("{}: {:.3f} s, Rate: {:.3f} tokens/s\n", what, seconds,
+                       rate(tokens, seconds));
+  };
+  return fmt::format("{}\n", fmt::join(g.tokens, ",")) +
+         fmt::format("Prompt Tokens: {}  Generated Tokens: {}\n", s.prompt, s.generated) +
+         fmt::format("Model Load Time: {:.3f} s\n", s.load) +
+         line("Total inference time", s.total, s.generated) +
+         line("Prompt evaluation", s.prompt_eval, s.prompt) +
+         line(fmt::format("Generated {} tokens", s.generated), s.generation, s.generated) +
+         fmt::format("Time to first generated token: {:.3f} s\n", s.first_token) +
+         fmt::format("Sampling time over {} tokens: {:.3f} s\n", s.prompt + s.generated,
+                     s.sampling);
+}
+
+std::string to_json(const Generation& g) {
+  const Stats s(g);
+  JsonWriter json;
+  json.begin_object();
+  json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
+  json.member("stopped_by_eos", g.stopped_by_eos);
+  json.key("stats").begin_object();
+  json.member("prompt_tokens", s.prompt).member("generated_tokens", s.generated);
+  json.member("model_load_s", s.load).member("inference_s", s.total);
+  json.member("prompt_eval_s", s.prompt_eval).member("generation_s", s.generation);
+  json.member("first_token_s", s.first_token).member("sampling_s", s.sampling);
+  json.member("prefill_token_per_sec", rate(s.prompt, s.prompt_eval));
+  json.member("decode_token_per_sec", rate(s.generated, s.generation));
+  json.end_object().end_object();
+  return json.take();
+}
+
+// -- the verb
+// --------------------------------------------------------------------------------------
+
+Result<int> run(Context& context, const Options& options) {
+  FERRY_CHECK(check_options(options));
+  Generation g;
+  g.prompt = FERRY_TRY(parse_tokens(options.tokens));
+  g.times.load_start = Clock::now();
+  const Bundle bundle =
+      FERRY_TRY(Bundle::open(options.bundle, !options.skip_digests, context.pool()));
+  Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
+  g.times.load_end = Clock::now();
+  g = FERRY_TRY(generate(decoder, bundle.manifest(), options, std::move(g)));
+  if (!options.dump_logits.empty()) FERRY_CHECK(dump_logits(g, options.dump_logits));
+  if (context.json) {
+    context.print(to_json(g));
+  } else if (context.quiet) {
+    context.print(fmt::format("{}\n", fmt::join(g.tokens, ",")));
+  } else {
+    context.print(to_text(g));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_run(CommandLine& line) {
+  auto o = std::make_shared<Options>();
+  line.verb("run", "Generate tokens with a bundle")
+      .positional("BUNDLE", o->bundle, "Bundle directory")
+      .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
+      .option("--prompt", o->prompt, "Prompt as text (not supported yet)")
+      .option("--image", o->image, "Image file (not supported yet)")
+      .option("--max-new", o->max_new, "Tokens to generate at most")
+      .option("--mode", o->mode, "Decoding mode (only kv is supported yet)")
+      .option("--temperature", o->temperature, "Only 0, greedy, is supported yet")
+      .option("--seed", o->seed, "Of the sampler; without effect at temperature 0")
+      .option("--dump-logits", o->dump_logits,
+              "New safetensors file for the logits that each token was chosen from")
+      .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
+      .flag("--skip-digests", o->skip_digests,
+            "Trust the bundle's bytes: load without hashing them")
+      .action([o](Context& context) { return run(context, *o); });
+}
+
+}  // namespace ferry::cli
