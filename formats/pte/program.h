@@ -18,6 +18,7 @@ namespace ferry::pte {
 struct Allocation {
   uint32_t memory = 1;
   uint64_t offset = 0;
+  bool operator==(const Allocation&) const = default;
 };
 
 enum class Dynamism : int8_t { kStatic = 0, kDynamicBound = 1 };
@@ -37,24 +38,35 @@ struct Tensor {
   std::optional<Allocation> allocation = {};
   bool external = false;
   std::string fqn = {};  // fully qualified name, may be empty
+  bool operator==(const Tensor&) const = default;
 };
 
-struct None {};
+struct None {
+  bool operator==(const None&) const = default;
+};
+// Indices of Int values.
 struct IntList {
   std::vector<int32_t> items;
-};  // value indices of Int values
+  bool operator==(const IntList&) const = default;
+};
+// Literals.
 struct BoolList {
   std::vector<bool> items;
-};  // literals
+  bool operator==(const BoolList&) const = default;
+};
 struct DoubleList {
   std::vector<double> items;
-};  // literals
+  bool operator==(const DoubleList&) const = default;
+};
+// Indices of Tensor values that come earlier; in the second one -1 is None.
 struct TensorList {
   std::vector<int32_t> items;
-};  // value indices
+  bool operator==(const TensorList&) const = default;
+};
 struct OptionalTensorList {
   std::vector<int32_t> items;
-};  // value indices, -1 is None
+  bool operator==(const OptionalTensorList&) const = default;
+};
 
 using Value = std::variant<None, int64_t, bool, double, Tensor, std::string, IntList, DoubleList,
                            BoolList, TensorList, OptionalTensorList>;
@@ -64,25 +76,32 @@ struct Operator {
   std::string overload;  // "out", may be empty
   // "aten::linear.out"
   std::string full_name() const { return overload.empty() ? name : name + "." + overload; }
+  bool operator==(const Operator&) const = default;
 };
 
 struct KernelCall {
   int32_t op = 0;  // index into Method::operators
   std::vector<int32_t> args;
+  bool operator==(const KernelCall&) const = default;
 };
 struct MoveCall {
   int32_t from = 0, to = 0;
+  bool operator==(const MoveCall&) const = default;
 };
-// Continues at instruction `destination` when the Bool value is false.
+// Continues at instruction `destination` when the condition, a Bool value or a tensor of them, is
+// false. `destination` may be the end.
 struct JumpFalseCall {
   int32_t condition = 0, destination = 0;
+  bool operator==(const JumpFalseCall&) const = default;
 };
 struct FreeCall {
   int32_t value = 0;
+  bool operator==(const FreeCall&) const = default;
 };
 struct DelegateCall {
   int32_t delegate = 0;
   std::vector<int32_t> args;
+  bool operator==(const DelegateCall&) const = default;
 };
 using Instruction = std::variant<KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall>;
 
@@ -94,6 +113,7 @@ struct Method {
   std::vector<Instruction> instructions;  // of the only chain
   std::vector<std::string> delegates;     // backend ids; a program with any cannot be executed here
   std::vector<uint64_t> memory_bytes;     // entry 0 is the reserved 0 of the wire format
+  bool operator==(const Method&) const = default;
 };
 
 struct Program {
@@ -103,6 +123,7 @@ struct Program {
       if (m.name == method) return &m;
     return nullptr;
   }
+  bool operator==(const Program&) const = default;
 };
 
 // Bytes that a tensor takes at its upper bound; nullopt on overflow or a negative size.
