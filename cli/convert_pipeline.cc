@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "converters/assemble.h"
 #include "converters/family.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -104,10 +105,10 @@ Result<bool> same_bytes(const TensorExpr& a, const TensorExpr& b, const TensorSo
 }
 
 // A checkpoint may hold both names of a tied weight. They must then be equal, and become one.
-Status join_ties(MappedKeys& mapped, const std::vector<TieRule>& ties, const TensorSource& source) {
+Status join_ties(Assembled& made, const std::vector<TieRule>& ties, const TensorSource& source) {
   for (const TieRule& tie : ties) {
-    Weight* target = mapped.weights.find(tie.target);
-    const Weight* same = mapped.weights.find(tie.same_as);
+    Weight* target = made.model.weights.find(tie.target);
+    const Weight* same = made.model.weights.find(tie.same_as);
     if (target == nullptr || same == nullptr || target->expr == same->expr) continue;
     const std::string& key = source.entries()[target->expr.rows.front().entry].name;
     if (!FERRY_TRY(same_bytes(target->expr, same->expr, source))) {
@@ -117,7 +118,7 @@ Status join_ties(MappedKeys& mapped, const std::vector<TieRule>& ties, const Ten
           source.path(), tie.target, tie.same_as, quoted(key)));
     }
     target->expr = same->expr;
-    for (MappedEntry& entry : mapped.report.entries) {
+    for (MappedEntry& entry : made.report.entries) {
       if (entry.source == key) entry.rule = tie.name;
     }
   }
@@ -167,7 +168,7 @@ Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
   m.weight_dtype = weight_dtype(parts);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
-  m.allowed_unmapped = mapping.unmapped;
+  m.allowed_unmapped = mapping.allowed;
   for (const MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
   }
@@ -245,15 +246,14 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
 
-  const std::vector<TieRule> ties = family->ties(c.config);
-  MappedKeys mapped = FERRY_TRY(map_keys(*c.source, c.config, family->rules(c.config), ties,
-                                         {.allow_unmapped = options.allow_unmapped}));
-  FERRY_CHECK(join_ties(mapped, ties, *c.source));
-  c.mapping = std::move(mapped.report);
-
-  Graph graph = FERRY_TRY(family->build(c.config, build));
-  Model model = FERRY_TRY(bind(std::move(graph), std::move(mapped.weights), options.source));
-  model = FERRY_TRY(cast_weights(std::move(model), options.dtype));
+  Assembled made = FERRY_TRY(assemble(*c.source, c.config, *family, build,
+                                      {.allow_unmapped = options.allow_unmapped}));
+  if (!made.problems.empty()) {
+    return tl::unexpected<Error>(problems_error(made.problems, *c.source));
+  }
+  FERRY_CHECK(join_ties(made, family->ties(c.config), *c.source));
+  c.mapping = std::move(made.report);
+  Model model = FERRY_TRY(cast_weights(std::move(made.model), options.dtype));
   model = FERRY_TRY(init_buffers(std::move(model), options.buffers));
   c.parts = FERRY_TRY(shard(model, options.shards));
 
