@@ -106,7 +106,7 @@ void write_entries(JsonWriter& json, const MappingReport& mapping) {
   }
   json.end_array();
   json.key("unmapped").begin_array();
-  for (const std::string& key : mapping.unmapped) json.value(key);
+  for (const std::string& key : mapping.allowed) json.value(key);
   json.end_array();
   // A plan that lacks a weight is refused before it gets here.
   json.key("missing").begin_array().end_array();
@@ -144,8 +144,8 @@ std::string mapping_line(const MappingReport& mapping) {
   }
   std::string line = fmt::format("tensors: {} mapped, {} split, {} tied, {} dropped", mapped, split,
                                  tied, dropped);
-  if (!mapping.unmapped.empty()) {
-    line += fmt::format(", {} unmapped and allowed", mapping.unmapped.size());
+  if (!mapping.allowed.empty()) {
+    line += fmt::format(", {} unmapped and allowed", mapping.allowed.size());
   }
   return line;
 }
