@@ -1,6 +1,7 @@
 // GraphBuilder: appends nodes with inferred shapes. Family files are written against it. A misuse
-// (shape that cannot be) is a defect of ours or a config that the checks of ModelConfig let through;
-// it is remembered and returned by finish(), so that building code stays free of error handling.
+// (shape that cannot be) is a defect of ours or a config that the checks of ModelConfig let
+// through; it is remembered and returned by finish(), so that building code stays free of error
+// handling.
 #pragma once
 
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/int_form.h"
 
 namespace ferry {
 
@@ -21,30 +23,34 @@ class GraphBuilder {
   void bind_symbol(int32_t symbol, ValueId int_value);
   ValueId input(std::string name, DType dtype, Dims shape);
   // f32 as far as the graph is concerned; the cast pass settles the stored dtype.
+  // One value per name; the same name again must have the same shape.
   ValueId weight(std::string name, Dims shape);
   ValueId buffer(std::string name, DType dtype, Dims shape);  // initially zero
   ValueId literal(DType dtype, Shape shape, Literal literal);
-  ValueId scalar(float value);     // rank-0 f32 literal, one per distinct value
-  ValueId int_range(int64_t n);    // i64 literal [n] = 0, 1, ..., n-1
+  ValueId scalar(float value);   // rank-0 f32 literal, one per distinct value
+  ValueId int_range(int64_t n);  // i64 literal [n] = 0, 1, ..., n-1
   void output(ValueId value, std::string name);
   void probe(std::string name, ValueId value);
   // Nodes appended from here on belong to decoder layer `layer`.
   void set_layer(int32_t layer);
 
-  // -- any operator --------------------------------------------------------------------------------
-  // Fresh outs, inferred. The named methods below are all written with these two.
+  // -- any operator
+  // -------------------------------------------------------------------------------- Fresh outs,
+  // inferred. The named methods below are all written with these two.
   std::vector<ValueId> emit(Op op, std::vector<Arg> args);
-  // The same writing into an existing value (a buffer) of the inferred shape and dtype.
-  void emit_into(Op op, std::vector<Arg> args, std::vector<ValueId> outs);
+  // The same writing into existing values (buffers) of the inferred shapes and dtypes; an invalid
+  // id asks for a fresh out. Returns all outs.
+  std::vector<ValueId> emit_into(Op op, std::vector<Arg> args, std::vector<ValueId> outs);
 
-  // -- the usual ones ------------------------------------------------------------------------------
-  ValueId embedding(ValueId table, ValueId ids);   // (vocab, dim), i64 [1,T] -> [1,T,dim]
-  ValueId linear(ValueId x, ValueId w);            // [..,in], (out, in) -> [..,out]
+  // -- the usual ones
+  // ------------------------------------------------------------------------------
+  ValueId embedding(ValueId table, ValueId ids);  // (vocab, dim), i64 [1,T] -> [1,T,dim]
+  ValueId linear(ValueId x, ValueId w);           // [..,in], (out, in) -> [..,out]
   ValueId add(ValueId a, ValueId b);
   ValueId sub(ValueId a, ValueId b);
   ValueId mul(ValueId a, ValueId b);
   ValueId mul(ValueId a, double b);
-  ValueId mean_last(ValueId x);                    // over the last dim, kept
+  ValueId mean_last(ValueId x);  // over the last dim, kept
   ValueId sum_last(ValueId x);
   ValueId rsqrt(ValueId x);
   ValueId sigmoid(ValueId x);
@@ -61,11 +67,11 @@ class GraphBuilder {
   std::vector<ValueId> split(ValueId x, std::vector<int64_t> sizes, int64_t dim);
   ValueId to(ValueId x, DType dtype);
   ValueId sym_size(ValueId x, int64_t dim);
-  ValueId item(ValueId x);                         // rank-0 or one-element i64 -> Int
+  ValueId item(ValueId x);  // rank-0 or one-element i64 -> Int
   ValueId int_add(IntArg a, IntArg b);
   ValueId int_sub(IntArg a, IntArg b);
   ValueId int_max(IntArg a, IntArg b);
-  ValueId eq(ValueId x, int64_t number);           // bool
+  ValueId eq(ValueId x, int64_t number);  // bool
   ValueId gt(ValueId x, double number);
   ValueId ge(ValueId x, int64_t number);
   ValueId lt(ValueId x, int64_t number);
@@ -76,18 +82,20 @@ class GraphBuilder {
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end, Dim length);
   // The same as slice(x, dim, start, end), written into a buffer.
   void slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
+  void copy_into(ValueId buffer, ValueId source);
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);
 
-  // -- llama:: operators (sequence in dim 1) ---------------------------------------------------------
-  // Writes value [1,T,KV,D] into cache [1,ctx,KV,D] at start_pos.
+  // -- llama:: operators (sequence in dim 1)
+  // --------------------------------------------------------- Writes value [1,T,KV,D] into cache
+  // [1,ctx,KV,D] at start_pos.
   void update_cache(ValueId value, ValueId cache, IntArg start_pos);
   // query [1,T,H,D], caches [1,n,KV,D] -> [1,T,H,D]; causal from start_pos, scale 1/sqrt(D).
   ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos);
   // The same with an additive mask [T,n] over every key instead of causality.
   ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask);
-  // query, key [1,H,T,K], value [1,H,T,V], decay, beta [1,H,T], state [1,H,K,V] -> [1,H,T,V]; the final
-  // state goes into `final_state`, a buffer that must not be `state`.
+  // query, key [1,H,T,K], value [1,H,T,V], decay, beta [1,H,T], state [1,H,K,V] -> [1,H,T,V]; the
+  // final state goes into `final_state`, a buffer that must not be `state`.
   ValueId gated_delta_rule(ValueId query, ValueId key, ValueId value, ValueId decay, ValueId beta,
                            ValueId state, ValueId final_state);
 
@@ -96,7 +104,16 @@ class GraphBuilder {
   Result<Graph> finish();
 
  private:
+  void misuse(std::string message);
+  ValueId add_value(Value value);
+  ValueId emit_one(Op op, std::vector<Arg> args);
+  IntArg size_arg(const Dim& dim);
+  std::vector<IntArg> size_args(const Dims& shape);
+  // The length that the caller knows must be the one that was inferred.
+  ValueId expect_length(ValueId value, int64_t dim, const Dim& length);
+
   Graph graph_;
+  IntForms forms_;
   int32_t layer_ = -1;
   std::string error_;
 };

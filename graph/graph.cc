@@ -1,1 +1,17 @@
 #include "graph/graph.h"
+
+namespace ferry {
+
+int64_t Graph::max_of(const Dim& dim) const {
+  if (dim.is_static()) return dim.base;
+  return dim.base + dim.scale * symbols[static_cast<size_t>(dim.symbol)].max;
+}
+
+uint64_t Graph::max_bytes(ValueId id) const {
+  const Value& value = (*this)[id];
+  uint64_t elements = 1;
+  for (const Dim& dim : value.shape) elements *= static_cast<uint64_t>(max_of(dim));
+  return elements * static_cast<uint64_t>(dtype_bytes(value.dtype));
+}
+
+}  // namespace ferry

@@ -1,0 +1,329 @@
+#include "graph/builder.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "core/checked.h"
+#include "core/text.h"
+#include "graph/dims.h"
+#include "graph/shape_inference.h"
+
+namespace ferry {
+namespace {
+
+// Outs of a node whose types could not be inferred: enough for building code to go on.
+size_t out_count(Op op, const std::vector<Arg>& args) {
+  if (op == Op::kGatedDeltaRule) return 2;
+  if (op != Op::kSplit || args.size() < 2) return 1;
+  const auto* sizes = std::get_if<std::vector<IntArg>>(&args[1]);
+  return sizes == nullptr ? 1 : sizes->size();
+}
+
+bool has_type(const Value& value, const ValueType& type) {
+  return value.kind == type.kind && value.dtype == type.dtype && value.shape == type.shape;
+}
+
+Value value_of(ValueType type) {
+  Value value;
+  value.kind = type.kind;
+  value.dtype = type.dtype;
+  value.shape = std::move(type.shape);
+  return value;
+}
+
+std::vector<IntArg> int_args(const std::vector<int64_t>& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+constexpr std::monostate kNone;
+
+}  // namespace
+
+GraphBuilder::GraphBuilder(int32_t num_layers) { graph_.num_layers = num_layers; }
+
+void GraphBuilder::misuse(std::string message) {
+  if (error_.empty()) error_ = std::move(message);
+}
+
+// -- values
+// ----------------------------------------------------------------------------------------
+
+ValueId GraphBuilder::add_value(Value value) {
+  graph_.values.push_back(std::move(value));
+  return {static_cast<int32_t>(graph_.values.size()) - 1};
+}
+
+int32_t GraphBuilder::symbol(std::string name, int64_t max, ValueId int_value) {
+  graph_.symbols.push_back({std::move(name), max, int_value});
+  return static_cast<int32_t>(graph_.symbols.size()) - 1;
+}
+
+void GraphBuilder::bind_symbol(int32_t symbol, ValueId int_value) {
+  graph_.symbols[static_cast<size_t>(symbol)].value = int_value;
+}
+
+ValueId GraphBuilder::input(std::string name, DType dtype, Dims shape) {
+  Value value = value_of({Value::Kind::kTensor, dtype, std::move(shape)});
+  value.origin = Value::Origin::kInput;
+  value.name = std::move(name);
+  graph_.inputs.push_back(add_value(std::move(value)));
+  return graph_.inputs.back();
+}
+
+ValueId GraphBuilder::weight(std::string name, Dims shape) {
+  for (size_t i = 0; i < graph_.values.size(); ++i) {
+    const Value& known = graph_.values[i];
+    if (known.origin != Value::Origin::kWeight || known.name != name) continue;
+    if (known.shape != shape) misuse(fmt::format("weight {} has two shapes", quoted(name)));
+    return {static_cast<int32_t>(i)};
+  }
+  Value value = value_of({Value::Kind::kTensor, DType::kF32, std::move(shape)});
+  value.origin = Value::Origin::kWeight;
+  value.name = std::move(name);
+  return add_value(std::move(value));
+}
+
+ValueId GraphBuilder::buffer(std::string name, DType dtype, Dims shape) {
+  Value value = value_of({Value::Kind::kTensor, dtype, std::move(shape)});
+  value.origin = Value::Origin::kBuffer;
+  value.name = std::move(name);
+  return add_value(std::move(value));
+}
+
+ValueId GraphBuilder::literal(DType dtype, Shape shape, Literal literal) {
+  const Dims dims(shape.begin(), shape.end());
+  size_t index = 0;
+  while (index < graph_.literals.size() && graph_.literals[index].key != literal.key) ++index;
+  for (size_t i = 0; i < graph_.values.size(); ++i) {
+    const Value& known = graph_.values[i];
+    if (known.origin == Value::Origin::kLiteral && known.literal == static_cast<int32_t>(index) &&
+        known.dtype == dtype && known.shape == dims) {
+      return {static_cast<int32_t>(i)};
+    }
+  }
+  if (index == graph_.literals.size()) graph_.literals.push_back(std::move(literal));
+  Value value = value_of({Value::Kind::kTensor, dtype, dims});
+  value.origin = Value::Origin::kLiteral;
+  value.literal = static_cast<int32_t>(index);
+  return add_value(std::move(value));
+}
+
+ValueId GraphBuilder::scalar(float number) {
+  const auto bits = std::bit_cast<uint32_t>(number);
+  return literal(DType::kF32, {},
+                 {.key = fmt::format("f32:{:08x}", bits),
+                  .bytes = sizeof(float),
+                  .fill = [number](std::span<std::byte> out) {
+                    std::memcpy(out.data(), &number, sizeof(number));
+                  }});
+}
+
+ValueId GraphBuilder::int_range(int64_t n) {
+  return literal(DType::kI64, {n},
+                 {.key = fmt::format("range:{}", n),
+                  .bytes = static_cast<uint64_t>(n) * sizeof(int64_t),
+                  .fill = [n](std::span<std::byte> out) {
+                    for (int64_t i = 0; i < n; ++i) {
+                      std::memcpy(out.data() + static_cast<size_t>(i) * sizeof(i), &i, sizeof(i));
+                    }
+                  }});
+}
+
+void GraphBuilder::output(ValueId value, std::string name) {
+  graph_.outputs.push_back(value);
+  if (value.valid()) graph_[value].name = std::move(name);
+}
+
+void GraphBuilder::probe(std::string name, ValueId value) {
+  graph_.probes.push_back({std::move(name), value});
+}
+
+void GraphBuilder::set_layer(int32_t layer) { layer_ = layer; }
+
+// -- nodes
+// -----------------------------------------------------------------------------------------
+
+std::vector<ValueId> GraphBuilder::emit(Op op, std::vector<Arg> args) {
+  std::vector<ValueId> outs(out_count(op, args));
+  return emit_into(op, std::move(args), std::move(outs));
+}
+
+std::vector<ValueId> GraphBuilder::emit_into(Op op, std::vector<Arg> args,
+                                             std::vector<ValueId> outs) {
+  Node node{op, std::move(args), std::move(outs), layer_};
+  Types types(node.outs.size(), {Value::Kind::kTensor, DType::kF32, {1}});
+  if (error_.empty()) {
+    Result<Types> inferred = infer_types(graph_, forms_, node);
+    if (!inferred) {
+      misuse(inferred.error().message);
+    } else if (inferred->size() != node.outs.size()) {
+      misuse(fmt::format("graph: {} has {} results", op_name(op), inferred->size()));
+    } else {
+      types = *std::move(inferred);
+    }
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    ValueId& out = node.outs[i];
+    if (!out.valid()) {
+      out = add_value(value_of(std::move(types[i])));
+    } else if (error_.empty() && !has_type(graph_[out], types[i])) {
+      misuse(fmt::format("graph: {} makes {}, not {}", op_name(op),
+                         to_text(graph_, types[i].dtype, types[i].shape),
+                         quoted(graph_[out].name)));
+    }
+  }
+  if (error_.empty()) forms_.define(graph_, node);
+  graph_.nodes.push_back(node);
+  return node.outs;
+}
+
+ValueId GraphBuilder::emit_one(Op op, std::vector<Arg> args) {
+  return emit(op, std::move(args)).front();
+}
+
+// A size as an argument: a number, or the Int value of a symbol, plus a constant where it has one.
+IntArg GraphBuilder::size_arg(const Dim& dim) {
+  if (dim.is_static()) return dim.base;
+  const ValueId value = graph_.symbols[static_cast<size_t>(dim.symbol)].value;
+  if (dim.scale != 1 || !value.valid()) return -1;  // the operator works it out
+  return dim.base == 0 ? value : int_add(value, dim.base);
+}
+
+std::vector<IntArg> GraphBuilder::size_args(const Dims& shape) {
+  std::vector<IntArg> args;
+  for (const Dim& dim : shape) args.push_back(size_arg(dim));
+  return args;
+}
+
+ValueId GraphBuilder::expect_length(ValueId value, int64_t dim, const Dim& length) {
+  if (!error_.empty()) return value;
+  const Dims& shape = graph_[value].shape;
+  const int64_t index = dim < 0 ? dim + static_cast<int64_t>(shape.size()) : dim;
+  const Dim& found = shape[static_cast<size_t>(index)];
+  if (found != length) {
+    misuse(fmt::format("graph: the length is {}, not {}", to_text(graph_, found),
+                       to_text(graph_, length)));
+  }
+  return value;
+}
+
+ValueId GraphBuilder::embedding(ValueId table, ValueId ids) {
+  return emit_one(Op::kEmbedding, {table, ids, IntArg(-1), false, false});
+}
+ValueId GraphBuilder::linear(ValueId x, ValueId w) { return emit_one(Op::kLinear, {x, w, kNone}); }
+ValueId GraphBuilder::add(ValueId a, ValueId b) { return emit_one(Op::kAdd, {a, b, IntArg(1)}); }
+ValueId GraphBuilder::sub(ValueId a, ValueId b) { return emit_one(Op::kSub, {a, b, IntArg(1)}); }
+ValueId GraphBuilder::mul(ValueId a, ValueId b) { return emit_one(Op::kMul, {a, b}); }
+ValueId GraphBuilder::mul(ValueId a, double b) { return emit_one(Op::kMulScalar, {a, b}); }
+
+ValueId GraphBuilder::mean_last(ValueId x) {
+  return emit_one(Op::kMean, {x, int_args({-1}), true, kNone});
+}
+ValueId GraphBuilder::sum_last(ValueId x) {
+  return emit_one(Op::kSum, {x, int_args({-1}), true, kNone});
+}
+ValueId GraphBuilder::rsqrt(ValueId x) { return emit_one(Op::kRsqrt, {x}); }
+ValueId GraphBuilder::sigmoid(ValueId x) { return emit_one(Op::kSigmoid, {x}); }
+ValueId GraphBuilder::exp(ValueId x) { return emit_one(Op::kExp, {x}); }
+ValueId GraphBuilder::log1p(ValueId x) { return emit_one(Op::kLog1p, {x}); }
+
+ValueId GraphBuilder::where(ValueId condition, ValueId a, ValueId b) {
+  return emit_one(Op::kWhere, {condition, a, b});
+}
+ValueId GraphBuilder::cat(std::vector<ValueId> parts, int64_t dim) {
+  return emit_one(Op::kCat, {TensorListArg{std::move(parts)}, IntArg(dim)});
+}
+ValueId GraphBuilder::slice(ValueId x, int64_t dim, IntArg start, IntArg end) {
+  return emit_one(Op::kSlice, {x, IntArg(dim), start, end, IntArg(1)});
+}
+ValueId GraphBuilder::slice(ValueId x, int64_t dim, IntArg start, IntArg end, Dim length) {
+  return expect_length(slice(x, dim, start, end), dim, length);
+}
+void GraphBuilder::slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end) {
+  emit_into(Op::kSlice, {x, IntArg(dim), IntArg(start), IntArg(end), IntArg(1)}, {buffer});
+}
+void GraphBuilder::copy_into(ValueId buffer, ValueId source) {
+  emit_into(Op::kCopy, {buffer, source, false}, {buffer});
+}
+ValueId GraphBuilder::select(ValueId x, int64_t dim, int64_t index) {
+  return emit_one(Op::kSelect, {x, IntArg(dim), IntArg(index)});
+}
+ValueId GraphBuilder::permute(ValueId x, std::vector<int64_t> dims) {
+  return emit_one(Op::kPermute, {x, int_args(dims)});
+}
+ValueId GraphBuilder::unsqueeze(ValueId x, int64_t dim) {
+  return emit_one(Op::kUnsqueeze, {x, IntArg(dim)});
+}
+ValueId GraphBuilder::expand(ValueId x, Dims shape) {
+  return emit_one(Op::kExpand, {x, size_args(shape), false});
+}
+ValueId GraphBuilder::view(ValueId x, Dims shape) {
+  return emit_one(Op::kView, {x, size_args(shape)});
+}
+std::vector<ValueId> GraphBuilder::split(ValueId x, std::vector<int64_t> sizes, int64_t dim) {
+  return emit(Op::kSplit, {x, int_args(sizes), IntArg(dim)});
+}
+ValueId GraphBuilder::to(ValueId x, DType dtype) {
+  return emit_one(Op::kToCopy, {x, false, kNone, dtype});
+}
+
+ValueId GraphBuilder::sym_size(ValueId x, int64_t dim) {
+  return emit_one(Op::kSymSize, {x, IntArg(dim)});
+}
+ValueId GraphBuilder::item(ValueId x) { return emit_one(Op::kLocalScalar, {x}); }
+ValueId GraphBuilder::int_add(IntArg a, IntArg b) { return emit_one(Op::kIntAdd, {a, b}); }
+ValueId GraphBuilder::int_sub(IntArg a, IntArg b) { return emit_one(Op::kIntSub, {a, b}); }
+ValueId GraphBuilder::int_max(IntArg a, IntArg b) { return emit_one(Op::kIntMax, {a, b}); }
+
+ValueId GraphBuilder::eq(ValueId x, int64_t number) {
+  return emit_one(Op::kEqScalar, {x, IntArg(number)});
+}
+ValueId GraphBuilder::gt(ValueId x, double number) { return emit_one(Op::kGtScalar, {x, number}); }
+ValueId GraphBuilder::ge(ValueId x, int64_t number) {
+  return emit_one(Op::kGeScalar, {x, IntArg(number)});
+}
+ValueId GraphBuilder::lt(ValueId x, int64_t number) {
+  return emit_one(Op::kLtScalar, {x, IntArg(number)});
+}
+ValueId GraphBuilder::logical_and(ValueId a, ValueId b) {
+  return emit_one(Op::kLogicalAnd, {a, b});
+}
+ValueId GraphBuilder::arange(IntArg start, IntArg end, Dim length) {
+  return expect_length(emit_one(Op::kArange, {start, end, IntArg(1)}), 0, length);
+}
+
+ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {
+  const Dims& shape = graph_[w].shape;
+  const int64_t channels = shape.empty() ? 0 : shape[0].base;
+  return emit_one(Op::kConvolution, {x, w, kNone, int_args({1}), int_args({0}), int_args({1}),
+                                     false, int_args({0}), IntArg(channels)});
+}
+
+// -- llama::
+// ---------------------------------------------------------------------------------------
+
+void GraphBuilder::update_cache(ValueId value, ValueId cache, IntArg start_pos) {
+  emit(Op::kUpdateCache, {value, cache, start_pos});
+}
+ValueId GraphBuilder::sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos) {
+  return emit_one(Op::kSdpa, {query, keys, values, start_pos, kNone, 0.0, true, kNone});
+}
+ValueId GraphBuilder::sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask) {
+  return emit_one(Op::kSdpa, {query, keys, values, IntArg(0), mask, 0.0, false, kNone});
+}
+ValueId GraphBuilder::gated_delta_rule(ValueId query, ValueId key, ValueId value, ValueId decay,
+                                       ValueId beta, ValueId state, ValueId final_state) {
+  return emit_into(Op::kGatedDeltaRule, {query, key, value, decay, beta, state},
+                   {ValueId{}, final_state})
+      .front();
+}
+
+Result<Graph> GraphBuilder::finish() {
+  if (!error_.empty()) return fail(ErrorCode::kInternal, error_);
+  FERRY_CHECK(validate(graph_));
+  return std::move(graph_);
+}
+
+}  // namespace ferry

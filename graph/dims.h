@@ -1,0 +1,37 @@
+// Arithmetic of dimensions and shapes, as far as symbols allow it. Not a public header.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "graph/graph.h"
+
+namespace ferry {
+
+// nullopt where the result is no Dim (two different symbols) or does not fit.
+std::optional<Dim> dim_add(const Dim& a, const Dim& b);
+std::optional<Dim> dim_sub(const Dim& a, const Dim& b);
+// Smallest value; a symbol is at least 1.
+int64_t dim_min(const Dim& dim);
+
+// The shape that torch broadcasts `a` and `b` to; nullopt if it does not.
+std::optional<Dims> broadcast(const Dims& a, const Dims& b);
+
+// A product of dimensions in normal form: equal counts compare equal, [T, 8] like [2*T, 4].
+struct ElementCount {
+  int64_t constant = 1;
+  Dims factors = {};  // symbolic ones without a common divisor, ordered
+  bool operator==(const ElementCount&) const = default;
+};
+// nullopt on overflow.
+std::optional<ElementCount> element_count(std::span<const Dim> dims);
+// The dimension d with d * divisor = dividend; nullopt if there is none.
+std::optional<Dim> quotient(const ElementCount& dividend, const ElementCount& divisor);
+
+// "7", "T", "2*T+4"
+std::string to_text(const Graph& graph, const Dim& dim);
+// "f32[1,T,64]"
+std::string to_text(const Graph& graph, DType dtype, const Dims& shape);
+
+}  // namespace ferry

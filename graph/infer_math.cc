@@ -1,0 +1,200 @@
+// Inference rules of operators that compute.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/dims.h"
+#include "graph/shape_inference.h"
+
+namespace ferry {
+namespace {
+
+Types tensor_of(DType dtype, Dims shape) {
+  return {{Value::Kind::kTensor, dtype, std::move(shape)}};
+}
+
+bool is_float(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 ||
+         dtype == DType::kF64;
+}
+
+// bool < integers by size < floats by size; only the dtypes that our graphs compute with.
+int rank_of(DType dtype) {
+  if (dtype == DType::kBool) return 0;
+  return (is_float(dtype) ? 100 : 1) + dtype_bits(dtype);
+}
+
+}  // namespace
+
+DType promote(DType a, DType b) {
+  if (a == b) return a;
+  if (rank_of(a) == rank_of(b) && is_float(a)) return DType::kF32;  // f16 with bf16
+  return rank_of(a) >= rank_of(b) ? a : b;
+}
+
+Result<Types> infer_embedding(const RuleInput& in) {
+  const Value& table = in.tensor(0);
+  const Value& indices = in.tensor(1);
+  if (table.shape.size() != 2) return misfit("the table has not two dimensions");
+  if (indices.dtype != DType::kI64 && indices.dtype != DType::kI32) {
+    return misfit("indices are no integers");
+  }
+  Dims shape = indices.shape;
+  shape.push_back(table.shape[1]);
+  return tensor_of(table.dtype, std::move(shape));
+}
+
+Result<Types> infer_linear(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  const Value& weight = in.tensor(1);
+  if (in.given(2)) return misfit("a bias is added by itself");
+  if (weight.shape.size() != 2 || x.shape.size() < 2) return misfit("too few dimensions");
+  if (x.shape.back() != weight.shape[1]) return misfit("inner dimensions differ");
+  if (x.dtype != weight.dtype || !is_float(x.dtype)) return misfit("dtypes differ");
+  Dims shape = x.shape;
+  shape.back() = weight.shape[0];
+  return tensor_of(x.dtype, std::move(shape));
+}
+
+Result<Types> infer_binary(const RuleInput& in) {
+  std::optional<Dims> shape = broadcast(in.tensor(0).shape, in.tensor(1).shape);
+  if (!shape) return misfit("shapes do not broadcast");
+  return tensor_of(promote(in.tensor(0).dtype, in.tensor(1).dtype), *std::move(shape));
+}
+
+Result<Types> infer_logical(const RuleInput& in) {
+  Types types = FERRY_TRY(infer_binary(in));
+  types[0].dtype = DType::kBool;
+  return types;
+}
+
+Result<Types> infer_float(const RuleInput& in) {
+  if (!is_float(in.tensor(0).dtype)) return misfit("wants floating-point numbers");
+  return tensor_of(in.tensor(0).dtype, in.tensor(0).shape);
+}
+
+Result<Types> infer_compare(const RuleInput& in) {
+  return tensor_of(DType::kBool, in.tensor(0).shape);
+}
+
+// self, dims, keepdim, dtype; only over the last dimension, which is kept.
+Result<Types> infer_reduce(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  const int64_t last = static_cast<int64_t>(x.shape.size()) - 1;
+  if (last < 0 || !in.given(1) || in.integers(1).size() != 1 || in.given(3)) {
+    return misfit("reduces one dimension in its own dtype");
+  }
+  const IntArg& dim = in.integers(1)[0];
+  if (dim.value.valid() || (dim.number != -1 && dim.number != last)) {
+    return misfit("reduces the last dimension only");
+  }
+  if (!is_float(x.dtype)) return misfit("wants floating-point numbers");
+  Dims shape = x.shape;
+  shape.pop_back();
+  if (std::get<bool>(in.node.args[2])) shape.push_back(1);
+  return tensor_of(x.dtype, std::move(shape));
+}
+
+Result<Types> infer_where(const RuleInput& in) {
+  if (in.tensor(0).dtype != DType::kBool) return misfit("the condition is not bool");
+  const std::optional<Dims> both = broadcast(in.tensor(1).shape, in.tensor(2).shape);
+  std::optional<Dims> shape = both ? broadcast(in.tensor(0).shape, *both) : std::nullopt;
+  if (!shape) return misfit("shapes do not broadcast");
+  return tensor_of(promote(in.tensor(1).dtype, in.tensor(2).dtype), *std::move(shape));
+}
+
+// One spatial dimension, stride and dilation 1, no padding: x [N,C,L], w (O,C/groups,K) ->
+// [N,O,L-K+1].
+Result<Types> infer_convolution(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  const Value& weight = in.tensor(1);
+  const auto is = [&](size_t arg, int64_t number) {
+    return in.integers(arg) == std::vector<IntArg>{number};
+  };
+  const bool plain =
+      is(3, 1) && is(4, 0) && is(5, 1) && is(7, 0) && !in.given(2) && in.node.args[6] == Arg(false);
+  if (!plain) return misfit("only stride 1 without padding, dilation or bias");
+  if (x.shape.size() != 3 || weight.shape.size() != 3) return misfit("wants three dimensions");
+  const IntArg& groups = in.integer(8);
+  const Dim& channels = x.shape[1];
+  const Dim& kernel = weight.shape[2];
+  const bool divides = !groups.value.valid() && groups.number > 0 && channels.is_static() &&
+                       weight.shape[1].is_static() && channels.base % groups.number == 0 &&
+                       channels.base / groups.number == weight.shape[1].base;
+  if (!divides) return misfit("channels and groups differ");
+  if (x.dtype != weight.dtype || !is_float(x.dtype)) return misfit("dtypes differ");
+  const std::optional<Dim> shorter = dim_sub(x.shape[2], kernel);
+  if (!kernel.is_static() || !shorter || dim_min(*shorter) < 0) {
+    return misfit("the kernel is longer than the input can be");
+  }
+  return tensor_of(x.dtype, {x.shape[0], weight.shape[0], *dim_add(*shorter, 1)});
+}
+
+Result<Types> infer_to_copy(const RuleInput& in) {
+  const auto* dtype = std::get_if<DType>(&in.node.args[3]);
+  if (dtype == nullptr) return misfit("the target dtype is absent");
+  return tensor_of(*dtype, in.tensor(0).shape);
+}
+
+Result<Types> infer_copy(const RuleInput& in) {
+  const Value& self = in.tensor(0);
+  if (self.shape != in.tensor(1).shape || self.dtype != in.tensor(1).dtype) {
+    return misfit("source and destination differ");
+  }
+  return tensor_of(self.dtype, self.shape);
+}
+
+Result<Types> infer_update_cache(const RuleInput& in) {
+  const Value& value = in.tensor(0);
+  const Value& cache = in.tensor(1);
+  if (value.shape.size() != 4 || cache.shape.size() != 4 || value.dtype != cache.dtype ||
+      value.shape[0] != cache.shape[0] || value.shape[2] != cache.shape[2] ||
+      value.shape[3] != cache.shape[3]) {
+    return misfit("value and cache differ in more than their length");
+  }
+  if (in.graph.max_of(value.shape[1]) > in.graph.max_of(cache.shape[1])) {
+    return misfit("more positions than the cache has");
+  }
+  return tensor_of(DType::kF32, {1});  // a dummy that the operator wants
+}
+
+Result<Types> infer_sdpa(const RuleInput& in) {
+  const Dims& q = in.tensor(0).shape;
+  const Dims& k = in.tensor(1).shape;
+  if (q.size() != 4 || k.size() != 4 || in.tensor(2).shape != k)
+    return misfit("wants 4 dimensions");
+  if (in.tensor(0).dtype != in.tensor(1).dtype || in.tensor(0).dtype != in.tensor(2).dtype) {
+    return misfit("dtypes differ");
+  }
+  const bool grouped = q[2].is_static() && k[2].is_static() && k[2].base > 0 &&
+                       q[2].base % k[2].base == 0 && q[3] == k[3] && q[0] == k[0];
+  if (!grouped) return misfit("heads of query and keys do not match");
+  if (in.given(4)) {
+    if (in.node.args[6] == Arg(true)) return misfit("either a mask or causal");
+    const Value& mask = in.tensor(4);
+    if (mask.dtype != in.tensor(0).dtype || mask.shape != Dims{q[1], k[1]}) {
+      return misfit("the mask is not [queries, keys]");
+    }
+  }
+  return tensor_of(in.tensor(0).dtype, q);
+}
+
+// q, k [B,H,T,K], v [B,H,T,V], decay [B,H,T] or [B,H,T,K], beta [B,H,T], state [B,H,K,V].
+Result<Types> infer_gated_delta_rule(const RuleInput& in) {
+  for (size_t i = 0; i < 6; ++i) {
+    if (in.tensor(i).dtype != DType::kF32) return misfit("wants f32");
+  }
+  const Dims& q = in.tensor(0).shape;
+  const Dims& v = in.tensor(2).shape;
+  if (q.size() != 4 || v.size() != 4) return misfit("wants four dimensions");
+  const Dims steps(q.begin(), q.begin() + 3);
+  const Dims& decay = in.tensor(3).shape;
+  const Dims& state = in.tensor(5).shape;
+  const bool fit = in.tensor(1).shape == q && std::equal(steps.begin(), steps.end(), v.begin()) &&
+                   (decay == steps || decay == q) && in.tensor(4).shape == steps &&
+                   state == Dims{q[0], q[1], q[3], v[3]};
+  if (!fit) return misfit("shapes do not match");
+  return Types{{Value::Kind::kTensor, DType::kF32, v}, {Value::Kind::kTensor, DType::kF32, state}};
+}
+
+}  // namespace ferry

@@ -1,0 +1,67 @@
+// The table of operators.
+#include "graph/op.h"
+
+#include <array>
+
+#include "graph/shape_inference.h"
+
+namespace ferry {
+namespace {
+
+// In the order of the enumeration.
+constexpr std::array kOps = {
+    OpInfo{Op::kEmbedding, "aten::embedding.out", infer_embedding},
+    OpInfo{Op::kLinear, "aten::linear.out", infer_linear},
+    OpInfo{Op::kAdd, "aten::add.out", infer_binary},
+    OpInfo{Op::kSub, "aten::sub.out", infer_binary},
+    OpInfo{Op::kMul, "aten::mul.out", infer_binary},
+    OpInfo{Op::kMulScalar, "aten::mul.Scalar_out", infer_float},
+    OpInfo{Op::kMean, "aten::mean.out", infer_reduce},
+    OpInfo{Op::kSum, "aten::sum.IntList_out", infer_reduce},
+    OpInfo{Op::kRsqrt, "aten::rsqrt.out", infer_float},
+    OpInfo{Op::kSigmoid, "aten::sigmoid.out", infer_float},
+    OpInfo{Op::kExp, "aten::exp.out", infer_float},
+    OpInfo{Op::kLog1p, "aten::log1p.out", infer_float},
+    OpInfo{Op::kWhere, "aten::where.self_out", infer_where},
+    OpInfo{Op::kEqScalar, "aten::eq.Scalar_out", infer_compare},
+    OpInfo{Op::kGtScalar, "aten::gt.Scalar_out", infer_compare},
+    OpInfo{Op::kGeScalar, "aten::ge.Scalar_out", infer_compare},
+    OpInfo{Op::kLtScalar, "aten::lt.Scalar_out", infer_compare},
+    OpInfo{Op::kLogicalAnd, "aten::logical_and.out", infer_logical},
+    OpInfo{Op::kArange, "aten::arange.start_out", infer_arange},
+    OpInfo{Op::kCat, "aten::cat.out", infer_cat},
+    OpInfo{Op::kSlice, "aten::slice_copy.Tensor_out", infer_slice},
+    OpInfo{Op::kSelect, "aten::select_copy.int_out", infer_select},
+    OpInfo{Op::kPermute, "aten::permute_copy.out", infer_permute},
+    OpInfo{Op::kUnsqueeze, "aten::unsqueeze_copy.out", infer_unsqueeze},
+    OpInfo{Op::kExpand, "aten::expand_copy.out", infer_expand},
+    OpInfo{Op::kSplit, "aten::split_with_sizes_copy.out", infer_split},
+    OpInfo{Op::kConvolution, "aten::convolution.out", infer_convolution},
+    OpInfo{Op::kToCopy, "aten::_to_copy.out", infer_to_copy, 1},
+    OpInfo{Op::kCopy, "aten::copy_", infer_copy},
+    OpInfo{Op::kUpdateCache, "llama::update_cache.out", infer_update_cache},
+    OpInfo{Op::kSdpa, "llama::custom_sdpa.out", infer_sdpa},
+    OpInfo{Op::kGatedDeltaRule, "llama::gated_delta_rule.out", infer_gated_delta_rule},
+    OpInfo{Op::kView, "executorch_prim::et_view.default", infer_view},
+    OpInfo{Op::kSymSize, "aten::sym_size.int", infer_sym_size},
+    OpInfo{Op::kLocalScalar, "aten::_local_scalar_dense", infer_item},
+    OpInfo{Op::kIntAdd, "executorch_prim::add.Scalar", infer_int},
+    OpInfo{Op::kIntSub, "executorch_prim::sub.Scalar", infer_int},
+    OpInfo{Op::kIntMax, "executorch_prim::sym_max.Scalar", infer_int},
+};
+
+constexpr bool rows_match_enum() {
+  for (size_t i = 0; i < kOps.size(); ++i) {
+    if (static_cast<size_t>(kOps[i].op) != i) return false;
+  }
+  return true;
+}
+static_assert(rows_match_enum());
+
+}  // namespace
+
+const OpInfo& op_info(Op op) { return kOps[static_cast<size_t>(op)]; }
+
+std::string_view op_name(Op op) { return op_info(op).name; }
+
+}  // namespace ferry

@@ -1,0 +1,92 @@
+// Types of the results of nodes, from the types of their arguments. One rule per operator; the
+// table is in op.cc. Not a public header.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "graph/graph.h"
+#include "graph/int_form.h"
+
+namespace ferry {
+
+struct ValueType {
+  Value::Kind kind = Value::Kind::kTensor;
+  DType dtype = DType::kF32;
+  Dims shape = {};
+  bool operator==(const ValueType&) const = default;
+};
+
+// A node as its rule sees it: the kinds of all arguments have been checked against the schema of
+// the operator, and all ids are values of the graph.
+struct RuleInput {
+  const Graph& graph;
+  const IntForms& forms;
+  const Node& node;
+
+  bool given(size_t arg) const { return !std::holds_alternative<std::monostate>(node.args[arg]); }
+  const Value& tensor(size_t arg) const { return graph[std::get<ValueId>(node.args[arg])]; }
+  const std::vector<ValueId>& tensors(size_t arg) const {
+    return std::get<TensorListArg>(node.args[arg]).items;
+  }
+  const IntArg& integer(size_t arg) const { return std::get<IntArg>(node.args[arg]); }
+  const std::vector<IntArg>& integers(size_t arg) const {
+    return std::get<std::vector<IntArg>>(node.args[arg]);
+  }
+};
+
+using Types = std::vector<ValueType>;
+using InferenceRule = Result<Types> (*)(const RuleInput&);
+
+struct OpInfo {
+  Op op;
+  std::string_view name;  // of the official runtime's operator
+  InferenceRule rule;
+  // Trailing arguments that only inference reads, and that lowering drops.
+  size_t pseudo_args = 0;
+};
+const OpInfo& op_info(Op op);
+
+// Checks number and kinds of the arguments, then applies the operator's rule. kInternal, with a
+// message that names the operator, if they do not fit.
+Result<Types> infer_types(const Graph& graph, const IntForms& forms, const Node& node);
+
+// The dtype of an operation on `a` and `b`.
+DType promote(DType a, DType b);
+
+// What a rule returns when the arguments do not fit.
+[[nodiscard]] inline tl::unexpected<Error> misfit(std::string message) {
+  return fail(ErrorCode::kInternal, std::move(message));
+}
+
+// -- rules (infer_math.cc, infer_layout.cc)
+// ----------------------------------------------------------
+Result<Types> infer_embedding(const RuleInput& in);
+Result<Types> infer_linear(const RuleInput& in);
+Result<Types> infer_binary(const RuleInput& in);
+Result<Types> infer_logical(const RuleInput& in);
+Result<Types> infer_float(const RuleInput& in);
+Result<Types> infer_compare(const RuleInput& in);
+Result<Types> infer_reduce(const RuleInput& in);
+Result<Types> infer_where(const RuleInput& in);
+Result<Types> infer_convolution(const RuleInput& in);
+Result<Types> infer_to_copy(const RuleInput& in);
+Result<Types> infer_copy(const RuleInput& in);
+Result<Types> infer_update_cache(const RuleInput& in);
+Result<Types> infer_sdpa(const RuleInput& in);
+Result<Types> infer_gated_delta_rule(const RuleInput& in);
+Result<Types> infer_arange(const RuleInput& in);
+Result<Types> infer_cat(const RuleInput& in);
+Result<Types> infer_slice(const RuleInput& in);
+Result<Types> infer_select(const RuleInput& in);
+Result<Types> infer_permute(const RuleInput& in);
+Result<Types> infer_unsqueeze(const RuleInput& in);
+Result<Types> infer_expand(const RuleInput& in);
+Result<Types> infer_split(const RuleInput& in);
+Result<Types> infer_view(const RuleInput& in);
+Result<Types> infer_sym_size(const RuleInput& in);
+Result<Types> infer_item(const RuleInput& in);
+Result<Types> infer_int(const RuleInput& in);
+
+}  // namespace ferry
