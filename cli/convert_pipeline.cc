@@ -246,13 +246,12 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
 
-  Assembled made = FERRY_TRY(assemble(*c.source, c.config, *family, build,
-                                      {.allow_unmapped = options.allow_unmapped}));
-  if (!made.problems.empty()) {
-    return tl::unexpected<Error>(problems_error(made.problems, *c.source));
-  }
-  FERRY_CHECK(join_ties(made, family->ties(c.config), *c.source));
+  Assembled made = FERRY_TRY(
+      assemble(*c.source, c.config, *family, build, {.allow_unmapped = options.allow_unmapped}));
+  c.problems = std::move(made.problems);
+  if (c.problems.empty()) FERRY_CHECK(join_ties(made, family->ties(c.config), *c.source));
   c.mapping = std::move(made.report);
+  if (!c.problems.empty()) return c;
   Model model = FERRY_TRY(cast_weights(std::move(made.model), options.dtype));
   model = FERRY_TRY(init_buffers(std::move(model), options.buffers));
   c.parts = FERRY_TRY(shard(model, options.shards));

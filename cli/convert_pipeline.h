@@ -47,13 +47,15 @@ struct Conversion {
   ModelConfig config;
   std::string family;  // the model type that it was found under
   MappingReport mapping;
-  std::vector<Model> parts;  // the weights that the plan points to
+  std::vector<KeyProblem> problems;  // if there are any, there is nothing below
+  std::vector<Model> parts;          // the weights that the plan points to
   std::vector<PlannedBuffer> buffers;
   uint64_t activation_bytes = 0, activation_lower_bound = 0;  // the largest part
   uint64_t state_bytes = 0;                                   // of all parts
   std::optional<BundlePlan> plan;
 };
 
+// Keys that do not fit the model come back as Conversion::problems, not as an error.
 Result<Conversion> plan_conversion(const ConvertOptions& options);
 
 // The bound of `ferry verify` for weights of this dtype ("f32", "f16", "bf16", "mixed"); reasons in

@@ -57,10 +57,10 @@ struct ListedProgram {
 struct Listing {
   std::string kind;  // "checkpoint", "program", "data", "bundle"
   std::string path;
-  std::string model_type;  // of a bundle
-  std::vector<ListedFile> files;
-  std::vector<ListedTensor> tensors;
-  std::vector<ListedProgram> programs;
+  std::string model_type = {};  // of a bundle
+  std::vector<ListedFile> files = {};
+  std::vector<ListedTensor> tensors = {};
+  std::vector<ListedProgram> programs = {};
 };
 
 // Reads headers only: tensor data is not touched.

@@ -12,6 +12,7 @@
 #include "cli/convert_pipeline.h"
 #include "cli/json_writer.h"
 #include "cli/verbs.h"
+#include "converters/assemble.h"
 #include "core/checked.h"
 #include "core/text.h"
 
@@ -105,22 +106,31 @@ void write_entries(JsonWriter& json, const MappingReport& mapping) {
     json.member("rule", entry.rule).member("reason", entry.reason).end_object();
   }
   json.end_array();
-  json.key("unmapped").begin_array();
-  for (const std::string& key : mapping.allowed) json.value(key);
+}
+
+void write_keys(JsonWriter& json, const char* name, const std::vector<KeyProblem>& problems,
+                KeyProblem::Kind kind, const std::vector<std::string>& further) {
+  json.key(name).begin_array();
+  for (const std::string& key : further) json.value(key);
+  for (const KeyProblem& problem : problems) {
+    if (problem.kind == kind) json.value(problem.key);
+  }
   json.end_array();
-  // A plan that lacks a weight is refused before it gets here.
-  json.key("missing").begin_array().end_array();
 }
 
 std::string to_json(const Conversion& c) {
   JsonWriter json;
   json.begin_object().member("model_type", c.config.model_type);
   write_entries(json, c.mapping);
+  write_keys(json, "unmapped", c.problems, KeyProblem::Kind::kUnmapped, c.mapping.allowed);
+  write_keys(json, "missing", c.problems, KeyProblem::Kind::kMissing, {});
   json.key("files").begin_array();
-  for (const PlannedFile& file : c.plan->files()) {
-    json.begin_object().member("path", file.path).member("bytes", file.bytes).end_object();
+  if (c.plan) {
+    for (const PlannedFile& file : c.plan->files()) {
+      json.begin_object().member("path", file.path).member("bytes", file.bytes).end_object();
+    }
   }
-  json.end_array().member("total_bytes", c.plan->total_bytes());
+  json.end_array().member("total_bytes", c.plan ? c.plan->total_bytes() : 0);
   json.key("buffers").begin_array();
   for (const PlannedBuffer& buffer : c.buffers) {
     json.begin_object().member("name", buffer.name).member("dtype", dtype_name(buffer.dtype));
@@ -184,6 +194,10 @@ Result<int> convert(Context& context, Options& options) {
   const auto start = std::chrono::steady_clock::now();
   FERRY_CHECK(settle(options));
   const Conversion conversion = FERRY_TRY(plan_conversion(options.convert));
+  if (!conversion.problems.empty()) {
+    if (context.json) context.print(to_json(conversion));
+    return tl::unexpected<Error>(problems_error(conversion.problems, *conversion.source));
+  }
   if (!options.dry_run) {
     FERRY_TRY(conversion.plan->write(options.out, options.overwrite, context.pool(),
                                      context.progress("writing")));
