@@ -84,8 +84,8 @@ struct Value {
 struct IntArg {
   int64_t number = 0;
   ValueId value;
-  IntArg(int64_t n) : number(n) {}    // NOLINT
-  IntArg(ValueId v) : value(v) {}     // NOLINT
+  IntArg(int64_t n) : number(n) {}  // NOLINT
+  IntArg(ValueId v) : value(v) {}   // NOLINT
   bool operator==(const IntArg&) const = default;
 };
 struct TensorListArg {
@@ -94,18 +94,22 @@ struct TensorListArg {
 };
 // One argument of the operator's schema (outs excluded). monostate is None. A Scalar argument is an
 // IntArg, double or bool; a ScalarType argument is a DType.
-using Arg = std::variant<std::monostate, ValueId, IntArg, std::vector<IntArg>, TensorListArg, double,
-                         bool, DType>;
+using Arg = std::variant<std::monostate, ValueId, IntArg, std::vector<IntArg>, TensorListArg,
+                         double, bool, DType>;
 
 struct Node {
   Op op;
+  // All of the schema in order, outs excluded, defaults explicit. _to_copy has its target dtype
+  // behind them, which the schema knows from the out only; lowering drops it.
   std::vector<Arg> args;
-  std::vector<ValueId> outs;  // fresh values, or buffers that the node writes
+  // Fresh values, or buffers that the node writes. aten::copy_ has the buffer that it writes here
+  // and as its first argument; update_cache has a dummy here, and the cache among its arguments.
+  std::vector<ValueId> outs;
   int32_t layer = -1;  // decoder layer; -1 before the first layer, num_layers after the last
 };
 
-// A value whose run-time contents prove parity: recorded in the manifest, copied by the runner right
-// after the instruction that makes it.
+// A value whose run-time contents prove parity: recorded in the manifest, copied by the runner
+// right after the instruction that makes it.
 struct Probe {
   std::string name;  // "hidden_states.3", as in reference files
   ValueId value;
@@ -133,15 +137,18 @@ struct Model {
   StateDict weights;
 };
 
-// Pairs the weights that `graph` wants with those that `dict` has; reports all that are missing, left
-// over, or of another shape at once. Weight values take the dtype of their expression.
+// Pairs the weights that `graph` wants with those that `dict` has; reports all that are missing,
+// left over, or of another shape at once. A bound model is f32 throughout: expressions cast to the
+// dtype of their value, which cast_weights may change.
 Result<Model> bind(Graph graph, StateDict dict, const std::string& source_name);
 
 // Rank, dtype and shape of every node's results re-inferred, uses after definitions, ids in range.
 // kInternal: a graph that fails is our defect.
 Status validate(const Graph& graph);
 
-// One line per node, stable; what the tests of passes compare.
+// One line per value that no node makes, then one per node; stable. What the tests of passes
+// compare.
+//   %12 f32[1,T,64] = aten::mul.out(%3, %4)  # layer 0
 std::string to_text(const Graph& graph);
 
 }  // namespace ferry

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/dtype.h"
@@ -77,6 +78,7 @@ class StateDict {
 
  private:
   std::vector<Weight> weights_;
+  std::unordered_map<std::string, size_t> index_;  // by name
 };
 
 }  // namespace ferry

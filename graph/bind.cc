@@ -1,0 +1,66 @@
+// bind: weights that a graph wants, paired with weights that a checkpoint gives.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "core/text.h"
+#include "graph/graph.h"
+
+namespace ferry {
+namespace {
+
+Shape static_shape(const Value& value) {
+  Shape shape;
+  for (const Dim& dim : value.shape) shape.push_back(dim.base);
+  return shape;
+}
+
+bool is_convertible(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// What is wrong with the weight that `value` wants, or nothing.
+std::string mismatch(const Value& value, const Weight* weight) {
+  const Shape wanted = static_shape(value);
+  if (weight == nullptr) {
+    return fmt::format("missing weight {} {}", quoted(value.name), to_string(wanted));
+  }
+  if (weight->expr.shape != wanted) {
+    return fmt::format("weight {} has shape {}, the model wants {}", quoted(value.name),
+                       to_string(weight->expr.shape), to_string(wanted));
+  }
+  if (!is_convertible(weight->expr.source_dtype)) {
+    return fmt::format("weight {} is {}, the model wants f32, f16 or bf16", quoted(value.name),
+                       dtype_name(weight->expr.source_dtype));
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<Model> bind(Graph graph, StateDict dict, const std::string& source_name) {
+  std::vector<std::string> problems;
+  std::set<std::string> wanted;
+  for (const Value& value : graph.values) {
+    if (value.origin != Value::Origin::kWeight) continue;
+    wanted.insert(value.name);
+    Weight* weight = dict.find(value.name);
+    if (std::string problem = mismatch(value, weight); !problem.empty()) {
+      problems.push_back(std::move(problem));
+    } else {
+      weight->expr.dtype = value.dtype;
+    }
+  }
+  for (const Weight& weight : dict.weights()) {
+    if (wanted.contains(weight.name)) continue;
+    problems.push_back(fmt::format("unexpected weight {}", quoted(weight.name)));
+  }
+  if (problems.empty()) return Model{std::move(graph), std::move(dict)};
+  const std::string summary = problems.size() == 1
+                                  ? problems[0]
+                                  : fmt::format("{} weights do not fit the model", problems.size());
+  return tl::unexpected<Error>(
+      Error{ErrorCode::kBadInput, source_name + ": " + summary, std::move(problems)});
+}
+
+}  // namespace ferry
