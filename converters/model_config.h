@@ -22,6 +22,7 @@ struct RopeConfig {
   double low_freq_factor = 1.0;        // llama3
   double high_freq_factor = 4.0;       // llama3
   int64_t original_max_positions = 0;  // llama3
+  bool operator==(const RopeConfig&) const = default;
 };
 
 // Gated DeltaNet (Qwen3.5, Qwen3-Next); all zero where the model has no linear layers.
@@ -33,12 +34,13 @@ struct LinearAttentionConfig {
   int64_t value_size() const { return value_heads * value_dim; }
   int64_t conv_channels() const { return 2 * key_size() + value_size(); }
   int64_t groups() const { return value_heads / key_heads; }  // value heads per key head
+  bool operator==(const LinearAttentionConfig&) const = default;
 };
 
 struct ModelConfig {
-  std::string model_type;    // of the outer config: "qwen3_5"
-  std::string text_type;     // of the text part; equals model_type where there is no text_config
-  bool multimodal = false;   // the text part was found under text_config
+  std::string model_type;   // of the outer config: "qwen3_5"
+  std::string text_type;    // of the text part; equals model_type where there is no text_config
+  bool multimodal = false;  // the text part was found under text_config
 
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
@@ -56,10 +58,10 @@ struct ModelConfig {
   std::optional<int64_t> sliding_window;  // set only where some layer uses it
   RopeConfig rope;
   LinearAttentionConfig linear;
-  std::vector<LayerType> layer_types;     // one per layer, always filled
+  std::vector<LayerType> layer_types;  // one per layer, always filled
 
   std::optional<int64_t> bos_id;
-  std::vector<int64_t> eos_ids;           // generation_config.json wins over config.json
+  std::vector<int64_t> eos_ids;  // generation_config.json wins over config.json
 
   // Mixture of experts, as far as it is needed to refuse it.
   int64_t num_experts = 0;
@@ -70,6 +72,7 @@ struct ModelConfig {
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   // Dimensions of a head that RoPE turns: even, at most head_dim.
   int64_t rotary_dim() const;
+  bool operator==(const ModelConfig&) const = default;
 };
 
 // `config_json` is the text of config.json; `generation_json` that of generation_config.json, or
@@ -79,8 +82,8 @@ struct ModelConfig {
 Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        const std::string& generation_json, const std::string& name);
 
-// 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32 with the scaling of rope.type applied
-// as transformers does it.
+// 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32 with the scaling of rope.type
+// applied as transformers does it.
 std::vector<float> rope_inverse_frequencies(const ModelConfig& config);
 
 }  // namespace ferry

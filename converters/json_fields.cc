@@ -1,0 +1,89 @@
+#include "converters/json_fields.h"
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+
+namespace ferry {
+
+using nlohmann::json;
+
+const json* JsonFields::find(std::string_view key) const {
+  const auto it = object_->find(key);
+  return it == object_->end() || it->is_null() ? nullptr : &*it;
+}
+
+bool JsonFields::is_null(std::string_view key) const {
+  const auto it = object_->find(key);
+  return it != object_->end() && it->is_null();
+}
+
+tl::unexpected<Error> JsonFields::error(ErrorCode code, std::string_view key,
+                                        std::string_view what) const {
+  return fail(code, fmt::format("{}: {} {}", name_, quoted(path_ + std::string(key)), what));
+}
+
+tl::unexpected<Error> JsonFields::bad(std::string_view key, std::string_view what) const {
+  return error(ErrorCode::kBadInput, key, what);
+}
+
+Result<int64_t> JsonFields::checked_integer(const json& value, std::string_view key,
+                                            IntRange range) const {
+  if (!value.is_number_integer()) return bad(key, "is not an integer");
+  // An unsigned value over 2^63 would turn negative.
+  const bool large = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX};
+  const int64_t n = large ? INT64_MAX : value.get<int64_t>();
+  if (n >= range.min && n <= range.max) return n;
+  return bad(key, fmt::format("is {}, not from {} to {}", value.dump(), range.min, range.max));
+}
+
+Result<std::optional<int64_t>> JsonFields::integer(std::string_view key, IntRange range) const {
+  const json* value = find(key);
+  if (!value) return std::nullopt;
+  return FERRY_TRY(checked_integer(*value, key, range));
+}
+
+Result<std::optional<double>> JsonFields::number(std::string_view key, FloatRange range) const {
+  const json* value = find(key);
+  if (!value) return std::nullopt;
+  if (!value->is_number()) return bad(key, "is not a number");
+  const double x = value->get<double>();
+  if (x >= range.min && x <= range.max) return x;
+  return bad(key, fmt::format("is {}, not from {} to {}", x, range.min, range.max));
+}
+
+Result<std::optional<bool>> JsonFields::flag(std::string_view key) const {
+  const json* value = find(key);
+  if (!value) return std::nullopt;
+  if (!value->is_boolean()) return bad(key, "is not true or false");
+  return value->get<bool>();
+}
+
+Result<std::optional<std::string>> JsonFields::text(std::string_view key) const {
+  const json* value = find(key);
+  if (!value) return std::nullopt;
+  if (!value->is_string()) return bad(key, "is not a string");
+  return value->get<std::string>();
+}
+
+Result<std::optional<std::vector<int64_t>>> JsonFields::integers(std::string_view key,
+                                                                 IntRange range) const {
+  const json* value = find(key);
+  if (!value) return std::nullopt;
+  std::vector<int64_t> list;
+  if (!value->is_array()) {
+    list.push_back(FERRY_TRY(checked_integer(*value, key, range)));
+    return list;
+  }
+  for (const json& item : *value) list.push_back(FERRY_TRY(checked_integer(item, key, range)));
+  return list;
+}
+
+Result<std::optional<JsonFields>> JsonFields::object(std::string_view key) const {
+  const json* value = find(key);
+  if (!value) return std::nullopt;
+  if (!value->is_object()) return bad(key, "is not an object");
+  return JsonFields(*value, name_, path_ + std::string(key) + ".");
+}
+
+}  // namespace ferry
