@@ -32,18 +32,6 @@ void put(DType dtype, void* p, int64_t i, float v) {
 
 }  // namespace
 
-void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
-            ThreadPool& pool) {
-  pool.parallel_for(static_cast<size_t>(n), [&](size_t index) {
-    const auto j = static_cast<int64_t>(index);
-    for (int64_t i = 0; i < m; ++i) {
-      float sum = 0;
-      for (int64_t c = 0; c < k; ++c) sum += get(dtype, x, i * k + c) * get(dtype, w, j * k + c);
-      put(dtype, out, i * n + j, sum);
-    }
-  });
-}
-
 void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t m, int64_t n,
              int64_t k, ThreadPool& pool) {
   pool.parallel_for(static_cast<size_t>(batch * m), [&](size_t index) {

@@ -1,0 +1,278 @@
+// linear(): products of rows. One order of additions for every output, however it is computed:
+// vector lane l takes k = l, l + lanes, l + 2 lanes, ... in turn, then the lanes are summed. So a
+// row of a batch has the bits that it has alone.
+#include "runner/kernels/compute_targets.h"
+// After the choice of targets.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runner/kernels/compute_linear.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "runner/kernels/compute_simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ferry::kernels {
+namespace HWY_NAMESPACE {
+
+// The tile of accumulators that fits the registers.
+#if HWY_TARGET == HWY_SCALAR
+constexpr size_t kTileRows = 2, kTileCols = 4;
+#elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
+constexpr size_t kTileRows = 4, kTileCols = 6;
+#else
+constexpr size_t kTileRows = 4, kTileCols = 3;
+#endif
+static_assert(kTileCols <= kMaxTileCols && kTaskCols % kTileCols == 0);
+
+// acc[i * kN + j] += x_i * w_j over one vector.
+template <size_t kM, size_t kN, class W>
+HWY_INLINE void step(const float* x, size_t x_stride, const W* w, size_t w_stride,
+                     VF32 (&acc)[kM * kN]) {
+  const F32 d;
+  VF32 wide[kN];
+  for (size_t j = 0; j < kN; ++j) wide[j] = load_f32(d, w + j * w_stride);
+  for (size_t i = 0; i < kM; ++i) {
+    const VF32 row = load_f32(d, x + i * x_stride);
+    for (size_t j = 0; j < kN; ++j) acc[i * kN + j] = hn::MulAdd(row, wide[j], acc[i * kN + j]);
+  }
+}
+
+// As step over all of k; w is not read past k, x is padded.
+template <size_t kM, size_t kN, bool kAhead, class W>
+HWY_INLINE void steps(const float* x, size_t x_stride, const W* w, size_t w_stride, size_t k,
+                      VF32 (&acc)[kM * kN]) {
+  const size_t whole = k / kLanes * kLanes;
+  size_t c = 0;
+  if constexpr (kAhead) {
+    constexpr size_t kLine = 64 / sizeof(W);
+    for (; c + kLine <= whole; c += kLine) {
+      for (size_t j = 0; j < kN; ++j) hwy::Prefetch(w + (j + kN) * w_stride + c);
+      for (size_t s = c; s < c + kLine; s += kLanes) {
+        step<kM, kN>(x + s, x_stride, w + s, w_stride, acc);
+      }
+    }
+  }
+  for (; c < whole; c += kLanes) step<kM, kN>(x + c, x_stride, w + c, w_stride, acc);
+  if (whole == k) return;
+  W rest[kN * kLanes] = {};
+  for (size_t j = 0; j < kN; ++j) {
+    std::memcpy(&rest[j * kLanes], w + j * w_stride + whole, (k - whole) * sizeof(W));
+  }
+  step<kM, kN>(x + whole, x_stride, rest, kLanes, acc);
+}
+
+template <size_t kCount>
+HWY_INLINE void clear(VF32 (&acc)[kCount]) {
+  for (VF32& v : acc) v = hn::Zero(F32());
+}
+
+// out[i] = sum of the lanes of acc[i], rounded to T; `out` has room for a multiple of kMaxLanes.
+template <size_t kCount, class T>
+HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
+  const F32 d;
+  constexpr size_t kPadded = round_up(kCount, kMaxLanes);
+  HWY_ALIGN float sums[kPadded];
+  const VF32 zero = hn::Zero(d);
+  for (size_t i = 0; i < kCount; i += 4) {
+    sum4(acc[i], i + 1 < kCount ? acc[i + 1] : zero, i + 2 < kCount ? acc[i + 2] : zero,
+         i + 3 < kCount ? acc[i + 3] : zero, sums + i);
+  }
+  for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
+}
+
+// kAhead: the next kN rows are used next, and are fetched while these are. Many rows side by side
+// keep more requests in flight than one long read does.
+template <size_t kN, class T, bool kAhead>
+HWY_INLINE void rows(const LinearArgs& args, size_t j) {
+  VF32 acc[kN];
+  clear(acc);
+  steps<1, kN, kAhead>(args.x, 0, static_cast<const T*>(args.w) + j * args.k, args.k, args.k, acc);
+  T out[kMaxLanes];
+  finish(acc, out);
+  std::memcpy(static_cast<T*>(args.out) + j, out, kN * sizeof(T));
+}
+
+template <class T>
+void linear_row(const LinearArgs& args, size_t begin, size_t end) {
+  size_t j = begin;
+  for (; j + 16 <= end; j += 8) rows<8, T, true>(args, j);
+  for (; j + 8 <= end; j += 8) rows<8, T, false>(args, j);
+  for (; j < end; ++j) rows<1, T, false>(args, j);
+}
+
+// Columns [begin, end) of out for m == 1.
+void linear_row_task(const LinearArgs& args, size_t begin, size_t end) {
+  if (args.dtype == DType::kF32) return linear_row<float>(args, begin, end);
+  if (args.dtype == DType::kBF16) return linear_row<BF16>(args, begin, end);
+  linear_row<F16>(args, begin, end);
+}
+
+// Weights [j, j + kTileCols) x [c, c + depth) as f32, missing rows and the end of k as zeros;
+// one vector of each row in turn, so that the tile is read from one end to the other.
+template <class T>
+HWY_INLINE void widen(const LinearArgs& args, size_t j, size_t c, size_t depth, float* tile) {
+  const F32 d;
+  for (size_t r = 0; r < kTileCols; ++r, tile += kLanes) {
+    const size_t used = j + r < args.n ? (depth < args.k - c ? depth : args.k - c) : 0;
+    const T* w = static_cast<const T*>(args.w) + (j + r) * args.k + c;
+    size_t i = 0;
+    for (; i + kLanes <= used; i += kLanes) hn::Store(load_f32(d, w + i), d, tile + i * kTileCols);
+    for (; i < depth; i += kLanes) {
+      T rest[kLanes] = {};
+      if (i < used) std::memcpy(rest, w + i, (used - i) * sizeof(T));
+      hn::Store(load_f32(d, rest), d, tile + i * kTileCols);
+    }
+  }
+}
+
+struct Block {
+  size_t i, j;        // first row of x, first column of out
+  size_t c, depth;    // range of k; depth is a multiple of kMaxLanes
+  bool first, last;   // of the blocks of k
+  const float* tile;  // widened weights
+  float* partial;     // accumulators kept from one block of k to the next
+};
+
+template <size_t kM, class T>
+HWY_INLINE void block_tile(const LinearArgs& args, const Block& b) {
+  const F32 d;
+  constexpr size_t kCount = kM * kTileCols;
+  VF32 acc[kCount];
+  if (b.first) {
+    clear(acc);
+  } else {
+    for (size_t i = 0; i < kCount; ++i) acc[i] = hn::Load(d, b.partial + i * kLanes);
+  }
+  const float* x = args.x + b.i * args.x_stride + b.c;
+  for (size_t c = 0; c < b.depth; c += kLanes) {
+    step<kM, kTileCols>(x + c, args.x_stride, b.tile + c * kTileCols, kLanes, acc);
+  }
+  if (!b.last) {
+    for (size_t i = 0; i < kCount; ++i) hn::Store(acc[i], d, b.partial + i * kLanes);
+    return;
+  }
+  T out[round_up(kCount, kMaxLanes)];
+  finish(acc, out);
+  const size_t cols = args.n - b.j < kTileCols ? args.n - b.j : kTileCols;
+  for (size_t i = 0; i < kM; ++i) {
+    std::memcpy(static_cast<T*>(args.out) + (b.i + i) * args.n + b.j, out + i * kTileCols,
+                cols * sizeof(T));
+  }
+}
+
+// Rows [b.i, end) of x against one tile of weights.
+template <class T>
+HWY_INLINE void block_column(const LinearArgs& args, Block b, size_t end) {
+  for (; b.i + kTileRows <= end; b.i += kTileRows) {
+    block_tile<kTileRows, T>(args, b);
+    b.partial += kTileRows * kTileCols * kLanes;
+  }
+  for (; b.i < end; ++b.i) {
+    block_tile<1, T>(args, b);
+    b.partial += kTileCols * kLanes;
+  }
+}
+
+template <class T>
+void linear_block(const LinearArgs& args, size_t begin, size_t end, float* scratch) {
+  const size_t padded = round_up(args.k, kMaxLanes);
+  const size_t blocks = (padded + kBlockDepth - 1) / kBlockDepth;
+  const size_t depth = round_up((padded + blocks - 1) / blocks, kMaxLanes);
+  for (size_t i = 0; i < args.m; i += kBlockRows) {
+    const size_t i_end = i + kBlockRows < args.m ? i + kBlockRows : args.m;
+    for (size_t c = 0; c < padded; c += depth) {
+      Block b{i, begin, c, depth, c == 0, c + depth >= padded, scratch, nullptr};
+      if (b.last) b.depth = padded - c;
+      for (; b.j < end; b.j += kTileCols) {
+        b.partial = scratch + kTileCols * kBlockDepth + (b.j - begin) * kBlockRows * kLanes;
+        widen<T>(args, b.j, c, b.depth, scratch);
+        block_column<T>(args, b, i_end);
+      }
+    }
+  }
+}
+
+// Columns [begin, end) of out for all m rows; `scratch` holds block_scratch(end - begin) values.
+void linear_block_task(const LinearArgs& args, size_t begin, size_t end, float* scratch) {
+  if (args.dtype == DType::kF32) return linear_block<float>(args, begin, end, scratch);
+  if (args.dtype == DType::kBF16) return linear_block<BF16>(args, begin, end, scratch);
+  linear_block<F16>(args, begin, end, scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ferry::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+
+#include "hwy/aligned_allocator.h"
+#include "runner/kernels/compute.h"
+
+namespace ferry::kernels {
+namespace {
+
+HWY_EXPORT(linear_row_task);
+HWY_EXPORT(linear_block_task);
+
+// A task should be long enough to pay for its cold start, and short enough to share the work.
+constexpr size_t kMinRowTaskBytes = size_t{1} << 16;
+constexpr size_t kMaxRowTaskBytes = size_t{1} << 19;
+
+// Points args.x at rows of f32 padded with zeros: x itself if it is so already, else a copy.
+hwy::AlignedFreeUniquePtr<float[]> widen_x(const void* x, LinearArgs& args, ThreadPool& pool) {
+  args.x_stride = round_up(args.k, kMaxLanes);
+  if (args.dtype == DType::kF32 && args.x_stride == args.k) {
+    args.x = static_cast<const float*>(x);
+    return nullptr;
+  }
+  auto copy = hwy::AllocateAligned<float>(std::max<size_t>(1, args.m * args.x_stride));
+  const size_t row_bytes = args.k * dtype_bytes(args.dtype);
+  pool.parallel_for(args.m, [&](size_t i) {
+    float* row = copy.get() + i * args.x_stride;
+    cast(args.dtype, static_cast<const char*>(x) + i * row_bytes, DType::kF32, row,
+         static_cast<int64_t>(args.k));
+    std::fill(row + args.k, row + args.x_stride, 0.0f);
+  });
+  args.x = copy.get();
+  return copy;
+}
+
+void linear_rows(const LinearArgs& args, ThreadPool& pool) {
+  const size_t row_bytes = std::max<size_t>(1, args.k * dtype_bytes(args.dtype));
+  const size_t share = row_bytes * args.n / (2 * pool.size());
+  const size_t bytes = std::clamp(share, kMinRowTaskBytes, kMaxRowTaskBytes);
+  const size_t rows = round_up((bytes + row_bytes - 1) / row_bytes, 8);
+  pool.parallel_for((args.n + rows - 1) / rows, [&](size_t task) {
+    HWY_DYNAMIC_DISPATCH(linear_row_task)
+    (args, task * rows, std::min(args.n, (task + 1) * rows));
+  });
+}
+
+void linear_batch(const LinearArgs& args, ThreadPool& pool) {
+  const size_t cols = std::min(round_up(args.n / 64 + 1, kTaskCols), kMaxTaskCols);
+  pool.parallel_for((args.n + cols - 1) / cols, [&](size_t task) {
+    const auto scratch = hwy::AllocateAligned<float>(block_scratch(cols));
+    HWY_DYNAMIC_DISPATCH(linear_block_task)
+    (args, task * cols, std::min(args.n, (task + 1) * cols), scratch.get());
+  });
+}
+
+}  // namespace
+
+void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
+            ThreadPool& pool) {
+  if (m <= 0 || n <= 0) return;
+  LinearArgs args{dtype, nullptr, 0, w, out, size_t(m), size_t(n), size_t(k)};
+  const auto copy = widen_x(x, args, pool);
+  if (m == 1 || k == 0) {
+    for (size_t i = 0; i < args.m; ++i) {
+      linear_rows(args, pool);
+      args.out = static_cast<char*>(args.out) + args.n * dtype_bytes(dtype);
+    }
+  } else {
+    linear_batch(args, pool);
+  }
+}
+
+}  // namespace ferry::kernels
+#endif  // HWY_ONCE
