@@ -1,6 +1,14 @@
-// Reads .pte files with full validation, stricter than the official InternalConsistency check:
-// every index, offset, size, list, operator arity and argument kind is checked before a Program is
-// handed out, so that whoever executes it needs no further structural checks.
+// Reads .pte files with full validation, stricter than the official InternalConsistency check: every
+// index, offset, size, list, operator arity and argument kind is checked before a Program is handed
+// out, so that whoever executes it needs no further structural checks. In particular:
+//   - a tensor with an allocation lies in planned memory, views included, which are planned exactly
+//     where their tensor is;
+//   - known operators (op_schema.h) get arguments of the right number and kinds, and write only
+//     tensors with an allocation, or outputs without one that no view makes;
+//   - a list of tensors holds earlier values, a list of integers holds Int values.
+// What only an execution can know: sizes of dynamic tensors, whether a view without an allocation
+// has been made before it is read, kinds that an operator of scalars produces, and whether an
+// operator is known at all. Dimension orders are permutations, not always the identity.
 #pragma once
 
 #include <cstddef>

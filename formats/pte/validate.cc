@@ -8,16 +8,11 @@
 
 #include "core/checked.h"
 #include "core/text.h"
-#include "formats/pte/op_schema.h"
+#include "formats/pte/instruction_check.h"
 
 namespace ferry::pte {
 
 namespace {
-
-bool is_constant(const Tensor& tensor) {
-  return !tensor.allocation && (tensor.external || tensor.data_index > 0);
-}
-bool is_unplanned(const Tensor& tensor) { return !tensor.allocation && !is_constant(tensor); }
 
 bool is_permutation(const std::vector<uint8_t>& order) {
   uint32_t seen = 0;
@@ -26,34 +21,6 @@ bool is_permutation(const std::vector<uint8_t>& order) {
     seen |= uint32_t{1} << dim;
   }
   return true;
-}
-
-bool matches(const Value& value, const ArgSchema& arg) {
-  if (std::holds_alternative<None>(value)) return arg.optional;
-  switch (arg.kind) {
-    case ArgKind::kTensor:
-      return std::holds_alternative<Tensor>(value);
-    case ArgKind::kTensorList:
-      return std::holds_alternative<TensorList>(value);
-    case ArgKind::kOptionalTensorList:
-      return std::holds_alternative<OptionalTensorList>(value);
-    case ArgKind::kInt:
-      return std::holds_alternative<int64_t>(value);
-    case ArgKind::kIntList:
-      return std::holds_alternative<IntList>(value);
-    case ArgKind::kFloat:
-      return std::holds_alternative<double>(value);
-    case ArgKind::kBool:
-      return std::holds_alternative<bool>(value);
-    case ArgKind::kScalar:
-      return std::holds_alternative<int64_t>(value) || std::holds_alternative<double>(value) ||
-             std::holds_alternative<bool>(value);
-    case ArgKind::kString:
-      return std::holds_alternative<std::string>(value);
-    case ArgKind::kBoolList:
-      return std::holds_alternative<BoolList>(value);
-  }
-  return false;
 }
 
 class MethodCheck {
@@ -65,9 +32,7 @@ class MethodCheck {
     FERRY_CHECK(check_memory());
     FERRY_CHECK(check_ports());
     for (size_t i = 0; i < method_.values.size(); ++i) FERRY_CHECK(check_value(i));
-    for (const Operator& op : method_.operators) schemas_.push_back(find_op_schema(op.full_name()));
-    for (size_t i = 0; i < method_.instructions.size(); ++i) FERRY_CHECK(check_instruction(i));
-    return check_sources();
+    return check_instructions(method_, file_);
   }
 
  private:
@@ -82,17 +47,6 @@ class MethodCheck {
         tensor && !tensor->fqn.empty() ? fmt::format(" (tensor {})", quoted(tensor->fqn)) : "";
     return method_error(fmt::format("value {}: {}{}", index, what, fqn), code);
   }
-  auto step_error(size_t index, const std::string& what,
-                  ErrorCode code = ErrorCode::kBadInput) const {
-    std::string op;
-    if (const auto* call = std::get_if<KernelCall>(&method_.instructions[index])) {
-      if (static_cast<size_t>(call->op) < method_.operators.size()) {
-        op = fmt::format(" ({})",
-                         quoted(method_.operators[static_cast<size_t>(call->op)].full_name()));
-      }
-    }
-    return method_error(fmt::format("instruction {}{}: {}", index, op, what), code);
-  }
 
   // -- helpers --
   bool is_value(int32_t index) const {
@@ -102,8 +56,6 @@ class MethodCheck {
   const T* get(int32_t index) const {
     return is_value(index) ? std::get_if<T>(&method_.values[static_cast<size_t>(index)]) : nullptr;
   }
-  bool is_input(int32_t index) const { return (role_[static_cast<size_t>(index)] & kInput) != 0; }
-  bool is_output(int32_t index) const { return (role_[static_cast<size_t>(index)] & kOutput) != 0; }
 
   Status check_memory() const {
     const auto& sizes = method_.memory_bytes;
@@ -116,17 +68,15 @@ class MethodCheck {
     return {};
   }
 
-  Status check_ports() {
-    role_.assign(method_.values.size(), 0);
-    for (auto [ports, bit, kind] : {std::tuple(&method_.inputs, kInput, "input"),
-                                    std::tuple(&method_.outputs, kOutput, "output")}) {
+  Status check_ports() const {
+    for (auto [ports, kind] : {std::pair(&method_.inputs, "input"), {&method_.outputs, "output"}}) {
       for (int32_t index : *ports) {
         if (!is_value(index)) {
-          return method_error(fmt::format("{} is value {} of {}", kind, index, role_.size()));
+          return method_error(
+              fmt::format("{} is value {} of {}", kind, index, method_.values.size()));
         }
-        role_[static_cast<size_t>(index)] |= bit;
         const auto* tensor = get<Tensor>(index);
-        if (bit == kInput && tensor && is_constant(*tensor)) {
+        if (ports == &method_.inputs && tensor && is_constant(*tensor)) {
           return value_error(static_cast<size_t>(index), "an input is a constant");
         }
       }
@@ -213,181 +163,9 @@ class MethodCheck {
     return {};
   }
 
-  // -- instructions --
-  Status check_instruction(size_t index) {
-    const Instruction& step = method_.instructions[index];
-    if (const auto* call = std::get_if<KernelCall>(&step)) return check_kernel_call(index, *call);
-    if (const auto* call = std::get_if<DelegateCall>(&step)) {
-      if (call->delegate < 0 || static_cast<size_t>(call->delegate) >= method_.delegates.size()) {
-        return step_error(
-            index, fmt::format("delegate {} of {}", call->delegate, method_.delegates.size()));
-      }
-      return check_args(index, call->args);
-    }
-    if (const auto* move = std::get_if<MoveCall>(&step)) return check_move(index, *move);
-    if (const auto* jump = std::get_if<JumpFalseCall>(&step)) return check_jump(index, *jump);
-    const int32_t freed = std::get<FreeCall>(step).value;
-    if (!get<Tensor>(freed)) {
-      return step_error(index, fmt::format("frees value {}, which is no tensor", freed));
-    }
-    return {};
-  }
-
-  Status check_args(size_t index, const std::vector<int32_t>& args) const {
-    for (int32_t arg : args) {
-      if (!is_value(arg)) {
-        return step_error(index, fmt::format("argument is value {} of {}", arg, role_.size()));
-      }
-    }
-    return {};
-  }
-
-  // A move must not turn a value into another kind, or make a tensor larger than planned for.
-  Status check_move(size_t index, const MoveCall& move) {
-    if (!is_value(move.from) || !is_value(move.to)) {
-      return step_error(
-          index, fmt::format("moves value {} to {} of {}", move.from, move.to, role_.size()));
-    }
-    const Value& from = method_.values[static_cast<size_t>(move.from)];
-    const Value& to = method_.values[static_cast<size_t>(move.to)];
-    if (from.index() != to.index()) {
-      return step_error(index,
-                        fmt::format("moves value {} to {}, of another kind", move.from, move.to));
-    }
-    if (const auto* source = std::get_if<Tensor>(&from)) {
-      const auto& target = std::get<Tensor>(to);
-      if (source->dtype != target.dtype || source->sizes != target.sizes || is_constant(target)) {
-        return step_error(
-            index, fmt::format("moves tensor {} to {}, of another shape", move.from, move.to));
-      }
-      role_[static_cast<size_t>(move.to)] |= kMade;
-    }
-    return {};
-  }
-
-  Status check_jump(size_t index, const JumpFalseCall& jump) const {
-    const auto* tensor = get<Tensor>(jump.condition);
-    if (!get<bool>(jump.condition) && !(tensor && tensor->dtype == DType::kBool)) {
-      return step_error(index,
-                        fmt::format("condition is value {}, which is no Bool", jump.condition));
-    }
-    if (jump.destination < 0 ||
-        static_cast<size_t>(jump.destination) > method_.instructions.size()) {
-      return step_error(
-          index, fmt::format("jumps to {} of {}", jump.destination, method_.instructions.size()));
-    }
-    return {};
-  }
-
-  Status check_kernel_call(size_t index, const KernelCall& call) {
-    if (call.op < 0 || static_cast<size_t>(call.op) >= method_.operators.size()) {
-      return step_error(index, fmt::format("operator {} of {}", call.op, method_.operators.size()));
-    }
-    FERRY_CHECK(check_args(index, call.args));
-    const OpSchema* schema = schemas_[static_cast<size_t>(call.op)];
-    if (schema == nullptr) {
-      // Nothing is known of it, so anything it gets may be what it makes.
-      for (int32_t arg : call.args) role_[static_cast<size_t>(arg)] |= kMade;
-      return {};
-    }
-    if (call.args.size() != schema->call_args()) {
-      return step_error(
-          index, fmt::format("{} arguments, expected {}", call.args.size(), schema->call_args()));
-    }
-    for (size_t i = 0; i < schema->args.size(); ++i) {
-      FERRY_CHECK(check_arg(index, schema->args[i], call.args[i]));
-    }
-    FERRY_CHECK(check_result(index, *schema, call.args));
-    if (schema->name == "executorch_prim::et_view") return check_view(index, call.args);
-    return check_written(index, *schema, call.args);
-  }
-
-  Status check_arg(size_t index, const ArgSchema& arg, int32_t value) const {
-    if (matches(method_.values[static_cast<size_t>(value)], arg)) return {};
-    return step_error(index,
-                      fmt::format("argument '{}' is value {}, of the wrong kind", arg.name, value));
-  }
-
-  Status check_result(size_t index, const OpSchema& schema,
-                      const std::vector<int32_t>& args) const {
-    if (schema.result == ResultStyle::kTrailingOut) return {};
-    if (schema.result == ResultStyle::kRepeatSelf) {
-      return args.back() == args[0] ? Status()
-                                    : step_error(index, "its result is not its first argument");
-    }
-    size_t first_out = 0;
-    while (!schema.args[first_out].out) ++first_out;
-    const std::vector<int32_t> outs(args.begin() + static_cast<ptrdiff_t>(first_out),
-                                    args.end() - 1);
-    const auto* result = get<TensorList>(args.back());
-    const auto* out_list = get<TensorList>(outs[0]);
-    const bool same = out_list           ? result && result->items == out_list->items
-                      : outs.size() == 1 ? args.back() == outs[0]
-                                         : result && result->items == outs;
-    return same ? Status() : step_error(index, "its result is not what it writes");
-  }
-
-  // A view has its input's bytes and may not claim more of them.
-  Status check_view(size_t index, const std::vector<int32_t>& args) {
-    const auto& self = std::get<Tensor>(method_.values[static_cast<size_t>(args[0])]);
-    const auto& out = std::get<Tensor>(method_.values[static_cast<size_t>(args[2])]);
-    if (out.dtype != self.dtype || *tensor_bytes(out) > *tensor_bytes(self)) {
-      return step_error(index, "the view is larger than its tensor, or of another dtype");
-    }
-    if (is_constant(out) || is_input(args[2])) {
-      return step_error(index, fmt::format("writes value {}, a constant or input", args[2]));
-    }
-    role_[static_cast<size_t>(args[2])] |= kMade;
-    return {};
-  }
-
-  Status check_written(size_t index, const OpSchema& schema, const std::vector<int32_t>& args) {
-    for (size_t i = 0; i < schema.args.size(); ++i) {
-      if (!schema.args[i].out && !schema.args[i].mutated) continue;
-      if (const auto* list = get<TensorList>(args[i])) {
-        for (int32_t item : list->items) FERRY_CHECK(check_writable(index, item));
-      } else if (get<Tensor>(args[i])) {
-        FERRY_CHECK(check_writable(index, args[i]));
-      }
-    }
-    return {};
-  }
-
-  Status check_writable(size_t index, int32_t value) {
-    const auto& tensor = *get<Tensor>(value);
-    if (tensor.allocation) return {};
-    if (is_constant(tensor)) {
-      return step_error(index, fmt::format("writes value {}, a constant", value));
-    }
-    if (is_input(value)) {
-      return step_error(index,
-                        fmt::format("writes value {}, an input in the caller's memory", value),
-                        ErrorCode::kUnsupported);
-    }
-    if (!is_output(value)) {
-      return step_error(index, fmt::format("writes value {}, which has no memory", value));
-    }
-    return {};
-  }
-
-  // A tensor without memory is handed in, handed out or made by a view.
-  Status check_sources() const {
-    for (size_t i = 0; i < method_.values.size(); ++i) {
-      const auto* tensor = std::get_if<Tensor>(&method_.values[i]);
-      if (tensor && is_unplanned(*tensor) && role_[i] == 0) {
-        return value_error(i, "a tensor without memory that nothing provides");
-      }
-    }
-    return {};
-  }
-
-  static constexpr uint8_t kInput = 1, kOutput = 2, kMade = 4;
-
   const Method& method_;
   const DataSizes& extents_;
   const std::string& file_;
-  std::vector<uint8_t> role_;             // of each value
-  std::vector<const OpSchema*> schemas_;  // of each operator
 };
 
 }  // namespace

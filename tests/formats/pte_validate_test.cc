@@ -239,6 +239,34 @@ TEST(PteValidate, OptionalArgumentsMayBeNone) {
   EXPECT_TRUE(reread(program)) << message_of(reread(program));
 }
 
+// Views and results together must not make a constant writable.
+TEST(PteValidate, NothingWritesThroughAViewOfAConstant) {
+  Program planned_view = valid_program();
+  call(planned_view.methods[0], 1).args[0] = kW;
+  EXPECT_NE(message_of(reread(planned_view)).find("planned elsewhere"), std::string::npos);
+
+  Program unplanned_view = valid_program();
+  Method& m = unplanned_view.methods[0];
+  call(m, 1).args[0] = kW;
+  at(m, kView).allocation.reset();
+  EXPECT_TRUE(reread(unplanned_view)) << message_of(reread(unplanned_view));
+  add(m, KernelCall{0, {kX, kX, kAlpha, kView, kView}});
+  EXPECT_NE(message_of(reread(unplanned_view)).find("value 8: a tensor without memory that is"),
+            std::string::npos);
+}
+
+// Memory for outputs may be the caller's.
+TEST(PteValidate, UnplannedOutputsAreWritable) {
+  Program program = valid_program();
+  Method& m = program.methods[0];
+  m.values.push_back(tensor({4}));  // 12
+  call(m, 0).args = {kX, kW, kAlpha, 12, 12};
+  EXPECT_NE(message_of(reread(program)).find("value 12: a tensor without memory that is written"),
+            std::string::npos);
+  m.outputs.push_back(12);
+  EXPECT_TRUE(reread(program)) << message_of(reread(program));
+}
+
 // Several outs are repeated as a list of them.
 TEST(PteValidate, ResultsOfSeveralOutsAreAList) {
   Program program = valid_program();

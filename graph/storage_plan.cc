@@ -1,0 +1,93 @@
+#include "graph/storage_plan.h"
+
+#include <algorithm>
+
+#include "core/checked.h"
+#include "graph/memory_plan.h"
+#include "graph/node_values.h"
+
+namespace ferry {
+
+namespace {
+
+constexpr uint64_t kAlignment = 16;
+
+// The value whose memory each value uses: itself, or what it is a view of.
+std::vector<ValueId> find_roots(const Graph& graph) {
+  std::vector<ValueId> roots;
+  for (size_t i = 0; i < graph.values.size(); ++i) roots.push_back({static_cast<int32_t>(i)});
+  for (const Node& node : graph.nodes) {
+    if (node.op != Op::kView) continue;
+    const auto self = std::get<ValueId>(node.args[0]);
+    roots[static_cast<size_t>(node.outs[0].index)] = roots[static_cast<size_t>(self.index)];
+  }
+  return roots;
+}
+
+bool is_activation(const Value& value) {
+  return value.kind == Value::Kind::kTensor && value.origin == Value::Origin::kNode;
+}
+
+class Lifetimes {
+ public:
+  explicit Lifetimes(const Graph& graph, const std::vector<ValueId>& roots)
+      : graph_(graph), roots_(roots), slots_(graph.values.size(), -1) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const auto time = static_cast<int32_t>(n);
+      for (ValueId id : graph.nodes[n].outs) touch(id, time);
+      visit_used_values(graph.nodes[n], [&](ValueId id) { touch(id, time); });
+    }
+    for (ValueId id : graph.outputs) touch(id, static_cast<int32_t>(graph.nodes.size()));
+  }
+  const std::vector<Lifetime>& all() const { return lives_; }
+  // Index into all() of an activation's root.
+  int32_t slot_of(ValueId root) const { return slots_[static_cast<size_t>(root.index)]; }
+
+ private:
+  void touch(ValueId id, int32_t time) {
+    const ValueId root = roots_[static_cast<size_t>(id.index)];
+    if (!is_activation(graph_[root])) return;
+    int32_t& slot = slots_[static_cast<size_t>(root.index)];
+    if (slot < 0) {
+      slot = static_cast<int32_t>(lives_.size());
+      lives_.push_back({graph_.max_bytes(root), time, time});
+    }
+    lives_[static_cast<size_t>(slot)].last = time;
+  }
+
+  const Graph& graph_;
+  const std::vector<ValueId>& roots_;
+  std::vector<int32_t> slots_;
+  std::vector<Lifetime> lives_;
+};
+
+}  // namespace
+
+StoragePlan plan_storage(const Graph& graph) {
+  const std::vector<ValueId> roots = find_roots(graph);
+  const Lifetimes lifetimes(graph, roots);
+  const MemoryPlan memory = plan_memory(lifetimes.all(), kAlignment);
+
+  StoragePlan plan;
+  plan.places.resize(graph.values.size());
+  plan.activation_bytes = memory.arena_bytes;
+  plan.activation_lower_bound = memory.lower_bound;
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    if (graph.values[i].origin != Value::Origin::kBuffer) continue;
+    const uint64_t offset = align_up(plan.state_bytes, kAlignment);
+    plan.places[i] = pte::Allocation{kStateMemory, offset};
+    plan.state_bytes = offset + graph.max_bytes({static_cast<int32_t>(i)});
+  }
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const int32_t slot = lifetimes.slot_of(roots[i]);
+    if (slot >= 0) {
+      plan.places[i] =
+          pte::Allocation{kActivationMemory, memory.offsets[static_cast<size_t>(slot)]};
+    } else if (graph[roots[i]].origin == Value::Origin::kBuffer) {
+      plan.places[i] = plan.places[static_cast<size_t>(roots[i].index)];
+    }
+  }
+  return plan;
+}
+
+}  // namespace ferry
