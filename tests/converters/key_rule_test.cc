@@ -1,0 +1,178 @@
+#include "converters/key_rule.h"
+
+#include <gtest/gtest.h>
+
+#include "converters/row_layouts.h"
+
+namespace ferry {
+namespace {
+
+class Names : public TensorSource {
+ public:
+  explicit Names(std::vector<TensorEntry> entries) : entries_(std::move(entries)) {}
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t, uint64_t, std::span<std::byte>) const override {
+    return fail(ErrorCode::kInternal, "mapping must not read weights");
+  }
+
+ private:
+  std::string path_ = "checkpoint";
+  std::vector<SourceFile> files_;
+  std::vector<TensorEntry> entries_;
+};
+
+TensorEntry entry(const std::string& name, Shape shape = {4, 2}, DType dtype = DType::kBF16) {
+  return {.name = name, .dtype = dtype, .shape = std::move(shape)};
+}
+
+ModelConfig config_of(int64_t layers) {
+  ModelConfig config;
+  config.num_layers = layers;
+  return config;
+}
+
+KeyRule map_rule(const std::string& source, const std::string& target) {
+  KeyRule rule;
+  rule.name = "map " + target;
+  rule.source = source;
+  rule.targets = {{target}};
+  return rule;
+}
+
+KeyRule drop(const std::string& source) {
+  KeyRule rule;
+  rule.name = "drop " + source;
+  rule.kind = KeyRule::Kind::kDrop;
+  rule.source = source;
+  rule.reason = "not used";
+  return rule;
+}
+
+MappedKeys map(std::vector<TensorEntry> entries, const std::vector<KeyRule>& rules,
+               const std::vector<TieRule>& ties = {}, const MappingOptions& options = {}) {
+  return map_keys(Names(std::move(entries)), config_of(12), rules, ties, options).value();
+}
+
+std::vector<std::string> messages(const MappedKeys& mapped) {
+  std::vector<std::string> lines;
+  for (const KeyProblem& problem : mapped.problems) lines.push_back(problem.message);
+  return lines;
+}
+
+TEST(KeyRule, LayerNumbersAreDecimalAndBelowTheNumberOfLayers) {
+  const std::vector<KeyRule> rules = {map_rule("m.layers.{i}.w", "layers.{i}.v")};
+  for (const std::string good : {"0", "7", "11"}) {
+    const MappedKeys mapped = map({entry("m.layers." + good + ".w")}, rules);
+    EXPECT_NE(mapped.weights.find("layers." + good + ".v"), nullptr) << good;
+  }
+  for (const std::string bad : {"12", "01", "-1", "+1", "", "1 ", "1.0", "99999999999999999999"}) {
+    const MappedKeys mapped = map({entry("m.layers." + bad + ".w")}, rules);
+    ASSERT_EQ(mapped.problems.size(), 1u) << bad;
+    EXPECT_EQ(mapped.problems[0].kind, KeyProblem::Kind::kUnmapped);
+    EXPECT_EQ(mapped.problems[0].key, "m.layers." + bad + ".w");
+  }
+}
+
+TEST(KeyRule, LiteralKeysMatchAsAWhole) {
+  const std::vector<KeyRule> rules = {map_rule("lm_head.weight", "output.weight")};
+  for (const std::string key : {"lm_head.weight2", "xlm_head.weight", "lm_head", ""}) {
+    EXPECT_EQ(map({entry(key)}, rules).problems.size(), 1u) << key;
+  }
+  EXPECT_TRUE(map({entry("lm_head.weight")}, rules).problems.empty());
+}
+
+TEST(KeyRule, DropsAreReportedWithTheirReason) {
+  const MappedKeys mapped = map({entry("mtp.a"), entry("mtp.")}, {drop("mtp.*")});
+  EXPECT_TRUE(mapped.problems.empty());
+  EXPECT_TRUE(mapped.weights.weights().empty());
+  ASSERT_EQ(mapped.report.entries.size(), 2u);
+  EXPECT_EQ(mapped.report.entries[0].source, "mtp.a");
+  EXPECT_EQ(mapped.report.entries[0].rule, "drop mtp.*");
+  EXPECT_EQ(mapped.report.entries[0].reason, "not used");
+}
+
+TEST(KeyRule, TwoMatchingRulesAreOurDefect) {
+  const auto mapped =
+      map_keys(Names({entry("a.b")}), config_of(1), {map_rule("a.b", "x"), drop("a.*")}, {}, {});
+  ASSERT_FALSE(mapped);
+  EXPECT_EQ(mapped.error().code, ErrorCode::kInternal);
+}
+
+TEST(KeyRule, AllProblemsAreReportedAtOnce) {
+  const std::vector<KeyRule> rules = {map_rule("m.layers.{i}.mlp.up_proj.weight", "l.{i}.w3"),
+                                      map_rule("a", "same"), map_rule("b", "same")};
+  const MappedKeys mapped =
+      map({entry("m.layers.3.mlp.up_prj.weight"), entry("a"), entry("b"),
+           entry("m.layers.4.mlp.up_proj.weight", {4, 2}, DType::kF64), entry("nothing like it")},
+          rules);
+  EXPECT_EQ(messages(mapped),
+            (std::vector<std::string>{
+                "unmapped: 'm.layers.3.mlp.up_prj.weight' bf16 [4, 2] (nearest known key: "
+                "'m.layers.3.mlp.up_proj.weight')",
+                "duplicate: 'a' and 'b' both make same",
+                "dtype: 'm.layers.4.mlp.up_proj.weight' is f64, expected f32, f16 or bf16",
+                "unmapped: 'nothing like it' bf16 [4, 2]"}));
+}
+
+TEST(KeyRule, AllowedKeysPassWithoutARule) {
+  const MappedKeys mapped =
+      map({entry("extra.a"), entry("extra.b"), entry("other")}, {}, {}, {{"extra.*"}});
+  EXPECT_EQ(mapped.report.allowed, (std::vector<std::string>{"extra.a", "extra.b"}));
+  ASSERT_EQ(mapped.problems.size(), 1u);
+  EXPECT_EQ(mapped.problems[0].key, "other");
+}
+
+TEST(KeyRule, ASplitTakesItsRowsFromTheEntry) {
+  KeyRule rule = map_rule("packed", "first");
+  rule.targets = {{"first", [](const ModelConfig&) { return rows_range(0, 3); }},
+                  {"second", [](const ModelConfig&) { return rows_range(3, 1); }}};
+  rule.expected_rows = [](const ModelConfig&) { return int64_t{4}; };
+  const MappedKeys mapped = map({entry("other"), entry("packed")}, {drop("other"), rule});
+  const Weight* first = mapped.weights.find("first");
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->expr.shape, (Shape{3, 2}));
+  EXPECT_EQ(first->expr.rows, (std::vector<RowRun>{{1, 0, 3}}));
+  EXPECT_EQ(mapped.weights.find("second")->expr.rows, (std::vector<RowRun>{{1, 3, 1}}));
+
+  for (const Shape& shape : {Shape{5, 2}, Shape{3, 2}, Shape{}}) {
+    const MappedKeys wrong = map({entry("packed", shape)}, {rule});
+    ASSERT_EQ(wrong.problems.size(), 1u);
+    EXPECT_EQ(wrong.problems[0].kind, KeyProblem::Kind::kShape);
+    EXPECT_TRUE(wrong.weights.weights().empty());
+  }
+}
+
+TEST(KeyRule, TiesFillInWhatIsMissing) {
+  const std::vector<KeyRule> rules = {map_rule("embed", "tok"), map_rule("head", "out")};
+  const std::vector<TieRule> ties = {{"tied head", "out", "tok"}};
+  const MappedKeys tied = map({entry("embed")}, rules, ties);
+  ASSERT_NE(tied.weights.find("out"), nullptr);
+  EXPECT_EQ(tied.weights.find("out")->expr, tied.weights.find("tok")->expr);
+  EXPECT_EQ(tied.report.entries.back().source, "");
+  EXPECT_EQ(tied.report.entries.back().targets, std::vector<std::string>{"out"});
+
+  const MappedKeys both = map({entry("embed"), entry("head")}, rules, ties);
+  EXPECT_EQ(both.weights.find("out")->expr.rows[0].entry, 1u);
+  EXPECT_EQ(both.report.entries.size(), 2u);
+}
+
+TEST(KeyRule, TheKeyThatATargetWantsIsKnown) {
+  const std::vector<KeyRule> rules = {map_rule("m.layers.{i}.up", "layers.{i}.w3"),
+                                      map_rule("head", "out")};
+  EXPECT_EQ(expected_key(rules, "layers.3.w3"), "m.layers.3.up");
+  EXPECT_EQ(expected_key(rules, "out"), "head");
+  EXPECT_EQ(expected_key(rules, "layers.x.w3"), "");
+  EXPECT_EQ(expected_key(rules, "layers.3.w33"), "");
+}
+
+TEST(KeyRule, HostileNamesAreShownSafely) {
+  const MappedKeys mapped =
+      map({entry(std::string("a\n\0b", 4)), entry(std::string(70000, 'x'))}, {});
+  EXPECT_EQ(mapped.problems[0].message, "unmapped: 'a\\n\\x00b' bf16 [4, 2]");
+  EXPECT_LT(mapped.problems[1].message.size(), 300u);
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,343 @@
+#include "converters/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/file.h"
+
+namespace ferry {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string read(const std::string& path) {
+  return read_text_file(FERRY_TESTDATA "/" + path, 1 << 20).value();
+}
+
+ModelConfig parse_file(const std::string& path) {
+  const auto config = parse_model_config(read(path), "", path);
+  EXPECT_TRUE(config) << config.error().message;
+  return config ? *config : ModelConfig{};
+}
+
+std::vector<std::string> cases_with_both_styles() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(FERRY_TESTDATA "/families")) {
+    if (fs::exists(entry.path() / "config.released.json")) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(ModelConfig, BothStylesOfAConfigAreEqual) {
+  const std::vector<std::string> names = cases_with_both_styles();
+  EXPECT_GE(names.size(), 10u);
+  for (const std::string& name : names) {
+    EXPECT_EQ(parse_file("families/" + name + "/config.released.json"),
+              parse_file("families/" + name + "/config.transformers5.json"))
+        << name;
+  }
+}
+
+TEST(ModelConfig, LlamaWithScaledRope) {
+  const ModelConfig c = parse_file("families/llama3_tied/config.released.json");
+  EXPECT_EQ(c.model_type, "llama");
+  EXPECT_EQ(c.text_type, "llama");
+  EXPECT_FALSE(c.multimodal);
+  EXPECT_EQ(c.vocab_size, 384);
+  EXPECT_EQ(c.hidden_size, 64);
+  EXPECT_EQ(c.intermediate_size, 160);
+  EXPECT_EQ(c.num_layers, 2);
+  EXPECT_EQ(c.num_heads, 4);
+  EXPECT_EQ(c.num_kv_heads, 1);
+  EXPECT_EQ(c.head_dim, 32);
+  EXPECT_EQ(c.q_size(), 128);
+  EXPECT_EQ(c.kv_size(), 32);
+  EXPECT_EQ(c.max_positions, 512);
+  EXPECT_EQ(c.rms_norm_eps, 1e-5);
+  EXPECT_TRUE(c.tie_word_embeddings);
+  EXPECT_EQ(c.rope.type, RopeConfig::Type::kLlama3);
+  EXPECT_EQ(c.rope.theta, 500000.0);
+  EXPECT_EQ(c.rope.factor, 32.0);
+  EXPECT_EQ(c.rope.original_max_positions, 32);
+  EXPECT_EQ(c.rotary_dim(), 32);
+  EXPECT_EQ(c.bos_id, 1);
+  EXPECT_EQ(c.eos_ids, std::vector<int64_t>{2});
+  EXPECT_EQ(c.layer_types, std::vector<LayerType>(2, LayerType::kFullAttention));
+  EXPECT_FALSE(c.sliding_window);
+}
+
+TEST(ModelConfig, MistralSlidesInEveryLayer) {
+  const ModelConfig c = parse_file("families/mistral/config.transformers5.json");
+  EXPECT_EQ(c.sliding_window, 16);
+  EXPECT_EQ(c.layer_types, std::vector<LayerType>(3, LayerType::kSlidingAttention));
+}
+
+TEST(ModelConfig, QwenTwoHasBiasesAndNoHeadDim) {
+  const ModelConfig c = parse_file("families/qwen2/config.released.json");
+  EXPECT_TRUE(c.attention_bias);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.rope.theta, 1e6);
+  EXPECT_FALSE(c.sliding_window);
+}
+
+TEST(ModelConfig, QwenThreeFiveInsideAMultimodalConfig) {
+  const ModelConfig c = parse_file("families/qwen3_5_mm/config.released.json");
+  EXPECT_EQ(c.model_type, "qwen3_5");
+  EXPECT_EQ(c.text_type, "qwen3_5_text");
+  EXPECT_TRUE(c.multimodal);
+  EXPECT_TRUE(c.tie_word_embeddings);
+  EXPECT_EQ(c.rotary_dim(), 8);
+  EXPECT_EQ(c.linear.value_heads, 4);
+  EXPECT_EQ(c.linear.groups(), 2);
+  EXPECT_EQ(c.linear.conv_channels(), 2 * 32 + 64);
+  EXPECT_EQ(c.layer_types[2], LayerType::kLinearAttention);
+  EXPECT_EQ(c.layer_types[3], LayerType::kFullAttention);
+}
+
+TEST(ModelConfig, ReleasedModels) {
+  EXPECT_EQ(parse_file("configs/Llama-3.2-1B.json").head_dim, 64);
+  EXPECT_EQ(parse_file("configs/SmolLM2-135M.json").num_kv_heads, 3);
+  EXPECT_EQ(parse_file("configs/Qwen3-0.6B.json").q_size(), 2048);
+  const ModelConfig qwen = parse_file("configs/Qwen3.5-0.8B.json");
+  EXPECT_EQ(qwen.rotary_dim(), 64);
+  EXPECT_EQ(std::count(qwen.layer_types.begin(), qwen.layer_types.end(), LayerType::kFullAttention),
+            6);
+  EXPECT_TRUE(qwen.eos_ids.empty());
+  EXPECT_EQ(parse_file("configs/SmolVLM-500M.json").text_type, "llama");
+  EXPECT_EQ(parse_file("configs/InternVL3-1B.json").text_type, "qwen2");
+}
+
+// A config with changes: keys set to a value, or removed where it is discarded.
+json llama() { return json::parse(read("families/llama/config.released.json")); }
+json hybrid() { return json::parse(read("families/qwen3_5_text/config.released.json")); }
+
+json with(json config, const json& patch) {
+  config.merge_patch(patch);  // null removes
+  return config;
+}
+
+ModelConfig parse(const json& config) {
+  const auto result = parse_model_config(config.dump(), "", "config.json");
+  EXPECT_TRUE(result) << result.error().message;
+  return result ? *result : ModelConfig{};
+}
+
+struct Refusal {
+  ErrorCode code;
+  std::string message;
+};
+Refusal refusal(const json& config) {
+  const auto result = parse_model_config(config.dump(), "", "config.json");
+  if (result) return {ErrorCode::kInternal, "accepted"};
+  return {result.error().code, result.error().message};
+}
+
+TEST(ModelConfig, DefaultsOfTransformers) {
+  const ModelConfig c = parse(with(llama(), {{"head_dim", nullptr},
+                                             {"num_key_value_heads", nullptr},
+                                             {"rms_norm_eps", nullptr},
+                                             {"hidden_act", nullptr},
+                                             {"rope_theta", nullptr},
+                                             {"attention_bias", nullptr},
+                                             {"mlp_bias", nullptr},
+                                             {"tie_word_embeddings", nullptr}}));
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.rms_norm_eps, 1e-6);
+  EXPECT_EQ(c.rope.theta, 10000.0);
+  EXPECT_FALSE(c.tie_word_embeddings);
+}
+
+TEST(ModelConfig, TheWindowOfMistralMayBeAbsentOrNull) {
+  json config = with(llama(), {{"model_type", "mistral"}});
+  EXPECT_EQ(parse(config).sliding_window, 4096);
+  config["sliding_window"] = nullptr;
+  EXPECT_FALSE(parse(config).sliding_window);
+}
+
+TEST(ModelConfig, TheWindowOfQwenBeginsAtALayer) {
+  json config = with(llama(), {{"model_type", "qwen2"},
+                               {"sliding_window", 8},
+                               {"use_sliding_window", true},
+                               {"max_window_layers", 2}});
+  const ModelConfig c = parse(config);
+  EXPECT_EQ(c.sliding_window, 8);
+  EXPECT_EQ(c.layer_types,
+            (std::vector<LayerType>{LayerType::kFullAttention, LayerType::kFullAttention,
+                                    LayerType::kSlidingAttention}));
+  config["use_sliding_window"] = false;
+  EXPECT_FALSE(parse(config).sliding_window);
+  EXPECT_EQ(parse(config).layer_types, std::vector<LayerType>(3, LayerType::kFullAttention));
+}
+
+TEST(ModelConfig, LlamaTakesNoNoticeOfAWindow) {
+  EXPECT_FALSE(parse(with(llama(), {{"sliding_window", 8}})).sliding_window);
+}
+
+TEST(ModelConfig, HybridLayersFollowTheInterval) {
+  const json config = with(hybrid(), {{"layer_types", nullptr}});
+  EXPECT_EQ(parse(config).layer_types, parse(hybrid()).layer_types);
+  const ModelConfig c = parse(with(config, {{"full_attention_interval", 2}}));
+  EXPECT_EQ(c.layer_types[1], LayerType::kFullAttention);
+  EXPECT_EQ(c.layer_types[2], LayerType::kLinearAttention);
+}
+
+TEST(ModelConfig, ThePartialRotaryFactorBesideTheRopeParametersWins) {
+  json config = hybrid();
+  config["rope_parameters"]["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(parse(config).rotary_dim(), 8);
+  config.erase("partial_rotary_factor");
+  EXPECT_EQ(parse(config).rotary_dim(), 16);
+  config["rope_parameters"].erase("partial_rotary_factor");
+  EXPECT_EQ(parse(config).rotary_dim(), 8);  // the default of hybrid models
+}
+
+TEST(ModelConfig, TheThetaInsideTheRopeParametersWins) {
+  const json config = with(llama(), {{"rope_parameters", {{"rope_theta", 5.0}}}});
+  EXPECT_EQ(parse(config).rope.theta, 5.0);
+}
+
+TEST(ModelConfig, TheLegacyNameOfTheRopeType) {
+  const ModelConfig c =
+      parse(with(llama(), {{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}}));
+  EXPECT_EQ(c.rope.type, RopeConfig::Type::kLinear);
+  EXPECT_EQ(c.rope.factor, 4.0);
+}
+
+TEST(ModelConfig, GenerationConfigWins) {
+  const auto c = parse_model_config(llama().dump(), R"({"eos_token_id": [5, 6]})", "config.json");
+  ASSERT_TRUE(c);
+  EXPECT_EQ(c->eos_ids, (std::vector<int64_t>{5, 6}));
+  EXPECT_EQ(c->bos_id, 1);
+  const auto bad = parse_model_config(llama().dump(), R"({"eos_token_id": "x"})", "config.json");
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().message,
+            "config.json (generation_config.json): 'eos_token_id' is not an integer");
+}
+
+TEST(ModelConfig, NegativeTokenIdsMeanNone) {
+  const ModelConfig c = parse(with(llama(), {{"bos_token_id", -1}, {"eos_token_id", {-1, 7}}}));
+  EXPECT_FALSE(c.bos_id);
+  EXPECT_EQ(c.eos_ids, std::vector<int64_t>{7});
+}
+
+TEST(ModelConfig, BadNumbersAreRefusedByName) {
+  struct Case {
+    json patch;
+    std::string message;
+  };
+  const Case cases[] = {
+      {{{"hidden_size", 0}}, "'hidden_size' is 0, not from 1 to 16777216"},
+      {{{"hidden_size", -64}}, "'hidden_size' is -64, not from 1 to 16777216"},
+      {{{"hidden_size", 64.0}}, "'hidden_size' is not an integer"},
+      {{{"hidden_size", "64"}}, "'hidden_size' is not an integer"},
+      {{{"hidden_size", nullptr}}, "'hidden_size' is missing"},
+      {{{"vocab_size", UINT64_MAX}},
+       "'vocab_size' is 18446744073709551615, not from 1 to 16777216"},
+      {{{"num_hidden_layers", 1025}}, "'num_hidden_layers' is 1025, not from 1 to 1024"},
+      {{{"num_key_value_heads", 3}}, "'num_key_value_heads' is 3, which does not divide 4 heads"},
+      {{{"num_attention_heads", 7}, {"num_key_value_heads", 1}, {"head_dim", nullptr}},
+       "'num_attention_heads' is 7, which does not divide hidden_size 64, and there is no "
+       "head_dim"},
+      {{{"head_dim", 23}},
+       "'head_dim' is 23: RoPE would turn 23 dimensions of it, which is not a positive even "
+       "number"},
+      {{{"rms_norm_eps", 0}}, "'rms_norm_eps' is 0, not from 1e-30 to 1"},
+      {{{"tie_word_embeddings", 1}}, "'tie_word_embeddings' is not true or false"},
+      {{{"rope_scaling", {{"rope_type", "linear"}}}}, "'rope_scaling.factor' is missing"},
+      {{{"rope_scaling", {{"rope_type", "linear"}, {"factor", "x"}}}},
+       "'rope_scaling.factor' is not a number"},
+      {{{"rope_scaling", 3}}, "'rope_scaling' is not an object"},
+      {{{"layer_types", {"full_attention"}}}, "'layer_types' has 1 elements for 3 layers"},
+      {{{"layer_types", "full_attention"}}, "'layer_types' is not an array"},
+      {{{"model_type", nullptr}}, "'model_type' is missing"},
+      {{{"text_config", 1}}, "'text_config' is not an object"},
+  };
+  for (const Case& c : cases) {
+    const Refusal r = refusal(with(llama(), c.patch));
+    EXPECT_EQ(r.message, "config.json: " + c.message);
+    EXPECT_EQ(r.code, ErrorCode::kBadInput) << c.message;
+  }
+}
+
+TEST(ModelConfig, BadLinearAttentionIsRefusedByName) {
+  EXPECT_EQ(refusal(with(hybrid(), {{"linear_num_value_heads", 3}})).message,
+            "config.json: 'linear_num_value_heads' is 3, not a multiple of 2 key heads");
+  EXPECT_EQ(refusal(with(hybrid(), {{"linear_conv_kernel_dim", nullptr}})).message,
+            "config.json: 'linear_conv_kernel_dim' is missing");
+}
+
+TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {
+  struct Case {
+    json config;
+    std::string key;
+  };
+  const Case cases[] = {
+      {with(llama(), {{"hidden_act", "gelu"}}), "'hidden_act'"},
+      {with(llama(), {{"quantization_config", {{"quant_method", "gptq"}}}}),
+       "'quantization_config'"},
+      {with(llama(), {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}}),
+       "'rope_scaling.rope_type'"},
+      {with(llama(), {{"rope_scaling", {{"type", "dynamic"}, {"factor", 4.0}}}}),
+       "'rope_scaling.type'"},
+      {with(llama(), {{"rope_parameters", {{"full_attention", {{"rope_theta", 1.0}}}}}}),
+       "'rope_parameters.full_attention'"},
+      {with(llama(), {{"layer_types", {"full_attention", "full_attention", "sliding_attention"}}}),
+       "'layer_types'"},
+      {with(llama(), {{"layer_types", {"mamba", "mamba", "mamba"}}}), "'layer_types'"},
+      {with(hybrid(), {{"attn_output_gate", false}}), "'attn_output_gate'"},
+      {{{"model_type", "gpt2"}, {"n_embd", 768}}, "'model_type'"},
+  };
+  for (const Case& c : cases) {
+    const Refusal r = refusal(c.config);
+    EXPECT_EQ(r.code, ErrorCode::kUnsupported) << r.message;
+    EXPECT_EQ(r.message.find("config.json: " + c.key), 0u) << r.message;
+  }
+}
+
+TEST(ModelConfig, IsAJsonObject) {
+  for (const std::string text :
+       {"", "[]", "null", "{", R"({"model_type": "a", "model_type": "b"})"}) {
+    EXPECT_FALSE(parse_model_config(text, "", "config.json")) << text;
+  }
+}
+
+void expect_near(const std::vector<float>& values, const std::vector<double>& expected) {
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_NEAR(values[i] / expected[i], 1.0, 1e-6) << i;
+  }
+}
+
+TEST(RopeFrequencies, PlainAndLinear) {
+  ModelConfig c;
+  c.head_dim = 8;
+  expect_near(rope_inverse_frequencies(c), {1, 0.1, 0.01, 0.001});
+  c.rope.type = RopeConfig::Type::kLinear;
+  c.rope.factor = 4;
+  expect_near(rope_inverse_frequencies(c), {0.25, 0.025, 0.0025, 0.00025});
+  c.rope = {.partial_rotary_factor = 0.5};
+  expect_near(rope_inverse_frequencies(c), {1, 0.01});
+}
+
+// Computed in f64 from the published formula; dimensions 13 to 17 fall into the smooth part.
+TEST(RopeFrequencies, LlamaThree) {
+  expect_near(
+      rope_inverse_frequencies(parse_file("configs/Llama-3.2-1B.json")),
+      {1.0,           0.66360124,    0.4403666,     0.29222782,    0.19392274,    0.12868737,
+       0.0853971,     0.056669621,   0.037606031,   0.024955409,   0.01656044,    0.010989529,
+       0.0072926647,  0.0048394213,  0.003211446,   0.0012905479,  0.0004295568,  9.7082878e-05,
+       1.9461638e-05, 1.2914767e-05, 8.5702555e-06, 5.6872322e-06, 3.7740543e-06, 2.5044671e-06,
+       1.6619675e-06, 1.1028837e-06, 7.3187497e-07, 4.8567313e-07, 3.2229329e-07, 2.1387423e-07,
+       1.419272e-07,  9.4183067e-08});
+}
+
+}  // namespace
+}  // namespace ferry
