@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+
+Json inspect(const std::string& path) {
+  const Outcome outcome = run_ferry({"inspect", path, "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return outcome.json();
+}
+
+TEST(Inspect, ListsWhatTheHeaderOfTheFileSays) {
+  const TensorFile file(fixture("llama3_tied/model.safetensors"));
+  const Json listing = inspect(fixture("llama3_tied"));
+  EXPECT_EQ(listing["kind"], "checkpoint");
+  std::map<std::string, Json> by_name;
+  for (const Json& tensor : listing["tensors"]) by_name[tensor["name"]] = tensor;
+  size_t expected = 0;
+  for (const auto& [name, entry] : file.header.items()) {
+    if (name == "__metadata__") continue;
+    ++expected;
+    ASSERT_TRUE(by_name.contains(name)) << name;
+    EXPECT_EQ(by_name[name]["shape"], Json(entry["shape"]));
+    EXPECT_EQ(by_name[name]["dtype"], "f32");
+    const auto bytes =
+        entry["data_offsets"][1].get<int64_t>() - entry["data_offsets"][0].get<int64_t>();
+    EXPECT_EQ(by_name[name]["bytes"], bytes);
+  }
+  EXPECT_EQ(by_name.size(), expected);
+  EXPECT_EQ(listing["tensor_bytes"], file.data.size());
+}
+
+TEST(Inspect, ShowsAnOfficialProgram) {
+  const Json listing = inspect(fixture("official_pte/llama_tiny_ext.pte"));
+  EXPECT_EQ(listing["kind"], "program");
+  const Json& program = listing["programs"][0];
+  EXPECT_EQ(program["external"].size(), 29U);
+  const Json& forward = program["methods"][0];
+  EXPECT_EQ(forward["name"], "forward");
+  EXPECT_EQ(forward["inputs"][0]["type"], "i64");
+  EXPECT_EQ(forward["inputs"][0]["shape"], Json({1, 31}));
+  EXPECT_EQ(forward["operators"]["aten::linear.out"], 15);
+  EXPECT_EQ(forward["planned_bytes"][0], 106432);
+}
+
+TEST(Inspect, ShowsAnOfficialDataFile) {
+  const Json listing = inspect(fixture("official_pte/llama_tiny_ext.ptd"));
+  EXPECT_EQ(listing["kind"], "data");
+  EXPECT_EQ(listing["tensors"].size(), 29U);
+  EXPECT_EQ(listing["tensors"][0]["name"], "tok_embeddings.weight");
+  EXPECT_EQ(listing["tensors"][0]["shape"], Json({128, 64}));
+}
+
+TEST(Inspect, KnowsProgramsUnderOtherNames) {
+  const TempDir dir;
+  write_bytes(dir / "program.bin", read_bytes(fixture("official_pte/dyn.pte")));
+  EXPECT_EQ(inspect(dir / "program.bin")["kind"], "program");
+}
+
+TEST(Inspect, ShowsABundle) {
+  const TempDir dir;
+  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "b", "--shards", "2"}).code,
+            0);
+  const Json listing = inspect(dir / "b");
+  EXPECT_EQ(listing["kind"], "bundle");
+  EXPECT_EQ(listing["model_type"], "llama");
+  EXPECT_EQ(listing["programs"].size(), 2U);
+}
+
+TEST(Inspect, EscapesHostileNames) {
+  const TempDir dir;
+  const std::string path = dir / "model.safetensors";
+  TensorFile file(fixture("llama3_tied/model.safetensors"));
+  file.rename("model.norm.weight", "evil\x1b[31m\n\"name");
+  file.write(path);
+  const Outcome text = run_ferry({"inspect", path});
+  EXPECT_EQ(text.code, 0);
+  EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
+  std::set<std::string> names;
+  for (const Json& tensor : inspect(path)["tensors"]) names.insert(tensor["name"]);
+  EXPECT_TRUE(names.contains("evil\x1b[31m\n\"name"));
+}
+
+TEST(Inspect, RefusesMalformedFilesInOneLine) {
+  for (const char* file :
+       {"hostile/safetensors/off_overlap.safetensors",
+        "hostile/safetensors/len_past_eof.safetensors", "hostile/executorch/pte_vtable_wild.pte",
+        "hostile/executorch/ptd_seg_overlap.ptd",
+        "hostile/index/idx_absolute/model.safetensors.index.json"}) {
+    for (const std::vector<std::string>& flags :
+         {std::vector<std::string>{}, std::vector<std::string>{"--json"}}) {
+      std::vector<std::string> line = {"inspect", fixture(file)};
+      line.insert(line.end(), flags.begin(), flags.end());
+      const Outcome outcome = run_ferry(line);
+      EXPECT_EQ(outcome.code, 3) << file;
+      EXPECT_EQ(outcome.error_lines(), 1U) << outcome.err;
+      EXPECT_EQ(outcome.out, "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,173 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+using Line = std::vector<std::string>;
+
+// What transformers fed and generated, from the golden file.
+struct Golden {
+  std::string prompt;
+  std::vector<int64_t> greedy;
+  explicit Golden(const std::string& name) {
+    const TensorFile file(fixture(name + "/golden.safetensors"));
+    for (int64_t id : ids(file, "short.input_ids")) {
+      prompt += (prompt.empty() ? "" : ",") + std::to_string(id);
+    }
+    greedy = ids(file, "short.greedy_ids");
+  }
+  static std::vector<int64_t> ids(const TensorFile& file, const std::string& tensor) {
+    const std::string bytes = file.bytes_of(tensor);
+    std::vector<int64_t> values(bytes.size() / sizeof(int64_t));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+};
+
+void convert(const std::string& source, const std::string& bundle, const Line& options = {}) {
+  Line line = {"convert", source, "-o", bundle};
+  line.insert(line.end(), options.begin(), options.end());
+  const Outcome outcome = run_ferry(line);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST(Run, GeneratesTheTokensOfTheOriginalModel) {
+  for (const char* name : {"llama3_tied", "qwen3_5_text"}) {
+    const TempDir dir;
+    const Golden golden(name);
+    convert(fixture(name), dir / "b");
+    const Outcome outcome =
+        run_ferry({"run", dir / "b", "--tokens", golden.prompt, "--max-new", "16", "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Json result = outcome.json();
+    EXPECT_EQ(result["tokens"], Json(golden.greedy));
+    EXPECT_EQ(result["stats"]["prompt_tokens"], 24);
+    EXPECT_EQ(result["stats"]["generated_tokens"], 16);
+  }
+}
+
+TEST(Run, PrintsTheTokensAndTheStatsLines) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b");
+  const Line line = {"run", dir / "b", "--tokens", "1,2,3", "--max-new", "4"};
+  const std::string text = run_ferry(line).out;
+  for (const char* part : {"Prompt Tokens: 3", "Generated Tokens: 4", "Model Load Time",
+                           "Total inference time", "Prompt evaluation", "Generated 4 tokens",
+                           "Time to first generated token", "Sampling time over 7 tokens"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  }
+  Line quiet = line;
+  quiet.push_back("--quiet");
+  EXPECT_EQ(run_ferry(quiet).out, text.substr(0, text.find('\n') + 1));
+}
+
+TEST(Run, ShardsGiveBitEqualLogits) {
+  for (const char* name : {"llama3_tied", "qwen3_5_text"}) {
+    const TempDir dir;
+    const Golden golden(name);
+    convert(fixture(name), dir / "one");
+    convert(fixture(name), dir / "two", {"--shards", "2"});
+    for (const char* bundle : {"one", "two"}) {
+      const Outcome outcome =
+          run_ferry({"run", dir / bundle, "--tokens", golden.prompt, "--max-new", "8",
+                     "--dump-logits", dir / (std::string(bundle) + ".safetensors")});
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+    }
+    const TensorFile one(dir / "one.safetensors"), two(dir / "two.safetensors");
+    EXPECT_EQ(one.header["logits"]["shape"][0], 8);
+    EXPECT_EQ(one.bytes_of("logits"), two.bytes_of("logits"));
+    EXPECT_EQ(one.data, two.data);
+  }
+}
+
+TEST(Run, LogitsDoNotDependOnThreads) {
+  const TempDir dir;
+  const Golden golden("qwen3_5_text");
+  convert(fixture("qwen3_5_text"), dir / "b", {"--dtype", "bf16"});
+  for (const char* threads : {"1", "2", "8"}) {
+    ASSERT_EQ(run_ferry({"run", dir / "b", "--tokens", golden.prompt, "--max-new", "8", "--threads",
+                         threads, "--dump-logits", dir / threads})
+                  .code,
+              0);
+  }
+  EXPECT_EQ(read_bytes(dir / "1"), read_bytes(dir / "2"));
+  EXPECT_EQ(read_bytes(dir / "1"), read_bytes(dir / "8"));
+}
+
+TEST(Run, StopsAtAnEndTokenUnlessToldNotTo) {
+  const TempDir dir;
+  const Golden golden("llama3_tied");
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});
+  Json generation = Json::parse(read_bytes(source + "/generation_config.json"));
+  generation["eos_token_id"] = {5, golden.greedy[2]};
+  write_bytes(source + "/generation_config.json", generation.dump());
+  convert(source, dir / "b");
+  const Line line = {"run", dir / "b", "--tokens", golden.prompt, "--max-new", "16", "--json"};
+  const Json stopped = run_ferry(line).json();
+  EXPECT_EQ(stopped["stopped_by_eos"], true);
+  EXPECT_EQ(stopped["tokens"],
+            Json(std::vector<int64_t>(golden.greedy.begin(), golden.greedy.begin() + 3)));
+  Line on = line;
+  on.push_back("--ignore-eos");
+  EXPECT_EQ(run_ferry(on).json()["tokens"].size(), 16U);
+}
+
+TEST(Run, StopsWhereTheContextEnds) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b", {"--context-length", "8"});
+  const Outcome outcome = run_ferry(
+      {"run", dir / "b", "--tokens", "1,2,3,4,5", "--max-new", "100", "--ignore-eos", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  // Five positions for the prompt, three for generated tokens, and one more token after them.
+  EXPECT_EQ(outcome.json()["tokens"].size(), 4U);
+}
+
+TEST(Run, NonsenseIsRefused) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b", {"--context-length", "8"});
+  const std::vector<std::pair<Line, int>> lines = {
+      {{"--tokens", ""}, 2},
+      {{"--tokens", "1,,2"}, 2},
+      {{"--tokens", "1,x"}, 2},
+      {{"--tokens", "-1"}, 2},
+      {{"--tokens", "384"}, 2},
+      {{"--tokens", "99999999999999999999"}, 2},
+      {{"--tokens", "1,2,3,4,5,6,7,8,9"}, 2},
+      {{"--tokens", "1", "--max-new", "0"}, 2},
+      {{"--tokens", "1", "--temperature", "0.7"}, 4},
+      {{"--prompt", "hello"}, 4},
+      {{"--tokens", "1", "--mode", "lookahead"}, 4},
+  };
+  for (const auto& [options, code] : lines) {
+    SCOPED_TRACE(testing::PrintToString(options));
+    Line line = {"run", dir / "b"};
+    line.insert(line.end(), options.begin(), options.end());
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_EQ(outcome.error_lines(), 1U);
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+TEST(Run, DigestsAreCheckedUnlessSkipped) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b");
+  const std::string path = dir / "b/decoder-00001-of-00001.ptd";
+  std::string bytes = read_bytes(path);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_bytes(path, bytes);
+  const Line line = {"run", dir / "b", "--tokens", "1,2,3", "--max-new", "2"};
+  EXPECT_EQ(run_ferry(line).code, 3);
+  Line trusting = line;
+  trusting.push_back("--skip-digests");
+  EXPECT_EQ(run_ferry(trusting).code, 0);
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,209 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+using Line = std::vector<std::string>;
+
+// Converts a checkpoint directory and returns the bundle.
+std::string convert(const TempDir& dir, const std::string& source, const Line& options = {}) {
+  Line line = {"convert", source, "-o", dir / "b"};
+  line.insert(line.end(), options.begin(), options.end());
+  const Outcome outcome = run_ferry(line);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return dir / "b";
+}
+
+Line verify_line(const std::string& bundle, const std::string& name) {
+  return {"verify", bundle, "--reference", fixture(name + "/golden.safetensors"), "--json"};
+}
+
+std::string floats(size_t count, float value) {
+  std::string bytes(count * sizeof value, '\0');
+  for (size_t i = 0; i < count; ++i) std::memcpy(&bytes[i * sizeof value], &value, sizeof value);
+  return bytes;
+}
+
+struct Variant {
+  const char* checkpoint;
+  Line options;
+  double bound;  // on the logits; that of the golden outputs' own noise for f32
+};
+
+TEST(Verify, EveryLosslessVariantIsAtParity) {
+  const std::vector<Variant> variants = {
+      {"llama3_tied", {}, 1e-4},
+      {"llama3_tied", {"--shards", "2"}, 1e-4},
+      {"llama3_tied", {"--logits", "all"}, 1e-4},
+      {"llama3_tied", {"--prefill-length", "5"}, 1e-4},
+      {"llama3_tied", {"--init-buffers", "all", "--context-length", "40"}, 1e-4},
+      {"qwen3_5_text", {}, 1e-3},
+      {"qwen3_5_text", {"--shards", "4"}, 1e-3},
+      {"qwen3_5_text", {"--logits", "all", "--prefill-length", "7"}, 1e-3},
+      {"qwen3_5_text", {"--init-buffers", "state"}, 1e-3},
+  };
+  for (const Variant& variant : variants) {
+    SCOPED_TRACE(variant.checkpoint + testing::PrintToString(variant.options));
+    const TempDir dir;
+    const std::string bundle = convert(dir, fixture(variant.checkpoint), variant.options);
+    const Outcome outcome = run_ferry(verify_line(bundle, variant.checkpoint));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const Json report = outcome.json();
+    EXPECT_EQ(report["parity"], true);
+    EXPECT_EQ(report["tolerance"]["logits_max_abs"], variant.bound);
+    EXPECT_LT(report["metrics"]["max_abs"], variant.bound);
+    EXPECT_EQ(report["metrics"]["top1_agreement"], 1.0);
+    EXPECT_EQ(report["metrics"]["greedy_match"], report["metrics"]["greedy_total"]);
+    EXPECT_GE(report["metrics"]["greedy_total"], 16);
+    EXPECT_EQ(report["first_divergence"], nullptr);
+  }
+}
+
+TEST(Verify, ComparesEveryTensorOfTheReference) {
+  const TempDir dir;
+  const Json report =
+      run_ferry(verify_line(convert(dir, fixture("qwen3_5_text")), "qwen3_5_text")).json();
+  std::vector<std::string> layers;
+  for (const Json& layer : report["layers"]) layers.push_back(layer["name"]);
+  const std::vector<std::string> expected = {
+      "hidden_states.0",    "cache.0.conv_state", "cache.0.recurrent_state",
+      "hidden_states.1",    "cache.1.conv_state", "cache.1.recurrent_state",
+      "hidden_states.2",    "cache.2.conv_state", "cache.2.recurrent_state",
+      "hidden_states.3",    "cache.3.key",        "cache.3.value",
+      "last_layer_prenorm", "hidden_states.4"};
+  EXPECT_EQ(layers, expected);
+  ASSERT_EQ(report["cases"].size(), 2U);
+  const Json& brief = report["cases"][1];
+  EXPECT_EQ(brief["prompt"], "short");
+  EXPECT_EQ(brief["not_compared"], Json::array());
+  EXPECT_EQ(brief["steps"]["rows"], 24);
+  EXPECT_EQ(brief["prefill"]["rows"], 1);
+  EXPECT_EQ(brief["greedy"]["rows"], 16);
+  // The reference's own distance from the f64 logits is a property of the file.
+  EXPECT_LT(brief["f64"]["reference_max_abs"], 1e-4);
+  EXPECT_GT(brief["f64"]["reference_max_abs"], 0);
+}
+
+TEST(Verify, AllRowsOfAPrefillAreComparedWhereTheBundleHasThem) {
+  const TempDir dir;
+  const Json report =
+      run_ferry(
+          verify_line(convert(dir, fixture("llama3_tied"), {"--logits", "all"}), "llama3_tied"))
+          .json();
+  EXPECT_EQ(report["cases"][0]["prefill"]["rows"], 24);
+}
+
+TEST(Verify, NamesTheFirstLayerThatDiverges) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "qwen3_5_text", [](TensorFile& file) {
+    const std::string name = "model.layers.2.mlp.down_proj.weight";
+    const size_t size = file.bytes_of(name).size();
+    file.set_bytes(name, floats(size / 4, 0.01F));
+  });
+  const Outcome outcome = run_ferry(verify_line(convert(dir, source), "qwen3_5_text"));
+  EXPECT_EQ(outcome.code, 1);
+  const Json report = outcome.json();
+  EXPECT_EQ(report["parity"], false);
+  EXPECT_EQ(report["first_divergence"], Json({{"layer", 2}, {"tensor", "hidden_states.3"}}));
+  EXPECT_NE(outcome.err.find("layer 2"), std::string::npos) << outcome.err;
+}
+
+TEST(Verify, NaNIsNeverParityAndTheReportStaysJson) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {
+    file.set_bytes("model.norm.weight", floats(1, std::nanf("")));
+  });
+  Line line = verify_line(convert(dir, source), "llama3_tied");
+  line.insert(line.end(), {"--tolerance", "1e30"});
+  const Outcome outcome = run_ferry(line);
+  EXPECT_EQ(outcome.code, 1);
+  const Json report = outcome.json();
+  EXPECT_EQ(report["parity"], false);
+  EXPECT_GT(report["metrics"]["max_abs"], 1e300);
+}
+
+TEST(Verify, ATighterToleranceThanTheNoiseFails) {
+  const TempDir dir;
+  Line line = verify_line(convert(dir, fixture("llama3_tied")), "llama3_tied");
+  line.insert(line.end(), {"--tolerance", "1e-9"});
+  const Outcome outcome = run_ferry(line);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.json()["tolerance"]["logits_max_abs"], 1e-9);
+  EXPECT_NE(outcome.json()["first_divergence"], nullptr);
+}
+
+TEST(Verify, HalfPrecisionIsWithinItsDocumentedBound) {
+  for (const char* name : {"llama3_tied", "qwen3_5_text"}) {
+    for (const char* dtype : {"f16", "bf16"}) {
+      SCOPED_TRACE(std::string(name) + " " + dtype);
+      const TempDir dir;
+      const Outcome outcome =
+          run_ferry(verify_line(convert(dir, fixture(name), {"--dtype", dtype}), name));
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      // Rounding the weights must show: otherwise they were not rounded.
+      EXPECT_GT(outcome.json()["metrics"]["max_abs"], 1e-4);
+    }
+  }
+}
+
+TEST(Verify, TheBundleProvesItselfWithAnEmbeddedReference) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, fixture("llama3_tied"),
+                                     {"--reference", fixture("llama3_tied/golden.safetensors")});
+  EXPECT_EQ(run_ferry({"verify", bundle}).code, 0);
+}
+
+TEST(Verify, WithoutAnyReferenceThereIsNothingToCompare) {
+  const TempDir dir;
+  const Outcome outcome = run_ferry({"verify", convert(dir, fixture("llama3_tied"))});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("--reference"), std::string::npos);
+}
+
+TEST(Verify, AReferenceOfAnotherModelIsBadInput) {
+  const TempDir dir;
+  const Outcome outcome =
+      run_ferry(verify_line(convert(dir, fixture("llama3_tied")), "qwen3_5_text"));
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.error_lines(), 1U);
+}
+
+TEST(Verify, APromptThatDoesNotFitTheContextIsSaid) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, fixture("llama3_tied"), {"--context-length", "20"});
+  const Outcome outcome = run_ferry(verify_line(bundle, "llama3_tied"));
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("20"), std::string::npos) << outcome.err;
+}
+
+TEST(Check, FindsOneFlippedBitAnywhere) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, fixture("llama3_tied"));
+  EXPECT_EQ(run_ferry({"check", bundle}).code, 0);
+  for (const auto& [name, bytes] : files_in(bundle)) {
+    for (const size_t at : {size_t{0}, bytes.size() / 2, bytes.size() - 1}) {
+      SCOPED_TRACE(name + " at " + std::to_string(at));
+      std::string damaged = bytes;
+      damaged[at] = static_cast<char>(damaged[at] ^ 4);
+      write_bytes(bundle + "/" + name, damaged);
+      const Outcome check = run_ferry({"check", bundle, "--json"});
+      EXPECT_EQ(check.code, 1);
+      EXPECT_EQ(check.json()["ok"], false);
+      EXPECT_NE(check.json()["problems"].dump().find(name), std::string::npos);
+      const Outcome verify = run_ferry(verify_line(bundle, "llama3_tied"));
+      EXPECT_EQ(verify.code, 3) << verify.err;
+    }
+    write_bytes(bundle + "/" + name, bytes);
+  }
+  EXPECT_EQ(run_ferry({"check", bundle}).code, 0);
+}
+
+}  // namespace
+}  // namespace ferry
