@@ -133,9 +133,12 @@ ValueId GraphBuilder::int_range(int64_t n) {
 
 void GraphBuilder::output(ValueId value, std::string name) {
   graph_.outputs.push_back(value);
-  if (value.valid() && graph_[value].origin == Value::Origin::kNode) {
-    graph_[value].name = std::move(name);
-  }
+  this->name(value, std::move(name));
+}
+
+void GraphBuilder::name(ValueId value, std::string name) {
+  if (!value.valid() || graph_[value].origin != Value::Origin::kNode) return;
+  graph_[value].name = std::move(name);
 }
 
 void GraphBuilder::probe(std::string name, ValueId value) {

@@ -31,6 +31,8 @@ class GraphBuilder {
   ValueId int_range(int64_t n);  // i64 literal [n] = 0, 1, ..., n-1
   void output(ValueId value, std::string name);
   void probe(std::string name, ValueId value);
+  // What the value is called where it has to be an input or output of a part of the model.
+  void name(ValueId value, std::string name);
   // Nodes appended from here on belong to decoder layer `layer`.
   void set_layer(int32_t layer);
 

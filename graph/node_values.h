@@ -35,4 +35,7 @@ inline std::vector<ValueId> used_values(const Node& node) {
   return ids;
 }
 
+// The buffers that `node` changes: outs, and arguments that its operator writes.
+std::vector<ValueId> written_buffers(const Graph& graph, const Node& node);
+
 }  // namespace ferry

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "core/text.h"
-#include "formats/pte/op_schema.h"
 #include "graph/dims.h"
 #include "graph/graph.h"
 #include "graph/node_values.h"
@@ -114,8 +113,8 @@ class Validator {
     if (node.layer < -1 || node.layer > graph_.num_layers) {
       return broken(fmt::format("{} is in layer {}", op_name(node.op), node.layer));
     }
-    FERRY_CHECK(check_mutated(node));
     for (size_t i = 0; i < types.size(); ++i) FERRY_CHECK(check_out(node, node.outs[i], types[i]));
+    FERRY_CHECK(check_mutated(node));
     if (node.op == Op::kView) {
       memory_of_[static_cast<size_t>(node.outs[0].index)] =
           memory_of(std::get<ValueId>(node.args[0]));
@@ -133,12 +132,8 @@ class Validator {
     return {};
   }
 
-  // Only buffers change.
   Status check_mutated(const Node& node) const {
-    const pte::OpSchema* schema = pte::find_op_schema(op_name(node.op));
-    for (size_t i = 0; i < schema->args.size(); ++i) {
-      if (!schema->args[i].mutated) continue;
-      const ValueId id = std::get<ValueId>(node.args[i]);
+    for (ValueId id : written_buffers(graph_, node)) {
       if (graph_[id].origin != Value::Origin::kBuffer) {
         return broken(fmt::format("{} writes %{}, no buffer", op_name(node.op), id.index));
       }

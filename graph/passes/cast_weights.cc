@@ -1,0 +1,168 @@
+// cast_weights: matrices in their stored dtype, everything else in f32.
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "core/text.h"
+#include "graph/node_values.h"
+#include "graph/passes/passes.h"
+
+namespace ferry {
+namespace {
+
+// Where a node takes its matrix from, or -1.
+int matrix_arg(Op op) {
+  if (op == Op::kLinear) return 1;
+  return op == Op::kEmbedding ? 0 : -1;
+}
+
+// The weights that are nothing but matrices of linear and embedding nodes.
+std::set<ValueId> find_matrices(const Graph& graph) {
+  std::set<ValueId> matrices, others;
+  for (const Node& node : graph.nodes) {
+    const int matrix = matrix_arg(node.op);
+    for (size_t i = 0; i < node.args.size(); ++i) {
+      const auto* id = std::get_if<ValueId>(&node.args[i]);
+      if (id == nullptr || graph[*id].origin != Value::Origin::kWeight) continue;
+      (static_cast<int>(i) == matrix ? matrices : others).insert(*id);
+    }
+  }
+  for (const Node& node : graph.nodes) {
+    for (const Arg& arg : node.args) {
+      if (const auto* list = std::get_if<TensorListArg>(&arg)) {
+        others.insert(list->items.begin(), list->items.end());
+      }
+    }
+  }
+  for (ValueId id : others) matrices.erase(id);
+  return matrices;
+}
+
+DType target_of(WeightDType dtype, const TensorExpr& expr) {
+  switch (dtype) {
+    case WeightDType::kKeep:
+      return expr.source_dtype;
+    case WeightDType::kF16:
+      return DType::kF16;
+    case WeightDType::kBF16:
+      return DType::kBF16;
+    case WeightDType::kF32:
+      break;
+  }
+  return DType::kF32;
+}
+
+bool is_supported(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// Gives every weight, its value and its expression, the dtype that it is stored in.
+Status settle_dtypes(Model& model, WeightDType dtype) {
+  const std::set<ValueId> matrices = find_matrices(model.graph);
+  for (size_t i = 0; i < model.graph.values.size(); ++i) {
+    Value& value = model.graph.values[i];
+    if (value.origin != Value::Origin::kWeight) continue;
+    Weight* weight = model.weights.find(value.name);
+    if (weight == nullptr) {
+      return fail(ErrorCode::kInternal, fmt::format("weight {} is not bound", quoted(value.name)));
+    }
+    const bool is_matrix = matrices.contains({static_cast<int32_t>(i)});
+    const DType target = is_matrix ? target_of(dtype, weight->expr) : DType::kF32;
+    if (!is_supported(target) || !is_supported(weight->expr.source_dtype)) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("weight {} is {}, expected f32, f16 or bf16", quoted(value.name),
+                              dtype_name(weight->expr.source_dtype)));
+    }
+    value.dtype = target;
+    weight->expr.dtype = target;
+  }
+  return {};
+}
+
+// Rewrites the nodes with casts around those whose matrix is not f32.
+class Caster {
+ public:
+  explicit Caster(Graph& graph) : graph_(graph) {}
+
+  void run() {
+    for (Node& node : std::exchange(graph_.nodes, {})) {
+      const int matrix = matrix_arg(node.op);
+      const DType dtype = matrix < 0 ? DType::kF32 : graph_[matrix_of(node, matrix)].dtype;
+      if (dtype != DType::kF32) {
+        cast_node(std::move(node), dtype);
+        continue;
+      }
+      note_view(node);
+      graph_.nodes.push_back(std::move(node));
+    }
+  }
+
+ private:
+  static ValueId matrix_of(const Node& node, int arg) {
+    return std::get<ValueId>(node.args[static_cast<size_t>(arg)]);
+  }
+
+  ValueId add_value(DType dtype, Dims shape) {
+    Value value;
+    value.dtype = dtype;
+    value.shape = std::move(shape);
+    graph_.values.push_back(std::move(value));
+    return {static_cast<int32_t>(graph_.values.size()) - 1};
+  }
+
+  void add_cast(ValueId from, ValueId to, int32_t layer) {
+    graph_.nodes.push_back(
+        {Op::kToCopy, {from, false, std::monostate{}, graph_[to].dtype}, {to}, layer});
+  }
+
+  // The result keeps its value, so that probes, outputs and readers stay as they are.
+  void cast_node(Node node, DType dtype) {
+    if (node.op == Op::kLinear) {
+      auto& activation = std::get<ValueId>(node.args[0]);
+      activation = cast_activation(activation, dtype, node.layer);
+    }
+    const ValueId result = node.outs[0];
+    const int32_t layer = node.layer;
+    node.outs[0] = add_value(dtype, graph_[result].shape);
+    const ValueId narrow = node.outs[0];
+    graph_.nodes.push_back(std::move(node));
+    add_cast(narrow, result, layer);
+  }
+
+  ValueId cast_activation(ValueId from, DType dtype, int32_t layer) {
+    if (graph_[from].dtype == dtype) return from;
+    const auto known = casts_.find({from, dtype});
+    if (known != casts_.end()) return known->second;
+    const ValueId to = add_value(dtype, graph_[from].shape);
+    add_cast(from, to, layer);
+    if (!is_state(from)) casts_[{from, dtype}] = to;
+    return to;
+  }
+
+  // What a buffer holds may change between two uses.
+  bool is_state(ValueId id) const {
+    return graph_[id].origin == Value::Origin::kBuffer || state_views_.contains(id);
+  }
+
+  void note_view(const Node& node) {
+    if (node.op == Op::kView && is_state(std::get<ValueId>(node.args[0]))) {
+      state_views_.insert(node.outs[0]);
+    }
+  }
+
+  Graph& graph_;
+  std::map<std::pair<ValueId, DType>, ValueId> casts_;
+  std::set<ValueId> state_views_;
+};
+
+}  // namespace
+
+Result<Model> cast_weights(Model model, WeightDType dtype) {
+  FERRY_CHECK(settle_dtypes(model, dtype));
+  Caster(model.graph).run();
+  FERRY_CHECK(validate(model.graph));
+  return model;
+}
+
+}  // namespace ferry

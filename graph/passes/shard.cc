@@ -1,0 +1,356 @@
+// shard: a decoder in several models, cut between layers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/text.h"
+#include "graph/node_values.h"
+#include "graph/passes/layer_partition.h"
+#include "graph/passes/passes.h"
+
+namespace ferry {
+namespace {
+
+tl::unexpected<Error> broken(std::string message) {
+  return fail(ErrorCode::kInternal, "shard: " + std::move(message));
+}
+
+// What is known of the whole graph before it is cut.
+struct Cut {
+  const Graph& graph;
+  std::vector<int32_t> bounds;     // first layer of each part, then the number of layers
+  std::vector<int32_t> producers;  // node that makes each value, -1 for none
+
+  int32_t parts() const { return static_cast<int32_t>(bounds.size()) - 1; }
+  // What comes before the first layer belongs to it, what comes after the last one to that.
+  int32_t part_of(const Node& node) const {
+    const int32_t layer = std::clamp(node.layer, 0, graph.num_layers - 1);
+    return static_cast<int32_t>(std::ranges::upper_bound(bounds, layer) - bounds.begin()) - 1;
+  }
+  const Node& producer(ValueId id) const {
+    return graph.nodes[static_cast<size_t>(producers[static_cast<size_t>(id.index)])];
+  }
+  int32_t order(ValueId id) const { return producers[static_cast<size_t>(id.index)]; }
+};
+
+std::vector<uint64_t> layer_costs(const Model& model) {
+  std::vector<uint64_t> costs(static_cast<size_t>(model.graph.num_layers), 0);
+  std::set<std::pair<int32_t, ValueId>> counted;
+  for (const Node& node : model.graph.nodes) {
+    const int32_t layer = std::clamp(node.layer, 0, model.graph.num_layers - 1);
+    for (ValueId id : used_values(node)) {
+      const Value& value = model.graph[id];
+      if (value.origin != Value::Origin::kWeight || !counted.insert({layer, id}).second) continue;
+      const Weight* weight = model.weights.find(value.name);
+      if (weight != nullptr) costs[static_cast<size_t>(layer)] += weight->expr.bytes();
+    }
+  }
+  return costs;
+}
+
+Cut make_cut(const Model& model, int32_t count) {
+  Cut cut{model.graph, partition_layers(layer_costs(model), count), {}};
+  cut.producers.assign(model.graph.values.size(), -1);
+  for (size_t i = 0; i < model.graph.nodes.size(); ++i) {
+    for (ValueId out : model.graph.nodes[i].outs) {
+      if (model.graph[out].origin != Value::Origin::kNode) continue;
+      cut.producers[static_cast<size_t>(out.index)] = static_cast<int32_t>(i);
+    }
+  }
+  return cut;
+}
+
+// A value that every part makes itself instead of getting it from another one.
+bool is_recomputed(const Cut& cut, ValueId id) {
+  const Value& value = cut.graph[id];
+  return value.kind == Value::Kind::kInt || value.shape.empty() || cut.producer(id).op == Op::kView;
+}
+
+// Builds the graph of one part. `crossing` are the values of other parts that it takes as inputs;
+// run without them, a builder finds out which they are.
+class PartBuilder {
+ public:
+  PartBuilder(const Cut& cut, int32_t part, const std::vector<ValueId>& crossing)
+      : cut_(cut), part_(part) {
+    out_.num_layers = cut.graph.num_layers;
+    out_.literals = cut.graph.literals;
+    for (const Symbol& symbol : cut.graph.symbols) {
+      out_.symbols.push_back({symbol.name, symbol.max, ValueId{}});
+    }
+    for (ValueId id : crossing) add_crossing(id);
+  }
+
+  Status run() {
+    for (const Node& node : cut_.graph.nodes) {
+      if (cut_.part_of(node) == part_) FERRY_CHECK(add_node(node));
+    }
+    return finish_inputs();
+  }
+
+  const std::vector<ValueId>& crossing() const { return crossing_; }
+  const std::map<ValueId, ValueId>& mapped() const { return mapped_; }
+  Graph& graph() { return out_; }
+
+ private:
+  ValueId add_value(ValueId old) {
+    out_.values.push_back(cut_.graph[old]);
+    const ValueId id{static_cast<int32_t>(out_.values.size()) - 1};
+    mapped_[old] = id;
+    return id;
+  }
+
+  void add_crossing(ValueId old) {
+    const ValueId id = add_value(old);
+    out_[id].origin = Value::Origin::kInput;
+    out_.inputs.push_back(id);
+    crossing_.push_back(old);
+  }
+
+  // The value of this part that stands for `old`.
+  Result<ValueId> import(ValueId old) {
+    if (const auto known = mapped_.find(old); known != mapped_.end()) return known->second;
+    if (cut_.graph[old].origin != Value::Origin::kNode) {
+      add_value(old);
+    } else if (const std::optional<ValueId> size = FERRY_TRY(import_size(old))) {
+      mapped_[old] = *size;
+    } else if (is_recomputed(cut_, old)) {
+      FERRY_CHECK(add_node(cut_.producer(old)));
+    } else if (cut_.part_of(cut_.producer(old)) < part_) {
+      add_crossing(old);
+    } else {
+      return broken(fmt::format("%{} is used before the part that makes it", old.index));
+    }
+    return mapped_.at(old);
+  }
+
+  // A size of a tensor: that of any input which has it, or of a symbol whose value is another one.
+  Result<std::optional<ValueId>> import_size(ValueId old) {
+    const Node& node = cut_.producer(old);
+    if (node.op != Op::kSymSize || cut_.part_of(node) == part_) return std::nullopt;
+    const Dims& shape = cut_.graph[std::get<ValueId>(node.args[0])].shape;
+    const int64_t index = std::get<IntArg>(node.args[1]).number;
+    const int64_t rank = static_cast<int64_t>(shape.size());
+    const Dim& dim = shape[static_cast<size_t>(index < 0 ? index + rank : index)];
+    for (ValueId input : out_.inputs) {
+      const Dims& dims = out_[input].shape;
+      const auto found = std::ranges::find(dims, dim);
+      if (found == dims.end()) continue;
+      const ValueId id = add_value(old);
+      out_.nodes.push_back({Op::kSymSize, {input, IntArg(found - dims.begin())}, {id}, node.layer});
+      return id;
+    }
+    return std::nullopt;
+  }
+
+  Status add_node(const Node& node) {
+    if (node.outs.empty() || mapped_.contains(fresh_out(node))) return {};
+    Node copy = node;
+    Status status;
+    visit_used_values(copy, [&](ValueId& id) {
+      if (!status) return;
+      Result<ValueId> imported = import(id);
+      if (imported) {
+        id = *imported;
+      } else {
+        status = tl::unexpected<Error>(imported.error());
+      }
+    });
+    FERRY_CHECK(std::move(status));
+    for (ValueId& out : copy.outs) {
+      const auto known = mapped_.find(out);
+      out = known != mapped_.end() ? known->second : add_value(out);
+      FERRY_CHECK(import_symbols(out));
+    }
+    out_.nodes.push_back(std::move(copy));
+    return {};
+  }
+
+  // An out that only this node makes; invalid if it writes buffers only.
+  ValueId fresh_out(const Node& node) const {
+    for (ValueId out : node.outs) {
+      if (cut_.graph[out].origin == Value::Origin::kNode) return out;
+    }
+    return {};
+  }
+
+  // The symbols in the shape of `id` have their values before the node that makes it.
+  Status import_symbols(ValueId id) {
+    for (const Dim& dim : Dims(out_[id].shape)) {
+      if (dim.is_static()) continue;
+      const size_t symbol = static_cast<size_t>(dim.symbol);
+      const ValueId old = cut_.graph.symbols[symbol].value;
+      if (!old.valid() || out_.symbols[symbol].value.valid()) continue;
+      // A symbol may be bound to what its own part makes later.
+      if (cut_.part_of(cut_.producer(old)) == part_ && !mapped_.contains(old)) continue;
+      out_.symbols[symbol].value = FERRY_TRY(import(old));
+    }
+    return {};
+  }
+
+  // Values that no node makes belong to the first part even if nothing reads them.
+  Status import_unmade(ValueId old) {
+    if (cut_.graph[old].origin != Value::Origin::kNode) FERRY_TRY(import(old));
+    return {};
+  }
+
+  // Inputs: crossing ones, then those of the program in their order; the first part has them all.
+  Status finish_inputs() {
+    for (ValueId old : cut_.graph.inputs) {
+      if (part_ == 0) FERRY_CHECK(import_unmade(old));
+      if (const auto known = mapped_.find(old); known != mapped_.end()) {
+        out_.inputs.push_back(known->second);
+      }
+    }
+    if (part_ == 0) {
+      for (ValueId old : cut_.graph.outputs) FERRY_CHECK(import_unmade(old));
+      for (const Probe& probe : cut_.graph.probes) FERRY_CHECK(import_unmade(probe.value));
+    }
+    for (size_t i = 0; i < out_.symbols.size(); ++i) {
+      const auto known = mapped_.find(cut_.graph.symbols[i].value);
+      if (known != mapped_.end()) out_.symbols[i].value = known->second;
+    }
+    return {};
+  }
+
+  const Cut& cut_;
+  const int32_t part_;
+  Graph out_;
+  std::map<ValueId, ValueId> mapped_;  // value of the whole -> value of the part
+  std::vector<ValueId> crossing_;
+};
+
+// The hidden state, which is made last, then the others as they are made.
+void order_crossing(const Cut& cut, std::vector<ValueId>& crossing) {
+  std::ranges::sort(crossing, {}, [&](ValueId id) { return cut.order(id); });
+  if (!crossing.empty()) std::rotate(crossing.begin(), crossing.end() - 1, crossing.end());
+}
+
+// The last part that takes a value from the part that makes it.
+using LastUses = std::map<ValueId, int32_t>;
+
+// Port names. An input means the latest output of its name, so two values share one only if the
+// second is made when nobody needs the first any more.
+std::map<ValueId, std::string> port_names(const Cut& cut, const LastUses& last_uses) {
+  std::vector<ValueId> ids;
+  for (const auto& [id, last] : last_uses) ids.push_back(id);
+  std::ranges::sort(ids, {}, [&](ValueId id) { return cut.order(id); });
+  std::map<std::string, int32_t> taken_until;  // part that last needs the name
+  for (ValueId id : cut.graph.inputs) taken_until[cut.graph[id].name] = cut.parts();
+  for (ValueId id : cut.graph.outputs) taken_until[cut.graph[id].name] = cut.parts();
+  std::map<ValueId, std::string> names;
+  std::map<int32_t, int32_t> unnamed;
+  for (ValueId id : ids) {
+    const int32_t part = cut.part_of(cut.producer(id));
+    const bool is_output = std::ranges::count(cut.graph.outputs, id) > 0;
+    std::string name = cut.graph[id].name;
+    if (name.empty()) name = fmt::format("cut{}.{}", part, unnamed[part]++);
+    const std::string base = name;
+    for (int n = 2; !is_output && taken_until.contains(name) && taken_until[name] > part; ++n) {
+      name = fmt::format("{}.{}", base, n);
+    }
+    taken_until[name] = last_uses.at(id);
+    names[id] = name;
+  }
+  return names;
+}
+
+// A buffer keeps its contents in one program.
+Status check_buffers(const Cut& cut) {
+  std::map<ValueId, int32_t> owners;
+  for (const Node& node : cut.graph.nodes) {
+    std::vector<ValueId> ids = used_values(node);
+    ids.insert(ids.end(), node.outs.begin(), node.outs.end());
+    for (ValueId id : ids) {
+      if (cut.graph[id].origin != Value::Origin::kBuffer) continue;
+      if (owners.emplace(id, cut.part_of(node)).first->second != cut.part_of(node)) {
+        return broken(fmt::format("buffer {} is used in two parts", quoted(cut.graph[id].name)));
+      }
+    }
+  }
+  return {};
+}
+
+Result<StateDict> weights_of(const Graph& graph, const StateDict& all) {
+  std::set<std::string> used;
+  for (const Value& value : graph.values) {
+    if (value.origin == Value::Origin::kWeight) used.insert(value.name);
+  }
+  StateDict dict;
+  for (const Weight& weight : all.weights()) {
+    if (used.contains(weight.name)) FERRY_CHECK(dict.add(weight));
+  }
+  return dict;
+}
+
+// Names the ports of a built part, declares its outputs and probes.
+void add_ports(const Cut& cut, int32_t part, const std::map<ValueId, std::string>& names,
+               PartBuilder& builder) {
+  Graph& graph = builder.graph();
+  const auto made_here = [&](ValueId id) {
+    return cut.producers[static_cast<size_t>(id.index)] < 0 ? part == 0
+                                                            : cut.part_of(cut.producer(id)) == part;
+  };
+  for (ValueId id : builder.crossing()) graph[builder.mapped().at(id)].name = names.at(id);
+  std::vector<ValueId> sent;
+  for (const auto& [id, name] : names) {
+    if (made_here(id)) sent.push_back(id);
+  }
+  std::ranges::sort(sent, {}, [&](ValueId id) { return cut.order(id); });
+  for (ValueId id : sent) {
+    graph[builder.mapped().at(id)].name = names.at(id);
+    graph.outputs.push_back(builder.mapped().at(id));
+  }
+  for (ValueId id : cut.graph.outputs) {
+    if (made_here(id) && !names.contains(id)) graph.outputs.push_back(builder.mapped().at(id));
+  }
+  for (const Probe& probe : cut.graph.probes) {
+    if (made_here(probe.value)) {
+      graph.probes.push_back({probe.name, builder.mapped().at(probe.value)});
+    }
+  }
+}
+
+Result<std::vector<PartBuilder>> build_parts(const Cut& cut) {
+  std::vector<PartBuilder> builders;
+  for (int32_t part = 0; part < cut.parts(); ++part) {
+    PartBuilder scout(cut, part, {});
+    FERRY_CHECK(scout.run());
+    std::vector<ValueId> crossing = scout.crossing();
+    order_crossing(cut, crossing);
+    builders.emplace_back(cut, part, crossing);
+    FERRY_CHECK(builders.back().run());
+  }
+  return builders;
+}
+
+}  // namespace
+
+Result<std::vector<Model>> shard(const Model& model, int32_t count) {
+  if (count < 1 || count > model.graph.num_layers) {
+    return fail(ErrorCode::kUsage, fmt::format("a model of {} layers cannot be cut into {} parts",
+                                               model.graph.num_layers, count));
+  }
+  if (count == 1) return std::vector<Model>{model};
+  const Cut cut = make_cut(model, count);
+  FERRY_CHECK(check_buffers(cut));
+  std::vector<PartBuilder> builders = FERRY_TRY(build_parts(cut));
+  LastUses last_uses;
+  for (int32_t part = 0; part < count; ++part) {
+    for (ValueId id : builders[static_cast<size_t>(part)].crossing()) last_uses[id] = part;
+  }
+  const std::map<ValueId, std::string> names = port_names(cut, last_uses);
+  std::vector<Model> models;
+  for (int32_t part = 0; part < count; ++part) {
+    PartBuilder& builder = builders[static_cast<size_t>(part)];
+    add_ports(cut, part, names, builder);
+    Model out{remove_dead(std::move(builder.graph())), {}};
+    FERRY_CHECK(validate(out.graph));
+    out.weights = FERRY_TRY(weights_of(out.graph, model.weights));
+    models.push_back(std::move(out));
+  }
+  return models;
+}
+
+}  // namespace ferry
