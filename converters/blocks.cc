@@ -72,6 +72,7 @@ void add_window(GraphBuilder& b, DecoderContext& c) {
   const ValueId distance = b.sub(rows, columns);
   const ValueId seen = b.logical_and(b.ge(distance, 0), b.lt(distance, window));
   c.window_mask = b.where(seen, b.scalar(0.0F), b.scalar(kMasked));
+  b.name(c.window_mask, "window_mask");
 }
 
 DecoderContext make_context(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
@@ -93,6 +94,8 @@ DecoderContext make_context(GraphBuilder& b, const ModelConfig& config, const Bu
         b.literal(DType::kF32, shape, rope_table(config, options.context_length, /*sine=*/true));
     c.rope_cos = b.slice(cos, 0, c.start_pos, c.end_pos, c.tokens);
     c.rope_sin = b.slice(sin, 0, c.start_pos, c.end_pos, c.tokens);
+    b.name(c.rope_cos, "rope_cos");
+    b.name(c.rope_sin, "rope_sin");
   }
   if (uses_window(config, options)) add_window(b, c);
   return c;
@@ -268,6 +271,7 @@ Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& optio
     const ValueId ffn_in =
         rms_norm(b, x, layer_name(layer, "ffn_norm.weight"), config.rms_norm_eps);
     x = b.add(x, gated_mlp(b, config, ffn_in, layer_name(layer, "feed_forward")));
+    b.name(x, "hidden_states");
     // The reference's last hidden state is the one after the final norm.
     const bool last = layer + 1 == config.num_layers;
     b.probe(last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1), x);
