@@ -1,1 +1,355 @@
 #include "runner/method.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+
+#include "core/checked.h"
+#include "core/text.h"
+#include "runner/kernels/kernel.h"
+#include "runner/method_state.h"
+
+namespace ferry {
+namespace runtime {
+namespace {
+
+// As the official runtime: a loop that never ends is an error.
+constexpr int64_t kMaxSteps = 10'000'000;
+
+TensorView view_of(const Tensor& tensor, const Dims& sizes) {
+  TensorView view;
+  view.dtype = tensor.dtype;
+  view.shape.assign(sizes.begin(), sizes.end());
+  if (tensor.data != nullptr) view.bytes = {tensor.data, static_cast<size_t>(tensor.bytes())};
+  return view;
+}
+
+// A number appears as rank 0, in its own storage.
+TensorView view_of(const Value& value) {
+  if (value.tensor != nullptr) return view_of(*value.tensor, value.tensor->sizes);
+  TensorView view;
+  switch (value.kind) {
+    case Value::Kind::kBool:
+      view.dtype = DType::kBool;
+      view.bytes = std::as_bytes(std::span(&value.boolean, 1));
+      break;
+    case Value::Kind::kDouble:
+      view.dtype = DType::kF64;
+      view.bytes = std::as_bytes(std::span(&value.real, 1));
+      break;
+    default:
+      view.dtype = DType::kI64;
+      view.bytes = std::as_bytes(std::span(&value.integer, 1));
+  }
+  return view;
+}
+
+bool overlap(const std::byte* a, uint64_t a_size, const std::byte* b, uint64_t b_size) {
+  return a < b + b_size && b < a + a_size;
+}
+
+// An input that is exactly the memory of an out, which elementwise operators may have.
+bool shared(const Tensor& out, const Tensor& input) {
+  return out.data == input.data && out.element_bytes() == input.element_bytes();
+}
+
+// Bytes that a tensor may take; of what the caller lends only those that are there.
+uint64_t extent(const Tensor& tensor) {
+  return tensor.writable ? tensor.capacity : static_cast<uint64_t>(tensor.bytes());
+}
+
+Status check_input(const Tensor& input) {
+  if (input.data != nullptr) return {};
+  return bad_input(fmt::format("{} is used before it is set", describe(input)));
+}
+
+Status check_out(const Step& step, size_t i) {
+  const Tensor& out = *step.outs[i];
+  FERRY_CHECK(check_input(out));
+  if (!out.writable) return bad_input(fmt::format("{} cannot be written", describe(out)));
+  for (const Tensor* input : step.inputs) {
+    if (!overlap(out.data, out.capacity, input->data, extent(*input))) continue;
+    if (step.kernel->memory == Kernel::Memory::kInPlace && shared(out, *input)) continue;
+    return bad_input(fmt::format("{} lies over input {}", describe(out), describe(*input)));
+  }
+  for (const Tensor* other : step.outs.first(i)) {
+    if (other != &out && overlap(out.data, out.capacity, other->data, other->capacity)) {
+      return bad_input(fmt::format("{} lies over {}", describe(out), describe(*other)));
+    }
+  }
+  return {};
+}
+
+// An input whose memory the result took must have been as large, or it was overwritten while it was
+// still being broadcast.
+Status check_shared(const Step& step) {
+  for (const Tensor* out : step.outs) {
+    for (const Tensor* input : step.inputs) {
+      if (out->data == input->data && out->numel != input->numel && out->capacity > 0) {
+        return bad_input(fmt::format("{} lies over input {}", describe(*out), describe(*input)));
+      }
+    }
+  }
+  return {};
+}
+
+Status run_kernel(const Step& step, ThreadPool& pool) {
+  const Kernel& kernel = *step.kernel;
+  for (const Tensor* input : step.inputs) FERRY_CHECK(check_input(*input));
+  if (kernel.memory != Kernel::Memory::kView) {
+    for (size_t i = 0; i < step.outs.size(); ++i) FERRY_CHECK(check_out(step, i));
+  }
+  FERRY_CHECK(kernel.run({step.args, kernel.variant, pool}));
+  return kernel.memory == Kernel::Memory::kInPlace ? check_shared(step) : Status();
+}
+
+// Lists are never moved, and kinds are equal.
+void move_value(const Value& from, Value& to) {
+  if (from.tensor == nullptr) {
+    to.boolean = from.boolean;
+    to.integer = from.integer;
+    to.real = from.real;
+  } else if (from.tensor != to.tensor) {
+    const int32_t id = to.tensor->id;
+    *to.tensor = *from.tensor;
+    to.tensor->id = id;
+  }
+}
+
+void notify(const MethodState& state, size_t step) {
+  for (const Observer& observer : state.observers) {
+    if (observer.step == step) {
+      observer.call(view_of(state.values[static_cast<size_t>(observer.value)]));
+    }
+  }
+}
+
+Status run_steps(MethodState& state, ThreadPool& pool) {
+  int64_t executed = 0;
+  for (size_t i = 0; i < state.steps.size();) {
+    const Step& step = state.steps[i];
+    if (++executed > kMaxSteps) {
+      return bad_input(fmt::format("{}: method {} does not end after {} instructions", state.file,
+                                   quoted(state.method), kMaxSteps));
+    }
+    if (step.kind == Step::Kind::kKernel) {
+      Status status = run_kernel(step, pool);
+      if (!status) {
+        return tl::unexpected<Error>(state.at_step(i, std::move(status).error()));
+      }
+    } else if (step.kind == Step::Kind::kMove) {
+      move_value(*step.from, *step.to);
+    }
+    if (step.observed) notify(state, i);
+    i = step.kind == Step::Kind::kJumpIfFalse && !step.from->boolean ? step.destination : i + 1;
+  }
+  for (size_t i = 0; i < state.outputs.size(); ++i) {
+    const Value& value = state.values[static_cast<size_t>(state.outputs[i])];
+    if (value.tensor != nullptr && value.tensor->data == nullptr) {
+      return bad_input(fmt::format("{}: method {}: output {} is never set", state.file,
+                                   quoted(state.method), i));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::byte* no_bytes() {
+  alignas(64) static std::byte nothing[64];
+  return nothing;
+}
+
+Error MethodState::at_step(size_t step, Error error) const {
+  error.message = fmt::format("{}: method {}, instruction {} ({}): {}", file, quoted(method), step,
+                              step_names[step], error.message);
+  return error;
+}
+
+void MethodState::fill_arenas(bool all) {
+  for (size_t i = 0; i < arenas.size(); ++i) {
+    if (holds_state[i] || (all && poison)) arenas[i].refill(poison);
+  }
+  for (const InitialContents& contents : initial) {
+    std::memcpy(arenas[contents.arena].data() + contents.offset, contents.bytes.data(),
+                contents.bytes.size());
+  }
+}
+
+}  // namespace runtime
+
+struct Method::Impl : runtime::MethodState {
+  explicit Impl(ThreadPool& the_pool) : pool(the_pool) {}
+
+  ThreadPool& pool;
+
+  const runtime::Value& at(int32_t index) const { return values[static_cast<size_t>(index)]; }
+  runtime::Value& at(int32_t index) { return values[static_cast<size_t>(index)]; }
+
+  TensorView meta(int32_t index) const {
+    const runtime::Value& value = at(index);
+    if (value.tensor == nullptr) {
+      TensorView view = runtime::view_of(value);
+      view.bytes = {};
+      return view;
+    }
+    TensorView view = runtime::view_of(*value.tensor, bounds[static_cast<size_t>(index)]);
+    view.bytes = {};
+    return view;
+  }
+
+  tl::unexpected<Error> bad_port(size_t index, const std::string& why) const {
+    return bad_input(fmt::format("{}: method {}: input {}: {}", file, quoted(method), index, why));
+  }
+
+  Status set_number(size_t index, const TensorView& given);
+  Status set_tensor(size_t index, const TensorView& given);
+  void release_inputs();
+};
+
+Status Method::Impl::set_number(size_t index, const TensorView& given) {
+  runtime::Value& value = at(inputs[index]);
+  const TensorView own = runtime::view_of(value);
+  if (given.bytes.size() == sizeof(int64_t) && given.dtype == DType::kI64) {
+    int64_t number;
+    std::memcpy(&number, given.bytes.data(), sizeof number);
+    value.integer = number;
+    value.boolean = number != 0;
+    value.real = static_cast<double>(number);
+    return {};
+  }
+  if (given.dtype != own.dtype || given.bytes.size() != own.bytes.size()) {
+    return bad_port(index, fmt::format("must be one {}", dtype_name(own.dtype)));
+  }
+  if (own.dtype == DType::kBool) {
+    value.boolean = given.bytes[0] != std::byte{0};
+  } else {
+    std::memcpy(&value.real, given.bytes.data(), sizeof value.real);
+  }
+  return {};
+}
+
+Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
+  runtime::Tensor& tensor = *at(inputs[index]).tensor;
+  const runtime::Dims& bound = bounds[static_cast<size_t>(inputs[index])];
+  const auto expected = [&] {
+    return fmt::format("{}{}[{}]", tensor.dynamic ? "at most " : "", dtype_name(tensor.dtype),
+                       fmt::join(bound, ", "));
+  };
+  bool fits =
+      given.dtype == tensor.dtype && given.shape.size() == static_cast<size_t>(bound.rank());
+  for (int d = 0; fits && d < bound.rank(); ++d) {
+    const int64_t size = given.shape[static_cast<size_t>(d)];
+    fits = size >= 0 && (tensor.dynamic ? size <= bound[d] : size == bound[d]);
+  }
+  if (!fits) {
+    return bad_port(index, fmt::format("{}{} does not fit {}", dtype_name(given.dtype),
+                                       to_string(given.shape), expected()));
+  }
+  const int64_t numel = runtime::numel(given.shape);
+  const uint64_t bytes = static_cast<uint64_t>(numel * tensor.element_bytes());
+  if (given.bytes.size() != bytes) {
+    return bad_port(index, fmt::format("{} bytes of data, expected {}", given.bytes.size(), bytes));
+  }
+  tensor.sizes = runtime::Dims(given.shape);
+  tensor.numel = numel;
+  if (planned[static_cast<size_t>(inputs[index])]) {
+    if (bytes > 0) std::memcpy(tensor.data, given.bytes.data(), bytes);
+    return {};
+  }
+  const std::byte* data = bytes == 0 ? runtime::no_bytes() : given.bytes.data();
+  if (!runtime::is_aligned(data, tensor.element_bytes())) {
+    input_copies[index].assign(given.bytes.begin(), given.bytes.end());
+    data = input_copies[index].data();
+  }
+  tensor.data = const_cast<std::byte*>(data);  // never written: not Tensor::writable
+  return {};
+}
+
+// The caller's bytes may go away after an execution.
+void Method::Impl::release_inputs() {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    runtime::Tensor* tensor = at(inputs[i]).tensor;
+    if (tensor == nullptr) continue;
+    input_set[i] = false;
+    if (!planned[static_cast<size_t>(inputs[i])]) tensor->data = nullptr;
+  }
+}
+
+Method::Method(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Method::~Method() = default;
+Method::Method(Method&&) noexcept = default;
+Method& Method::operator=(Method&&) noexcept = default;
+
+Result<Method> Method::load(const pte::LoadedProgram& program, std::string_view method,
+                            const std::vector<ExternalTensor>& external, ThreadPool& pool,
+                            const MethodOptions& options, const std::string& file_name) {
+  const pte::Method* found = program.program.find(method);
+  if (found == nullptr) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: there is no method {}", file_name, quoted(method)));
+  }
+  auto impl = std::make_unique<Impl>(pool);
+  impl->file = file_name;
+  impl->poison = options.poison;
+  FERRY_CHECK(runtime::load_method(program, *found, external, *impl));
+  return Method(std::move(impl));
+}
+
+size_t Method::input_count() const { return impl_->inputs.size(); }
+size_t Method::output_count() const { return impl_->outputs.size(); }
+TensorView Method::input_meta(size_t index) const { return impl_->meta(impl_->inputs[index]); }
+TensorView Method::output_meta(size_t index) const { return impl_->meta(impl_->outputs[index]); }
+
+Status Method::set_input(size_t index, const TensorView& tensor) {
+  if (index >= impl_->inputs.size()) {
+    return impl_->bad_port(index, fmt::format("there are {}", impl_->inputs.size()));
+  }
+  const bool number = impl_->at(impl_->inputs[index]).tensor == nullptr;
+  FERRY_CHECK(number ? impl_->set_number(index, tensor) : impl_->set_tensor(index, tensor));
+  impl_->input_set[index] = true;
+  return {};
+}
+
+Status Method::execute() {
+  for (size_t i = 0; i < impl_->input_set.size(); ++i) {
+    if (!impl_->input_set[i]) return impl_->bad_port(i, "is not set");
+  }
+  for (const runtime::Rebound& rebound : impl_->rebound) *rebound.tensor = rebound.home;
+  Status status = runtime::run_steps(*impl_, impl_->pool);
+  impl_->release_inputs();
+  return status;
+}
+
+TensorView Method::output(size_t index) const {
+  return runtime::view_of(impl_->at(impl_->outputs[index]));
+}
+
+Status Method::observe(int32_t value, std::function<void(const TensorView&)> observer) {
+  std::erase_if(impl_->observers, [&](const auto& other) { return other.value == value; });
+  bool found = false;
+  for (size_t i = 0; i < impl_->written.size(); ++i) {
+    const auto& written = impl_->written[i];
+    if (std::find(written.begin(), written.end(), value) == written.end()) continue;
+    impl_->steps[i].observed = true;
+    impl_->observers.push_back({i, value, observer});
+    found = true;
+  }
+  if (found) return {};
+  return fail(ErrorCode::kUsage, fmt::format("{}: method {}: nothing produces value {}",
+                                             impl_->file, quoted(impl_->method), value));
+}
+
+Result<TensorView> Method::value(int32_t value) const {
+  if (value < 0 || static_cast<size_t>(value) >= impl_->values.size() ||
+      impl_->at(value).tensor == nullptr || impl_->at(value).tensor->data == nullptr) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} has no memory", impl_->file,
+                                               quoted(impl_->method), value));
+  }
+  return runtime::view_of(impl_->at(value));
+}
+
+void Method::reset() { impl_->fill_arenas(false); }
+
+}  // namespace ferry

@@ -1,0 +1,204 @@
+// The llama:: operators: caches, attention, the gated delta rule.
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "runner/kernels/compute.h"
+#include "runner/kernels/dtypes.h"
+#include "runner/kernels/kernel.h"
+#include "runner/kernels/kernels.h"
+
+namespace ferry::runtime {
+namespace {
+
+// f32 values of a tensor: its own memory, or a converted copy of the first `rows` of dimension 1 of
+// each batch, the rest unread.
+class F32View {
+ public:
+  F32View(const Tensor& tensor, int64_t rows) {
+    if (tensor.dtype == DType::kF32) {
+      data_ = tensor.as<float>();
+      return;
+    }
+    copy_.resize(static_cast<size_t>(tensor.numel));
+    data_ = copy_.data();
+    if (tensor.numel == 0) return;
+    const int64_t row = tensor.numel / tensor.size(0) / tensor.size(1);
+    for (int64_t b = 0; b < tensor.size(0); ++b) {
+      const int64_t at = b * tensor.size(1) * row;
+      load(tensor.dtype, tensor.data + at * tensor.element_bytes(), copy_.data() + at, rows * row);
+    }
+  }
+  const float* data() const { return data_; }
+
+ private:
+  const float* data_ = nullptr;
+  std::vector<float> copy_;
+};
+
+struct Attention {
+  const Tensor& query;  // [B,S,H,D]
+  const Tensor& key;    // [B,context,KV,D]
+  const Tensor& value;
+  int64_t start_pos;
+  const Tensor* mask;  // [S,context], maybe with leading dimensions of 1
+  bool causal;
+  std::optional<Number> scale;
+  Tensor& out;
+};
+
+Status check_attention(const Attention& a) {
+  for (const Tensor* t : {&a.query, &a.key, &a.value}) {
+    FERRY_CHECK(require_rank(*t, 4));
+    FERRY_CHECK(require_same_dtype(*t, a.out));
+    if (!is_floating(t->dtype)) return bad_input(fmt::format("{} must be floating", describe(*t)));
+  }
+  FERRY_CHECK(require_sizes(a.value, a.key.sizes));
+  const int64_t kv_heads = a.key.size(2);
+  if (a.query.size(0) != a.key.size(0) || a.query.size(3) != a.key.size(3) || kv_heads == 0 ||
+      a.query.size(2) % kv_heads != 0) {
+    return bad_input(
+        fmt::format("query {} does not fit key {}", describe(a.query), describe(a.key)));
+  }
+  const int64_t context = a.key.size(1);
+  if (a.start_pos < 0 || a.start_pos > context || a.query.size(1) > context - a.start_pos) {
+    return bad_input(fmt::format("{} positions from {} do not fit a context of {}", a.query.size(1),
+                                 a.start_pos, context));
+  }
+  if (a.mask == nullptr) return {};
+  if (a.causal) return bad_input("attention has both a mask and the causal flag");
+  const Tensor& mask = *a.mask;
+  FERRY_CHECK(require_dtype(mask, DType::kF32));
+  if (mask.rank() < 2 || mask.numel != a.query.size(1) * context || mask.sizes.back() != context ||
+      mask.size(mask.rank() - 2) != a.query.size(1)) {
+    return bad_input(fmt::format("mask {} does not fit {} queries of a context of {}",
+                                 describe(mask), a.query.size(1), context));
+  }
+  return {};
+}
+
+Status attend(const Call& call, const Attention& a) {
+  FERRY_CHECK(check_attention(a));
+  FERRY_CHECK(resize(a.out, a.query.sizes));
+  if (a.out.numel == 0) return {};
+  kernels::SdpaShape shape{a.query.size(0), a.query.size(1), a.query.size(2),
+                           a.key.size(2),   a.query.size(3), a.key.size(1)};
+  const int64_t seen = a.causal ? a.start_pos + shape.t : shape.context;
+  const F32View query(a.query, shape.t);
+  const F32View key(a.key, seen);
+  const F32View value(a.value, seen);
+  const float scale =
+      a.scale ? static_cast<float>(a.scale->real) : 1.0F / std::sqrt(static_cast<float>(shape.dim));
+  std::vector<float> result(a.out.dtype == DType::kF32 ? 0 : static_cast<size_t>(a.out.numel));
+  kernels::sdpa_f32(shape, query.data(), key.data(), value.data(),
+                    a.mask == nullptr ? nullptr : a.mask->as<float>(), a.causal, a.start_pos, scale,
+                    result.empty() ? a.out.as<float>() : result.data(), call.pool);
+  if (!result.empty()) store(a.out.dtype, result.data(), a.out.data, a.out.numel);
+  return {};
+}
+
+// Rows of `value` [B,S,KV,D] and `cache` [B,context,KV,D] that go together.
+Status check_cache(const Tensor& value, const Tensor& cache) {
+  FERRY_CHECK(require_rank(value, 4));
+  FERRY_CHECK(require_same_dtype(value, cache));
+  Dims sizes = value.sizes;
+  if (cache.rank() == 4) sizes[1] = cache.size(1);
+  return require_sizes(cache, sizes);
+}
+
+Status write_cache(const Tensor& value, Tensor& cache, int64_t start) {
+  FERRY_CHECK(check_cache(value, cache));
+  const int64_t tokens = value.size(1);
+  const int64_t context = cache.size(1);
+  if (start < 0 || start > context || tokens > context - start) {
+    return bad_input(
+        fmt::format("{} positions from {} do not fit cache {}", tokens, start, describe(cache)));
+  }
+  if (value.numel == 0) return {};
+  const int64_t row = value.size(2) * value.size(3) * value.element_bytes();
+  for (int64_t b = 0; b < value.size(0); ++b) {
+    std::memcpy(cache.data + (b * context + start) * row, value.data + b * tokens * row,
+                static_cast<size_t>(tokens * row));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status update_cache(const Call& call) {
+  return write_cache(tensor(call, 0), tensor(call, 1), integer(call, 2));
+}
+
+// indices [B,S]: the cache position of each token, -1 to skip it.
+Status update_cache_indices(const Call& call) {
+  const Tensor& value = tensor(call, 0);
+  Tensor& cache = tensor(call, 1);
+  const Tensor& indices = tensor(call, 3);
+  FERRY_CHECK(check_cache(value, cache));
+  FERRY_CHECK(require_dtype(indices, DType::kI64));
+  FERRY_CHECK(require_sizes(indices, {value.size(0), value.size(1)}));
+  const int64_t row = value.size(2) * value.size(3) * value.element_bytes();
+  for (int64_t i = 0; i < indices.numel; ++i) {
+    const int64_t at = indices.as<int64_t>()[i];
+    if (at == -1 || row == 0) continue;
+    if (at < 0 || at >= cache.size(1)) {
+      return bad_input(fmt::format("position {} does not fit cache {}", at, describe(cache)));
+    }
+    const int64_t b = i / value.size(1);
+    std::memcpy(cache.data + (b * cache.size(1) + at) * row, value.data + i * row,
+                static_cast<size_t>(row));
+  }
+  return {};
+}
+
+Status custom_sdpa(const Call& call) {
+  return attend(call, {tensor(call, 0), tensor(call, 1), tensor(call, 2), integer(call, 3),
+                       optional_tensor(call, 4), boolean(call, 6), optional_number(call, 7),
+                       tensor(call, 8)});
+}
+
+Status sdpa_with_kv_cache(const Call& call) {
+  Tensor& key_cache = tensor(call, 3);
+  Tensor& value_cache = tensor(call, 4);
+  const int64_t start = integer(call, 5);
+  FERRY_CHECK(write_cache(tensor(call, 1), key_cache, start));
+  FERRY_CHECK(write_cache(tensor(call, 2), value_cache, start));
+  return attend(call, {tensor(call, 0), key_cache, value_cache, start, optional_tensor(call, 7),
+                       boolean(call, 9), optional_number(call, 10), tensor(call, 11)});
+}
+
+Status gated_delta_rule(const Call& call) {
+  const Tensor& query = tensor(call, 0);
+  const Tensor& value = tensor(call, 2);
+  const Tensor& decay = tensor(call, 3);
+  const Tensor& state = tensor(call, 5);
+  Tensor& out = tensor(call, 6);
+  Tensor& final_state = tensor(call, 7);
+  for (size_t i = 0; i < 8; ++i) FERRY_CHECK(require_dtype(tensor(call, i), DType::kF32));
+  FERRY_CHECK(require_rank(query, 4));
+  FERRY_CHECK(require_rank(value, 4));
+  const int64_t b = query.size(0);
+  const int64_t h = query.size(1);
+  const int64_t t = query.size(2);
+  const int64_t k = query.size(3);
+  const int64_t v = value.size(3);
+  const bool per_key = decay.rank() == 4;
+  FERRY_CHECK(require_sizes(tensor(call, 1), query.sizes));
+  FERRY_CHECK(require_sizes(value, {b, h, t, v}));
+  FERRY_CHECK(require_sizes(decay, per_key ? Dims{b, h, t, k} : Dims{b, h, t}));
+  FERRY_CHECK(require_sizes(tensor(call, 4), {b, h, t}));
+  FERRY_CHECK(require_sizes(state, {b, h, k, v}));
+  FERRY_CHECK(resize(out, value.sizes));
+  FERRY_CHECK(resize(final_state, state.sizes));
+  if (state.numel == 0) {
+    fill(out, Number::of_int(0));
+    return {};
+  }
+  kernels::gated_delta_rule_f32({b, h, t, k, v, per_key}, query.as<float>(),
+                                tensor(call, 1).as<float>(), value.as<float>(), decay.as<float>(),
+                                tensor(call, 4).as<float>(), state.as<float>(), out.as<float>(),
+                                final_state.as<float>(), call.pool);
+  return {};
+}
+
+}  // namespace ferry::runtime

@@ -1,0 +1,79 @@
+// What kernels share: typed access to arguments, output sizes, and messages.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+#include "core/checked.h"
+#include "core/result.h"
+#include "runner/kernel_table.h"
+
+namespace ferry::runtime {
+
+// -- arguments, by position; kinds are those of the operator's schema
+// --------------------------------
+inline Tensor& tensor(const Call& call, size_t i) { return *call.args[i]->tensor; }
+inline const Tensor* optional_tensor(const Call& call, size_t i) {
+  return call.args[i]->kind == Value::Kind::kNone ? nullptr : call.args[i]->tensor;
+}
+inline std::span<Value* const> list(const Call& call, size_t i) { return call.args[i]->items; }
+inline int64_t integer(const Call& call, size_t i) { return call.args[i]->integer; }
+inline std::optional<int64_t> optional_int(const Call& call, size_t i) {
+  if (call.args[i]->kind == Value::Kind::kNone) return std::nullopt;
+  return call.args[i]->integer;
+}
+inline bool boolean(const Call& call, size_t i) { return call.args[i]->boolean; }
+inline Number number(const Call& call, size_t i) { return call.args[i]->number(); }
+inline std::optional<Number> optional_number(const Call& call, size_t i) {
+  if (call.args[i]->kind == Value::Kind::kNone) return std::nullopt;
+  return call.args[i]->number();
+}
+// kBadInput for more than kMaxRank entries.
+Result<Dims> int_list(const Call& call, size_t i);
+
+// -- shapes
+// ------------------------------------------------------------------------------------------ Gives
+// `out` its size; kBadInput unless it may have it.
+Status resize(Tensor& out, const Dims& sizes);
+// dim in [-rank, rank) as one in [0, rank); a tensor of rank 0 counts as rank 1.
+Result<int> wrap_dim(int64_t dim, int rank);
+// Numpy's rule; kBadInput if the sizes do not go together.
+Result<Dims> broadcast(const Dims& a, const Dims& b);
+
+// -- checks
+// --------------------------------------------------------------------------------------------
+// "value 17 (f32[1, 64])"
+std::string describe(const Tensor& tensor);
+Status require_dtype(const Tensor& tensor, DType dtype);
+Status require_same_dtype(const Tensor& a, const Tensor& b);
+Status require_rank(const Tensor& tensor, int rank);
+Status require_sizes(const Tensor& tensor, const Dims& sizes);
+
+// -- results that are scalars
+// -------------------------------------------------------------------------- kBadInput when the
+// value's declared kind cannot hold `number`.
+Status set_number(Value& out, Number number);
+
+// Every element of `out`; defined in fill.cc.
+void fill(Tensor& out, const Number& value);
+
+// -- parallel loops
+// ------------------------------------------------------------------------------------ body(begin,
+// end) over [0, count) in pieces of `piece` items, on the pool when there are several.
+template <class Body>
+void for_pieces(ThreadPool& pool, int64_t count, int64_t piece, const Body& body) {
+  const int64_t pieces = (count + piece - 1) / piece;
+  const auto run = [&](size_t i) {
+    const int64_t begin = static_cast<int64_t>(i) * piece;
+    body(begin, std::min(count, begin + piece));
+  };
+  if (pieces <= 1) {
+    if (count > 0) run(0);
+  } else {
+    pool.parallel_for(static_cast<size_t>(pieces), run);
+  }
+}
+
+}  // namespace ferry::runtime

@@ -1,0 +1,156 @@
+// Matrix products. f32, and halves where it matters, by runner/kernels/compute.h; the rest by plain
+// loops in double.
+#include <vector>
+
+#include "runner/kernels/compute.h"
+#include "runner/kernels/elementwise.h"
+#include "runner/kernels/kernels.h"
+
+namespace ferry::runtime {
+namespace {
+
+bool is_compute_dtype(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+std::vector<float> as_f32(const Tensor& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.numel));
+  load(tensor.dtype, tensor.data, values.data(), tensor.numel);
+  return values;
+}
+
+// out[m,n] = a[m,k] * b, where b(k, n) is at k * b_k + n * b_n.
+void product_f64(const double* a, const double* b, int64_t b_k, int64_t b_n, double* out, int64_t m,
+                 int64_t n, int64_t k, ThreadPool& pool) {
+  for_pieces(pool, m, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t p = 0; p < k; ++p) sum += a[i * k + p] * b[p * b_k + j * b_n];
+        out[i * n + j] = sum;
+      }
+    }
+  });
+}
+
+// out[batch,m,n] = a[batch,m,k] * b[batch,k,n], any floating dtype, the same for all.
+Status products(const Call& call, const Tensor& a, const Tensor& b, Tensor& out, int64_t batch,
+                int64_t m, int64_t n, int64_t k) {
+  if (out.numel == 0) return {};
+  if (k == 0) {
+    fill(out, Number::of_int(0));
+    return {};
+  }
+  if (a.dtype == DType::kF64) {
+    for (int64_t i = 0; i < batch; ++i) {
+      product_f64(a.as<double>() + i * m * k, b.as<double>() + i * k * n, n, 1,
+                  out.as<double>() + i * m * n, m, n, k, call.pool);
+    }
+  } else if (a.dtype == DType::kF32) {
+    kernels::bmm_f32(a.as<float>(), b.as<float>(), out.as<float>(), batch, m, n, k, call.pool);
+  } else if (is_compute_dtype(a.dtype)) {
+    std::vector<float> result(static_cast<size_t>(out.numel));
+    kernels::bmm_f32(as_f32(a).data(), as_f32(b).data(), result.data(), batch, m, n, k, call.pool);
+    store(out.dtype, result.data(), out.data, out.numel);
+  } else {
+    return fail(ErrorCode::kUnsupported, fmt::format("a matrix product of {}", describe(a)));
+  }
+  return {};
+}
+
+Status require_product(const Tensor& a, const Tensor& b, const Tensor& out) {
+  FERRY_CHECK(require_same_dtype(a, b));
+  FERRY_CHECK(require_same_dtype(a, out));
+  const int rank = a.rank();
+  if (b.rank() == rank && a.size(rank - 1) == b.size(rank - 2) &&
+      (rank == 2 || a.size(0) == b.size(0))) {
+    return {};
+  }
+  return bad_input(fmt::format("{} and {} cannot be multiplied", describe(a), describe(b)));
+}
+
+// out += bias along the last dimension.
+Status add_bias(const Call& call, const Tensor& bias, Tensor& out) {
+  const Operand operands[] = {Operand(out), Operand(bias)};
+  return add_scaled(call, operands[0], operands[1], Number::of_int(1), out.dtype, out);
+}
+
+}  // namespace
+
+Status linear(const Call& call) {
+  const Tensor& input = tensor(call, 0);
+  const Tensor& weight = tensor(call, 1);
+  const Tensor* bias = optional_tensor(call, 2);
+  Tensor& out = tensor(call, 3);
+  FERRY_CHECK(require_rank(weight, 2));
+  FERRY_CHECK(require_same_dtype(input, weight));
+  FERRY_CHECK(require_same_dtype(input, out));
+  if (input.rank() == 0 || input.sizes.back() != weight.size(1)) {
+    return bad_input(fmt::format("{} does not go into {}", describe(input), describe(weight)));
+  }
+  const int64_t k = weight.size(1);
+  const int64_t n = weight.size(0);
+  Dims sizes = input.sizes;
+  sizes[sizes.rank() - 1] = n;
+  if (bias != nullptr) {
+    FERRY_CHECK(require_same_dtype(input, *bias));
+    FERRY_CHECK(require_sizes(*bias, {n}));
+  }
+  FERRY_CHECK(resize(out, sizes));
+  if (out.numel == 0) return {};
+  const int64_t m = out.numel / n;
+  if (k == 0) {
+    fill(out, Number::of_int(0));
+  } else if (is_compute_dtype(input.dtype)) {
+    kernels::linear(input.dtype, input.data, weight.data, out.data, m, n, k, call.pool);
+  } else if (input.dtype == DType::kF64) {
+    product_f64(input.as<double>(), weight.as<double>(), 1, k, out.as<double>(), m, n, k,
+                call.pool);
+  } else {
+    return fail(ErrorCode::kUnsupported, fmt::format("linear of {}", describe(input)));
+  }
+  return bias == nullptr ? Status() : add_bias(call, *bias, out);
+}
+
+Status mm(const Call& call) {
+  const Tensor& a = tensor(call, 0);
+  const Tensor& b = tensor(call, 1);
+  Tensor& out = tensor(call, 2);
+  FERRY_CHECK(require_rank(a, 2));
+  FERRY_CHECK(require_product(a, b, out));
+  FERRY_CHECK(resize(out, {a.size(0), b.size(1)}));
+  return products(call, a, b, out, 1, a.size(0), b.size(1), a.size(1));
+}
+
+Status bmm(const Call& call) {
+  const Tensor& a = tensor(call, 0);
+  const Tensor& b = tensor(call, 1);
+  Tensor& out = tensor(call, 2);
+  FERRY_CHECK(require_rank(a, 3));
+  FERRY_CHECK(require_product(a, b, out));
+  FERRY_CHECK(resize(out, {a.size(0), a.size(1), b.size(2)}));
+  return products(call, a, b, out, a.size(0), a.size(1), b.size(2), a.size(2));
+}
+
+Status addmm(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  const Tensor& a = tensor(call, 1);
+  const Tensor& b = tensor(call, 2);
+  const Number beta = number(call, 3);
+  const Number alpha = number(call, 4);
+  Tensor& out = tensor(call, 5);
+  FERRY_CHECK(require_rank(a, 2));
+  FERRY_CHECK(require_product(a, b, out));
+  FERRY_CHECK(require_same_dtype(a, self));
+  const Dims sizes = {a.size(0), b.size(1)};
+  if (!(FERRY_TRY(broadcast(self.sizes, sizes)) == sizes)) return require_sizes(self, sizes);
+  FERRY_CHECK(resize(out, sizes));
+  FERRY_CHECK(products(call, a, b, out, 1, a.size(0), b.size(1), a.size(1)));
+  if (alpha.real != 1) {
+    FERRY_CHECK(add_scaled(call, Operand(Number::of_int(0)), Operand(out), alpha, out.dtype, out));
+  }
+  if (beta.real == 0) return {};
+  return add_scaled(call, Operand(out), Operand(self), beta, out.dtype, out);
+}
+
+}  // namespace ferry::runtime

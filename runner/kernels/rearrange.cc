@@ -1,0 +1,393 @@
+// Operators that move elements: permutations, slices, joins and splits.
+#include <cstring>
+#include <vector>
+
+#include "runner/kernels/dtypes.h"
+#include "runner/kernels/kernel.h"
+#include "runner/kernels/kernels.h"
+#include "runner/kernels/strided_copy.h"
+
+namespace ferry::runtime {
+namespace {
+
+// Start, number of elements and step of a slice of one dimension.
+struct Range {
+  int64_t start = 0, count = 0, step = 1;
+};
+
+Status permute_as(const Call& call, const Tensor& self, const Dims& order, Tensor& out) {
+  FERRY_CHECK(require_same_dtype(self, out));
+  const Dims own = contiguous_strides(self.sizes);
+  Dims sizes, strides;
+  for (int64_t dim : order) {
+    sizes.push_back(self.size(static_cast<int>(dim)));
+    strides.push_back(own[static_cast<int>(dim)]);
+  }
+  FERRY_CHECK(resize(out, sizes));
+  strided_copy(call.pool, sizes, out.element_bytes(), strided(self, 0, strides), strided(out));
+  return {};
+}
+
+Dims identity(int rank) {
+  Dims order;
+  for (int dim = 0; dim < rank; ++dim) order.push_back(dim);
+  return order;
+}
+
+Status no_scalar(const Tensor& self) {
+  if (self.rank() > 0) return {};
+  return bad_input(fmt::format("{} has no dimensions", describe(self)));
+}
+
+// torch's rule: negative positions count from the end, and everything is clamped.
+Result<Range> slice_range(int64_t size, std::optional<int64_t> start, std::optional<int64_t> end,
+                          int64_t step) {
+  if (step < 1) return bad_input(fmt::format("a slice has step {}", step));
+  const auto place = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+  };
+  const int64_t first = place(start.value_or(0));
+  const int64_t last = std::max(first, place(end.value_or(size)));
+  const int64_t span = last - first;
+  return Range{first, span / step + (span % step != 0 ? 1 : 0), step};
+}
+
+// The range of dimension `dim` of a tensor of shape `sizes`: its shape, and how it lies in memory.
+struct Part {
+  Dims sizes, strides;
+  int64_t skip = 0;
+};
+Part part_of(const Dims& sizes, int dim, const Range& range) {
+  Part part{sizes, contiguous_strides(sizes), 0};
+  part.skip = range.count == 0 ? 0 : range.start * part.strides[dim];
+  part.sizes[dim] = range.count;
+  // A step beyond the end is taken at most once.
+  part.strides[dim] = range.count <= 1 ? part.strides[dim] : part.strides[dim] * range.step;
+  return part;
+}
+
+// Copies part of `self` to `out`, which gets the part's shape, without dimension `drop` if >= 0.
+Status take(const Call& call, const Tensor& self, const Part& part, int drop, Tensor& out) {
+  FERRY_CHECK(require_same_dtype(self, out));
+  Dims sizes = part.sizes;
+  Dims strides = part.strides;
+  if (drop >= 0) {
+    sizes.erase(drop);
+    strides.erase(drop);
+  }
+  FERRY_CHECK(resize(out, sizes));
+  strided_copy(call.pool, sizes, out.element_bytes(), strided(self, part.skip, strides),
+               strided(out));
+  return {};
+}
+
+// out = self, then `src` over the part; `src` has the part's shape, without `drop`.
+Status put(const Call& call, const Tensor& self, const Tensor& src, Part part, int drop,
+           Tensor& out) {
+  FERRY_CHECK(require_same_dtype(self, out));
+  FERRY_CHECK(require_same_dtype(self, src));
+  if (drop >= 0) {
+    part.sizes.erase(drop);
+    part.strides.erase(drop);
+  }
+  FERRY_CHECK(require_sizes(src, part.sizes));
+  FERRY_CHECK(resize(out, self.sizes));
+  copy_bytes(self, out);
+  strided_copy(call.pool, part.sizes, out.element_bytes(), strided(src),
+               strided(out, part.skip, part.strides));
+  return {};
+}
+
+Result<int64_t> wrap_index(int64_t index, int64_t size) {
+  if (index < -size || index >= size) {
+    return bad_input(fmt::format("index {} is outside of a dimension of {}", index, size));
+  }
+  return index < 0 ? index + size : index;
+}
+
+// Consecutive parts of `self` along `dim`, one for each out.
+Status split_into(const Call& call, const Tensor& self, int dim, std::span<const int64_t> sizes,
+                  std::span<Value* const> outs, bool drop) {
+  if (outs.size() != sizes.size()) {
+    return bad_input(fmt::format("{} parts for {} outs", sizes.size(), outs.size()));
+  }
+  int64_t start = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < 0 || sizes[i] > self.size(dim) - start) {
+      return bad_input(fmt::format("the parts do not add up to {}", describe(self)));
+    }
+    FERRY_CHECK(take(call, self, part_of(self.sizes, dim, {start, sizes[i], 1}), drop ? dim : -1,
+                     *outs[i]->tensor));
+    start += sizes[i];
+  }
+  if (start == self.size(dim)) return {};
+  return bad_input(fmt::format("the parts do not add up to {}", describe(self)));
+}
+
+// Tensors one after the other along `dim` of `out`, which has shape `sizes`; `extents` are the
+// parts'.
+Status join(const Call& call, std::span<const Tensor* const> parts, const Dims& sizes, int dim,
+            std::span<const int64_t> extents, Tensor& out) {
+  FERRY_CHECK(resize(out, sizes));
+  const Dims strides = contiguous_strides(sizes);
+  int64_t start = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Dims part = sizes;
+    part[dim] = extents[i];
+    strided_copy(call.pool, part, out.element_bytes(), {parts[i]->data, contiguous_strides(part)},
+                 strided(out, start * strides[dim], strides));
+    start += extents[i];
+  }
+  return {};
+}
+
+}  // namespace
+
+Status permute(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Dims order = FERRY_TRY(int_list(call, 1));
+  uint32_t seen = 0;
+  for (int i = 0; i < order.rank(); ++i) {
+    order[i] = FERRY_TRY(wrap_dim(order[i], self.rank()));
+    seen |= 1U << order[i];
+  }
+  if (order.rank() != self.rank() || seen != (1U << self.rank()) - 1) {
+    return bad_input(fmt::format("not a permutation of the dimensions of {}", describe(self)));
+  }
+  return permute_as(call, self, order, tensor(call, 2));
+}
+
+Status transpose(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Dims order = identity(self.rank());
+  const int a = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
+  const int b = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
+  if (self.rank() > 0) std::swap(order[a], order[b]);
+  return permute_as(call, self, order, tensor(call, 3));
+}
+
+Status t_copy(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  if (self.rank() > 2) return bad_input(fmt::format("{} is not a matrix", describe(self)));
+  return permute_as(call, self, self.rank() == 2 ? Dims{1, 0} : identity(self.rank()),
+                    tensor(call, 1));
+}
+
+Status expand(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Tensor& out = tensor(call, 3);
+  Dims sizes = FERRY_TRY(int_list(call, 1));
+  const int shift = sizes.rank() - self.rank();
+  for (int dim = 0; dim < sizes.rank(); ++dim) {
+    if (sizes[dim] == -1 && dim >= shift && shift >= 0) sizes[dim] = self.size(dim - shift);
+    if (sizes[dim] < 0) return bad_input(fmt::format("cannot expand to size {}", sizes[dim]));
+  }
+  const Dims wide = FERRY_TRY(broadcast(self.sizes, sizes));
+  if (shift < 0 || !(wide == sizes)) {
+    return bad_input(fmt::format("{} cannot be expanded to the requested shape", describe(self)));
+  }
+  FERRY_CHECK(require_same_dtype(self, out));
+  FERRY_CHECK(resize(out, sizes));
+  copy_expanded(call.pool, self, out);
+  return {};
+}
+
+Status repeat(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Tensor& out = tensor(call, 2);
+  const Dims repeats = FERRY_TRY(int_list(call, 1));
+  const int shift = repeats.rank() - self.rank();
+  if (shift < 0) return bad_input("fewer repeats than dimensions");
+  if (repeats.rank() * 2 > kMaxRank) return bad_input("too many dimensions to repeat");
+  FERRY_CHECK(require_same_dtype(self, out));
+  // As [r0, s0, r1, s1, ...], where the r have stride 0.
+  const Dims own = contiguous_strides(self.sizes);
+  Dims sizes, wide, strides;
+  for (int dim = 0; dim < repeats.rank(); ++dim) {
+    const int64_t size = dim < shift ? 1 : self.size(dim - shift);
+    const std::optional<int64_t> product = checked_mul(size, repeats[dim]);
+    if (repeats[dim] < 0 || !product) return bad_input("repeats are out of range");
+    sizes.push_back(*product);
+    wide.push_back(repeats[dim]);
+    strides.push_back(0);
+    wide.push_back(size);
+    strides.push_back(dim < shift ? 0 : own[dim - shift]);
+  }
+  FERRY_CHECK(resize(out, sizes));
+  strided_copy(call.pool, wide, out.element_bytes(), strided(self, 0, strides),
+               {out.data, contiguous_strides(wide)});
+  return {};
+}
+
+Status slice(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  FERRY_CHECK(no_scalar(self));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
+  const Range range = FERRY_TRY(
+      slice_range(self.size(dim), optional_int(call, 2), optional_int(call, 3), integer(call, 4)));
+  return take(call, self, part_of(self.sizes, dim, range), -1, tensor(call, 5));
+}
+
+Status narrow_copy(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  FERRY_CHECK(no_scalar(self));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
+  const int64_t size = self.size(dim);
+  int64_t start = integer(call, 2);
+  const int64_t length = integer(call, 3);
+  if (start < 0) start += size;
+  if (start < 0 || start > size || length < 0 || length > size - start) {
+    return bad_input(fmt::format("narrow beyond the end of {}", describe(self)));
+  }
+  return take(call, self, part_of(self.sizes, dim, {start, length, 1}), -1, tensor(call, 4));
+}
+
+Status select_index(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  FERRY_CHECK(no_scalar(self));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
+  const int64_t at = FERRY_TRY(wrap_index(integer(call, 2), self.size(dim)));
+  return take(call, self, part_of(self.sizes, dim, {at, 1, 1}), dim, tensor(call, 3));
+}
+
+Status slice_scatter(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  FERRY_CHECK(no_scalar(self));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
+  const Range range = FERRY_TRY(
+      slice_range(self.size(dim), optional_int(call, 3), optional_int(call, 4), integer(call, 5)));
+  return put(call, self, tensor(call, 1), part_of(self.sizes, dim, range), -1, tensor(call, 6));
+}
+
+Status select_scatter(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  FERRY_CHECK(no_scalar(self));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
+  const int64_t at = FERRY_TRY(wrap_index(integer(call, 3), self.size(dim)));
+  return put(call, self, tensor(call, 1), part_of(self.sizes, dim, {at, 1, 1}), dim,
+             tensor(call, 4));
+}
+
+Status cat(const Call& call) {
+  Tensor& out = tensor(call, 2);
+  std::vector<const Tensor*> parts;
+  for (const Value* item : list(call, 0)) {
+    // torch skips empty tensors of one dimension whatever the others' shape.
+    const Tensor& part = *item->tensor;
+    if (part.rank() != 1 || part.numel != 0) parts.push_back(&part);
+  }
+  if (parts.empty()) return resize(out, {0});
+  FERRY_CHECK(no_scalar(*parts[0]));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), parts[0]->rank()));
+  Dims sizes = parts[0]->sizes;
+  std::vector<int64_t> extents;
+  int64_t total = 0;
+  for (const Tensor* part : parts) {
+    FERRY_CHECK(require_same_dtype(*part, out));
+    FERRY_CHECK(require_rank(*part, sizes.rank()));
+    extents.push_back(part->size(dim));
+    const std::optional<int64_t> sum = checked_add(total, part->size(dim));
+    if (!sum) return bad_input("the joined size overflows");
+    total = *sum;
+    sizes[dim] = part->size(dim);
+    FERRY_CHECK(require_sizes(*part, sizes));
+  }
+  sizes[dim] = total;
+  return join(call, parts, sizes, dim, extents, out);
+}
+
+Status stack(const Call& call) {
+  Tensor& out = tensor(call, 2);
+  const std::span<Value* const> items = list(call, 0);
+  if (items.empty()) return bad_input("nothing to stack");
+  std::vector<const Tensor*> parts;
+  const Tensor& first = *items[0]->tensor;
+  for (const Value* item : items) {
+    FERRY_CHECK(require_same_dtype(*item->tensor, out));
+    FERRY_CHECK(require_sizes(*item->tensor, first.sizes));
+    parts.push_back(item->tensor);
+  }
+  if (first.rank() == kMaxRank) return bad_input("the result has too many dimensions");
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), first.rank() + 1));
+  Dims sizes = first.sizes;
+  sizes.insert(dim, static_cast<int64_t>(parts.size()));
+  return join(call, parts, sizes, dim, std::vector<int64_t>(parts.size(), 1), out);
+}
+
+Status split_with_sizes(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  FERRY_CHECK(no_scalar(self));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
+  std::vector<int64_t> sizes;
+  for (const Value* item : list(call, 1)) sizes.push_back(item->integer);
+  return split_into(call, self, dim, sizes, list(call, 3), false);
+}
+
+Status split_size(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  FERRY_CHECK(no_scalar(self));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
+  const int64_t size = integer(call, 1);
+  if (size < 1) return bad_input(fmt::format("cannot split into parts of {}", size));
+  const std::span<Value* const> outs = list(call, 3);
+  std::vector<int64_t> sizes;
+  int64_t left = self.size(dim);
+  for (; left > 0 && sizes.size() <= outs.size(); left -= sizes.back()) {
+    sizes.push_back(std::min(size, left));
+  }
+  if (sizes.empty()) sizes.push_back(0);
+  return split_into(call, self, dim, sizes, outs, false);
+}
+
+Status unbind(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  FERRY_CHECK(no_scalar(self));
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
+  const std::span<Value* const> outs = list(call, 2);
+  const std::vector<int64_t> sizes(outs.size(), 1);
+  return split_into(call, self, dim, sizes, outs, true);
+}
+
+Status constant_pad(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Tensor& out = tensor(call, 3);
+  FERRY_CHECK(require_same_dtype(self, out));
+  const std::span<Value* const> pad = list(call, 1);
+  if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(self.rank())) {
+    return bad_input(fmt::format("{} pad widths do not fit {}", pad.size(), describe(self)));
+  }
+  // What is kept of `self`, and where it goes; widths come last dimension first, negative ones
+  // crop.
+  Dims sizes = self.sizes;
+  Dims kept = self.sizes;
+  const Dims strides = contiguous_strides(self.sizes);
+  int64_t from = 0;
+  Dims begin = Dims::filled(self.rank(), 0);
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    const int dim = self.rank() - 1 - static_cast<int>(i);
+    const int64_t before = pad[2 * i]->integer;
+    const int64_t after = pad[2 * i + 1]->integer;
+    constexpr int64_t kLimit = int64_t{1} << 40;
+    if (std::max(std::abs(before / 2), std::abs(after / 2)) > kLimit) {
+      return bad_input("a pad width is out of range");
+    }
+    sizes[dim] = self.size(dim) + before + after;
+    kept[dim] = self.size(dim) + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);
+    if (sizes[dim] < 0 || kept[dim] < 0) {
+      return bad_input(fmt::format("padding crops more than {} has", describe(self)));
+    }
+    from += std::max<int64_t>(-before, 0) * strides[dim];
+    begin[dim] = std::max<int64_t>(before, 0);
+  }
+  FERRY_CHECK(resize(out, sizes));
+  fill(out, number(call, 2));
+  const Dims target = contiguous_strides(sizes);
+  int64_t to = 0;
+  for (int dim = 0; dim < self.rank(); ++dim) to += begin[dim] * target[dim];
+  if (numel(kept.span()) == 0) return {};
+  strided_copy(call.pool, kept, out.element_bytes(), strided(self, from, strides),
+               strided(out, to, target));
+  return {};
+}
+
+}  // namespace ferry::runtime

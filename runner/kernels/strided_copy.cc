@@ -1,0 +1,140 @@
+#include "runner/kernels/strided_copy.h"
+
+#include <cstring>
+
+#include "runner/kernels/kernel.h"
+
+namespace ferry::runtime {
+namespace {
+
+constexpr int64_t kPieceBytes = 256 * 1024;
+
+struct Plan {
+  Dims outer, outer_from, outer_to;
+  int64_t inner = 1, inner_from = 1, inner_to = 1;
+};
+
+// Drops dimensions of size 1 and merges neighbours that are contiguous on both sides.
+Plan merge(const Dims& sizes, const Dims& from, const Dims& to) {
+  Plan plan;
+  for (int dim = 0; dim < sizes.rank(); ++dim) {
+    if (sizes[dim] == 1) continue;
+    const int last = plan.outer.rank() - 1;
+    if (last >= 0 && plan.outer_from[last] == from[dim] * sizes[dim] &&
+        plan.outer_to[last] == to[dim] * sizes[dim]) {
+      plan.outer[last] *= sizes[dim];
+      plan.outer_from[last] = from[dim];
+      plan.outer_to[last] = to[dim];
+    } else {
+      plan.outer.push_back(sizes[dim]);
+      plan.outer_from.push_back(from[dim]);
+      plan.outer_to.push_back(to[dim]);
+    }
+  }
+  if (plan.outer.empty()) return plan;
+  plan.inner = plan.outer.back();
+  plan.inner_from = plan.outer_from.back();
+  plan.inner_to = plan.outer_to.back();
+  plan.outer.pop_back();
+  plan.outer_from.pop_back();
+  plan.outer_to.pop_back();
+  return plan;
+}
+
+template <class T>
+void copy_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step, int64_t n) {
+  const T* source = reinterpret_cast<const T*>(from);
+  T* target = reinterpret_cast<T*>(to);
+  for (int64_t i = 0; i < n; ++i) target[i * to_step] = source[i * from_step];
+}
+
+using RowCopy = void (*)(const std::byte*, int64_t, std::byte*, int64_t, int64_t);
+
+RowCopy row_copy(int64_t element_bytes) {
+  switch (element_bytes) {
+    case 1:
+      return copy_row<uint8_t>;
+    case 2:
+      return copy_row<uint16_t>;
+    case 4:
+      return copy_row<uint32_t>;
+    default:
+      return copy_row<uint64_t>;
+  }
+}
+
+// Rows [begin, end) of the outer dimensions.
+void copy_rows(const Plan& plan, int64_t bytes, const std::byte* from, std::byte* to, int64_t begin,
+               int64_t end) {
+  const bool plain = plan.inner_from == 1 && plan.inner_to == 1;
+  const RowCopy copy = row_copy(bytes);
+  Dims at = Dims::filled(plan.outer.rank(), 0);
+  for (int64_t row = begin, dim = plan.outer.rank() - 1; dim >= 0; --dim) {
+    const int d = static_cast<int>(dim);
+    at[d] = row % plan.outer[d];
+    row /= plan.outer[d];
+    from += at[d] * plan.outer_from[d] * bytes;
+    to += at[d] * plan.outer_to[d] * bytes;
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    if (plain) {
+      std::memcpy(to, from, static_cast<size_t>(plan.inner * bytes));
+    } else {
+      copy(from, plan.inner_from, to, plan.inner_to, plan.inner);
+    }
+    for (int d = plan.outer.rank() - 1; d >= 0; --d) {
+      from += plan.outer_from[d] * bytes;
+      to += plan.outer_to[d] * bytes;
+      if (++at[d] < plan.outer[d]) break;
+      at[d] = 0;
+      from -= plan.outer[d] * plan.outer_from[d] * bytes;
+      to -= plan.outer[d] * plan.outer_to[d] * bytes;
+    }
+  }
+}
+
+}  // namespace
+
+void strided_copy(ThreadPool& pool, const Dims& sizes, int64_t element_bytes, const Strided& from,
+                  const Strided& to) {
+  if (numel(sizes.span()) == 0) return;
+  const Plan plan = merge(sizes, from.strides, to.strides);
+  const int64_t row_bytes = plan.inner * element_bytes;
+  const int64_t rows = numel(plan.outer.span());
+  std::byte* target = const_cast<std::byte*>(to.data);
+  for_pieces(pool, rows, std::max<int64_t>(1, kPieceBytes / row_bytes),
+             [&](int64_t begin, int64_t end) {
+               copy_rows(plan, element_bytes, from.data, target, begin, end);
+             });
+}
+
+Strided strided(const Tensor& tensor, int64_t skip) {
+  return strided(tensor, skip, contiguous_strides(tensor.sizes));
+}
+
+Strided strided(const Tensor& tensor, int64_t skip, const Dims& strides) {
+  return {tensor.data + skip * tensor.element_bytes(), strides};
+}
+
+Dims expanded_strides(const Dims& tensor, const Dims& sizes) {
+  const Dims own = contiguous_strides(tensor);
+  Dims strides = Dims::filled(sizes.rank(), 0);
+  const int shift = sizes.rank() - tensor.rank();
+  for (int dim = 0; dim < tensor.rank(); ++dim) {
+    strides[shift + dim] = tensor[dim] == 1 ? 0 : own[dim];
+  }
+  return strides;
+}
+
+void copy_expanded(ThreadPool& pool, const Tensor& from, Tensor& out) {
+  if (from.numel == out.numel) return copy_bytes(from, out);
+  strided_copy(pool, out.sizes, out.element_bytes(),
+               strided(from, 0, expanded_strides(from.sizes, out.sizes)), strided(out));
+}
+
+void copy_bytes(const Tensor& from, Tensor& out) {
+  if (from.data == out.data) return;
+  std::memcpy(out.data, from.data, static_cast<size_t>(from.bytes()));
+}
+
+}  // namespace ferry::runtime
