@@ -115,6 +115,23 @@ void check_ports(const Manifest& manifest, const std::string& self, ProblemList&
   }
 }
 
+// The programs hold all layers, in order.
+void check_layers(const Manifest& manifest, const std::string& self, ProblemList& problems) {
+  int64_t next = 0;
+  for (const ManifestProgram& program : manifest.programs) {
+    if (program.layer_count == 0) continue;
+    if (program.first_layer != next) {
+      problems.add(self, fmt::format("program {} begins with layer {} where {} is next",
+                                     quoted(program.file), program.first_layer, next));
+    }
+    next = int64_t{program.first_layer} + program.layer_count;
+  }
+  if (next != manifest.num_layers) {
+    problems.add(self, fmt::format("the programs end with layer {}, the model has {}", next,
+                                   manifest.num_layers));
+  }
+}
+
 // The tensor at `value`, of the stated type, or nullptr and a problem.
 const pte::Tensor* check_value(const pte::Method& method, int32_t value, const std::string& what,
                                const DType* dtype, const Shape* shape, const std::string& file,
@@ -201,6 +218,7 @@ void check_manifest(const Manifest& manifest, ProblemList& problems) {
   check_unique_files(manifest, self, problems);
   check_tensors(manifest, self, problems);
   check_ports(manifest, self, problems);
+  check_layers(manifest, self, problems);
 }
 
 void check_data_file(const Manifest& manifest, const std::string& file,

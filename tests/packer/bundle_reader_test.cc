@@ -1,0 +1,350 @@
+#include "packer/bundle_reader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "packer/check.h"
+#include "tests/packer/tiny_bundle.h"
+
+namespace ferry {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char kPte1[] = "decoder-00001-of-00002.pte";
+const char kPte2[] = "decoder-00002-of-00002.pte";
+const char kPtd1[] = "decoder-00001-of-00002.ptd";
+const char kPtd2[] = "decoder-00002-of-00002.ptd";
+
+class BundleReader : public testing::Test {
+ protected:
+  BundleReader() : path(dir / "out") {
+    write_file(dir / "t", "{\"a\": 1}");
+    model.copied = {{"tokenizer.json", dir / "t"}};
+    manifest = write_tiny_bundle(model, path);
+  }
+
+  // Fewer bytes, for tests that try them all.
+  void use_one_shard() {
+    path = dir / "small";
+    const auto plan = BundlePlan::make(model.one_shard(), model.source, 0);
+    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan->write(path, false, pool, {}));
+  }
+
+  // The message of opening, which must fail.
+  std::string refusal(bool digests = true) {
+    const auto bundle = Bundle::open(path, digests, pool);
+    EXPECT_FALSE(bundle);
+    return bundle ? "" : bundle.error().message;
+  }
+  void expect_refused_naming(const std::string& file, const std::string& what) {
+    const std::string message = refusal();
+    EXPECT_EQ(message.find(path + "/" + file + ": "), 0u) << message;
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
+  // Writes the changed manifest, with digests of the files as they are now.
+  void publish(Manifest changed) {
+    for (ManifestFile& file : changed.files) {
+      const std::string bytes = read_file(path + "/" + file.path);
+      file.bytes = bytes.size();
+      file.sha256 = hex_digest(bytes);
+    }
+    write_file(path + "/manifest.json", write_manifest(changed));
+  }
+
+  TempDir dir;
+  std::string path;
+  TinyModel model;
+  Manifest manifest;
+  ThreadPool pool{1};
+};
+
+TEST_F(BundleReader, OpensWhatWasWritten) {
+  const auto bundle = Bundle::open(path, true, pool);
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  ASSERT_EQ(bundle->programs().size(), 2u);
+  EXPECT_EQ(bundle->data().size(), 2u);
+  EXPECT_EQ(bundle->data_of(0).size(), 1u);
+  EXPECT_EQ(bundle->data_of(1).size(), 2u);
+  EXPECT_EQ(bundle->manifest().model_type, "tiny");
+  EXPECT_EQ(bundle->manifest().bos_id, 1);
+  const auto& constants = bundle->programs()[0].loaded.data.constants;
+  ASSERT_EQ(constants.size(), 2u);
+  EXPECT_EQ(std::to_integer<int>(constants[1][0]), 1);
+  EXPECT_EQ(std::to_integer<int>(constants[1][1]), 8);
+  const auto& initial = bundle->programs()[0].loaded.data.initial;
+  ASSERT_EQ(initial.size(), 2u);
+  EXPECT_EQ(std::to_integer<int>(initial[1][11]), 78);
+}
+
+TEST_F(BundleReader, StaysValidWhenMoved) {
+  auto opened = Bundle::open(path, false, pool);
+  ASSERT_TRUE(opened);
+  const Bundle bundle = std::move(*opened);
+  const BundleData& data = *bundle.data_of(0)[0];
+  EXPECT_EQ(data.file.bytes().size(), read_file(path + "/" + kPtd1).size());
+  EXPECT_EQ(data.content.tensors[0].key, "tok.weight");
+}
+
+// Bits are flipped in place through a mapping: writing each variant as a file would take minutes.
+TEST_F(BundleReader, EverySingleBitFlipOfEveryFileIsRefusedByName) {
+  use_one_shard();
+  size_t flips = 0;
+  for (const std::string& name : names_in(path)) {
+    const std::string file = path + "/" + name;
+    const size_t size = fs::file_size(file);
+    const int fd = ::open(file.c_str(), O_RDWR);
+    ASSERT_GE(fd, 0);
+    void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(mapped, MAP_FAILED);
+    ::close(fd);
+    auto* bytes = static_cast<unsigned char*>(mapped);
+    for (size_t bit = 0; bit < 8 * size; ++bit, ++flips) {
+      const auto mask = static_cast<unsigned char>(1u << bit % 8);
+      bytes[bit / 8] ^= mask;
+      const auto bundle = Bundle::open(path, true, pool);
+      bytes[bit / 8] ^= mask;
+      ASSERT_FALSE(bundle) << name << " bit " << bit;
+      ASSERT_EQ(bundle.error().message.find(path + "/" + name + ": "), 0u)
+          << bundle.error().message;
+    }
+    ::munmap(mapped, size);
+  }
+  EXPECT_GT(flips, 10000u);
+  EXPECT_TRUE(Bundle::open(path, true, pool));
+}
+
+TEST_F(BundleReader, EveryTruncationOfEveryFileIsRefusedByName) {
+  use_one_shard();
+  for (const std::string& name : names_in(path)) {
+    const std::string file = path + "/" + name;
+    const std::string whole = read_file(file);
+    for (size_t size = whole.size(); size-- > 0;) {
+      fs::resize_file(file, size);
+      const auto bundle = Bundle::open(path, false, pool);
+      ASSERT_FALSE(bundle) << name << " " << size;
+      ASSERT_EQ(bundle.error().message.find(file + ": "), 0u) << bundle.error().message;
+    }
+    write_file(file, whole);
+  }
+}
+
+TEST_F(BundleReader, MissingFileIsNamed) {
+  for (const std::string& name : names_in(path)) {
+    fs::rename(path + "/" + name, dir / "aside");
+    expect_refused_naming(name, "is missing from the bundle");
+    fs::rename(dir / "aside", path + "/" + name);
+  }
+}
+
+TEST_F(BundleReader, ExtraFileIsNamed) {
+  for (const char* name : {"extra", "model.sig", ".hidden", "decoder-00003-of-00003.pte"}) {
+    write_file(path + "/" + name, "");
+    expect_refused_naming(name, "not in its manifest");
+    fs::remove(path + "/" + name);
+  }
+  fs::create_directory(path + "/sub");
+  expect_refused_naming("sub", "not in its manifest");
+}
+
+TEST_F(BundleReader, RenamedFileIsNamedUnderBothNames) {
+  fs::rename(path + "/" + kPtd1, path + "/other.ptd");
+  const auto report = check_bundle(path, pool);
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->problems.size(), 2u);
+  EXPECT_EQ(report->problems[0].file, kPtd1);
+  EXPECT_EQ(report->problems[1].file, "other.ptd");
+}
+
+TEST_F(BundleReader, SwappedFilesAreRefused) {
+  const auto swap = [&](const char* a, const char* b) {
+    fs::rename(path + "/" + a, dir / "aside");
+    fs::rename(path + "/" + b, path + "/" + a);
+    fs::rename(dir / "aside", path + "/" + b);
+  };
+  swap(kPte1, kPte2);
+  EXPECT_NE(refusal().find(kPte1), std::string::npos);
+  // Without digests the structure still tells them apart.
+  EXPECT_NE(refusal(false).find(kPte1), std::string::npos);
+  swap(kPte1, kPte2);
+  swap(kPtd1, kPtd2);
+  EXPECT_NE(refusal().find(kPtd1), std::string::npos);
+}
+
+TEST_F(BundleReader, SymbolicLinkIsRefused) {
+  fs::rename(path + "/" + kPtd1, dir / "aside");
+  fs::create_symlink(dir / "aside", path + "/" + kPtd1);
+  expect_refused_naming(kPtd1, "is a symbolic link");
+}
+
+TEST_F(BundleReader, FifoIsRefusedWithoutBlocking) {
+  fs::remove(path + "/" + kPtd1);
+  ASSERT_EQ(::mkfifo((path + "/" + kPtd1).c_str(), 0600), 0);
+  expect_refused_naming(kPtd1, "is not a regular file");
+}
+
+TEST_F(BundleReader, AbsentDirectoryIsAnIoError) {
+  const auto bundle = Bundle::open(dir / "absent", true, pool);
+  ASSERT_FALSE(bundle);
+  EXPECT_EQ(bundle.error().code, ErrorCode::kIo);
+  EXPECT_FALSE(check_bundle(dir / "absent", pool));
+}
+
+TEST_F(BundleReader, DamagedTensorIsNamedWithItsOffset) {
+  const ManifestTensor* tensor = nullptr;
+  for (const ManifestTensor& t : manifest.tensors) {
+    if (t.name == "q.weight") tensor = &t;
+  }
+  ASSERT_TRUE(tensor);
+  std::string bytes = read_file(path + "/" + tensor->file);
+  bytes[tensor->offset + 5] ^= 1;
+  write_file(path + "/" + tensor->file, bytes);
+  expect_refused_naming(tensor->file,
+                        "tensor 'q.weight', offset " + std::to_string(tensor->offset));
+}
+
+TEST_F(BundleReader, DamagedPaddingIsNamedAsSuch) {
+  std::string bytes = read_file(path + "/" + kPtd1);
+  bytes[manifest.tensors[0].offset - 1] ^= 1;
+  write_file(path + "/" + kPtd1, bytes);
+  expect_refused_naming(kPtd1, "outside of its tensors");
+}
+
+TEST_F(BundleReader, CheckReportsEverythingThatIsWrong) {
+  const auto good = check_bundle(path, pool);
+  ASSERT_TRUE(good);
+  EXPECT_TRUE(good->ok());
+  EXPECT_EQ(good->files, 6u);
+  uint64_t bytes = 0;
+  for (const auto& [name, text] : read_directory(path)) bytes += text.size();
+  EXPECT_EQ(good->bytes, bytes);
+
+  fs::remove(path + "/" + kPte2);
+  write_file(path + "/extra", "");
+  write_file(path + "/tokenizer.json", "{\"a\": 2}");
+  const auto bad = check_bundle(path, pool);
+  ASSERT_TRUE(bad);
+  std::vector<std::string> files;
+  for (const CheckProblem& problem : bad->problems) files.push_back(problem.file);
+  std::sort(files.begin(), files.end());
+  EXPECT_EQ(files, (std::vector<std::string>{kPte2, "extra", "tokenizer.json"}));
+}
+
+TEST_F(BundleReader, CheckOfAnEmptyDirectoryIsNo) {
+  fs::create_directory(dir / "empty");
+  const auto report = check_bundle(dir / "empty", pool);
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->problems.size(), 1u);
+  EXPECT_EQ(report->problems[0].file, "manifest.json");
+}
+
+// Somebody who rewrites the manifest with right digests still has to make sense.
+struct Lie {
+  const char* name;
+  void (*tell)(Manifest&);
+  const char* message;
+};
+
+ManifestTensor& named(Manifest& m, const std::string& name) {
+  return *std::find_if(m.tensors.begin(), m.tensors.end(),
+                       [&](const ManifestTensor& t) { return t.name == name; });
+}
+
+const Lie kLies[] = {
+    {"no programs", [](Manifest& m) { m.programs.clear(); }, "lists no program"},
+    {"file twice", [](Manifest& m) { m.files.push_back(m.files[0]); }, "twice"},
+    {"program twice", [](Manifest& m) { m.programs.push_back(m.programs[1]); }, "listed twice"},
+    {"program not a file", [](Manifest& m) { m.programs[0].file = "x.pte"; },
+     "program 'x.pte' is not among the files"},
+    {"data not a file", [](Manifest& m) { m.programs[0].data_files[0] = "x.ptd"; },
+     "data file 'x.ptd' is not among the files"},
+    {"data file is a program", [](Manifest& m) { m.programs[1].data_files[1] = kPte1; },
+     "both a program and a data file"},
+    {"reference not a file", [](Manifest& m) { m.reference = "r.safetensors"; },
+     "reference 'r.safetensors' is not among the files"},
+    {"tensor twice", [](Manifest& m) { m.tensors.push_back(m.tensors[0]); }, "listed twice"},
+    {"tensor missing", [](Manifest& m) { m.tensors.pop_back(); }, "holds"},
+    {"tensor renamed", [](Manifest& m) { m.tensors[0].name = "x"; }, "where the manifest has 'x'"},
+    {"tensor dtype", [](Manifest& m) { named(m, "q.weight").dtype = DType::kI32; },
+     "tensor 'q.weight' is f32 [4, 4], the manifest states i32 [4, 4]"},
+    {"tensor shape", [](Manifest& m) { named(m, "q.weight").shape = {16}; },
+     "the manifest states f32 [16]"},
+    {"tensor offset", [](Manifest& m) { named(m, "q.weight").offset += 16; }, "at offset"},
+    {"tensor size", [](Manifest& m) { named(m, "q.weight").bytes -= 4; }, "bytes at offset"},
+    {"tensor elsewhere", [](Manifest& m) { named(m, "q.weight").file = kPtd2; }, "holds"},
+    {"data file not loaded",
+     [](Manifest& m) { m.programs[1].data_files.erase(m.programs[1].data_files.begin()); },
+     "tensor 'output.weight' is in none of its data files"},
+    {"input count",
+     [](Manifest& m) {
+       m.programs[0].inputs.push_back({"input_pos", DType::kI64, {1}});
+     },
+     "has 1 inputs, the manifest states 2"},
+    {"input dtype", [](Manifest& m) { m.programs[0].inputs[0].dtype = DType::kI64; },
+     "input 'tokens' is f32 [1, 4] in the program and i64 [1, 4] in the manifest"},
+    {"output shape",
+     [](Manifest& m) {
+       m.programs[1].outputs[0].shape = {1, 5};
+     },
+     "output 'logits'"},
+    {"unfed input", [](Manifest& m) { m.programs[1].inputs[0].name = "nothing"; },
+     "comes from no earlier program"},
+    {"changed between shards", [](Manifest& m) { m.programs[0].outputs[0].dtype = DType::kF16; },
+     "an earlier one has it as f16 [1, 4]"},
+    {"probe out of range", [](Manifest& m) { m.programs[0].probes[0].value = 1000; },
+     "is value 1000, which is not a tensor"},
+    {"probe of no tensor", [](Manifest& m) { m.programs[0].probes[0].value = 1; },
+     "which is not a tensor"},
+    {"probe twice", [](Manifest& m) { m.programs[0].probes.push_back(m.programs[0].probes[0]); },
+     "two probes"},
+    {"buffer shape", [](Manifest& m) { m.programs[0].buffers[0].shape = {3}; }, "buffer 'plain'"},
+    {"buffer size", [](Manifest& m) { m.programs[0].buffers[0].bytes = 12; },
+     "does not have the 12"},
+    {"buffer contents", [](Manifest& m) { m.programs[0].buffers[1].init = "none"; },
+     "the program has its contents"},
+    {"buffer without memory",
+     [](Manifest& m) {
+       m.programs[0].buffers[0] = {"x", 0, DType::kF32, {1, 4}, 16, "none"};
+     },
+     "has no planned memory"},
+    {"programs in another order", [](Manifest& m) { std::swap(m.programs[0], m.programs[1]); },
+     "begins with layer 1 where 0 is next"},
+    {"layer missing", [](Manifest& m) { m.num_layers = 3; }, "end with layer 2, the model has 3"},
+};
+
+TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
+  for (const Lie& lie : kLies) {
+    Manifest changed = manifest;
+    lie.tell(changed);
+    publish(changed);
+    const auto report = check_bundle(path, pool);
+    ASSERT_TRUE(report);
+    const bool found = std::any_of(report->problems.begin(), report->problems.end(),
+                                   [&](const CheckProblem& problem) {
+                                     return problem.message.find(lie.message) != std::string::npos;
+                                   });
+    EXPECT_TRUE(found) << lie.name << ": "
+                       << (report->ok() ? "accepted" : report->problems[0].message);
+    EXPECT_FALSE(Bundle::open(path, true, pool)) << lie.name;
+  }
+  publish(manifest);
+  EXPECT_TRUE(Bundle::open(path, true, pool));
+}
+
+TEST_F(BundleReader, AllProblemsArriveWithTheFirst) {
+  fs::remove(path + "/" + kPte2);
+  fs::remove(path + "/" + kPtd2);
+  const auto bundle = Bundle::open(path, true, pool);
+  ASSERT_FALSE(bundle);
+  EXPECT_EQ(bundle.error().code, ErrorCode::kBadInput);
+  EXPECT_EQ(bundle.error().details.size(), 1u);
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,416 @@
+#include "packer/bundle_writer.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "core/sha256.h"
+#include "tests/packer/tiny_bundle.h"
+
+namespace ferry {
+namespace {
+
+using Names = std::vector<std::string>;
+
+const ManifestTensor& tensor_of(const Manifest& manifest, const std::string& name) {
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    if (tensor.name == name) return tensor;
+  }
+  ADD_FAILURE() << "no tensor " << name;
+  return manifest.tensors.front();
+}
+
+std::string stored_bytes(const std::string& bundle, const ManifestTensor& tensor) {
+  return read_file(bundle + "/" + tensor.file).substr(tensor.offset, tensor.bytes);
+}
+
+TEST(BundleWriter, FilesAreWhatThePlanSaid) {
+  const TempDir dir;
+  TinyModel model;
+  write_file(dir / "tok.json", "{}");
+  write_file(dir / "empty.txt", "");
+  model.copied = {{"tokenizer.json", dir / "tok.json"}, {"empty.txt", dir / "empty.txt"}};
+  const auto plan = BundlePlan::make(model.input(), model.source, 0);
+  ASSERT_TRUE(plan) << plan.error().message;
+  ThreadPool pool(2);
+  uint64_t last = 0, total = 0;
+  const auto manifest = plan->write(dir / "out", false, pool, [&](uint64_t done, uint64_t all) {
+    EXPECT_GE(done, last);
+    last = done;
+    total = all;
+  });
+  ASSERT_TRUE(manifest) << manifest.error().message;
+  const auto files = read_directory(dir / "out");
+  ASSERT_EQ(files.size(), plan->files().size());
+  uint64_t sum = 0;
+  for (const PlannedFile& planned : plan->files()) {
+    ASSERT_TRUE(files.contains(planned.path)) << planned.path;
+    EXPECT_EQ(files.at(planned.path).size(), planned.bytes) << planned.path;
+    sum += planned.bytes;
+  }
+  EXPECT_EQ(plan->total_bytes(), sum);
+  EXPECT_EQ(last, total);
+  EXPECT_EQ(total, sum - files.at("manifest.json").size());
+  EXPECT_EQ(files.at("tokenizer.json"), "{}");
+}
+
+TEST(BundleWriter, NamesAreThoseOfTheFormat) {
+  const TempDir dir;
+  write_tiny_bundle(TinyModel(), dir / "out");
+  EXPECT_EQ(names_in(dir / "out"),
+            (Names{"decoder-00001-of-00002.ptd", "decoder-00001-of-00002.pte",
+                   "decoder-00002-of-00002.ptd", "decoder-00002-of-00002.pte", "manifest.json"}));
+  EXPECT_EQ(names_in(dir.path()), (Names{"out"}));
+}
+
+TEST(BundleWriter, FileDigestsAreThoseOfTheBytes) {
+  const TempDir dir;
+  const Manifest manifest = write_tiny_bundle(TinyModel(), dir / "out");
+  ASSERT_EQ(manifest.files.size(), 4u);
+  for (const ManifestFile& file : manifest.files) {
+    EXPECT_EQ(hex_digest(read_file(dir / "out/" + file.path)), file.sha256) << file.path;
+  }
+}
+
+TEST(BundleWriter, BytesDoNotDependOnThreads) {
+  const TempDir dir;
+  write_tiny_bundle(TinyModel(), dir / "one", 1);
+  for (size_t threads : {2, 8}) {
+    const std::string name = dir / std::to_string(threads);
+    write_tiny_bundle(TinyModel(), name, threads);
+    EXPECT_EQ(read_directory(name), read_directory(dir / "one"));
+  }
+}
+
+TEST(BundleWriter, WeightsAreTheirExpressions) {
+  const TempDir dir;
+  const TinyModel model;
+  const Manifest manifest = write_tiny_bundle(model, dir / "out");
+  const auto stored = [&](const std::string& name) {
+    return stored_bytes(dir / "out", tensor_of(manifest, name));
+  };
+  EXPECT_EQ(stored("tok.weight"), model.source.bytes_of(0));
+  const std::string& q = model.source.bytes_of(3);
+  EXPECT_EQ(stored("q.weight"), q.substr(32) + q.substr(0, 32));
+  EXPECT_EQ(stored("ffn.weight"), model.source.bytes_of(4) + model.source.bytes_of(5));
+  // bf16 is the upper half of f32.
+  const std::string& norm = model.source.bytes_of(1);
+  std::string widened;
+  for (size_t i = 0; i < norm.size(); i += 2) widened += std::string(2, '\0') + norm.substr(i, 2);
+  EXPECT_EQ(stored("norm.weight"), widened);
+}
+
+TEST(BundleWriter, TensorsCarryTheDigestsOfBothSides) {
+  const TempDir dir;
+  const TinyModel model;
+  const Manifest manifest = write_tiny_bundle(model, dir / "out");
+  ASSERT_EQ(manifest.tensors.size(), 5u);
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    EXPECT_EQ(hex_digest(stored_bytes(dir / "out", tensor)), tensor.sha256) << tensor.name;
+    for (const ManifestTensor::Source& source : tensor.sources) {
+      for (size_t i = 0; i < model.source.entries().size(); ++i) {
+        if (model.source.entries()[i].name != source.key) continue;
+        EXPECT_EQ(hex_digest(model.source.bytes_of(i)), source.sha256) << source.key;
+      }
+    }
+  }
+  const ManifestTensor& ffn = tensor_of(manifest, "ffn.weight");
+  ASSERT_EQ(ffn.sources.size(), 2u);
+  EXPECT_EQ(ffn.sources[0].key, "model.gate");
+  EXPECT_EQ(ffn.sources[1].key, "model.up");
+  EXPECT_EQ(ffn.sources[1].file, "model-1.safetensors");
+  EXPECT_EQ(ffn.rule, "stack");
+}
+
+TEST(BundleWriter, TiedWeightsShareBytesAcrossShards) {
+  const TempDir dir;
+  const Manifest manifest = write_tiny_bundle(TinyModel(), dir / "out");
+  const ManifestTensor& tok = tensor_of(manifest, "tok.weight");
+  const ManifestTensor& out = tensor_of(manifest, "output.weight");
+  EXPECT_EQ(out.file, "decoder-00001-of-00002.ptd");
+  EXPECT_EQ(out.offset, tok.offset);
+  EXPECT_EQ(out.file, tok.file);
+  EXPECT_EQ(manifest.programs[0].data_files, (Names{"decoder-00001-of-00002.ptd"}));
+  EXPECT_EQ(manifest.programs[1].data_files,
+            (Names{"decoder-00001-of-00002.ptd", "decoder-00002-of-00002.ptd"}));
+}
+
+TEST(BundleWriter, DroppedTensorsAreNeverRead) {
+  const TempDir dir;
+  const TinyModel model;
+  write_tiny_bundle(model, dir / "out");
+  EXPECT_FALSE(model.source.was_read(2));
+  EXPECT_TRUE(model.source.was_read(0));
+}
+
+std::string u64_bytes(uint64_t value) {
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &value, 8);
+  return bytes;
+}
+
+TEST(BundleWriter, SourceFileDigestIsTheDocumentedTree) {
+  const TempDir dir;
+  const TinyModel model;
+  const Manifest manifest = write_tiny_bundle(model, dir / "out");
+  ASSERT_EQ(manifest.source_files.size(), 2u);
+  for (uint32_t f = 0; f < 2; ++f) {
+    const SourceFile& file = model.source.files()[f];
+    std::string text = "ferry-source-file-v1\n" + u64_bytes(file.bytes) +
+                       u64_bytes(file.header.size()) + "header " + std::to_string(f);
+    for (size_t i = 0; i < model.source.entries().size(); ++i) {
+      const TensorEntry& entry = model.source.entries()[i];
+      if (entry.file != f) continue;
+      text += u64_bytes(entry.offset) + u64_bytes(entry.bytes);
+      if (entry.name == "vision.patch") {
+        text += '\0';
+      } else {
+        const std::string& bytes = model.source.bytes_of(i);
+        const Digest digest = sha256(std::as_bytes(std::span<const char>(bytes)));
+        text += '\1' + std::string(reinterpret_cast<const char*>(digest.data()), digest.size());
+      }
+    }
+    EXPECT_EQ(manifest.source_files[f].sha256_tree, hex_digest(text)) << file.name;
+  }
+}
+
+TEST(BundleWriter, SizeLimitSplitsWeightFiles) {
+  const TempDir dir;
+  const TinyModel model;
+  const auto whole = BundlePlan::make(model.input(), model.source, 0);
+  ASSERT_TRUE(whole);
+  const uint64_t limit = whole->files()[1].bytes - 1;
+  const Manifest manifest = write_tiny_bundle(model, dir / "out", 2, limit);
+  const std::string stem = "decoder-00001-of-00002.part-00";
+  EXPECT_EQ(manifest.programs[0].data_files, (Names{stem + "1-of-002.ptd", stem + "2-of-002.ptd"}));
+  EXPECT_EQ(manifest.programs[1].data_files,
+            (Names{stem + "1-of-002.ptd", "decoder-00002-of-00002.ptd"}));
+  for (const ManifestFile& file : manifest.files) {
+    if (file.path.ends_with(".ptd")) {
+      EXPECT_LE(file.bytes, limit) << file.path;
+    }
+  }
+  ThreadPool pool(2);
+  const auto bundle = Bundle::open(dir / "out", true, pool);
+  EXPECT_TRUE(bundle) << bundle.error().message;
+}
+
+TEST(BundleWriter, TensorThatFitsNoFileIsNamed) {
+  const TinyModel model;
+  const auto plan = BundlePlan::make(model.input(), model.source, 300);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kUsage);
+  EXPECT_NE(plan.error().message.find("'tok.weight'"), std::string::npos) << plan.error().message;
+}
+
+TEST(BundleWriter, WeightOfOtherShapeThanTheProgramIsADefect) {
+  TinyModel model;
+  BundleInput input = model.input();
+  for (pte::Value& value : input.parts[0].lowered.program.methods[0].values) {
+    auto* tensor = std::get_if<pte::Tensor>(&value);
+    if (tensor && tensor->fqn == "q.weight") tensor->sizes = {2, 8};
+  }
+  const auto plan = BundlePlan::make(std::move(input), model.source, 0);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, ErrorCode::kInternal);
+  ASSERT_EQ(plan.error().details.size(), 1u);
+  EXPECT_NE(plan.error().details[0].find("'q.weight'"), std::string::npos);
+}
+
+TEST(BundleWriter, CopiedFileMayNotTakeAnotherName) {
+  const TempDir dir;
+  TinyModel model;
+  write_file(dir / "x", "x");
+  for (const char* name : {"manifest.json", "decoder-00001-of-00002.pte"}) {
+    model.copied = {{name, dir / "x"}};
+    const auto plan = BundlePlan::make(model.input(), model.source, 0);
+    ASSERT_FALSE(plan) << name;
+    EXPECT_EQ(plan.error().code, ErrorCode::kUsage);
+  }
+}
+
+// -- all or nothing ------------------------------------------------------------------------------
+
+// Tries to write over `dir`/out, which must fail; nothing else in `dir` may change.
+Error failed_write(const TempDir& dir, const TinyModel& model, bool overwrite) {
+  const Names before = names_in(dir.path());
+  const auto plan = BundlePlan::make(model.input(), model.source, 0);
+  EXPECT_TRUE(plan);
+  ThreadPool pool(2);
+  const auto written = plan->write(dir / "out", overwrite, pool, {});
+  EXPECT_FALSE(written);
+  EXPECT_EQ(names_in(dir.path()), before);
+  return written ? Error{} : written.error();
+}
+
+TEST(BundleWriter, ExistingTargetIsLeftAloneUnlessToldOtherwise) {
+  const TempDir dir;
+  const TinyModel model;
+  write_tiny_bundle(model, dir / "out");
+  const auto before = read_directory(dir / "out");
+  EXPECT_EQ(failed_write(dir, model, false).code, ErrorCode::kUsage);
+  EXPECT_EQ(read_directory(dir / "out"), before);
+}
+
+TEST(BundleWriter, OverwriteReplacesABundle) {
+  const TempDir dir;
+  TinyModel model;
+  write_tiny_bundle(model, dir / "out");
+  const auto before = read_directory(dir / "out");
+  write_file(dir / "x", "x");
+  model.copied = {{"x.txt", dir / "x"}};
+  const auto plan = BundlePlan::make(model.input(), model.source, 0);
+  ASSERT_TRUE(plan);
+  ThreadPool pool(2);
+  const auto written = plan->write(dir / "out/", true, pool, {});
+  ASSERT_TRUE(written) << written.error().message;
+  EXPECT_EQ(read_directory(dir / "out").size(), before.size() + 1);
+  EXPECT_EQ(names_in(dir.path()), (Names{"out", "x"}));
+}
+
+TEST(BundleWriter, OverwriteReplacesNothingButABundle) {
+  const TempDir dir;
+  const TinyModel model;
+  std::filesystem::create_directory(dir / "out");
+  write_file(dir / "out/thesis.txt", "years of work");
+  EXPECT_EQ(failed_write(dir, model, true).code, ErrorCode::kUsage);
+  EXPECT_EQ(read_file(dir / "out/thesis.txt"), "years of work");
+}
+
+TEST(BundleWriter, FailingSourceLeavesTheOldBundle) {
+  const TempDir dir;
+  TinyModel model;
+  write_tiny_bundle(model, dir / "out");
+  const auto before = read_directory(dir / "out");
+  model.source.fail_at(3);
+  const Error error = failed_write(dir, model, true);
+  EXPECT_EQ(error.code, ErrorCode::kIo);
+  EXPECT_EQ(error.message, "checkpoint: the disk is on fire");
+  EXPECT_EQ(read_directory(dir / "out"), before);
+}
+
+TEST(BundleWriter, ChangedSourceMakesNoBundle) {
+  const TempDir dir;
+  TinyModel model;
+  model.source.pretend_change();
+  EXPECT_EQ(failed_write(dir, model, false).code, ErrorCode::kIo);
+}
+
+TEST(BundleWriter, CopiedFileThatChangesAfterPlanningMakesNoBundle) {
+  const TempDir dir;
+  TinyModel model;
+  write_file(dir / "x", "four");
+  model.copied = {{"x.txt", dir / "x"}};
+  const auto plan = BundlePlan::make(model.input(), model.source, 0);
+  ASSERT_TRUE(plan);
+  write_file(dir / "x", "longer than four");
+  ThreadPool pool(1);
+  const auto written = plan->write(dir / "out", false, pool, {});
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, ErrorCode::kIo);
+  EXPECT_EQ(names_in(dir.path()), (Names{"x"}));
+}
+
+TEST(BundleWriter, FileTooLargeForTheSystemLeavesNothing) {
+  const TempDir dir;
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  for (rlim_t limit : {0, 100, 600, 1500}) {
+    const rlimit small{limit, old.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    const Error error = failed_write(dir, TinyModel(), false);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+    EXPECT_EQ(error.code, ErrorCode::kIo) << limit;
+    EXPECT_NE(error.message.find(".ferry-tmp-"), std::string::npos) << error.message;
+  }
+  std::signal(SIGXFSZ, old_handler);
+}
+
+TEST(BundleWriter, MissingParentIsNamed) {
+  const TempDir dir;
+  const TinyModel model;
+  const auto plan = BundlePlan::make(model.input(), model.source, 0);
+  ASSERT_TRUE(plan);
+  ThreadPool pool(1);
+  const auto written = plan->write(dir / "absent/out", false, pool, {});
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, ErrorCode::kIo);
+  EXPECT_NE(written.error().message.find("absent"), std::string::npos);
+}
+
+TEST(BundleWriter, RemainsOfDeadProcessesAreRemoved) {
+  const TempDir dir;
+  // Beyond the largest process id of Linux, so certainly dead.
+  const std::string dead = dir / ".out.ferry-tmp-999999999";
+  std::filesystem::create_directory(dead);
+  write_file(dead + "/half.pte", "half");
+  std::filesystem::create_directory(dir / ".other.ferry-tmp-999999999");
+  std::filesystem::create_directory(dir / ".out.ferry-tmp-1");  // alive
+  std::filesystem::create_directory(dir / ".out.ferry-tmp-x9");
+  write_tiny_bundle(TinyModel(), dir / "out");
+  EXPECT_EQ(names_in(dir.path()),
+            (Names{".other.ferry-tmp-999999999", ".out.ferry-tmp-1", ".out.ferry-tmp-x9", "out"}));
+}
+
+TEST(BundleWriter, LockedRemainsAreSomebodysWork) {
+  const TempDir dir;
+  const std::string held = dir / ".out.ferry-tmp-999999999";
+  std::filesystem::create_directory(held);
+  const int fd = ::open(held.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(::flock(fd, LOCK_EX), 0);
+  write_tiny_bundle(TinyModel(), dir / "out");
+  EXPECT_TRUE(std::filesystem::exists(held));
+  ::close(fd);
+}
+
+// -- more than one tile --------------------------------------------------------------------------
+
+// Weights of odd sizes over several tiles, of every kind of expression.
+TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
+  const TempDir dir;
+  TinyModel model;
+  const size_t big = model.source.add("big", DType::kBF16, {1000, 1501}, 1);
+  const size_t half = model.source.add("half", DType::kF32, {900, 777}, 1);
+  const size_t copied = model.source.add("copied", DType::kF32, {700, 1111}, 1);
+  StateDict& weights = model.weights;
+  TensorExpr cast = expr_of_entry(model.source, big);
+  cast.dtype = DType::kF32;
+  ASSERT_TRUE(weights.add({"cast", cast, "rule"}));
+  ASSERT_TRUE(
+      weights.add({"swapped",
+                   {DType::kF32, DType::kF32, {900, 777}, {{half, 450, 450}, {half, 0, 450}}},
+                   "rule"}));
+  ASSERT_TRUE(weights.add({"copied", expr_of_entry(model.source, copied), "rule"}));
+  BundleInput input = model.one_shard();
+  input.parts[0].lowered = tiny_program(
+      weights, {"tok.weight", "cast", "swapped", "copied", "norm.weight"}, "tokens", "y");
+  const auto plan = BundlePlan::make(std::move(input), model.source, 0);
+  ASSERT_TRUE(plan) << plan.error().message;
+  for (size_t threads : {1, 3, 8}) {
+    ThreadPool pool(threads);
+    const std::string out = dir / std::to_string(threads);
+    const auto manifest = plan->write(out, false, pool, {});
+    ASSERT_TRUE(manifest) << manifest.error().message;
+    EXPECT_EQ(read_directory(out), read_directory(dir / "1"));
+    for (const ManifestFile& file : manifest->files) {
+      EXPECT_EQ(hex_digest(read_file(out + "/" + file.path)), file.sha256);
+    }
+    const std::string& bytes = model.source.bytes_of(half);
+    const size_t middle = bytes.size() / 2;
+    const ManifestTensor& swapped = tensor_of(*manifest, "swapped");
+    EXPECT_EQ(stored_bytes(out, swapped), bytes.substr(middle) + bytes.substr(0, middle));
+    EXPECT_EQ(swapped.sources[0].sha256, hex_digest(bytes));
+    EXPECT_EQ(tensor_of(*manifest, "cast").sources[0].sha256,
+              hex_digest(model.source.bytes_of(big)));
+    EXPECT_EQ(tensor_of(*manifest, "copied").sha256, hex_digest(model.source.bytes_of(copied)));
+  }
+}
+
+}  // namespace
+}  // namespace ferry

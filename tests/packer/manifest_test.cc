@@ -1,0 +1,182 @@
+#include "packer/manifest.h"
+
+#include "tests/packer/tiny_bundle.h"
+
+namespace ferry {
+namespace {
+
+Manifest full_manifest() {
+  const std::string digest(64, 'a');
+  Manifest m;
+  m.model_type = "tiny";
+  m.vocab_size = 6;
+  m.program_style = "stateful";
+  m.weight_dtype = "bf16";
+  m.eos_ids = {2, 3};
+  m.source_files = {{"model.safetensors", 123, digest}};
+  m.dropped = {{"a\n\"\xc3\xa9", "rule", "reason"}};
+  m.allowed_unmapped = {"x.*"};
+  ManifestProgram program;
+  program.file = "p.pte";
+  program.data_files = {"p.ptd"};
+  program.inputs = {{"tokens", DType::kI64, {1, 4}}};
+  program.outputs = {{"logits", DType::kF32, {1, 6}}};
+  program.probes = {{"hidden_states.0", 7}};
+  program.buffers = {{"cache", 9, DType::kF16, {}, 2, "none"}};
+  m.programs = {program};
+  m.tensors = {{"w",
+                "p.ptd",
+                DType::kBF16,
+                {2, 3},
+                128,
+                12,
+                digest,
+                "rule",
+                {{"model.safetensors", "model.w", digest}}}};
+  m.files = {{"p.pte", 10, digest}, {"p.ptd", 140, digest}};
+  m.default_tolerance = 0.00012;
+  return m;
+}
+
+// `text` with the first `from` replaced by `to`, and a self digest that fits the result.
+std::string edited(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  const size_t digest = text.rfind("\"manifest_sha256\": \"") + 20;
+  text.replace(digest, 64, std::string(64, '0'));
+  text.replace(digest, 64, hex_digest(text));
+  return text;
+}
+
+TEST(Manifest, WhatIsWrittenIsRead) {
+  const std::string text = write_manifest(full_manifest());
+  const auto read = read_manifest(text, "manifest.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(write_manifest(*read), text);
+  EXPECT_EQ(read->dropped[0].key, "a\n\"\xc3\xa9");
+  EXPECT_EQ(read->default_tolerance, 0.00012);
+  EXPECT_FALSE(read->bos_id);
+  EXPECT_EQ(read->tensors[0].shape, (Shape{2, 3}));
+  EXPECT_EQ(read->programs[0].buffers[0].dtype, DType::kF16);
+}
+
+TEST(Manifest, IsLaidOutAsDocumented) {
+  const std::string text = write_manifest(full_manifest());
+  EXPECT_EQ(text.substr(0, 69),
+            "{\n \"format\": \"ferry-bundle\",\n \"version\": 1,\n \"model\": {\n  \"model_type");
+  EXPECT_EQ(text.substr(text.size() - 4), "\"\n}\n");
+  EXPECT_NE(text.find("\n  \"bos_id\": null,\n"), std::string::npos);
+}
+
+TEST(Manifest, SelfDigestIsThatOfTheTextWithZeros) {
+  std::string text = write_manifest(full_manifest());
+  const size_t at = text.size() - 4 - 64;
+  const std::string digest = text.substr(at, 64);
+  text.replace(at, 64, std::string(64, '0'));
+  EXPECT_EQ(hex_digest(text), digest);
+}
+
+TEST(Manifest, SizeDoesNotDependOnDigests) {
+  Manifest m = full_manifest();
+  const size_t size = write_manifest(m).size();
+  m.files[0].sha256 = kZeroDigest;
+  EXPECT_EQ(write_manifest(m).size(), size);
+}
+
+TEST(Manifest, EverySingleBitFlipIsRefused) {
+  const std::string text = write_manifest(full_manifest());
+  for (size_t bit = 0; bit < 8 * text.size(); ++bit) {
+    std::string flipped = text;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(read_manifest(flipped, "manifest.json")) << "bit " << bit;
+  }
+}
+
+TEST(Manifest, EveryTruncationIsRefused) {
+  const std::string text = write_manifest(full_manifest());
+  for (size_t size = 0; size < text.size(); ++size) {
+    EXPECT_FALSE(read_manifest(text.substr(0, size), "manifest.json")) << size << " bytes";
+  }
+}
+
+struct Edit {
+  const char* from;
+  const char* to;
+  const char* message;  // part of it
+};
+
+// All of these carry a self digest that is right, so that only the named rule can refuse them.
+const Edit kEdits[] = {
+    {"\"vocab_size\"", "\"vocab_siZe\"", "model.vocab_size is missing"},
+    {"\"vocab_size\": 6", "\"vocab_size\": 6,\n  \"more\": 1", "unknown member 'more'"},
+    {"\"vocab_size\": 6", "\"vocab_size\": -6", "model.vocab_size is not an integer"},
+    {"\"vocab_size\": 6", "\"vocab_size\": 6.0", "model.vocab_size is not an integer"},
+    {"\"vocab_size\": 6", "\"vocab_size\": \"6\"", "model.vocab_size is not an integer"},
+    {"\"vocab_size\": 6", "\"vocab_size\": 4611686018427387905", "model.vocab_size"},
+    {"\"vocab_size\": 6", "\"vocab_size\": 18446744073709551616", "model.vocab_size"},
+    {"\"vocab_size\": 6", "\"vocab_size\":  6", "canonical form (offset"},
+    {"\"vocab_size\": 6", "\"vocab_size\": 6,\n  \"vocab_size\": 6", "vocab_size"},
+    {"\"all_logits\": false", "\"all_logits\": 0", "model.all_logits is not true or false"},
+    {"\"model_type\": \"tiny\"", "\"model_type\": null", "model.model_type is not a string"},
+    {"\"stateful\"", "\"stateless\"", "unknown value 'stateless'"},
+    {"\"dtype\": \"i64\"", "\"dtype\": \"I64\"", "programs[0].inputs[0].dtype is an unknown dtype"},
+    {"\"init\": \"none\"", "\"init\": \"some\"",
+     "programs[0].buffers[0].init has the unknown value"},
+    {"\"file\": \"p.pte\"", "\"file\": \"../p.pte\"", "programs[0].file is not a plain file name"},
+    {"\"file\": \"p.pte\"", "\"file\": \"a/p.pte\"", "plain file name"},
+    {"\"file\": \"p.pte\"", "\"file\": \"a\\\\p.pte\"", "plain file name"},
+    {"\"file\": \"p.pte\"", "\"file\": \"p.pte\\u0000\"", "plain file name"},
+    {"\"file\": \"p.pte\"", "\"file\": \"..\"", "plain file name"},
+    {"\"file\": \"p.pte\"", "\"file\": \".\"", "plain file name"},
+    {"\"file\": \"p.pte\"", "\"file\": \"\"", "plain file name"},
+    {"\"path\": \"model.safetensors\"", "\"path\": \"/model\"", "source.files[0].path"},
+    {"aaaaaaaa\"", "aaaaaaaA\"", "is not 64 lower-case hexadecimal digits"},
+    {"aaaaaaaa\"", "aaaaaaa\"", "is not 64 lower-case hexadecimal digits"},
+    {"\"value\": 7", "\"value\": 2147483648", "programs[0].probes[0].value is not an integer"},
+    {"0.00012", "-0.00012", "default_tolerance is not a finite"},
+    {"0.00012", "1.2e-4", "canonical form"},
+    {"0.00012", "0", "default_tolerance is not a finite"},
+    {"\"eos_ids\": [", "\"eos_ids\": [[", "manifest.json"},
+    {"\"tiny\"", "\"t\\u0069ny\"", "canonical form"},
+    {"{\n \"format\"", "{ \"format\"", "canonical form (offset 1)"},
+    {"ferry-bundle", "ferry-bungle", "not the manifest of a bundle"},
+};
+
+TEST(Manifest, BreaksOfEachRuleAreNamed) {
+  const std::string text = write_manifest(full_manifest());
+  for (const Edit& edit : kEdits) {
+    const auto read = read_manifest(edited(text, edit.from, edit.to), "manifest.json");
+    ASSERT_FALSE(read) << edit.to;
+    EXPECT_EQ(read.error().code, ErrorCode::kBadInput) << edit.to;
+    EXPECT_NE(read.error().message.find(edit.message), std::string::npos) << read.error().message;
+    EXPECT_EQ(read.error().message.find('\n'), std::string::npos) << read.error().message;
+  }
+}
+
+TEST(Manifest, LongestFileNameIsAccepted) {
+  Manifest m = full_manifest();
+  m.files[0].path = std::string(255, 'x');
+  EXPECT_TRUE(read_manifest(write_manifest(m), "manifest.json"));
+  m.files[0].path += 'x';
+  EXPECT_FALSE(read_manifest(write_manifest(m), "manifest.json"));
+}
+
+TEST(Manifest, LaterVersionIsUnsupportedRatherThanBad) {
+  const std::string text =
+      edited(write_manifest(full_manifest()), "\"version\": 1", "\"version\": 2");
+  const auto read = read_manifest(text, "manifest.json");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(Manifest, InvalidUtf8InNamesDoesNotStopWriting) {
+  Manifest m = full_manifest();
+  m.tensors[0].sources[0].key = "bad\xff";
+  const auto read = read_manifest(write_manifest(m), "manifest.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->tensors[0].sources[0].key, "bad\xef\xbf\xbd");
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,75 @@
+// A checkpoint in memory, and the smallest programs that have everything a bundle can hold:
+// external weights, constants, mutable buffers with and without contents, probes, ports between
+// shards.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/tensor_source.h"
+#include "packer/bundle_reader.h"
+#include "packer/bundle_writer.h"
+#include "tests/formats/temp_dir.h"
+
+namespace ferry {
+
+std::vector<std::string> names_in(const std::string& directory);  // sorted
+std::string read_file(const std::string& path);
+void write_file(const std::string& path, const std::string& bytes);
+// Name -> contents of every file of a directory.
+std::map<std::string, std::string> read_directory(const std::string& path);
+std::string hex_digest(const std::string& bytes);
+
+class MemorySource : public TensorSource {
+ public:
+  // Tensor bytes are pseudo-random, the same for the same order of calls.
+  size_t add(const std::string& name, DType dtype, Shape shape, uint32_t file = 0);
+  const std::string& bytes_of(size_t entry) const { return bytes_[entry]; }
+
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override;
+  Status check_unchanged() const override;
+
+  // The read of this entry fails.
+  void fail_at(size_t entry) { failing_ = entry; }
+  void pretend_change() { changed_ = true; }
+  bool was_read(size_t entry) const { return read_[entry] > 0; }
+
+ private:
+  std::string path_ = "checkpoint";
+  std::vector<SourceFile> files_;
+  std::vector<TensorEntry> entries_;
+  std::vector<std::string> bytes_;
+  mutable std::vector<size_t> read_;
+  size_t failing_ = SIZE_MAX;
+  bool changed_ = false;
+};
+
+// One program of method `forward` and a metadata method. Every weight has the shape of the
+// expression that `weights` has for it, and is an operand of a linear of its own; inputs and
+// outputs are f32 [1,4].
+LoweredProgram tiny_program(const StateDict& weights, const std::vector<std::string>& names,
+                            const std::string& input, const std::string& output);
+
+// Two shards over a checkpoint of six tensors: tied embeddings shared by both, a cast, a row
+// permutation, a stack of two tensors, and one tensor that is dropped.
+struct TinyModel {
+  TinyModel();
+  BundleInput input() const;
+  BundleInput one_shard() const;  // with two of the weights
+
+  MemorySource source;
+  StateDict weights;
+  std::vector<CopiedFile> copied;
+};
+
+// Plans and writes `model` to `directory`; a failure fails the test.
+Manifest write_tiny_bundle(const TinyModel& model, const std::string& directory, size_t threads = 2,
+                           uint64_t max_file_bytes = 0);
+
+}  // namespace ferry
