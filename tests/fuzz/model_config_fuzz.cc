@@ -1,0 +1,30 @@
+// Input: the text of config.json; what follows a NUL byte is generation_config.json.
+
+#include "converters/model_config.h"
+
+#include <string_view>
+
+#include "tests/fuzz/require.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace ferry;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const size_t nul = text.find('\0');
+  const std::string generation = nul == std::string::npos ? "" : text.substr(nul + 1);
+  const auto config = parse_model_config(text.substr(0, nul), generation, "f");
+  if (!config) {
+    require_good_message(config.error());
+    return 0;
+  }
+  // What the families rely on.
+  require(config->num_layers >= 1 && std::ssize(config->layer_types) == config->num_layers);
+  require(config->num_heads % config->num_kv_heads == 0);
+  require(config->rotary_dim() >= 2 && config->rotary_dim() % 2 == 0);
+  require(config->rotary_dim() <= config->head_dim);
+  require(std::ssize(rope_inverse_frequencies(*config)) == config->rotary_dim() / 2);
+  for (const LayerType type : config->layer_types) {
+    if (type == LayerType::kLinearAttention) require(config->linear.groups() >= 1);
+    if (type == LayerType::kSlidingAttention) require(config->sliding_window.has_value());
+  }
+  return 0;
+}
