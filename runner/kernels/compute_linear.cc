@@ -79,31 +79,57 @@ HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
   for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
 }
 
-// kAhead: the next kN rows are used next, and are fetched while these are. Many rows side by side
-// keep more requests in flight than one long read does.
-template <size_t kN, class T, bool kAhead>
-HWY_INLINE void rows(const LinearArgs& args, size_t j) {
-  VF32 acc[kN];
+// Columns [j, j + kN) of out, rows [i, i + kM), straight from the weights.
+// kAhead: the next kN rows of weights are used next, and are fetched while these are. Many rows
+// side by side keep more requests in flight than one long read does.
+template <size_t kM, size_t kN, class T, bool kAhead>
+HWY_INLINE void direct_tile(const LinearArgs& args, size_t i, size_t j) {
+  VF32 acc[kM * kN];
   clear(acc);
-  steps<1, kN, kAhead>(args.x, 0, static_cast<const T*>(args.w) + j * args.k, args.k, args.k, acc);
-  T out[kMaxLanes];
+  steps<kM, kN, kAhead>(args.x + i * args.x_stride, args.x_stride,
+                        static_cast<const T*>(args.w) + j * args.k, args.k, args.k, acc);
+  T out[round_up(kM * kN, kMaxLanes)];
   finish(acc, out);
-  std::memcpy(static_cast<T*>(args.out) + j, out, kN * sizeof(T));
+  for (size_t r = 0; r < kM; ++r) {
+    std::memcpy(static_cast<T*>(args.out) + (i + r) * args.n + j, out + r * kN, kN * sizeof(T));
+  }
+}
+
+// Columns [j, j + kN) of out for all rows. Only the first tile fetches ahead.
+template <size_t kM, size_t kN, class T>
+HWY_INLINE void direct_columns(const LinearArgs& args, size_t j, bool ahead) {
+  size_t i = 0;
+  for (; i + kM <= args.m; i += kM, ahead = false) {
+    if (ahead) {
+      direct_tile<kM, kN, T, true>(args, i, j);
+    } else {
+      direct_tile<kM, kN, T, false>(args, i, j);
+    }
+  }
+  if constexpr (kM > 1) {
+    for (; i < args.m; ++i) direct_tile<1, kN, T, false>(args, i, j);
+  }
+}
+
+template <size_t kM, size_t kN, class T>
+HWY_INLINE size_t direct_range(const LinearArgs& args, size_t begin, size_t end) {
+  size_t j = begin;
+  for (; j + kN <= end; j += kN) direct_columns<kM, kN, T>(args, j, j + 2 * kN <= end);
+  return j;
 }
 
 template <class T>
-void linear_row(const LinearArgs& args, size_t begin, size_t end) {
-  size_t j = begin;
-  for (; j + 16 <= end; j += 8) rows<8, T, true>(args, j);
-  for (; j + 8 <= end; j += 8) rows<8, T, false>(args, j);
-  for (; j < end; ++j) rows<1, T, false>(args, j);
+void linear_direct(const LinearArgs& args, size_t begin, size_t end) {
+  const size_t j = args.m < kTileRows ? direct_range<1, 8, T>(args, begin, end)
+                                      : direct_range<kTileRows, kTileCols, T>(args, begin, end);
+  direct_range<1, 1, T>(args, j, end);
 }
 
-// Columns [begin, end) of out for m == 1.
-void linear_row_task(const LinearArgs& args, size_t begin, size_t end) {
-  if (args.dtype == DType::kF32) return linear_row<float>(args, begin, end);
-  if (args.dtype == DType::kBF16) return linear_row<BF16>(args, begin, end);
-  linear_row<F16>(args, begin, end);
+// Columns [begin, end) of out for all of a few rows.
+void linear_direct_task(const LinearArgs& args, size_t begin, size_t end) {
+  if (args.dtype == DType::kF32) return linear_direct<float>(args, begin, end);
+  if (args.dtype == DType::kBF16) return linear_direct<BF16>(args, begin, end);
+  linear_direct<F16>(args, begin, end);
 }
 
 // Weights [j, j + kTileCols) x [c, c + depth) as f32, missing rows and the end of k as zeros;
@@ -211,12 +237,15 @@ HWY_AFTER_NAMESPACE();
 namespace ferry::kernels {
 namespace {
 
-HWY_EXPORT(linear_row_task);
+HWY_EXPORT(linear_direct_task);
 HWY_EXPORT(linear_block_task);
 
 // A task should be long enough to pay for its cold start, and short enough to share the work.
 constexpr size_t kMinRowTaskBytes = size_t{1} << 16;
 constexpr size_t kMaxRowTaskBytes = size_t{1} << 19;
+// Up to so many rows widening the weights in registers again for each tile of rows is cheaper than
+// a widened copy.
+constexpr size_t kFewRows = 12;
 
 // Points args.x at rows of f32 padded with zeros: x itself if it is so already, else a copy.
 hwy::AlignedFreeUniquePtr<float[]> widen_x(const void* x, LinearArgs& args, ThreadPool& pool) {
@@ -237,13 +266,13 @@ hwy::AlignedFreeUniquePtr<float[]> widen_x(const void* x, LinearArgs& args, Thre
   return copy;
 }
 
-void linear_rows(const LinearArgs& args, ThreadPool& pool) {
+void linear_few_rows(const LinearArgs& args, ThreadPool& pool) {
   const size_t row_bytes = std::max<size_t>(1, args.k * dtype_bytes(args.dtype));
   const size_t share = row_bytes * args.n / (2 * pool.size());
   const size_t bytes = std::clamp(share, kMinRowTaskBytes, kMaxRowTaskBytes);
-  const size_t rows = round_up((bytes + row_bytes - 1) / row_bytes, 8);
+  const size_t rows = round_up((bytes + row_bytes - 1) / row_bytes, kTaskCols);
   pool.parallel_for((args.n + rows - 1) / rows, [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(linear_row_task)
+    HWY_DYNAMIC_DISPATCH(linear_direct_task)
     (args, task * rows, std::min(args.n, (task + 1) * rows));
   });
 }
@@ -264,11 +293,8 @@ void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int
   if (m <= 0 || n <= 0) return;
   LinearArgs args{dtype, nullptr, 0, w, out, size_t(m), size_t(n), size_t(k)};
   const auto copy = widen_x(x, args, pool);
-  if (m == 1 || k == 0) {
-    for (size_t i = 0; i < args.m; ++i) {
-      linear_rows(args, pool);
-      args.out = static_cast<char*>(args.out) + args.n * dtype_bytes(dtype);
-    }
+  if (args.m <= kFewRows || k == 0) {
+    linear_few_rows(args, pool);
   } else {
     linear_batch(args, pool);
   }
