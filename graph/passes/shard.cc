@@ -137,8 +137,9 @@ class PartBuilder {
       const Dims& dims = out_[input].shape;
       const auto found = std::ranges::find(dims, dim);
       if (found == dims.end()) continue;
+      const IntArg at(found - dims.begin());
       const ValueId id = add_value(old);
-      out_.nodes.push_back({Op::kSymSize, {input, IntArg(found - dims.begin())}, {id}, node.layer});
+      out_.nodes.push_back({Op::kSymSize, {input, at}, {id}, node.layer});
       return id;
     }
     return std::nullopt;

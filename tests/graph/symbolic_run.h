@@ -1,0 +1,24 @@
+// Executes a graph on terms instead of numbers: the result of a node is its operator applied to the
+// terms of its arguments. Two graphs that compute the same have the same terms, whatever their
+// numbering, order, or cut. Written without the code under test.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "graph/graph.h"
+
+namespace ferry {
+
+using Terms = std::map<std::string, std::string>;  // port or buffer name -> term
+
+struct SymbolicRun {
+  Terms outputs, probes;
+  Terms state;  // buffers after the run
+};
+
+// `inputs` has a term for every input of the graph; weights, literals and buffers are what they are
+// called. The sizes of a symbolic dimension are the text of the dimension.
+SymbolicRun run_symbolically(const Graph& graph, const Terms& inputs);
+
+}  // namespace ferry
