@@ -1,0 +1,541 @@
+// What the builder infers: shapes and dtypes as torch has them, symbols included, and misuse
+// refused.
+
+#include "graph/builder.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "graph/dims.h"
+#include "tests/graph/tiny_models.h"
+
+namespace ferry {
+namespace {
+
+constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+
+// A builder with a symbol T of at most 8, the count of the tokens, and a start position.
+struct Fixture {
+  GraphBuilder b{2};
+  int32_t symbol = 0;
+  Dim t;
+  ValueId tokens, count, start, end;
+
+  Fixture() {
+    symbol = b.symbol("T", 8, {});
+    t = Dim::of(symbol);
+    tokens = b.input("tokens", DType::kI64, {1, t});
+    count = b.sym_size(tokens, 1);
+    b.bind_symbol(symbol, count);
+    start = b.item(b.input("input_pos", DType::kI64, {1}));
+    end = b.int_add(start, count);
+  }
+  ValueId f32(Dims shape) { return of(DType::kF32, std::move(shape)); }
+  ValueId of(DType dtype, Dims shape) {
+    return b.input("x" + std::to_string(next++), dtype, std::move(shape));
+  }
+  int next = 0;
+};
+
+struct Case {
+  const char* fact;
+  std::function<ValueId(Fixture&)> make;
+  std::string type;  // empty: refused
+};
+
+std::string type_of(const Graph& graph, ValueId id) {
+  if (graph[id].kind == Value::Kind::kInt) return "int";
+  return to_text(graph, graph[id].dtype, graph[id].shape);
+}
+
+void check(const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    Fixture f;
+    const ValueId id = c.make(f);
+    f.b.probe("result", id);
+    const Result<Graph> graph = f.b.finish();
+    if (c.type.empty()) {
+      EXPECT_FALSE(graph.has_value()) << c.fact;
+      if (!graph) {
+        EXPECT_EQ(graph.error().code, ErrorCode::kInternal) << c.fact;
+      }
+    } else {
+      ASSERT_TRUE(graph.has_value()) << c.fact << ": " << graph.error().message;
+      EXPECT_EQ(type_of(*graph, graph->probes[0].value), c.type) << c.fact;
+    }
+  }
+}
+
+TEST(Builder, ArithmeticBroadcastsAndPromotes) {
+  const auto add = [](Dims a, Dims b) {
+    return [=](Fixture& f) { return f.b.add(f.f32(a), f.f32(b)); };
+  };
+  const auto typed = [](DType a, DType b) {
+    return [=](Fixture& f) { return f.b.mul(f.of(a, {2}), f.of(b, {2})); };
+  };
+  check({
+      {"same shape", add({2, 3}, {2, 3}), "f32[2,3]"},
+      {"trailing dimensions align", add({4, 2, 3}, {3}), "f32[4,2,3]"},
+      {"ones stretch on both sides", add({4, 1, 3}, {1, 5, 1}), "f32[4,5,3]"},
+      {"rank 0", add({}, {7}), "f32[7]"},
+      {"a zero is no one", add({0}, {2}), ""},
+      {"other sizes", add({2}, {3}), ""},
+      {"a symbol against one",
+       [](Fixture& f) {
+         return f.b.add(f.f32({1, f.t, 4}), f.f32({1, 1, 4}));
+       },
+       "f32[1,T,4]"},
+      {"a symbol against a number", [](Fixture& f) { return f.b.add(f.f32({f.t}), f.f32({2})); },
+       ""},
+      {"f16 with f32", typed(DType::kF16, DType::kF32), "f32[2]"},
+      {"f16 with bf16", typed(DType::kF16, DType::kBF16), "f32[2]"},
+      {"bool with i64", typed(DType::kBool, DType::kI64), "i64[2]"},
+      {"i64 with f16", typed(DType::kI64, DType::kF16), "f16[2]"},
+      {"i32 with i64", typed(DType::kI32, DType::kI64), "i64[2]"},
+      {"a number keeps the dtype", [](Fixture& f) { return f.b.mul(f.of(DType::kBF16, {2}), 0.5); },
+       "bf16[2]"},
+      {"comparison",
+       [](Fixture& f) {
+         return f.b.gt(f.f32({2, f.t}), 1.0);
+       },
+       "bool[2,T]"},
+      {"and",
+       [](Fixture& f) {
+         const ValueId a = f.of(DType::kI64, {f.t, 1});
+         return f.b.logical_and(f.b.ge(a, 0), f.b.lt(f.of(DType::kI64, {3}), 4));
+       },
+       "bool[T,3]"},
+      {"where",
+       [](Fixture& f) {
+         return f.b.where(f.b.eq(f.of(DType::kI64, {f.t, 1}), 0), f.b.scalar(0), f.f32({1, 5}));
+       },
+       "f32[T,5]"},
+      {"where wants a condition",
+       [](Fixture& f) { return f.b.where(f.f32({2}), f.f32({2}), f.f32({2})); }, ""},
+      {"mean",
+       [](Fixture& f) {
+         return f.b.mean_last(f.f32({1, f.t, 8}));
+       },
+       "f32[1,T,1]"},
+      {"sum of rank 0", [](Fixture& f) { return f.b.sum_last(f.f32({})); }, ""},
+      {"rsqrt of integers", [](Fixture& f) { return f.b.rsqrt(f.of(DType::kI64, {1})); }, ""},
+  });
+}
+
+TEST(Builder, MatricesMeetAtTheirInnerDimension) {
+  const auto linear = [](DType x, Dims shape, Dims w) {
+    return [=](Fixture& f) { return f.b.linear(f.of(x, shape), f.b.weight("w", w)); };
+  };
+  check({
+      {"linear", linear(DType::kF32, {1, 3, 4}, {6, 4}), "f32[1,3,6]"},
+      {"inner dimensions differ", linear(DType::kF32, {1, 3, 4}, {4, 6}), ""},
+      {"dtypes differ", linear(DType::kF16, {1, 3, 4}, {6, 4}), ""},
+      {"a vector", linear(DType::kF32, {4}, {6, 4}), ""},
+      {"embedding",
+       [](Fixture& f) {
+         return f.b.embedding(f.b.weight("w", {9, 4}), f.tokens);
+       },
+       "f32[1,T,4]"},
+      {"indices are integers",
+       [](Fixture& f) {
+         return f.b.embedding(f.b.weight("w", {9, 4}), f.f32({1}));
+       },
+       ""},
+      {"depthwise convolution",
+       [](Fixture& f) {
+         return f.b.depthwise_conv1d(f.f32({1, 6, Dim::of(f.symbol, 1, 3)}),
+                                     f.b.weight("w", {6, 1, 4}));
+       },
+       "f32[1,6,T]"},
+      {"the kernel may be longer than the input",
+       [](Fixture& f) {
+         return f.b.depthwise_conv1d(f.f32({1, 6, f.t}), f.b.weight("w", {6, 1, 4}));
+       },
+       ""},
+      {"channels differ",
+       [](Fixture& f) {
+         return f.b.depthwise_conv1d(f.f32({1, 5, 9}), f.b.weight("w", {6, 1, 4}));
+       },
+       ""},
+  });
+}
+
+TEST(Builder, SlicesKnowTheirLength) {
+  const auto slice = [](Dim size, int64_t start, int64_t end) {
+    return [=](Fixture& f) { return f.b.slice(f.f32({size, 2}), 0, start, end); };
+  };
+  const Dim t = Dim::of(0);
+  const Dim t4 = Dim::of(0, 1, 4);
+  check({
+      {"numbers", slice(9, 2, 5), "f32[3,2]"},
+      {"to the end", slice(9, 2, kEnd), "f32[7,2]"},
+      {"behind the end", slice(9, 2, 100), "f32[7,2]"},
+      {"from the end", slice(9, -3, -1), "f32[2,2]"},
+      {"empty", slice(9, 5, 5), "f32[0,2]"},
+      {"backwards", slice(9, 5, 4), ""},
+      {"before the start", slice(9, -10, 4), ""},
+      {"the last four of 4+T", slice(t4, -4, kEnd), "f32[4,2]"},
+      {"all but the first four of 4+T", slice(t4, 4, kEnd), "f32[T,2]"},
+      {"the first four of 4+T", slice(t4, 0, 4), "f32[4,2]"},
+      {"all but the last", slice(t, 0, -1), "f32[T-1,2]"},
+      {"the first four of T, which may be one", slice(t, 0, 4), ""},
+      {"the last two of T, which may be one", slice(t, -2, kEnd), ""},
+      {"T numbers from a position",
+       [](Fixture& f) {
+         return f.b.slice(f.f32({32, 2}), 0, f.start, f.end, f.t);
+       },
+       "f32[T,2]"},
+      {"from a position to the end of T",
+       [](Fixture& f) { return f.b.slice(f.f32({f.t}), 0, f.b.int_sub(f.count, 1), kEnd); },
+       "f32[1]"},
+      {"another length than the caller says",
+       [](Fixture& f) {
+         return f.b.slice(f.f32({32, 2}), 0, f.start, f.end, Dim::of(f.symbol, 1, 1));
+       },
+       ""},
+      {"longer than the dimension",
+       [](Fixture& f) {
+         return f.b.slice(f.f32({7, 2}), 0, f.start, f.end);
+       },
+       ""},
+      {"a length that is no symbol",
+       [](Fixture& f) {
+         return f.b.slice(f.f32({32, 2}), 0, 0, f.start);
+       },
+       ""},
+      {"a length of its own symbol",
+       [](Fixture& f) {
+         const ValueId first = f.b.int_max(f.b.int_sub(f.start, 3), 0);
+         const int32_t w = f.b.symbol("W", 11, f.b.int_sub(f.end, first));
+         return f.b.slice(f.f32({32}), 0, first, f.end, Dim::of(w));
+       },
+       "f32[W]"},
+      {"arange", [](Fixture& f) { return f.b.arange(f.start, f.end, f.t); }, "i64[T]"},
+      {"arange of numbers", [](Fixture& f) { return f.b.arange(2, 7, 5); }, "i64[5]"},
+  });
+}
+
+TEST(Builder, LayoutKeepsTheElements) {
+  const auto view = [](Dims from, Dims to) {
+    return [=](Fixture& f) { return f.b.view(f.f32(from), to); };
+  };
+  const Dim t = Dim::of(0);
+  const Dim t2 = Dim::of(0, 2);
+  check({
+      {"view", view({2, 6}, {3, 4}), "f32[3,4]"},
+      {"view of another count", view({2, 6}, {3, 5}), ""},
+      {"heads", view({1, t, 12}, {1, t, 3, 4}), "f32[1,T,3,4]"},
+      {"twice T", view({1, t, 8}, {t2, 4}), "f32[2*T,4]"},
+      {"twice T where the rest does not fit", view({1, t, 8}, {t2, 3}), ""},
+      {"T is lost", view({1, t, 8}, {8}), ""},
+      {"T+4 as it is", view({Dim::of(0, 1, 4), 2}, {1, Dim::of(0, 1, 4), 2}), "f32[1,T+4,2]"},
+      {"cat",
+       [](Fixture& f) {
+         return f.b.cat({f.f32({2, 3}), f.f32({2, f.t})}, 1);
+       },
+       "f32[2,T+3]"},
+      {"cat of T and T",
+       [](Fixture& f) {
+         return f.b.cat({f.f32({f.t}), f.f32({f.t})}, -1);
+       },
+       "f32[2*T]"},
+      {"cat of two symbols",
+       [](Fixture& f) {
+         const int32_t u = f.b.symbol("U", 4, {});
+         return f.b.cat({f.f32({f.t}), f.f32({Dim::of(u)})}, 0);
+       },
+       ""},
+      {"cat of other shapes",
+       [](Fixture& f) {
+         return f.b.cat({f.f32({2, 3}), f.f32({3, 3})}, 1);
+       },
+       ""},
+      {"cat of nothing", [](Fixture& f) { return f.b.cat({}, 0); }, ""},
+      {"permute",
+       [](Fixture& f) {
+         return f.b.permute(f.f32({1, f.t, 3}), {2, 0, 1});
+       },
+       "f32[3,1,T]"},
+      {"permute twice the same",
+       [](Fixture& f) {
+         return f.b.permute(f.f32({1, 2}), {1, 1});
+       },
+       ""},
+      {"unsqueeze at the end", [](Fixture& f) { return f.b.unsqueeze(f.f32({2}), -1); },
+       "f32[2,1]"},
+      {"expand",
+       [](Fixture& f) {
+         return f.b.expand(f.f32({1, f.t, 1}), {1, f.t, 5});
+       },
+       "f32[1,T,5]"},
+      {"expand what is not one", [](Fixture& f) { return f.b.expand(f.f32({2}), {4}); }, ""},
+      {"select the last",
+       [](Fixture& f) {
+         return f.b.select(f.f32({1, f.t, 4}), 1, -1);
+       },
+       "f32[1,4]"},
+      {"select the second of T", [](Fixture& f) { return f.b.select(f.f32({f.t}), 0, 1); }, ""},
+      {"split",
+       [](Fixture& f) {
+         return f.b.split(f.f32({f.t, 7}), {3, 4}, 1)[1];
+       },
+       "f32[T,4]"},
+      {"split leaves something",
+       [](Fixture& f) {
+         return f.b.split(f.f32({7}), {3, 3}, 0)[1];
+       },
+       ""},
+      {"cast", [](Fixture& f) { return f.b.to(f.f32({f.t}), DType::kF16); }, "f16[T]"},
+      {"a size",
+       [](Fixture& f) {
+         return f.b.sym_size(f.f32({f.t, 2}), 1);
+       },
+       "int"},
+  });
+}
+
+TEST(Builder, AttentionAndDeltaRuleCheckEveryShape) {
+  const auto sdpa = [](Dims q, Dims k) {
+    return [=](Fixture& f) {
+      const ValueId keys = f.f32(k);
+      return f.b.sdpa(f.f32(q), keys, keys, f.start);
+    };
+  };
+  const Dim t = Dim::of(0);
+  const auto delta = [t](Dims key, Dims value, Dims decay, Dims state) {
+    return [=](Fixture& f) {
+      const ValueId k = f.f32(key);
+      return f.b.gated_delta_rule(
+          k, k, f.f32(value), f.f32(decay), f.f32({1, 3, t}),
+          f.b.where(f.b.eq(f.of(DType::kI64, {}), 0), f.b.scalar(0), f.f32(state)),
+          f.b.buffer("state", DType::kF32, {1, 3, 4, 5}));
+    };
+  };
+  const auto cache = [t](Dims value, Dims held) {
+    return [=](Fixture& f) {
+      const ValueId buffer = f.b.buffer("cache", DType::kF32, held);
+      f.b.update_cache(f.f32(value), buffer, f.start);
+      return buffer;
+    };
+  };
+  check({
+      {"grouped heads", sdpa({1, t, 4, 8}, {1, 32, 2, 8}), "f32[1,T,4,8]"},
+      {"heads that do not divide", sdpa({1, t, 4, 8}, {1, 32, 3, 8}), ""},
+      {"other head sizes", sdpa({1, t, 4, 8}, {1, 32, 2, 4}), ""},
+      {"mask",
+       [](Fixture& f) {
+         const ValueId keys = f.f32({1, 6, 2, 8});
+         return f.b.sdpa_masked(f.f32({1, f.t, 2, 8}), keys, keys, f.f32({f.t, 6}));
+       },
+       "f32[1,T,2,8]"},
+      {"mask of other keys",
+       [](Fixture& f) {
+         const ValueId keys = f.f32({1, 6, 2, 8});
+         return f.b.sdpa_masked(f.f32({1, f.t, 2, 8}), keys, keys, f.f32({f.t, 5}));
+       },
+       ""},
+      {"cache", cache({1, t, 2, 4}, {1, 8, 2, 4}), "f32[1,8,2,4]"},
+      {"a cache shorter than a call", cache({1, t, 2, 4}, {1, 7, 2, 4}), ""},
+      {"a cache of other heads", cache({1, t, 2, 4}, {1, 8, 1, 4}), ""},
+      {"delta rule", delta({1, 3, t, 4}, {1, 3, t, 5}, {1, 3, t}, {1, 3, 4, 5}), "f32[1,3,T,5]"},
+      {"decay per channel", delta({1, 3, t, 4}, {1, 3, t, 5}, {1, 3, t, 4}, {1, 3, 4, 5}),
+       "f32[1,3,T,5]"},
+      {"decay of other steps", delta({1, 3, t, 4}, {1, 3, t, 5}, {1, 3, 2}, {1, 3, 4, 5}), ""},
+      {"state transposed", delta({1, 3, t, 4}, {1, 3, t, 5}, {1, 3, t}, {1, 3, 5, 4}), ""},
+  });
+}
+
+TEST(Builder, AStateIsNeverReadAndWrittenByOneNode) {
+  for (const bool through_view : {false, true}) {
+    Fixture f;
+    const Dims shape = {1, 1, 2, 2};
+    const ValueId state = f.b.buffer("state", DType::kF32, shape);
+    const ValueId initial = through_view ? f.b.view(state, shape) : state;
+    const ValueId x = f.f32({1, 1, f.t, 2});
+    const ValueId steps = f.f32({1, 1, f.t});
+    f.b.gated_delta_rule(x, x, x, steps, steps, initial, state);
+    EXPECT_FALSE(f.b.finish().has_value());
+  }
+}
+
+TEST(Builder, BuffersAreWrittenInTheirOwnShape) {
+  Fixture f;
+  const ValueId state = f.b.buffer("state", DType::kF32, {4});
+  f.b.slice_into(state, f.f32({Dim::of(f.symbol, 1, 4)}), 0, -4, kEnd);
+  f.b.copy_into(state, f.f32({4}));
+  const Result<Graph> graph = f.b.finish();
+  ASSERT_TRUE(graph.has_value()) << graph.error().message;
+
+  Fixture g;
+  g.b.slice_into(g.b.buffer("state", DType::kF32, {4}), g.f32({9}), 0, -3, kEnd);
+  EXPECT_FALSE(g.b.finish().has_value());
+}
+
+TEST(Builder, EqualLiteralsAreOneValue) {
+  GraphBuilder b(1);
+  EXPECT_EQ(b.scalar(0.5F), b.scalar(0.5F));
+  EXPECT_NE(b.scalar(0.5F), b.scalar(0.25F));
+  EXPECT_NE(b.scalar(0.0F), b.scalar(-0.0F));
+  EXPECT_EQ(b.int_range(3), b.int_range(3));
+  EXPECT_NE(b.int_range(3), b.int_range(4));
+  EXPECT_EQ(b.graph().literals.size(), 6U);
+}
+
+TEST(Builder, LiteralsFillWhatTheySay) {
+  GraphBuilder b(1);
+  b.scalar(-1.5F);
+  b.int_range(3);
+  float number = 0;
+  b.graph().literals[0].fill(std::as_writable_bytes(std::span(&number, 1)));
+  EXPECT_EQ(number, -1.5F);
+  std::vector<int64_t> range(3, -1);
+  ASSERT_EQ(b.graph().literals[1].bytes, 24U);
+  b.graph().literals[1].fill(std::as_writable_bytes(std::span(range)));
+  EXPECT_EQ(range, (std::vector<int64_t>{0, 1, 2}));
+}
+
+TEST(Builder, AWeightIsOneValuePerName) {
+  GraphBuilder b(1);
+  EXPECT_EQ(b.weight("w", {2, 3}), b.weight("w", {2, 3}));
+  b.weight("w", {3, 2});
+  EXPECT_FALSE(b.finish().has_value());
+}
+
+TEST(Builder, TheFirstMisuseIsReportedAndBuildingGoesOn) {
+  Fixture f;
+  const ValueId wrong = f.b.linear(f.f32({1, 2}), f.b.weight("first", {2, 3}));
+  const std::vector<ValueId> parts = f.b.split(wrong, {1, 1, 1}, 0);
+  ASSERT_EQ(parts.size(), 3U);
+  EXPECT_FALSE(f.b.graph()[f.b.mul(parts[2], wrong)].shape.empty());
+  f.b.add(f.f32({2}), f.f32({3}));
+  const Result<Graph> graph = f.b.finish();
+  ASSERT_FALSE(graph.has_value());
+  EXPECT_EQ(graph.error().message,
+            "graph: aten::linear.out on (f32[1,2], f32[2,3]): inner dimensions differ");
+}
+
+TEST(Builder, AnInvalidValueIsMisuseAndNotACrash) {
+  GraphBuilder b(1);
+  b.exp(ValueId{});
+  b.add(ValueId{99}, ValueId{0});
+  EXPECT_FALSE(b.finish().has_value());
+}
+
+TEST(Graph, TextHasOneLinePerValueAndNode) {
+  GraphBuilder b(2);
+  const int32_t t = b.symbol("T", 8, {});
+  const ValueId tokens = b.input("tokens", DType::kI64, {1, Dim::of(t)});
+  b.bind_symbol(t, b.sym_size(tokens, 1));
+  b.set_layer(0);
+  const ValueId x = b.embedding(b.weight("tok.weight", {16, 4}), tokens);
+  const ValueId state = b.buffer("state", DType::kF32, {1, 4});
+  b.copy_into(state, b.select(x, 1, -1));
+  b.set_layer(1);
+  const ValueId y = b.view(b.cat({x, b.mul(x, 2.0)}, 2), {1, Dim::of(t), 2, 4});
+  b.probe("middle", x);
+  b.output(b.add(y, b.scalar(1)), "out");
+  EXPECT_EQ(to_text(*b.finish()),
+            "symbol T <= 8 = %1\n"
+            "input %0 i64[1,T] tokens\n"
+            "weight %2 f32[16,4] tok.weight\n"
+            "buffer %4 f32[1,4] state\n"
+            "literal %9 f32[] f32:3f800000\n"
+            "%1 int = aten::sym_size.int(%0, 1)\n"
+            "%3 f32[1,T,4] = aten::embedding.out(%2, %0, -1, false, false)  # layer 0\n"
+            "%5 f32[1,4] = aten::select_copy.int_out(%3, 1, -1)  # layer 0\n"
+            "%4 = aten::copy_(%4, %5, false)  # layer 0\n"
+            "%6 f32[1,T,4] = aten::mul.Scalar_out(%3, 2.0)  # layer 1\n"
+            "%7 f32[1,T,8] = aten::cat.out({%3, %6}, 2)  # layer 1\n"
+            "%8 f32[1,T,2,4] = executorch_prim::et_view.default(%7, [1, %1, 2, 4])  # layer 1\n"
+            "%10 f32[1,T,2,4] = aten::add.out(%8, %9, 1)  # layer 1\n"
+            "output %10 out\n"
+            "probe %3 middle\n");
+}
+
+TEST(Graph, BoundsFollowTheSymbols) {
+  const Graph graph = tiny_decoder();
+  EXPECT_EQ(graph.max_of(Dim::of(0)), 8);
+  EXPECT_EQ(graph.max_of(Dim::of(0, 2, 3)), 19);
+  EXPECT_EQ(graph.max_of(Dim(5)), 5);
+  EXPECT_EQ(graph.max_bytes(graph.outputs[0]), 8U * 16 * 4);
+}
+
+// -- validate
+// ----------------------------------------------------------------------------------------
+
+struct Damage {
+  const char* what;
+  std::function<void(Graph&)> apply;
+};
+
+TEST(Validate, FindsEveryDamage) {
+  const Graph sound = tiny_decoder({.layers = 2, .windowed = true});
+  ASSERT_TRUE(validate(sound).has_value());
+  const auto find = [&](Op op) {
+    size_t i = 0;
+    while (sound.nodes[i].op != op) ++i;
+    return i;
+  };
+  const size_t linear = find(Op::kLinear);
+  const size_t copy = find(Op::kCopy);
+  const size_t cache = find(Op::kUpdateCache);
+  const std::vector<Damage> damages = {
+      {"shape", [&](Graph& g) { g[g.nodes[linear].outs[0]].shape.back() = 9; }},
+      {"dtype", [&](Graph& g) { g[g.nodes[linear].outs[0]].dtype = DType::kF16; }},
+      {"kind", [&](Graph& g) { g[g.nodes[linear].outs[0]].kind = Value::Kind::kInt; }},
+      {"use before definition", [&](Graph& g) { std::swap(g.nodes[linear], g.nodes.back()); }},
+      {"node removed", [&](Graph& g) { g.nodes.erase(g.nodes.begin() + 5); }},
+      {"defined twice", [&](Graph& g) { g.nodes.push_back(g.nodes[linear]); }},
+      {"argument out of range", [&](Graph& g) { g.nodes[linear].args[0] = ValueId{10000}; }},
+      {"argument of another kind", [&](Graph& g) { g.nodes[linear].args[0] = IntArg(1); }},
+      {"argument missing", [&](Graph& g) { g.nodes[linear].args.pop_back(); }},
+      {"argument too many", [&](Graph& g) { g.nodes[linear].args.emplace_back(true); }},
+      {"no out", [&](Graph& g) { g.nodes[linear].outs.clear(); }},
+      {"out out of range", [&](Graph& g) { g.nodes[linear].outs[0] = ValueId{-7}; }},
+      {"writes a weight",
+       [&](Graph& g) { g.nodes[linear].outs[0] = std::get<ValueId>(g.nodes[linear].args[1]); }},
+      {"copies into a node's value",
+       [&](Graph& g) {
+         const ValueId source = std::get<ValueId>(g.nodes[copy].args[1]);
+         g.nodes[copy].args[0] = source;
+         g.nodes[copy].outs[0] = source;
+       }},
+      {"cache is no buffer",
+       [&](Graph& g) {
+         g[std::get<ValueId>(g.nodes[cache].args[1])].origin = Value::Origin::kWeight;
+       }},
+      {"layer", [&](Graph& g) { g.nodes[linear].layer = 3; }},
+      {"unknown symbol", [&](Graph& g) { g[g.inputs[0]].shape[1] = Dim::of(7); }},
+      {"negative size", [&](Graph& g) { g[g.inputs[1]].shape[0] = -1; }},
+      {"symbol without bound", [&](Graph& g) { g.symbols[0].max = 0; }},
+      {"symbol of a tensor", [&](Graph& g) { g.symbols[0].value = g.inputs[0]; }},
+      {"input twice", [&](Graph& g) { g.inputs.push_back(g.inputs[0]); }},
+      {"input forgotten", [&](Graph& g) { g.inputs.pop_back(); }},
+      {"input that is none", [&](Graph& g) { g.inputs.push_back(g.outputs[0]); }},
+      {"name taken", [&](Graph& g) { g[g.inputs[0]].name = "layers.0.k_cache"; }},
+      {"output out of range", [&](Graph& g) { g.outputs.push_back({10000}); }},
+      {"probe out of range",
+       [&](Graph& g) {
+         g.probes.push_back({"x", {}});
+       }},
+      {"output that is an integer", [&](Graph& g) { g.outputs[0] = g.symbols[0].value; }},
+      {"literal missing", [&](Graph& g) { g.literals.pop_back(); }},
+      {"literal of another size", [&](Graph& g) { g.literals[0].bytes += 4; }},
+      {"dynamic weight",
+       [&](Graph& g) { g[std::get<ValueId>(g.nodes[linear].args[1])].shape[0] = Dim::of(0); }},
+  };
+  for (const Damage& damage : damages) {
+    Graph graph = sound;
+    damage.apply(graph);
+    const Status status = validate(graph);
+    ASSERT_FALSE(status.has_value()) << damage.what;
+    EXPECT_EQ(status.error().code, ErrorCode::kInternal);
+    EXPECT_TRUE(status.error().message.starts_with("graph: ")) << status.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace ferry
