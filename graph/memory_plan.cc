@@ -188,7 +188,7 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, uint64_t alignmen
   }
   for (size_t i = 0; i < lifetimes.size(); ++i) {
     if (lifetimes[i].bytes == 0) plan.offsets[i] = 0;
-    plan.arena_bytes = std::max(plan.arena_bytes, plan.offsets[i] + lifetimes[i].bytes);
+    plan.arena_bytes = std::max(plan.arena_bytes, plan.offsets[i] + items[i].bytes);
   }
   return plan;
 }

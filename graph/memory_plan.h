@@ -15,8 +15,8 @@ struct Lifetime {
 
 struct MemoryPlan {
   std::vector<uint64_t> offsets;  // one per lifetime
-  uint64_t arena_bytes = 0;
-  uint64_t lower_bound = 0;  // largest sum of simultaneously live bytes
+  uint64_t arena_bytes = 0;       // a multiple of the alignment
+  uint64_t lower_bound = 0;       // largest sum of simultaneously live bytes
 };
 
 // Deterministic; every offset is a multiple of `alignment`.

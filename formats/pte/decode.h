@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/result.h"
+#include "core/text.h"
 #include "formats/pte/program.h"
 
 namespace ferry::pte {
@@ -11,6 +13,9 @@ namespace ferry::pte {
 namespace wire {
 struct Program;
 }
+
+// A method's name in messages, short so that the name of a tensor fits in as well.
+inline std::string method_text(std::string_view name) { return quoted(name.substr(0, 32)); }
 
 // Copies the methods out of `root`, whose FlatBuffer has `flat_bytes` bytes. Checks only what the
 // Program type cannot hold: absent fields, unknown codes, several chains. `name` begins messages.

@@ -24,7 +24,7 @@ std::optional<SegmentProblem> find_segment_problem(const std::vector<Range>& seg
   });
   uint64_t end = 0;
   for (size_t i : order) {
-    const auto& [offset, size] = segments[i];
+    const uint64_t offset = segments[i].offset, size = segments[i].size;
     const auto problem = [&](const std::string& what) {
       return SegmentProblem{
           i, fmt::format("segment {} (offset {}, {} bytes) {}", i, offset, size, what)};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/text.h"
+#include "formats/pte/decode.h"
 #include "formats/pte/op_schema.h"
 
 namespace ferry::pte {
@@ -64,7 +65,7 @@ class InstructionCheck {
       }
     }
     return fail(code, fmt::format("{}: method {}: instruction {}{}: {}", file_,
-                                  quoted(method_.name), index, op, what));
+                                  method_text(method_.name), index, op, what));
   }
 
   static std::string name_of(const Tensor& tensor) {
@@ -243,7 +244,7 @@ class InstructionCheck {
       const bool writable = (role_[i] & kOutput) != 0 && (role_[i] & (kView | kUnknown)) == 0;
       if (role_[i] == 0 || (written && !writable)) {
         return bad_input(fmt::format("{}: method {}: value {}: a tensor without memory that {}",
-                                     file_, quoted(method_.name), i,
+                                     file_, method_text(method_.name), i,
                                      written ? "is written" : "nothing provides"));
       }
     }

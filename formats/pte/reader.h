@@ -1,6 +1,6 @@
-// Reads .pte files with full validation, stricter than the official InternalConsistency check: every
-// index, offset, size, list, operator arity and argument kind is checked before a Program is handed
-// out, so that whoever executes it needs no further structural checks. In particular:
+// Reads .pte files with full validation, stricter than the official InternalConsistency check:
+// every index, offset, size, list, operator arity and argument kind is checked before a Program is
+// handed out, so that whoever executes it needs no further structural checks. In particular:
 //   - a tensor with an allocation lies in planned memory, views included, which are planned exactly
 //     where their tensor is;
 //   - known operators (op_schema.h) get arguments of the right number and kinds, and write only

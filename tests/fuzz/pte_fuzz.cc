@@ -1,0 +1,48 @@
+// Any bytes as a .pte file: refused, or a program that our writer can write again unchanged.
+#include "formats/pte/reader.h"
+#include "formats/pte/writer.h"
+#include "tests/fuzz/require.h"
+
+namespace ferry::pte {
+namespace {
+
+// Reading touches every byte that the program may refer to.
+void touch(const std::vector<std::span<const std::byte>>& pieces) {
+  unsigned sum = 0;
+  for (const auto& piece : pieces) {
+    if (!piece.empty()) sum += std::to_integer<unsigned>(piece.front() ^ piece.back());
+  }
+  require(sum <= pieces.size() * 255);
+}
+
+std::vector<uint64_t> sizes_of(const std::vector<std::span<const std::byte>>& pieces) {
+  std::vector<uint64_t> sizes;
+  for (const auto& piece : pieces) sizes.push_back(piece.size());
+  return sizes;
+}
+
+void check(std::span<const std::byte> file) {
+  const auto loaded = read_program(file, "fuzz.pte");
+  if (!loaded) return require_good_message(loaded.error());
+  touch(loaded->data.constants);
+  touch(loaded->data.initial);
+  for (const Method& method : loaded->program.methods) {
+    if (!method.delegates.empty()) return;  // these cannot be written
+  }
+  const auto layout = plan_program(
+      loaded->program, {sizes_of(loaded->data.constants), sizes_of(loaded->data.initial)});
+  require(layout.has_value());
+  if (layout->file_bytes > 64 * file.size() + 4096) return;  // overlapping constants, now apart
+  std::vector<std::byte> ours = layout->head;
+  ours.resize(layout->file_bytes);
+  const auto again = read_program(ours, "ours.pte");
+  require(again.has_value());
+}
+
+}  // namespace
+}  // namespace ferry::pte
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ferry::pte::check(std::as_bytes(std::span(data, size)));
+  return 0;
+}
