@@ -1,0 +1,362 @@
+// ferry execute: runs one method of any program, ours or others', on the inputs of a script.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "cli/json_writer.h"
+#include "cli/verbs.h"
+#include "core/checked.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/ptd/ptd.h"
+#include "formats/pte/reader.h"
+#include "runner/method.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr uint64_t kMaxScriptBytes = 256 << 20;
+constexpr uint64_t kMaxInputBytes = uint64_t{1} << 40;
+
+struct Options {
+  std::string program, script, outdir;
+  std::string method = "forward";
+  std::vector<std::string> data;
+  bool poison = false;
+};
+
+// An input of one execution, with its bytes.
+struct Input {
+  DType dtype = DType::kI64;
+  Shape shape;
+  std::vector<std::byte> bytes;
+  TensorView view() const { return {dtype, shape, bytes}; }
+};
+
+// The program and its data files, mapped.
+struct Files {
+  MappedFile program_file;
+  pte::LoadedProgram program;
+  std::vector<MappedFile> data_files;
+  std::vector<std::unique_ptr<ptd::DataFile>> data;
+  std::vector<ExternalTensor> external;
+};
+
+struct Output {
+  size_t run, index;
+  DType dtype;
+  Shape shape;
+  std::string first;  // a few values, for people
+  std::string stem() const { return fmt::format("run{}_out{}", run, index); }
+};
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t begin = text.find_first_not_of(separators);
+    if (begin == std::string_view::npos) return parts;
+    text.remove_prefix(begin);
+    const size_t end = std::min(text.find_first_of(separators), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+}
+
+template <class T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// The sizes behind the last '@' of a word; the word loses them. Absent: false.
+bool take_sizes(std::string_view& word, Shape& sizes) {
+  const size_t at = word.rfind('@');
+  if (at == std::string_view::npos) return false;
+  Shape parsed;
+  for (std::string_view part : split(word.substr(at + 1), ",")) {
+    int64_t size = 0;
+    if (!parse_number(part, size) || size < 0) return false;  // an '@' of a file name
+    parsed.push_back(size);
+  }
+  sizes = std::move(parsed);
+  word = word.substr(0, at);
+  return true;
+}
+
+template <class T>
+void append(std::vector<std::byte>& bytes, T value) {
+  const std::byte* begin = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), begin, begin + sizeof value);
+}
+
+// A written number in the dtype that the input has. False if it does not fit there.
+bool append_number(DType dtype, std::string_view text, bool real, std::vector<std::byte>& bytes) {
+  int64_t integer = 0;
+  double number = 0;
+  if (real ? !parse_number(text, number) : !parse_number(text, integer)) return false;
+  if (!real) number = static_cast<double>(integer);
+  switch (dtype) {
+    case DType::kF64:
+      append(bytes, number);
+      return true;
+    case DType::kF32:
+      append(bytes, static_cast<float>(number));
+      return true;
+    case DType::kF16:
+      append(bytes, f32_to_f16(static_cast<float>(number)));
+      return true;
+    case DType::kBF16:
+      append(bytes, f32_to_bf16(static_cast<float>(number)));
+      return true;
+    default:
+      break;
+  }
+  if (real) return false;
+  const int64_t width = dtype_bytes(dtype);
+  if (dtype == DType::kBool) integer = integer != 0 ? 1 : 0;
+  const std::byte* begin = reinterpret_cast<const std::byte*>(&integer);  // little-endian
+  bytes.insert(bytes.end(), begin, begin + width);
+  return true;
+}
+
+Result<std::vector<std::byte>> read_bytes(const std::string& path) {
+  const InputFile file = FERRY_TRY(InputFile::open(path));
+  if (file.size() > kMaxInputBytes) return bad_input(fmt::format("{}: too large", path));
+  std::vector<std::byte> bytes(file.size());
+  FERRY_CHECK(file.read_at(0, bytes));
+  return bytes;
+}
+
+// One word of a script line: i:1,2@1,2 or f:0.5@1 or x.bin@1,3; without sizes the declared ones.
+Result<Input> parse_input(std::string_view word, const TensorView& declared) {
+  const std::string_view whole = word;
+  const auto refuse = [&](std::string_view why) {
+    return fail(ErrorCode::kUsage, fmt::format("script: input {}: {}", quoted(whole), why));
+  };
+  Input input;
+  input.dtype = declared.dtype;
+  input.shape = declared.shape;
+  const bool sized = take_sizes(word, input.shape);
+  const bool real = word.starts_with("f:");
+  if (real || word.starts_with("i:")) {
+    for (std::string_view number : split(word.substr(2), ",")) {
+      if (!append_number(input.dtype, number, real, input.bytes)) {
+        return refuse(
+            fmt::format("{} is not a value of {}", quoted(number), dtype_name(input.dtype)));
+      }
+    }
+    const int64_t count = static_cast<int64_t>(input.bytes.size()) / dtype_bytes(input.dtype);
+    if (!sized && declared.shape.size() == 1) input.shape = {count};
+  } else {
+    input.bytes = FERRY_TRY(read_bytes(std::string(word)));
+  }
+  const std::optional<int64_t> numel = checked_numel(input.shape);
+  const std::optional<int64_t> bytes =
+      numel ? checked_mul(*numel, dtype_bytes(input.dtype)) : std::nullopt;
+  if (!bytes || static_cast<uint64_t>(*bytes) != input.bytes.size()) {
+    return refuse(fmt::format("{} bytes do not fill {}{}", input.bytes.size(),
+                              dtype_name(input.dtype), to_string(input.shape)));
+  }
+  return input;
+}
+
+Result<Files> open_files(const Options& options) {
+  Files files;
+  files.program_file = FERRY_TRY(MappedFile::open(options.program));
+  files.program =
+      FERRY_TRY(pte::read_program(files.program_file.bytes(), base_name(options.program)));
+  for (const std::string& path : options.data) {
+    const MappedFile& file = files.data_files.emplace_back(FERRY_TRY(MappedFile::open(path)));
+    const std::span<const std::byte> bytes = file.bytes();
+    files.data.push_back(
+        std::make_unique<ptd::DataFile>(FERRY_TRY(ptd::read_data_file(bytes, base_name(path)))));
+    const ptd::DataFile& data = *files.data.back();
+    for (const ptd::NamedTensor& tensor : data.tensors) {
+      const ptd::Segment& segment = data.segments[tensor.segment];
+      files.external.push_back(
+          {tensor.key, tensor.dtype, tensor.sizes, bytes.subspan(segment.offset, segment.size)});
+    }
+  }
+  return files;
+}
+
+Status make_directory(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return {};
+  return fail(ErrorCode::kIo,
+              fmt::format("{}: cannot create: {}", quoted(path), std::strerror(errno)));
+}
+
+Status write_file(const std::string& path, std::span<const std::byte> bytes) {
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return fail(ErrorCode::kIo,
+                fmt::format("{}: cannot replace: {}", quoted(path), std::strerror(errno)));
+  }
+  OutputFile file = FERRY_TRY(OutputFile::create(path, bytes.size()));
+  FERRY_CHECK(file.write_at(0, bytes));
+  return file.sync_and_close();
+}
+
+// The first few values of an output.
+std::string first_values(const TensorView& view) {
+  constexpr size_t kShown = 8;
+  std::string text;
+  const size_t width = static_cast<size_t>(dtype_bytes(view.dtype));
+  const size_t count = view.bytes.size() / width;
+  for (size_t i = 0; i < std::min(count, kShown); ++i) {
+    const std::byte* at = view.bytes.data() + i * width;
+    const auto get = [at]<class T>(T value) {
+      std::memcpy(&value, at, sizeof value);
+      return value;
+    };
+    text += i == 0 ? "" : " ";
+    switch (view.dtype) {
+      case DType::kF64:
+        text += fmt::format("{:.6g}", get(0.0));
+        break;
+      case DType::kF32:
+        text += fmt::format("{:.6g}", get(0.0F));
+        break;
+      case DType::kF16:
+        text += fmt::format("{:.4g}", f16_to_f32(get(uint16_t{0})));
+        break;
+      case DType::kBF16:
+        text += fmt::format("{:.4g}", bf16_to_f32(get(uint16_t{0})));
+        break;
+      case DType::kI64:
+        text += fmt::format("{}", get(int64_t{0}));
+        break;
+      case DType::kI32:
+        text += fmt::format("{}", get(int32_t{0}));
+        break;
+      default:
+        text += fmt::format("{}", get(uint8_t{0}));
+        break;
+    }
+  }
+  return count > kShown ? text + " ..." : text;
+}
+
+// Sizes as in a script: "1,128", empty for rank 0.
+std::string sizes_text(const Shape& shape) {
+  std::string text;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : ",", shape[i]);
+  }
+  return text;
+}
+
+Status run_line(Method& method, std::string_view line, size_t run) {
+  const std::vector<std::string_view> words = split(line, " \t\r");
+  if (words.size() != method.input_count()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("script: execution {} gives {} inputs, the method takes {}", run,
+                            words.size(), method.input_count()));
+  }
+  std::vector<Input> inputs;
+  for (size_t i = 0; i < words.size(); ++i) {
+    inputs.push_back(FERRY_TRY(parse_input(words[i], method.input_meta(i))));
+    FERRY_CHECK(method.set_input(i, inputs[i].view()));
+  }
+  return method.execute();
+}
+
+Result<std::vector<Output>> collect(const Method& method, size_t run, const std::string& outdir) {
+  std::vector<Output> outputs;
+  for (size_t i = 0; i < method.output_count(); ++i) {
+    const TensorView view = method.output(i);
+    const Output& output =
+        outputs.emplace_back(Output{run, i, view.dtype, view.shape, first_values(view)});
+    if (!outdir.empty()) {
+      FERRY_CHECK(write_file(fmt::format("{}/{}.bin", outdir, output.stem()), view.bytes));
+    }
+  }
+  return outputs;
+}
+
+std::string as_text(const std::vector<Output>& outputs) {
+  std::string text;
+  for (const Output& o : outputs) {
+    text += fmt::format("run {} output {}: {}{}  {}\n", o.run, o.index, dtype_name(o.dtype),
+                        to_string(o.shape), o.first);
+  }
+  return text;
+}
+
+std::string as_json(const Options& options, size_t runs, const std::vector<Output>& outputs) {
+  JsonWriter json;
+  json.begin_object().member("method", options.method).member("executions", runs);
+  json.key("outputs").begin_array();
+  for (const Output& o : outputs) {
+    json.begin_object().member("run", o.run).member("output", o.index);
+    json.member("dtype", dtype_name(o.dtype)).member("shape", o.shape);
+    if (!options.outdir.empty()) json.member("file", o.stem() + ".bin");
+    json.end_object();
+  }
+  json.end_array().end_object();
+  return json.take();
+}
+
+Result<int> execute(const Options& options, Context& context) {
+  const Files files = FERRY_TRY(open_files(options));
+  Method method =
+      FERRY_TRY(Method::load(files.program, options.method, files.external, context.pool(),
+                             {.poison = options.poison}, base_name(options.program)));
+  std::string script = "\n";
+  if (!options.script.empty()) {
+    script = FERRY_TRY(read_text_file(options.script, kMaxScriptBytes));
+  } else if (method.input_count() > 0) {
+    return fail(ErrorCode::kUsage, fmt::format("method {} takes {} inputs: --script is required",
+                                               quoted(options.method), method.input_count()));
+  }
+  if (!options.outdir.empty()) FERRY_CHECK(make_directory(options.outdir));
+  std::vector<Output> outputs;
+  std::string manifest;
+  size_t runs = 0;
+  std::string_view rest = script;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (split(line, " \t\r").empty() && method.input_count() > 0) continue;
+    FERRY_CHECK(run_line(method, line, runs));
+    for (Output& output : FERRY_TRY(collect(method, runs, options.outdir))) {
+      manifest += fmt::format("{} {} {}\n", output.stem(), dtype_name(output.dtype),
+                              sizes_text(output.shape));
+      outputs.push_back(std::move(output));
+    }
+    ++runs;
+  }
+  if (!options.outdir.empty()) {
+    FERRY_CHECK(write_file(options.outdir + "/manifest.txt",
+                           std::as_bytes(std::span(manifest.data(), manifest.size()))));
+  }
+  if (context.json) {
+    context.print(as_json(options, runs, outputs));
+  } else if (!context.quiet) {
+    context.print(as_text(outputs));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_execute(CommandLine& line) {
+  auto options = std::make_shared<Options>();
+  line.verb("execute", "Execute one method of a program")
+      .positional("PROGRAM", options->program, "A .pte file")
+      .option("--data", options->data, "Weights outside of the program, a .ptd file")
+      .option("--method", options->method, "Name of the method")
+      .option("--script", options->script,
+              "One execution per line: i:1,2@1,2 or f:0.5@1 or a raw file x.bin@1,3")
+      .option("--outdir", options->outdir, "Directory for raw outputs and manifest.txt")
+      .flag("--poison", options->poison, "Fill planned memory with NaN first")
+      .action([options](Context& context) { return execute(*options, context); });
+}
+
+}  // namespace ferry::cli
