@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "formats/pte/program.h"
 
 namespace ferry {
 
@@ -27,4 +28,21 @@ std::string message_of(const Result<T>& result) {
   return result ? "" : result.error().message;
 }
 
+namespace pte {
+
+// An f32 tensor that is neither constant nor planned.
+inline Tensor tensor(std::vector<int32_t> sizes) {
+  Tensor out;
+  for (size_t i = 0; i < sizes.size(); ++i) out.dim_order.push_back(static_cast<uint8_t>(i));
+  out.sizes = std::move(sizes);
+  return out;
+}
+
+inline Tensor planned(std::vector<int32_t> sizes, uint64_t offset, uint32_t memory = 1) {
+  Tensor out = tensor(std::move(sizes));
+  out.allocation = Allocation{memory, offset};
+  return out;
+}
+
+}  // namespace pte
 }  // namespace ferry

@@ -8,19 +8,6 @@
 namespace ferry::pte {
 namespace {
 
-Tensor tensor(std::vector<int32_t> sizes) {
-  Tensor out;
-  for (size_t i = 0; i < sizes.size(); ++i) out.dim_order.push_back(static_cast<uint8_t>(i));
-  out.sizes = std::move(sizes);
-  return out;
-}
-
-Tensor planned(std::vector<int32_t> sizes, uint64_t offset) {
-  Tensor out = tensor(std::move(sizes));
-  out.allocation = Allocation{1, offset};
-  return out;
-}
-
 enum : int32_t { kX, kW, kY, kAlpha, kNone, kFlag, kList, kPair, kView, kSize, kOptional, kReal };
 
 // y = x + w; v = view(y); a valid start for the cases below.

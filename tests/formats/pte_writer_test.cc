@@ -1,26 +1,10 @@
 // Programs survive the way to bytes and back, and files have the layout that the runtime wants.
-#include <random>
-
-#include "formats/pte/op_schema.h"
 #include "formats/pte/reader.h"
 #include "formats/pte/writer.h"
 #include "tests/formats/program_files.h"
 
 namespace ferry::pte {
 namespace {
-
-Tensor tensor(std::vector<int32_t> sizes) {
-  Tensor out;
-  for (size_t i = 0; i < sizes.size(); ++i) out.dim_order.push_back(static_cast<uint8_t>(i));
-  out.sizes = std::move(sizes);
-  return out;
-}
-
-Tensor planned(std::vector<int32_t> sizes, uint64_t offset, uint32_t memory = 1) {
-  Tensor out = tensor(std::move(sizes));
-  out.allocation = Allocation{memory, offset};
-  return out;
-}
 
 // One of everything: each kind of value and of instruction, stored and external data.
 Program sample_program() {
