@@ -232,8 +232,8 @@ Status lower_parts(Conversion& conversion, const BuildOptions& build, BundleInpu
 double default_tolerance(const std::string& weight_dtype, const ModelConfig& config) {
   const bool delta_rule = std::ranges::count(config.layer_types, LayerType::kLinearAttention) > 0;
   if (weight_dtype == "f32") return delta_rule ? 1e-3 : 1e-4;
-  if (weight_dtype == "f16") return delta_rule ? 5e-2 : 2e-2;
-  return delta_rule ? 5e-1 : 2e-1;
+  if (weight_dtype == "f16") return delta_rule ? 0.35 : 0.05;
+  return delta_rule ? 1.7 : 0.35;
 }
 
 Result<Conversion> plan_conversion(const ConvertOptions& options) {

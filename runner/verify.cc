@@ -369,6 +369,16 @@ std::optional<Divergence> first_divergence(const ParityReport& report, int64_t n
 
 }  // namespace
 
+LogitMetrics CaseReport::worst() const {
+  LogitMetrics all = worse(worse(prefill, steps), greedy);
+  double agreeing = 0;
+  for (const LogitMetrics& way : {prefill, steps, greedy}) {
+    agreeing += way.top1_agreement * static_cast<double>(way.rows);
+  }
+  if (all.rows > 0) all.top1_agreement = agreeing / static_cast<double>(all.rows);
+  return all;
+}
+
 Result<ParityReport> verify(Decoder& decoder, const Manifest& manifest, const Reference& reference,
                             double tolerance) {
   ParityReport report;

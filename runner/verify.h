@@ -41,7 +41,9 @@ struct CaseReport {
   std::vector<std::string> not_compared;  // reference tensors that the bundle has nothing for
   bool parity = true;
 
-  LogitMetrics worst() const { return worse(worse(prefill, steps), greedy); }
+  // The worst of the three; but agreement is the rate over all their rows, because a prefill may
+  // give a single one.
+  LogitMetrics worst() const;
 };
 
 struct Divergence {

@@ -51,13 +51,14 @@ TEST(Convert, DryRunPredictsEveryFileToTheByte) {
     EXPECT_EQ(plan.out, done.out);
     std::map<std::string, size_t> planned, actual;
     size_t total = 0;
-    for (const Json& file : plan.json()["files"]) planned[file["path"]] = file["bytes"];
+    const Json document = plan.json();
+    for (const Json& file : document["files"]) planned[file["path"]] = file["bytes"];
     for (const auto& [name, bytes] : files_in(dir / "b")) {
       actual[name] = bytes.size();
       total += bytes.size();
     }
     EXPECT_EQ(planned, actual);
-    EXPECT_EQ(plan.json()["total_bytes"], total);
+    EXPECT_EQ(document["total_bytes"], total);
   }
 }
 
@@ -227,7 +228,8 @@ TEST(Convert, InitialContentsAreStoredOnRequestAndOnlyOnce) {
                    mode, "--context-length", "256"});
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     std::string inits;
-    for (const Json& buffer : outcome.json()["buffers"]) inits += buffer["init"].get<std::string>();
+    const Json plan = outcome.json();
+    for (const Json& buffer : plan["buffers"]) inits += buffer["init"].get<std::string>();
     by_mode[mode] = {files_in(dir / "b").at("decoder-00001-of-00001.pte").size(), inits};
   }
   EXPECT_EQ(by_mode["none"].second.find("stored"), std::string::npos);

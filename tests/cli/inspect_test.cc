@@ -83,7 +83,8 @@ TEST(Inspect, EscapesHostileNames) {
   EXPECT_EQ(text.code, 0);
   EXPECT_EQ(text.out.find('\x1b'), std::string::npos);
   std::set<std::string> names;
-  for (const Json& tensor : inspect(path)["tensors"]) names.insert(tensor["name"]);
+  const Json listing = inspect(path);
+  for (const Json& tensor : listing["tensors"]) names.insert(tensor["name"]);
   EXPECT_TRUE(names.contains("evil\x1b[31m\n\"name"));
 }
 
