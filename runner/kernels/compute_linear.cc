@@ -1,135 +1,25 @@
-// linear(): products of rows. One order of additions for every output, however it is computed:
-// vector lane l takes k = l, l + lanes, l + 2 lanes, ... in turn, then the lanes are summed. So a
-// row of a batch has the bits that it has alone.
+// linear(): products of rows, straight from the weights for a few rows, in blocks for a batch. Both
+// make every sum in the order of compute_tile-inl.h, so a row of a batch has the bits it has alone.
 #include "runner/kernels/compute_targets.h"
 // After the choice of targets.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runner/kernels/compute_linear.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.
-#include "runner/kernels/compute_simd-inl.h"
+#include "runner/kernels/compute_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
-// The tile of accumulators that fits the registers.
-#if HWY_TARGET == HWY_SCALAR
-constexpr size_t kTileRows = 2, kTileCols = 4;
-#elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
-constexpr size_t kTileRows = 4, kTileCols = 6;
-#else
-constexpr size_t kTileRows = 4, kTileCols = 3;
-#endif
-static_assert(kTileCols <= kMaxTileCols && kTaskCols % kTileCols == 0);
-
-// acc[i * kN + j] += x_i * w_j over one vector.
-template <size_t kM, size_t kN, class W>
-HWY_INLINE void step(const float* x, size_t x_stride, const W* w, size_t w_stride,
-                     VF32 (&acc)[kM * kN]) {
-  const F32 d;
-  VF32 wide[kN];
-  for (size_t j = 0; j < kN; ++j) wide[j] = load_f32(d, w + j * w_stride);
-  for (size_t i = 0; i < kM; ++i) {
-    const VF32 row = load_f32(d, x + i * x_stride);
-    for (size_t j = 0; j < kN; ++j) acc[i * kN + j] = hn::MulAdd(row, wide[j], acc[i * kN + j]);
-  }
-}
-
-// As step over all of k; w is not read past k, x is padded.
-template <size_t kM, size_t kN, bool kAhead, class W>
-HWY_INLINE void steps(const float* x, size_t x_stride, const W* w, size_t w_stride, size_t k,
-                      VF32 (&acc)[kM * kN]) {
-  const size_t whole = k / kLanes * kLanes;
-  size_t c = 0;
-  if constexpr (kAhead) {
-    constexpr size_t kLine = 64 / sizeof(W);
-    for (; c + kLine <= whole; c += kLine) {
-      for (size_t j = 0; j < kN; ++j) hwy::Prefetch(w + (j + kN) * w_stride + c);
-      for (size_t s = c; s < c + kLine; s += kLanes) {
-        step<kM, kN>(x + s, x_stride, w + s, w_stride, acc);
-      }
-    }
-  }
-  for (; c < whole; c += kLanes) step<kM, kN>(x + c, x_stride, w + c, w_stride, acc);
-  if (whole == k) return;
-  W rest[kN * kLanes] = {};
-  for (size_t j = 0; j < kN; ++j) {
-    std::memcpy(&rest[j * kLanes], w + j * w_stride + whole, (k - whole) * sizeof(W));
-  }
-  step<kM, kN>(x + whole, x_stride, rest, kLanes, acc);
-}
-
-template <size_t kCount>
-HWY_INLINE void clear(VF32 (&acc)[kCount]) {
-  for (VF32& v : acc) v = hn::Zero(F32());
-}
-
-// out[i] = sum of the lanes of acc[i], rounded to T; `out` has room for a multiple of kMaxLanes.
-template <size_t kCount, class T>
-HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
-  const F32 d;
-  constexpr size_t kPadded = round_up(kCount, kMaxLanes);
-  HWY_ALIGN float sums[kPadded];
-  const VF32 zero = hn::Zero(d);
-  for (size_t i = 0; i < kCount; i += 4) {
-    sum4(acc[i], i + 1 < kCount ? acc[i + 1] : zero, i + 2 < kCount ? acc[i + 2] : zero,
-         i + 3 < kCount ? acc[i + 3] : zero, sums + i);
-  }
-  for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
-}
-
-// Columns [j, j + kN) of out, rows [i, i + kM), straight from the weights.
-// kAhead: the next kN rows of weights are used next, and are fetched while these are. Many rows
-// side by side keep more requests in flight than one long read does.
-template <size_t kM, size_t kN, class T, bool kAhead>
-HWY_INLINE void direct_tile(const LinearArgs& args, size_t i, size_t j) {
-  VF32 acc[kM * kN];
-  clear(acc);
-  steps<kM, kN, kAhead>(args.x + i * args.x_stride, args.x_stride,
-                        static_cast<const T*>(args.w) + j * args.k, args.k, args.k, acc);
-  T out[round_up(kM * kN, kMaxLanes)];
-  finish(acc, out);
-  for (size_t r = 0; r < kM; ++r) {
-    std::memcpy(static_cast<T*>(args.out) + (i + r) * args.n + j, out + r * kN, kN * sizeof(T));
-  }
-}
-
-// Columns [j, j + kN) of out for all rows. Only the first tile fetches ahead.
-template <size_t kM, size_t kN, class T>
-HWY_INLINE void direct_columns(const LinearArgs& args, size_t j, bool ahead) {
-  size_t i = 0;
-  for (; i + kM <= args.m; i += kM, ahead = false) {
-    if (ahead) {
-      direct_tile<kM, kN, T, true>(args, i, j);
-    } else {
-      direct_tile<kM, kN, T, false>(args, i, j);
-    }
-  }
-  if constexpr (kM > 1) {
-    for (; i < args.m; ++i) direct_tile<1, kN, T, false>(args, i, j);
-  }
-}
-
-template <size_t kM, size_t kN, class T>
-HWY_INLINE size_t direct_range(const LinearArgs& args, size_t begin, size_t end) {
-  size_t j = begin;
-  for (; j + kN <= end; j += kN) direct_columns<kM, kN, T>(args, j, j + 2 * kN <= end);
-  return j;
-}
-
-template <class T>
-void linear_direct(const LinearArgs& args, size_t begin, size_t end) {
-  const size_t j = args.m < kTileRows ? direct_range<1, 8, T>(args, begin, end)
-                                      : direct_range<kTileRows, kTileCols, T>(args, begin, end);
-  direct_range<1, 1, T>(args, j, end);
-}
+static_assert(kTaskCols % kTileCols == 0);
 
 // Columns [begin, end) of out for all of a few rows.
-void linear_direct_task(const LinearArgs& args, size_t begin, size_t end) {
-  if (args.dtype == DType::kF32) return linear_direct<float>(args, begin, end);
-  if (args.dtype == DType::kBF16) return linear_direct<BF16>(args, begin, end);
-  linear_direct<F16>(args, begin, end);
+void linear_direct_task(const LinearArgs& a, size_t begin, size_t end) {
+  const RowProducts p{a.x, a.x_stride, a.m, a.w, a.k, a.out, a.n, a.k};
+  if (a.dtype == DType::kF32) return products<float>(p, begin, end);
+  if (a.dtype == DType::kBF16) return products<BF16>(p, begin, end);
+  products<F16>(p, begin, end);
 }
 
 // Weights [j, j + kTileCols) x [c, c + depth) as f32, missing rows and the end of k as zeros;

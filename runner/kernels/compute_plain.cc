@@ -8,30 +8,6 @@
 #include "runner/kernels/compute.h"
 
 namespace ferry::kernels {
-namespace {
-
-float get(DType dtype, const void* p, int64_t i) {
-  if (dtype == DType::kF32) {
-    float v;
-    std::memcpy(&v, static_cast<const char*>(p) + i * 4, 4);
-    return v;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, static_cast<const char*>(p) + i * 2, 2);
-  return dtype == DType::kF16 ? f16_to_f32(bits) : bf16_to_f32(bits);
-}
-
-void put(DType dtype, void* p, int64_t i, float v) {
-  if (dtype == DType::kF32) {
-    std::memcpy(static_cast<char*>(p) + i * 4, &v, 4);
-    return;
-  }
-  const uint16_t bits = dtype == DType::kF16 ? f32_to_f16(v) : f32_to_bf16(v);
-  std::memcpy(static_cast<char*>(p) + i * 2, &bits, 2);
-}
-
-}  // namespace
-
 void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t m, int64_t n,
              int64_t k, ThreadPool& pool) {
   pool.parallel_for(static_cast<size_t>(batch * m), [&](size_t index) {
@@ -108,47 +84,6 @@ void gated_delta_rule_f32(const DeltaRuleShape& s, const float* query, const flo
       }
     }
   });
-}
-
-void depthwise_conv1d_f32(const float* x, const float* w, const float* bias, float* out,
-                          int64_t channels, int64_t length, int64_t kernel, ThreadPool& pool) {
-  const int64_t out_length = length - kernel + 1;
-  pool.parallel_for(static_cast<size_t>(channels), [&](size_t channel) {
-    const auto c = static_cast<int64_t>(channel);
-    for (int64_t i = 0; i < out_length; ++i) {
-      float sum = bias ? bias[c] : 0.0f;
-      for (int64_t j = 0; j < kernel; ++j) sum += w[c * kernel + j] * x[c * length + i + j];
-      out[c * out_length + i] = sum;
-    }
-  });
-}
-
-void add_f32(const float* a, const float* b, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
-}
-void mul_f32(const float* a, const float* b, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
-}
-void sigmoid_f32(const float* a, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = 1.0f / (1.0f + std::exp(-a[i]));
-}
-void exp_f32(const float* a, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = std::exp(a[i]);
-}
-void cast(DType from, const void* a, DType to, void* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) put(to, out, i, get(from, a, i));
-}
-float sum_f32(const float* a, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += a[i];
-  return static_cast<float>(sum);
-}
-void softmax_row_f32(const float* a, float* out, int64_t n) {
-  if (n == 0) return;
-  const float top = *std::max_element(a, a + n);
-  float total = 0;
-  for (int64_t i = 0; i < n; ++i) total += out[i] = std::exp(a[i] - top);
-  for (int64_t i = 0; i < n; ++i) out[i] /= total;
 }
 
 }  // namespace ferry::kernels

@@ -86,7 +86,7 @@ HWY_INLINE hn::Vec<hn::Rebind<uint32_t, D>> to_bits16(D /*d*/, hn::Vec<D> v, BF1
   const auto high = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(high, hn::Set(d32, 1u));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu))));
-  return hn::IfThenElse(hn::RebindMask(d32, hn::Ne(v, v)), hn::Or(high, hn::Set(d32, 0x40u)),
+  return hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), hn::Or(high, hn::Set(d32, 0x40u)),
                         rounded);
 }
 
@@ -108,7 +108,7 @@ HWY_INLINE hn::Vec<hn::Rebind<uint32_t, D>> to_bits16(D d, hn::Vec<D> v, F16) {
   auto r = hn::IfThenElse(hn::RebindMask(d32, hn::Lt(abs, hn::Set(d, 0x1p-14f))), tiny, normal);
   r = hn::IfThenElse(hn::RebindMask(d32, hn::Ge(abs, hn::Set(d, 65536.0f))), hn::Set(d32, 0x7c00u),
                      r);
-  r = hn::IfThenElse(hn::RebindMask(d32, hn::Ne(v, v)), nan, r);
+  r = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), nan, r);
   return hn::Or(r, sign);
 }
 
@@ -173,7 +173,7 @@ HWY_INLINE float sum1(VF32 v) {
 
 // e^x, at most 1 ulp off; NaN stays NaN, below -104 gives 0 and above 88.73 infinity.
 template <class D>
-HWY_INLINE hn::Vec<D> exp_f32_lanes(D d, hn::Vec<D> x) {
+HWY_INLINE hn::Vec<D> exp_lanes(D d, hn::Vec<D> x) {
   const hn::Rebind<int32_t, D> di;
   const auto high = hn::Set(d, 89.0f);
   const auto low = hn::Set(d, -104.0f);
@@ -191,7 +191,11 @@ HWY_INLINE hn::Vec<D> exp_f32_lanes(D d, hn::Vec<D> x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 24));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f / 6));
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
-  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  // 1 + r with what the addition loses, so that only the last addition rounds.
+  const auto one = hn::Set(d, 1.0f);
+  const auto sum = hn::Add(one, r);
+  const auto lost = hn::Sub(r, hn::Sub(sum, one));
+  p = hn::Add(sum, hn::MulAdd(p, hn::Mul(r, r), lost));
   // 2^q in two factors, because q may be outside the range of one exponent.
   const auto qi = hn::ConvertTo(di, q);
   const auto first = hn::ShiftRight<1>(qi);

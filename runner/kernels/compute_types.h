@@ -21,6 +21,18 @@ constexpr size_t kMaxLanes = 16;
 
 constexpr size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
+// out[i, j] = x_i * w_j over k values. x is f32 and padded with zeros to a multiple of kMaxLanes; w
+// and out have one type.
+struct RowProducts {
+  const float* x;
+  size_t x_stride, m;
+  const void* w;
+  size_t w_stride;
+  void* out;
+  size_t out_stride, k;
+};
+constexpr size_t kMaxTileCols = 6;
+
 // ---- linear
 
 // x is f32 with rows of x_stride values, zero from k to the next multiple of kMaxLanes.
@@ -36,12 +48,19 @@ struct LinearArgs {
 // Blocks of a batch: kBlockRows of x by kBlockDepth of k stay in L2, one tile of weights in L1.
 constexpr size_t kBlockRows = 128;
 constexpr size_t kBlockDepth = 1024;
-constexpr size_t kMaxTileCols = 6;
 constexpr size_t kTaskCols = 24;  // a multiple of every tile width
 constexpr size_t kMaxTaskCols = 48;
 
 constexpr size_t block_scratch(size_t cols) {
   return kMaxTileCols * kBlockDepth + kBlockRows * cols * kMaxLanes;
 }
+
+// ---- depthwise convolution: x (channels, length), w (channels, kernel), bias may be null
+
+struct ConvArgs {
+  const float *x, *w, *bias;
+  float* out;
+  size_t length, kernel;
+};
 
 }  // namespace ferry::kernels

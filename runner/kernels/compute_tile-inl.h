@@ -1,0 +1,136 @@
+// Tiles of products of rows, for linear and attention. Every sum is made in one order: vector lane
+// l takes k = l, l + lanes, l + 2 lanes, ... in turn, then the lanes are summed by sum4.
+
+// clang-format off
+#if defined(FERRY_COMPUTE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FERRY_COMPUTE_TILE_INL_H_
+#undef FERRY_COMPUTE_TILE_INL_H_
+#else
+#define FERRY_COMPUTE_TILE_INL_H_
+#endif
+// clang-format on
+
+#include "runner/kernels/compute_simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ferry::kernels {
+namespace HWY_NAMESPACE {
+
+// The tile of accumulators that fits the registers.
+#if HWY_TARGET == HWY_SCALAR
+constexpr size_t kTileRows = 2, kTileCols = 4;
+#elif HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
+constexpr size_t kTileRows = 4, kTileCols = 6;
+#else
+constexpr size_t kTileRows = 4, kTileCols = 3;
+#endif
+static_assert(kTileCols <= kMaxTileCols);
+
+// acc[i * kN + j] += x_i * w_j over one vector.
+template <size_t kM, size_t kN, class W>
+HWY_INLINE void step(const float* x, size_t x_stride, const W* w, size_t w_stride,
+                     VF32 (&acc)[kM * kN]) {
+  const F32 d;
+  VF32 wide[kN];
+  for (size_t j = 0; j < kN; ++j) wide[j] = load_f32(d, w + j * w_stride);
+  for (size_t i = 0; i < kM; ++i) {
+    const VF32 row = load_f32(d, x + i * x_stride);
+    for (size_t j = 0; j < kN; ++j) acc[i * kN + j] = hn::MulAdd(row, wide[j], acc[i * kN + j]);
+  }
+}
+
+// As step over all of k; w is not read past k, x is padded.
+template <size_t kM, size_t kN, bool kAhead, class W>
+HWY_INLINE void steps(const float* x, size_t x_stride, const W* w, size_t w_stride, size_t k,
+                      VF32 (&acc)[kM * kN]) {
+  const size_t whole = k / kLanes * kLanes;
+  size_t c = 0;
+  if constexpr (kAhead) {
+    constexpr size_t kLine = 64 / sizeof(W);
+    for (; c + kLine <= whole; c += kLine) {
+      for (size_t j = 0; j < kN; ++j) hwy::Prefetch(w + (j + kN) * w_stride + c);
+      for (size_t s = c; s < c + kLine; s += kLanes) {
+        step<kM, kN>(x + s, x_stride, w + s, w_stride, acc);
+      }
+    }
+  }
+  for (; c < whole; c += kLanes) step<kM, kN>(x + c, x_stride, w + c, w_stride, acc);
+  if (whole == k) return;
+  W rest[kN * kLanes] = {};
+  for (size_t j = 0; j < kN; ++j) {
+    std::memcpy(&rest[j * kLanes], w + j * w_stride + whole, (k - whole) * sizeof(W));
+  }
+  step<kM, kN>(x + whole, x_stride, rest, kLanes, acc);
+}
+
+template <size_t kCount>
+HWY_INLINE void clear(VF32 (&acc)[kCount]) {
+  for (VF32& v : acc) v = hn::Zero(F32());
+}
+
+// out[i] = sum of the lanes of acc[i], rounded to T; `out` has room for a multiple of kMaxLanes.
+template <size_t kCount, class T>
+HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
+  const F32 d;
+  constexpr size_t kPadded = round_up(kCount, kMaxLanes);
+  HWY_ALIGN float sums[kPadded];
+  const VF32 zero = hn::Zero(d);
+  for (size_t i = 0; i < kCount; i += 4) {
+    sum4(acc[i], i + 1 < kCount ? acc[i + 1] : zero, i + 2 < kCount ? acc[i + 2] : zero,
+         i + 3 < kCount ? acc[i + 3] : zero, sums + i);
+  }
+  for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
+}
+
+// Columns [j, j + kN) of out, rows [i, i + kM).
+// kAhead: the next kN rows of w are used next, and are fetched while these are. Many rows side by
+// side keep more requests in flight than one long read does.
+template <size_t kM, size_t kN, class T, bool kAhead>
+HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j) {
+  VF32 acc[kM * kN];
+  clear(acc);
+  steps<kM, kN, kAhead>(p.x + i * p.x_stride, p.x_stride,
+                        static_cast<const T*>(p.w) + j * p.w_stride, p.w_stride, p.k, acc);
+  T out[round_up(kM * kN, kMaxLanes)];
+  finish(acc, out);
+  for (size_t r = 0; r < kM; ++r) {
+    std::memcpy(static_cast<T*>(p.out) + (i + r) * p.out_stride + j, out + r * kN, kN * sizeof(T));
+  }
+}
+
+// Columns [j, j + kN) of out for all rows. Only the first tile fetches ahead.
+template <size_t kM, size_t kN, class T>
+HWY_INLINE void product_columns(const RowProducts& p, size_t j, bool ahead) {
+  size_t i = 0;
+  for (; i + kM <= p.m; i += kM, ahead = false) {
+    if (ahead) {
+      product_tile<kM, kN, T, true>(p, i, j);
+    } else {
+      product_tile<kM, kN, T, false>(p, i, j);
+    }
+  }
+  if constexpr (kM > 1) {
+    for (; i < p.m; ++i) product_tile<1, kN, T, false>(p, i, j);
+  }
+}
+
+template <size_t kM, size_t kN, class T>
+HWY_INLINE size_t product_range(const RowProducts& p, size_t begin, size_t end) {
+  size_t j = begin;
+  for (; j + kN <= end; j += kN) product_columns<kM, kN, T>(p, j, j + 2 * kN <= end);
+  return j;
+}
+
+// Columns [begin, end) of out.
+template <class T>
+HWY_NOINLINE void products(const RowProducts& p, size_t begin, size_t end) {
+  const size_t j = p.m < kTileRows ? product_range<1, 8, T>(p, begin, end)
+                                   : product_range<kTileRows, kTileCols, T>(p, begin, end);
+  product_range<1, 1, T>(p, j, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ferry::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
