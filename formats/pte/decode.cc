@@ -36,7 +36,7 @@ class Decoder {
   // -- messages --
   tl::unexpected<Error> error(const std::string& what,
                               ErrorCode code = ErrorCode::kBadInput) const {
-    return fail(code, fmt::format("{}: method {}: {}", file_, method_text(method_), what));
+    return fail(code, fmt::format("{}: method {}: {}", file_, short_quoted(method_), what));
   }
   tl::unexpected<Error> absent(const char* what) const { return error(fmt::format("no {}", what)); }
   tl::unexpected<Error> value_error(size_t index, const std::string& what,

@@ -14,8 +14,9 @@ namespace wire {
 struct Program;
 }
 
-// A method's name in messages, short so that the name of a tensor fits in as well.
-inline std::string method_text(std::string_view name) { return quoted(name.substr(0, 32)); }
+// A method's name in a message that holds other names too: cut short, so that the line stays short
+// even if every byte is escaped.
+inline std::string short_quoted(std::string_view name) { return quoted(name.substr(0, 20)); }
 
 // Copies the methods out of `root`, whose FlatBuffer has `flat_bytes` bytes. Checks only what the
 // Program type cannot hold: absent fields, unknown codes, several chains. `name` begins messages.

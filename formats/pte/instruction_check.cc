@@ -65,11 +65,17 @@ class InstructionCheck {
       }
     }
     return fail(code, fmt::format("{}: method {}: instruction {}{}: {}", file_,
-                                  method_text(method_.name), index, op, what));
+                                  short_quoted(method_.name), index, op, what));
   }
 
-  static std::string name_of(const Tensor& tensor) {
-    return tensor.fqn.empty() ? "" : fmt::format(" (tensor {})", quoted(tensor.fqn));
+  // Names the tensor rather than the operator: both would make a long line.
+  auto write_error(size_t index, int32_t written, const char* what,
+                   ErrorCode code = ErrorCode::kBadInput) const {
+    const Tensor& tensor = *get<Tensor>(written);
+    const std::string name =
+        tensor.fqn.empty() ? "" : fmt::format(" (tensor {})", quoted(tensor.fqn));
+    return fail(code, fmt::format("{}: method {}: instruction {}: writes value {}, {}{}", file_,
+                                  short_quoted(method_.name), index, written, what, name));
   }
 
   bool is_value(int32_t index) const {
@@ -199,8 +205,7 @@ class InstructionCheck {
       return error(index, "the view is larger than its tensor, or of another dtype");
     }
     if (is_constant(out) || (!out.allocation && (role(args[2]) & kInput) != 0)) {
-      return error(index,
-                   fmt::format("writes value {}, a constant or input{}", args[2], name_of(out)));
+      return write_error(index, args[2], "a constant or input");
     }
     if (out.allocation && out.allocation != self.allocation) {
       return error(index, "the view is planned elsewhere than its tensor");
@@ -223,12 +228,10 @@ class InstructionCheck {
 
   Status check_writable(size_t index, int32_t written) {
     const Tensor& tensor = *get<Tensor>(written);
-    if (is_constant(tensor)) {
-      return error(index, fmt::format("writes value {}, a constant{}", written, name_of(tensor)));
-    }
+    if (is_constant(tensor)) return write_error(index, written, "a constant");
     if (!tensor.allocation && (role(written) & kInput) != 0) {
-      return error(index, fmt::format("writes value {}, an input in the caller's memory", written),
-                   ErrorCode::kUnsupported);
+      return write_error(index, written, "an input in the caller's memory",
+                         ErrorCode::kUnsupported);
     }
     role(written) |= kWritten;
     return {};
@@ -244,7 +247,7 @@ class InstructionCheck {
       const bool writable = (role_[i] & kOutput) != 0 && (role_[i] & (kView | kUnknown)) == 0;
       if (role_[i] == 0 || (written && !writable)) {
         return bad_input(fmt::format("{}: method {}: value {}: a tensor without memory that {}",
-                                     file_, method_text(method_.name), i,
+                                     file_, short_quoted(method_.name), i,
                                      written ? "is written" : "nothing provides"));
       }
     }

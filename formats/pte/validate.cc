@@ -39,7 +39,7 @@ class MethodCheck {
  private:
   // -- messages --
   auto method_error(const std::string& what, ErrorCode code = ErrorCode::kBadInput) const {
-    return fail(code, fmt::format("{}: method {}: {}", file_, method_text(method_.name), what));
+    return fail(code, fmt::format("{}: method {}: {}", file_, short_quoted(method_.name), what));
   }
   auto value_error(size_t index, const std::string& what,
                    ErrorCode code = ErrorCode::kBadInput) const {
@@ -177,7 +177,7 @@ Status validate_program(const Program& program, const DataSizes& extents, const 
   for (const Method& method : program.methods) {
     if (method.name.empty()) return bad_input(name + ": a method without a name");
     if (!names.insert(method.name).second) {
-      return bad_input(fmt::format("{}: two methods {}", name, method_text(method.name)));
+      return bad_input(fmt::format("{}: two methods {}", name, short_quoted(method.name)));
     }
     FERRY_CHECK(MethodCheck(method, extents, name).run());
   }

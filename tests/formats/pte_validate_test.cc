@@ -201,6 +201,29 @@ TEST(PteValidate, RefusesEachLieAndNamesIt) {
   }
 }
 
+// Names are cut and escaped: one line, whatever the file says.
+TEST(PteValidate, MessagesStayShort) {
+  const std::string hostile(1000, '\x1b');
+  Program program = valid_program();
+  Method& m = program.methods[0];
+  m.name = hostile;
+  at(m, kW).fqn = hostile;
+  m.operators.push_back({hostile, hostile});
+  const Program start = program;
+  call(m, 0).args[3] = kW;
+  call(m, 0).args[4] = kW;
+  EXPECT_LE(message_of(reread(program)).size(), 400u);
+  EXPECT_FALSE(reread(program));
+  program = start;
+  at(m, kW).sizes = {-1};
+  EXPECT_LE(message_of(reread(program)).size(), 400u);
+  EXPECT_FALSE(reread(program));
+  program = start;
+  add(m, KernelCall{3, {99}});
+  EXPECT_LE(message_of(reread(program)).size(), 400u);
+  EXPECT_FALSE(reread(program));
+}
+
 TEST(PteValidate, RefusesTwoMethodsOfOneName) {
   Program program = valid_program();
   program.methods.push_back(program.methods[0]);
