@@ -63,4 +63,51 @@ struct ConvArgs {
   size_t length, kernel;
 };
 
+// ---- weighted sums of rows, for attention and bmm
+
+// out_i += sum_j weights[i, j] * rows_j for i < m, over `count` rows of `width` values.
+struct WeightedSums {
+  const float* weights;
+  size_t weights_stride, m;
+  const float* rows;
+  size_t rows_stride, count;
+  float* out;
+  size_t out_stride, width;
+};
+
+// ---- attention
+
+// Keys are taken in blocks at multiples of kKeyBlock, whatever the query, so that every query sees
+// the same sequence of running maxima alone and in a batch. A multiple of every tile width.
+constexpr size_t kKeyBlock = 96;
+
+struct SdpaArgs {
+  size_t batch, t, heads, kv_heads, dim, context;
+  const float *query, *key, *value, *mask;
+  bool causal;
+  size_t start_pos;
+  float scale;
+  float* out;
+  size_t block;   // queries of a task
+  size_t blocks;  // tasks of one kv head
+
+  size_t group() const { return heads / kv_heads; }
+  size_t rows() const { return block * group(); }
+  size_t padded_dim() const { return round_up(dim, kMaxLanes); }
+  // query, sums, scores; running maximum and total of each row
+  size_t scratch() const { return rows() * (2 * padded_dim() + kKeyBlock + 2); }
+};
+
+// ---- gated delta rule
+
+// Values of a state row that a task keeps.
+constexpr size_t kStateCols = 64;
+
+struct DeltaRuleArgs {
+  size_t t, key_dim, value_dim;
+  bool decay_per_key;
+  const float *query, *key, *value, *decay, *beta, *initial_state;
+  float *out, *final_state;
+};
+
 }  // namespace ferry::kernels
