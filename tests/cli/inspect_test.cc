@@ -49,6 +49,20 @@ TEST(Inspect, ShowsAnOfficialProgram) {
   EXPECT_EQ(forward["planned_bytes"][0], 106432);
 }
 
+TEST(Inspect, FindsTheStateOfOfficialPrograms) {
+  const Json zeros = inspect(fixture("official_pte/state_noinit.pte"));
+  const Json& buffers = zeros["programs"][0]["methods"][0]["buffers"];
+  ASSERT_EQ(buffers.size(), 2U);
+  EXPECT_EQ(buffers[0]["shape"], Json({3, 4}));
+  EXPECT_EQ(buffers[1]["dtype"], "i64");
+  EXPECT_EQ(buffers[1]["init"], "none");
+  const Json stored = inspect(fixture("official_pte/state_init.pte"));
+  EXPECT_EQ(stored["programs"][0]["methods"][0]["buffers"][0]["init"], "stored");
+  // Two layers, keys and values.
+  const Json llama = inspect(fixture("official_pte/llama_tiny_ext.pte"));
+  EXPECT_EQ(llama["programs"][0]["methods"][0]["buffers"].size(), 4U);
+}
+
 TEST(Inspect, ShowsAnOfficialDataFile) {
   const Json listing = inspect(fixture("official_pte/llama_tiny_ext.ptd"));
   EXPECT_EQ(listing["kind"], "data");
