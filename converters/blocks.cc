@@ -285,4 +285,14 @@ Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& optio
   return b.finish();
 }
 
+Result<Graph> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
+                                      const AttentionStyle& style) {
+  return build_decoder(
+      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+        const bool sliding =
+            config.layer_types[static_cast<size_t>(layer)] == LayerType::kSlidingAttention;
+        return attention(b, c, x, layer_name(layer, "attention"), style, sliding);
+      });
+}
+
 }  // namespace ferry

@@ -63,6 +63,10 @@ using Mixer =
 Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& options,
                             const Mixer& mixer);
 
+// The same with attention in every layer, windowed where the config's layer_types say so.
+Result<Graph> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
+                                      const AttentionStyle& style);
+
 // "layers.3.attention"
 std::string layer_name(int64_t layer, const char* part);
 

@@ -17,12 +17,8 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 }
 
 Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
-  const AttentionStyle style = {.qkv_bias = config.attention_bias,
-                                .output_bias = config.attention_bias};
-  return build_decoder(config, options,
-                       [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
-                         return attention(b, c, x, layer_name(layer, "attention"), style, false);
-                       });
+  return build_attention_decoder(
+      config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
 }
 
 }  // namespace

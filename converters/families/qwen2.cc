@@ -17,12 +17,7 @@ std::vector<KeyRule> rules(const ModelConfig&) {
 }
 
 Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_decoder(
-      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
-        const bool sliding =
-            config.layer_types[static_cast<size_t>(layer)] == LayerType::kSlidingAttention;
-        return attention(b, c, x, layer_name(layer, "attention"), {.qkv_bias = true}, sliding);
-      });
+  return build_attention_decoder(config, options, {.qkv_bias = true});
 }
 
 }  // namespace

@@ -20,14 +20,9 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 }
 
 Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
-  const AttentionStyle style = {
-      .qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true};
-  return build_decoder(
-      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
-        const bool sliding =
-            config.layer_types[static_cast<size_t>(layer)] == LayerType::kSlidingAttention;
-        return attention(b, c, x, layer_name(layer, "attention"), style, sliding);
-      });
+  return build_attention_decoder(
+      config, options,
+      {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true});
 }
 
 }  // namespace
