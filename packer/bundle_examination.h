@@ -54,6 +54,10 @@ void check_manifest(const Manifest& manifest, ProblemList& problems);
 // Tensors of one data file against those that the manifest states for it.
 void check_data_file(const Manifest& manifest, const std::string& file,
                      const ptd::DataFile& content, ProblemList& problems);
+// Hashes every byte of the files whose `present` is set, in parallel (packer/digest_check.cc), and
+// clears it for those that are not what the manifest states. check_manifest() has been called.
+void check_digests(const Manifest& manifest, std::vector<bool>& present, ThreadPool& pool,
+                   ProblemList& problems);
 // One program against its entry, and its external tensors against the data files it loads.
 void check_program(const ManifestProgram& entry, const pte::Program& program,
                    const std::map<std::string, BundleData>& data, ProblemList& problems);

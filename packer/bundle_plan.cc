@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 #include "packer/bundle_plan_impl.h"
+#include "packer/segment_digest.h"
 
 namespace ferry {
 namespace {
@@ -98,7 +99,9 @@ class Planner {
   }
 
   void add_file(FilePlan file) {
-    impl_.manifest.files.push_back({file.name, file.bytes, std::string(kZeroDigest)});
+    impl_.manifest.files.push_back({file.name, file.bytes,
+                                    std::string(file.segmented ? kSegmentsDigest : kPlainDigest),
+                                    std::string(kZeroDigest)});
     impl_.listing.push_back({file.name, file.bytes});
     impl_.total_bytes += file.bytes;
     impl_.files.push_back(std::move(file));
@@ -137,6 +140,7 @@ class Planner {
     FilePlan file;
     file.name = data_names_[index];
     file.bytes = data.layout.file_bytes;
+    file.segmented = true;
     file.extents.push_back({Extent::Kind::kHead, 0, 0, data.layout.head.size()});
     file.head = std::move(data.layout.head);
     for (size_t segment = 0; segment < data.stored.size(); ++segment) {

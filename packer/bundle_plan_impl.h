@@ -28,6 +28,7 @@ struct Extent {
 struct FilePlan {
   std::string name;
   uint64_t bytes = 0;
+  bool segmented = false;  // a data file: a head and weights
   std::vector<std::byte> head;
   std::vector<const Literal*> literals;
   std::vector<Extent> extents;  // ascending, disjoint

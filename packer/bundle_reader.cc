@@ -15,14 +15,11 @@
 #include <set>
 #include <utility>
 
-#include "core/sha256.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 
 namespace ferry {
 namespace {
-
-constexpr size_t kHashChunk = size_t{1} << 20;
 
 // Name -> what lstat says, of everything in the directory.
 using Listing = std::map<std::string, struct stat>;
@@ -82,79 +79,6 @@ void check_nothing_extra(const Listing& listing, const Manifest& manifest, Probl
   }
 }
 
-// Read, not mapped: a file that shrinks meanwhile is an error then, not a signal.
-Result<std::string> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes) {
-  Sha256 hash;
-  std::vector<std::byte> chunk(std::min<uint64_t>(kHashChunk, bytes));
-  for (uint64_t done = 0; done < bytes; done += chunk.size()) {
-    const auto part = std::span(chunk).first(std::min<uint64_t>(chunk.size(), bytes - done));
-    FERRY_CHECK(file.read_at(offset + done, part));
-    hash.update(part);
-  }
-  return to_hex(hash.finish());
-}
-
-Result<std::string> digest_of_file(const std::string& path) {
-  const InputFile file = FERRY_TRY(InputFile::open(path));
-  std::string digest = FERRY_TRY(digest_of_range(file, 0, file.size()));
-  FERRY_CHECK(file.check_unchanged());
-  return digest;
-}
-
-// What to say of a file whose digest is wrong: the first tensor that differs, if one does. Tied
-// tensors share their bytes; a manifest whose tensors overlap otherwise is not worth more hashing
-// than the file has bytes.
-std::string locate_damage(const std::string& path, const ManifestFile& file,
-                          const Manifest& manifest) {
-  const std::string changed = "does not have the SHA-256 that the manifest states: it was changed";
-  const auto opened = InputFile::open(path);
-  std::pair<uint64_t, uint64_t> last = {UINT64_MAX, 0};
-  uint64_t budget = file.bytes;
-  bool any_tensor = false;
-  for (const ManifestTensor& tensor : manifest.tensors) {
-    const std::pair<uint64_t, uint64_t> place = {tensor.offset, tensor.bytes};
-    if (tensor.file != file.path || !opened || place == last) continue;
-    if (tensor.bytes > budget) return changed;
-    budget -= tensor.bytes;
-    last = place;
-    any_tensor = true;
-    const auto digest = digest_of_range(*opened, tensor.offset, tensor.bytes);
-    if (digest && *digest == tensor.sha256) continue;
-    return fmt::format("{} (tensor {}, offset {})", changed, quoted(tensor.name), tensor.offset);
-  }
-  return any_tensor ? changed + " outside of its tensors" : changed;
-}
-
-// Hashes the files whose index is in `present`, in parallel.
-void check_file_digests(const Manifest& manifest, std::vector<bool>& present, ThreadPool& pool,
-                        ProblemList& problems) {
-  const size_t count = manifest.files.size();
-  std::vector<Result<std::string>> digests(count);
-  // Long files first, so that no thread starts the longest one last.
-  std::vector<size_t> order;
-  for (size_t i = 0; i < count; ++i) {
-    if (present[i]) order.push_back(i);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return manifest.files[a].bytes > manifest.files[b].bytes;
-  });
-  pool.parallel_for(order.size(), [&](size_t k) {
-    const size_t i = order[k];
-    digests[i] = digest_of_file(problems.path_of(manifest.files[i].path));
-  });
-  for (size_t i = 0; i < count; ++i) {
-    if (!present[i]) continue;
-    const ManifestFile& file = manifest.files[i];
-    if (!digests[i]) {
-      problems.add(file.path, digests[i].error());
-      present[i] = false;
-    } else if (*digests[i] != file.sha256) {
-      problems.add(file.path, locate_damage(problems.path_of(file.path), file, manifest));
-      present[i] = false;
-    }
-  }
-}
-
 // Maps `file`, which has been seen to have the right size, and parses it with `read`.
 template <class Content, class Read>
 std::optional<Content> load_part(const std::string& file, const Read& read, ProblemList& problems) {
@@ -181,7 +105,7 @@ class Examiner {
     if (!read_manifest_file(listing)) return std::move(contents_);
     check_files(listing);
     check_manifest(contents_.manifest, problems_);
-    if (check_digests_) check_file_digests(contents_.manifest, present_, pool_, problems_);
+    if (check_digests_) ferry::check_digests(contents_.manifest, present_, pool_, problems_);
     collect_usable();
     load_data();
     load_programs();

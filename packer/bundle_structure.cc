@@ -8,6 +8,7 @@
 
 #include "core/text.h"
 #include "packer/bundle_examination.h"
+#include "packer/segment_digest.h"
 
 namespace ferry {
 namespace {
@@ -73,6 +74,30 @@ void check_tensors(const Manifest& manifest, const std::string& self, ProblemLis
     if (!data_files.contains(tensor.file)) {
       problems.add(self, fmt::format("tensor {} is in {}, which no program loads",
                                      quoted(tensor.name), quoted(tensor.file)));
+    }
+  }
+}
+
+// Tensors of a data file are stated in ascending order and share bytes as a whole or not at all,
+// and the method of each file is the one for its kind.
+void check_places(const Manifest& manifest, const std::string& self, ProblemList& problems) {
+  std::set<std::string_view> data_files;
+  for (const ManifestProgram& program : manifest.programs) {
+    data_files.insert(program.data_files.begin(), program.data_files.end());
+  }
+  const TensorsByFile tensors = tensors_by_file(manifest);
+  for (const ManifestFile& file : manifest.files) {
+    const bool segmented = data_files.contains(file.path);
+    if (file.method != (segmented ? kSegmentsDigest : kPlainDigest)) {
+      problems.add(self, fmt::format("file {} has a digest of method {}", quoted(file.path),
+                                     quoted(file.method)));
+    }
+    const auto found = tensors.find(file.path);
+    if (found != tensors.end() && !segments_of(found->second, file.bytes, nullptr)) {
+      problems.add(
+          self, fmt::format("tensors of {} overlap, are out of order or beyond its end, or share a "
+                            "place but not a digest",
+                            quoted(file.path)));
     }
   }
 }
@@ -217,6 +242,7 @@ void check_manifest(const Manifest& manifest, ProblemList& problems) {
   if (manifest.programs.empty()) problems.add(self, "lists no program");
   check_unique_files(manifest, self, problems);
   check_tensors(manifest, self, problems);
+  check_places(manifest, self, problems);
   check_ports(manifest, self, problems);
   check_layers(manifest, self, problems);
 }

@@ -5,26 +5,14 @@
 #include <fmt/format.h>
 
 #include "core/file.h"
+#include "packer/file_writer.h"
+#include "packer/segment_digest.h"
 #include "packer/staging_directory.h"
-#include "packer/tile_writer.h"
 
 namespace ferry {
 namespace {
 
 constexpr std::string_view kTreeTag = "ferry-source-file-v1\n";
-
-void update_u64(Sha256& hash, uint64_t value) {
-  std::array<std::byte, 8> bytes;
-  for (std::byte& b : bytes) {
-    b = static_cast<std::byte>(value & 0xff);
-    value >>= 8;
-  }
-  hash.update(bytes);
-}
-
-void update_text(Sha256& hash, std::string_view text) {
-  hash.update(std::as_bytes(std::span(text.data(), text.size())));
-}
 
 // docs/bundle_format.md, "Source files". Entries are in the order that it asks for.
 std::vector<std::string> source_tree_digests(const TensorSource& source,
@@ -56,7 +44,7 @@ Manifest with_digests(const BundlePlan::Impl& plan, const BundleDigests& digests
   const std::vector<std::string> trees = source_tree_digests(*plan.source, digests.entries);
   for (size_t i = 0; i < trees.size(); ++i) manifest.source_files[i].sha256_tree = trees[i];
   for (size_t i = 0; i < manifest.files.size(); ++i) {
-    manifest.files[i].sha256 = to_hex(digests.files[i]);
+    manifest.files[i].digest = to_hex(digests.files[i]);
   }
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     ManifestTensor& tensor = manifest.tensors[i];

@@ -10,6 +10,7 @@
 #include "core/sha256.h"
 #include "core/text.h"
 #include "packer/manifest_json.h"
+#include "packer/segment_digest.h"
 
 namespace ferry {
 namespace {
@@ -90,7 +91,8 @@ template <class Archive>
 static void describe(Archive& a, ManifestFile& file) {
   a.file_name("path", file.path);
   a.count("bytes", file.bytes);
-  a.digest("sha256", file.sha256);
+  a.choice("method", file.method, {kPlainDigest, kSegmentsDigest});
+  a.digest("digest", file.digest);
 }
 
 template <class Archive>

@@ -75,7 +75,10 @@ struct ManifestSourceFile {
 struct ManifestFile {
   std::string path;  // relative, a plain file name
   uint64_t bytes = 0;
-  std::string sha256;  // of the whole file, as sha256sum prints it
+  // "sha256": `digest` is that of the whole file, as sha256sum prints it. "sha256-segments", for
+  // data files: made of the digests of its tensors and of all bytes between them.
+  std::string method;
+  std::string digest;
 };
 struct ManifestDrop {
   std::string key, rule, reason;

@@ -1,4 +1,4 @@
-// The only place where weight bytes move: all files of a plan, tile by tile. Private to packer/.
+// The only place where weight bytes move: writes all files of a plan. Private to packer/.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,15 @@
 namespace ferry {
 
 struct BundleDigests {
-  std::vector<Digest> files;                   // by index into Impl::files
+  std::vector<Digest> files;                   // by index into Impl::files, of each file's method
   std::vector<Digest> weights;                 // by index into Impl::weights
   std::vector<std::optional<Digest>> entries;  // of source tensors; empty where none was read
 };
 
 // Creates every planned file in `directory`, writes and syncs it. `progress` is called by one
 // thread at a time, with bytes written and their total; it may be empty. Bytes and digests do not
-// depend on the number of threads. Memory: a fixed number of tiles, plus the longest literal.
+// depend on the number of threads. Memory: a tile and what materialize() needs for it per thread,
+// and the longest literal.
 Result<BundleDigests> write_files(const BundlePlan::Impl& plan, const std::string& directory,
                                   ThreadPool& pool,
                                   const std::function<void(uint64_t, uint64_t)>& progress);

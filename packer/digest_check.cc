@@ -1,0 +1,160 @@
+// Digests of the files of a bundle against its manifest. A damaged data file is traced to a tensor.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "core/file.h"
+#include "core/sha256.h"
+#include "core/text.h"
+#include "packer/bundle_examination.h"
+#include "packer/segment_digest.h"
+
+namespace ferry {
+namespace {
+
+constexpr uint64_t kHashChunk = uint64_t{1} << 20;
+
+// Read, not mapped: a file that shrinks meanwhile is an error then, not a signal.
+Result<Digest> digest_of_range(const std::string& path, uint64_t offset, uint64_t bytes) {
+  const InputFile file = FERRY_TRY(InputFile::open(path));
+  const uint64_t size = std::min(kHashChunk, bytes);
+  const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
+  Sha256 hash;
+  for (uint64_t done = 0; done < bytes; done += size) {
+    const auto part = std::span(chunk.get(), std::min(size, bytes - done));
+    FERRY_CHECK(file.read_at(offset + done, part));
+    hash.update(part);
+  }
+  FERRY_CHECK(file.check_unchanged());
+  return hash.finish();
+}
+
+// Hashes all files of a manifest in parallel: data files tensor by tensor, others as a whole.
+class DigestCheck {
+ public:
+  // `present[i]` tells whether file i of the manifest can be read; it is cleared where the digest
+  // is wrong.
+  DigestCheck(const Manifest& manifest, std::vector<bool>& present, ProblemList& problems)
+      : manifest_(manifest), present_(present), problems_(problems) {}
+
+  void run(ThreadPool& pool) {
+    collect();
+    // Long ones first, so that no thread starts the longest one last.
+    std::vector<Range*> order;
+    for (Range& range : ranges_) order.push_back(&range);
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Range* a, const Range* b) { return a->bytes > b->bytes; });
+    pool.parallel_for(order.size(), [&](size_t i) {
+      Range& range = *order[i];
+      range.digest = digest_of_range(path_of(range.file), range.offset, range.bytes);
+    });
+    for (size_t begin = 0; begin < ranges_.size();) {
+      size_t end = begin;
+      while (end < ranges_.size() && ranges_[end].file == ranges_[begin].file) ++end;
+      judge(std::span(ranges_).subspan(begin, end - begin));
+      begin = end;
+    }
+  }
+
+ private:
+  // A run of bytes to hash: a segment, or the whole of a plain file.
+  struct Range {
+    size_t file = 0;
+    uint64_t offset = 0, bytes = 0;
+    const ManifestTensor* tensor = nullptr;  // nullptr for a plain file
+    Result<Digest> digest = Digest{};
+  };
+
+  std::string path_of(size_t file) const { return problems_.path_of(manifest_.files[file].path); }
+
+  void collect() {
+    const TensorsByFile tensors = tensors_by_file(manifest_);
+    for (size_t i = 0; i < manifest_.files.size(); ++i) {
+      const ManifestFile& file = manifest_.files[i];
+      if (!present_[i]) continue;
+      if (file.method == kPlainDigest) {
+        ranges_.push_back({i, 0, file.bytes});
+        continue;
+      }
+      const auto found = tensors.find(file.path);
+      std::vector<const ManifestTensor*> stated, owners;
+      if (found != tensors.end()) stated = found->second;
+      const auto segments = segments_of(stated, file.bytes, &owners);
+      if (!segments) {
+        fail_file(i, "cannot be hashed: the manifest does not state its tensors in order");
+        continue;
+      }
+      if (segments->empty()) judge_data_file(i, {});
+      for (size_t k = 0; k < segments->size(); ++k) {
+        ranges_.push_back({i, (*segments)[k].offset, (*segments)[k].bytes, owners[k]});
+      }
+    }
+  }
+
+  void fail_file(size_t file, const std::string& what) {
+    problems_.add(manifest_.files[file].path, what);
+    present_[file] = false;
+  }
+
+  // All ranges of one file.
+  void judge(std::span<Range> ranges) {
+    const size_t file = ranges[0].file;
+    for (const Range& range : ranges) {
+      if (range.digest) continue;
+      problems_.add(manifest_.files[file].path, range.digest.error());
+      present_[file] = false;
+      return;
+    }
+    if (ranges[0].tensor) {
+      judge_data_file(file, ranges);
+    } else if (to_hex(*ranges[0].digest) != manifest_.files[file].digest) {
+      fail_file(file, kChanged);
+    }
+  }
+
+  void judge_data_file(size_t file, std::span<Range> ranges) {
+    std::vector<HashedSegment> segments;
+    for (const Range& range : ranges) {
+      segments.push_back({range.offset, range.bytes, *range.digest});
+      if (to_hex(*range.digest) == range.tensor->sha256) continue;
+      return fail_file(file, fmt::format("{} (tensor {}, offset {})", kChanged,
+                                         quoted(range.tensor->name), range.offset));
+    }
+    const auto digest = digest_of_data_file(file, segments);
+    if (!digest) {
+      problems_.add(manifest_.files[file].path, digest.error());
+      present_[file] = false;
+    } else if (to_hex(*digest) != manifest_.files[file].digest) {
+      fail_file(file, fmt::format("{} outside of its tensors", kChanged));
+    }
+  }
+
+  Result<Digest> digest_of_data_file(size_t file,
+                                     const std::vector<HashedSegment>& segments) const {
+    const InputFile input = FERRY_TRY(InputFile::open(path_of(file)));
+    return digest_of_segments(
+        manifest_.files[file].bytes, segments,
+        [&](uint64_t offset, std::span<std::byte> out) { return input.read_at(offset, out); });
+  }
+
+  static constexpr const char* kChanged =
+      "does not have the SHA-256 that the manifest states: it was changed";
+
+  const Manifest& manifest_;
+  std::vector<bool>& present_;
+  ProblemList& problems_;
+  std::vector<Range> ranges_;  // by file
+};
+
+}  // namespace
+
+void check_digests(const Manifest& manifest, std::vector<bool>& present, ThreadPool& pool,
+                   ProblemList& problems) {
+  DigestCheck(manifest, present, problems).run(pool);
+}
+
+}  // namespace ferry

@@ -1,0 +1,268 @@
+// One task writes one weight, from front to back: fill a tile, hash it, write it, while it is in
+// the cache of one core. Weights are independent of each other, also where digests are concerned,
+// so that tasks are all the parallelism that is needed; the longest go first. Programs and copied
+// files are one task each.
+//
+// Rejected: the plain digest of data files. It is a chain through the whole file, that is a second
+// pass over every byte (digests of tensors are wanted anyway), on one core: conversion then cost
+// five times a copy on two cores instead of two and a half.
+#include "packer/file_writer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "packer/segment_digest.h"
+#include "packer/source_tap.h"
+
+namespace ferry {
+namespace {
+
+constexpr uint64_t kTileBytes = uint64_t{1} << 20;
+constexpr size_t kOpenFiles = 64;  // at once
+
+struct Task {
+  size_t file = 0;
+  const Extent* weight = nullptr;  // nullptr: the whole of a plain file
+  uint64_t bytes = 0;
+};
+
+// Unchanged bytes of one whole source tensor: one digest serves both.
+bool is_whole_copy(const TensorExpr& expr, const TensorSource& source) {
+  return expr.is_copy() && expr.rows.size() == 1 && expr.rows[0].begin == 0 &&
+         expr.bytes() == source.entries()[expr.rows[0].entry].bytes;
+}
+
+// A file written from front to back, with its digest. Gaps are zeros already.
+class PlainFile {
+ public:
+  PlainFile(const OutputFile& out) : out_(out) {}
+
+  Status append(std::span<const std::byte> bytes) {
+    hash_.update(bytes);
+    FERRY_CHECK(out_.write_at(size_, bytes));
+    size_ += bytes.size();
+    return {};
+  }
+  void skip_to(uint64_t offset) {
+    const std::vector<std::byte> zeros(offset - size_);
+    hash_.update(zeros);
+    size_ = offset;
+  }
+  Digest finish() { return hash_.finish(); }
+
+ private:
+  const OutputFile& out_;
+  Sha256 hash_;
+  uint64_t size_ = 0;
+};
+
+class FileWriter {
+ public:
+  FileWriter(const BundlePlan::Impl& plan, const std::string& directory, ThreadPool& pool,
+             const std::function<void(uint64_t, uint64_t)>& progress)
+      : plan_(plan), directory_(directory), pool_(pool), progress_(progress) {
+    digests_.files.resize(plan.files.size());
+    digests_.weights.resize(plan.weights.size());
+    digests_.entries.resize(plan.source->entries().size());
+    for (const FilePlan& file : plan.files) {
+      for (const Extent& extent : file.extents) total_ += extent.bytes;
+    }
+    assign_entries();
+  }
+
+  Result<BundleDigests> run() {
+    const size_t count = plan_.files.size();
+    for (size_t begin = 0; begin < count; begin += kOpenFiles) {
+      FERRY_CHECK(write_batch(begin, std::min(count, begin + kOpenFiles)));
+    }
+    return std::move(digests_);
+  }
+
+ private:
+  // Each source tensor is hashed by one task: that of an unchanged copy of it, if there is one.
+  void assign_entries() {
+    hashed_by_.resize(digests_.entries.size(), SIZE_MAX);
+    for (size_t i = 0; i < plan_.weights.size(); ++i) {
+      const TensorExpr& expr = *plan_.weights[i];
+      if (is_whole_copy(expr, *plan_.source)) hashed_by_[expr.rows[0].entry] = i;
+    }
+    for (size_t i = 0; i < plan_.weights.size(); ++i) {
+      for (size_t entry : entries_of(*plan_.weights[i])) {
+        if (hashed_by_[entry] == SIZE_MAX) hashed_by_[entry] = i;
+      }
+    }
+  }
+
+  Status write_batch(size_t begin, size_t end) {
+    open_.clear();
+    first_open_ = begin;
+    std::vector<Task> tasks;
+    for (size_t f = begin; f < end; ++f) {
+      const FilePlan& file = plan_.files[f];
+      open_.push_back(FERRY_TRY(OutputFile::create(directory_ + "/" + file.name, file.bytes)));
+      if (!file.segmented) tasks.push_back({f, nullptr, file.bytes});
+      for (const Extent& extent : file.extents) {
+        if (extent.kind == Extent::Kind::kWeight) tasks.push_back({f, &extent, extent.bytes});
+      }
+    }
+    std::stable_sort(tasks.begin(), tasks.end(),
+                     [](const Task& a, const Task& b) { return a.bytes > b.bytes; });
+    FERRY_CHECK(run_all(tasks.size(), [&](size_t i) { return perform(tasks[i]); }));
+    return run_all(end - begin, [&](size_t i) { return finish_file(begin + i); });
+  }
+
+  // body(i) for every i in parallel, none begun after one has failed; the first error.
+  Status run_all(size_t count, const std::function<Status(size_t)>& body) {
+    pool_.parallel_for(count, [&](size_t i) {
+      if (stop_) return;
+      if (Status status = body(i); !status) {
+        const std::lock_guard lock(mutex_);
+        if (!error_) error_ = std::move(status).error();
+        stop_ = true;
+      }
+    });
+    if (error_) return tl::unexpected<Error>(*error_);
+    return {};
+  }
+
+  OutputFile& open_file(size_t file) { return open_[file - first_open_]; }
+
+  Status perform(const Task& task) {
+    return task.weight ? write_weight(task.file, *task.weight) : write_plain(task.file);
+  }
+
+  void advance(uint64_t bytes) {
+    if (!progress_) return;
+    const std::lock_guard lock(mutex_);
+    written_ += bytes;
+    progress_(written_, total_);
+  }
+
+  Status write_weight(size_t file, const Extent& extent) {
+    const TensorExpr& expr = *plan_.weights[extent.index];
+    SourceTap tap(*plan_.source);
+    const bool copied = is_whole_copy(expr, *plan_.source);
+    std::vector<size_t> watched;
+    for (size_t entry : entries_of(expr)) {
+      if (copied || hashed_by_[entry] != extent.index) continue;
+      tap.watch(entry);
+      watched.push_back(entry);
+    }
+    const OutputFile& out = open_file(file);
+    Sha256 hash;
+    const auto write_tile = [&](uint64_t offset, std::span<std::byte> tile) -> Status {
+      FERRY_CHECK(materialize(expr, tap, offset, tile));
+      hash.update(tile);
+      FERRY_CHECK(out.write_at(extent.offset + offset, tile));
+      out.start_writeback(extent.offset + offset, tile.size());
+      return {};
+    };
+    FERRY_CHECK(for_each_tile(extent.bytes, write_tile));
+    digests_.weights[extent.index] = hash.finish();
+    for (size_t entry : watched) digests_.entries[entry] = FERRY_TRY(tap.finish(entry));
+    const size_t first = expr.rows.empty() ? SIZE_MAX : expr.rows[0].entry;
+    if (copied && hashed_by_[first] == extent.index) {
+      digests_.entries[first] = digests_.weights[extent.index];
+    }
+    return {};
+  }
+
+  // body(offset, tile) over `bytes` bytes; `tile` is the caller's to fill.
+  template <class Body>
+  Status for_each_tile(uint64_t bytes, const Body& body) {
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(kTileBytes, bytes));
+    for (uint64_t offset = 0; offset < bytes && !stop_; offset += kTileBytes) {
+      const uint64_t size = std::min(kTileBytes, bytes - offset);
+      FERRY_CHECK(body(offset, std::span(buffer.get(), size)));
+      advance(size);
+    }
+    return {};
+  }
+
+  Status write_plain(size_t index) {
+    const FilePlan& file = plan_.files[index];
+    PlainFile out(open_file(index));
+    for (const Extent& extent : file.extents) {
+      out.skip_to(extent.offset);
+      FERRY_CHECK(write_extent(file, extent, out));
+    }
+    out.skip_to(file.bytes);
+    digests_.files[index] = out.finish();
+    return {};
+  }
+
+  Status write_extent(const FilePlan& file, const Extent& extent, PlainFile& out) {
+    switch (extent.kind) {
+      case Extent::Kind::kHead:
+        advance(extent.bytes);
+        return out.append(file.head);
+      case Extent::Kind::kLiteral: {
+        std::vector<std::byte> bytes(extent.bytes);
+        file.literals[extent.index]->fill(bytes);
+        advance(extent.bytes);
+        return out.append(bytes);
+      }
+      case Extent::Kind::kCopy:
+        return for_each_tile(extent.bytes,
+                             [&](uint64_t offset, std::span<std::byte> tile) -> Status {
+                               FERRY_CHECK(plan_.copied[extent.index].read_at(offset, tile));
+                               return out.append(tile);
+                             });
+      case Extent::Kind::kWeight:
+        break;  // of data files only
+    }
+    return {};
+  }
+
+  Status finish_file(size_t index) {
+    const FilePlan& file = plan_.files[index];
+    OutputFile& out = open_file(index);
+    if (file.segmented) {
+      FERRY_CHECK(out.write_at(0, file.head));
+      digests_.files[index] = FERRY_TRY(digest_data_file(file));
+      advance(file.head.size());
+    }
+    return out.sync_and_close();
+  }
+
+  Result<Digest> digest_data_file(const FilePlan& file) const {
+    std::vector<HashedSegment> segments;
+    for (const Extent& extent : file.extents) {
+      if (extent.kind != Extent::Kind::kWeight || extent.bytes == 0) continue;
+      segments.push_back({extent.offset, extent.bytes, digests_.weights[extent.index]});
+    }
+    return digest_of_segments(file.bytes, segments,
+                              [&](uint64_t offset, std::span<std::byte> out) -> Status {
+                                for (std::byte& b : out) {
+                                  b = offset < file.head.size() ? file.head[offset] : std::byte{0};
+                                  ++offset;
+                                }
+                                return {};
+                              });
+  }
+
+  const BundlePlan::Impl& plan_;
+  const std::string& directory_;
+  ThreadPool& pool_;
+  const std::function<void(uint64_t, uint64_t)>& progress_;
+  std::vector<size_t> hashed_by_;  // source entry -> weight whose task makes its digest
+  BundleDigests digests_;          // distinct elements are written by distinct tasks
+  std::vector<OutputFile> open_;   // of the current batch
+  size_t first_open_ = 0;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;  // guards what follows
+  std::optional<Error> error_;
+  uint64_t written_ = 0, total_ = 0;
+};
+
+}  // namespace
+
+Result<BundleDigests> write_files(const BundlePlan::Impl& plan, const std::string& directory,
+                                  ThreadPool& pool,
+                                  const std::function<void(uint64_t, uint64_t)>& progress) {
+  return FileWriter(plan, directory, pool, progress).run();
+}
+
+}  // namespace ferry

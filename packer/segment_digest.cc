@@ -1,0 +1,83 @@
+#include "packer/segment_digest.h"
+
+#include <algorithm>
+
+#include "core/checked.h"
+
+namespace ferry {
+namespace {
+
+constexpr std::string_view kTag = "ferry-segments-v1\n";
+constexpr uint64_t kChunk = uint64_t{1} << 16;
+
+}  // namespace
+
+Result<Digest> digest_of_segments(
+    uint64_t file_bytes, std::span<const HashedSegment> segments,
+    const std::function<Status(uint64_t offset, std::span<std::byte> out)>& read) {
+  Sha256 hash;
+  update_text(hash, kTag);
+  update_u64(hash, file_bytes);
+  std::vector<std::byte> chunk;
+  const auto hash_gap = [&](uint64_t from, uint64_t to) -> Status {
+    for (; from < to; from += chunk.size()) {
+      chunk.resize(std::min(kChunk, to - from));
+      FERRY_CHECK(read(from, chunk));
+      hash.update(chunk);
+    }
+    return {};
+  };
+  uint64_t done = 0;
+  for (const HashedSegment& segment : segments) {
+    FERRY_CHECK(hash_gap(done, segment.offset));
+    hash.update(segment.digest);
+    done = segment.offset + segment.bytes;
+  }
+  FERRY_CHECK(hash_gap(done, file_bytes));
+  return hash.finish();
+}
+
+void update_u64(Sha256& hash, uint64_t value) {
+  std::array<std::byte, 8> bytes;
+  for (std::byte& b : bytes) {
+    b = static_cast<std::byte>(value & 0xff);
+    value >>= 8;
+  }
+  hash.update(bytes);
+}
+
+void update_text(Sha256& hash, std::string_view text) {
+  hash.update(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+TensorsByFile tensors_by_file(const Manifest& manifest) {
+  TensorsByFile files;
+  for (const ManifestTensor& tensor : manifest.tensors) files[tensor.file].push_back(&tensor);
+  return files;
+}
+
+std::optional<std::vector<HashedSegment>> segments_of(
+    std::span<const ManifestTensor* const> tensors, uint64_t file_bytes,
+    std::vector<const ManifestTensor*>* owners) {
+  std::vector<HashedSegment> segments;
+  std::string_view sha256;  // of the last segment
+  uint64_t end = 0;
+  for (const ManifestTensor* tensor : tensors) {
+    if (!range_inside(tensor->offset, tensor->bytes, file_bytes)) return std::nullopt;
+    if (tensor->bytes == 0) continue;
+    const bool again = !segments.empty() && segments.back().offset == tensor->offset &&
+                       segments.back().bytes == tensor->bytes;
+    if (again) {
+      if (tensor->sha256 != sha256) return std::nullopt;
+      continue;
+    }
+    if (tensor->offset < end) return std::nullopt;
+    segments.push_back({tensor->offset, tensor->bytes});
+    sha256 = tensor->sha256;
+    if (owners) owners->push_back(tensor);
+    end = tensor->offset + tensor->bytes;
+  }
+  return segments;
+}
+
+}  // namespace ferry
