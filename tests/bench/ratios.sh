@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Whole-process costs of converting a checkpoint, as ratios to cp and sha256sum in the same run.
+#   tests/bench/ratios.sh FERRY CHECKPOINT_DIR WORK_DIR [convert options...]
+# Each figure is the best of three, with a warm page cache. Peak anonymous memory is sampled.
+set -euo pipefail
+ferry=$1 checkpoint=$2 work=$3
+shift 3
+mkdir -p "$work"
+files=("$checkpoint"/*.safetensors)
+
+seconds() { # best of three of a command, in seconds
+  local best= t0 t1 t
+  for _ in 1 2 3; do
+    t0=$(date +%s.%N); "$@" > /dev/null; t1=$(date +%s.%N)
+    t=$(echo "$t1 - $t0" | bc)
+    if [ -z "$best" ] || [ "$(echo "$t < $best" | bc)" = 1 ]; then best=$t; fi
+  done
+  echo "$best"
+}
+copy() { rm -rf "$work/copy"; mkdir "$work/copy"; cp "${files[@]}" "$work/copy/"; }
+convert() { "$ferry" convert "$checkpoint" -o "$work/bundle" --overwrite --quiet "$@"; }
+peak_anonymous() { # MiB, of a conversion
+  "$ferry" convert "$checkpoint" -o "$work/bundle" --overwrite --quiet "$@" &
+  local pid=$! peak=0 now
+  while now=$(awk '/RssAnon/ {print $2}' "/proc/$pid/status" 2>/dev/null) && [ -n "$now" ]; do
+    if [ "$now" -gt "$peak" ]; then peak=$now; fi
+    sleep 0.01
+  done
+  wait "$pid"
+  echo "scale=1; $peak / 1024" | bc
+}
+
+cat "${files[@]}" > /dev/null
+t_cp=$(seconds copy)
+t_sha=$(seconds sha256sum "${files[@]}")
+t_convert=$(seconds convert "$@")
+t_dry=$(seconds convert --dry-run "$@")
+t_check=$(seconds "$ferry" check "$work/bundle" --quiet)
+echo "bytes            $(cat "${files[@]}" | wc -c)"
+echo "cp               $t_cp s"
+echo "sha256sum        $t_sha s"
+echo "convert          $t_convert s = $(echo "scale=2; $t_convert / $t_cp" | bc) x cp"
+echo "convert dry run  $t_dry s"
+echo "check            $t_check s = $(echo "scale=2; $t_check / $t_sha" | bc) x sha256sum"
+echo "peak anonymous   $(peak_anonymous "$@") MiB"
+echo "bundle bytes     $(cat "$work"/bundle/* | wc -c)"
+rm -rf "$work/copy"
