@@ -192,7 +192,11 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t size) {
   do {
     result = ::ftruncate(file.fd_, static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
-  if (result != 0) return os_error(path, fmt::format("cannot extend to {} bytes", size), errno);
+  if (result != 0) {
+    const int number = errno;
+    ::unlink(path.c_str());
+    return os_error(path, fmt::format("cannot extend to {} bytes", size), number);
+  }
   return file;
 }
 

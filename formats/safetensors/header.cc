@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxTensors = 1'000'000;
+constexpr size_t kMaxMetadataKeys = 65'536;
 // Strings other than the tensor's name are shown shorter, so that the line stays short.
 constexpr size_t kMaxShown = 40;
 constexpr std::string_view kMetadataKey = "__metadata__";
@@ -126,6 +127,9 @@ class HeaderHandler final : public JsonHandler {
 
   bool metadata_key(const std::string& value) {
     metadata_key_ = value;
+    if (metadata_keys_.size() == kMaxMetadataKeys) {
+      return refuse(fmt::format("more than {} keys in __metadata__", kMaxMetadataKeys));
+    }
     if (metadata_keys_.insert(value).second) return true;
     return refuse(fmt::format("the key {} is there twice in __metadata__", quoted(value)));
   }

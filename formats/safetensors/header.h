@@ -4,7 +4,8 @@
 //   S1 a name that occurs twice is refused, also when both occurrences agree
 //   S2 a tensor has exactly the fields dtype, shape and data_offsets; any other is refused
 //   S3 a dimension, and the number of elements, is below 2^63 (formed from left to right)
-//   S4 a tensor has at most 64 dimensions, a file at most 1,000,000 tensors
+//   S4 a tensor has at most 64 dimensions, a file at most 1,000,000 tensors, __metadata__ at most
+//      65,536 keys
 //   S5 a tensor and a key of __metadata__ are written as JSON objects and strings, nothing else
 //   S6 a NUL byte anywhere in the header is refused
 // As in the reference: white space may surround the JSON, data need not be aligned, tensors of no

@@ -126,11 +126,11 @@ TEST_F(FileTest, WritesAtAnyPlaceAndNeverOverwritesAFile) {
   EXPECT_EQ(again.error().message, path("new") + ": cannot create: File exists");
 }
 
-TEST_F(FileTest, AFullDeviceIsAnError) {
-  // /dev/full cannot be created anew, so the limit of the process stands in for a full disk.
+TEST_F(FileTest, AFileThatCannotBeThatLargeIsNotLeftBehind) {
   auto out = OutputFile::create(path("big"), UINT64_MAX / 2 + 1);
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().code, ErrorCode::kIo);
+  EXPECT_FALSE(fs::exists(path("big")));
 }
 
 TEST_F(FileTest, RemovesATreeButNotWhatLinksPointTo) {

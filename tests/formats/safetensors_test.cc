@@ -169,7 +169,13 @@ TEST(Safetensors, RankIsBounded) {
   }
 }
 
-TEST(Safetensors, ManyTensorsAreFast) {
+TEST(Safetensors, MetadataIsBounded) {
+  std::string json = R"({"__metadata__":{"k":"")";
+  for (int i = 0; i < 65536; ++i) json += fmt::format(R"(,"{}":"")", i);
+  EXPECT_EQ(parse_message(json + "}}", 0), "f: more than 65536 keys in __metadata__");
+}
+
+TEST(Safetensors, ManyTensorsAreRead) {
   std::string json = "{";
   for (int i = 0; i < 50000; ++i) {
     json +=
