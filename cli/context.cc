@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -22,19 +23,41 @@ void Context::note(std::string_view line) {
   if (!quiet) fmt::print(stderr, "ferry: {}\n", line);
 }
 
-std::function<void(uint64_t, uint64_t)> Context::progress(std::string label) {
-  if (quiet || isatty(STDERR_FILENO) == 0) return {};
-  return [label = std::move(label), shown = -1](uint64_t done, uint64_t total) mutable {
-    const int percent =
-        total == 0 ? 100
-                   : static_cast<int>(100 * (done / 100) / std::max<uint64_t>(total / 100, 1));
-    if (percent == shown) return;
-    shown = percent;
+namespace {
+
+// One line that is drawn over itself, and ended even if the work stops early.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string label) : label_(std::move(label)) {}
+  ~ProgressBar() {
+    if (shown_ >= 0) fmt::print(stderr, "\n");
+  }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void show(uint64_t done, uint64_t total) {
+    const double share = total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total);
+    const int percent = static_cast<int>(100.0 * share);
+    if (percent == shown_) return;
+    shown_ = percent;
     constexpr int kWidth = 30;
     const int filled = percent * kWidth / 100;
-    fmt::print(stderr, "\r{} [{:#<{}}{: <{}}] {:3}%{}", label, "", filled, "", kWidth - filled,
-               percent, percent == 100 ? "\n" : "");
+    fmt::print(stderr, "\r{} [{:#<{}}{: <{}}] {:3}%", label_, "", filled, "", kWidth - filled,
+               percent);
     std::fflush(stderr);
+  }
+
+ private:
+  std::string label_;
+  int shown_ = -1;
+};
+
+}  // namespace
+
+std::function<void(uint64_t, uint64_t)> Context::progress(std::string label) {
+  if (quiet || isatty(STDERR_FILENO) == 0) return {};
+  return [bar = std::make_shared<ProgressBar>(std::move(label))](uint64_t done, uint64_t total) {
+    bar->show(done, total);
   };
 }
 
