@@ -7,6 +7,9 @@
 #include <cstring>
 #include <limits>
 
+// The order of nodes is part of the bytes of a program. No call here takes two arguments that
+// append nodes: compilers differ in which they evaluate first.
+
 namespace ferry {
 namespace {
 
@@ -50,7 +53,9 @@ ValueId rope(GraphBuilder& b, const DecoderContext& c, ValueId x) {
   const ValueId first = b.slice(turned, 3, 0, rotary / 2);
   const ValueId second = b.slice(turned, 3, rotary / 2, kToEnd);
   const ValueId swapped = b.cat({second, first}, 3);
-  const ValueId out = b.add(b.mul(turned, c.rope_cos), b.mul(swapped, c.rope_sin));
+  const ValueId straight = b.mul(turned, c.rope_cos);
+  const ValueId across = b.mul(swapped, c.rope_sin);
+  const ValueId out = b.add(straight, across);
   return partial ? b.cat({out, b.slice(x, 3, rotary, kToEnd)}, 3) : out;
 }
 
@@ -70,8 +75,12 @@ void add_window(GraphBuilder& b, DecoderContext& c) {
   const ValueId rows = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 1);
   const ValueId columns = b.arange(c.window_start, c.end_pos, c.window_keys);
   const ValueId distance = b.sub(rows, columns);
-  const ValueId seen = b.logical_and(b.ge(distance, 0), b.lt(distance, window));
-  c.window_mask = b.where(seen, b.scalar(0.0F), b.scalar(kMasked));
+  const ValueId not_after = b.ge(distance, 0);
+  const ValueId inside = b.lt(distance, window);
+  const ValueId seen = b.logical_and(not_after, inside);
+  const ValueId open = b.scalar(0.0F);
+  const ValueId masked = b.scalar(kMasked);
+  c.window_mask = b.where(seen, open, masked);
   b.name(c.window_mask, "window_mask");
 }
 
@@ -105,12 +114,15 @@ ValueId silu(GraphBuilder& b, ValueId x) { return b.mul(x, b.sigmoid(x)); }
 
 // log(1 + exp(x)), x itself above 20 as the reference computes it.
 ValueId softplus(GraphBuilder& b, ValueId x) {
-  return b.where(b.gt(x, 20.0), x, b.log1p(b.exp(x)));
+  const ValueId linear = b.gt(x, 20.0);
+  const ValueId curved = b.log1p(b.exp(x));
+  return b.where(linear, x, curved);
 }
 
 // x * rsqrt(sum(x^2) + 1e-6) over the last dimension.
 ValueId l2_norm(GraphBuilder& b, ValueId x) {
-  return b.mul(x, b.rsqrt(b.add(b.sum_last(b.mul(x, x)), b.scalar(1e-6F))));
+  const ValueId sum = b.sum_last(b.mul(x, x));
+  return b.mul(x, b.rsqrt(b.add(sum, b.scalar(1e-6F))));
 }
 
 // [1,T,heads,dim] -> [1,T,heads*groups,dim], each head `groups` times in a row.
@@ -147,7 +159,8 @@ ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double e
   const Dim width = b.graph()[x].shape.back();
   const ValueId mean = b.mean_last(b.mul(x, x));
   const ValueId inverse = b.rsqrt(b.add(mean, b.scalar(static_cast<float>(eps))));
-  return b.mul(b.mul(x, inverse), b.weight(weight, {width}));
+  const ValueId normed = b.mul(x, inverse);
+  return b.mul(normed, b.weight(weight, {width}));
 }
 
 ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, int64_t out,
