@@ -15,10 +15,6 @@ Shape static_shape(const Value& value) {
   return shape;
 }
 
-bool is_convertible(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 // What is wrong with the weight that `value` wants, or nothing.
 std::string mismatch(const Value& value, const Weight* weight) {
   const Shape wanted = static_shape(value);
@@ -29,7 +25,7 @@ std::string mismatch(const Value& value, const Weight* weight) {
     return fmt::format("weight {} has shape {}, the model wants {}", quoted(value.name),
                        to_string(weight->expr.shape), to_string(wanted));
   }
-  if (!is_convertible(weight->expr.source_dtype)) {
+  if (!is_castable(weight->expr.source_dtype)) {
     return fmt::format("weight {} is {}, the model wants f32, f16 or bf16", quoted(value.name),
                        dtype_name(weight->expr.source_dtype));
   }

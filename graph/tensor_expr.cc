@@ -117,10 +117,6 @@ void apply(const ElementStep& step, float* data, size_t count) {
   }
 }
 
-bool is_castable(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 // Reads and converts one segment; `out` holds exactly its elements.
 Status convert(const TensorExpr& expr, const TensorSource& source, const Segment& segment,
                std::span<std::byte> out) {
@@ -141,6 +137,10 @@ Status convert(const TensorExpr& expr, const TensorSource& source, const Segment
 }
 
 }  // namespace
+
+bool is_castable(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
 
 uint64_t TensorExpr::bytes() const {
   return element_count(shape) * static_cast<uint64_t>(dtype_bits(dtype)) / 8;

@@ -42,8 +42,8 @@ struct ElementStep {
 struct TensorExpr {
   DType source_dtype = DType::kF32;
   DType dtype = DType::kF32;
-  Shape shape;  // of the result
-  std::vector<RowRun> rows;
+  Shape shape = {};  // of the result
+  std::vector<RowRun> rows = {};
   std::vector<ElementStep> steps = {};
 
   uint64_t bytes() const;
@@ -54,6 +54,9 @@ struct TensorExpr {
 
 // The whole entry as it is.
 TensorExpr expr_of_entry(const TensorSource& source, size_t entry);
+
+// f32, f16 and bf16: what materialize casts from and to, and what steps apply to.
+bool is_castable(DType dtype);
 
 // Fills `out` with bytes [offset, offset + out.size()) of the result; both must be multiples of the
 // element size of `expr.dtype`. Thread-safe. Uses memory proportional to out.size().

@@ -1,8 +1,10 @@
 // validate: the invariants of a graph.
 #include <fmt/format.h>
 
+#include <optional>
 #include <set>
 
+#include "core/checked.h"
 #include "core/text.h"
 #include "graph/dims.h"
 #include "graph/graph.h"
@@ -61,6 +63,7 @@ class Validator {
       }
       if (dim_min(dim) < 0) return broken(fmt::format("%{} has a negative size", id.index));
     }
+    if (!has_sane_size(value)) return broken(fmt::format("%{} is too large", id.index));
     if (value.origin == Value::Origin::kNode) return {};
     defined_[static_cast<size_t>(id.index)] = true;
     if (value.kind == Value::Kind::kInt) {
@@ -74,6 +77,19 @@ class Validator {
       return broken(fmt::format("%{} needs a static shape", id.index));
     }
     return check_literal(id, is_literal);
+  }
+
+  // Sizes come from configs: their products must not wrap around in Graph::max_bytes.
+  bool has_sane_size(const Value& value) const {
+    std::optional<int64_t> bytes = dtype_bytes(value.dtype);
+    for (const Dim& dim : value.shape) {
+      const int64_t symbol =
+          dim.is_static() ? 0 : graph_.symbols[static_cast<size_t>(dim.symbol)].max;
+      const std::optional<int64_t> dynamic = checked_mul(dim.scale, symbol);
+      const std::optional<int64_t> size = dynamic ? checked_add(*dynamic, dim.base) : dynamic;
+      bytes = bytes && size ? checked_mul(*bytes, *size) : std::nullopt;
+    }
+    return bytes.has_value();
   }
 
   Status check_literal(ValueId id, bool required) const {

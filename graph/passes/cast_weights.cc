@@ -53,10 +53,6 @@ DType target_of(WeightDType dtype, const TensorExpr& expr) {
   return DType::kF32;
 }
 
-bool is_supported(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 // Gives every weight, its value and its expression, the dtype that it is stored in.
 Status settle_dtypes(Model& model, WeightDType dtype) {
   const std::set<ValueId> matrices = find_matrices(model.graph);
@@ -69,7 +65,7 @@ Status settle_dtypes(Model& model, WeightDType dtype) {
     }
     const bool is_matrix = matrices.contains({static_cast<int32_t>(i)});
     const DType target = is_matrix ? target_of(dtype, weight->expr) : DType::kF32;
-    if (!is_supported(target) || !is_supported(weight->expr.source_dtype)) {
+    if (!is_castable(weight->expr.source_dtype)) {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("weight {} is {}, expected f32, f16 or bf16", quoted(value.name),
                               dtype_name(weight->expr.source_dtype)));
