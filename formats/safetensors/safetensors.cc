@@ -26,6 +26,7 @@ class SafetensorsSource final : public TensorSource {
   const std::vector<SourceFile>& files() const override { return files_; }
   const std::vector<TensorEntry>& entries() const override { return entries_; }
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override;
+  Status check_unchanged() const override;
 
  private:
   std::string path_;
@@ -71,6 +72,11 @@ Status SafetensorsSource::read(size_t index, uint64_t offset, std::span<std::byt
   const InputFile& input = inputs_[entry.file];
   FERRY_CHECK(input.read_at(entry.offset + offset, out));
   return input.check_unchanged();
+}
+
+Status SafetensorsSource::check_unchanged() const {
+  for (const InputFile& input : inputs_) FERRY_CHECK(input.check_unchanged());
+  return {};
 }
 
 Status check_unique_names(const TensorSource& source) {
