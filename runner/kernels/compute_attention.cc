@@ -175,28 +175,37 @@ void write_out(const Attention& a) {
   }
 }
 
-void sdpa_task(const SdpaArgs& args, size_t task, float* scratch) {
-  const size_t block = args.blocks - 1 - task % args.blocks;  // the longest first
-  const size_t head = task / args.blocks, first = block * args.block;
+Attention attention(const SdpaArgs& args, size_t block, size_t head, float* scratch) {
+  const size_t first = block * args.block, rows = args.rows(), padded = args.padded_dim();
   const size_t count = args.t - first < args.block ? args.t - first : args.block;
-  const size_t rows = args.rows(), padded = args.padded_dim();
   float* const sums = scratch + rows * padded;
   float* const scores = sums + rows * padded;
   float* const top = scores + rows * kKeyBlock;
-  const Attention a{args,
-                    head / args.kv_heads,
-                    head % args.kv_heads,
-                    first,
-                    count,
-                    scratch,
-                    sums,
-                    scores,
-                    top,
-                    top + rows};
-  load_queries(a);
-  const size_t seen = a.seen(count - 1);
-  for (size_t key = 0; key < seen; key += kKeyBlock) attend(a, key);
-  write_out(a);
+  return {args,
+          head / args.kv_heads,
+          head % args.kv_heads,
+          first,
+          count,
+          scratch,
+          sums,
+          scores,
+          top,
+          top + rows};
+}
+
+// A block of queries of kv heads [begin, end), counted through the batch. The heads take turns at
+// each block of keys, because their keys lie side by side.
+void sdpa_task(const SdpaArgs& args, size_t block, size_t begin, size_t end, float* scratch) {
+  const auto head = [&](size_t h) {
+    return attention(args, block, h, scratch + (h - begin) * args.scratch());
+  };
+  for (size_t h = begin; h < end; ++h) load_queries(head(h));
+  const Attention any = head(begin);
+  const size_t seen = any.seen(any.count - 1);
+  for (size_t key = 0; key < seen; key += kKeyBlock) {
+    for (size_t h = begin; h < end; ++h) attend(head(h), key);
+  }
+  for (size_t h = begin; h < end; ++h) write_out(head(h));
 }
 
 // ---- gated delta rule
@@ -292,6 +301,7 @@ HWY_EXPORT(delta_rule_task);
 constexpr size_t kBmmRows = 32;
 constexpr size_t kBmmCols = 256;
 constexpr size_t kAttentionRows = 32;
+constexpr size_t kFewRows = 16;
 
 size_t parts(size_t n, size_t size) { return (n + size - 1) / size; }
 
@@ -335,9 +345,17 @@ void sdpa_f32(const SdpaShape& shape, const float* query, const float* key, cons
                 0};
   args.block = std::min(args.t, std::max<size_t>(1, kAttentionRows / args.group()));
   args.blocks = parts(args.t, args.block);
-  pool.parallel_for(args.batch * args.kv_heads * args.blocks, [&](size_t task) {
-    const auto scratch = hwy::AllocateAligned<float>(args.scratch());
-    HWY_DYNAMIC_DISPATCH(sdpa_task)(args, task, scratch.get());
+  // A single query is bound by memory: then a task takes neighbouring heads, if enough tasks
+  // remain.
+  const size_t heads = args.batch * args.kv_heads;
+  const bool few = args.t * args.group() <= kFewRows;
+  const size_t step = few ? parts(heads, pool.size()) : 1;
+  const size_t tasks = parts(heads, step);
+  pool.parallel_for(tasks * args.blocks, [&](size_t task) {
+    const size_t block = args.blocks - 1 - task % args.blocks;  // the longest first
+    const size_t begin = task / args.blocks * step, end = std::min(heads, begin + step);
+    const auto scratch = hwy::AllocateAligned<float>((end - begin) * args.scratch());
+    HWY_DYNAMIC_DISPATCH(sdpa_task)(args, block, begin, end, scratch.get());
   });
 }
 

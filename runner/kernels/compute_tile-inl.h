@@ -68,17 +68,25 @@ HWY_INLINE void clear(VF32 (&acc)[kCount]) {
   for (VF32& v : acc) v = hn::Zero(F32());
 }
 
+// Recursion where a loop would do: GCC keeps an array in registers only if every index is constant
+// before it looks at loops.
+template <size_t kFrom, size_t kCount>
+HWY_INLINE void sum_lanes(const VF32 (&acc)[kCount], float* sums) {
+  if constexpr (kFrom < kCount) {
+    constexpr size_t k1 = kFrom + 1 < kCount ? kFrom + 1 : kFrom;
+    constexpr size_t k2 = kFrom + 2 < kCount ? kFrom + 2 : kFrom;
+    constexpr size_t k3 = kFrom + 3 < kCount ? kFrom + 3 : kFrom;
+    sum4(acc[kFrom], acc[k1], acc[k2], acc[k3], sums + kFrom);
+    sum_lanes<kFrom + 4>(acc, sums);
+  }
+}
+
 // out[i] = sum of the lanes of acc[i], rounded to T; `out` has room for a multiple of kMaxLanes.
 template <size_t kCount, class T>
 HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
   const F32 d;
-  constexpr size_t kPadded = round_up(kCount, kMaxLanes);
-  HWY_ALIGN float sums[kPadded];
-  const VF32 zero = hn::Zero(d);
-  for (size_t i = 0; i < kCount; i += 4) {
-    sum4(acc[i], i + 1 < kCount ? acc[i + 1] : zero, i + 2 < kCount ? acc[i + 2] : zero,
-         i + 3 < kCount ? acc[i + 3] : zero, sums + i);
-  }
+  HWY_ALIGN float sums[round_up(kCount, kMaxLanes)];
+  sum_lanes<0>(acc, sums);
   for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
 }
 

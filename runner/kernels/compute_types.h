@@ -89,13 +89,15 @@ struct SdpaArgs {
   float scale;
   float* out;
   size_t block;   // queries of a task
-  size_t blocks;  // tasks of one kv head
+  size_t blocks;  // of queries
 
   size_t group() const { return heads / kv_heads; }
   size_t rows() const { return block * group(); }
   size_t padded_dim() const { return round_up(dim, kMaxLanes); }
-  // query, sums, scores; running maximum and total of each row
-  size_t scratch() const { return rows() * (2 * padded_dim() + kKeyBlock + 2); }
+  // Of one kv head: query, sums, scores; running maximum and total of each row.
+  size_t scratch() const {
+    return round_up(rows() * (2 * padded_dim() + kKeyBlock + 2), kMaxLanes);
+  }
 };
 
 // ---- gated delta rule

@@ -88,7 +88,7 @@ BENCHMARK(linear_decode)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// The ceiling of prefill: multiply-adds on registers only, one thread.
+// Args: dtype, m, k, n, threads.
 void linear_prefill(benchmark::State& state) {
   const auto dtype = static_cast<DType>(state.range(0));
   const int64_t m = state.range(1), k = state.range(2), n = state.range(3);
@@ -107,6 +107,86 @@ BENCHMARK(linear_prefill)
         {{int64_t(DType::kF32), int64_t(DType::kBF16)}, {4, 32, 512}, {1024, 3072}, {1024}, {1, 2}})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
+
+// Args: t, position, kv heads, heads, threads; heads of 128 values. Decoding reads the caches once:
+// compare GB/s with plain_read. Prefill counts the multiply-adds of the keys that are seen.
+void sdpa(benchmark::State& state) {
+  const int64_t t = state.range(0), start = state.range(1), dim = 128;
+  const SdpaShape shape{1, t, state.range(3), state.range(2), dim, start + t};
+  ThreadPool pool(static_cast<size_t>(state.range(4)));
+  const auto query = random_values(static_cast<size_t>(t * shape.heads * dim));
+  const auto cache = random_values(static_cast<size_t>(shape.context * shape.kv_heads * dim));
+  const auto values = cache;
+  std::vector<float> out(query.size());
+  for (auto _ : state) {
+    sdpa_f32(shape, query.data(), cache.data(), values.data(), nullptr, true, start, 0.09f,
+             out.data(), pool);
+    benchmark::DoNotOptimize(out.data());
+  }
+  const auto seen = static_cast<double>(t * start + t * (t + 1) / 2);
+  if (t == 1) {
+    set_rate(state, "GB/s", 2.0 * static_cast<double>(cache.size() * sizeof(float)));
+  } else {
+    set_rate(state, "GFLOP/s", 4.0 * seen * static_cast<double>(dim * shape.heads));
+  }
+}
+BENCHMARK(sdpa)
+    ->ArgsProduct({{1}, {4095, 65535}, {2, 8}, {16}, {1, 2}})
+    ->ArgsProduct({{512}, {0}, {8}, {16}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+// Args: t, heads, threads; states of [128, 128]. 7 multiply-adds or products per value of the
+// state.
+void delta_rule(benchmark::State& state) {
+  const DeltaRuleShape shape{1, state.range(1), state.range(0), 128, 128, false};
+  const auto steps = static_cast<size_t>(shape.heads * shape.t);
+  ThreadPool pool(static_cast<size_t>(state.range(2)));
+  const auto query = random_values(steps * 128);
+  const auto value = query, key = std::vector<float>(query.size(), 0.08f);
+  const std::vector<float> decay(steps, 0.9f), beta(steps, 0.5f);
+  const auto initial = random_values(static_cast<size_t>(shape.heads) * 128 * 128);
+  std::vector<float> out(value.size()), last(initial.size());
+  for (auto _ : state) {
+    gated_delta_rule_f32(shape, query.data(), key.data(), value.data(), decay.data(), beta.data(),
+                         initial.data(), out.data(), last.data(), pool);
+    benchmark::DoNotOptimize(out.data());
+  }
+  set_rate(state, "Gsteps/s", static_cast<double>(steps));
+  set_rate(state, "GFLOP/s", static_cast<double>(steps) * 7 * 128 * 128);
+}
+BENCHMARK(delta_rule)
+    ->ArgsProduct({{1, 512}, {16}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
+
+// Args: values. One thread.
+void sigmoid(benchmark::State& state) {
+  const auto a = random_values(static_cast<size_t>(state.range(0)));
+  std::vector<float> out(a.size());
+  for (auto _ : state) {
+    sigmoid_f32(a.data(), out.data(), state.range(0));
+    benchmark::DoNotOptimize(out.data());
+  }
+  set_rate(state, "Gvalues/s", static_cast<double>(state.range(0)));
+}
+BENCHMARK(sigmoid)->Arg(4096);
+
+// Args: from, to, values. One thread.
+void cast_values(benchmark::State& state) {
+  const auto from = static_cast<DType>(state.range(0)), to = static_cast<DType>(state.range(1));
+  const auto a = random_bytes(from, static_cast<size_t>(state.range(2)));
+  std::vector<char> out(static_cast<size_t>(state.range(2) * dtype_bytes(to)));
+  for (auto _ : state) {
+    cast(from, a.data(), to, out.data(), state.range(2));
+    benchmark::DoNotOptimize(out.data());
+  }
+  set_rate(state, "Gvalues/s", static_cast<double>(state.range(2)));
+}
+BENCHMARK(cast_values)
+    ->Args({int64_t(DType::kF32), int64_t(DType::kBF16), 4096})
+    ->Args({int64_t(DType::kF32), int64_t(DType::kF16), 4096})
+    ->Args({int64_t(DType::kBF16), int64_t(DType::kF32), 4096});
 
 }  // namespace
 }  // namespace ferry::kernels
