@@ -1,0 +1,37 @@
+// Any text as a manifest, with its self digest made right, so that all that lies behind it is
+// tried: refused, or exactly what we would write for what was read.
+#include "core/sha256.h"
+#include "packer/bundle_examination.h"
+#include "packer/manifest.h"
+#include "tests/fuzz/require.h"
+
+namespace ferry {
+namespace {
+
+void make_self_digest_right(std::string& text) {
+  constexpr std::string_view kEnd = "\"\n}\n";
+  if (!text.ends_with(kEnd) || text.size() < kEnd.size() + kZeroDigest.size()) return;
+  const size_t at = text.size() - kEnd.size() - kZeroDigest.size();
+  text.replace(at, kZeroDigest.size(), kZeroDigest);
+  text.replace(at, kZeroDigest.size(), to_hex(sha256(std::as_bytes(std::span<char>(text)))));
+}
+
+void check(std::string text) {
+  make_self_digest_right(text);
+  const auto manifest = read_manifest(text, "manifest.json");
+  if (!manifest) return require_good_message(manifest.error());
+  require(write_manifest(*manifest) == text);
+  ProblemList problems("bundle");
+  check_manifest(*manifest, problems);
+  for (const CheckProblem& problem : problems.take()) {
+    require_good_message({problem.code, problem.message});
+  }
+}
+
+}  // namespace
+}  // namespace ferry
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ferry::check(std::string(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
