@@ -1,8 +1,15 @@
 // The kernels that decide speed: plain functions over raw row-major memory, written with Highway and
-// dispatched at run time to the best instruction set. Each has a naive twin in the tests.
-// Work is cut into fixed partitions that do not depend on the number of threads, and each output
-// element is summed in a fixed order: results are bit-identical for any ThreadPool size, and a row of
-// a batch equals the same row computed alone wherever the doc comment says so.
+// dispatched at run time to the best instruction set (AVX-512, AVX2, SSE4, plain loops). Each has a
+// naive twin in the tests.
+//
+// Every output element is summed in an order that depends on its own sizes only, so results are
+// bit-identical for any ThreadPool size, and a row of a batch, a query of a prefill, a step of a
+// sequence has the bits that it has when it is computed alone: prefill and decode agree to the bit.
+// Results of different instruction sets differ by rounding (sum_f32: not even that).
+//
+// Callers check shapes, dtypes and ranges; sizes may be zero. Outputs do not overlap inputs unless
+// a comment allows it. Memory of `linear` weights may lie at any address; everything else is aligned
+// to its element.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +20,8 @@
 namespace ferry::kernels {
 
 // out[m,n] = sum_k x[m,k] * w[n,k], accumulated in f32. `dtype` is that of x, w and out: f32, f16 or
-// bf16 (out rounded once, to nearest even). m == 1 (decode) reads w once at memory speed.
+// bf16 (out rounded once, to nearest even). A few rows (decode) read w once at memory speed, more
+// (prefill) go through register tiles.
 void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
             ThreadPool& pool);
 
@@ -24,8 +32,11 @@ void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t 
 // Attention over caches, sequence in dim 1 (llama::custom_sdpa):
 //   query [batch,t,heads,dim], key/value [batch,context,kv_heads,dim], out as query; all f32.
 // Causal: query i sees keys [0, start_pos + i]. With `mask` [t,context] (added to the scaled
-// scores) every key of `context` is seen. Keys beyond what is seen are never read. Softmax is exact
-// (running maximum), heads map to kv head h / (heads / kv_heads).
+// scores) every key of `context` is seen. Keys and values beyond what the last query sees are never
+// read, and nothing that a query does not see has an influence on it, be it NaN. Softmax is exact
+// (running maximum over blocks of keys); masks may be minus infinity or finite; a query with nothing
+// but minus infinity gets zeros. Heads map to kv head h / (heads / kv_heads). Caches are read once
+// for all heads of a group.
 struct SdpaShape {
   int64_t batch, t, heads, kv_heads, dim, context;
 };
@@ -37,6 +48,7 @@ void sdpa_f32(const SdpaShape& shape, const float* query, const float* key, cons
 //   S *= decay_t; m = k^T S; S += k (x) (beta * (v - m)); out_t = q^T S
 //   query,key [b,h,t,k], value [b,h,t,v], beta [b,h,t], decay [b,h,t] (or [b,h,t,k] when
 //   decay_per_key), state [b,h,k,v]; out [b,h,t,v], final_state as state; all f32.
+// final_state may be initial_state.
 struct DeltaRuleShape {
   int64_t batch, heads, t, key_dim, value_dim;
   bool decay_per_key;
@@ -51,18 +63,18 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
 void depthwise_conv1d_f32(const float* x, const float* w, const float* bias, float* out,
                           int64_t channels, int64_t length, int64_t kernel, ThreadPool& pool);
 
-// Element-wise over n contiguous values; `out` may be `a` or `b`.
+// Element-wise over n contiguous values; `out` may be `a` or `b`. exp is within 1 ulp, sigmoid within
+// 2; NaN stays NaN.
 void add_f32(const float* a, const float* b, float* out, int64_t n);
 void mul_f32(const float* a, const float* b, float* out, int64_t n);
 void sigmoid_f32(const float* a, float* out, int64_t n);
 void exp_f32(const float* a, float* out, int64_t n);
-// Casts: f32 <-> f16/bf16, round to nearest even.
+// Casts between f32, f16 and bf16: to nearest even, NaN stays NaN.
 void cast(DType from, const void* a, DType to, void* out, int64_t n);
 
-// Sum of n values in a fixed order (pairwise over vector lanes), so that norms do not depend on
-// dispatch beyond rounding.
+// Sum of n values, value i in partial sum i mod 64: the same bits on every instruction set.
 float sum_f32(const float* a, int64_t n);
-// Largest value and softmax of one row.
+// Softmax of one row, `out` may be `a`. Nothing but minus infinity gives NaN.
 void softmax_row_f32(const float* a, float* out, int64_t n);
 
 }  // namespace ferry::kernels

@@ -367,7 +367,7 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
   const size_t heads = size_t(shape.batch) * size_t(shape.heads), t = size_t(shape.t);
   const size_t k = size_t(shape.key_dim), v = size_t(shape.value_dim);
   if (t == 0) {
-    std::copy_n(initial_state, heads * k * v, final_state);
+    if (final_state != initial_state) std::copy_n(initial_state, heads * k * v, final_state);
     return;
   }
   const size_t strips = parts(v, kStateCols);

@@ -725,5 +725,20 @@ TEST(DeltaRuleTest, StepByStepHasTheBitsOfTheWholeSequence) {
   });
 }
 
+TEST(DeltaRuleTest, TheStateMayBeUpdatedInPlace) {
+  ThreadPool pool(2);
+  for (const DeltaRuleShape& s : kDeltaRuleCases) {
+    const DeltaRuleData d = delta_rule_data(s);
+    on_every_target([&] {
+      std::vector<float> result(d.value.size() + d.state.size());
+      float* const state = result.data() + d.value.size();
+      std::copy(d.state.begin(), d.state.end(), state);
+      gated_delta_rule_f32(s, d.query.data(), d.key.data(), d.value.data(), d.decay.data(),
+                           d.beta.data(), state, result.data(), state, pool);
+      EXPECT_EQ(result, run_delta_rule(s, d, pool));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace ferry::kernels
