@@ -12,8 +12,10 @@ void add_inspect(CommandLine& line) {
   line.verb("inspect", "Show what is in a checkpoint, a program, a data file or a bundle")
       .positional("PATH", *path, "File or directory")
       .action([path](Context& context) -> Result<int> {
-        const Listing listing = FERRY_TRY(list_path(*path, context.pool()));
-        context.print(context.json ? to_json(listing) : to_text(listing));
+        const Result<Listing> listing = list_path(*path, context.pool());
+        // One line whatever the file: details are for conversions.
+        if (!listing) return fail(listing.error().code, listing.error().message);
+        context.print(context.json ? to_json(*listing) : to_text(*listing));
         return 0;
       });
 }

@@ -102,6 +102,16 @@ TEST(Inspect, EscapesHostileNames) {
   EXPECT_TRUE(names.contains("evil\x1b[31m\n\"name"));
 }
 
+TEST(Inspect, SeveralAbsentShardsAreOneLine) {
+  const TempDir dir;
+  dir.write("model.safetensors.index.json",
+            R"({"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}})");
+  const Outcome outcome = run_ferry({"inspect", dir.path()});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.error_lines(), 1U) << outcome.err;
+  EXPECT_NE(outcome.err.find("m-1.safetensors"), std::string::npos);
+}
+
 TEST(Inspect, RefusesMalformedFilesInOneLine) {
   for (const char* file :
        {"hostile/safetensors/off_overlap.safetensors",
