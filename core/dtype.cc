@@ -1,7 +1,6 @@
 #include "core/dtype.h"
 
 #include <array>
-#include <bit>
 #include <cstddef>
 
 namespace ferry {
@@ -64,48 +63,6 @@ std::optional<DType> dtype_from_safetensors(std::string_view name) {
 std::optional<DType> dtype_from_executorch(int scalar_type) {
   if (scalar_type < 0) return std::nullopt;
   return find([&](const DTypeInfo& info) { return info.executorch == scalar_type; });
-}
-
-float bf16_to_f32(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
-uint16_t f32_to_bf16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {
-    // Truncation could clear the payload of a NaN and leave an infinity; the quiet bit prevents it.
-    return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  }
-  const uint32_t round_to_even = 0x7fffu + ((bits >> 16) & 1u);
-  return static_cast<uint16_t>((bits + round_to_even) >> 16);
-}
-
-float f16_to_f32(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
-  const uint32_t exponent = (bits >> 10) & 0x1fu;
-  const uint32_t mantissa = bits & 0x3ffu;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
-  // Subnormal: mantissa * 2^-24, exact in f32.
-  const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(magnitude));
-}
-
-uint16_t f32_to_f16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) {
-    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
-  }
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to >= 65536
-  if (magnitude < 0x38800000u) {
-    // Below 2^-14 the result is subnormal. Adding 0.5 puts the units of 2^-24 at the end of the f32
-    // mantissa, so the addition itself rounds to nearest even.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
-  }
-  const uint32_t round_to_even = 0xfffu + ((magnitude >> 13) & 1u);
-  return static_cast<uint16_t>(sign | ((magnitude - 0x38000000u + round_to_even) >> 13));
 }
 
 }  // namespace ferry

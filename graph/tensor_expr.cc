@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -68,35 +67,33 @@ Result<std::vector<Segment>> segments_of(const TensorExpr& expr, const TensorSou
   return segments;
 }
 
-template <class Stored>
-Stored load(const std::byte* from) {
-  Stored value;
-  std::memcpy(&value, from, sizeof(value));
-  return value;
-}
-
-template <class Stored, class Convert>
-void decode(const std::byte* in, float* out, size_t count, Convert convert) {
-  for (size_t i = 0; i < count; ++i) out[i] = convert(load<Stored>(in + i * sizeof(Stored)));
-}
-
-template <class Stored, class Convert>
-void encode(const float* in, std::byte* out, size_t count, Convert convert) {
+// The conversion is a template argument, so that it is inlined and the loop becomes vector code.
+template <float (*Convert)(uint16_t)>
+void decode(const std::byte* in, float* out, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    const Stored value = convert(in[i]);
-    std::memcpy(out + i * sizeof(Stored), &value, sizeof(value));
+    uint16_t bits;
+    std::memcpy(&bits, in + i * sizeof(bits), sizeof(bits));
+    out[i] = Convert(bits);
+  }
+}
+
+template <uint16_t (*Convert)(float)>
+void encode(const float* in, std::byte* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t bits = Convert(in[i]);
+    std::memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
   }
 }
 
 void to_f32(DType dtype, const std::byte* in, float* out, size_t count) {
-  if (dtype == DType::kF16) return decode<uint16_t>(in, out, count, f16_to_f32);
-  if (dtype == DType::kBF16) return decode<uint16_t>(in, out, count, bf16_to_f32);
+  if (dtype == DType::kF16) return decode<f16_to_f32>(in, out, count);
+  if (dtype == DType::kBF16) return decode<bf16_to_f32>(in, out, count);
   std::memcpy(out, in, count * sizeof(float));
 }
 
 void from_f32(DType dtype, const float* in, std::byte* out, size_t count) {
-  if (dtype == DType::kF16) return encode<uint16_t>(in, out, count, f32_to_f16);
-  if (dtype == DType::kBF16) return encode<uint16_t>(in, out, count, f32_to_bf16);
+  if (dtype == DType::kF16) return encode<f32_to_f16>(in, out, count);
+  if (dtype == DType::kBF16) return encode<f32_to_bf16>(in, out, count);
   std::memcpy(out, in, count * sizeof(float));
 }
 
