@@ -178,7 +178,9 @@ Status StagingDirectory::exchange() {
     return os_error(target_, "cannot be replaced in one step", errno);
   }
   FERRY_CHECK(sync_directory(parent_));
-  return remove_tree(std::exchange(path_, {}));
+  FERRY_CHECK(remove_tree(path_));  // the old one; tried once more on destruction
+  path_.clear();
+  return {};
 }
 
 }  // namespace ferry

@@ -170,8 +170,8 @@ TEST(BundleWriter, DroppedTensorsAreNeverRead) {
   const TempDir dir;
   const TinyModel model;
   write_tiny_bundle(model, dir / "out");
-  EXPECT_FALSE(model.source.was_read(2));
-  EXPECT_TRUE(model.source.was_read(0));
+  EXPECT_EQ(model.source.reads_of(2), 0u);
+  EXPECT_EQ(model.source.reads_of(0), 1u);
 }
 
 TEST(BundleWriter, SourceFileDigestIsTheDocumentedTree) {
@@ -216,6 +216,34 @@ TEST(BundleWriter, SizeLimitSplitsWeightFiles) {
   ThreadPool pool(2);
   const auto bundle = Bundle::open(dir / "out", true, pool);
   EXPECT_TRUE(bundle) << bundle.error().message;
+}
+
+// More files than are open at once, and weights that are rows of one source tensor.
+TEST(BundleWriter, ManyFilesOfOneWeightEach) {
+  const TempDir dir;
+  TinyModel model;
+  const size_t rows = model.source.add("rows", DType::kF32, {70, 4}, 1);
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < 70; ++i) {
+    names.push_back("row." + std::to_string(i));
+    ASSERT_TRUE(model.weights.add(
+        {names.back(), {DType::kF32, DType::kF32, {4}, {{rows, i, 1}}}, "split"}));
+  }
+  BundleInput input = model.one_shard();
+  input.parts[0].lowered = tiny_program(model.weights, names, "tokens", "logits");
+  const auto plan = BundlePlan::make(std::move(input), model.source, 400);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->files()[1].path, "decoder-00001-of-00001.part-001-of-070.ptd");
+  ThreadPool pool(3);
+  const auto manifest = plan->write(dir / "out", false, pool, {});
+  ASSERT_TRUE(manifest) << manifest.error().message;
+  const std::string& bytes = model.source.bytes_of(rows);
+  for (size_t i = 0; i < 70; ++i) {
+    const ManifestTensor& tensor = manifest->tensors[i];
+    EXPECT_EQ(stored_bytes(dir / "out", tensor), bytes.substr(16 * i, 16)) << i;
+    EXPECT_EQ(tensor.sources[0].sha256, hex_digest(bytes)) << i;
+  }
+  EXPECT_TRUE(Bundle::open(dir / "out", true, pool));
 }
 
 TEST(BundleWriter, TensorThatFitsNoFileIsNamed) {

@@ -38,7 +38,7 @@ class MemorySource : public TensorSource {
   // The read of this entry fails.
   void fail_at(size_t entry) { failing_ = entry; }
   void pretend_change() { changed_ = true; }
-  bool was_read(size_t entry) const { return read_[entry] > 0; }
+  size_t reads_of(size_t entry) const { return read_[entry]; }
 
  private:
   std::string path_ = "checkpoint";
