@@ -1,6 +1,6 @@
-// The kernels that decide speed: plain functions over raw row-major memory, written with Highway and
-// dispatched at run time to the best instruction set (AVX-512, AVX2, SSE4, plain loops). Each has a
-// naive twin in the tests.
+// The kernels that decide speed: plain functions over raw row-major memory, written with Highway
+// and dispatched at run time to the best instruction set (AVX-512, AVX2, SSE4, plain loops). Each
+// has a naive twin in the tests.
 //
 // Every output element is summed in an order that depends on its own sizes only, so results are
 // bit-identical for any ThreadPool size, and a row of a batch, a query of a prefill, a step of a
@@ -8,8 +8,8 @@
 // Results of different instruction sets differ by rounding (sum_f32: not even that).
 //
 // Callers check shapes, dtypes and ranges; sizes may be zero. Outputs do not overlap inputs unless
-// a comment allows it. Memory of `linear` weights may lie at any address; everything else is aligned
-// to its element.
+// a comment allows it. Memory of `linear` weights may lie at any address; everything else is
+// aligned to its element.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@
 
 namespace ferry::kernels {
 
-// out[m,n] = sum_k x[m,k] * w[n,k], accumulated in f32. `dtype` is that of x, w and out: f32, f16 or
-// bf16 (out rounded once, to nearest even). A few rows (decode) read w once at memory speed, more
-// (prefill) go through register tiles.
+// out[m,n] = sum_k x[m,k] * w[n,k], accumulated in f32. `dtype` is that of x, w and out: f32, f16
+// or bf16 (out rounded once, to nearest even). A few rows (decode) read w once at memory speed,
+// more (prefill) go through register tiles.
 void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
             ThreadPool& pool);
 
@@ -34,9 +34,9 @@ void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t 
 // Causal: query i sees keys [0, start_pos + i]. With `mask` [t,context] (added to the scaled
 // scores) every key of `context` is seen. Keys and values beyond what the last query sees are never
 // read, and nothing that a query does not see has an influence on it, be it NaN. Softmax is exact
-// (running maximum over blocks of keys); masks may be minus infinity or finite; a query with nothing
-// but minus infinity gets zeros. Heads map to kv head h / (heads / kv_heads). Caches are read once
-// for all heads of a group.
+// (running maximum over blocks of keys); masks may be minus infinity or finite; a query with
+// nothing but minus infinity gets zeros. Heads map to kv head h / (heads / kv_heads). Caches are
+// read once for all heads of a group.
 struct SdpaShape {
   int64_t batch, t, heads, kv_heads, dim, context;
 };
@@ -63,8 +63,8 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
 void depthwise_conv1d_f32(const float* x, const float* w, const float* bias, float* out,
                           int64_t channels, int64_t length, int64_t kernel, ThreadPool& pool);
 
-// Element-wise over n contiguous values; `out` may be `a` or `b`. exp is within 1 ulp, sigmoid within
-// 2; NaN stays NaN.
+// Element-wise over n contiguous values; `out` may be `a` or `b`. exp is within 1 ulp, sigmoid
+// within 2; NaN stays NaN.
 void add_f32(const float* a, const float* b, float* out, int64_t n);
 void mul_f32(const float* a, const float* b, float* out, int64_t n);
 void sigmoid_f32(const float* a, float* out, int64_t n);
