@@ -1,0 +1,34 @@
+// The element types of GGUF, and the exact values of those that are stored in blocks.
+//
+// A block type stores `block_elements` consecutive elements of a row in `block_bytes` bytes. The
+// values are those of ggml to the bit: every product and sum is rounded to f32 by itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/dtype.h"
+
+namespace ferry {
+
+inline constexpr size_t kMaxGgufBlockElements = 256;
+
+struct GgufType {
+  uint32_t id;
+  std::string_view name;  // as ggml has it: "Q4_K"
+  DType dtype;            // of the values that we hand out: f32 for block types
+  uint32_t block_elements;
+  uint32_t block_bytes;
+  // From block_bytes bytes at any address, block_elements values; null where bytes are values.
+  void (*dequantize)(const std::byte* block, float* out);
+};
+
+// Null for types that we do not read.
+const GgufType* find_gguf_type(uint32_t id);
+// For messages, of any type: "IQ4_XS", or "999" where there is no such type.
+std::string gguf_type_name(uint32_t id);
+
+}  // namespace ferry

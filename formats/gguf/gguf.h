@@ -1,0 +1,25 @@
+// GGUF files as a TensorSource. Names are those of the file; shapes are row-major; tensors that are
+// stored in blocks are handed out as f32, computed for each read from the blocks that it touches.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "formats/gguf/metadata.h"
+
+namespace ferry {
+
+class GgufSource : public TensorSource {
+ public:
+  // Lives as long as the source.
+  virtual const GgufMetadata& metadata() const = 0;
+};
+
+// kBadInput for a malformed file, kUnsupported for element types that we do not read (header.h). In
+// files(), the header is all that precedes the tensor data. An entry's `bytes` are those of its
+// values, which for block types are not those in the file.
+Result<std::unique_ptr<GgufSource>> open_gguf(const std::string& path);
+
+}  // namespace ferry

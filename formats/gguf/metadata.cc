@@ -1,0 +1,190 @@
+#include "formats/gguf/metadata.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+constexpr std::array<GgufValueTypeInfo, 13> kValueTypes = {{
+    {"u8", 1},
+    {"i8", 1},
+    {"u16", 2},
+    {"i16", 2},
+    {"u32", 4},
+    {"i32", 4},
+    {"f32", 4},
+    {"bool", 1},
+    {"string", 0},
+    {"array", 0},
+    {"u64", 8},
+    {"i64", 8},
+    {"f64", 8},
+}};
+
+constexpr size_t kMaxShownKey = 80;
+
+const GgufValueTypeInfo& info_of(const GgufItem& item) {
+  return kValueTypes[static_cast<size_t>(item.type)];
+}
+
+// All elements of an array, by a function that gives one of them or nothing.
+template <class T, class F>
+std::optional<std::vector<T>> all_of(const GgufItem& item, const F& load) {
+  std::vector<T> out;
+  out.reserve(item.count);
+  for (uint64_t i = 0; i < item.count; ++i) {
+    const std::optional<T> value = load(item, i);
+    if (!value) return std::nullopt;
+    out.push_back(*value);
+  }
+  return out;
+}
+
+}  // namespace
+
+const GgufValueTypeInfo* find_gguf_value_type(uint32_t id) {
+  return id < kValueTypes.size() ? &kValueTypes[id] : nullptr;
+}
+
+GgufMetadata::GgufMetadata(std::vector<GgufItem> items, std::span<const std::byte> header,
+                           std::string name)
+    : items_(std::move(items)), header_(header), name_(std::move(name)) {
+  for (size_t i = 0; i < items_.size(); ++i) index_of_.emplace(items_[i].key, i);
+}
+
+const GgufItem* GgufMetadata::find(std::string_view key) const {
+  const auto it = index_of_.find(key);
+  return it == index_of_.end() ? nullptr : &items_[it->second];
+}
+
+tl::unexpected<Error> GgufMetadata::wrong(const GgufItem& item, std::string_view kind) const {
+  return bad_input(fmt::format("{}: not {}, but {}{} (key {})", name_, kind,
+                               item.is_array ? "an array of " : "", info_of(item).name,
+                               quoted(item.key, kMaxShownKey)));
+}
+
+Result<const GgufItem*> GgufMetadata::get(std::string_view key, bool is_array,
+                                          std::string_view kind) const {
+  const GgufItem* item = find(key);
+  if (item == nullptr) {
+    return bad_input(
+        fmt::format("{}: not in the metadata (key {})", name_, quoted(key, kMaxShownKey)));
+  }
+  if (item->is_array != is_array) return wrong(*item, kind);
+  return item;
+}
+
+template <class T>
+T GgufMetadata::load(uint64_t offset) const {
+  T value;
+  std::memcpy(&value, header_.data() + offset, sizeof value);
+  return value;
+}
+
+std::string_view GgufMetadata::load_text(uint64_t offset) const {
+  const auto* start = reinterpret_cast<const char*>(header_.data()) + offset + sizeof(uint64_t);
+  return {start, load<uint64_t>(offset)};
+}
+
+std::optional<int64_t> GgufMetadata::load_integer(const GgufItem& item, uint64_t index) const {
+  const uint64_t at = item.offset + index * info_of(item).bytes;
+  switch (item.type) {
+    case GgufValueType::kU8:
+      return load<uint8_t>(at);
+    case GgufValueType::kI8:
+      return load<int8_t>(at);
+    case GgufValueType::kU16:
+      return load<uint16_t>(at);
+    case GgufValueType::kI16:
+      return load<int16_t>(at);
+    case GgufValueType::kU32:
+      return load<uint32_t>(at);
+    case GgufValueType::kI32:
+      return load<int32_t>(at);
+    case GgufValueType::kI64:
+      return load<int64_t>(at);
+    case GgufValueType::kU64: {
+      const auto value = load<uint64_t>(at);
+      if (value > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
+      return static_cast<int64_t>(value);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<double> GgufMetadata::load_real(const GgufItem& item, uint64_t index) const {
+  const uint64_t at = item.offset + index * info_of(item).bytes;
+  if (item.type == GgufValueType::kF32) return load<float>(at);
+  if (item.type == GgufValueType::kF64) return load<double>(at);
+  return std::nullopt;
+}
+
+Result<int64_t> GgufMetadata::integer(std::string_view key) const {
+  constexpr std::string_view kKind = "an integer below 2^63";
+  const GgufItem* item = FERRY_TRY(get(key, false, kKind));
+  const auto value = load_integer(*item, 0);
+  if (!value) return wrong(*item, kKind);
+  return *value;
+}
+
+Result<double> GgufMetadata::real(std::string_view key) const {
+  constexpr std::string_view kKind = "a float";
+  const GgufItem* item = FERRY_TRY(get(key, false, kKind));
+  const auto value = load_real(*item, 0);
+  if (!value) return wrong(*item, kKind);
+  return *value;
+}
+
+Result<bool> GgufMetadata::boolean(std::string_view key) const {
+  constexpr std::string_view kKind = "a bool";
+  const GgufItem* item = FERRY_TRY(get(key, false, kKind));
+  if (item->type != GgufValueType::kBool) return wrong(*item, kKind);
+  return load<uint8_t>(item->offset) != 0;
+}
+
+Result<std::string_view> GgufMetadata::text(std::string_view key) const {
+  constexpr std::string_view kKind = "a string";
+  const GgufItem* item = FERRY_TRY(get(key, false, kKind));
+  if (item->type != GgufValueType::kString) return wrong(*item, kKind);
+  return load_text(item->offset);
+}
+
+Result<std::vector<int64_t>> GgufMetadata::integers(std::string_view key) const {
+  constexpr std::string_view kKind = "an array of integers below 2^63";
+  const GgufItem* item = FERRY_TRY(get(key, true, kKind));
+  auto values = all_of<int64_t>(
+      *item, [this](const GgufItem& array, uint64_t i) { return load_integer(array, i); });
+  if (!values) return wrong(*item, kKind);
+  return *std::move(values);
+}
+
+Result<std::vector<double>> GgufMetadata::reals(std::string_view key) const {
+  constexpr std::string_view kKind = "an array of floats";
+  const GgufItem* item = FERRY_TRY(get(key, true, kKind));
+  auto values = all_of<double>(
+      *item, [this](const GgufItem& array, uint64_t i) { return load_real(array, i); });
+  if (!values) return wrong(*item, kKind);
+  return *std::move(values);
+}
+
+Result<std::vector<std::string_view>> GgufMetadata::texts(std::string_view key) const {
+  constexpr std::string_view kKind = "an array of strings";
+  const GgufItem* item = FERRY_TRY(get(key, true, kKind));
+  if (item->type != GgufValueType::kString) return wrong(*item, kKind);
+  std::vector<std::string_view> out;
+  out.reserve(item->count);
+  uint64_t at = item->offset;
+  for (uint64_t i = 0; i < item->count; ++i) {
+    out.push_back(load_text(at));
+    at += sizeof(uint64_t) + out.back().size();
+  }
+  return out;
+}
+
+}  // namespace ferry

@@ -1,0 +1,86 @@
+// The key/value pairs of a GGUF file, by type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry {
+
+// The numbers are those of the format.
+enum class GgufValueType : uint32_t {
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64,
+};
+
+struct GgufValueTypeInfo {
+  std::string_view name;  // "u32"
+  uint32_t bytes;         // 0 for strings and arrays
+};
+// Null where the format has no such type.
+const GgufValueTypeInfo* find_gguf_value_type(uint32_t id);
+
+struct GgufItem {
+  std::string key;     // unique, printable
+  GgufValueType type;  // of the value, or of the elements of an array; never kArray
+  bool is_array = false;
+  uint64_t count = 1;   // of elements; all of them lie within the header
+  uint64_t offset = 0;  // of the value, or of the first element, in the header
+};
+
+// Values are converted when they are asked for. kBadInput where a key is absent, or its value has
+// another kind or does not fit.
+class GgufMetadata {
+ public:
+  GgufMetadata() = default;
+  // `items` have been checked against `header`, which must outlive this object.
+  GgufMetadata(std::vector<GgufItem> items, std::span<const std::byte> header, std::string name);
+
+  const std::vector<GgufItem>& items() const { return items_; }  // in file order
+  const GgufItem* find(std::string_view key) const;
+
+  Result<int64_t> integer(std::string_view key) const;  // of any integer type
+  Result<double> real(std::string_view key) const;      // f32 or f64
+  Result<bool> boolean(std::string_view key) const;     // any byte but 0 is true
+  // Any bytes: the format says UTF-8, but tokens may be parts of characters. Views of the header.
+  Result<std::string_view> text(std::string_view key) const;
+  Result<std::vector<int64_t>> integers(std::string_view key) const;
+  Result<std::vector<double>> reals(std::string_view key) const;
+  Result<std::vector<std::string_view>> texts(std::string_view key) const;
+
+ private:
+  // The item `key`, an array or not; `kind` describes it in messages.
+  Result<const GgufItem*> get(std::string_view key, bool is_array, std::string_view kind) const;
+  tl::unexpected<Error> wrong(const GgufItem& item, std::string_view kind) const;
+  template <class T>
+  T load(uint64_t offset) const;
+  std::string_view load_text(uint64_t offset) const;
+  std::optional<int64_t> load_integer(const GgufItem& item, uint64_t index) const;
+  std::optional<double> load_real(const GgufItem& item, uint64_t index) const;
+
+  std::vector<GgufItem> items_;
+  std::map<std::string, size_t, std::less<>> index_of_;
+  std::span<const std::byte> header_;
+  std::string name_;
+};
+
+}  // namespace ferry

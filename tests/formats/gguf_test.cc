@@ -1,0 +1,417 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/file.h"
+#include "core/json.h"
+#include "core/sha256.h"
+#include "formats/checkpoint.h"
+#include "formats/gguf/gguf.h"
+#include "formats/gguf/header.h"
+#include "tests/formats/temp_dir.h"
+
+namespace ferry {
+namespace {
+
+nlohmann::json json_file(const std::string& name) {
+  const std::string path = FERRY_TESTDATA "/" + name;
+  return parse_json(read_text_file(path, 1 << 20).value(), path).value();
+}
+
+std::vector<std::byte> values_of(const TensorSource& source, size_t index) {
+  std::vector<std::byte> bytes(source.entries()[index].bytes);
+  const Status status = source.read(index, 0, bytes);
+  EXPECT_TRUE(status) << (status ? "" : status.error().message);
+  return bytes;
+}
+
+// Builds files piece by piece, right or wrong.
+class FileText {
+ public:
+  template <class T>
+  FileText& number(T value) {
+    text_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  FileText& text(std::string_view value) {
+    number<uint64_t>(value.size()).text_ += value;
+    return *this;
+  }
+  FileText& head(uint64_t tensors, uint64_t items, uint32_t version = 3) {
+    text_ += "GGUF";
+    return number(version).number(tensors).number(items);
+  }
+  FileText& key(std::string_view name, GgufValueType type) {
+    return text(name).number(static_cast<uint32_t>(type));
+  }
+  FileText& array(std::string_view name, GgufValueType type, uint64_t count) {
+    return key(name, GgufValueType::kArray).number(static_cast<uint32_t>(type)).number(count);
+  }
+  FileText& tensor(std::string_view name, std::vector<uint64_t> dims, uint32_t type,
+                   uint64_t offset) {
+    text(name).number(static_cast<uint32_t>(dims.size()));
+    for (const uint64_t size : dims) number(size);
+    return number(type).number(offset);
+  }
+  FileText& pad(size_t alignment = 32) {
+    text_.resize((text_.size() + alignment - 1) / alignment * alignment);
+    return *this;
+  }
+  FileText& data(size_t bytes) {
+    text_.append(bytes, '\1');
+    return *this;
+  }
+  const std::string& str() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+Result<GgufHeader> parse(std::string_view file) {
+  const auto bytes = std::as_bytes(std::span(file));
+  const GgufRead read = [bytes](uint64_t offset, std::span<std::byte> out) -> Status {
+    EXPECT_TRUE(offset <= bytes.size() && out.size() <= bytes.size() - offset);
+    std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
+    return {};
+  };
+  return read_gguf_header(read, bytes.size(), "f");
+}
+
+std::string parse_message(const FileText& file) {
+  const auto header = parse(file.str());
+  return header ? "accepted" : header.error().message;
+}
+
+TEST(Gguf, HostileFilesGetTheirVerdict) {
+  size_t count = 0;
+  for (const auto& item : json_file("hostile/gguf/verdicts.json")) {
+    SCOPED_TRACE(item.dump());
+    const std::string file = item["file"];
+    const auto source = open_gguf(FERRY_TESTDATA "/hostile/gguf/" + file);
+    EXPECT_EQ(source ? "accept" : "reject", item["verdict"]);
+    ++count;
+    if (source) {
+      ASSERT_EQ((*source)->entries().size(), item["tensors"].size());
+      for (size_t i = 0; i < (*source)->entries().size(); ++i) {
+        const TensorEntry& entry = (*source)->entries()[i];
+        const auto& expected = item["tensors"].at(entry.name);
+        EXPECT_EQ(dtype_info(entry.dtype).safetensors, expected["dtype"]);
+        EXPECT_EQ(nlohmann::json(entry.shape), expected["shape"]);
+        EXPECT_EQ(to_hex(sha256(values_of(**source, i))), expected["sha256"]);
+      }
+      continue;
+    }
+    const std::string& m = source.error().message;
+    EXPECT_TRUE(source.error().code == ErrorCode::kBadInput ||
+                source.error().code == ErrorCode::kUnsupported);
+    EXPECT_NE(m.find(file), std::string::npos);
+    EXPECT_TRUE(std::none_of(m.begin(), m.end(), [](char c) { return c >= 0 && c < 32; })) << m;
+    if (item.contains("tensor")) {
+      EXPECT_NE(m.find("'" + item["tensor"].get<std::string>() + "'"), std::string::npos) << m;
+    }
+  }
+  EXPECT_EQ(count, 16u);
+}
+
+// Every block type that we read, against the values of the reference implementation.
+TEST(Gguf, BlockTypesGiveTheReferenceValuesToTheBit) {
+  std::set<std::string> seen;
+  for (const std::string name : {"mixA", "mixB"}) {
+    const std::string path = FERRY_TESTDATA "/gguf/" + name + ".rows";
+    const auto source = open_gguf(path + ".gguf").value();
+    const auto golden = open_checkpoint(path + ".safetensors").value();
+    ASSERT_EQ(source->entries().size(), golden->entries().size());
+    for (size_t i = 0; i < source->entries().size(); ++i) {
+      const TensorEntry& entry = source->entries()[i];
+      SCOPED_TRACE(name + " " + entry.name);
+      const auto same = std::ranges::find(golden->entries(), entry.name, &TensorEntry::name);
+      ASSERT_NE(same, golden->entries().end());
+      EXPECT_EQ(entry.dtype, DType::kF32);
+      EXPECT_EQ(entry.shape, same->shape);
+      EXPECT_EQ(values_of(*source, i),
+                values_of(*golden, static_cast<size_t>(same - golden->entries().begin())));
+    }
+    const std::string text = read_text_file(path + ".gguf", 1 << 20).value();
+    const GgufHeader header = parse(text).value();
+    for (const GgufTensor& tensor : header.tensors) seen.emplace(tensor.type->name);
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"F32", "Q2_K", "Q3_K", "Q4_0", "Q4_1", "Q4_K", "Q5_0",
+                                         "Q5_1", "Q5_K", "Q6_K", "Q8_0"}));
+}
+
+// A whole file as the reference writer made it: q8_0 matrices, f32 vectors.
+TEST(Gguf, AFileOfTheReferenceWriterHasTheReferenceValues) {
+  const auto source = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value();
+  const auto digests = json_file("gguf/gemma3_q8_0.sha256.json");
+  ASSERT_EQ(source->entries().size(), digests.size());
+  for (size_t i = 0; i < source->entries().size(); ++i) {
+    const TensorEntry& entry = source->entries()[i];
+    EXPECT_EQ(to_hex(sha256(values_of(*source, i))), digests.at(entry.name)) << entry.name;
+  }
+  EXPECT_EQ(source->entries()[0].name, "token_embd.weight");
+}
+
+TEST(Gguf, AnyRangeOfABlockTensorCanBeRead) {
+  const auto source = open_gguf(FERRY_TESTDATA "/gguf/mixB.rows.gguf").value();
+  for (size_t i = 0; i < source->entries().size(); ++i) {
+    const std::vector<std::byte> whole = values_of(*source, i);
+    for (const size_t offset : {0u, 4u, 124u, 128u, 132u, 1020u, 1024u}) {
+      for (const size_t size : {0u, 4u, 8u, 128u, 256u, 900u}) {
+        if (offset + size > whole.size()) continue;
+        std::vector<std::byte> part(size);
+        ASSERT_TRUE(source->read(i, offset, part));
+        EXPECT_TRUE(std::ranges::equal(part, std::span(whole).subspan(offset, size)));
+      }
+    }
+  }
+}
+
+// More blocks than are read from the file at once.
+TEST(Gguf, ALongTensorIsReadInPieces) {
+  TempDir dir;
+  constexpr size_t kBlocks = 5000;
+  FileText file;
+  file.head(1, 0).tensor("w", {32 * kBlocks}, 8, 0).pad();
+  for (size_t i = 0; i < kBlocks; ++i) {
+    file.number<uint16_t>(0x3c00);  // the scale, 1
+    for (size_t j = 0; j < 32; ++j) file.number(static_cast<int8_t>(i % 251 - 125));
+  }
+  const auto source = open_gguf(dir.write("x.gguf", file.pad().str())).value();
+  const std::vector<std::byte> bytes = values_of(*source, 0);
+  ASSERT_EQ(bytes.size(), 4 * 32 * kBlocks);
+  for (size_t i = 0; i < 32 * kBlocks; ++i) {
+    float value;
+    std::memcpy(&value, bytes.data() + 4 * i, sizeof value);
+    ASSERT_EQ(value, static_cast<float>(static_cast<int>(i / 32 % 251) - 125)) << i;
+  }
+}
+
+TEST(Gguf, PlainTypesPassAsTheyAreStored) {
+  struct Case {
+    uint32_t type;
+    DType dtype;
+    uint64_t bytes;
+  };
+  const Case cases[] = {
+      {0, DType::kF32, 4},  {1, DType::kF16, 2},  {30, DType::kBF16, 2}, {24, DType::kI8, 1},
+      {25, DType::kI16, 2}, {26, DType::kI32, 4}, {27, DType::kI64, 8},  {28, DType::kF64, 8},
+  };
+  TempDir dir;
+  for (const Case& c : cases) {
+    FileText file;
+    file.head(1, 0).tensor("w", {3, 2}, c.type, 0).pad();
+    const size_t start = file.str().size();
+    for (uint64_t i = 0; i < 6 * c.bytes; ++i) file.number(static_cast<uint8_t>(200 + i));
+    const std::string path = dir.write(fmt::format("{}.gguf", c.type), file.str());
+    const auto source = open_gguf(path).value();
+    const TensorEntry& entry = source->entries()[0];
+    EXPECT_EQ(entry.dtype, c.dtype);
+    EXPECT_EQ(entry.shape, (Shape{2, 3}));
+    EXPECT_EQ(entry.bytes, 6 * c.bytes);
+    const auto stored = std::as_bytes(std::span(file.str())).subspan(start);
+    EXPECT_TRUE(std::ranges::equal(values_of(*source, 0), stored));
+  }
+}
+
+TEST(Gguf, TheHeaderIsAllThatPrecedesTheData) {
+  TempDir dir;
+  FileText file;
+  file.head(2, 1).key("general.alignment", GgufValueType::kU32).number<uint32_t>(128);
+  file.tensor("b", {5}, 0, 0).tensor("a", {1}, 0, 128).pad(128);
+  const std::string head = file.str();
+  file.data(20).pad(128).data(4);
+  const auto source = open_gguf(dir.write("x.gguf", file.str())).value();
+  ASSERT_EQ(source->files().size(), 1u);
+  EXPECT_EQ(source->files()[0].name, "x.gguf");
+  EXPECT_EQ(source->files()[0].bytes, file.str().size());
+  EXPECT_TRUE(std::ranges::equal(source->files()[0].header, std::as_bytes(std::span(head))));
+  EXPECT_EQ(source->entries()[0].name, "b");
+  EXPECT_EQ(source->entries()[0].offset, head.size());
+  EXPECT_EQ(source->entries()[1].offset, head.size() + 128);
+}
+
+TEST(Gguf, MetadataAreReadByType) {
+  const auto source = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value();
+  const GgufMetadata& metadata = source->metadata();
+  EXPECT_EQ(metadata.items().size(), 28u);
+  EXPECT_EQ(metadata.text("general.architecture").value(), "gemma3");
+  EXPECT_EQ(metadata.integer("gemma3.embedding_length").value(), 32);
+  EXPECT_EQ(metadata.real("gemma3.rope.freq_base").value(), 1e6);
+  const auto tokens = metadata.texts("tokenizer.ggml.tokens").value();
+  ASSERT_EQ(tokens.size(), 300u);
+  EXPECT_EQ(tokens[2], "<bos>");
+  EXPECT_EQ(metadata.integers("tokenizer.ggml.token_type").value().size(), 300u);
+  EXPECT_EQ(metadata.find("absent"), nullptr);
+}
+
+TEST(Gguf, MetadataOfAnotherKindAreRefused) {
+  TempDir dir;
+  FileText file;
+  file.head(0, 7).key("u", GgufValueType::kU64).number(UINT64_MAX);
+  file.key("i", GgufValueType::kI8).number<int8_t>(-5);
+  file.key("b", GgufValueType::kBool).number<uint8_t>(2);
+  file.key("d", GgufValueType::kF64).number(0.1);
+  file.array("r", GgufValueType::kF32, 2).number(1.5f).number(-2.0f);
+  file.array("n", GgufValueType::kI16, 0);
+  file.key("s", GgufValueType::kString).text("\xff");
+  const auto source = open_gguf(dir.write("x.gguf", file.str())).value();
+  const GgufMetadata& metadata = source->metadata();
+  EXPECT_EQ(metadata.integer("i").value(), -5);
+  EXPECT_TRUE(metadata.boolean("b").value());
+  EXPECT_EQ(metadata.real("d").value(), 0.1);
+  EXPECT_EQ(metadata.reals("r").value(), (std::vector<double>{1.5, -2.0}));
+  EXPECT_TRUE(metadata.integers("n").value().empty());
+  EXPECT_EQ(metadata.text("s").value(), "\xff");
+  const std::string f = dir / "x.gguf";
+  EXPECT_EQ(metadata.integer("u").error().message,
+            f + ": not an integer below 2^63, but u64 (key 'u')");
+  EXPECT_EQ(metadata.text("r").error().message,
+            f + ": not a string, but an array of f32 (key 'r')");
+  EXPECT_EQ(metadata.reals("d").error().message, f + ": not an array of floats, but f64 (key 'd')");
+  EXPECT_EQ(metadata.real("x").error().message, f + ": not in the metadata (key 'x')");
+  EXPECT_FALSE(metadata.integer("b"));
+  EXPECT_FALSE(metadata.boolean("i"));
+  EXPECT_FALSE(metadata.real("i"));
+  EXPECT_FALSE(metadata.texts("r"));
+  EXPECT_FALSE(metadata.integers("r"));
+}
+
+TEST(Gguf, RefusesAFalseHeaderWithTheReason) {
+  const auto head = [](uint64_t tensors, uint64_t items) {
+    return FileText().head(tensors, items);
+  };
+  const std::pair<FileText, std::string> cases[] = {
+      {FileText().number('G'), "f: 4 bytes are needed, and the file has 1 left (offset 0)"},
+      {FileText().head(0, 0, 1), "f: GGUF version 1 is not supported (offset 4)"},
+      {FileText().head(0, 0, 0x3000000), "f: big-endian GGUF files are not supported (offset 4)"},
+      {head(1, 0), "f: 1 tensors, more than a file of 24 bytes can hold (offset 8)"},
+      {head(0, 5).data(64), "f: 5 keys, more than a file of 88 bytes can hold (offset 16)"},
+      {head(0, 70000).data(1000000), "f: more than 65536 keys (offset 16)"},
+      {head(0, 1).text("").data(32), "f: a key of 0 bytes, not 1 to 65535 (offset 24)"},
+      {head(0, 1).text("a\n").data(32),
+       "f: a key 'a\\n' with characters that do not print (offset 24)"},
+      {head(0, 1).array("k", GgufValueType::kArray, 0).data(8),
+       "f: an array of arrays (key 'k', offset 41)"},
+      {head(0, 1).array("k", GgufValueType::kU64, uint64_t{1} << 61).data(8),
+       "f: 2305843009213693952 elements, more than a file of 57 bytes can hold (key 'k', offset "
+       "41)"},
+      {head(0, 1).array("k", GgufValueType::kString, 2).text("a").number(UINT64_MAX),
+       "f: 18446744073709551615 bytes are needed, and the file has 0 left (key 'k', offset 66)"},
+      {head(0, 1).key("general.alignment", GgufValueType::kU32).number(0),
+       "f: general.alignment 0 is not a u32 power of two (offset 53)"},
+      {head(0, 1).key("general.alignment", GgufValueType::kI32).number(32),
+       "f: general.alignment 32 is not a u32 power of two (offset 53)"},
+      {head(0, 1).key("split.count", GgufValueType::kU16).number<uint16_t>(3),
+       "f: one of 3 files of a split checkpoint (offset 47)"},
+  };
+  for (const auto& [file, message] : cases) EXPECT_EQ(parse_message(file), message);
+}
+
+TEST(Gguf, RefusesAFalseTensorWithTheReason) {
+  const auto one = [](std::vector<uint64_t> dims, uint32_t type, uint64_t offset = 0) {
+    return FileText().head(1, 0).tensor("w", std::move(dims), type, offset).pad().data(32);
+  };
+  const auto two = [](uint64_t offset) {
+    return FileText().head(2, 0).tensor("a", {9}, 0, 0).tensor("b", {1}, 0, offset).pad().data(192);
+  };
+  const std::pair<FileText, std::string> cases[] = {
+      {one({8}, 0), "accepted"},
+      {one({}, 0), "accepted"},
+      {one({0, 7}, 0).data(0), "f: 32 bytes after the last tensor (offset 96)"},
+      {one({1, 1, 1, 1, 1}, 0), "f: 5 dimensions, more than 4 (tensor 'w', offset 33)"},
+      {one({uint64_t{1} << 63}, 0),
+       "f: a dimension of 9223372036854775808 (tensor 'w', offset 37)"},
+      {one({uint64_t{1} << 62}, 24),
+       "f: 4611686018427387904 bytes at data offset 0, but the file has 32 bytes of data (tensor "
+       "'w', offset 64)"},
+      {one({uint64_t{1} << 62}, 0),
+       "f: the shape [4611686018427387904] has too many elements (tensor 'w', offset 49)"},
+      {one({32, 2}, 12),
+       "f: rows of 32 elements are not whole Q4_K blocks of 256 (tensor 'w', offset 57)"},
+      {one({}, 8), "f: rows of 1 elements are not whole Q8_0 blocks of 32 (tensor 'w', offset 41)"},
+      {one({256}, 23), "f: tensors of type IQ4_XS are not supported (tensor 'w', offset 45)"},
+      {one({256}, 4), "f: tensors of type 4 are not supported (tensor 'w', offset 45)"},
+      {one({8}, 0, 32),
+       "f: a hole before it: the data are at 32, but belong at 0 (tensor 'w', offset 64)"},
+      {one({9}, 0),
+       "f: 36 bytes at data offset 0, but the file has 32 bytes of data (tensor 'w', "
+       "offset 64)"},
+      {two(32), "f: an overlap: the data are at 32, but belong at 64 (tensor 'b', offset 96)"},
+      {two(36), "f: not aligned: the data are at 36, but belong at 64 (tensor 'b', offset 96)"},
+      {two(UINT64_MAX - 31),
+       "f: a hole before it: the data are at 18446744073709551584, but "
+       "belong at 64 (tensor 'b', offset 96)"},
+      {two(64), "f: 124 bytes after the last tensor (offset 164)"},
+      {FileText().head(2, 0).tensor("a", {1}, 0, 0).tensor("a", {1}, 0, 32).pad().data(36),
+       "f: a tensor name 'a' is there twice (offset 57)"},
+  };
+  for (const auto& [file, message] : cases) EXPECT_EQ(parse_message(file), message);
+}
+
+TEST(Gguf, TheLastTensorMayLackItsPadding) {
+  for (const size_t bytes : {35u, 36u, 37u, 64u, 65u}) {
+    const FileText file = FileText().head(1, 0).tensor("w", {9}, 0, 0).pad().data(bytes);
+    EXPECT_EQ(parse(file.str()).has_value(), bytes >= 36 && bytes <= 64) << bytes;
+  }
+}
+
+// A header that claims to go on for longer than we hold is refused, whatever the file's size.
+TEST(Gguf, HeadersAreBounded) {
+  FileText file;
+  file.head(0, 1).key("k", GgufValueType::kString).number(kMaxGgufHeaderBytes);
+  const GgufRead read = [&](uint64_t offset, std::span<std::byte> out) -> Status {
+    const auto bytes = std::as_bytes(std::span(file.str()));
+    EXPECT_EQ(offset, 0u);
+    std::ranges::copy(bytes.first(std::min(bytes.size(), out.size())), out.begin());
+    return {};
+  };
+  const auto header = read_gguf_header(read, uint64_t{1} << 40, "f");
+  ASSERT_FALSE(header);
+  EXPECT_EQ(header.error().message,
+            "f: the header is longer than 67108864 bytes (key 'k', offset 45)");
+}
+
+// Whatever byte is changed or wherever the file ends, the reader returns.
+TEST(Gguf, DamageNeverCrashes) {
+  const std::string valid = read_text_file(FERRY_TESTDATA "/gguf/mixA.rows.gguf", 1 << 20).value();
+  const size_t head = valid.size() - parse(valid)->tensors.back().stored_bytes;
+  size_t accepted = 0;
+  for (size_t i = 0; i < head; i += 3) {
+    std::string damaged = valid;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x80);
+    accepted += parse(damaged).has_value();
+    EXPECT_FALSE(parse(std::string_view(valid).substr(0, i)));
+  }
+  EXPECT_GT(accepted, 0u);  // a changed value of a key
+}
+
+TEST(Gguf, AFileThatChangesIsNoticed) {
+  TempDir dir;
+  const FileText file = FileText().head(1, 0).tensor("w", {32}, 8, 0).pad().data(34);
+  const std::string path = dir.write("x.gguf", file.str());
+  const auto source = open_gguf(path).value();
+  std::vector<std::byte> bytes(128);
+  EXPECT_TRUE(source->read(0, 0, bytes));
+  EXPECT_TRUE(source->check_unchanged());
+  std::filesystem::resize_file(path, file.str().size() - 1);
+  EXPECT_EQ(source->read(0, 0, bytes).error().code, ErrorCode::kIo);
+  EXPECT_EQ(source->check_unchanged().error().code, ErrorCode::kIo);
+}
+
+TEST(Gguf, ReadsOutsideOfATensorAreRefused) {
+  TempDir dir;
+  const FileText file = FileText().head(1, 0).tensor("w", {32}, 8, 0).pad().data(34);
+  const auto source = open_gguf(dir.write("x.gguf", file.str())).value();
+  std::vector<std::byte> bytes(12);
+  EXPECT_TRUE(source->read(0, 116, bytes));
+  EXPECT_FALSE(source->read(0, 120, bytes));
+  EXPECT_FALSE(source->read(0, UINT64_MAX, bytes));
+  EXPECT_FALSE(source->read(1, 0, {}));
+}
+
+}  // namespace
+}  // namespace ferry

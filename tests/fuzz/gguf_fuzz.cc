@@ -1,0 +1,75 @@
+// Input: a whole GGUF file.
+
+#include <cstring>
+#include <set>
+
+#include "core/checked.h"
+#include "formats/gguf/header.h"
+#include "tests/fuzz/require.h"
+
+namespace ferry {
+namespace {
+
+// Accepted tensors lie in the file one after the other, and are what their type and shape say.
+void check_tensors(const GgufHeader& header, uint64_t file_bytes) {
+  uint64_t end = header.bytes.size();
+  std::set<std::string_view> names;
+  for (const GgufTensor& tensor : header.tensors) {
+    const TensorEntry& entry = tensor.entry;
+    require(entry.offset >= end && range_inside(entry.offset, tensor.stored_bytes, file_bytes));
+    const auto count = checked_numel(entry.shape);
+    require(count && entry.bytes == static_cast<uint64_t>(*count * dtype_bytes(entry.dtype)));
+    require(tensor.stored_bytes * tensor.type->block_elements ==
+            static_cast<uint64_t>(*count) * tensor.type->block_bytes);
+    require(names.insert(entry.name).second);
+    end = entry.offset + tensor.stored_bytes;
+  }
+}
+
+// Every value can be asked for as every kind.
+void read_values(const GgufMetadata& metadata) {
+  uint64_t seen = 0;
+  for (const GgufItem& item : metadata.items()) {
+    seen += metadata.integer(item.key).has_value();
+    seen += metadata.real(item.key).has_value();
+    seen += metadata.boolean(item.key).has_value();
+    seen += metadata.text(item.key).has_value();
+    seen += metadata.integers(item.key).has_value();
+    seen += metadata.reals(item.key).has_value();
+    if (const auto texts = metadata.texts(item.key)) {
+      for (const std::string_view text : *texts)
+        seen += std::set<char>(text.begin(), text.end()).size();
+    }
+  }
+  require(seen < UINT64_MAX);
+}
+
+void dequantize_first_blocks(const GgufHeader& header, std::span<const std::byte> file) {
+  float values[kMaxGgufBlockElements];
+  for (const GgufTensor& tensor : header.tensors) {
+    if (tensor.type->dequantize == nullptr || tensor.stored_bytes == 0) continue;
+    tensor.type->dequantize(file.data() + tensor.entry.offset, values);
+  }
+}
+
+void run(std::span<const std::byte> file) {
+  const GgufRead read = [file](uint64_t offset, std::span<std::byte> out) -> Status {
+    require(range_inside(offset, out.size(), file.size()));
+    if (!out.empty()) std::memcpy(out.data(), file.data() + offset, out.size());
+    return {};
+  };
+  const auto header = read_gguf_header(read, file.size(), "f");
+  if (!header) return require_good_message(header.error());
+  require(header->bytes.size() <= file.size());
+  check_tensors(*header, file.size());
+  read_values(GgufMetadata(header->items, header->bytes, "f"));
+  dequantize_first_blocks(*header, file);
+}
+
+}  // namespace
+}  // namespace ferry
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ferry::run(std::as_bytes(std::span(data, size)));
+  return 0;
+}
