@@ -29,18 +29,17 @@ Result<Number> divide_integers(ScalarOp op, int64_t a, int64_t b) {
   return Number::of_int(op == ScalarOp::kMod ? a % b + (adjust ? b : 0) : a / b - (adjust ? 1 : 0));
 }
 
-Result<Number> on_integers(ScalarOp op, int64_t a, int64_t b) {
+Number same_kind(int64_t value) { return Number::of_int(value); }
+Number same_kind(double value) { return Number::of_double(value); }
+
+// Operators whose rule is the same for integers and reals; nullopt for the others.
+template <class T>
+std::optional<Number> compare(ScalarOp op, T a, T b) {
   switch (op) {
-    case ScalarOp::kAdd:
-      return exact(checked_add(a, b));
-    case ScalarOp::kSub:
-      return exact(checked_sub(a, b));
-    case ScalarOp::kMul:
-      return exact(checked_mul(a, b));
     case ScalarOp::kMax:
-      return Number::of_int(std::max(a, b));
+      return same_kind(std::max(a, b));
     case ScalarOp::kMin:
-      return Number::of_int(std::min(a, b));
+      return same_kind(std::min(a, b));
     case ScalarOp::kEq:
       return Number::of_bool(a == b);
     case ScalarOp::kLt:
@@ -52,35 +51,23 @@ Result<Number> on_integers(ScalarOp op, int64_t a, int64_t b) {
     case ScalarOp::kGe:
       return Number::of_bool(a >= b);
     default:
-      return divide_integers(op, a, b);
+      return std::nullopt;
   }
 }
 
+Result<Number> on_integers(ScalarOp op, int64_t a, int64_t b) {
+  if (const std::optional<Number> compared = compare(op, a, b)) return *compared;
+  if (op == ScalarOp::kAdd) return exact(checked_add(a, b));
+  if (op == ScalarOp::kSub) return exact(checked_sub(a, b));
+  if (op == ScalarOp::kMul) return exact(checked_mul(a, b));
+  return divide_integers(op, a, b);
+}
+
 Result<Number> on_reals(ScalarOp op, double a, double b) {
-  switch (op) {
-    case ScalarOp::kAdd:
-      return Number::of_double(a + b);
-    case ScalarOp::kSub:
-      return Number::of_double(a - b);
-    case ScalarOp::kMul:
-      return Number::of_double(a * b);
-    case ScalarOp::kMax:
-      return Number::of_double(std::max(a, b));
-    case ScalarOp::kMin:
-      return Number::of_double(std::min(a, b));
-    case ScalarOp::kEq:
-      return Number::of_bool(a == b);
-    case ScalarOp::kLt:
-      return Number::of_bool(a < b);
-    case ScalarOp::kLe:
-      return Number::of_bool(a <= b);
-    case ScalarOp::kGt:
-      return Number::of_bool(a > b);
-    case ScalarOp::kGe:
-      return Number::of_bool(a >= b);
-    default:
-      break;
-  }
+  if (const std::optional<Number> compared = compare(op, a, b)) return *compared;
+  if (op == ScalarOp::kAdd) return Number::of_double(a + b);
+  if (op == ScalarOp::kSub) return Number::of_double(a - b);
+  if (op == ScalarOp::kMul) return Number::of_double(a * b);
   if (b == 0) return bad_input("division by zero");
   if (op == ScalarOp::kTrueDiv) return Number::of_double(a / b);
   const double quotient = std::floor(a / b);
