@@ -32,19 +32,6 @@ const GgufValueTypeInfo& info_of(const GgufItem& item) {
   return kValueTypes[static_cast<size_t>(item.type)];
 }
 
-// All elements of an array, by a function that gives one of them or nothing.
-template <class T, class F>
-std::optional<std::vector<T>> all_of(const GgufItem& item, const F& load) {
-  std::vector<T> out;
-  out.reserve(item.count);
-  for (uint64_t i = 0; i < item.count; ++i) {
-    const std::optional<T> value = load(item, i);
-    if (!value) return std::nullopt;
-    out.push_back(*value);
-  }
-  return out;
-}
-
 }  // namespace
 
 const GgufValueTypeInfo* find_gguf_value_type(uint32_t id) {
@@ -125,27 +112,50 @@ std::optional<double> GgufMetadata::load_real(const GgufItem& item, uint64_t ind
   return std::nullopt;
 }
 
-Result<int64_t> GgufMetadata::integer(std::string_view key) const {
-  constexpr std::string_view kKind = "an integer below 2^63";
-  const GgufItem* item = FERRY_TRY(get(key, false, kKind));
-  const auto value = load_integer(*item, 0);
-  if (!value) return wrong(*item, kKind);
+std::optional<bool> GgufMetadata::load_bool(const GgufItem& item, uint64_t index) const {
+  if (item.type != GgufValueType::kBool) return std::nullopt;
+  return load<uint8_t>(item.offset + index) != 0;
+}
+
+template <class T>
+Result<T> GgufMetadata::get_one(std::string_view key, std::string_view kind, Load<T> pick) const {
+  const GgufItem* item = FERRY_TRY(get(key, false, kind));
+  const std::optional<T> value = (this->*pick)(*item, 0);
+  if (!value) return wrong(*item, kind);
   return *value;
+}
+
+template <class T>
+Result<std::vector<T>> GgufMetadata::get_all(std::string_view key, std::string_view kind,
+                                             Load<T> pick) const {
+  const GgufItem* item = FERRY_TRY(get(key, true, kind));
+  std::vector<T> out;
+  for (uint64_t i = 0; i < item->count; ++i) {
+    const std::optional<T> value = (this->*pick)(*item, i);
+    if (!value) return wrong(*item, kind);
+    out.push_back(*value);
+  }
+  return out;
+}
+
+Result<int64_t> GgufMetadata::integer(std::string_view key) const {
+  return get_one(key, "an integer below 2^63", &GgufMetadata::load_integer);
 }
 
 Result<double> GgufMetadata::real(std::string_view key) const {
-  constexpr std::string_view kKind = "a float";
-  const GgufItem* item = FERRY_TRY(get(key, false, kKind));
-  const auto value = load_real(*item, 0);
-  if (!value) return wrong(*item, kKind);
-  return *value;
+  return get_one(key, "a float", &GgufMetadata::load_real);
 }
 
 Result<bool> GgufMetadata::boolean(std::string_view key) const {
-  constexpr std::string_view kKind = "a bool";
-  const GgufItem* item = FERRY_TRY(get(key, false, kKind));
-  if (item->type != GgufValueType::kBool) return wrong(*item, kKind);
-  return load<uint8_t>(item->offset) != 0;
+  return get_one(key, "a bool", &GgufMetadata::load_bool);
+}
+
+Result<std::vector<int64_t>> GgufMetadata::integers(std::string_view key) const {
+  return get_all(key, "an array of integers below 2^63", &GgufMetadata::load_integer);
+}
+
+Result<std::vector<double>> GgufMetadata::reals(std::string_view key) const {
+  return get_all(key, "an array of floats", &GgufMetadata::load_real);
 }
 
 Result<std::string_view> GgufMetadata::text(std::string_view key) const {
@@ -153,24 +163,6 @@ Result<std::string_view> GgufMetadata::text(std::string_view key) const {
   const GgufItem* item = FERRY_TRY(get(key, false, kKind));
   if (item->type != GgufValueType::kString) return wrong(*item, kKind);
   return load_text(item->offset);
-}
-
-Result<std::vector<int64_t>> GgufMetadata::integers(std::string_view key) const {
-  constexpr std::string_view kKind = "an array of integers below 2^63";
-  const GgufItem* item = FERRY_TRY(get(key, true, kKind));
-  auto values = all_of<int64_t>(
-      *item, [this](const GgufItem& array, uint64_t i) { return load_integer(array, i); });
-  if (!values) return wrong(*item, kKind);
-  return *std::move(values);
-}
-
-Result<std::vector<double>> GgufMetadata::reals(std::string_view key) const {
-  constexpr std::string_view kKind = "an array of floats";
-  const GgufItem* item = FERRY_TRY(get(key, true, kKind));
-  auto values = all_of<double>(
-      *item, [this](const GgufItem& array, uint64_t i) { return load_real(array, i); });
-  if (!values) return wrong(*item, kKind);
-  return *std::move(values);
 }
 
 Result<std::vector<std::string_view>> GgufMetadata::texts(std::string_view key) const {

@@ -68,14 +68,24 @@ class GgufMetadata {
   Result<std::vector<std::string_view>> texts(std::string_view key) const;
 
  private:
+  // One element of an item, nothing where it has another kind.
+  template <class T>
+  using Load = std::optional<T> (GgufMetadata::*)(const GgufItem& item, uint64_t index) const;
+
   // The item `key`, an array or not; `kind` describes it in messages.
   Result<const GgufItem*> get(std::string_view key, bool is_array, std::string_view kind) const;
+  template <class T>
+  Result<T> get_one(std::string_view key, std::string_view kind, Load<T> pick) const;
+  template <class T>
+  Result<std::vector<T>> get_all(std::string_view key, std::string_view kind, Load<T> pick) const;
   tl::unexpected<Error> wrong(const GgufItem& item, std::string_view kind) const;
+
   template <class T>
   T load(uint64_t offset) const;
   std::string_view load_text(uint64_t offset) const;
   std::optional<int64_t> load_integer(const GgufItem& item, uint64_t index) const;
   std::optional<double> load_real(const GgufItem& item, uint64_t index) const;
+  std::optional<bool> load_bool(const GgufItem& item, uint64_t index) const;
 
   std::vector<GgufItem> items_;
   std::map<std::string, size_t, std::less<>> index_of_;
