@@ -311,8 +311,10 @@ Result<int> execute(const Options& options, Context& context) {
   if (!options.script.empty()) {
     script = FERRY_TRY(read_text_file(options.script, kMaxScriptBytes));
   } else if (method.input_count() > 0) {
-    return fail(ErrorCode::kUsage, fmt::format("method {} takes {} inputs: --script is required",
-                                               quoted(options.method), method.input_count()));
+    return fail(
+        ErrorCode::kUsage,
+        fmt::format("{}: method {} takes {} inputs: --script is required",
+                    base_name(options.program), quoted(options.method), method.input_count()));
   }
   if (!options.outdir.empty()) FERRY_CHECK(make_directory(options.outdir));
   std::vector<Output> outputs;
