@@ -101,6 +101,15 @@ std::string printable(std::string_view untrusted) {
   return out;
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = decode_utf8(text).bytes;
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
 std::string base_name(std::string_view path) {
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
   const size_t slash = path.rfind('/');

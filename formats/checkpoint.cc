@@ -11,9 +11,11 @@
 
 #include "core/file.h"
 #include "core/text.h"
+#include "formats/gguf/gguf.h"
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/safetensors.h"
+#include "formats/torch/torch.h"
 
 namespace ferry {
 namespace {
@@ -23,17 +25,16 @@ using SourceResult = Result<std::unique_ptr<TensorSource>>;
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+constexpr std::string_view kTorchFile = "pytorch_model.bin";
+constexpr std::string_view kTorchIndexFile = "pytorch_model.bin.index.json";
 constexpr std::string_view kIndexSuffix = ".index.json";
+constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";
 
-// Formats that are known by the end of the file's name and not read.
+// Formats that are known by the end of the file's name and not read, GGUF not from a directory.
 struct OtherFormat {
   std::string_view suffix, name;
 };
-constexpr std::array<OtherFormat, 9> kOtherFormats = {{
-    {".bin", "PyTorch"},
-    {".pt", "PyTorch"},
-    {".pth", "PyTorch"},
-    {".ckpt", "PyTorch"},
+constexpr std::array<OtherFormat, 5> kOtherFormats = {{
     {".gguf", "GGUF"},
     {".h5", "HDF5"},
     {".hdf5", "HDF5"},
@@ -46,6 +47,13 @@ const OtherFormat* other_format(std::string_view file_name) {
     if (file_name.ends_with(format.suffix)) return &format;
   }
   return nullptr;
+}
+
+bool has_torch_name(std::string_view file_name) {
+  for (const std::string_view suffix : {".bin", ".pt", ".pth", ".ckpt"}) {
+    if (file_name.ends_with(suffix)) return true;
+  }
+  return false;
 }
 
 tl::unexpected<Error> unsupported(const std::string& path, std::string_view what) {
@@ -83,13 +91,13 @@ tl::unexpected<Error> with_tensor(Error error, const std::string& tensor) {
 }
 
 // The files that the index names, all of them or an error that lists those that are missing.
-Result<std::vector<SafetensorsFile>> files_of_index(const ShardIndex& index,
-                                                    const std::string& index_path,
-                                                    const CheckpointOptions& options) {
+Result<std::vector<CheckpointFile>> files_of_index(const ShardIndex& index,
+                                                   const std::string& index_path,
+                                                   const CheckpointOptions& options) {
   const std::string directory = checkpoint_directory(index_path);
   std::map<std::string, std::string> first_tensor;  // by file name
   for (const auto& [tensor, file] : index) first_tensor.emplace(file, tensor);
-  std::vector<SafetensorsFile> files;
+  std::vector<CheckpointFile> files;
   std::vector<std::string> missing;
   for (const auto& [name, tensor] : first_tensor) {
     if (!exists_in(directory, name)) {
@@ -114,20 +122,23 @@ Result<std::vector<SafetensorsFile>> files_of_index(const ShardIndex& index,
 SourceResult open_index(const std::string& path, const CheckpointOptions& options) {
   const std::string shown = printable(path);
   const std::string text = FERRY_TRY(read_text_file(path, kMaxIndexBytes));
-  const ShardIndex index = FERRY_TRY(parse_shard_index(text, shown));
+  const bool torch = path.ends_with(kTorchIndexSuffix);
+  const ShardIndex index =
+      FERRY_TRY(parse_shard_index(text, shown, torch ? ".bin" : ".safetensors"));
   const auto files = FERRY_TRY(files_of_index(index, path, options));
-  std::unique_ptr<TensorSource> source = FERRY_TRY(open_safetensors(files, path));
+  std::unique_ptr<TensorSource> source =
+      FERRY_TRY(torch ? open_torch(files, path) : open_safetensors(files, path));
   FERRY_CHECK(check_against_index(index, *source, shown));
   return source;
 }
 
-// What is in a directory that is not a safetensors checkpoint.
+// What is in a directory without a checkpoint under one of the known names.
 tl::unexpected<Error> explain_directory(const std::string& path) {
   std::error_code error;
   std::vector<std::string> others, tensor_files;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.ends_with(".safetensors")) tensor_files.push_back(name);
+    if (name.ends_with(".safetensors") || has_torch_name(name)) tensor_files.push_back(name);
     if (other_format(name)) others.push_back(name);
   }
   if (error) return fail(ErrorCode::kIo, fmt::format("{}: {}", printable(path), error.message()));
@@ -146,21 +157,29 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
 }
 
 SourceResult open_directory(const std::string& path, const CheckpointOptions& options) {
-  // The order of transformers: the single file wins.
-  if (exists_in(path, kSingleFile)) {
-    const std::string name(kSingleFile);
-    return open_safetensors({{FERRY_TRY(file_in_checkpoint(path, name, options)), name}}, path);
+  // The order of transformers: safetensors before PyTorch, the single file before the index.
+  for (const std::string_view known : {kSingleFile, kIndexFile, kTorchFile, kTorchIndexFile}) {
+    if (!exists_in(path, known)) continue;
+    const std::string name(known);
+    const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));
+    if (known.ends_with(kIndexSuffix)) return open_index(file, options);
+    const std::vector<CheckpointFile> files = {{file, name}};
+    return known == kTorchFile ? open_torch(files, path) : open_safetensors(files, path);
   }
-  if (!exists_in(path, kIndexFile)) return explain_directory(path);
-  return open_index(FERRY_TRY(file_in_checkpoint(path, std::string(kIndexFile), options)), options);
+  return explain_directory(path);
 }
 
 SourceResult open_file(const std::string& path) {
   const std::string name = base_name(path);
+  if (name.ends_with(".gguf")) return FERRY_TRY(open_gguf(path));
+  const InputFile file = FERRY_TRY(InputFile::open(path));
   if (const OtherFormat* format = other_format(name)) {
-    FERRY_TRY(InputFile::open(path));  // an absent file is reported as absent
     return unsupported(path, fmt::format("{} checkpoints are not supported", format->name));
   }
+  // The first bytes decide, and the end of the name where they could be either format's.
+  const bool is_torch =
+      FERRY_TRY(detect_torch(file)) != TorchContent::kOther || has_torch_name(name);
+  if (is_torch && !name.ends_with(".safetensors")) return open_torch({{path, name}}, path);
   return open_safetensors({{path, name}}, path);
 }
 

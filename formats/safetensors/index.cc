@@ -29,16 +29,16 @@ bool is_plain_name(const std::string& file) {
   return true;
 }
 
-Status check_file_name(const std::string& file, const std::string& tensor,
-                       const std::string& name) {
+Status check_file_name(const std::string& file, const std::string& tensor, const std::string& name,
+                       std::string_view suffix) {
   const auto message = [&](std::string_view what) {
     return fmt::format("{}: the file {} {} (tensor {})", name, quoted(file, kMaxShown), what,
                        quoted(tensor));
   };
   if (!is_plain_name(file)) return bad_input(message("is not a plain file name"));
-  if (file.ends_with(".safetensors")) return {};
+  if (file.ends_with(suffix)) return {};
   if (file.ends_with(".json")) return bad_input(message("cannot hold tensors"));
-  return fail(ErrorCode::kUnsupported, message("is not a safetensors file"));
+  return fail(ErrorCode::kUnsupported, message(fmt::format("does not end in {}", suffix)));
 }
 
 // One error from all differences: the first is the message, all are the details.
@@ -54,7 +54,8 @@ Status summarize(std::vector<std::string> problems, const std::string& name) {
 
 }  // namespace
 
-Result<ShardIndex> parse_shard_index(std::string_view text, const std::string& name) {
+Result<ShardIndex> parse_shard_index(std::string_view text, const std::string& name,
+                                     std::string_view suffix) {
   const nlohmann::json document = FERRY_TRY(parse_json(text, name));
   const auto bad = [&](std::string_view what) {
     return bad_input(fmt::format("{}: {}", name, what));
@@ -74,7 +75,7 @@ Result<ShardIndex> parse_shard_index(std::string_view text, const std::string& n
           fmt::format("the value in 'weight_map' is not a string (tensor {})", quoted(tensor)));
     }
     const std::string& file_name = file.get_ref<const std::string&>();
-    FERRY_CHECK(check_file_name(file_name, tensor, name));
+    FERRY_CHECK(check_file_name(file_name, tensor, name, suffix));
     const auto& known = by_lower_case.emplace(lower_case(file_name), file_name).first->second;
     if (known != file_name) {
       return bad(fmt::format("the files {} and {} differ only by case (tensor {})",

@@ -1,8 +1,9 @@
-// model.safetensors.index.json: which file of a sharded checkpoint holds which tensor.
+// model.safetensors.index.json, pytorch_model.bin.index.json: which file of a sharded checkpoint
+// holds which tensor.
 //
 // Only `weight_map` is used; `metadata` (total_size) may be absent, wrong or a float. A file name
-// is a plain name in the directory of the index, ends in ".safetensors" and differs from the others
-// by more than case.
+// is a plain name in the directory of the index, ends as the format asks (".safetensors", ".bin")
+// and differs from the others by more than case.
 #pragma once
 
 #include <map>
@@ -19,8 +20,9 @@ inline constexpr uint64_t kMaxIndexBytes = 32'000'000;
 // Tensor name -> file name.
 using ShardIndex = std::map<std::string, std::string>;
 
-// `name` begins the messages. kUnsupported where the files are not safetensors.
-Result<ShardIndex> parse_shard_index(std::string_view json, const std::string& name);
+// `name` begins the messages. kUnsupported where the name of a file does not end in `suffix`.
+Result<ShardIndex> parse_shard_index(std::string_view json, const std::string& name,
+                                     std::string_view suffix = ".safetensors");
 
 // Index and files must name the same tensors, each in the same file. All differences are reported.
 Status check_against_index(const ShardIndex& index, const TensorSource& source,

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <string_view>
-#include <unordered_map>
 
 #include "core/checked.h"
 #include "core/file.h"
@@ -76,18 +74,6 @@ Status SafetensorsSource::read(size_t index, uint64_t offset, std::span<std::byt
 
 Status SafetensorsSource::check_unchanged() const {
   for (const InputFile& input : inputs_) FERRY_CHECK(input.check_unchanged());
-  return {};
-}
-
-Status check_unique_names(const TensorSource& source) {
-  std::unordered_map<std::string_view, uint32_t> file_of;
-  for (const TensorEntry& entry : source.entries()) {
-    const auto [other, is_new] = file_of.emplace(entry.name, entry.file);
-    if (is_new) continue;
-    const auto name_of = [&](uint32_t file) { return printable(source.files()[file].name); };
-    return bad_input(fmt::format("{}: in {} as well as in {} (tensor {})", printable(source.path()),
-                                 name_of(other->second), name_of(entry.file), quoted(entry.name)));
-  }
   return {};
 }
 

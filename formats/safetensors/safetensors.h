@@ -7,14 +7,12 @@
 
 #include "core/result.h"
 #include "core/tensor_source.h"
+#include "formats/checkpoint_file.h"
 
 namespace ferry {
 
-// One file of a checkpoint. Its header has been checked; its data are read later.
-struct SafetensorsFile {
-  std::string path;  // to open it
-  std::string name;  // relative to the checkpoint directory: SourceFile::name
-};
+// Its header has been checked when the source is open; its data are read later.
+using SafetensorsFile = CheckpointFile;
 
 // Opens all files, in this order, as one source. `display_path` is TensorSource::path(). kBadInput
 // for a malformed file and for a tensor that is in two files.

@@ -1,0 +1,24 @@
+#include "formats/checkpoint_file.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <unordered_map>
+
+#include "core/text.h"
+
+namespace ferry {
+
+Status check_unique_names(const TensorSource& source) {
+  std::unordered_map<std::string_view, uint32_t> file_of;
+  for (const TensorEntry& entry : source.entries()) {
+    const auto [other, is_new] = file_of.emplace(entry.name, entry.file);
+    if (is_new) continue;
+    const auto name_of = [&](uint32_t file) { return printable(source.files()[file].name); };
+    return bad_input(fmt::format("{}: in {} as well as in {} (tensor {})", printable(source.path()),
+                                 name_of(other->second), name_of(entry.file), quoted(entry.name)));
+  }
+  return {};
+}
+
+}  // namespace ferry
