@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
+#include "formats/gguf/gguf.h"
 #include "graph/lower.h"
 #include "runner/reference.h"
 
@@ -239,6 +240,12 @@ double default_tolerance(const std::string& weight_dtype, const ModelConfig& con
 Result<Conversion> plan_conversion(const ConvertOptions& options) {
   Conversion c;
   c.source = FERRY_TRY(open_checkpoint(options.source));
+  if (dynamic_cast<const GgufSource*>(c.source.get()) != nullptr) {
+    // Its names and some of its values are not those that families know.
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: GGUF checkpoints can be inspected, but not converted yet",
+                            printable(options.source)));
+  }
   const ConfigFiles configs = FERRY_TRY(find_configs(options));
   c.config = FERRY_TRY(read_config(configs));
   const FamilySpec* family = FERRY_TRY(find_family(c.config));

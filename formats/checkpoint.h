@@ -17,9 +17,10 @@ struct CheckpointOptions {
 
 // `path` is a directory (model.safetensors, or else model.safetensors.index.json with its files, or
 // else the same of pytorch_model.bin), an index.json, or a single tensor file: safetensors, or
-// PyTorch where its first bytes or the end of its name (.bin, .pt, .pth, .ckpt) say so. The path
-// itself may be a symbolic link. kUnsupported for other formats; kBadInput for malformed files and
-// for an incomplete set of them.
+// PyTorch where its first bytes or the end of its name (.bin, .pt, .pth, .ckpt) say so, GGUF where
+// its name ends in .gguf (a GgufSource, formats/gguf/gguf.h). The path itself may be a symbolic
+// link. kUnsupported for other formats; kBadInput for malformed files and for an incomplete set of
+// them.
 Result<std::unique_ptr<TensorSource>> open_checkpoint(const std::string& path,
                                                       const CheckpointOptions& options = {});
 

@@ -71,6 +71,18 @@ TEST(Inspect, ShowsAnOfficialDataFile) {
   EXPECT_EQ(listing["tensors"][0]["shape"], Json({128, 64}));
 }
 
+TEST(Inspect, ListsAGgufFileAsTheValuesThatItHolds) {
+  const Json listing = inspect(fixture("gguf/mixA.rows.gguf"));
+  EXPECT_EQ(listing["kind"], "checkpoint");
+  const TensorFile golden(fixture("gguf/mixA.rows.safetensors"));
+  EXPECT_EQ(listing["tensors"].size(), golden.header.size());
+  for (const Json& tensor : listing["tensors"]) {
+    EXPECT_EQ(tensor["shape"], Json(golden.header[tensor["name"].get<std::string>()]["shape"]));
+    EXPECT_EQ(tensor["dtype"], "f32");
+  }
+  EXPECT_EQ(listing["tensor_bytes"], golden.data.size());
+}
+
 TEST(Inspect, KnowsProgramsUnderOtherNames) {
   const TempDir dir;
   write_bytes(dir / "program.bin", read_bytes(fixture("official_pte/dyn.pte")));

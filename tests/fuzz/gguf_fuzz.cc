@@ -1,6 +1,7 @@
 // Input: a whole GGUF file.
 
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "core/checked.h"
@@ -37,8 +38,7 @@ void read_values(const GgufMetadata& metadata) {
     seen += metadata.integers(item.key).has_value();
     seen += metadata.reals(item.key).has_value();
     if (const auto texts = metadata.texts(item.key)) {
-      for (const std::string_view text : *texts)
-        seen += std::set<char>(text.begin(), text.end()).size();
+      for (const std::string_view text : *texts) seen += std::hash<std::string_view>()(text) & 1;
     }
   }
   require(seen < UINT64_MAX);
