@@ -276,6 +276,9 @@ Result<std::vector<ZipEntry>> ZipReader::read() {
   std::stable_sort(entries.begin(), entries.end(),
                    [](const ZipEntry& a, const ZipEntry& b) { return a.header < b.header; });
   if (entries[0].header != 0) return bad("bytes before the first zip entry", 0);
+  if (entries.back().header >= directory.offset) {
+    return bad_entry(entries.back(), "is not before the directory");
+  }
   std::unordered_set<std::string_view> names;
   for (size_t i = 0; i < entries.size(); ++i) {
     const bool last = i + 1 == entries.size();

@@ -133,6 +133,20 @@ TEST(Torch, PrefixesOfAFileAreRefused) {
   }
 }
 
+TEST(Torch, AnEntryPastTheEndIsMalformedNotAnIoError) {
+  TempDir dir;
+  std::string text = text_of(kHostile + "pt_valid_view.bin");
+  const size_t last = text.rfind("PK\x01\x02");
+  text.replace(last + 42, 4, "\x01\x02\x03\x04");  // the offset of its header
+  const auto source = open_checkpoint(dir.write("x.bin", text));
+  ASSERT_FALSE(source);
+  EXPECT_EQ(source.error().code, ErrorCode::kBadInput);
+  EXPECT_EQ(source.error().message,
+            (dir / "x.bin") +
+                ": the zip entry 'archive/version' is not before the directory "
+                "(offset 67305985)");
+}
+
 TEST(Torch, DamagedTensorDataIsFoundWhenTheyAreRead) {
   TempDir dir;
   std::string text = text_of(kHostile + "pt_valid_tied.bin");
