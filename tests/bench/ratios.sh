@@ -8,17 +8,20 @@ shift 3
 mkdir -p "$work"
 files=("$checkpoint"/*.safetensors)
 
-seconds() { # best of three of a command, in seconds
+seconds() { # best of three of a command, in seconds; what earlier ones wrote is removed before
   local best= t0 t1 t
   for _ in 1 2 3; do
+    rm -rf "$work/copy"; mkdir "$work/copy"
+    if [ "$1" = convert ]; then rm -rf "$work/bundle"; fi
     t0=$(date +%s.%N); "$@" > /dev/null; t1=$(date +%s.%N)
     t=$(echo "$t1 - $t0" | bc)
     if [ -z "$best" ] || [ "$(echo "$t < $best" | bc)" = 1 ]; then best=$t; fi
   done
   echo "$best"
 }
-copy() { rm -rf "$work/copy"; mkdir "$work/copy"; cp "${files[@]}" "$work/copy/"; }
-convert() { "$ferry" convert "$checkpoint" -o "$work/bundle" --overwrite --quiet "$@"; }
+copy() { cp "${files[@]}" "$work/copy/"; }
+convert() { "$ferry" convert "$checkpoint" -o "$work/bundle" --quiet "$@"; }
+plan() { "$ferry" convert "$checkpoint" -o "$work/bundle" --dry-run --overwrite --quiet "$@"; }
 peak_anonymous() { # MiB, of a conversion
   "$ferry" convert "$checkpoint" -o "$work/bundle" --overwrite --quiet "$@" &
   local pid=$! peak=0 now
@@ -34,7 +37,7 @@ cat "${files[@]}" > /dev/null
 t_cp=$(seconds copy)
 t_sha=$(seconds sha256sum "${files[@]}")
 t_convert=$(seconds convert "$@")
-t_dry=$(seconds convert --dry-run "$@")
+t_dry=$(seconds plan "$@")
 t_check=$(seconds "$ferry" check "$work/bundle" --quiet)
 echo "bytes            $(cat "${files[@]}" | wc -c)"
 echo "cp               $t_cp s"
