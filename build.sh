@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs what packages.txt names (Debian, as root, only where something is missing) and builds the
-# preset given, `release` by default.
+# Installs what packages.txt names (Debian, as root, only where something is missing) and builds:
+#   build.sh [PRESET [TARGET...]]      the preset `release` and everything in it by default
 set -euo pipefail
 cd "$(dirname "$0")"
 preset=${1:-release}
+shift || true
 
 if command -v dpkg-query >/dev/null; then
   missing=()
@@ -21,4 +22,4 @@ if command -v dpkg-query >/dev/null; then
 fi
 
 cmake --preset "$preset"
-cmake --build --preset "$preset"
+cmake --build --preset "$preset" ${1:+--target "$@"}

@@ -3,7 +3,7 @@
 # is compared with what Hugging Face transformers computed from it.
 set -euo pipefail
 cd "$(dirname "$0")"
-./build.sh release
+./build.sh release ferry
 
 ferry=build/release/bin/ferry
 sample=testdata/qwen3_5_text
