@@ -249,7 +249,6 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   const ConfigFiles configs = FERRY_TRY(find_configs(options));
   c.config = FERRY_TRY(read_config(configs));
   const FamilySpec* family = FERRY_TRY(find_family(c.config));
-  FERRY_CHECK(family->check(c.config));
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
 

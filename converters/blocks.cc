@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
@@ -27,9 +26,10 @@ Literal rope_table(const ModelConfig& config, int64_t positions, bool sine) {
   Literal literal;
   literal.key = fmt::format("rope.{}.{}", sine ? "sin" : "cos", positions);
   literal.bytes = static_cast<uint64_t>(positions * 2 * half) * sizeof(float);
-  literal.fill = [inverse, half, positions, sine](std::span<std::byte> out) {
+  literal.fill = [inverse, half, sine](uint64_t offset, std::span<std::byte> out) {
     std::vector<float> row(static_cast<size_t>(2 * half));
-    for (int64_t p = 0; p < positions; ++p) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(row));
+    for (uint64_t p = offset / bytes.size(); !out.empty(); ++p) {
       for (int64_t i = 0; i < half; ++i) {
         // The angle is rounded to f32, as the reference implementation computes it.
         const float angle = static_cast<float>(p) * inverse[static_cast<size_t>(i)];
@@ -38,8 +38,12 @@ Literal rope_table(const ModelConfig& config, int64_t positions, bool sine) {
         row[static_cast<size_t>(i)] = sine ? -value : value;
         row[static_cast<size_t>(half + i)] = value;
       }
-      std::memcpy(out.data() + static_cast<size_t>(p) * row.size() * sizeof(float), row.data(),
-                  row.size() * sizeof(float));
+      // A tile may begin and end inside a row.
+      const uint64_t skipped = offset - p * bytes.size();
+      const size_t count = std::min<size_t>(bytes.size() - skipped, out.size());
+      std::ranges::copy(bytes.subspan(skipped, count), out.begin());
+      out = out.subspan(count);
+      offset += count;
     }
   };
   return literal;

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "core/checked.h"
 #include "core/text.h"
@@ -115,19 +115,9 @@ ValueId GraphBuilder::scalar(float number) {
   return literal(DType::kF32, {},
                  {.key = fmt::format("f32:{:08x}", bits),
                   .bytes = sizeof(float),
-                  .fill = [number](std::span<std::byte> out) {
-                    std::memcpy(out.data(), &number, sizeof(number));
-                  }});
-}
-
-ValueId GraphBuilder::int_range(int64_t n) {
-  return literal(DType::kI64, {n},
-                 {.key = fmt::format("range:{}", n),
-                  .bytes = static_cast<uint64_t>(n) * sizeof(int64_t),
-                  .fill = [n](std::span<std::byte> out) {
-                    for (int64_t i = 0; i < n; ++i) {
-                      std::memcpy(out.data() + static_cast<size_t>(i) * sizeof(i), &i, sizeof(i));
-                    }
+                  .fill = [number](uint64_t offset, std::span<std::byte> out) {
+                    const auto bytes = std::as_bytes(std::span(&number, 1));
+                    std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
                   }});
 }
 

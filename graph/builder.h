@@ -28,7 +28,6 @@ class GraphBuilder {
   ValueId buffer(std::string name, DType dtype, Dims shape);  // initially zero
   ValueId literal(DType dtype, Shape shape, Literal literal);
   ValueId scalar(float value);   // rank-0 f32 literal, one per distinct value
-  ValueId int_range(int64_t n);  // i64 literal [n] = 0, 1, ..., n-1
   void output(ValueId value, std::string name);
   void probe(std::string name, ValueId value);
   // What the value is called where it has to be an input or output of a part of the model.

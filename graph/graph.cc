@@ -1,5 +1,9 @@
 #include "graph/graph.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+
 namespace ferry {
 
 int64_t Graph::max_of(const Dim& dim) const {
@@ -12,6 +16,12 @@ uint64_t Graph::max_bytes(ValueId id) const {
   uint64_t elements = 1;
   for (const Dim& dim : value.shape) elements *= static_cast<uint64_t>(max_of(dim));
   return elements * static_cast<uint64_t>(dtype_bytes(value.dtype));
+}
+
+Literal zero_literal(uint64_t bytes) {
+  return {.key = fmt::format("zeros:{}", bytes),
+          .bytes = bytes,
+          .fill = [](uint64_t, std::span<std::byte> out) { std::ranges::fill(out, std::byte{0}); }};
 }
 
 }  // namespace ferry

@@ -56,8 +56,12 @@ struct Symbol {
 struct Literal {
   std::string key;  // equal keys mean equal bytes
   uint64_t bytes = 0;
-  std::function<void(std::span<std::byte>)> fill;  // the whole literal at once
+  // Makes the bytes [offset, offset + out.size()): tables of a long context are as large as
+  // weights, and are written in tiles like them.
+  std::function<void(uint64_t offset, std::span<std::byte> out)> fill;
 };
+// `bytes` zero bytes.
+Literal zero_literal(uint64_t bytes);
 
 struct Value {
   enum class Kind { kTensor, kInt };  // kInt: a symbolic integer

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <limits>
 #include <map>
 
@@ -19,13 +18,6 @@ namespace {
 
 tl::unexpected<Error> defect(const std::string& what) {
   return fail(ErrorCode::kInternal, "lowering: " + what);
-}
-
-Literal zeros(uint64_t bytes) {
-  return {
-      .key = fmt::format("zeros:{}", bytes), .bytes = bytes, .fill = [](std::span<std::byte> out) {
-        if (!out.empty()) std::memset(out.data(), 0, out.size());
-      }};
 }
 
 // Literals that are stored in the program, each content once. Index 0 is the placeholder.
@@ -105,7 +97,7 @@ class Lowering {
 
   Literal contents(ValueId buffer) const {
     const int32_t literal = graph_[buffer].literal;
-    return literal < 0 ? zeros(graph_.max_bytes(buffer))
+    return literal < 0 ? zero_literal(graph_.max_bytes(buffer))
                        : graph_.literals[static_cast<size_t>(literal)];
   }
 

@@ -198,12 +198,12 @@ class FileWriter {
       case Extent::Kind::kHead:
         advance(extent.bytes);
         return out.append(file.head);
-      case Extent::Kind::kLiteral: {
-        std::vector<std::byte> bytes(extent.bytes);
-        file.literals[extent.index]->fill(bytes);
-        advance(extent.bytes);
-        return out.append(bytes);
-      }
+      case Extent::Kind::kLiteral:
+        return for_each_tile(extent.bytes,
+                             [&](uint64_t offset, std::span<std::byte> tile) -> Status {
+                               file.literals[extent.index]->fill(offset, tile);
+                               return out.append(tile);
+                             });
       case Extent::Kind::kCopy:
         return for_each_tile(extent.bytes,
                              [&](uint64_t offset, std::span<std::byte> tile) -> Status {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "core/text.h"
 #include "graph/passes/passes.h"
@@ -26,12 +26,10 @@ bool wants_contents(const Value& buffer, const BufferInitOptions& options) {
 
 // Index of the literal of `bytes` zeros.
 int32_t zeros(Graph& graph, uint64_t bytes) {
-  const std::string key = fmt::format("zeros:{}", bytes);
-  const auto known = std::ranges::find(graph.literals, key, &Literal::key);
+  Literal literal = zero_literal(bytes);
+  const auto known = std::ranges::find(graph.literals, literal.key, &Literal::key);
   const auto index = static_cast<int32_t>(known - graph.literals.begin());
-  if (known != graph.literals.end()) return index;
-  graph.literals.push_back(
-      {key, bytes, [](std::span<std::byte> out) { std::memset(out.data(), 0, out.size()); }});
+  if (known == graph.literals.end()) graph.literals.push_back(std::move(literal));
   return index;
 }
 

@@ -379,22 +379,21 @@ TEST(Builder, EqualLiteralsAreOneValue) {
   EXPECT_EQ(b.scalar(0.5F), b.scalar(0.5F));
   EXPECT_NE(b.scalar(0.5F), b.scalar(0.25F));
   EXPECT_NE(b.scalar(0.0F), b.scalar(-0.0F));
-  EXPECT_EQ(b.int_range(3), b.int_range(3));
-  EXPECT_NE(b.int_range(3), b.int_range(4));
-  EXPECT_EQ(b.graph().literals.size(), 6U);
+  EXPECT_EQ(b.graph().literals.size(), 4U);
 }
 
 TEST(Builder, LiteralsFillWhatTheySay) {
   GraphBuilder b(1);
   b.scalar(-1.5F);
-  b.int_range(3);
+  const Literal& literal = b.graph().literals[0];
   float number = 0;
-  b.graph().literals[0].fill(std::as_writable_bytes(std::span(&number, 1)));
+  literal.fill(0, std::as_writable_bytes(std::span(&number, 1)));
   EXPECT_EQ(number, -1.5F);
-  std::vector<int64_t> range(3, -1);
-  ASSERT_EQ(b.graph().literals[1].bytes, 24U);
-  b.graph().literals[1].fill(std::as_writable_bytes(std::span(range)));
-  EXPECT_EQ(range, (std::vector<int64_t>{0, 1, 2}));
+  float pieces = 0;
+  const auto bytes = std::as_writable_bytes(std::span(&pieces, 1));
+  literal.fill(3, bytes.subspan(3));
+  literal.fill(0, bytes.first(3));
+  EXPECT_EQ(pieces, -1.5F);
 }
 
 TEST(Builder, AWeightIsOneValuePerName) {

@@ -94,7 +94,7 @@ TEST(Lower, ValuesAreWhereTheirOriginSays) {
   ASSERT_EQ(program.constants.size(), 2u);
   EXPECT_EQ(program.sizes.constants, (std::vector<uint64_t>{0, 4}));
   float contents = 0;
-  program.constants[1].fill(std::as_writable_bytes(std::span(&contents, 1)));
+  program.constants[1].fill(0, std::as_writable_bytes(std::span(&contents, 1)));
   EXPECT_EQ(contents, 0.5f);
 
   const pte::Tensor& output = tensor(m, m.outputs[0]);
@@ -279,7 +279,7 @@ TEST(Lower, StoredBuffersShareEqualContentsButNotMemory) {
   EXPECT_EQ(program.buffers[2].initial, 1u);
   EXPECT_EQ(program.sizes.initial, (std::vector<uint64_t>{0, 16}));
   std::vector<std::byte> contents(16, std::byte{1});
-  program.initial[1].fill(contents);
+  program.initial[1].fill(0, contents);
   EXPECT_EQ(contents, std::vector<std::byte>(16));
   std::set<uint64_t> offsets;
   for (const LoweredBuffer& buffer : program.buffers) {

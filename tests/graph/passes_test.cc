@@ -193,7 +193,7 @@ Model buffers() {
   }
   b.output(b.exp(x), "y");
   Graph graph = *b.finish();
-  graph.literals.push_back({"ones", 16, [](std::span<std::byte>) {}});
+  graph.literals.push_back({"ones", 16, [](uint64_t, std::span<std::byte>) {}});
   for (Value& value : graph.values) {
     if (value.name == "l.0.state") value.literal = 0;
     if (value.name == "pos") value.must_store = true;
@@ -225,7 +225,7 @@ TEST(InitBuffers, EqualContentsAreOneLiteral) {
   const Model model = *init_buffers(buffers(), {BufferInit::kAll});
   EXPECT_EQ(model.graph.literals.size(), 2U);
   std::vector<std::byte> contents(16, std::byte{1});
-  model.graph.literals[1].fill(contents);
+  model.graph.literals[1].fill(0, contents);
   EXPECT_EQ(contents, std::vector<std::byte>(16));
 }
 

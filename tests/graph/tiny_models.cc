@@ -27,7 +27,7 @@ Context preamble(GraphBuilder& b, const TinyOptions& options) {
   c.end = b.int_add(c.start, count);
   c.is_start = b.eq(position, 0);
   const Literal table = {"cos", static_cast<uint64_t>(kContext * options.width) * sizeof(float),
-                         [](std::span<std::byte>) {}};
+                         [](uint64_t, std::span<std::byte>) {}};
   c.cos = b.slice(b.literal(DType::kF32, {kContext, options.width}, table), 0, c.start, c.end,
                   c.tokens);
   b.name(c.cos, "rope_cos");

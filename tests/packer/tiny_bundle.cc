@@ -31,8 +31,8 @@ pte::Tensor planned(std::vector<int32_t> sizes, uint32_t memory, uint64_t offset
 }
 
 Literal counting_literal(const std::string& key, uint64_t bytes) {
-  return {key, bytes, [](std::span<std::byte> out) {
-            for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i * 7 + 1);
+  return {key, bytes, [](uint64_t offset, std::span<std::byte> out) {
+            for (std::byte& b : out) b = static_cast<std::byte>(offset++ * 7 + 1);
           }};
 }
 
