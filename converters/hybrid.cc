@@ -1,6 +1,7 @@
 #include "converters/hybrid.h"
 
-#include "converters/blocks.h"
+#include "converters/decoder.h"
+#include "converters/delta_net.h"
 #include "converters/standard_keys.h"
 
 namespace ferry {
@@ -40,10 +41,9 @@ Result<Graph> build_hybrid(const ModelConfig& config, const BuildOptions& option
                                 .output_gate = true};
   return build_decoder(
       config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
-        const std::string prefix = layer_name(layer, "attention");
         return config.layer_types[static_cast<size_t>(layer)] == LayerType::kLinearAttention
-                   ? gated_delta_net(b, c, x, prefix)
-                   : attention(b, c, x, prefix, style, false);
+                   ? gated_delta_net(b, c, x, layer)
+                   : attention(b, c, x, layer, style);
       });
 }
 

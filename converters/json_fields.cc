@@ -13,11 +13,6 @@ const json* JsonFields::find(std::string_view key) const {
   return it == object_->end() || it->is_null() ? nullptr : &*it;
 }
 
-bool JsonFields::is_null(std::string_view key) const {
-  const auto it = object_->find(key);
-  return it != object_->end() && it->is_null();
-}
-
 tl::unexpected<Error> JsonFields::error(ErrorCode code, std::string_view key,
                                         std::string_view what) const {
   return fail(code, fmt::format("{}: {} {}", name_, quoted(path_ + std::string(key)), what));
@@ -64,6 +59,26 @@ Result<std::optional<std::string>> JsonFields::text(std::string_view key) const 
   if (!value) return std::nullopt;
   if (!value->is_string()) return bad(key, "is not a string");
   return value->get<std::string>();
+}
+
+Result<int64_t> JsonFields::required(std::string_view key, IntRange range) const {
+  const auto value = FERRY_TRY(integer(key, range));
+  if (!value) return bad(key, "is missing");
+  return *value;
+}
+
+Result<int64_t> JsonFields::integer_or(std::string_view key, IntRange range,
+                                       int64_t otherwise) const {
+  return FERRY_TRY(integer(key, range)).value_or(otherwise);
+}
+
+Result<double> JsonFields::number_or(std::string_view key, FloatRange range,
+                                     double otherwise) const {
+  return FERRY_TRY(number(key, range)).value_or(otherwise);
+}
+
+Result<bool> JsonFields::flag_or(std::string_view key, bool otherwise) const {
+  return FERRY_TRY(flag(key)).value_or(otherwise);
 }
 
 Result<std::optional<std::vector<int64_t>>> JsonFields::integers(std::string_view key,

@@ -29,12 +29,16 @@ class JsonFields {
 
   // nullptr where the key is absent or null.
   const nlohmann::json* find(std::string_view key) const;
-  bool is_null(std::string_view key) const;
 
   Result<std::optional<int64_t>> integer(std::string_view key, IntRange range) const;
   Result<std::optional<double>> number(std::string_view key, FloatRange range) const;
   Result<std::optional<bool>> flag(std::string_view key) const;
   Result<std::optional<std::string>> text(std::string_view key) const;
+  // kBadInput where the key is absent.
+  Result<int64_t> required(std::string_view key, IntRange range) const;
+  Result<int64_t> integer_or(std::string_view key, IntRange range, int64_t otherwise) const;
+  Result<double> number_or(std::string_view key, FloatRange range, double otherwise) const;
+  Result<bool> flag_or(std::string_view key, bool otherwise) const;
   // A list of integers, or one integer.
   Result<std::optional<std::vector<int64_t>>> integers(std::string_view key, IntRange range) const;
   // The object under `key`.

@@ -56,7 +56,8 @@ struct ModelConfig {
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
   std::optional<int64_t> sliding_window;  // set only where some layer uses it
-  RopeConfig rope;
+  RopeConfig rope;                        // of full attention
+  RopeConfig sliding_rope;                // of sliding attention: the same in most families
   LinearAttentionConfig linear;
   std::vector<LayerType> layer_types;  // one per layer, always filled
 
@@ -84,6 +85,6 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
 
 // 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32 with the scaling of rope.type
 // applied as transformers does it.
-std::vector<float> rope_inverse_frequencies(const ModelConfig& config);
+std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim);
 
 }  // namespace ferry

@@ -1,7 +1,7 @@
 // Llama 2 and 3, and what is built like them under the same model_type (SmolLM2, TinyLlama, ...).
 // Source: transformers, models/llama/modeling_llama.py.
 
-#include "converters/blocks.h"
+#include "converters/decoder.h"
 #include "converters/families/families.h"
 #include "converters/standard_keys.h"
 

@@ -1,7 +1,7 @@
 // Mistral: Llama with a sliding window in every layer (where the config has one).
 // Source: transformers, models/mistral/modeling_mistral.py.
 
-#include "converters/blocks.h"
+#include "converters/decoder.h"
 #include "converters/families/families.h"
 #include "converters/standard_keys.h"
 

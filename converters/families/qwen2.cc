@@ -2,7 +2,7 @@
 // max_window_layers on, where use_sliding_window says so.
 // Source: transformers, models/qwen2/modeling_qwen2.py.
 
-#include "converters/blocks.h"
+#include "converters/decoder.h"
 #include "converters/families/families.h"
 #include "converters/standard_keys.h"
 

@@ -1,7 +1,7 @@
 // Qwen3 (dense): RMSNorm over head_dim of q and k before RoPE, optional attention biases.
 // Source: transformers, models/qwen3/modeling_qwen3.py.
 
-#include "converters/blocks.h"
+#include "converters/decoder.h"
 #include "converters/families/families.h"
 #include "converters/standard_keys.h"
 

@@ -1,0 +1,21 @@
+// Attention blocks as graph nodes. Shapes are [1,T,...]; the layouts are those of the llama::
+// operators (sequence in dim 1).
+#pragma once
+
+#include "converters/decoder_context.h"
+
+namespace ferry {
+
+// How an attention block differs between families.
+struct AttentionStyle {
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool qk_norm = false;      // RMSNorm over head_dim before RoPE
+  bool output_gate = false;  // wq gives [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
+};
+
+// Causal attention of layer `layer` with KV cache, windowed where the config's layer_types say so.
+ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                  const AttentionStyle& style);
+
+}  // namespace ferry

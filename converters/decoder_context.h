@@ -1,0 +1,54 @@
+// What every layer of a decoder needs beside the hidden state; made once, before the first layer.
+#pragma once
+
+#include <optional>
+
+#include "converters/family.h"
+#include "converters/model_config.h"
+#include "graph/builder.h"
+
+namespace ferry {
+
+// f32 [T,1,rotary_dim], the rows of this call's positions; the first half of sin is negated.
+struct RopeTable {
+  ValueId cos = {}, sin = {};
+};
+
+// The keys that a call's queries may see, where they are chosen by a mask.
+struct KeyRange {
+  ValueId start = {};  // Int: position of the first key
+  Dim keys = {};       // their number, up to and with the call's last position
+  ValueId mask = {};   // additive, f32 [T, keys]
+};
+
+// What the attention layers of one kind (full or sliding) have in common.
+struct AttentionKind {
+  RopeTable rope = {};
+  std::optional<KeyRange> range = {};  // none: causal over the whole cache
+};
+
+struct DecoderContext {
+  const ModelConfig& config;
+  const BuildOptions& options;
+  Dim tokens = {};         // T, the number of tokens of a call
+  ValueId start_pos = {};  // Int: position of the first token
+  ValueId end_pos = {};    // Int: start_pos + T
+  ValueId is_start = {};   // bool [], true when the call begins a sequence
+  // Sliding layers with a window that no context can leave are as full ones.
+  AttentionKind full = {}, sliding = {};
+
+  const AttentionKind& kind_of(int64_t layer) const {
+    const LayerType type = config.layer_types[static_cast<size_t>(layer)];
+    return type == LayerType::kSlidingAttention ? sliding : full;
+  }
+};
+
+// `input_pos` is i64 [1]; `token_symbol` is T.
+DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
+                                    const BuildOptions& options, ValueId input_pos,
+                                    int32_t token_symbol);
+
+// Turns as many of the first dimensions of every head of x [1,T,heads,head_dim] as the table has.
+ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x);
+
+}  // namespace ferry

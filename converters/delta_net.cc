@@ -1,0 +1,99 @@
+#include "converters/delta_net.h"
+
+#include <cmath>
+#include <limits>
+
+#include "converters/blocks.h"
+
+// The order of nodes is part of the bytes of a program. No call here takes two arguments that
+// append nodes: compilers differ in which they evaluate first.
+
+namespace ferry {
+namespace {
+
+constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
+
+// log(1 + exp(x)), x itself above 20 as the reference computes it.
+ValueId softplus(GraphBuilder& b, ValueId x) {
+  const ValueId linear = b.gt(x, 20.0);
+  const ValueId curved = b.log1p(b.exp(x));
+  return b.where(linear, x, curved);
+}
+
+// x * rsqrt(sum(x^2) + 1e-6) over the last dimension.
+ValueId l2_norm(GraphBuilder& b, ValueId x) {
+  const ValueId sum = b.sum_last(b.mul(x, x));
+  return b.mul(x, b.rsqrt(b.add(sum, b.scalar(1e-6F))));
+}
+
+// [1,T,heads,dim] -> [1,T,heads*groups,dim], each head `groups` times in a row.
+ValueId repeat_heads(GraphBuilder& b, ValueId x, Dim tokens, int64_t heads, int64_t dim,
+                     int64_t groups) {
+  if (groups == 1) return x;
+  const ValueId wide = b.expand(b.unsqueeze(x, 3), {1, tokens, heads, groups, dim});
+  return b.view(wide, {1, tokens, heads * groups, dim});
+}
+
+// The causal convolution of a delta net over mixed [1,T,channels] with its rolling state.
+ValueId causal_conv(GraphBuilder& b, const DecoderContext& c, ValueId mixed,
+                    const std::string& prefix) {
+  const LinearAttentionConfig& lin = c.config.linear;
+  const int64_t channels = lin.conv_channels();
+  const int64_t kernel = lin.conv_kernel;
+  // The last `kernel` raw inputs, one more than the convolution needs: the layout that transformers
+  // and ExecuTorch keep.
+  const ValueId state = b.buffer(prefix + ".conv_state", DType::kF32, {1, channels, kernel});
+  const ValueId past = b.where(c.is_start, b.scalar(0.0F), state);
+  const ValueId columns = b.cat({b.slice(past, 2, 1, kernel), b.permute(mixed, {0, 2, 1})}, 2);
+  b.slice_into(state, columns, 2, -kernel, kToEnd);
+  const ValueId weight = b.weight(prefix + ".conv1d.weight", {channels, 1, kernel});
+  return b.permute(silu(b, b.depthwise_conv1d(columns, weight)), {0, 2, 1});
+}
+
+}  // namespace
+
+ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+  const std::string prefix = layer_name(layer, "attention");
+  const ModelConfig& g = c.config;
+  const LinearAttentionConfig& lin = g.linear;
+  const int64_t heads = lin.value_heads;
+  const ValueId mixed =
+      projection(b, x, prefix + ".in_proj_qkv", g.hidden_size, lin.conv_channels(), false);
+  const ValueId z = projection(b, x, prefix + ".in_proj_z", g.hidden_size, lin.value_size(), false);
+  const ValueId beta_in = projection(b, x, prefix + ".in_proj_b", g.hidden_size, heads, false);
+  const ValueId alpha_in = projection(b, x, prefix + ".in_proj_a", g.hidden_size, heads, false);
+
+  const ValueId convolved = causal_conv(b, c, mixed, prefix);
+  const std::vector<ValueId> parts =
+      b.split(convolved, {lin.key_size(), lin.key_size(), lin.value_size()}, 2);
+  const auto key_heads = [&](ValueId part) {
+    return b.view(part, {1, c.tokens, lin.key_heads, lin.key_dim});
+  };
+  const auto all_heads = [&](ValueId part) {
+    return b.permute(repeat_heads(b, part, c.tokens, lin.key_heads, lin.key_dim, lin.groups()),
+                     {0, 2, 1, 3});
+  };
+  const double scale = 1.0 / std::sqrt(static_cast<double>(lin.key_dim));
+  const ValueId query = all_heads(b.mul(l2_norm(b, key_heads(parts[0])), scale));
+  const ValueId key = all_heads(l2_norm(b, key_heads(parts[1])));
+  const ValueId value =
+      b.permute(b.view(parts[2], {1, c.tokens, heads, lin.value_dim}), {0, 2, 1, 3});
+
+  // Per value head: beta in (0, 1), and the decay exp(A * softplus(a + dt_bias)) with A < 0.
+  const ValueId beta = b.permute(b.sigmoid(beta_in), {0, 2, 1});
+  const ValueId rate = softplus(b, b.add(alpha_in, b.weight(prefix + ".dt_bias", {heads})));
+  const ValueId decay = b.permute(b.exp(b.mul(rate, b.weight(prefix + ".A", {heads}))), {0, 2, 1});
+
+  const ValueId state =
+      b.buffer(prefix + ".recurrent_state", DType::kF32, {1, heads, lin.key_dim, lin.value_dim});
+  const ValueId initial = b.where(c.is_start, b.scalar(0.0F), state);
+  const ValueId mixed_out = b.gated_delta_rule(query, key, value, decay, beta, initial, state);
+
+  const ValueId normed =
+      rms_norm(b, b.permute(mixed_out, {0, 2, 1, 3}), prefix + ".norm.weight", g.rms_norm_eps);
+  const ValueId gate = silu(b, b.view(z, {1, c.tokens, heads, lin.value_dim}));
+  const ValueId out = b.view(b.mul(normed, gate), {1, c.tokens, lin.value_size()});
+  return projection(b, out, prefix + ".out_proj", lin.value_size(), g.hidden_size, false);
+}
+
+}  // namespace ferry

@@ -1,0 +1,112 @@
+// Which kind of mixer each layer has.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "converters/model_config_parts.h"
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+constexpr int64_t kDefaultFullAttentionInterval = 4;
+
+Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
+  LinearAttentionConfig& linear = config.linear;
+  linear.key_heads = FERRY_TRY(fields.required("linear_num_key_heads", kHeadRange));
+  linear.value_heads = FERRY_TRY(fields.required("linear_num_value_heads", kHeadRange));
+  linear.key_dim = FERRY_TRY(fields.required("linear_key_head_dim", kHeadDimRange));
+  linear.value_dim = FERRY_TRY(fields.required("linear_value_head_dim", kHeadDimRange));
+  linear.conv_kernel = FERRY_TRY(fields.required("linear_conv_kernel_dim", kConvRange));
+  if (linear.value_heads % linear.key_heads == 0) return {};
+  return fields.bad("linear_num_value_heads", fmt::format("is {}, not a multiple of {} key heads",
+                                                          linear.value_heads, linear.key_heads));
+}
+
+Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeTraits& type) {
+  const auto window = FERRY_TRY(fields.integer("sliding_window", kPositionRange));
+  if (type.window == WindowRule::kNever) return std::nullopt;
+  if (type.window == WindowRule::kFromLayer &&
+      !FERRY_TRY(fields.flag_or("use_sliding_window", false))) {
+    return std::nullopt;
+  }
+  return window;
+}
+
+Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const TypeTraits& type,
+                                                   const ModelConfig& config, bool window) {
+  const int64_t interval = FERRY_TRY(
+      fields.integer_or("full_attention_interval", kLayerRange, kDefaultFullAttentionInterval));
+  const int64_t first_windowed =
+      FERRY_TRY(fields.integer_or("max_window_layers", {0, INT32_MAX}, config.num_layers));
+  std::vector<LayerType> types;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const bool slides = window && (type.window == WindowRule::kAll || layer >= first_windowed);
+    const bool linear = type.hybrid && (layer + 1) % interval != 0;
+    types.push_back(linear   ? LayerType::kLinearAttention
+                    : slides ? LayerType::kSlidingAttention
+                             : LayerType::kFullAttention);
+  }
+  return types;
+}
+
+Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
+                                                  const nlohmann::json& list) {
+  constexpr std::array<std::pair<std::string_view, LayerType>, 3> kNames = {{
+      {"full_attention", LayerType::kFullAttention},
+      {"sliding_attention", LayerType::kSlidingAttention},
+      {"linear_attention", LayerType::kLinearAttention},
+  }};
+  std::vector<LayerType> types;
+  if (!list.is_array()) return fields.bad("layer_types", "is not an array");
+  for (const nlohmann::json& item : list) {
+    if (!item.is_string()) return fields.bad("layer_types", "has an element that is not a string");
+    const std::string& name = item.get_ref<const std::string&>();
+    const auto* known = std::find_if(kNames.begin(), kNames.end(),
+                                     [&](const auto& row) { return row.first == name; });
+    if (known == kNames.end()) {
+      return fields.error(ErrorCode::kUnsupported, "layer_types",
+                          fmt::format("has the unknown type {}", quoted(name)));
+    }
+    types.push_back(known->second);
+  }
+  return types;
+}
+
+}  // namespace
+
+Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  const auto window = FERRY_TRY(read_window(fields, type));
+  config.layer_types = FERRY_TRY(derived_layer_types(fields, type, config, window.has_value()));
+  if (const nlohmann::json* list = fields.find("layer_types")) {
+    auto listed = FERRY_TRY(listed_layer_types(fields, *list));
+    if (std::ssize(listed) != config.num_layers) {
+      return fields.bad("layer_types", fmt::format("has {} elements for {} layers", listed.size(),
+                                                   config.num_layers));
+    }
+    // Such families take no notice of the list; going on would build another model than theirs.
+    const bool ignored = !type.hybrid && type.window != WindowRule::kFromLayer;
+    if (ignored && listed != config.layer_types) {
+      return fields.error(ErrorCode::kUnsupported, "layer_types",
+                          fmt::format("differs from what {} does", quoted(config.text_type)));
+    }
+    config.layer_types = std::move(listed);
+  }
+  const auto has = [&](LayerType wanted) {
+    return std::ranges::count(config.layer_types, wanted) > 0;
+  };
+  if (has(LayerType::kLinearAttention)) {
+    if (!type.hybrid) {
+      return fields.error(ErrorCode::kUnsupported, "layer_types", "has linear attention");
+    }
+    FERRY_CHECK(read_linear_attention(fields, config));
+  }
+  if (has(LayerType::kSlidingAttention)) {
+    if (!window) return fields.bad("sliding_window", "is missing, but layer_types wants it");
+    config.sliding_window = window;
+  }
+  return {};
+}
+
+}  // namespace ferry

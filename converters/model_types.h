@@ -1,0 +1,28 @@
+// What a model_type means beyond the keys of its config. Not a public header.
+#pragma once
+
+#include <string_view>
+
+namespace ferry {
+
+// Which layers have a sliding window where layer_types does not list them.
+enum class WindowRule {
+  kNever,     // all attention is full, whatever the config says about windows
+  kAll,       // every layer, where sliding_window is set
+  kFromLayer  // layers from max_window_layers on, where use_sliding_window is set
+};
+
+struct TypeTraits {
+  std::string_view type;
+  // The defaults of transformers' configuration class for keys that a config may leave out, as a
+  // JSON object. A key that is there and null keeps its null.
+  std::string_view defaults = "{}";
+  WindowRule window = WindowRule::kNever;
+  bool qkv_bias = false;  // q, k and v always have a bias
+  bool hybrid = false;    // linear attention but for every full_attention_interval-th layer
+};
+
+// nullptr for a type that no family serves.
+const TypeTraits* find_type(std::string_view type);
+
+}  // namespace ferry

@@ -1,0 +1,114 @@
+// RoPE: its keys in config.json, and its frequencies.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "converters/model_config_parts.h"
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+constexpr double kHybridPartialRotaryFactor = 0.25;
+
+// rope_parameters (transformers 5) or rope_scaling (4); nullopt means no scaling.
+Result<std::optional<JsonFields>> rope_object(const JsonFields& fields) {
+  const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
+  const auto parameters = FERRY_TRY(fields.object("rope_parameters"));
+  // transformers 5 takes rope_scaling first where a config has both.
+  return scaling ? scaling : parameters;
+}
+
+Status read_rope_type(const JsonFields& fields, const JsonFields& rope, RopeConfig& out) {
+  for (const std::string_view key : {"full_attention", "sliding_attention"}) {
+    if (!rope.find(key)) continue;
+    return rope.error(ErrorCode::kUnsupported, key, "differs by layer type: not supported");
+  }
+  const bool modern = rope.find("rope_type") != nullptr;
+  const std::string_view key = modern ? "rope_type" : "type";
+  const std::string type = FERRY_TRY(rope.text(key)).value_or("default");
+  if (type == "default") return {};
+  if (type != "linear" && type != "llama3") {
+    return rope.error(ErrorCode::kUnsupported, key,
+                      fmt::format("is {}; default, linear and llama3 are supported", quoted(type)));
+  }
+  const auto factor = FERRY_TRY(rope.number("factor", kFactorRange));
+  if (!factor) return rope.bad("factor", "is missing");
+  out.factor = *factor;
+  out.type = RopeConfig::Type::kLinear;
+  if (type == "linear") return {};
+
+  out.type = RopeConfig::Type::kLlama3;
+  const auto low = FERRY_TRY(rope.number("low_freq_factor", kFactorRange));
+  const auto high = FERRY_TRY(rope.number("high_freq_factor", kFactorRange));
+  if (!low) return rope.bad("low_freq_factor", "is missing");
+  if (!high) return rope.bad("high_freq_factor", "is missing");
+  if (*high <= *low) return rope.bad("high_freq_factor", "is not above low_freq_factor");
+  out.low_freq_factor = *low;
+  out.high_freq_factor = *high;
+  const std::string_view original = "original_max_position_embeddings";
+  const auto inside = FERRY_TRY(rope.integer(original, kPositionRange));
+  const auto outside = FERRY_TRY(fields.integer(original, kPositionRange));
+  if (!inside && !outside) return rope.bad(original, "is missing");
+  out.original_max_positions = inside ? *inside : *outside;
+  return {};
+}
+
+}  // namespace
+
+Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  RopeConfig& out = config.rope;
+  const std::optional<JsonFields> rope = FERRY_TRY(rope_object(fields));
+  out.theta = FERRY_TRY(fields.number_or("rope_theta", kThetaRange, out.theta));
+  const double otherwise = type.hybrid ? kHybridPartialRotaryFactor : 1.0;
+  auto partial = FERRY_TRY(fields.number("partial_rotary_factor", kPartialRange));
+  if (rope) {
+    // Inside the object rope_theta wins over the one beside it, partial_rotary_factor loses.
+    out.theta = FERRY_TRY(rope->number_or("rope_theta", kThetaRange, out.theta));
+    const auto inner = FERRY_TRY(rope->number("partial_rotary_factor", kPartialRange));
+    if (!partial) partial = inner;
+    FERRY_CHECK(read_rope_type(fields, *rope, out));
+  }
+  out.partial_rotary_factor = partial.value_or(otherwise);
+  config.sliding_rope = out;
+  const int64_t rotary = config.rotary_dim();
+  if (rotary < 2 || rotary % 2 != 0) {
+    return fields.bad("head_dim",
+                      fmt::format("is {}: RoPE would turn {} dimensions of it, which is "
+                                  "not a positive even number",
+                                  config.head_dim, rotary));
+  }
+  return {};
+}
+
+std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim) {
+  const auto theta = static_cast<float>(rope.theta);
+  const auto factor = static_cast<float>(rope.factor);
+  const auto low = static_cast<float>(rope.low_freq_factor);
+  const auto range = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
+  const auto original = static_cast<double>(rope.original_max_positions);
+  const auto long_wave = static_cast<float>(original / rope.low_freq_factor);
+  const auto short_wave = static_cast<float>(original / rope.high_freq_factor);
+
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < rotary_dim; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(rotary_dim);
+    float frequency = 1.0f / std::pow(theta, exponent);
+    if (rope.type == RopeConfig::Type::kLinear) frequency /= factor;
+    if (rope.type == RopeConfig::Type::kLlama3) {
+      // Long waves are slowed down, short ones kept, those between interpolated.
+      const float wave = static_cast<float>(2 * std::numbers::pi) / frequency;
+      const float smooth = (static_cast<float>(original) / wave - low) / range;
+      if (wave > long_wave) {
+        frequency /= factor;
+      } else if (wave >= short_wave) {
+        frequency = (1.0f - smooth) * frequency / factor + smooth * frequency;
+      }
+    }
+    frequencies.push_back(frequency);
+  }
+  return frequencies;
+}
+
+}  // namespace ferry
