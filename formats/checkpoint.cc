@@ -12,6 +12,8 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/gguf/gguf.h"
+#include "formats/hdf5/hdf5.h"
+#include "formats/hdf5/keras_index.h"
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/safetensors.h"
@@ -27,6 +29,8 @@ constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
 constexpr std::string_view kTorchFile = "pytorch_model.bin";
 constexpr std::string_view kTorchIndexFile = "pytorch_model.bin.index.json";
+constexpr std::string_view kKerasFile = "model.weights.h5";
+constexpr std::string_view kKerasIndexFile = "model.weights.json";
 constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";
 
@@ -34,10 +38,8 @@ constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";
 struct OtherFormat {
   std::string_view suffix, name;
 };
-constexpr std::array<OtherFormat, 5> kOtherFormats = {{
+constexpr std::array<OtherFormat, 3> kOtherFormats = {{
     {".gguf", "GGUF"},
-    {".h5", "HDF5"},
-    {".hdf5", "HDF5"},
     {".keras", "Keras"},
     {".msgpack", "Flax"},
 }};
@@ -47,6 +49,10 @@ const OtherFormat* other_format(std::string_view file_name) {
     if (file_name.ends_with(format.suffix)) return &format;
   }
   return nullptr;
+}
+
+bool has_hdf5_name(std::string_view file_name) {
+  return file_name.ends_with(".h5") || file_name.ends_with(".hdf5");
 }
 
 bool has_torch_name(std::string_view file_name) {
@@ -132,13 +138,48 @@ SourceResult open_index(const std::string& path, const CheckpointOptions& option
   return source;
 }
 
+// The numbered files of a sharded Keras checkpoint that are in the directory.
+Result<std::vector<std::string>> keras_files_in(const std::string& directory,
+                                                const std::string& base) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (is_keras_shard(name, base)) names.push_back(name);
+  }
+  if (error) {
+    return fail(ErrorCode::kIo, fmt::format("{}: {}", printable(directory), error.message()));
+  }
+  return names;
+}
+
+SourceResult open_keras(const std::string& path, const CheckpointOptions& options) {
+  const std::string shown = printable(path);
+  const std::string directory = checkpoint_directory(path);
+  const std::string text = FERRY_TRY(read_text_file(path, kMaxIndexBytes));
+  const KerasIndex index = FERRY_TRY(parse_keras_index(text, shown));
+  std::string base = base_name(path);
+  base.resize(base.size() - kKerasIndexSuffix.size());
+  const auto present = FERRY_TRY(keras_files_in(directory, base));
+  const auto names = FERRY_TRY(keras_shards(index, base, present, shown));
+  std::vector<CheckpointFile> files;
+  for (const std::string& name : names) {
+    files.push_back({FERRY_TRY(file_in_checkpoint(directory, name, options)), name});
+  }
+  auto source = FERRY_TRY(open_hdf5(files, path));
+  FERRY_CHECK(check_against_keras_index(index, *source, shown));
+  return source;
+}
+
 // What is in a directory without a checkpoint under one of the known names.
 tl::unexpected<Error> explain_directory(const std::string& path) {
   std::error_code error;
   std::vector<std::string> others, tensor_files;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.ends_with(".safetensors") || has_torch_name(name)) tensor_files.push_back(name);
+    if (name.ends_with(".safetensors") || has_torch_name(name) || has_hdf5_name(name)) {
+      tensor_files.push_back(name);
+    }
     if (other_format(name)) others.push_back(name);
   }
   if (error) return fail(ErrorCode::kIo, fmt::format("{}: {}", printable(path), error.message()));
@@ -157,13 +198,17 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
 }
 
 SourceResult open_directory(const std::string& path, const CheckpointOptions& options) {
-  // The order of transformers: safetensors before PyTorch, the single file before the index.
-  for (const std::string_view known : {kSingleFile, kIndexFile, kTorchFile, kTorchIndexFile}) {
+  // The order of transformers: safetensors before PyTorch, the single file before the index;
+  // then those of KerasHub.
+  for (const std::string_view known : {kSingleFile, kIndexFile, kTorchFile, kTorchIndexFile,
+                                       kKerasFile, kKerasIndexFile}) {
     if (!exists_in(path, known)) continue;
     const std::string name(known);
     const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));
     if (known.ends_with(kIndexSuffix)) return open_index(file, options);
+    if (known == kKerasIndexFile) return open_keras(file, options);
     const std::vector<CheckpointFile> files = {{file, name}};
+    if (known == kKerasFile) return FERRY_TRY(open_hdf5(files, path));
     return known == kTorchFile ? open_torch(files, path) : open_safetensors(files, path);
   }
   return explain_directory(path);
@@ -175,6 +220,9 @@ SourceResult open_file(const std::string& path) {
   const InputFile file = FERRY_TRY(InputFile::open(path));
   if (const OtherFormat* format = other_format(name)) {
     return unsupported(path, fmt::format("{} checkpoints are not supported", format->name));
+  }
+  if (has_hdf5_name(name) || FERRY_TRY(detect_hdf5(file))) {
+    return FERRY_TRY(open_hdf5({{path, name}}, path));
   }
   // The first bytes decide, and the end of the name where they could be either format's.
   const bool is_torch =
@@ -214,6 +262,7 @@ SourceResult open_checkpoint(const std::string& path, const CheckpointOptions& o
   std::error_code error;
   if (fs::is_directory(path, error)) return open_directory(path, options);
   if (path.ends_with(kIndexSuffix)) return open_index(path, options);
+  if (path.ends_with(kKerasIndexSuffix)) return open_keras(path, options);
   return open_file(path);
 }
 

@@ -2,12 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
 #include "core/text.h"
 
 namespace ferry {
+
+bool is_index_file_name(std::string_view name) {
+  constexpr size_t kMaxBytes = 255;
+  if (name.empty() || name.size() > kMaxBytes || name == "." || name == "..") return false;
+  return std::none_of(name.begin(), name.end(), [](char c) {
+    return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+  });
+}
 
 Status check_unique_names(const TensorSource& source) {
   std::unordered_map<std::string_view, uint32_t> file_of;

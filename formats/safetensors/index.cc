@@ -7,11 +7,11 @@
 
 #include "core/json.h"
 #include "core/text.h"
+#include "formats/checkpoint_file.h"
 
 namespace ferry {
 namespace {
 
-constexpr size_t kMaxFileName = 255;
 constexpr size_t kMaxShown = 60;
 
 std::string lower_case(std::string text) {
@@ -21,21 +21,13 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-bool is_plain_name(const std::string& file) {
-  if (file.empty() || file.size() > kMaxFileName || file == "." || file == "..") return false;
-  for (const char c : file) {
-    if (c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
-  }
-  return true;
-}
-
 Status check_file_name(const std::string& file, const std::string& tensor, const std::string& name,
                        std::string_view suffix) {
   const auto message = [&](std::string_view what) {
     return fmt::format("{}: the file {} {} (tensor {})", name, quoted(file, kMaxShown), what,
                        quoted(tensor));
   };
-  if (!is_plain_name(file)) return bad_input(message("is not a plain file name"));
+  if (!is_index_file_name(file)) return bad_input(message("is not a plain file name"));
   if (file.ends_with(suffix)) return {};
   if (file.ends_with(".json")) return bad_input(message("cannot hold tensors"));
   return fail(ErrorCode::kUnsupported, message(fmt::format("does not end in {}", suffix)));

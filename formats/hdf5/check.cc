@@ -1,0 +1,439 @@
+#include "formats/hdf5/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "core/checked.h"
+#include "core/text.h"
+
+namespace ferry::hdf5 {
+namespace {
+
+constexpr uint64_t kSuperblockBytes = 48;  // of the smallest
+constexpr uint64_t kMaxChunkBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxInflation = 1032;
+constexpr uint64_t kChecksumBytes = 4;
+
+struct IntegerType {
+  uint32_t size;
+  bool is_signed;
+  DType dtype;
+};
+constexpr std::array<IntegerType, 8> kIntegers = {{{1, true, DType::kI8},
+                                                   {1, false, DType::kU8},
+                                                   {2, true, DType::kI16},
+                                                   {2, false, DType::kU16},
+                                                   {4, true, DType::kI32},
+                                                   {4, false, DType::kU32},
+                                                   {8, true, DType::kI64},
+                                                   {8, false, DType::kU64}}};
+
+struct FloatType {
+  uint32_t size, exponent_bits, mantissa_bits;
+  uint64_t exponent_bias;
+  DType dtype;
+};
+constexpr std::array<FloatType, 3> kFloats = {{{2, 5, 10, 15, DType::kF16},
+                                               {4, 8, 23, 127, DType::kF32},
+                                               {8, 11, 52, 1023, DType::kF64}}};
+
+// Bytes of the file that belong to a dataset.
+struct Extent {
+  uint64_t begin, end;
+  uint64_t object;  // whose they are
+  const std::string* path;
+};
+
+// Messages of one file.
+class Failure {
+ public:
+  explicit Failure(std::string name) : name_(std::move(name)) {}
+  tl::unexpected<Error> bad(const std::string& path, std::string_view what) const {
+    return bad_input(message(path, what));
+  }
+  tl::unexpected<Error> unsupported(const std::string& path, std::string_view what) const {
+    return fail(ErrorCode::kUnsupported, message(path, what));
+  }
+
+ private:
+  std::string message(const std::string& path, std::string_view what) const {
+    if (path.empty()) return fmt::format("{}: {}", name_, what);
+    return fmt::format("{}: {} (tensor {})", name_, what, quoted(path, 160));
+  }
+  std::string name_;
+};
+
+bool is_within(std::string_view path, std::string_view root_group) {
+  return path.starts_with(root_group) && path.substr(root_group.size()).starts_with('/');
+}
+
+bool is_optimizer(std::string_view path) {
+  return is_within(path, "optimizer") || is_within(path, "optimizer_weights");
+}
+
+bool is_legacy_keras(const Description& description) {
+  return std::ranges::any_of(description.attributes, [](const Attribute& a) {
+    return (a.object.empty() || a.object == "model_weights") && a.name.starts_with("layer_names");
+  });
+}
+
+bool is_keras(const Description& description) {
+  return is_legacy_keras(description) ||
+         std::ranges::any_of(description.datasets, [](const Dataset& d) {
+           return d.path.ends_with("/vars/0") && !is_optimizer(d.path);
+         });
+}
+
+// Those with `dtype` = "bfloat16".
+std::set<std::string_view> declared_bfloat16(const Description& description) {
+  std::set<std::string_view> paths;
+  for (const Attribute& a : description.attributes) {
+    if (a.name == "dtype" && a.values.size() == 1 && a.values[0] == "bfloat16") {
+      paths.insert(a.object);
+    }
+  }
+  return paths;
+}
+
+class Checker {
+ public:
+  Checker(const Description& description, uint64_t base, uint64_t file_bytes,
+          const std::string& name)
+      : failure_(name),
+        base_(base),
+        file_bytes_(file_bytes),
+        legacy_(is_legacy_keras(description)),
+        bfloat16_(declared_bfloat16(description)) {}
+
+  Result<CheckedTensor> tensor(Dataset& dataset);
+  Status extents_apart(const std::vector<Dataset>& datasets);
+  const Failure& failure() const { return failure_; }
+
+ private:
+  Result<DType> dtype(const Dataset& dataset) const;
+  Status shape(const Dataset& dataset, TensorEntry& out) const;
+  Status contiguous(const Dataset& dataset, CheckedTensor& out);
+  Status chunked(Dataset& dataset, CheckedTensor& out);
+  Status filters(const Dataset& dataset) const;
+  Status chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk_bytes);
+  Status add_extent(const Dataset& dataset, uint64_t address, uint64_t bytes);
+
+  Failure failure_;
+  uint64_t base_, file_bytes_;
+  bool legacy_;
+  std::set<std::string_view> bfloat16_;
+  std::vector<Extent> extents_;
+};
+
+// -- H4, H5: element type and shape
+// ----------------------------------------------------------------------------
+
+bool is_plain_float(const ElementType& t, const FloatType& f) {
+  const uint32_t bits = 8 * f.size;
+  return t.size == f.size && t.precision == bits && t.bit_offset == 0 && t.sign_at == bits - 1 &&
+         t.exponent_at == f.mantissa_bits && t.exponent_bits == f.exponent_bits &&
+         t.mantissa_at == 0 && t.mantissa_bits == f.mantissa_bits &&
+         t.exponent_bias == f.exponent_bias && t.implied_one;
+}
+
+Result<DType> Checker::dtype(const Dataset& dataset) const {
+  const ElementType& t = dataset.type;
+  switch (t.type_class) {
+    case TypeClass::kInteger:
+      for (const IntegerType& i : kIntegers) {
+        if (t.size == i.size && t.is_signed == i.is_signed && t.precision == 8 * t.size &&
+            t.bit_offset == 0) {
+          return i.dtype;
+        }
+      }
+      return failure_.unsupported(
+          dataset.path, fmt::format("integers of {} bits in {} bytes", t.precision, t.size));
+    case TypeClass::kFloat:
+      for (const FloatType& f : kFloats) {
+        if (is_plain_float(t, f)) return f.dtype;
+      }
+      return failure_.unsupported(dataset.path,
+                                  fmt::format("floats of {} bytes that are not IEEE's", t.size));
+    case TypeClass::kOpaque:
+      if (t.size == 2 && (legacy_ || bfloat16_.contains(dataset.path))) return DType::kBF16;
+      return failure_.unsupported(
+          dataset.path, fmt::format("opaque values of {} bytes, not marked as bfloat16", t.size));
+    case TypeClass::kOther:
+      break;
+  }
+  return failure_.unsupported(dataset.path,
+                              fmt::format("elements of type {}", printable(t.name)));
+}
+
+Status Checker::shape(const Dataset& dataset, TensorEntry& out) const {
+  if (dataset.space == Space::kNull) {
+    return failure_.unsupported(dataset.path, "a null dataspace, without elements or shape");
+  }
+  if (dataset.dims.size() > kMaxRank || (dataset.space == Space::kScalar && !dataset.dims.empty())) {
+    return failure_.bad(dataset.path, fmt::format("{} dimensions", dataset.dims.size()));
+  }
+  for (const uint64_t size : dataset.dims) {
+    if (size > INT64_MAX) return failure_.bad(dataset.path, "a dimension of 2^63 or more");
+    out.shape.push_back(static_cast<int64_t>(size));
+  }
+  const auto count = checked_numel(out.shape);
+  const auto bytes = count ? checked_mul(*count, dtype_bytes(out.dtype)) : std::nullopt;
+  if (!bytes) return failure_.bad(dataset.path, "more than 2^63 bytes by its shape");
+  out.bytes = static_cast<uint64_t>(*bytes);
+  return {};
+}
+
+// -- H7, H8: places of the data
+// --------------------------------------------------------------------------------
+
+Status Checker::add_extent(const Dataset& dataset, uint64_t address, uint64_t bytes) {
+  if (bytes == 0) return {};
+  if (!range_inside(address, bytes, file_bytes_) || address < base_ + kSuperblockBytes) {
+    return failure_.bad(dataset.path,
+                        fmt::format("{} bytes at offset {} are not data of this file of {} bytes",
+                                    bytes, address, file_bytes_));
+  }
+  extents_.push_back({address, address + bytes, dataset.object, &dataset.path});
+  return {};
+}
+
+Status Checker::contiguous(const Dataset& dataset, CheckedTensor& out) {
+  const uint64_t bytes = out.entry.bytes;
+  if (bytes == 0) return {};
+  if (dataset.address == kNoAddress) {
+    return failure_.bad(dataset.path, fmt::format("none of its {} bytes are stored", bytes));
+  }
+  if (dataset.stored_bytes != bytes) {
+    return failure_.bad(dataset.path, fmt::format("{} bytes are stored, its shape and type ask for {}",
+                                                  dataset.stored_bytes, bytes));
+  }
+  out.entry.offset = dataset.address;
+  return add_extent(dataset, dataset.address, bytes);
+}
+
+// -- H7, H9, H10: chunks
+// -------------------------------------------------------------------------------------
+
+Status Checker::filters(const Dataset& dataset) const {
+  std::set<uint32_t> seen;
+  for (const Filter& filter : dataset.filters) {
+    if (filter.id != kDeflate && filter.id != kShuffle && filter.id != kFletcher32) {
+      return failure_.unsupported(dataset.path, fmt::format("the filter {}", filter.id));
+    }
+    if (!seen.insert(filter.id).second) {
+      return failure_.bad(dataset.path, fmt::format("the filter {} twice", filter.id));
+    }
+    if (filter.id == kShuffle &&
+        (filter.values.empty() || filter.values[0] != dataset.type.size)) {
+      return failure_.bad(dataset.path, "shuffled by another size than that of its elements");
+    }
+  }
+  if (dataset.chunk_options != 0) {
+    return failure_.unsupported(dataset.path, "partial chunks that are not filtered");
+  }
+  return {};
+}
+
+Status Checker::chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk_bytes) {
+  if (chunk.skipped >> dataset.filters.size() != 0) {
+    return failure_.bad(dataset.path, "a chunk that skips a filter that it does not have");
+  }
+  uint64_t exact = chunk_bytes;
+  bool deflated = false;
+  for (size_t i = 0; i < dataset.filters.size(); ++i) {
+    if ((chunk.skipped >> i & 1) != 0) continue;
+    if (dataset.filters[i].id == kDeflate) deflated = true;
+    if (dataset.filters[i].id == kFletcher32) exact += kChecksumBytes;
+  }
+  const bool fits = deflated ? chunk_bytes / kMaxInflation <= chunk.bytes : chunk.bytes == exact;
+  if (!fits) {
+    return failure_.bad(dataset.path, fmt::format("a chunk of {} stored bytes, not {}{}", chunk.bytes,
+                                                  exact, deflated ? " deflated" : ""));
+  }
+  return add_extent(dataset, chunk.address, chunk.bytes);
+}
+
+Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
+  const size_t rank = dataset.dims.size();
+  if (rank == 0 || dataset.chunk_dims.size() != rank) {
+    return failure_.bad(dataset.path, "chunks of another rank than its shape");
+  }
+  if (base_ != 0) {
+    return failure_.unsupported(dataset.path, "chunked data in a file with a user block");
+  }
+  FERRY_CHECK(filters(dataset));
+  uint64_t chunk_bytes = dataset.type.size;
+  uint64_t wanted = 1;  // number of chunks
+  for (size_t i = 0; i < rank; ++i) {
+    const uint64_t size = dataset.chunk_dims[i];
+    const auto product = checked_mul(chunk_bytes, size);
+    if (size == 0 || !product || *product > kMaxChunkBytes) {
+      return failure_.unsupported(dataset.path,
+                                  fmt::format("chunks of no or more than {} bytes", kMaxChunkBytes));
+    }
+    chunk_bytes = *product;
+    // Not more than the elements, whose number has been checked; an empty side has no chunks.
+    const uint64_t along = dataset.dims[i] / size + (dataset.dims[i] % size != 0);
+    wanted = checked_mul(wanted, along).value_or(UINT64_MAX);
+  }
+  if (dataset.chunks.size() != wanted || wanted > kMaxChunksOfDataset) {
+    return failure_.bad(dataset.path, fmt::format("{} chunks are stored, its shape asks for {}",
+                                                  dataset.chunks.size(), wanted));
+  }
+  for (const Chunk& c : dataset.chunks) {
+    bool on_grid = c.coordinates.size() == rank;
+    for (size_t i = 0; on_grid && i < rank; ++i) {
+      on_grid = c.coordinates[i] < dataset.dims[i] && c.coordinates[i] % dataset.chunk_dims[i] == 0;
+    }
+    if (!on_grid) return failure_.bad(dataset.path, "a chunk outside of its shape");
+    FERRY_CHECK(chunk(dataset, c, chunk_bytes));
+  }
+  // As many as there are places, none twice: each place has its chunk.
+  std::ranges::sort(dataset.chunks, {}, &Chunk::coordinates);
+  const auto twice = std::ranges::adjacent_find(dataset.chunks, {}, &Chunk::coordinates);
+  if (twice != dataset.chunks.end()) return failure_.bad(dataset.path, "two chunks in one place");
+  if (!dataset.chunks.empty()) out.entry.offset = dataset.chunks.front().address;
+  out.chunk_dims = dataset.chunk_dims;
+  out.filters = dataset.filters;
+  out.chunks = std::move(dataset.chunks);
+  return {};
+}
+
+// -- one dataset
+// ------------------------------------------------------------------------------------------
+
+Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
+  CheckedTensor out;
+  out.layout = dataset.layout;
+  if (dataset.external_files > 0) {
+    return failure_.bad(dataset.path, "its data are in other files (external storage)");
+  }
+  out.entry.name = dataset.path;
+  if (dataset.layout == Layout::kVirtual) {
+    return failure_.bad(dataset.path, "a virtual dataset, whose data are in other files");
+  }
+  out.entry.dtype = FERRY_TRY(dtype(dataset));
+  out.big_endian = dataset.type.big_endian && dataset.type.size > 1;
+  FERRY_CHECK(shape(dataset, out.entry));
+  switch (dataset.layout) {
+    case Layout::kContiguous:
+      FERRY_CHECK(contiguous(dataset, out));
+      return out;
+    case Layout::kChunked:
+      FERRY_CHECK(chunked(dataset, out));
+      return out;
+    case Layout::kCompact:
+      if (dataset.inline_bytes.size() != out.entry.bytes) {
+        return failure_.bad(dataset.path,
+                            fmt::format("{} bytes are stored, its shape and type ask for {}",
+                                        dataset.stored_bytes, out.entry.bytes));
+      }
+      out.inline_bytes = std::move(dataset.inline_bytes);
+      return out;
+    default:
+      return failure_.unsupported(dataset.path, "an unknown layout");
+  }
+}
+
+// H8, for all of them. Headers of datasets are a byte each here: enough to notice that data lie
+// over them.
+Status Checker::extents_apart(const std::vector<Dataset>& datasets) {
+  for (const Dataset& d : datasets) {
+    const auto header = checked_add(base_, d.object);
+    if (!header || *header >= file_bytes_) continue;
+    extents_.push_back({*header, *header + 1, d.object, &d.path});
+  }
+  const auto key = [](const Extent& e) { return std::tuple(e.begin, e.end, e.object); };
+  std::ranges::sort(extents_, {}, key);
+  const Extent* last = nullptr;  // the one that ends last
+  for (const Extent& e : extents_) {
+    // Several names of one dataset have the same extents; different ones of one dataset must not
+    // meet either.
+    const bool same = last != nullptr && key(*last) == key(e);
+    if (last != nullptr && !same && e.begin < last->end) {
+      return failure_.bad(*e.path, fmt::format("its bytes at offset {} are also those of {}",
+                                               e.begin, quoted(*last->path, 80)));
+    }
+    if (last == nullptr || e.end > last->end) last = &e;
+  }
+  return {};
+}
+
+// -- H2, H3, H13
+// ----------------------------------------------------------------------------------------
+
+Status check_links(const Description& description, const Failure& failure) {
+  for (const OtherLink& link : description.links) {
+    switch (link.kind) {
+      case LinkKind::kSoft:
+        return failure.unsupported(link.path, "a soft link");
+      case LinkKind::kExternal:
+        return failure.bad(link.path, "a link to another file (external link)");
+      case LinkKind::kUserDefined:
+        return failure.unsupported(link.path, "a user-defined link");
+    }
+  }
+  return {};
+}
+
+Status check_paths(const Description& description, const Failure& failure) {
+  std::set<std::string_view> seen;
+  for (const Dataset& d : description.datasets) {
+    if (d.path.empty() || d.path.find('\0') != std::string::npos || !is_utf8(d.path)) {
+      return failure.bad(d.path, "a path that is not UTF-8 text");
+    }
+    if (!seen.insert(d.path).second) return failure.bad(d.path, "listed twice");
+  }
+  return {};
+}
+
+Status check_weight_names(const Description& description, const Failure& failure) {
+  if (!is_legacy_keras(description)) return {};
+  std::set<std::string_view> paths;
+  for (const Dataset& d : description.datasets) paths.insert(d.path);
+  for (const Attribute& a : description.attributes) {
+    if (!a.name.starts_with("weight_names") || is_optimizer(a.object + "/")) continue;
+    for (const std::string& weight : a.values) {
+      const std::string path = a.object.empty() ? weight : a.object + "/" + weight;
+      if (!paths.contains(path)) return failure.bad(path, "listed as a weight, but not in the file");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_bytes,
+                          const std::string& name) {
+  Checker checker(description, base, file_bytes, name);
+  const Failure& failure = checker.failure();
+  FERRY_CHECK(check_links(description, failure));
+  for (const Trouble& trouble : description.troubles) {
+    return failure.bad(trouble.path, printable(trouble.what));
+  }
+  FERRY_CHECK(check_paths(description, failure));
+  FERRY_CHECK(check_weight_names(description, failure));
+  CheckedFile out;
+  const bool keras = is_keras(description);
+  for (Dataset& dataset : description.datasets) {
+    if (keras && is_optimizer(dataset.path)) {
+      out.optimizer_bytes = checked_add(out.optimizer_bytes, dataset.stored_bytes).value_or(0);
+      continue;
+    }
+    out.tensors.push_back(FERRY_TRY(checker.tensor(dataset)));
+  }
+  FERRY_CHECK(checker.extents_apart(description.datasets));
+  std::ranges::sort(out.tensors, {}, [](const CheckedTensor& t) {
+    return std::tie(t.entry.offset, t.entry.bytes, t.entry.name);
+  });
+  out.attributes = std::move(description.attributes);
+  return out;
+}
+
+}  // namespace ferry::hdf5

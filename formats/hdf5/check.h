@@ -1,0 +1,36 @@
+// From the untrusted description of an HDF5 file to tensors that can be read: the rules H1 to H12
+// of hdf5.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "formats/hdf5/description.h"
+
+namespace ferry::hdf5 {
+
+struct CheckedTensor {
+  TensorEntry entry;  // its offset is that of the first stored byte; 0 where there is none
+  bool big_endian = false;
+  Layout layout = Layout::kContiguous;    // or compact or chunked
+  std::vector<std::byte> inline_bytes;    // compact: all of them
+  std::vector<uint64_t> chunk_dims;       // chunked
+  std::vector<Filter> filters;            // in the order in which they were applied
+  std::vector<Chunk> chunks;              // all of them, in row-major order of their places
+};
+
+struct CheckedFile {
+  std::vector<CheckedTensor> tensors;  // by offset, then size, then name
+  std::vector<Attribute> attributes;
+  uint64_t optimizer_bytes = 0;  // left out by rule H12
+};
+
+// `base` is where the superblock is in the file: addresses of objects count from there. `name`
+// begins the messages. kBadInput or kUnsupported.
+Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_bytes,
+                          const std::string& name);
+
+}  // namespace ferry::hdf5

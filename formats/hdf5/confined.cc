@@ -1,0 +1,251 @@
+#include "formats/hdf5/confined.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <new>
+
+namespace ferry::hdf5 {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FERRY_HDF5_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define FERRY_HDF5_SANITIZED 1
+#endif
+#endif
+#ifdef FERRY_HDF5_SANITIZED
+constexpr bool kSanitized = true;  // shadow memory is address space without end, and slow
+#else
+constexpr bool kSanitized = false;
+#endif
+
+using Clock = std::chrono::steady_clock;
+
+// What the child says by its exit status.
+enum ChildExit : int { kDone = 0, kNotConfined = 1, kNoMemory = 2, kThrew = 3 };
+
+// A wall clock that only a stuck child reaches: a busy machine may give it a tenth of a processor.
+std::chrono::milliseconds wall_limit(const ConfinedLimits& limits) {
+  return std::chrono::milliseconds(10'000 + 10 * limits.cpu_milliseconds);
+}
+
+// -- the child
+// -----------------------------------------------------------------------------------------
+
+bool limit_to(int resource, uint64_t value) {
+  const rlimit limit{value, value};
+  return ::setrlimit(resource, &limit) == 0;
+}
+
+uint64_t address_space_bytes() {
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+bool set_limits(const ConfinedLimits& limits) {
+  for (const int resource : {RLIMIT_CORE, RLIMIT_FSIZE}) {
+    if (!limit_to(resource, 0)) return false;
+  }
+  if (kSanitized) return true;
+  const uint64_t used = address_space_bytes();
+  if (used == 0 || !limit_to(RLIMIT_AS, used + limits.memory_bytes)) return false;
+  // RLIMIT_CPU counts whole seconds, and what the parent had used does not count: the timer is the
+  // limit, and this one is behind it.
+  if (!limit_to(RLIMIT_CPU, 2 + limits.cpu_milliseconds / 1000)) return false;
+  itimerval timer{};
+  timer.it_value.tv_sec = static_cast<time_t>(limits.cpu_milliseconds / 1000);
+  timer.it_value.tv_usec = static_cast<suseconds_t>(limits.cpu_milliseconds % 1000 * 1000);
+  return ::setitimer(ITIMER_PROF, &timer, nullptr) == 0;
+}
+
+// From here on a system call that is not listed fails with EPERM, and so does a read of anything but
+// `in` and a write to anything but `out`.
+bool enter_filter(int in, int out) {
+  scmp_filter_ctx filter = ::seccomp_init(SCMP_ACT_ERRNO(EPERM));
+  if (filter == nullptr) return false;
+  bool ok = true;
+  const auto allow = [&](int call) {
+    ok = ok && ::seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0) == 0;
+  };
+  const auto allow_on = [&](int call, int fd) {
+    ok = ok && ::seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1,
+                                  SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(fd))) == 0;
+  };
+  allow_on(SCMP_SYS(pread64), in);
+  allow_on(SCMP_SYS(write), out);
+  if (kSanitized) allow_on(SCMP_SYS(write), STDERR_FILENO);  // its reports
+  for (const int call :
+       {SCMP_SYS(brk), SCMP_SYS(mmap), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(mprotect),
+        SCMP_SYS(madvise), SCMP_SYS(futex), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),
+        SCMP_SYS(getpid), SCMP_SYS(gettid), SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigaction),
+        SCMP_SYS(rt_sigreturn), SCMP_SYS(sigaltstack), SCMP_SYS(sched_yield),
+        SCMP_SYS(restart_syscall), SCMP_SYS(exit), SCMP_SYS(exit_group)}) {
+    allow(call);
+  }
+  ok = ok && ::seccomp_load(filter) == 0;  // sets no_new_privs
+  ::seccomp_release(filter);
+  return ok;
+}
+
+bool write_all(int fd, const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = ::write(fd, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return false;
+    done += static_cast<size_t>(wrote);
+  }
+  return true;
+}
+
+[[noreturn]] void run_child(int in, int out, const ConfinedLimits& limits,
+                            const std::function<void()>& prepare,
+                            const std::function<std::string()>& work) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Handlers of the parent are not for the child's signals; a sanitizer's own print the report.
+  for (const int number : {SIGINT, SIGTERM, SIGPIPE, SIGPROF, SIGXCPU}) {
+    ::signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  int status = kThrew;
+  try {
+    prepare();
+    status = kNotConfined;
+    if (set_limits(limits) && enter_filter(in, out)) {
+      status = kThrew;
+      if (write_all(out, work())) status = kDone;
+    }
+  } catch (const std::bad_alloc&) {
+    status = kNoMemory;
+  } catch (...) {
+  }
+  ::_exit(status);
+}
+
+// -- the parent
+// ----------------------------------------------------------------------------------------
+
+struct Pipe {
+  std::array<int, 2> ends = {-1, -1};
+  ~Pipe() {
+    close_end(0);
+    close_end(1);
+  }
+  void close_end(size_t i) {
+    if (ends[i] >= 0) ::close(ends[i]);
+    ends[i] = -1;
+  }
+};
+
+enum class ReadEnd { kComplete, kTooLong, kTimedOut, kFailed };
+
+ReadEnd read_answer(int fd, const ConfinedLimits& limits, std::string& answer) {
+  const auto deadline = Clock::now() + wall_limit(limits);
+  std::array<char, 16384> buffer;
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return ReadEnd::kTimedOut;
+    pollfd ready{fd, POLLIN, 0};
+    const int events = ::poll(&ready, 1, static_cast<int>(left.count()));
+    if (events == 0) return ReadEnd::kTimedOut;
+    const ssize_t got = events < 0 ? -1 : ::read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ReadEnd::kFailed;
+    if (got == 0) return ReadEnd::kComplete;
+    if (answer.size() + static_cast<size_t>(got) > limits.answer_bytes) return ReadEnd::kTooLong;
+    answer.append(buffer.data(), static_cast<size_t>(got));
+  }
+}
+
+Status judge_end(const std::string& name, int status, const ConfinedLimits& limits) {
+  const auto bad = [&](std::string_view what) -> Status {
+    return bad_input(fmt::format("{}: the HDF5 library {}", name, what));
+  };
+  if (WIFSIGNALED(status)) {
+    const int number = WTERMSIG(status);
+    if (number == SIGPROF || number == SIGXCPU) {
+      return bad(fmt::format("took more than {} ms to walk the file", limits.cpu_milliseconds));
+    }
+    return bad(fmt::format("crashed on the file (signal {})", number));
+  }
+  switch (WEXITSTATUS(status)) {
+    case kDone:
+      return {};
+    case kNotConfined:
+      return fail(ErrorCode::kIo,
+                  fmt::format("{}: HDF5 is not read, because the system cannot confine the reader",
+                              name));
+    case kNoMemory:
+      return bad(fmt::format("needs more than {} bytes of memory", limits.memory_bytes));
+    default:
+      return bad("failed on the file");
+  }
+}
+
+}  // namespace
+
+Result<std::string> call_confined(const std::string& name, int fd, const ConfinedLimits& limits,
+                                  const std::function<void()>& prepare,
+                                  const std::function<std::string()>& work) {
+  const auto system_error = [&](std::string_view what) {
+    const std::string reason = std::strerror(errno);
+    return fail(ErrorCode::kIo,
+                fmt::format("{}: cannot {} the HDF5 reader: {}", name, what, reason));
+  };
+  Pipe pipe;
+  pid_t child = -1;
+  {
+    // One at a time, so that no other child inherits the end that this one writes to: the answer
+    // ends when nobody holds it any more.
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    if (::pipe2(pipe.ends.data(), O_CLOEXEC) != 0) return system_error("connect to");
+    child = ::fork();
+    if (child < 0) return system_error("start");
+    if (child == 0) run_child(fd, pipe.ends[1], limits, prepare, work);
+    pipe.close_end(1);
+  }
+
+  std::string answer;
+  const ReadEnd end = read_answer(pipe.ends[0], limits, answer);
+  if (end != ReadEnd::kComplete) ::kill(child, SIGKILL);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return system_error("wait for");
+  }
+  switch (end) {
+    case ReadEnd::kTimedOut:
+      return bad_input(fmt::format("{}: the HDF5 library did not answer for {} ms", name,
+                                   wall_limit(limits).count()));
+    case ReadEnd::kTooLong:
+      return bad_input(
+          fmt::format("{}: its description has more than {} bytes", name, limits.answer_bytes));
+    case ReadEnd::kFailed:
+      return fail(ErrorCode::kIo, fmt::format("{}: no answer from the HDF5 reader", name));
+    case ReadEnd::kComplete:
+      break;
+  }
+  FERRY_CHECK(judge_end(name, status, limits));
+  return answer;
+}
+
+}  // namespace ferry::hdf5

@@ -1,0 +1,114 @@
+// What an HDF5 file holds, as plain data, and the message that carries it out of the confined
+// process that walks the file (walk.h) to the process that judges it (check.h).
+//
+// The message is untrusted: the library that wrote it has read a hostile file. It is
+//
+//   "FH5D" u32 version
+//   records, each: u8 kind, then its fields
+//   kind 'E': the end; nothing follows it
+//
+// Numbers are little-endian; a text is a u32 length and as many bytes; a list is a u32 count and as
+// many items. Every length and count is checked against the bytes that are left.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry::hdf5 {
+
+inline constexpr uint64_t kMaxMessageBytes = uint64_t{16} << 20;
+inline constexpr uint32_t kMaxRank = 32;               // as in libhdf5
+inline constexpr uint64_t kMaxChunksOfDataset = 16384;  // listing them takes time by the square
+inline constexpr uint64_t kNoAddress = UINT64_MAX;     // nothing is stored
+
+enum class TypeClass : uint8_t { kInteger, kFloat, kOpaque, kOther };
+
+struct ElementType {
+  TypeClass type_class = TypeClass::kOther;
+  std::string name;  // of a class that is kOther: "string", "compound", ...
+  uint32_t size = 0;
+  bool big_endian = false;
+  bool is_signed = false;
+  uint32_t precision = 0, bit_offset = 0;
+  // Of a float: places and widths in bits.
+  uint32_t sign_at = 0, exponent_at = 0, exponent_bits = 0, mantissa_at = 0, mantissa_bits = 0;
+  uint64_t exponent_bias = 0;
+  bool implied_one = false;  // a normalised mantissa, whose first bit is not stored
+};
+
+enum class Layout : uint8_t { kCompact, kContiguous, kChunked, kVirtual, kOther };
+enum class Space : uint8_t { kScalar, kSimple, kNull };
+
+// Filters that are read, by their numbers in the format.
+inline constexpr uint32_t kDeflate = 1, kShuffle = 2, kFletcher32 = 3;
+
+struct Filter {
+  uint32_t id = 0;
+  std::vector<uint32_t> values;  // its parameters
+};
+
+struct Chunk {
+  uint64_t address = kNoAddress;
+  uint64_t bytes = 0;
+  uint32_t skipped = 0;              // bit i: filter i was not applied
+  std::vector<uint64_t> coordinates;  // of the first element, as many as the dataset has dimensions
+};
+
+struct Dataset {
+  std::string path;            // without the leading slash
+  uint64_t object = 0;         // address of the header: equal for two names of one dataset
+  ElementType type;
+  Space space = Space::kNull;
+  std::vector<uint64_t> dims;
+  Layout layout = Layout::kOther;
+  uint64_t external_files = 0;  // files outside of this one that hold the data
+  uint64_t address = kNoAddress;  // of contiguous data
+  uint64_t stored_bytes = 0;
+  std::vector<std::byte> inline_bytes;  // of the compact layout
+  std::vector<uint64_t> chunk_dims;
+  uint32_t chunk_options = 0;  // of H5Pset_chunk_opts
+  std::vector<Filter> filters;
+  std::vector<Chunk> chunks;
+};
+
+// A text attribute, or a list of them, on a group or dataset.
+struct Attribute {
+  std::string object;  // path without the leading slash, empty for the root
+  std::string name;
+  std::vector<std::string> values;
+};
+
+enum class LinkKind : uint8_t { kSoft, kExternal, kUserDefined };
+
+// A link that is not followed.
+struct OtherLink {
+  std::string path;
+  LinkKind kind = LinkKind::kSoft;
+};
+
+// The walk ended early.
+struct Trouble {
+  std::string path;  // of the object, empty for the file
+  std::string what;
+};
+
+struct Description {
+  std::vector<Dataset> datasets;  // depth first, in the order of names
+  std::vector<Attribute> attributes;
+  std::vector<OtherLink> links;
+  std::vector<Trouble> troubles;
+};
+
+std::string encode(const Description& description);
+
+// `name` begins the messages. kBadInput unless the message is well formed to its last byte; what it
+// says about the file is for check.h.
+Result<Description> decode(std::span<const std::byte> message, const std::string& name);
+
+}  // namespace ferry::hdf5

@@ -1,0 +1,70 @@
+// HDF5 files (Keras .h5 and .weights.h5, and any other that holds plain arrays) as a TensorSource.
+//
+// Entry names are the paths of the datasets without the leading slash: "layers/dense/vars/0",
+// "short.logits". A child process without rights walks the file with libhdf5 and describes it
+// (confined.h, walk.h); the description is checked here, and the tensors are then read by offset
+// without libhdf5. So a file that crashes the library, which small files do, is one refused file.
+//
+// What is accepted, and what is stricter than libhdf5 and h5py:
+//   H1  the walk ends in bounded time and memory: 200,000 links, groups 64 deep, paths of 4,096
+//       bytes, 65,536 chunks (16,384 in a dataset), 16 MiB of description
+//   H2  links are hard links. Soft, external and user-defined links are refused, not followed: an
+//       external one reads another file, and a soft one may point nowhere. A group with several
+//       names is listed under the first, so that cycles end; a dataset is listed under each
+//   H3  paths are UTF-8 without NUL, and unique
+//   H4  element types: integers of 1, 2, 4 or 8 bytes, IEEE floats of 2, 4 or 8 bytes, either byte
+//       order, without padding bits; 2-byte opaque values are bfloat16 where the attribute `dtype`
+//       says so, and in a legacy Keras file (one with `layer_names`), which lacks the attribute.
+//       Other types (strings, compounds, enumerations, ...) are refused even beside tensors: there
+//       is no telling what was meant
+//   H5  the shape is a scalar or simple; without a null dataspace; its product fits into 63 bits
+//   H6  storage is contiguous, compact or chunked. External storage (CVE-2026-1669 in Keras) and
+//       virtual datasets, which read other files, are refused
+//   H7  all elements are stored: no fill values stand for bytes that are not there. Contiguous and
+//       compact data have the size that shape and type ask for; chunks cover the shape exactly once
+//   H8  data lie in the file, after the superblock, and those of two datasets do not overlap; they
+//       do not cover the header of any dataset. Two names of one dataset are tied tensors
+//   H9  filters: shuffle, deflate and fletcher32, each at most once; plugins are never loaded
+//   H10 a chunk has at most 64 MiB, its bytes inflate by 1,032 at most (the limit of deflate) and to
+//       exactly the size of the chunk
+//   H11 fletcher32 sums are checked when the file is opened, of all that have them
+//   H12 in a Keras file (with `layer_names`, or with a group `vars` that holds dataset `0`), the
+//       groups `optimizer` and `optimizer_weights` of the root are left out: they are the state of
+//       training. Nothing is asked of what is in them but H1 to H3
+//   H13 where a legacy Keras file lists `weight_names`, each of them is a dataset
+// Chunked data after a user block are not supported.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "formats/checkpoint_file.h"
+#include "formats/hdf5/description.h"
+
+namespace ferry {
+
+class Hdf5Source : public TensorSource {
+ public:
+  // The text attributes `dtype`, `name`, `layer_names`, `weight_names` (or their parts, numbered),
+  // `keras_version` and `backend`, of all groups and datasets, in the order of files and paths.
+  virtual const std::vector<hdf5::Attribute>& attributes() const = 0;
+  // Of the optimizer's state, which is no entry (H12).
+  virtual uint64_t optimizer_bytes() const = 0;
+};
+
+// Whether the file begins with the signature of HDF5. One after a user block is not looked for here:
+// another format's file may hold anything there.
+Result<bool> detect_hdf5(const InputFile& file);
+
+// Opens all files, in this order, as one source. `display_path` is TensorSource::path(). In files(),
+// the header is the description of the file, from which all entries follow. kBadInput for a
+// malformed file and for a tensor that is in two files, kUnsupported by the rules above.
+Result<std::unique_ptr<Hdf5Source>> open_hdf5(const std::vector<CheckpointFile>& files,
+                                              const std::string& display_path);
+
+}  // namespace ferry
