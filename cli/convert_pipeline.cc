@@ -25,7 +25,12 @@ constexpr int64_t kDefaultContext = 4096;
 constexpr int64_t kDefaultPrefill = 512;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kGenerationConfig = "generation_config.json";
-constexpr const char* kReference = "reference.safetensors";
+
+// The name of the embedded reference, a copy of the file at `path`.
+const char* reference_name(const std::string& path) {
+  const bool hdf5 = path.ends_with(".h5") || path.ends_with(".hdf5");
+  return hdf5 ? "reference.h5" : "reference.safetensors";
+}
 
 // Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
 constexpr const char* kCopied[] = {
@@ -173,7 +178,7 @@ Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
   for (const MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
   }
-  if (!options.reference.empty()) m.reference = kReference;
+  if (!options.reference.empty()) m.reference = reference_name(options.reference);
   m.default_tolerance = default_tolerance(m.weight_dtype, config);
   return m;
 }
@@ -201,7 +206,7 @@ Result<std::vector<CopiedFile>> files_to_copy(const ConvertOptions& options,
   if (!options.reference.empty()) {
     const std::unique_ptr<TensorSource> source = FERRY_TRY(open_checkpoint(options.reference));
     FERRY_CHECK(Reference::open(*source).map([](const Reference&) {}));
-    copied.push_back({kReference, options.reference});
+    copied.push_back({reference_name(options.reference), options.reference});
   }
   return copied;
 }

@@ -204,7 +204,7 @@ void add_verify(CommandLine& line) {
   line.verb("verify", "Compare what a bundle computes with a reference")
       .positional("BUNDLE", options->bundle, "Bundle directory")
       .option("--reference", options->reference,
-              "Expected outputs (safetensors); default: the reference in the bundle")
+              "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
       .option("--tolerance", options->tolerance,
               "Largest absolute logit error; default: by dtype, see docs/verifying.md")
       .action([options](Context& context) { return verify_bundle(context, *options); });

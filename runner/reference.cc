@@ -67,13 +67,20 @@ ReferencePrompt* owner(std::vector<ReferencePrompt>& prompts, std::string_view n
   return best;
 }
 
+// A path of HDF5 is a name like any other: "short/logits" is "short.logits".
+std::string dotted(std::string name) {
+  std::ranges::replace(name, '/', '.');
+  return name;
+}
+
 }  // namespace
 
 Result<Reference> Reference::open(const TensorSource& source) {
   Reference reference(source);
   const std::vector<TensorEntry>& entries = source.entries();
   for (size_t i = 0; i < entries.size(); ++i) {
-    const auto prefix = prompt_prefix(entries[i].name);
+    const std::string name = dotted(entries[i].name);
+    const auto prefix = prompt_prefix(name);
     if (!prefix) continue;
     ReferencePrompt prompt;
     prompt.name = prefix->substr(0, prefix->empty() ? 0 : prefix->size() - 1);
@@ -85,12 +92,18 @@ Result<Reference> Reference::open(const TensorSource& source) {
     reference.prompts_.push_back(std::move(prompt));
   }
   std::ranges::sort(reference.prompts_, {}, &ReferencePrompt::name);
+  const auto twice =
+      std::ranges::adjacent_find(reference.prompts_, {}, &ReferencePrompt::name);
+  if (twice != reference.prompts_.end()) {
+    return bad_input(
+        fmt::format("{}: two prompts are called {}", source.path(), quoted(twice->name)));
+  }
   if (reference.prompts_.empty()) {
     return bad_input(
         fmt::format("{}: no prompt: a reference has tensors PROMPT.input_ids", source.path()));
   }
   for (size_t i = 0; i < entries.size(); ++i) {
-    const std::string& name = entries[i].name;
+    const std::string name = dotted(entries[i].name);
     if (prompt_prefix(name)) continue;
     ReferencePrompt* prompt = owner(reference.prompts_, name);
     if (prompt == nullptr) {
@@ -99,7 +112,10 @@ Result<Reference> Reference::open(const TensorSource& source) {
                       source.path(), quoted(name)));
     }
     const size_t skip = prompt->name.empty() ? 0 : prompt->name.size() + 1;
-    prompt->tensors.emplace(name.substr(skip), i);
+    if (!prompt->tensors.emplace(name.substr(skip), i).second) {
+      return bad_input(fmt::format("{}: twice, with '/' and with '.' (tensor {})", source.path(),
+                                   quoted(entries[i].name)));
+    }
   }
   return reference;
 }

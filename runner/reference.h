@@ -1,5 +1,5 @@
 // Reference: prompts and the outputs that the original model computed for them, read from a tensor
-// file. The names are listed in docs/verifying.md.
+// file. The names are listed in docs/verifying.md; a '/' in a name counts as '.'.
 #pragma once
 
 #include <cstdint>

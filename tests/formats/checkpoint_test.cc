@@ -135,7 +135,7 @@ TEST(Checkpoint, ALinkInAShardNamesTheTensor) {
 }
 
 TEST(Checkpoint, FilesOfOtherFormatsAreUnsupported) {
-  for (const std::string name : {"x.h5", "x.keras"}) {
+  for (const std::string name : {"x.msgpack", "x.keras"}) {
     TempDir dir;
     dir.write(name, "x");
     for (const std::string& path : {dir / name, dir.path()}) {

@@ -53,6 +53,21 @@ void expect_bad_input(const MemorySource& source, const std::string& part) {
   EXPECT_NE(reference.error().message.find(part), std::string::npos) << reference.error().message;
 }
 
+TEST(Reference, PathsOfHdf5AreNamesWithDots) {
+  MemorySource source;
+  source.ids("short/input_ids", {1, 2}).ids("long.input_ids", {3});
+  source.add<float>("short/cache/0.key", DType::kF32, {2}, {1, 2});
+  const Reference reference = Reference::open(source).value();
+  ASSERT_EQ(reference.prompts().size(), 2u);
+  EXPECT_EQ(reference.prompts()[1].name, "short");
+  EXPECT_TRUE(reference.prompts()[1].has("cache.0.key"));
+  source.ids("short.cache/0.key", {1});
+  expect_bad_input(source, "twice, with '/' and with '.' (tensor 'short.cache/0.key')");
+  MemorySource prompts;
+  prompts.ids("a/input_ids", {1}).ids("a.input_ids", {1});
+  expect_bad_input(prompts, "two prompts are called 'a'");
+}
+
 TEST(Reference, TensorsBelongToThePromptOfTheirPrefix) {
   MemorySource source;
   source.ids("short.input_ids", {1, 2}).ids("long.input_ids", {3, 4, 5});

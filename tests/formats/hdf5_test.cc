@@ -1,0 +1,264 @@
+#include "formats/hdf5/hdf5.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "formats/checkpoint.h"
+#include "tests/formats/corpus.h"
+#include "tests/formats/temp_dir.h"
+
+namespace ferry {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string fixture(const std::string& name) { return FERRY_TESTDATA "/hdf5/" + name; }
+
+std::string message_of(const std::string& path) {
+  const auto source = open_checkpoint(path);
+  return source ? "accepted" : source.error().message;
+}
+
+std::vector<std::byte> bytes_of(const TensorSource& source, size_t index) {
+  std::vector<std::byte> bytes(source.entries()[index].bytes);
+  const Status status = source.read(index, 0, bytes);
+  EXPECT_TRUE(status) << (status ? "" : status.error().message);
+  return bytes;
+}
+
+bool is_optimizer(const std::string& name) { return name.starts_with("optimizer"); }
+
+// `golden` has every dataset of the file as h5py reads it, also those of the optimizer.
+void expect_same(const TensorSource& source, const TensorSource& golden) {
+  size_t expected = 0;
+  for (const TensorEntry& entry : golden.entries()) expected += !is_optimizer(entry.name);
+  EXPECT_EQ(source.entries().size(), expected);
+  for (size_t i = 0; i < source.entries().size(); ++i) {
+    const TensorEntry& entry = source.entries()[i];
+    SCOPED_TRACE(entry.name);
+    const auto same = std::ranges::find(golden.entries(), entry.name, &TensorEntry::name);
+    ASSERT_NE(same, golden.entries().end());
+    EXPECT_EQ(entry.dtype, same->dtype);
+    EXPECT_EQ(entry.shape, same->shape);
+    EXPECT_TRUE(bytes_of(source, i) ==
+                bytes_of(golden, static_cast<size_t>(same - golden.entries().begin())));
+  }
+}
+
+TEST(Hdf5, HostileFilesGetTheirVerdict) {
+  size_t count = 0;
+  for (const auto& item : corpus("hdf5")) {
+    SCOPED_TRACE(item.dump());
+    const std::string file = item["file"];
+    const auto source = open_checkpoint(FERRY_TESTDATA "/hostile/hdf5/" + file);
+    EXPECT_EQ(source ? "accept" : "reject", item["verdict"]);
+    ++count;
+    if (source) {
+      expect_tensors(**source, item);
+    } else {
+      expect_good_message(source.error(), item);
+      EXPECT_NE(source.error().message.find(file), std::string::npos);
+    }
+  }
+  EXPECT_EQ(count, 28u);
+}
+
+// Files that Keras wrote: contiguous, f32, f16, bf16 with and without the attribute, int8, legacy
+// with and without split lists.
+TEST(Hdf5, FilesOfKerasHaveTheReferenceBytes) {
+  for (const std::string name :
+       {"functional.weights", "functional_bf16.weights", "functional_f16.weights",
+        "qwen3_int8.weights", "legacy_bf16", "legacy_model", "legacy_split_names",
+        "legacy_tfkeras_style_emulated"}) {
+    SCOPED_TRACE(name);
+    const auto source = open_checkpoint(fixture(name + ".h5"));
+    ASSERT_TRUE(source) << source.error().message;
+    const std::string stem = name.substr(0, name.find('.'));
+    const auto golden = open_checkpoint(fixture(stem + ".tensors.safetensors")).value();
+    expect_same(**source, *golden);
+  }
+}
+
+// Shuffled, deflated and cut into chunks.
+TEST(Hdf5, ChunkedDataHaveTheReferenceBytes) {
+  const auto source = open_checkpoint(fixture("golden.h5")).value();
+  const auto golden =
+      open_checkpoint(FERRY_TESTDATA "/qwen3_5_text/golden.safetensors").value();
+  size_t compared = 0;
+  for (size_t i = 0; i < source->entries().size(); ++i) {
+    std::string name = source->entries()[i].name;
+    std::ranges::replace(name, '/', '.');
+    const auto same = std::ranges::find(golden->entries(), name, &TensorEntry::name);
+    if (same == golden->entries().end()) continue;
+    ++compared;
+    EXPECT_TRUE(bytes_of(*source, i) ==
+                bytes_of(*golden, static_cast<size_t>(same - golden->entries().begin())))
+        << name;
+  }
+  EXPECT_EQ(compared, golden->entries().size());
+}
+
+TEST(Hdf5, AnyRangeOfAChunkedTensorCanBeRead) {
+  const auto source = open_checkpoint(fixture("golden.h5")).value();
+  for (size_t i = 0; i < source->entries().size(); ++i) {
+    const std::vector<std::byte> whole = bytes_of(*source, i);
+    for (size_t offset = 0; offset < whole.size(); offset += whole.size() / 5 + 3) {
+      for (const size_t size : {size_t{0}, size_t{1}, size_t{7}, size_t{1030}}) {
+        std::vector<std::byte> part(std::min(size, whole.size() - offset));
+        ASSERT_TRUE(source->read(i, offset, part));
+        EXPECT_TRUE(std::ranges::equal(part, std::span(whole).subspan(offset, part.size())));
+      }
+    }
+  }
+}
+
+TEST(Hdf5, AttributesOfKerasAreKept) {
+  const auto source = open_hdf5({{fixture("legacy_model.h5"), "m.h5"}}, "m.h5").value();
+  const auto find = [&](const std::string& object, const std::string& name) {
+    for (const hdf5::Attribute& a : source->attributes()) {
+      if (a.object == object && a.name == name) return a.values;
+    }
+    return std::vector<std::string>{"absent"};
+  };
+  EXPECT_EQ(find("", "keras_version"), (std::vector<std::string>{"3.15.1"}));
+  EXPECT_EQ(find("model_weights", "layer_names"),
+            (std::vector<std::string>{"ids", "tok", "pool", "fc1", "bn", "head"}));
+  EXPECT_EQ(find("model_weights/fc1", "weight_names"),
+            (std::vector<std::string>{"fc1/kernel", "fc1/bias"}));
+  EXPECT_EQ(find("model_weights/pool", "weight_names"), std::vector<std::string>{});
+}
+
+TEST(Hdf5, TheOptimizerIsLeftOut) {
+  const auto source = open_hdf5({{fixture("functional.weights.h5"), "m.h5"}}, "m.h5").value();
+  EXPECT_GT(source->optimizer_bytes(), 0u);
+  for (const TensorEntry& entry : source->entries()) EXPECT_FALSE(is_optimizer(entry.name));
+}
+
+TEST(Hdf5, TheContentCountsAndNotTheName) {
+  TempDir dir;
+  const std::string path = dir / "weights";
+  fs::copy_file(fixture("legacy_bf16.h5"), path);
+  EXPECT_EQ(message_of(path), "accepted");
+  EXPECT_EQ(message_of(dir.write("x.h5", "no")), (dir / "x.h5") + ": no HDF5 signature");
+}
+
+TEST(Hdf5, ADirectoryOfKerasHubIsOpened) {
+  TempDir dir;
+  fs::copy_file(fixture("functional.weights.h5"), dir / "model.weights.h5");
+  EXPECT_EQ(open_checkpoint(dir.path()).value()->files()[0].name, "model.weights.h5");
+}
+
+TEST(Hdf5, AFileThatChangesIsNoticed) {
+  TempDir dir;
+  const std::string path = dir / "x.h5";
+  fs::copy_file(fixture("legacy_bf16.h5"), path);
+  const auto source = open_checkpoint(path).value();
+  fs::resize_file(path, fs::file_size(path) - 1);
+  std::vector<std::byte> bytes(2);
+  EXPECT_EQ(source->read(0, 0, bytes).error().code, ErrorCode::kIo);
+  EXPECT_EQ(source->check_unchanged().error().code, ErrorCode::kIo);
+}
+
+TEST(Hdf5, ReadsOutsideOfATensorAreRefused) {
+  const auto source = open_checkpoint(fixture("legacy_bf16.h5")).value();
+  const uint64_t bytes = source->entries()[0].bytes;
+  std::vector<std::byte> out(2);
+  EXPECT_TRUE(source->read(0, bytes - 2, out));
+  EXPECT_FALSE(source->read(0, bytes - 1, out));
+  EXPECT_FALSE(source->read(0, UINT64_MAX, out));
+  EXPECT_FALSE(source->read(source->entries().size(), 0, {}));
+}
+
+// Whatever byte is changed, and libhdf5 crashes for some: there is an answer.
+TEST(Hdf5, DamageNeverCrashes) {
+  TempDir dir;
+  const std::string valid =
+      read_text_file(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5", 1 << 20).value();
+  size_t accepted = 0, refused = 0;
+  for (size_t i = 8; i < valid.size(); i += 29) {
+    std::string damaged = valid;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0xff);
+    const auto source = open_checkpoint(dir.write("x.h5", damaged));
+    ++(source ? accepted : refused);
+  }
+  EXPECT_GT(accepted, 0u);
+  EXPECT_GT(refused, 0u);
+}
+
+// -- sharded
+// ---------------------------------------------------------------------------------------------
+
+class KerasShards : public testing::Test {
+ protected:
+  KerasShards() {
+    for (const auto& entry : fs::directory_iterator(fixture("sharded"))) {
+      if (entry.path().extension() == ".safetensors") continue;
+      fs::copy_file(entry.path(), dir_ / entry.path().filename().string());
+    }
+  }
+  std::string index() const { return dir_ / "model.weights.json"; }
+  void replace_in_index(const std::string& from, const std::string& to) const {
+    std::string text = read_text_file(index(), 1 << 20).value();
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos);
+    dir_.write("model.weights.json", text.replace(at, from.size(), to));
+  }
+  TempDir dir_;
+};
+
+// Keras 3.10.0: one file is not in the map.
+TEST_F(KerasShards, AllFilesTogetherHaveTheReferenceBytes) {
+  const auto golden = open_checkpoint(fixture("sharded/model.tensors.safetensors")).value();
+  for (const std::string& path : {index(), dir_.path()}) {
+    const auto source = open_checkpoint(path);
+    ASSERT_TRUE(source) << source.error().message;
+    EXPECT_EQ((*source)->files().size(), 5u);
+    EXPECT_EQ((*source)->files()[1].name, "model_00001.weights.h5");
+    expect_same(**source, *golden);
+  }
+}
+
+TEST_F(KerasShards, AGroupMayBeInSeveralFiles) {
+  replace_in_index(R"("/layers/reversible_embedding/vars": "model_00000.weights.h5")",
+                   R"("/layers/reversible_embedding/vars": ["model_00000.weights.h5",)"
+                   R"("model_00001.weights.h5"])");
+  EXPECT_EQ(message_of(index()), "accepted");
+  replace_in_index("\"model_00001.weights.h5\"", "\"model_00002.weights.h5\"");
+  EXPECT_EQ(message_of(index()), index() +
+                                     ": 'model_00002.weights.h5' holds nothing of it (group "
+                                     "'layers/reversible_embedding/vars')");
+}
+
+TEST_F(KerasShards, AMissingFileIsNoticed) {
+  fs::remove(dir_ / "model_00001.weights.h5");  // it is not in the map
+  EXPECT_EQ(message_of(index()),
+            index() + ": file 1 of the checkpoint is missing, but file 2 is there");
+  fs::remove(dir_ / "model_00004.weights.h5");
+  EXPECT_NE(message_of(index()).find("the file 'model_00004.weights.h5' is missing"),
+            std::string::npos);
+}
+
+TEST_F(KerasShards, TheTotalOfTheIndexMustBeThere) {
+  replace_in_index("3296.0", "3300.0");
+  EXPECT_EQ(message_of(index()),
+            index() + ": the files hold 3296 bytes of tensors, the index says 3300");
+}
+
+TEST_F(KerasShards, AFileOfAnotherCheckpointIsNoticed) {
+  fs::copy_file(dir_ / "model_00000.weights.h5", dir_ / "model_00005.weights.h5");
+  EXPECT_NE(message_of(index()).find("model_00000.weights.h5 as well as in model_00005.weights.h5"),
+            std::string::npos);
+}
+
+TEST_F(KerasShards, OnlyPlainFileNamesAreTaken) {
+  replace_in_index("model_00004.weights.h5", "../model_00004.weights.h5");
+  EXPECT_NE(message_of(index()).find("is not a plain file name (group 'layers/"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace ferry
