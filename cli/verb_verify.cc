@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <optional>
 
+#include "cli/checkpoint_proof.h"
 #include "cli/json_writer.h"
 #include "cli/verbs.h"
 #include "core/text.h"
@@ -21,6 +23,7 @@ namespace {
 struct Options {
   std::string bundle;
   std::string reference;
+  std::string checkpoint, config;
   std::optional<double> tolerance;
 };
 
@@ -80,10 +83,21 @@ void write_case(JsonWriter& json, const CaseReport& c) {
   json.end_array().end_object();
 }
 
-std::string to_json(const ParityReport& report, const char* tolerance_source) {
+void write_tensors(JsonWriter& json, const TensorProof& proof) {
+  json.key("tensors").begin_object();
+  json.member("compared", proof.tensors).member("bytes", proof.bytes);
+  json.key("different").begin_array();
+  for (const std::string& line : proof.different) json.value(line);
+  json.end_array().end_object();
+}
+
+// `tensors` is null unless a checkpoint was compared with.
+std::string to_json(const ParityReport& report, const TensorProof* tensors,
+                    const char* tolerance_source) {
   JsonWriter json;
   json.begin_object();
-  json.member("parity", report.parity);
+  json.member("parity", report.parity && (tensors == nullptr || tensors->ok()));
+  if (tensors != nullptr) write_tensors(json, *tensors);
   json.key("metrics").begin_object();
   write_metrics(json, report.metrics);
   json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);
@@ -133,6 +147,14 @@ std::string case_lines(const CaseReport& c) {
   return text;
 }
 
+std::string tensor_lines(const TensorProof& proof) {
+  std::string text;
+  for (const std::string& line : proof.different) text += "  " + line + "\n";
+  return text + fmt::format("tensors: {} of {} derived again from the checkpoint, bit for bit ({})\n",
+                            proof.tensors - std::min<uint64_t>(proof.tensors, proof.different.size()),
+                            proof.tensors, human_bytes(proof.bytes));
+}
+
 std::string to_text(const ParityReport& report) {
   std::string text;
   for (const CaseReport& c : report.cases) text += case_lines(c);
@@ -160,40 +182,81 @@ std::string where(const Divergence& divergence, int64_t num_layers) {
 // -- the verb
 // --------------------------------------------------------------------------------------
 
-Result<std::string> reference_path(const Options& options, const Bundle& bundle) {
-  if (!options.reference.empty()) return options.reference;
-  if (bundle.manifest().reference.empty()) {
+// What the bundle is compared with: outputs, and weights where a checkpoint was given.
+struct Evidence {
+  std::unique_ptr<TensorSource> reference;
+  std::optional<TensorProof> tensors;
+};
+
+Result<Evidence> gather(Context& context, const Options& options, const Bundle& bundle) {
+  Evidence evidence;
+  if (!options.checkpoint.empty()) {
+    CheckpointProof proof = FERRY_TRY(
+        prove_from_checkpoint(context, bundle, options.checkpoint, options.config));
+    evidence.tensors = std::move(proof.tensors);
+    evidence.reference = std::move(proof.reference);
+    return evidence;
+  }
+  std::string path = options.reference;
+  if (path.empty() && !bundle.manifest().reference.empty()) {
+    path = bundle.path() + "/" + bundle.manifest().reference;
+  }
+  if (path.empty()) {
     return fail(ErrorCode::kUsage,
-                fmt::format("{}: the bundle has no embedded reference; give --reference FILE",
+                fmt::format("{}: the bundle has no embedded reference; give --reference FILE or "
+                            "--checkpoint SRC",
                             options.bundle));
   }
-  return bundle.path() + "/" + bundle.manifest().reference;
+  evidence.reference = FERRY_TRY(open_checkpoint(path));
+  return evidence;
 }
 
-Result<int> verify_bundle(Context& context, const Options& options) {
+Status check_options(const Options& options) {
   if (options.tolerance && !(*options.tolerance >= 0)) {
     return fail(ErrorCode::kUsage, "--tolerance must not be negative");
   }
-  const Bundle bundle =
-      FERRY_TRY(Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
-  const std::string path = FERRY_TRY(reference_path(options, bundle));
-  const std::unique_ptr<TensorSource> source = FERRY_TRY(open_checkpoint(path));
-  const Reference reference = FERRY_TRY(Reference::open(*source));
-  Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
-  const double tolerance = options.tolerance.value_or(bundle.manifest().default_tolerance);
-  const ParityReport report = FERRY_TRY(verify(decoder, bundle.manifest(), reference, tolerance));
-  if (context.json) {
-    context.print(to_json(report, options.tolerance ? "argument" : "manifest"));
-  } else if (!context.quiet) {
-    context.print(to_text(report));
+  if (!options.checkpoint.empty() && !options.reference.empty()) {
+    return fail(ErrorCode::kUsage, "--reference and --checkpoint exclude each other");
   }
-  if (report.parity) return 0;
-  context.flush();
-  const std::string first = where(*report.first_divergence, bundle.manifest().num_layers);
+  if (options.checkpoint.empty() && !options.config.empty()) {
+    return fail(ErrorCode::kUsage, "--config belongs to --checkpoint");
+  }
+  return {};
+}
+
+void explain(const Options& options, const Bundle& bundle, const ParityReport& report,
+             const std::optional<TensorProof>& tensors) {
+  if (tensors && !tensors->ok()) {
+    fmt::print(stderr, "ferry: no parity: {}: {} of {} weights are not those of the checkpoint\n",
+               options.bundle, tensors->different.size(), tensors->tensors);
+  }
+  if (report.parity) return;
   fmt::print(stderr,
              "ferry: no parity: {}: max_abs {}, bound {:g}, greedy {}/{}, first divergence in {}\n",
              options.bundle, number(report.metrics.values.max_abs), report.tolerance,
-             report.greedy_match, report.greedy_total, first);
+             report.greedy_match, report.greedy_total,
+             where(*report.first_divergence, bundle.manifest().num_layers));
+}
+
+Result<int> verify_bundle(Context& context, const Options& options) {
+  FERRY_CHECK(check_options(options));
+  const Bundle bundle =
+      FERRY_TRY(Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
+  const Evidence evidence = FERRY_TRY(gather(context, options, bundle));
+  const Reference reference = FERRY_TRY(Reference::open(*evidence.reference));
+  Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
+  const double tolerance = options.tolerance.value_or(bundle.manifest().default_tolerance);
+  const ParityReport report = FERRY_TRY(verify(decoder, bundle.manifest(), reference, tolerance));
+  const TensorProof* tensors = evidence.tensors ? &*evidence.tensors : nullptr;
+  if (context.json) {
+    context.print(to_json(report, tensors, options.tolerance ? "argument" : "manifest"));
+  } else if (!context.quiet) {
+    if (tensors != nullptr) context.print(tensor_lines(*tensors));
+    context.print(to_text(report));
+  }
+  if (report.parity && (tensors == nullptr || tensors->ok())) return 0;
+  context.flush();
+  explain(options, bundle, report, evidence.tensors);
   return 1;
 }
 
@@ -205,6 +268,10 @@ void add_verify(CommandLine& line) {
       .positional("BUNDLE", options->bundle, "Bundle directory")
       .option("--reference", options->reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
+      .option("--checkpoint", options->checkpoint,
+              "The checkpoint that the bundle was made of: derives every weight again, and compares "
+              "with the unsharded f32 path")
+      .option("--config", options->config, "With --checkpoint: as for convert")
       .option("--tolerance", options->tolerance,
               "Largest absolute logit error; default: by dtype, see docs/verifying.md")
       .action([options](Context& context) { return verify_bundle(context, *options); });
