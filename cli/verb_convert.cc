@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "cli/convert_pipeline.h"
-#include "cli/json_writer.h"
+#include "cli/convert_report.h"
 #include "cli/verbs.h"
 #include "converters/assemble.h"
 #include "core/checked.h"
@@ -93,100 +93,6 @@ Status settle(Options& options) {
   return {};
 }
 
-// -- output
-// ----------------------------------------------------------------------------------------
-
-void write_entries(JsonWriter& json, const MappingReport& mapping) {
-  json.key("entries").begin_array();
-  for (const MappedEntry& entry : mapping.entries) {
-    json.begin_object().member("source", entry.source);
-    json.key("targets").begin_array();
-    for (const std::string& target : entry.targets) json.value(target);
-    json.end_array();
-    json.member("rule", entry.rule).member("reason", entry.reason).end_object();
-  }
-  json.end_array();
-}
-
-void write_keys(JsonWriter& json, const char* name, const std::vector<KeyProblem>& problems,
-                KeyProblem::Kind kind, const std::vector<std::string>& further) {
-  json.key(name).begin_array();
-  for (const std::string& key : further) json.value(key);
-  for (const KeyProblem& problem : problems) {
-    if (problem.kind == kind) json.value(problem.key);
-  }
-  json.end_array();
-}
-
-std::string to_json(const Conversion& c) {
-  JsonWriter json;
-  json.begin_object().member("model_type", c.config.model_type);
-  write_entries(json, c.mapping);
-  write_keys(json, "unmapped", c.problems, KeyProblem::Kind::kUnmapped, c.mapping.allowed);
-  write_keys(json, "missing", c.problems, KeyProblem::Kind::kMissing, {});
-  json.key("files").begin_array();
-  if (c.plan) {
-    for (const PlannedFile& file : c.plan->files()) {
-      json.begin_object().member("path", file.path).member("bytes", file.bytes).end_object();
-    }
-  }
-  json.end_array().member("total_bytes", c.plan ? c.plan->total_bytes() : 0);
-  json.key("buffers").begin_array();
-  for (const PlannedBuffer& buffer : c.buffers) {
-    json.begin_object().member("name", buffer.name).member("dtype", dtype_name(buffer.dtype));
-    json.member("shape", buffer.shape).member("bytes", buffer.bytes);
-    json.member("init", buffer.stored ? "stored" : "none").end_object();
-  }
-  json.end_array().end_object();
-  return json.take();
-}
-
-std::string mapping_line(const MappingReport& mapping) {
-  size_t mapped = 0, split = 0, tied = 0, dropped = 0;
-  for (const MappedEntry& entry : mapping.entries) {
-    if (entry.targets.empty()) {
-      ++dropped;
-    } else if (entry.source.empty()) {
-      ++tied;
-    } else {
-      ++(entry.targets.size() > 1 ? split : mapped);
-    }
-  }
-  std::string line = fmt::format("tensors: {} mapped, {} split, {} tied, {} dropped", mapped, split,
-                                 tied, dropped);
-  if (!mapping.allowed.empty()) {
-    line += fmt::format(", {} unmapped and allowed", mapping.allowed.size());
-  }
-  return line;
-}
-
-std::string to_text(const Conversion& c, const Options& options, double seconds) {
-  std::string text;
-  const auto out = std::back_inserter(text);
-  const std::string type = c.config.model_type;
-  fmt::format_to(out, "model: {} ({} layers, hidden {}, vocabulary {})\n", quoted(type),
-                 c.config.num_layers, c.config.hidden_size, c.config.vocab_size);
-  fmt::format_to(out, "{}\n", mapping_line(c.mapping));
-  for (const MappedEntry& entry : c.mapping.entries) {
-    if (!entry.targets.empty()) continue;
-    fmt::format_to(out, "  dropped {}: {}\n", quoted(entry.source), entry.reason);
-  }
-  for (const PlannedFile& file : c.plan->files()) {
-    fmt::format_to(out, "  {:>14} B  {}\n", file.bytes, file.path);
-  }
-  fmt::format_to(out, "  {:>14} B  in all ({})\n", c.plan->total_bytes(),
-                 human_bytes(c.plan->total_bytes()));
-  fmt::format_to(out, "memory: activations {} (no plan below {}), state {}\n",
-                 human_bytes(c.activation_bytes), human_bytes(c.activation_lower_bound),
-                 human_bytes(c.state_bytes));
-  if (options.dry_run) {
-    text += "dry run: nothing was written\n";
-  } else {
-    fmt::format_to(out, "wrote {} in {:.2f} s\n", options.out, seconds);
-  }
-  return text;
-}
-
 // -- the verb
 // --------------------------------------------------------------------------------------
 
@@ -195,7 +101,7 @@ Result<int> convert(Context& context, Options& options) {
   FERRY_CHECK(settle(options));
   const Conversion conversion = FERRY_TRY(plan_conversion(options.convert));
   if (!conversion.problems.empty()) {
-    if (context.json) context.print(to_json(conversion));
+    if (context.json) context.print(conversion_json(conversion));
     return tl::unexpected<Error>(problems_error(conversion.problems, *conversion.source));
   }
   if (!options.dry_run) {
@@ -204,9 +110,12 @@ Result<int> convert(Context& context, Options& options) {
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (context.json) {
-    context.print(to_json(conversion));
+    context.print(conversion_json(conversion));
   } else if (!context.quiet) {
-    context.print(to_text(conversion, options, elapsed.count()));
+    context.print(conversion_text(conversion, /*table=*/options.dry_run));
+    context.print(options.dry_run
+                      ? "dry run: nothing was written\n"
+                      : fmt::format("wrote {} in {:.2f} s\n", options.out, elapsed.count()));
   }
   return 0;
 }

@@ -93,6 +93,25 @@ TEST(Convert, EverySourceTensorIsAccountedForOnce) {
   EXPECT_EQ(seen.size(), tensors);
 }
 
+TEST(Convert, ADryRunSaysWhatIsDoneToEveryTensor) {
+  const Json plan =
+      run_ferry({"convert", fixture("golden/qwen3_next_dense"), "--dry-run", "--json"}).json();
+  std::map<std::string, std::string> transforms;
+  for (const Json& entry : plan["entries"]) transforms[entry["source"]] = entry["transform"];
+  EXPECT_EQ(transforms["model.layers.0.input_layernorm.weight"], "+1");
+  EXPECT_EQ(transforms["model.layers.0.linear_attn.norm.weight"], "copy");
+  EXPECT_EQ(transforms["model.layers.0.linear_attn.A_log"], "-exp");
+
+  const Outcome table = run_ferry({"convert", fixture("golden/qwen3_next_dense"), "--dry-run"});
+  EXPECT_EQ(table.code, 0);
+  for (const auto& [key, transform] : transforms) {
+    EXPECT_NE(table.out.find("  " + key + " "), std::string::npos) << key;
+  }
+  const Outcome cast = run_ferry(
+      {"convert", fixture("llama3_tied"), "--dry-run", "--json", "--dtype", "bf16"});
+  EXPECT_NE(cast.out.find("f32 to bf16"), std::string::npos);
+}
+
 TEST(Convert, ADryRunListsTheBuffers) {
   const Json plan = run_ferry({"convert", fixture("llama3_tied"), "--dry-run", "--json",
                                "--context-length", "32"})

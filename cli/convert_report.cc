@@ -1,0 +1,249 @@
+#include "cli/convert_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "cli/json_writer.h"
+#include "core/text.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr size_t kWidestColumn = 64;
+
+// -- what is done to a tensor
+// ----------------------------------------------------------------------
+
+std::string step_text(const ElementStep& step) {
+  switch (step.kind) {
+    case ElementStep::Kind::kAdd:
+      return fmt::format("{:+g}", step.value);
+    case ElementStep::Kind::kMul:
+      return fmt::format("x {:g}", step.value);
+    case ElementStep::Kind::kNegExp:
+      return "-exp";
+  }
+  return "?";
+}
+
+// "rows 0..63 of 192", "64 of 192 rows in 4 runs", "rows of 8 tensors", or nothing for all rows of
+// one tensor.
+std::string rows_text(const TensorExpr& expr, const TensorSource& source) {
+  if (expr.rows.empty()) return {};
+  std::set<size_t> entries;
+  int64_t taken = 0;
+  for (const RowRun& run : expr.rows) {
+    entries.insert(run.entry);
+    taken += run.count;
+  }
+  if (entries.size() > 1) return fmt::format("{} tensors one after the other", entries.size());
+  const Shape& shape = source.entries()[*entries.begin()].shape;
+  const int64_t rows = shape.empty() ? 1 : shape[0];
+  const RowRun& first = expr.rows.front();
+  if (expr.rows.size() > 1) {
+    return taken == rows ? fmt::format("{} rows in {} runs", rows, expr.rows.size())
+                         : fmt::format("{} of {} rows in {} runs", taken, rows, expr.rows.size());
+  }
+  if (taken == rows) return {};
+  return fmt::format("rows {}..{} of {}", first.begin, first.begin + first.count - 1, rows);
+}
+
+std::string transform_text(const TensorExpr& expr, const TensorSource& source) {
+  std::string text = rows_text(expr, source);
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  for (const ElementStep& step : expr.steps) add(step_text(step));
+  if (expr.source_dtype != expr.dtype) {
+    add(fmt::format("{} to {}", dtype_name(expr.source_dtype), dtype_name(expr.dtype)));
+  }
+  return text.empty() ? "copy" : text;
+}
+
+// Runtime name -> what is done to make it. Empty where the keys did not fit.
+using Transforms = std::unordered_map<std::string, std::string>;
+
+Transforms transforms_of(const Conversion& c) {
+  Transforms transforms;
+  for (const Model& part : c.parts) {
+    for (const Weight& weight : part.weights.weights()) {
+      transforms.emplace(weight.name, transform_text(weight.expr, *c.source));
+    }
+  }
+  return transforms;
+}
+
+// One text for all targets where they agree, else one for each, in their order.
+std::string transform_of(const MappedEntry& entry, const Transforms& transforms) {
+  std::vector<std::string> texts;
+  for (const std::string& target : entry.targets) {
+    const auto found = transforms.find(target);
+    if (found != transforms.end()) texts.push_back(found->second);
+  }
+  if (std::ranges::adjacent_find(texts, std::not_equal_to<>()) == texts.end()) {
+    return texts.empty() ? std::string() : texts.front();
+  }
+  return fmt::format("{}", fmt::join(texts, " | "));
+}
+
+// -- JSON
+// ------------------------------------------------------------------------------------------
+
+constexpr std::pair<KeyProblem::Kind, const char*> kProblemNames[] = {
+    {KeyProblem::Kind::kUnmapped, "unmapped"},   {KeyProblem::Kind::kMissing, "missing"},
+    {KeyProblem::Kind::kDuplicate, "duplicate"}, {KeyProblem::Kind::kShape, "shape"},
+    {KeyProblem::Kind::kDType, "dtype"},
+};
+
+void write_entries(JsonWriter& json, const Conversion& c) {
+  const Transforms transforms = transforms_of(c);
+  json.key("entries").begin_array();
+  for (const MappedEntry& entry : c.mapping.entries) {
+    json.begin_object().member("source", entry.source);
+    json.key("targets").begin_array();
+    for (const std::string& target : entry.targets) json.value(target);
+    json.end_array();
+    json.member("rule", entry.rule).member("transform", transform_of(entry, transforms));
+    json.member("reason", entry.reason).end_object();
+  }
+  json.end_array();
+}
+
+void write_keys(JsonWriter& json, const char* name, const std::vector<KeyProblem>& problems,
+                KeyProblem::Kind kind, const std::vector<std::string>& further) {
+  json.key(name).begin_array();
+  for (const std::string& key : further) json.value(key);
+  for (const KeyProblem& problem : problems) {
+    if (problem.kind == kind) json.value(problem.key);
+  }
+  json.end_array();
+}
+
+void write_problems(JsonWriter& json, const std::vector<KeyProblem>& problems) {
+  json.key("problems").begin_array();
+  for (const KeyProblem& problem : problems) {
+    const auto name = std::ranges::find(kProblemNames, problem.kind,
+                                        &std::pair<KeyProblem::Kind, const char*>::first);
+    json.begin_object().member("kind", name->second).member("key", problem.key);
+    json.member("message", problem.message).end_object();
+  }
+  json.end_array();
+}
+
+// -- text
+// ------------------------------------------------------------------------------------------
+
+std::string mapping_line(const MappingReport& mapping) {
+  size_t mapped = 0, split = 0, tied = 0, dropped = 0;
+  for (const MappedEntry& entry : mapping.entries) {
+    if (entry.targets.empty()) {
+      ++dropped;
+    } else if (entry.source.empty()) {
+      ++tied;
+    } else {
+      ++(entry.targets.size() > 1 ? split : mapped);
+    }
+  }
+  std::string line = fmt::format("tensors: {} mapped, {} split, {} tied, {} dropped", mapped, split,
+                                 tied, dropped);
+  if (!mapping.allowed.empty()) {
+    line += fmt::format(", {} unmapped and allowed", mapping.allowed.size());
+  }
+  return line;
+}
+
+struct TableLine {
+  std::string source, rule, what;
+};
+
+TableLine table_line(const MappedEntry& entry, const Transforms& transforms) {
+  TableLine line{.source = entry.source.empty() ? "(tie)" : printable(entry.source),
+                 .rule = entry.rule,
+                 .what = {}};
+  if (entry.targets.empty()) {
+    line.what = "dropped: " + entry.reason;
+    return line;
+  }
+  line.what = fmt::format("-> {}", fmt::join(entry.targets, ", "));
+  const std::string transform = transform_of(entry, transforms);
+  if (!transform.empty()) line.what += fmt::format("  [{}]", transform);
+  if (!entry.reason.empty()) line.what += "  " + entry.reason;
+  return line;
+}
+
+std::string key_table(const Conversion& c) {
+  const Transforms transforms = transforms_of(c);
+  std::vector<TableLine> lines;
+  size_t source_width = 0, rule_width = 0;
+  for (const MappedEntry& entry : c.mapping.entries) {
+    lines.push_back(table_line(entry, transforms));
+    source_width = std::max(source_width, std::min(kWidestColumn, lines.back().source.size()));
+    rule_width = std::max(rule_width, std::min(kWidestColumn, lines.back().rule.size()));
+  }
+  std::string text;
+  for (const TableLine& line : lines) {
+    fmt::format_to(std::back_inserter(text), "  {:{}}  {:{}}  {}\n", line.source, source_width,
+                   line.rule, rule_width, line.what);
+  }
+  return text;
+}
+
+std::string drop_lines(const MappingReport& mapping) {
+  std::string text;
+  for (const MappedEntry& entry : mapping.entries) {
+    if (!entry.targets.empty()) continue;
+    fmt::format_to(std::back_inserter(text), "  dropped {}: {}\n", quoted(entry.source),
+                   entry.reason);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string conversion_json(const Conversion& c) {
+  JsonWriter json;
+  json.begin_object().member("model_type", c.config.model_type);
+  write_entries(json, c);
+  write_keys(json, "unmapped", c.problems, KeyProblem::Kind::kUnmapped, c.mapping.allowed);
+  write_keys(json, "missing", c.problems, KeyProblem::Kind::kMissing, {});
+  write_problems(json, c.problems);
+  json.key("files").begin_array();
+  if (c.plan) {
+    for (const PlannedFile& file : c.plan->files()) {
+      json.begin_object().member("path", file.path).member("bytes", file.bytes).end_object();
+    }
+  }
+  json.end_array().member("total_bytes", c.plan ? c.plan->total_bytes() : 0);
+  json.key("buffers").begin_array();
+  for (const PlannedBuffer& buffer : c.buffers) {
+    json.begin_object().member("name", buffer.name).member("dtype", dtype_name(buffer.dtype));
+    json.member("shape", buffer.shape).member("bytes", buffer.bytes);
+    json.member("init", buffer.stored ? "stored" : "none").end_object();
+  }
+  json.end_array().end_object();
+  return json.take();
+}
+
+std::string conversion_text(const Conversion& c, bool table) {
+  std::string text;
+  const auto out = std::back_inserter(text);
+  const std::string type = c.config.model_type;
+  fmt::format_to(out, "model: {} ({} layers, hidden {}, vocabulary {})\n", quoted(type),
+                 c.config.num_layers, c.config.hidden_size, c.config.vocab_size);
+  fmt::format_to(out, "{}\n", mapping_line(c.mapping));
+  text += table ? key_table(c) : drop_lines(c.mapping);
+  for (const PlannedFile& file : c.plan->files()) {
+    fmt::format_to(out, "  {:>14} B  {}\n", file.bytes, file.path);
+  }
+  fmt::format_to(out, "  {:>14} B  in all ({})\n", c.plan->total_bytes(),
+                 human_bytes(c.plan->total_bytes()));
+  fmt::format_to(out, "memory: activations {} (no plan below {}), state {}\n",
+                 human_bytes(c.activation_bytes), human_bytes(c.activation_lower_bound),
+                 human_bytes(c.state_bytes));
+  return text;
+}
+
+}  // namespace ferry::cli
