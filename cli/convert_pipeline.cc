@@ -135,8 +135,9 @@ Status join_ties(Assembled& made, const std::vector<TieRule>& ties, const Tensor
 std::string weight_dtype(const std::vector<Model>& parts) {
   std::set<DType> dtypes;
   for (const Model& part : parts) {
-    for (const Weight& weight : part.weights.weights()) {
-      if (weight.expr.shape.size() == 2) dtypes.insert(weight.expr.dtype);
+    for (const Value& value : part.graph.values) {
+      const bool is_matrix = value.origin == Value::Origin::kWeight && value.shape.size() == 2;
+      if (is_matrix && !value.keep_f32) dtypes.insert(value.dtype);
     }
   }
   return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";

@@ -27,13 +27,11 @@ ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t 
 
 ValueId silu(GraphBuilder& b, ValueId x) { return b.mul(x, b.sigmoid(x)); }
 
-ValueId gated_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix) {
-  const ValueId gate =
-      projection(b, x, prefix + ".w1", g.hidden_size, g.intermediate_size, g.mlp_bias);
-  const ValueId up =
-      projection(b, x, prefix + ".w3", g.hidden_size, g.intermediate_size, g.mlp_bias);
-  return projection(b, b.mul(silu(b, gate), up), prefix + ".w2", g.intermediate_size, g.hidden_size,
-                    g.mlp_bias);
+ValueId gated_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix,
+                  int64_t size) {
+  const ValueId gate = projection(b, x, prefix + ".w1", g.hidden_size, size, g.mlp_bias);
+  const ValueId up = projection(b, x, prefix + ".w3", g.hidden_size, size, g.mlp_bias);
+  return projection(b, b.mul(silu(b, gate), up), prefix + ".w2", size, g.hidden_size, g.mlp_bias);
 }
 
 }  // namespace ferry

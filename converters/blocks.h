@@ -21,7 +21,8 @@ ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t 
 
 ValueId silu(GraphBuilder& b, ValueId x);
 
-// w2(silu(w1 x) * w3 x); `prefix` is "layers.N.feed_forward".
-ValueId gated_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix);
+// w2(silu(w1 x) * w3 x), `size` wide inside; `prefix` is "layers.N.feed_forward".
+ValueId gated_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix,
+                  int64_t size);
 
 }  // namespace ferry

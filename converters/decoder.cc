@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "converters/blocks.h"
+#include "converters/moe.h"
 
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
 // append nodes: compilers differ in which they evaluate first.
@@ -28,7 +29,10 @@ Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& optio
     x = b.add(x, mixer(b, c, normed, layer));
     const ValueId ffn_in =
         rms_norm(b, x, layer_name(layer, "ffn_norm.weight"), config.rms_norm_eps);
-    x = b.add(x, gated_mlp(b, config, ffn_in, layer_name(layer, "feed_forward")));
+    const std::string prefix = layer_name(layer, "feed_forward");
+    x = b.add(x, config.has_experts(layer)
+                     ? sparse_mlp(b, c, ffn_in, prefix)
+                     : gated_mlp(b, config, ffn_in, prefix, config.intermediate_size));
     b.name(x, "hidden_states");
     // The reference's last hidden state is the one after the final norm.
     const bool last = layer + 1 == config.num_layers;

@@ -14,6 +14,7 @@ const std::vector<const FamilySpec*>& all_families() {
   static const std::vector<const FamilySpec*> table = {
       &families::kLlama, &families::kMistral, &families::kQwen2,
       &families::kQwen3, &families::kQwen35,  &families::kQwen3Next,
+      &families::kQwen3Moe,
   };
   return table;
 }

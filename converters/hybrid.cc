@@ -2,6 +2,7 @@
 
 #include "converters/decoder.h"
 #include "converters/delta_net.h"
+#include "converters/moe.h"
 #include "converters/standard_keys.h"
 
 namespace ferry {
@@ -9,6 +10,7 @@ namespace ferry {
 std::vector<KeyRule> hybrid_rules(const std::string& prefix, const ModelConfig& config) {
   std::vector<KeyRule> rules = concat(
       {standard_matrix_rules(prefix),
+       expert_rules(prefix, config),
        shifted_norm_rules(
            prefix, {{"layers.{i}.input_layernorm.weight", "layers.{i}.attention_norm.weight"},
                     {"layers.{i}.post_attention_layernorm.weight", "layers.{i}.ffn_norm.weight"},

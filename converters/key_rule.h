@@ -20,23 +20,28 @@ struct RuleTarget {
   std::string name;
   // Rows of the source in the order of the target; entry index is filled in by map_keys.
   std::function<std::vector<RowRun>(const ModelConfig&)> rows = nullptr;
+  // How many dimensions of the source its rows run over: 2 for the rows of all matrices of a stack.
+  size_t row_rank = 1;
 };
 
 struct KeyRule {
   enum class Kind {
-    kMap,   // one source to one target (rename) or several (split, de-interleave)
-    kDrop,  // accounted for, not used; `reason` says why
+    kMap,    // one source to one target (rename) or several (split, de-interleave)
+    kStack,  // the matrices of all experts ("{e}" in `source`) to one target (experts, rows, columns)
+    kDrop,   // accounted for, not used; `reason` says why
   };
   std::string name;  // of the rule, for reports: "attention.wq", "drop mtp"
   Kind kind = Kind::kMap;
-  // Source key: literal text, "{i}" one decimal layer number in [0, num_layers), a trailing "*" any
-  // rest (drops only).
+  // Source key: literal text, "{i}" one decimal layer number in [0, num_layers), "{e}" one expert
+  // number in [0, moe.experts), a trailing "*" any rest (drops only).
   std::string source;
   std::vector<RuleTarget> targets = {};
   std::vector<ElementStep> steps = {};
   std::string reason = {};
   // Rows that the source must have, where the split needs it: the message says what was expected.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
+  // The whole shape, where rows alone do not settle it; a stack needs it, of each source.
+  std::function<Shape(const ModelConfig&)> expected_shape = nullptr;
 };
 
 // A weight that is another one under a second name ("output.weight" = "tok_embeddings.weight").

@@ -27,10 +27,9 @@ Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
 Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeTraits& type) {
   const auto window = FERRY_TRY(fields.integer("sliding_window", kPositionRange));
   if (type.window == WindowRule::kNever) return std::nullopt;
-  if (type.window == WindowRule::kFromLayer &&
-      !FERRY_TRY(fields.flag_or("use_sliding_window", false))) {
-    return std::nullopt;
-  }
+  const bool wants_flag =
+      type.window == WindowRule::kFromLayer || type.window == WindowRule::kAllIfUsed;
+  if (wants_flag && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
   return window;
 }
 
@@ -42,7 +41,8 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
       FERRY_TRY(fields.integer_or("max_window_layers", {0, INT32_MAX}, config.num_layers));
   std::vector<LayerType> types;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const bool slides = window && (type.window == WindowRule::kAll || layer >= first_windowed);
+    const bool slides =
+        window && (type.window != WindowRule::kFromLayer || layer >= first_windowed);
     const bool linear = type.hybrid && (layer + 1) % interval != 0;
     types.push_back(linear   ? LayerType::kLinearAttention
                     : slides ? LayerType::kSlidingAttention

@@ -9,10 +9,12 @@
 namespace ferry {
 namespace {
 
-Status read_sizes(const JsonFields& fields, ModelConfig& config) {
+Status read_sizes(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   config.vocab_size = FERRY_TRY(fields.required("vocab_size", kSizeRange));
   config.hidden_size = FERRY_TRY(fields.required("hidden_size", kSizeRange));
-  config.intermediate_size = FERRY_TRY(fields.required("intermediate_size", kSizeRange));
+  if (type.experts != ExpertRule::kAll) {
+    config.intermediate_size = FERRY_TRY(fields.required("intermediate_size", kSizeRange));
+  }
   config.num_layers = FERRY_TRY(fields.required("num_hidden_layers", kLayerRange));
   config.num_heads = FERRY_TRY(fields.required("num_attention_heads", kHeadRange));
   config.num_kv_heads =
@@ -48,10 +50,6 @@ Status read_layer_details(const JsonFields& fields, const TypeTraits& type, Mode
   if (!FERRY_TRY(fields.flag_or("attn_output_gate", true))) {
     return fields.error(ErrorCode::kUnsupported, "attn_output_gate", "is false: not supported");
   }
-  config.num_experts = FERRY_TRY(fields.integer_or("num_experts", kExpertRange, 0));
-  config.decoder_sparse_step = FERRY_TRY(fields.integer_or("decoder_sparse_step", kLayerRange, 1));
-  config.mlp_only_layers = FERRY_TRY(fields.integers("mlp_only_layers", {0, kLayerRange.max}))
-                               .value_or(std::vector<int64_t>{});
   return {};
 }
 
@@ -85,8 +83,9 @@ Status refuse_quantization(const JsonFields& fields) {
 
 Status read_text_part(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   FERRY_CHECK(refuse_quantization(fields));
-  FERRY_CHECK(read_sizes(fields, config));
+  FERRY_CHECK(read_sizes(fields, type, config));
   FERRY_CHECK(read_layer_details(fields, type, config));
+  FERRY_CHECK(read_experts(fields, type, config));
   FERRY_CHECK(read_rope(fields, type, config));
   FERRY_CHECK(read_layer_types(fields, type, config));
   return read_token_ids(fields, config);

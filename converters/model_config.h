@@ -37,6 +37,17 @@ struct LinearAttentionConfig {
   bool operator==(const LinearAttentionConfig&) const = default;
 };
 
+// Routed experts; all zero where the model has none.
+struct MoeConfig {
+  int64_t experts = 0;
+  int64_t per_token = 0;       // experts that a token passes through
+  int64_t expert_size = 0;     // intermediate size of one
+  int64_t shared_size = 0;     // of the expert that all tokens pass through; 0: there is none
+  bool norm_top_scores = true;  // the scores of the chosen ones are scaled to a sum of 1
+  std::vector<bool> layers;    // which layers have experts instead of an MLP
+  bool operator==(const MoeConfig&) const = default;
+};
+
 struct ModelConfig {
   std::string model_type;   // of the outer config: "qwen3_5"
   std::string text_type;    // of the text part; equals model_type where there is no text_config
@@ -44,7 +55,7 @@ struct ModelConfig {
 
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;
+  int64_t intermediate_size = 0;  // of the MLPs; 0 where every layer has experts
   int64_t num_layers = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
@@ -64,11 +75,11 @@ struct ModelConfig {
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;  // generation_config.json wins over config.json
 
-  // Mixture of experts, as far as it is needed to refuse it.
-  int64_t num_experts = 0;
-  std::vector<int64_t> mlp_only_layers;
-  int64_t decoder_sparse_step = 1;
+  MoeConfig moe;
 
+  bool has_experts(int64_t layer) const {
+    return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];
+  }
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   // Dimensions of a head that RoPE turns: even, at most head_dim.

@@ -15,13 +15,15 @@ constexpr IntRange kHeadRange = {1, 4096};
 constexpr IntRange kHeadDimRange = {1, 1 << 16};
 constexpr IntRange kPositionRange = {1, INT32_MAX};
 constexpr IntRange kConvRange = {1, 64};
-constexpr IntRange kExpertRange = {0, 1 << 16};
+constexpr IntRange kExpertRange = {0, 1 << 12};
 constexpr IntRange kTokenRange = {INT32_MIN, INT32_MAX};
 constexpr FloatRange kEpsRange = {1e-30, 1.0};
 constexpr FloatRange kThetaRange = {1e-3, 1e15};
 constexpr FloatRange kFactorRange = {1e-3, 1e6};
 constexpr FloatRange kPartialRange = {1e-3, 1.0};
 
+// Needs num_layers and intermediate_size.
+Status read_experts(const JsonFields& fields, const TypeTraits& type, ModelConfig& config);
 // Needs head_dim.
 Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config);
 // Layer types, windows, and the sizes of linear layers. Needs num_layers.

@@ -7,6 +7,10 @@
 namespace ferry {
 namespace {
 
+constexpr std::string_view kQwen35MoeDefaults =
+    R"({"head_dim": 256, "num_experts": 256, "num_experts_per_tok": 8,
+        "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})";
+
 constexpr TypeTraits kTypes[] = {
     {.type = "llama"},
     {.type = "mistral", .defaults = R"({"sliding_window": 4096})", .window = WindowRule::kAll},
@@ -19,7 +23,28 @@ constexpr TypeTraits kTypes[] = {
      .window = WindowRule::kFromLayer},
     {.type = "qwen3_5", .defaults = R"({"head_dim": 256})", .hybrid = true},
     {.type = "qwen3_5_text", .defaults = R"({"head_dim": 256})", .hybrid = true},
-    {.type = "qwen3_next", .defaults = R"({"head_dim": 256})", .hybrid = true},
+    {.type = "qwen3_5_moe",
+     .defaults = kQwen35MoeDefaults,
+     .hybrid = true,
+     .experts = ExpertRule::kAll,
+     .shared_expert = true},
+    {.type = "qwen3_5_moe_text",
+     .defaults = kQwen35MoeDefaults,
+     .hybrid = true,
+     .experts = ExpertRule::kAll,
+     .shared_expert = true},
+    {.type = "qwen3_moe",
+     .defaults = R"({"sliding_window": 4096, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+                     "norm_topk_prob": false})",
+     .window = WindowRule::kAllIfUsed,
+     .experts = ExpertRule::kListed},
+    {.type = "qwen3_next",
+     .defaults = R"({"head_dim": 256, "num_experts": 512, "num_experts_per_tok": 10,
+                     "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+                     "norm_topk_prob": true})",
+     .hybrid = true,
+     .experts = ExpertRule::kListed,
+     .shared_expert = true},
 };
 
 }  // namespace

@@ -9,7 +9,15 @@ namespace ferry {
 enum class WindowRule {
   kNever,     // all attention is full, whatever the config says about windows
   kAll,       // every layer, where sliding_window is set
+  kAllIfUsed, // every layer, where use_sliding_window is set too
   kFromLayer  // layers from max_window_layers on, where use_sliding_window is set
+};
+
+// Which layers have experts instead of an MLP.
+enum class ExpertRule {
+  kNever,
+  kListed,  // every decoder_sparse_step-th layer that mlp_only_layers does not list
+  kAll      // every layer; there is no other MLP, and scores are always scaled
 };
 
 struct TypeTraits {
@@ -20,6 +28,8 @@ struct TypeTraits {
   WindowRule window = WindowRule::kNever;
   bool qkv_bias = false;  // q, k and v always have a bias
   bool hybrid = false;    // linear attention but for every full_attention_interval-th layer
+  ExpertRule experts = ExpertRule::kNever;
+  bool shared_expert = false;  // beside the routed ones
 };
 
 // nullptr for a type that no family serves.

@@ -15,7 +15,7 @@ namespace {
 
 // Outs of a node whose types could not be inferred: enough for building code to go on.
 size_t out_count(Op op, const std::vector<Arg>& args) {
-  if (op == Op::kGatedDeltaRule) return 2;
+  if (op == Op::kGatedDeltaRule || op == Op::kTopk || op == Op::kExperts) return 2;
   if (op != Op::kSplit || args.size() < 2) return 1;
   const auto* sizes = std::get_if<std::vector<IntArg>>(&args[1]);
   return sizes == nullptr ? 1 : sizes->size();
@@ -83,6 +83,12 @@ ValueId GraphBuilder::weight(std::string name, Dims shape) {
   value.origin = Value::Origin::kWeight;
   value.name = std::move(name);
   return add_value(std::move(value));
+}
+
+ValueId GraphBuilder::weight_f32(std::string name, Dims shape) {
+  const ValueId id = weight(std::move(name), std::move(shape));
+  graph_[id].keep_f32 = true;
+  return id;
 }
 
 ValueId GraphBuilder::buffer(std::string name, DType dtype, Dims shape) {
@@ -213,6 +219,8 @@ ValueId GraphBuilder::sub(ValueId a, ValueId b) { return emit_one(Op::kSub, {a, 
 ValueId GraphBuilder::mul(ValueId a, ValueId b) { return emit_one(Op::kMul, {a, b}); }
 ValueId GraphBuilder::mul(ValueId a, double b) { return emit_one(Op::kMulScalar, {a, b}); }
 
+ValueId GraphBuilder::div(ValueId a, ValueId b) { return emit_one(Op::kDiv, {a, b}); }
+
 ValueId GraphBuilder::mean_last(ValueId x) {
   return emit_one(Op::kMean, {x, int_args({-1}), true, kNone});
 }
@@ -223,6 +231,18 @@ ValueId GraphBuilder::rsqrt(ValueId x) { return emit_one(Op::kRsqrt, {x}); }
 ValueId GraphBuilder::sigmoid(ValueId x) { return emit_one(Op::kSigmoid, {x}); }
 ValueId GraphBuilder::exp(ValueId x) { return emit_one(Op::kExp, {x}); }
 ValueId GraphBuilder::log1p(ValueId x) { return emit_one(Op::kLog1p, {x}); }
+
+ValueId GraphBuilder::softmax_last(ValueId x) {
+  return emit_one(Op::kSoftmax, {x, IntArg(-1), false});
+}
+std::pair<ValueId, ValueId> GraphBuilder::topk_last(ValueId x, int64_t k) {
+  const auto outs = emit(Op::kTopk, {x, IntArg(k), IntArg(-1), true, true});
+  return {outs[0], outs[1]};
+}
+ValueId GraphBuilder::experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3,
+                              ValueId w2) {
+  return emit_one(Op::kExperts, {x, ids, scores, w1, w3, w2});
+}
 
 ValueId GraphBuilder::where(ValueId condition, ValueId a, ValueId b) {
   return emit_one(Op::kWhere, {condition, a, b});

@@ -25,6 +25,8 @@ class GraphBuilder {
   // f32 as far as the graph is concerned; the cast pass settles the stored dtype.
   // One value per name; the same name again must have the same shape.
   ValueId weight(std::string name, Dims shape);
+  // The same for a matrix that stays f32 whatever the others are stored in.
+  ValueId weight_f32(std::string name, Dims shape);
   ValueId buffer(std::string name, DType dtype, Dims shape);  // initially zero
   ValueId literal(DType dtype, Shape shape, Literal literal);
   ValueId scalar(float value);   // rank-0 f32 literal, one per distinct value
@@ -51,12 +53,18 @@ class GraphBuilder {
   ValueId sub(ValueId a, ValueId b);
   ValueId mul(ValueId a, ValueId b);
   ValueId mul(ValueId a, double b);
+  ValueId div(ValueId a, ValueId b);
   ValueId mean_last(ValueId x);  // over the last dim, kept
   ValueId sum_last(ValueId x);
   ValueId rsqrt(ValueId x);
   ValueId sigmoid(ValueId x);
   ValueId exp(ValueId x);
   ValueId log1p(ValueId x);
+  ValueId softmax_last(ValueId x);
+  // The k largest values of the last dimension, from the largest on, and where they are (i64).
+  std::pair<ValueId, ValueId> topk_last(ValueId x, int64_t k);
+  // Routed experts, see experts.h.
+  ValueId experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3, ValueId w2);
   ValueId where(ValueId condition, ValueId a, ValueId b);
   ValueId cat(std::vector<ValueId> parts, int64_t dim);
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end);

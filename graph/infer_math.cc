@@ -95,6 +95,29 @@ Result<Types> infer_reduce(const RuleInput& in) {
   return tensor_of(x.dtype, std::move(shape));
 }
 
+// self, dim, half_to_float; along the last dimension.
+Result<Types> infer_softmax(const RuleInput& in) {
+  if (in.integer(1) != IntArg(-1) || in.node.args[2] == Arg(true)) {
+    return misfit("goes along the last dimension, in its own dtype");
+  }
+  return infer_float(in);
+}
+
+// self, k, dim, largest, sorted; along the last dimension.
+Result<Types> infer_topk(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  const IntArg& k = in.integer(1);
+  if (in.integer(2) != IntArg(-1) || x.shape.empty() || !x.shape.back().is_static()) {
+    return misfit("goes along the last dimension");
+  }
+  if (k.value.valid() || k.number < 1 || k.number > x.shape.back().base) {
+    return misfit("more values than there are");
+  }
+  Dims shape = x.shape;
+  shape.back() = k.number;
+  return Types{{Value::Kind::kTensor, x.dtype, shape}, {Value::Kind::kTensor, DType::kI64, shape}};
+}
+
 Result<Types> infer_where(const RuleInput& in) {
   if (in.tensor(0).dtype != DType::kBool) return misfit("the condition is not bool");
   const std::optional<Dims> both = broadcast(in.tensor(1).shape, in.tensor(2).shape);

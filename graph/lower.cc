@@ -8,9 +8,10 @@
 #include <map>
 
 #include "formats/pte/op_schema.h"
+#include "graph/experts.h"
+#include "graph/method_builder.h"
 #include "graph/shape_inference.h"
 #include "graph/storage_plan.h"
-#include "graph/value_pool.h"
 
 namespace ferry {
 
@@ -45,10 +46,10 @@ class Lowering {
       : graph_(graph), storage_(plan_storage(graph)), index_(graph.values.size(), -1) {}
 
   Result<LoweredProgram> run(const std::vector<MetadataMethod>& metadata) {
-    for (ValueId id : graph_.inputs) method_.inputs.push_back(FERRY_TRY(value(id)));
+    for (ValueId id : graph_.inputs) method_.inputs().push_back(FERRY_TRY(value(id)));
     FERRY_CHECK(lower_buffers());
     for (const Node& node : graph_.nodes) FERRY_CHECK(lower_node(node));
-    for (ValueId id : graph_.outputs) method_.outputs.push_back(FERRY_TRY(value(id)));
+    for (ValueId id : graph_.outputs) method_.outputs().push_back(FERRY_TRY(value(id)));
     for (const Probe& probe : graph_.probes) {
       out_.probes.push_back({probe.name, FERRY_TRY(value(probe.value))});
     }
@@ -64,7 +65,7 @@ class Lowering {
     int32_t& index = index_[static_cast<size_t>(id.index)];
     if (index >= 0) return index;
     const Value& from = graph_[id];
-    if (from.kind == Value::Kind::kInt) return index = pool_.add(int64_t{0});
+    if (from.kind == Value::Kind::kInt) return index = method_.pool.add(int64_t{0});
     pte::Tensor tensor = FERRY_TRY(shaped(from));
     tensor.allocation = storage_.places[static_cast<size_t>(id.index)];
     if (from.origin == Value::Origin::kWeight) {
@@ -77,7 +78,7 @@ class Lowering {
       tensor.fqn = from.name;
       if (from.stored) tensor.data_index = initial_.add(contents(id));
     }
-    return index = pool_.add(std::move(tensor));
+    return index = method_.pool.add(std::move(tensor));
   }
 
   Result<pte::Tensor> shaped(const Value& from) const {
@@ -114,7 +115,7 @@ class Lowering {
       const ValueId id{static_cast<int32_t>(i)};
       const int32_t index = FERRY_TRY(value(id));
       out_.buffers.push_back({buffer.name, index, buffer.dtype, bounds(buffer),
-                              graph_.max_bytes(id), pool_.tensor(index).data_index});
+                              graph_.max_bytes(id), method_.pool.tensor(index).data_index});
     }
     return {};
   }
@@ -128,76 +129,108 @@ class Lowering {
   // -- arguments --
   Result<int32_t> int_arg(const IntArg& arg) {
     if (arg.value.valid()) return value(arg.value);
-    return pool_.constant(arg.number);
+    return method_.pool.constant(arg.number);
   }
 
   Result<int32_t> lower_arg(const pte::ArgSchema& schema, const Arg& arg) {
-    if (std::holds_alternative<std::monostate>(arg)) return pool_.none();
+    if (std::holds_alternative<std::monostate>(arg)) return method_.pool.none();
     if (const auto* id = std::get_if<ValueId>(&arg)) return value(*id);
     if (const auto* number = std::get_if<IntArg>(&arg)) return int_arg(*number);
     if (const auto* list = std::get_if<std::vector<IntArg>>(&arg)) {
       std::vector<int32_t> items;
       for (const IntArg& item : *list) items.push_back(FERRY_TRY(int_arg(item)));
-      return pool_.int_list(items);
+      return method_.pool.int_list(items);
     }
     if (const auto* list = std::get_if<TensorListArg>(&arg)) {
       std::vector<int32_t> items = FERRY_TRY(values(list->items));
       if (schema.kind == pte::ArgKind::kOptionalTensorList) {
-        return pool_.add(pte::OptionalTensorList{std::move(items)});
+        return method_.pool.add(pte::OptionalTensorList{std::move(items)});
       }
-      return pool_.add(pte::TensorList{std::move(items)});
+      return method_.pool.add(pte::TensorList{std::move(items)});
     }
-    if (const auto* number = std::get_if<double>(&arg)) return pool_.constant(*number);
-    if (const auto* flag = std::get_if<bool>(&arg)) return pool_.constant(*flag);
-    return pool_.constant(int64_t{dtype_info(std::get<DType>(arg)).executorch});
+    if (const auto* number = std::get_if<double>(&arg)) return method_.pool.constant(*number);
+    if (const auto* flag = std::get_if<bool>(&arg)) return method_.pool.constant(*flag);
+    return method_.pool.constant(int64_t{dtype_info(std::get<DType>(arg)).executorch});
   }
 
   // -- nodes --
   Status lower_node(const Node& node) {
-    const pte::OpSchema* schema = pte::find_op_schema(op_name(node.op));
+    if (node.op == Op::kExperts) return lower_experts(node);
+    const pte::OpSchema* schema = op_schema(node.op);
     if (schema == nullptr) return defect(fmt::format("unknown operator {}", op_name(node.op)));
     const size_t given = node.args.size() - op_info(node.op).pseudo_args;
-    pte::KernelCall call{operator_index(*schema), {}};
-    size_t next = 0;
+    std::vector<int32_t> args;
     for (const pte::ArgSchema& arg : schema->args) {
       if (arg.out) break;  // outs come last
-      if (next == given) return defect(fmt::format("too few arguments of {}", op_name(node.op)));
-      call.args.push_back(FERRY_TRY(lower_arg(arg, node.args[next++])));
+      if (args.size() == given) {
+        return defect(fmt::format("too few arguments of {}", op_name(node.op)));
+      }
+      args.push_back(FERRY_TRY(lower_arg(arg, node.args[args.size()])));
     }
-    if (next != given) return defect(fmt::format("too many arguments of {}", op_name(node.op)));
-    FERRY_CHECK(lower_outs(node, *schema, call.args));
-    method_.instructions.emplace_back(std::move(call));
+    if (args.size() != given) {
+      return defect(fmt::format("too many arguments of {}", op_name(node.op)));
+    }
+    method_.call(*schema, std::move(args), FERRY_TRY(values(node.outs)));
     return {};
   }
 
-  // Appends the outs and the repeated result (op_schema.h, ResultStyle).
-  Status lower_outs(const Node& node, const pte::OpSchema& schema, std::vector<int32_t>& args) {
-    const std::vector<int32_t> outs = FERRY_TRY(values(node.outs));
-    switch (schema.result) {
-      case pte::ResultStyle::kRepeatSelf:
-        args.push_back(args[0]);
-        return {};
-      case pte::ResultStyle::kTrailingOut:
-        args.push_back(outs[0]);
-        return {};
-      case pte::ResultStyle::kRepeatOut:
-        break;
+  Status lower_experts(const Node& node) {
+    const ExpertsProgram program = experts_program(graph_, node);
+    const auto& scratch = storage_.places[static_cast<size_t>(node.outs[1].index)];
+    if (!scratch) return defect("experts without memory");
+    std::vector<int32_t> locals;
+    for (const ExpertsProgram::Local& local : program.locals) {
+      locals.push_back(FERRY_TRY(expert_local(local, program, *scratch)));
     }
-    if (schema.args.back().kind == pte::ArgKind::kTensorList) {
-      args.push_back(pool_.add(pte::TensorList{outs}));
-    } else {
-      args.insert(args.end(), outs.begin(), outs.end());
-    }
-    const bool single = schema.args.back().kind == pte::ArgKind::kTensor && outs.size() == 1;
-    args.push_back(single ? outs[0] : pool_.add(pte::TensorList{outs}));
+    method_.move(method_.pool.constant(int64_t{0}), locals[program.counter.local]);
+    for (const auto& call : program.setup) FERRY_CHECK(expert_call(call, locals));
+    const int32_t turn = method_.here();
+    for (const auto& call : program.body) FERRY_CHECK(expert_call(call, locals));
+    method_.jump_if_false(locals[program.done.local], turn);
     return {};
   }
 
-  int32_t operator_index(const pte::OpSchema& schema) {
-    const auto next = static_cast<int32_t>(method_.operators.size());
-    const auto [entry, fresh] = operators_.try_emplace(&schema, next);
-    if (fresh) method_.operators.push_back({schema.name, schema.overload});
-    return entry->second;
+  Result<int32_t> expert_local(const ExpertsProgram::Local& local, const ExpertsProgram& program,
+                               const pte::Allocation& scratch) {
+    using Kind = ExpertsProgram::Local::Kind;
+    if (local.kind == Kind::kPort) return value(local.port);
+    if (local.kind == Kind::kInt) return method_.pool.add(int64_t{0});
+    if (local.kind == Kind::kBool) return method_.pool.add(false);
+    Value shape;
+    shape.dtype = local.dtype;
+    shape.shape = local.shape;
+    pte::Tensor tensor = FERRY_TRY(shaped(shape));
+    if (local.dynamic) tensor.dynamism = pte::Dynamism::kDynamicBound;
+    tensor.allocation =
+        pte::Allocation{scratch.memory, scratch.offset + program.scratch.offsets[local.slot]};
+    return method_.pool.add(std::move(tensor));
+  }
+
+  Status expert_call(const ExpertsProgram::Call& call, const std::vector<int32_t>& locals) {
+    const pte::OpSchema* schema = pte::find_op_schema(call.op);
+    if (schema == nullptr) return defect(fmt::format("unknown operator {}", call.op));
+    std::vector<int32_t> args;
+    for (const ExpertsProgram::Operand& operand : call.inputs) {
+      args.push_back(expert_operand(operand, locals));
+    }
+    std::vector<int32_t> outs;
+    for (ExpertsProgram::Ref out : call.outs) outs.push_back(locals[out.local]);
+    method_.call(*schema, std::move(args), outs);
+    return {};
+  }
+
+  int32_t expert_operand(const ExpertsProgram::Operand& operand,
+                         const std::vector<int32_t>& locals) {
+    if (const auto* ref = std::get_if<ExpertsProgram::Ref>(&operand)) return locals[ref->local];
+    if (const auto* list = std::get_if<ExpertsProgram::RefList>(&operand)) {
+      std::vector<int32_t> items;
+      for (ExpertsProgram::Ref ref : list->items) items.push_back(locals[ref.local]);
+      return method_.pool.add(pte::OptionalTensorList{std::move(items)});
+    }
+    if (const auto* number = std::get_if<int64_t>(&operand)) return method_.pool.constant(*number);
+    if (const auto* number = std::get_if<double>(&operand)) return method_.pool.constant(*number);
+    if (const auto* flag = std::get_if<bool>(&operand)) return method_.pool.constant(*flag);
+    return method_.pool.none();
   }
 
   // -- the rest --
@@ -211,11 +244,11 @@ class Lowering {
     out_.activation_bytes = storage_.activation_bytes;
     out_.activation_lower_bound = storage_.activation_lower_bound;
     out_.state_bytes = storage_.state_bytes;
-    method_.name = "forward";
-    method_.memory_bytes = {0, storage_.activation_bytes};
-    if (!out_.buffers.empty()) method_.memory_bytes.push_back(storage_.state_bytes);
-    method_.values = pool_.take();
-    out_.program.methods.push_back(std::move(method_));
+    pte::Method method = method_.take();
+    method.name = "forward";
+    method.memory_bytes = {0, storage_.activation_bytes};
+    if (!out_.buffers.empty()) method.memory_bytes.push_back(storage_.state_bytes);
+    out_.program.methods.push_back(std::move(method));
     out_.sizes = {std::move(constants_.sizes), std::move(initial_.sizes)};
     out_.constants = std::move(constants_.literals);
     out_.initial = std::move(initial_.literals);
@@ -241,10 +274,8 @@ class Lowering {
   const Graph& graph_;
   StoragePlan storage_;
   std::vector<int32_t> index_;  // of each value of the graph, -1: not needed yet
-  ValuePool pool_;
   DataTable constants_, initial_;
-  std::map<const pte::OpSchema*, int32_t> operators_;  // looked up, never iterated
-  pte::Method method_;
+  MethodBuilder method_;
   LoweredProgram out_;
 };
 

@@ -1,12 +1,12 @@
 #include "graph/node_values.h"
 
-#include "formats/pte/op_schema.h"
+#include "graph/shape_inference.h"
 
 namespace ferry {
 
 std::vector<ValueId> written_buffers(const Graph& graph, const Node& node) {
   std::vector<ValueId> ids;
-  const pte::OpSchema* schema = pte::find_op_schema(op_name(node.op));
+  const pte::OpSchema* schema = op_schema(node.op);
   for (size_t i = 0; i < schema->args.size() && i < node.args.size(); ++i) {
     const auto* id = std::get_if<ValueId>(&node.args[i]);
     if (schema->args[i].mutated && id != nullptr) ids.push_back(*id);

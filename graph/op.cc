@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "graph/experts.h"
 #include "graph/shape_inference.h"
 
 namespace ferry {
@@ -16,12 +17,15 @@ constexpr std::array kOps = {
     OpInfo{Op::kSub, "aten::sub.out", infer_binary},
     OpInfo{Op::kMul, "aten::mul.out", infer_binary},
     OpInfo{Op::kMulScalar, "aten::mul.Scalar_out", infer_float},
+    OpInfo{Op::kDiv, "aten::div.out", infer_binary},
     OpInfo{Op::kMean, "aten::mean.out", infer_reduce},
     OpInfo{Op::kSum, "aten::sum.IntList_out", infer_reduce},
     OpInfo{Op::kRsqrt, "aten::rsqrt.out", infer_float},
     OpInfo{Op::kSigmoid, "aten::sigmoid.out", infer_float},
     OpInfo{Op::kExp, "aten::exp.out", infer_float},
     OpInfo{Op::kLog1p, "aten::log1p.out", infer_float},
+    OpInfo{Op::kSoftmax, "aten::_softmax.out", infer_softmax},
+    OpInfo{Op::kTopk, "aten::topk.values", infer_topk},
     OpInfo{Op::kWhere, "aten::where.self_out", infer_where},
     OpInfo{Op::kEqScalar, "aten::eq.Scalar_out", infer_compare},
     OpInfo{Op::kGtScalar, "aten::gt.Scalar_out", infer_compare},
@@ -43,6 +47,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kSdpa, "llama::custom_sdpa.out", infer_sdpa},
     OpInfo{Op::kGatedDeltaRule, "llama::gated_delta_rule.out", infer_gated_delta_rule},
     OpInfo{Op::kView, "executorch_prim::et_view.default", infer_view},
+    OpInfo{Op::kExperts, "experts", infer_experts},
     OpInfo{Op::kSymSize, "aten::sym_size.int", infer_sym_size},
     OpInfo{Op::kLocalScalar, "aten::_local_scalar_dense", infer_item},
     OpInfo{Op::kIntAdd, "executorch_prim::add.Scalar", infer_int},
@@ -61,6 +66,10 @@ static_assert(rows_match_enum());
 }  // namespace
 
 const OpInfo& op_info(Op op) { return kOps[static_cast<size_t>(op)]; }
+
+const pte::OpSchema* op_schema(Op op) {
+  return op == Op::kExperts ? &experts_schema() : pte::find_op_schema(op_name(op));
+}
 
 std::string_view op_name(Op op) { return op_info(op).name; }
 

@@ -14,12 +14,15 @@ enum class Op {
   kSub,           // aten::sub.out
   kMul,           // aten::mul.out
   kMulScalar,     // aten::mul.Scalar_out
+  kDiv,           // aten::div.out
   kMean,          // aten::mean.out
   kSum,           // aten::sum.IntList_out
   kRsqrt,         // aten::rsqrt.out
   kSigmoid,       // aten::sigmoid.out
   kExp,           // aten::exp.out
   kLog1p,         // aten::log1p.out
+  kSoftmax,       // aten::_softmax.out
+  kTopk,          // aten::topk.values
   kWhere,         // aten::where.self_out
   kEqScalar,      // aten::eq.Scalar_out
   kGtScalar,      // aten::gt.Scalar_out
@@ -41,6 +44,7 @@ enum class Op {
   kSdpa,          // llama::custom_sdpa.out
   kGatedDeltaRule,// llama::gated_delta_rule.out
   kView,          // executorch_prim::et_view.default, shares memory with its input
+  kExperts,       // no operator of the runtime but a loop over several, see experts.h
   // scalars
   kSymSize,       // aten::sym_size.int
   kLocalScalar,   // aten::_local_scalar_dense

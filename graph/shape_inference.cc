@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "formats/pte/op_schema.h"
 #include "graph/dims.h"
 
 namespace ferry {
@@ -64,7 +63,7 @@ bool fits(const Graph& graph, const Arg& arg, const ArgSchema& schema) {
 
 Status check_args(const Graph& graph, const Node& node) {
   const OpInfo& info = op_info(node.op);
-  const pte::OpSchema* schema = pte::find_op_schema(info.name);
+  const pte::OpSchema* schema = op_schema(node.op);
   if (schema == nullptr) return fail(ErrorCode::kInternal, "not in the operator table");
   size_t next = 0;
   for (const ArgSchema& arg : schema->args) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "formats/pte/op_schema.h"
 #include "graph/graph.h"
 #include "graph/int_form.h"
 
@@ -47,6 +48,8 @@ struct OpInfo {
   size_t pseudo_args = 0;
 };
 const OpInfo& op_info(Op op);
+// The arguments of its nodes, outs included; nullptr if the runtime has no such operator.
+const pte::OpSchema* op_schema(Op op);
 
 // Checks number and kinds of the arguments, then applies the operator's rule. kInternal, with a
 // message that names the operator, if they do not fit.
@@ -69,6 +72,9 @@ Result<Types> infer_logical(const RuleInput& in);
 Result<Types> infer_float(const RuleInput& in);
 Result<Types> infer_compare(const RuleInput& in);
 Result<Types> infer_reduce(const RuleInput& in);
+Result<Types> infer_softmax(const RuleInput& in);
+Result<Types> infer_topk(const RuleInput& in);
+Result<Types> infer_experts(const RuleInput& in);  // experts.cc
 Result<Types> infer_where(const RuleInput& in);
 Result<Types> infer_convolution(const RuleInput& in);
 Result<Types> infer_to_copy(const RuleInput& in);

@@ -27,7 +27,7 @@ struct Segment {
   uint64_t count = 0;
 };
 
-uint64_t element_count(const Shape& shape) {
+uint64_t element_count(std::span<const int64_t> shape) {
   uint64_t count = 1;
   for (int64_t dim : shape) count *= static_cast<uint64_t>(dim);
   return count;
@@ -37,7 +37,8 @@ uint64_t element_count(const Shape& shape) {
 Result<Segment> segment_of(const TensorExpr& expr, const TensorSource& source, const RowRun& run) {
   if (run.entry >= source.entries().size()) return broken(source, "a row run of no tensor");
   const TensorEntry& entry = source.entries()[run.entry];
-  const int64_t rows = entry.shape.empty() ? 1 : entry.shape[0];
+  const size_t row_rank = std::min(expr.row_rank, entry.shape.size());
+  const auto rows = static_cast<int64_t>(element_count(std::span(entry.shape).first(row_rank)));
   const bool inside =
       run.begin >= 0 && run.count >= 0 && run.begin <= rows && run.count <= rows - run.begin;
   if (entry.dtype != expr.source_dtype || !inside) {

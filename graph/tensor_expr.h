@@ -17,7 +17,7 @@
 namespace ferry {
 
 // Rows [begin, begin + count) of source entry `entry`, a row being one slice of its outermost
-// dimension. A rank-0 entry has one row.
+// dimension, or of the TensorExpr::row_rank outermost ones. A rank-0 entry has one row.
 struct RowRun {
   size_t entry = 0;  // index into TensorSource::entries()
   int64_t begin = 0;
@@ -45,6 +45,7 @@ struct TensorExpr {
   Shape shape = {};  // of the result
   std::vector<RowRun> rows = {};
   std::vector<ElementStep> steps = {};
+  size_t row_rank = 1;
 
   uint64_t bytes() const;
   bool is_copy() const { return steps.empty() && source_dtype == dtype; }

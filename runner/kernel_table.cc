@@ -125,6 +125,7 @@ constexpr Kernel kKernels[] = {
     each("aten::ne.Scalar_out", binary_scalar, kNe),
     each("aten::ne.Tensor_out", binary_tensor, kNe),
     each("aten::neg.out", unary, UnaryOp::kNeg),
+    row("aten::nonzero.out", nonzero),
     row("aten::ones.out", fill_constant, 1),
     row("aten::permute_copy.out", permute),
     each("aten::pow.Scalar_out", pow_scalar_base),

@@ -11,6 +11,7 @@ extern const FamilySpec kMistral;
 extern const FamilySpec kQwen2;
 extern const FamilySpec kQwen3;
 extern const FamilySpec kQwen35;
+extern const FamilySpec kQwen3Moe;
 extern const FamilySpec kQwen3Next;
 
 }  // namespace ferry::families

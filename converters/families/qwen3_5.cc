@@ -1,6 +1,7 @@
-// Qwen3.5, text part: of text checkpoints under either prefix and of multimodal ones, whose vision
+// Qwen3.5, dense and with experts (qwen3_5_moe), text part: of text checkpoints under either prefix and of multimodal ones, whose vision
 // tower and multi-token-prediction head are left out.
-// Source: transformers, models/qwen3_5/modeling_qwen3_5.py.
+// Source: transformers, models/qwen3_5/modeling_qwen3_5.py and
+// models/qwen3_5_moe/modeling_qwen3_5_moe.py.
 
 #include "converters/families/families.h"
 #include "converters/hybrid.h"
@@ -35,7 +36,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 
 }  // namespace
 
-const FamilySpec kQwen35 = {.model_types = {"qwen3_5_text", "qwen3_5"},
+const FamilySpec kQwen35 = {.model_types = {"qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe"},
                             .check = accept_any,
                             .rules = rules,
                             .ties = standard_ties,

@@ -1,8 +1,6 @@
-// Qwen3-Next in its dense form. The input projections of the linear layers are packed per key head:
+// Qwen3-Next, with experts or dense. The input projections of the linear layers are packed per key head:
 // in_proj_qkvz as q, k, v, z and in_proj_ba as b, a.
 // Source: transformers, models/qwen3_next/modeling_qwen3_next.py.
-
-#include <algorithm>
 
 #include "converters/families/families.h"
 #include "converters/hybrid.h"
@@ -11,20 +9,6 @@
 
 namespace ferry::families {
 namespace {
-
-// Experts are a block of their own; a model is dense when every layer is listed as such.
-Status check(const ModelConfig& config) {
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const bool listed = std::ranges::count(config.mlp_only_layers, layer) > 0;
-    if (!listed && config.num_experts > 0 && (layer + 1) % config.decoder_sparse_step == 0) {
-      return fail(ErrorCode::kUnsupported,
-                  "config.json: qwen3_next with experts is not supported (num_experts " +
-                      std::to_string(config.num_experts) + ", layer " + std::to_string(layer) +
-                      " is not in mlp_only_layers)");
-    }
-  }
-  return {};
-}
 
 KeyRule packed_qkvz() {
   KeyRule rule;
@@ -59,7 +43,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 }  // namespace
 
 const FamilySpec kQwen3Next = {.model_types = {"qwen3_next"},
-                               .check = check,
+                               .check = accept_any,
                                .rules = rules,
                                .ties = standard_ties,
                                .build = build_hybrid};

@@ -7,25 +7,31 @@
 #include "core/text.h"
 #include "graph/node_values.h"
 #include "graph/passes/passes.h"
+#include "graph/shape_inference.h"
 
 namespace ferry {
 namespace {
 
-// Where a node takes its matrix from, or -1.
+// Where a node that is cast takes its matrix from, or -1.
 int matrix_arg(Op op) {
   if (op == Op::kLinear) return 1;
   return op == Op::kEmbedding ? 0 : -1;
 }
 
-// The weights that are nothing but matrices of linear and embedding nodes.
+// Whether an argument is a matrix: experts have three, and cast by themselves.
+bool is_matrix_arg(Op op, size_t arg) {
+  return op == Op::kExperts ? arg >= 3 : static_cast<int>(arg) == matrix_arg(op);
+}
+
+// The weights that are nothing but matrices of linear, embedding and expert nodes.
 std::set<ValueId> find_matrices(const Graph& graph) {
   std::set<ValueId> matrices, others;
   for (const Node& node : graph.nodes) {
-    const int matrix = matrix_arg(node.op);
     for (size_t i = 0; i < node.args.size(); ++i) {
       const auto* id = std::get_if<ValueId>(&node.args[i]);
       if (id == nullptr || graph[*id].origin != Value::Origin::kWeight) continue;
-      (static_cast<int>(i) == matrix ? matrices : others).insert(*id);
+      const bool matrix = is_matrix_arg(node.op, i) && !graph[*id].keep_f32;
+      (matrix ? matrices : others).insert(*id);
     }
   }
   for (const Node& node : graph.nodes) {
@@ -90,6 +96,7 @@ class Caster {
         continue;
       }
       note_view(node);
+      if (node.op == Op::kExperts) resize_scratch(node);
       graph_.nodes.push_back(std::move(node));
     }
   }
@@ -110,6 +117,12 @@ class Caster {
   void add_cast(ValueId from, ValueId to, int32_t layer) {
     graph_.nodes.push_back(
         {Op::kToCopy, {from, false, std::monostate{}, graph_[to].dtype}, {to}, layer});
+  }
+
+  // What experts need in memory depends on the dtype of their matrices.
+  void resize_scratch(const Node& node) {
+    const Result<Types> types = infer_types(graph_, {}, node);
+    if (types) graph_[node.outs[1]].shape = (*types)[1].shape;  // else validate() reports it
   }
 
   // The result keeps its value, so that probes, outputs and readers stay as they are.

@@ -270,6 +270,27 @@ Status index_select(const Call& call) {
   return {};
 }
 
+Status nonzero(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  Tensor& out = tensor(call, 1);
+  FERRY_CHECK(require_dtype(out, DType::kI64));
+  std::vector<int64_t> found;  // places in row-major order
+  for (int64_t i = 0; i < self.numel; ++i) {
+    const Number value = load_number(self.dtype, self.data + i * self.element_bytes());
+    if (value.real != 0) found.push_back(i);  // NaN counts
+  }
+  FERRY_CHECK(resize(out, {std::ssize(found), self.rank()}));
+  const Dims strides = contiguous_strides(self.sizes);
+  int64_t* to = out.as<int64_t>();
+  for (int64_t place : found) {
+    for (int d = 0; d < self.rank(); ++d) {
+      *to++ = place / strides[d];
+      place %= strides[d];
+    }
+  }
+  return {};
+}
+
 Status gather(const Call& call) {
   const Tensor& self = tensor(call, 0);
   const Tensor& index = tensor(call, 2);

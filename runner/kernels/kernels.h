@@ -147,6 +147,7 @@ Status embedding(const Call& call);          // weight, indices, ... -> out
 Status index(const Call& call);              // self, indices -> out
 Status index_put(const Call& call);          // self, indices, values, accumulate -> out
 Status index_put_inplace(const Call& call);  // self, indices, values, accumulate, self
+Status nonzero(const Call& call);            // self -> out: i64 [n, rank]
 Status index_select(const Call& call);       // self, dim, index -> out
 Status gather(const Call& call);             // self, dim, index, sparse_grad -> out
 Status scatter_src(const Call& call);        // self, dim, index, src -> out

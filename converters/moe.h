@@ -1,0 +1,22 @@
+// Mixture of experts: keys and block. A router scores all experts for every token; the token passes
+// through the few best, and through a shared one where the family has it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "converters/decoder_context.h"
+#include "converters/key_rule.h"
+
+namespace ferry {
+
+// Router, experts and shared expert below PREFIXlayers.N.mlp; none for a model without experts.
+// Experts come one by one (experts.E.gate_proj.weight) or fused (experts.gate_up_proj of
+// (experts, 2 * size, hidden), gate rows first, and experts.down_proj).
+std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config);
+
+// sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x); x [1,T,hidden],
+// `prefix` is "layers.N.feed_forward". Router and shared gate are f32 in any bundle.
+ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix);
+
+}  // namespace ferry
