@@ -118,6 +118,8 @@ TEST(ModelConfig, ReleasedModels) {
 json llama() { return json::parse(read("families/llama/config.released.json")); }
 json hybrid() { return json::parse(read("families/qwen3_5_text/config.released.json")); }
 
+json experts() { return json::parse(read("families/qwen3_moe/config.released.json")); }
+
 json with(json config, const json& patch) {
   config.merge_patch(patch);  // null removes
   return config;
@@ -272,6 +274,56 @@ TEST(ModelConfig, BadLinearAttentionIsRefusedByName) {
             "config.json: 'linear_num_value_heads' is 3, not a multiple of 2 key heads");
   EXPECT_EQ(refusal(with(hybrid(), {{"linear_conv_kernel_dim", nullptr}})).message,
             "config.json: 'linear_conv_kernel_dim' is missing");
+}
+
+TEST(ModelConfig, ExpertsInSomeLayers) {
+  const ModelConfig c = parse(experts());
+  EXPECT_EQ(c.moe.experts, 6);
+  EXPECT_EQ(c.moe.per_token, 2);
+  EXPECT_EQ(c.moe.expert_size, 32);
+  EXPECT_EQ(c.moe.shared_size, 0);
+  EXPECT_TRUE(c.moe.norm_top_scores);
+  EXPECT_EQ(c.moe.layers, (std::vector<bool>{true, false, true}));
+  EXPECT_FALSE(parse(with(experts(), {{"norm_topk_prob", nullptr}})).moe.norm_top_scores);
+  // Layer numbers count from 1 here.
+  const json stepped = with(experts(), {{"mlp_only_layers", nullptr}, {"decoder_sparse_step", 2}});
+  EXPECT_EQ(parse(stepped).moe.layers, (std::vector<bool>{false, true, false}));
+  // The other name of the number.
+  const json named = with(experts(), {{"num_local_experts", nullptr}, {"num_experts", 12}});
+  EXPECT_EQ(parse(named).moe.experts, 12);
+  // Dense after all: the other numbers do not matter.
+  for (const json& patch : {json{{"mlp_only_layers", {0, 1, 2}}}, json{{"num_local_experts", 0}},
+                            json{{"decoder_sparse_step", 4}}}) {
+    const ModelConfig dense = parse(with(with(experts(), {{"num_experts_per_tok", 99}}), patch));
+    EXPECT_EQ(dense.moe, MoeConfig{}) << patch.dump();
+    EXPECT_FALSE(dense.has_experts(0));
+  }
+}
+
+TEST(ModelConfig, ExpertsInEveryLayer) {
+  const json patch = {{"model_type", "qwen3_5_moe_text"},
+                      {"intermediate_size", nullptr},
+                      {"num_experts", 16},
+                      {"mlp_only_layers", {0}},
+                      {"norm_topk_prob", false}};
+  const ModelConfig c = parse(with(hybrid(), patch));
+  EXPECT_EQ(c.moe.experts, 16);
+  // Defaults of the class, which takes no notice of the other two keys.
+  EXPECT_EQ(c.moe.per_token, 8);
+  EXPECT_EQ(c.moe.expert_size, 512);
+  EXPECT_EQ(c.moe.shared_size, 512);
+  EXPECT_TRUE(c.moe.norm_top_scores);
+  EXPECT_EQ(c.moe.layers, std::vector<bool>(static_cast<size_t>(c.num_layers), true));
+  EXPECT_EQ(c.intermediate_size, 0);
+}
+
+TEST(ModelConfig, BadExpertsAreRefusedByName) {
+  EXPECT_EQ(refusal(with(experts(), {{"num_local_experts", nullptr}})).message,
+            "config.json: 'num_experts' is missing");
+  EXPECT_EQ(refusal(with(experts(), {{"num_experts_per_tok", 7}})).message,
+            "config.json: 'num_experts_per_tok' is 7 of 6 experts");
+  EXPECT_EQ(refusal(with(hybrid(), {{"model_type", "qwen3_5_moe_text"}, {"num_experts", 0}})).message,
+            "config.json: 'num_experts' is 0, but there is no other MLP");
 }
 
 TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {

@@ -180,6 +180,26 @@ TEST(TensorExpr, NaNsAreCopiedBitForBit) {
   EXPECT_EQ(result, bytes);
 }
 
+TEST(TensorExpr, RowsMayRunOverSeveralDimensions) {
+  Random random{5};
+  MemorySource source;
+  // The second half of the rows of three matrices (4, 2).
+  const size_t entry = add_random(source, random, DType::kF32, {3, 4, 2});
+  TensorExpr expr = expr_of_entry(source, entry);
+  expr.shape = {3, 2, 2};
+  expr.row_rank = 2;
+  expr.rows = {{entry, 2, 2}, {entry, 6, 2}, {entry, 10, 2}};
+  std::vector<std::byte> expected, result(expr.bytes());
+  for (const size_t row : {2, 3, 6, 7, 10, 11}) {
+    const auto begin = source.data(entry).begin() + static_cast<std::ptrdiff_t>(row * 8);
+    expected.insert(expected.end(), begin, begin + 8);
+  }
+  ASSERT_TRUE(materialize(expr, source, 0, result).has_value());
+  EXPECT_EQ(result, expected);
+  expr.rows = {{entry, 11, 2}};
+  EXPECT_FALSE(materialize(expr, source, 0, std::span(result).first(16)).has_value());
+}
+
 TEST(TensorExpr, RankZeroIsOneRow) {
   MemorySource source;
   std::vector<std::byte> bytes;

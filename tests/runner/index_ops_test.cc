@@ -1,4 +1,6 @@
 // Operators that read or write at positions that tensors hold.
+#include <cmath>
+
 #include "tests/runner/op_cases.h"
 
 namespace ferry {
@@ -116,6 +118,27 @@ TEST(Index, IndexPutOfACache) {
   check_cases({{"aten::index_put.out",
                 {cache, TensorArgs{std::nullopt, std::nullopt, i64({2}, {1, 2})}, rows, false},
                 {want}}});
+}
+
+TEST(Index, NonzeroListsPlacesInRowMajorOrder) {
+  check_cases({
+      {"aten::nonzero.out",
+       {boolean({2, 3}, {0, 1, 0, 1, 0, 1})},
+       {i64({3, 2}, {0, 1, 1, 0, 1, 2})}},
+      {"aten::nonzero.out", {i64({4}, {0, -7, 0, 2})}, {i64({2, 1}, {1, 3})}},
+      // NaN is not zero, minus zero is.
+      {"aten::nonzero.out",
+       {f32({3}, {std::nan(""), -0.0, 1e-30})},
+       {i64({2, 1}, {0, 2})}},
+      {"aten::nonzero.out",
+       {boolean({2, 1, 2}, {1, 0, 0, 1})},
+       {i64({2, 3}, {0, 0, 0, 1, 0, 1})}},
+      {"aten::nonzero.out", {boolean({2, 2}, {0, 0, 0, 0})}, {i64({0, 2}, {})}},
+  });
+  check_refused({
+      {"aten::nonzero.out", {boolean({2}, {1, 1})}, {f32({2, 1}, {})}, "must be i64"},
+      {"aten::nonzero.out", {boolean({2}, {1, 1})}, {i64({1, 1}, {})}, "value 1"},
+  });
 }
 
 TEST(Index, SelectGatherAndScatter) {

@@ -1,0 +1,145 @@
+// Keys of experts: one by one or fused, complete or not.
+#include "converters/moe.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "converters/key_rule.h"
+
+namespace ferry {
+namespace {
+
+class Names : public TensorSource {
+ public:
+  explicit Names(std::vector<TensorEntry> entries) : entries_(std::move(entries)) {}
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t, uint64_t, std::span<std::byte>) const override {
+    return fail(ErrorCode::kInternal, "mapping must not read weights");
+  }
+
+ private:
+  std::string path_ = "checkpoint";
+  std::vector<SourceFile> files_;
+  std::vector<TensorEntry> entries_;
+};
+
+// One layer of three experts, 4 wide inside, hidden size 2, and no shared one.
+ModelConfig config() {
+  ModelConfig c;
+  c.num_layers = 1;
+  c.hidden_size = 2;
+  c.moe.experts = 3;
+  c.moe.expert_size = 4;
+  return c;
+}
+
+TensorEntry entry(const std::string& name, Shape shape, DType dtype = DType::kBF16) {
+  return {.name = "model.layers.0.mlp." + name, .dtype = dtype, .shape = std::move(shape)};
+}
+
+std::vector<TensorEntry> up_matrices() {
+  return {entry("experts.2.up_proj.weight", {4, 2}), entry("experts.0.up_proj.weight", {4, 2}),
+          entry("experts.1.up_proj.weight", {4, 2})};
+}
+
+MappedKeys map(std::vector<TensorEntry> entries) {
+  const ModelConfig c = config();
+  return map_keys(Names(std::move(entries)), c, expert_rules("model.", c), {}, {}).value();
+}
+
+std::vector<std::string> messages(const MappedKeys& mapped) {
+  std::vector<std::string> lines;
+  for (const KeyProblem& problem : mapped.problems) lines.push_back(problem.message);
+  return lines;
+}
+
+TEST(ExpertKeys, MatricesAreStackedInTheOrderOfTheirNumbers) {
+  const MappedKeys mapped = map(up_matrices());
+  EXPECT_EQ(messages(mapped), std::vector<std::string>{});
+  const Weight* w3 = mapped.weights.find("layers.0.feed_forward.experts.w3.weight");
+  ASSERT_NE(w3, nullptr);
+  EXPECT_EQ(w3->expr.shape, (Shape{3, 4, 2}));
+  EXPECT_EQ(w3->expr.rows, (std::vector<RowRun>{{1, 0, 4}, {2, 0, 4}, {0, 0, 4}}));
+  EXPECT_EQ(w3->expr.source_dtype, DType::kBF16);
+  // Every one of them is accounted for.
+  ASSERT_EQ(mapped.report.entries.size(), 3u);
+  for (const MappedEntry& mapped_entry : mapped.report.entries) {
+    EXPECT_EQ(mapped_entry.rule, "stack experts w3");
+    EXPECT_EQ(mapped_entry.targets, std::vector<std::string>{w3->name});
+  }
+}
+
+TEST(ExpertKeys, WhatIsWrongIsNamedByItsOwnKey) {
+  std::vector<TensorEntry> entries = up_matrices();
+  entries.pop_back();
+  EXPECT_EQ(messages(map(entries)),
+            std::vector<std::string>{"missing: 'model.layers.0.mlp.experts.1.up_proj.weight' "
+                                     "[4, 2] (for layers.0.feed_forward.experts.w3.weight)"});
+
+  entries = up_matrices();
+  entries.push_back(entry("experts.3.up_proj.weight", {4, 2}));
+  EXPECT_EQ(messages(map(entries)),
+            std::vector<std::string>{"unmapped: 'model.layers.0.mlp.experts.3.up_proj.weight' "
+                                     "bf16 [4, 2] (the config has 3 experts)"});
+
+  entries = up_matrices();
+  entries[2].shape = {2, 4};
+  EXPECT_EQ(messages(map(entries)),
+            std::vector<std::string>{"shape: 'model.layers.0.mlp.experts.1.up_proj.weight' [2, 4], "
+                                     "the config wants [4, 2]"});
+
+  entries = up_matrices();
+  entries[2].dtype = DType::kF32;
+  EXPECT_EQ(messages(map(entries)),
+            std::vector<std::string>{"dtype: 'model.layers.0.mlp.experts.1.up_proj.weight' is f32, "
+                                     "but 'model.layers.0.mlp.experts.0.up_proj.weight' is bf16"});
+
+  entries = up_matrices();
+  entries[0].name = "model.layers.0.mlp.experts.02.up_proj.weight";
+  EXPECT_EQ(map(entries).problems.size(), 2u);  // unknown, and missing
+}
+
+TEST(ExpertKeys, FusedMatricesAreTakenApart) {
+  const MappedKeys mapped =
+      map({entry("experts.gate_up_proj", {3, 8, 2}), entry("experts.down_proj", {3, 2, 4})});
+  EXPECT_EQ(messages(mapped), std::vector<std::string>{});
+  const Weight* w1 = mapped.weights.find("layers.0.feed_forward.experts.w1.weight");
+  const Weight* w3 = mapped.weights.find("layers.0.feed_forward.experts.w3.weight");
+  const Weight* w2 = mapped.weights.find("layers.0.feed_forward.experts.w2.weight");
+  ASSERT_TRUE(w1 && w2 && w3);
+  for (const Weight* wide : {w1, w3}) {
+    EXPECT_EQ(wide->expr.shape, (Shape{3, 4, 2}));
+    EXPECT_EQ(wide->expr.row_rank, 2u);
+  }
+  EXPECT_EQ(w1->expr.rows, (std::vector<RowRun>{{0, 0, 4}, {0, 8, 4}, {0, 16, 4}}));
+  EXPECT_EQ(w3->expr.rows, (std::vector<RowRun>{{0, 4, 4}, {0, 12, 4}, {0, 20, 4}}));
+  EXPECT_EQ(w2->expr.shape, (Shape{3, 2, 4}));
+  for (const Shape& wrong : {Shape{3, 2, 8}, Shape{2, 8, 2}, Shape{24, 2}, Shape{}}) {
+    const MappedKeys refused = map({entry("experts.gate_up_proj", wrong)});
+    ASSERT_EQ(refused.problems.size(), 1u);
+    EXPECT_EQ(refused.problems[0].kind, KeyProblem::Kind::kShape);
+  }
+}
+
+TEST(ExpertKeys, FusedAndSingleMatricesTogetherAreDuplicates) {
+  std::vector<TensorEntry> entries = up_matrices();
+  entries.insert(entries.begin(), entry("experts.gate_up_proj", {3, 8, 2}));
+  const MappedKeys fused_first = map(entries);
+  EXPECT_EQ(fused_first.problems.size(), 3u);
+  std::ranges::rotate(entries, entries.begin() + 1);
+  const MappedKeys fused_last = map(entries);
+  ASSERT_EQ(fused_last.problems.size(), 1u);
+  for (const MappedKeys* mapped : {&fused_first, &fused_last}) {
+    EXPECT_EQ(mapped->problems[0].kind, KeyProblem::Kind::kDuplicate);
+  }
+}
+
+TEST(ExpertKeys, AModelWithoutExpertsHasNoRules) {
+  EXPECT_TRUE(expert_rules("model.", ModelConfig{}).empty());
+}
+
+}  // namespace
+}  // namespace ferry

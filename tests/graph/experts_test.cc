@@ -1,0 +1,132 @@
+// Routed experts in a graph and as the loop that they become.
+#include "graph/experts.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "formats/pte/reader.h"
+#include "formats/pte/writer.h"
+#include "graph/builder.h"
+#include "graph/lower.h"
+#include "graph/passes/passes.h"
+
+namespace ferry {
+namespace {
+
+constexpr int64_t kHidden = 64, kInner = 32, kChosen = 2, kTokens = 8;
+
+// A graph of experts between an embedding and the output.
+Result<Graph> graph_of(int64_t experts) {
+  GraphBuilder b(1);
+  const int32_t t = b.symbol("T", kTokens, {});
+  const ValueId tokens = b.input("tokens", DType::kI64, {1, Dim::of(t)});
+  b.bind_symbol(t, b.sym_size(tokens, 1));
+  b.set_layer(0);
+  const ValueId x = b.view(b.embedding(b.weight("tok", {16, kHidden}), tokens),
+                           {Dim::of(t), kHidden});
+  const ValueId router = b.linear(x, b.weight_f32("router", {experts, kHidden}));
+  const auto [scores, ids] = b.topk_last(b.softmax_last(router), kChosen);
+  const ValueId w1 = b.weight("w1", {experts, kInner, kHidden});
+  const ValueId w3 = b.weight("w3", {experts, kInner, kHidden});
+  const ValueId w2 = b.weight("w2", {experts, kHidden, kInner});
+  b.output(b.experts(x, ids, scores, w1, w3, w2), "out");
+  return b.finish();
+}
+
+Model model_of(int64_t experts, DType stored = DType::kF32) {
+  Model model{graph_of(experts).value(), {}};
+  for (const Value& value : model.graph.values) {
+    if (value.origin != Value::Origin::kWeight) continue;
+    TensorExpr expr{.source_dtype = stored};
+    for (const Dim& dim : value.shape) expr.shape.push_back(dim.base);
+    EXPECT_TRUE(model.weights.add({.name = value.name, .expr = expr, .rule = ""}));
+  }
+  return model;
+}
+
+LoweredProgram lowered(const Model& model) {
+  auto program = lower(model, {});
+  EXPECT_TRUE(program) << program.error().message;
+  const auto layout = pte::plan_program(program->program, program->sizes);
+  EXPECT_TRUE(layout) << layout.error().message;
+  std::vector<std::byte> file = layout->head;
+  file.resize(layout->file_bytes);
+  const auto read = pte::read_program(file, "experts.pte");
+  EXPECT_TRUE(read) << read.error().message;
+  return *std::move(program);
+}
+
+TEST(Experts, BecomeOneLoop) {
+  const LoweredProgram program = lowered(model_of(4));
+  const pte::Method& m = program.program.methods[0];
+  std::vector<size_t> jumps, moves;
+  for (size_t i = 0; i < m.instructions.size(); ++i) {
+    if (std::holds_alternative<pte::JumpFalseCall>(m.instructions[i])) jumps.push_back(i);
+    if (std::holds_alternative<pte::MoveCall>(m.instructions[i])) moves.push_back(i);
+  }
+  ASSERT_EQ(jumps.size(), 1u);
+  ASSERT_EQ(moves.size(), 1u);
+  const auto& jump = std::get<pte::JumpFalseCall>(m.instructions[jumps[0]]);
+  const auto& move = std::get<pte::MoveCall>(m.instructions[moves[0]]);
+  EXPECT_EQ(std::get<int64_t>(m.values[static_cast<size_t>(move.from)]), 0);
+  EXPECT_GT(static_cast<size_t>(jump.destination), moves[0]);
+  EXPECT_LT(static_cast<size_t>(jump.destination), jumps[0]);
+  // The counter is set to zero before the loop and not inside of it; the constant is another value.
+  EXPECT_NE(move.from, move.to);
+  const auto& last = std::get<pte::KernelCall>(m.instructions[jumps[0] - 1]);
+  EXPECT_EQ(m.operators[static_cast<size_t>(last.op)].full_name(), "executorch_prim::ge.Scalar");
+  EXPECT_EQ(last.args, (std::vector<int32_t>{move.to, last.args[1], jump.condition}));
+}
+
+TEST(Experts, OnlyOperatorsOfTheRuntimeAreCalled) {
+  const LoweredProgram program = lowered(model_of(4));
+  for (const pte::Operator& op : program.program.methods[0].operators) {
+    EXPECT_NE(pte::find_op_schema(op.full_name()), nullptr) << op.full_name();
+  }
+}
+
+TEST(Experts, MemoryDoesNotGrowWithTheirNumber) {
+  constexpr uint64_t kMatrix = kHidden * kInner * sizeof(float);
+  const LoweredProgram few = lowered(model_of(4));
+  const LoweredProgram many = lowered(model_of(32));
+  EXPECT_GE(few.activation_bytes, kMatrix);
+  EXPECT_LT(many.activation_bytes, few.activation_bytes + kMatrix);
+}
+
+TEST(Experts, MatricesAreStoredAsAskedAndTheRouterIsNot) {
+  const auto cast = cast_weights(model_of(4), WeightDType::kBF16);
+  ASSERT_TRUE(cast) << cast.error().message;
+  for (const char* name : {"w1", "w2", "w3", "tok"}) {
+    EXPECT_EQ(cast->weights.find(name)->expr.dtype, DType::kBF16) << name;
+  }
+  EXPECT_EQ(cast->weights.find("router")->expr.dtype, DType::kF32);
+  // Casts are part of the loop, and an expert's matrix takes half the memory.
+  const pte::Method m = lowered(*cast).program.methods[0];
+  std::set<std::string> names;
+  for (const pte::Operator& op : m.operators) names.insert(op.full_name());
+  EXPECT_TRUE(names.contains("aten::_to_copy.out"));
+}
+
+TEST(Experts, ShapesThatDoNotFitAreOurDefect) {
+  const auto finished = [](Dims ids, Dims w1, Dims w2) {
+    GraphBuilder b(1);
+    const ValueId x = b.input("x", DType::kF32, {3, 8});
+    const ValueId chosen = b.input("ids", DType::kI64, ids);
+    const ValueId scores = b.input("scores", DType::kF32, ids);
+    b.output(b.experts(x, chosen, scores, b.weight("w1", w1), b.weight("w3", w1),
+                       b.weight("w2", w2)),
+             "out");
+    return b.finish();
+  };
+  EXPECT_TRUE(finished({3, 2}, {4, 5, 8}, {4, 8, 5}));
+  EXPECT_FALSE(finished({2, 2}, {4, 5, 8}, {4, 8, 5}));   // other tokens
+  EXPECT_FALSE(finished({3, 5}, {4, 5, 8}, {4, 8, 5}));   // more than there are
+  EXPECT_FALSE(finished({3, 2}, {4, 5, 7}, {4, 7, 5}));   // another hidden size
+  EXPECT_FALSE(finished({3, 2}, {4, 5, 8}, {4, 5, 8}));   // not transposed
+  EXPECT_FALSE(finished({3, 2}, {4, 5, 8}, {3, 8, 5}));   // other experts
+  EXPECT_FALSE(finished({3, 2}, {20, 8}, {8, 20}));
+}
+
+}  // namespace
+}  // namespace ferry
