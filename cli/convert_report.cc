@@ -43,7 +43,8 @@ std::string rows_text(const TensorExpr& expr, const TensorSource& source) {
   }
   if (entries.size() > 1) return fmt::format("{} tensors one after the other", entries.size());
   const Shape& shape = source.entries()[*entries.begin()].shape;
-  const int64_t rows = shape.empty() ? 1 : shape[0];
+  int64_t rows = 1;
+  for (size_t i = 0; i < std::min(expr.row_rank, shape.size()); ++i) rows *= shape[i];
   const RowRun& first = expr.rows.front();
   if (expr.rows.size() > 1) {
     return taken == rows ? fmt::format("{} rows in {} runs", rows, expr.rows.size())

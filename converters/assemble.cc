@@ -20,7 +20,7 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
     wanted.insert(value.name);
     Shape shape;
     for (const Dim& dim : value.shape) shape.push_back(dim.base);
-    const std::string key = expected_key(rules, value.name);
+    const std::string key = expected_key(rules, value.name, mapped.matched);
     const Weight* weight = mapped.weights.find(value.name);
     if (weight == nullptr) {
       problems.push_back({.kind = KeyProblem::Kind::kMissing,
@@ -37,7 +37,7 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
   }
   for (const Weight& weight : mapped.weights.weights()) {
     if (wanted.contains(weight.name)) continue;
-    const std::string key = expected_key(rules, weight.name);
+    const std::string key = expected_key(rules, weight.name, mapped.matched);
     problems.push_back(
         {.kind = KeyProblem::Kind::kUnmapped,
          .key = key,

@@ -71,6 +71,7 @@ class Mapper {
          const MappingOptions& options)
       : source_(source), config_(config), rules_(rules), options_(options) {
     for (const KeyRule& rule : rules) patterns_.emplace_back(rule.source);
+    out.matched.assign(rules.size(), false);
   }
 
   Status map_entry(size_t index) {
@@ -88,6 +89,7 @@ class Mapper {
                                 rule->name, rules_[r].name));
       }
       rule = &rules_[r];
+      out.matched[r] = true;
       found = std::move(*matched);
     }
     if (rule == nullptr) {
@@ -296,14 +298,19 @@ Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& confi
   return std::move(mapper.out);
 }
 
-std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target) {
-  for (const KeyRule& rule : rules) {
-    for (const RuleTarget& made : rule.targets) {
+std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
+                         const std::vector<bool>& matched) {
+  std::string first;
+  for (size_t r = 0; r < rules.size(); ++r) {
+    for (const RuleTarget& made : rules[r].targets) {
       const std::optional<KeyNumbers> numbers = KeyPattern(made.name).match(target);
-      if (numbers) return fill_in(rule.source, *numbers);
+      if (!numbers) continue;
+      std::string key = fill_in(rules[r].source, *numbers);
+      if (r < matched.size() && matched[r]) return key;
+      if (first.empty()) first = std::move(key);
     }
   }
-  return {};
+  return first;
 }
 
 }  // namespace ferry

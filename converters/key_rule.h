@@ -84,6 +84,7 @@ struct MappedKeys {
   StateDict weights;
   MappingReport report;
   std::vector<KeyProblem> problems;  // all of them, in the order of the entries
+  std::vector<bool> matched;         // per rule: some key is its
 };
 
 // Applies `rules` to every entry; never stops at the first problem. kInternal if two rules match
@@ -93,7 +94,8 @@ Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& confi
                             const MappingOptions& options);
 
 // The source key that a rule would make `target` of ("model.layers.3.mlp.up_proj.weight"), or
-// empty.
-std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target);
+// empty. Of several rules one that other keys of the checkpoint match is preferred.
+std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
+                         const std::vector<bool>& matched = {});
 
 }  // namespace ferry

@@ -165,6 +165,10 @@ TEST(KeyRule, TheKeyThatATargetWantsIsKnown) {
   EXPECT_EQ(expected_key(rules, "out"), "head");
   EXPECT_EQ(expected_key(rules, "layers.x.w3"), "");
   EXPECT_EQ(expected_key(rules, "layers.3.w33"), "");
+  // One that the checkpoint follows elsewhere.
+  const std::vector<KeyRule> forms = {map_rule("a.{i}", "t.{i}"), map_rule("b.{i}", "t.{i}")};
+  EXPECT_EQ(expected_key(forms, "t.3"), "a.3");
+  EXPECT_EQ(expected_key(forms, "t.3", map({entry("b.2")}, forms).matched), "b.3");
 }
 
 TEST(KeyRule, HostileNamesAreShownSafely) {
