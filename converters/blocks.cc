@@ -27,13 +27,29 @@ ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t 
 
 ValueId silu(GraphBuilder& b, ValueId x) { return b.mul(x, b.sigmoid(x)); }
 
+ValueId activate(GraphBuilder& b, Activation activation, ValueId x) {
+  switch (activation) {
+    case Activation::kGelu:
+      return b.gelu(x, "none");
+    case Activation::kGeluTanh:
+      return b.gelu(x, "tanh");
+    case Activation::kSilu:
+      break;
+  }
+  return silu(b, x);
+}
+
+ValueId softcap(GraphBuilder& b, ValueId x, double cap) {
+  return b.mul(b.tanh(b.mul(x, 1.0 / cap)), cap);
+}
+
 ValueId gated_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix) {
   const ValueId gate =
       projection(b, x, prefix + ".w1", g.hidden_size, g.intermediate_size, g.mlp_bias);
   const ValueId up =
       projection(b, x, prefix + ".w3", g.hidden_size, g.intermediate_size, g.mlp_bias);
-  return projection(b, b.mul(silu(b, gate), up), prefix + ".w2", g.intermediate_size, g.hidden_size,
-                    g.mlp_bias);
+  return projection(b, b.mul(activate(b, g.activation, gate), up), prefix + ".w2",
+                    g.intermediate_size, g.hidden_size, g.mlp_bias);
 }
 
 }  // namespace ferry

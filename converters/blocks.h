@@ -20,8 +20,12 @@ ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t 
                    bool bias);
 
 ValueId silu(GraphBuilder& b, ValueId x);
+ValueId activate(GraphBuilder& b, Activation activation, ValueId x);
 
-// w2(silu(w1 x) * w3 x); `prefix` is "layers.N.feed_forward".
+// cap * tanh(x / cap)
+ValueId softcap(GraphBuilder& b, ValueId x, double cap);
+
+// w2(activation(w1 x) * w3 x); `prefix` is "layers.N.feed_forward".
 ValueId gated_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix);
 
 }  // namespace ferry

@@ -13,12 +13,19 @@ namespace ferry {
 using Mixer =
     std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
 
-// Pre-norm: per layer x += mixer(norm x), x += mlp(norm x).
+// Where a layer normalises what goes into its two blocks and what comes out of them.
+struct NormStyle {
+  bool before = true;  // attention_norm, ffn_norm
+  bool after = false;  // post_attention_norm, post_ffn_norm
+};
+
+// Per layer x += mixer(x), x += mlp(x), each between the norms of the style; with the multipliers
+// and the softcap of config.scalars.
 Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& options,
-                            const Mixer& mixer);
+                            const Mixer& mixer, NormStyle norms = {});
 
 // The same with attention in every layer.
 Result<Graph> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
-                                      const AttentionStyle& style);
+                                      const AttentionStyle& style, NormStyle norms = {});
 
 }  // namespace ferry

@@ -68,30 +68,50 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
   return table;
 }
 
+// How far each key of the range lies before each query: i64 [T, keys].
+ValueId distances(GraphBuilder& b, const DecoderContext& c, const KeyRange& range) {
+  const ValueId rows = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 1);
+  const ValueId columns = b.arange(range.start, c.end_pos, range.keys);
+  return b.sub(rows, columns);
+}
+
+ValueId additive_mask(GraphBuilder& b, ValueId seen, std::string name) {
+  const ValueId open = b.scalar(0.0F);
+  const ValueId masked = b.scalar(kMasked);
+  const ValueId mask = b.where(seen, open, masked);
+  b.name(mask, std::move(name));
+  return mask;
+}
+
 // A query at position p sees the keys (p - window, p]. The keys are a slice of the cache that holds
 // only written positions, because a masked kernel reads everything it is given.
 KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   KeyRange range;
-  range.start = b.int_max(b.int_sub(c.start_pos, window - 1), 0);
-  const ValueId keys = b.int_sub(c.end_pos, range.start);
+  const ValueId start = b.int_max(b.int_sub(c.start_pos, window - 1), 0);
+  const ValueId keys = b.int_sub(c.end_pos, start);
   const int64_t most = std::min(c.options.context_length, window - 1 + c.options.prefill_length);
+  range.start = start;
   range.keys = Dim::of(b.symbol("W", most, keys));
-  const ValueId rows = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 1);
-  const ValueId columns = b.arange(range.start, c.end_pos, range.keys);
-  const ValueId distance = b.sub(rows, columns);
+  const ValueId distance = distances(b, c, range);
   const ValueId not_after = b.ge(distance, 0);
   const ValueId inside = b.lt(distance, window);
-  const ValueId seen = b.logical_and(not_after, inside);
-  const ValueId open = b.scalar(0.0F);
-  const ValueId masked = b.scalar(kMasked);
-  range.mask = b.where(seen, open, masked);
-  b.name(range.mask, "window_mask");
+  range.mask = additive_mask(b, b.logical_and(not_after, inside), "window_mask");
+  return range;
+}
+
+// All keys up to the query's own.
+KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
+  KeyRange range;
+  range.keys = Dim::of(b.symbol("N", c.options.context_length, c.end_pos));
+  range.mask = additive_mask(b, b.ge(distances(b, c, range), 0), "causal_mask");
   return range;
 }
 
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
   c.full.rope = add_rope(b, c, "rope", config.rope);
+  // The attention operator knows no softcap: what replaces it wants a mask in every layer.
+  if (config.scalars.attention_softcap) c.full.range = add_causal_range(b, c);
   c.sliding = c.full;
   if (!config.sliding_window) return;
   if (config.sliding_rope != config.rope) {

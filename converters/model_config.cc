@@ -36,17 +36,37 @@ Status read_sizes(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
+// Gemma has hidden_activation, and where that is absent or null tanh-GELU: its weights were trained
+// with it, though older configs say "gelu" under hidden_act.
+Result<Activation> read_activation(const JsonFields& fields, const TypeTraits& type) {
+  constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},
+      {"gelu", Activation::kGelu},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh},
+  };
+  const bool gemma = type.scalars == ScalarRule::kGemma;
+  const std::string_view key = gemma ? "hidden_activation" : "hidden_act";
+  const std::string name =
+      FERRY_TRY(fields.text(key)).value_or(gemma ? "gelu_pytorch_tanh" : "silu");
+  for (const auto& [known, activation] : kNames) {
+    if (known == name) return activation;
+  }
+  return fields.error(
+      ErrorCode::kUnsupported, key,
+      fmt::format("is {}; silu, gelu and gelu_pytorch_tanh are supported", quoted(name)));
+}
+
 Status read_layer_details(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   config.rms_norm_eps = FERRY_TRY(fields.number_or("rms_norm_eps", kEpsRange, 1e-6));
-  config.hidden_act = FERRY_TRY(fields.text("hidden_act")).value_or("silu");
-  if (config.hidden_act != "silu") {
-    return fields.error(ErrorCode::kUnsupported, "hidden_act",
-                        fmt::format("is {}, only 'silu' is supported", quoted(config.hidden_act)));
-  }
+  config.activation = FERRY_TRY(read_activation(fields, type));
   config.attention_bias = type.qkv_bias || FERRY_TRY(fields.flag_or("attention_bias", false));
   config.mlp_bias = FERRY_TRY(fields.flag_or("mlp_bias", false));
   if (!FERRY_TRY(fields.flag_or("attn_output_gate", true))) {
     return fields.error(ErrorCode::kUnsupported, "attn_output_gate", "is false: not supported");
+  }
+  if (FERRY_TRY(fields.flag_or("use_bidirectional_attention", false))) {
+    return fields.error(ErrorCode::kUnsupported, "use_bidirectional_attention",
+                        "is true: not supported");
   }
   config.num_experts = FERRY_TRY(fields.integer_or("num_experts", kExpertRange, 0));
   config.decoder_sparse_step = FERRY_TRY(fields.integer_or("decoder_sparse_step", kLayerRange, 1));
@@ -87,6 +107,7 @@ Status read_text_part(const JsonFields& fields, const TypeTraits& type, ModelCon
   FERRY_CHECK(refuse_quantization(fields));
   FERRY_CHECK(read_sizes(fields, config));
   FERRY_CHECK(read_layer_details(fields, type, config));
+  FERRY_CHECK(read_scalars(fields, type, config));
   FERRY_CHECK(read_rope(fields, type, config));
   FERRY_CHECK(read_layer_types(fields, type, config));
   return read_token_ids(fields, config);

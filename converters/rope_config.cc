@@ -55,23 +55,50 @@ Status read_rope_type(const JsonFields& fields, const JsonFields& rope, RopeConf
   return {};
 }
 
+// `rope` may be absent. Inside it rope_theta wins over `theta_key` beside it.
+Status read_one(const JsonFields& fields, std::string_view theta_key,
+                const std::optional<JsonFields>& rope, RopeConfig& out) {
+  out.theta = FERRY_TRY(fields.number_or(theta_key, kThetaRange, out.theta));
+  if (!rope) return {};
+  out.theta = FERRY_TRY(rope->number_or("rope_theta", kThetaRange, out.theta));
+  return read_rope_type(fields, *rope, out);
+}
+
+Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  const std::optional<JsonFields> rope = FERRY_TRY(rope_object(fields));
+  FERRY_CHECK(read_one(fields, "rope_theta", rope, config.rope));
+  auto partial = FERRY_TRY(fields.number("partial_rotary_factor", kPartialRange));
+  // Other than rope_theta, this one wins where it stands beside the object.
+  if (rope && !partial) {
+    partial = FERRY_TRY(rope->number("partial_rotary_factor", kPartialRange));
+  }
+  const double otherwise = type.hybrid ? kHybridPartialRotaryFactor : 1.0;
+  config.rope.partial_rotary_factor = partial.value_or(otherwise);
+  config.sliding_rope = config.rope;
+  return {};
+}
+
+// transformers 5 has an object for each kind of layer; 4 has rope_theta and rope_scaling for full
+// attention, rope_local_base_freq for sliding.
+Status read_rope_by_kind(const JsonFields& fields, ModelConfig& config) {
+  const auto parameters = FERRY_TRY(fields.object("rope_parameters"));
+  std::optional<JsonFields> full, sliding;
+  if (parameters) {
+    full = FERRY_TRY(parameters->object("full_attention"));
+    sliding = FERRY_TRY(parameters->object("sliding_attention"));
+    if (!full) return parameters->bad("full_attention", "is missing");
+  }
+  FERRY_CHECK(read_one(fields, "rope_theta", full, config.rope));
+  FERRY_CHECK(read_one(fields, "rope_local_base_freq", sliding, config.sliding_rope));
+  const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
+  return scaling ? read_rope_type(fields, *scaling, config.rope) : Status{};
+}
+
 }  // namespace
 
 Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
-  RopeConfig& out = config.rope;
-  const std::optional<JsonFields> rope = FERRY_TRY(rope_object(fields));
-  out.theta = FERRY_TRY(fields.number_or("rope_theta", kThetaRange, out.theta));
-  const double otherwise = type.hybrid ? kHybridPartialRotaryFactor : 1.0;
-  auto partial = FERRY_TRY(fields.number("partial_rotary_factor", kPartialRange));
-  if (rope) {
-    // Inside the object rope_theta wins over the one beside it, partial_rotary_factor loses.
-    out.theta = FERRY_TRY(rope->number_or("rope_theta", kThetaRange, out.theta));
-    const auto inner = FERRY_TRY(rope->number("partial_rotary_factor", kPartialRange));
-    if (!partial) partial = inner;
-    FERRY_CHECK(read_rope_type(fields, *rope, out));
-  }
-  out.partial_rotary_factor = partial.value_or(otherwise);
-  config.sliding_rope = out;
+  FERRY_CHECK(type.sliding_rope ? read_rope_by_kind(fields, config)
+                                : read_shared_rope(fields, type, config));
   const int64_t rotary = config.rotary_dim();
   if (rotary < 2 || rotary % 2 != 0) {
     return fields.bad("head_dim",

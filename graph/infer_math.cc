@@ -56,6 +56,17 @@ Result<Types> infer_linear(const RuleInput& in) {
   return tensor_of(x.dtype, std::move(shape));
 }
 
+// [B,m,k] x [B,k,n] -> [B,m,n]
+Result<Types> infer_bmm(const RuleInput& in) {
+  const Value& a = in.tensor(0);
+  const Value& b = in.tensor(1);
+  if (a.shape.size() != 3 || b.shape.size() != 3) return misfit("wants three dimensions");
+  if (a.shape[0] != b.shape[0]) return misfit("batches differ");
+  if (a.shape[2] != b.shape[1]) return misfit("inner dimensions differ");
+  if (a.dtype != b.dtype || !is_float(a.dtype)) return misfit("dtypes differ");
+  return tensor_of(a.dtype, {a.shape[0], a.shape[1], b.shape[2]});
+}
+
 Result<Types> infer_binary(const RuleInput& in) {
   std::optional<Dims> shape = broadcast(in.tensor(0).shape, in.tensor(1).shape);
   if (!shape) return misfit("shapes do not broadcast");
@@ -71,6 +82,15 @@ Result<Types> infer_logical(const RuleInput& in) {
 Result<Types> infer_float(const RuleInput& in) {
   if (!is_float(in.tensor(0).dtype)) return misfit("wants floating-point numbers");
   return tensor_of(in.tensor(0).dtype, in.tensor(0).shape);
+}
+
+// self, dim, half_to_float
+Result<Types> infer_softmax(const RuleInput& in) {
+  const int64_t rank = static_cast<int64_t>(in.tensor(0).shape.size());
+  const IntArg& dim = in.integer(1);
+  if (dim.value.valid() || dim.number < -rank || dim.number >= rank) return misfit("no dimension");
+  if (in.node.args[2] != Arg(false)) return misfit("computes in its own dtype");
+  return infer_float(in);
 }
 
 Result<Types> infer_compare(const RuleInput& in) {

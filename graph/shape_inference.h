@@ -63,11 +63,13 @@ DType promote(DType a, DType b);
 // -- rules (infer_math.cc, infer_layout.cc)
 // ----------------------------------------------------------
 Result<Types> infer_embedding(const RuleInput& in);
+Result<Types> infer_bmm(const RuleInput& in);
 Result<Types> infer_linear(const RuleInput& in);
 Result<Types> infer_binary(const RuleInput& in);
 Result<Types> infer_logical(const RuleInput& in);
 Result<Types> infer_float(const RuleInput& in);
 Result<Types> infer_compare(const RuleInput& in);
+Result<Types> infer_softmax(const RuleInput& in);
 Result<Types> infer_reduce(const RuleInput& in);
 Result<Types> infer_where(const RuleInput& in);
 Result<Types> infer_convolution(const RuleInput& in);

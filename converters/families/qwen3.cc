@@ -20,9 +20,10 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 }
 
 Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_attention_decoder(
-      config, options,
-      {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true});
+  return build_attention_decoder(config, options,
+                                 {.qkv_bias = config.attention_bias,
+                                  .output_bias = config.attention_bias,
+                                  .qk_norm = AttentionStyle::QkNorm::kHead});
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -117,6 +118,17 @@ TEST(ModelConfig, ReleasedModels) {
 // A config with changes: keys set to a value, or removed where it is discarded.
 json llama() { return json::parse(read("families/llama/config.released.json")); }
 json hybrid() { return json::parse(read("families/qwen3_5_text/config.released.json")); }
+json gemma3() {
+  return {{"model_type", "gemma3_text"},
+          {"vocab_size", 64},
+          {"hidden_size", 24},
+          {"intermediate_size", 36},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"max_position_embeddings", 512},
+          {"head_dim", 8}};
+}
 
 json with(json config, const json& patch) {
   config.merge_patch(patch);  // null removes
@@ -211,6 +223,96 @@ TEST(ModelConfig, TheLegacyNameOfTheRopeType) {
   EXPECT_EQ(c.rope.factor, 4.0);
 }
 
+TEST(ModelConfig, GemmaLeavesOutWhatItsClassHasAsADefault) {
+  // As released: the rest of the numbers are those of the class.
+  const ModelConfig c = parse({{"model_type", "gemma3"},
+                               {"text_config",
+                                {{"model_type", "gemma3_text"},
+                                 {"hidden_size", 2560},
+                                 {"intermediate_size", 10240},
+                                 {"num_hidden_layers", 34},
+                                 {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                                 {"sliding_window", 1024}}}});
+  EXPECT_EQ(c.text_type, "gemma3_text");
+  EXPECT_TRUE(c.multimodal);
+  EXPECT_TRUE(c.tie_word_embeddings);
+  EXPECT_EQ(c.vocab_size, 262208);
+  EXPECT_EQ(c.num_heads, 8);
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.head_dim, 256);
+  EXPECT_EQ(c.activation, Activation::kGeluTanh);
+  EXPECT_EQ(c.scalars.attention, 1.0 / 16);
+  EXPECT_EQ(c.scalars.embedding, std::sqrt(2560.0));
+  EXPECT_FALSE(c.scalars.attention_softcap);
+  EXPECT_EQ(c.sliding_window, 1024);
+  EXPECT_EQ(c.layer_types[4], LayerType::kSlidingAttention);
+  EXPECT_EQ(c.layer_types[5], LayerType::kFullAttention);
+  EXPECT_EQ(std::ranges::count(c.layer_types, LayerType::kFullAttention), 5);
+}
+
+TEST(ModelConfig, SlidingLayersOfGemmaHaveTheirOwnRope) {
+  const json old = with(gemma3(), {{"rope_theta", 1e6},
+                                   {"rope_local_base_freq", 500.0},
+                                   {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}});
+  const json modern =
+      with(gemma3(),
+           {{"rope_parameters",
+             {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
+              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 500.0}}}}}});
+  const ModelConfig c = parse(old);
+  EXPECT_EQ(c, parse(modern));
+  EXPECT_EQ(c.rope.theta, 1e6);
+  EXPECT_EQ(c.rope.type, RopeConfig::Type::kLinear);
+  EXPECT_EQ(c.rope.factor, 8.0);
+  EXPECT_EQ(c.sliding_rope.theta, 500.0);
+  EXPECT_EQ(c.sliding_rope.type, RopeConfig::Type::kDefault);
+}
+
+TEST(ModelConfig, SoftcapsMayBeAbsentOrNull) {
+  json config = with(gemma3(), {{"model_type", "gemma2"}});
+  EXPECT_EQ(parse(config).scalars.attention_softcap, 50.0);
+  EXPECT_EQ(parse(config).scalars.logit_softcap, 30.0);
+  EXPECT_EQ(parse(config).layer_types[0], LayerType::kSlidingAttention);
+  EXPECT_EQ(parse(config).layer_types[1], LayerType::kFullAttention);
+  config["hidden_act"] = "gelu";
+  config["hidden_activation"] = nullptr;
+  EXPECT_EQ(parse(config).activation, Activation::kGeluTanh);
+  config["attn_logit_softcapping"] = nullptr;
+  config["final_logit_softcapping"] = 3;
+  EXPECT_FALSE(parse(config).scalars.attention_softcap);
+  EXPECT_EQ(parse(config).scalars.logit_softcap, 3.0);
+}
+
+TEST(ModelConfig, GraniteHasFourMultipliers) {
+  const json config = with(llama(), {{"model_type", "granite"},
+                                     {"embedding_multiplier", 12},
+                                     {"attention_multiplier", 0.0078125},
+                                     {"residual_multiplier", 0.22},
+                                     {"logits_scaling", 16.0}});
+  const ScalarConfig s = parse(config).scalars;
+  EXPECT_EQ(s.embedding, 12.0);
+  EXPECT_EQ(s.attention, 0.0078125);
+  EXPECT_EQ(s.residual, 0.22);
+  EXPECT_EQ(s.logits, 1.0 / 16);
+  // Other types take no notice of such keys.
+  EXPECT_EQ(parse(with(config, {{"model_type", "llama"}})).scalars, ScalarConfig{});
+}
+
+TEST(ModelConfig, SomeLayersHaveNoRope) {
+  json config = with(llama(), {{"model_type", "smollm3"}, {"no_rope_layer_interval", 2}});
+  EXPECT_EQ(parse(config).rope_layers, (std::vector<bool>{true, false, true}));
+  config["no_rope_layers"] = {0, 1, 1, 0};  // more than layers are fine
+  EXPECT_EQ(parse(config).rope_layers, (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(parse(config).layer_types[0], LayerType::kFullAttention);
+  config["sliding_window"] = 8;
+  config["use_sliding_window"] = true;
+  EXPECT_EQ(parse(config).layer_types[0], LayerType::kSlidingAttention);
+  EXPECT_EQ(parse(config).layer_types[1], LayerType::kFullAttention);
+  config["no_rope_layers"] = {1, 0};
+  EXPECT_EQ(refusal(config).message, "config.json: 'no_rope_layers' has 2 elements for 3 layers");
+  EXPECT_EQ(parse(llama()).rope_layers, std::vector<bool>(3, true));
+}
+
 TEST(ModelConfig, GenerationConfigWins) {
   const auto c = parse_model_config(llama().dump(), R"({"eos_token_id": [5, 6]})", "config.json");
   ASSERT_TRUE(c);
@@ -280,7 +382,9 @@ TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {
     std::string key;
   };
   const Case cases[] = {
-      {with(llama(), {{"hidden_act", "gelu"}}), "'hidden_act'"},
+      {with(llama(), {{"hidden_act", "relu2"}}), "'hidden_act'"},
+      {with(gemma3(), {{"hidden_activation", "relu2"}}), "'hidden_activation'"},
+      {with(gemma3(), {{"use_bidirectional_attention", true}}), "'use_bidirectional_attention'"},
       {with(llama(), {{"quantization_config", {{"quant_method", "gptq"}}}}),
        "'quantization_config'"},
       {with(llama(), {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}}),
