@@ -22,6 +22,7 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
     for (const Dim& dim : value.shape) shape.push_back(dim.base);
     const std::string key = expected_key(rules, value.name);
     const Weight* weight = mapped.weights.find(value.name);
+    if (weight == nullptr && mapped.spoiled.contains(value.name)) continue;
     if (weight == nullptr) {
       problems.push_back({.kind = KeyProblem::Kind::kMissing,
                           .key = key,
@@ -57,13 +58,8 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   Graph graph = FERRY_TRY(family.build(config, build));
   Assembled out;
   out.problems = std::move(mapped.problems);
-  // A packed tensor that failed its own checks made nothing: what is missing then follows from it.
   for (KeyProblem& problem : compare(graph, mapped, rules)) {
-    bool follows = false;
-    for (const KeyProblem& earlier : out.problems) {
-      follows |= earlier.key == problem.key && problem.kind == KeyProblem::Kind::kMissing;
-    }
-    if (!follows) out.problems.push_back(std::move(problem));
+    out.problems.push_back(std::move(problem));
   }
   out.report = std::move(mapped.report);
   if (out.problems.empty()) {

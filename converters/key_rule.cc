@@ -130,25 +130,29 @@ class Mapper {
 
   Status map_entry(size_t index) {
     const TensorEntry& entry = source_.entries()[index];
-    const KeyRule* rule = nullptr;
+    std::vector<const KeyRule*> matching;
     Match found;
     for (size_t r = 0; r < rules_.size(); ++r) {
       std::optional<Match> matched = match(patterns_[r], entry.name, config_.num_layers);
       if (!matched) continue;
-      if (rule != nullptr) {
+      if (!matching.empty() && !(matching[0]->layout && rules_[r].layout)) {
         return fail(ErrorCode::kInternal,
                     fmt::format("key {} matches the rules '{}' and '{}'", quoted(entry.name),
-                                rule->name, rules_[r].name));
+                                matching[0]->name, rules_[r].name));
       }
-      rule = &rules_[r];
+      matching.push_back(&rules_[r]);
       found = std::move(*matched);
     }
-    if (rule == nullptr) {
+    if (matching.empty()) {
       unmapped(entry);
-    } else if (rule->kind == KeyRule::Kind::kDrop) {
-      out.report.entries.push_back({entry.name, {}, rule->name, rule->reason});
-    } else {
+    } else if (matching[0]->kind == KeyRule::Kind::kDrop) {
+      out.report.entries.push_back({entry.name, {}, matching[0]->name, matching[0]->reason});
+    } else if (const KeyRule* rule = choose(matching, entry)) {
       apply(*rule, index, found.layer);
+    } else {
+      for (const RuleTarget& target : matching[0]->targets) {
+        out.spoiled.insert(substitute(target.name, found.layer));
+      }
     }
     return {};
   }
@@ -185,22 +189,59 @@ class Mapper {
     problem(KeyProblem::Kind::kUnmapped, entry, std::move(message));
   }
 
-  void apply(const KeyRule& rule, size_t index, const std::string& layer) {
-    const TensorEntry& entry = source_.entries()[index];
+  // The rule of the layout that the entry has. nullptr, with a problem, where the entry fits none
+  // of them or nothing says which it is. Rules of one key differ in nothing but their rows.
+  const KeyRule* choose(const std::vector<const KeyRule*>& rules, const TensorEntry& entry) {
+    const KeyRule& first = *rules[0];
     if (!is_convertible(entry.dtype)) {
       problem(KeyProblem::Kind::kDType, entry,
               fmt::format("dtype: {} is {}, expected f32, f16 or bf16", quoted(entry.name),
                           dtype_name(entry.dtype)));
-      return;
+      return nullptr;
     }
     const int64_t rows = entry.shape.empty() ? 1 : entry.shape[0];
-    if (rule.expected_rows && rows != rule.expected_rows(config_)) {
+    if (first.expected_rows && rows != first.expected_rows(config_)) {
       problem(
           KeyProblem::Kind::kShape, entry,
           fmt::format("shape: {} {} has {} rows, the config wants {} for '{}'", quoted(entry.name),
-                      to_string(entry.shape), rows, rule.expected_rows(config_), rule.name));
-      return;
+                      to_string(entry.shape), rows, first.expected_rows(config_), first.name));
+      return nullptr;
     }
+    if (rules.size() == 1) return &first;
+    out.report.packed_keys = true;
+    const auto wanted = std::ranges::find_if(rules, [&](const KeyRule* rule) {
+      return options_.packed_layout ? rule->layout == options_.packed_layout : rule->own_layout;
+    });
+    if (wanted != rules.end()) return *wanted;
+    if (all_same_rows(rules)) return &first;
+    ambiguous(rules, entry);
+    return nullptr;
+  }
+
+  // One key-value head, for instance: then there is nothing to choose.
+  bool all_same_rows(const std::vector<const KeyRule*>& rules) const {
+    for (const KeyRule* rule : rules) {
+      for (size_t t = 0; t < rule->targets.size(); ++t) {
+        if (rule->targets[t].rows(config_) != rules[0]->targets[t].rows(config_)) return false;
+      }
+    }
+    return true;
+  }
+
+  void ambiguous(const std::vector<const KeyRule*>& rules, const TensorEntry& entry) {
+    std::string ways;
+    for (const KeyRule* rule : rules) {
+      ways +=
+          fmt::format("{}'{}' (--packed-layout {})", ways.empty() ? "" : " or ", rule->name,
+                      rule->layout == PackedLayout::kConcatenated ? "concatenated" : "interleaved");
+    }
+    problem(KeyProblem::Kind::kAmbiguous, entry,
+            fmt::format("ambiguous: {} {} may be {}", quoted(entry.name), to_string(entry.shape),
+                        ways));
+  }
+
+  void apply(const KeyRule& rule, size_t index, const std::string& layer) {
+    const TensorEntry& entry = source_.entries()[index];
     MappedEntry mapped{entry.name, {}, rule.name, rule.reason};
     for (const RuleTarget& target : rule.targets) {
       std::string name = substitute(target.name, layer);

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "converters/model_config.h"
+#include "converters/row_layouts.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "graph/tensor_expr.h"
@@ -37,6 +40,10 @@ struct KeyRule {
   std::string reason = {};
   // Rows that the source must have, where the split needs it: the message says what was expected.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
+  // Where one source key comes in more than one layout (packed_keys.h): one rule for each, of which
+  // at most one is the family's own.
+  std::optional<PackedLayout> layout = {};
+  bool own_layout = false;
 };
 
 // A weight that is another one under a second name ("output.weight" = "tok_embeddings.weight").
@@ -56,10 +63,12 @@ struct MappedEntry {
 struct MappingReport {
   std::vector<MappedEntry> entries;  // one per source entry, in its order, then ties (source empty)
   std::vector<std::string> allowed;  // keys without a rule that --allow-unmapped let pass
+  bool packed_keys = false;          // a key came in a layout that --packed-layout chooses
 };
 
 struct MappingOptions {
-  std::vector<std::string> allow_unmapped = {};  // globs
+  std::vector<std::string> allow_unmapped = {};    // globs
+  std::optional<PackedLayout> packed_layout = {};  // of every packed key that comes in several
 };
 
 // One reason why a checkpoint does not fit its model.
@@ -70,6 +79,7 @@ struct KeyProblem {
     kDuplicate,  // two source keys make the same weight
     kShape,      // wrong shape, or wrong number of rows for a split
     kDType,      // not a float type that can be converted
+    kAmbiguous,  // packed in one of several layouts, and nothing says in which
   } kind;
   std::string key;      // original source key, or the expected one
   std::string message;  // a whole line, the key quoted in it
@@ -79,10 +89,12 @@ struct MappedKeys {
   StateDict weights;
   MappingReport report;
   std::vector<KeyProblem> problems;  // all of them, in the order of the entries
+  // Weights of keys with a problem of their own: that they are missing follows from it.
+  std::set<std::string> spoiled;
 };
 
 // Applies `rules` to every entry; never stops at the first problem. kInternal if two rules match
-// one key, which is a defect of a family's table.
+// one key without being layouts of it, which is a defect of a family's table.
 Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
                             const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
                             const MappingOptions& options);

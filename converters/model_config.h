@@ -17,13 +17,17 @@ enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention };
 
 struct RopeConfig {
-  enum class Type { kDefault, kLinear, kLlama3 } type = Type::kDefault;
+  enum class Type { kDefault, kLinear, kLlama3, kLongRope } type = Type::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
   double factor = 1.0;                 // linear, llama3
   double low_freq_factor = 1.0;        // llama3
   double high_freq_factor = 4.0;       // llama3
-  int64_t original_max_positions = 0;  // llama3
+  int64_t original_max_positions = 0;  // llama3, longrope
+  // longrope: divisors of the frequencies, one per pair of dimensions, for sequences of at most
+  // original_max_positions and for longer ones; and what cos and sin are multiplied by.
+  std::vector<double> factors, long_factors;
+  double attention_factor = 1.0;
   bool operator==(const RopeConfig&) const = default;
 };
 

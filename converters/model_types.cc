@@ -10,6 +10,9 @@ namespace {
 constexpr TypeTraits kTypes[] = {
     {.type = "llama"},
     {.type = "mistral", .defaults = R"({"sliding_window": 4096})", .window = WindowRule::kAll},
+    {.type = "phi3",
+     .defaults = R"({"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096})",
+     .window = WindowRule::kAll},
     {.type = "qwen2",
      .defaults = R"({"sliding_window": 4096, "max_window_layers": 28})",
      .window = WindowRule::kFromLayer,

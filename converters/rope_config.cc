@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "converters/longrope.h"
 #include "converters/model_config_parts.h"
 #include "core/text.h"
 
@@ -29,9 +30,14 @@ Status read_rope_type(const JsonFields& fields, const JsonFields& rope, RopeConf
   const std::string_view key = modern ? "rope_type" : "type";
   const std::string type = FERRY_TRY(rope.text(key)).value_or("default");
   if (type == "default") return {};
+  if (type == "longrope" || type == "su") {  // "su" in the first configs of Phi-3
+    out.type = RopeConfig::Type::kLongRope;
+    return {};
+  }
   if (type != "linear" && type != "llama3") {
-    return rope.error(ErrorCode::kUnsupported, key,
-                      fmt::format("is {}; default, linear and llama3 are supported", quoted(type)));
+    return rope.error(
+        ErrorCode::kUnsupported, key,
+        fmt::format("is {}; default, linear, llama3 and longrope are supported", quoted(type)));
   }
   const auto factor = FERRY_TRY(rope.number("factor", kFactorRange));
   if (!factor) return rope.bad("factor", "is missing");
@@ -74,6 +80,9 @@ Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelC
   }
   const double otherwise = type.hybrid ? kHybridPartialRotaryFactor : 1.0;
   config.rope.partial_rotary_factor = partial.value_or(otherwise);
+  if (config.rope.type == RopeConfig::Type::kLongRope) {
+    FERRY_CHECK(read_longrope(fields, *rope, config));
+  }
   config.sliding_rope = config.rope;
   return {};
 }
@@ -91,7 +100,13 @@ Status read_rope_by_kind(const JsonFields& fields, ModelConfig& config) {
   FERRY_CHECK(read_one(fields, "rope_theta", full, config.rope));
   FERRY_CHECK(read_one(fields, "rope_local_base_freq", sliding, config.sliding_rope));
   const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
-  return scaling ? read_rope_type(fields, *scaling, config.rope) : Status{};
+  if (scaling) FERRY_CHECK(read_rope_type(fields, *scaling, config.rope));
+  for (const RopeConfig* rope : {&config.rope, &config.sliding_rope}) {
+    if (rope->type != RopeConfig::Type::kLongRope) continue;
+    return fields.error(ErrorCode::kUnsupported, "rope_scaling",
+                        "is longrope in a model whose RoPE differs by layer: not supported");
+  }
+  return {};
 }
 
 }  // namespace
@@ -121,7 +136,10 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rota
   std::vector<float> frequencies;
   for (int64_t i = 0; i < rotary_dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(rotary_dim);
-    float frequency = 1.0f / std::pow(theta, exponent);
+    float power = std::pow(theta, exponent);
+    if (!rope.factors.empty())
+      power *= static_cast<float>(rope.factors[static_cast<size_t>(i / 2)]);
+    float frequency = 1.0f / power;
     if (rope.type == RopeConfig::Type::kLinear) frequency /= factor;
     if (rope.type == RopeConfig::Type::kLlama3) {
       // Long waves are slowed down, short ones kept, those between interpolated.

@@ -13,6 +13,7 @@ extern const FamilySpec kGranite;
 extern const FamilySpec kLlama;
 extern const FamilySpec kMistral;
 extern const FamilySpec kOlmo2;
+extern const FamilySpec kPhi3;
 extern const FamilySpec kQwen2;
 extern const FamilySpec kQwen3;
 extern const FamilySpec kQwen35;

@@ -4,6 +4,7 @@
 
 #include "converters/families/families.h"
 #include "converters/hybrid.h"
+#include "converters/packed_keys.h"
 #include "converters/standard_keys.h"
 
 namespace ferry::families {
@@ -11,7 +12,7 @@ namespace {
 
 std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& config) {
   return concat(
-      {hybrid_rules(prefix, config),
+      {hybrid_rules(prefix, config), packed_delta_net_rules(prefix, std::nullopt),
        rename_rules(
            prefix,
            {{"layers.{i}.linear_attn.in_proj_qkv.weight",

@@ -1,0 +1,120 @@
+#include "converters/packed_keys.h"
+
+#include "converters/standard_keys.h"
+
+namespace ferry {
+namespace {
+
+using Rows = std::function<std::vector<RowRun>(const ModelConfig&, PackedLayout)>;
+
+struct Part {
+  const char* target;  // without the parameter's name
+  Rows rows;
+};
+struct Packed {
+  std::vector<Part> parts;
+  const char* concatenated;  // what the layouts look like, for the names of the rules
+  const char* interleaved;
+  int64_t (*row_count)(const ModelConfig&);
+};
+
+// The two rules of one parameter, ".weight" or ".bias".
+std::vector<KeyRule> rules_of(const Packed& packed, const std::string& name,
+                              const std::string& parameter, OwnLayout own) {
+  std::vector<KeyRule> rules;
+  for (PackedLayout layout : {PackedLayout::kConcatenated, PackedLayout::kInterleaved}) {
+    const bool concatenated = layout == PackedLayout::kConcatenated;
+    KeyRule rule;
+    rule.name = "split " + name.substr(name.rfind('.') + 1) + " " +
+                (concatenated ? packed.concatenated : packed.interleaved);
+    rule.source = name + parameter;
+    for (const Part& part : packed.parts) {
+      rule.targets.push_back(
+          {part.target + parameter,
+           [rows = part.rows, layout](const ModelConfig& config) { return rows(config, layout); }});
+    }
+    rule.expected_rows = packed.row_count;
+    rule.layout = layout;
+    rule.own_layout = own == layout;
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+std::vector<KeyRule> with_bias(const Packed& packed, const std::string& name, bool bias,
+                               OwnLayout own) {
+  std::vector<KeyRule> rules = rules_of(packed, name, ".weight", own);
+  return bias ? concat({rules, rules_of(packed, name, ".bias", own)}) : rules;
+}
+
+Part qkv_part(const char* target, QkvPart part) {
+  return {target, [part](const ModelConfig& config, PackedLayout layout) {
+            return fused_qkv_rows(config, layout, part);
+          }};
+}
+
+Part gate_up_part(const char* target, GateUpPart part) {
+  return {target, [part](const ModelConfig& config, PackedLayout layout) {
+            return gate_up_rows(config, layout, part);
+          }};
+}
+
+Part ba_part(const char* target, BaPart part) {
+  return {target, [part](const ModelConfig& config, PackedLayout layout) {
+            return ba_rows(config.linear, layout, part);
+          }};
+}
+
+}  // namespace
+
+std::vector<KeyRule> packed_qkv_rules(const std::string& name, bool bias, OwnLayout own) {
+  const Packed packed = {.parts = {qkv_part("layers.{i}.attention.wq", QkvPart::kQuery),
+                                   qkv_part("layers.{i}.attention.wk", QkvPart::kKey),
+                                   qkv_part("layers.{i}.attention.wv", QkvPart::kValue)},
+                         .concatenated = "[q | k | v]",
+                         .interleaved = "[q.. k v] per key-value head",
+                         .row_count = fused_qkv_row_count};
+  return with_bias(packed, name, bias, own);
+}
+
+std::vector<KeyRule> packed_gate_up_rules(const std::string& name, bool bias, OwnLayout own) {
+  const Packed packed = {
+      .parts = {gate_up_part("layers.{i}.feed_forward.w1", GateUpPart::kGate),
+                gate_up_part("layers.{i}.feed_forward.w3", GateUpPart::kUp)},
+      .concatenated = "[gate | up]",
+      .interleaved = "[gate up] row by row",
+      .row_count = [](const ModelConfig& config) { return 2 * config.intermediate_size; }};
+  return with_bias(packed, name, bias, own);
+}
+
+std::vector<KeyRule> packed_delta_net_rules(const std::string& prefix, OwnLayout own) {
+  const Packed qkvz = {
+      .parts = {{"layers.{i}.attention.in_proj_qkv",
+                 [](const ModelConfig& config, PackedLayout layout) {
+                   return qkv_rows(config.linear, layout);
+                 }},
+                {"layers.{i}.attention.in_proj_z",
+                 [](const ModelConfig& config, PackedLayout layout) {
+                   return qkvz_rows(config.linear, layout, QkvzPart::kGate);
+                 }}},
+      .concatenated = "[q | k | v | z]",
+      .interleaved = "[q k v.. z..] per key head",
+      .row_count = [](const ModelConfig& config) { return qkvz_row_count(config.linear); }};
+  const Packed ba = {
+      .parts = {ba_part("layers.{i}.attention.in_proj_b", BaPart::kBeta),
+                ba_part("layers.{i}.attention.in_proj_a", BaPart::kAlpha)},
+      .concatenated = "[b | a]",
+      .interleaved = "[b.. a..] per key head",
+      .row_count = [](const ModelConfig& config) { return ba_row_count(config.linear); }};
+  const std::string base = prefix + "layers.{i}.linear_attn.";
+  return concat({rules_of(qkvz, base + "in_proj_qkvz", ".weight", own),
+                 rules_of(ba, base + "in_proj_ba", ".weight", own)});
+}
+
+std::vector<KeyRule> packed_export_rules(const std::string& prefix, bool qkv_bias, bool mlp_bias) {
+  const std::string layer = prefix + "layers.{i}.";
+  return concat({packed_qkv_rules(layer + "self_attn.qkv_proj", qkv_bias, std::nullopt),
+                 packed_gate_up_rules(layer + "mlp.gate_up_proj", mlp_bias, std::nullopt)});
+}
+
+}  // namespace ferry
