@@ -10,6 +10,7 @@
 
 #include "converters/assemble.h"
 #include "converters/family.h"
+#include "converters/longrope.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
@@ -174,6 +175,9 @@ Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
   m.weight_dtype = weight_dtype(parts);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
+  if (longrope_use(config.rope, build) == LongRopeUse::kByCall) {
+    m.rope_switch = config.rope.original_max_positions;
+  }
   m.allowed_unmapped = mapping.allowed;
   for (const MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});

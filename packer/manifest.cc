@@ -115,6 +115,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.text("weight_dtype", m.weight_dtype);
   a.optional_count("bos_id", m.bos_id);
   a.counts("eos_ids", m.eos_ids);
+  a.optional_count("rope_switch", m.rope_switch);
 }
 
 template <class Archive>
