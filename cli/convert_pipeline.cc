@@ -262,7 +262,14 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
 
   Assembled made = FERRY_TRY(
-      assemble(*c.source, c.config, *family, build, {.allow_unmapped = options.allow_unmapped}));
+      assemble(*c.source, c.config, *family, build,
+               {.allow_unmapped = options.allow_unmapped, .packed_layout = options.packed_layout}));
+  if (options.packed_layout && !made.report.packed_keys) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--packed-layout: {} has no packed tensor that comes "
+                            "in several layouts",
+                            printable(options.source)));
+  }
   c.problems = std::move(made.problems);
   if (c.problems.empty()) FERRY_CHECK(join_ties(made, family->ties(c.config), *c.source));
   c.mapping = std::move(made.report);

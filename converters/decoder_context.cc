@@ -75,18 +75,13 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
   const LongRopeUse use = longrope_use(rope, c.options);
   RopeConfig longer = rope;
   longer.factors = rope.long_factors;
-  RopeTable table;
-  if (use != LongRopeUse::kLong) table = rope_rows(b, c, name, rope);
-  if (use != LongRopeUse::kShort) {
+  RopeTable table = rope_rows(b, c, name, use == LongRopeUse::kLong ? longer : rope);
+  if (use == LongRopeUse::kByCall) {
     const RopeTable other = rope_rows(b, c, "long_" + name, longer);
-    if (use == LongRopeUse::kByCall) {
-      const ValueId end = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
-      const ValueId is_long = b.gt(end, static_cast<double>(rope.original_max_positions));
-      table.cos = b.where(is_long, other.cos, table.cos);
-      table.sin = b.where(is_long, other.sin, table.sin);
-    } else {
-      table = other;
-    }
+    const ValueId end = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
+    const ValueId is_long = b.gt(end, static_cast<double>(rope.original_max_positions));
+    table.cos = b.where(is_long, other.cos, table.cos);
+    table.sin = b.where(is_long, other.sin, table.sin);
   }
   b.name(table.cos, name + "_cos");
   b.name(table.sin, name + "_sin");

@@ -1,5 +1,7 @@
 #include "converters/packed_keys.h"
 
+#include <fmt/format.h>
+
 #include "converters/standard_keys.h"
 
 namespace ferry {
@@ -25,8 +27,8 @@ std::vector<KeyRule> rules_of(const Packed& packed, const std::string& name,
   for (PackedLayout layout : {PackedLayout::kConcatenated, PackedLayout::kInterleaved}) {
     const bool concatenated = layout == PackedLayout::kConcatenated;
     KeyRule rule;
-    rule.name = "split " + name.substr(name.rfind('.') + 1) + " " +
-                (concatenated ? packed.concatenated : packed.interleaved);
+    rule.name = fmt::format("split {} {}", name.substr(name.rfind('.') + 1),
+                            concatenated ? packed.concatenated : packed.interleaved);
     rule.source = name + parameter;
     for (const Part& part : packed.parts) {
       rule.targets.push_back(

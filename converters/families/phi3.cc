@@ -2,7 +2,7 @@
 // LongRoPE over a part of each head, and a sliding window in every layer where the config has one.
 // Source: transformers, models/phi3/modeling_phi3.py.
 
-#include "converters/blocks.h"
+#include "converters/decoder.h"
 #include "converters/families/families.h"
 #include "converters/packed_keys.h"
 #include "converters/standard_keys.h"

@@ -144,6 +144,61 @@ TEST(KeyRule, ASplitTakesItsRowsFromTheEntry) {
   }
 }
 
+// Two layouts of one key: one that halves it, one that takes turns.
+std::vector<KeyRule> layouts_of_packed(std::optional<PackedLayout> own) {
+  KeyRule halves = map_rule("packed", "first");
+  halves.name = "halves";
+  halves.targets = {{"first", [](const ModelConfig&) { return rows_range(0, 2); }},
+                    {"second", [](const ModelConfig&) { return rows_range(2, 2); }}};
+  halves.layout = PackedLayout::kConcatenated;
+  halves.own_layout = own == halves.layout;
+  KeyRule turns = halves;
+  turns.name = "turns";
+  const std::vector<RowRun> even = {{0, 0, 1}, {0, 2, 1}};
+  const std::vector<RowRun> odd = {{0, 1, 1}, {0, 3, 1}};
+  turns.targets[0].rows = [even](const ModelConfig&) { return even; };
+  turns.targets[1].rows = [odd](const ModelConfig&) { return odd; };
+  turns.layout = PackedLayout::kInterleaved;
+  turns.own_layout = own == turns.layout;
+  return {halves, turns};
+}
+
+TEST(KeyRule, ALayoutIsTheOneAskedForElseTheFamilysOwnElseAProblem) {
+  struct Case {
+    std::optional<PackedLayout> own, asked;
+    std::string rule;  // empty: ambiguous
+  };
+  const auto whole = PackedLayout::kConcatenated, turns = PackedLayout::kInterleaved;
+  for (const Case& c : std::vector<Case>{{{}, {}, ""},
+                                         {{}, whole, "halves"},
+                                         {{}, turns, "turns"},
+                                         {whole, {}, "halves"},
+                                         {turns, {}, "turns"},
+                                         {turns, whole, "halves"}}) {
+    const MappedKeys mapped =
+        map({entry("packed")}, layouts_of_packed(c.own), {}, {.packed_layout = c.asked});
+    EXPECT_TRUE(mapped.report.packed_keys);
+    if (c.rule.empty()) {
+      EXPECT_EQ(messages(mapped),
+                std::vector<std::string>{"ambiguous: 'packed' [4, 2] may be 'halves' "
+                                         "(--packed-layout concatenated) or 'turns' "
+                                         "(--packed-layout interleaved)"});
+      EXPECT_EQ(mapped.problems[0].kind, KeyProblem::Kind::kAmbiguous);
+      EXPECT_EQ(mapped.spoiled, (std::set<std::string>{"first", "second"}));
+      continue;
+    }
+    ASSERT_TRUE(mapped.problems.empty());
+    EXPECT_EQ(mapped.weights.find("second")->rule, c.rule);
+    EXPECT_EQ(mapped.weights.find("second")->expr.rows.size(), c.rule == "halves" ? 1U : 2U);
+  }
+}
+
+TEST(KeyRule, LayoutsThatAgreeAreNotAmbiguous) {
+  std::vector<KeyRule> rules = layouts_of_packed({});
+  rules[1].targets = rules[0].targets;
+  EXPECT_TRUE(map({entry("packed")}, rules).problems.empty());
+}
+
 TEST(KeyRule, TiesFillInWhatIsMissing) {
   const std::vector<KeyRule> rules = {map_rule("embed", "tok"), map_rule("head", "out")};
   const std::vector<TieRule> ties = {{"tied head", "out", "tok"}};
