@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -10,9 +11,26 @@
 namespace ferry {
 namespace {
 
+// How the checkpoint itself calls what families know as `key`.
+class StoredNames {
+ public:
+  explicit StoredNames(const TensorSource& source) {
+    for (const TensorEntry& entry : source.entries()) {
+      if (!entry.original.empty()) stored_.emplace(entry.name, entry.original);
+    }
+  }
+  const std::string& of(const std::string& key) const {
+    const auto found = stored_.find(key);
+    return found == stored_.end() ? key : found->second;
+  }
+
+ private:
+  std::map<std::string, std::string> stored_;
+};
+
 // Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
 std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
-                                const std::vector<KeyRule>& rules) {
+                                const std::vector<KeyRule>& rules, const StoredNames& stored) {
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
   for (const Value& value : graph.values) {
@@ -20,7 +38,7 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
     wanted.insert(value.name);
     Shape shape;
     for (const Dim& dim : value.shape) shape.push_back(dim.base);
-    const std::string key = expected_key(rules, value.name);
+    const std::string key = stored.of(expected_key(rules, value.name));
     const Weight* weight = mapped.weights.find(value.name);
     if (weight == nullptr) {
       problems.push_back({.kind = KeyProblem::Kind::kMissing,
@@ -37,7 +55,7 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
   }
   for (const Weight& weight : mapped.weights.weights()) {
     if (wanted.contains(weight.name)) continue;
-    const std::string key = expected_key(rules, weight.name);
+    const std::string key = stored.of(expected_key(rules, weight.name));
     problems.push_back(
         {.kind = KeyProblem::Kind::kUnmapped,
          .key = key,
@@ -58,7 +76,7 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   Assembled out;
   out.problems = std::move(mapped.problems);
   // A packed tensor that failed its own checks made nothing: what is missing then follows from it.
-  for (KeyProblem& problem : compare(graph, mapped, rules)) {
+  for (KeyProblem& problem : compare(graph, mapped, rules, StoredNames(source))) {
     bool follows = false;
     for (const KeyProblem& earlier : out.problems) {
       follows |= earlier.key == problem.key && problem.kind == KeyProblem::Kind::kMissing;

@@ -125,7 +125,7 @@ class Mapper {
   Mapper(const TensorSource& source, const ModelConfig& config, const std::vector<KeyRule>& rules,
          const MappingOptions& options)
       : source_(source), config_(config), rules_(rules), options_(options) {
-    for (const KeyRule& rule : rules) patterns_.push_back(compile(rule.source));
+    for (const KeyRule& rule : rules_) patterns_.push_back(compile(rule.source));
   }
 
   Status map_entry(size_t index) {
@@ -137,8 +137,8 @@ class Mapper {
       if (!matched) continue;
       if (rule != nullptr) {
         return fail(ErrorCode::kInternal,
-                    fmt::format("key {} matches the rules '{}' and '{}'", quoted(entry.name),
-                                rule->name, rules_[r].name));
+                    fmt::format("key {} matches the rules '{}' and '{}'",
+                                quoted(entry.stored_name()), rule->name, rules_[r].name));
       }
       rule = &rules_[r];
       found = std::move(*matched);
@@ -146,7 +146,7 @@ class Mapper {
     if (rule == nullptr) {
       unmapped(entry);
     } else if (rule->kind == KeyRule::Kind::kDrop) {
-      out.report.entries.push_back({entry.name, {}, rule->name, rule->reason});
+      out.report.entries.push_back({entry.stored_name(), {}, rule->name, rule->reason});
     } else {
       apply(*rule, index, found.layer);
     }
@@ -165,18 +165,18 @@ class Mapper {
 
  private:
   void problem(KeyProblem::Kind kind, const TensorEntry& entry, std::string message) {
-    out.problems.push_back({kind, entry.name, std::move(message)});
+    out.problems.push_back({kind, entry.stored_name(), std::move(message)});
   }
 
   void unmapped(const TensorEntry& entry) {
     for (const std::string& glob : options_.allow_unmapped) {
-      if (!glob_match(glob, entry.name)) continue;
-      out.report.allowed.push_back(entry.name);
+      if (!glob_match(glob, entry.stored_name())) continue;
+      out.report.allowed.push_back(entry.stored_name());
       out.report.entries.push_back(
-          {entry.name, {}, "allowed unmapped", "--allow-unmapped " + glob});
+          {entry.stored_name(), {}, "allowed unmapped", "--allow-unmapped " + glob});
       return;
     }
-    std::string message = fmt::format("unmapped: {} {} {}", quoted(entry.name),
+    std::string message = fmt::format("unmapped: {} {} {}", quoted(entry.stored_name()),
                                       dtype_name(entry.dtype), to_string(entry.shape));
     if (suggestions_++ < kMaxSuggestions) {
       const std::string near = nearest_key(rules_, entry.name);
@@ -189,19 +189,19 @@ class Mapper {
     const TensorEntry& entry = source_.entries()[index];
     if (!is_convertible(entry.dtype)) {
       problem(KeyProblem::Kind::kDType, entry,
-              fmt::format("dtype: {} is {}, expected f32, f16 or bf16", quoted(entry.name),
+              fmt::format("dtype: {} is {}, expected f32, f16 or bf16", quoted(entry.stored_name()),
                           dtype_name(entry.dtype)));
       return;
     }
     const int64_t rows = entry.shape.empty() ? 1 : entry.shape[0];
     if (rule.expected_rows && rows != rule.expected_rows(config_)) {
-      problem(
-          KeyProblem::Kind::kShape, entry,
-          fmt::format("shape: {} {} has {} rows, the config wants {} for '{}'", quoted(entry.name),
-                      to_string(entry.shape), rows, rule.expected_rows(config_), rule.name));
+      problem(KeyProblem::Kind::kShape, entry,
+              fmt::format("shape: {} {} has {} rows, the config wants {} for '{}'",
+                          quoted(entry.stored_name()), to_string(entry.shape), rows,
+                          rule.expected_rows(config_), rule.name));
       return;
     }
-    MappedEntry mapped{entry.name, {}, rule.name, rule.reason};
+    MappedEntry mapped{entry.stored_name(), {}, rule.name, rule.reason};
     for (const RuleTarget& target : rule.targets) {
       std::string name = substitute(target.name, layer);
       TensorExpr expr = expr_of_entry(source_, index);
@@ -211,10 +211,10 @@ class Mapper {
         for (RowRun& run : expr.rows) run.entry = index;
         if (!expr.shape.empty()) expr.shape[0] = row_count(expr.rows);
       }
-      if (const auto [other, fresh] = made_by_.emplace(name, entry.name); !fresh) {
+      if (const auto [other, fresh] = made_by_.emplace(name, entry.stored_name()); !fresh) {
         problem(KeyProblem::Kind::kDuplicate, entry,
                 fmt::format("duplicate: {} and {} both make {}", quoted(other->second),
-                            quoted(entry.name), name));
+                            quoted(entry.stored_name()), name));
         continue;
       }
       mapped.targets.push_back(name);
@@ -237,7 +237,9 @@ class Mapper {
 Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
                             const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
                             const MappingOptions& options) {
-  Mapper mapper(source, config, rules, options);
+  std::vector<KeyRule> all = rules;
+  all.insert(all.end(), options.format_rules.begin(), options.format_rules.end());
+  Mapper mapper(source, config, all, options);
   for (size_t i = 0; i < source.entries().size(); ++i) FERRY_CHECK(mapper.map_entry(i));
   for (const TieRule& tie : ties) mapper.tie(tie);
   return std::move(mapper.out);

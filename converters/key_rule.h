@@ -47,7 +47,7 @@ struct TieRule {
 };
 
 struct MappedEntry {
-  std::string source;                // original key
+  std::string source;                // stored key
   std::vector<std::string> targets;  // empty for a drop
   std::string rule;
   std::string reason;  // of a drop
@@ -60,6 +60,8 @@ struct MappingReport {
 
 struct MappingOptions {
   std::vector<std::string> allow_unmapped = {};  // globs
+  // Rules for keys that the checkpoint's format brings along, beside those of the family.
+  std::vector<KeyRule> format_rules = {};
 };
 
 // One reason why a checkpoint does not fit its model.
@@ -71,7 +73,7 @@ struct KeyProblem {
     kShape,      // wrong shape, or wrong number of rows for a split
     kDType,      // not a float type that can be converted
   } kind;
-  std::string key;      // original source key, or the expected one
+  std::string key;      // stored source key, or the expected one
   std::string message;  // a whole line, the key quoted in it
 };
 
@@ -81,8 +83,9 @@ struct MappedKeys {
   std::vector<KeyProblem> problems;  // all of them, in the order of the entries
 };
 
-// Applies `rules` to every entry; never stops at the first problem. kInternal if two rules match
-// one key, which is a defect of a family's table.
+// Applies `rules` to every entry by its name; reports and problems have its stored name. Never
+// stops at the first problem. kInternal if two rules match one key, which is a defect of a family's
+// table.
 Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
                             const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
                             const MappingOptions& options);
