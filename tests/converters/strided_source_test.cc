@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -318,7 +319,9 @@ TEST(StridedSource, RefusesWhatDoesNotFit) {
     const auto source = StridedSource::make(std::move(inner), c.tensors);
     ASSERT_FALSE(source) << (c.message ? c.message : "internal");
     EXPECT_EQ(source.error().code, c.code) << source.error().message;
-    if (c.message) EXPECT_EQ(source.error().message, c.message);
+    if (c.message) {
+      EXPECT_EQ(source.error().message, c.message);
+    }
   }
 }
 
