@@ -6,6 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "converters/keras_config.h"
+#include "converters/keras_keys.h"
+#include "converters/model_config.h"
+#include "converters/strided_source.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
@@ -15,6 +19,7 @@ namespace ferry::cli {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kGenerationConfig = "generation_config.json";
 
@@ -58,6 +63,39 @@ Status add_files_beside(CheckpointInput& input, const std::string& path,
   return {};
 }
 
+// The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of Hugging
+// Face's.
+Status drop_keras_objects(std::vector<CopiedFile>& copied) {
+  std::vector<CopiedFile> kept;
+  for (CopiedFile& file : copied) {
+    const bool text = file.name.ends_with(".json") && !file.text;
+    if (text && is_keras_config(FERRY_TRY(read_text_file(file.source_path, kMaxTextBytes)))) {
+      continue;
+    }
+    kept.push_back(std::move(file));
+  }
+  copied = std::move(kept);
+  return {};
+}
+
+// A Keras config becomes a Hugging Face one, Keras paths become Hugging Face keys.
+Status adopt_keras(CheckpointInput& input) {
+  const bool own_config = is_keras_config(input.config);
+  const bool own_names = has_keras_paths(*input.source);
+  if (own_config || own_names) FERRY_CHECK(drop_keras_objects(input.copied));
+  if (own_config) {
+    input.config = FERRY_TRY(hugging_face_config_of_keras(
+        input.config, has_keras_head(*input.source), input.config_name));
+    input.copied.insert(input.copied.begin(), {.name = kConfig, .text = input.config});
+  }
+  if (!own_names) return {};
+  const ModelConfig config = FERRY_TRY(parse_model_config(input.config, "", input.config_name));
+  std::vector<StridedTensor> tensors = FERRY_TRY(keras_tensors(*input.source, config));
+  input.source = FERRY_TRY(StridedSource::make(std::move(input.source), std::move(tensors)));
+  input.stored_names = keras_paths(config);
+  return {};
+}
+
 }  // namespace
 
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config) {
@@ -70,6 +108,7 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
                             printable(path)));
   }
   FERRY_CHECK(add_files_beside(input, path, config));
+  FERRY_CHECK(adopt_keras(input));
   return input;
 }
 

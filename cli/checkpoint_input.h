@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "converters/key_rule.h"
@@ -23,6 +24,8 @@ struct CheckpointInput {
   // there are any; as they are, or as texts that an adapter made.
   std::vector<CopiedFile> copied;
   std::vector<KeyRule> format_rules;  // for keys that the format brings along
+  // What the format calls the keys of this model, where it has names of its own.
+  std::unordered_map<std::string, std::string> stored_names;
 };
 
 // `path` is what open_checkpoint() takes. `config`, where not empty, is a config.json to use

@@ -197,7 +197,8 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
 
   Assembled made = FERRY_TRY(
       assemble(*c.source, c.config, *family, build,
-               {.allow_unmapped = options.allow_unmapped, .format_rules = opened.format_rules}));
+               {.allow_unmapped = options.allow_unmapped, .format_rules = opened.format_rules,
+                .stored_names = opened.stored_names}));
   c.problems = std::move(made.problems);
   if (c.problems.empty()) FERRY_CHECK(join_ties(made, family->ties(c.config), *c.source));
   c.mapping = std::move(made.report);

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "core/text.h"
@@ -14,9 +14,10 @@ namespace {
 // How the checkpoint itself calls what families know as `key`.
 class StoredNames {
  public:
-  explicit StoredNames(const TensorSource& source) {
+  StoredNames(const TensorSource& source, const MappingOptions& mapping)
+      : stored_(mapping.stored_names) {
     for (const TensorEntry& entry : source.entries()) {
-      if (!entry.original.empty()) stored_.emplace(entry.name, entry.original);
+      if (!entry.original.empty()) stored_[entry.name] = entry.original;
     }
   }
   const std::string& of(const std::string& key) const {
@@ -25,7 +26,7 @@ class StoredNames {
   }
 
  private:
-  std::map<std::string, std::string> stored_;
+  std::unordered_map<std::string, std::string> stored_;
 };
 
 // Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
@@ -76,7 +77,7 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   Assembled out;
   out.problems = std::move(mapped.problems);
   // A packed tensor that failed its own checks made nothing: what is missing then follows from it.
-  for (KeyProblem& problem : compare(graph, mapped, rules, StoredNames(source))) {
+  for (KeyProblem& problem : compare(graph, mapped, rules, StoredNames(source, mapping))) {
     bool follows = false;
     for (const KeyProblem& earlier : out.problems) {
       follows |= earlier.key == problem.key && problem.kind == KeyProblem::Kind::kMissing;

@@ -88,23 +88,39 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The known key nearest to `key`, with its layer number put in; empty if none is near.
-std::string nearest_key(const std::vector<KeyRule>& rules, const std::string& key) {
-  if (key.size() > kMaxSuggestionLength) return {};
-  std::string layer = "0";
-  if (const size_t at = key.find("layers."); at != std::string::npos) {
-    const std::string_view digits = leading_number(std::string_view(key).substr(at + 7));
-    if (!digits.empty()) layer = digits;
+// The layer number in `key`: its first number between "." or "_" and "." or "/". Of the first layer
+// where there is none.
+std::string layer_in(std::string_view key) {
+  for (size_t at = 1; at < key.size(); ++at) {
+    if (key[at - 1] != '.' && key[at - 1] != '_') continue;
+    const std::string_view digits = leading_number(key.substr(at));
+    const size_t end = at + digits.size();
+    if (!digits.empty() && end < key.size() && (key[end] == '.' || key[end] == '/')) {
+      return std::string(digits);
+    }
   }
+  return "0";
+}
+
+// The known key nearest to `key`, with its layer number put in, as the format calls it; empty if none
+// is near.
+std::string nearest_key(const std::vector<KeyRule>& rules, const MappingOptions& options,
+                        const std::string& key) {
+  if (key.size() > kMaxSuggestionLength) return {};
   std::string best;
   size_t best_distance = key.size() / 3 + 1;
-  for (const KeyRule& rule : rules) {
-    if (rule.kind != KeyRule::Kind::kMap) continue;
-    std::string candidate = substitute(rule.source, layer);
-    const size_t distance = edit_distance(key, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = std::move(candidate);
+  // A number may belong to another name than the layer's, where the first layer has none.
+  for (const std::string& layer : {layer_in(key), std::string("0")}) {
+    for (const KeyRule& rule : rules) {
+      if (rule.kind != KeyRule::Kind::kMap) continue;
+      std::string candidate = substitute(rule.source, layer);
+      const auto stored = options.stored_names.find(candidate);
+      if (stored != options.stored_names.end()) candidate = stored->second;
+      const size_t distance = edit_distance(key, candidate);
+      if (distance < best_distance) {
+        best_distance = distance;
+        best = std::move(candidate);
+      }
     }
   }
   return best;
@@ -179,7 +195,7 @@ class Mapper {
     std::string message = fmt::format("unmapped: {} {} {}", quoted(entry.stored_name()),
                                       dtype_name(entry.dtype), to_string(entry.shape));
     if (suggestions_++ < kMaxSuggestions) {
-      const std::string near = nearest_key(rules_, entry.name);
+      const std::string near = nearest_key(rules_, options_, entry.stored_name());
       if (!near.empty()) message += fmt::format(" (nearest known key: {})", quoted(near));
     }
     problem(KeyProblem::Kind::kUnmapped, entry, std::move(message));

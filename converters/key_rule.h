@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "converters/model_config.h"
@@ -62,6 +63,9 @@ struct MappingOptions {
   std::vector<std::string> allow_unmapped = {};  // globs
   // Rules for keys that the checkpoint's format brings along, beside those of the family.
   std::vector<KeyRule> format_rules = {};
+  // What the format calls the keys of this model, where it has names of its own: for messages about
+  // keys that are not there.
+  std::unordered_map<std::string, std::string> stored_names = {};
 };
 
 // One reason why a checkpoint does not fit its model.
