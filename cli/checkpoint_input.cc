@@ -63,8 +63,8 @@ Status add_files_beside(CheckpointInput& input, const std::string& path,
   return {};
 }
 
-// The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of Hugging
-// Face's.
+// The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of
+// Hugging Face's.
 Status drop_keras_objects(std::vector<CopiedFile>& copied) {
   std::vector<CopiedFile> kept;
   for (CopiedFile& file : copied) {

@@ -195,10 +195,10 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
 
-  Assembled made = FERRY_TRY(
-      assemble(*c.source, c.config, *family, build,
-               {.allow_unmapped = options.allow_unmapped, .format_rules = opened.format_rules,
-                .stored_names = opened.stored_names}));
+  Assembled made = FERRY_TRY(assemble(*c.source, c.config, *family, build,
+                                      {.allow_unmapped = options.allow_unmapped,
+                                       .format_rules = opened.format_rules,
+                                       .stored_names = opened.stored_names}));
   c.problems = std::move(made.problems);
   if (c.problems.empty()) FERRY_CHECK(join_ties(made, family->ties(c.config), *c.source));
   c.mapping = std::move(made.report);

@@ -14,19 +14,20 @@ namespace {
 // How the checkpoint itself calls what families know as `key`.
 class StoredNames {
  public:
-  StoredNames(const TensorSource& source, const MappingOptions& mapping)
-      : stored_(mapping.stored_names) {
+  StoredNames(const TensorSource& source, const MappingOptions& mapping, std::string prefix)
+      : stored_(mapping.stored_names), prefix_(std::move(prefix)) {
     for (const TensorEntry& entry : source.entries()) {
       if (!entry.original.empty()) stored_[entry.name] = entry.original;
     }
   }
-  const std::string& of(const std::string& key) const {
+  std::string of(const std::string& key) const {
     const auto found = stored_.find(key);
-    return found == stored_.end() ? key : found->second;
+    return found == stored_.end() ? prefix_ + key : found->second;
   }
 
  private:
   std::unordered_map<std::string, std::string> stored_;
+  std::string prefix_;  // of wrappers, before all keys
 };
 
 // Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
@@ -74,10 +75,11 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   const std::vector<KeyRule> rules = family.rules(config);
   MappedKeys mapped = FERRY_TRY(map_keys(source, config, rules, family.ties(config), mapping));
   Graph graph = FERRY_TRY(family.build(config, build));
+  const StoredNames stored(source, mapping, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);
   // A packed tensor that failed its own checks made nothing: what is missing then follows from it.
-  for (KeyProblem& problem : compare(graph, mapped, rules, StoredNames(source, mapping))) {
+  for (KeyProblem& problem : compare(graph, mapped, rules, stored)) {
     bool follows = false;
     for (const KeyProblem& earlier : out.problems) {
       follows |= earlier.key == problem.key && problem.kind == KeyProblem::Kind::kMissing;

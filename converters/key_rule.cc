@@ -102,8 +102,8 @@ std::string layer_in(std::string_view key) {
   return "0";
 }
 
-// The known key nearest to `key`, with its layer number put in, as the format calls it; empty if none
-// is near.
+// The known key nearest to `key`, with its layer number put in, as the format calls it; empty if
+// none is near.
 std::string nearest_key(const std::vector<KeyRule>& rules, const MappingOptions& options,
                         const std::string& key) {
   if (key.size() > kMaxSuggestionLength) return {};
@@ -126,6 +126,33 @@ std::string nearest_key(const std::vector<KeyRule>& rules, const MappingOptions&
   return best;
 }
 
+// Wrappers of PyTorch that put a prefix before all keys of a state dict.
+struct Wrapper {
+  std::string_view prefix, rule;
+};
+constexpr Wrapper kWrappers[] = {
+    {"_orig_mod.", "torch.compile"}, {"module.", "DataParallel"},  // and DistributedDataParallel
+};
+
+// The prefixes that all keys have. Where only some have them nothing is taken off: two keys could
+// mean one tensor.
+std::vector<TakenPrefix> prefixes_of(const TensorSource& source) {
+  std::vector<TakenPrefix> taken;
+  if (source.entries().empty()) return taken;
+  size_t length = 0;
+  const auto all_have = [&](const Wrapper& wrapper) {
+    return std::ranges::all_of(source.entries(), [&](const TensorEntry& entry) {
+      return std::string_view(entry.name).substr(length).starts_with(wrapper.prefix);
+    });
+  };
+  for (;;) {
+    const auto* found = std::ranges::find_if(kWrappers, all_have);
+    if (found == std::end(kWrappers)) return taken;
+    taken.push_back({std::string(found->prefix), std::string(found->rule)});
+    length += found->prefix.size();
+  }
+}
+
 bool is_convertible(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
@@ -142,14 +169,17 @@ class Mapper {
          const MappingOptions& options)
       : source_(source), config_(config), rules_(rules), options_(options) {
     for (const KeyRule& rule : rules_) patterns_.push_back(compile(rule.source));
+    out.report.prefixes = prefixes_of(source);
+    prefix_ = out.report.prefix();
   }
 
   Status map_entry(size_t index) {
     const TensorEntry& entry = source_.entries()[index];
+    const std::string_view key = std::string_view(entry.name).substr(prefix_.size());
     const KeyRule* rule = nullptr;
     Match found;
     for (size_t r = 0; r < rules_.size(); ++r) {
-      std::optional<Match> matched = match(patterns_[r], entry.name, config_.num_layers);
+      std::optional<Match> matched = match(patterns_[r], key, config_.num_layers);
       if (!matched) continue;
       if (rule != nullptr) {
         return fail(ErrorCode::kInternal,
@@ -244,11 +274,18 @@ class Mapper {
   const std::vector<KeyRule>& rules_;
   const MappingOptions& options_;
   std::vector<Pattern> patterns_;
+  std::string prefix_;                          // of all keys, not seen by rules
   std::map<std::string, std::string> made_by_;  // target -> source key
   size_t suggestions_ = 0;
 };
 
 }  // namespace
+
+std::string MappingReport::prefix() const {
+  std::string all;
+  for (const TakenPrefix& taken : prefixes) all += taken.prefix;
+  return all;
+}
 
 Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
                             const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,

@@ -54,9 +54,19 @@ struct MappedEntry {
   std::string reason;  // of a drop
 };
 
+// A prefix that all keys of a checkpoint have because a wrapper saved them, and that no rule sees.
+struct TakenPrefix {
+  std::string prefix;  // "_orig_mod."
+  std::string rule;    // "torch.compile"
+};
+
 struct MappingReport {
   std::vector<MappedEntry> entries;  // one per source entry, in its order, then ties (source empty)
   std::vector<std::string> allowed;  // keys without a rule that --allow-unmapped let pass
+  std::vector<TakenPrefix> prefixes;  // outermost first
+
+  // All of them, as they stand before a key.
+  std::string prefix() const;
 };
 
 struct MappingOptions {
@@ -87,9 +97,9 @@ struct MappedKeys {
   std::vector<KeyProblem> problems;  // all of them, in the order of the entries
 };
 
-// Applies `rules` to every entry by its name; reports and problems have its stored name. Never
-// stops at the first problem. kInternal if two rules match one key, which is a defect of a family's
-// table.
+// Applies `rules` to every entry, below the prefixes of wrappers that all keys have, by its name;
+// reports and problems have its stored name. Never stops at the first problem. kInternal if two
+// rules match one key, which is a defect of a family's table.
 Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
                             const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
                             const MappingOptions& options);
