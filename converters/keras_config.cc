@@ -40,21 +40,6 @@ constexpr int64_t kGemma3Pattern = 6;  // the last of so many layers is global
 // -- one backbone
 // ----------------------------------------------------------------------------------
 
-Result<int64_t> required(const JsonFields& config, std::string_view key, IntRange range) {
-  const auto value = FERRY_TRY(config.integer(key, range));
-  if (!value) return config.bad(key, "is missing");
-  return *value;
-}
-
-Result<double> number_or(const JsonFields& config, std::string_view key, FloatRange range,
-                         double otherwise) {
-  return FERRY_TRY(config.number(key, range)).value_or(otherwise);
-}
-
-Result<bool> flag_or(const JsonFields& config, std::string_view key, bool otherwise) {
-  return FERRY_TRY(config.flag(key)).value_or(otherwise);
-}
-
 tl::unexpected<Error> unsupported(const JsonFields& config, std::string_view key,
                                   std::string_view what) {
   return config.error(ErrorCode::kUnsupported, key, what);
@@ -62,9 +47,9 @@ tl::unexpected<Error> unsupported(const JsonFields& config, std::string_view key
 
 // What all backbones have. `head_dim` is a key of its own but in Llama and Qwen 2.
 Result<Json> common(const JsonFields& config, const char* model_type, bool has_head_dim) {
-  const int64_t hidden = FERRY_TRY(required(config, "hidden_dim", kSizeRange));
-  const int64_t heads = FERRY_TRY(required(config, "num_query_heads", kHeadRange));
-  const int64_t kv_heads = FERRY_TRY(required(config, "num_key_value_heads", kHeadRange));
+  const int64_t hidden = FERRY_TRY(config.required("hidden_dim", kSizeRange));
+  const int64_t heads = FERRY_TRY(config.required("num_query_heads", kHeadRange));
+  const int64_t kv_heads = FERRY_TRY(config.required("num_key_value_heads", kHeadRange));
   if (heads % kv_heads != 0) {
     return config.bad("num_key_value_heads",
                       fmt::format("is {}, which does not divide {} heads", kv_heads, heads));
@@ -75,16 +60,16 @@ Result<Json> common(const JsonFields& config, const char* model_type, bool has_h
   }
   return Json{
       {"model_type", model_type},
-      {"vocab_size", FERRY_TRY(required(config, "vocabulary_size", kSizeRange))},
+      {"vocab_size", FERRY_TRY(config.required("vocabulary_size", kSizeRange))},
       {"hidden_size", hidden},
-      {"intermediate_size", FERRY_TRY(required(config, "intermediate_dim", kSizeRange))},
-      {"num_hidden_layers", FERRY_TRY(required(config, "num_layers", kLayerRange))},
+      {"intermediate_size", FERRY_TRY(config.required("intermediate_dim", kSizeRange))},
+      {"num_hidden_layers", FERRY_TRY(config.required("num_layers", kLayerRange))},
       {"num_attention_heads", heads},
       {"num_key_value_heads", kv_heads},
       {"head_dim",
-       has_head_dim ? FERRY_TRY(required(config, "head_dim", kHeadDimRange)) : hidden / heads},
+       has_head_dim ? FERRY_TRY(config.required("head_dim", kHeadDimRange)) : hidden / heads},
       {"max_position_embeddings", kUnstatedPositions},
-      {"rms_norm_eps", FERRY_TRY(number_or(config, "layer_norm_epsilon", kEpsRange, 1e-6))},
+      {"rms_norm_eps", FERRY_TRY(config.number_or("layer_norm_epsilon", kEpsRange, 1e-6))},
   };
 }
 
@@ -99,7 +84,7 @@ Result<Json> llama_scaling(const JsonFields& config) {
   const char* position_key = config.find("rope_position_scaling_factor") != nullptr
                                  ? "rope_position_scaling_factor"
                                  : "rope_scaling_factor";  // of KerasNLP
-  const double position = FERRY_TRY(number_or(config, position_key, kFactorRange, 1.0));
+  const double position = FERRY_TRY(config.number_or(position_key, kFactorRange, 1.0));
   const char* keys[] = {"rope_frequency_adjustment_factor", "rope_low_freq_factor",
                         "rope_high_freq_factor", "rope_pretraining_sequence_length"};
   const auto present =
@@ -121,19 +106,19 @@ Result<Json> llama_scaling(const JsonFields& config) {
 
 Result<Json> llama(const JsonFields& config, bool own_head) {
   Json out = FERRY_TRY(common(config, "llama", /*has_head_dim=*/false));
-  out["rope_theta"] = FERRY_TRY(number_or(config, "rope_max_wavelength", kThetaRange, 10000.0));
+  out["rope_theta"] = FERRY_TRY(config.number_or("rope_max_wavelength", kThetaRange, 10000.0));
   out["rope_scaling"] = FERRY_TRY(llama_scaling(config));
-  out["tie_word_embeddings"] = FERRY_TRY(flag_or(config, "tie_word_embeddings", !own_head));
+  out["tie_word_embeddings"] = FERRY_TRY(config.flag_or("tie_word_embeddings", !own_head));
   return out;
 }
 
 // Qwen 2 and 3: a window, where there is one, is that of every layer.
 Result<Json> qwen(const JsonFields& config, const char* model_type, bool has_head_dim) {
   Json out = FERRY_TRY(common(config, model_type, has_head_dim));
-  out["rope_theta"] = FERRY_TRY(number_or(config, "rope_max_wavelength", kThetaRange, 10000.0));
-  const double scaling = FERRY_TRY(number_or(config, "rope_scaling_factor", kFactorRange, 1.0));
+  out["rope_theta"] = FERRY_TRY(config.number_or("rope_max_wavelength", kThetaRange, 10000.0));
+  const double scaling = FERRY_TRY(config.number_or("rope_scaling_factor", kFactorRange, 1.0));
   out["rope_scaling"] = linear_scaling(scaling);
-  out["tie_word_embeddings"] = FERRY_TRY(flag_or(config, "tie_word_embeddings", true));
+  out["tie_word_embeddings"] = FERRY_TRY(config.flag_or("tie_word_embeddings", true));
   return out;
 }
 
@@ -149,7 +134,7 @@ void set_window(Json& out, std::optional<int64_t> window) {
 Result<Json> qwen2(const JsonFields& config, bool) {
   Json out = FERRY_TRY(qwen(config, "qwen2", /*has_head_dim=*/false));
   std::optional<int64_t> window = FERRY_TRY(config.integer("sliding_window_size", kPositionRange));
-  if (!FERRY_TRY(flag_or(config, "use_sliding_window_attention", false))) {
+  if (!FERRY_TRY(config.flag_or("use_sliding_window_attention", false))) {
     window = std::nullopt;
   } else if (!window) {
     window = 32768;
@@ -163,10 +148,7 @@ Result<Json> qwen2(const JsonFields& config, bool) {
 // here for all norms.
 Result<Json> qwen3(const JsonFields& config, bool) {
   Json out = FERRY_TRY(qwen(config, "qwen3", /*has_head_dim=*/true));
-  // Absent is the default of the class, null is none.
-  std::optional<int64_t> window = FERRY_TRY(config.integer("sliding_window_size", kPositionRange));
-  if (!window && !config.is_null("sliding_window_size")) window = 32768;
-  set_window(out, window);
+  set_window(out, FERRY_TRY(config.integer("sliding_window_size", kPositionRange)));
   return out;
 }
 
@@ -185,7 +167,7 @@ Result<Json> soft_cap(const JsonFields& config, std::string_view key) {
 
 // Soft caps and the scale of the queries, which Gemma 1 does not have.
 Status set_attention(Json& out, const JsonFields& config) {
-  const bool by_head = FERRY_TRY(flag_or(config, "query_head_dim_normalize", true));
+  const bool by_head = FERRY_TRY(config.flag_or("query_head_dim_normalize", true));
   const int64_t share =
       out["hidden_size"].get<int64_t>() / out["num_attention_heads"].get<int64_t>();
   if (!by_head && share < 1) {
@@ -200,7 +182,7 @@ Status set_attention(Json& out, const JsonFields& config) {
 // `pattern`: the last of so many layers sees everything, the others a window.
 Status set_window_layers(Json& out, const JsonFields& config, int64_t pattern,
                          int64_t default_size) {
-  const bool used = FERRY_TRY(flag_or(config, "use_sliding_window_attention", false));
+  const bool used = FERRY_TRY(config.flag_or("use_sliding_window_attention", false));
   const auto size = FERRY_TRY(config.integer("sliding_window_size", kPositionRange));
   out["sliding_window"] = size.value_or(default_size);
   Json types = Json::array();
@@ -214,8 +196,8 @@ Status set_window_layers(Json& out, const JsonFields& config, int64_t pattern,
 
 // The class of Gemma 1 and 2: norms after attention and MLP make it a Gemma 2.
 Result<Json> gemma(const JsonFields& config, bool) {
-  const bool second = FERRY_TRY(flag_or(config, "use_post_ffw_norm", false));
-  if (FERRY_TRY(flag_or(config, "use_post_attention_norm", false)) != second) {
+  const bool second = FERRY_TRY(config.flag_or("use_post_ffw_norm", false));
+  if (FERRY_TRY(config.flag_or("use_post_attention_norm", false)) != second) {
     return unsupported(config, "use_post_attention_norm",
                        "differs from use_post_ffw_norm: neither Gemma 1 nor Gemma 2");
   }
@@ -235,10 +217,10 @@ Result<Json> gemma(const JsonFields& config, bool) {
   for (const char* key : {"attention_logit_soft_cap", "final_logit_soft_cap"}) {
     if (config.find(key) != nullptr) return unsupported(config, key, "is set in a Gemma 1");
   }
-  if (FERRY_TRY(flag_or(config, "use_sliding_window_attention", false))) {
+  if (FERRY_TRY(config.flag_or("use_sliding_window_attention", false))) {
     return unsupported(config, "use_sliding_window_attention", "is true in a Gemma 1");
   }
-  if (!FERRY_TRY(flag_or(config, "query_head_dim_normalize", true))) {
+  if (!FERRY_TRY(config.flag_or("query_head_dim_normalize", true))) {
     return unsupported(config, "query_head_dim_normalize", "is false in a Gemma 1");
   }
   return out;
@@ -250,22 +232,22 @@ Result<Json> gemma3(const JsonFields& config, bool) {
                        "is set: only text backbones of Gemma 3 are supported");
   }
   for (const char* key : {"use_bidirectional_attention", "is_embedding_model"}) {
-    if (FERRY_TRY(flag_or(config, key, false))) return unsupported(config, key, "is true");
+    if (FERRY_TRY(config.flag_or(key, false))) return unsupported(config, key, "is true");
   }
-  if (!FERRY_TRY(flag_or(config, "use_query_key_norm", true))) {
+  if (!FERRY_TRY(config.flag_or("use_query_key_norm", true))) {
     return unsupported(config, "use_query_key_norm", "is false");
   }
   for (const char* key : {"use_post_ffw_norm", "use_post_attention_norm"}) {
-    if (!FERRY_TRY(flag_or(config, key, false))) return unsupported(config, key, "is not true");
+    if (!FERRY_TRY(config.flag_or(key, false))) return unsupported(config, key, "is not true");
   }
-  if (FERRY_TRY(number_or(config, "local_rope_scaling_factor", kFactorRange, 1.0)) != 1.0) {
+  if (FERRY_TRY(config.number_or("local_rope_scaling_factor", kFactorRange, 1.0)) != 1.0) {
     return unsupported(config, "local_rope_scaling_factor", "is not 1");
   }
   Json out = FERRY_TRY(gemma_common(config, "gemma3_text"));
   out["rope_theta"] = kGemma3GlobalTheta;
   out["rope_local_base_freq"] = kGemmaTheta;
   out["rope_scaling"] =
-      linear_scaling(FERRY_TRY(number_or(config, "global_rope_scaling_factor", kFactorRange, 1.0)));
+      linear_scaling(FERRY_TRY(config.number_or("global_rope_scaling_factor", kFactorRange, 1.0)));
   FERRY_CHECK(set_attention(out, config));
   FERRY_CHECK(set_window_layers(out, config, kGemma3Pattern, 1024));
   return out;

@@ -107,9 +107,6 @@ TEST(KerasConfig, SlidingWindowsFollowTheBackbone) {
   parsed = *parse_model_config(*translate(config), "", "config.json");
   EXPECT_EQ(parsed.sliding_window, 9);
   EXPECT_EQ(parsed.layer_types, std::vector(2, LayerType::kSlidingAttention));
-  // Not said at all: the default of the class.
-  config["config"].erase("sliding_window_size");
-  EXPECT_EQ(parse_model_config(*translate(config), "", "config.json")->sliding_window, 32768);
 }
 
 TEST(KerasConfig, GemmaScalesQueriesByTheShareOfTheHiddenSizeWhereItSaysSo) {
