@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "formats/gguf/gguf.h"
+#include "formats/hdf5/hdf5.h"
 
 namespace ferry::cli {
 namespace {
@@ -63,6 +64,20 @@ Status add_files_beside(CheckpointInput& input, const std::string& path,
   return {};
 }
 
+// The older layout of Keras files names weights by layers that a user named.
+Status refuse_legacy_keras(const TensorSource& source) {
+  const auto* hdf5 = dynamic_cast<const Hdf5Source*>(&source);
+  if (hdf5 == nullptr) return {};
+  for (const hdf5::Attribute& attribute : hdf5->attributes()) {
+    if (!attribute.name.starts_with("layer_names")) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: a legacy Keras file, whose weights belong to no family by their "
+                            "names; .weights.h5 files of KerasHub backbones are supported",
+                            printable(source.path())));
+  }
+  return {};
+}
+
 // The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of
 // Hugging Face's.
 Status drop_keras_objects(std::vector<CopiedFile>& copied) {
@@ -107,6 +122,7 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
                 fmt::format("{}: GGUF checkpoints can be inspected, but not converted yet",
                             printable(path)));
   }
+  FERRY_CHECK(refuse_legacy_keras(*input.source));
   FERRY_CHECK(add_files_beside(input, path, config));
   FERRY_CHECK(adopt_keras(input));
   return input;

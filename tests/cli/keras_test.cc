@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-const std::string kKerasFiles[] = {"config.json", "metadata.json", "model.weights.json"};
-
 // A copy of the sharded preset without what only the tests need.
 void copy_preset(const TempDir& dir, const std::string& name) {
   for (const auto& [file, bytes] : files_in(fixture("keras/" + name))) {
@@ -156,6 +154,29 @@ TEST(Keras, AnotherShapeThanTheConfigSaysIsOneLineWithThePath) {
   EXPECT_NE(outcome.err.find("shape: 'layers/reversible_embedding/vars/1' is [24, 64], the config "
                              "wants [24, 65]"),
             std::string::npos)
+      << outcome.err;
+}
+
+TEST(Keras, QuantisedAndLegacyFilesAreUnsupportedInOneLine) {
+  const std::string config = fixture("keras/qwen3/config.json");
+  const std::pair<const char*, const char*> cases[] = {
+      {"hdf5/qwen3_int8.weights.h5", "is i8: quantised presets are not supported"},
+      {"hdf5/legacy_model.h5", "a legacy Keras file"},
+      {"hdf5/legacy_split_names.h5", "a legacy Keras file"},
+  };
+  for (const auto& [file, message] : cases) {
+    const Outcome outcome = run_ferry({"convert", fixture(file), "--config", config, "--dry-run"});
+    EXPECT_EQ(outcome.code, 4) << file;
+    EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(Keras, AFunctionalModelIsListedKeyByKey) {
+  const Outcome outcome = run_ferry({"convert", fixture("hdf5/functional_f16.weights.h5"),
+                                     "--config", fixture("keras/qwen3/config.json"), "--dry-run"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("unmapped: 'layers/dense/vars/0' f16"), std::string::npos)
       << outcome.err;
 }
 
