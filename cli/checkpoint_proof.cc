@@ -85,7 +85,7 @@ std::string keys_of(const TensorExpr& expr, const TensorSource& source) {
   std::set<size_t> entries;
   for (const RowRun& run : expr.rows) entries.insert(run.entry);
   if (entries.empty()) return "no source";
-  std::string text = quoted(source.entries()[*entries.begin()].name);
+  std::string text = quoted(source.entries()[*entries.begin()].stored_name());
   if (entries.size() > 1) text += fmt::format(" and {} more", entries.size() - 1);
   return text;
 }

@@ -222,6 +222,51 @@ TEST(KeyRule, TheKeyThatATargetWantsIsKnown) {
   EXPECT_EQ(expected_key(rules, "layers.3.w33"), "");
 }
 
+TEST(KeyRule, APrefixOfAWrapperIsTakenOffAllKeysOrOfNone) {
+  const std::vector<KeyRule> rules = {map_rule("embed", "tok"), map_rule("head", "out")};
+  using Names = std::vector<std::string>;
+  const auto prefixes = [&](const Names& names) {
+    std::vector<TensorEntry> entries;
+    for (const std::string& name : names) entries.push_back(entry(name));
+    const MappedKeys mapped = map(std::move(entries), rules);
+    std::string text;
+    for (const TakenPrefix& taken : mapped.report.prefixes) {
+      text += taken.prefix + "=" + taken.rule + " ";
+    }
+    return text + std::to_string(mapped.weights.weights().size());
+  };
+  EXPECT_EQ(prefixes({"embed", "head"}), "2");
+  EXPECT_EQ(prefixes({"_orig_mod.embed", "_orig_mod.head"}), "_orig_mod.=torch.compile 2");
+  EXPECT_EQ(prefixes({"module.embed", "module.head"}), "module.=DataParallel 2");
+  EXPECT_EQ(prefixes({"_orig_mod.module.embed", "_orig_mod.module.head"}),
+            "_orig_mod.=torch.compile module.=DataParallel 2");
+  EXPECT_EQ(prefixes({"module.embed", "head"}), "1");
+  EXPECT_EQ(prefixes({"module.embed", "_orig_mod.head"}), "0");
+  EXPECT_EQ(prefixes({"module.", "module.module."}), "module.=DataParallel 0");
+  EXPECT_EQ(prefixes({"modules.embed"}), "0");
+  EXPECT_EQ(prefixes({}), "0");
+}
+
+TEST(KeyRule, AKeyWithAndWithoutAPrefixIsRefused) {
+  const MappedKeys mapped =
+      map({entry("embed"), entry("module.embed")}, {map_rule("embed", "tok")});
+  EXPECT_EQ(messages(mapped), std::vector<std::string>{"unmapped: 'module.embed' bf16 [4, 2]"});
+}
+
+TEST(KeyRule, TheNearestKeyIsNamedAsTheFormatNamesIt) {
+  const std::vector<KeyRule> rules = {map_rule("m.layers.{i}.up", "layers.{i}.w3")};
+  const MappingOptions options = {
+      .allow_unmapped = {},
+      .format_rules = {},
+      .stored_names = {{"m.layers.0.up", "decoder/up"}, {"m.layers.3.up", "decoder_3/up"}}};
+  EXPECT_EQ(messages(map({entry("decoder_3/upp"), entry("decoder/upp"), entry("decoder_9/up")},
+                         rules, {}, options)),
+            (std::vector<std::string>{
+                "unmapped: 'decoder_3/upp' bf16 [4, 2] (nearest known key: 'decoder_3/up')",
+                "unmapped: 'decoder/upp' bf16 [4, 2] (nearest known key: 'decoder/up')",
+                "unmapped: 'decoder_9/up' bf16 [4, 2] (nearest known key: 'decoder/up')"}));
+}
+
 TEST(KeyRule, HostileNamesAreShownSafely) {
   const MappedKeys mapped =
       map({entry(std::string("a\n\0b", 4)), entry(std::string(70000, 'x'))}, {});
