@@ -35,8 +35,12 @@ Status examine_sharded(const std::string& path, const nlohmann::json& item) {
 Status examine_program(const std::string& path, const nlohmann::json&) {
   const std::string name = path.substr(path.rfind('/') + 1);
   const auto bytes = read_test_file("hostile/executorch/" + name);
-  if (name.ends_with(".pte")) return pte::read_program(bytes, name).map([](const auto&) {});
-  return ptd::read_data_file(bytes, name).map([](const auto&) {});
+  if (name.ends_with(".pte")) {
+    FERRY_TRY(pte::read_program(bytes, name));
+  } else {
+    FERRY_TRY(ptd::read_data_file(bytes, name));
+  }
+  return {};
 }
 
 struct Corpus {

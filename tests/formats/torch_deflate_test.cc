@@ -21,7 +21,7 @@ std::string pickle_of(uint32_t elements) {
   };
   return "\x80\x02}" + text("w") + "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") +
          "ctorch\nFloatStorage\n" + text("0") + text("cpu") + "J" + count + "tQK" +
-         std::string(1, '\0') + "J" + count + "\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtRs.";
+         std::string(1, '\0') + "J" + count + "\x85K\x01\x85\x89" "ccollections\nOrderedDict\n)RtRs.";
 }
 
 std::string file_of(ZipItem pickle, ZipItem data) {
