@@ -49,24 +49,6 @@ void expect_same(const TensorSource& source, const TensorSource& golden) {
   }
 }
 
-TEST(Hdf5, HostileFilesGetTheirVerdict) {
-  size_t count = 0;
-  for (const auto& item : corpus("hdf5")) {
-    SCOPED_TRACE(item.dump());
-    const std::string file = item["file"];
-    const auto source = open_checkpoint(FERRY_TESTDATA "/hostile/hdf5/" + file);
-    EXPECT_EQ(source ? "accept" : "reject", item["verdict"]);
-    ++count;
-    if (source) {
-      expect_tensors(**source, item);
-    } else {
-      expect_good_message(source.error(), item);
-      EXPECT_NE(source.error().message.find(file), std::string::npos);
-    }
-  }
-  EXPECT_EQ(count, 28u);
-}
-
 // Files that Keras wrote: contiguous, f32, f16, bf16 with and without the attribute, int8, legacy
 // with and without split lists.
 TEST(Hdf5, FilesOfKerasHaveTheReferenceBytes) {

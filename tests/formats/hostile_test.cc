@@ -55,6 +55,7 @@ const Corpus kCorpora[] = {
     {"index", examine_sharded, 22, 0},
     {"pytorch", examine_checkpoint, 60, 10},
     {"gguf", examine_checkpoint, 16, 2},
+    {"hdf5", examine_checkpoint, 28, 9},
     {"executorch", examine_program, 40, 0},
 };
 
