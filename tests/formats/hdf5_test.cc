@@ -50,8 +50,6 @@ void expect_same(const TensorSource& source, const TensorSource& golden) {
   }
 }
 
-TEST(Hdf5, HostileFilesGetTheirVerdict) { EXPECT_EQ(expect_verdicts("hdf5"), 28u); }
-
 // Files that Keras wrote: contiguous, f32, f16, bf16 with and without the attribute, int8, legacy
 // with and without split lists.
 TEST(Hdf5, FilesOfKerasHaveTheReferenceBytes) {
