@@ -8,20 +8,19 @@ namespace {
 constexpr std::string_view kLayer = "{i}";
 constexpr std::string_view kExpert = "{e}";
 
-// Decimal digits without leading zeros at the start of `text`.
-std::string_view leading_number(std::string_view text) {
-  size_t n = 0;
-  while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
-  if (n > 1 && text[0] == '0') return {};
-  return text.substr(0, n);
-}
-
 void replace(std::string& text, std::string_view placeholder, const std::string& number) {
   const size_t at = text.find(placeholder);
   if (at != std::string::npos) text.replace(at, placeholder.size(), number.empty() ? "0" : number);
 }
 
 }  // namespace
+
+std::string_view leading_number(std::string_view text) {
+  size_t n = 0;
+  while (n < text.size() && text[n] >= '0' && text[n] <= '9') ++n;
+  if (n > 1 && text[0] == '0') return {};
+  return text.substr(0, n);
+}
 
 KeyPattern::KeyPattern(std::string_view pattern) {
   if (pattern.ends_with('*')) {

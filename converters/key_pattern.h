@@ -32,6 +32,9 @@ class KeyPattern {
 // The pattern with numbers in place of "{i}" and "{e}"; 0 where a number is empty.
 std::string fill_in(std::string pattern, const KeyNumbers& numbers);
 
+// Decimal digits without leading zeros at the start of `text`.
+std::string_view leading_number(std::string_view text);
+
 // The number after the first `word` of `key`, empty if there is none.
 std::string number_after(std::string_view key, std::string_view word);
 

@@ -37,6 +37,9 @@ Status read_experts(const JsonFields& fields, const TypeTraits& type, ModelConfi
   }
   if (experts == 0 || std::ranges::count(layers, true) == 0) return {};
 
+  if (config.activation != Activation::kSilu) {
+    return fields.error(ErrorCode::kUnsupported, "hidden_act", "of experts: only silu is supported");
+  }
   MoeConfig& moe = config.moe;
   moe.experts = experts;
   moe.layers = std::move(layers);

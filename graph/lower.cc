@@ -150,6 +150,7 @@ class Lowering {
     }
     if (const auto* number = std::get_if<double>(&arg)) return method_.pool.constant(*number);
     if (const auto* flag = std::get_if<bool>(&arg)) return method_.pool.constant(*flag);
+    if (const auto* word = std::get_if<std::string>(&arg)) return method_.pool.constant(*word);
     return method_.pool.constant(int64_t{dtype_info(std::get<DType>(arg)).executorch});
   }
 

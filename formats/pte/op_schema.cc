@@ -27,7 +27,8 @@ constexpr Row kRows[] = {
      "aten::ceil.out aten::cos.out aten::cosh.out aten::detach_copy.out aten::erf.out "
      "aten::exp.out aten::expm1.out aten::floor.out aten::isinf.out aten::isnan.out "
      "aten::lift_fresh_copy.out aten::log.out aten::log10.out aten::log1p.out aten::log2.out "
-     "aten::logical_not.out aten::neg.out aten::nonzero.out aten::reciprocal.out aten::relu.out aten::round.out "
+     "aten::logical_not.out aten::neg.out aten::nonzero.out aten::reciprocal.out "
+     "aten::relu.out aten::round.out "
      "aten::rsqrt.out aten::sigmoid.out aten::sign.out aten::sin.out aten::sinh.out "
      "aten::sqrt.out aten::t_copy.out aten::tan.out aten::tanh.out aten::trunc.out"},
     {"T self, T other > T out",
