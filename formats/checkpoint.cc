@@ -37,10 +37,11 @@ constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";
 // Formats that are known by the end of the file's name and not read, GGUF not from a directory.
 struct OtherFormat {
   std::string_view suffix, name;
+  std::string_view advice = {};
 };
 constexpr std::array<OtherFormat, 3> kOtherFormats = {{
     {".gguf", "GGUF"},
-    {".keras", "Keras"},
+    {".keras", "Keras", "; it is a zip archive: unpack it, and open its model.weights.h5"},
     {".msgpack", "Flax"},
 }};
 
@@ -219,7 +220,8 @@ SourceResult open_file(const std::string& path) {
   if (name.ends_with(".gguf")) return FERRY_TRY(open_gguf(path));
   const InputFile file = FERRY_TRY(InputFile::open(path));
   if (const OtherFormat* format = other_format(name)) {
-    return unsupported(path, fmt::format("{} checkpoints are not supported", format->name));
+    return unsupported(
+        path, fmt::format("{} checkpoints are not supported{}", format->name, format->advice));
   }
   if (has_hdf5_name(name) || FERRY_TRY(detect_hdf5(file))) {
     return FERRY_TRY(open_hdf5({{path, name}}, path));
