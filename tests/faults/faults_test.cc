@@ -185,7 +185,7 @@ TEST_P(FaultTest, AFileThatIsReplacedIsNeverMixed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Inputs, FaultTest, testing::ValuesIn(kInputs),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& input) { return input.param.name; });
 
 // Every reader, on its own.
 TEST(Faults, EveryReaderSaysWhatCannotBeRead) {
