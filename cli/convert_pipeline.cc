@@ -4,74 +4,28 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <set>
 #include <utility>
 
+#include "cli/checkpoint_input.h"
 #include "converters/assemble.h"
 #include "converters/family.h"
-#include "core/file.h"
+#include "converters/longrope.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
-#include "formats/gguf/gguf.h"
 #include "graph/lower.h"
 #include "runner/reference.h"
 
 namespace ferry::cli {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr int64_t kDefaultContext = 4096;
 constexpr int64_t kDefaultPrefill = 512;
-constexpr const char* kConfig = "config.json";
-constexpr const char* kGenerationConfig = "generation_config.json";
 
 // The name of the embedded reference, a copy of the file at `path`.
 const char* reference_name(const std::string& path) {
   const bool hdf5 = path.ends_with(".h5") || path.ends_with(".hdf5");
   return hdf5 ? "reference.h5" : "reference.safetensors";
-}
-
-// Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
-constexpr const char* kCopied[] = {
-    kGenerationConfig,         "tokenizer.json",      "tokenizer_config.json",
-    "special_tokens_map.json", "chat_template.jinja", "preprocessor_config.json",
-};
-
-// Path of a file of the checkpoint, or an empty string where there is none.
-Result<std::string> optional_file(const std::string& directory, const std::string& name) {
-  std::error_code ignored;
-  const auto status = std::filesystem::symlink_status(directory + "/" + name, ignored);
-  if (!std::filesystem::exists(status)) return std::string();
-  return file_in_checkpoint(directory, name);
-}
-
-struct ConfigFiles {
-  std::string config, generation;  // paths; generation may be empty
-};
-
-Result<ConfigFiles> find_configs(const ConvertOptions& options) {
-  const std::string directory = checkpoint_directory(options.source);
-  ConfigFiles files;
-  files.config = options.config;
-  if (files.config.empty()) {
-    files.config = FERRY_TRY(optional_file(directory, kConfig));
-    if (files.config.empty()) {
-      return bad_input(fmt::format("{}: no config.json beside the checkpoint; give --config FILE",
-                                   options.source));
-    }
-  }
-  files.generation = FERRY_TRY(optional_file(directory, kGenerationConfig));
-  return files;
-}
-
-Result<ModelConfig> read_config(const ConfigFiles& files) {
-  const std::string config = FERRY_TRY(read_text_file(files.config, kMaxConfigBytes));
-  std::string generation;
-  if (!files.generation.empty()) {
-    generation = FERRY_TRY(read_text_file(files.generation, kMaxConfigBytes));
-  }
-  return parse_model_config(config, generation, files.config);
 }
 
 Result<BuildOptions> settle_lengths(const ConvertOptions& options, const ModelConfig& config) {
@@ -116,7 +70,7 @@ Status join_ties(Assembled& made, const std::vector<TieRule>& ties, const Tensor
     Weight* target = made.model.weights.find(tie.target);
     const Weight* same = made.model.weights.find(tie.same_as);
     if (target == nullptr || same == nullptr || target->expr == same->expr) continue;
-    const std::string& key = source.entries()[target->expr.rows.front().entry].name;
+    const std::string& key = source.entries()[target->expr.rows.front().entry].stored_name();
     if (!FERRY_TRY(same_bytes(target->expr, same->expr, source))) {
       return bad_input(fmt::format(
           "{}: the config ties '{}' to '{}', but the checkpoint holds other values for it "
@@ -174,7 +128,11 @@ Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
   m.weight_dtype = weight_dtype(parts);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
+  if (longrope_use(config.rope, build) == LongRopeUse::kByCall) {
+    m.rope_switch = config.rope.original_max_positions;
+  }
   m.allowed_unmapped = mapping.allowed;
+  if (options.packed_layout) m.packed_layout = packed_layout_name(*options.packed_layout);
   for (const MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
   }
@@ -195,20 +153,11 @@ std::pair<int32_t, int32_t> layers_of(const Graph& graph, int64_t num_layers) {
   return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
 }
 
-Result<std::vector<CopiedFile>> files_to_copy(const ConvertOptions& options,
-                                              const ConfigFiles& configs) {
-  std::vector<CopiedFile> copied = {{kConfig, configs.config}};
-  const std::string directory = checkpoint_directory(options.source);
-  for (const char* name : kCopied) {
-    std::string path = FERRY_TRY(optional_file(directory, name));
-    if (!path.empty()) copied.push_back({name, std::move(path)});
-  }
-  if (!options.reference.empty()) {
-    const std::unique_ptr<TensorSource> source = FERRY_TRY(open_checkpoint(options.reference));
-    FERRY_CHECK(Reference::open(*source).map([](const Reference&) {}));
-    copied.push_back({reference_name(options.reference), options.reference});
-  }
-  return copied;
+// The file of --reference, once it has been seen to be one.
+Result<CopiedFile> reference_to_copy(const std::string& path) {
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(open_checkpoint(path));
+  FERRY_CHECK(Reference::open(*source).map([](const Reference&) {}));
+  return CopiedFile{reference_name(path), path};
 }
 
 // Lowers every part and adds what it needs to the conversion and to the writer's input.
@@ -244,21 +193,24 @@ double default_tolerance(const std::string& weight_dtype, const ModelConfig& con
 
 Result<Conversion> plan_conversion(const ConvertOptions& options) {
   Conversion c;
-  c.source = FERRY_TRY(open_checkpoint(options.source));
-  if (dynamic_cast<const GgufSource*>(c.source.get()) != nullptr) {
-    // Its names and some of its values are not those that families know.
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: GGUF checkpoints can be inspected, but not converted yet",
-                            printable(options.source)));
-  }
-  const ConfigFiles configs = FERRY_TRY(find_configs(options));
-  c.config = FERRY_TRY(read_config(configs));
+  CheckpointInput opened = FERRY_TRY(open_checkpoint_input(options.source, options.config));
+  c.source = std::move(opened.source);
+  c.config = FERRY_TRY(parse_model_config(opened.config, opened.generation, opened.config_name));
   const FamilySpec* family = FERRY_TRY(find_family(c.config));
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
 
-  Assembled made = FERRY_TRY(
-      assemble(*c.source, c.config, *family, build, {.allow_unmapped = options.allow_unmapped}));
+  Assembled made = FERRY_TRY(assemble(*c.source, c.config, *family, build,
+                                      {.allow_unmapped = options.allow_unmapped,
+                                       .packed_layout = options.packed_layout,
+                                       .format_rules = opened.format_rules,
+                                       .stored_names = opened.stored_names}));
+  if (options.packed_layout && !made.report.packed_keys) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--packed-layout: {} has no packed tensor that comes "
+                            "in several layouts",
+                            printable(options.source)));
+  }
   c.problems = std::move(made.problems);
   if (c.problems.empty()) FERRY_CHECK(join_ties(made, family->ties(c.config), *c.source));
   c.mapping = std::move(made.report);
@@ -269,7 +221,10 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
 
   BundleInput input;
   input.manifest = make_manifest(c.config, build, options, c.mapping, c.parts);
-  input.copied = FERRY_TRY(files_to_copy(options, configs));
+  input.copied = std::move(opened.copied);
+  if (!options.reference.empty()) {
+    input.copied.push_back(FERRY_TRY(reference_to_copy(options.reference)));
+  }
   FERRY_CHECK(lower_parts(c, build, input));
   c.plan = FERRY_TRY(BundlePlan::make(std::move(input), *c.source, options.max_file_bytes));
   return c;

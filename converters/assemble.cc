@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "core/text.h"
@@ -10,9 +11,28 @@
 namespace ferry {
 namespace {
 
+// How the checkpoint itself calls what families know as `key`.
+class StoredNames {
+ public:
+  StoredNames(const TensorSource& source, const MappingOptions& mapping, std::string prefix)
+      : stored_(mapping.stored_names), prefix_(std::move(prefix)) {
+    for (const TensorEntry& entry : source.entries()) {
+      if (!entry.original.empty()) stored_[entry.name] = entry.original;
+    }
+  }
+  std::string of(const std::string& key) const {
+    const auto found = stored_.find(key);
+    return found == stored_.end() ? prefix_ + key : found->second;
+  }
+
+ private:
+  std::unordered_map<std::string, std::string> stored_;
+  std::string prefix_;  // of wrappers, before all keys
+};
+
 // Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
 std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
-                                const std::vector<KeyRule>& rules) {
+                                const std::vector<KeyRule>& rules, const StoredNames& stored) {
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
   for (const Value& value : graph.values) {
@@ -20,8 +40,9 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
     wanted.insert(value.name);
     Shape shape;
     for (const Dim& dim : value.shape) shape.push_back(dim.base);
-    const std::string key = expected_key(rules, value.name);
+    const std::string key = stored.of(expected_key(rules, value.name));
     const Weight* weight = mapped.weights.find(value.name);
+    if (weight == nullptr && mapped.spoiled.contains(value.name)) continue;
     if (weight == nullptr) {
       problems.push_back({.kind = KeyProblem::Kind::kMissing,
                           .key = key,
@@ -37,7 +58,7 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
   }
   for (const Weight& weight : mapped.weights.weights()) {
     if (wanted.contains(weight.name)) continue;
-    const std::string key = expected_key(rules, weight.name);
+    const std::string key = stored.of(expected_key(rules, weight.name));
     problems.push_back(
         {.kind = KeyProblem::Kind::kUnmapped,
          .key = key,
@@ -55,15 +76,11 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   const std::vector<KeyRule> rules = family.rules(config);
   MappedKeys mapped = FERRY_TRY(map_keys(source, config, rules, family.ties(config), mapping));
   Graph graph = FERRY_TRY(family.build(config, build));
+  const StoredNames stored(source, mapping, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);
-  // A packed tensor that failed its own checks made nothing: what is missing then follows from it.
-  for (KeyProblem& problem : compare(graph, mapped, rules)) {
-    bool follows = false;
-    for (const KeyProblem& earlier : out.problems) {
-      follows |= earlier.key == problem.key && problem.kind == KeyProblem::Kind::kMissing;
-    }
-    if (!follows) out.problems.push_back(std::move(problem));
+  for (KeyProblem& problem : compare(graph, mapped, rules, stored)) {
+    out.problems.push_back(std::move(problem));
   }
   out.report = std::move(mapped.report);
   if (out.problems.empty()) {

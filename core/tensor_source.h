@@ -15,12 +15,16 @@ namespace ferry {
 
 // One tensor as stored. Bytes are little-endian, row-major, contiguous.
 struct TensorEntry {
-  std::string name;  // the original key, untrusted: quote it with quoted() before printing
+  std::string name;  // untrusted: quote it with quoted() before printing
   DType dtype;
   Shape shape;
   uint64_t bytes = 0;   // product(shape) * bits / 8, checked
   uint32_t file = 0;    // index into TensorSource::files()
   uint64_t offset = 0;  // of the first byte in that file
+  // Where an adapter presents a stored tensor under another name: the stored name, else empty.
+  std::string original = {};
+  // The name that users know: the one in their file.
+  const std::string& stored_name() const { return original.empty() ? name : original; }
 };
 
 struct SourceFile {

@@ -200,8 +200,8 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
 SourceResult open_directory(const std::string& path, const CheckpointOptions& options) {
   // The order of transformers: safetensors before PyTorch, the single file before the index;
   // then those of KerasHub.
-  for (const std::string_view known : {kSingleFile, kIndexFile, kTorchFile, kTorchIndexFile,
-                                       kKerasFile, kKerasIndexFile}) {
+  for (const std::string_view known :
+       {kSingleFile, kIndexFile, kTorchFile, kTorchIndexFile, kKerasFile, kKerasIndexFile}) {
     if (!exists_in(path, known)) continue;
     const std::string name(known);
     const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <span>
 #include <unordered_set>
 
 #include "core/text.h"
@@ -169,7 +170,7 @@ class Planner {
     for (size_t entry : entries) {
       const TensorEntry& from = impl_.source->entries()[entry];
       tensor.sources.push_back(
-          {impl_.source->files()[from.file].name, from.name, std::string(kZeroDigest)});
+          {impl_.source->files()[from.file].name, from.stored_name(), std::string(kZeroDigest)});
     }
     impl_.manifest.tensors.push_back(std::move(tensor));
     impl_.tensor_weight.push_back(stored);
@@ -177,9 +178,17 @@ class Planner {
   }
 
   Status add_copied(const CopiedFile& copied) {
-    InputFile input = FERRY_TRY(InputFile::open(copied.source_path));
     FilePlan file;
     file.name = copied.name;
+    if (copied.text) {
+      const auto bytes = std::as_bytes(std::span(*copied.text));
+      file.bytes = bytes.size();
+      file.extents.push_back({Extent::Kind::kHead, 0, 0, file.bytes});
+      file.head.assign(bytes.begin(), bytes.end());
+      add_file(std::move(file));
+      return {};
+    }
+    InputFile input = FERRY_TRY(InputFile::open(copied.source_path));
     file.bytes = input.size();
     file.extents.push_back({Extent::Kind::kCopy, impl_.copied.size(), 0, file.bytes});
     impl_.copied.push_back(std::move(input));

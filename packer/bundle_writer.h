@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,11 @@
 
 namespace ferry {
 
-// A file taken into the bundle as it is.
+// A file taken into the bundle as it is, or one whose contents are given.
 struct CopiedFile {
   std::string name;  // in the bundle
   std::string source_path;
+  std::optional<std::string> text = std::nullopt;  // instead of a path
 };
 
 struct BundleInput {

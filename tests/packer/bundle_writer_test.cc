@@ -1,4 +1,5 @@
 #include "packer/bundle_writer.h"
+#include "packer/check.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -33,7 +34,9 @@ TEST(BundleWriter, FilesAreWhatThePlanSaid) {
   TinyModel model;
   write_file(dir / "tok.json", "{}");
   write_file(dir / "empty.txt", "");
-  model.copied = {{"tokenizer.json", dir / "tok.json"}, {"empty.txt", dir / "empty.txt"}};
+  model.copied = {{"tokenizer.json", dir / "tok.json"},
+                  {"empty.txt", dir / "empty.txt"},
+                  {.name = "made.json", .source_path = {}, .text = "{\"made\": true}\n"}};
   const auto plan = BundlePlan::make(model.input(), model.source, 0);
   ASSERT_TRUE(plan) << plan.error().message;
   ThreadPool pool(2);
@@ -56,6 +59,8 @@ TEST(BundleWriter, FilesAreWhatThePlanSaid) {
   EXPECT_EQ(last, total);
   EXPECT_LT(total, sum - files.at("manifest.json").size());  // padding does not count
   EXPECT_EQ(files.at("tokenizer.json"), "{}");
+  EXPECT_EQ(files.at("made.json"), "{\"made\": true}\n");
+  EXPECT_TRUE(check_bundle(dir / "out", pool).value().ok());
 }
 
 TEST(BundleWriter, NamesAreThoseOfTheFormat) {

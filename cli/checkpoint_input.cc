@@ -1,0 +1,131 @@
+#include "cli/checkpoint_input.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "converters/keras_config.h"
+#include "converters/keras_keys.h"
+#include "converters/model_config.h"
+#include "converters/strided_source.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/checkpoint.h"
+#include "formats/gguf/gguf.h"
+#include "formats/hdf5/hdf5.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
+constexpr const char* kConfig = "config.json";
+constexpr const char* kGenerationConfig = "generation_config.json";
+
+// Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
+constexpr const char* kCopied[] = {
+    kGenerationConfig,         "tokenizer.json",      "tokenizer_config.json",
+    "special_tokens_map.json", "chat_template.jinja", "preprocessor_config.json",
+};
+
+// Path of a file of the checkpoint, or an empty string where there is none.
+Result<std::string> optional_file(const std::string& directory, const std::string& name) {
+  std::error_code ignored;
+  const auto status = std::filesystem::symlink_status(directory + "/" + name, ignored);
+  if (!std::filesystem::exists(status)) return std::string();
+  return file_in_checkpoint(directory, name);
+}
+
+// The path of the config.json to use.
+Result<std::string> find_config(const std::string& path, const std::string& config) {
+  if (!config.empty()) return config;
+  std::string found = FERRY_TRY(optional_file(checkpoint_directory(path), kConfig));
+  if (!found.empty()) return found;
+  return bad_input(
+      fmt::format("{}: no config.json beside the checkpoint; give --config FILE", path));
+}
+
+// Checkpoints with Hugging Face names, and the files beside them.
+Status add_files_beside(CheckpointInput& input, const std::string& path,
+                        const std::string& config) {
+  input.config_name = FERRY_TRY(find_config(path, config));
+  input.config = FERRY_TRY(read_text_file(input.config_name, kMaxConfigBytes));
+  input.copied.push_back({kConfig, input.config_name});
+  for (const char* name : kCopied) {
+    std::string file = FERRY_TRY(optional_file(checkpoint_directory(path), name));
+    if (file.empty()) continue;
+    if (std::string_view(name) == kGenerationConfig) {
+      input.generation = FERRY_TRY(read_text_file(file, kMaxConfigBytes));
+    }
+    input.copied.push_back({name, std::move(file)});
+  }
+  return {};
+}
+
+// The older layout of Keras files names weights by layers that a user named.
+Status refuse_legacy_keras(const TensorSource& source) {
+  const auto* hdf5 = dynamic_cast<const Hdf5Source*>(&source);
+  if (hdf5 == nullptr) return {};
+  for (const hdf5::Attribute& attribute : hdf5->attributes()) {
+    if (!attribute.name.starts_with("layer_names")) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: a legacy Keras file, whose weights belong to no family by their "
+                            "names; .weights.h5 files of KerasHub backbones are supported",
+                            printable(source.path())));
+  }
+  return {};
+}
+
+// The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of
+// Hugging Face's.
+Status drop_keras_objects(std::vector<CopiedFile>& copied) {
+  std::vector<CopiedFile> kept;
+  for (CopiedFile& file : copied) {
+    const bool text = file.name.ends_with(".json") && !file.text;
+    if (text && is_keras_config(FERRY_TRY(read_text_file(file.source_path, kMaxTextBytes)))) {
+      continue;
+    }
+    kept.push_back(std::move(file));
+  }
+  copied = std::move(kept);
+  return {};
+}
+
+// A Keras config becomes a Hugging Face one, Keras paths become Hugging Face keys.
+Status adopt_keras(CheckpointInput& input) {
+  const bool own_config = is_keras_config(input.config);
+  const bool own_names = has_keras_paths(*input.source);
+  if (own_config || own_names) FERRY_CHECK(drop_keras_objects(input.copied));
+  if (own_config) {
+    input.config = FERRY_TRY(hugging_face_config_of_keras(
+        input.config, has_keras_head(*input.source), input.config_name));
+    input.copied.insert(input.copied.begin(), {.name = kConfig, .text = input.config});
+  }
+  if (!own_names) return {};
+  const ModelConfig config = FERRY_TRY(parse_model_config(input.config, "", input.config_name));
+  std::vector<StridedTensor> tensors = FERRY_TRY(keras_tensors(*input.source, config));
+  input.source = FERRY_TRY(StridedSource::make(std::move(input.source), std::move(tensors)));
+  input.stored_names = keras_paths(config);
+  return {};
+}
+
+}  // namespace
+
+Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config) {
+  CheckpointInput input;
+  input.source = FERRY_TRY(open_checkpoint(path));
+  if (dynamic_cast<const GgufSource*>(input.source.get()) != nullptr) {
+    // Its names and some of its values are not those that families know.
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: GGUF checkpoints can be inspected, but not converted yet",
+                            printable(path)));
+  }
+  FERRY_CHECK(refuse_legacy_keras(*input.source));
+  FERRY_CHECK(add_files_beside(input, path, config));
+  FERRY_CHECK(adopt_keras(input));
+  return input;
+}
+
+}  // namespace ferry::cli
