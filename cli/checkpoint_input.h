@@ -23,6 +23,7 @@ struct CheckpointInput {
   // there are any; as they are, or as texts that an adapter made.
   std::vector<CopiedFile> copied;
   std::vector<KeyRule> format_rules;  // for keys that the format brings along
+  std::vector<std::string> notes;     // lines for the user: what could not be carried over
 };
 
 // `path` is what open_checkpoint() takes. `config`, where not empty, is a config.json to use
