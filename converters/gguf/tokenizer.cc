@@ -62,9 +62,9 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {.name = "gpt-2", .pattern = nullptr},
 };
 
-json byte_level(bool use_regex) {
+json byte_level(bool add_prefix_space, bool use_regex) {
   return {{"type", "ByteLevel"},
-          {"add_prefix_space", false},
+          {"add_prefix_space", add_prefix_space},
           {"trim_offsets", true},
           {"use_regex", use_regex}};
 }
@@ -271,10 +271,10 @@ class Maker {
                        {"behavior", "Isolated"},
                        {"invert", false}});
     }
-    steps.push_back(byte_level(known->pattern == nullptr));
+    steps.push_back(byte_level(false, known->pattern == nullptr));
     const json normalizer = known->nfc ? json({{"type", "NFC"}}) : json();
     return document(normalizer, {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}},
-                    byte_level(true), model(known->whole_words, std::move(merges)));
+                    byte_level(true, true), model(known->whole_words, std::move(merges)));
   }
 
   Result<json> sentence_piece() {
