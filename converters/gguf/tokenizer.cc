@@ -255,7 +255,7 @@ class Maker {
     json merges = json::array();
     for (const std::string& merge : FERRY_TRY(strings("tokenizer.ggml.merges"))) {
       const size_t space = merge.find(' ');
-      if (space == 0 || space + 1 >= merge.size() || merge.find(' ', space + 1) != merge.npos ||
+      if (space == 0 || space >= merge.size() - 1 || merge.find(' ', space + 1) != merge.npos ||
           !is_utf8(merge)) {
         trouble_ = fmt::format("the merge {} is not two tokens", quoted(merge, 40));
         return json();
