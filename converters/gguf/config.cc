@@ -483,21 +483,4 @@ class Maker {
 
 Result<GgufConfig> make_gguf_config(const GgufConfigInput& input) { return Maker(input).run(); }
 
-Result<std::string> make_gguf_generation_config(const json& metadata, const std::string& name) {
-  const JsonFields fields(metadata, name, "");
-  json out = json::object();
-  const auto bos = FERRY_TRY(fields.integer("tokenizer.ggml.bos_token_id", kCounts));
-  const auto pad = FERRY_TRY(fields.integer("tokenizer.ggml.padding_token_id", kCounts));
-  if (bos) out["bos_token_id"] = *bos;
-  if (pad) out["pad_token_id"] = *pad;
-  std::set<int64_t> ends;
-  for (const char* key : {"eos", "eot", "eom"}) {
-    const auto id =
-        FERRY_TRY(fields.integer(fmt::format("tokenizer.ggml.{}_token_id", key), kCounts));
-    if (id) ends.insert(*id);
-  }
-  if (!ends.empty()) out["eos_token_id"] = ends;
-  return out.empty() ? std::string() : out.dump(2) + "\n";
-}
-
 }  // namespace ferry

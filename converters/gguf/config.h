@@ -33,8 +33,4 @@ struct GgufConfig {
 // scaling and heads that are not built.
 Result<GgufConfig> make_gguf_config(const GgufConfigInput& input);
 
-// generation_config.json: the token ids of the metadata. Empty where there are none.
-Result<std::string> make_gguf_generation_config(const nlohmann::json& metadata,
-                                                const std::string& name);
-
 }  // namespace ferry
