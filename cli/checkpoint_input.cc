@@ -8,15 +8,21 @@
 #include <utility>
 
 #include "converters/gguf/adopt.h"
+#include "converters/keras_config.h"
+#include "converters/keras_keys.h"
+#include "converters/model_config.h"
+#include "converters/strided_source.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "formats/gguf/gguf.h"
+#include "formats/hdf5/hdf5.h"
 
 namespace ferry::cli {
 namespace {
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kGenerationConfig = "generation_config.json";
 
@@ -71,6 +77,7 @@ Status adopt(CheckpointInput& input, const GgufMetadata& metadata, const std::st
   input.config_name = std::move(adopted.config_name);
   input.generation = std::move(adopted.generation);
   input.format_rules = std::move(adopted.format_rules);
+  input.stored_names = std::move(adopted.stored_names);
   input.copied.push_back({kConfig, {}, input.config});
   if (!input.generation.empty()) input.copied.push_back({kGenerationConfig, {}, input.generation});
   if (adopted.tokenizer.missing.empty()) {
@@ -84,6 +91,20 @@ Status adopt(CheckpointInput& input, const GgufMetadata& metadata, const std::st
   return {};
 }
 
+// The older layout of Keras files names weights by layers that a user named.
+Status refuse_legacy_keras(const TensorSource& source) {
+  const auto* hdf5 = dynamic_cast<const Hdf5Source*>(&source);
+  if (hdf5 == nullptr) return {};
+  for (const hdf5::Attribute& attribute : hdf5->attributes()) {
+    if (!attribute.name.starts_with("layer_names")) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: a legacy Keras file, whose weights belong to no family by their "
+                            "names; .weights.h5 files of KerasHub backbones are supported",
+                            printable(source.path())));
+  }
+  return {};
+}
+
 // Names of other layouts, whose values differ from those of a Hugging Face checkpoint in ways that
 // the names alone do not settle.
 struct ForeignName {
@@ -92,8 +113,7 @@ struct ForeignName {
 constexpr ForeignName kForeignNames[] = {
     {"blk.", ".weight",
      "the names of GGUF in a file that is not GGUF: whether rows of q and k were permuted and "
-     "norms "
-     "shifted, as GGUF writers do, cannot be known"},
+     "norms shifted, as GGUF writers do, cannot be known"},
     {"layers.", ".attention.wq.weight",
      "the names of Meta's own checkpoints, whose rows of q and k are in another order: convert it "
      "to the Hugging Face layout first"},
@@ -111,6 +131,39 @@ Status refuse_foreign_names(const TensorSource& source) {
   return {};
 }
 
+// The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of
+// Hugging Face's.
+Status drop_keras_objects(std::vector<CopiedFile>& copied) {
+  std::vector<CopiedFile> kept;
+  for (CopiedFile& file : copied) {
+    const bool text = file.name.ends_with(".json") && !file.text;
+    if (text && is_keras_config(FERRY_TRY(read_text_file(file.source_path, kMaxTextBytes)))) {
+      continue;
+    }
+    kept.push_back(std::move(file));
+  }
+  copied = std::move(kept);
+  return {};
+}
+
+// A Keras config becomes a Hugging Face one, Keras paths become Hugging Face keys.
+Status adopt_keras(CheckpointInput& input) {
+  const bool own_config = is_keras_config(input.config);
+  const bool own_names = has_keras_paths(*input.source);
+  if (own_config || own_names) FERRY_CHECK(drop_keras_objects(input.copied));
+  if (own_config) {
+    input.config = FERRY_TRY(hugging_face_config_of_keras(
+        input.config, has_keras_head(*input.source), input.config_name));
+    input.copied.insert(input.copied.begin(), {.name = kConfig, .text = input.config});
+  }
+  if (!own_names) return {};
+  const ModelConfig config = FERRY_TRY(parse_model_config(input.config, "", input.config_name));
+  std::vector<StridedTensor> tensors = FERRY_TRY(keras_tensors(*input.source, config));
+  input.source = FERRY_TRY(StridedSource::make(std::move(input.source), std::move(tensors)));
+  input.stored_names = keras_paths(config);
+  return {};
+}
+
 }  // namespace
 
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config) {
@@ -121,7 +174,9 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
     return input;
   }
   FERRY_CHECK(refuse_foreign_names(*input.source));
+  FERRY_CHECK(refuse_legacy_keras(*input.source));
   FERRY_CHECK(add_files_beside(input, path, config));
+  FERRY_CHECK(adopt_keras(input));
   return input;
 }
 

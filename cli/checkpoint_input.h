@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "converters/key_rule.h"
@@ -24,6 +25,8 @@ struct CheckpointInput {
   std::vector<CopiedFile> copied;
   std::vector<KeyRule> format_rules;  // for keys that the format brings along
   std::vector<std::string> notes;     // lines for the user: what could not be carried over
+  // What the format calls the keys of this model, where it has names of its own.
+  std::unordered_map<std::string, std::string> stored_names;
 };
 
 // `path` is what open_checkpoint() takes. `config`, where not empty, is a config.json to use

@@ -10,6 +10,7 @@
 #include "cli/checkpoint_input.h"
 #include "converters/assemble.h"
 #include "converters/family.h"
+#include "converters/longrope.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "graph/lower.h"
@@ -127,7 +128,11 @@ Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
   m.weight_dtype = weight_dtype(parts);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
+  if (longrope_use(config.rope, build) == LongRopeUse::kByCall) {
+    m.rope_switch = config.rope.original_max_positions;
+  }
   m.allowed_unmapped = mapping.allowed;
+  if (options.packed_layout) m.packed_layout = packed_layout_name(*options.packed_layout);
   for (const MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
   }
@@ -196,9 +201,17 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
 
-  Assembled made = FERRY_TRY(
-      assemble(*c.source, c.config, *family, build,
-               {.allow_unmapped = options.allow_unmapped, .format_rules = opened.format_rules}));
+  Assembled made = FERRY_TRY(assemble(*c.source, c.config, *family, build,
+                                      {.allow_unmapped = options.allow_unmapped,
+                                       .packed_layout = options.packed_layout,
+                                       .format_rules = opened.format_rules,
+                                       .stored_names = opened.stored_names}));
+  if (options.packed_layout && !made.report.packed_keys) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--packed-layout: {} has no packed tensor that comes "
+                            "in several layouts",
+                            printable(options.source)));
+  }
   c.problems = std::move(made.problems);
   if (c.problems.empty()) FERRY_CHECK(join_ties(made, family->ties(c.config), *c.source));
   c.mapping = std::move(made.report);

@@ -30,6 +30,7 @@ struct ConvertOptions {
   bool all_logits = false;
   BufferInitOptions buffers = {};
   std::vector<std::string> allow_unmapped = {};
+  std::optional<PackedLayout> packed_layout = {};  // none: the family's own
   std::string reference;  // file to embed; may be empty
 };
 

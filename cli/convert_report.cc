@@ -122,6 +122,14 @@ void write_keys(JsonWriter& json, const char* name, const std::vector<KeyProblem
   json.end_array();
 }
 
+void write_prefixes(JsonWriter& json, const std::vector<TakenPrefix>& prefixes) {
+  json.key("prefixes").begin_array();
+  for (const TakenPrefix& taken : prefixes) {
+    json.begin_object().member("prefix", taken.prefix).member("rule", taken.rule).end_object();
+  }
+  json.end_array();
+}
+
 void write_problems(JsonWriter& json, const std::vector<KeyProblem>& problems) {
   json.key("problems").begin_array();
   for (const KeyProblem& problem : problems) {
@@ -206,6 +214,7 @@ std::string drop_lines(const MappingReport& mapping) {
 std::string conversion_json(const Conversion& c) {
   JsonWriter json;
   json.begin_object().member("model_type", c.config.model_type);
+  write_prefixes(json, c.mapping.prefixes);
   write_entries(json, c);
   write_keys(json, "unmapped", c.problems, KeyProblem::Kind::kUnmapped, c.mapping.allowed);
   write_keys(json, "missing", c.problems, KeyProblem::Kind::kMissing, {});
@@ -234,6 +243,9 @@ std::string conversion_text(const Conversion& c, bool table) {
   fmt::format_to(out, "model: {} ({} layers, hidden {}, vocabulary {})\n", quoted(type),
                  c.config.num_layers, c.config.hidden_size, c.config.vocab_size);
   fmt::format_to(out, "{}\n", mapping_line(c.mapping));
+  for (const TakenPrefix& taken : c.mapping.prefixes) {
+    fmt::format_to(out, "  '{}' before all keys left out: {}\n", taken.prefix, taken.rule);
+  }
   text += table ? key_table(c) : drop_lines(c.mapping);
   for (const PlannedFile& file : c.plan->files()) {
     fmt::format_to(out, "  {:>14} B  {}\n", file.bytes, file.path);

@@ -26,6 +26,14 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
+// Characters that break lines for some readers of one document per line; nullptr for others.
+const char* line_break(std::string_view text) {
+  if (text.starts_with("\xC2\x85")) return "\\u0085";
+  if (text.starts_with("\xE2\x80\xA8")) return "\\u2028";
+  if (text.starts_with("\xE2\x80\xA9")) return "\\u2029";
+  return nullptr;
+}
+
 }  // namespace
 
 void JsonWriter::separate() {
@@ -88,6 +96,8 @@ void JsonWriter::append_string(std::string_view text) {
       text_ += c;
     } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       fmt::format_to(std::back_inserter(text_), "\\u{:04x}", static_cast<unsigned>(c));
+    } else if (const char* escaped = line_break(text)) {
+      text_ += escaped;
     } else {
       text_ += text.substr(0, length);
     }

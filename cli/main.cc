@@ -32,6 +32,7 @@ int run_main(int argc, char** argv) {
   add_inspect(line);
   add_convert(line);
   add_run(line);
+  add_tokenize(line);
   add_execute(line);
   add_verify(line);
   add_check(line);

@@ -23,6 +23,7 @@ struct Options {
   ConvertOptions convert;
   std::string out;
   std::string dtype = "keep", logits = "last", init_buffers = "none";
+  std::string packed_layout = "own";
   std::string max_file_size;
   int64_t shards = 1;
   bool dry_run = false, overwrite = false;
@@ -42,7 +43,6 @@ constexpr Unbuilt kUnbuilt[] = {
     {"--mask-dtype", "f32", "Dtype of attention masks"},
     {"--logits-dtype", "f32", "Dtype of the logits"},
     {"--attention", "mha", "Attention layout"},
-    {"--packed-layout", "none", "Layout of packed weights"},
     {"--sign", "", "Key to sign the bundle with"},
 };
 
@@ -87,6 +87,7 @@ Status settle(Options& options) {
             : options.dtype == "f16"  ? WeightDType::kF16
             : options.dtype == "bf16" ? WeightDType::kBF16
                                       : WeightDType::kKeep;
+  c.packed_layout = packed_layout_of(options.packed_layout);  // "own" is none
   c.buffers.mode = options.init_buffers == "all"     ? BufferInit::kAll
                    : options.init_buffers == "state" ? BufferInit::kState
                                                      : BufferInit::kNone;
@@ -145,6 +146,9 @@ void add_convert(CommandLine& line) {
       .choice("--logits", o.logits, {"last", "all"}, "Logits of the last token or of all")
       .choice("--init-buffers", o.init_buffers, {"none", "state", "all"},
               "Mutable buffers whose initial contents are stored")
+      .choice("--packed-layout", o.packed_layout, {"own", "concatenated", "interleaved"},
+              "Rows of packed q, k, v and gate, up: as the model family has them, part after part, "
+              "or in turn per key-value head or row")
       .option("--config", o.convert.config, "config.json to use instead of the checkpoint's")
       .option("--allow-unmapped", o.convert.allow_unmapped,
               "Keys that may stay unused (glob; may be repeated)")

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "core/text.h"
@@ -14,18 +14,20 @@ namespace {
 // How the checkpoint itself calls what families know as `key`.
 class StoredNames {
  public:
-  explicit StoredNames(const TensorSource& source) {
+  StoredNames(const TensorSource& source, const MappingOptions& mapping, std::string prefix)
+      : stored_(mapping.stored_names), prefix_(std::move(prefix)) {
     for (const TensorEntry& entry : source.entries()) {
-      if (!entry.original.empty()) stored_.emplace(entry.name, entry.original);
+      if (!entry.original.empty()) stored_[entry.name] = entry.original;
     }
   }
-  const std::string& of(const std::string& key) const {
+  std::string of(const std::string& key) const {
     const auto found = stored_.find(key);
-    return found == stored_.end() ? key : found->second;
+    return found == stored_.end() ? prefix_ + key : found->second;
   }
 
  private:
-  std::map<std::string, std::string> stored_;
+  std::unordered_map<std::string, std::string> stored_;
+  std::string prefix_;  // of wrappers, before all keys
 };
 
 // Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
@@ -40,6 +42,7 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
     for (const Dim& dim : value.shape) shape.push_back(dim.base);
     const std::string key = stored.of(expected_key(rules, value.name));
     const Weight* weight = mapped.weights.find(value.name);
+    if (weight == nullptr && mapped.spoiled.contains(value.name)) continue;
     if (weight == nullptr) {
       problems.push_back({.kind = KeyProblem::Kind::kMissing,
                           .key = key,
@@ -73,15 +76,11 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   const std::vector<KeyRule> rules = family.rules(config);
   MappedKeys mapped = FERRY_TRY(map_keys(source, config, rules, family.ties(config), mapping));
   Graph graph = FERRY_TRY(family.build(config, build));
+  const StoredNames stored(source, mapping, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);
-  // A packed tensor that failed its own checks made nothing: what is missing then follows from it.
-  for (KeyProblem& problem : compare(graph, mapped, rules, StoredNames(source))) {
-    bool follows = false;
-    for (const KeyProblem& earlier : out.problems) {
-      follows |= earlier.key == problem.key && problem.kind == KeyProblem::Kind::kMissing;
-    }
-    if (!follows) out.problems.push_back(std::move(problem));
+  for (KeyProblem& problem : compare(graph, mapped, rules, stored)) {
+    out.problems.push_back(std::move(problem));
   }
   out.report = std::move(mapped.report);
   if (out.problems.empty()) {

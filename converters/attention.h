@@ -10,7 +10,11 @@ namespace ferry {
 struct AttentionStyle {
   bool qkv_bias = false;
   bool output_bias = false;
-  bool qk_norm = false;      // RMSNorm over head_dim before RoPE
+  enum class QkNorm {
+    kNone,
+    kHead,  // RMSNorm over head_dim before RoPE
+    kWhole  // RMSNorm over all heads together before RoPE (OLMo 2)
+  } qk_norm = QkNorm::kNone;
   bool output_gate = false;  // wq gives [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
 };
 

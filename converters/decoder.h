@@ -9,16 +9,36 @@
 
 namespace ferry {
 
+// One layer: x [1,T,hidden_size] -> the same.
+using Layer =
+    std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
+
+struct DecoderParts {
+  Layer layer;
+  std::function<ValueId(GraphBuilder&, ValueId x)> final_norm;
+  bool head_bias = false;
+};
+
+// Embedding, layers, final norm and head; with the multipliers and the softcap of config.scalars.
+Result<Graph> build_frame(const ModelConfig& config, const BuildOptions& options,
+                          const DecoderParts& parts);
+
 // The mixer of a layer: normed x [1,T,hidden_size] -> what is added to the residual stream.
 using Mixer =
     std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
 
-// Pre-norm: per layer x += mixer(norm x), x += mlp(norm x).
+// Where a layer normalises what goes into its two blocks and what comes out of them.
+struct NormStyle {
+  bool before = true;  // attention_norm, ffn_norm
+  bool after = false;  // post_attention_norm, post_ffn_norm
+};
+
+// Per layer x += mixer(x), x += mlp(x), each between the RMS norms of the style.
 Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& options,
-                            const Mixer& mixer);
+                            const Mixer& mixer, NormStyle norms = {});
 
 // The same with attention in every layer.
 Result<Graph> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
-                                      const AttentionStyle& style);
+                                      const AttentionStyle& style, NormStyle norms = {});
 
 }  // namespace ferry

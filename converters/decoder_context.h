@@ -16,15 +16,15 @@ struct RopeTable {
 
 // The keys that a call's queries may see, where they are chosen by a mask.
 struct KeyRange {
-  ValueId start = {};  // Int: position of the first key
-  Dim keys = {};       // their number, up to and with the call's last position
-  ValueId mask = {};   // additive, f32 [T, keys]
+  IntArg start = 0;   // position of the first key
+  Dim keys = {};      // their number, up to and with the call's last position
+  ValueId mask = {};  // additive, f32 [T, keys]
 };
 
 // What the attention layers of one kind (full or sliding) have in common.
 struct AttentionKind {
   RopeTable rope = {};
-  std::optional<KeyRange> range = {};  // none: causal over the whole cache
+  std::optional<KeyRange> range = {};  // none: causality is left to the attention operator
 };
 
 struct DecoderContext {

@@ -37,7 +37,7 @@ std::vector<KeyRule> hybrid_rules(const std::string& prefix, const ModelConfig& 
 Result<Graph> build_hybrid(const ModelConfig& config, const BuildOptions& options) {
   const AttentionStyle style = {.qkv_bias = config.attention_bias,
                                 .output_bias = config.attention_bias,
-                                .qk_norm = true,
+                                .qk_norm = AttentionStyle::QkNorm::kHead,
                                 .output_gate = true};
   return build_decoder(
       config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {

@@ -41,8 +41,13 @@ Result<std::optional<int64_t>> JsonFields::integer(std::string_view key, IntRang
 Result<std::optional<double>> JsonFields::number(std::string_view key, FloatRange range) const {
   const json* value = find(key);
   if (!value) return std::nullopt;
-  if (!value->is_number()) return bad(key, "is not a number");
-  const double x = value->get<double>();
+  return FERRY_TRY(checked_number(*value, key, range));
+}
+
+Result<double> JsonFields::checked_number(const json& value, std::string_view key,
+                                          FloatRange range) const {
+  if (!value.is_number()) return bad(key, "is not a number");
+  const double x = value.get<double>();
   if (x >= range.min && x <= range.max) return x;
   return bad(key, fmt::format("is {}, not from {} to {}", x, range.min, range.max));
 }
@@ -91,6 +96,16 @@ Result<std::optional<std::vector<int64_t>>> JsonFields::integers(std::string_vie
     return list;
   }
   for (const json& item : *value) list.push_back(FERRY_TRY(checked_integer(item, key, range)));
+  return list;
+}
+
+Result<std::optional<std::vector<double>>> JsonFields::numbers(std::string_view key,
+                                                               FloatRange range) const {
+  const json* value = find(key);
+  if (!value) return std::nullopt;
+  if (!value->is_array()) return bad(key, "is not a list of numbers");
+  std::vector<double> list;
+  for (const json& item : *value) list.push_back(FERRY_TRY(checked_number(item, key, range)));
   return list;
 }
 

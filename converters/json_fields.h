@@ -41,6 +41,7 @@ class JsonFields {
   Result<bool> flag_or(std::string_view key, bool otherwise) const;
   // A list of integers, or one integer.
   Result<std::optional<std::vector<int64_t>>> integers(std::string_view key, IntRange range) const;
+  Result<std::optional<std::vector<double>>> numbers(std::string_view key, FloatRange range) const;
   // The object under `key`.
   Result<std::optional<JsonFields>> object(std::string_view key) const;
 
@@ -51,6 +52,8 @@ class JsonFields {
  private:
   Result<int64_t> checked_integer(const nlohmann::json& value, std::string_view key,
                                   IntRange range) const;
+  Result<double> checked_number(const nlohmann::json& value, std::string_view key,
+                                FloatRange range) const;
 
   const nlohmann::json* object_;
   std::string name_, path_;

@@ -88,26 +88,69 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The known key nearest to `key`, with its layer number put in; empty if none is near.
-std::string nearest_key(const std::vector<KeyRule>& rules, const std::string& key) {
-  if (key.size() > kMaxSuggestionLength) return {};
-  std::string layer = "0";
-  if (const size_t at = key.find("layers."); at != std::string::npos) {
-    const std::string_view digits = leading_number(std::string_view(key).substr(at + 7));
-    if (!digits.empty()) layer = digits;
+// The layer number in `key`: its first number between "." or "_" and "." or "/". Of the first layer
+// where there is none.
+std::string layer_in(std::string_view key) {
+  for (size_t at = 1; at < key.size(); ++at) {
+    if (key[at - 1] != '.' && key[at - 1] != '_') continue;
+    const std::string_view digits = leading_number(key.substr(at));
+    const size_t end = at + digits.size();
+    if (!digits.empty() && end < key.size() && (key[end] == '.' || key[end] == '/')) {
+      return std::string(digits);
+    }
   }
+  return "0";
+}
+
+// The known key nearest to `key`, with its layer number put in, as the format calls it; empty if
+// none is near.
+std::string nearest_key(const std::vector<KeyRule>& rules, const MappingOptions& options,
+                        const std::string& key) {
+  if (key.size() > kMaxSuggestionLength) return {};
   std::string best;
   size_t best_distance = key.size() / 3 + 1;
-  for (const KeyRule& rule : rules) {
-    if (rule.kind != KeyRule::Kind::kMap) continue;
-    std::string candidate = substitute(rule.source, layer);
-    const size_t distance = edit_distance(key, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = std::move(candidate);
+  // A number may belong to another name than the layer's, where the first layer has none.
+  for (const std::string& layer : {layer_in(key), std::string("0")}) {
+    for (const KeyRule& rule : rules) {
+      if (rule.kind != KeyRule::Kind::kMap) continue;
+      std::string candidate = substitute(rule.source, layer);
+      const auto stored = options.stored_names.find(candidate);
+      if (stored != options.stored_names.end()) candidate = stored->second;
+      const size_t distance = edit_distance(key, candidate);
+      if (distance < best_distance) {
+        best_distance = distance;
+        best = std::move(candidate);
+      }
     }
   }
   return best;
+}
+
+// Wrappers of PyTorch that put a prefix before all keys of a state dict.
+struct Wrapper {
+  std::string_view prefix, rule;
+};
+constexpr Wrapper kWrappers[] = {
+    {"_orig_mod.", "torch.compile"}, {"module.", "DataParallel"},  // and DistributedDataParallel
+};
+
+// The prefixes that all keys have. Where only some have them nothing is taken off: two keys could
+// mean one tensor.
+std::vector<TakenPrefix> prefixes_of(const TensorSource& source) {
+  std::vector<TakenPrefix> taken;
+  if (source.entries().empty()) return taken;
+  size_t length = 0;
+  const auto all_have = [&](const Wrapper& wrapper) {
+    return std::ranges::all_of(source.entries(), [&](const TensorEntry& entry) {
+      return std::string_view(entry.name).substr(length).starts_with(wrapper.prefix);
+    });
+  };
+  for (;;) {
+    const auto* found = std::ranges::find_if(kWrappers, all_have);
+    if (found == std::end(kWrappers)) return taken;
+    taken.push_back({std::string(found->prefix), std::string(found->rule)});
+    length += found->prefix.size();
+  }
 }
 
 bool is_convertible(DType dtype) {
@@ -126,29 +169,37 @@ class Mapper {
          const MappingOptions& options)
       : source_(source), config_(config), rules_(rules), options_(options) {
     for (const KeyRule& rule : rules_) patterns_.push_back(compile(rule.source));
+    out.report.prefixes = prefixes_of(source);
+    prefix_ = out.report.prefix();
   }
 
   Status map_entry(size_t index) {
     const TensorEntry& entry = source_.entries()[index];
-    const KeyRule* rule = nullptr;
+    const std::string_view key = std::string_view(entry.name).substr(prefix_.size());
+    std::vector<const KeyRule*> matching;
     Match found;
     for (size_t r = 0; r < rules_.size(); ++r) {
-      std::optional<Match> matched = match(patterns_[r], entry.name, config_.num_layers);
+      std::optional<Match> matched = match(patterns_[r], key, config_.num_layers);
       if (!matched) continue;
-      if (rule != nullptr) {
+      if (!matching.empty() && !(matching[0]->layout && rules_[r].layout)) {
         return fail(ErrorCode::kInternal,
                     fmt::format("key {} matches the rules '{}' and '{}'",
-                                quoted(entry.stored_name()), rule->name, rules_[r].name));
+                                quoted(entry.stored_name()), matching[0]->name, rules_[r].name));
       }
-      rule = &rules_[r];
+      matching.push_back(&rules_[r]);
       found = std::move(*matched);
     }
-    if (rule == nullptr) {
+    if (matching.empty()) {
       unmapped(entry);
-    } else if (rule->kind == KeyRule::Kind::kDrop) {
-      out.report.entries.push_back({entry.stored_name(), {}, rule->name, rule->reason});
-    } else {
+    } else if (matching[0]->kind == KeyRule::Kind::kDrop) {
+      out.report.entries.push_back(
+          {entry.stored_name(), {}, matching[0]->name, matching[0]->reason});
+    } else if (const KeyRule* rule = choose(matching, entry)) {
       apply(*rule, index, found.layer);
+    } else {
+      for (const RuleTarget& target : matching[0]->targets) {
+        out.spoiled.insert(substitute(target.name, found.layer));
+      }
     }
     return {};
   }
@@ -179,28 +230,64 @@ class Mapper {
     std::string message = fmt::format("unmapped: {} {} {}", quoted(entry.stored_name()),
                                       dtype_name(entry.dtype), to_string(entry.shape));
     if (suggestions_++ < kMaxSuggestions) {
-      const std::string near = nearest_key(rules_, entry.name);
+      const std::string near = nearest_key(rules_, options_, entry.stored_name());
       if (!near.empty()) message += fmt::format(" (nearest known key: {})", quoted(near));
     }
     problem(KeyProblem::Kind::kUnmapped, entry, std::move(message));
   }
 
-  void apply(const KeyRule& rule, size_t index, const std::string& layer) {
-    const TensorEntry& entry = source_.entries()[index];
+  // The rule of the layout that the entry has. nullptr, with a problem, where the entry fits none
+  // of them or nothing says which it is. Rules of one key differ in nothing but their rows.
+  const KeyRule* choose(const std::vector<const KeyRule*>& rules, const TensorEntry& entry) {
+    const KeyRule& first = *rules[0];
     if (!is_convertible(entry.dtype)) {
       problem(KeyProblem::Kind::kDType, entry,
               fmt::format("dtype: {} is {}, expected f32, f16 or bf16", quoted(entry.stored_name()),
                           dtype_name(entry.dtype)));
-      return;
+      return nullptr;
     }
     const int64_t rows = entry.shape.empty() ? 1 : entry.shape[0];
-    if (rule.expected_rows && rows != rule.expected_rows(config_)) {
-      problem(KeyProblem::Kind::kShape, entry,
-              fmt::format("shape: {} {} has {} rows, the config wants {} for '{}'",
-                          quoted(entry.stored_name()), to_string(entry.shape), rows,
-                          rule.expected_rows(config_), rule.name));
-      return;
+    if (first.expected_rows && rows != first.expected_rows(config_)) {
+      problem(
+          KeyProblem::Kind::kShape, entry,
+          fmt::format("shape: {} {} has {} rows, the config wants {} for '{}'", quoted(entry.stored_name()),
+                      to_string(entry.shape), rows, first.expected_rows(config_), first.name));
+      return nullptr;
     }
+    if (rules.size() == 1) return &first;
+    out.report.packed_keys = true;
+    const auto wanted = std::ranges::find_if(rules, [&](const KeyRule* rule) {
+      return options_.packed_layout ? rule->layout == options_.packed_layout : rule->own_layout;
+    });
+    if (wanted != rules.end()) return *wanted;
+    if (all_same_rows(rules)) return &first;
+    ambiguous(rules, entry);
+    return nullptr;
+  }
+
+  // One key-value head, for instance: then there is nothing to choose.
+  bool all_same_rows(const std::vector<const KeyRule*>& rules) const {
+    for (const KeyRule* rule : rules) {
+      for (size_t t = 0; t < rule->targets.size(); ++t) {
+        if (rule->targets[t].rows(config_) != rules[0]->targets[t].rows(config_)) return false;
+      }
+    }
+    return true;
+  }
+
+  void ambiguous(const std::vector<const KeyRule*>& rules, const TensorEntry& entry) {
+    std::string ways;
+    for (const KeyRule* rule : rules) {
+      ways += fmt::format("{}'{}' (--packed-layout {})", ways.empty() ? "" : " or ", rule->name,
+                          packed_layout_name(*rule->layout));
+    }
+    problem(KeyProblem::Kind::kAmbiguous, entry,
+            fmt::format("ambiguous: {} {} may be {}", quoted(entry.stored_name()), to_string(entry.shape),
+                        ways));
+  }
+
+  void apply(const KeyRule& rule, size_t index, const std::string& layer) {
+    const TensorEntry& entry = source_.entries()[index];
     MappedEntry mapped{entry.stored_name(), {}, rule.name, rule.reason};
     for (const RuleTarget& target : rule.targets) {
       std::string name = substitute(target.name, layer);
@@ -228,11 +315,18 @@ class Mapper {
   const std::vector<KeyRule>& rules_;
   const MappingOptions& options_;
   std::vector<Pattern> patterns_;
+  std::string prefix_;                          // of all keys, not seen by rules
   std::map<std::string, std::string> made_by_;  // target -> source key
   size_t suggestions_ = 0;
 };
 
 }  // namespace
+
+std::string MappingReport::prefix() const {
+  std::string all;
+  for (const TakenPrefix& taken : prefixes) all += taken.prefix;
+  return all;
+}
 
 Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
                             const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,

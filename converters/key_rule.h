@@ -4,10 +4,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "converters/model_config.h"
+#include "converters/row_layouts.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "graph/tensor_expr.h"
@@ -37,6 +41,10 @@ struct KeyRule {
   std::string reason = {};
   // Rows that the source must have, where the split needs it: the message says what was expected.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
+  // Where one source key comes in more than one layout (packed_keys.h): one rule for each, of which
+  // at most one is the family's own.
+  std::optional<PackedLayout> layout = {};
+  bool own_layout = false;
 };
 
 // A weight that is another one under a second name ("output.weight" = "tok_embeddings.weight").
@@ -53,15 +61,30 @@ struct MappedEntry {
   std::string reason;  // of a drop
 };
 
+// A prefix that all keys of a checkpoint have because a wrapper saved them, and that no rule sees.
+struct TakenPrefix {
+  std::string prefix;  // "_orig_mod."
+  std::string rule;    // "torch.compile"
+};
+
 struct MappingReport {
   std::vector<MappedEntry> entries;  // one per source entry, in its order, then ties (source empty)
   std::vector<std::string> allowed;  // keys without a rule that --allow-unmapped let pass
+  bool packed_keys = false;          // a key came in a layout that --packed-layout chooses
+  std::vector<TakenPrefix> prefixes;  // outermost first
+
+  // All of them, as they stand before a key.
+  std::string prefix() const;
 };
 
 struct MappingOptions {
-  std::vector<std::string> allow_unmapped = {};  // globs
+  std::vector<std::string> allow_unmapped = {};    // globs
+  std::optional<PackedLayout> packed_layout = {};  // of every packed key that comes in several
   // Rules for keys that the checkpoint's format brings along, beside those of the family.
   std::vector<KeyRule> format_rules = {};
+  // What the format calls the keys of this model, where it has names of its own: for messages about
+  // keys that are not there.
+  std::unordered_map<std::string, std::string> stored_names = {};
 };
 
 // One reason why a checkpoint does not fit its model.
@@ -72,6 +95,7 @@ struct KeyProblem {
     kDuplicate,  // two source keys make the same weight
     kShape,      // wrong shape, or wrong number of rows for a split
     kDType,      // not a float type that can be converted
+    kAmbiguous,  // packed in one of several layouts, and nothing says in which
   } kind;
   std::string key;      // stored source key, or the expected one
   std::string message;  // a whole line, the key quoted in it
@@ -81,11 +105,13 @@ struct MappedKeys {
   StateDict weights;
   MappingReport report;
   std::vector<KeyProblem> problems;  // all of them, in the order of the entries
+  // Weights of keys with a problem of their own: that they are missing follows from it.
+  std::set<std::string> spoiled;
 };
 
-// Applies `rules` to every entry by its name; reports and problems have its stored name. Never
-// stops at the first problem. kInternal if two rules match one key, which is a defect of a family's
-// table.
+// Applies `rules` to every entry, below the prefixes of wrappers that all keys have, by its name;
+// reports and problems have its stored name. Never stops at the first problem. kInternal if two
+// rules match one key without being layouts of it, which is a defect of a family's table.
 Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
                             const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
                             const MappingOptions& options);

@@ -27,11 +27,46 @@ Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
 Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeTraits& type) {
   const auto window = FERRY_TRY(fields.integer("sliding_window", kPositionRange));
   if (type.window == WindowRule::kNever) return std::nullopt;
-  if (type.window == WindowRule::kFromLayer &&
-      !FERRY_TRY(fields.flag_or("use_sliding_window", false))) {
-    return std::nullopt;
-  }
+  const bool asked =
+      type.window == WindowRule::kFromLayer || type.window == WindowRule::kWhereNoRope;
+  if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
   return window;
+}
+
+// Layers that turn q and k: 1 in no_rope_layers means that RoPE is used.
+Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const TypeTraits& type,
+                                           const ModelConfig& config) {
+  std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
+  if (!type.nope) return turned;
+  const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
+  if (listed && std::ssize(*listed) < config.num_layers) {
+    return fields.bad("no_rope_layers", fmt::format("has {} elements for {} layers", listed->size(),
+                                                    config.num_layers));
+  }
+  const int64_t interval = FERRY_TRY(
+      fields.integer_or("no_rope_layer_interval", kLayerRange, kDefaultFullAttentionInterval));
+  for (size_t layer = 0; layer < turned.size(); ++layer) {
+    turned[layer] =
+        listed ? (*listed)[layer] == 1 : (static_cast<int64_t>(layer) + 1) % interval != 0;
+  }
+  return turned;
+}
+
+bool slides(const TypeTraits& type, const ModelConfig& config, int64_t layer,
+            int64_t first_windowed, int64_t pattern) {
+  switch (type.window) {
+    case WindowRule::kNever:
+      return false;
+    case WindowRule::kAll:
+      return true;
+    case WindowRule::kFromLayer:
+      return layer >= first_windowed;
+    case WindowRule::kPattern:
+      return (layer + 1) % pattern != 0;
+    case WindowRule::kWhereNoRope:
+      return !config.rope_layers[static_cast<size_t>(layer)];
+  }
+  return false;
 }
 
 Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const TypeTraits& type,
@@ -40,23 +75,33 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
       fields.integer_or("full_attention_interval", kLayerRange, kDefaultFullAttentionInterval));
   const int64_t first_windowed =
       FERRY_TRY(fields.integer_or("max_window_layers", {0, INT32_MAX}, config.num_layers));
+  const int64_t pattern = FERRY_TRY(fields.integer_or("sliding_window_pattern", kLayerRange, 1));
   std::vector<LayerType> types;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const bool slides = window && (type.window == WindowRule::kAll || layer >= first_windowed);
     const bool linear = type.hybrid && (layer + 1) % interval != 0;
-    types.push_back(linear   ? LayerType::kLinearAttention
-                    : slides ? LayerType::kSlidingAttention
-                             : LayerType::kFullAttention);
+    types.push_back(linear ? LayerType::kLinearAttention
+                    : window && slides(type, config, layer, first_windowed, pattern)
+                        ? LayerType::kSlidingAttention
+                        : LayerType::kFullAttention);
+  }
+  if (!type.convs) return types;
+  // The first configs of LFM2 list the attention layers instead; none listed means all.
+  if (const auto full = FERRY_TRY(fields.integers("full_attn_idxs", {0, kLayerRange.max}))) {
+    std::ranges::fill(types, LayerType::kShortConv);
+    for (int64_t layer : *full) {
+      if (layer < config.num_layers) types[static_cast<size_t>(layer)] = LayerType::kFullAttention;
+    }
   }
   return types;
 }
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
                                                   const nlohmann::json& list) {
-  constexpr std::array<std::pair<std::string_view, LayerType>, 3> kNames = {{
+  constexpr std::array<std::pair<std::string_view, LayerType>, 4> kNames = {{
       {"full_attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", LayerType::kLinearAttention},
+      {"conv", LayerType::kShortConv},
   }};
   std::vector<LayerType> types;
   if (!list.is_array()) return fields.bad("layer_types", "is not an array");
@@ -77,6 +122,7 @@ Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
 }  // namespace
 
 Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  config.rope_layers = FERRY_TRY(read_rope_layers(fields, type, config));
   const auto window = FERRY_TRY(read_window(fields, type));
   config.layer_types = FERRY_TRY(derived_layer_types(fields, type, config, window.has_value()));
   if (const nlohmann::json* list = fields.find("layer_types")) {
@@ -86,7 +132,8 @@ Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelC
                                                    config.num_layers));
     }
     // Such families take no notice of the list; going on would build another model than theirs.
-    const bool ignored = !type.hybrid && type.window != WindowRule::kFromLayer;
+    const bool ignored = !type.hybrid && !type.convs &&
+                         (type.window == WindowRule::kNever || type.window == WindowRule::kAll);
     if (ignored && listed != config.layer_types) {
       return fields.error(ErrorCode::kUnsupported, "layer_types",
                           fmt::format("differs from what {} does", quoted(config.text_type)));
@@ -101,6 +148,9 @@ Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelC
       return fields.error(ErrorCode::kUnsupported, "layer_types", "has linear attention");
     }
     FERRY_CHECK(read_linear_attention(fields, config));
+  }
+  if (has(LayerType::kShortConv) && !type.convs) {
+    return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
   }
   if (has(LayerType::kSlidingAttention)) {
     if (!window) return fields.bad("sliding_window", "is missing, but layer_types wants it");

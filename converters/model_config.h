@@ -12,17 +12,35 @@
 
 namespace ferry {
 
-enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention };
+enum class Activation { kSilu, kGelu, kGeluTanh };
+
+enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention, kShortConv };
 
 struct RopeConfig {
-  enum class Type { kDefault, kLinear, kLlama3 } type = Type::kDefault;
+  enum class Type { kDefault, kLinear, kLlama3, kLongRope } type = Type::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
+  int64_t rotary_dim = 0;              // CodeGen states it; else it follows from the factor
   double factor = 1.0;                 // linear, llama3
   double low_freq_factor = 1.0;        // llama3
   double high_freq_factor = 4.0;       // llama3
-  int64_t original_max_positions = 0;  // llama3
+  int64_t original_max_positions = 0;  // llama3, longrope
+  // longrope: divisors of the frequencies, one per pair of dimensions, for sequences of at most
+  // original_max_positions and for longer ones; and what cos and sin are multiplied by.
+  std::vector<double> factors, long_factors;
+  double attention_factor = 1.0;
   bool operator==(const RopeConfig&) const = default;
+};
+
+// Numbers beside the weights that some families compute with. The defaults change nothing.
+struct ScalarConfig {
+  double embedding = 1.0;                   // embeddings are multiplied by it
+  double residual = 1.0;                    // so is what a block adds to the residual stream
+  double logits = 1.0;                      // and the logits
+  std::optional<double> attention;          // and the attention scores; none: by 1/sqrt(head_dim)
+  std::optional<double> attention_softcap;  // cap: scaled scores become cap * tanh(score / cap)
+  std::optional<double> logit_softcap;      // the same for the logits
+  bool operator==(const ScalarConfig&) const = default;
 };
 
 // Gated DeltaNet (Qwen3.5, Qwen3-Next); all zero where the model has no linear layers.
@@ -35,6 +53,13 @@ struct LinearAttentionConfig {
   int64_t conv_channels() const { return 2 * key_size() + value_size(); }
   int64_t groups() const { return value_heads / key_heads; }  // value heads per key head
   bool operator==(const LinearAttentionConfig&) const = default;
+};
+
+// LFM2; kernel is 0 where the model has no such layers.
+struct ShortConvConfig {
+  int64_t kernel = 0;
+  bool bias = false;
+  bool operator==(const ShortConvConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -51,15 +76,19 @@ struct ModelConfig {
   int64_t head_dim = 0;
   int64_t max_positions = 0;
   double rms_norm_eps = 1e-6;
-  std::string hidden_act = "silu";
-  bool attention_bias = false;  // q, k, v (and o where the family says so)
+  Activation activation = Activation::kSilu;  // of the MLP
+  bool attention_bias = false;                // q, k, v (and o where the family says so)
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
   std::optional<int64_t> sliding_window;  // set only where some layer uses it
   RopeConfig rope;                        // of full attention
   RopeConfig sliding_rope;                // of sliding attention: the same in most families
+  ScalarConfig scalars;
   LinearAttentionConfig linear;
+  ShortConvConfig short_conv;
+  int64_t qkv_blocks = 0;              // CodeGen: blocks that the rows of qkv_proj are grouped in
   std::vector<LayerType> layer_types;  // one per layer, always filled
+  std::vector<bool> rope_layers;       // the same: whether attention of the layer turns q and k
 
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;  // generation_config.json wins over config.json

@@ -20,11 +20,17 @@ constexpr IntRange kTokenRange = {INT32_MIN, INT32_MAX};
 constexpr FloatRange kEpsRange = {1e-30, 1.0};
 constexpr FloatRange kThetaRange = {1e-3, 1e15};
 constexpr FloatRange kFactorRange = {1e-3, 1e6};
+constexpr FloatRange kScaleRange = {1e-6, 1e6};
 constexpr FloatRange kPartialRange = {1e-3, 1.0};
 
+// Sizes that only some families have, and those that they derive in their own way. Needs the
+// others.
+Status read_family_sizes(const JsonFields& fields, ModelConfig& config);
 // Needs head_dim.
 Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config);
-// Layer types, windows, and the sizes of linear layers. Needs num_layers.
+// Needs hidden_size.
+Status read_scalars(const JsonFields& fields, const TypeTraits& type, ModelConfig& config);
+// Layer types, windows, layers without RoPE, and the sizes of linear layers. Needs num_layers.
 Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelConfig& config);
 
 }  // namespace ferry

@@ -4,13 +4,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "converters/longrope.h"
 #include "converters/model_config_parts.h"
 #include "core/text.h"
 
 namespace ferry {
 namespace {
-
-constexpr double kHybridPartialRotaryFactor = 0.25;
 
 // rope_parameters (transformers 5) or rope_scaling (4); nullopt means no scaling.
 Result<std::optional<JsonFields>> rope_object(const JsonFields& fields) {
@@ -29,9 +28,14 @@ Status read_rope_type(const JsonFields& fields, const JsonFields& rope, RopeConf
   const std::string_view key = modern ? "rope_type" : "type";
   const std::string type = FERRY_TRY(rope.text(key)).value_or("default");
   if (type == "default") return {};
+  if (type == "longrope" || type == "su") {  // "su" in the first configs of Phi-3
+    out.type = RopeConfig::Type::kLongRope;
+    return {};
+  }
   if (type != "linear" && type != "llama3") {
-    return rope.error(ErrorCode::kUnsupported, key,
-                      fmt::format("is {}; default, linear and llama3 are supported", quoted(type)));
+    return rope.error(
+        ErrorCode::kUnsupported, key,
+        fmt::format("is {}; default, linear, llama3 and longrope are supported", quoted(type)));
   }
   const auto factor = FERRY_TRY(rope.number("factor", kFactorRange));
   if (!factor) return rope.bad("factor", "is missing");
@@ -55,23 +59,58 @@ Status read_rope_type(const JsonFields& fields, const JsonFields& rope, RopeConf
   return {};
 }
 
+// `rope` may be absent. Inside it rope_theta wins over `theta_key` beside it.
+Status read_one(const JsonFields& fields, std::string_view theta_key,
+                const std::optional<JsonFields>& rope, RopeConfig& out) {
+  out.theta = FERRY_TRY(fields.number_or(theta_key, kThetaRange, out.theta));
+  if (!rope) return {};
+  out.theta = FERRY_TRY(rope->number_or("rope_theta", kThetaRange, out.theta));
+  return read_rope_type(fields, *rope, out);
+}
+
+Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  const std::optional<JsonFields> rope = FERRY_TRY(rope_object(fields));
+  FERRY_CHECK(read_one(fields, "rope_theta", rope, config.rope));
+  auto partial = FERRY_TRY(fields.number("partial_rotary_factor", kPartialRange));
+  // Other than rope_theta, this one wins where it stands beside the object.
+  if (rope && !partial) {
+    partial = FERRY_TRY(rope->number("partial_rotary_factor", kPartialRange));
+  }
+  config.rope.partial_rotary_factor = partial.value_or(type.partial_rotary_factor);
+  if (config.rope.type == RopeConfig::Type::kLongRope) {
+    FERRY_CHECK(read_longrope(fields, *rope, config));
+  }
+  config.sliding_rope = config.rope;
+  return {};
+}
+
+// transformers 5 has an object for each kind of layer; 4 has rope_theta and rope_scaling for full
+// attention, rope_local_base_freq for sliding.
+Status read_rope_by_kind(const JsonFields& fields, ModelConfig& config) {
+  const auto parameters = FERRY_TRY(fields.object("rope_parameters"));
+  std::optional<JsonFields> full, sliding;
+  if (parameters) {
+    full = FERRY_TRY(parameters->object("full_attention"));
+    sliding = FERRY_TRY(parameters->object("sliding_attention"));
+    if (!full) return parameters->bad("full_attention", "is missing");
+  }
+  FERRY_CHECK(read_one(fields, "rope_theta", full, config.rope));
+  FERRY_CHECK(read_one(fields, "rope_local_base_freq", sliding, config.sliding_rope));
+  const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
+  if (scaling) FERRY_CHECK(read_rope_type(fields, *scaling, config.rope));
+  for (const RopeConfig* rope : {&config.rope, &config.sliding_rope}) {
+    if (rope->type != RopeConfig::Type::kLongRope) continue;
+    return fields.error(ErrorCode::kUnsupported, "rope_scaling",
+                        "is longrope in a model whose RoPE differs by layer: not supported");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
-  RopeConfig& out = config.rope;
-  const std::optional<JsonFields> rope = FERRY_TRY(rope_object(fields));
-  out.theta = FERRY_TRY(fields.number_or("rope_theta", kThetaRange, out.theta));
-  const double otherwise = type.hybrid ? kHybridPartialRotaryFactor : 1.0;
-  auto partial = FERRY_TRY(fields.number("partial_rotary_factor", kPartialRange));
-  if (rope) {
-    // Inside the object rope_theta wins over the one beside it, partial_rotary_factor loses.
-    out.theta = FERRY_TRY(rope->number_or("rope_theta", kThetaRange, out.theta));
-    const auto inner = FERRY_TRY(rope->number("partial_rotary_factor", kPartialRange));
-    if (!partial) partial = inner;
-    FERRY_CHECK(read_rope_type(fields, *rope, out));
-  }
-  out.partial_rotary_factor = partial.value_or(otherwise);
-  config.sliding_rope = out;
+  FERRY_CHECK(type.sliding_rope ? read_rope_by_kind(fields, config)
+                                : read_shared_rope(fields, type, config));
   const int64_t rotary = config.rotary_dim();
   if (rotary < 2 || rotary % 2 != 0) {
     return fields.bad("head_dim",
@@ -94,7 +133,10 @@ std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rota
   std::vector<float> frequencies;
   for (int64_t i = 0; i < rotary_dim; i += 2) {
     const float exponent = static_cast<float>(i) / static_cast<float>(rotary_dim);
-    float frequency = 1.0f / std::pow(theta, exponent);
+    float power = std::pow(theta, exponent);
+    if (!rope.factors.empty())
+      power *= static_cast<float>(rope.factors[static_cast<size_t>(i / 2)]);
+    float frequency = 1.0f / power;
     if (rope.type == RopeConfig::Type::kLinear) frequency /= factor;
     if (rope.type == RopeConfig::Type::kLlama3) {
       // Long waves are slowed down, short ones kept, those between interpolated.

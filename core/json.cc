@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "core/json_events.h"
+#include "core/json_tree.h"
 #include "core/text.h"
 
 namespace ferry {
@@ -22,12 +21,11 @@ class DocumentBuilder final : public JsonHandler {
   bool string(std::string& value) override { return add(std::move(value)); }
 
   bool key(std::string& value) override {
-    key_ = std::move(value);
-    if (!open_.back()->contains(key_)) return true;
-    return refuse(fmt::format("the key {} is there twice", quoted(key_)));
+    if (tree_.set_key(std::move(value))) return true;
+    return refuse(fmt::format("the key {} is there twice", quoted(tree_.key())));
   }
 
-  json take() { return std::move(document_); }
+  json take() { return tree_.take(); }
 
  protected:
   bool begin_object() override { return open(json::object()); }
@@ -36,34 +34,23 @@ class DocumentBuilder final : public JsonHandler {
   bool close_array() override { return close(); }
 
  private:
-  json* place(json value) {
-    if (open_.empty()) return &(document_ = std::move(value));
-    json& parent = *open_.back();
-    if (parent.is_object()) return &(parent[key_] = std::move(value));
-    parent.push_back(std::move(value));
-    return &parent.back();
-  }
-
   template <class T>
   bool add(T&& value) {
-    place(json(std::forward<T>(value)));
+    tree_.add(json(std::forward<T>(value)));
     return true;
   }
 
   bool open(json container) {
-    open_.push_back(place(std::move(container)));
+    tree_.open(std::move(container));
     return true;
   }
 
   bool close() {
-    open_.pop_back();
+    tree_.close();
     return true;
   }
 
-  json document_;
-  // Outermost first. An element is added only to the innermost one, so no pointer is invalidated.
-  std::vector<json*> open_;
-  std::string key_;
+  JsonTree tree_;
 };
 
 }  // namespace

@@ -2,12 +2,134 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+#include <optional>
+#include <utility>
+
 #include "core/json.h"
 
 namespace ferry {
 namespace {
 
-constexpr std::string_view kWhiteSpace = " \t\r\n";
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+bool is_structural(char c) {
+  return c == ',' || c == ':' || c == '{' || c == '}' || c == '[' || c == ']';
+}
+
+// The characters of a text that comes in pieces. Of white space between tokens only the first
+// character is passed on: the library keeps a copy of it, and a padded header may have 100 MB. What
+// the library would take for something else (NUL for the end, a byte order mark for nothing) and
+// tokens that are too long end the text with a problem.
+class TextStream {
+ public:
+  TextStream(const JsonPieces& next, uint64_t base_offset)
+      : next_(next), base_offset_(base_offset) {}
+
+  // False at the end and after a problem.
+  bool has_char();
+  char current() const { return piece_[at_]; }
+  void advance();
+
+  uint64_t offset_of(size_t position) const { return base_offset_ + position + skipped_; }
+  // The reason that ended the text early, if any; the parser then saw an end that is none.
+  std::optional<Error> take_problem(const std::string& name) const;
+
+ private:
+  bool fetch();
+  bool end_with(std::string_view what);
+
+  const JsonPieces& next_;
+  uint64_t base_offset_;
+  std::string_view piece_;
+  size_t at_ = 0;            // in piece_
+  uint64_t before_ = 0;      // bytes of earlier pieces
+  uint64_t skipped_ = 0;     // of white space
+  uint64_t token_bytes_ = 0; // of the token that is being read
+  bool in_string_ = false, escaped_ = false, after_space_ = false, ended_ = false;
+  std::string_view what_;    // is wrong, at problem_at_
+  uint64_t problem_at_ = 0;
+  std::optional<Error> error_;  // of next_
+};
+
+bool TextStream::end_with(std::string_view what) {
+  what_ = what;
+  problem_at_ = base_offset_ + before_ + at_;
+  ended_ = true;
+  return false;
+}
+
+bool TextStream::fetch() {
+  if (ended_) return false;
+  before_ += piece_.size();
+  at_ = 0;
+  piece_ = {};
+  Result<std::string_view> next = next_();
+  if (!next) {
+    error_ = std::move(next).error();
+    ended_ = true;
+  } else if (next->empty()) {
+    ended_ = true;
+  } else {
+    piece_ = *next;
+    if (before_ == 0 && piece_.starts_with(kByteOrderMark)) return end_with("byte order mark");
+  }
+  return !ended_;
+}
+
+bool TextStream::has_char() {
+  while (!ended_) {
+    if (at_ == piece_.size() && !fetch()) return false;
+    const char c = piece_[at_];
+    if (c == '\0') return end_with("NUL byte");
+    if (token_bytes_ > kMaxJsonTokenBytes) return end_with("a string or a number that is too long");
+    if (in_string_ || !after_space_ || !is_space(c)) return true;
+    const size_t begin = at_;
+    while (at_ < piece_.size() && is_space(piece_[at_])) ++at_;
+    skipped_ += at_ - begin;
+  }
+  return false;
+}
+
+void TextStream::advance() {
+  const char c = piece_[at_++];
+  ++token_bytes_;
+  if (in_string_) {
+    if (c == '"' && !escaped_) in_string_ = false;
+    escaped_ = c == '\\' && !escaped_;
+    return;
+  }
+  after_space_ = is_space(c);
+  in_string_ = c == '"';
+  if (in_string_ || after_space_ || is_structural(c)) token_bytes_ = 0;
+}
+
+std::optional<Error> TextStream::take_problem(const std::string& name) const {
+  if (error_) return error_;
+  if (what_.empty()) return std::nullopt;
+  return Error{ErrorCode::kBadInput,
+               fmt::format("{}: not valid JSON: {} (offset {})", name, what_, problem_at_)};
+}
+
+// What the library takes its input from. All copies are at the same place, that of the stream.
+struct TextIterator {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  char operator*() const { return stream->current(); }
+  TextIterator& operator++() {
+    stream->advance();
+    return *this;
+  }
+  // Only ever compared with the end.
+  bool operator==(const TextIterator&) const { return !stream->has_char(); }
+
+  TextStream* stream;
+};
 
 // The library's message quotes the input; only its reason is kept:
 // "... - invalid literal; last read: ..." becomes "invalid literal".
@@ -46,7 +168,7 @@ bool JsonHandler::binary(nlohmann::json::binary_t&) { return refuse("binary valu
 bool JsonHandler::parse_error(size_t position, const std::string&,
                               const nlohmann::json::exception& error) {
   // The position counts characters read, the offending one included.
-  const uint64_t offset = base_offset_ + (position == 0 ? 0 : position - 1);
+  const uint64_t offset = offset_of_(position == 0 ? 0 : position - 1);
   return refuse(fmt::format("not valid JSON: {} (offset {})", reason_of(error), offset));
 }
 
@@ -55,25 +177,23 @@ bool JsonHandler::refuse(std::string message) {
   return false;
 }
 
+Status parse_json_events(const JsonPieces& next, const std::string& name, JsonHandler& handler,
+                         uint64_t base_offset) {
+  TextStream stream(next, base_offset);
+  handler.offset_of_ = [&](size_t position) { return stream.offset_of(position); };
+  const bool parsed =
+      nlohmann::json::sax_parse(TextIterator{&stream}, TextIterator{&stream}, &handler);
+  if (auto problem = stream.take_problem(name)) return tl::unexpected<Error>(*std::move(problem));
+  if (parsed) return {};
+  return bad_input(name + ": " + handler.error_);
+}
+
 Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler,
                          uint64_t base_offset) {
-  handler.base_offset_ = base_offset;
-  // The library skips a byte order mark and takes a NUL for the end of the text. JSON allows
-  // neither, and a NUL is nowhere legal in it.
-  const size_t nul = text.find('\0');
-  if (nul != std::string_view::npos) {
-    return bad_input(
-        fmt::format("{}: not valid JSON: NUL byte (offset {})", name, base_offset + nul));
-  }
-  if (text.substr(0, 3) == "\xef\xbb\xbf") {
-    return bad_input(
-        fmt::format("{}: not valid JSON: byte order mark (offset {})", name, base_offset));
-  }
-  // The library would keep a copy of white space, of which a padded header may have 100 MB.
-  const size_t last = text.find_last_not_of(kWhiteSpace);
-  text = text.substr(0, last == std::string_view::npos ? 0 : last + 1);
-  if (nlohmann::json::sax_parse(text.begin(), text.end(), &handler)) return {};
-  return bad_input(name + ": " + handler.error_);
+  const JsonPieces whole = [&]() -> Result<std::string_view> {
+    return std::exchange(text, std::string_view());
+  };
+  return parse_json_events(whole, name, handler, base_offset);
 }
 
 }  // namespace ferry

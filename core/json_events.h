@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -10,6 +11,13 @@
 #include "core/result.h"
 
 namespace ferry {
+
+// Of a string or a number as it is written: bounds the memory, whatever the length of the text.
+inline constexpr uint64_t kMaxJsonTokenBytes = uint64_t{16} << 20;
+
+// Gives a text piece by piece: the next one, valid until the next call, or an empty one at the end.
+// The first piece has 3 bytes or more, unless it is all.
+using JsonPieces = std::function<Result<std::string_view>()>;
 
 // Base of handlers: bounds the nesting and keeps the first error. A handler overrides the event
 // functions of nlohmann::json_sax that it needs (null, boolean, number_*, string, key) and the four
@@ -35,15 +43,18 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
   int depth() const { return depth_; }
 
  private:
-  friend Status parse_json_events(std::string_view, const std::string&, JsonHandler&, uint64_t);
+  friend Status parse_json_events(const JsonPieces&, const std::string&, JsonHandler&, uint64_t);
   int depth_ = 0;
-  uint64_t base_offset_ = 0;
+  std::function<uint64_t(size_t)> offset_of_;  // in the file, by the library's position
   std::string error_;
 };
 
 // Feeds one document to `handler`. Refuses what parse_json refuses, but for duplicate keys, which are
 // the handler's to find. `name` begins the messages; their offsets count from `base_offset`, the place
-// of the text in its file.
+// of the text in its file. Nothing is held in memory but one piece and one token; an error of `next`
+// ends the parse.
+Status parse_json_events(const JsonPieces& next, const std::string& name, JsonHandler& handler,
+                         uint64_t base_offset = 0);
 Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler,
                          uint64_t base_offset = 0);
 

@@ -16,6 +16,7 @@ namespace {
 // Outs of a node whose types could not be inferred: enough for building code to go on.
 size_t out_count(Op op, const std::vector<Arg>& args) {
   if (op == Op::kGatedDeltaRule) return 2;
+  if (op == Op::kLayerNorm) return 3;
   if (op != Op::kSplit || args.size() < 2) return 1;
   const auto* sizes = std::get_if<std::vector<IntArg>>(&args[1]);
   return sizes == nullptr ? 1 : sizes->size();
@@ -38,6 +39,8 @@ std::vector<IntArg> int_args(const std::vector<int64_t>& numbers) {
 }
 
 constexpr std::monostate kNone;
+
+Arg optional_arg(std::optional<double> number) { return number ? Arg(*number) : Arg(kNone); }
 
 }  // namespace
 
@@ -208,6 +211,7 @@ ValueId GraphBuilder::embedding(ValueId table, ValueId ids) {
   return emit_one(Op::kEmbedding, {table, ids, IntArg(-1), false, false});
 }
 ValueId GraphBuilder::linear(ValueId x, ValueId w) { return emit_one(Op::kLinear, {x, w, kNone}); }
+ValueId GraphBuilder::bmm(ValueId a, ValueId b) { return emit_one(Op::kBmm, {a, b}); }
 ValueId GraphBuilder::add(ValueId a, ValueId b) { return emit_one(Op::kAdd, {a, b, IntArg(1)}); }
 ValueId GraphBuilder::sub(ValueId a, ValueId b) { return emit_one(Op::kSub, {a, b, IntArg(1)}); }
 ValueId GraphBuilder::mul(ValueId a, ValueId b) { return emit_one(Op::kMul, {a, b}); }
@@ -223,6 +227,13 @@ ValueId GraphBuilder::rsqrt(ValueId x) { return emit_one(Op::kRsqrt, {x}); }
 ValueId GraphBuilder::sigmoid(ValueId x) { return emit_one(Op::kSigmoid, {x}); }
 ValueId GraphBuilder::exp(ValueId x) { return emit_one(Op::kExp, {x}); }
 ValueId GraphBuilder::log1p(ValueId x) { return emit_one(Op::kLog1p, {x}); }
+ValueId GraphBuilder::tanh(ValueId x) { return emit_one(Op::kTanh, {x}); }
+ValueId GraphBuilder::gelu(ValueId x, std::string approximate) {
+  return emit_one(Op::kGelu, {x, std::move(approximate)});
+}
+ValueId GraphBuilder::softmax_last(ValueId x) {
+  return emit_one(Op::kSoftmax, {x, IntArg(-1), false});
+}
 
 ValueId GraphBuilder::where(ValueId condition, ValueId a, ValueId b) {
   return emit_one(Op::kWhere, {condition, a, b});
@@ -289,6 +300,12 @@ ValueId GraphBuilder::arange(IntArg start, IntArg end, Dim length) {
   return expect_length(emit_one(Op::kArange, {start, end, IntArg(1)}), 0, length);
 }
 
+ValueId GraphBuilder::layer_norm(ValueId x, ValueId weight, ValueId bias, double eps) {
+  const Dims& shape = graph_[weight].shape;
+  const int64_t width = shape.empty() ? 0 : shape[0].base;
+  return emit_one(Op::kLayerNorm, {x, int_args({width}), weight, bias, eps});
+}
+
 ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {
   const Dims& shape = graph_[w].shape;
   const int64_t channels = shape.empty() ? 0 : shape[0].base;
@@ -302,11 +319,15 @@ ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {
 void GraphBuilder::update_cache(ValueId value, ValueId cache, IntArg start_pos) {
   emit(Op::kUpdateCache, {value, cache, start_pos});
 }
-ValueId GraphBuilder::sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos) {
-  return emit_one(Op::kSdpa, {query, keys, values, start_pos, kNone, 0.0, true, kNone});
+ValueId GraphBuilder::sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos,
+                           std::optional<double> scale) {
+  return emit_one(Op::kSdpa,
+                  {query, keys, values, start_pos, kNone, 0.0, true, optional_arg(scale)});
 }
-ValueId GraphBuilder::sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask) {
-  return emit_one(Op::kSdpa, {query, keys, values, IntArg(0), mask, 0.0, false, kNone});
+ValueId GraphBuilder::sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask,
+                                  std::optional<double> scale) {
+  return emit_one(Op::kSdpa,
+                  {query, keys, values, IntArg(0), mask, 0.0, false, optional_arg(scale)});
 }
 ValueId GraphBuilder::gated_delta_rule(ValueId query, ValueId key, ValueId value, ValueId decay,
                                        ValueId beta, ValueId state, ValueId final_state) {

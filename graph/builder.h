@@ -4,6 +4,7 @@
 // handling.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +48,7 @@ class GraphBuilder {
   // ------------------------------------------------------------------------------
   ValueId embedding(ValueId table, ValueId ids);  // (vocab, dim), i64 [1,T] -> [1,T,dim]
   ValueId linear(ValueId x, ValueId w);           // [..,in], (out, in) -> [..,out]
+  ValueId bmm(ValueId a, ValueId b);              // [B,m,k], [B,k,n] -> [B,m,n]
   ValueId add(ValueId a, ValueId b);
   ValueId sub(ValueId a, ValueId b);
   ValueId mul(ValueId a, ValueId b);
@@ -57,6 +59,9 @@ class GraphBuilder {
   ValueId sigmoid(ValueId x);
   ValueId exp(ValueId x);
   ValueId log1p(ValueId x);
+  ValueId tanh(ValueId x);
+  ValueId gelu(ValueId x, std::string approximate);  // "none" or "tanh"
+  ValueId softmax_last(ValueId x);
   ValueId where(ValueId condition, ValueId a, ValueId b);
   ValueId cat(std::vector<ValueId> parts, int64_t dim);
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end);
@@ -84,6 +89,8 @@ class GraphBuilder {
   // The same as slice(x, dim, start, end), written into a buffer.
   void slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
   void copy_into(ValueId buffer, ValueId source);
+  // Over the last dimension; weight and bias (width).
+  ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double eps);
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);
 
@@ -91,10 +98,13 @@ class GraphBuilder {
   // --------------------------------------------------------- Writes value [1,T,KV,D] into cache
   // [1,ctx,KV,D] at start_pos.
   void update_cache(ValueId value, ValueId cache, IntArg start_pos);
-  // query [1,T,H,D], caches [1,n,KV,D] -> [1,T,H,D]; causal from start_pos, scale 1/sqrt(D).
-  ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos);
+  // query [1,T,H,D], caches [1,n,KV,D] -> [1,T,H,D]; causal from start_pos; scores
+  // are multiplied by `scale`, 1/sqrt(D) where there is none.
+  ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos,
+               std::optional<double> scale = {});
   // The same with an additive mask [T,n] over every key instead of causality.
-  ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask);
+  ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask,
+                      std::optional<double> scale = {});
   // query, key [1,H,T,K], value [1,H,T,V], decay, beta [1,H,T], state [1,H,K,V] -> [1,H,T,V]; the
   // final state goes into `final_state`, a buffer that must not be `state`.
   ValueId gated_delta_rule(ValueId query, ValueId key, ValueId value, ValueId decay, ValueId beta,

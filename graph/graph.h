@@ -99,7 +99,7 @@ struct TensorListArg {
 // One argument of the operator's schema (outs excluded). monostate is None. A Scalar argument is an
 // IntArg, double or bool; a ScalarType argument is a DType.
 using Arg = std::variant<std::monostate, ValueId, IntArg, std::vector<IntArg>, TensorListArg,
-                         double, bool, DType>;
+                         double, bool, DType, std::string>;
 
 struct Node {
   Op op;

@@ -56,6 +56,17 @@ Result<Types> infer_linear(const RuleInput& in) {
   return tensor_of(x.dtype, std::move(shape));
 }
 
+// [B,m,k] x [B,k,n] -> [B,m,n]
+Result<Types> infer_bmm(const RuleInput& in) {
+  const Value& a = in.tensor(0);
+  const Value& b = in.tensor(1);
+  if (a.shape.size() != 3 || b.shape.size() != 3) return misfit("wants three dimensions");
+  if (a.shape[0] != b.shape[0]) return misfit("batches differ");
+  if (a.shape[2] != b.shape[1]) return misfit("inner dimensions differ");
+  if (a.dtype != b.dtype || !is_float(a.dtype)) return misfit("dtypes differ");
+  return tensor_of(a.dtype, {a.shape[0], a.shape[1], b.shape[2]});
+}
+
 Result<Types> infer_binary(const RuleInput& in) {
   std::optional<Dims> shape = broadcast(in.tensor(0).shape, in.tensor(1).shape);
   if (!shape) return misfit("shapes do not broadcast");
@@ -71,6 +82,15 @@ Result<Types> infer_logical(const RuleInput& in) {
 Result<Types> infer_float(const RuleInput& in) {
   if (!is_float(in.tensor(0).dtype)) return misfit("wants floating-point numbers");
   return tensor_of(in.tensor(0).dtype, in.tensor(0).shape);
+}
+
+// self, dim, half_to_float
+Result<Types> infer_softmax(const RuleInput& in) {
+  const int64_t rank = static_cast<int64_t>(in.tensor(0).shape.size());
+  const IntArg& dim = in.integer(1);
+  if (dim.value.valid() || dim.number < -rank || dim.number >= rank) return misfit("no dimension");
+  if (in.node.args[2] != Arg(false)) return misfit("computes in its own dtype");
+  return infer_float(in);
 }
 
 Result<Types> infer_compare(const RuleInput& in) {
@@ -195,6 +215,27 @@ Result<Types> infer_gated_delta_rule(const RuleInput& in) {
                    state == Dims{q[0], q[1], q[3], v[3]};
   if (!fit) return misfit("shapes do not match");
   return Types{{Value::Kind::kTensor, DType::kF32, v}, {Value::Kind::kTensor, DType::kF32, state}};
+}
+
+// x, [width], weight, bias, eps -> the normed x, and mean and reciprocal deviation of each row.
+Result<Types> infer_layer_norm(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  if (x.shape.empty() || !is_float(x.dtype)) return misfit("wants floating-point numbers");
+  const Dim& width = x.shape.back();
+  if (!width.is_static() || in.integers(1) != std::vector<IntArg>{width.base}) {
+    return misfit("norms the last dimension only");
+  }
+  for (size_t parameter : {2, 3}) {
+    if (!in.given(parameter) || in.tensor(parameter).shape != Dims{width} ||
+        in.tensor(parameter).dtype != x.dtype) {
+      return misfit("weight and bias are not of the last dimension");
+    }
+  }
+  Dims rows = x.shape;
+  rows.back() = 1;
+  return Types{{Value::Kind::kTensor, x.dtype, x.shape},
+               {Value::Kind::kTensor, x.dtype, rows},
+               {Value::Kind::kTensor, x.dtype, rows}};
 }
 
 }  // namespace ferry

@@ -149,6 +149,7 @@ class Lowering {
     }
     if (const auto* number = std::get_if<double>(&arg)) return pool_.constant(*number);
     if (const auto* flag = std::get_if<bool>(&arg)) return pool_.constant(*flag);
+    if (const auto* word = std::get_if<std::string>(&arg)) return pool_.constant(*word);
     return pool_.constant(int64_t{dtype_info(std::get<DType>(arg)).executorch});
   }
 

@@ -11,6 +11,7 @@ namespace {
 // In the order of the enumeration.
 constexpr std::array kOps = {
     OpInfo{Op::kEmbedding, "aten::embedding.out", infer_embedding},
+    OpInfo{Op::kBmm, "aten::bmm.out", infer_bmm},
     OpInfo{Op::kLinear, "aten::linear.out", infer_linear},
     OpInfo{Op::kAdd, "aten::add.out", infer_binary},
     OpInfo{Op::kSub, "aten::sub.out", infer_binary},
@@ -22,6 +23,9 @@ constexpr std::array kOps = {
     OpInfo{Op::kSigmoid, "aten::sigmoid.out", infer_float},
     OpInfo{Op::kExp, "aten::exp.out", infer_float},
     OpInfo{Op::kLog1p, "aten::log1p.out", infer_float},
+    OpInfo{Op::kTanh, "aten::tanh.out", infer_float},
+    OpInfo{Op::kGelu, "aten::gelu.out", infer_float},
+    OpInfo{Op::kSoftmax, "aten::_softmax.out", infer_softmax},
     OpInfo{Op::kWhere, "aten::where.self_out", infer_where},
     OpInfo{Op::kEqScalar, "aten::eq.Scalar_out", infer_compare},
     OpInfo{Op::kGtScalar, "aten::gt.Scalar_out", infer_compare},
@@ -42,6 +46,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kUpdateCache, "llama::update_cache.out", infer_update_cache},
     OpInfo{Op::kSdpa, "llama::custom_sdpa.out", infer_sdpa},
     OpInfo{Op::kGatedDeltaRule, "llama::gated_delta_rule.out", infer_gated_delta_rule},
+    OpInfo{Op::kLayerNorm, "aten::native_layer_norm.out", infer_layer_norm},
     OpInfo{Op::kView, "executorch_prim::et_view.default", infer_view},
     OpInfo{Op::kSymSize, "aten::sym_size.int", infer_sym_size},
     OpInfo{Op::kLocalScalar, "aten::_local_scalar_dense", infer_item},

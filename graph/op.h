@@ -9,6 +9,7 @@ namespace ferry {
 enum class Op {
   // tensors
   kEmbedding,     // aten::embedding.out
+  kBmm,           // aten::bmm.out
   kLinear,        // aten::linear.out, no bias: the optimized kernel does not take one everywhere
   kAdd,           // aten::add.out
   kSub,           // aten::sub.out
@@ -20,6 +21,9 @@ enum class Op {
   kSigmoid,       // aten::sigmoid.out
   kExp,           // aten::exp.out
   kLog1p,         // aten::log1p.out
+  kTanh,          // aten::tanh.out
+  kGelu,          // aten::gelu.out
+  kSoftmax,       // aten::_softmax.out
   kWhere,         // aten::where.self_out
   kEqScalar,      // aten::eq.Scalar_out
   kGtScalar,      // aten::gt.Scalar_out
@@ -40,6 +44,7 @@ enum class Op {
   kUpdateCache,   // llama::update_cache.out
   kSdpa,          // llama::custom_sdpa.out
   kGatedDeltaRule,// llama::gated_delta_rule.out
+  kLayerNorm,     // aten::native_layer_norm.out
   kView,          // executorch_prim::et_view.default, shares memory with its input
   // scalars
   kSymSize,       // aten::sym_size.int

@@ -54,8 +54,9 @@ bool fits(const Graph& graph, const Arg& arg, const ArgSchema& schema) {
     case ArgKind::kScalar:
       return std::holds_alternative<double>(arg) || std::holds_alternative<bool>(arg) ||
              (integer != nullptr && is_int(graph, *integer));
-    case ArgKind::kOptionalTensorList:
     case ArgKind::kString:
+      return std::holds_alternative<std::string>(arg);
+    case ArgKind::kOptionalTensorList:
     case ArgKind::kBoolList:
       return false;  // none of our operators has one
   }

@@ -63,11 +63,13 @@ DType promote(DType a, DType b);
 // -- rules (infer_math.cc, infer_layout.cc)
 // ----------------------------------------------------------
 Result<Types> infer_embedding(const RuleInput& in);
+Result<Types> infer_bmm(const RuleInput& in);
 Result<Types> infer_linear(const RuleInput& in);
 Result<Types> infer_binary(const RuleInput& in);
 Result<Types> infer_logical(const RuleInput& in);
 Result<Types> infer_float(const RuleInput& in);
 Result<Types> infer_compare(const RuleInput& in);
+Result<Types> infer_softmax(const RuleInput& in);
 Result<Types> infer_reduce(const RuleInput& in);
 Result<Types> infer_where(const RuleInput& in);
 Result<Types> infer_convolution(const RuleInput& in);
@@ -76,6 +78,7 @@ Result<Types> infer_copy(const RuleInput& in);
 Result<Types> infer_update_cache(const RuleInput& in);
 Result<Types> infer_sdpa(const RuleInput& in);
 Result<Types> infer_gated_delta_rule(const RuleInput& in);
+Result<Types> infer_layer_norm(const RuleInput& in);
 Result<Types> infer_arange(const RuleInput& in);
 Result<Types> infer_cat(const RuleInput& in);
 Result<Types> infer_slice(const RuleInput& in);

@@ -17,6 +17,7 @@ std::string text_of(const IntArg& arg) {
   return arg.value.valid() ? name_of(arg.value) : fmt::format("{}", arg.number);
 }
 std::string text_of(double number) { return fmt::format("{:#}", number); }
+std::string text_of(const std::string& word) { return quoted(word); }
 std::string text_of(bool flag) { return flag ? "true" : "false"; }
 std::string text_of(DType dtype) { return std::string(dtype_name(dtype)); }
 

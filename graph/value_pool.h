@@ -26,6 +26,7 @@ class ValuePool {
   int32_t constant(double number) {
     return intern(doubles_, std::bit_cast<uint64_t>(number), number);
   }
+  int32_t constant(const std::string& word) { return intern(words_, word, word); }
   // `items` are values.
   int32_t int_list(const std::vector<int32_t>& items) {
     return intern(int_lists_, items, pte::IntList{items});
@@ -49,6 +50,7 @@ class ValuePool {
   std::map<int64_t, int32_t> ints_;
   std::map<bool, int32_t> bools_;
   std::map<uint64_t, int32_t> doubles_;  // by bits: -0.0 is not 0.0
+  std::map<std::string, int32_t> words_;
   std::map<std::vector<int32_t>, int32_t> int_lists_;
 };
 

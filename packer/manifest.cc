@@ -115,6 +115,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.text("weight_dtype", m.weight_dtype);
   a.optional_count("bos_id", m.bos_id);
   a.counts("eos_ids", m.eos_ids);
+  a.optional_count("rope_switch", m.rope_switch);
 }
 
 template <class Archive>
@@ -128,6 +129,7 @@ static void describe(Archive& a, Manifest& m, std::string& self_digest) {
     inner.objects("files", m.source_files);
     inner.objects("dropped", m.dropped);
     inner.texts("allowed_unmapped", m.allowed_unmapped);
+    inner.choice("packed_layout", m.packed_layout, {"own", "concatenated", "interleaved"});
   });
   a.objects("programs", m.programs);
   a.objects("tensors", m.tensors);

@@ -93,10 +93,14 @@ struct Manifest {
   std::string weight_dtype;   // "f32", "f16", "bf16", "mixed"
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
+  // Sequences of more positions than this are computed with other RoPE factors, from their first
+  // token on (longrope); a call takes the factors for the sequence up to its own end.
+  std::optional<int64_t> rope_switch;
   std::vector<ManifestSourceFile>
       source_files;  // provenance: the checkpoint's files and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
+  std::string packed_layout = "own";  // what --packed-layout said about packed tensors
   std::vector<ManifestProgram> programs;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;  // every file of the bundle but the manifest itself

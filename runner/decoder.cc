@@ -55,6 +55,7 @@ struct Decoder::Impl {
   const Bundle* bundle = nullptr;
   std::vector<Method> methods;  // one per program, in order
   int64_t position = 0;
+  std::vector<int64_t> history;  // the sequence, as long as it could have to be computed again
   ProbeSink sink;
   bool observing = false;
   // Of the call that runs now.
@@ -62,6 +63,14 @@ struct Decoder::Impl {
 
   const Manifest& manifest() const { return bundle->manifest(); }
 
+  // Whether `count` more tokens make a sequence too long for the factors that it was begun with.
+  bool crosses_rope_switch(size_t count) const {
+    const std::optional<int64_t>& limit = manifest().rope_switch;
+    return limit && position > 0 && position <= *limit &&
+           position + static_cast<int64_t>(count) > *limit;
+  }
+  // Tokens that fit into the context, in calls.
+  Result<std::vector<float>> run(std::span<const int64_t> tokens);
   // One pass of at most prefill_length tokens through all programs.
   Result<std::vector<float>> call(std::span<const int64_t> tokens);
   Status run_program(size_t index, std::map<std::string, TensorView>& values);
@@ -100,6 +109,21 @@ Result<std::vector<float>> Decoder::Impl::call(std::span<const int64_t> tokens) 
   std::vector<float> result = copy_floats(logits->second.bytes);
   position += call_tokens;
   return result;
+}
+
+Result<std::vector<float>> Decoder::Impl::run(std::span<const int64_t> tokens) {
+  const auto most = static_cast<size_t>(manifest().prefill_length);
+  std::vector<float> logits;
+  while (!tokens.empty()) {
+    const size_t count = std::min(tokens.size(), most);
+    logits = FERRY_TRY(call(tokens.first(count)));
+    if (manifest().rope_switch && position <= *manifest().rope_switch) {
+      history.insert(history.end(), tokens.begin(),
+                     tokens.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    tokens = tokens.subspan(count);
+  }
+  return logits;
 }
 
 void Decoder::Impl::deliver(const std::string& name, const TensorView& value) const {
@@ -153,17 +177,27 @@ Result<std::vector<float>> Decoder::forward(std::span<const int64_t> tokens) {
                 fmt::format("{} tokens from position {} do not fit into the context of {}",
                             tokens.size(), impl_->position, manifest.context_length));
   }
-  std::vector<float> logits;
-  while (!tokens.empty()) {
-    const size_t count = std::min(tokens.size(), static_cast<size_t>(manifest.prefill_length));
-    logits = FERRY_TRY(impl_->call(tokens.first(count)));
-    tokens = tokens.subspan(count);
+  if (!impl_->crosses_rope_switch(tokens.size())) return impl_->run(tokens);
+  // What is cached was computed with the factors of shorter sequences.
+  const size_t rows = tokens.size();
+  impl_->history.insert(impl_->history.end(), tokens.begin(), tokens.end());
+  const std::vector<int64_t> sequence = std::exchange(impl_->history, {});
+  impl_->position = 0;
+  std::vector<float> logits = FERRY_TRY(impl_->run(sequence));
+  const size_t surplus = logits.size() / static_cast<size_t>(manifest.vocab_size);
+  if (surplus > rows) {
+    logits.erase(logits.begin(),
+                 logits.end() -
+                     static_cast<std::ptrdiff_t>(rows * static_cast<size_t>(manifest.vocab_size)));
   }
   return logits;
 }
 
 // The programs themselves forget what came before when input_pos is 0, as official runners expect.
-void Decoder::restart() { impl_->position = 0; }
+void Decoder::restart() {
+  impl_->position = 0;
+  impl_->history.clear();
+}
 
 int64_t Decoder::position() const { return impl_->position; }
 

@@ -22,7 +22,8 @@ class Decoder {
   Decoder(Decoder&&) noexcept;
   Decoder& operator=(Decoder&&) noexcept;
 
-  // Runs tokens at positions [position(), position() + n), in calls of at most prefill_length.
+  // Runs tokens at positions [position(), position() + n), in calls of at most prefill_length. Where
+  // they take the sequence beyond the manifest's rope_switch, all of it is computed again.
   // Position 0 starts a new sequence (call restart()). kUsage beyond the context or for a token
   // outside the vocabulary. Logits are f32: [1,V] of the last token, or [T,V] of all tokens of the
   // last call when the bundle has them.

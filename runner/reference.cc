@@ -92,8 +92,7 @@ Result<Reference> Reference::open(const TensorSource& source) {
     reference.prompts_.push_back(std::move(prompt));
   }
   std::ranges::sort(reference.prompts_, {}, &ReferencePrompt::name);
-  const auto twice =
-      std::ranges::adjacent_find(reference.prompts_, {}, &ReferencePrompt::name);
+  const auto twice = std::ranges::adjacent_find(reference.prompts_, {}, &ReferencePrompt::name);
   if (twice != reference.prompts_.end()) {
     return bad_input(
         fmt::format("{}: two prompts are called {}", source.path(), quoted(twice->name)));

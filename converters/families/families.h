@@ -6,11 +6,21 @@
 
 namespace ferry::families {
 
+extern const FamilySpec kCodegen;
+extern const FamilySpec kGemma2;
+extern const FamilySpec kGemma3;
+extern const FamilySpec kGemma;
+extern const FamilySpec kGlm;
+extern const FamilySpec kGranite;
+extern const FamilySpec kLfm2;
 extern const FamilySpec kLlama;
 extern const FamilySpec kMistral;
+extern const FamilySpec kOlmo2;
+extern const FamilySpec kPhi3;
 extern const FamilySpec kQwen2;
 extern const FamilySpec kQwen3;
 extern const FamilySpec kQwen35;
 extern const FamilySpec kQwen3Next;
+extern const FamilySpec kSmollm3;
 
 }  // namespace ferry::families

@@ -3,6 +3,7 @@
 
 #include "converters/decoder.h"
 #include "converters/families/families.h"
+#include "converters/packed_keys.h"
 #include "converters/standard_keys.h"
 
 namespace ferry::families {
@@ -13,6 +14,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
       {standard_matrix_rules("model."),
        standard_norm_rules("model."),
        bias_rules("model.", config.attention_bias, config.attention_bias, config.mlp_bias),
+       packed_export_rules("model.", config.attention_bias, config.mlp_bias),
        {head_rule()}});
 }
 

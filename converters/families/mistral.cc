@@ -3,13 +3,17 @@
 
 #include "converters/decoder.h"
 #include "converters/families/families.h"
+#include "converters/packed_keys.h"
 #include "converters/standard_keys.h"
 
 namespace ferry::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig&) {
-  return concat({standard_matrix_rules("model."), standard_norm_rules("model."), {head_rule()}});
+  return concat({standard_matrix_rules("model."),
+                 standard_norm_rules("model."),
+                 packed_export_rules("model.", /*qkv_bias=*/false, /*mlp_bias=*/false),
+                 {head_rule()}});
 }
 
 Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {

@@ -4,6 +4,7 @@
 
 #include "converters/decoder.h"
 #include "converters/families/families.h"
+#include "converters/packed_keys.h"
 #include "converters/standard_keys.h"
 
 namespace ferry::families {
@@ -13,6 +14,7 @@ std::vector<KeyRule> rules(const ModelConfig&) {
   return concat({standard_matrix_rules("model."),
                  standard_norm_rules("model."),
                  bias_rules("model.", /*qkv=*/true, /*output=*/false, /*mlp=*/false),
+                 packed_export_rules("model.", /*qkv_bias=*/true, /*mlp_bias=*/false),
                  {head_rule()}});
 }
 

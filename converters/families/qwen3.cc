@@ -3,6 +3,7 @@
 
 #include "converters/decoder.h"
 #include "converters/families/families.h"
+#include "converters/packed_keys.h"
 #include "converters/standard_keys.h"
 
 namespace ferry::families {
@@ -16,13 +17,15 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
                     {{"layers.{i}.self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
                      {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"}}),
        bias_rules("model.", config.attention_bias, config.attention_bias, /*mlp=*/false),
+       packed_export_rules("model.", config.attention_bias, /*mlp_bias=*/false),
        {head_rule()}});
 }
 
 Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_attention_decoder(
-      config, options,
-      {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias, .qk_norm = true});
+  return build_attention_decoder(config, options,
+                                 {.qkv_bias = config.attention_bias,
+                                  .output_bias = config.attention_bias,
+                                  .qk_norm = AttentionStyle::QkNorm::kHead});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "converters/families/families.h"
 #include "converters/hybrid.h"
+#include "converters/packed_keys.h"
 #include "converters/standard_keys.h"
 
 namespace ferry::families {
@@ -11,15 +12,15 @@ namespace {
 
 std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& config) {
   return concat(
-      {hybrid_rules(prefix, config),
+      {hybrid_rules(prefix, config), packed_delta_net_rules(prefix, std::nullopt),
        rename_rules(
            prefix,
            {{"layers.{i}.linear_attn.in_proj_qkv.weight",
              "layers.{i}.attention.in_proj_qkv.weight"},
             {"layers.{i}.linear_attn.in_proj_z.weight", "layers.{i}.attention.in_proj_z.weight"},
             {"layers.{i}.linear_attn.in_proj_b.weight", "layers.{i}.attention.in_proj_b.weight"},
-            {"layers.{i}.linear_attn.in_proj_a.weight",
-             "layers.{i}.attention.in_proj_a.weight"}})});
+            {"layers.{i}.linear_attn.in_proj_a.weight", "layers.{i}.attention.in_proj_a.weight"}}),
+       packed_delta_net_rules(prefix, std::nullopt)});
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config) {

@@ -6,7 +6,7 @@
 
 #include "converters/families/families.h"
 #include "converters/hybrid.h"
-#include "converters/row_layouts.h"
+#include "converters/packed_keys.h"
 #include "converters/standard_keys.h"
 
 namespace ferry::families {
@@ -26,33 +26,10 @@ Status check(const ModelConfig& config) {
   return {};
 }
 
-KeyRule packed_qkvz() {
-  KeyRule rule;
-  rule.name = "de-interleave in_proj_qkvz";
-  rule.source = "model.layers.{i}.linear_attn.in_proj_qkvz.weight";
-  rule.targets = {{"layers.{i}.attention.in_proj_qkv.weight",
-                   [](const ModelConfig& c) { return qkv_rows(c.linear); }},
-                  {"layers.{i}.attention.in_proj_z.weight",
-                   [](const ModelConfig& c) { return qkvz_rows(c.linear, QkvzPart::kGate); }}};
-  rule.expected_rows = [](const ModelConfig& c) { return qkvz_row_count(c.linear); };
-  return rule;
-}
-
-KeyRule packed_ba() {
-  KeyRule rule;
-  rule.name = "de-interleave in_proj_ba";
-  rule.source = "model.layers.{i}.linear_attn.in_proj_ba.weight";
-  rule.targets = {{"layers.{i}.attention.in_proj_b.weight",
-                   [](const ModelConfig& c) { return ba_rows(c.linear, BaPart::kBeta); }},
-                  {"layers.{i}.attention.in_proj_a.weight",
-                   [](const ModelConfig& c) { return ba_rows(c.linear, BaPart::kAlpha); }}};
-  rule.expected_rows = [](const ModelConfig& c) { return ba_row_count(c.linear); };
-  return rule;
-}
-
 std::vector<KeyRule> rules(const ModelConfig& config) {
   return concat({hybrid_rules("model.", config),
-                 {packed_qkvz(), packed_ba(), head_rule(),
+                 packed_delta_net_rules("model.", PackedLayout::kInterleaved),
+                 {head_rule(),
                   drop_rule("mtp.*", "multi-token prediction: not part of the model's output")}});
 }
 

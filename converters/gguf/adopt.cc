@@ -64,6 +64,7 @@ Result<AdoptedGguf> adopt_gguf(std::unique_ptr<TensorSource> inner, const nlohma
   out.tokenizer = FERRY_TRY(make_gguf_tokenizer(metadata, path));
   out.generation = FERRY_TRY(generation_config(metadata, path));
   out.source = FERRY_TRY(present_gguf_tensors(std::move(inner), *architecture, config.parsed));
+  out.stored_names = gguf_stored_names(*architecture, config.parsed);
   out.config = std::move(config.text);
   out.config_name = std::move(config.name);
   out.format_rules = gguf_format_rules();

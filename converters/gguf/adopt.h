@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "converters/gguf/tokenizer.h"
@@ -21,6 +22,7 @@ struct AdoptedGguf {
   std::string generation;   // text of generation_config.json, or empty
   GgufTokenizer tokenizer;
   std::vector<KeyRule> format_rules;
+  std::unordered_map<std::string, std::string> stored_names;  // as in MappingOptions
 };
 
 // `inner` has the tensors as they are in the file, `metadata` one member per key. `user_config` is

@@ -317,6 +317,20 @@ Result<std::unique_ptr<TensorSource>> present_gguf_tensors(std::unique_ptr<Tenso
   return FERRY_TRY(StridedSource::make(std::move(inner), std::move(tensors)));
 }
 
+std::unordered_map<std::string, std::string> gguf_stored_names(const GgufArchitecture& architecture,
+                                                               const ModelConfig& config) {
+  std::unordered_map<std::string, std::string> names;
+  for (const auto& table : architecture.tables) {
+    for (const GgufName& row : table) {
+      const int64_t count = row.hf.find(kLayer) == row.hf.npos ? 1 : config.num_layers;
+      for (int64_t i = 0; i < count; ++i) {
+        names.emplace(with_number(row.hf, kLayer, i), with_number(row.gguf, kLayer, i));
+      }
+    }
+  }
+  return names;
+}
+
 std::vector<KeyRule> gguf_format_rules() {
   return {drop_rule(std::string(kUnknown) + std::string(kRopeFactors),
                     "checked: it is what the config's rope scaling gives")};

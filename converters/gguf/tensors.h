@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "converters/gguf/architecture.h"
@@ -20,6 +22,10 @@ namespace ferry {
 Result<std::unique_ptr<TensorSource>> present_gguf_tensors(std::unique_ptr<TensorSource> inner,
                                                            const GgufArchitecture& architecture,
                                                            const ModelConfig& config);
+
+// What GGUF calls the Hugging Face keys of this model, for messages about keys that are not there.
+std::unordered_map<std::string, std::string> gguf_stored_names(const GgufArchitecture& architecture,
+                                                               const ModelConfig& config);
 
 // Rules for what families do not know; rope_freqs.weight must have been checked.
 std::vector<KeyRule> gguf_format_rules();

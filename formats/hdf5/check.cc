@@ -39,9 +39,8 @@ struct FloatType {
   uint64_t exponent_bias;
   DType dtype;
 };
-constexpr std::array<FloatType, 3> kFloats = {{{2, 5, 10, 15, DType::kF16},
-                                               {4, 8, 23, 127, DType::kF32},
-                                               {8, 11, 52, 1023, DType::kF64}}};
+constexpr std::array<FloatType, 3> kFloats = {
+    {{2, 5, 10, 15, DType::kF16}, {4, 8, 23, 127, DType::kF32}, {8, 11, 52, 1023, DType::kF64}}};
 
 // Bytes of the file that belong to a dataset.
 struct Extent {
@@ -167,15 +166,15 @@ Result<DType> Checker::dtype(const Dataset& dataset) const {
     case TypeClass::kOther:
       break;
   }
-  return failure_.unsupported(dataset.path,
-                              fmt::format("elements of type {}", printable(t.name)));
+  return failure_.unsupported(dataset.path, fmt::format("elements of type {}", printable(t.name)));
 }
 
 Status Checker::shape(const Dataset& dataset, TensorEntry& out) const {
   if (dataset.space == Space::kNull) {
     return failure_.unsupported(dataset.path, "a null dataspace, without elements or shape");
   }
-  if (dataset.dims.size() > kMaxRank || (dataset.space == Space::kScalar && !dataset.dims.empty())) {
+  if (dataset.dims.size() > kMaxRank ||
+      (dataset.space == Space::kScalar && !dataset.dims.empty())) {
     return failure_.bad(dataset.path, fmt::format("{} dimensions", dataset.dims.size()));
   }
   for (const uint64_t size : dataset.dims) {
@@ -210,8 +209,9 @@ Status Checker::contiguous(const Dataset& dataset, CheckedTensor& out) {
     return failure_.bad(dataset.path, fmt::format("none of its {} bytes are stored", bytes));
   }
   if (dataset.stored_bytes != bytes) {
-    return failure_.bad(dataset.path, fmt::format("{} bytes are stored, its shape and type ask for {}",
-                                                  dataset.stored_bytes, bytes));
+    return failure_.bad(dataset.path,
+                        fmt::format("{} bytes are stored, its shape and type ask for {}",
+                                    dataset.stored_bytes, bytes));
   }
   out.entry.offset = dataset.address;
   return add_extent(dataset, dataset.address, bytes);
@@ -229,8 +229,7 @@ Status Checker::filters(const Dataset& dataset) const {
     if (!seen.insert(filter.id).second) {
       return failure_.bad(dataset.path, fmt::format("the filter {} twice", filter.id));
     }
-    if (filter.id == kShuffle &&
-        (filter.values.empty() || filter.values[0] != dataset.type.size)) {
+    if (filter.id == kShuffle && (filter.values.empty() || filter.values[0] != dataset.type.size)) {
       return failure_.bad(dataset.path, "shuffled by another size than that of its elements");
     }
   }
@@ -253,8 +252,8 @@ Status Checker::chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk
   }
   const bool fits = deflated ? chunk_bytes / kMaxInflation <= chunk.bytes : chunk.bytes == exact;
   if (!fits) {
-    return failure_.bad(dataset.path, fmt::format("a chunk of {} stored bytes, not {}{}", chunk.bytes,
-                                                  exact, deflated ? " deflated" : ""));
+    return failure_.bad(dataset.path, fmt::format("a chunk of {} stored bytes, not {}{}",
+                                                  chunk.bytes, exact, deflated ? " deflated" : ""));
   }
   return add_extent(dataset, chunk.address, chunk.bytes);
 }
@@ -274,8 +273,8 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
     const uint64_t size = dataset.chunk_dims[i];
     const auto product = checked_mul(chunk_bytes, size);
     if (size == 0 || !product || *product > kMaxChunkBytes) {
-      return failure_.unsupported(dataset.path,
-                                  fmt::format("chunks of no or more than {} bytes", kMaxChunkBytes));
+      return failure_.unsupported(
+          dataset.path, fmt::format("chunks of no or more than {} bytes", kMaxChunkBytes));
     }
     chunk_bytes = *product;
     // Not more than the elements, whose number has been checked; an empty side has no chunks.
@@ -401,7 +400,8 @@ Status check_weight_names(const Description& description, const Failure& failure
     if (!a.name.starts_with("weight_names") || is_optimizer(a.object + "/")) continue;
     for (const std::string& weight : a.values) {
       const std::string path = a.object.empty() ? weight : a.object + "/" + weight;
-      if (!paths.contains(path)) return failure.bad(path, "listed as a weight, but not in the file");
+      if (!paths.contains(path))
+        return failure.bad(path, "listed as a weight, but not in the file");
     }
   }
   return {};

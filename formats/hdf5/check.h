@@ -15,11 +15,11 @@ namespace ferry::hdf5 {
 struct CheckedTensor {
   TensorEntry entry;  // its offset is that of the first stored byte; 0 where there is none
   bool big_endian = false;
-  Layout layout = Layout::kContiguous;    // or compact or chunked
-  std::vector<std::byte> inline_bytes;    // compact: all of them
-  std::vector<uint64_t> chunk_dims;       // chunked
-  std::vector<Filter> filters;            // in the order in which they were applied
-  std::vector<Chunk> chunks;              // all of them, in row-major order of their places
+  Layout layout = Layout::kContiguous;  // or compact or chunked
+  std::vector<std::byte> inline_bytes;  // compact: all of them
+  std::vector<uint64_t> chunk_dims;     // chunked
+  std::vector<Filter> filters;          // in the order in which they were applied
+  std::vector<Chunk> chunks;            // all of them, in row-major order of their places
 };
 
 struct CheckedFile {

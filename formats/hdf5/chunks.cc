@@ -109,8 +109,8 @@ class Scatter {
   void copy(std::span<const std::byte> data) const { copy_dimension(data.data(), 0, first_); }
 
  private:
-  // `from` is where the part of the chunk begins that has the places chosen so far, `to` its byte in
-  // the tensor.
+  // `from` is where the part of the chunk begins that has the places chosen so far, `to` its byte
+  // in the tensor.
   void copy_dimension(const std::byte* from, size_t dimension, uint64_t to) const {
     if (dimension + 1 == extent_.size()) return copy_run(from, to);
     uint64_t step = element_bytes_;
@@ -174,8 +174,7 @@ Result<std::vector<std::byte>> unfilter_chunk(std::vector<std::byte> stored,
         if (to_sum) return stored;
         break;
       case kDeflate:
-        stored = FERRY_TRY(
-            inflate_exactly(stored, bytes_before(filters, skipped, i, shape.bytes)));
+        stored = FERRY_TRY(inflate_exactly(stored, bytes_before(filters, skipped, i, shape.bytes)));
         break;
       case kShuffle:
         stored = unshuffle(stored, shape.element_bytes);
@@ -235,7 +234,8 @@ Status ChunkReader::read(const InputFile& input, const CheckedTensor& tensor, si
 }
 
 Status check_sums(const InputFile& input, const CheckedTensor& tensor) {
-  if (std::ranges::find(tensor.filters, kFletcher32, &Filter::id) == tensor.filters.end()) return {};
+  if (std::ranges::find(tensor.filters, kFletcher32, &Filter::id) == tensor.filters.end())
+    return {};
   const ChunkShape shape = chunk_shape(tensor);
   for (const Chunk& place : tensor.chunks) {
     std::vector<std::byte> stored(place.bytes);

@@ -27,7 +27,7 @@ namespace ferry::hdf5 {
 uint32_t fletcher32(std::span<const std::byte> data);
 
 struct ChunkShape {
-  uint64_t bytes = 0;         // of the chunk without filters
+  uint64_t bytes = 0;  // of the chunk without filters
   uint64_t element_bytes = 0;
 };
 

@@ -75,8 +75,8 @@ bool set_limits(const ConfinedLimits& limits) {
   return ::setitimer(ITIMER_PROF, &timer, nullptr) == 0;
 }
 
-// From here on a system call that is not listed fails with EPERM, and so does a read of anything but
-// `in` and a write to anything but `out`.
+// From here on a system call that is not listed fails with EPERM, and so does a read of anything
+// but `in` and a write to anything but `out`.
 bool enter_filter(int in, int out) {
   scmp_filter_ctx filter = ::seccomp_init(SCMP_ACT_ERRNO(EPERM));
   if (filter == nullptr) return false;
@@ -191,9 +191,9 @@ Status judge_end(const std::string& name, int status, const ConfinedLimits& limi
     case kDone:
       return {};
     case kNotConfined:
-      return fail(ErrorCode::kIo,
-                  fmt::format("{}: HDF5 is not read, because the system cannot confine the reader",
-                              name));
+      return fail(
+          ErrorCode::kIo,
+          fmt::format("{}: HDF5 is not read, because the system cannot confine the reader", name));
     case kNoMemory:
       return bad(fmt::format("needs more than {} bytes of memory", limits.memory_bytes));
     default:

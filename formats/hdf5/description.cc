@@ -113,9 +113,7 @@ class Reader {
 };
 
 template <class Stream, class T>
-void pass(Stream& s, T& t)
-  requires std::is_same_v<std::remove_const_t<T>, ElementType>
-{
+void pass(Stream& s, T& t) requires std::is_same_v<std::remove_const_t<T>, ElementType> {
   s.choice(t.type_class, TypeClass::kOther);
   s.text(t.name);
   s.number(t.size);
@@ -133,9 +131,7 @@ void pass(Stream& s, T& t)
 }
 
 template <class Stream, class T>
-void pass(Stream& s, T& d)
-  requires std::is_same_v<std::remove_const_t<T>, Dataset>
-{
+void pass(Stream& s, T& d) requires std::is_same_v<std::remove_const_t<T>, Dataset> {
   const auto number = [&s](auto& value) { s.number(value); };
   s.text(d.path);
   s.number(d.object);
@@ -162,26 +158,20 @@ void pass(Stream& s, T& d)
 }
 
 template <class Stream, class T>
-void pass(Stream& s, T& a)
-  requires std::is_same_v<std::remove_const_t<T>, Attribute>
-{
+void pass(Stream& s, T& a) requires std::is_same_v<std::remove_const_t<T>, Attribute> {
   s.text(a.object);
   s.text(a.name);
   s.list(a.values, sizeof(uint32_t), [&s](auto& value) { s.text(value); });
 }
 
 template <class Stream, class T>
-void pass(Stream& s, T& link)
-  requires std::is_same_v<std::remove_const_t<T>, OtherLink>
-{
+void pass(Stream& s, T& link) requires std::is_same_v<std::remove_const_t<T>, OtherLink> {
   s.text(link.path);
   s.choice(link.kind, LinkKind::kUserDefined);
 }
 
 template <class Stream, class T>
-void pass(Stream& s, T& trouble)
-  requires std::is_same_v<std::remove_const_t<T>, Trouble>
-{
+void pass(Stream& s, T& trouble) requires std::is_same_v<std::remove_const_t<T>, Trouble> {
   s.text(trouble.path);
   s.text(trouble.what);
 }

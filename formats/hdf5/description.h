@@ -23,9 +23,9 @@
 namespace ferry::hdf5 {
 
 inline constexpr uint64_t kMaxMessageBytes = uint64_t{16} << 20;
-inline constexpr uint32_t kMaxRank = 32;               // as in libhdf5
-inline constexpr uint64_t kMaxChunksOfDataset = 16384;  // listing them takes time by the square
-inline constexpr uint64_t kNoAddress = UINT64_MAX;     // nothing is stored
+inline constexpr uint32_t kMaxRank = 32;                // as in libhdf5
+inline constexpr uint64_t kMaxChunksOfDataset = 32768;  // listing them takes time by the square
+inline constexpr uint64_t kNoAddress = UINT64_MAX;      // nothing is stored
 
 enum class TypeClass : uint8_t { kInteger, kFloat, kOpaque, kOther };
 
@@ -56,25 +56,25 @@ struct Filter {
 struct Chunk {
   uint64_t address = kNoAddress;
   uint64_t bytes = 0;
-  uint32_t skipped = 0;              // bit i: filter i was not applied
+  uint32_t skipped = 0;               // bit i: filter i was not applied
   std::vector<uint64_t> coordinates;  // of the first element, as many as the dataset has dimensions
 };
 
 struct Dataset {
-  std::string path;            // without the leading slash
-  uint64_t object = 0;         // address of the header: equal for two names of one dataset
+  std::string path;     // without the leading slash
+  uint64_t object = 0;  // address of the header: equal for two names of one dataset
   ElementType type;
   Space space = Space::kNull;
   std::vector<uint64_t> dims;
   Layout layout = Layout::kOther;
-  uint64_t external_files = 0;  // files outside of this one that hold the data
+  uint64_t external_files = 0;    // files outside of this one that hold the data
   uint64_t address = kNoAddress;  // of contiguous data
   uint64_t stored_bytes = 0;
-  std::vector<std::byte> inline_bytes;  // of the compact layout
-  std::vector<uint64_t> chunk_dims;
+  std::vector<std::byte> inline_bytes = {};  // of the compact layout
+  std::vector<uint64_t> chunk_dims = {};
   uint32_t chunk_options = 0;  // of H5Pset_chunk_opts
-  std::vector<Filter> filters;
-  std::vector<Chunk> chunks;
+  std::vector<Filter> filters = {};
+  std::vector<Chunk> chunks = {};
 };
 
 // A text attribute, or a list of them, on a group or dataset.

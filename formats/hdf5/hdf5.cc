@@ -48,9 +48,9 @@ class FileSource final : public Hdf5Source {
 
   std::string path_;
   std::vector<InputFile> inputs_;
-  std::vector<SourceFile> files_;               // parallel to inputs_
+  std::vector<SourceFile> files_;  // parallel to inputs_
   std::vector<TensorEntry> entries_;
-  std::vector<hdf5::CheckedTensor> tensors_;    // parallel to entries_
+  std::vector<hdf5::CheckedTensor> tensors_;  // parallel to entries_
   std::vector<hdf5::Attribute> attributes_;
   uint64_t optimizer_bytes_ = 0;
   mutable hdf5::ChunkReader chunks_;
@@ -72,9 +72,9 @@ Status FileSource::add(const CheckpointFile& file) {
   InputFile input = FERRY_TRY(InputFile::open(file.path));
   const auto base = FERRY_TRY(find_superblock(input));
   if (!base) return bad_input(fmt::format("{}: no HDF5 signature", shown));
-  const std::string message = FERRY_TRY(hdf5::call_confined(
-      shown, input.fd(), limits_for(input.size()), hdf5::prepare_walk,
-      [&input] { return hdf5::encode(hdf5::walk(input.fd(), input.size())); }));
+  const std::string message = FERRY_TRY(
+      hdf5::call_confined(shown, input.fd(), limits_for(input.size()), hdf5::prepare_walk,
+                          [&input] { return hdf5::encode(hdf5::walk(input.fd(), input.size())); }));
   const auto bytes = std::as_bytes(std::span(message));
   hdf5::Description description = FERRY_TRY(hdf5::decode(bytes, shown));
   hdf5::CheckedFile checked =
@@ -82,7 +82,8 @@ Status FileSource::add(const CheckpointFile& file) {
   for (hdf5::CheckedTensor& tensor : checked.tensors) {
     FERRY_CHECK(hdf5::check_sums(input, tensor));
     if (tensor.big_endian) {  // of compact tensors; others have no bytes here
-      hdf5::swap_elements(tensor.inline_bytes, static_cast<size_t>(dtype_bytes(tensor.entry.dtype)));
+      hdf5::swap_elements(tensor.inline_bytes,
+                          static_cast<size_t>(dtype_bytes(tensor.entry.dtype)));
     }
     tensor.entry.file = static_cast<uint32_t>(files_.size());
     entries_.push_back(tensor.entry);

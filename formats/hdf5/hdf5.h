@@ -7,7 +7,9 @@
 //
 // What is accepted, and what is stricter than libhdf5 and h5py:
 //   H1  the walk ends in bounded time and memory: 200,000 links, groups 64 deep, paths of 4,096
-//       bytes, 65,536 chunks (16,384 in a dataset), 16 MiB of description
+//       bytes, 65,536 chunks (32,768 in a dataset), 4 MiB of text in attributes, 16 MiB of
+//       description, 64 MiB of memory, and 0.7 s of processor time and 0.1 s for each MiB of the
+//       file, but 20 s at most
 //   H2  links are hard links. Soft, external and user-defined links are refused, not followed: an
 //       external one reads another file, and a soft one may point nowhere. A group with several
 //       names is listed under the first, so that cycles end; a dataset is listed under each
@@ -25,7 +27,8 @@
 //   H8  data lie in the file, after the superblock, and those of two datasets do not overlap; they
 //       do not cover the header of any dataset. Two names of one dataset are tied tensors
 //   H9  filters: shuffle, deflate and fletcher32, each at most once; plugins are never loaded
-//   H10 a chunk has at most 64 MiB, its bytes inflate by 1,032 at most (the limit of deflate) and to
+//   H10 a chunk has at most 64 MiB, its bytes inflate by 1,032 at most (the limit of deflate) and
+//   to
 //       exactly the size of the chunk
 //   H11 fletcher32 sums are checked when the file is opened, of all that have them
 //   H12 in a Keras file (with `layer_names`, or with a group `vars` that holds dataset `0`), the
@@ -57,13 +60,13 @@ class Hdf5Source : public TensorSource {
   virtual uint64_t optimizer_bytes() const = 0;
 };
 
-// Whether the file begins with the signature of HDF5. One after a user block is not looked for here:
-// another format's file may hold anything there.
+// Whether the file begins with the signature of HDF5. One after a user block is not looked for
+// here: another format's file may hold anything there.
 Result<bool> detect_hdf5(const InputFile& file);
 
-// Opens all files, in this order, as one source. `display_path` is TensorSource::path(). In files(),
-// the header is the description of the file, from which all entries follow. kBadInput for a
-// malformed file and for a tensor that is in two files, kUnsupported by the rules above.
+// Opens all files, in this order, as one source. `display_path` is TensorSource::path(). In
+// files(), the header is the description of the file, from which all entries follow. kBadInput for
+// a malformed file and for a tensor that is in two files, kUnsupported by the rules above.
 Result<std::unique_ptr<Hdf5Source>> open_hdf5(const std::vector<CheckpointFile>& files,
                                               const std::string& display_path);
 

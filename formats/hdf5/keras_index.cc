@@ -46,7 +46,8 @@ Status add_file(const nlohmann::json& value, const std::string& group, const std
     return bad(fmt::format("the file {} is not a plain file name", quoted(file, kMaxShown)));
   }
   if (!file.ends_with(kShardSuffix)) {
-    return bad(fmt::format("the file {} does not end in {}", quoted(file, kMaxShown), kShardSuffix));
+    return bad(
+        fmt::format("the file {} does not end in {}", quoted(file, kMaxShown), kShardSuffix));
   }
   files.push_back(file);
   return {};
@@ -102,9 +103,9 @@ Result<std::vector<std::string>> keras_shards(const KerasIndex& index, const std
       // Keras writes no others, and a directory that holds another one cannot tell us.
       const bool here = is_keras_shard(file, base) && files.contains(file);
       if (here) continue;
-      return bad_input(fmt::format("{}: the file {} is missing, or not one of {}_NUMBER{} (group {})",
-                                   name, quoted(file, kMaxShown), quoted(base, kMaxShown),
-                                   kShardSuffix, quoted(group, 160)));
+      return bad_input(fmt::format(
+          "{}: the file {} is missing, or not one of {}_NUMBER{} (group {})", name,
+          quoted(file, kMaxShown), quoted(base, kMaxShown), kShardSuffix, quoted(group, 160)));
     }
   }
   for (const std::string& file : files) numbers.insert(shard_number(file, base).value_or(0));

@@ -3,13 +3,14 @@
 //
 //   {"metadata": {"total_size": 50016.0},
 //    "weight_map": {"/layers/dense/vars": "model_00000.weights.h5",
-//                   "/layers/embedding/vars": ["model_00000.weights.h5", "model_00001.weights.h5"]}}
+//                   "/layers/embedding/vars": ["model_00000.weights.h5",
+//                   "model_00001.weights.h5"]}}
 //
-// The map names groups, not tensors, and before Keras 3.11 not even all files. So the files are those
-// of the map and those that are numbered like them; numbers without a file are missing files. Each
-// group must have a dataset in each file that the map gives for it, and all datasets together must
-// have `total_size` bytes at least. A dataset in two files is refused: that is how files of an older,
-// longer checkpoint in the same directory are noticed.
+// The map names groups, not tensors, and before Keras 3.11 not even all files. So the files are
+// those of the map and those that are numbered like them; numbers without a file are missing files.
+// Each group must have a dataset in each file that the map gives for it, and all datasets together
+// must have `total_size` bytes at least. A dataset in two files is refused: that is how files of an
+// older, longer checkpoint in the same directory are noticed.
 #pragma once
 
 #include <cstdint>

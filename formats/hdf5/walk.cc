@@ -266,8 +266,8 @@ void filters_of(hid_t properties, Dataset& out) {
 
 void Walker::chunks(hid_t id, hid_t space, hid_t properties, Dataset& out) {
   std::array<hsize_t, H5S_MAX_RANK> dims{};
-  const int rank = require(H5Pget_chunk(properties, static_cast<int>(dims.size()), dims.data()),
-                           out.path);
+  const int rank =
+      require(H5Pget_chunk(properties, static_cast<int>(dims.size()), dims.data()), out.path);
   out.chunk_dims.assign(dims.begin(), dims.begin() + rank);
   unsigned options = 0;
   require(H5Pget_chunk_opts(properties, &options), out.path);
@@ -290,8 +290,7 @@ void Walker::chunks(hid_t id, hid_t space, hid_t properties, Dataset& out) {
 }
 
 void Walker::storage(hid_t id, hid_t space, hid_t properties, Dataset& out) {
-  out.external_files =
-      static_cast<uint64_t>(require(H5Pget_external_count(properties), out.path));
+  out.external_files = static_cast<uint64_t>(require(H5Pget_external_count(properties), out.path));
   if (out.external_files > 0) return;
   switch (require(H5Pget_layout(properties), out.path)) {
     case H5D_COMPACT:
@@ -299,8 +298,8 @@ void Walker::storage(hid_t id, hid_t space, hid_t properties, Dataset& out) {
       out.stored_bytes = H5Dget_storage_size(id);
       if (out.stored_bytes <= kMaxCompactBytes && out.type.type_class != TypeClass::kOther) {
         const Id type(H5Dget_type(id), H5Tclose);
-        const auto elements = static_cast<uint64_t>(require(H5Sget_simple_extent_npoints(space),
-                                                            out.path));
+        const auto elements =
+            static_cast<uint64_t>(require(H5Sget_simple_extent_npoints(space), out.path));
         if (elements > kMaxCompactBytes || elements * out.type.size != out.stored_bytes) return;
         out.inline_bytes.resize(out.stored_bytes);
         require(H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out.inline_bytes.data()),
@@ -349,7 +348,8 @@ bool Walker::has_attribute(hid_t object, const std::string& path, const std::str
 void Walker::keep_text(const std::string& path, std::vector<std::string>& values, const char* text,
                        size_t size) {
   text_bytes_ += size;
-  if (++texts_ > kMaxTexts || text_bytes_ > kMaxTextBytes) stop(path, "too much text in attributes");
+  if (++texts_ > kMaxTexts || text_bytes_ > kMaxTextBytes)
+    stop(path, "too much text in attributes");
   values.emplace_back(text, size);
 }
 

@@ -9,9 +9,9 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "core/checked.h"
-#include "core/json_events.h"
 #include "core/text.h"
 
 namespace ferry {
@@ -285,16 +285,16 @@ Result<uint64_t> safetensors_header_bytes(std::span<const std::byte> start, uint
   return length;
 }
 
-Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::byte> json,
-                                                          uint64_t file_bytes,
+Result<std::vector<TensorEntry>> parse_safetensors_header(const JsonPieces& json,
+                                                          uint64_t json_bytes, uint64_t file_bytes,
                                                           const std::string& name, uint32_t file) {
-  const auto data_start = checked_add<uint64_t>(json.size(), kSafetensorsPrefixBytes);
+  const auto data_start = checked_add<uint64_t>(json_bytes, kSafetensorsPrefixBytes);
   if (!data_start || *data_start > file_bytes) {
     return bad_input(
-        fmt::format("{}: header of {} bytes in a file of {}", name, json.size(), file_bytes));
+        fmt::format("{}: header of {} bytes in a file of {}", name, json_bytes, file_bytes));
   }
   HeaderHandler handler;
-  FERRY_CHECK(parse_json_events(text_of(json), name, handler, kSafetensorsPrefixBytes));
+  FERRY_CHECK(parse_json_events(json, name, handler, kSafetensorsPrefixBytes));
   std::vector<TensorEntry> entries = handler.take();
   FERRY_CHECK(check_unique_names(entries, name));
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
@@ -303,6 +303,16 @@ Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::b
   FERRY_CHECK(place_data(entries, *data_start, file_bytes, name));
   for (TensorEntry& entry : entries) entry.file = file;
   return entries;
+}
+
+Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::byte> json,
+                                                          uint64_t file_bytes,
+                                                          const std::string& name, uint32_t file) {
+  std::string_view text = text_of(json);
+  const JsonPieces whole = [&]() -> Result<std::string_view> {
+    return std::exchange(text, std::string_view());
+  };
+  return parse_safetensors_header(whole, json.size(), file_bytes, name, file);
 }
 
 }  // namespace ferry

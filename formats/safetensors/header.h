@@ -8,6 +8,7 @@
 //      65,536 keys
 //   S5 a tensor and a key of __metadata__ are written as JSON objects and strings, nothing else
 //   S6 a NUL byte anywhere in the header is refused
+//   S7 a string or a number of the JSON is written in at most 16 MiB
 // As in the reference: white space may surround the JSON, data need not be aligned, tensors of no
 // elements may lie between others but not inside one, and the data must cover the rest of the file
 // without holes, overlaps and trailing bytes.
@@ -19,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json_events.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 
@@ -32,8 +34,13 @@ inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 Result<uint64_t> safetensors_header_bytes(std::span<const std::byte> start, uint64_t file_bytes,
                                           const std::string& name);
 
-// The tensors that `json` (the bytes after the length) describes, validated, ordered by offset,
-// then size, then name; offsets are from the start of the file. `file` becomes TensorEntry::file.
+// The tensors that the JSON after the length, `json_bytes` long, describes, validated, ordered by
+// offset, then size, then name; offsets are from the start of the file. `file` becomes
+// TensorEntry::file.
+Result<std::vector<TensorEntry>> parse_safetensors_header(const JsonPieces& json,
+                                                          uint64_t json_bytes, uint64_t file_bytes,
+                                                          const std::string& name,
+                                                          uint32_t file = 0);
 Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::byte> json,
                                                           uint64_t file_bytes,
                                                           const std::string& name,

@@ -14,6 +14,10 @@
 namespace ferry {
 namespace {
 
+constexpr uint64_t kPieceBytes = uint64_t{64} << 10;
+// Those of real checkpoints are a hundredth of this; the format allows 100 MB.
+constexpr uint64_t kMaxKeptHeaderBytes = uint64_t{16} << 20;
+
 class SafetensorsSource final : public TensorSource {
  public:
   explicit SafetensorsSource(std::string path) : path_(std::move(path)) {}
@@ -33,30 +37,44 @@ class SafetensorsSource final : public TensorSource {
   std::vector<TensorEntry> entries_;
 };
 
-// The bytes before the data: length and JSON.
-Result<std::vector<std::byte>> read_header(const InputFile& input, const std::string& name) {
+struct Header {
+  std::vector<TensorEntry> entries;
+  std::vector<std::byte> bytes;  // from the start of the file; none where they are too many to keep
+};
+
+// The JSON is read in pieces; nothing needs all of it at once.
+Result<Header> read_header(const InputFile& input, const std::string& name, uint32_t file) {
   std::array<std::byte, 64> buffer;
   const auto start = std::span(buffer).first(std::min<uint64_t>(buffer.size(), input.size()));
   FERRY_CHECK(input.read_at(0, start));
   const uint64_t json_bytes = FERRY_TRY(safetensors_header_bytes(start, input.size(), name));
-  std::vector<std::byte> header(kSafetensorsPrefixBytes + json_bytes);
-  FERRY_CHECK(input.read_at(0, header));
+  const bool keep = json_bytes <= kMaxKeptHeaderBytes;
+  Header header;
+  if (keep) header.bytes.assign(start.begin(), start.begin() + kSafetensorsPrefixBytes);
+  std::vector<std::byte> piece(kPieceBytes);
+  uint64_t done = 0;
+  const JsonPieces next = [&]() -> Result<std::string_view> {
+    piece.resize(std::min(kPieceBytes, json_bytes - done));
+    FERRY_CHECK(input.read_at(kSafetensorsPrefixBytes + done, piece));
+    done += piece.size();
+    if (keep) header.bytes.insert(header.bytes.end(), piece.begin(), piece.end());
+    return std::string_view(reinterpret_cast<const char*>(piece.data()), piece.size());
+  };
+  header.entries =
+      FERRY_TRY(parse_safetensors_header(next, json_bytes, input.size(), name, file));
   return header;
 }
 
 Status SafetensorsSource::add(const SafetensorsFile& file) {
-  const std::string shown = printable(file.path);
   InputFile input = FERRY_TRY(InputFile::open(file.path));
-  std::vector<std::byte> header = FERRY_TRY(read_header(input, shown));
-  const auto json = std::span(header).subspan(kSafetensorsPrefixBytes);
-  std::vector<TensorEntry> entries = FERRY_TRY(
-      parse_safetensors_header(json, input.size(), shown, static_cast<uint32_t>(files_.size())));
-  files_.push_back({file.name, input.size(), std::move(header)});
+  Header header =
+      FERRY_TRY(read_header(input, printable(file.path), static_cast<uint32_t>(files_.size())));
+  files_.push_back({file.name, input.size(), std::move(header.bytes)});
   inputs_.push_back(std::move(input));
   if (entries_.empty()) {
-    entries_ = std::move(entries);
+    entries_ = std::move(header.entries);
   } else {
-    std::move(entries.begin(), entries.end(), std::back_inserter(entries_));
+    std::move(header.entries.begin(), header.entries.end(), std::back_inserter(entries_));
   }
   return {};
 }

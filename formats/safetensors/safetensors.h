@@ -15,7 +15,8 @@ namespace ferry {
 using SafetensorsFile = CheckpointFile;
 
 // Opens all files, in this order, as one source. `display_path` is TensorSource::path(). kBadInput
-// for a malformed file and for a tensor that is in two files.
+// for a malformed file and for a tensor that is in two files. SourceFile::header is empty where it
+// would have more than 16 MiB.
 Result<std::unique_ptr<TensorSource>> open_safetensors(const std::vector<SafetensorsFile>& files,
                                                        const std::string& display_path);
 

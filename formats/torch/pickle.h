@@ -17,8 +17,8 @@
 namespace ferry {
 
 inline constexpr uint64_t kMaxPickleBytes = 64u << 20;
-// Bounds time and memory (about 30 bytes each); 170,000 tensors need this many.
-inline constexpr uint64_t kMaxPickleOpcodes = 8'000'000;
+// Bounds time and memory (about 30 bytes each); 42,000 tensors need this many.
+inline constexpr uint64_t kMaxPickleOpcodes = 2'000'000;
 inline constexpr size_t kMaxPickleMarks = 1000;
 
 enum class PickleKind : uint8_t {

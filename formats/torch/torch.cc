@@ -14,13 +14,15 @@
 #include "core/text.h"
 #include "formats/torch/state_dict.h"
 #include "formats/torch/zip.h"
+#include "formats/torch/zip_contents.h"
 
 namespace ferry {
 namespace {
 
-constexpr uint64_t kMaxExpansion = 64;  // of views, over the size of the file
+constexpr uint64_t kMaxExpansion = 64;  // of views and of compression, over the size of the file
 constexpr uint64_t kAlwaysAllowed = 1u << 20;
-constexpr size_t kChunkBytes = 1u << 20;
+constexpr uint64_t kMaxInflatedBytes = uint64_t{4} << 30;  // of the storages of a file
+constexpr uint64_t kMaxPickleRatio = 256;
 constexpr size_t kTarMagicOffset = 257;
 constexpr std::string_view kTarMagic = "ustar";
 constexpr std::string_view kSaveAgain =
@@ -33,47 +35,36 @@ class Storage {
       : file_(&file), entry_(std::move(entry)), shown_(shown) {}
 
   const ZipEntry& entry() const { return entry_; }
-  // Reads all of it, once, and compares the CRC.
+  // Reads all of a stored one, once, and compares the CRC.
   Status check();
-  // All bytes, kept in memory from the first call on: for views that jump around in them.
+  // All bytes, kept in memory from the first call on: for what is compressed, and for views that
+  // jump around in it.
   Result<std::span<const std::byte>> load();
 
  private:
-  Status read_all(bool keep);
-
   const InputFile* file_;
   ZipEntry entry_;
   std::string shown_;
   std::mutex mutex_;
-  std::optional<Status> status_;
-  std::vector<std::byte> bytes_;
+  std::optional<Status> checked_, loaded_;
+  std::unique_ptr<std::byte[]> bytes_;
 };
-
-Status Storage::read_all(bool keep) {
-  std::vector<std::byte> bytes(keep ? entry_.bytes : std::min<uint64_t>(kChunkBytes, entry_.bytes));
-  uint32_t crc = 0;
-  for (uint64_t done = 0; done < entry_.bytes; done += kChunkBytes) {
-    const size_t count = std::min<uint64_t>(kChunkBytes, entry_.bytes - done);
-    const auto chunk = std::span(bytes).subspan(keep ? done : 0, count);
-    FERRY_CHECK(file_->read_at(entry_.offset + done, chunk));
-    crc = zip_crc(crc, chunk);
-  }
-  if (crc != entry_.crc) return zip_crc_error(entry_, shown_);
-  if (keep) bytes_ = std::move(bytes);
-  return {};
-}
 
 Status Storage::check() {
   const std::lock_guard lock(mutex_);
-  if (!status_) status_ = read_all(false);
-  return *status_;
+  if (!checked_) checked_ = check_stored_entry(*file_, entry_, shown_);
+  return *checked_;
 }
 
 Result<std::span<const std::byte>> Storage::load() {
   const std::lock_guard lock(mutex_);
-  if (bytes_.size() != entry_.bytes) status_ = read_all(true);
-  FERRY_CHECK(Status(*status_));
-  return std::span<const std::byte>(bytes_);
+  const size_t size = entry_.bytes;
+  if (!loaded_) {
+    bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
+    loaded_ = read_zip_entry_to(*file_, entry_, {bytes_.get(), size}, shown_);
+  }
+  FERRY_CHECK(Status(*loaded_));
+  return std::span<const std::byte>(bytes_.get(), size);
 }
 
 // Copies the bytes [offset, offset + out.size()) of the tensor, made contiguous.
@@ -159,6 +150,31 @@ Status check_byte_order(const InputFile& input, const ZipEntry* record, const st
                                         quoted(order), record->offset));
 }
 
+// Rule T3.
+Status check_inflated(const std::vector<const ZipEntry*>& storages, uint64_t limit,
+                      const std::string& shown) {
+  uint64_t total = 0;
+  for (const ZipEntry* entry : storages) {
+    if (!entry->deflated) continue;
+    const auto sum = checked_add(total, entry->bytes);
+    if (!sum || *sum > limit) {
+      return bad_input(fmt::format("{}: the storages decompress to more than {} bytes, with {} "
+                                   "(offset {})",
+                                   shown, limit, quoted(entry->name, 100), entry->header));
+    }
+    total = *sum;
+  }
+  if (total <= kMaxInflatedBytes) return {};
+  return unsupported(shown, fmt::format("{} bytes in compressed storages; {}", total, kSaveAgain));
+}
+
+Result<std::vector<std::byte>> read_pickle(const InputFile& input, const ZipEntry& record,
+                                           const std::string& shown) {
+  // The stored size is inside of the file, so the product fits.
+  const uint64_t limit = std::min(kMaxPickleBytes, kMaxPickleRatio * record.stored);
+  return read_zip_entry(input, record, limit, shown);
+}
+
 Result<TorchFile> read_torch_file(const std::string& path) {
   TorchFile out;
   out.shown = printable(path);
@@ -174,7 +190,7 @@ Result<TorchFile> read_torch_file(const std::string& path) {
   for (const ZipEntry& record : records) {
     if (record.name == folder + "data.pkl") pickle_record = &record;
     if (record.name == folder + "byteorder") order = &record;
-    if (!record.name.starts_with(data_folder)) continue;
+    if (!record.name.starts_with(data_folder) || is_directory(record)) continue;
     by_key[std::string_view(record.name).substr(data_folder.size())] = {data.size(), record.bytes};
     data.push_back(&record);
   }
@@ -183,10 +199,11 @@ Result<TorchFile> read_torch_file(const std::string& path) {
         fmt::format("{}: a zip file without data.pkl, so not from torch.save", out.shown));
   }
   FERRY_CHECK(check_byte_order(input, order, out.shown));
-  out.pickle = FERRY_TRY(read_zip_entry(input, *pickle_record, kMaxPickleBytes, out.shown));
-  const Pickle pickle = FERRY_TRY(Pickle::parse(out.pickle, out.shown));
   const uint64_t limit =
       std::max(kAlwaysAllowed, checked_mul(input.size(), kMaxExpansion).value_or(UINT64_MAX));
+  FERRY_CHECK(check_inflated(data, limit, out.shown));
+  out.pickle = FERRY_TRY(read_pickle(input, *pickle_record, out.shown));
+  const Pickle pickle = FERRY_TRY(Pickle::parse(out.pickle, out.shown));
   out.tensors = FERRY_TRY(read_state_dict(pickle, by_key, limit, out.shown));
   for (const ZipEntry* record : data) {
     out.storages.push_back(std::make_unique<Storage>(input, *record, out.shown));
@@ -246,7 +263,10 @@ Status TorchSource::read(size_t index, uint64_t offset, std::span<std::byte> out
   const TorchFile& file = torch_files_[entry.file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
   Storage& storage = *file.storages[tensor.storage];
-  if (is_contiguous(tensor)) {
+  if (is_contiguous(tensor) && storage.entry().deflated) {
+    const auto bytes = FERRY_TRY(storage.load());
+    std::memcpy(out.data(), bytes.data() + tensor.first + offset, out.size());
+  } else if (is_contiguous(tensor)) {
     FERRY_CHECK(storage.check());
     FERRY_CHECK(file.input->read_at(entry.offset + offset, out));
   } else {

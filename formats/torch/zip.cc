@@ -1,7 +1,6 @@
 #include "formats/torch/zip.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -30,6 +29,8 @@ constexpr size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Byt
 constexpr uint16_t kDescriptorFlag = 1u << 3;
 // Bits 1 and 2 describe a compression level, 11 says that the name is UTF-8.
 constexpr uint16_t kAllowedFlags = 0x6u | kDescriptorFlag | 1u << 11;
+constexpr uint16_t kStored = 0, kDeflate = 8;
+constexpr uint64_t kMaxDeflateRatio = 1032;  // a match of 258 bytes takes two bits at least
 constexpr uint32_t k32 = 0xffffffff;  // "see the zip64 field"
 constexpr uint16_t k16 = 0xffff;
 constexpr uint16_t kZip64Field = 1;
@@ -76,6 +77,7 @@ class ZipReader {
   Result<Directory> read_end() const;
   Result<Directory> read_end64(const Directory& end, uint64_t end_offset) const;
   Result<ZipEntry> parse_central(Bytes& rest, uint64_t offset) const;
+  Status check_method(ZipEntry& entry, unsigned method) const;
   Status check_name(const ZipEntry& entry) const;
   Status check_local(ZipEntry& entry, uint64_t limit) const;
   Result<uint64_t> descriptor_bytes(const ZipEntry& entry, uint64_t limit) const;
@@ -154,7 +156,8 @@ std::string text_of(Bytes bytes) {
 }
 
 Status ZipReader::check_name(const ZipEntry& entry) const {
-  const std::string_view name = entry.name;
+  std::string_view name = entry.name;
+  if (is_directory(entry)) name.remove_suffix(1);
   for (size_t begin = 0; begin <= name.size();) {
     const size_t end = std::min(name.find('/', begin), name.size());
     const std::string_view part = name.substr(begin, end - begin);
@@ -169,6 +172,19 @@ Status ZipReader::check_name(const ZipEntry& entry) const {
   return {};
 }
 
+Status ZipReader::check_method(ZipEntry& entry, unsigned method) const {
+  entry.deflated = method == kDeflate;
+  if (method != kStored && method != kDeflate) {
+    const std::string what = fmt::format("is compressed by method {}", method);
+    return fail(ErrorCode::kUnsupported, bad_entry(entry, what).value().message);
+  }
+  if (!entry.deflated && entry.stored != entry.bytes) return bad_entry(entry, "has two sizes");
+  if (entry.deflated && entry.bytes / kMaxDeflateRatio > entry.stored) {
+    return bad_entry(entry, fmt::format("cannot hold {} bytes in {}", entry.bytes, entry.stored));
+  }
+  return {};
+}
+
 Result<ZipEntry> ZipReader::parse_central(Bytes& rest, uint64_t offset) const {
   if (rest.size() < kCentralBytes || u32_at(rest, 0) != kCentralSignature) {
     return bad("malformed zip directory", offset);
@@ -176,24 +192,21 @@ Result<ZipEntry> ZipReader::parse_central(Bytes& rest, uint64_t offset) const {
   const size_t name_bytes = u16_at(rest, 28), extra_bytes = u16_at(rest, 30);
   const size_t total = kCentralBytes + name_bytes + extra_bytes + u16_at(rest, 32);
   if (total > rest.size()) return bad("malformed zip directory", offset);
-  uint64_t stored = u32_at(rest, 20);
   ZipEntry entry;
+  entry.stored = u32_at(rest, 20);
   entry.name = text_of(rest.subspan(kCentralBytes, name_bytes));
   entry.header = u32_at(rest, 42);
   entry.bytes = u32_at(rest, 24);
   entry.crc = u32_at(rest, 16);
   entry.flags = u16_at(rest, 8);
   const bool resolved = resolve_zip64(rest.subspan(kCentralBytes + name_bytes, extra_bytes),
-                                      {&entry.bytes, &stored, &entry.header});
+                                      {&entry.bytes, &entry.stored, &entry.header});
   if (!resolved) return bad_entry(entry, "has no sizes");
   if (u16_at(rest, 34) != 0) return bad_entry(entry, "is in another part");
   if (entry.flags & 1u) return bad_entry(entry, "is encrypted");
   if (entry.flags & ~kAllowedFlags) return bad_entry(entry, "has unknown flags");
   FERRY_CHECK(check_name(entry));
-  if (u16_at(rest, 10) != 0) {
-    return fail(ErrorCode::kUnsupported, bad_entry(entry, "is compressed").value().message);
-  }
-  if (stored != entry.bytes) return bad_entry(entry, "has two sizes");
+  FERRY_CHECK(check_method(entry, u16_at(rest, 10)));
   rest = rest.subspan(total);
   return entry;
 }
@@ -201,7 +214,7 @@ Result<ZipEntry> ZipReader::parse_central(Bytes& rest, uint64_t offset) const {
 // The length of the record after the contents, which repeats CRC and sizes: with or without a
 // signature, with sizes of 4 or 8 bytes.
 Result<uint64_t> ZipReader::descriptor_bytes(const ZipEntry& entry, uint64_t limit) const {
-  const uint64_t at = entry.offset + entry.bytes;  // inside of the file
+  const uint64_t at = entry.offset + entry.stored;  // inside of the file
   const auto record =
       FERRY_TRY(read_bytes(file_, at, std::min<uint64_t>(kLongestDescriptor, limit - at)));
   for (const size_t start : {size_t{4}, size_t{0}}) {
@@ -212,7 +225,7 @@ Result<uint64_t> ZipReader::descriptor_bytes(const ZipEntry& entry, uint64_t lim
       const auto size_at = [&](size_t i) {
         return width == 8 ? u64_at(record, i) : uint64_t{u32_at(record, i)};
       };
-      if (size_at(start + 4) == entry.bytes && size_at(start + 4 + width) == entry.bytes) {
+      if (size_at(start + 4) == entry.stored && size_at(start + 4 + width) == entry.bytes) {
         return uint64_t{end};
       }
     }
@@ -228,13 +241,14 @@ Status ZipReader::check_local(ZipEntry& entry, uint64_t limit) const {
   if (u32_at(fixed, 0) != kLocalSignature) return bad_entry(entry, "does not begin with a header");
   const size_t name_bytes = u16_at(fixed, 26), extra_bytes = u16_at(fixed, 28);
   entry.offset = entry.header + kLocalBytes + name_bytes + extra_bytes;
-  if (!range_inside(entry.offset, entry.bytes, limit)) return bad_entry(entry, "is cut");
+  if (!range_inside(entry.offset, entry.stored, limit)) return bad_entry(entry, "is cut");
   const auto texts =
       FERRY_TRY(read_bytes(file_, entry.header + kLocalBytes, name_bytes + extra_bytes));
   if (text_of(Bytes(texts).first(name_bytes)) != entry.name) {
     return bad_entry(entry, "has another name in its own header");
   }
-  if (u16_at(fixed, 6) != entry.flags || u16_at(fixed, 8) != 0) {
+  const unsigned method = entry.deflated ? kDeflate : kStored;
+  if (u16_at(fixed, 6) != entry.flags || u16_at(fixed, 8) != method) {
     return bad_entry(entry, "has other flags or compression in its own header");
   }
   uint64_t bytes = u32_at(fixed, 22), stored = u32_at(fixed, 18);
@@ -244,11 +258,11 @@ Status ZipReader::check_local(ZipEntry& entry, uint64_t limit) const {
   const auto agrees = [&](uint64_t here, uint64_t there) {
     return here == there || (described && here == 0);
   };
-  if (!resolved || !agrees(bytes, entry.bytes) || !agrees(stored, entry.bytes) ||
+  if (!resolved || !agrees(bytes, entry.bytes) || !agrees(stored, entry.stored) ||
       !agrees(crc, entry.crc)) {
     return bad_entry(entry, "has another size or CRC in its own header");
   }
-  uint64_t end = entry.offset + entry.bytes;
+  uint64_t end = entry.offset + entry.stored;
   if (described) end += FERRY_TRY(descriptor_bytes(entry, limit));
   if (end != limit) return bad_entry(entry, "is followed by bytes that belong to no entry");
   return {};
@@ -293,29 +307,6 @@ Result<std::vector<ZipEntry>> ZipReader::read() {
 
 Result<std::vector<ZipEntry>> read_zip_directory(const InputFile& file, const std::string& name) {
   return ZipReader(file, name).read();
-}
-
-uint32_t zip_crc(uint32_t crc, std::span<const std::byte> data) {
-  return static_cast<uint32_t>(
-      ::crc32_z(crc, reinterpret_cast<const unsigned char*>(data.data()), data.size()));
-}
-
-tl::unexpected<Error> zip_crc_error(const ZipEntry& entry, const std::string& name) {
-  return bad_input(
-      fmt::format("{}: the contents of the zip entry {} do not have its CRC: damaged "
-                  "(offset {})",
-                  name, quoted(entry.name, 100), entry.offset));
-}
-
-Result<std::vector<std::byte>> read_zip_entry(const InputFile& file, const ZipEntry& entry,
-                                              uint64_t limit, const std::string& name) {
-  if (entry.bytes > limit) {
-    return bad_input(fmt::format("{}: the zip entry {} has {} bytes, more than {} (offset {})",
-                                 name, quoted(entry.name, 100), entry.bytes, limit, entry.offset));
-  }
-  auto contents = FERRY_TRY(read_bytes(file, entry.offset, entry.bytes));
-  if (zip_crc(0, contents) != entry.crc) return zip_crc_error(entry, name);
-  return contents;
 }
 
 }  // namespace ferry

@@ -1,9 +1,13 @@
-// Zip archives as torch.save writes them: stored entries only, read by the central directory alone.
+// Zip archives as torch.save writes them, read by the central directory alone. Their entries are
+// stored; compressed ones (deflate), as zip tools make them from the same files, are read too.
 //
 // Stricter than the format, so that no two readers can see different contents: the first entry
 // begins the file, entries follow each other without gaps and overlaps, the central directory and
 // the end record (zip64 or not) end the file, and both headers of an entry agree in name, flags,
-// method, sizes and CRC. Names are unique relative paths without "." and ".." in them.
+// method, sizes and CRC. Names are unique relative paths without "." and ".." in them; those of
+// directories, which some tools write, end in a slash and have no contents. The size of
+// a compressed entry is one that deflate can reach from what is stored, at most 1,032 times that;
+// the contents have this size and the CRC to the byte, or reading them is an error.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +24,22 @@ namespace ferry {
 struct ZipEntry {
   std::string name;
   uint64_t header = 0;  // offset of the local header
-  uint64_t offset = 0;  // of the first byte of the contents
-  uint64_t bytes = 0;
-  uint32_t crc = 0;    // of the contents, not checked by read_zip_directory
-  uint16_t flags = 0;  // only bits 1 and 2 (meaningless here), 3 (descriptor) and 11 (UTF-8)
+  uint64_t offset = 0;  // of the first stored byte
+  uint64_t stored = 0;  // bytes in the file
+  uint64_t bytes = 0;   // of the contents
+  uint32_t crc = 0;     // of the contents, not checked by read_zip_directory
+  uint16_t flags = 0;   // only bits 1 and 2 (meaningless here), 3 (descriptor) and 11 (UTF-8)
+  bool deflated = false;
 };
+
+inline bool is_directory(const ZipEntry& entry) {
+  return entry.bytes == 0 && entry.stored == 0 && entry.name.ends_with('/');
+}
 
 inline constexpr uint64_t kMaxZipDirectoryBytes = 64u << 20;
 
 // All entries in the order of their offsets. Checks all headers, reads no contents. `name` begins
-// the messages. kUnsupported for compressed entries.
+// the messages. kUnsupported for methods of compression other than deflate.
 Result<std::vector<ZipEntry>> read_zip_directory(const InputFile& file, const std::string& name);
-
-// The CRC of contents that come in pieces: zip_crc(zip_crc(0, a), b).
-uint32_t zip_crc(uint32_t crc, std::span<const std::byte> data);
-
-// The contents of an entry of at most `limit` bytes; its CRC is checked.
-Result<std::vector<std::byte>> read_zip_entry(const InputFile& file, const ZipEntry& entry,
-                                              uint64_t limit, const std::string& name);
-
-// The error for contents that do not have the CRC of their entry.
-tl::unexpected<Error> zip_crc_error(const ZipEntry& entry, const std::string& name);
 
 }  // namespace ferry

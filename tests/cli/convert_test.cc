@@ -137,6 +137,58 @@ TEST(Convert, ListsEveryMissingAndUnmappedKey) {
             Json({"model.layers.7.mlp.up_proj.weight", "model.nurm.weight"}));
 }
 
+// Gives every key of llama3_tied the prefix, but for those that `keep` names.
+std::string prefixed_checkpoint(const TempDir& dir, const std::string& prefix,
+                                const std::string& keep = "") {
+  return changed_checkpoint(dir, "llama3_tied", [&](TensorFile& file) {
+    std::vector<std::string> names;
+    for (const auto& [name, entry] : file.header.items()) {
+      if (name != "__metadata__" && name != keep) names.push_back(name);
+    }
+    for (const std::string& name : names) file.rename(name, prefix + name);
+  });
+}
+
+TEST(Convert, PrefixesOfWrappersAreLeftOutByName) {
+  const TempDir plain, wrapped;
+  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", plain / "b"}).code, 0);
+  const std::string source = prefixed_checkpoint(wrapped, "_orig_mod.module.");
+  const Outcome done = run_ferry({"convert", source, "-o", wrapped / "b", "--json"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const Json document = done.json();
+  EXPECT_EQ(document["prefixes"], Json::parse(R"([{"prefix": "_orig_mod.", "rule": "torch.compile"},
+                            {"prefix": "module.", "rule": "DataParallel"}])"));
+  EXPECT_EQ(document["entries"][0]["source"].get<std::string>().find("_orig_mod.module."), 0u);
+  const auto expected = files_in(plain / "b"), made = files_in(wrapped / "b");
+  for (const auto& [name, bytes] : expected) {
+    if (name != "manifest.json") EXPECT_TRUE(made.contains(name) && made.at(name) == bytes) << name;
+  }
+  const Outcome text = run_ferry({"convert", source, "--dry-run"});
+  EXPECT_NE(text.out.find("'module.' before all keys left out: DataParallel"), std::string::npos);
+}
+
+TEST(Convert, APrefixThatOnlySomeKeysHaveIsRefused) {
+  const TempDir dir;
+  const std::string source = prefixed_checkpoint(dir, "module.", "model.norm.weight");
+  const Outcome outcome = run_ferry({"convert", source, "--dry-run"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("unmapped: 'module.model.embed_tokens.weight'"), std::string::npos)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find("missing: 'model.embed_tokens.weight'"), std::string::npos);
+}
+
+TEST(Convert, AMissingKeyIsNamedWithThePrefixOfTheOthers) {
+  const TempDir dir;
+  const std::string source = prefixed_checkpoint(dir, "module.");
+  TensorFile file(source + "/model.safetensors");
+  file.rename("module.model.norm.weight", "module.model.nurm.weight");
+  file.write(source + "/model.safetensors");
+  const Outcome outcome = run_ferry({"convert", source, "--dry-run"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("missing: 'module.model.norm.weight'"), std::string::npos)
+      << outcome.err;
+}
+
 TEST(Convert, AllowedKeysMayStayUnused) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {

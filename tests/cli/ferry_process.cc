@@ -22,10 +22,14 @@ size_t Outcome::error_lines() const {
   return static_cast<size_t>(std::count(err.begin(), err.end(), '\n'));
 }
 
-Outcome run_ferry(const std::vector<std::string>& args) { return run_ferry_to("", args); }
+namespace {
 
-Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::string>& args) {
+// stdin from `input`; stdout to `stdout_path`, or into the outcome where that is empty.
+Outcome run(const std::string& input, const std::string& stdout_path,
+            const std::vector<std::string>& args) {
   const TempDir dir;
+  write_bytes(dir / "in", input);
+  const std::string in = dir / "in";
   const std::string out = stdout_path.empty() ? dir / "out" : stdout_path;
   std::vector<std::string> words = {FERRY_BINARY};
   words.insert(words.end(), args.begin(), args.end());
@@ -37,6 +41,7 @@ Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::stri
   if (child == 0) {
     const int out_fd = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
     const int err_fd = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
+    dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
     dup2(out_fd, STDOUT_FILENO);
     dup2(err_fd, STDERR_FILENO);
     execv(argv[0], argv.data());
@@ -49,6 +54,16 @@ Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::stri
   if (stdout_path.empty()) outcome.out = read_bytes(out);
   outcome.err = read_bytes(err);
   return outcome;
+}
+
+}  // namespace
+
+Outcome run_ferry(const std::vector<std::string>& args) { return run("", "", args); }
+Outcome run_ferry_on(const std::string& input, const std::vector<std::string>& args) {
+  return run(input, "", args);
+}
+Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::string>& args) {
+  return run("", stdout_path, args);
 }
 
 std::string fixture(const std::string& name) { return std::string(FERRY_TESTDATA) + "/" + name; }

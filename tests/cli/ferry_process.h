@@ -20,6 +20,8 @@ struct Outcome {
 
 // Runs `ferry ARGS...` without a shell.
 Outcome run_ferry(const std::vector<std::string>& args);
+// The same with `input` on stdin.
+Outcome run_ferry_on(const std::string& input, const std::vector<std::string>& args);
 // The same with stdout opened on `stdout_path`.
 Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::string>& args);
 

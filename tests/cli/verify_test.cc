@@ -66,6 +66,22 @@ TEST(Verify, EveryLosslessVariantIsAtParity) {
   }
 }
 
+// The HDF5 file holds the same outputs of the short prompt, and more of the long one.
+TEST(Verify, AReferenceInHdf5GivesTheSameReport) {
+  const TempDir dir;
+  const std::string bundle =
+      convert(dir, fixture("qwen3_5_text"), {"--reference", fixture("hdf5/golden.h5")});
+  EXPECT_EQ(read_bytes(bundle + "/reference.h5"), read_bytes(fixture("hdf5/golden.h5")));
+  const Json hdf5 = run_ferry({"verify", bundle, "--json"}).json();
+  const Json safetensors = run_ferry(verify_line(bundle, "qwen3_5_text")).json();
+  EXPECT_EQ(hdf5["parity"], true);
+  ASSERT_EQ(hdf5["cases"].size(), 2u);
+  EXPECT_EQ(hdf5["cases"][1]["prompt"], "short");
+  EXPECT_EQ(hdf5["cases"][1], safetensors["cases"][1]);
+  EXPECT_GT(hdf5["cases"][0]["layers"].size(), safetensors["cases"][0]["layers"].size());
+  EXPECT_EQ(run_ferry({"check", bundle}).code, 0);
+}
+
 TEST(Verify, ComparesEveryTensorOfTheReference) {
   const TempDir dir;
   const Json report =

@@ -144,6 +144,61 @@ TEST(KeyRule, ASplitTakesItsRowsFromTheEntry) {
   }
 }
 
+// Two layouts of one key: one that halves it, one that takes turns.
+std::vector<KeyRule> layouts_of_packed(std::optional<PackedLayout> own) {
+  KeyRule halves = map_rule("packed", "first");
+  halves.name = "halves";
+  halves.targets = {{"first", [](const ModelConfig&) { return rows_range(0, 2); }},
+                    {"second", [](const ModelConfig&) { return rows_range(2, 2); }}};
+  halves.layout = PackedLayout::kConcatenated;
+  halves.own_layout = own == halves.layout;
+  KeyRule turns = halves;
+  turns.name = "turns";
+  const std::vector<RowRun> even = {{0, 0, 1}, {0, 2, 1}};
+  const std::vector<RowRun> odd = {{0, 1, 1}, {0, 3, 1}};
+  turns.targets[0].rows = [even](const ModelConfig&) { return even; };
+  turns.targets[1].rows = [odd](const ModelConfig&) { return odd; };
+  turns.layout = PackedLayout::kInterleaved;
+  turns.own_layout = own == turns.layout;
+  return {halves, turns};
+}
+
+TEST(KeyRule, ALayoutIsTheOneAskedForElseTheFamilysOwnElseAProblem) {
+  struct Case {
+    std::optional<PackedLayout> own, asked;
+    std::string rule;  // empty: ambiguous
+  };
+  const auto whole = PackedLayout::kConcatenated, turns = PackedLayout::kInterleaved;
+  for (const Case& c : std::vector<Case>{{{}, {}, ""},
+                                         {{}, whole, "halves"},
+                                         {{}, turns, "turns"},
+                                         {whole, {}, "halves"},
+                                         {turns, {}, "turns"},
+                                         {turns, whole, "halves"}}) {
+    const MappedKeys mapped =
+        map({entry("packed")}, layouts_of_packed(c.own), {}, {.packed_layout = c.asked});
+    EXPECT_TRUE(mapped.report.packed_keys);
+    if (c.rule.empty()) {
+      EXPECT_EQ(messages(mapped),
+                std::vector<std::string>{"ambiguous: 'packed' [4, 2] may be 'halves' "
+                                         "(--packed-layout concatenated) or 'turns' "
+                                         "(--packed-layout interleaved)"});
+      EXPECT_EQ(mapped.problems[0].kind, KeyProblem::Kind::kAmbiguous);
+      EXPECT_EQ(mapped.spoiled, (std::set<std::string>{"first", "second"}));
+      continue;
+    }
+    ASSERT_TRUE(mapped.problems.empty());
+    EXPECT_EQ(mapped.weights.find("second")->rule, c.rule);
+    EXPECT_EQ(mapped.weights.find("second")->expr.rows.size(), c.rule == "halves" ? 1U : 2U);
+  }
+}
+
+TEST(KeyRule, LayoutsThatAgreeAreNotAmbiguous) {
+  std::vector<KeyRule> rules = layouts_of_packed({});
+  rules[1].targets = rules[0].targets;
+  EXPECT_TRUE(map({entry("packed")}, rules).problems.empty());
+}
+
 TEST(KeyRule, TiesFillInWhatIsMissing) {
   const std::vector<KeyRule> rules = {map_rule("embed", "tok"), map_rule("head", "out")};
   const std::vector<TieRule> ties = {{"tied head", "out", "tok"}};
@@ -165,6 +220,51 @@ TEST(KeyRule, TheKeyThatATargetWantsIsKnown) {
   EXPECT_EQ(expected_key(rules, "out"), "head");
   EXPECT_EQ(expected_key(rules, "layers.x.w3"), "");
   EXPECT_EQ(expected_key(rules, "layers.3.w33"), "");
+}
+
+TEST(KeyRule, APrefixOfAWrapperIsTakenOffAllKeysOrOfNone) {
+  const std::vector<KeyRule> rules = {map_rule("embed", "tok"), map_rule("head", "out")};
+  using Names = std::vector<std::string>;
+  const auto prefixes = [&](const Names& names) {
+    std::vector<TensorEntry> entries;
+    for (const std::string& name : names) entries.push_back(entry(name));
+    const MappedKeys mapped = map(std::move(entries), rules);
+    std::string text;
+    for (const TakenPrefix& taken : mapped.report.prefixes) {
+      text += taken.prefix + "=" + taken.rule + " ";
+    }
+    return text + std::to_string(mapped.weights.weights().size());
+  };
+  EXPECT_EQ(prefixes({"embed", "head"}), "2");
+  EXPECT_EQ(prefixes({"_orig_mod.embed", "_orig_mod.head"}), "_orig_mod.=torch.compile 2");
+  EXPECT_EQ(prefixes({"module.embed", "module.head"}), "module.=DataParallel 2");
+  EXPECT_EQ(prefixes({"_orig_mod.module.embed", "_orig_mod.module.head"}),
+            "_orig_mod.=torch.compile module.=DataParallel 2");
+  EXPECT_EQ(prefixes({"module.embed", "head"}), "1");
+  EXPECT_EQ(prefixes({"module.embed", "_orig_mod.head"}), "0");
+  EXPECT_EQ(prefixes({"module.", "module.module."}), "module.=DataParallel 0");
+  EXPECT_EQ(prefixes({"modules.embed"}), "0");
+  EXPECT_EQ(prefixes({}), "0");
+}
+
+TEST(KeyRule, AKeyWithAndWithoutAPrefixIsRefused) {
+  const MappedKeys mapped =
+      map({entry("embed"), entry("module.embed")}, {map_rule("embed", "tok")});
+  EXPECT_EQ(messages(mapped), std::vector<std::string>{"unmapped: 'module.embed' bf16 [4, 2]"});
+}
+
+TEST(KeyRule, TheNearestKeyIsNamedAsTheFormatNamesIt) {
+  const std::vector<KeyRule> rules = {map_rule("m.layers.{i}.up", "layers.{i}.w3")};
+  const MappingOptions options = {
+      .allow_unmapped = {},
+      .format_rules = {},
+      .stored_names = {{"m.layers.0.up", "decoder/up"}, {"m.layers.3.up", "decoder_3/up"}}};
+  EXPECT_EQ(messages(map({entry("decoder_3/upp"), entry("decoder/upp"), entry("decoder_9/up")},
+                         rules, {}, options)),
+            (std::vector<std::string>{
+                "unmapped: 'decoder_3/upp' bf16 [4, 2] (nearest known key: 'decoder_3/up')",
+                "unmapped: 'decoder/upp' bf16 [4, 2] (nearest known key: 'decoder/up')",
+                "unmapped: 'decoder_9/up' bf16 [4, 2] (nearest known key: 'decoder/up')"}));
 }
 
 TEST(KeyRule, HostileNamesAreShownSafely) {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "converters/longrope.h"
 #include "core/file.h"
 
 namespace ferry {
@@ -117,6 +119,17 @@ TEST(ModelConfig, ReleasedModels) {
 // A config with changes: keys set to a value, or removed where it is discarded.
 json llama() { return json::parse(read("families/llama/config.released.json")); }
 json hybrid() { return json::parse(read("families/qwen3_5_text/config.released.json")); }
+json gemma3() {
+  return {{"model_type", "gemma3_text"},
+          {"vocab_size", 64},
+          {"hidden_size", 24},
+          {"intermediate_size", 36},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"max_position_embeddings", 512},
+          {"head_dim", 8}};
+}
 
 json with(json config, const json& patch) {
   config.merge_patch(patch);  // null removes
@@ -211,6 +224,96 @@ TEST(ModelConfig, TheLegacyNameOfTheRopeType) {
   EXPECT_EQ(c.rope.factor, 4.0);
 }
 
+TEST(ModelConfig, GemmaLeavesOutWhatItsClassHasAsADefault) {
+  // As released: the rest of the numbers are those of the class.
+  const ModelConfig c = parse({{"model_type", "gemma3"},
+                               {"text_config",
+                                {{"model_type", "gemma3_text"},
+                                 {"hidden_size", 2560},
+                                 {"intermediate_size", 10240},
+                                 {"num_hidden_layers", 34},
+                                 {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}},
+                                 {"sliding_window", 1024}}}});
+  EXPECT_EQ(c.text_type, "gemma3_text");
+  EXPECT_TRUE(c.multimodal);
+  EXPECT_TRUE(c.tie_word_embeddings);
+  EXPECT_EQ(c.vocab_size, 262208);
+  EXPECT_EQ(c.num_heads, 8);
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.head_dim, 256);
+  EXPECT_EQ(c.activation, Activation::kGeluTanh);
+  EXPECT_EQ(c.scalars.attention, 1.0 / 16);
+  EXPECT_EQ(c.scalars.embedding, std::sqrt(2560.0));
+  EXPECT_FALSE(c.scalars.attention_softcap);
+  EXPECT_EQ(c.sliding_window, 1024);
+  EXPECT_EQ(c.layer_types[4], LayerType::kSlidingAttention);
+  EXPECT_EQ(c.layer_types[5], LayerType::kFullAttention);
+  EXPECT_EQ(std::ranges::count(c.layer_types, LayerType::kFullAttention), 5);
+}
+
+TEST(ModelConfig, SlidingLayersOfGemmaHaveTheirOwnRope) {
+  const json old = with(gemma3(), {{"rope_theta", 1e6},
+                                   {"rope_local_base_freq", 500.0},
+                                   {"rope_scaling", {{"factor", 8.0}, {"rope_type", "linear"}}}});
+  const json modern =
+      with(gemma3(),
+           {{"rope_parameters",
+             {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
+              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", 500.0}}}}}});
+  const ModelConfig c = parse(old);
+  EXPECT_EQ(c, parse(modern));
+  EXPECT_EQ(c.rope.theta, 1e6);
+  EXPECT_EQ(c.rope.type, RopeConfig::Type::kLinear);
+  EXPECT_EQ(c.rope.factor, 8.0);
+  EXPECT_EQ(c.sliding_rope.theta, 500.0);
+  EXPECT_EQ(c.sliding_rope.type, RopeConfig::Type::kDefault);
+}
+
+TEST(ModelConfig, SoftcapsMayBeAbsentOrNull) {
+  json config = with(gemma3(), {{"model_type", "gemma2"}});
+  EXPECT_EQ(parse(config).scalars.attention_softcap, 50.0);
+  EXPECT_EQ(parse(config).scalars.logit_softcap, 30.0);
+  EXPECT_EQ(parse(config).layer_types[0], LayerType::kSlidingAttention);
+  EXPECT_EQ(parse(config).layer_types[1], LayerType::kFullAttention);
+  config["hidden_act"] = "gelu";
+  config["hidden_activation"] = nullptr;
+  EXPECT_EQ(parse(config).activation, Activation::kGeluTanh);
+  config["attn_logit_softcapping"] = nullptr;
+  config["final_logit_softcapping"] = 3;
+  EXPECT_FALSE(parse(config).scalars.attention_softcap);
+  EXPECT_EQ(parse(config).scalars.logit_softcap, 3.0);
+}
+
+TEST(ModelConfig, GraniteHasFourMultipliers) {
+  const json config = with(llama(), {{"model_type", "granite"},
+                                     {"embedding_multiplier", 12},
+                                     {"attention_multiplier", 0.0078125},
+                                     {"residual_multiplier", 0.22},
+                                     {"logits_scaling", 16.0}});
+  const ScalarConfig s = parse(config).scalars;
+  EXPECT_EQ(s.embedding, 12.0);
+  EXPECT_EQ(s.attention, 0.0078125);
+  EXPECT_EQ(s.residual, 0.22);
+  EXPECT_EQ(s.logits, 1.0 / 16);
+  // Other types take no notice of such keys.
+  EXPECT_EQ(parse(with(config, {{"model_type", "llama"}})).scalars, ScalarConfig{});
+}
+
+TEST(ModelConfig, SomeLayersHaveNoRope) {
+  json config = with(llama(), {{"model_type", "smollm3"}, {"no_rope_layer_interval", 2}});
+  EXPECT_EQ(parse(config).rope_layers, (std::vector<bool>{true, false, true}));
+  config["no_rope_layers"] = {0, 1, 1, 0};  // more than layers are fine
+  EXPECT_EQ(parse(config).rope_layers, (std::vector<bool>{false, true, true}));
+  EXPECT_EQ(parse(config).layer_types[0], LayerType::kFullAttention);
+  config["sliding_window"] = 8;
+  config["use_sliding_window"] = true;
+  EXPECT_EQ(parse(config).layer_types[0], LayerType::kSlidingAttention);
+  EXPECT_EQ(parse(config).layer_types[1], LayerType::kFullAttention);
+  config["no_rope_layers"] = {1, 0};
+  EXPECT_EQ(refusal(config).message, "config.json: 'no_rope_layers' has 2 elements for 3 layers");
+  EXPECT_EQ(parse(llama()).rope_layers, std::vector<bool>(3, true));
+}
+
 TEST(ModelConfig, GenerationConfigWins) {
   const auto c = parse_model_config(llama().dump(), R"({"eos_token_id": [5, 6]})", "config.json");
   ASSERT_TRUE(c);
@@ -280,7 +383,9 @@ TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {
     std::string key;
   };
   const Case cases[] = {
-      {with(llama(), {{"hidden_act", "gelu"}}), "'hidden_act'"},
+      {with(llama(), {{"hidden_act", "relu2"}}), "'hidden_act'"},
+      {with(gemma3(), {{"hidden_activation", "relu2"}}), "'hidden_activation'"},
+      {with(gemma3(), {{"use_bidirectional_attention", true}}), "'use_bidirectional_attention'"},
       {with(llama(), {{"quantization_config", {{"quant_method", "gptq"}}}}),
        "'quantization_config'"},
       {with(llama(), {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}}),
@@ -338,6 +443,129 @@ TEST(RopeFrequencies, LlamaThree) {
        1.9461638e-05, 1.2914767e-05, 8.5702555e-06, 5.6872322e-06, 3.7740543e-06, 2.5044671e-06,
        1.6619675e-06, 1.1028837e-06, 7.3187497e-07, 4.8567313e-07, 3.2229329e-07, 2.1387423e-07,
        1.419272e-07,  9.4183067e-08});
+}
+
+ModelConfig parse_text(const std::string& text) {
+  const auto config = parse_model_config(text, "", "config.json");
+  EXPECT_TRUE(config) << config.error().message;
+  return config ? *config : ModelConfig{};
+}
+
+constexpr const char* kLfm2 =
+    R"({"model_type": "lfm2", "vocab_size": 10, "hidden_size": 8, "num_hidden_layers": 3,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64)";
+
+TEST(ModelConfig, Lfm2SizesAreDerived) {
+  // The names of the first releases: two thirds of 100, times 1.5, up to a multiple of 8.
+  const ModelConfig c = parse_text(kLfm2 + std::string(R"(, "block_ff_dim": 100, "theta": 500.0,
+      "block_ffn_dim_multiplier": 1.5, "block_multiple_of": 8, "norm_eps": 1e-4,
+      "full_attn_idxs": [1], "tie_embedding": false, "conv_L_cache": 4})"));
+  EXPECT_EQ(c.intermediate_size, 104);
+  EXPECT_EQ(c.rope.theta, 500.0);
+  EXPECT_EQ(c.rms_norm_eps, 1e-4);
+  EXPECT_FALSE(c.tie_word_embeddings);
+  EXPECT_EQ(c.short_conv, (ShortConvConfig{.kernel = 4, .bias = false}));
+  EXPECT_EQ(c.layer_types, (std::vector<LayerType>{LayerType::kShortConv, LayerType::kFullAttention,
+                                                   LayerType::kShortConv}));
+  const ModelConfig plain = parse_text(
+      kLfm2 + std::string(R"(, "intermediate_size": 100, "block_auto_adjust_ff_dim": false})"));
+  EXPECT_EQ(plain.intermediate_size, 100);
+  EXPECT_EQ(plain.rope.theta, 1e6);
+  EXPECT_TRUE(plain.tie_word_embeddings);
+}
+
+TEST(ModelConfig, CodegenHasNamesOfItsOwn) {
+  const std::string text = R"({"model_type": "codegen", "vocab_size": 10, "n_embd": 64,
+      "n_layer": 1, "n_head": 8, "n_inner": null, "rotary_dim": 4)";
+  const ModelConfig first = parse_text(text + "}");
+  EXPECT_EQ(first.hidden_size, 64);
+  EXPECT_EQ(first.intermediate_size, 256);
+  EXPECT_EQ(first.max_positions, 2048);
+  EXPECT_EQ(first.rotary_dim(), 4);
+  EXPECT_EQ(first.activation, Activation::kGeluTanh);
+  EXPECT_EQ(first.qkv_blocks, 4);
+  EXPECT_EQ(parse_text(text + R"(, "head_dim": 8})").qkv_blocks, 8);
+}
+
+TEST(ModelConfig, SizesOfOneFamilyAreChecked) {
+  const std::string codegen = R"({"model_type": "codegen", "vocab_size": 10, "n_embd": 64,
+      "n_layer": 1)";
+  const std::pair<std::string, const char*> cases[] = {
+      {codegen + R"(, "n_head": 8, "rotary_dim": 10})", "'rotary_dim' is 10"},
+      {codegen + R"(, "n_head": 8, "rotary_dim": 3})", "'rotary_dim' is 3"},
+      {codegen + R"(, "n_head": 2, "rotary_dim": 4})", "'num_attention_heads' is 2"},
+      {codegen + R"(, "n_head": 8, "rotary_dim": 4, "head_dim": 4})", "'head_dim' is 4"},
+      {kLfm2 + std::string(R"(, "intermediate_size": 16000000, "block_ffn_dim_multiplier": 900})"),
+       "'intermediate_size' becomes"},
+      {kLfm2 + std::string(R"(, "intermediate_size": 9, "block_multiple_of": 0})"),
+       "'block_multiple_of' is 0"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<ModelConfig> c = parse_model_config(text, "", "config.json");
+    ASSERT_FALSE(c.has_value()) << text;
+    EXPECT_EQ(c.error().code, ErrorCode::kBadInput);
+    EXPECT_NE(c.error().message.find(message), std::string::npos) << c.error().message;
+  }
+}
+
+// Phi-4-mini's way: factors beside a length at the top level, for three quarters of each head.
+std::string longrope(const std::string& rope) {
+  return R"({"model_type": "phi3", "vocab_size": 10, "hidden_size": 32, "intermediate_size": 8,
+             "num_hidden_layers": 1, "num_attention_heads": 4, "max_position_embeddings": 131072,
+             "original_max_position_embeddings": 4096, "partial_rotary_factor": 0.75,
+             "rope_scaling": )" +
+         rope + "}";
+}
+
+TEST(RopeFrequencies, LongRope) {
+  const Result<ModelConfig> c = parse_model_config(
+      longrope(R"({"type": "longrope", "short_factor": [1, 2, 4], "long_factor": [2, 8, 10]})"), "",
+      "config.json");
+  ASSERT_TRUE(c.has_value()) << c.error().message;
+  RopeConfig rope = c->rope;
+  EXPECT_EQ(rope.type, RopeConfig::Type::kLongRope);
+  EXPECT_EQ(rope.original_max_positions, 4096);
+  EXPECT_EQ(c->rms_norm_eps, 1e-5);
+  // sqrt(1 + ln(32) / ln(4096)) = sqrt(1 + 5 / 12)
+  EXPECT_NEAR(rope.attention_factor, 1.1902380714238083, 1e-12);
+  expect_near(rope_inverse_frequencies(rope, 6), {1.0, 0.0232079442, 0.000538608673});
+  rope.factors = rope.long_factors;
+  expect_near(rope_inverse_frequencies(rope, 6), {0.5, 0.00580198604, 0.000215443469});
+}
+
+TEST(RopeFrequencies, LongRopeIsChecked) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"type": "longrope", "short_factor": [1, 1, 1]})",
+       "'rope_scaling.long_factor' is missing"},
+      {R"({"type": "longrope", "short_factor": [1, 1], "long_factor": [1, 1, 1]})",
+       "'rope_scaling.short_factor' has 2 numbers for 3 pairs of rotary dimensions"},
+      {R"({"type": "longrope", "short_factor": [1, 1, 0], "long_factor": [1, 1, 1]})",
+       "'rope_scaling.short_factor' is 0"},
+      {R"({"type": "longrope", "short_factor": "x", "long_factor": [1, 1, 1]})",
+       "'rope_scaling.short_factor' is not a list of numbers"},
+      {R"({"type": "longrope", "short_factor": [1, "x", 1], "long_factor": [1, 1, 1]})",
+       "'rope_scaling.short_factor' is not a number"},
+  };
+  for (const auto& [rope, message] : cases) {
+    const Result<ModelConfig> c = parse_model_config(longrope(rope), "", "config.json");
+    ASSERT_FALSE(c.has_value()) << rope;
+    EXPECT_EQ(c.error().code, ErrorCode::kBadInput);
+    EXPECT_NE(c.error().message.find(message), std::string::npos) << c.error().message;
+  }
+}
+
+TEST(LongRope, FactorsFollowTheLengthsOfContextAndCalls) {
+  RopeConfig rope;
+  rope.type = RopeConfig::Type::kLongRope;
+  rope.original_max_positions = 48;
+  const auto use = [&](int64_t context, int64_t prefill) {
+    return longrope_use(rope, {.context_length = context, .prefill_length = prefill});
+  };
+  EXPECT_EQ(use(48, 48), LongRopeUse::kShort);
+  EXPECT_EQ(use(49, 48), LongRopeUse::kLong);
+  EXPECT_EQ(use(256, 49), LongRopeUse::kByCall);
+  rope.type = RopeConfig::Type::kLlama3;
+  EXPECT_EQ(use(256, 49), LongRopeUse::kShort);
 }
 
 }  // namespace

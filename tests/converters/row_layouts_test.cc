@@ -43,23 +43,71 @@ bool is_bijection(std::vector<int64_t> rows, int64_t count) {
   return true;
 }
 
-TEST(RowLayouts, EverySplitUsesEveryRowOnce) {
-  for (const LinearAttentionConfig& c : layouts()) {
-    std::vector<int64_t> qkvz = expand(qkv_rows(c));
-    EXPECT_EQ(std::ssize(qkvz), c.conv_channels());
-    std::ranges::copy(expand(qkvz_rows(c, QkvzPart::kGate)), std::back_inserter(qkvz));
-    EXPECT_TRUE(is_bijection(qkvz, qkvz_row_count(c)));
+constexpr PackedLayout kLayouts[] = {PackedLayout::kConcatenated, PackedLayout::kInterleaved};
 
-    std::vector<int64_t> ba = expand(ba_rows(c, BaPart::kBeta));
-    EXPECT_EQ(std::ssize(ba), c.value_heads);
-    std::ranges::copy(expand(ba_rows(c, BaPart::kAlpha)), std::back_inserter(ba));
-    EXPECT_TRUE(is_bijection(ba, ba_row_count(c)));
+ModelConfig sizes(int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t intermediate) {
+  ModelConfig c;
+  c.num_heads = heads;
+  c.num_kv_heads = kv_heads;
+  c.head_dim = head_dim;
+  c.intermediate_size = intermediate;
+  return c;
+}
+
+void add(std::vector<int64_t>& rows, const std::vector<RowRun>& runs) {
+  std::ranges::copy(expand(runs), std::back_inserter(rows));
+}
+
+TEST(RowLayouts, EverySplitUsesEveryRowOnce) {
+  for (PackedLayout layout : kLayouts) {
+    for (const LinearAttentionConfig& c : layouts()) {
+      std::vector<int64_t> qkvz = expand(qkv_rows(c, layout));
+      EXPECT_EQ(std::ssize(qkvz), c.conv_channels());
+      add(qkvz, qkvz_rows(c, layout, QkvzPart::kGate));
+      EXPECT_TRUE(is_bijection(qkvz, qkvz_row_count(c)));
+
+      std::vector<int64_t> ba = expand(ba_rows(c, layout, BaPart::kBeta));
+      EXPECT_EQ(std::ssize(ba), c.value_heads);
+      add(ba, ba_rows(c, layout, BaPart::kAlpha));
+      EXPECT_TRUE(is_bijection(ba, ba_row_count(c)));
+    }
+    for (const ModelConfig& c :
+         {sizes(1, 1, 1, 1), sizes(4, 2, 3, 5), sizes(6, 6, 2, 7), sizes(8, 1, 4, 16)}) {
+      std::vector<int64_t> qkv;
+      for (QkvPart part : {QkvPart::kQuery, QkvPart::kKey, QkvPart::kValue}) {
+        add(qkv, fused_qkv_rows(c, layout, part));
+      }
+      EXPECT_TRUE(is_bijection(qkv, fused_qkv_row_count(c)));
+      std::vector<int64_t> gate_up = expand(gate_up_rows(c, layout, GateUpPart::kGate));
+      add(gate_up, gate_up_rows(c, layout, GateUpPart::kUp));
+      EXPECT_TRUE(is_bijection(gate_up, 2 * c.intermediate_size));
+    }
   }
+}
+
+// Two key-value heads of three rows, two query heads for each.
+TEST(RowLayouts, FusedProjectionsRowByRow) {
+  using Rows = std::vector<int64_t>;
+  const ModelConfig c = sizes(4, 2, 3, 3);
+  const auto whole = PackedLayout::kConcatenated;
+  EXPECT_EQ(expand(fused_qkv_rows(c, whole, QkvPart::kQuery)),
+            (Rows{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, whole, QkvPart::kKey)), (Rows{12, 13, 14, 15, 16, 17}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, whole, QkvPart::kValue)), (Rows{18, 19, 20, 21, 22, 23}));
+  EXPECT_EQ(expand(gate_up_rows(c, whole, GateUpPart::kUp)), (Rows{3, 4, 5}));
+  const auto turns = PackedLayout::kInterleaved;
+  EXPECT_EQ(expand(fused_qkv_rows(c, turns, QkvPart::kQuery)),
+            (Rows{0, 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, turns, QkvPart::kKey)), (Rows{6, 7, 8, 18, 19, 20}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, turns, QkvPart::kValue)), (Rows{9, 10, 11, 21, 22, 23}));
+  EXPECT_EQ(expand(gate_up_rows(c, turns, GateUpPart::kGate)), (Rows{0, 2, 4}));
+  EXPECT_EQ(expand(gate_up_rows(c, turns, GateUpPart::kUp)), (Rows{1, 3, 5}));
 }
 
 // The formulas row by row, per head and dimension, as the reference implementation's reshapes give
 // them: group g = key head, of 2 Dk + 2 r Dv rows.
 TEST(RowLayouts, EqualTheFormulasPerRow) {
+  const auto turns = PackedLayout::kInterleaved;
   for (const LinearAttentionConfig& c : layouts()) {
     const int64_t r = c.value_heads / c.key_heads;
     const int64_t group = 2 * c.key_dim + 2 * r * c.value_dim;
@@ -78,20 +126,42 @@ TEST(RowLayouts, EqualTheFormulasPerRow) {
         z.push_back((h / r) * group + 2 * c.key_dim + (r + h % r) * c.value_dim + d);
       }
     }
-    EXPECT_EQ(expand(qkvz_rows(c, QkvzPart::kQuery)), q);
-    EXPECT_EQ(expand(qkvz_rows(c, QkvzPart::kKey)), k);
-    EXPECT_EQ(expand(qkvz_rows(c, QkvzPart::kValue)), v);
-    EXPECT_EQ(expand(qkvz_rows(c, QkvzPart::kGate)), z);
-    EXPECT_EQ(expand(ba_rows(c, BaPart::kBeta)), b);
-    EXPECT_EQ(expand(ba_rows(c, BaPart::kAlpha)), a);
+    EXPECT_EQ(expand(qkvz_rows(c, turns, QkvzPart::kQuery)), q);
+    EXPECT_EQ(expand(qkvz_rows(c, turns, QkvzPart::kKey)), k);
+    EXPECT_EQ(expand(qkvz_rows(c, turns, QkvzPart::kValue)), v);
+    EXPECT_EQ(expand(qkvz_rows(c, turns, QkvzPart::kGate)), z);
+    EXPECT_EQ(expand(ba_rows(c, turns, BaPart::kBeta)), b);
+    EXPECT_EQ(expand(ba_rows(c, turns, BaPart::kAlpha)), a);
   }
+}
+
+TEST(RowLayouts, CodegenBlocksAreQueryValueKey) {
+  using Rows = std::vector<int64_t>;
+  ModelConfig c = sizes(4, 4, 2, 1);
+  c.qkv_blocks = 2;  // of two heads, so four rows of each kind
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kQuery)), (Rows{0, 1, 2, 3, 12, 13, 14, 15}));
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kValue)), (Rows{4, 5, 6, 7, 16, 17, 18, 19}));
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kKey)), (Rows{8, 9, 10, 11, 20, 21, 22, 23}));
+}
+
+TEST(RowLayouts, NeighboursBecomeHalves) {
+  using Rows = std::vector<int64_t>;
+  ModelConfig c = sizes(2, 2, 8, 1);
+  c.rope.partial_rotary_factor = 0.75;
+  EXPECT_EQ(expand(rope_half_rows(c, 2)),
+            (Rows{0, 2, 4, 1, 3, 5, 6, 7, 8, 10, 12, 9, 11, 13, 14, 15}));
+  for (double partial : {0.25, 0.5, 1.0}) {
+    c.rope.partial_rotary_factor = partial;
+    EXPECT_TRUE(is_bijection(expand(rope_half_rows(c, 2)), 16));
+  }
+  EXPECT_EQ(expand(select_rows(rows_range(10, 4), {{0, 3, 1}, {0, 0, 2}})), (Rows{13, 10, 11}));
 }
 
 TEST(RowLayouts, RunsThatTouchAreOne) {
   LinearAttentionConfig c;
   c.key_heads = c.value_heads = 1;
   c.key_dim = c.value_dim = 4;
-  EXPECT_EQ(qkv_rows(c), rows_range(0, 12));
+  for (PackedLayout layout : kLayouts) EXPECT_EQ(qkv_rows(c, layout), rows_range(0, 12));
 }
 
 }  // namespace

@@ -37,24 +37,6 @@ Result<std::map<std::string, std::string>> contents_of(const std::string& path) 
   return out;
 }
 
-TEST(Torch, HostileFilesGetTheirVerdict) {
-  size_t count = 0;
-  for (const auto& item : corpus("pytorch")) {
-    SCOPED_TRACE(item.dump());
-    const std::string file = item["file"];
-    const auto source = open_checkpoint(kHostile + file);
-    EXPECT_EQ(source ? "accept" : "reject", item["verdict"]);
-    ++count;
-    if (source) {
-      expect_tensors(**source, item);
-    } else {
-      expect_good_message(source.error(), item);
-      EXPECT_NE(source.error().message.find(file), std::string::npos);
-    }
-  }
-  EXPECT_GE(count, 55u);
-}
-
 TEST(Torch, TransformersSavedTheSameTensorsAsSafetensors) {
   const auto torch = contents_of(FERRY_TESTDATA "/llama3_tied_bin").value();
   auto expected = contents_of(FERRY_TESTDATA "/llama3_tied").value();

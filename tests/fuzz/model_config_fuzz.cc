@@ -21,6 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(config->num_heads % config->num_kv_heads == 0);
   require(config->rotary_dim() >= 2 && config->rotary_dim() % 2 == 0);
   require(config->rotary_dim() <= config->head_dim);
+  require(std::ssize(config->rope_layers) == config->num_layers);
   require(std::ssize(rope_inverse_frequencies(config->rope, config->rotary_dim())) ==
           config->rotary_dim() / 2);
   for (const LayerType type : config->layer_types) {

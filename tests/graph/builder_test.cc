@@ -121,6 +121,17 @@ TEST(Builder, ArithmeticBroadcastsAndPromotes) {
        },
        "f32[1,T,1]"},
       {"sum of rank 0", [](Fixture& f) { return f.b.sum_last(f.f32({})); }, ""},
+      {"softmax",
+       [](Fixture& f) {
+         return f.b.softmax_last(f.f32({3, f.t}));
+       },
+       "f32[3,T]"},
+      {"softmax of rank 0", [](Fixture& f) { return f.b.softmax_last(f.f32({})); }, ""},
+      {"gelu",
+       [](Fixture& f) {
+         return f.b.gelu(f.f32({f.t, 4}), "tanh");
+       },
+       "f32[T,4]"},
       {"rsqrt of integers", [](Fixture& f) { return f.b.rsqrt(f.of(DType::kI64, {1})); }, ""},
   });
 }
@@ -134,6 +145,21 @@ TEST(Builder, MatricesMeetAtTheirInnerDimension) {
       {"inner dimensions differ", linear(DType::kF32, {1, 3, 4}, {4, 6}), ""},
       {"dtypes differ", linear(DType::kF16, {1, 3, 4}, {6, 4}), ""},
       {"a vector", linear(DType::kF32, {4}, {6, 4}), ""},
+      {"batches of products",
+       [](Fixture& f) {
+         return f.b.bmm(f.f32({2, Dim::of(f.symbol, 3), 4}), f.f32({2, 4, f.t}));
+       },
+       "f32[2,3*T,T]"},
+      {"products of other inner dimensions",
+       [](Fixture& f) {
+         return f.b.bmm(f.f32({2, 3, 4}), f.f32({2, f.t, 4}));
+       },
+       ""},
+      {"products of other batches",
+       [](Fixture& f) {
+         return f.b.bmm(f.f32({2, 3, 4}), f.f32({1, 4, 3}));
+       },
+       ""},
       {"embedding",
        [](Fixture& f) {
          return f.b.embedding(f.b.weight("w", {9, 4}), f.tokens);

@@ -70,6 +70,7 @@ class Run {
   }
   std::string show(double number) const { return std::to_string(number); }
   std::string show(bool flag) const { return flag ? "true" : "false"; }
+  std::string show(const std::string& word) const { return word; }
   std::string show(DType dtype) const { return std::string(dtype_name(dtype)); }
   std::string text(const Arg& arg) const {
     return std::visit([this](const auto& item) { return show(item); }, arg);

@@ -1,0 +1,96 @@
+// ferry tokenize: text to ids and back, one JSON value per line.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/json_writer.h"
+#include "cli/verbs.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "runner/tokenizer/tokenizer.h"
+
+namespace ferry::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string path;
+  bool add_special = false, decode = false, skip_special = false, chat = false;
+};
+
+Status check_options(const Options& o) {
+  if (o.chat) return fail(ErrorCode::kUnsupported, "--chat is not supported yet");
+  if (o.decode && o.add_special) {
+    return fail(ErrorCode::kUsage, "--add-special is of no use with --decode");
+  }
+  if (o.skip_special && !o.decode) {
+    return fail(ErrorCode::kUsage, "--skip-special is of no use without --decode");
+  }
+  return {};
+}
+
+// A bundle, a directory with tokenizer.json, or the file itself.
+std::string tokenizer_path(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? path + "/" + kTokenizerFile : path;
+}
+
+Result<std::vector<int64_t>> ids_of(const json& value, const std::string& where) {
+  if (!value.is_array()) return bad_input(where + ": not a list of ids");
+  std::vector<int64_t> ids;
+  ids.reserve(value.size());
+  for (const json& id : value) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX) {
+      return bad_input(where + ": not a list of ids");
+    }
+    ids.push_back(id.get<int64_t>());
+  }
+  return ids;
+}
+
+// The answer to one line, with a newline.
+Result<std::string> answer(Tokenizer& tokenizer, const std::string& line, const std::string& where,
+                           const Options& o) {
+  const json value = FERRY_TRY(parse_json(line, where));
+  JsonWriter out;
+  if (o.decode) {
+    const std::vector<int64_t> ids = FERRY_TRY(ids_of(value, where));
+    return out.value(FERRY_TRY(tokenizer.decode(ids, o.skip_special))).take();
+  }
+  if (!value.is_string()) return bad_input(where + ": not a string");
+  const auto& text = value.get_ref<const std::string&>();
+  return out.value(Shape(FERRY_TRY(tokenizer.encode(text, o.add_special)))).take();
+}
+
+Result<int> run(Context& context, const Options& o) {
+  FERRY_CHECK(check_options(o));
+  Tokenizer tokenizer = FERRY_TRY(Tokenizer::load(tokenizer_path(o.path)));
+  std::ios::sync_with_stdio(false);
+  std::string line;
+  for (size_t number = 1; std::getline(std::cin, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("line {}", number);
+    context.print(FERRY_TRY(answer(tokenizer, line, where, o)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenize(CommandLine& line) {
+  auto o = std::make_shared<Options>();
+  line.verb("tokenize", "Text to token ids and back: one JSON value per line from standard input")
+      .positional("PATH", o->path, "Bundle, directory with tokenizer.json, or such a file")
+      .flag("--add-special", o->add_special, "With the special tokens that the tokenizer sets")
+      .flag("--decode", o->decode, "Lists of ids to strings")
+      .flag("--skip-special", o->skip_special, "With --decode: without special tokens")
+      .flag("--chat", o->chat, "Messages to a prompt (not supported yet)")
+      .action([o](Context& context) { return run(context, *o); });
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,40 @@
+// Phi-3, Phi-3.5 and Phi-4-mini: Llama with q, k and v in one tensor, gate and up in another,
+// LongRoPE over a part of each head, and a sliding window in every layer where the config has one.
+// Source: transformers, models/phi3/modeling_phi3.py.
+
+#include "converters/decoder.h"
+#include "converters/families/families.h"
+#include "converters/packed_keys.h"
+#include "converters/standard_keys.h"
+
+namespace ferry::families {
+namespace {
+
+std::vector<KeyRule> rules(const ModelConfig&) {
+  const std::string layer = "model.layers.{i}.";
+  return concat(
+      {packed_qkv_rules(layer + "self_attn.qkv_proj", /*bias=*/false, PackedLayout::kConcatenated),
+       packed_gate_up_rules(layer + "mlp.gate_up_proj", /*bias=*/false,
+                            PackedLayout::kConcatenated),
+       rename_rules("model.",
+                    {{"embed_tokens.weight", "tok_embeddings.weight"},
+                     {"layers.{i}.self_attn.o_proj.weight", "layers.{i}.attention.wo.weight"},
+                     {"layers.{i}.mlp.down_proj.weight", "layers.{i}.feed_forward.w2.weight"}}),
+       standard_norm_rules("model."),
+       {head_rule(),
+        drop_rule("model.layers.{i}.self_attn.rotary_emb.inv_freq", "derived from the config")}});
+}
+
+Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+  return build_attention_decoder(config, options, {});
+}
+
+}  // namespace
+
+const FamilySpec kPhi3 = {.model_types = {"phi3"},
+                          .check = accept_any,
+                          .rules = rules,
+                          .ties = standard_ties,
+                          .build = build};
+
+}  // namespace ferry::families

@@ -1,0 +1,54 @@
+#include "converters/longrope.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace ferry {
+namespace {
+
+constexpr IntRange kPositionRange = {2, INT32_MAX};  // its logarithm is a divisor
+constexpr FloatRange kFactorRange = {1e-6, 1e6};
+
+Result<std::vector<double>> read_factors(const JsonFields& rope, std::string_view key,
+                                         int64_t wanted) {
+  auto list = FERRY_TRY(rope.numbers(key, kFactorRange));
+  if (!list) return rope.bad(key, "is missing");
+  if (std::ssize(*list) == wanted) return *std::move(list);
+  return rope.bad(
+      key, fmt::format("has {} numbers for {} pairs of rotary dimensions", list->size(), wanted));
+}
+
+}  // namespace
+
+Status read_longrope(const JsonFields& fields, const JsonFields& rope, ModelConfig& config) {
+  RopeConfig& out = config.rope;
+  const std::string_view original = "original_max_position_embeddings";
+  const auto inside = FERRY_TRY(rope.integer(original, kPositionRange));
+  const auto outside = FERRY_TRY(fields.integer(original, kPositionRange));
+  if (!inside && !outside) return rope.bad(original, "is missing");
+  out.original_max_positions = inside ? *inside : *outside;
+  const int64_t pairs = config.rotary_dim() / 2;
+  out.factors = FERRY_TRY(read_factors(rope, "short_factor", pairs));
+  out.long_factors = FERRY_TRY(read_factors(rope, "long_factor", pairs));
+
+  const auto positions = static_cast<double>(config.max_positions);
+  const auto trained = static_cast<double>(out.original_max_positions);
+  const auto factor = FERRY_TRY(rope.number("factor", kFactorRange)).value_or(positions / trained);
+  const auto attention = FERRY_TRY(rope.number("attention_factor", kFactorRange));
+  const double suggested =
+      factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(trained));
+  out.attention_factor = attention.value_or(suggested);
+  return {};
+}
+
+LongRopeUse longrope_use(const RopeConfig& rope, const BuildOptions& options) {
+  if (rope.type != RopeConfig::Type::kLongRope ||
+      options.context_length <= rope.original_max_positions) {
+    return LongRopeUse::kShort;
+  }
+  return options.prefill_length > rope.original_max_positions ? LongRopeUse::kByCall
+                                                              : LongRopeUse::kLong;
+}
+
+}  // namespace ferry

@@ -1,0 +1,191 @@
+#include "runner/tokenizer/pre_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "runner/tokenizer/replace.h"  // growth_limit
+#include "runner/tokenizer/split.h"
+#include "runner/tokenizer/unicode.h"
+#include "runner/tokenizer/word_rules.h"
+
+namespace ferry {
+namespace {
+
+using nlohmann::json;
+using StepPtr = std::unique_ptr<PreTokenizerStep>;
+
+constexpr int kMaxNesting = 8;
+constexpr size_t kMaxSteps = 64;
+
+class NumberMatcher final : public Matcher {
+ public:
+  Status find_all(std::string_view text, std::vector<TextRange>& matches) const override {
+    for (size_t at = 0; at < text.size();) {
+      const unicode::Char c = unicode::decode(text, at);
+      const size_t end = at + c.size;
+      if (unicode::is_number(c.value)) {
+        matches.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(end)});
+      }
+      at = end;
+    }
+    return {};
+  }
+};
+
+// A blank before every piece that does not begin with one. With `mark` blanks are written as it,
+// and the blank before a piece too.
+class Prefix final : public PreTokenizerStep {
+ public:
+  enum class Where { kNever, kFirst, kAlways };
+  Prefix(std::string blank, Where where) : blank_(std::move(blank)), where_(where) {}
+
+  Status apply(Pieces& pieces) override {
+    const size_t most = growth_limit(pieces.text.size());
+    Pieces out;
+    out.starts_input = pieces.starts_input;
+    out.text.reserve(pieces.text.size() + 16);
+    for (size_t i = 0; i < pieces.ranges.size(); ++i) {
+      const auto begin = static_cast<uint32_t>(out.text.size());
+      const bool first = pieces.starts_input && pieces.ranges[i].begin == 0;
+      const bool wanted = where_ == Where::kAlways || (where_ == Where::kFirst && first);
+      append_piece(pieces.at(i), wanted, out.text);
+      if (out.text.size() > most) return bad_input("a text becomes too long");
+      out.ranges.push_back({begin, static_cast<uint32_t>(out.text.size())});
+    }
+    pieces = std::move(out);
+    return {};
+  }
+
+ private:
+  void append_piece(std::string_view piece, bool wanted, std::string& out) const {
+    if (wanted && !piece.starts_with(' ') && !piece.starts_with(blank_)) out += blank_;
+    if (blank_ == " ") {
+      out += piece;
+      return;
+    }
+    for (size_t at = 0; at < piece.size();) {
+      const size_t blank = std::min(piece.find(' ', at), piece.size());
+      out += piece.substr(at, blank - at);
+      if (blank < piece.size()) out += blank_;
+      at = blank + 1;
+    }
+  }
+
+  std::string blank_;
+  Where where_;
+};
+
+using Steps = std::vector<StepPtr>;
+
+Status read_split(StepFields& fields, Steps& steps) {
+  const StepPattern pattern = FERRY_TRY(read_pattern(fields));
+  const std::string name = FERRY_TRY(fields.text("behavior"));
+  const auto behavior = find_split_behavior(name);
+  if (!behavior) return fields.bad(fmt::format("unknown behavior {}", quoted(name, 60)));
+  const bool invert = FERRY_TRY(fields.flag("invert", false));
+  auto matcher = FERRY_TRY(make_matcher(pattern, fields.where()));
+  steps.push_back(std::make_unique<Split>(std::move(matcher), *behavior, invert));
+  return {};
+}
+
+Status read_digits(StepFields& fields, Steps& steps) {
+  const bool individual = FERRY_TRY(fields.flag("individual_digits", false));
+  steps.push_back(std::make_unique<Split>(
+      std::make_unique<NumberMatcher>(),
+      individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
+  return {};
+}
+
+Status read_byte_level(StepFields& fields, Steps& steps) {
+  FERRY_CHECK(fields.flag("trim_offsets", true));  // of offsets, which nobody asks for here
+  if (FERRY_TRY(fields.flag("add_prefix_space", true))) {
+    steps.push_back(std::make_unique<Prefix>(" ", Prefix::Where::kAlways));
+  }
+  if (FERRY_TRY(fields.flag("use_regex", true))) {
+    auto matcher = FERRY_TRY(make_matcher({true, std::string(kGpt2Regex)}, fields.where()));
+    steps.push_back(std::make_unique<Split>(std::move(matcher), SplitBehavior::kIsolated, false));
+  }
+  return {};
+}
+
+Status read_metaspace(StepFields& fields, Steps& steps) {
+  const std::string mark = FERRY_TRY(fields.text("replacement"));
+  if (mark.empty() || unicode::decode(mark, 0).size != mark.size()) {
+    return fields.bad("'replacement' is not one character");
+  }
+  fields.find("str_rep");  // of old files; the same again
+  const bool prefix = FERRY_TRY(fields.flag("add_prefix_space", true));
+  const auto scheme =
+      FERRY_TRY(fields.optional_text("prepend_scheme")).value_or(prefix ? "always" : "never");
+  using Where = Prefix::Where;
+  const Where where = scheme == "always"  ? Where::kAlways
+                      : scheme == "first" ? Where::kFirst
+                                          : Where::kNever;
+  if (where == Where::kNever && scheme != "never") {
+    return fields.bad(fmt::format("unknown prepend_scheme {}", quoted(scheme, 60)));
+  }
+  steps.push_back(std::make_unique<Prefix>(mark, where));
+  if (FERRY_TRY(fields.flag("split", true))) {
+    auto matcher = FERRY_TRY(make_matcher({false, mark}, fields.where()));
+    steps.push_back(
+        std::make_unique<Split>(std::move(matcher), SplitBehavior::kMergedWithNext, false));
+  }
+  return {};
+}
+
+struct Kind {
+  std::string_view type;
+  Status (*read)(StepFields&, Steps&);
+};
+constexpr std::string_view kByteLevel = "ByteLevel";
+constexpr Kind kKinds[] = {
+    {"Split", read_split},
+    {"Digits", read_digits},
+    {kByteLevel, read_byte_level},
+    {"Metaspace", read_metaspace},
+};
+
+struct Reading {
+  Steps steps;
+  bool byte_level = false;
+};
+
+Status read_steps(const json& value, const std::string& where, int depth, Reading& reading) {
+  if (value.is_null()) return {};
+  if (depth > kMaxNesting) return bad_input(where + ": nested too deeply");
+  StepFields fields = FERRY_TRY(StepFields::of(value, where));
+  const std::string type = FERRY_TRY(fields.text("type"));
+  if (reading.byte_level) return fields.unsupported("a step behind ByteLevel is not supported");
+  if (type == "Sequence") {
+    for (const json& item : *FERRY_TRY(fields.array("pretokenizers"))) {
+      FERRY_CHECK(read_steps(item, where, depth + 1, reading));
+    }
+    return fields.finish();
+  }
+  for (const Kind& kind : kKinds) {
+    if (kind.type != type) continue;
+    if (reading.steps.size() >= kMaxSteps) return fields.bad("too many steps");
+    FERRY_CHECK(kind.read(fields, reading.steps));
+    reading.byte_level = type == kByteLevel;
+    return fields.finish();
+  }
+  return fields.unsupported(fmt::format("the type {} is not supported", quoted(type, 60)));
+}
+
+}  // namespace
+
+Result<PreTokenizer> PreTokenizer::make(const json& value, const std::string& where) {
+  Reading reading;
+  FERRY_CHECK(read_steps(value, where, 0, reading));
+  PreTokenizer result;
+  result.steps_ = std::move(reading.steps);
+  result.byte_level_ = reading.byte_level;
+  return result;
+}
+
+Status PreTokenizer::apply(Pieces& pieces) {
+  for (const auto& step : steps_) FERRY_CHECK(step->apply(pieces));
+  return {};
+}
+
+}  // namespace ferry

@@ -1,0 +1,306 @@
+// The key tables against the variables that KerasHub wrote, with the name, shape and reordering
+// that its own importer gives each of them.
+
+#include "converters/keras_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <sstream>
+
+namespace ferry {
+namespace {
+
+std::filesystem::path preset(const std::string& name) {
+  return std::filesystem::path(FERRY_TESTDATA) / "keras" / name;
+}
+
+// The sizes alone, read apart from parse_model_config.
+ModelConfig config_of(const std::string& name) {
+  std::ifstream in(preset(name) / "huggingface.json");
+  const nlohmann::json json = nlohmann::json::parse(in);
+  ModelConfig config;
+  config.model_type = config.text_type = json["model_type"];
+  config.vocab_size = json["vocab_size"];
+  config.hidden_size = json["hidden_size"];
+  config.intermediate_size = json["intermediate_size"];
+  config.num_layers = json["num_hidden_layers"];
+  config.num_heads = json["num_attention_heads"];
+  config.num_kv_heads = json["num_key_value_heads"];
+  config.head_dim = json.value("head_dim", config.hidden_size / config.num_heads);
+  return config;
+}
+
+struct Variable {
+  std::string path, key, op;
+  Shape stored, shape;
+};
+
+Shape parse_shape(const std::string& text) {
+  std::istringstream in(text);
+  Shape shape;
+  for (int64_t dim = 0; in >> dim;) shape.push_back(dim);
+  return shape;
+}
+
+std::vector<Variable> variables_of(const std::string& name) {
+  std::ifstream in(preset(name) / "variables.txt");
+  std::vector<Variable> variables;
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream row(line);
+    Variable v;
+    std::string stored, shape;
+    std::getline(row, v.path, '\t');
+    std::getline(row, v.key, '\t');
+    std::getline(row, v.op, '\t');
+    std::getline(row, stored, '\t');
+    std::getline(row, shape, '\t');
+    v.stored = parse_shape(stored);
+    v.shape = parse_shape(shape);
+    variables.push_back(std::move(v));
+  }
+  return variables;
+}
+
+int64_t elements_of(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t dim : shape) count *= dim;
+  return count;
+}
+
+// Tensors whose elements count up: element i of entry e is 100000 e + i.
+class Counting : public TensorSource {
+ public:
+  explicit Counting(const std::vector<Variable>& variables) {
+    for (const Variable& v : variables) add(v.path, v.stored);
+  }
+  void add(const std::string& name, Shape shape, DType dtype = DType::kF32) {
+    const auto bytes = static_cast<uint64_t>(elements_of(shape)) * dtype_bytes(dtype);
+    entries_.push_back({.name = name, .dtype = dtype, .shape = std::move(shape), .bytes = bytes});
+  }
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override {
+    for (size_t at = 0; at < out.size(); at += sizeof(float)) {
+      const float x = value(index, static_cast<int64_t>((offset + at) / sizeof(float)));
+      std::memcpy(&out[at], &x, sizeof x);
+    }
+    return {};
+  }
+  static float value(size_t index, int64_t element) {
+    return static_cast<float>(100000 * static_cast<int64_t>(index) + element);
+  }
+  std::vector<TensorEntry>& edit() { return entries_; }
+
+ private:
+  std::string path_ = "model.weights.h5";
+  std::vector<SourceFile> files_ = {{.name = "model.weights.h5", .bytes = 1u << 30}};
+  std::vector<TensorEntry> entries_;
+};
+
+// Where element (r, c) of the result is stored, by the definition of each reordering.
+int64_t stored_at(const Variable& v, int64_t r, int64_t c) {
+  const Shape& s = v.stored;
+  if (v.op == "transpose") return c * s[1] + r;
+  if (v.op == "merge_last_transpose") {  // [D, H, hd] -> [H * hd, D]
+    const int64_t head = r / s[2], within = r % s[2];
+    return (c * s[1] + head) * s[2] + within;
+  }
+  if (v.op == "merge_first_transpose") {  // [H, hd, D] -> [D, H * hd]
+    const int64_t head = c / s[1], within = c % s[1];
+    return (head * s[1] + within) * s[2] + r;
+  }
+  if (v.op == "swap_last_merge_first") {  // [H, D, hd] -> [H * hd, D]
+    const int64_t head = r / s[2], within = r % s[2];
+    return (head * s[1] + c) * s[2] + within;
+  }
+  EXPECT_TRUE(v.op == "copy" || v.op == "flatten") << v.op;
+  return v.shape.size() == 1 ? r : r * v.shape[1] + c;
+}
+
+Result<std::unique_ptr<StridedSource>> adopt(const Counting& source, const ModelConfig& config) {
+  std::vector<StridedTensor> tensors = FERRY_TRY(keras_tensors(source, config));
+  return StridedSource::make(std::make_unique<Counting>(source), std::move(tensors));
+}
+
+class KerasKeysTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(KerasKeysTest, EveryVariableIsTheTensorThatItsImporterMakesIt) {
+  const std::vector<Variable> variables = variables_of(GetParam());
+  const Counting source(variables);
+  ASSERT_TRUE(has_keras_paths(source));
+  const auto adopted = adopt(source, config_of(GetParam()));
+  ASSERT_TRUE(adopted.has_value()) << adopted.error().message;
+  std::map<std::string, size_t> by_name;
+  for (size_t i = 0; i < (*adopted)->entries().size(); ++i) {
+    by_name[(*adopted)->entries()[i].name] = i;
+  }
+  EXPECT_EQ(by_name.size(), variables.size());
+  for (size_t e = 0; e < variables.size(); ++e) {
+    const Variable& v = variables[e];
+    ASSERT_TRUE(by_name.contains(v.key)) << v.key;
+    const size_t index = by_name[v.key];
+    const TensorEntry& entry = (*adopted)->entries()[index];
+    EXPECT_EQ(entry.shape, v.shape) << v.key;
+    EXPECT_EQ(entry.original, v.path);
+    std::vector<float> values(static_cast<size_t>(elements_of(v.shape)));
+    ASSERT_TRUE((*adopted)->read(index, 0, std::as_writable_bytes(std::span(values))).has_value());
+    const int64_t columns = v.shape.size() == 2 ? v.shape[1] : 1;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      ASSERT_EQ(values[i], Counting::value(e, stored_at(v, at / columns, at % columns)))
+          << v.key << " " << i;
+    }
+  }
+}
+
+TEST_P(KerasKeysTest, ThePrefixOfATaskIsNoPartOfThePath) {
+  std::vector<Variable> variables = variables_of(GetParam());
+  const ModelConfig config = config_of(GetParam());
+  const Counting plain(variables);
+  for (Variable& v : variables) v.path = "layers/some_backbone/" + v.path;
+  const Counting task(variables);
+  EXPECT_EQ(has_keras_head(task), has_keras_head(plain));
+  const auto expected = keras_tensors(plain, config);
+  const auto found = keras_tensors(task, config);
+  ASSERT_TRUE(found.has_value()) << found.error().message;
+  ASSERT_EQ(found->size(), expected->size());
+  for (size_t i = 0; i < found->size(); ++i) EXPECT_EQ((*found)[i].name, (*expected)[i].name);
+}
+
+TEST_P(KerasKeysTest, PathsOfKeysAreThoseOfTheFile) {
+  const auto paths = keras_paths(config_of(GetParam()));
+  for (const Variable& v : variables_of(GetParam())) {
+    ASSERT_TRUE(paths.contains(v.key)) << v.key;
+    EXPECT_EQ(paths.at(v.key), v.path);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, KerasKeysTest,
+                         testing::Values("llama", "llama3", "qwen2", "qwen3", "gemma", "gemma2",
+                                         "gemma3", "gemma3_deep"),
+                         [](const auto& preset_name) { return preset_name.param; });
+
+TEST(KerasKeys, OnlyVariablesAreKerasPaths) {
+  Counting source({});
+  source.add("model.layers.0.mlp.up_proj.weight", {4, 4});
+  source.add("model_weights/dense/dense/kernel", {4, 4});
+  source.add("layers/dense/vars/", {4});
+  source.add("layers/dense/vars/x1", {4});
+  source.add("layers/dense/myvars/1", {4});
+  EXPECT_FALSE(has_keras_paths(source));
+  source.add("layers/dense/vars/12", {4});
+  EXPECT_TRUE(has_keras_paths(source));
+}
+
+TEST(KerasKeys, PathsThatAreNearlyRightStayWhatTheyAre) {
+  const ModelConfig config = config_of("qwen3");
+  for (const char* path :
+       {"layers/qwen3_transformer_decoder_0/_feedforward_layernorm/vars/0",
+        "layers/qwen3_transformer_decoder_2/_feedforward_layernorm/vars/0",
+        "layers/qwen3_transformer_decoder_01/_feedforward_layernorm/vars/0",
+        "layers/qwen3_transformer_decoder/_feedforward_layernorm/vars/1",
+        "layers/qwen_transformer_decoder/_feedforward_layernorm/vars/0",
+        "qwen3_transformer_decoder/_feedforward_layernorm/vars/0",
+        "layers/other/layers/qwen3_layer_norm/vars/0", "layers/", "layers/a_backbone/", "/", ""}) {
+    Counting source({});
+    source.add(path, {32});
+    const auto tensors = keras_tensors(source, config);
+    ASSERT_TRUE(tensors.has_value()) << path;
+    EXPECT_TRUE(tensors->empty()) << path;
+  }
+}
+
+Error error_of(const Counting& source, const ModelConfig& config) {
+  const auto tensors = keras_tensors(source, config);
+  EXPECT_FALSE(tensors.has_value());
+  return tensors ? Error{} : tensors.error();
+}
+
+TEST(KerasKeys, AnotherShapeIsRefusedUnderItsPath) {
+  const ModelConfig config = config_of("qwen2");
+  const std::vector<Variable> variables = variables_of("qwen2");
+  for (size_t i = 0; i < variables.size(); ++i) {
+    for (const bool rank : {true, false}) {
+      Counting source(variables);
+      Shape& shape = source.edit()[i].shape;
+      if (rank) {
+        shape.push_back(1);
+      } else {
+        std::swap(shape.front(), ++shape.back());  // never the same shape
+      }
+      const Error error = error_of(source, config);
+      EXPECT_EQ(error.code, ErrorCode::kBadInput);
+      EXPECT_EQ(error.message, "model.weights.h5: shape: '" + variables[i].path + "' is " +
+                                   to_string(shape) + ", the config wants " +
+                                   to_string(variables[i].stored));
+      EXPECT_TRUE(error.details.empty());
+    }
+  }
+}
+
+TEST(KerasKeys, AllOtherShapesAreListed) {
+  Counting source(variables_of("qwen2"));
+  for (TensorEntry& entry : source.edit()) ++entry.shape[0];
+  const Error error = error_of(source, config_of("qwen2"));
+  EXPECT_EQ(error.message, "model.weights.h5: 27 variables have other shapes than the config says");
+  EXPECT_EQ(error.details.size(), 27u);
+}
+
+TEST(KerasKeys, SwappedHeadsAreNotTakenForAnotherLayout) {
+  // [D, H, hd] and [D, hd, H] would give the same shape.
+  Counting source({});
+  source.add("layers/qwen_transformer_decoder/_self_attention_layer/_query_dense/vars/0",
+             {24, 6, 4});
+  EXPECT_EQ(error_of(source, config_of("qwen2")).code, ErrorCode::kBadInput);
+}
+
+TEST(KerasKeys, TwoPathsOfOneTensorAreRefused) {
+  Counting source({});
+  source.add("layers/qwen3_layer_norm/vars/0", {32});
+  source.add("layers/qwen3_backbone/layers/qwen3_layer_norm/vars/0", {32});
+  const Error error = error_of(source, config_of("qwen3"));
+  EXPECT_EQ(error.code, ErrorCode::kBadInput);
+  EXPECT_EQ(error.message,
+            "model.weights.h5: 'layers/qwen3_layer_norm/vars/0' and "
+            "'layers/qwen3_backbone/layers/qwen3_layer_norm/vars/0' are both model.norm.weight");
+}
+
+TEST(KerasKeys, QuantisedAndLoraFilesAreUnsupported) {
+  Counting quantised({});
+  quantised.add("layers/reversible_embedding/vars/0", {300, 32}, DType::kI8);
+  Error error = error_of(quantised, config_of("qwen3"));
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  EXPECT_EQ(error.message,
+            "model.weights.h5: 'layers/reversible_embedding/vars/0' is i8: quantised presets are "
+            "not supported");
+
+  Counting lora({});
+  lora.add("lora/9/vars/lora_kernel_a", {16, 1, 2});
+  EXPECT_TRUE(has_keras_paths(lora));
+  error = error_of(lora, config_of("qwen3"));
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  EXPECT_NE(error.message.find("'lora/9/vars/lora_kernel_a'"), std::string::npos);
+}
+
+TEST(KerasKeys, FamiliesWithoutATableAreUnsupported) {
+  ModelConfig config = config_of("qwen3");
+  config.text_type = "mistral";
+  Counting source({});
+  source.add("layers/reversible_embedding/vars/0", {300, 32});
+  const Error error = error_of(source, config);
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  EXPECT_EQ(error.message,
+            "model.weights.h5: Keras weights of model_type 'mistral' are not supported; supported "
+            "are llama, qwen2, qwen3, gemma, gemma2, gemma3_text");
+  EXPECT_TRUE(keras_paths(config).empty());
+}
+
+}  // namespace
+}  // namespace ferry

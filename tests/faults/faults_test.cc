@@ -1,0 +1,214 @@
+// What goes wrong while files are read and written is one line and exit code 5, never a signal,
+// never a bundle that is not whole. With real files, through the whole program.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+namespace fs = std::filesystem;
+using Files = std::map<std::string, std::string>;
+
+constexpr int kTriesPerKind = 5;
+
+// The fault of the next runs, and how often its call was made in the last of them.
+class Fault {
+ public:
+  explicit Fault(const std::string& text) {
+    ::setenv("FERRY_FAULT", text.c_str(), 1);
+    ::setenv("FERRY_FAULT_COUNT", (dir_ / "count").c_str(), 1);
+  }
+  ~Fault() {
+    ::unsetenv("FERRY_FAULT");
+    ::unsetenv("FERRY_FAULT_COUNT");
+  }
+  long count() const { return std::stol("0" + read_bytes(dir_ / "count")); }
+
+ private:
+  TempDir dir_;
+};
+
+struct Input {
+  std::string name;
+  std::vector<std::string> files;  // of testdata, copied as their base names
+};
+
+const Input kInputs[] = {
+    {"safetensors", {"llama3_tied/config.json", "llama3_tied/model.safetensors"}},
+    {"torch", {"llama3_tied/config.json", "llama3_tied_bin/pytorch_model.bin"}},
+    {"sharded",
+     {"golden/qwen2/config.json", "golden/qwen2/model.safetensors.index.json",
+      "golden/qwen2/model-00001-of-00004.safetensors",
+      "golden/qwen2/model-00002-of-00004.safetensors",
+      "golden/qwen2/model-00003-of-00004.safetensors",
+      "golden/qwen2/model-00004-of-00004.safetensors"}},
+};
+
+void lay_out(const Input& input, const std::string& directory) {
+  fs::remove_all(directory);
+  fs::create_directories(directory);
+  for (const std::string& file : input.files) {
+    fs::copy_file(fixture(file), directory + "/" + fs::path(file).filename().string());
+  }
+}
+
+// One kind of fault at some of the calls that a conversion makes.
+class FaultTest : public testing::TestWithParam<Input> {
+ protected:
+  FaultTest() { lay_out(GetParam(), source()); }
+
+  std::string source() const { return dir_ / "in"; }
+  std::string tensor_file() const {
+    return source() + "/" + fs::path(GetParam().files.back()).filename().string();
+  }
+  // Into a directory of its own, where anything left behind is seen.
+  Outcome convert() {
+    fs::remove_all(dir_ / "out");
+    fs::create_directory(dir_ / "out");
+    return run_ferry({"convert", source(), "-o", dir_ / "out/bundle", "--threads", "1"});
+  }
+  Files bundle() const { return files_in(dir_ / "out/bundle"); }
+
+  void expect_nothing_written(const Outcome& outcome) const {
+    EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+    EXPECT_TRUE(outcome.err.starts_with("ferry: error: ")) << outcome.err;
+    EXPECT_TRUE(fs::is_empty(dir_ / "out")) << outcome.err;
+  }
+
+  // Numbers of calls from the first to the last.
+  std::vector<long> places(const std::string& call) {
+    const Fault counting(call + " none 0");
+    EXPECT_EQ(convert().code, 0);
+    const long count = counting.count();
+    EXPECT_GT(count, 3);
+    std::vector<long> out;
+    for (int i = 0; i < kTriesPerKind; ++i) {
+      out.push_back(1 + i * (count - 1) / (kTriesPerKind - 1));
+    }
+    return out;
+  }
+
+  TempDir dir_;
+};
+
+TEST_P(FaultTest, InterruptedAndShortTransfersChangeNothing) {
+  ASSERT_EQ(convert().code, 0);
+  const Files expected = bundle();
+  for (const std::string call : {"pread", "pwrite"}) {
+    for (const std::string kind : {"short", "errno"}) {
+      const Fault fault(call + " " + kind + " 0 " + std::to_string(EINTR));
+      const Outcome outcome = convert();
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_TRUE(bundle() == expected) << call << " " << kind;
+      EXPECT_GT(fault.count(), 0);
+    }
+  }
+}
+
+TEST_P(FaultTest, AFailingCallIsAnErrorAndLeavesNothing) {
+  const std::pair<std::string, int> calls[] = {{"pread", EIO}, {"pwrite", ENOSPC}, {"fsync", EIO}};
+  for (const auto& [call, number] : calls) {
+    for (const long at : places(call)) {
+      SCOPED_TRACE(call + " " + std::to_string(at));
+      const std::string text =
+          call + " errno " + std::to_string(at) + " " + std::to_string(number);
+      Outcome outcome;
+      {
+        const Fault fault(text);
+        outcome = convert();
+      }
+      EXPECT_EQ(outcome.code, 5) << outcome.err;
+      // The last thing that is synced is the directory that the bundle, by then complete, is in.
+      if (call == "fsync" && fs::exists(dir_ / "out/bundle")) {
+        EXPECT_EQ(run_ferry({"check", dir_ / "out/bundle"}).code, 0);
+      } else {
+        expect_nothing_written(outcome);
+      }
+    }
+  }
+}
+
+TEST_P(FaultTest, AFileThatShrinksIsAnError) {
+  for (const long at : places("pread")) {
+    for (const char* size : {"100", "20000"}) {
+      SCOPED_TRACE(std::to_string(at) + " to " + size);
+      const Fault fault("pread truncate " + std::to_string(at) + " " + tensor_file() + " " + size);
+      const Outcome outcome = convert();
+      // Malformed, where it shrank before it was opened.
+      EXPECT_TRUE(outcome.code == 5 || outcome.code == 3) << outcome.code << outcome.err;
+      expect_nothing_written(outcome);
+      lay_out(GetParam(), source());
+    }
+  }
+}
+
+// Replaced by another valid file: the result is that of one of them, or an error.
+TEST_P(FaultTest, AFileThatIsReplacedIsNeverMixed) {
+  const std::string other = dir_ / "other";
+  const auto make_other = [&] {
+    std::string bytes = read_bytes(tensor_file());
+    if (GetParam().name == "torch") {  // its contents have a CRC: another mistake
+      bytes.resize(bytes.size() / 2);
+    } else {
+      std::fill(bytes.end() - 4000, bytes.end(), '\0');
+    }
+    write_bytes(other, bytes);
+  };
+  ASSERT_EQ(convert().code, 0);
+  const Files before = bundle();
+  make_other();
+  const std::string saved = read_bytes(tensor_file());
+  write_bytes(tensor_file(), read_bytes(other));
+  const Files after = convert().code == 0 ? bundle() : Files();
+  write_bytes(tensor_file(), saved);
+  ASSERT_TRUE(before != after);
+  for (const long at : places("pread")) {
+    SCOPED_TRACE(at);
+    make_other();
+    const Fault fault("pread replace " + std::to_string(at) + " " + tensor_file() + " " + other);
+    const Outcome outcome = convert();
+    if (outcome.code == 0) {
+      EXPECT_TRUE(bundle() == before || bundle() == after);
+    } else {
+      EXPECT_TRUE(outcome.code == 5 || outcome.code == 3) << outcome.code << outcome.err;
+      expect_nothing_written(outcome);
+    }
+    lay_out(GetParam(), source());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Inputs, FaultTest, testing::ValuesIn(kInputs),
+                         [](const auto& info) { return info.param.name; });
+
+// Every reader, on its own.
+TEST(Faults, EveryReaderSaysWhatCannotBeRead) {
+  for (const char* file :
+       {"llama3_tied/model.safetensors", "golden/qwen2/model.safetensors.index.json",
+        "llama3_tied_bin/pytorch_model.bin", "torch/views_zipped.bin", "gguf/gemma3_q8_0.gguf"}) {
+    SCOPED_TRACE(file);
+    long count = 0;
+    {
+      const Fault counting("pread none 0");
+      ASSERT_EQ(run_ferry({"inspect", fixture(file)}).code, 0);
+      count = counting.count();
+      ASSERT_GT(count, 0);
+    }
+    for (long at = 1; at <= count; at += 1 + count / 12) {
+      const Fault fault("pread errno " + std::to_string(at) + " " + std::to_string(EIO));
+      const Outcome outcome = run_ferry({"inspect", fixture(file)});
+      EXPECT_EQ(outcome.code, 5) << outcome.err;
+      EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+      EXPECT_NE(outcome.err.find("cannot read at offset"), std::string::npos) << outcome.err;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ferry

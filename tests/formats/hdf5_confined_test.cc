@@ -1,0 +1,104 @@
+// What the child of the HDF5 reader may not do, tried.
+
+#include "formats/hdf5/confined.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "core/file.h"
+
+namespace ferry::hdf5 {
+namespace {
+
+constexpr ConfinedLimits kLimits = {
+    .memory_bytes = uint64_t{64} << 20, .cpu_milliseconds = 300, .answer_bytes = 1 << 20};
+
+Result<std::string> confined(const std::function<std::string()>& work, int fd = -1) {
+  return call_confined(
+      "f", fd, kLimits, [] {}, work);
+}
+
+std::string outcome(long result) { return result < 0 ? fmt::format("errno {}", errno) : "done"; }
+
+TEST(Hdf5Confined, TheAnswerComesBack) {
+  const std::string text(100'000, 'x');
+  EXPECT_EQ(confined([&] { return text; }).value(), text);
+}
+
+TEST(Hdf5Confined, TheFileCanBeReadAndNothingElse) {
+  const InputFile file = InputFile::open(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5").value();
+  const InputFile other = InputFile::open(FERRY_TESTDATA "/README.md").value();
+  const std::string denied = fmt::format("errno {}", EPERM);
+  char byte = 0;
+  const std::pair<std::string, std::function<std::string()>> cases[] = {
+      {"done", [&] { return outcome(::pread(file.fd(), &byte, 1, 1)); }},
+      {denied, [&] { return outcome(::pread(other.fd(), &byte, 1, 1)); }},
+      {denied, [&] { return outcome(::open("/etc/passwd", O_RDONLY)); }},
+      {denied, [&] { return outcome(::unlink("/tmp/ferry_confined")); }},
+      {denied, [&] { return outcome(::socket(AF_UNIX, SOCK_STREAM, 0)); }},
+      {denied, [&] { return outcome(::execl("/bin/true", "true", nullptr)); }},
+      {denied, [&] { return outcome(::fork()); }},
+      {denied, [&] { return outcome(::kill(::getppid(), SIGTERM)); }},
+      {denied, [&] { return outcome(::write(file.fd(), &byte, 1)); }},
+      {denied, [&] { return outcome(::dup(file.fd())); }},
+  };
+  for (const auto& [expected, work] : cases) {
+    EXPECT_EQ(confined(work, file.fd()).value(), expected) << &work - &cases[0].second;
+  }
+}
+
+TEST(Hdf5Confined, ACrashIsAnError) {
+  const auto crashed = confined([]() -> std::string {
+    ::signal(SIGSEGV, SIG_DFL);
+    int* volatile nowhere = nullptr;
+    return std::to_string(*nowhere);
+  });
+  ASSERT_FALSE(crashed);
+  EXPECT_EQ(crashed.error().code, ErrorCode::kBadInput);
+  EXPECT_EQ(crashed.error().message, "f: the HDF5 library crashed on the file (signal 11)");
+  const auto threw = confined([]() -> std::string { throw 1; });
+  EXPECT_EQ(threw.error().message, "f: the HDF5 library failed on the file");
+}
+
+TEST(Hdf5Confined, AnAnswerWithoutEndIsAnError) {
+  const auto longer = confined([] { return std::string((1 << 20) + 1, 'x'); });
+  EXPECT_EQ(longer.error().message, "f: its description has more than 1048576 bytes");
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Hdf5Confined, TimeAndMemoryAreLimited) {
+  const auto slow = confined([]() -> std::string {
+    for (std::atomic<uint64_t> i = 0;; ++i) {
+    }
+  });
+  EXPECT_EQ(slow.error().message, "f: the HDF5 library took more than 300 ms to walk the file");
+  const auto large = confined([] { return std::string(size_t{200} << 20, 'x'); });
+  EXPECT_EQ(large.error().message, "f: the HDF5 library needs more than 67108864 bytes of memory");
+}
+#endif
+
+TEST(Hdf5Confined, SeveralThreadsMayCall) {
+  std::vector<std::thread> threads;
+  std::vector<std::string> answers(8);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    threads.emplace_back([&answers, i] {
+      answers[i] = confined([i] { return std::to_string(i); }).value_or("failed");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i], std::to_string(i));
+}
+
+}  // namespace
+}  // namespace ferry::hdf5

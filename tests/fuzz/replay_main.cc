@@ -1,0 +1,62 @@
+// Runs a fuzz target on files: those below the directories that are given. A target that fails ends
+// the program by a signal; the file is then named.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* current = "";
+
+extern "C" void name_the_file(int signal) {
+  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, current, std::strlen(current));
+  written = ::write(STDERR_FILENO, ": failed\n", 9);
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+void run_on(const std::string& path) {
+  current = path.c_str();
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // A copy of the exact size, so that sanitizers see a read past its end.
+  const std::vector<uint8_t> bytes(text.begin(), text.end());
+  LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const int number : {SIGILL, SIGTRAP, SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) {
+    ::signal(number, name_the_file);
+  }
+  size_t count = 0;
+  for (int i = 1; i < argc; ++i) {
+    size_t here = 0;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(argv[i])) {
+      if (!entry.is_regular_file()) continue;
+      run_on(entry.path().string());
+      ++here;
+    }
+    if (here == 0) {
+      std::fprintf(stderr, "%s: no inputs\n", argv[i]);
+      return 1;
+    }
+    count += here;
+  }
+  std::printf("%zu inputs\n", count);
+  return count == 0;
+}
