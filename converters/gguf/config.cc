@@ -24,6 +24,7 @@ using nlohmann::json;
 constexpr IntRange kCounts = {0, INT32_MAX};
 constexpr IntRange kSizes = {1, INT32_MAX};
 constexpr IntRange kLayers = {1, 1 << 17};
+constexpr size_t kMaxShownKeys = 6;
 constexpr FloatRange kReals = {1e-30, 1e15};
 constexpr int64_t kGlobalEvery = 6;        // gemma3: what readers of GGUF take where no key says it
 constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF, as the next one
@@ -117,8 +118,8 @@ class Maker {
     if (!input_.user_config.empty()) {
       FERRY_CHECK(overlay_user_config());
     } else if (!missing_.empty()) {
-      return bad_input(fmt::format("{}: the metadata lack {}; give --config FILE", path_,
-                                   fmt::join(missing_, ", ")));
+      return bad_input(
+          fmt::format("{}: the metadata lack {}; give --config FILE", path_, missing_keys()));
     }
     out.text = config_.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
     out.parsed = FERRY_TRY(parse_model_config(out.text, "", out.name));
@@ -132,6 +133,15 @@ class Maker {
 
   tl::unexpected<Error> unsupported(std::string_view name, std::string_view what) const {
     return fields_.error(ErrorCode::kUnsupported, key(name), what);
+  }
+
+  // "a, b and 5 more"
+  std::string missing_keys() const {
+    const size_t shown = std::min(missing_.size(), kMaxShownKeys);
+    const std::span<const std::string> first = std::span(missing_).first(shown);
+    std::string text = fmt::format("{}", fmt::join(first, ", "));
+    if (shown < missing_.size()) text += fmt::format(" and {} more", missing_.size() - shown);
+    return text;
   }
 
   // -- from the metadata
