@@ -172,6 +172,19 @@ SourceResult open_keras(const std::string& path, const CheckpointOptions& option
   return source;
 }
 
+// The one GGUF file of a directory, or an empty name.
+std::string only_gguf_file(const std::string& path) {
+  std::error_code error;
+  std::string found;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.ends_with(".gguf")) continue;
+    if (!found.empty()) return {};
+    found = name;
+  }
+  return found;
+}
+
 // What is in a directory without a checkpoint under one of the known names.
 tl::unexpected<Error> explain_directory(const std::string& path) {
   std::error_code error;
@@ -191,6 +204,10 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
   }
   if (!others.empty()) {
     const std::string& first = *std::min_element(others.begin(), others.end());
+    if (first.ends_with(".gguf")) {
+      return bad_input(fmt::format("{}: several GGUF files; give the path of one, such as {}",
+                                   printable(path), quoted(first)));
+    }
     return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
                                          other_format(first)->name, quoted(first)));
   }
@@ -211,6 +228,9 @@ SourceResult open_directory(const std::string& path, const CheckpointOptions& op
     const std::vector<CheckpointFile> files = {{file, name}};
     if (known == kKerasFile) return FERRY_TRY(open_hdf5(files, path));
     return known == kTorchFile ? open_torch(files, path) : open_safetensors(files, path);
+  }
+  if (const std::string name = only_gguf_file(path); !name.empty()) {
+    return FERRY_TRY(open_gguf(FERRY_TRY(file_in_checkpoint(path, name, options))));
   }
   return explain_directory(path);
 }
