@@ -154,7 +154,7 @@ Status adopt_keras(CheckpointInput& input) {
   if (own_config) {
     input.config = FERRY_TRY(hugging_face_config_of_keras(
         input.config, has_keras_head(*input.source), input.config_name));
-    input.copied.insert(input.copied.begin(), {.name = kConfig, .text = input.config});
+    input.copied.insert(input.copied.begin(), {kConfig, {}, input.config});
   }
   if (!own_names) return {};
   const ModelConfig config = FERRY_TRY(parse_model_config(input.config, "", input.config_name));

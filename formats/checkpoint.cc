@@ -230,7 +230,8 @@ SourceResult open_directory(const std::string& path, const CheckpointOptions& op
     return known == kTorchFile ? open_torch(files, path) : open_safetensors(files, path);
   }
   if (const std::string name = only_gguf_file(path); !name.empty()) {
-    return FERRY_TRY(open_gguf(FERRY_TRY(file_in_checkpoint(path, name, options))));
+    const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));
+    return FERRY_TRY(open_gguf(file));
   }
   return explain_directory(path);
 }

@@ -332,8 +332,10 @@ std::unordered_map<std::string, std::string> gguf_stored_names(const GgufArchite
 }
 
 std::vector<KeyRule> gguf_format_rules() {
-  return {drop_rule(std::string(kUnknown) + std::string(kRopeFactors),
-                    "checked: it is what the config's rope scaling gives")};
+  KeyRule factors = drop_rule(std::string(kUnknown) + std::string(kRopeFactors),
+                              "checked: it is what the config's rope scaling gives");
+  factors.name = "drop " + std::string(kRopeFactors);
+  return {std::move(factors)};
 }
 
 }  // namespace ferry
