@@ -19,6 +19,13 @@ ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double e
   return b.mul(normed, b.weight(weight, {width}));
 }
 
+ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps) {
+  const Dim width = b.graph()[x].shape.back();
+  const ValueId weight = b.weight(name + ".weight", {width});
+  const ValueId bias = b.weight(name + ".bias", {width});
+  return b.layer_norm(x, weight, bias, eps);
+}
+
 ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, int64_t out,
                    bool bias) {
   const ValueId y = b.linear(x, b.weight(name + ".weight", {out, in}));
@@ -50,6 +57,12 @@ ValueId gated_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::s
       projection(b, x, prefix + ".w3", g.hidden_size, g.intermediate_size, g.mlp_bias);
   return projection(b, b.mul(activate(b, g.activation, gate), up), prefix + ".w2",
                     g.intermediate_size, g.hidden_size, g.mlp_bias);
+}
+
+ValueId plain_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix) {
+  const ValueId wide = projection(b, x, prefix + ".w1", g.hidden_size, g.intermediate_size, true);
+  return projection(b, activate(b, g.activation, wide), prefix + ".w2", g.intermediate_size,
+                    g.hidden_size, true);
 }
 
 }  // namespace ferry

@@ -15,6 +15,9 @@ std::string layer_name(int64_t layer, const char* part);
 // when the weight is packed.
 ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double eps);
 
+// Over the last dimension, with NAME.weight and NAME.bias.
+ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps);
+
 // Linear with weight NAME.weight and, if asked for, NAME.bias added in f32.
 ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, int64_t out,
                    bool bias);
@@ -27,5 +30,8 @@ ValueId softcap(GraphBuilder& b, ValueId x, double cap);
 
 // w2(activation(w1 x) * w3 x); `prefix` is "layers.N.feed_forward".
 ValueId gated_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix);
+
+// w2(activation(w1 x)) with biases; `prefix` is "layers.N.feed_forward".
+ValueId plain_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix);
 
 }  // namespace ferry

@@ -28,8 +28,8 @@ ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, i
 
 }  // namespace
 
-Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& options,
-                            const Mixer& mixer, NormStyle norms) {
+Result<Graph> build_frame(const ModelConfig& config, const BuildOptions& options,
+                          const DecoderParts& parts) {
   GraphBuilder b(static_cast<int32_t>(config.num_layers));
   const int32_t t = b.symbol("T", options.prefill_length, ValueId{});
   const ValueId tokens = b.input("tokens", DType::kI64, {1, Dim::of(t)});
@@ -42,11 +42,7 @@ Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& optio
   b.probe("hidden_states.0", x);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     b.set_layer(static_cast<int32_t>(layer));
-    x = add_block(b, config, norms, layer, "attention_norm", "post_attention_norm", x,
-                  [&](ValueId in) { return mixer(b, c, in, layer); });
-    x = add_block(b, config, norms, layer, "ffn_norm", "post_ffn_norm", x, [&](ValueId in) {
-      return gated_mlp(b, config, in, layer_name(layer, "feed_forward"));
-    });
+    x = parts.layer(b, c, x, layer);
     b.name(x, "hidden_states");
     // The reference's last hidden state is the one after the final norm.
     const bool last = layer + 1 == config.num_layers;
@@ -54,13 +50,29 @@ Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& optio
   }
   b.set_layer(static_cast<int32_t>(config.num_layers));
   if (!options.all_logits) x = b.select(x, 1, -1);
-  x = rms_norm(b, x, "norm.weight", config.rms_norm_eps);
+  x = parts.final_norm(b, x);
   b.probe(fmt::format("hidden_states.{}", config.num_layers), x);
-  ValueId logits = b.linear(x, b.weight("output.weight", {config.vocab_size, config.hidden_size}));
+  ValueId logits =
+      projection(b, x, "output", config.hidden_size, config.vocab_size, parts.head_bias);
   logits = scaled(b, logits, config.scalars.logits);
   if (config.scalars.logit_softcap) logits = softcap(b, logits, *config.scalars.logit_softcap);
   b.output(logits, "logits");
   return b.finish();
+}
+
+Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& options,
+                            const Mixer& mixer, NormStyle norms) {
+  const Layer both = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+    x = add_block(b, config, norms, layer, "attention_norm", "post_attention_norm", x,
+                  [&](ValueId in) { return mixer(b, c, in, layer); });
+    return add_block(b, config, norms, layer, "ffn_norm", "post_ffn_norm", x, [&](ValueId in) {
+      return gated_mlp(b, config, in, layer_name(layer, "feed_forward"));
+    });
+  };
+  const auto final_norm = [&](GraphBuilder& b, ValueId x) {
+    return rms_norm(b, x, "norm.weight", config.rms_norm_eps);
+  };
+  return build_frame(config, options, {.layer = both, .final_norm = final_norm});
 }
 
 Result<Graph> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,

@@ -9,6 +9,20 @@
 
 namespace ferry {
 
+// One layer: x [1,T,hidden_size] -> the same.
+using Layer =
+    std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
+
+struct DecoderParts {
+  Layer layer;
+  std::function<ValueId(GraphBuilder&, ValueId x)> final_norm;
+  bool head_bias = false;
+};
+
+// Embedding, layers, final norm and head; with the multipliers and the softcap of config.scalars.
+Result<Graph> build_frame(const ModelConfig& config, const BuildOptions& options,
+                          const DecoderParts& parts);
+
 // The mixer of a layer: normed x [1,T,hidden_size] -> what is added to the residual stream.
 using Mixer =
     std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
@@ -19,8 +33,7 @@ struct NormStyle {
   bool after = false;  // post_attention_norm, post_ffn_norm
 };
 
-// Per layer x += mixer(x), x += mlp(x), each between the norms of the style; with the multipliers
-// and the softcap of config.scalars.
+// Per layer x += mixer(x), x += mlp(x), each between the RMS norms of the style.
 Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& options,
                             const Mixer& mixer, NormStyle norms = {});
 

@@ -152,9 +152,10 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
   const ValueId position = b.select(input_pos, 0, 0);
   c.start_pos = b.item(position);
   c.end_pos = b.int_add(c.start_pos, b.graph().symbols[static_cast<size_t>(token_symbol)].value);
-  const int64_t linear = std::ranges::count(config.layer_types, LayerType::kLinearAttention);
-  if (linear > 0) c.is_start = b.eq(position, 0);
-  if (linear < config.num_layers) add_attention_kinds(b, c);
+  const int64_t stateful = std::ranges::count(config.layer_types, LayerType::kLinearAttention) +
+                           std::ranges::count(config.layer_types, LayerType::kShortConv);
+  if (stateful > 0) c.is_start = b.eq(position, 0);
+  if (stateful < config.num_layers) add_attention_kinds(b, c);
   return c;
 }
 

@@ -1,17 +1,15 @@
 #include "converters/delta_net.h"
 
 #include <cmath>
-#include <limits>
 
 #include "converters/blocks.h"
+#include "converters/causal_conv.h"
 
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
 // append nodes: compilers differ in which they evaluate first.
 
 namespace ferry {
 namespace {
-
-constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
 
 // log(1 + exp(x)), x itself above 20 as the reference computes it.
 ValueId softplus(GraphBuilder& b, ValueId x) {
@@ -34,22 +32,6 @@ ValueId repeat_heads(GraphBuilder& b, ValueId x, Dim tokens, int64_t heads, int6
   return b.view(wide, {1, tokens, heads * groups, dim});
 }
 
-// The causal convolution of a delta net over mixed [1,T,channels] with its rolling state.
-ValueId causal_conv(GraphBuilder& b, const DecoderContext& c, ValueId mixed,
-                    const std::string& prefix) {
-  const LinearAttentionConfig& lin = c.config.linear;
-  const int64_t channels = lin.conv_channels();
-  const int64_t kernel = lin.conv_kernel;
-  // The last `kernel` raw inputs, one more than the convolution needs: the layout that transformers
-  // and ExecuTorch keep.
-  const ValueId state = b.buffer(prefix + ".conv_state", DType::kF32, {1, channels, kernel});
-  const ValueId past = b.where(c.is_start, b.scalar(0.0F), state);
-  const ValueId columns = b.cat({b.slice(past, 2, 1, kernel), b.permute(mixed, {0, 2, 1})}, 2);
-  b.slice_into(state, columns, 2, -kernel, kToEnd);
-  const ValueId weight = b.weight(prefix + ".conv1d.weight", {channels, 1, kernel});
-  return b.permute(silu(b, b.depthwise_conv1d(columns, weight)), {0, 2, 1});
-}
-
 }  // namespace
 
 ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
@@ -63,7 +45,8 @@ ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int
   const ValueId beta_in = projection(b, x, prefix + ".in_proj_b", g.hidden_size, heads, false);
   const ValueId alpha_in = projection(b, x, prefix + ".in_proj_a", g.hidden_size, heads, false);
 
-  const ValueId convolved = causal_conv(b, c, mixed, prefix);
+  const ValueId conv = causal_conv(b, c, mixed, prefix, lin.conv_channels(), lin.conv_kernel);
+  const ValueId convolved = b.permute(silu(b, conv), {0, 2, 1});
   const std::vector<ValueId> parts =
       b.split(convolved, {lin.key_size(), lin.key_size(), lin.value_size()}, 2);
   const auto key_heads = [&](ValueId part) {

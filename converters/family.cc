@@ -12,10 +12,10 @@ namespace ferry {
 
 const std::vector<const FamilySpec*>& all_families() {
   static const std::vector<const FamilySpec*> table = {
-      &families::kGemma, &families::kGemma2,  &families::kGemma3,    &families::kGranite,
-      &families::kLlama, &families::kMistral, &families::kOlmo2,     &families::kPhi3,
-      &families::kQwen2, &families::kQwen3,   &families::kQwen35,    &families::kQwen3Next,
-      &families::kSmollm3,
+      &families::kCodegen, &families::kGemma,   &families::kGemma2,    &families::kGemma3,
+      &families::kGlm,     &families::kGranite, &families::kLfm2,      &families::kLlama,
+      &families::kMistral, &families::kOlmo2,   &families::kPhi3,      &families::kQwen2,
+      &families::kQwen3,   &families::kQwen35,  &families::kQwen3Next, &families::kSmollm3,
   };
   return table;
 }

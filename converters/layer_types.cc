@@ -84,15 +84,24 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
                         ? LayerType::kSlidingAttention
                         : LayerType::kFullAttention);
   }
+  if (!type.convs) return types;
+  // The first configs of LFM2 list the attention layers instead; none listed means all.
+  if (const auto full = FERRY_TRY(fields.integers("full_attn_idxs", {0, kLayerRange.max}))) {
+    std::ranges::fill(types, LayerType::kShortConv);
+    for (int64_t layer : *full) {
+      if (layer < config.num_layers) types[static_cast<size_t>(layer)] = LayerType::kFullAttention;
+    }
+  }
   return types;
 }
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
                                                   const nlohmann::json& list) {
-  constexpr std::array<std::pair<std::string_view, LayerType>, 3> kNames = {{
+  constexpr std::array<std::pair<std::string_view, LayerType>, 4> kNames = {{
       {"full_attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", LayerType::kLinearAttention},
+      {"conv", LayerType::kShortConv},
   }};
   std::vector<LayerType> types;
   if (!list.is_array()) return fields.bad("layer_types", "is not an array");
@@ -123,8 +132,8 @@ Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelC
                                                    config.num_layers));
     }
     // Such families take no notice of the list; going on would build another model than theirs.
-    const bool ignored =
-        !type.hybrid && (type.window == WindowRule::kNever || type.window == WindowRule::kAll);
+    const bool ignored = !type.hybrid && !type.convs &&
+                         (type.window == WindowRule::kNever || type.window == WindowRule::kAll);
     if (ignored && listed != config.layer_types) {
       return fields.error(ErrorCode::kUnsupported, "layer_types",
                           fmt::format("differs from what {} does", quoted(config.text_type)));
@@ -139,6 +148,9 @@ Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelC
       return fields.error(ErrorCode::kUnsupported, "layer_types", "has linear attention");
     }
     FERRY_CHECK(read_linear_attention(fields, config));
+  }
+  if (has(LayerType::kShortConv) && !type.convs) {
+    return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
   }
   if (has(LayerType::kSlidingAttention)) {
     if (!window) return fields.bad("sliding_window", "is missing, but layer_types wants it");

@@ -9,10 +9,13 @@
 namespace ferry {
 namespace {
 
-Status read_sizes(const JsonFields& fields, ModelConfig& config) {
+Status read_sizes(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   config.vocab_size = FERRY_TRY(fields.required("vocab_size", kSizeRange));
   config.hidden_size = FERRY_TRY(fields.required("hidden_size", kSizeRange));
-  config.intermediate_size = FERRY_TRY(fields.required("intermediate_size", kSizeRange));
+  config.intermediate_size = type.mlp_ratio > 0
+                                 ? FERRY_TRY(fields.integer_or("intermediate_size", kSizeRange,
+                                                               type.mlp_ratio * config.hidden_size))
+                                 : FERRY_TRY(fields.required("intermediate_size", kSizeRange));
   config.num_layers = FERRY_TRY(fields.required("num_hidden_layers", kLayerRange));
   config.num_heads = FERRY_TRY(fields.required("num_attention_heads", kHeadRange));
   config.num_kv_heads =
@@ -43,6 +46,7 @@ Result<Activation> read_activation(const JsonFields& fields, const TypeTraits& t
       {"silu", Activation::kSilu},
       {"gelu", Activation::kGelu},
       {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"gelu_new", Activation::kGeluTanh},
   };
   const bool gemma = type.scalars == ScalarRule::kGemma;
   const std::string_view key = gemma ? "hidden_activation" : "hidden_act";
@@ -53,7 +57,7 @@ Result<Activation> read_activation(const JsonFields& fields, const TypeTraits& t
   }
   return fields.error(
       ErrorCode::kUnsupported, key,
-      fmt::format("is {}; silu, gelu and gelu_pytorch_tanh are supported", quoted(name)));
+      fmt::format("is {}; silu, gelu, gelu_new and gelu_pytorch_tanh are supported", quoted(name)));
 }
 
 Status read_layer_details(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
@@ -93,6 +97,14 @@ Result<nlohmann::json> parse_object(const std::string& text, const std::string& 
   return document;
 }
 
+// A key under another family's name for it; null counts as absent.
+void rename_keys(nlohmann::json& object, std::span<const KeyAlias> aliases) {
+  for (const KeyAlias& alias : aliases) {
+    const auto found = object.find(alias.stated);
+    if (found != object.end() && !found->is_null()) object[alias.meant] = *found;
+  }
+}
+
 // The quantised forms pack several elements into one; reading them as plain tensors would be wrong.
 Status refuse_quantization(const JsonFields& fields) {
   for (const std::string_view key : {"quantization_config", "compression_config"}) {
@@ -105,9 +117,10 @@ Status refuse_quantization(const JsonFields& fields) {
 
 Status read_text_part(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   FERRY_CHECK(refuse_quantization(fields));
-  FERRY_CHECK(read_sizes(fields, config));
+  FERRY_CHECK(read_sizes(fields, type, config));
   FERRY_CHECK(read_layer_details(fields, type, config));
   FERRY_CHECK(read_scalars(fields, type, config));
+  FERRY_CHECK(read_family_sizes(fields, config));
   FERRY_CHECK(read_rope(fields, type, config));
   FERRY_CHECK(read_layer_types(fields, type, config));
   return read_token_ids(fields, config);
@@ -116,6 +129,7 @@ Status read_text_part(const JsonFields& fields, const TypeTraits& type, ModelCon
 }  // namespace
 
 int64_t ModelConfig::rotary_dim() const {
+  if (rope.rotary_dim > 0) return rope.rotary_dim;
   return static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
 }
 
@@ -138,6 +152,7 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   const TypeTraits* type = find_type(config.text_type);
   nlohmann::json completed = nlohmann::json::parse(type ? type->defaults : "{}");
   completed.update(text_config ? document["text_config"] : document);
+  if (type) rename_keys(completed, type->aliases);
   const JsonFields text(completed, name, text_config ? "text_config." : "");
   Status read = read_text_part(text, type ? *type : TypeTraits{}, config);
   if (!read && !type && read.error().code == ErrorCode::kBadInput) {

@@ -14,12 +14,13 @@ namespace ferry {
 
 enum class Activation { kSilu, kGelu, kGeluTanh };
 
-enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention };
+enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention, kShortConv };
 
 struct RopeConfig {
   enum class Type { kDefault, kLinear, kLlama3, kLongRope } type = Type::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
+  int64_t rotary_dim = 0;              // CodeGen states it; else it follows from the factor
   double factor = 1.0;                 // linear, llama3
   double low_freq_factor = 1.0;        // llama3
   double high_freq_factor = 4.0;       // llama3
@@ -54,6 +55,13 @@ struct LinearAttentionConfig {
   bool operator==(const LinearAttentionConfig&) const = default;
 };
 
+// LFM2; kernel is 0 where the model has no such layers.
+struct ShortConvConfig {
+  int64_t kernel = 0;
+  bool bias = false;
+  bool operator==(const ShortConvConfig&) const = default;
+};
+
 struct ModelConfig {
   std::string model_type;   // of the outer config: "qwen3_5"
   std::string text_type;    // of the text part; equals model_type where there is no text_config
@@ -77,6 +85,8 @@ struct ModelConfig {
   RopeConfig sliding_rope;                // of sliding attention: the same in most families
   ScalarConfig scalars;
   LinearAttentionConfig linear;
+  ShortConvConfig short_conv;
+  int64_t qkv_blocks = 0;              // CodeGen: blocks that the rows of qkv_proj are grouped in
   std::vector<LayerType> layer_types;  // one per layer, always filled
   std::vector<bool> rope_layers;       // the same: whether attention of the layer turns q and k
 

@@ -23,6 +23,9 @@ constexpr FloatRange kFactorRange = {1e-3, 1e6};
 constexpr FloatRange kScaleRange = {1e-6, 1e6};
 constexpr FloatRange kPartialRange = {1e-3, 1.0};
 
+// Sizes that only some families have, and those that they derive in their own way. Needs the
+// others.
+Status read_family_sizes(const JsonFields& fields, ModelConfig& config);
 // Needs head_dim.
 Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config);
 // Needs hidden_size.

@@ -7,12 +7,40 @@
 namespace ferry {
 namespace {
 
+constexpr KeyAlias kLfm2Keys[] = {{"norm_eps", "rms_norm_eps"},
+                                  {"block_ff_dim", "intermediate_size"},
+                                  {"tie_embedding", "tie_word_embeddings"},
+                                  {"theta", "rope_theta"}};
+constexpr KeyAlias kCodegenKeys[] = {{"n_embd", "hidden_size"},
+                                     {"n_layer", "num_hidden_layers"},
+                                     {"n_head", "num_attention_heads"},
+                                     {"n_positions", "max_position_embeddings"},
+                                     {"n_inner", "intermediate_size"},
+                                     {"layer_norm_epsilon", "rms_norm_eps"},
+                                     {"activation_function", "hidden_act"}};
+
 constexpr TypeTraits kTypes[] = {
     {.type = "llama"},
     {.type = "mistral", .defaults = R"({"sliding_window": 4096})", .window = WindowRule::kAll},
     {.type = "phi3",
      .defaults = R"({"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096})",
      .window = WindowRule::kAll},
+    {.type = "glm",
+     .defaults = R"({"rms_norm_eps": 1.5625e-7, "attention_bias": true, "head_dim": 128,
+                     "num_key_value_heads": 2})",
+     .partial_rotary_factor = 0.5},
+    {.type = "lfm2",
+     .defaults = R"({"norm_eps": 1e-5, "rope_theta": 1000000.0, "num_key_value_heads": 8,
+                     "tie_word_embeddings": true, "block_auto_adjust_ff_dim": true,
+                     "block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0,
+                     "conv_L_cache": 3})",
+     .aliases = kLfm2Keys,
+     .convs = true},
+    {.type = "codegen",
+     .defaults = R"({"n_positions": 2048, "rotary_dim": 64, "layer_norm_epsilon": 1e-5,
+                     "activation_function": "gelu_new"})",
+     .aliases = kCodegenKeys,
+     .mlp_ratio = 4},
     {.type = "qwen2",
      .defaults = R"({"sliding_window": 4096, "max_window_layers": 28})",
      .window = WindowRule::kFromLayer,
@@ -47,9 +75,18 @@ constexpr TypeTraits kTypes[] = {
                      "tie_word_embeddings": true})",
      .window = WindowRule::kWhereNoRope,
      .nope = true},
-    {.type = "qwen3_5", .defaults = R"({"head_dim": 256})", .hybrid = true},
-    {.type = "qwen3_5_text", .defaults = R"({"head_dim": 256})", .hybrid = true},
-    {.type = "qwen3_next", .defaults = R"({"head_dim": 256})", .hybrid = true},
+    {.type = "qwen3_5",
+     .defaults = R"({"head_dim": 256})",
+     .partial_rotary_factor = 0.25,
+     .hybrid = true},
+    {.type = "qwen3_5_text",
+     .defaults = R"({"head_dim": 256})",
+     .partial_rotary_factor = 0.25,
+     .hybrid = true},
+    {.type = "qwen3_next",
+     .defaults = R"({"head_dim": 256})",
+     .partial_rotary_factor = 0.25,
+     .hybrid = true},
 };
 
 }  // namespace

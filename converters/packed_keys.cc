@@ -113,6 +113,52 @@ std::vector<KeyRule> packed_delta_net_rules(const std::string& prefix, OwnLayout
                  rules_of(ba, base + "in_proj_ba", ".weight", own)});
 }
 
+std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias) {
+  struct Projection {
+    const char *source, *target;
+    int64_t (*heads)(const ModelConfig&);
+  };
+  constexpr Projection kProjections[] = {
+      {".q_proj", "layers.{i}.attention.wq", [](const ModelConfig& c) { return c.num_heads; }},
+      {".k_proj", "layers.{i}.attention.wk", [](const ModelConfig& c) { return c.num_kv_heads; }}};
+  std::vector<KeyRule> rules;
+  for (const Projection& p : kProjections) {
+    for (const std::string parameter : {".weight", ".bias"}) {
+      if (parameter == ".bias" && !bias) continue;
+      KeyRule rule;
+      rule.name = fmt::format("RoPE pairs to halves in {}", p.target);
+      rule.source = name + p.source + parameter;
+      rule.targets = {{p.target + parameter, [heads = p.heads](const ModelConfig& c) {
+                         return rope_half_rows(c, heads(c));
+                       }}};
+      rule.expected_rows = [heads = p.heads](const ModelConfig& c) {
+        return heads(c) * c.head_dim;
+      };
+      rules.push_back(std::move(rule));
+    }
+  }
+  return rules;
+}
+
+KeyRule codegen_qkv_rule(const std::string& source) {
+  const auto turned = [](QkvPart part) {
+    return [part](const ModelConfig& c) {
+      return select_rows(codegen_qkv_rows(c, part), rope_half_rows(c, c.num_heads));
+    };
+  };
+  KeyRule rule;
+  rule.name = "split qkv_proj [q | v | k] per block, RoPE pairs to halves";
+  rule.source = source;
+  rule.targets = {
+      {"layers.{i}.attention.wq.weight", turned(QkvPart::kQuery)},
+      {"layers.{i}.attention.wk.weight", turned(QkvPart::kKey)},
+      {"layers.{i}.attention.wv.weight",
+       [](const ModelConfig& c) { return codegen_qkv_rows(c, QkvPart::kValue); }},
+  };
+  rule.expected_rows = [](const ModelConfig& c) { return 3 * c.q_size(); };
+  return rule;
+}
+
 std::vector<KeyRule> packed_export_rules(const std::string& prefix, bool qkv_bias, bool mlp_bias) {
   const std::string layer = prefix + "layers.{i}.";
   return concat({packed_qkv_rules(layer + "self_attn.qkv_proj", qkv_bias, std::nullopt),

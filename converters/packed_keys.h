@@ -21,6 +21,11 @@ std::vector<KeyRule> packed_gate_up_rules(const std::string& name, bool bias, Ow
 // in_proj_qkvz and in_proj_ba of the delta nets below `prefix`.
 std::vector<KeyRule> packed_delta_net_rules(const std::string& prefix, OwnLayout own);
 
+// q_proj and k_proj below `name` to wq and wk, for families that turn neighbouring dimensions.
+std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias);
+// CodeGen's qkv_proj.
+KeyRule codegen_qkv_rule(const std::string& source);
+
 // For families that store q, k, v, gate and up apart: self_attn.qkv_proj and mlp.gate_up_proj, as
 // serving stacks export them.
 std::vector<KeyRule> packed_export_rules(const std::string& prefix, bool qkv_bias, bool mlp_bias);

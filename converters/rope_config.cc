@@ -11,8 +11,6 @@
 namespace ferry {
 namespace {
 
-constexpr double kHybridPartialRotaryFactor = 0.25;
-
 // rope_parameters (transformers 5) or rope_scaling (4); nullopt means no scaling.
 Result<std::optional<JsonFields>> rope_object(const JsonFields& fields) {
   const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
@@ -78,8 +76,7 @@ Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelC
   if (rope && !partial) {
     partial = FERRY_TRY(rope->number("partial_rotary_factor", kPartialRange));
   }
-  const double otherwise = type.hybrid ? kHybridPartialRotaryFactor : 1.0;
-  config.rope.partial_rotary_factor = partial.value_or(otherwise);
+  config.rope.partial_rotary_factor = partial.value_or(type.partial_rotary_factor);
   if (config.rope.type == RopeConfig::Type::kLongRope) {
     FERRY_CHECK(read_longrope(fields, *rope, config));
   }

@@ -48,6 +48,38 @@ std::vector<RowRun> gate_up_rows(const ModelConfig& config, PackedLayout layout,
   return packed_rows(config.intermediate_size, {1, 1}, static_cast<size_t>(part), layout);
 }
 
+std::vector<RowRun> codegen_qkv_rows(const ModelConfig& config, QkvPart part) {
+  const int64_t rows = config.q_size() / config.qkv_blocks;
+  const size_t place = part == QkvPart::kQuery ? 0 : part == QkvPart::kValue ? 1 : 2;
+  return packed_rows(config.qkv_blocks, {rows, rows, rows}, place, PackedLayout::kInterleaved);
+}
+
+std::vector<RowRun> rope_half_rows(const ModelConfig& config, int64_t heads) {
+  const int64_t rotary = config.rotary_dim();
+  std::vector<RowRun> runs;
+  for (int64_t head = 0; head < heads; ++head) {
+    const int64_t base = head * config.head_dim;
+    for (int64_t i = 0; i < rotary; i += 2) append(runs, base + i, 1);
+    for (int64_t i = 1; i < rotary; i += 2) append(runs, base + i, 1);
+    if (rotary < config.head_dim) append(runs, base + rotary, config.head_dim - rotary);
+  }
+  return runs;
+}
+
+std::vector<RowRun> select_rows(const std::vector<RowRun>& rows, const std::vector<RowRun>& order) {
+  std::vector<int64_t> flat;
+  for (const RowRun& run : rows) {
+    for (int64_t i = 0; i < run.count; ++i) flat.push_back(run.begin + i);
+  }
+  std::vector<RowRun> selected;
+  for (const RowRun& run : order) {
+    for (int64_t i = 0; i < run.count; ++i) {
+      append(selected, flat[static_cast<size_t>(run.begin + i)], 1);
+    }
+  }
+  return selected;
+}
+
 std::vector<RowRun> qkvz_rows(const LinearAttentionConfig& config, PackedLayout layout,
                               QkvzPart part) {
   const int64_t dk = config.key_dim;

@@ -26,6 +26,16 @@ int64_t fused_qkv_row_count(const ModelConfig& config);
 enum class GateUpPart { kGate, kUp };
 std::vector<RowRun> gate_up_rows(const ModelConfig& config, PackedLayout layout, GateUpPart part);
 
+// CodeGen groups qkv_proj in blocks of heads, each [q | v | k] (one per core that it was trained
+// on).
+std::vector<RowRun> codegen_qkv_rows(const ModelConfig& config, QkvPart part);
+
+// Families that turn neighbouring dimensions (2j, 2j + 1) of a head: the order that makes them
+// pairs (j, j + rotary_dim / 2), as all blocks turn them. In q and k alike it changes no score.
+std::vector<RowRun> rope_half_rows(const ModelConfig& config, int64_t heads);
+// Rows `order` of the rows `rows`.
+std::vector<RowRun> select_rows(const std::vector<RowRun>& rows, const std::vector<RowRun>& order);
+
 // Qwen3-Next stores in_proj_qkvz grouped per key head as q, k, v.., z.. and in_proj_ba as b.., a..
 // (transformers, Qwen3NextGatedDeltaNet.fix_query_key_value_ordering). A split along dimension 0
 // has the right shapes and the wrong rows. Serving stacks that fuse the separate projections of

@@ -16,6 +16,7 @@ namespace {
 // Outs of a node whose types could not be inferred: enough for building code to go on.
 size_t out_count(Op op, const std::vector<Arg>& args) {
   if (op == Op::kGatedDeltaRule) return 2;
+  if (op == Op::kLayerNorm) return 3;
   if (op != Op::kSplit || args.size() < 2) return 1;
   const auto* sizes = std::get_if<std::vector<IntArg>>(&args[1]);
   return sizes == nullptr ? 1 : sizes->size();
@@ -297,6 +298,12 @@ ValueId GraphBuilder::logical_and(ValueId a, ValueId b) {
 }
 ValueId GraphBuilder::arange(IntArg start, IntArg end, Dim length) {
   return expect_length(emit_one(Op::kArange, {start, end, IntArg(1)}), 0, length);
+}
+
+ValueId GraphBuilder::layer_norm(ValueId x, ValueId weight, ValueId bias, double eps) {
+  const Dims& shape = graph_[weight].shape;
+  const int64_t width = shape.empty() ? 0 : shape[0].base;
+  return emit_one(Op::kLayerNorm, {x, int_args({width}), weight, bias, eps});
 }
 
 ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {

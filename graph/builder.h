@@ -89,6 +89,8 @@ class GraphBuilder {
   // The same as slice(x, dim, start, end), written into a buffer.
   void slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
   void copy_into(ValueId buffer, ValueId source);
+  // Over the last dimension; weight and bias (width).
+  ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double eps);
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);
 

@@ -217,4 +217,25 @@ Result<Types> infer_gated_delta_rule(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, DType::kF32, v}, {Value::Kind::kTensor, DType::kF32, state}};
 }
 
+// x, [width], weight, bias, eps -> the normed x, and mean and reciprocal deviation of each row.
+Result<Types> infer_layer_norm(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  if (x.shape.empty() || !is_float(x.dtype)) return misfit("wants floating-point numbers");
+  const Dim& width = x.shape.back();
+  if (!width.is_static() || in.integers(1) != std::vector<IntArg>{width.base}) {
+    return misfit("norms the last dimension only");
+  }
+  for (size_t parameter : {2, 3}) {
+    if (!in.given(parameter) || in.tensor(parameter).shape != Dims{width} ||
+        in.tensor(parameter).dtype != x.dtype) {
+      return misfit("weight and bias are not of the last dimension");
+    }
+  }
+  Dims rows = x.shape;
+  rows.back() = 1;
+  return Types{{Value::Kind::kTensor, x.dtype, x.shape},
+               {Value::Kind::kTensor, x.dtype, rows},
+               {Value::Kind::kTensor, x.dtype, rows}};
+}
+
 }  // namespace ferry

@@ -46,6 +46,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kUpdateCache, "llama::update_cache.out", infer_update_cache},
     OpInfo{Op::kSdpa, "llama::custom_sdpa.out", infer_sdpa},
     OpInfo{Op::kGatedDeltaRule, "llama::gated_delta_rule.out", infer_gated_delta_rule},
+    OpInfo{Op::kLayerNorm, "aten::native_layer_norm.out", infer_layer_norm},
     OpInfo{Op::kView, "executorch_prim::et_view.default", infer_view},
     OpInfo{Op::kSymSize, "aten::sym_size.int", infer_sym_size},
     OpInfo{Op::kLocalScalar, "aten::_local_scalar_dense", infer_item},

@@ -44,6 +44,7 @@ enum class Op {
   kUpdateCache,   // llama::update_cache.out
   kSdpa,          // llama::custom_sdpa.out
   kGatedDeltaRule,// llama::gated_delta_rule.out
+  kLayerNorm,     // aten::native_layer_norm.out
   kView,          // executorch_prim::et_view.default, shares memory with its input
   // scalars
   kSymSize,       // aten::sym_size.int

@@ -78,6 +78,7 @@ Result<Types> infer_copy(const RuleInput& in);
 Result<Types> infer_update_cache(const RuleInput& in);
 Result<Types> infer_sdpa(const RuleInput& in);
 Result<Types> infer_gated_delta_rule(const RuleInput& in);
+Result<Types> infer_layer_norm(const RuleInput& in);
 Result<Types> infer_arange(const RuleInput& in);
 Result<Types> infer_cat(const RuleInput& in);
 Result<Types> infer_slice(const RuleInput& in);

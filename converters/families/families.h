@@ -6,10 +6,13 @@
 
 namespace ferry::families {
 
-extern const FamilySpec kGemma;
+extern const FamilySpec kCodegen;
 extern const FamilySpec kGemma2;
 extern const FamilySpec kGemma3;
+extern const FamilySpec kGemma;
+extern const FamilySpec kGlm;
 extern const FamilySpec kGranite;
+extern const FamilySpec kLfm2;
 extern const FamilySpec kLlama;
 extern const FamilySpec kMistral;
 extern const FamilySpec kOlmo2;

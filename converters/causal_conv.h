@@ -1,0 +1,16 @@
+// A causal depthwise convolution over time with its rolling state.
+#pragma once
+
+#include <string>
+
+#include "converters/decoder_context.h"
+
+namespace ferry {
+
+// x [1,T,channels] -> [1,channels,T] with weight PREFIX.conv1d.weight (channels, 1, kernel). Buffer
+// PREFIX.conv_state [1,channels,kernel] holds the last `kernel` inputs, one more than the
+// convolution needs: the layout that transformers and ExecuTorch keep.
+ValueId causal_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix,
+                    int64_t channels, int64_t kernel);
+
+}  // namespace ferry

@@ -1,0 +1,23 @@
+#include "converters/short_conv.h"
+
+#include "converters/blocks.h"
+#include "converters/causal_conv.h"
+
+// The order of nodes is part of the bytes of a program. No call here takes two arguments that
+// append nodes: compilers differ in which they evaluate first.
+
+namespace ferry {
+
+ValueId short_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+  const std::string prefix = layer_name(layer, "attention");
+  const int64_t width = c.config.hidden_size;
+  const ShortConvConfig& conv = c.config.short_conv;
+  const ValueId mixed = projection(b, x, prefix + ".in_proj", width, 3 * width, conv.bias);
+  const std::vector<ValueId> parts = b.split(mixed, {width, width, width}, 2);
+  const ValueId gated = b.mul(parts[0], parts[2]);
+  ValueId y = b.permute(causal_conv(b, c, gated, prefix, width, conv.kernel), {0, 2, 1});
+  if (conv.bias) y = b.add(y, b.weight(prefix + ".conv1d.bias", {width}));
+  return projection(b, b.mul(parts[1], y), prefix + ".out_proj", width, width, conv.bias);
+}
+
+}  // namespace ferry
