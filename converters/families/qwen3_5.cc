@@ -19,8 +19,8 @@ std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& c
              "layers.{i}.attention.in_proj_qkv.weight"},
             {"layers.{i}.linear_attn.in_proj_z.weight", "layers.{i}.attention.in_proj_z.weight"},
             {"layers.{i}.linear_attn.in_proj_b.weight", "layers.{i}.attention.in_proj_b.weight"},
-            {"layers.{i}.linear_attn.in_proj_a.weight",
-             "layers.{i}.attention.in_proj_a.weight"}})});
+            {"layers.{i}.linear_attn.in_proj_a.weight", "layers.{i}.attention.in_proj_a.weight"}}),
+       packed_delta_net_rules(prefix, std::nullopt)});
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
