@@ -155,5 +155,37 @@ TEST(PackedExport, ALayoutForNothingIsAMistake) {
   EXPECT_NE(refused.err.find("--packed-layout"), std::string::npos);
 }
 
+// The fixture has the four blocks of CodeGen. CodeGen2 has eight, and says so by stating head_dim.
+TEST(PackedCodegen, EightBlocksGiveTheSameWeightsAsFour) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "golden/codegen", [](TensorFile& file) {
+    for (const std::string layer : {"0", "1"}) {
+      const std::string name = "transformer.h." + layer + ".attn.qkv_proj.weight";
+      const std::string rows = file.bytes_of(name);
+      const size_t head = 8 * 64 * sizeof(float);  // head_dim 8, hidden size 64
+      std::string moved;
+      for (size_t h = 0; h < 8; ++h) {
+        for (size_t kind = 0; kind < 3; ++kind) {
+          moved += rows.substr(((h / 2) * 6 + kind * 2 + h % 2) * head, head);
+        }
+      }
+      file.set_bytes(name, moved);
+    }
+  });
+  auto config = nlohmann::json::parse(read_bytes(fixture("golden/codegen/config.json")));
+  config["head_dim"] = 8;
+  write_bytes(dir / "codegen2.json", config.dump());
+  ASSERT_EQ(run_ferry({"convert", fixture("golden/codegen"), "-o", dir / "four"}).code, 0);
+  const Outcome made =
+      run_ferry({"convert", source, "-o", dir / "eight", "--config", dir / "codegen2.json"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const auto four = files_in(dir / "four"), eight = files_in(dir / "eight");
+  for (const auto& [name, bytes] : four) {
+    if (name.ends_with(".ptd") || name.ends_with(".pte")) {
+      EXPECT_TRUE(eight.at(name) == bytes) << name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ferry

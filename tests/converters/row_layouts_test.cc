@@ -135,6 +135,28 @@ TEST(RowLayouts, EqualTheFormulasPerRow) {
   }
 }
 
+TEST(RowLayouts, CodegenBlocksAreQueryValueKey) {
+  using Rows = std::vector<int64_t>;
+  ModelConfig c = sizes(4, 4, 2, 1);
+  c.qkv_blocks = 2;  // of two heads, so four rows of each kind
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kQuery)), (Rows{0, 1, 2, 3, 12, 13, 14, 15}));
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kValue)), (Rows{4, 5, 6, 7, 16, 17, 18, 19}));
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kKey)), (Rows{8, 9, 10, 11, 20, 21, 22, 23}));
+}
+
+TEST(RowLayouts, NeighboursBecomeHalves) {
+  using Rows = std::vector<int64_t>;
+  ModelConfig c = sizes(2, 2, 8, 1);
+  c.rope.partial_rotary_factor = 0.75;
+  EXPECT_EQ(expand(rope_half_rows(c, 2)),
+            (Rows{0, 2, 4, 1, 3, 5, 6, 7, 8, 10, 12, 9, 11, 13, 14, 15}));
+  for (double partial : {0.25, 0.5, 1.0}) {
+    c.rope.partial_rotary_factor = partial;
+    EXPECT_TRUE(is_bijection(expand(rope_half_rows(c, 2)), 16));
+  }
+  EXPECT_EQ(expand(select_rows(rows_range(10, 4), {{0, 3, 1}, {0, 0, 2}})), (Rows{13, 10, 11}));
+}
+
 TEST(RowLayouts, RunsThatTouchAreOne) {
   LinearAttentionConfig c;
   c.key_heads = c.value_heads = 1;
