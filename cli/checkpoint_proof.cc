@@ -61,6 +61,7 @@ Result<Conversion> plan_again(const Bundle& bundle, const std::string& source,
   options.prefill_length = manifest.prefill_length;
   options.all_logits = manifest.all_logits;
   options.allow_unmapped = manifest.allowed_unmapped;
+  options.packed_layout = packed_layout_of(manifest.packed_layout);
   Conversion conversion = FERRY_TRY(plan_conversion(options));
   if (!conversion.problems.empty()) {
     return tl::unexpected<Error>(problems_error(conversion.problems, *conversion.source));

@@ -179,6 +179,7 @@ Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
     m.rope_switch = config.rope.original_max_positions;
   }
   m.allowed_unmapped = mapping.allowed;
+  if (options.packed_layout) m.packed_layout = packed_layout_name(*options.packed_layout);
   for (const MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
   }

@@ -87,10 +87,7 @@ Status settle(Options& options) {
             : options.dtype == "f16"  ? WeightDType::kF16
             : options.dtype == "bf16" ? WeightDType::kBF16
                                       : WeightDType::kKeep;
-  if (options.packed_layout != "own") {
-    c.packed_layout = options.packed_layout == "concatenated" ? PackedLayout::kConcatenated
-                                                              : PackedLayout::kInterleaved;
-  }
+  c.packed_layout = packed_layout_of(options.packed_layout);  // "own" is none
   c.buffers.mode = options.init_buffers == "all"     ? BufferInit::kAll
                    : options.init_buffers == "state" ? BufferInit::kState
                                                      : BufferInit::kNone;

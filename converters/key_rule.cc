@@ -231,9 +231,8 @@ class Mapper {
   void ambiguous(const std::vector<const KeyRule*>& rules, const TensorEntry& entry) {
     std::string ways;
     for (const KeyRule* rule : rules) {
-      ways +=
-          fmt::format("{}'{}' (--packed-layout {})", ways.empty() ? "" : " or ", rule->name,
-                      rule->layout == PackedLayout::kConcatenated ? "concatenated" : "interleaved");
+      ways += fmt::format("{}'{}' (--packed-layout {})", ways.empty() ? "" : " or ", rule->name,
+                          packed_layout_name(*rule->layout));
     }
     problem(KeyProblem::Kind::kAmbiguous, entry,
             fmt::format("ambiguous: {} {} may be {}", quoted(entry.name), to_string(entry.shape),

@@ -30,6 +30,17 @@ std::vector<RowRun> packed_rows(int64_t groups, const std::vector<int64_t>& size
 
 }  // namespace
 
+const char* packed_layout_name(PackedLayout layout) {
+  return layout == PackedLayout::kConcatenated ? "concatenated" : "interleaved";
+}
+
+std::optional<PackedLayout> packed_layout_of(std::string_view name) {
+  for (PackedLayout layout : {PackedLayout::kConcatenated, PackedLayout::kInterleaved}) {
+    if (name == packed_layout_name(layout)) return layout;
+  }
+  return std::nullopt;
+}
+
 std::vector<RowRun> rows_range(int64_t begin, int64_t count) {
   return {{.entry = 0, .begin = begin, .count = count}};
 }

@@ -1,6 +1,8 @@
 // Row layouts of packed projections: which source rows make which target, as bijections over rows.
 #pragma once
 
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "converters/model_config.h"
@@ -13,6 +15,10 @@ enum class PackedLayout {
   kConcatenated,  // all of the first part, then all of the second, ...
   kInterleaved,   // group by group: of each key(-value) head its parts, of each gate row its up row
 };
+
+// "concatenated", "interleaved"; and the layout of a name, or nullopt.
+const char* packed_layout_name(PackedLayout layout);
+std::optional<PackedLayout> packed_layout_of(std::string_view name);
 
 // Rows [begin, begin + count) as one run.
 std::vector<RowRun> rows_range(int64_t begin, int64_t count);

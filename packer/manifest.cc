@@ -129,6 +129,7 @@ static void describe(Archive& a, Manifest& m, std::string& self_digest) {
     inner.objects("files", m.source_files);
     inner.objects("dropped", m.dropped);
     inner.texts("allowed_unmapped", m.allowed_unmapped);
+    inner.choice("packed_layout", m.packed_layout, {"own", "concatenated", "interleaved"});
   });
   a.objects("programs", m.programs);
   a.objects("tensors", m.tensors);

@@ -100,6 +100,7 @@ struct Manifest {
       source_files;  // provenance: the checkpoint's files and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
+  std::string packed_layout = "own";  // what --packed-layout said about packed tensors
   std::vector<ManifestProgram> programs;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;  // every file of the bundle but the manifest itself

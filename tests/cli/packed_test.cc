@@ -96,6 +96,7 @@ TEST(PackedExport, GivesTheSameWeightsAsThePartsInEitherLayout) {
           run_ferry({"convert", source, "-o", dir / "b", "--packed-layout", layout});
       ASSERT_EQ(made.code, 0) << made.err;
       EXPECT_EQ(made.err, "");
+      EXPECT_EQ(run_ferry({"verify", dir / "b", "--checkpoint", source}).code, 0);
       for (const auto& [name, bytes] : files_in(dir / "b")) {
         if (name.ends_with(".pte") || name.ends_with(".ptd")) {
           EXPECT_TRUE(plain.at(name) == bytes) << name;
