@@ -495,6 +495,8 @@ TEST(ModelConfig, SizesOfOneFamilyAreChecked) {
       {codegen + R"(, "n_head": 8, "rotary_dim": 3})", "'rotary_dim' is 3"},
       {codegen + R"(, "n_head": 2, "rotary_dim": 4})", "'num_attention_heads' is 2"},
       {codegen + R"(, "n_head": 8, "rotary_dim": 4, "head_dim": 4})", "'head_dim' is 4"},
+      {codegen + R"(, "n_head": 4096, "rotary_dim": 4, "head_dim": 65536})",
+       "'num_attention_heads' is 4096"},
       {kLfm2 + std::string(R"(, "intermediate_size": 16000000, "block_ffn_dim_multiplier": 900})"),
        "'intermediate_size' becomes"},
       {kLfm2 + std::string(R"(, "intermediate_size": 9, "block_multiple_of": 0})"),
