@@ -428,7 +428,8 @@ TEST(RopeFrequencies, PlainAndLinear) {
   c.rope.type = RopeConfig::Type::kLinear;
   c.rope.factor = 4;
   expect_near(rope_inverse_frequencies(c.rope, c.rotary_dim()), {0.25, 0.025, 0.0025, 0.00025});
-  c.rope = {.partial_rotary_factor = 0.5};
+  c.rope = {};
+  c.rope.partial_rotary_factor = 0.5;
   expect_near(rope_inverse_frequencies(c.rope, c.rotary_dim()), {1, 0.01});
 }
 
