@@ -12,7 +12,7 @@ namespace {
 
 std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& config) {
   return concat(
-      {hybrid_rules(prefix, config), packed_delta_net_rules(prefix, std::nullopt),
+      {hybrid_rules(prefix, config),
        rename_rules(
            prefix,
            {{"layers.{i}.linear_attn.in_proj_qkv.weight",
