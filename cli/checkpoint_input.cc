@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "converters/gguf/adopt.h"
 #include "converters/keras_config.h"
 #include "converters/keras_keys.h"
 #include "converters/model_config.h"
@@ -64,6 +66,31 @@ Status add_files_beside(CheckpointInput& input, const std::string& path,
   return {};
 }
 
+// GGUF brings its own names and metadata instead of files.
+Status adopt(CheckpointInput& input, const GgufMetadata& metadata, const std::string& config) {
+  std::string text;
+  if (!config.empty()) text = FERRY_TRY(read_text_file(config, kMaxConfigBytes));
+  const nlohmann::json keys = FERRY_TRY(metadata.to_json());
+  AdoptedGguf adopted = FERRY_TRY(adopt_gguf(std::move(input.source), keys, text, config));
+  input.source = std::move(adopted.source);
+  input.config = std::move(adopted.config);
+  input.config_name = std::move(adopted.config_name);
+  input.generation = std::move(adopted.generation);
+  input.format_rules = std::move(adopted.format_rules);
+  input.stored_names = std::move(adopted.stored_names);
+  input.copied.push_back({kConfig, {}, input.config});
+  if (!input.generation.empty()) input.copied.push_back({kGenerationConfig, {}, input.generation});
+  if (adopted.tokenizer.missing.empty()) {
+    input.copied.push_back({"tokenizer.json", {}, std::move(adopted.tokenizer.tokenizer)});
+    input.copied.push_back(
+        {"tokenizer_config.json", {}, std::move(adopted.tokenizer.tokenizer_config)});
+  } else {
+    input.notes.push_back(fmt::format("{}: the bundle will have no tokenizer.json: {}",
+                                      printable(input.source->path()), adopted.tokenizer.missing));
+  }
+  return {};
+}
+
 // The older layout of Keras files names weights by layers that a user named.
 Status refuse_legacy_keras(const TensorSource& source) {
   const auto* hdf5 = dynamic_cast<const Hdf5Source*>(&source);
@@ -74,6 +101,32 @@ Status refuse_legacy_keras(const TensorSource& source) {
                 fmt::format("{}: a legacy Keras file, whose weights belong to no family by their "
                             "names; .weights.h5 files of KerasHub backbones are supported",
                             printable(source.path())));
+  }
+  return {};
+}
+
+// Names of other layouts, whose values differ from those of a Hugging Face checkpoint in ways that
+// the names alone do not settle.
+struct ForeignName {
+  std::string_view start, end, what;
+};
+constexpr ForeignName kForeignNames[] = {
+    {"blk.", ".weight",
+     "the names of GGUF in a file that is not GGUF: whether rows of q and k were permuted and "
+     "norms shifted, as GGUF writers do, cannot be known"},
+    {"layers.", ".attention.wq.weight",
+     "the names of Meta's own checkpoints, whose rows of q and k are in another order: convert it "
+     "to the Hugging Face layout first"},
+};
+
+Status refuse_foreign_names(const TensorSource& source) {
+  for (const TensorEntry& entry : source.entries()) {
+    for (const ForeignName& foreign : kForeignNames) {
+      if (!entry.name.starts_with(foreign.start) || !entry.name.ends_with(foreign.end)) continue;
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: {} (tensor {})", printable(source.path()), foreign.what,
+                              quoted(entry.name)));
+    }
   }
   return {};
 }
@@ -101,7 +154,7 @@ Status adopt_keras(CheckpointInput& input) {
   if (own_config) {
     input.config = FERRY_TRY(hugging_face_config_of_keras(
         input.config, has_keras_head(*input.source), input.config_name));
-    input.copied.insert(input.copied.begin(), {.name = kConfig, .text = input.config});
+    input.copied.insert(input.copied.begin(), {kConfig, {}, input.config});
   }
   if (!own_names) return {};
   const ModelConfig config = FERRY_TRY(parse_model_config(input.config, "", input.config_name));
@@ -116,12 +169,11 @@ Status adopt_keras(CheckpointInput& input) {
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config) {
   CheckpointInput input;
   input.source = FERRY_TRY(open_checkpoint(path));
-  if (dynamic_cast<const GgufSource*>(input.source.get()) != nullptr) {
-    // Its names and some of its values are not those that families know.
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: GGUF checkpoints can be inspected, but not converted yet",
-                            printable(path)));
+  if (const auto* gguf = dynamic_cast<const GgufSource*>(input.source.get())) {
+    FERRY_CHECK(adopt(input, gguf->metadata(), config));
+    return input;
   }
+  FERRY_CHECK(refuse_foreign_names(*input.source));
   FERRY_CHECK(refuse_legacy_keras(*input.source));
   FERRY_CHECK(add_files_beside(input, path, config));
   FERRY_CHECK(adopt_keras(input));

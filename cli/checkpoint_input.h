@@ -24,6 +24,7 @@ struct CheckpointInput {
   // there are any; as they are, or as texts that an adapter made.
   std::vector<CopiedFile> copied;
   std::vector<KeyRule> format_rules;  // for keys that the format brings along
+  std::vector<std::string> notes;     // lines for the user: what could not be carried over
   // What the format calls the keys of this model, where it has names of its own.
   std::unordered_map<std::string, std::string> stored_names;
 };

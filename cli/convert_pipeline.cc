@@ -196,6 +196,7 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   Conversion c;
   CheckpointInput opened = FERRY_TRY(open_checkpoint_input(options.source, options.config));
   c.source = std::move(opened.source);
+  c.notes = std::move(opened.notes);
   c.config = FERRY_TRY(parse_model_config(opened.config, opened.generation, opened.config_name));
   const FamilySpec* family = FERRY_TRY(find_family(c.config));
   c.family = family->model_types.front();

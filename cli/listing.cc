@@ -221,11 +221,11 @@ Result<Listing> list_checkpoint(const std::string& path) {
 }
 
 // The FlatBuffer identifier of a regular file, for programs and data files under other names.
-std::string file_identifier(const std::string& path) {
-  const Result<InputFile> file = InputFile::open(path);
+Result<std::string> file_identifier(const std::string& path) {
+  const InputFile file = FERRY_TRY(InputFile::open(path));
   char bytes[8] = {};
-  if (!file || file->size() < sizeof bytes) return {};
-  if (!file->read_at(0, std::as_writable_bytes(std::span(bytes)))) return {};
+  if (file.size() < sizeof bytes) return std::string();
+  FERRY_CHECK(file.read_at(0, std::as_writable_bytes(std::span(bytes))));
   return std::string(bytes + 4, 4);
 }
 
@@ -241,7 +241,7 @@ Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
   }
   if (path.ends_with(".pte")) return list_program_file(path);
   if (path.ends_with(".ptd")) return list_data_file(path);
-  const std::string identifier = file_identifier(path);
+  const std::string identifier = FERRY_TRY(file_identifier(path));
   if (identifier == "ET12") return list_program_file(path);
   if (identifier == "FT01") return list_data_file(path);
   return list_checkpoint(path);

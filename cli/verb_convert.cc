@@ -118,6 +118,7 @@ Result<int> convert(Context& context, Options& options) {
                       ? "dry run: nothing was written\n"
                       : fmt::format("wrote {} in {:.2f} s\n", options.out, elapsed.count()));
   }
+  for (const std::string& note : conversion.notes) context.note(note);
   return 0;
 }
 
@@ -132,7 +133,8 @@ void add_convert(CommandLine& line) {
   auto state = std::make_shared<State>();
   Options& o = state->options;
   Verb verb = line.verb("convert", "Turn a checkpoint into a program bundle");
-  verb.positional("SRC", o.convert.source, "Checkpoint: a directory, a tensor file or an index")
+  verb.positional("SRC", o.convert.source,
+                  "Checkpoint: a directory, a tensor file, an index or a GGUF file")
       .option("-o,--out", o.out, "Bundle directory to make")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
       .option("--shards", o.shards, "Programs to cut the decoder into")

@@ -1,11 +1,14 @@
-// ferry run: generates tokens with a bundle and prints how fast that was.
+// ferry run: generates tokens or text with a bundle and prints how fast that was.
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "cli/json_writer.h"
@@ -14,7 +17,9 @@
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
 #include "runner/decoder.h"
-#include "runner/parity.h"
+#include "runner/sampler.h"
+#include "runner/tokenizer/text_stream.h"
+#include "runner/tokenizer/tokenizer.h"
 
 namespace ferry::cli {
 namespace {
@@ -23,10 +28,10 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
-  std::string bundle, tokens, dump_logits;
-  std::string prompt, image, mode = "kv";  // not built
+  std::string bundle, tokens, prompt, dump_logits;
+  std::string image, mode = "kv";  // not built
   int64_t max_new = 16;
-  double temperature = 0;
+  SamplingOptions sampling;
   int64_t seed = 0;
   bool ignore_eos = false, skip_digests = false;
 };
@@ -39,6 +44,7 @@ struct Times {
 
 struct Generation {
   std::vector<int64_t> prompt, tokens;
+  std::string text;           // of the tokens; only with a tokenizer
   std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
   bool stopped_by_eos = false;
   Times times;
@@ -65,18 +71,51 @@ Status check_options(const Options& o) {
   const auto unbuilt = [](const char* what) {
     return fail(ErrorCode::kUnsupported, fmt::format("{} is not supported yet", what));
   };
-  if (!o.prompt.empty()) return unbuilt("--prompt");
   if (!o.image.empty()) return unbuilt("--image");
   if (o.mode != "kv") return unbuilt("--mode other than kv");
-  if (o.temperature != 0) return unbuilt("--temperature other than 0");
-  if (o.tokens.empty()) return fail(ErrorCode::kUsage, "--tokens is required");
+  if (o.tokens.empty() == o.prompt.empty()) {
+    return fail(ErrorCode::kUsage, "one of --prompt and --tokens is required");
+  }
   if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
   return {};
 }
 
-// Greedy decoding. The context is a limit: what does not fit is not generated.
+Result<Sampler> make_sampler(const Options& options) {
+  SamplingOptions sampling = options.sampling;
+  sampling.seed = static_cast<uint64_t>(options.seed);
+  return Sampler::make(sampling);
+}
+
+// The text of generated tokens: given out as it comes, and kept.
+class TextOutput {
+ public:
+  // nullptr: no text is wanted.
+  TextOutput(const Tokenizer* tokenizer, std::function<void(std::string_view)> print)
+      : print_(std::move(print)) {
+    if (tokenizer != nullptr) stream_.emplace(*tokenizer);
+  }
+  Status push(int64_t token) {
+    if (stream_) give(FERRY_TRY(stream_->push(token)));
+    return {};
+  }
+  Result<std::string> finish() {
+    if (stream_) give(FERRY_TRY(stream_->finish()));
+    return std::move(text_);
+  }
+
+ private:
+  void give(const std::string& text) {
+    text_ += text;
+    if (print_ && !text.empty()) print_(text);
+  }
+  std::function<void(std::string_view)> print_;
+  std::optional<TextStream> stream_;
+  std::string text_;
+};
+
+// The context is a limit: what does not fit is not generated.
 Result<Generation> generate(Decoder& decoder, const Manifest& manifest, const Options& options,
-                            Generation g) {
+                            Sampler& sampler, TextOutput& text, Generation g) {
   const auto vocab = static_cast<size_t>(manifest.vocab_size);
   g.times.start = Clock::now();
   std::vector<float> row = FERRY_TRY(decoder.forward(g.prompt));
@@ -85,16 +124,18 @@ Result<Generation> generate(Decoder& decoder, const Manifest& manifest, const Op
     if (row.size() < vocab) return bad_input("the bundle's logits are shorter than its vocabulary");
     const std::span<const float> last = std::span(row).last(vocab);
     const auto sampling_start = Clock::now();
-    const auto token = static_cast<int64_t>(argmax(last));
+    const int64_t token = FERRY_TRY(sampler.sample(last));
     g.times.sampling += Clock::now() - sampling_start;
     g.tokens.push_back(token);
     if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
     g.stopped_by_eos = !options.ignore_eos && std::ranges::count(manifest.eos_ids, token) > 0;
+    if (!g.stopped_by_eos) FERRY_CHECK(text.push(token));
     const bool full = decoder.position() >= manifest.context_length;
     if (g.stopped_by_eos || full || std::ssize(g.tokens) >= options.max_new) break;
     row = FERRY_TRY(decoder.forward({&token, 1}));
   }
   g.times.end = Clock::now();
+  g.text = FERRY_TRY(text.finish());
   return g;
 }
 
@@ -125,32 +166,40 @@ struct Stats {
         sampling(g.times.sampling.count()) {}
 };
 
+// The most memory that the process has had at once, in bytes; mapped weights count once read.
+int64_t peak_rss() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
 double rate(size_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
-std::string to_text(const Generation& g) {
+std::string stats_lines(const Generation& g) {
   const Stats s(g);
   const auto line = [](const std::string& what, double seconds, size_t tokens) {
     return fmt::format("{}: {:.3f} s, Rate: {:.3f} tokens/s\n", what, seconds,
                        rate(tokens, seconds));
   };
-  return fmt::format("{}\n", fmt::join(g.tokens, ",")) +
-         fmt::format("Prompt Tokens: {}  Generated Tokens: {}\n", s.prompt, s.generated) +
+  return fmt::format("Prompt Tokens: {}  Generated Tokens: {}\n", s.prompt, s.generated) +
          fmt::format("Model Load Time: {:.3f} s\n", s.load) +
          line("Total inference time", s.total, s.generated) +
          line("Prompt evaluation", s.prompt_eval, s.prompt) +
          line(fmt::format("Generated {} tokens", s.generated), s.generation, s.generated) +
          fmt::format("Time to first generated token: {:.3f} s\n", s.first_token) +
          fmt::format("Sampling time over {} tokens: {:.3f} s\n", s.prompt + s.generated,
-                     s.sampling);
+                     s.sampling) +
+         fmt::format("Peak RSS: {:.1f} MiB\n", static_cast<double>(peak_rss()) / (1 << 20));
 }
 
-std::string to_json(const Generation& g) {
+std::string to_json(const Generation& g, bool with_text) {
   const Stats s(g);
   JsonWriter json;
   json.begin_object();
   json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
+  if (with_text) json.member("text", g.text);
   json.member("stopped_by_eos", g.stopped_by_eos);
   json.key("stats").begin_object();
   json.member("prompt_tokens", s.prompt).member("generated_tokens", s.generated);
@@ -159,6 +208,7 @@ std::string to_json(const Generation& g) {
   json.member("first_token_s", s.first_token).member("sampling_s", s.sampling);
   json.member("prefill_token_per_sec", rate(s.prompt, s.prompt_eval));
   json.member("decode_token_per_sec", rate(s.generated, s.generation));
+  json.member("peak_rss_bytes", peak_rss());
   json.end_object().end_object();
   return json.take();
 }
@@ -166,24 +216,46 @@ std::string to_json(const Generation& g) {
 // -- the verb
 // --------------------------------------------------------------------------------------
 
+// The tokenizer of the bundle, if the prompt is text.
+Result<std::optional<Tokenizer>> open_tokenizer(const Options& options) {
+  if (options.prompt.empty()) return std::optional<Tokenizer>();
+  const std::string path = options.bundle + "/" + kTokenizerFile;
+  return std::optional<Tokenizer>(FERRY_TRY(Tokenizer::load(path)));
+}
+
+Result<std::vector<int64_t>> prompt_tokens(std::optional<Tokenizer>& tokenizer,
+                                           const Options& options) {
+  if (!tokenizer) return parse_tokens(options.tokens);
+  auto ids = tokenizer->encode(options.prompt, /*add_special=*/true);
+  if (!ids) return fail(ErrorCode::kUsage, "--prompt: " + ids.error().message);
+  if (ids->empty()) return fail(ErrorCode::kUsage, "--prompt: no tokens");
+  return ids;
+}
+
 Result<int> run(Context& context, const Options& options) {
   FERRY_CHECK(check_options(options));
+  Sampler sampler = FERRY_TRY(make_sampler(options));
   Generation g;
-  g.prompt = FERRY_TRY(parse_tokens(options.tokens));
   g.times.load_start = Clock::now();
   const Bundle bundle =
       FERRY_TRY(Bundle::open(options.bundle, !options.skip_digests, context.pool()));
+  std::optional<Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(options));
   Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
   g.times.load_end = Clock::now();
-  g = FERRY_TRY(generate(decoder, bundle.manifest(), options, std::move(g)));
+  g.prompt = FERRY_TRY(prompt_tokens(tokenizer, options));
+  TextOutput text(tokenizer ? &*tokenizer : nullptr, [&](std::string_view part) {
+    if (context.json) return;
+    context.print(part);
+    context.flush();
+  });
+  g = FERRY_TRY(generate(decoder, bundle.manifest(), options, sampler, text, std::move(g)));
   if (!options.dump_logits.empty()) FERRY_CHECK(dump_logits(g, options.dump_logits));
   if (context.json) {
-    context.print(to_json(g));
-  } else if (context.quiet) {
-    context.print(fmt::format("{}\n", fmt::join(g.tokens, ",")));
-  } else {
-    context.print(to_text(g));
+    context.print(to_json(g, tokenizer.has_value()));
+    return 0;
   }
+  context.print(tokenizer ? "\n" : fmt::format("{}\n", fmt::join(g.tokens, ",")));
+  if (!context.quiet) context.print(stats_lines(g));
   return 0;
 }
 
@@ -191,14 +263,17 @@ Result<int> run(Context& context, const Options& options) {
 
 void add_run(CommandLine& line) {
   auto o = std::make_shared<Options>();
-  line.verb("run", "Generate tokens with a bundle")
+  line.verb("run", "Generate text or tokens with a bundle")
       .positional("BUNDLE", o->bundle, "Bundle directory")
+      .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
-      .option("--prompt", o->prompt, "Prompt as text (not supported yet)")
       .option("--image", o->image, "Image file (not supported yet)")
       .option("--max-new", o->max_new, "Tokens to generate at most")
       .option("--mode", o->mode, "Decoding mode (only kv is supported yet)")
-      .option("--temperature", o->temperature, "Only 0, greedy, is supported yet")
+      .option("--temperature", o->sampling.temperature, "0: always the likeliest token")
+      .option("--top-k", o->sampling.top_k, "Sample from the K likeliest tokens; 0: from all")
+      .option("--top-p", o->sampling.top_p,
+              "Sample from the likeliest tokens that together have this probability")
       .option("--seed", o->seed, "Of the sampler; without effect at temperature 0")
       .option("--dump-logits", o->dump_logits,
               "New safetensors file for the logits that each token was chosen from")

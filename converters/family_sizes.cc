@@ -51,6 +51,10 @@ Status read_codegen(const JsonFields& fields, ModelConfig& config) {
 }  // namespace
 
 Status read_family_sizes(const JsonFields& fields, ModelConfig& config) {
+  if (config.q_size() > kSizeRange.max) {
+    return fields.bad("num_attention_heads", fmt::format("is {}: too many for heads of {}",
+                                                         config.num_heads, config.head_dim));
+  }
   if (config.text_type == "lfm2") return read_lfm2(fields, config);
   if (config.text_type == "codegen") return read_codegen(fields, config);
   return {};

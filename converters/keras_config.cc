@@ -45,7 +45,8 @@ tl::unexpected<Error> unsupported(const JsonFields& config, std::string_view key
   return config.error(ErrorCode::kUnsupported, key, what);
 }
 
-// What all backbones have. `head_dim` is a key of its own but in Llama and Qwen 2.
+// What all backbones have. FERRY_TRY stays out of braced lists: what they have made before an error
+// returns is not destroyed. `head_dim` is a key of its own but in Llama and Qwen 2.
 Result<Json> common(const JsonFields& config, const char* model_type, bool has_head_dim) {
   const int64_t hidden = FERRY_TRY(config.required("hidden_dim", kSizeRange));
   const int64_t heads = FERRY_TRY(config.required("num_query_heads", kHeadRange));
@@ -58,19 +59,18 @@ Result<Json> common(const JsonFields& config, const char* model_type, bool has_h
     return config.bad("num_query_heads",
                       fmt::format("is {}, which does not divide hidden_dim {}", heads, hidden));
   }
-  return Json{
-      {"model_type", model_type},
-      {"vocab_size", FERRY_TRY(config.required("vocabulary_size", kSizeRange))},
-      {"hidden_size", hidden},
-      {"intermediate_size", FERRY_TRY(config.required("intermediate_dim", kSizeRange))},
-      {"num_hidden_layers", FERRY_TRY(config.required("num_layers", kLayerRange))},
-      {"num_attention_heads", heads},
-      {"num_key_value_heads", kv_heads},
-      {"head_dim",
-       has_head_dim ? FERRY_TRY(config.required("head_dim", kHeadDimRange)) : hidden / heads},
-      {"max_position_embeddings", kUnstatedPositions},
-      {"rms_norm_eps", FERRY_TRY(config.number_or("layer_norm_epsilon", kEpsRange, 1e-6))},
-  };
+  Json out = {{"model_type", model_type}};
+  out["vocab_size"] = FERRY_TRY(config.required("vocabulary_size", kSizeRange));
+  out["hidden_size"] = hidden;
+  out["intermediate_size"] = FERRY_TRY(config.required("intermediate_dim", kSizeRange));
+  out["num_hidden_layers"] = FERRY_TRY(config.required("num_layers", kLayerRange));
+  out["num_attention_heads"] = heads;
+  out["num_key_value_heads"] = kv_heads;
+  out["head_dim"] = hidden / heads;
+  if (has_head_dim) out["head_dim"] = FERRY_TRY(config.required("head_dim", kHeadDimRange));
+  out["max_position_embeddings"] = kUnstatedPositions;
+  out["rms_norm_eps"] = FERRY_TRY(config.number_or("layer_norm_epsilon", kEpsRange, 1e-6));
+  return out;
 }
 
 // Null where nothing is scaled.
@@ -96,12 +96,12 @@ Result<Json> llama_scaling(const JsonFields& config) {
   if (position != 1.0) {
     return unsupported(config, position_key, "is set together with a frequency scaling");
   }
-  return Json{
-      {"rope_type", "llama3"},
-      {"factor", *FERRY_TRY(config.number(keys[0], kFactorRange))},
-      {"low_freq_factor", *FERRY_TRY(config.number(keys[1], kFactorRange))},
-      {"high_freq_factor", *FERRY_TRY(config.number(keys[2], kFactorRange))},
-      {"original_max_position_embeddings", *FERRY_TRY(config.integer(keys[3], kPositionRange))}};
+  Json out = {{"rope_type", "llama3"}};
+  out["factor"] = *FERRY_TRY(config.number(keys[0], kFactorRange));
+  out["low_freq_factor"] = *FERRY_TRY(config.number(keys[1], kFactorRange));
+  out["high_freq_factor"] = *FERRY_TRY(config.number(keys[2], kFactorRange));
+  out["original_max_position_embeddings"] = *FERRY_TRY(config.integer(keys[3], kPositionRange));
+  return out;
 }
 
 Result<Json> llama(const JsonFields& config, bool own_head) {

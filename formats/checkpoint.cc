@@ -37,10 +37,11 @@ constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";
 // Formats that are known by the end of the file's name and not read, GGUF not from a directory.
 struct OtherFormat {
   std::string_view suffix, name;
+  std::string_view advice = {};
 };
 constexpr std::array<OtherFormat, 3> kOtherFormats = {{
     {".gguf", "GGUF"},
-    {".keras", "Keras"},
+    {".keras", "Keras", "; it is a zip archive: unpack it, and open its model.weights.h5"},
     {".msgpack", "Flax"},
 }};
 
@@ -171,6 +172,19 @@ SourceResult open_keras(const std::string& path, const CheckpointOptions& option
   return source;
 }
 
+// The one GGUF file of a directory, or an empty name.
+std::string only_gguf_file(const std::string& path) {
+  std::error_code error;
+  std::string found;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.ends_with(".gguf")) continue;
+    if (!found.empty()) return {};
+    found = name;
+  }
+  return found;
+}
+
 // What is in a directory without a checkpoint under one of the known names.
 tl::unexpected<Error> explain_directory(const std::string& path) {
   std::error_code error;
@@ -190,6 +204,10 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
   }
   if (!others.empty()) {
     const std::string& first = *std::min_element(others.begin(), others.end());
+    if (first.ends_with(".gguf")) {
+      return bad_input(fmt::format("{}: several GGUF files; give the path of one, such as {}",
+                                   printable(path), quoted(first)));
+    }
     return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
                                          other_format(first)->name, quoted(first)));
   }
@@ -211,6 +229,10 @@ SourceResult open_directory(const std::string& path, const CheckpointOptions& op
     if (known == kKerasFile) return FERRY_TRY(open_hdf5(files, path));
     return known == kTorchFile ? open_torch(files, path) : open_safetensors(files, path);
   }
+  if (const std::string name = only_gguf_file(path); !name.empty()) {
+    const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));
+    return FERRY_TRY(open_gguf(file));
+  }
   return explain_directory(path);
 }
 
@@ -219,7 +241,8 @@ SourceResult open_file(const std::string& path) {
   if (name.ends_with(".gguf")) return FERRY_TRY(open_gguf(path));
   const InputFile file = FERRY_TRY(InputFile::open(path));
   if (const OtherFormat* format = other_format(name)) {
-    return unsupported(path, fmt::format("{} checkpoints are not supported", format->name));
+    return unsupported(
+        path, fmt::format("{} checkpoints are not supported{}", format->name, format->advice));
   }
   if (has_hdf5_name(name) || FERRY_TRY(detect_hdf5(file))) {
     return FERRY_TRY(open_hdf5({{path, name}}, path));

@@ -31,7 +31,7 @@ std::vector<KeyRule> rules(const ModelConfig&) {
                   drop_rule("transformer.h.{i}.attn.masked_bias", kMask)}});
 }
 
-ValueId layer(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+ValueId parallel_layer(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   const ValueId normed =
       layer_norm(b, x, layer_name(layer, "attention_norm"), c.config.rms_norm_eps);
   const ValueId attended = attention(b, c, normed, layer, {});
@@ -42,7 +42,7 @@ ValueId layer(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer
 Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_frame(
       config, options,
-      {.layer = layer,
+      {.layer = parallel_layer,
        .final_norm = [&](GraphBuilder& b,
                          ValueId x) { return layer_norm(b, x, "norm", config.rms_norm_eps); },
        .head_bias = true});

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/text.h"
 
@@ -175,6 +178,49 @@ Result<std::vector<std::string_view>> GgufMetadata::texts(std::string_view key) 
   for (uint64_t i = 0; i < item->count; ++i) {
     out.push_back(load_text(at));
     at += sizeof(uint64_t) + out.back().size();
+  }
+  return out;
+}
+
+// Of any type but a string.
+nlohmann::json GgufMetadata::load_json(const GgufItem& item, uint64_t index) const {
+  if (const auto flag = load_bool(item, index)) return *flag;
+  if (const auto integer = load_integer(item, index)) return *integer;
+  if (item.type == GgufValueType::kU64) return load<uint64_t>(item.offset + index * 8);
+  const double value = *load_real(item, index);
+  if (item.type != GgufValueType::kF32 || !std::isfinite(value)) return value;
+  std::array<char, 32> text;
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size(), static_cast<float>(value));
+  double shortest = value;
+  if (error == std::errc()) std::from_chars(text.data(), end, shortest);
+  return shortest;
+}
+
+Result<nlohmann::json> GgufMetadata::to_json() const {
+  nlohmann::json out = nlohmann::json::object();
+  uint64_t elements = 0;
+  for (const GgufItem& item : items_) {
+    if (item.type == GgufValueType::kString && !item.is_array) {
+      out[item.key] = load_text(item.offset);
+      continue;
+    }
+    if (!item.is_array) {
+      out[item.key] = load_json(item, 0);
+      continue;
+    }
+    elements += item.count;  // cannot overflow: all elements lie within the header
+    if (elements > kMaxJsonElements) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: more than {} elements in the arrays of the metadata (key {})",
+                              name_, kMaxJsonElements, quoted(item.key, kMaxShownKey)));
+    }
+    nlohmann::json& list = out[item.key] = nlohmann::json::array();
+    if (item.type == GgufValueType::kString) {
+      for (const std::string_view text : FERRY_TRY(texts(item.key))) list.push_back(text);
+    } else {
+      for (uint64_t i = 0; i < item.count; ++i) list.push_back(load_json(item, i));
+    }
   }
   return out;
 }

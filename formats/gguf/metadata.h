@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -67,6 +68,12 @@ class GgufMetadata {
   Result<std::vector<double>> reals(std::string_view key) const;
   Result<std::vector<std::string_view>> texts(std::string_view key) const;
 
+  // All of it as one object, a member per key, for rooms that know no formats. Numbers of type f32
+  // are the shortest decimals that read back as the same f32; strings may be any bytes.
+  // kUnsupported for more than kMaxJsonElements elements of arrays, which no model has.
+  static constexpr uint64_t kMaxJsonElements = uint64_t{1} << 22;
+  Result<nlohmann::json> to_json() const;
+
  private:
   // One element of an item, nothing where it has another kind.
   template <class T>
@@ -86,6 +93,7 @@ class GgufMetadata {
   std::optional<int64_t> load_integer(const GgufItem& item, uint64_t index) const;
   std::optional<double> load_real(const GgufItem& item, uint64_t index) const;
   std::optional<bool> load_bool(const GgufItem& item, uint64_t index) const;
+  nlohmann::json load_json(const GgufItem& item, uint64_t index) const;
 
   std::vector<GgufItem> items_;
   std::map<std::string, size_t, std::less<>> index_of_;

@@ -1,4 +1,4 @@
-// From the untrusted description of an HDF5 file to tensors that can be read: the rules H1 to H12
+// From the untrusted description of an HDF5 file to tensors that can be read: the rules H1 to H13
 // of hdf5.h.
 #pragma once
 

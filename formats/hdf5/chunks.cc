@@ -87,7 +87,7 @@ uint64_t bytes_before(const std::vector<Filter>& filters, uint32_t skipped, size
 class Scatter {
  public:
   Scatter(const CheckedTensor& tensor, const Chunk& chunk, uint64_t flat, std::span<std::byte> out)
-      : tensor_(tensor), chunk_(chunk), flat_(flat), out_(out) {
+      : tensor_(tensor), flat_(flat), out_(out) {
     const size_t rank = tensor.chunk_dims.size();
     strides_.resize(rank);
     extent_.resize(rank);
@@ -127,7 +127,6 @@ class Scatter {
   }
 
   const CheckedTensor& tensor_;
-  const Chunk& chunk_;
   uint64_t flat_;
   std::span<std::byte> out_;
   std::vector<uint64_t> strides_, extent_;

@@ -25,7 +25,8 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FERRY_HDF5_SANITIZED 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(undefined_behavior_sanitizer)
 #define FERRY_HDF5_SANITIZED 1
 #endif
 #endif
@@ -37,8 +38,8 @@ constexpr bool kSanitized = false;
 
 using Clock = std::chrono::steady_clock;
 
-// What the child says by its exit status.
-enum ChildExit : int { kDone = 0, kNotConfined = 1, kNoMemory = 2, kThrew = 3 };
+// What the child says by its exit status; others are those of a sanitizer.
+enum ChildExit : int { kDone = 0, kNotConfined = 101, kNoMemory = 102, kThrew = 103 };
 
 // A wall clock that only a stuck child reaches: a busy machine may give it a tenth of a processor.
 std::chrono::milliseconds wall_limit(const ConfinedLimits& limits) {
@@ -85,12 +86,19 @@ bool enter_filter(int in, int out) {
     ok = ok && ::seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0) == 0;
   };
   const auto allow_on = [&](int call, int fd) {
-    ok = ok && ::seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 1,
-                                  SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(fd))) == 0;
+    const scmp_arg_cmp first = {0, SCMP_CMP_EQ, static_cast<scmp_datum_t>(fd), 0};
+    ok = ok && ::seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, call, 1, &first) == 0;
   };
   allow_on(SCMP_SYS(pread64), in);
-  allow_on(SCMP_SYS(write), out);
-  if (kSanitized) allow_on(SCMP_SYS(write), STDERR_FILENO);  // its reports
+  if (kSanitized) {
+    // Their reports, and pipes by which they find out whether memory can be read.
+    for (const int call :
+         {SCMP_SYS(write), SCMP_SYS(pipe), SCMP_SYS(pipe2), SCMP_SYS(read), SCMP_SYS(close)}) {
+      allow(call);
+    }
+  } else {
+    allow_on(SCMP_SYS(write), out);
+  }
   for (const int call :
        {SCMP_SYS(brk), SCMP_SYS(mmap), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(mprotect),
         SCMP_SYS(madvise), SCMP_SYS(futex), SCMP_SYS(clock_gettime), SCMP_SYS(gettimeofday),

@@ -1,5 +1,6 @@
 #include "runner/kernels/strided_copy.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runner/kernels/kernel.h"
@@ -8,6 +9,7 @@ namespace ferry::runtime {
 namespace {
 
 constexpr int64_t kPieceBytes = 256 * 1024;
+constexpr int64_t kTile = 16;  // rows and columns of a transposition that are done together
 
 struct Plan {
   Dims outer, outer_from, outer_to;
@@ -41,25 +43,40 @@ Plan merge(const Dims& sizes, const Dims& from, const Dims& to) {
   return plan;
 }
 
+// Rows of n elements whose elements and whose beginnings are so far apart; strides in elements.
+struct RowStrides {
+  int64_t n;
+  int64_t from, to;          // from one element to the next
+  int64_t from_row, to_row;  // from one row to the next
+};
+
+// Tile by tile: a transposition reads every line of memory once, not once for each element in it.
 template <class T>
-void copy_row(const std::byte* from, int64_t from_step, std::byte* to, int64_t to_step, int64_t n) {
+void copy_tiles(const std::byte* from, std::byte* to, int64_t rows, const RowStrides& s) {
   const T* source = reinterpret_cast<const T*>(from);
   T* target = reinterpret_cast<T*>(to);
-  for (int64_t i = 0; i < n; ++i) target[i * to_step] = source[i * from_step];
+  for (int64_t begin = 0; begin < s.n; begin += kTile) {
+    const int64_t end = std::min(begin + kTile, s.n);
+    for (int64_t row = 0; row < rows; ++row) {
+      const T* in = source + row * s.from_row;
+      T* out = target + row * s.to_row;
+      for (int64_t i = begin; i < end; ++i) out[i * s.to] = in[i * s.from];
+    }
+  }
 }
 
-using RowCopy = void (*)(const std::byte*, int64_t, std::byte*, int64_t, int64_t);
+using TileCopy = void (*)(const std::byte*, std::byte*, int64_t, const RowStrides&);
 
-RowCopy row_copy(int64_t element_bytes) {
+TileCopy tile_copy(int64_t element_bytes) {
   switch (element_bytes) {
     case 1:
-      return copy_row<uint8_t>;
+      return copy_tiles<uint8_t>;
     case 2:
-      return copy_row<uint16_t>;
+      return copy_tiles<uint16_t>;
     case 4:
-      return copy_row<uint32_t>;
+      return copy_tiles<uint32_t>;
     default:
-      return copy_row<uint64_t>;
+      return copy_tiles<uint64_t>;
   }
 }
 
@@ -67,25 +84,34 @@ RowCopy row_copy(int64_t element_bytes) {
 void copy_rows(const Plan& plan, int64_t bytes, const std::byte* from, std::byte* to, int64_t begin,
                int64_t end) {
   const bool plain = plan.inner_from == 1 && plan.inner_to == 1;
-  const RowCopy copy = row_copy(bytes);
+  const TileCopy copy = tile_copy(bytes);
+  const int last = plan.outer.rank() - 1;
+  const RowStrides strides = {plan.inner, plan.inner_from, plan.inner_to,
+                              last < 0 ? 0 : plan.outer_from[last],
+                              last < 0 ? 0 : plan.outer_to[last]};
   Dims at = Dims::filled(plan.outer.rank(), 0);
-  for (int64_t row = begin, dim = plan.outer.rank() - 1; dim >= 0; --dim) {
+  for (int64_t row = begin, dim = last; dim >= 0; --dim) {
     const int d = static_cast<int>(dim);
     at[d] = row % plan.outer[d];
     row /= plan.outer[d];
     from += at[d] * plan.outer_from[d] * bytes;
     to += at[d] * plan.outer_to[d] * bytes;
   }
-  for (int64_t row = begin; row < end; ++row) {
+  for (int64_t row = begin; row < end;) {
+    int64_t rows = 1;  // of the last outer dimension, done together
     if (plain) {
       std::memcpy(to, from, static_cast<size_t>(plan.inner * bytes));
     } else {
-      copy(from, plan.inner_from, to, plan.inner_to, plan.inner);
+      if (last >= 0) rows = std::min({kTile, end - row, plan.outer[last] - at[last]});
+      copy(from, to, rows, strides);
     }
-    for (int d = plan.outer.rank() - 1; d >= 0; --d) {
-      from += plan.outer_from[d] * bytes;
-      to += plan.outer_to[d] * bytes;
-      if (++at[d] < plan.outer[d]) break;
+    row += rows;
+    for (int d = last; d >= 0; --d) {
+      const int64_t step = d == last ? rows : 1;
+      from += step * plan.outer_from[d] * bytes;
+      to += step * plan.outer_to[d] * bytes;
+      at[d] += step;
+      if (at[d] < plan.outer[d]) break;
       at[d] = 0;
       from -= plan.outer[d] * plan.outer_from[d] * bytes;
       to -= plan.outer[d] * plan.outer_to[d] * bytes;

@@ -57,12 +57,17 @@ Result<AddedTokens> AddedTokens::make(const TokenizerDocument& document,
       return bad_input(
           fmt::format("{}[{}]: {} is there twice", where, number, quoted(token.content, 60)));
     }
-    std::string text = token.content;
-    if (token.normalized) FERRY_CHECK(normalizer.apply(text));
-    if (!text.empty()) {
-      (token.normalized ? normalized : plain).emplace_back(text, static_cast<uint32_t>(number));
+    token.text = token.content;
+    if (token.normalized) FERRY_CHECK(normalizer.apply(token.text));
+    if (!token.text.empty()) {
+      (token.normalized ? normalized : plain)
+          .emplace_back(token.text, static_cast<uint32_t>(number));
     }
     added.tokens_.push_back(std::move(token));
+  }
+  for (AddedToken& token : added.tokens_) {
+    const AddedToken* written_alike = added.find(token.text);
+    token.skipped = written_alike != nullptr && written_alike->special;
   }
   added.plain_ = TokenTrie(std::move(plain));
   added.normalized_ = TokenTrie(std::move(normalized));

@@ -19,8 +19,10 @@ namespace ferry {
 
 struct AddedToken {
   std::string content;
+  std::string text;  // in decoded text: the content, normalized if the token is
   uint32_t id = 0;
-  bool special = false;      // left out of decoded text on request
+  bool special = false;
+  bool skipped = false;      // left out of decoded text on request: `text` is a special content
   bool normalized = false;   // looked for in normalized text, and written as it would be there
   bool single_word = false;  // not within a word
   bool lstrip = false, rstrip = false;  // takes white space on that side along

@@ -136,7 +136,7 @@ Result<std::string> Tokenizer::decode(std::span<const int64_t> ids, bool skip_sp
   texts.reserve(ids.size());
   for (const int64_t id : ids) {
     if (const AddedToken* token = impl_->added.find(id)) {
-      if (!skip_special || !token->special) texts.push_back(token->content);
+      if (!skip_special || !token->skipped) texts.push_back(token->text);
     } else if (const auto text = impl_->vocabulary.token(id)) {
       texts.emplace_back(*text);
     }

@@ -62,16 +62,6 @@ TEST(Convert, DryRunPredictsEveryFileToTheByte) {
   }
 }
 
-TEST(Convert, RefusesGgufInOneLine) {
-  const TempDir dir;
-  const Outcome outcome = run_ferry({"convert", fixture("gguf/mixA.rows.gguf"), "--config",
-                                     fixture("llama3_tied/config.json"), "-o", dir / "b"});
-  EXPECT_EQ(outcome.code, 4);
-  EXPECT_EQ(outcome.error_lines(), 1U);
-  EXPECT_NE(outcome.err.find("mixA.rows.gguf: GGUF checkpoints"), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(dir / "b"));
-}
-
 TEST(Convert, EverySourceTensorIsAccountedForOnce) {
   const Json plan = run_ferry({"convert", fixture("qwen3_5_text"), "--dry-run", "--json"}).json();
   EXPECT_EQ(plan["model_type"], "qwen3_5_text");

@@ -118,7 +118,7 @@ TEST(PackedExport, IsRefusedUnlessSomebodySaysWhichLayoutItHas) {
   const Outcome refused = run_ferry({"convert", source, "-o", dir / "b"});
   EXPECT_EQ(refused.code, 3);
   EXPECT_NE(
-      refused.err.find("ambiguous: 'model.layers.0.self_attn.qkv_proj.weight' [128, 64] may be "
+      refused.err.find("ambiguous: 'model.layers.0.self_attn.qkv_proj.weight' [256, 64] may be "
                        "'split qkv_proj [q | k | v]' (--packed-layout concatenated) or 'split "
                        "qkv_proj [q.. k v] per key-value head' (--packed-layout interleaved)"),
       std::string::npos)

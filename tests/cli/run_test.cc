@@ -57,9 +57,10 @@ TEST(Run, PrintsTheTokensAndTheStatsLines) {
   convert(fixture("llama3_tied"), dir / "b");
   const Line line = {"run", dir / "b", "--tokens", "1,2,3", "--max-new", "4"};
   const std::string text = run_ferry(line).out;
-  for (const char* part : {"Prompt Tokens: 3", "Generated Tokens: 4", "Model Load Time",
-                           "Total inference time", "Prompt evaluation", "Generated 4 tokens",
-                           "Time to first generated token", "Sampling time over 7 tokens"}) {
+  for (const char* part :
+       {"Prompt Tokens: 3", "Generated Tokens: 4", "Model Load Time", "Total inference time",
+        "Prompt evaluation", "Generated 4 tokens", "Time to first generated token",
+        "Sampling time over 7 tokens", "Peak RSS"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
   Line quiet = line;
@@ -128,6 +129,50 @@ TEST(Run, StopsWhereTheContextEnds) {
   EXPECT_EQ(outcome.json()["tokens"].size(), 4U);
 }
 
+TEST(Run, TextPromptGivesText) {
+  const TempDir dir;
+  // The special tokens of this tokenizer are beyond the model's vocabulary.
+  Json file = Json::parse(read_bytes(fixture("tokenizer/llama3/tokenizer.json")));
+  file["post_processor"] = nullptr;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});
+  write_bytes(source + "/tokenizer.json", file.dump());
+  convert(source, dir / "b");
+  const auto with = [&](const Line& more) {
+    Line words = {"run", dir / "b", "--max-new", "12", "--ignore-eos"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_ferry(words);
+  };
+  const Json result = with({"--prompt", "He", "--json"}).json();
+  const Json ids = Json::parse(run_ferry_on("\"He\"\n", {"tokenize", dir / "b"}).out);
+  EXPECT_EQ(result["prompt_tokens"], ids);
+  std::string list;
+  for (const int64_t id : ids) list += (list.empty() ? "" : ",") + std::to_string(id);
+  EXPECT_EQ(with({"--tokens", list, "--json"}).json()["tokens"], result["tokens"]);
+  // What was streamed is what decoding all at once gives.
+  const Outcome decoded = run_ferry_on(result["tokens"].dump() + "\n",
+                                       {"tokenize", dir / "b", "--decode", "--skip-special"});
+  EXPECT_EQ(Json::parse(decoded.out), result["text"]);
+  EXPECT_EQ(with({"--prompt", "He", "--quiet"}).out, result["text"].get<std::string>() + "\n");
+}
+
+TEST(Run, SamplingFollowsItsSeed) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b");
+  const auto tokens = [&](const Line& more) {
+    Line words = {"run",       dir / "b", "--tokens", "1,2,3",
+                  "--max-new", "24",      "--json",   "--ignore-eos"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_ferry(words).json()["tokens"];
+  };
+  const Json greedy = tokens({});
+  EXPECT_EQ(tokens({"--seed", "7"}), greedy);
+  EXPECT_EQ(tokens({"--temperature", "5", "--top-k", "1"}), greedy);
+  EXPECT_EQ(tokens({"--temperature", "5", "--top-p", "1e-9"}), greedy);
+  const Json one = tokens({"--temperature", "2", "--seed", "1"});
+  EXPECT_EQ(tokens({"--temperature", "2", "--seed", "1", "--threads", "1"}), one);
+  EXPECT_NE(tokens({"--temperature", "2", "--seed", "2"}), one);
+}
+
 TEST(Run, NonsenseIsRefused) {
   const TempDir dir;
   convert(fixture("llama3_tied"), dir / "b", {"--context-length", "8"});
@@ -140,8 +185,11 @@ TEST(Run, NonsenseIsRefused) {
       {{"--tokens", "99999999999999999999"}, 2},
       {{"--tokens", "1,2,3,4,5,6,7,8,9"}, 2},
       {{"--tokens", "1", "--max-new", "0"}, 2},
-      {{"--tokens", "1", "--temperature", "0.7"}, 4},
-      {{"--prompt", "hello"}, 4},
+      {{"--tokens", "1", "--temperature", "-0.7"}, 2},
+      {{"--tokens", "1", "--top-p", "0"}, 2},
+      {{"--tokens", "1", "--top-k", "-1"}, 2},
+      {{"--tokens", "1", "--prompt", "hello"}, 2},
+      {{"--prompt", "hello"}, 5},  // the bundle has no tokenizer
       {{"--tokens", "1", "--mode", "lookahead"}, 4},
   };
   for (const auto& [options, code] : lines) {

@@ -13,6 +13,8 @@
 #include <span>
 #include <sstream>
 
+#include "formats/checkpoint.h"
+
 namespace ferry {
 namespace {
 
@@ -186,6 +188,30 @@ INSTANTIATE_TEST_SUITE_P(Presets, KerasKeysTest,
                          testing::Values("llama", "llama3", "qwen2", "qwen3", "gemma", "gemma2",
                                          "gemma3", "gemma3_deep"),
                          [](const auto& preset_name) { return preset_name.param; });
+
+std::map<std::string, std::string> bytes_by_name(const TensorSource& source) {
+  std::map<std::string, std::string> tensors;
+  for (size_t i = 0; i < source.entries().size(); ++i) {
+    std::string bytes(source.entries()[i].bytes, '\0');
+    EXPECT_TRUE(source.read(i, 0, std::as_writable_bytes(std::span(bytes))).has_value());
+    tensors[source.entries()[i].name] = std::move(bytes);
+  }
+  return tensors;
+}
+
+TEST(KerasKeys, TheWeightsOfAPresetAreThoseOfTheHuggingFaceCheckpoint) {
+  for (const std::string name : {"qwen2", "gemma2"}) {
+    auto source = open_checkpoint(preset(name).string());
+    ASSERT_TRUE(source.has_value()) << source.error().message;
+    auto tensors = keras_tensors(**source, config_of(name));
+    ASSERT_TRUE(tensors.has_value()) << tensors.error().message;
+    const auto adopted = StridedSource::make(*std::move(source), *std::move(tensors));
+    ASSERT_TRUE(adopted.has_value()) << adopted.error().message;
+    const auto expected = open_checkpoint((preset(name) / "huggingface.safetensors").string());
+    ASSERT_TRUE(expected.has_value()) << expected.error().message;
+    EXPECT_TRUE(bytes_by_name(**adopted) == bytes_by_name(**expected)) << name;
+  }
+}
 
 TEST(KerasKeys, OnlyVariablesAreKerasPaths) {
   Counting source({});

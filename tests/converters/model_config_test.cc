@@ -480,7 +480,8 @@ TEST(RopeFrequencies, PlainAndLinear) {
   c.rope.type = RopeConfig::Type::kLinear;
   c.rope.factor = 4;
   expect_near(rope_inverse_frequencies(c.rope, c.rotary_dim()), {0.25, 0.025, 0.0025, 0.00025});
-  c.rope = {.partial_rotary_factor = 0.5};
+  c.rope = {};
+  c.rope.partial_rotary_factor = 0.5;
   expect_near(rope_inverse_frequencies(c.rope, c.rotary_dim()), {1, 0.01});
 }
 
@@ -547,6 +548,8 @@ TEST(ModelConfig, SizesOfOneFamilyAreChecked) {
       {codegen + R"(, "n_head": 8, "rotary_dim": 3})", "'rotary_dim' is 3"},
       {codegen + R"(, "n_head": 2, "rotary_dim": 4})", "'num_attention_heads' is 2"},
       {codegen + R"(, "n_head": 8, "rotary_dim": 4, "head_dim": 4})", "'head_dim' is 4"},
+      {codegen + R"(, "n_head": 4096, "rotary_dim": 4, "head_dim": 65536})",
+       "'num_attention_heads' is 4096"},
       {kLfm2 + std::string(R"(, "intermediate_size": 16000000, "block_ffn_dim_multiplier": 900})"),
        "'intermediate_size' becomes"},
       {kLfm2 + std::string(R"(, "intermediate_size": 9, "block_multiple_of": 0})"),

@@ -51,8 +51,8 @@ TEST(JsonEvents, PiecesOfAnySizeGiveTheSame) {
   const Case cases[] = {
       {R"( {"a" : [1, -2.5,true ,null], "b\"c":"d\\"} )"sv,
        R"({'a':[1-2.5truenull]'b"c':'d\'})"sv},
-      {"[1,    2,\n\n\t  x]"sv, "f: not valid JSON: invalid literal (offset 1013)"sv},
-      {"[\"a  b\"   ,   3"sv, "f: not valid JSON: unexpected end of input (offset 1014)"sv},
+      {"[1,    2,\n\n\t  x]"sv, "f: not valid JSON: invalid literal (offset 1014)"sv},
+      {"[\"a  b\"   ,   3"sv, "f: not valid JSON: unexpected end of input (offset 1015)"sv},
       {"[\"a\0b\"]"sv, "f: not valid JSON: NUL byte (offset 1003)"sv},
       {"{}  \0"sv, "f: not valid JSON: NUL byte (offset 1004)"sv},
       {"\xef\xbb\xbf{}"sv, "f: not valid JSON: byte order mark (offset 1000)"sv},

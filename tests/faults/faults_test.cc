@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -29,7 +30,7 @@ class Fault {
     ::unsetenv("FERRY_FAULT");
     ::unsetenv("FERRY_FAULT_COUNT");
   }
-  long count() const { return std::stol("0" + read_bytes(dir_ / "count")); }
+  long count() const { return std::atol(read_bytes(dir_ / "count").c_str()); }
 
  private:
   TempDir dir_;
@@ -185,7 +186,7 @@ TEST_P(FaultTest, AFileThatIsReplacedIsNeverMixed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Inputs, FaultTest, testing::ValuesIn(kInputs),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& input) { return input.param.name; });
 
 // Every reader, on its own.
 TEST(Faults, EveryReaderSaysWhatCannotBeRead) {

@@ -146,6 +146,14 @@ TEST(Checkpoint, FilesOfOtherFormatsAreUnsupported) {
   }
 }
 
+TEST(Checkpoint, AKerasArchiveIsUnsupportedWithAdvice) {
+  TempDir dir;
+  EXPECT_EQ(message_of(dir.write("x.keras", "PK")),
+            (dir / "x.keras") +
+                ": Keras checkpoints are not supported; it is a zip archive: "
+                "unpack it, and open its model.weights.h5");
+}
+
 TEST(Checkpoint, AnIndexOfOtherFilesIsUnsupported) {
   TempDir dir;
   const std::string path =

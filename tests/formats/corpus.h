@@ -12,7 +12,6 @@
 #include "core/json.h"
 #include "core/sha256.h"
 #include "core/tensor_source.h"
-#include "formats/checkpoint.h"
 
 namespace ferry {
 
@@ -47,24 +46,6 @@ inline void expect_tensors(const TensorSource& source, const nlohmann::json& ite
     EXPECT_EQ(nlohmann::json(entry.shape), expected["shape"]);
     EXPECT_EQ(sha_of_entry(source, i), expected["sha256"]);
   }
-}
-
-// Opens every file of a corpus, expects its verdict, and returns how many there are.
-inline size_t expect_verdicts(const std::string& format) {
-  const nlohmann::json items = corpus(format);
-  for (const auto& item : items) {
-    SCOPED_TRACE(item.dump());
-    const std::string file = item["file"];
-    const auto source = open_checkpoint(FERRY_TESTDATA "/hostile/" + format + "/" + file);
-    EXPECT_EQ(source ? "accept" : "reject", item["verdict"]);
-    if (!source) {
-      expect_good_message(source.error(), item);
-      EXPECT_NE(source.error().message.find(file), std::string::npos);
-    } else if (item.contains("tensors")) {
-      expect_tensors(**source, item);
-    }
-  }
-  return items.size();
 }
 
 }  // namespace ferry

@@ -213,6 +213,27 @@ TEST(Gguf, MetadataAreReadByType) {
   EXPECT_EQ(metadata.find("absent"), nullptr);
 }
 
+TEST(Gguf, MetadataAsJsonHaveTheNumbersThatTheWriterMeant) {
+  const auto source = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value();
+  const nlohmann::json all = source->metadata().to_json().value();
+  EXPECT_EQ(all.size(), 28u);
+  EXPECT_EQ(all["gemma3.embedding_length"], 32);
+  EXPECT_EQ(all["gemma3.attention.layer_norm_rms_epsilon"], 1e-6);  // stored as f32
+  EXPECT_EQ(all["tokenizer.ggml.tokens"][2], "<bos>");
+  EXPECT_EQ(all["tokenizer.ggml.add_bos_token"], false);
+}
+
+TEST(Gguf, MetadataWithTooManyElementsHaveNoJson) {
+  TempDir dir;
+  FileText file;
+  file.head(0, 1).array("big", GgufValueType::kU8, GgufMetadata::kMaxJsonElements + 1);
+  file.data(GgufMetadata::kMaxJsonElements + 1);
+  const auto source = open_gguf(dir.write("x.gguf", file.str())).value();
+  const auto all = source->metadata().to_json();
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code, ErrorCode::kUnsupported);
+}
+
 TEST(Gguf, MetadataOfAnotherKindAreRefused) {
   TempDir dir;
   FileText file;
@@ -238,6 +259,14 @@ TEST(Gguf, MetadataOfAnotherKindAreRefused) {
             f + ": not a string, but an array of f32 (key 'r')");
   EXPECT_EQ(metadata.reals("d").error().message, f + ": not an array of floats, but f64 (key 'd')");
   EXPECT_EQ(metadata.real("x").error().message, f + ": not in the metadata (key 'x')");
+  const nlohmann::json all = metadata.to_json().value();
+  EXPECT_EQ(all.size(), 7u);
+  EXPECT_EQ(all["u"], UINT64_MAX);
+  EXPECT_EQ(all["i"], -5);
+  EXPECT_EQ(all["b"], true);
+  EXPECT_EQ(all["r"], nlohmann::json({1.5, -2.0}));
+  EXPECT_EQ(all["n"], nlohmann::json::array());
+  EXPECT_EQ(all["s"], "\xff");
   EXPECT_FALSE(metadata.integer("b"));
   EXPECT_FALSE(metadata.boolean("i"));
   EXPECT_FALSE(metadata.real("i"));

@@ -15,6 +15,8 @@
 namespace ferry {
 namespace {
 
+const std::string kHostile = FERRY_TESTDATA "/hostile/";
+
 // Nothing, or why the file `path` is refused; an accepted one has the contents that `item` states.
 using Examine = std::function<Status(const std::string& path, const nlohmann::json& item)>;
 
@@ -68,7 +70,7 @@ TEST_P(HostileTest, EveryFileGetsItsVerdict) {
   for (const auto& item : items) {
     SCOPED_TRACE(item.dump());
     const std::string file = item["file"];
-    const Status status = examine(FERRY_TESTDATA "/hostile/" + format + "/" + file, item);
+    const Status status = examine(kHostile + format + "/" + file, item);
     EXPECT_EQ(status ? "accept" : "reject", item["verdict"]);
     if (status) continue;
     expect_good_message(status.error(), item);
@@ -92,7 +94,7 @@ TEST_P(HostileTest, DifferencesFromTheReferenceHaveARule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, HostileTest, testing::ValuesIn(kCorpora),
-                         [](const auto& info) { return info.param.format; });
+                         [](const auto& corpus) { return corpus.param.format; });
 
 }  // namespace
 }  // namespace ferry

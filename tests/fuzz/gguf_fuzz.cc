@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/checked.h"
@@ -41,6 +42,7 @@ void read_values(const GgufMetadata& metadata) {
       for (const std::string_view text : *texts) seen += std::hash<std::string_view>()(text) & 1;
     }
   }
+  seen += metadata.to_json().has_value();
   require(seen < UINT64_MAX);
 }
 

@@ -1,4 +1,5 @@
-// Input: the text of model.safetensors.index.json.
+// Input: the text of model.safetensors.index.json. What it says is compared with two files of two
+// tensors.
 
 #include "formats/safetensors/index.h"
 
@@ -6,17 +7,43 @@
 
 #include "tests/fuzz/require.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace ferry;
-  const auto index = parse_shard_index({reinterpret_cast<const char*>(data), size}, "f");
-  if (!index) {
-    require_good_message(index.error());
-    return 0;
+namespace ferry {
+namespace {
+
+class TwoFiles final : public TensorSource {
+ public:
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t, uint64_t, std::span<std::byte>) const override {
+    return fail(ErrorCode::kInternal, "nobody reads");
   }
+
+ private:
+  std::string path_ = "f";
+  std::vector<SourceFile> files_ = {{"1.safetensors"}, {"2.safetensors"}};
+  std::vector<TensorEntry> entries_ = {{.name = "a", .dtype = DType::kU8, .shape = {}},
+                                       {.name = "b", .dtype = DType::kU8, .shape = {}, .file = 1}};
+};
+
+void run(std::string_view text) {
+  const auto index = parse_shard_index(text, "f");
+  if (!index) return require_good_message(index.error());
   require(!index->empty());
   for (const auto& [tensor, file] : *index) {
     require(file.ends_with(".safetensors") && file.size() <= 255);
     require(file.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos);
   }
+  const Status same = check_against_index(*index, TwoFiles(), "f");
+  const ShardIndex both = {{"a", "1.safetensors"}, {"b", "2.safetensors"}};
+  require(same.has_value() == (*index == both));
+  if (!same) require_good_message(same.error());
+}
+
+}  // namespace
+}  // namespace ferry
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ferry::run({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -1,5 +1,5 @@
-// Single steps, on a vocabulary small enough to see what they did. The expected values were checked
-// against the tokenizers library.
+// Single steps, on a vocabulary small enough to see what they did. The expected values are those of
+// the tokenizers library (0.23.1).
 
 #include "tests/tokenizer/tokenizer_testing.h"
 
@@ -167,6 +167,29 @@ TEST(Decoder, ByteFallbackGivesOneReplacementForEachByte) {
             "a\xC3\xA9"
             "b");
   EXPECT_EQ(*tokenizer->decode(Ids{8, 8, 9}, false), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+// As in the reference since 0.23, where a normalized special token is no longer known as special.
+TEST(Decoder, WritesNormalizedTokensNormalized) {
+  json file = small_tokenizer();
+  file["normalizer"] = {{"type", "Lowercase"}};
+  file["added_tokens"] =
+      json::array({{{"id", 8}, {"content", "<X>"}, {"normalized", true}, {"special", true}},
+                   {{"id", 9}, {"content", "<Y>"}, {"normalized", false}, {"special", true}}});
+  const auto tokenizer = parse(file);
+  ASSERT_TRUE(tokenizer);
+  EXPECT_EQ(*tokenizer->decode(Ids{8, 9, 1}, false), "<x><Y>a");
+  EXPECT_EQ(*tokenizer->decode(Ids{8, 9, 1}, true), "<x>a");
+}
+
+TEST(PreTokenizer, WordCharactersAreThoseOfTheReference) {
+  json file = small_tokenizer();
+  file["model"]["fuse_unk"] = true;
+  file["pre_tokenizer"] = {
+      {"type", "Split"}, {"pattern", {{"Regex", "\\w+"}}}, {"behavior", "Isolated"}};
+  // One half and a mark are in a word, a roman numeral is, a sign is not.
+  EXPECT_EQ(encode(file, "x\xC2\xBD\xCC\x81\xE2\x85\xA7"), (Ids{0}));
+  EXPECT_EQ(encode(file, "x\xC3\x97x"), (Ids{0, 0, 0}));
 }
 
 TEST(Decoder, WithoutAnyTextsAreJoinedByBlanks) {

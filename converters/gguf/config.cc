@@ -1,0 +1,496 @@
+#include "converters/gguf/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "converters/gguf/rope_factors.h"
+#include "converters/json_fields.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+using nlohmann::json;
+
+constexpr IntRange kCounts = {0, INT32_MAX};
+constexpr IntRange kSizes = {1, INT32_MAX};
+constexpr IntRange kLayers = {1, 1 << 17};
+constexpr size_t kMaxShownKeys = 6;
+constexpr FloatRange kReals = {1e-30, 1e15};
+constexpr int64_t kGlobalEvery = 6;        // gemma3: what readers of GGUF take where no key says it
+constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF, as the next one
+constexpr int64_t kDefaultInterval = 4;
+constexpr double kLocalTheta = 10000.0;    // gemma3
+constexpr double kConfigTolerance = 1e-6;  // numbers are f32 in GGUF
+
+// A number of the metadata that is one of the config.
+struct NumberRow {
+  std::string_view gguf;  // behind "ARCHITECTURE."
+  std::string_view hf;
+  bool real = false, required = true;
+  // The same in a parsed config, where the user's must agree with the file's.
+  double (*of)(const ModelConfig&) = nullptr;
+};
+
+template <auto Member>
+double value_of(const ModelConfig& config) {
+  return static_cast<double>(config.*Member);
+}
+template <auto Member>
+double linear_value_of(const ModelConfig& config) {
+  return static_cast<double>(config.linear.*Member);
+}
+
+constexpr NumberRow kNumbers[] = {
+    {.gguf = "embedding_length", .hf = "hidden_size", .of = value_of<&ModelConfig::hidden_size>},
+    {.gguf = "feed_forward_length",
+     .hf = "intermediate_size",
+     .of = value_of<&ModelConfig::intermediate_size>},
+    {.gguf = "attention.head_count",
+     .hf = "num_attention_heads",
+     .of = value_of<&ModelConfig::num_heads>},
+    {.gguf = "attention.head_count_kv",
+     .hf = "num_key_value_heads",
+     .required = false,
+     .of = value_of<&ModelConfig::num_kv_heads>},
+    {.gguf = "attention.key_length",
+     .hf = "head_dim",
+     .required = false,
+     .of = value_of<&ModelConfig::head_dim>},
+    {.gguf = "attention.layer_norm_rms_epsilon",
+     .hf = "rms_norm_eps",
+     .real = true,
+     .of = value_of<&ModelConfig::rms_norm_eps>},
+    {.gguf = "rope.freq_base",
+     .hf = "rope_theta",
+     .real = true,
+     .required = false,
+     .of = [](const ModelConfig& c) { return c.rope.theta; }},
+    // How many positions to build for is not a property of the tensors.
+    {.gguf = "context_length", .hf = "max_position_embeddings"},
+    {.gguf = "attention.sliding_window", .hf = "sliding_window", .required = false},
+    {.gguf = "expert_count", .hf = "num_experts", .required = false},
+    {.gguf = "expert_used_count", .hf = "num_experts_per_tok", .required = false},
+    {.gguf = "expert_feed_forward_length", .hf = "moe_intermediate_size", .required = false},
+    {.gguf = "expert_shared_feed_forward_length",
+     .hf = "shared_expert_intermediate_size",
+     .required = false},
+};
+
+constexpr NumberRow kLinearNumbers[] = {
+    {.gguf = "ssm.conv_kernel",
+     .hf = "linear_conv_kernel_dim",
+     .of = linear_value_of<&LinearAttentionConfig::conv_kernel>},
+    {.gguf = "ssm.state_size",
+     .hf = "linear_key_head_dim",
+     .of = linear_value_of<&LinearAttentionConfig::key_dim>},
+    {.gguf = "ssm.group_count",
+     .hf = "linear_num_key_heads",
+     .of = linear_value_of<&LinearAttentionConfig::key_heads>},
+    {.gguf = "ssm.time_step_rank",
+     .hf = "linear_num_value_heads",
+     .of = linear_value_of<&LinearAttentionConfig::value_heads>},
+};
+
+class Maker {
+ public:
+  explicit Maker(const GgufConfigInput& input)
+      : input_(input),
+        path_(printable(input.tensors->path())),
+        fields_(*input.metadata, path_, ""),
+        prefix_(std::string(input.architecture->name) + ".") {
+    for (const TensorEntry& entry : input.tensors->entries()) names_.insert(entry.name);
+  }
+
+  Result<GgufConfig> run() {
+    FERRY_CHECK(read_metadata());
+    GgufConfig out;
+    out.name = input_.user_config.empty() ? path_ + " (metadata)" : printable(input_.user_name);
+    if (!input_.user_config.empty()) {
+      FERRY_CHECK(overlay_user_config());
+    } else if (!missing_.empty()) {
+      return bad_input(
+          fmt::format("{}: the metadata lack {}; give --config FILE", path_, missing_keys()));
+    }
+    out.text = config_.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+    out.parsed = FERRY_TRY(parse_model_config(out.text, "", out.name));
+    FERRY_CHECK(check_agreement(out));
+    return out;
+  }
+
+ private:
+  bool has(const std::string& tensor) const { return names_.contains(tensor); }
+  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+
+  tl::unexpected<Error> unsupported(std::string_view name, std::string_view what) const {
+    return fields_.error(ErrorCode::kUnsupported, key(name), what);
+  }
+
+  // "a, b and 5 more"
+  std::string missing_keys() const {
+    const size_t shown = std::min(missing_.size(), kMaxShownKeys);
+    const std::span<const std::string> first = std::span(missing_).first(shown);
+    std::string text = fmt::format("{}", fmt::join(first, ", "));
+    if (shown < missing_.size()) text += fmt::format(" and {} more", missing_.size() - shown);
+    return text;
+  }
+
+  // -- from the metadata
+  // ------------------------------------------------------------------------------------
+
+  Status read_metadata() {
+    const GgufArchitecture& architecture = *input_.architecture;
+    config_ = {{"model_type", architecture.model_type}};
+    if (!architecture.sliding_pattern) config_["hidden_act"] = "silu";
+    FERRY_CHECK(read_numbers(kNumbers));
+    FERRY_CHECK(read_layer_count());
+    FERRY_CHECK(read_head_dim());
+    FERRY_CHECK(read_rope());
+    if (architecture.linear_attention) FERRY_CHECK(read_linear_attention());
+    if (architecture.sliding_pattern) FERRY_CHECK(read_sliding_pattern());
+    if (config_.value("num_experts", 0) > 0) FERRY_CHECK(read_experts());
+    read_tensors();
+    return read_token_ids();
+  }
+
+  Status read_numbers(std::span<const NumberRow> rows) {
+    for (const NumberRow& row : rows) {
+      const std::string name = key(row.gguf);
+      if (!fields_.find(name)) {
+        if (row.required) missing_.push_back(name);
+      } else if (row.real) {
+        config_[std::string(row.hf)] = *FERRY_TRY(fields_.number(name, kReals));
+      } else {
+        config_[std::string(row.hf)] = *FERRY_TRY(fields_.integer(name, kCounts));
+      }
+    }
+    return {};
+  }
+
+  // Layers of multi-token prediction count as blocks, but are not part of the model.
+  Status read_layer_count() {
+    const auto blocks = FERRY_TRY(fields_.integer(key("block_count"), kLayers));
+    if (!blocks) {
+      missing_.push_back(key("block_count"));
+      return {};
+    }
+    const int64_t predicting =
+        FERRY_TRY(fields_.integer_or(key("nextn_predict_layers"), kCounts, 0));
+    if (predicting >= *blocks) {
+      return fields_.bad(key("nextn_predict_layers"), "leaves no layer of the model");
+    }
+    layers_ = *blocks - predicting;
+    config_["num_hidden_layers"] = layers_;
+    return {};
+  }
+
+  // Where it is not stated, the model types have defaults of their own that GGUF does not know.
+  Status read_head_dim() {
+    const auto keys = FERRY_TRY(fields_.integer(key("attention.key_length"), kSizes));
+    const auto values = FERRY_TRY(fields_.integer(key("attention.value_length"), kSizes));
+    const auto hidden = FERRY_TRY(fields_.integer(key("embedding_length"), kSizes));
+    const auto heads = FERRY_TRY(fields_.integer(key("attention.head_count"), kSizes));
+    if (!keys && (!hidden || !heads)) return {};
+    if (!keys && *hidden % *heads != 0) {
+      return fields_.bad(key("attention.head_count"), "does not divide the embedding length");
+    }
+    head_dim_ = keys ? *keys : *hidden / *heads;
+    if (values && *values != head_dim_) {
+      return unsupported("attention.value_length", "differs from the length of keys");
+    }
+    config_["head_dim"] = head_dim_;
+    if (!fields_.find(key("attention.head_count_kv")) && heads) {
+      config_["num_key_value_heads"] = *heads;
+    }
+    return {};
+  }
+
+  Status read_rope() {
+    json rope = {{"rope_type", "default"}};
+    theta_ = config_.value("rope_theta", kDefaultTheta);
+    config_.erase("rope_theta");
+    rope["rope_theta"] = theta_;
+    const std::string type = FERRY_TRY(fields_.text(key("rope.scaling.type"))).value_or("none");
+    if (type == "linear") {
+      const auto factor = FERRY_TRY(fields_.number(key("rope.scaling.factor"), kReals));
+      if (!factor) return fields_.bad(key("rope.scaling.factor"), "is missing");
+      rope["rope_type"] = "linear";
+      rope["factor"] = *factor;
+    } else if (type != "none") {
+      return unsupported("rope.scaling.type", fmt::format("is {}: not supported", quoted(type)));
+    }
+    FERRY_CHECK(read_rotary_part(rope));
+    FERRY_CHECK(read_rope_factors(rope));
+    config_["rope_parameters"] = rope;
+    return {};
+  }
+
+  Status read_rotary_part(json& rope) const {
+    const auto rotary = FERRY_TRY(fields_.integer(key("rope.dimension_count"), kSizes));
+    if (head_dim_ == 0 || (!rotary && !input_.architecture->linear_attention)) return {};
+    const int64_t wanted = rotary.value_or(head_dim_);
+    double part = static_cast<double>(wanted) / static_cast<double>(head_dim_);
+    // It is multiplied by the head's size and cut to an integer.
+    if (static_cast<int64_t>(part * static_cast<double>(head_dim_)) < wanted) {
+      part = std::nextafter(part, 2.0);
+    }
+    if (part > 1.0) return fields_.bad(key("rope.dimension_count"), "is above the size of a head");
+    if (part < 1.0 && !input_.architecture->linear_attention) {
+      return unsupported("rope.dimension_count", "turns a part of each head: not supported");
+    }
+    rope["partial_rotary_factor"] = part;
+    return {};
+  }
+
+  Status read_rope_factors(json& rope) {
+    if (!has("rope_freqs.weight")) return {};
+    factors_ = FERRY_TRY(rope_factors());
+    const auto scaling = recover_llama3_scaling(theta_, factors_);
+    if (!scaling) {
+      missing_.push_back("the RoPE scaling that rope_freqs.weight was computed from");
+      return {};
+    }
+    rope["rope_type"] = "llama3";
+    rope["factor"] = scaling->factor;
+    rope["low_freq_factor"] = scaling->low_freq_factor;
+    rope["high_freq_factor"] = scaling->high_freq_factor;
+    rope["original_max_position_embeddings"] = scaling->original_max_positions;
+    return {};
+  }
+
+  Result<std::vector<float>> rope_factors() const {
+    const auto& entries = input_.tensors->entries();
+    const auto found = std::ranges::find(entries, "rope_freqs.weight", &TensorEntry::name);
+    const bool fits = head_dim_ == 0 || found->bytes == static_cast<uint64_t>(head_dim_) / 2 * 4;
+    if (found->dtype != DType::kF32 || found->shape.size() != 1 || !fits ||
+        found->bytes > uint64_t{1} << 20) {
+      return bad_input(
+          fmt::format("{}: expected f32, one for each pair of a head's {} dimensions "
+                      "(tensor 'rope_freqs.weight' {})",
+                      path_, head_dim_, to_string(found->shape)));
+    }
+    std::vector<float> factors(found->bytes / sizeof(float));
+    FERRY_CHECK(input_.tensors->read(static_cast<size_t>(found - entries.begin()), 0,
+                                     std::as_writable_bytes(std::span(factors))));
+    return factors;
+  }
+
+  // A list of one flag per layer; nullopt where there is none.
+  Result<std::optional<std::vector<bool>>> layer_flags(std::string_view name) const {
+    const json* list = fields_.find(key(name));
+    if (!list || !list->is_array()) return std::nullopt;
+    std::vector<bool> flags;
+    for (const json& item : *list) {
+      if (!item.is_boolean()) return fields_.bad(key(name), "is not a list of flags");
+      flags.push_back(item.get<bool>());
+    }
+    if (std::ssize(flags) < layers_) return fields_.bad(key(name), "has too few elements");
+    return flags;
+  }
+
+  void write_layer_types(const char* special, const std::function<bool(int64_t)>& is_special) {
+    json types = json::array();
+    for (int64_t i = 0; i < layers_; ++i) {
+      types.push_back(is_special(i) ? special : "full_attention");
+    }
+    config_["layer_types"] = std::move(types);
+  }
+
+  Status read_linear_attention() {
+    FERRY_CHECK(read_numbers(kLinearNumbers));
+    const auto inner = FERRY_TRY(fields_.integer(key("ssm.inner_size"), kSizes));
+    const auto heads = FERRY_TRY(fields_.integer(key("ssm.time_step_rank"), kSizes));
+    if (!inner) missing_.push_back(key("ssm.inner_size"));
+    if (inner && heads) {
+      if (*inner % *heads != 0) {
+        return fields_.bad(key("ssm.inner_size"), "is not a multiple of the number of V heads");
+      }
+      config_["linear_value_head_dim"] = *inner / *heads;
+    }
+    const auto recurrent = FERRY_TRY(layer_flags("attention.recurrent_layers"));
+    const int64_t interval =
+        FERRY_TRY(fields_.integer_or(key("full_attention_interval"), kSizes, kDefaultInterval));
+    write_layer_types("linear_attention", [&](int64_t i) {
+      return recurrent ? (*recurrent)[static_cast<size_t>(i)] : (i + 1) % interval != 0;
+    });
+    return {};
+  }
+
+  // gemma3: local layers have a RoPE of their own, without scaling.
+  Status read_sliding_pattern() {
+    config_["hidden_activation"] = "gelu_pytorch_tanh";
+    if (!config_.contains("sliding_window")) missing_.push_back(key("attention.sliding_window"));
+    const auto listed = FERRY_TRY(layer_flags("attention.sliding_window_pattern"));
+    int64_t every = kGlobalEvery;
+    if (!listed) {
+      every = FERRY_TRY(
+          fields_.integer_or(key("attention.sliding_window_pattern"), kSizes, kGlobalEvery));
+    }
+    write_layer_types("sliding_attention", [&](int64_t i) {
+      return listed ? (*listed)[static_cast<size_t>(i)] : (i + 1) % every != 0;
+    });
+    const double local =
+        FERRY_TRY(fields_.number_or(key("rope.freq_base_swa"), kReals, kLocalTheta));
+    config_["rope_parameters"] = {
+        {"full_attention", config_["rope_parameters"]},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
+    // No key has it: readers of GGUF tell the one model where it is not head_dim by its layers.
+    const int64_t heads = config_.value("num_attention_heads", int64_t{0});
+    const bool by_hidden = layers_ == 62 && heads > 0;
+    config_["query_pre_attn_scalar"] =
+        by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : head_dim_;
+    return {};
+  }
+
+  Status read_experts() {
+    if (!input_.architecture->has(GgufLayout::kExperts)) {
+      return unsupported("expert_count", "is not 0: not supported in this architecture");
+    }
+    config_["decoder_sparse_step"] = 1;
+    config_["norm_topk_prob"] =
+        FERRY_TRY(fields_.flag_or(key("expert_weights_norm"), input_.architecture->normed_experts));
+    json dense = json::array();
+    for (int64_t i = 0; i < layers_; ++i) {
+      if (!has(fmt::format("blk.{}.ffn_gate_inp.weight", i))) dense.push_back(i);
+    }
+    config_["mlp_only_layers"] = std::move(dense);
+    return {};
+  }
+
+  // What the tensors tell: the vocabulary, a tied head, biases.
+  void read_tensors() {
+    config_["tie_word_embeddings"] = !has("output.weight");
+    if (has("blk.0.attn_output.bias") || has("blk.0.attn_q.bias")) {
+      config_["attention_bias"] = true;
+    }
+    if (has("blk.0.ffn_up.bias")) config_["mlp_bias"] = true;
+    for (const TensorEntry& entry : input_.tensors->entries()) {
+      if (entry.name != "token_embd.weight" || entry.shape.size() != 2) continue;
+      rows_ = entry.shape[0];
+      config_["vocab_size"] = rows_;
+    }
+    if (rows_ == 0) missing_.push_back("token_embd.weight");
+  }
+
+  Status read_token_ids() {
+    constexpr std::pair<const char*, const char*> kIds[] = {
+        {"tokenizer.ggml.bos_token_id", "bos_token_id"},
+        {"tokenizer.ggml.eos_token_id", "eos_token_id"},
+        {"tokenizer.ggml.padding_token_id", "pad_token_id"}};
+    for (const auto& [gguf, hf] : kIds) {
+      if (const auto id = FERRY_TRY(fields_.integer(gguf, kCounts))) config_[hf] = *id;
+    }
+    return {};
+  }
+
+  // -- the user's config
+  // ------------------------------------------------------------------------------------
+
+  Status overlay_user_config() {
+    const std::string name = printable(input_.user_name);
+    json user = FERRY_TRY(parse_json(input_.user_config, name));
+    if (!user.is_object()) return bad_input(name + ": not a JSON object");
+    if (user.contains("text_config") && user["text_config"].is_object()) {
+      // Of a multimodal config only the text part is in the file.
+      json text = user["text_config"];
+      for (const char* shared : {"tie_word_embeddings", "bos_token_id", "eos_token_id"}) {
+        if (user.contains(shared)) text[shared] = user[shared];
+      }
+      user = std::move(text);
+    }
+    FERRY_CHECK(check_type(user, name));
+    // RoPE is one thing under three names.
+    for (const char* rope : {"rope_theta", "rope_scaling", "rope_parameters"}) {
+      if (!user.contains(rope) || user[rope].is_null()) continue;
+      config_.erase("rope_parameters");
+      config_["rope_theta"] = theta_;
+    }
+    if (user.contains("full_attention_interval") || user.contains("sliding_window_pattern") ||
+        user.contains("_sliding_window_pattern")) {
+      config_.erase("layer_types");
+    }
+    if (input_.architecture->cuts_vocabulary && user.value("vocab_size", json(0)) > rows_) {
+      user.erase("vocab_size");
+    }
+    config_.update(user);
+    return {};
+  }
+
+  Status check_type(const json& user, const std::string& name) const {
+    const auto type = FERRY_TRY(JsonFields(user, name, "").text("model_type"));
+    const GgufArchitecture& architecture = *input_.architecture;
+    if (!type || *type == architecture.model_type ||
+        std::ranges::count(architecture.other_types, *type) > 0) {
+      return {};
+    }
+    return bad_input(fmt::format("{}: 'model_type' is {}, but {} has the architecture '{}'", name,
+                                 quoted(*type), path_, architecture.name));
+  }
+
+  // -- config and file
+  // ------------------------------------------------------------------------------------
+
+  Status check_agreement(const GgufConfig& config) const {
+    FERRY_CHECK(check_numbers(kNumbers, config));
+    if (input_.architecture->linear_attention) FERRY_CHECK(check_numbers(kLinearNumbers, config));
+    const ModelConfig& parsed = config.parsed;
+    FERRY_CHECK(agree(config, "num_hidden_layers", static_cast<double>(parsed.num_layers),
+                      static_cast<double>(layers_), "block_count"));
+    FERRY_CHECK(agree(config, "vocab_size", static_cast<double>(parsed.vocab_size),
+                      static_cast<double>(rows_), "rows of token_embd.weight"));
+    if (const auto rotary = FERRY_TRY(fields_.integer(key("rope.dimension_count"), kSizes))) {
+      FERRY_CHECK(agree(config, "partial_rotary_factor", static_cast<double>(parsed.rotary_dim()),
+                        static_cast<double>(*rotary), key("rope.dimension_count")));
+    }
+    if (factors_.empty() || gives_rope_factors(parsed.rope, factors_)) return {};
+    return bad_input(
+        fmt::format("{}: the RoPE scaling is not the one of {} (tensor "
+                    "'rope_freqs.weight')",
+                    config.name, path_));
+  }
+
+  Status check_numbers(std::span<const NumberRow> rows, const GgufConfig& config) const {
+    for (const NumberRow& row : rows) {
+      if (!row.of || !fields_.find(key(row.gguf))) continue;
+      const double stated =
+          row.real ? *FERRY_TRY(fields_.number(key(row.gguf), kReals))
+                   : static_cast<double>(*FERRY_TRY(fields_.integer(key(row.gguf), kCounts)));
+      FERRY_CHECK(agree(config, row.hf, row.of(config.parsed), stated, key(row.gguf)));
+    }
+    return {};
+  }
+
+  // `ours` is what the config has, `stated` what the file says; 0 where it says nothing.
+  Status agree(const GgufConfig& config, std::string_view name, double ours, double stated,
+               const std::string& where) const {
+    if (stated == 0 || std::abs(ours - stated) <= kConfigTolerance * std::abs(stated)) return {};
+    return bad_input(fmt::format("{}: '{}' is {}, but {} has {} ({})", config.name, name, ours,
+                                 path_, stated, where));
+  }
+
+  const GgufConfigInput& input_;
+  std::string path_;
+  JsonFields fields_;
+  std::string prefix_;
+  std::set<std::string> names_;  // of all tensors
+  json config_;
+  std::vector<std::string> missing_;
+  int64_t layers_ = 0, head_dim_ = 0, rows_ = 0;  // 0 where the file does not say
+  double theta_ = kDefaultTheta;
+  std::vector<float> factors_;  // of rope_freqs.weight
+};
+
+}  // namespace
+
+Result<GgufConfig> make_gguf_config(const GgufConfigInput& input) { return Maker(input).run(); }
+
+}  // namespace ferry

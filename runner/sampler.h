@@ -1,0 +1,56 @@
+// Sampler: chooses the next token from logits. The same seed and logits give the same tokens, with
+// any number of threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry {
+
+// xoshiro256** by Blackman and Vigna, seeded through splitmix64: small, fast, and defined by its
+// arithmetic alone, unlike the distributions of the standard library.
+class Random {
+ public:
+  explicit Random(uint64_t seed);
+  uint64_t next();
+  double uniform();  // [0, 1), 53 bits
+
+ private:
+  std::array<uint64_t, 4> state_;
+};
+
+struct SamplingOptions {
+  double temperature = 0;  // 0: the largest logit, whatever the rest says
+  int64_t top_k = 0;       // 0: all tokens
+  double top_p = 1;        // the likeliest tokens that together have at least this probability
+  uint64_t seed = 0;
+};
+
+class Sampler {
+ public:
+  // kUsage for numbers out of range.
+  static Result<Sampler> make(const SamplingOptions& options);
+
+  // An index into `logits`, which are not empty. kBadInput if sampling meets logits that are not
+  // numbers.
+  Result<int64_t> sample(std::span<const float> logits);
+
+ private:
+  explicit Sampler(const SamplingOptions& options) : options_(options), random_(options.seed) {}
+
+  struct Candidate {
+    double weight;  // exp((logit - largest) / temperature)
+    int64_t id;
+  };
+
+  SamplingOptions options_;
+  Random random_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace ferry

@@ -1,0 +1,173 @@
+// GGUF checkpoints end to end: files of llama.cpp against logits that transformers computed from
+// their dequantised weights.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string gguf(const std::string& name) { return fixture("gguf/" + name + ".gguf"); }
+std::string golden(const std::string& name) {
+  return fixture("gguf/" + name + ".golden.safetensors");
+}
+
+// Paired heads, q8_0 blocks and a scaled RoPE of which the file has only the factors; V heads
+// tiled.
+TEST(GgufConversion, IsAtParityWholeAndSharded) {
+  for (const char* name : {"llama3_tied_q8_0", "llama3_tied_f16", "qwen3_5_gva_run_f32"}) {
+    for (const char* shards : {"1", "2"}) {
+      SCOPED_TRACE(std::string(name) + " in " + shards);
+      const TempDir dir;
+      const Outcome converted =
+          run_ferry({"convert", gguf(name), "-o", dir / "b", "--dtype", "f32", "--shards", shards});
+      ASSERT_EQ(converted.code, 0) << converted.err;
+      const Outcome verified =
+          run_ferry({"verify", dir / "b", "--reference", golden(name), "--json"});
+      EXPECT_EQ(verified.code, 0) << verified.err;
+      EXPECT_LT(verified.json()["metrics"]["max_abs"], 2e-4);
+      EXPECT_EQ(run_ferry({"check", dir / "b"}).code, 0);
+    }
+  }
+}
+
+TEST(GgufConversion, ADirectoryWithOneFileIsThatFile) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "m");
+  std::filesystem::copy(gguf("llama3_tied_f16"), dir / "m/model.gguf");
+  const Outcome plan = run_ferry({"convert", dir / "m", "--dry-run", "--json"});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  std::filesystem::copy(gguf("llama3_tied_f16"), dir / "m/other.gguf");
+  const Outcome refused = run_ferry({"convert", dir / "m", "--dry-run"});
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_EQ(refused.err, "ferry: error: " + (dir / "m") +
+                             ": several GGUF files; give the path of one, such as 'model.gguf'\n");
+}
+
+// The file keeps matrices as f16: what the checkpoint that it was made from has, rounded; and norms
+// as they are. Rows of q and k come back from their pairs.
+TEST(GgufConversion, WeightsAreThoseOfTheCheckpointItWasMadeFrom) {
+  const TempDir dir;
+  for (const auto& [source, out] : {std::pair(gguf("llama3_tied_f16"), dir / "gguf"),
+                                    std::pair(fixture("llama3_tied"), dir / "hf")}) {
+    const Outcome converted = run_ferry({"convert", source, "-o", out, "--dtype", "f16"});
+    ASSERT_EQ(converted.code, 0) << converted.err;
+  }
+  EXPECT_TRUE(read_bytes(dir / "gguf/decoder-00001-of-00001.ptd") ==
+              read_bytes(dir / "hf/decoder-00001-of-00001.ptd"));
+  EXPECT_TRUE(read_bytes(dir / "gguf/decoder-00001-of-00001.pte") ==
+              read_bytes(dir / "hf/decoder-00001-of-00001.pte"));
+}
+
+TEST(GgufConversion, KeepsWhatIsStoredAndWidensBlocks) {
+  const struct {
+    const char* name;
+    const char* dtype;
+  } kCases[] = {{"llama3_tied_f16", "f16"}, {"llama3_tied_q8_0", "f32"}};
+  for (const auto& c : kCases) {
+    const TempDir dir;
+    ASSERT_EQ(run_ferry({"convert", gguf(c.name), "-o", dir / "b"}).code, 0);
+    const Json manifest = Json::parse(read_bytes(dir / "b/manifest.json"));
+    for (const Json& tensor : manifest["tensors"]) {
+      if (tensor["name"] != "layers.0.attention.wq.weight") continue;
+      EXPECT_EQ(tensor["dtype"], c.dtype);
+      EXPECT_EQ(tensor["sources"][0]["key"], "blk.0.attn_q.weight");
+    }
+  }
+}
+
+TEST(GgufConversion, EveryTensorIsInTheReportUnderItsOwnName) {
+  const Json plan = run_ferry({"convert", gguf("llama3_tied_f16"), "--dry-run", "--json"}).json();
+  const Json listing = run_ferry({"inspect", gguf("llama3_tied_f16"), "--json"}).json();
+  std::set<std::string> stored, reported;
+  for (const Json& tensor : listing["tensors"]) stored.insert(tensor["name"]);
+  std::string dropped;
+  for (const Json& entry : plan["entries"]) {
+    if (entry["source"] != "") reported.insert(entry["source"]);
+    if (entry["targets"].empty()) dropped = entry["source"];
+  }
+  EXPECT_EQ(reported, stored);
+  EXPECT_EQ(dropped, "rope_freqs.weight");
+}
+
+TEST(GgufConversion, BringsItsOwnFiles) {
+  const TempDir dir;
+  const Outcome converted = run_ferry({"convert", gguf("qwen3_5_gva_run_f32"), "-o", dir / "b"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  EXPECT_EQ(converted.err, "");
+  const auto document = [&](const char* name) {
+    return Json::parse(read_bytes(dir / "b/" + name));
+  };
+  EXPECT_EQ(document("config.json")["model_type"], "qwen3_5_text");
+  EXPECT_EQ(document("generation_config.json")["eos_token_id"], Json({2}));
+  const Json tokenizer = document("tokenizer.json");
+  EXPECT_EQ(tokenizer["model"]["type"], "BPE");
+  EXPECT_EQ(tokenizer["added_tokens"].size(), 3U);
+  EXPECT_EQ(document("tokenizer_config.json")["eos_token"], "<eos>");
+}
+
+TEST(GgufConversion, RefusesInOneLine) {
+  const TempDir dir;
+  const std::string user = dir / "config.json";
+  write_bytes(user, R"({"model_type": "llama", "hidden_size": 128})");
+  const struct {
+    std::vector<std::string> arguments;
+    int code;
+    std::string message;
+  } kCases[] = {
+      {{gguf("llama3_tied_f16"), "--config", user},
+       3,
+       user + ": 'hidden_size' is 128, but " + gguf("llama3_tied_f16") +
+           " has 64 (llama.embedding_length)"},
+      // Rows of the embedding were cut: the other tensors want the whole of it.
+      {{gguf("mixA.rows"), "--config", user},
+       3,
+       user + ": 'hidden_size' is 128, but " + gguf("mixA.rows") +
+           " has 256 (llama.embedding_length)"},
+  };
+  for (const auto& c : kCases) {
+    std::vector<std::string> line = {"convert"};
+    line.insert(line.end(), c.arguments.begin(), c.arguments.end());
+    line.insert(line.end(), {"-o", dir / "b"});
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, c.code);
+    EXPECT_EQ(outcome.err, "ferry: error: " + c.message + "\n");
+    EXPECT_FALSE(std::filesystem::exists(dir / "b"));
+  }
+}
+
+// Layouts whose names give away that their values are others.
+TEST(GgufConversion, ForeignNamesInOtherFormatsAreRefused) {
+  const struct {
+    const char* from;
+    const char* to;
+    const char* message;
+  } kCases[] = {
+      {"model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight",
+       "the names of GGUF in a file that is not GGUF"},
+      {"model.layers.0.self_attn.q_proj.weight", "layers.0.attention.wq.weight",
+       "the names of Meta's own checkpoints"},
+  };
+  for (const auto& c : kCases) {
+    const TempDir dir;
+    const std::string source = changed_checkpoint(
+        dir, "llama3_tied", [&](TensorFile& file) { file.rename(c.from, c.to); });
+    const Outcome outcome = run_ferry({"convert", source, "-o", dir / "b"});
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_EQ(outcome.error_lines(), 1U);
+    EXPECT_NE(outcome.err.find(c.message), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(c.to), std::string::npos) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace ferry

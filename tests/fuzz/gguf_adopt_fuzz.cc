@@ -1,0 +1,75 @@
+// Input: a whole GGUF file, presented as a Hugging Face checkpoint as far as that goes.
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "converters/gguf/adopt.h"
+#include "converters/model_config.h"
+#include "core/checked.h"
+#include "formats/gguf/header.h"
+#include "tests/fuzz/require.h"
+
+namespace ferry {
+namespace {
+
+constexpr uint64_t kReadBytes = 4096;  // of each tensor
+
+// Values of block types are zeros here: what matters is which of them are read.
+class Memory : public TensorSource {
+ public:
+  Memory(const GgufHeader& header, std::span<const std::byte> file) : file_(file) {
+    for (const GgufTensor& tensor : header.tensors) {
+      entries_.push_back(tensor.entry);
+      plain_.push_back(tensor.type->dequantize == nullptr);
+    }
+  }
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override {
+    require(index < entries_.size() && range_inside(offset, out.size(), entries_[index].bytes));
+    if (plain_[index]) {
+      std::ranges::copy(file_.subspan(entries_[index].offset + offset, out.size()), out.begin());
+    } else {
+      std::ranges::fill(out, std::byte{0});
+    }
+    return {};
+  }
+
+ private:
+  std::span<const std::byte> file_;
+  std::string path_ = "f";
+  std::vector<SourceFile> files_ = {{"f", 0}};
+  std::vector<TensorEntry> entries_;
+  std::vector<bool> plain_;
+};
+
+void run(std::span<const std::byte> file) {
+  const GgufRead read = [file](uint64_t offset, std::span<std::byte> out) -> Status {
+    if (!out.empty()) std::memcpy(out.data(), file.data() + offset, out.size());
+    return {};
+  };
+  const auto header = read_gguf_header(read, file.size(), "f");
+  if (!header) return;
+  const auto metadata = GgufMetadata(header->items, header->bytes, "f").to_json();
+  if (!metadata) return require_good_message(metadata.error());
+  const auto adopted = adopt_gguf(std::make_unique<Memory>(*header, file), *metadata, "", "");
+  if (!adopted) return require_good_message(adopted.error());
+  require(parse_model_config(adopted->config, adopted->generation, "f").has_value());
+  for (size_t i = 0; i < adopted->source->entries().size(); ++i) {
+    const TensorEntry& entry = adopted->source->entries()[i];
+    const auto count = checked_numel(entry.shape);
+    require(count && entry.bytes == static_cast<uint64_t>(*count * dtype_bytes(entry.dtype)));
+    std::vector<std::byte> bytes(std::min(entry.bytes, kReadBytes));
+    require(adopted->source->read(i, entry.bytes - bytes.size(), bytes).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace ferry
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ferry::run(std::as_bytes(std::span(data, size)));
+  return 0;
+}

@@ -1,0 +1,85 @@
+#include "runner/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace ferry {
+namespace {
+
+const std::vector<float> kLogits = {0.0F, 2.0F, -1.0F, 1.0F};
+
+std::map<int64_t, double> frequencies(const SamplingOptions& options) {
+  constexpr int kDraws = 200000;
+  auto sampler = Sampler::make(options);
+  std::map<int64_t, double> seen;
+  for (int i = 0; i < kDraws; ++i) seen[*sampler->sample(kLogits)] += 1.0 / kDraws;
+  return seen;
+}
+
+// The probabilities of softmax(logits / temperature) over `kept`.
+std::map<int64_t, double> expected(double temperature, const std::vector<int64_t>& kept) {
+  std::map<int64_t, double> p;
+  double sum = 0;
+  for (const int64_t id : kept) sum += std::exp(kLogits[static_cast<size_t>(id)] / temperature);
+  for (const int64_t id : kept) {
+    p[id] = std::exp(kLogits[static_cast<size_t>(id)] / temperature) / sum;
+  }
+  return p;
+}
+
+TEST(Sampler, DrawsWithTheProbabilitiesOfTheSoftmax) {
+  struct Case {
+    SamplingOptions options;
+    std::vector<int64_t> kept;
+  };
+  // softmax(kLogits) is 0.087, 0.644, 0.032, 0.237.
+  const Case cases[] = {
+      {{.temperature = 1}, {0, 1, 2, 3}},
+      {{.temperature = 0.5, .seed = 3}, {0, 1, 2, 3}},
+      {{.temperature = 2, .top_k = 2}, {1, 3}},
+      {{.temperature = 1, .top_p = 0.6}, {1}},
+      {{.temperature = 1, .top_p = 0.7}, {1, 3}},
+      {{.temperature = 1, .top_p = 0.95}, {0, 1, 3}},
+      // Of the two that top k leaves, the first has 0.731.
+      {{.temperature = 1, .top_k = 2, .top_p = 0.7}, {1}},
+  };
+  for (const auto& [options, kept] : cases) {
+    const auto got = frequencies(options), want = expected(options.temperature, kept);
+    ASSERT_EQ(got.size(), want.size());
+    // Four standard deviations of a frequency of a half.
+    for (const auto& [id, p] : want) EXPECT_NEAR(got.at(id), p, 0.0045) << id;
+  }
+}
+
+TEST(Sampler, TemperatureZeroTakesTheLargest) {
+  auto sampler = Sampler::make({.temperature = 0, .top_k = 3, .top_p = 0.5, .seed = 9});
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(*sampler->sample(kLogits), 1);
+}
+
+TEST(Sampler, RefusesWhatIsNoProbability) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  auto sampler = Sampler::make({.temperature = 1});
+  EXPECT_FALSE(sampler->sample(std::vector<float>{1, nan}));
+  EXPECT_FALSE(sampler->sample(std::vector<float>{1, inf}));
+  EXPECT_FALSE(sampler->sample(std::vector<float>{-inf, -inf}));
+  EXPECT_EQ(*sampler->sample(std::vector<float>{-inf, 1}), 1);
+  for (const SamplingOptions& bad :
+       {SamplingOptions{.temperature = nan}, SamplingOptions{.temperature = -1},
+        SamplingOptions{.top_k = -1}, SamplingOptions{.top_p = 0}, SamplingOptions{.top_p = 1.5}}) {
+    EXPECT_FALSE(Sampler::make(bad));
+  }
+}
+
+// The first numbers of the published generator for this state.
+TEST(Random, IsTheGeneratorThatItSays) {
+  Random random(0);
+  EXPECT_EQ(random.next(), 0x99EC5F36CB75F2B4U);
+  EXPECT_EQ(random.next(), 0xBF6E1F784956452AU);
+}
+
+}  // namespace
+}  // namespace ferry
