@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -93,7 +94,10 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
 }
 
 Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource& source) {
-  Error error{.code = ErrorCode::kBadInput,
+  // Dtypes that are not cast are a limit of ours; all else is wrong with the checkpoint.
+  const bool only_dtypes = std::ranges::all_of(
+      problems, [](const KeyProblem& p) { return p.kind == KeyProblem::Kind::kDType; });
+  Error error{.code = only_dtypes ? ErrorCode::kUnsupported : ErrorCode::kBadInput,
               .message = fmt::format("{}: {} problem{} with the checkpoint's keys", source.path(),
                                      problems.size(), problems.size() == 1 ? "" : "s")};
   for (const KeyProblem& problem : problems) error.details.push_back(problem.message);

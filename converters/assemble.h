@@ -20,7 +20,7 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
                            const FamilySpec& family, const BuildOptions& build,
                            const MappingOptions& mapping);
 
-// The problems as one error: kBadInput, a summary line, one detail line per problem.
+// The problems as one error: kBadInput (kUnsupported if they are dtypes only), a summary line, one detail line per problem.
 Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource& source);
 
 }  // namespace ferry

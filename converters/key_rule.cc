@@ -242,9 +242,9 @@ class Mapper {
   // of them or nothing says which it is. Rules of one key differ in nothing but their rows.
   const KeyRule* choose(const std::vector<const KeyRule*>& rules, const TensorEntry& entry) {
     const KeyRule& first = *rules[0];
+    if (rules.size() > 1) out.report.packed_keys = true;
     if (!fits(first, entry)) return nullptr;
     if (rules.size() == 1) return &first;
-    out.report.packed_keys = true;
     const auto wanted = std::ranges::find_if(rules, [&](const KeyRule* rule) {
       return options_.packed_layout ? rule->layout == options_.packed_layout : rule->own_layout;
     });

@@ -64,7 +64,7 @@ TEST(Dtypes, ConvertNamesTheTensorsThatItCannotCast) {
       continue;
     }
     EXPECT_EQ(outcome.code, 4) << outcome.err;
-    EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+    EXPECT_EQ(outcome.error_lines(), 2u) << outcome.err;  // the summary and the key
     EXPECT_NE(outcome.err.find("is " + std::string(dtype_name(*dtype_from_safetensors(dtype)))),
               std::string::npos)
         << outcome.err;
