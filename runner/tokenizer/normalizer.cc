@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
-#include <functional>
+#include <algorithm>
 
 #include "core/text.h"
 #include "runner/tokenizer/normal_form.h"
@@ -67,6 +67,7 @@ class Strip final : public NormalizerStep {
     text = text.substr(begin, end - begin);
     return {};
   }
+  bool drops_start() const override { return left_; }
 
  private:
   bool left_, right_;
@@ -88,6 +89,7 @@ class ReplaceStep final : public NormalizerStep {
  public:
   explicit ReplaceStep(Replace replace) : replace_(std::move(replace)) {}
   Status apply(std::string& text, size_t most) const override { return replace_.apply(text, most); }
+  bool drops_start() const override { return replace_.removes(); }
 
  private:
   Replace replace_;
@@ -155,6 +157,10 @@ Result<Normalizer> Normalizer::make(const json& value, const std::string& where)
   Normalizer normalizer;
   FERRY_CHECK(read_steps(value, where, 0, normalizer.steps_));
   return normalizer;
+}
+
+bool Normalizer::drops_start() const {
+  return std::ranges::any_of(steps_, [](const auto& step) { return step->drops_start(); });
 }
 
 Status Normalizer::apply(std::string& text) const {

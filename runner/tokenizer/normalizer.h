@@ -16,6 +16,8 @@ class NormalizerStep {
   virtual ~NormalizerStep() = default;
   // `most`: bytes that the text may grow to; kBadInput beyond.
   virtual Status apply(std::string& text, size_t most) const = 0;
+  // Whether it may take the beginning of a text away.
+  virtual bool drops_start() const { return false; }
 };
 
 class Normalizer {
@@ -24,7 +26,7 @@ class Normalizer {
   // Prepend, Replace, Sequence; kUnsupported, by name, for others.
   static Result<Normalizer> make(const nlohmann::json& value, const std::string& where);
 
-  bool empty() const { return steps_.empty(); }
+  bool drops_start() const;
   // `text` is valid UTF-8 and stays so.
   Status apply(std::string& text) const;
 

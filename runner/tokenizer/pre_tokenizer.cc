@@ -55,6 +55,7 @@ class Prefix final : public PreTokenizerStep {
     pieces = std::move(out);
     return {};
   }
+  bool minds_start() const override { return where_ == Where::kFirst; }
 
  private:
   void append_piece(std::string_view piece, bool wanted, std::string& out) const {
@@ -179,6 +180,7 @@ Result<PreTokenizer> PreTokenizer::make(const json& value, const std::string& wh
   FERRY_CHECK(read_steps(value, where, 0, reading));
   PreTokenizer result;
   result.steps_ = std::move(reading.steps);
+  for (const auto& step : result.steps_) result.minds_start_ |= step->minds_start();
   result.byte_level_ = reading.byte_level;
   return result;
 }

@@ -27,6 +27,7 @@ class PreTokenizerStep {
  public:
   virtual ~PreTokenizerStep() = default;
   virtual Status apply(Pieces& pieces) = 0;
+  virtual bool minds_start() const { return false; }
 };
 
 // Not thread-safe: steps keep scratch memory.
@@ -39,13 +40,14 @@ class PreTokenizer {
   // Words are bytes for a byte-level vocabulary. ByteLevel leaves the mapping to characters to the
   // model, which spares it.
   bool byte_level() const { return byte_level_; }
-  bool empty() const { return steps_.empty(); }
+  // Whether the piece at the beginning of the input is treated in a special way.
+  bool minds_start() const { return minds_start_; }
   // `pieces` has one range: all of its text.
   Status apply(Pieces& pieces);
 
  private:
   std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
-  bool byte_level_ = false;
+  bool byte_level_ = false, minds_start_ = false;
 };
 
 }  // namespace ferry

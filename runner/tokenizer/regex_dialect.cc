@@ -15,16 +15,18 @@ struct Escape {
   std::string_view outside, inside;  // of a class; empty: not supported there
 };
 
-// Where the two differ, the meaning is spelt out: \s of PCRE2 has U+180E, \w lacks marks,
-// connectors and the numbers of Latin-1, \h is something else altogether.
-#define FERRY_WORD R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})"
+// Where the two differ, the meaning is spelt out: \s of PCRE2 has U+180E, \w lacks marks and
+// connectors, \h is something else altogether. Oniguruma's \w has the numbers of Latin-1 (such as
+// one half) outside of classes only.
+#define FERRY_WORD R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})"
+#define FERRY_NUMBERS R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})"
 constexpr Escape kEscapes[] = {
     {'s', R"(\p{White_Space})", R"(\p{White_Space})"},
     {'S', R"(\P{White_Space})", R"(\P{White_Space})"},
     {'d', R"(\p{Nd})", R"(\p{Nd})"},
     {'D', R"(\P{Nd})", R"(\P{Nd})"},
-    {'w', "[" FERRY_WORD "]", FERRY_WORD},
-    {'W', "[^" FERRY_WORD "]", ""},
+    {'w', "[" FERRY_WORD FERRY_NUMBERS "]", FERRY_WORD},
+    {'W', "[^" FERRY_WORD FERRY_NUMBERS "]", ""},
     {'r', R"(\r)", R"(\r)"},
     {'n', R"(\n)", R"(\n)"},
     {'t', R"(\t)", R"(\t)"},

@@ -23,6 +23,7 @@ class Replace {
   static Result<Replace> read(StepFields& fields);
   // kBadInput when the text would become larger than `most` bytes.
   Status apply(std::string& text, size_t most) const;
+  bool removes() const { return content_.empty(); }
 
  private:
   std::unique_ptr<Matcher> matcher_;

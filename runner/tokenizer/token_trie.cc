@@ -11,11 +11,10 @@ unsigned byte_at(std::string_view text, size_t at) { return static_cast<unsigned
 
 TokenTrie::TokenTrie(std::vector<std::pair<std::string, uint32_t>> texts)
     : texts_(std::move(texts)) {
-  std::ranges::stable_sort(texts_, {},
-                           [](const auto& entry) -> const std::string& { return entry.first; });
-  const auto repeated = std::ranges::unique(
-      texts_, {}, [](const auto& entry) -> const std::string& { return entry.first; });
-  texts_.erase(repeated.begin(), repeated.end());
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  const auto less = [](const auto& a, const auto& b) { return a.first < b.first; };
+  std::stable_sort(texts_.begin(), texts_.end(), less);
+  texts_.erase(std::unique(texts_.begin(), texts_.end(), same), texts_.end());
   for (const auto& [text, number] : texts_) ++first_[byte_at(text, 0) + 1];
   for (size_t byte = 1; byte < first_.size(); ++byte) first_[byte] += first_[byte - 1];
 }
@@ -42,10 +41,10 @@ std::optional<TokenTrie::Match> TokenTrie::longest_at(std::string_view text, siz
     }
     if (at + depth == text.size()) break;
     const unsigned byte = byte_at(text, at + depth);
-    const auto byte_of = [&](const auto& entry) { return byte_at(entry.first, depth); };
-    const auto range = std::ranges::equal_range(low, high, byte, {}, byte_of);
-    low = range.begin();
-    high = range.end();
+    const auto below = [&](const auto& entry) { return byte_at(entry.first, depth) < byte; };
+    const auto equal = [&](const auto& entry) { return byte_at(entry.first, depth) == byte; };
+    low = std::partition_point(low, high, below);
+    high = std::partition_point(low, high, equal);
   }
   return best;
 }

@@ -73,6 +73,12 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& nam
   impl->normalizer = FERRY_TRY(Normalizer::make(part(document, "normalizer"), where("normalizer")));
   impl->pre_tokenizer =
       FERRY_TRY(PreTokenizer::make(part(document, "pre_tokenizer"), where("pre_tokenizer")));
+  if (impl->pre_tokenizer.minds_start() && impl->normalizer.drops_start()) {
+    // The reference goes by places in the text before normalization, which are not kept here.
+    return fail(ErrorCode::kUnsupported,
+                where("pre_tokenizer") +
+                    ": prepend_scheme 'first' behind a normalizer that strips is not supported");
+  }
   impl->post_processor =
       FERRY_TRY(PostProcessor::make(part(document, "post_processor"), where("post_processor")));
   impl->decoder = FERRY_TRY(TokenDecoder::make(part(document, "decoder"), where("decoder")));

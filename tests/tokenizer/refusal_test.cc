@@ -56,6 +56,17 @@ TEST(TokenizerFile, AsksForWhatIsNotBuilt) {
   for (const Change& change : changes) expect_refused(change, ErrorCode::kUnsupported);
 }
 
+TEST(TokenizerFile, PrependsWhereTheNormalizerStrips) {
+  json file = small_tokenizer();
+  file["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}};
+  EXPECT_TRUE(parse(file));
+  file["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  const auto tokenizer = parse(file);
+  ASSERT_FALSE(tokenizer);
+  EXPECT_EQ(tokenizer.error().code, ErrorCode::kUnsupported);
+}
+
 TEST(TokenizerFile, IsMalformed) {
   const Change changes[] = {
       {"/model", "7", "model: not an object"},

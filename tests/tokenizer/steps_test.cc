@@ -190,6 +190,9 @@ TEST(PreTokenizer, WordCharactersAreThoseOfTheReference) {
   // One half and a mark are in a word, a roman numeral is, a sign is not.
   EXPECT_EQ(encode(file, "x\xC2\xBD\xCC\x81\xE2\x85\xA7"), (Ids{0}));
   EXPECT_EQ(encode(file, "x\xC3\x97x"), (Ids{0, 0, 0}));
+  // In a class one half is no word character: it goes with the sign.
+  file["pre_tokenizer"]["pattern"]["Regex"] = "[^\\w]+";
+  EXPECT_EQ(encode(file, "x\xC3\x97\xC2\xBD"), (Ids{0, 0}));
 }
 
 TEST(Decoder, WithoutAnyTextsAreJoinedByBlanks) {
