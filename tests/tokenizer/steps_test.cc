@@ -1,5 +1,5 @@
-// Single steps, on a vocabulary small enough to see what they did. The expected values are those of
-// the tokenizers library (0.23.1).
+// Single steps, on a vocabulary small enough to see what they did. The expected values follow from the
+// definition of each step; golden_test.cc has those that the tokenizers library computed.
 
 #include "tests/tokenizer/tokenizer_testing.h"
 
