@@ -31,9 +31,16 @@ class StoredNames {
   std::string prefix_;  // of wrappers, before all keys
 };
 
+// Why a checkpoint without its own output head is not complete.
+std::string head_hint(const std::string& weight, const ModelConfig& config) {
+  if (weight != "output.weight" || config.tie_word_embeddings) return {};
+  return "; the config does not tie the head to the embedding (tie_word_embeddings is false)";
+}
+
 // Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
 std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
-                                const std::vector<KeyRule>& rules, const StoredNames& stored) {
+                                const std::vector<KeyRule>& rules, const ModelConfig& config,
+                                const StoredNames& stored) {
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
   for (const Value& value : graph.values) {
@@ -47,8 +54,9 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
     if (weight == nullptr) {
       problems.push_back({.kind = KeyProblem::Kind::kMissing,
                           .key = key,
-                          .message = fmt::format("missing: {} {} (for {})", quoted(key),
-                                                 to_string(shape), value.name)});
+                          .message = fmt::format("missing: {} {} (for {}{})", quoted(key),
+                                                 to_string(shape), value.name,
+                                                 head_hint(value.name, config))});
     } else if (weight->expr.shape != shape) {
       problems.push_back(
           {.kind = KeyProblem::Kind::kShape,
@@ -80,7 +88,7 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   const StoredNames stored(source, mapping, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);
-  for (KeyProblem& problem : compare(graph, mapped, rules, stored)) {
+  for (KeyProblem& problem : compare(graph, mapped, rules, config, stored)) {
     out.problems.push_back(std::move(problem));
   }
   out.report = std::move(mapped.report);

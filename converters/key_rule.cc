@@ -377,6 +377,22 @@ class Mapper {
   size_t suggestions_ = 0;
 };
 
+// How much rule `r` has in common with one that keys of the checkpoint match: the length of the
+// names, up to a dot, that both begin with; more if it is such a rule itself.
+size_t likeness_to_matched(const std::vector<KeyRule>& rules, size_t r,
+                           const std::vector<bool>& matched) {
+  const std::string& source = rules[r].source;
+  if (r < matched.size() && matched[r]) return source.size() + 1;
+  size_t longest = 0;
+  for (size_t m = 0; m < matched.size() && m < rules.size(); ++m) {
+    if (!matched[m] || rules[m].kind == KeyRule::Kind::kDrop) continue;
+    const auto differs = std::ranges::mismatch(source, rules[m].source).in1;
+    const std::string_view shared(source.begin(), differs);
+    longest = std::max(longest, shared.rfind('.') + 1);  // npos + 1 is 0
+  }
+  return longest;
+}
+
 }  // namespace
 
 std::string MappingReport::prefix() const {
@@ -399,17 +415,19 @@ Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& confi
 
 std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
                          const std::vector<bool>& matched) {
-  std::string first;
+  std::string best;
+  size_t best_likeness = 0;
   for (size_t r = 0; r < rules.size(); ++r) {
     for (const RuleTarget& made : rules[r].targets) {
       const std::optional<KeyNumbers> numbers = KeyPattern(made.name).match(target);
       if (!numbers) continue;
-      std::string key = fill_in(rules[r].source, *numbers);
-      if (r < matched.size() && matched[r]) return key;
-      if (first.empty()) first = std::move(key);
+      const size_t likeness = likeness_to_matched(rules, r, matched);
+      if (!best.empty() && likeness <= best_likeness) continue;
+      best = fill_in(rules[r].source, *numbers);
+      best_likeness = likeness;
     }
   }
-  return first;
+  return best;
 }
 
 }  // namespace ferry

@@ -123,7 +123,8 @@ Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& confi
                             const MappingOptions& options);
 
 // The source key that a rule would make `target` of ("model.layers.3.mlp.up_proj.weight"), or
-// empty. Of several rules one that other keys of the checkpoint match is preferred.
+// empty. Of several rules the one that is most like a rule which other keys of the checkpoint match:
+// it has their prefix.
 std::string expected_key(const std::vector<KeyRule>& rules, const std::string& target,
                          const std::vector<bool>& matched = {});
 

@@ -189,6 +189,16 @@ TEST(Convert, AMissingKeyIsNamedWithThePrefixOfTheOthers) {
       << outcome.err;
 }
 
+TEST(Convert, AnUntiedHeadThatIsAbsentIsExplained) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(
+      dir, "golden/mistral", [](TensorFile& file) { file.rename("lm_head.weight", "mtp.0.weight"); });
+  const Outcome outcome = run_ferry({"convert", source, "--dry-run", "--allow-unmapped", "mtp.*"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("missing: 'lm_head.weight'"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("tie_word_embeddings is false"), std::string::npos) << outcome.err;
+}
+
 TEST(Convert, AllowedKeysMayStayUnused) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {

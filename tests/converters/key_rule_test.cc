@@ -224,6 +224,14 @@ TEST(KeyRule, TheKeyThatATargetWantsIsKnown) {
   const std::vector<KeyRule> forms = {map_rule("a.{i}", "t.{i}"), map_rule("b.{i}", "t.{i}")};
   EXPECT_EQ(expected_key(forms, "t.3"), "a.3");
   EXPECT_EQ(expected_key(forms, "t.3", map({entry("b.2")}, forms).matched), "b.3");
+  // A key that has no like in the checkpoint gets the prefix that the others have.
+  const std::vector<KeyRule> prefixes = {
+      map_rule("model.up.{i}", "up.{i}"), map_rule("model.norm", "norm"),
+      map_rule("model.text.up.{i}", "up.{i}"), map_rule("model.text.norm", "norm")};
+  EXPECT_EQ(expected_key(prefixes, "norm", map({entry("model.text.up.0")}, prefixes).matched),
+            "model.text.norm");
+  EXPECT_EQ(expected_key(prefixes, "norm", map({entry("model.up.0")}, prefixes).matched),
+            "model.norm");
 }
 
 TEST(KeyRule, APrefixOfAWrapperIsTakenOffAllKeysOrOfNone) {
