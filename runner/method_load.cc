@@ -7,6 +7,7 @@
 #include "core/checked.h"
 #include "core/text.h"
 #include "formats/pte/op_schema.h"
+#include "runner/constant_views.h"
 #include "runner/kernels/dtypes.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
@@ -32,6 +33,7 @@ class Loader {
     FERRY_CHECK(bind_tensors());
     FERRY_CHECK(make_ports());
     FERRY_CHECK(make_steps());
+    view_selected_constants(method_, state_);
     FERRY_CHECK(allocate_unplanned());
     find_state();
     state_.fill_arenas(true);

@@ -209,6 +209,64 @@ TEST(MethodViews, OfConstantsCannotBeWritten) {
   expect_error(method.execute(), ErrorCode::kBadInput, "instruction 1 (aten::copy_): value 1");
 }
 
+TEST(MethodViews, SelectingFromAConstantCopiesNothing) {
+  ProgramBuilder program;
+  const int32_t constant = program.constant(f32({3, 2}, {0, 1, 2, 3, 4, 5}));
+  const int32_t index = program.add(int64_t{0});
+  const int32_t selected = program.planned(DType::kF32, {2});
+  const int32_t out = program.planned(DType::kF32, {2});
+  program.method().inputs = {index};
+  program.method().outputs = {out};
+  program.call("aten::select_copy.int_out", {constant, program.add(int64_t{0}), index, selected});
+  program.call("aten::neg.out", {selected, out});
+  Method method = *program.load();
+  for (const int64_t i : {2, 0, 1, -1}) {
+    const Given given(i64({}, {static_cast<double>(i)}));
+    ASSERT_TRUE(method.set_input(0, given.view()));
+    ASSERT_TRUE(method.execute());
+    const double row = static_cast<double>(2 * (i < 0 ? i + 3 : i));
+    EXPECT_EQ(decode(method.output(0)).values, (std::vector<double>{-row, -row - 1}));
+    EXPECT_EQ(method.value(selected)->bytes.data(),
+              program.loaded().data.constants[1].data() + 4 * static_cast<int64_t>(row));
+  }
+  const Given outside(i64({}, {3}));
+  ASSERT_TRUE(method.set_input(0, outside.view()));
+  expect_error(method.execute(), ErrorCode::kBadInput, "instruction 0 (aten::select_copy.int_out)");
+}
+
+TEST(MethodViews, WhatIsSelectedIsCopiedWhereThatCouldBeTold) {
+  enum class Use { kOutput, kWritten, kViewed, kOtherDimension };
+  for (const Use use : {Use::kOutput, Use::kWritten, Use::kViewed, Use::kOtherDimension}) {
+    SCOPED_TRACE(static_cast<int>(use));
+    ProgramBuilder program;
+    const int32_t constant = program.constant(f32({2, 2}, {0, 1, 2, 3}));
+    const int32_t selected = program.planned(DType::kF32, {2});
+    const int32_t seven = program.constant(f32({2}, {7, 7}));
+    const int64_t dim = use == Use::kOtherDimension ? 1 : 0;
+    program.call("aten::select_copy.int_out",
+                 {constant, program.add(dim), program.add(int64_t{1}), selected});
+    if (use == Use::kOutput) program.method().outputs = {selected};
+    if (use == Use::kWritten) {
+      program.call("aten::copy_", {selected, seven, program.add(false)});
+    }
+    if (use == Use::kViewed) {
+      const int32_t view = program.planned(DType::kF32, {2, 1});
+      program.tensor(view).allocation = program.tensor(selected).allocation;
+      program.call("executorch_prim::et_view.default",
+                   {selected, program.int_list({2, 1}), view});
+      program.call("aten::copy_",
+                   {view, program.constant(f32({2, 1}, {7, 7})), program.add(false)});
+    }
+    Method method = *program.load();
+    const Status status = method.execute();
+    ASSERT_TRUE(status) << status.error().message;
+    const double first = use == Use::kOutput ? 2 : use == Use::kOtherDimension ? 1 : 7;
+    const double second = use == Use::kWritten || use == Use::kViewed ? 7 : 3;
+    EXPECT_EQ(decode(*method.value(selected)).values, (std::vector<double>{first, second}));
+    EXPECT_EQ(decode(*method.value(constant)).values, (std::vector<double>{0, 1, 2, 3}));
+  }
+}
+
 TEST(MethodMemory, ConstantsAndLentInputsCannotBeWritten) {
   ProgramBuilder program;
   const int32_t constant = program.constant(f32({2}, {1, 2}));
