@@ -2,8 +2,8 @@
 // of its own and a tied head.
 // Source: transformers, models/gemma/modeling_gemma.py.
 
-#include "converters/decoder.h"
 #include "converters/families/families.h"
+#include "converters/llama_like.h"
 #include "converters/standard_keys.h"
 
 namespace ferry::families {
@@ -20,17 +20,12 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
        {head_rule()}});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_attention_decoder(
-      config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
-}
-
 }  // namespace
 
 const FamilySpec kGemma = {.model_types = {"gemma"},
                            .check = accept_any,
                            .rules = rules,
                            .ties = standard_ties,
-                           .build = build};
+                           .build = build_llama};
 
 }  // namespace ferry::families

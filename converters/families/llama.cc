@@ -1,8 +1,8 @@
 // Llama 2 and 3, and what is built like them under the same model_type (SmolLM2, TinyLlama, ...).
 // Source: transformers, models/llama/modeling_llama.py.
 
-#include "converters/decoder.h"
 #include "converters/families/families.h"
+#include "converters/llama_like.h"
 #include "converters/packed_keys.h"
 #include "converters/standard_keys.h"
 
@@ -11,16 +11,7 @@ namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
   return concat(
-      {standard_matrix_rules("model."),
-       standard_norm_rules("model."),
-       bias_rules("model.", config.attention_bias, config.attention_bias, config.mlp_bias),
-       packed_export_rules("model.", config.attention_bias, config.mlp_bias),
-       {head_rule()}});
-}
-
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_attention_decoder(
-      config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
+      {llama_rules(config), packed_export_rules("model.", config.attention_bias, config.mlp_bias)});
 }
 
 }  // namespace
@@ -29,6 +20,6 @@ const FamilySpec kLlama = {.model_types = {"llama"},
                            .check = accept_any,
                            .rules = rules,
                            .ties = standard_ties,
-                           .build = build};
+                           .build = build_llama};
 
 }  // namespace ferry::families

@@ -17,9 +17,6 @@ using nlohmann::json;
 using StepPtr = std::unique_ptr<NormalizerStep>;
 using Steps = std::vector<StepPtr>;
 
-constexpr int kMaxNesting = 8;
-constexpr size_t kMaxSteps = 64;
-
 class NormalFormStep final : public NormalizerStep {
  public:
   explicit NormalFormStep(NormalForm form) : form_(form) {}
@@ -131,31 +128,22 @@ constexpr Kind kKinds[] = {
     {"Replace", read_replace},
 };
 
-Status read_steps(const json& value, const std::string& where, int depth, Steps& steps) {
-  if (value.is_null()) return {};
-  if (depth > kMaxNesting) return bad_input(where + ": nested too deeply");
-  StepFields fields = FERRY_TRY(StepFields::of(value, where));
-  const std::string type = FERRY_TRY(fields.text("type"));
-  if (type == "Sequence") {
-    for (const json& item : *FERRY_TRY(fields.array("normalizers"))) {
-      FERRY_CHECK(read_steps(item, where, depth + 1, steps));
-    }
-    return fields.finish();
-  }
+Result<StepPtr> read_step(StepFields& fields, const std::string& type) {
   for (const Kind& kind : kKinds) {
-    if (kind.type != type) continue;
-    if (steps.size() == kMaxSteps) return fields.bad("too many steps");
-    steps.push_back(FERRY_TRY(kind.read(fields)));
-    return fields.finish();
+    if (kind.type == type) return kind.read(fields);
   }
-  return fields.unsupported(fmt::format("the type {} is not supported", quoted(type, 60)));
+  return fields.unknown_type(type);
 }
 
 }  // namespace
 
 Result<Normalizer> Normalizer::make(const json& value, const std::string& where) {
   Normalizer normalizer;
-  FERRY_CHECK(read_steps(value, where, 0, normalizer.steps_));
+  FERRY_CHECK(for_each_step(value, where, "normalizers",
+                            [&](StepFields& fields, const std::string& type) -> Status {
+                              normalizer.steps_.push_back(FERRY_TRY(read_step(fields, type)));
+                              return {};
+                            }));
   return normalizer;
 }
 

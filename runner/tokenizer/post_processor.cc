@@ -10,7 +10,6 @@ namespace {
 using nlohmann::json;
 using Piece = PostProcessor::Piece;
 
-constexpr int kMaxNesting = 8;
 constexpr size_t kMaxPieces = 64, kMaxTemplates = 4;
 
 // The ids of the special token `name` in the table `special_tokens`.
@@ -65,34 +64,28 @@ Result<std::vector<Piece>> read_template(StepFields& fields) {
   return pieces;
 }
 
-Status read_steps(const json& value, const std::string& where, int depth,
-                  std::vector<std::vector<Piece>>& templates) {
-  if (value.is_null()) return {};
-  if (depth > kMaxNesting) return bad_input(where + ": nested too deeply");
-  StepFields fields = FERRY_TRY(StepFields::of(value, where));
-  const std::string type = FERRY_TRY(fields.text("type"));
-  if (type == "Sequence") {
-    for (const json& item : *FERRY_TRY(fields.array("processors"))) {
-      FERRY_CHECK(read_steps(item, where, depth + 1, templates));
-    }
-  } else if (type == "TemplateProcessing") {
+Status read_step(StepFields& fields, const std::string& type,
+                 std::vector<std::vector<Piece>>& templates) {
+  if (type == "TemplateProcessing") {
     if (templates.size() == kMaxTemplates) return fields.bad("too many templates");
     templates.push_back(FERRY_TRY(read_template(fields)));
-  } else if (type == "ByteLevel") {
-    for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {
-      FERRY_CHECK(fields.flag(flag, true));
-    }
-  } else {
-    return fields.unsupported(fmt::format("the type {} is not supported", quoted(type, 60)));
+    return {};
   }
-  return fields.finish();
+  if (type != "ByteLevel") return fields.unknown_type(type);
+  for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {
+    FERRY_CHECK(fields.flag(flag, true));
+  }
+  return {};
 }
 
 }  // namespace
 
 Result<PostProcessor> PostProcessor::make(const json& value, const std::string& where) {
   PostProcessor processor;
-  FERRY_CHECK(read_steps(value, where, 0, processor.templates_));
+  FERRY_CHECK(
+      for_each_step(value, where, "processors", [&](StepFields& fields, const std::string& type) {
+        return read_step(fields, type, processor.templates_);
+      }));
   return processor;
 }
 

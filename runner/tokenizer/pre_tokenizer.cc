@@ -14,9 +14,6 @@ namespace {
 using nlohmann::json;
 using StepPtr = std::unique_ptr<PreTokenizerStep>;
 
-constexpr int kMaxNesting = 8;
-constexpr size_t kMaxSteps = 64;
-
 class NumberMatcher final : public Matcher {
  public:
   Status find_all(std::string_view text, std::vector<TextRange>& matches) const override {
@@ -146,42 +143,26 @@ constexpr Kind kKinds[] = {
     {"Metaspace", read_metaspace},
 };
 
-struct Reading {
-  Steps steps;
-  bool byte_level = false;
-};
-
-Status read_steps(const json& value, const std::string& where, int depth, Reading& reading) {
-  if (value.is_null()) return {};
-  if (depth > kMaxNesting) return bad_input(where + ": nested too deeply");
-  StepFields fields = FERRY_TRY(StepFields::of(value, where));
-  const std::string type = FERRY_TRY(fields.text("type"));
-  if (reading.byte_level) return fields.unsupported("a step behind ByteLevel is not supported");
-  if (type == "Sequence") {
-    for (const json& item : *FERRY_TRY(fields.array("pretokenizers"))) {
-      FERRY_CHECK(read_steps(item, where, depth + 1, reading));
-    }
-    return fields.finish();
-  }
+Status read_step(StepFields& fields, const std::string& type, Steps& steps) {
   for (const Kind& kind : kKinds) {
-    if (kind.type != type) continue;
-    if (reading.steps.size() >= kMaxSteps) return fields.bad("too many steps");
-    FERRY_CHECK(kind.read(fields, reading.steps));
-    reading.byte_level = type == kByteLevel;
-    return fields.finish();
+    if (kind.type == type) return kind.read(fields, steps);
   }
-  return fields.unsupported(fmt::format("the type {} is not supported", quoted(type, 60)));
+  return fields.unknown_type(type);
 }
 
 }  // namespace
 
 Result<PreTokenizer> PreTokenizer::make(const json& value, const std::string& where) {
-  Reading reading;
-  FERRY_CHECK(read_steps(value, where, 0, reading));
   PreTokenizer result;
-  result.steps_ = std::move(reading.steps);
+  FERRY_CHECK(for_each_step(
+      value, where, "pretokenizers", [&](StepFields& fields, const std::string& type) -> Status {
+        if (result.byte_level_) {
+          return fields.unsupported("a step behind ByteLevel is not supported");
+        }
+        result.byte_level_ = type == kByteLevel;
+        return read_step(fields, type, result.steps_);
+      }));
   for (const auto& step : result.steps_) result.minds_start_ |= step->minds_start();
-  result.byte_level_ = reading.byte_level;
   return result;
 }
 

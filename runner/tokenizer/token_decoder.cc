@@ -16,8 +16,6 @@ using nlohmann::json;
 using StepPtr = std::unique_ptr<TokenDecoderStep>;
 using Texts = std::vector<std::string>;
 
-constexpr int kMaxNesting = 8;
-constexpr size_t kMaxSteps = 64;
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 std::string join(const Texts& texts, std::string_view separator) {
@@ -215,32 +213,22 @@ constexpr Kind kKinds[] = {
     {"Metaspace", read_metaspace},
 };
 
-Status read_steps(const json& value, const std::string& where, int depth,
-                  std::vector<StepPtr>& steps) {
-  if (value.is_null()) return {};
-  if (depth > kMaxNesting) return bad_input(where + ": nested too deeply");
-  StepFields fields = FERRY_TRY(StepFields::of(value, where));
-  const std::string type = FERRY_TRY(fields.text("type"));
-  if (type == "Sequence") {
-    for (const json& item : *FERRY_TRY(fields.array("decoders"))) {
-      FERRY_CHECK(read_steps(item, where, depth + 1, steps));
-    }
-    return fields.finish();
-  }
+Result<StepPtr> read_step(StepFields& fields, const std::string& type) {
   for (const Kind& kind : kKinds) {
-    if (kind.type != type) continue;
-    if (steps.size() == kMaxSteps) return fields.bad("too many steps");
-    steps.push_back(FERRY_TRY(kind.read(fields)));
-    return fields.finish();
+    if (kind.type == type) return kind.read(fields);
   }
-  return fields.unsupported(fmt::format("the type {} is not supported", quoted(type, 60)));
+  return fields.unknown_type(type);
 }
 
 }  // namespace
 
 Result<TokenDecoder> TokenDecoder::make(const json& value, const std::string& where) {
   TokenDecoder decoder;
-  FERRY_CHECK(read_steps(value, where, 0, decoder.steps_));
+  FERRY_CHECK(for_each_step(value, where, "decoders",
+                            [&](StepFields& fields, const std::string& type) -> Status {
+                              decoder.steps_.push_back(FERRY_TRY(read_step(fields, type)));
+                              return {};
+                            }));
   return decoder;
 }
 

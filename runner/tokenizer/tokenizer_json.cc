@@ -226,6 +226,40 @@ tl::unexpected<Error> StepFields::unsupported(std::string_view what) const {
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", where_, what));
 }
 
+tl::unexpected<Error> StepFields::unknown_type(const std::string& type) const {
+  return unsupported(fmt::format("the type {} is not supported", quoted(type, 60)));
+}
+
+namespace {
+
+constexpr int kMaxNesting = 8;
+constexpr size_t kMaxSteps = 64;
+
+Status visit_steps(const json& value, const std::string& where, std::string_view list, int depth,
+                   size_t& count, const StepVisitor& visit) {
+  if (value.is_null()) return {};
+  if (depth > kMaxNesting) return bad_input(where + ": nested too deeply");
+  StepFields fields = FERRY_TRY(StepFields::of(value, where));
+  const std::string type = FERRY_TRY(fields.text("type"));
+  if (type == "Sequence") {
+    for (const json& item : *FERRY_TRY(fields.array(list))) {
+      FERRY_CHECK(visit_steps(item, where, list, depth + 1, count, visit));
+    }
+  } else {
+    if (count++ == kMaxSteps) return fields.bad("too many steps");
+    FERRY_CHECK(visit(fields, type));
+  }
+  return fields.finish();
+}
+
+}  // namespace
+
+Status for_each_step(const json& value, const std::string& where, std::string_view list,
+                     const StepVisitor& visit) {
+  size_t count = 0;
+  return visit_steps(value, where, list, 0, count, visit);
+}
+
 Result<StepPattern> read_pattern(StepFields& fields) {
   const json* value = fields.find("pattern");
   if (value == nullptr) return fields.bad("'pattern' is missing");

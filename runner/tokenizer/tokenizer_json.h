@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -68,12 +69,20 @@ class StepFields {
   // "WHERE: WHAT" as kBadInput and as kUnsupported.
   tl::unexpected<Error> bad(std::string_view what) const;
   tl::unexpected<Error> unsupported(std::string_view what) const;
+  tl::unexpected<Error> unknown_type(const std::string& type) const;
 
  private:
   const nlohmann::json* object_ = nullptr;
   std::string where_;
   std::vector<std::string> asked_;
 };
+
+// Calls `visit` with every step that `value` stands for, and then finishes its fields: none for
+// null, those in `list` of a "Sequence", sequences within it included, else `value` itself.
+// kBadInput where sequences are nested more than 8 deep or there are more than 64 steps.
+using StepVisitor = std::function<Status(StepFields&, const std::string& type)>;
+Status for_each_step(const nlohmann::json& value, const std::string& where, std::string_view list,
+                     const StepVisitor& visit);
 
 // The pattern of a Split or Replace: {"String": ...} or {"Regex": ...}.
 struct StepPattern {

@@ -3,25 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "converters/row_layouts.h"
+#include "tests/converters/names_source.h"
 
 namespace ferry {
 namespace {
-
-class Names : public TensorSource {
- public:
-  explicit Names(std::vector<TensorEntry> entries) : entries_(std::move(entries)) {}
-  const std::string& path() const override { return path_; }
-  const std::vector<SourceFile>& files() const override { return files_; }
-  const std::vector<TensorEntry>& entries() const override { return entries_; }
-  Status read(size_t, uint64_t, std::span<std::byte>) const override {
-    return fail(ErrorCode::kInternal, "mapping must not read weights");
-  }
-
- private:
-  std::string path_ = "checkpoint";
-  std::vector<SourceFile> files_;
-  std::vector<TensorEntry> entries_;
-};
 
 TensorEntry entry(const std::string& name, Shape shape = {4, 2}, DType dtype = DType::kBF16) {
   return {.name = name, .dtype = dtype, .shape = std::move(shape)};

@@ -6,25 +6,10 @@
 #include <algorithm>
 
 #include "converters/key_rule.h"
+#include "tests/converters/names_source.h"
 
 namespace ferry {
 namespace {
-
-class Names : public TensorSource {
- public:
-  explicit Names(std::vector<TensorEntry> entries) : entries_(std::move(entries)) {}
-  const std::string& path() const override { return path_; }
-  const std::vector<SourceFile>& files() const override { return files_; }
-  const std::vector<TensorEntry>& entries() const override { return entries_; }
-  Status read(size_t, uint64_t, std::span<std::byte>) const override {
-    return fail(ErrorCode::kInternal, "mapping must not read weights");
-  }
-
- private:
-  std::string path_ = "checkpoint";
-  std::vector<SourceFile> files_;
-  std::vector<TensorEntry> entries_;
-};
 
 // One layer of three experts, 4 wide inside, hidden size 2, and no shared one.
 ModelConfig config() {
