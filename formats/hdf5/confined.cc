@@ -202,6 +202,8 @@ Status judge_end(const std::string& name, int status, const ConfinedLimits& limi
       return fail(
           ErrorCode::kIo,
           fmt::format("{}: HDF5 is not read, because the system cannot confine the reader", name));
+    case kExitCannotRead:
+      return fail(ErrorCode::kIo, fmt::format("{}: cannot be read", name));
     case kNoMemory:
       return bad(fmt::format("needs more than {} bytes of memory", limits.memory_bytes));
     default:

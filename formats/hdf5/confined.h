@@ -23,9 +23,12 @@ struct ConfinedLimits {
   uint64_t answer_bytes = 0;
 };
 
+// What `work` may end its process with (by _exit) when `fd` cannot be read.
+inline constexpr int kExitCannotRead = 104;
+
 // Calls `prepare`, then gives up all rights but pread on `fd`, then calls `work`, whose result is
 // returned. `name` begins the messages. kBadInput if the child crashes or exceeds a limit, kIo if
-// the system cannot start or confine one. Thread-safe.
+// the system cannot start or confine one, or `fd` cannot be read. Thread-safe.
 Result<std::string> call_confined(const std::string& name, int fd, const ConfinedLimits& limits,
                                   const std::function<void()>& prepare,
                                   const std::function<std::string()>& work);

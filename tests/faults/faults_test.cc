@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -50,6 +50,9 @@ const Input kInputs[] = {
       "golden/qwen2/model-00002-of-00004.safetensors",
       "golden/qwen2/model-00003-of-00004.safetensors",
       "golden/qwen2/model-00004-of-00004.safetensors"}},
+    {"gguf", {"gguf/llama3_tied_f16.gguf"}},
+    {"keras",
+     {"keras/gemma2/config.json", "keras/gemma2/metadata.json", "keras/gemma2/model.weights.h5"}},
 };
 
 void lay_out(const Input& input, const std::string& directory) {
@@ -118,8 +121,7 @@ TEST_P(FaultTest, AFailingCallIsAnErrorAndLeavesNothing) {
   for (const auto& [call, number] : calls) {
     for (const long at : places(call)) {
       SCOPED_TRACE(call + " " + std::to_string(at));
-      const std::string text =
-          call + " errno " + std::to_string(at) + " " + std::to_string(number);
+      const std::string text = call + " errno " + std::to_string(at) + " " + std::to_string(number);
       Outcome outcome;
       {
         const Fault fault(text);
