@@ -12,10 +12,12 @@
 #include <string_view>
 
 #include "cli/json_writer.h"
+#include "cli/present_time.h"
 #include "cli/verbs.h"
 #include "core/text.h"
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
+#include "runner/chat_template/chat_template.h"
 #include "runner/decoder.h"
 #include "runner/sampler.h"
 #include "runner/tokenizer/text_stream.h"
@@ -28,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
-  std::string bundle, tokens, prompt, dump_logits;
+  std::string bundle, tokens, prompt, chat, dump_logits;
   std::string image, mode = "kv";  // not built
   int64_t max_new = 16;
   SamplingOptions sampling;
@@ -73,8 +75,8 @@ Status check_options(const Options& o) {
   };
   if (!o.image.empty()) return unbuilt("--image");
   if (o.mode != "kv") return unbuilt("--mode other than kv");
-  if (o.tokens.empty() == o.prompt.empty()) {
-    return fail(ErrorCode::kUsage, "one of --prompt and --tokens is required");
+  if (!o.tokens.empty() + !o.prompt.empty() + !o.chat.empty() != 1) {
+    return fail(ErrorCode::kUsage, "one of --prompt, --chat and --tokens is required");
   }
   if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
   return {};
@@ -218,17 +220,27 @@ std::string to_json(const Generation& g, bool with_text) {
 
 // The tokenizer of the bundle, if the prompt is text.
 Result<std::optional<Tokenizer>> open_tokenizer(const Options& options) {
-  if (options.prompt.empty()) return std::optional<Tokenizer>();
+  if (!options.tokens.empty()) return std::optional<Tokenizer>();
   const std::string path = options.bundle + "/" + kTokenizerFile;
   return std::optional<Tokenizer>(FERRY_TRY(Tokenizer::load(path)));
+}
+
+// The template writes the special tokens itself.
+Result<std::string> chat_prompt(const Options& options) {
+  const ChatTemplate chat = FERRY_TRY(ChatTemplate::load(options.bundle));
+  return chat.render_message(options.chat, present_time());
 }
 
 Result<std::vector<int64_t>> prompt_tokens(std::optional<Tokenizer>& tokenizer,
                                            const Options& options) {
   if (!tokenizer) return parse_tokens(options.tokens);
-  auto ids = tokenizer->encode(options.prompt, /*add_special=*/true);
-  if (!ids) return fail(ErrorCode::kUsage, "--prompt: " + ids.error().message);
-  if (ids->empty()) return fail(ErrorCode::kUsage, "--prompt: no tokens");
+  const bool chat = !options.chat.empty();
+  const std::string option = chat ? "--chat: " : "--prompt: ";
+  if (!is_utf8(options.chat)) return fail(ErrorCode::kUsage, option + "not UTF-8");
+  const std::string prompt = chat ? FERRY_TRY(chat_prompt(options)) : options.prompt;
+  auto ids = tokenizer->encode(prompt, /*add_special=*/!chat);
+  if (!ids) return fail(ErrorCode::kUsage, option + ids.error().message);
+  if (ids->empty()) return fail(ErrorCode::kUsage, option + "no tokens");
   return ids;
 }
 
@@ -266,6 +278,7 @@ void add_run(CommandLine& line) {
   line.verb("run", "Generate text or tokens with a bundle")
       .positional("BUNDLE", o->bundle, "Bundle directory")
       .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
+      .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
       .option("--image", o->image, "Image file (not supported yet)")
       .option("--max-new", o->max_new, "Tokens to generate at most")

@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/json_writer.h"
+#include "cli/present_time.h"
 #include "cli/verbs.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "runner/chat_template/chat_template.h"
 #include "runner/tokenizer/tokenizer.h"
 
 namespace ferry::cli {
@@ -24,7 +26,9 @@ struct Options {
 };
 
 Status check_options(const Options& o) {
-  if (o.chat) return fail(ErrorCode::kUnsupported, "--chat is not supported yet");
+  if (o.chat && (o.decode || o.add_special || o.skip_special)) {
+    return fail(ErrorCode::kUsage, "--chat takes no other option");
+  }
   if (o.decode && o.add_special) {
     return fail(ErrorCode::kUsage, "--add-special is of no use with --decode");
   }
@@ -67,8 +71,23 @@ Result<std::string> answer(Tokenizer& tokenizer, const std::string& line, const 
   return out.value(Shape(FERRY_TRY(tokenizer.encode(text, o.add_special)))).take();
 }
 
+// Chats to prompts; no tokenizer is needed.
+Result<int> render_chats(Context& context, const Options& o) {
+  const ChatTemplate chat = FERRY_TRY(ChatTemplate::load(o.path));
+  const chat::TimeText time = present_time();
+  std::string line;
+  for (size_t number = 1; std::getline(std::cin, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    JsonWriter out;
+    out.value(FERRY_TRY(chat.render(line, fmt::format("line {}", number), time)));
+    context.print(out.take());
+  }
+  return 0;
+}
+
 Result<int> run(Context& context, const Options& o) {
   FERRY_CHECK(check_options(o));
+  if (o.chat) return render_chats(context, o);
   Tokenizer tokenizer = FERRY_TRY(Tokenizer::load(tokenizer_path(o.path)));
   std::ios::sync_with_stdio(false);
   std::string line;
@@ -89,7 +108,8 @@ void add_tokenize(CommandLine& line) {
       .flag("--add-special", o->add_special, "With the special tokens that the tokenizer sets")
       .flag("--decode", o->decode, "Lists of ids to strings")
       .flag("--skip-special", o->skip_special, "With --decode: without special tokens")
-      .flag("--chat", o->chat, "Messages to a prompt (not supported yet)")
+      .flag("--chat", o->chat,
+            "Chats to prompts: {\"messages\": [...], \"add_generation_prompt\": bool} a line")
       .action([o](Context& context) { return run(context, *o); });
 }
 

@@ -6,10 +6,12 @@ set(graph_may core formats/pte graph)
 set(converters_may core graph converters)
 set(packer_may core formats/pte formats/ptd graph packer)
 set(runner/tokenizer_may core runner/tokenizer)
+set(runner/chat_template_may core runner/tokenizer runner/chat_template)
 set(runner_may core formats/pte formats/ptd packer/manifest.h packer/bundle_reader.h runner)
 
 set(violations 0)
-foreach(room core formats graph converters packer runner runner/tokenizer)
+foreach(room core formats graph converters packer runner runner/tokenizer
+             runner/chat_template)
   file(GLOB_RECURSE files ${ROOT}/${room}/*.h ${ROOT}/${room}/*.cc)
   foreach(file ${files})
     file(STRINGS ${file} includes REGEX "^#include \"(core|formats|graph|converters|packer|runner|cli)/")

@@ -36,7 +36,7 @@ TEST(Tokenize, NonsenseIsRefused) {
       {"\"\\ud800\"\n", {}, 3},    {"\"a\"\n", {"--decode"}, 3},
       {"[-1]\n", {"--decode"}, 3}, {"[1.5]\n", {"--decode"}, 3},
       {"", {"--skip-special"}, 2}, {"", {"--decode", "--add-special"}, 2},
-      {"", {"--chat"}, 4},
+      {"", {"--chat"}, 3},
   };
   for (const auto& [input, options, code] : cases) {
     Line line = {"tokenize", path};

@@ -1,0 +1,28 @@
+// Budget: what one rendering may still cost. Templates are untrusted, and a few lines of one can
+// ask for more work than any machine has.
+#pragma once
+
+#include <cstddef>
+
+#include "core/result.h"
+
+namespace ferry::chat {
+
+// One for each byte or element that is read or made, kStepCost for each node and element of a loop.
+// About two seconds.
+inline constexpr size_t kMaxWork = size_t{512} << 20;
+inline constexpr size_t kStepCost = 16;
+
+class Budget {
+ public:
+  Status spend(size_t cost) {
+    if (cost > left_) return bad_input("the template takes too much work");
+    left_ -= cost;
+    return {};
+  }
+
+ private:
+  size_t left_ = kMaxWork;
+};
+
+}  // namespace ferry::chat
