@@ -53,7 +53,7 @@ TEST(TorchDeflate, CompressedFilesHoldTheSameTensors) {
 TEST(TorchDeflate, PartsOfATensorAreThoseOfTheWhole) {
   TempDir dir;
   std::string data;
-  for (int i = 0; i < 400'000; ++i) data += static_cast<char>(i * i >> 5);
+  for (uint32_t i = 0; i < 400'000; ++i) data += static_cast<char>(i * i >> 5);
   const std::string path = dir.write(
       "x.bin", file_of(deflated_item("", pickle_of(100'000)), deflated_item("", data)));
   const auto source = open_checkpoint(path).value();
