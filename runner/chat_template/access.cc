@@ -39,8 +39,9 @@ Value loop_attribute(const Loop& loop, const std::string& name) {
   if (name == "first") return Value::boolean(i == 0);
   if (name == "last") return Value::boolean(i + 1 == n);
   if (name == "length") return number(n);
-  if (name == "depth") return Value::integer(loop.nesting);
-  if (name == "depth0") return Value::integer(loop.nesting - 1);
+  // Of recursive loops, which are not built.
+  if (name == "depth") return Value::integer(1);
+  if (name == "depth0") return Value::integer(0);
   if (name == "previtem" && i > 0) return (*loop.items)[i - 1];
   if (name == "nextitem" && i + 1 < n) return (*loop.items)[i + 1];
   return Value::undefined(name);

@@ -9,9 +9,9 @@
 namespace ferry::chat {
 
 // One for each byte or element that is read or made, kStepCost for each node and element of a loop.
-// About two seconds.
-inline constexpr size_t kMaxWork = size_t{512} << 20;
-inline constexpr size_t kStepCost = 16;
+// Two million steps; a chat of a thousand messages takes some ten thousands.
+inline constexpr size_t kMaxWork = size_t{256} << 20;
+inline constexpr size_t kStepCost = 128;
 
 class Budget {
  public:

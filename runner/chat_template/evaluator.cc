@@ -147,7 +147,8 @@ Status Evaluator::bind(Frame& frame, const std::vector<std::string>& names, cons
 
 // Those that the condition of the loop lets through.
 Result<std::vector<Value>> Evaluator::loop_items(const Stmt& stmt) {
-  std::vector<Value> all = FERRY_TRY(elements_of(FERRY_TRY(eval(*stmt.exprs[0])), budget_));
+  const Value list = FERRY_TRY(eval(*stmt.exprs[0]));
+  std::vector<Value> all = FERRY_TRY(elements_of(list, budget_));
   if (!stmt.exprs[1]) return all;
   std::vector<Value> kept;
   for (Value& item : all) {
@@ -164,12 +165,11 @@ Result<std::vector<Value>> Evaluator::loop_items(const Stmt& stmt) {
 Result<Evaluator::Flow> Evaluator::exec_for(const Stmt& stmt) {
   const auto items = std::make_shared<const std::vector<Value>>(FERRY_TRY(loop_items(stmt)));
   if (items->empty()) return stmt.bodies.size() > 1 ? exec(stmt.bodies[1]) : Flow::kNext;
-  const Nesting nesting(loops_);
   for (size_t i = 0; i < items->size(); ++i) {
     FERRY_CHECK(budget_.spend(kStepCost));
     Frame frame{};
     FERRY_CHECK(bind(frame, stmt.names, (*items)[i]));
-    frame.names["loop"] = Value(Value::Data(std::make_shared<const Loop>(Loop{items, i, loops_})));
+    frame.names["loop"] = Value(Value::Data(std::make_shared<const Loop>(Loop{items, i})));
     frames_.push_back(std::move(frame));
     const Flow flow = FERRY_TRY(exec(stmt.bodies[0]));
     frames_.pop_back();

@@ -74,7 +74,7 @@ class Evaluator {
   TimeText time_;
   Budget budget_;
   std::string* out_ = nullptr;
-  int depth_ = 0, loops_ = 0;
+  int depth_ = 0;
   bool located_ = false;  // the error on its way out has its line
 };
 

@@ -195,7 +195,8 @@ Result<Value> Evaluator::call(const Function& function, const Arguments& argumen
     return bad_input("the template refuses this chat: " + quoted(text));
   }
   if (function.name == "strftime_now" && time_) {
-    return Value::text(FERRY_TRY(time_(FERRY_TRY(one_text(function.name, arguments)))));
+    const std::string format = FERRY_TRY(one_text(function.name, arguments));
+    return Value::text(FERRY_TRY(time_(format)));
   }
   return fail(ErrorCode::kUnsupported,
               fmt::format("the function {} is not supported", quoted(function.name)));
@@ -224,9 +225,7 @@ Result<Value> Evaluator::call_macro(const Stmt& macro, const Arguments& argument
     }
     frames_[frame].names[macro.names[i]] = std::move(value);
   }
-  const int loops = std::exchange(loops_, 0);
   std::string text = FERRY_TRY(capture(macro.bodies[0], /*own_names=*/false));
-  loops_ = loops;
   frames_.pop_back();
   return Value::text(std::move(text));
 }

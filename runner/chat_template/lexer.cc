@@ -127,7 +127,8 @@ class Lexer {
     if (!follows(word, at)) return 0;
     at += word.size();
     while (at < source_.size() && is_blank(source_[at])) ++at;
-    return follows("%}", at) || follows("-%}", at) || follows("+%}", at) ? at : 0;
+    const bool plus = word == "endraw" && follows("+%}", at);
+    return plus || follows("%}", at) || follows("-%}", at) ? at : 0;
   }
 
   Status raw(size_t end) {

@@ -27,7 +27,7 @@ constexpr KindTest kKinds[] = {
     {"true", [](const Value& v) { return v.is<bool>() && v.truth(); }},
     {"false", [](const Value& v) { return v.is<bool>() && !v.truth(); }},
     {"mapping", [](const Value& v) { return v.is<Value::DictPtr>(); }},
-    {"callable", [](const Value& v) { return v.is<Function>(); }},
+    {"callable", [](const Value& v) { return v.is<Function>() || v.is<Undefined>(); }},
     {"iterable",
      [](const Value& v) {
        return v.is_text() || v.is<Value::ListPtr>() || v.is<Value::DictPtr>() || v.is<Undefined>();
@@ -38,7 +38,7 @@ constexpr KindTest kKinds[] = {
      }},
 };
 
-// `same` are the names of one test.
+// For which results of a comparison each holds.
 struct OrderTest {
   std::string_view name;
   bool less, same, more;

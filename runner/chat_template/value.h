@@ -109,7 +109,6 @@ struct Namespace {
 struct Loop {
   std::shared_ptr<const std::vector<Value>> items;
   size_t index;  // from 0
-  int nesting;   // from 1
 };
 
 // -- conversions, as Python has them; false and kBadInput where Python raises
