@@ -207,7 +207,7 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
                                        .packed_layout = options.packed_layout,
                                        .format_rules = opened.format_rules,
                                        .stored_names = opened.stored_names}));
-  if (options.packed_layout && !made.report.packed_keys) {
+  if (options.packed_layout && made.problems.empty() && !made.report.packed_keys) {
     return fail(ErrorCode::kUsage,
                 fmt::format("--packed-layout: {} has no packed tensor that comes "
                             "in several layouts",

@@ -231,14 +231,12 @@ Result<std::string> chat_prompt(const Options& options) {
   return chat.render_message(options.chat, present_time());
 }
 
-Result<std::vector<int64_t>> prompt_tokens(std::optional<Tokenizer>& tokenizer,
-                                           const Options& options) {
-  if (!tokenizer) return parse_tokens(options.tokens);
+Result<std::vector<int64_t>> encode_prompt(Tokenizer& tokenizer, const Options& options) {
   const bool chat = !options.chat.empty();
   const std::string option = chat ? "--chat: " : "--prompt: ";
   if (!is_utf8(options.chat)) return fail(ErrorCode::kUsage, option + "not UTF-8");
   const std::string prompt = chat ? FERRY_TRY(chat_prompt(options)) : options.prompt;
-  auto ids = tokenizer->encode(prompt, /*add_special=*/!chat);
+  auto ids = tokenizer.encode(prompt, /*add_special=*/!chat);
   if (!ids) return fail(ErrorCode::kUsage, option + ids.error().message);
   if (ids->empty()) return fail(ErrorCode::kUsage, option + "no tokens");
   return ids;
@@ -248,13 +246,14 @@ Result<int> run(Context& context, const Options& options) {
   FERRY_CHECK(check_options(options));
   Sampler sampler = FERRY_TRY(make_sampler(options));
   Generation g;
+  if (!options.tokens.empty()) g.prompt = FERRY_TRY(parse_tokens(options.tokens));
   g.times.load_start = Clock::now();
   const Bundle bundle =
       FERRY_TRY(Bundle::open(options.bundle, !options.skip_digests, context.pool()));
   std::optional<Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(options));
   Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
   g.times.load_end = Clock::now();
-  g.prompt = FERRY_TRY(prompt_tokens(tokenizer, options));
+  if (tokenizer) g.prompt = FERRY_TRY(encode_prompt(*tokenizer, options));
   TextOutput text(tokenizer ? &*tokenizer : nullptr, [&](std::string_view part) {
     if (context.json) return;
     context.print(part);

@@ -51,7 +51,8 @@ class Lowering {
     for (const Node& node : graph_.nodes) FERRY_CHECK(lower_node(node));
     for (ValueId id : graph_.outputs) method_.outputs().push_back(FERRY_TRY(value(id)));
     for (const Probe& probe : graph_.probes) {
-      out_.probes.push_back({probe.name, FERRY_TRY(value(probe.value))});
+      const auto index = FERRY_TRY(value(probe.value));
+      out_.probes.push_back({probe.name, index});
     }
     finish();
     for (const MetadataMethod& entry : metadata) out_.program.methods.push_back(constant(entry));

@@ -1,5 +1,5 @@
-// The walk through an HDF5 file with libhdf5: the only file of the project that uses the library,
-// in functions that run only in a confined child (confined.h).
+// The walk through an HDF5 file with libhdf5: with its driver (descriptor_driver.h) all of the
+// project that uses the library, in functions that run only in a confined child (confined.h).
 //
 // Hard links are followed, depth first in the order of names; no other link is. A group is visited
 // once however many names it has, so that cycles end. No element is read, but those of datasets

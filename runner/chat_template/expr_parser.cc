@@ -300,14 +300,18 @@ Result<ExprPtr> ExprParser::postfix(ExprPtr base) {
     } else if (in_.is(TokenKind::kOperator, "[")) {
       base = FERRY_TRY(item(std::move(base)));
     } else if (in_.is(TokenKind::kOperator, "(")) {
-      ExprPtr node = make(ExprKind::kCall);
-      node->children.push_back(std::move(base));
-      FERRY_CHECK(arguments(*node));
-      base = FERRY_TRY(finish(std::move(node)));
+      base = FERRY_TRY(call(std::move(base)));
     } else {
       return base;
     }
   }
+}
+
+Result<ExprPtr> ExprParser::call(ExprPtr base) {
+  ExprPtr node = make(ExprKind::kCall);
+  node->children.push_back(std::move(base));
+  FERRY_CHECK(arguments(*node));
+  return finish(std::move(node));
 }
 
 Result<ExprPtr> ExprParser::item(ExprPtr base) {
@@ -359,10 +363,7 @@ Result<ExprPtr> ExprParser::filters(ExprPtr base) {
     } else if (in_.word("is")) {
       base = FERRY_TRY(test(std::move(base)));
     } else if (in_.is(TokenKind::kOperator, "(")) {
-      ExprPtr node = make(ExprKind::kCall);
-      node->children.push_back(std::move(base));
-      FERRY_CHECK(arguments(*node));
-      base = FERRY_TRY(finish(std::move(node)));
+      base = FERRY_TRY(call(std::move(base)));
     } else {
       return base;
     }

@@ -72,6 +72,7 @@ class ExprParser {
   Result<ExprPtr> list(std::string_view close, bool tuple);
   Result<ExprPtr> dict();
   Result<ExprPtr> postfix(ExprPtr base);
+  Result<ExprPtr> call(ExprPtr base);
   Result<ExprPtr> item(ExprPtr base);
   Result<ExprPtr> filter(ExprPtr base);
   Result<ExprPtr> test(ExprPtr base);
