@@ -44,6 +44,9 @@ std::vector<KeyRule> fused_rules(const std::string& experts) {
   down.name = "fused experts";
   down.source = experts + "down_proj";
   down.targets = {{"layers.{i}.feed_forward.experts.w2.weight"}};
+  down.expected_shape = [](const ModelConfig& c) {
+    return Shape{c.moe.experts, c.hidden_size, c.moe.expert_size};
+  };
   return {gate_up, down};
 }
 
@@ -52,22 +55,22 @@ std::vector<KeyRule> fused_rules(const std::string& experts) {
 std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config) {
   if (config.moe.experts == 0) return {};
   const std::string experts = prefix + "layers.{i}.mlp.experts.";
-  std::vector<KeyRule> rules = concat(
-      {rename_rules(prefix, {{"layers.{i}.mlp.gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
-       {stack_rule(experts + "{e}.gate_proj.weight", "w1", wide_shape),
-        stack_rule(experts + "{e}.up_proj.weight", "w3", wide_shape),
-        stack_rule(experts + "{e}.down_proj.weight", "w2", narrow_shape)},
-       fused_rules(experts)});
+  std::vector<KeyRule> rules =
+      concat({rename_rules(prefix,
+                           {{"layers.{i}.mlp.gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
+              {stack_rule(experts + "{e}.gate_proj.weight", "w1", wide_shape),
+               stack_rule(experts + "{e}.up_proj.weight", "w3", wide_shape),
+               stack_rule(experts + "{e}.down_proj.weight", "w2", narrow_shape)},
+              fused_rules(experts)});
   if (config.moe.shared_size == 0) return rules;
-  return concat(
-      {rules, rename_rules(prefix, {{"layers.{i}.mlp.shared_expert.gate_proj.weight",
-                                     "layers.{i}.feed_forward.shared.w1.weight"},
-                                    {"layers.{i}.mlp.shared_expert.up_proj.weight",
-                                     "layers.{i}.feed_forward.shared.w3.weight"},
-                                    {"layers.{i}.mlp.shared_expert.down_proj.weight",
-                                     "layers.{i}.feed_forward.shared.w2.weight"},
-                                    {"layers.{i}.mlp.shared_expert_gate.weight",
-                                     "layers.{i}.feed_forward.shared_gate.weight"}})});
+  return concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.shared_expert.gate_proj.weight",
+                                               "layers.{i}.feed_forward.shared.w1.weight"},
+                                              {"layers.{i}.mlp.shared_expert.up_proj.weight",
+                                               "layers.{i}.feed_forward.shared.w3.weight"},
+                                              {"layers.{i}.mlp.shared_expert.down_proj.weight",
+                                               "layers.{i}.feed_forward.shared.w2.weight"},
+                                              {"layers.{i}.mlp.shared_expert_gate.weight",
+                                               "layers.{i}.feed_forward.shared_gate.weight"}})});
 }
 
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix) {

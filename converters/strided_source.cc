@@ -344,7 +344,8 @@ void undo(ElementChange change, std::span<float> values) {
   if (change == ElementChange::kSubtractOne) {
     for (float& x : values) x -= 1.0f;
   } else if (change == ElementChange::kLogOfNegated) {
-    for (float& x : values) x = std::log(-x);
+    // In f64, so that the bits do not depend on the processor.
+    for (float& x : values) x = static_cast<float>(std::log(-static_cast<double>(x)));
   }
 }
 

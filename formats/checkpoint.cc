@@ -165,9 +165,10 @@ SourceResult open_keras(const std::string& path, const CheckpointOptions& option
   const auto names = FERRY_TRY(keras_shards(index, base, present, shown));
   std::vector<CheckpointFile> files;
   for (const std::string& name : names) {
-    files.push_back({FERRY_TRY(file_in_checkpoint(directory, name, options)), name});
+    std::string file = FERRY_TRY(file_in_checkpoint(directory, name, options));
+    files.push_back({std::move(file), name});
   }
-  auto source = FERRY_TRY(open_hdf5(files, path));
+  auto source = FERRY_TRY(open_hdf5(files, path, /*keras=*/true));
   FERRY_CHECK(check_against_keras_index(index, *source, shown));
   return source;
 }
@@ -182,7 +183,7 @@ std::string only_gguf_file(const std::string& path) {
     if (!found.empty()) return {};
     found = name;
   }
-  return found;
+  return error ? std::string() : found;
 }
 
 // What is in a directory without a checkpoint under one of the known names.

@@ -253,6 +253,9 @@ class Maker {
 
   Status read_rope_factors(json& rope) {
     if (!has("rope_freqs.weight")) return {};
+    if (rope.value("rope_type", "default") != "default") {
+      return unsupported("rope.scaling.type", "stands beside rope_freqs.weight: not supported");
+    }
     factors_ = FERRY_TRY(rope_factors());
     const auto scaling = recover_llama3_scaling(theta_, factors_);
     if (!scaling) {
@@ -451,7 +454,8 @@ class Maker {
       FERRY_CHECK(agree(config, "partial_rotary_factor", static_cast<double>(parsed.rotary_dim()),
                         static_cast<double>(*rotary), key("rope.dimension_count")));
     }
-    if (factors_.empty() || gives_rope_factors(parsed.rope, factors_)) return {};
+    const bool fits = std::ssize(factors_) == parsed.rotary_dim() / 2;
+    if (factors_.empty() || (fits && gives_rope_factors(parsed.rope, factors_))) return {};
     return bad_input(
         fmt::format("{}: the RoPE scaling is not the one of {} (tensor "
                     "'rope_freqs.weight')",

@@ -11,6 +11,8 @@ namespace {
 constexpr double kTolerance = 1e-5;
 constexpr double kLow = 1.0, kHigh = 4.0;  // of all Llama models with scaling
 constexpr int kMaxOriginalBits = 24;
+// Of a model's own factors any one gives the length; a few are tried, because they are rounded.
+constexpr size_t kMaxCandidates = 64;
 
 bool same(double a, double b) { return std::abs(a - b) <= kTolerance * std::max(a, b); }
 
@@ -47,6 +49,7 @@ std::vector<Between> frequencies_between(double theta, double factor,
 bool gives_rope_factors(const RopeConfig& rope, const std::vector<float>& factors) {
   RopeConfig plain = rope;
   plain.type = RopeConfig::Type::kDefault;
+  plain.factors.clear();
   const auto rotary = static_cast<int64_t>(2 * factors.size());
   const std::vector<float> scaled = rope_inverse_frequencies(rope, rotary);
   const std::vector<float> unscaled = rope_inverse_frequencies(plain, rotary);
@@ -64,7 +67,9 @@ std::optional<RopeConfig> recover_llama3_scaling(double theta, const std::vector
   const double factor = *std::ranges::max_element(factors);
   const std::vector<Between> between = frequencies_between(theta, factor, factors);
   std::vector<RopeConfig> candidates;
-  for (const Between& b : between) {
+  const size_t step = between.size() / kMaxCandidates + 1;
+  for (size_t i = 0; i < between.size(); i += step) {
+    const Between& b = between[i];
     const double original = b.wave * (kLow + b.smooth * (kHigh - kLow));
     if (original < 1 || original > INT32_MAX) continue;
     candidates.push_back(llama3(theta, factor, kLow, kHigh, std::llround(original)));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -291,7 +292,7 @@ class Presenter {
     std::vector<float> values(static_cast<size_t>(config_.linear.value_heads));
     FERRY_CHECK(inner_.read(index, 0, std::as_writable_bytes(std::span(values))));
     for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i] < 0) continue;
+      if (std::isfinite(values[i]) && values[i] < 0) continue;
       return bad(stored, fmt::format("element {} is {}, expected -exp(A_log), which is negative: "
                                      "this file does not have the values of GGUF",
                                      i, values[i]));

@@ -250,7 +250,11 @@ Status Checker::chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk
     if (dataset.filters[i].id == kDeflate) deflated = true;
     if (dataset.filters[i].id == kFletcher32) exact += kChecksumBytes;
   }
-  const bool fits = deflated ? chunk_bytes / kMaxInflation <= chunk.bytes : chunk.bytes == exact;
+  // What deflate makes of bytes that it cannot press is a little longer than they are.
+  const uint64_t most = exact + exact / 1000 + 64;
+  const bool fits = deflated ? chunk.bytes > 0 && chunk.bytes <= most &&
+                                   chunk_bytes / kMaxInflation <= chunk.bytes
+                             : chunk.bytes == exact;
   if (!fits) {
     return failure_.bad(dataset.path, fmt::format("a chunk of {} stored bytes, not {}{}",
                                                   chunk.bytes, exact, deflated ? " deflated" : ""));
@@ -268,7 +272,8 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
   }
   FERRY_CHECK(filters(dataset));
   uint64_t chunk_bytes = dataset.type.size;
-  uint64_t wanted = 1;  // number of chunks
+  uint64_t wanted = 1;   // number of chunks
+  uint64_t abreast = 1;  // of those that rows have in common
   for (size_t i = 0; i < rank; ++i) {
     const uint64_t size = dataset.chunk_dims[i];
     const auto product = checked_mul(chunk_bytes, size);
@@ -280,10 +285,17 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
     // Not more than the elements, whose number has been checked; an empty side has no chunks.
     const uint64_t along = dataset.dims[i] / size + (dataset.dims[i] % size != 0);
     wanted = checked_mul(wanted, along).value_or(UINT64_MAX);
+    if (i > 0) abreast = checked_mul(abreast, along).value_or(UINT64_MAX);
   }
   if (dataset.chunks.size() != wanted || wanted > kMaxChunksOfDataset) {
     return failure_.bad(dataset.path, fmt::format("{} chunks are stored, its shape asks for {}",
                                                   dataset.chunks.size(), wanted));
+  }
+  // Read from front to back, rows need all their chunks at hand, or inflate them again and again.
+  if (!dataset.filters.empty() && chunk_bytes * abreast > kMaxHeldBytes) {
+    return failure_.unsupported(
+        dataset.path, fmt::format("filtered chunks of {} bytes side by side, more than {}",
+                                  chunk_bytes * abreast, kMaxHeldBytes));
   }
   for (const Chunk& c : dataset.chunks) {
     bool on_grid = c.coordinates.size() == rank;
@@ -331,7 +343,7 @@ Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
       if (dataset.inline_bytes.size() != out.entry.bytes) {
         return failure_.bad(dataset.path,
                             fmt::format("{} bytes are stored, its shape and type ask for {}",
-                                        dataset.stored_bytes, out.entry.bytes));
+                                        dataset.inline_bytes.size(), out.entry.bytes));
       }
       out.inline_bytes = std::move(dataset.inline_bytes);
       return out;
@@ -349,11 +361,19 @@ Status Checker::extents_apart(const std::vector<Dataset>& datasets) {
     extents_.push_back({*header, *header + 1, d.object, &d.path});
   }
   const auto key = [](const Extent& e) { return std::tuple(e.begin, e.end, e.object); };
-  std::ranges::sort(extents_, {}, key);
+  // Several names of one dataset have the same extents; two of one name are chunks that would be
+  // read, and inflated, many times over.
+  const auto named = [&](const Extent& e) {
+    return std::tuple(e.begin, e.end, e.object, std::string_view(*e.path));
+  };
+  std::ranges::sort(extents_, {}, named);
+  const auto twice = std::ranges::adjacent_find(extents_, {}, named);
+  if (twice != extents_.end()) {
+    return failure_.bad(*twice->path,
+                        fmt::format("two of its chunks are the bytes at offset {}", twice->begin));
+  }
   const Extent* last = nullptr;  // the one that ends last
   for (const Extent& e : extents_) {
-    // Several names of one dataset have the same extents; different ones of one dataset must not
-    // meet either.
     const bool same = last != nullptr && key(*last) == key(e);
     if (last != nullptr && !same && e.begin < last->end) {
       return failure_.bad(*e.path, fmt::format("its bytes at offset {} are also those of {}",
@@ -410,7 +430,7 @@ Status check_weight_names(const Description& description, const Failure& failure
 }  // namespace
 
 Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_bytes,
-                          const std::string& name) {
+                          const std::string& name, bool keras) {
   Checker checker(description, base, file_bytes, name);
   const Failure& failure = checker.failure();
   FERRY_CHECK(check_links(description, failure));
@@ -420,10 +440,12 @@ Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_
   FERRY_CHECK(check_paths(description, failure));
   FERRY_CHECK(check_weight_names(description, failure));
   CheckedFile out;
-  const bool keras = is_keras(description);
+  keras = keras || is_keras(description);
   for (Dataset& dataset : description.datasets) {
     if (keras && is_optimizer(dataset.path)) {
-      out.optimizer_bytes = checked_add(out.optimizer_bytes, dataset.stored_bytes).value_or(0);
+      const auto sum = checked_add(out.optimizer_bytes, dataset.stored_bytes);
+      if (!sum || *sum > file_bytes) return failure.bad(dataset.path, "longer than the file");
+      out.optimizer_bytes = *sum;
       continue;
     }
     out.tensors.push_back(FERRY_TRY(checker.tensor(dataset)));

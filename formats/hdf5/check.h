@@ -22,6 +22,9 @@ struct CheckedTensor {
   std::vector<Chunk> chunks;            // all of them, in row-major order of their places
 };
 
+// Of filtered chunks that rows have in common: as many are held while rows are read in order.
+inline constexpr uint64_t kMaxHeldBytes = uint64_t{64} << 20;
+
 struct CheckedFile {
   std::vector<CheckedTensor> tensors;  // by offset, then size, then name
   std::vector<Attribute> attributes;
@@ -29,8 +32,9 @@ struct CheckedFile {
 };
 
 // `base` is where the superblock is in the file: addresses of objects count from there. `name`
-// begins the messages. kBadInput or kUnsupported.
+// begins the messages. `keras`: the file is one of a Keras checkpoint, whatever is in this one.
+// kBadInput or kUnsupported.
 Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_bytes,
-                          const std::string& name);
+                          const std::string& name, bool keras = false);
 
 }  // namespace ferry::hdf5

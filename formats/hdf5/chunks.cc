@@ -11,7 +11,6 @@
 namespace ferry::hdf5 {
 namespace {
 
-constexpr uint64_t kHeldBytes = uint64_t{64} << 20;
 constexpr size_t kSumBytes = 4;
 
 ChunkShape chunk_shape(const CheckedTensor& tensor) {
@@ -34,7 +33,7 @@ Result<std::vector<std::byte>> inflate_exactly(std::span<const std::byte> stored
   std::vector<std::byte> out(bytes);
   z_stream stream{};
   if (::inflateInit(&stream) != Z_OK) return fail(ErrorCode::kInternal, "zlib does not start");
-  // Both sizes are at most 64 MiB and a few bytes.
+  // Both sizes have been checked: 64 MiB and a little at most.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(stored.data()));
   stream.avail_in = static_cast<uInt>(stored.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -213,7 +212,7 @@ Result<ChunkReader::Bytes> ChunkReader::chunk(const InputFile& input, const Chec
   recent_.emplace_front(key, bytes);
   places_[key] = recent_.begin();
   held_bytes_ += bytes->size();
-  while (held_bytes_ > kHeldBytes && recent_.size() > 1) {
+  while (held_bytes_ > kMaxHeldBytes && recent_.size() > 1) {
     held_bytes_ -= recent_.back().second->size();
     places_.erase(recent_.back().first);
     recent_.pop_back();

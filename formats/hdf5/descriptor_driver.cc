@@ -46,8 +46,8 @@ herr_t file_read(H5FD_t*, H5FD_mem_t, hid_t, haddr_t address, size_t size, void*
   while (size > 0) {
     const ssize_t got = ::pread(g_fd, out, size, static_cast<off_t>(address));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) ::_exit(kExitCannotRead);  // the file is not to blame, whatever comes of it
-    if (got == 0) return -1;
+    // It fails, or has become shorter than it was: what it holds is not to blame.
+    if (got <= 0) ::_exit(kExitCannotRead);
     out += got;
     size -= static_cast<size_t>(got);
     address += static_cast<haddr_t>(got);

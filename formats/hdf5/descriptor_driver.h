@@ -9,8 +9,8 @@
 
 namespace ferry::hdf5 {
 
-// The identifier of the driver, for H5Pset_driver; registered at the first call, which is for before
-// the confinement.
+// The identifier of the driver, for H5Pset_driver; registered at the first call, which is for
+// before the confinement.
 hid_t descriptor_driver();
 
 // The file that is opened next, whatever name it is opened by. Where a read fails the process ends

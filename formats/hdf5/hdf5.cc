@@ -32,7 +32,7 @@ class FileSource final : public Hdf5Source {
  public:
   explicit FileSource(std::string path) : path_(std::move(path)) {}
 
-  Status add(const CheckpointFile& file);
+  Status add(const CheckpointFile& file, bool keras);
 
   const std::string& path() const override { return path_; }
   const std::vector<SourceFile>& files() const override { return files_; }
@@ -57,17 +57,22 @@ class FileSource final : public Hdf5Source {
 };
 
 // Where the superblock begins: at 0, or after a user block of 512, 1024, 2048, ... bytes.
-Result<std::optional<uint64_t>> find_superblock(const InputFile& file) {
+Result<bool> has_signature(const InputFile& file, uint64_t at) {
   std::array<std::byte, kSignature.size()> start;
-  for (uint64_t at = 0; range_inside(at, start.size(), file.size());
+  if (!range_inside(at, start.size(), file.size())) return false;
+  FERRY_CHECK(file.read_at(at, start));
+  return std::memcmp(start.data(), kSignature.data(), start.size()) == 0;
+}
+
+Result<std::optional<uint64_t>> find_superblock(const InputFile& file) {
+  for (uint64_t at = 0; range_inside(at, kSignature.size(), file.size());
        at = at == 0 ? kFirstUserBlock : 2 * at) {
-    FERRY_CHECK(file.read_at(at, start));
-    if (std::memcmp(start.data(), kSignature.data(), start.size()) == 0) return at;
+    if (FERRY_TRY(has_signature(file, at))) return at;
   }
   return std::nullopt;
 }
 
-Status FileSource::add(const CheckpointFile& file) {
+Status FileSource::add(const CheckpointFile& file, bool keras) {
   const std::string shown = printable(file.path);
   InputFile input = FERRY_TRY(InputFile::open(file.path));
   const auto base = FERRY_TRY(find_superblock(input));
@@ -78,7 +83,7 @@ Status FileSource::add(const CheckpointFile& file) {
   const auto bytes = std::as_bytes(std::span(message));
   hdf5::Description description = FERRY_TRY(hdf5::decode(bytes, shown));
   hdf5::CheckedFile checked =
-      FERRY_TRY(hdf5::check(std::move(description), *base, input.size(), shown));
+      FERRY_TRY(hdf5::check(std::move(description), *base, input.size(), shown, keras));
   for (hdf5::CheckedTensor& tensor : checked.tensors) {
     FERRY_CHECK(hdf5::check_sums(input, tensor));
     if (tensor.big_endian) {  // of compact tensors; others have no bytes here
@@ -138,14 +143,12 @@ Status FileSource::check_unchanged() const {
 
 }  // namespace
 
-Result<bool> detect_hdf5(const InputFile& file) {
-  return FERRY_TRY(find_superblock(file)) == uint64_t{0};
-}
+Result<bool> detect_hdf5(const InputFile& file) { return has_signature(file, 0); }
 
 Result<std::unique_ptr<Hdf5Source>> open_hdf5(const std::vector<CheckpointFile>& files,
-                                              const std::string& display_path) {
+                                              const std::string& display_path, bool keras) {
   auto source = std::make_unique<FileSource>(display_path);
-  for (const CheckpointFile& file : files) FERRY_CHECK(source->add(file));
+  for (const CheckpointFile& file : files) FERRY_CHECK(source->add(file, keras));
   if (files.size() > 1) FERRY_CHECK(check_unique_names(*source));
   return std::unique_ptr<Hdf5Source>(std::move(source));
 }

@@ -66,8 +66,9 @@ Result<bool> detect_hdf5(const InputFile& file);
 
 // Opens all files, in this order, as one source. `display_path` is TensorSource::path(). In
 // files(), the header is the description of the file, from which all entries follow. kBadInput for
-// a malformed file and for a tensor that is in two files, kUnsupported by the rules above.
+// a malformed file and for a tensor that is in two files, kUnsupported by the rules above. `keras`:
+// the files are known to be shards of a Keras checkpoint, so that H12 holds for each of them.
 Result<std::unique_ptr<Hdf5Source>> open_hdf5(const std::vector<CheckpointFile>& files,
-                                              const std::string& display_path);
+                                              const std::string& display_path, bool keras = false);
 
 }  // namespace ferry

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/text.h"
 
 namespace ferry {
@@ -60,6 +62,10 @@ Result<std::vector<Piece>> read_template(StepFields& fields) {
   std::vector<Piece> pieces;
   for (const json& value : *single) {
     pieces.push_back(FERRY_TRY(read_piece(value, *table, fields.where())));
+  }
+  // Templates one after the other would multiply it.
+  if (std::ranges::count(pieces, true, &Piece::is_text) > 1) {
+    return fields.unsupported("'single' repeats the text");
   }
   return pieces;
 }
