@@ -114,6 +114,7 @@ Result<bool> contains(const Value& container, const Value& value, Budget& budget
   FERRY_CHECK(budget.spend(container.weight()));
   if (container.is_text()) {
     if (!value.is_text()) return bad_input("only a string can be in a string");
+    FERRY_CHECK(budget.spend(search_cost(container.size(), value.size())));
     return container.str().find(value.str()) != std::string::npos;
   }
   if (container.is<Value::DictPtr>()) {
@@ -132,8 +133,9 @@ Result<Value> length_of(const Value& value) {
   return bad_input(fmt::format("a value of type {} has no length", value.type()));
 }
 
-Result<Value> attribute_of(const Value& value, const std::string& name) {
+Result<Value> attribute_of(const Value& value, const std::string& name, Budget& budget) {
   if (value.is<Undefined>()) return undefined_error(value);
+  if (value.is<Value::DictPtr>()) FERRY_CHECK(budget.spend(value.size()));
   if (const auto* ns = std::get_if<std::shared_ptr<Namespace>>(&value.data())) {
     const auto found = (*ns)->items.find(name);
     return found == (*ns)->items.end() ? Value::undefined(name) : found->second;
@@ -157,10 +159,11 @@ Result<Value> attribute_of(const Value& value, const std::string& name) {
 Result<Value> item_of(const Value& value, const Value& key, Budget& budget) {
   if (key.is_text()) {
     if (value.is<Value::DictPtr>()) {
+      FERRY_CHECK(budget.spend(value.size()));
       const Value* found = std::get<Value::DictPtr>(value.data())->find(key.str());
       if (found != nullptr) return *found;
     }
-    return attribute_of(value, key.str());
+    return attribute_of(value, key.str(), budget);
   }
   if (value.is<Undefined>()) return undefined_error(value);
   const bool sequence = value.is_text() || value.is<Value::ListPtr>();
@@ -180,13 +183,21 @@ Result<Value> call_method(const Value& value, const std::string& name, const Arg
                           Budget& budget) {
   if (value.is<Undefined>()) return undefined_error(value);
   FERRY_CHECK(budget.spend(value.size() + kStepCost));
+  for (const Value& given : arguments.positional) FERRY_CHECK(budget.spend(given.weight()));
   if (value.is<Value::DictPtr>()) {
     FERRY_CHECK(arguments.check(2, {}));
     return call_dict_method(value, name, arguments);
   }
   if (value.is_text()) {
     FERRY_CHECK(arguments.check(3, {}));
-    return call_text_method(value.str(), name, arguments.positional);
+    if (!arguments.positional.empty()) {
+      const size_t given = arguments.positional[0].size();
+      FERRY_CHECK(budget.spend(name.ends_with("strip") ? strip_cost(value.size(), given)
+                                                       : search_cost(value.size(), given)));
+    }
+    Value made = FERRY_TRY(call_text_method(value.str(), name, arguments.positional));
+    FERRY_CHECK(budget.spend(made.weight()));
+    return made;
   }
   if (const auto* loop = std::get_if<std::shared_ptr<const Loop>>(&value.data())) {
     if (name == "cycle" && arguments.named.empty() && !arguments.positional.empty()) {

@@ -13,6 +13,11 @@ namespace ferry::chat {
 inline constexpr size_t kMaxWork = size_t{256} << 20;
 inline constexpr size_t kStepCost = 128;
 
+// Of looking for `pattern` bytes everywhere in `text` bytes, and of looking up every character at
+// the ends of `text` in a set of `characters` bytes.
+constexpr size_t search_cost(size_t text, size_t pattern) { return text * (pattern / 16); }
+constexpr size_t strip_cost(size_t text, size_t characters) { return text * characters; }
+
 class Budget {
  public:
   Status spend(size_t cost) {

@@ -83,7 +83,7 @@ Result<Value> Evaluator::dispatch(const Expr& expr) {
     case ExprKind::kDict:
       return eval_dict(expr);
     case ExprKind::kAttribute:
-      return attribute_of(FERRY_TRY(eval(*expr.children[0])), expr.text);
+      return attribute_of(FERRY_TRY(eval(*expr.children[0])), expr.text, budget_);
     case ExprKind::kItem: {
       const Value value = FERRY_TRY(eval(*expr.children[0]));
       return item_of(value, FERRY_TRY(eval(*expr.children[1])), budget_);
@@ -152,6 +152,7 @@ Result<Arguments> Evaluator::eval_arguments(const Expr& expr) {
     out.positional.push_back(FERRY_TRY(eval(*expr.children[i])));
   }
   for (const auto& [name, child] : expr.named) {
+    FERRY_CHECK(budget_.spend(out.named.size()));
     if (out.find(SIZE_MAX, name) != nullptr) {
       return bad_input(fmt::format("the argument {} is there twice", quoted(name)));
     }
@@ -169,7 +170,7 @@ Result<Value> Evaluator::eval_call(const Expr& expr) {
     if (!base.is<std::shared_ptr<Namespace>>()) {
       return call_method(base, callee.text, FERRY_TRY(eval_arguments(expr)), budget_);
     }
-    function = FERRY_TRY(attribute_of(base, callee.text));
+    function = FERRY_TRY(attribute_of(base, callee.text, budget_));
   } else {
     function = FERRY_TRY(eval(callee));
   }

@@ -41,6 +41,7 @@ Result<Value> trim(const Call& c) {
     return Value::text(std::string(strip(text, Side::kBoth)));
   }
   if (!chars->is_text()) return bad_input("trim: its chars is no string");
+  FERRY_CHECK(c.budget.spend(strip_cost(text.size(), chars->size())));
   return Value::text(std::string(strip(text, Side::kBoth, chars->str())));
 }
 
@@ -177,6 +178,8 @@ Result<Value> map(const Call& c) {
     if (name.empty() || !c.arguments.named.empty()) {
       return fail(ErrorCode::kUnsupported, "map: this form is not supported");
     }
+    // Each would be a call within the last, as deep as the template is long.
+    if (name == "map") return fail(ErrorCode::kUnsupported, "map: map of map is not supported");
     rest.positional.assign(c.arguments.positional.begin() + 1, c.arguments.positional.end());
   } else {
     FERRY_CHECK(c.arguments.check(0, {"attribute", "default"}));

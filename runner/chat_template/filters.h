@@ -34,7 +34,7 @@ Result<std::vector<Value>> elements_of(const Value& value, Budget& budget);
 Result<bool> contains(const Value& container, const Value& value, Budget& budget);
 Result<Value> length_of(const Value& value);
 // value.name and value[key]; what is not there is undefined. Of an undefined value: kBadInput.
-Result<Value> attribute_of(const Value& value, const std::string& name);
+Result<Value> attribute_of(const Value& value, const std::string& name, Budget& budget);
 Result<Value> item_of(const Value& value, const Value& key, Budget& budget);
 // value.name(arguments). kUnsupported for a method that is not built.
 Result<Value> call_method(const Value& value, const std::string& name, const Arguments& arguments,

@@ -114,6 +114,9 @@ Result<Value> negated(const Value& value) {
 Result<bool> relation(std::string_view op, const Value& a, const Value& b, Budget& budget) {
   if (op == "in" || op == "not in") return FERRY_TRY(contains(b, a, budget)) == (op == "in");
   FERRY_CHECK(budget.spend(std::min(a.weight(), b.weight())));
+  if (a.is<Value::DictPtr>() && b.is<Value::DictPtr>()) {
+    FERRY_CHECK(budget.spend(a.size() * b.size()));
+  }
   if (op == "==" || op == "!=") return equal(a, b) == (op == "==");
   if (a.is<Undefined>() || b.is<Undefined>()) return mismatch(op, a, b);
   const int sign = FERRY_TRY(compare(a, b));

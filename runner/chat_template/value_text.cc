@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "runner/chat_template/text_methods.h"
 #include "runner/chat_template/value.h"
 #include "runner/tokenizer/unicode.h"
 
@@ -109,6 +110,7 @@ class JsonText {
   explicit JsonText(const JsonStyle& style) : style_(style) {}
 
   Status add(const Value& value) {
+    if (text.size() > kMaxTextBytes) return bad_input("a text grows beyond 16 MiB");
     if (value.is<Value::ListPtr>()) return add_list(value);
     if (value.is<Value::DictPtr>()) return add_dict(value);
     if (value.is_text()) {

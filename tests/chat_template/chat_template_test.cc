@@ -87,6 +87,7 @@ std::string repeated(const std::string& text, int times) {
 TEST(ChatTemplate, WhatIsNotBuiltIsNamed) {
   const char* const cases[][2] = {
       {"{% include 'x' %}", "line 1: the statement 'include' is not supported"},
+      {"{{ 'a'|map('map', 'map', 'upper') }}", "map of map is not supported"},
       {"\n\n{% import 'x' as y %}", "line 3: the statement 'import'"},
       {"{% extends 'x' %}", "'extends'"},
       {"{% call f() %}{% endcall %}", "'call'"},
@@ -141,6 +142,14 @@ TEST(ChatTemplate, HostileTemplatesAreRefused) {
       {big + "{{ a.replace('', a) }}", "beyond 16 MiB"},
       {"{% set a = 'a' * 100000 %}{{ a|list|join(a) }}", "beyond 16 MiB"},
       {big + "{% for i in range(99999) %}{{ 'b' in a }}{% endfor %}", "too much work"},
+      {"{{ ('a'*9000000).strip('b'*4000000 ~ 'a') }}", "too much work"},
+      {"{{ ('a'*9000000)|trim('b'*4000000 ~ 'a') }}", "too much work"},
+      {"{{ ('a'*4000000 ~ 'b') in 'a'*9000000 }}", "too much work"},
+      {"{{ ('a'*9000000).find('a'*4000000 ~ 'b') }}", "too much work"},
+      {"{% set n = namespace(x=[1]) %}{% for i in range(20) %}{% set n.x = [n.x, n.x] %}{% endfor "
+       "%}"
+       "{{ n.x|tojson(indent=16) }}",
+       "beyond 16 MiB"},
       {std::string((1 << 20) + 1, 'x'), "the limit is"},
       {"{% if true %}x", "ends before 'endif'"},
       {"{% for x in y %}", "ends before 'endfor'"},

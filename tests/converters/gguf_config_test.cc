@@ -260,6 +260,14 @@ TEST(RopeFactors, AreHeldAgainstTheConfig) {
     ASSERT_FALSE(refused) << c.message;
     EXPECT_EQ(refused.error().message, c.message);
   }
+  // Two scalings: neither is dropped for the other.
+  keys["llama.rope.scaling.type"] = "linear";
+  keys["llama.rope.scaling.factor"] = 2.0;
+  const auto both = with_factors(factors, "");
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(both.error().message.find("stands beside rope_freqs.weight"), std::string::npos)
+      << both.error().message;
 }
 
 }  // namespace

@@ -273,6 +273,29 @@ TEST(Hdf5Check, ChunksMustCoverTheShapeOnce) {
          d.chunks = {{1000, 1, 0, {0}}};
          d.chunks[0].bytes = 1;
        }},
+      // More than deflate makes of it at worst.
+      {"f: a chunk of 800 stored bytes, not 8 deflated (tensor 'w')",
+       [](Dataset& d) {
+         d.filters = {{kDeflate, {}}};
+         d.chunks[0].bytes = 800;
+       }},
+      {"f: a chunk of 0 stored bytes, not 8 deflated (tensor 'w')",
+       [](Dataset& d) {
+         d.filters = {{kDeflate, {}}};
+         d.chunks[0].bytes = 0;
+       }},
+      {"f: two of its chunks are the bytes at offset 1000 (tensor 'w')",
+       [](Dataset& d) {
+         d.filters = {{kDeflate, {}}};
+         d.chunks[1].address = 1000;
+       }},
+      {"f: filtered chunks of 80000000 bytes side by side, more than 67108864 (tensor 'w')",
+       [](Dataset& d) {
+         d.filters = {{kShuffle, {4}}};
+         d.dims = {1, 20'000'000};
+         d.chunk_dims = {1, 10'000'000};
+         d.chunks = {{1000, 40'000'000, 0, {0, 0}}, {1000, 40'000'000, 0, {0, 10'000'000}}};
+       }},
   };
   for (const Case& c : cases) {
     Dataset dataset = chunked();

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,6 +46,11 @@ TEST(Hdf5Confined, TheFileCanBeReadAndNothingElse) {
       {"done", [&] { return outcome(::pread(file.fd(), &byte, 1, 1)); }},
       {denied, [&] { return outcome(::pread(other.fd(), &byte, 1, 1)); }},
       {denied, [&] { return outcome(::open("/etc/passwd", O_RDONLY)); }},
+      {denied,
+       [&] {
+         return outcome(::mmap(nullptr, 1, PROT_READ, MAP_SHARED, other.fd(), 0) == MAP_FAILED ? -1
+                                                                                               : 0);
+       }},
       {denied, [&] { return outcome(::unlink("/tmp/ferry_confined")); }},
       {denied, [&] { return outcome(::socket(AF_UNIX, SOCK_STREAM, 0)); }},
       {denied, [&] { return outcome(::execl("/bin/true", "true", nullptr)); }},
