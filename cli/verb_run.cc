@@ -76,7 +76,8 @@ Status check_options(const Options& o) {
   if (!o.image.empty()) return unbuilt("--image");
   if (o.mode != "kv") return unbuilt("--mode other than kv");
   if (!o.tokens.empty() + !o.prompt.empty() + !o.chat.empty() != 1) {
-    return fail(ErrorCode::kUsage, "one of --prompt, --chat and --tokens is required");
+    return fail(ErrorCode::kUsage,
+                "one of --prompt, --chat and --tokens is required, and not empty");
   }
   if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
   return {};

@@ -24,16 +24,18 @@
 //       virtual datasets, which read other files, are refused
 //   H7  all elements are stored: no fill values stand for bytes that are not there. Contiguous and
 //       compact data have the size that shape and type ask for; chunks cover the shape exactly once
-//   H8  data lie in the file, after the superblock, and those of two datasets do not overlap; they
-//       do not cover the header of any dataset. Two names of one dataset are tied tensors
+//   H8  data lie in the file, after the superblock, and those of two datasets or chunks do not
+//       overlap; they do not cover the header of any dataset. Two names of one dataset are tied
+//       tensors
 //   H9  filters: shuffle, deflate and fletcher32, each at most once; plugins are never loaded
-//   H10 a chunk has at most 64 MiB, its bytes inflate by 1,032 at most (the limit of deflate) and
-//   to
-//       exactly the size of the chunk
+//   H10 a chunk has at most 64 MiB; its bytes inflate by 1,032 at most (the limit of deflate), to
+//       exactly the size of the chunk, and are hardly longer than it. Filtered chunks that lie side
+//       by side in the same rows have at most 64 MiB together
 //   H11 fletcher32 sums are checked when the file is opened, of all that have them
-//   H12 in a Keras file (with `layer_names`, or with a group `vars` that holds dataset `0`), the
-//       groups `optimizer` and `optimizer_weights` of the root are left out: they are the state of
-//       training. Nothing is asked of what is in them but H1 to H3
+//   H12 in a Keras file (with `layer_names`, with a group `vars` that holds dataset `0`, or one that
+//       an index names as a shard) the groups `optimizer` and `optimizer_weights` of the root are
+//       left out: they are the state of training. Nothing is asked of what is in them but H1 to H3,
+//       and that the file is long enough for it
 //   H13 where a legacy Keras file lists `weight_names`, each of them is a dataset
 // Chunked data after a user block are not supported.
 #pragma once

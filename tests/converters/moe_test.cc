@@ -57,6 +57,44 @@ TEST(ExpertKeys, MatricesAreStackedInTheOrderOfTheirNumbers) {
   }
 }
 
+TEST(ExpertKeys, EveryMatrixGoesToItsOwnWeight) {
+  ModelConfig c = config();
+  c.moe.shared_size = 5;
+  std::vector<TensorEntry> entries = {
+      entry("gate.weight", {3, 2}), entry("shared_expert.gate_proj.weight", {5, 2}),
+      entry("shared_expert.up_proj.weight", {5, 2}),
+      entry("shared_expert.down_proj.weight", {2, 5}), entry("shared_expert_gate.weight", {1, 2})};
+  for (const std::string e : {"0", "1", "2"}) {
+    entries.push_back(entry("experts." + e + ".gate_proj.weight", {4, 2}));
+    entries.push_back(entry("experts." + e + ".up_proj.weight", {4, 2}));
+    entries.push_back(entry("experts." + e + ".down_proj.weight", {2, 4}));
+  }
+  const MappedKeys mapped =
+      map_keys(Names(std::move(entries)), c, expert_rules("model.", c), {}, {}).value();
+  EXPECT_EQ(messages(mapped), std::vector<std::string>{});
+  const struct {
+    const char* weight;
+    Shape shape;
+    std::vector<size_t> entries;
+  } kWeights[] = {{"gate", {3, 2}, {0}},
+                  {"shared.w1", {5, 2}, {1}},
+                  {"shared.w3", {5, 2}, {2}},
+                  {"shared.w2", {2, 5}, {3}},
+                  {"shared_gate", {1, 2}, {4}},
+                  {"experts.w1", {3, 4, 2}, {5, 8, 11}},
+                  {"experts.w3", {3, 4, 2}, {6, 9, 12}},
+                  {"experts.w2", {3, 2, 4}, {7, 10, 13}}};
+  for (const auto& expected : kWeights) {
+    const std::string name = std::string("layers.0.feed_forward.") + expected.weight + ".weight";
+    const Weight* weight = mapped.weights.find(name);
+    ASSERT_NE(weight, nullptr) << name;
+    EXPECT_EQ(weight->expr.shape, expected.shape) << name;
+    std::vector<size_t> from;
+    for (const RowRun& run : weight->expr.rows) from.push_back(run.entry);
+    EXPECT_EQ(from, expected.entries) << name;
+  }
+}
+
 TEST(ExpertKeys, WhatIsWrongIsNamedByItsOwnKey) {
   std::vector<TensorEntry> entries = up_matrices();
   entries.pop_back();
@@ -102,6 +140,7 @@ TEST(ExpertKeys, FusedMatricesAreTakenApart) {
   EXPECT_EQ(w1->expr.rows, (std::vector<RowRun>{{0, 0, 4}, {0, 8, 4}, {0, 16, 4}}));
   EXPECT_EQ(w3->expr.rows, (std::vector<RowRun>{{0, 4, 4}, {0, 12, 4}, {0, 20, 4}}));
   EXPECT_EQ(w2->expr.shape, (Shape{3, 2, 4}));
+  ASSERT_EQ(map({entry("experts.down_proj", {3, 4, 2})}).problems.size(), 1u);
   for (const Shape& wrong : {Shape{3, 2, 8}, Shape{2, 8, 2}, Shape{24, 2}, Shape{}}) {
     const MappedKeys refused = map({entry("experts.gate_up_proj", wrong)});
     ASSERT_EQ(refused.problems.size(), 1u);
