@@ -32,10 +32,10 @@
 //       exactly the size of the chunk, and are hardly longer than it. Filtered chunks that lie side
 //       by side in the same rows have at most 64 MiB together
 //   H11 fletcher32 sums are checked when the file is opened, of all that have them
-//   H12 in a Keras file (with `layer_names`, with a group `vars` that holds dataset `0`, or one that
-//       an index names as a shard) the groups `optimizer` and `optimizer_weights` of the root are
-//       left out: they are the state of training. Nothing is asked of what is in them but H1 to H3,
-//       and that the file is long enough for it
+//   H12 in a Keras file (with `layer_names`, with a group `vars` that holds dataset `0`, or named
+//       by an index as a shard) the groups `optimizer` and `optimizer_weights` of the root are left
+//       out: they are the state of training. Nothing is asked of what is in them but H1 to H3, and
+//       that the file is long enough for it
 //   H13 where a legacy Keras file lists `weight_names`, each of them is a dataset
 // Chunked data after a user block are not supported.
 #pragma once
