@@ -57,6 +57,8 @@ struct ManifestTensor {
   Shape shape;
   uint64_t offset = 0, bytes = 0;  // in `file`
   std::string sha256;              // of those bytes
+  // Stored with fewer significant bits than the source has: values may differ from it by rounding.
+  bool rounded = false;
   std::string rule;
   struct Source {
     std::string file, key;

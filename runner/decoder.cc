@@ -33,21 +33,6 @@ std::vector<ExternalTensor> external_tensors(const Bundle& bundle, size_t progra
   return tensors;
 }
 
-std::vector<float> copy_floats(std::span<const std::byte> bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
-}
-
-// f32 values as they are, integers converted; empty for other dtypes.
-std::vector<float> probe_floats(const TensorView& value) {
-  if (value.dtype == DType::kF32) return copy_floats(value.bytes);
-  if (value.dtype != DType::kI64) return {};
-  std::vector<int64_t> integers(value.bytes.size() / sizeof(int64_t));
-  std::memcpy(integers.data(), value.bytes.data(), integers.size() * sizeof(int64_t));
-  return {integers.begin(), integers.end()};
-}
-
 // The layer N of a probe "PREFIX.N".
 std::optional<int64_t> probe_layer(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -168,8 +153,7 @@ Status Decoder::Impl::send_to_experts(int64_t layer, const RouterProbes& router,
   std::vector<int64_t> ids(chosen.bytes.size() / sizeof(int64_t));
   std::memcpy(ids.data(), chosen.bytes.data(), ids.size() * sizeof(int64_t));
   Method& method = methods[router.program];
-  std::vector<float> weights =
-      copy_floats(FERRY_TRY(method.value(router.weights)).bytes);
+  std::vector<float> weights = probe_floats(FERRY_TRY(method.value(router.weights)));
   const size_t rows = ids.size() / k;
   if (weights.size() != ids.size() || router.seen.size() != rows * width) {
     return bad_input(fmt::format("the probes of the router of layer {} do not match", layer));
@@ -220,7 +204,7 @@ Result<std::vector<float>> Decoder::Impl::call(std::span<const int64_t> tokens) 
   if (logits == values.end() || logits->second.dtype != DType::kF32) {
     return bad_input(fmt::format("{}: no program gives f32 'logits'", bundle->path()));
   }
-  std::vector<float> result = copy_floats(logits->second.bytes);
+  std::vector<float> result = probe_floats(logits->second);
   position += call_tokens;
   return result;
 }
