@@ -65,7 +65,7 @@ Status record_prompt(Decoder& decoder, const Manifest& manifest, const std::vect
         std::vector<float>& all = probes[probe];
         all.insert(all.end(), values.begin(), values.end());
       }));
-  decoder.restart();
+  decoder.restart(tokens);
   std::vector<float> logits, row;
   for (const int64_t& id : ids) {
     row = FERRY_TRY(decoder.forward({&id, 1}));
