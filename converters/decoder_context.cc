@@ -181,6 +181,13 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   }
 }
 
+// `position` is 0, or -1 where complements of positions are given too.
+ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId position) {
+  if (!c.signed_start.valid()) return b.eq(position, 0);
+  const ValueId not_before = b.ge(position, -1);
+  return b.logical_and(not_before, b.lt(position, 1));
+}
+
 }  // namespace
 
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
@@ -197,7 +204,7 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
   c.end_pos = b.int_add(c.start_pos, b.graph().symbols[static_cast<size_t>(token_symbol)].value);
   const int64_t stateful = std::ranges::count(config.layer_types, LayerType::kLinearAttention) +
                            std::ranges::count(config.layer_types, LayerType::kShortConv);
-  if (stateful > 0) c.is_start = b.eq(position, 0);
+  if (stateful > 0) c.is_start = is_first_position(b, c, position);
   if (stateful < config.num_layers) add_attention_kinds(b, c);
   return c;
 }

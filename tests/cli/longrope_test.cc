@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,37 @@ TEST(LongRope, ConvertSaysWhatAProgramAloneCannotDo) {
   EXPECT_EQ(recorded(above), kSwitch);
   EXPECT_NE(convert(tells, "96", "25").err.find("for prompts of any length"), std::string::npos);
   EXPECT_EQ(recorded(tells), kSwitch);
+}
+
+// States begin anew at position 0 however it is given. With long factors of one a prompt beyond the
+// original length is what the checkpoint's own RoPE gives.
+TEST(LongRope, StatefulLayersBeginAnewToo) {
+  const TempDir dir;
+  const std::string source = fixture("golden/qwen3_next_dense");
+  std::filesystem::copy(source, dir / "c");
+  Json config = Json::parse(read_bytes(source + "/config.json"));
+  Json rope = {{"rope_type", "longrope"},
+               {"rope_theta", config.value("rope_theta", 0.0)},
+               {"attention_factor", 1.0},
+               {"original_max_position_embeddings", 4}};
+  if (config.contains("rope_parameters")) rope.update(config["rope_parameters"]);
+  rope["rope_type"] = "longrope";
+  const auto pairs = static_cast<size_t>(config["head_dim"].get<double>() *
+                                         rope.value("partial_rotary_factor", 0.25) / 2);
+  rope["long_factor"] = std::vector<double>(pairs, 1.0);
+  rope["short_factor"] = std::vector<double>(pairs, 3.0);
+  config["rope_parameters"] = rope;
+  config.erase("rope_scaling");
+  config["original_max_position_embeddings"] = 4;
+  std::filesystem::remove(dir / "c/config.json");
+  write_bytes(dir / "c/config.json", config.dump());
+  for (const char* prefill : {"2", "64"}) {
+    ASSERT_EQ(run_ferry({"convert", dir / "c", "-o", dir / "b", "--dtype", "f32", "--overwrite",
+                         "--prefill-length", prefill})
+                  .code,
+              0);
+    verified(dir / "b", source);
+  }
 }
 
 // What other runners do: they give plain positions, and the call's end decides.
