@@ -26,7 +26,7 @@ constexpr IntRange kCounts = {0, INT32_MAX};
 constexpr IntRange kSizes = {1, INT32_MAX};
 constexpr IntRange kLayers = {1, 1 << 17};
 constexpr size_t kMaxShownKeys = 6;
-constexpr FloatRange kReals = {1e-30, 1e15};
+constexpr FloatRange kReals = {1e-30, 1e15}, kRealsOrNone = {0, 1e15};
 constexpr int64_t kGlobalEvery = 6;        // gemma3: what readers of GGUF take where no key says it
 constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF, as the next one
 constexpr int64_t kDefaultInterval = 4;
@@ -38,6 +38,7 @@ struct NumberRow {
   std::string_view gguf;  // behind "ARCHITECTURE."
   std::string_view hf;
   bool real = false, required = true;
+  bool zero_is_none = false;
   // The same in a parsed config, where the user's must agree with the file's.
   double (*of)(const ModelConfig&) = nullptr;
 };
@@ -126,11 +127,13 @@ constexpr NumberRow kSoftcaps[] = {
      .hf = "attn_logit_softcapping",
      .real = true,
      .required = false,
+     .zero_is_none = true,
      .of = [](const ModelConfig& c) { return c.scalars.attention_softcap.value_or(0); }},
     {.gguf = "final_logit_softcapping",
      .hf = "final_logit_softcapping",
      .real = true,
      .required = false,
+     .zero_is_none = true,
      .of = [](const ModelConfig& c) { return c.scalars.logit_softcap.value_or(0); }},
 };
 
@@ -200,13 +203,19 @@ class Maker {
     return read_token_ids();
   }
 
+  // Of a row whose key is there.
+  Result<double> real_of(const NumberRow& row) const {
+    return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kReals));
+  }
+
   Status read_numbers(std::span<const NumberRow> rows) {
     for (const NumberRow& row : rows) {
       const std::string name = key(row.gguf);
       if (!fields_.find(name)) {
         if (row.required) missing_.push_back(name);
       } else if (row.real) {
-        config_[std::string(row.hf)] = *FERRY_TRY(fields_.number(name, kReals));
+        const double value = FERRY_TRY(real_of(row));
+        config_[std::string(row.hf)] = row.zero_is_none && value == 0 ? json() : json(value);
       } else {
         config_[std::string(row.hf)] = *FERRY_TRY(fields_.integer(name, kCounts));
       }
@@ -451,7 +460,7 @@ class Maker {
     for (const NumberRow& row : rows) {
       if (!row.of || !fields_.find(key(row.gguf))) continue;
       const double stated =
-          row.real ? *FERRY_TRY(fields_.number(key(row.gguf), kReals))
+          row.real ? FERRY_TRY(real_of(row))
                    : static_cast<double>(*FERRY_TRY(fields_.integer(key(row.gguf), kCounts)));
       FERRY_CHECK(agree(config, row.hf, row.of(config.parsed), stated, key(row.gguf)));
     }

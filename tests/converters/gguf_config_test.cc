@@ -237,6 +237,8 @@ TEST(GgufConfig, OfGemma2) {
   EXPECT_EQ(config.scalars.logit_softcap, 30.0);
   EXPECT_EQ(config.scalars.attention, 1 / std::sqrt(4.0));
   EXPECT_EQ(config.layer_types[0], LayerType::kSlidingAttention);
+  keys["gemma2.final_logit_softcapping"] = 0.0;
+  EXPECT_EQ(config_of().scalars.logit_softcap, std::nullopt);
   // The 27B model scales by hidden size / heads, whatever the size of its heads.
   keys["gemma2.block_count"] = 46;
   keys["gemma2.attention.key_length"] = 8;
