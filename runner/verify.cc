@@ -252,20 +252,15 @@ void CaseRunner::close_way() {
 
 Status CaseRunner::run_steps() {
   LogitComparison logits;
-  decoder_.restart();
-  const auto vocab = static_cast<size_t>(manifest_.vocab_size);
-  for (int64_t t = 0; t < tokens_;) {
-    // The reference computed a prompt beyond the switch with the factors for its whole length: a
-    // first call must be long enough to show that it is.
-    const bool beyond = manifest_.rope_switch && tokens_ > *manifest_.rope_switch;
-    const int64_t count = beyond && t == 0 ? *manifest_.rope_switch + 1 : 1;
-    const std::vector<float> rows = FERRY_TRY(decoder_.forward(
-        std::span(prompt_.input_ids).subspan(static_cast<size_t>(t), static_cast<size_t>(count))));
-    t += count;
-    if (rows.size() < vocab || (count == 1 && rows.size() != vocab)) {
+  // The reference computed all of the prompt as a sequence of its whole length.
+  decoder_.restart(tokens_);
+  for (int64_t t = 0; t < tokens_; ++t) {
+    const std::vector<float> row =
+        FERRY_TRY(decoder_.forward({&prompt_.input_ids[static_cast<size_t>(t)], 1}));
+    if (row.size() != static_cast<size_t>(manifest_.vocab_size)) {
       return bad_input("the bundle's logits are not [1, vocabulary]");
     }
-    compare_logits(Row(rows).last(vocab), t - 1, logits);
+    compare_logits(row, t, logits);
   }
   FERRY_CHECK(compare_caches());
   close_way();
