@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <new>
 #include <string_view>
 
 #include "cli/command_line.h"
@@ -50,6 +51,8 @@ int run_main(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return ferry::cli::run_main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return ferry::cli::report({ferry::ErrorCode::kIo, "not enough memory"});
   } catch (const std::exception& error) {
     return ferry::cli::report({ferry::ErrorCode::kInternal, error.what()});
   }
