@@ -54,6 +54,11 @@ void check_manifest(const Manifest& manifest, ProblemList& problems);
 // Tensors of one data file against those that the manifest states for it.
 void check_data_file(const Manifest& manifest, const std::string& file,
                      const ptd::DataFile& content, ProblemList& problems);
+// The sizes of the model against the interface that the manifest states for the programs
+// (packer/model_structure.cc), and against what one program says of itself.
+void check_model(const Manifest& manifest, ProblemList& problems);
+void check_model_of_program(const Manifest& manifest, const ManifestProgram& entry,
+                            const pte::Program& program, ProblemList& problems);
 // Hashes every byte of the files whose `present` is set, in parallel (packer/digest_check.cc), and
 // clears it for those that are not what the manifest states. check_manifest() has been called.
 void check_digests(const Manifest& manifest, std::vector<bool>& present, ThreadPool& pool,

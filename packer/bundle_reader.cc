@@ -169,6 +169,7 @@ class Examiner {
       auto part = load_part<BundleProgram>(program.file, pte::read_program, problems_);
       if (!part) continue;
       check_program(program, part->loaded.program, contents_.data, problems_);
+      check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
       contents_.programs.push_back(std::move(*part));
     }
   }
