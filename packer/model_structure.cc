@@ -89,7 +89,7 @@ class ModelCheck {
   void expect(const std::string& file, std::string_view role, const ManifestPort& port,
               const Shape& shape, std::string_view by) {
     if (port.shape == shape) return;
-    add(file, fmt::format("{} {} is {}, not {} as {} of the manifest say", role, quoted(port.name),
+    add(file, fmt::format("{} {} is {}, not {} by the manifest's {}", role, quoted(port.name),
                           to_string(port.shape), to_string(shape), by));
   }
 
