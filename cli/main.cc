@@ -28,6 +28,8 @@ void install_sigbus_handler() {
 
 int run_main(int argc, char** argv) {
   install_sigbus_handler();
+  signal(SIGCHLD,
+         SIG_DFL);  // how a child ended cannot be told where it is ignored, as `trap ''` does
   Context context;
   CommandLine line(context);
   add_inspect(line);

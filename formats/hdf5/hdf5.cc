@@ -11,8 +11,7 @@
 #include "core/text.h"
 #include "formats/hdf5/check.h"
 #include "formats/hdf5/chunks.h"
-#include "formats/hdf5/confined.h"
-#include "formats/hdf5/walk.h"
+#include "formats/hdf5/reader_process.h"
 
 namespace ferry {
 namespace {
@@ -77,9 +76,8 @@ Status FileSource::add(const CheckpointFile& file, bool keras) {
   InputFile input = FERRY_TRY(InputFile::open(file.path));
   const auto base = FERRY_TRY(find_superblock(input));
   if (!base) return bad_input(fmt::format("{}: no HDF5 signature", shown));
-  const std::string message = FERRY_TRY(
-      hdf5::call_confined(shown, input.fd(), limits_for(input.size()), hdf5::prepare_walk,
-                          [&input] { return hdf5::encode(hdf5::walk(input.fd(), input.size())); }));
+  const std::string message =
+      FERRY_TRY(hdf5::describe_confined(shown, input.fd(), input.size(), limits_for(input.size())));
   const auto bytes = std::as_bytes(std::span(message));
   hdf5::Description description = FERRY_TRY(hdf5::decode(bytes, shown));
   hdf5::CheckedFile checked =
