@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -19,6 +20,8 @@ constexpr uint64_t kSuperblockBytes = 48;  // of the smallest
 constexpr uint64_t kMaxChunkBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxInflation = 1032;
 constexpr uint64_t kChecksumBytes = 4;
+constexpr uint64_t kMaxFilledRatio = 64;  // of bytes that are not stored, over the size of the file
+constexpr uint64_t kFilledAlways = uint64_t{1} << 20;
 
 struct IntegerType {
   uint32_t size;
@@ -108,7 +111,11 @@ class Checker {
         base_(base),
         file_bytes_(file_bytes),
         legacy_(is_legacy_keras(description)),
-        bfloat16_(declared_bfloat16(description)) {}
+        bfloat16_(declared_bfloat16(description)),
+        most_filled_(std::max(kFilledAlways,
+                              checked_mul(file_bytes, kMaxFilledRatio).value_or(UINT64_MAX))) {
+    for (const FillValue& fill : description.fills) fills_.emplace(fill.path, &fill.element);
+  }
 
   Result<CheckedTensor> tensor(Dataset& dataset);
   Status extents_apart(const std::vector<Dataset>& datasets);
@@ -121,12 +128,15 @@ class Checker {
   Status chunked(Dataset& dataset, CheckedTensor& out);
   Status filters(const Dataset& dataset) const;
   Status chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk_bytes);
+  Status fill(const Dataset& dataset, uint64_t bytes, CheckedTensor& out);
   Status add_extent(const Dataset& dataset, uint64_t address, uint64_t bytes);
 
   Failure failure_;
   uint64_t base_, file_bytes_;
   bool legacy_;
   std::set<std::string_view> bfloat16_;
+  std::map<std::string_view, const std::vector<std::byte>*> fills_;  // by path of the dataset
+  uint64_t filled_ = 0, most_filled_;  // bytes that fill values stand for
   std::vector<Extent> extents_;
 };
 
@@ -202,12 +212,30 @@ Status Checker::add_extent(const Dataset& dataset, uint64_t address, uint64_t by
   return {};
 }
 
+// `bytes` of the dataset are not stored.
+Status Checker::fill(const Dataset& dataset, uint64_t bytes, CheckedTensor& out) {
+  const auto found = fills_.find(dataset.path);
+  const auto size = static_cast<size_t>(dtype_bytes(out.entry.dtype));
+  if (found == fills_.end() || found->second->size() != size) {
+    return failure_.bad(
+        dataset.path, fmt::format("{} of its {} bytes are not stored, and no fill value says what "
+                                  "they are",
+                                  bytes, out.entry.bytes));
+  }
+  filled_ = checked_add(filled_, bytes).value_or(UINT64_MAX);
+  if (filled_ > most_filled_) {
+    return failure_.bad(dataset.path,
+                        fmt::format("fill values stand for more than {} bytes", most_filled_));
+  }
+  out.fill = *found->second;
+  if (out.big_endian) std::ranges::reverse(out.fill);
+  return {};
+}
+
 Status Checker::contiguous(const Dataset& dataset, CheckedTensor& out) {
   const uint64_t bytes = out.entry.bytes;
   if (bytes == 0) return {};
-  if (dataset.address == kNoAddress) {
-    return failure_.bad(dataset.path, fmt::format("none of its {} bytes are stored", bytes));
-  }
+  if (dataset.address == kNoAddress) return fill(dataset, bytes, out);
   if (dataset.stored_bytes != bytes) {
     return failure_.bad(dataset.path,
                         fmt::format("{} bytes are stored, its shape and type ask for {}",
@@ -262,6 +290,19 @@ Status Checker::chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk
   return add_extent(dataset, chunk.address, chunk.bytes);
 }
 
+// Of the shape, not of what reaches beyond it; the chunks are in it and apart.
+uint64_t bytes_in_chunks(const Dataset& dataset) {
+  uint64_t bytes = 0;
+  for (const Chunk& chunk : dataset.chunks) {
+    uint64_t held = dataset.type.size;
+    for (size_t i = 0; i < dataset.dims.size(); ++i) {
+      held *= std::min(dataset.chunk_dims[i], dataset.dims[i] - chunk.coordinates[i]);
+    }
+    bytes += held;
+  }
+  return bytes;
+}
+
 Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
   const size_t rank = dataset.dims.size();
   if (rank == 0 || dataset.chunk_dims.size() != rank) {
@@ -287,7 +328,7 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
     wanted = checked_mul(wanted, along).value_or(UINT64_MAX);
     if (i > 0) abreast = checked_mul(abreast, along).value_or(UINT64_MAX);
   }
-  if (dataset.chunks.size() != wanted || wanted > kMaxChunksOfDataset) {
+  if (dataset.chunks.size() > wanted || dataset.chunks.size() > kMaxChunksOfDataset) {
     return failure_.bad(dataset.path, fmt::format("{} chunks are stored, its shape asks for {}",
                                                   dataset.chunks.size(), wanted));
   }
@@ -305,10 +346,13 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
     if (!on_grid) return failure_.bad(dataset.path, "a chunk outside of its shape");
     FERRY_CHECK(chunk(dataset, c, chunk_bytes));
   }
-  // As many as there are places, none twice: each place has its chunk.
+  // None twice: each place has its chunk, or the fill value.
   std::ranges::sort(dataset.chunks, {}, &Chunk::coordinates);
   const auto twice = std::ranges::adjacent_find(dataset.chunks, {}, &Chunk::coordinates);
   if (twice != dataset.chunks.end()) return failure_.bad(dataset.path, "two chunks in one place");
+  if (dataset.chunks.size() < wanted) {
+    FERRY_CHECK(fill(dataset, out.entry.bytes - bytes_in_chunks(dataset), out));
+  }
   if (!dataset.chunks.empty()) out.entry.offset = dataset.chunks.front().address;
   out.chunk_dims = dataset.chunk_dims;
   out.filters = dataset.filters;

@@ -126,6 +126,8 @@ Status FileSource::read(size_t index, uint64_t offset, std::span<std::byte> out)
     std::memcpy(out.data(), tensor.inline_bytes.data() + offset, out.size());
   } else if (tensor.layout == hdf5::Layout::kChunked) {
     FERRY_CHECK(chunks_.read(input, tensor, index, offset, out));
+  } else if (!tensor.fill.empty()) {
+    hdf5::fill_elements(out, offset, tensor.fill);
   } else if (tensor.big_endian) {
     FERRY_CHECK(read_swapped(input, tensor.entry, offset, out));
   } else {
