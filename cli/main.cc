@@ -7,6 +7,7 @@
 
 #include "cli/command_line.h"
 #include "cli/verbs.h"
+#include "core/file.h"
 
 namespace ferry::cli {
 namespace {
@@ -28,6 +29,7 @@ void install_sigbus_handler() {
 
 int run_main(int argc, char** argv) {
   install_sigbus_handler();
+  raise_most_open_files();
   signal(SIGCHLD,
          SIG_DFL);  // how a child ended cannot be told where it is ignored, as `trap ''` does
   Context context;

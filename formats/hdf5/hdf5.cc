@@ -71,13 +71,17 @@ Result<std::optional<uint64_t>> find_superblock(const InputFile& file) {
   return std::nullopt;
 }
 
+Result<std::string> describe(const InputFile& input, const std::string& shown) {
+  const InputFile::Descriptor descriptor = FERRY_TRY(input.descriptor());
+  return hdf5::describe_confined(shown, descriptor.fd(), input.size(), limits_for(input.size()));
+}
+
 Status FileSource::add(const CheckpointFile& file, bool keras) {
   const std::string shown = printable(file.path);
   InputFile input = FERRY_TRY(InputFile::open(file.path));
   const auto base = FERRY_TRY(find_superblock(input));
   if (!base) return bad_input(fmt::format("{}: no HDF5 signature", shown));
-  const std::string message =
-      FERRY_TRY(hdf5::describe_confined(shown, input.fd(), input.size(), limits_for(input.size())));
+  const std::string message = FERRY_TRY(describe(input, shown));
   const auto bytes = std::as_bytes(std::span(message));
   hdf5::Description description = FERRY_TRY(hdf5::decode(bytes, shown));
   hdf5::CheckedFile checked =

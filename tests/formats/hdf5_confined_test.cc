@@ -41,15 +41,18 @@ TEST(Hdf5Confined, TheAnswerComesBack) {
 TEST(Hdf5Confined, TheFileCanBeReadAndNothingElse) {
   const InputFile file = InputFile::open(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5").value();
   const InputFile other = InputFile::open(FERRY_TESTDATA "/README.md").value();
+  const InputFile::Descriptor file_descriptor = file.descriptor().value();
+  const InputFile::Descriptor other_descriptor = other.descriptor().value();
   const std::string denied = fmt::format("errno {}", EPERM);
   char byte = 0;
   const std::pair<std::string, std::function<std::string()>> cases[] = {
-      {"done", [&] { return outcome(::pread(file.fd(), &byte, 1, 1)); }},
-      {denied, [&] { return outcome(::pread(other.fd(), &byte, 1, 1)); }},
+      {"done", [&] { return outcome(::pread(file_descriptor.fd(), &byte, 1, 1)); }},
+      {denied, [&] { return outcome(::pread(other_descriptor.fd(), &byte, 1, 1)); }},
       {denied, [&] { return outcome(::open("/etc/passwd", O_RDONLY)); }},
       {denied,
        [&] {
-         return outcome(::mmap(nullptr, 1, PROT_READ, MAP_SHARED, other.fd(), 0) == MAP_FAILED ? -1
+         return outcome(
+             ::mmap(nullptr, 1, PROT_READ, MAP_SHARED, other_descriptor.fd(), 0) == MAP_FAILED ? -1
                                                                                                : 0);
        }},
       {denied, [&] { return outcome(::unlink("/tmp/ferry_confined")); }},
@@ -57,11 +60,11 @@ TEST(Hdf5Confined, TheFileCanBeReadAndNothingElse) {
       {denied, [&] { return outcome(::execl("/bin/true", "true", nullptr)); }},
       {denied, [&] { return outcome(::fork()); }},
       {denied, [&] { return outcome(::kill(::getppid(), SIGTERM)); }},
-      {denied, [&] { return outcome(::ftruncate(file.fd(), 0)); }},
-      {denied, [&] { return outcome(::dup(file.fd())); }},
+      {denied, [&] { return outcome(::ftruncate(file_descriptor.fd(), 0)); }},
+      {denied, [&] { return outcome(::dup(file_descriptor.fd())); }},
   };
   for (const auto& [expected, work] : cases) {
-    EXPECT_EQ(confined(work, file.fd()).value(), expected) << &work - &cases[0].second;
+    EXPECT_EQ(confined(work, file_descriptor.fd()).value(), expected) << &work - &cases[0].second;
   }
 }
 

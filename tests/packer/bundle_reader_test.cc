@@ -87,6 +87,33 @@ TEST_F(BundleReader, StaysValidWhenMoved) {
   EXPECT_EQ(data.content.tensors[0].key, "tok.weight");
 }
 
+// What was checked is what is read: files that were exchanged, or changed in place, after the
+// bundle was opened.
+TEST_F(BundleReader, CopiedFilesAreReadFromTheFilesThatWereChecked) {
+  const auto bundle = Bundle::open(path, true, pool);
+  ASSERT_TRUE(bundle);
+  EXPECT_TRUE(bundle->has_text("tokenizer.json"));
+  EXPECT_FALSE(bundle->has_text(kPte1));
+  EXPECT_EQ(bundle->text("tokenizer.json", 100).value(), "{\"a\": 1}");
+  EXPECT_FALSE(bundle->text("tokenizer.json", 5)) << "a limit";
+  const auto absent = bundle->text("other.json", 100);
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().message, path + ": the bundle has no other.json");
+
+  write_file(path + "/tokenizer.json", "{\"a\": 2}");
+  const auto changed = bundle->text("tokenizer.json", 100);
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().message, path + "/tokenizer.json: changed while it was being read");
+
+  write_file(path + "/tokenizer.json", "{\"a\": 1}");
+  const auto again = Bundle::open(path, true, pool);
+  ASSERT_TRUE(again);
+  write_file(dir / "evil", "{\"a\": 3}");
+  fs::rename(dir / "evil", path + "/tokenizer.json");
+  const auto text = again->text("tokenizer.json", 100);
+  EXPECT_TRUE(!text || *text == "{\"a\": 1}");
+}
+
 // Bits are flipped in place through a mapping: writing each variant as a file would take minutes.
 TEST_F(BundleReader, EverySingleBitFlipOfEveryFileIsRefusedByName) {
   use_one_shard();
