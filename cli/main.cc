@@ -1,33 +1,14 @@
-#include <signal.h>
-#include <unistd.h>
-
 #include <exception>
-#include <string_view>
 
 #include "cli/command_line.h"
+#include "cli/error_report.h"
+#include "cli/signals.h"
 #include "cli/verbs.h"
 
 namespace ferry::cli {
 namespace {
 
-// A mapped bundle file that shrinks while it is read raises SIGBUS: an I/O error, not a crash. Only
-// async-signal-safe calls here.
-extern "C" void on_sigbus(int) {
-  constexpr std::string_view kText =
-      "ferry: error: a mapped file became shorter or unreadable while it was in use\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
-  _exit(static_cast<int>(ErrorCode::kIo));
-}
-
-void install_sigbus_handler() {
-  struct sigaction action = {};
-  action.sa_handler = on_sigbus;
-  sigaction(SIGBUS, &action, nullptr);
-}
-
-int run_main(int argc, char** argv) {
-  install_sigbus_handler();
-  Context context;
+int run_main(Context& context, int argc, char** argv) {
   CommandLine line(context);
   add_inspect(line);
   add_convert(line);
@@ -37,20 +18,24 @@ int run_main(int argc, char** argv) {
   add_verify(line);
   add_check(line);
   const Result<Action> action = line.parse(argc, argv);
-  if (!action) return report(action.error());
+  if (!action) return context.refuse(action.error());
   const Result<int> outcome = (*action)(context);
-  if (!outcome) return report(outcome.error());
-  if (!context.flush()) return report({ErrorCode::kIo, "standard output: cannot write"});
-  return *outcome;
+  if (!outcome) return context.refuse(outcome.error());
+  if (context.flush()) return *outcome;
+  const Error error{ErrorCode::kIo, "standard output: cannot write"};
+  print_error(error, true);
+  return exit_code(error);
 }
 
 }  // namespace
 }  // namespace ferry::cli
 
 int main(int argc, char** argv) {
+  ferry::cli::Context context;
+  ferry::cli::install_signal_handlers(context.json);
   try {
-    return ferry::cli::run_main(argc, argv);
+    return ferry::cli::run_main(context, argc, argv);
   } catch (const std::exception& error) {
-    return ferry::cli::report({ferry::ErrorCode::kInternal, error.what()});
+    return context.refuse({ferry::ErrorCode::kInternal, error.what()});
   }
 }
