@@ -4,9 +4,17 @@
 #include "cli/error_report.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "core/interrupt.h"
 
 namespace ferry::cli {
 namespace {
+
+// What fails after a request to stop, such as a helper process that the same signal has ended, fails
+// because of it.
+Error cause_of(const Error& error) {
+  const Status stopped = check_interrupt();
+  return stopped ? error : stopped.error();
+}
 
 int run_main(Context& context, int argc, char** argv) {
   CommandLine line(context);
@@ -20,7 +28,7 @@ int run_main(Context& context, int argc, char** argv) {
   const Result<Action> action = line.parse(argc, argv);
   if (!action) return context.refuse(action.error());
   const Result<int> outcome = (*action)(context);
-  if (!outcome) return context.refuse(outcome.error());
+  if (!outcome) return context.refuse(cause_of(outcome.error()));
   if (context.flush()) return *outcome;
   const Error error{ErrorCode::kIo, "standard output: cannot write"};
   print_error(error, true);

@@ -8,17 +8,20 @@
 
 #include "core/result.h"
 #include "core/shape.h"
+#include "packer/manifest.h"
 #include "runner/reference.h"
 
 namespace ferry {
 
-struct ModelSizes {
-  int64_t vocab_size = 0, hidden_size = 0, context_length = 0, num_layers = 0;
-  std::map<std::string, Shape> buffers;  // by name
+// What the manifest does not state.
+struct ReferenceShapes {
+  std::map<std::string, Shape> buffers;        // by name
+  int64_t experts = 0, experts_per_token = 0;  // 0: no sparse layers
 };
 
 // Tokens, lengths, shapes, dtypes and finite values of all that verify() compares. kBadInput with
 // the first thing that does not fit. Prompts with images are left out, as verify() does.
-Status check_reference(const Reference& reference, const ModelSizes& model);
+Status check_reference(const Reference& reference, const Manifest& model,
+                       const ReferenceShapes& shapes);
 
 }  // namespace ferry

@@ -32,12 +32,12 @@ void set_token(TensorFile& file, const std::string& tensor, int64_t id) {
 
 const BadReference kBadReferences[] = {
     {"a token beyond the vocabulary", [](TensorFile& f) { set_token(f, "short.input_ids", 384); },
-     "has token 384 in its prompt, outside of the model's vocabulary of 384"},
+     "prompt 'short': token 384 is outside of the bundle's vocabulary of 384"},
     {"a negative token", [](TensorFile& f) { set_token(f, "short.input_ids", -1); },
-     "has token -1 in its prompt"},
+     "prompt 'short': token -1 is outside"},
     {"a continuation beyond the vocabulary",
      [](TensorFile& f) { set_token(f, "short.greedy_ids", 100000); },
-     "has token 100000 in its continuation"},
+     "token 100000 is outside"},
     {"logits of another vocabulary",
      [](TensorFile& f) {
        auto& shape = f.header["short.logits"]["shape"];
