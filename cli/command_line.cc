@@ -25,7 +25,7 @@ CLI::Option* add_number(CLI::App* app, const std::string& name, Value& value,
   const auto store = [name, &value, parse, expected](const CLI::results_t& words) {
     const std::optional<T> number = parse(words.back());
     if (!number) {
-      throw CLI::ValidationError(name, fmt::format("{} is not {}", quoted(words.back()), expected));
+      throw CLI::ValidationError(name, fmt::format("{} is not {}", words.back(), expected));
     }
     value = *number;
     return true;

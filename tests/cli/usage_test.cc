@@ -73,6 +73,12 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
       {{"--jsn", "inspect", "x"},
        "not expected: '--jsn' (did you mean --json?) (see ferry inspect --help)"},
       {{"inspect"}, "PATH is required (see ferry inspect --help)"},
+      {{"run", "x", "--seed", "1\x1b"},
+       "--seed: 1\\x1b is not a whole number below 2^63 (see ferry run --help)"},
+      {{"verify", "x", "--tolerance", "inf"},
+       "--tolerance: inf is not a finite number (see ferry verify --help)"},
+      {{"convert", "x", "--dtype", "f13"},
+       "--dtype: f13 not in {keep,f32,f16,bf16} (see ferry convert --help)"},
   };
   for (const auto& [line, message] : cases) {
     const Outcome outcome = run_ferry(line);
@@ -157,6 +163,37 @@ TEST(Usage, AnAbsentPathIsAnInputOutputErrorThatNamesIt) {
     EXPECT_EQ(outcome.code, 5) << outcome.err;
     EXPECT_NE(outcome.err.find("/nonexistent/model.safetensors"), std::string::npos);
   }
+}
+
+TEST(Usage, ANameOnTheHubAsksForADownload) {
+  const Outcome planned = run_ferry({"convert", "Qwen/Qwen3-0.6B", "--dry-run"});
+  EXPECT_EQ(planned.code, 5);
+  EXPECT_NE(planned.err.find("must be downloaded first"), std::string::npos) << planned.err;
+  EXPECT_EQ(run_ferry({"inspect", "Qwen/Qwen3-0.6B"}).err, planned.err);
+}
+
+TEST(Usage, CheckTellsOtherDirectoriesFromDamagedBundles) {
+  const TempDir dir;
+  write_bytes(dir / "notes.txt", "");
+  const std::string message =
+      "ferry: error: " + dir.path() + ": not a bundle: it has no manifest.json\n";
+  for (const Line& line : {Line{"check", dir.path()}, Line{"run", dir.path(), "--tokens", "1"},
+                           Line{"verify", dir.path()}}) {
+    const Outcome outcome = run_ferry(line);
+    expect_refusal(outcome, 3);
+    EXPECT_EQ(outcome.err, message);
+  }
+}
+
+TEST(Usage, QuietErrorsAreTheirFirstLine) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {
+    file.rename("model.norm.weight", "model.nurm.weight");
+  });
+  const Outcome loud = run_ferry({"convert", source, "--dry-run"});
+  const Outcome quiet = run_ferry({"convert", source, "--dry-run", "--quiet"});
+  EXPECT_EQ(loud.error_lines(), 3U);
+  EXPECT_EQ(quiet.err, "ferry: error: " + source + ": 2 problems with the checkpoint's keys\n");
 }
 
 }  // namespace
