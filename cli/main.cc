@@ -1,22 +1,25 @@
 #include <exception>
+#include <new>
 
 #include "cli/command_line.h"
 #include "cli/error_report.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
+#include "core/file.h"
 #include "core/interrupt.h"
 
 namespace ferry::cli {
 namespace {
 
-// What fails after a request to stop, such as a helper process that the same signal has ended, fails
-// because of it.
+// What fails after a request to stop, such as a helper process that the same signal has ended,
+// fails because of it.
 Error cause_of(const Error& error) {
   const Status stopped = check_interrupt();
   return stopped ? error : stopped.error();
 }
 
 int run_main(Context& context, int argc, char** argv) {
+  raise_most_open_files();
   CommandLine line(context);
   add_inspect(line);
   add_convert(line);
@@ -43,6 +46,8 @@ int main(int argc, char** argv) {
   ferry::cli::install_signal_handlers(context.json);
   try {
     return ferry::cli::run_main(context, argc, argv);
+  } catch (const std::bad_alloc&) {
+    return context.refuse({ferry::ErrorCode::kIo, "not enough memory"});
   } catch (const std::exception& error) {
     return context.refuse({ferry::ErrorCode::kInternal, error.what()});
   }
