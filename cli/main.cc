@@ -1,5 +1,3 @@
-#include <signal.h>
-
 #include <exception>
 #include <new>
 
@@ -13,8 +11,8 @@
 namespace ferry::cli {
 namespace {
 
-// What fails after a request to stop, such as a helper process that the same signal has ended, fails
-// because of it.
+// What fails after a request to stop, such as a helper process that the same signal has ended,
+// fails because of it.
 Error cause_of(const Error& error) {
   const Status stopped = check_interrupt();
   return stopped ? error : stopped.error();
@@ -22,8 +20,6 @@ Error cause_of(const Error& error) {
 
 int run_main(Context& context, int argc, char** argv) {
   raise_most_open_files();
-  // How a child ended cannot be told where that is ignored, as `trap ''` does.
-  signal(SIGCHLD, SIG_DFL);
   CommandLine line(context);
   add_inspect(line);
   add_convert(line);

@@ -48,6 +48,8 @@ extern "C" void on_stop_signal(int signal) {
 
 void install_signal_handlers(const bool& json) {
   with_json = &json;
+  // How a child ended cannot be told where SIGCHLD is ignored, as `trap '' CHLD` does.
+  ::signal(SIGCHLD, SIG_DFL);
   struct sigaction action = {};
   action.sa_handler = on_sigbus;
   ::sigaction(SIGBUS, &action, nullptr);

@@ -36,8 +36,7 @@ const BadReference kBadReferences[] = {
     {"a negative token", [](TensorFile& f) { set_token(f, "short.input_ids", -1); },
      "prompt 'short': token -1 is outside"},
     {"a continuation beyond the vocabulary",
-     [](TensorFile& f) { set_token(f, "short.greedy_ids", 100000); },
-     "token 100000 is outside"},
+     [](TensorFile& f) { set_token(f, "short.greedy_ids", 100000); }, "token 100000 is outside"},
     {"logits of another vocabulary",
      [](TensorFile& f) {
        auto& shape = f.header["short.logits"]["shape"];
