@@ -9,9 +9,9 @@
 
 namespace ferry {
 
-// Fills in the longrope fields of config.rope; sizes and rotary dimensions must be there. `fields`
-// is the text part of the config, `rope` its rope object.
-Status read_longrope(const JsonFields& fields, const JsonFields& rope, ModelConfig& config);
+// Fills in the factors of config.rope; sizes, rotary dimensions and original_max_positions must be
+// there. `rope` is the rope object of the config.
+Status read_longrope(const JsonFields& rope, ModelConfig& config);
 
 // Which factors a program has. A call knows the length of the sequence up to its own end only, so
 // it can follow the reference where one call may be longer than original_max_positions; where none
