@@ -18,6 +18,7 @@ namespace ferry::cli {
 namespace {
 
 constexpr size_t kWidestColumn = 64;
+constexpr size_t kShownKeys = 32;  // of those that have no effect; JSON has all
 
 // -- what is done to a tensor
 // ----------------------------------------------------------------------
@@ -243,7 +244,8 @@ std::string drop_lines(const MappingReport& mapping) {
 std::string unused_keys_line(const std::vector<std::string>& keys) {
   if (keys.empty()) return {};
   std::vector<std::string> names;
-  for (const std::string& key : keys) names.push_back(quoted(key));
+  for (size_t i = 0; i < std::min(keys.size(), kShownKeys); ++i) names.push_back(quoted(keys[i]));
+  if (keys.size() > kShownKeys) names.push_back(fmt::format("{} more", keys.size() - kShownKeys));
   return fmt::format("config keys that have no effect: {}\n", fmt::join(names, ", "));
 }
 

@@ -173,8 +173,8 @@ Status read_text_part(const JsonFields& fields, const TypeTraits& type, ModelCon
   FERRY_CHECK(read_experts(fields, type, config));
   FERRY_CHECK(read_scalars(fields, type, config));
   FERRY_CHECK(read_family_sizes(fields, config));
-  FERRY_CHECK(read_rope(fields, type, config));
   FERRY_CHECK(read_layer_types(fields, type, config));
+  FERRY_CHECK(read_rope(fields, type, config));
   FERRY_CHECK(check_heads(fields, config));
   return read_token_ids(fields, config);
 }

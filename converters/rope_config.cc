@@ -4,7 +4,9 @@
 // that compute the frequencies of each type.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "converters/longrope.h"
@@ -255,8 +257,17 @@ Status read_rope_by_layer(const JsonFields& fields, const TypeTraits& type, Mode
   }
   full.objects.push_back(none);
   sliding.objects.push_back(none);
-  FERRY_CHECK(read_one(full, "rope_theta", type, config, config.rope));
-  return read_one(sliding, "rope_local_base_freq", type, config, config.sliding_rope);
+  // What no layer uses may be wrong.
+  const auto read = [&](const RopeKeys& keys, std::string_view theta, LayerType user,
+                        RopeConfig& out) -> Status {
+    RopeConfig rope = out;
+    Status done = read_one(keys, theta, type, config, rope);
+    if (done) out = std::move(rope);
+    const bool used = std::ranges::count(config.layer_types, user) > 0;
+    return used ? done : Status();
+  };
+  FERRY_CHECK(read(full, "rope_theta", LayerType::kFullAttention, config.rope));
+  return read(sliding, "rope_local_base_freq", LayerType::kSlidingAttention, config.sliding_rope);
 }
 
 }  // namespace

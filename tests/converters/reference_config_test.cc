@@ -431,6 +431,14 @@ TEST(ReferenceConfig, HeadsMatterOnlyWhereALayerAttends) {
             "3 config.json: 'num_key_value_heads' is 2, which does not divide 3 heads");
 }
 
+TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
+  json config = with(
+      sizes("gemma3_text"),
+      {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}}}});
+  EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "sliding_attention")}})), "accepted");
+  EXPECT_NE(refusal(with(config, {{"layer_types", json(4, "full_attention")}})), "accepted");
+}
+
 TEST(FindFamily, TheTypeOfTheTextPartComesFirst) {
   ModelConfig config;
   config.model_type = "gemma3";
