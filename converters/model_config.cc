@@ -97,9 +97,12 @@ Status check_heads(const JsonFields& fields, const ModelConfig& config) {
   }
   const int64_t rotary = config.rotary_dim();
   if (rotary >= 2 && rotary % 2 == 0) return {};
-  return fields.bad("head_dim", fmt::format("is {}: RoPE would turn {} dimensions of it, which is "
-                                            "not a positive even number",
-                                            config.head_dim, rotary));
+  // The reference rounds an odd part of a head up; it cannot turn an odd head as a whole.
+  const bool part = rotary < config.head_dim;
+  return fields.error(part ? ErrorCode::kUnsupported : ErrorCode::kBadInput, "head_dim",
+                      fmt::format("is {}: RoPE would turn {} dimensions of it, which is not a "
+                                  "positive even number",
+                                  config.head_dim, rotary));
 }
 
 // Negative ids, which some configs have for "none", cannot be generated and are left out.

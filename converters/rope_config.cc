@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -208,6 +209,18 @@ Status read_one(const RopeKeys& keys, std::string_view theta_key, const TypeTrai
   return {};
 }
 
+// The RoPE of layers that a model does not have may be wrong: it then becomes a plain one.
+Status if_used(const ModelConfig& config, std::initializer_list<LayerType> users, RopeConfig& rope,
+               Status read) {
+  if (read) return read;
+  for (size_t layer = 0; layer < config.layer_types.size(); ++layer) {
+    const bool is_user = std::ranges::count(users, config.layer_types[layer]) > 0;
+    if (is_user && config.rope_layers[layer]) return read;
+  }
+  rope = {};
+  return {};
+}
+
 // rope_scaling (transformers 4) or rope_parameters (5): the first that has anything.
 Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
@@ -225,10 +238,10 @@ Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelC
     return keys.objects[0].error(ErrorCode::kUnsupported, key,
                                  "differs by layer type: not supported");
   }
-  FERRY_CHECK(read_one(keys, "rope_theta", type, config, config.rope));
-  if (config.rope.type == Type::kLongRope) {
-    FERRY_CHECK(read_longrope(keys.objects[0], config));
-  }
+  Status read = read_one(keys, "rope_theta", type, config, config.rope);
+  if (read && config.rope.type == Type::kLongRope) read = read_longrope(keys.objects[0], config);
+  FERRY_CHECK(if_used(config, {LayerType::kFullAttention, LayerType::kSlidingAttention},
+                      config.rope, std::move(read)));
   config.sliding_rope = config.rope;
   return {};
 }
@@ -257,17 +270,10 @@ Status read_rope_by_layer(const JsonFields& fields, const TypeTraits& type, Mode
   }
   full.objects.push_back(none);
   sliding.objects.push_back(none);
-  // What no layer uses may be wrong.
-  const auto read = [&](const RopeKeys& keys, std::string_view theta, LayerType user,
-                        RopeConfig& out) -> Status {
-    RopeConfig rope = out;
-    Status done = read_one(keys, theta, type, config, rope);
-    if (done) out = std::move(rope);
-    const bool used = std::ranges::count(config.layer_types, user) > 0;
-    return used ? done : Status();
-  };
-  FERRY_CHECK(read(full, "rope_theta", LayerType::kFullAttention, config.rope));
-  return read(sliding, "rope_local_base_freq", LayerType::kSlidingAttention, config.sliding_rope);
+  FERRY_CHECK(if_used(config, {LayerType::kFullAttention}, config.rope,
+                      read_one(full, "rope_theta", type, config, config.rope)));
+  return if_used(config, {LayerType::kSlidingAttention}, config.sliding_rope,
+                 read_one(sliding, "rope_local_base_freq", type, config, config.sliding_rope));
 }
 
 }  // namespace

@@ -103,6 +103,15 @@ TEST(ReferenceConfig, ScaledRopeTakesThePartialFactorBesideTheObject) {
   EXPECT_EQ(parse(with_rope("qwen3_next", linear)).rotary_dim(), 4);  // another
 }
 
+TEST(ReferenceConfig, AnOddPartOfAHeadIsNotSupported) {
+  const std::string said =
+      ": RoPE would turn 5 dimensions of it, which is not a positive even number";
+  EXPECT_EQ(refusal(with(sizes("glm"), {{"head_dim", 10}})),
+            "4 config.json: 'head_dim' is 10" + said);
+  EXPECT_EQ(refusal(with(sizes("llama"), {{"head_dim", 5}})),
+            "3 config.json: 'head_dim' is 5" + said);
+}
+
 TEST(ReferenceConfig, OtherTypesTurnWholeHeads) {
   for (const std::string type : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "granite",
                                  "olmo2", "smollm3", "gemma", "gemma2", "gemma3_text", "lfm2"}) {
@@ -437,6 +446,12 @@ TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
       {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}}}});
   EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "sliding_attention")}})), "accepted");
   EXPECT_NE(refusal(with(config, {{"layer_types", json(4, "full_attention")}})), "accepted");
+  const json partial = {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}};
+  config = with(sizes("smollm3"), {{"rope_scaling", partial}});
+  EXPECT_NE(refusal(config), "accepted");
+  EXPECT_EQ(refusal(with(config, {{"no_rope_layers", {0, 0, 0, 0}}})), "accepted");
+  config = with(sizes("lfm2"), {{"rope_scaling", partial}});
+  EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "conv")}})), "accepted");
 }
 
 TEST(FindFamily, TheTypeOfTheTextPartComesFirst) {
