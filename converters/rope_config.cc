@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -28,9 +29,10 @@ constexpr FloatRange kMscaleRange = {0.0, 1e6};
 struct RopeKeys {
   const JsonFields& fields;         // the text part of the config
   std::vector<JsonFields> objects;  // the first that has a key wins; at least one
-  // Of the objects by kind of layer: what stands beside such an object has less weight.
+  // By kind of layer: original_max_position_embeddings beside the objects has no effect.
   bool by_layer = false;
-  bool truncate = true;  // yarn, by_layer: it counts beside the objects only
+  bool outer_partial = true;  // partial_rotary_factor beside the objects counts
+  bool truncate = true;       // yarn, by_layer: it counts beside the objects only
 
   const JsonFields& of(std::string_view key) const {
     for (const JsonFields& object : objects) {
@@ -76,7 +78,8 @@ Status read_partial(const RopeKeys& keys, const TypeTraits& type, Type rope_type
                     const ModelConfig& config, RopeConfig& out) {
   const bool plain = rope_type == Type::kDefault;
   if (plain && !type.partial_rope) return {};
-  const auto outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
+  std::optional<double> outside;
+  if (keys.outer_partial) outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
   const auto inside = FERRY_TRY(keys.of(kPartial).number(kPartial, kPartialRange));
   const auto& first = plain ? inside : outside;
   const auto& second = plain ? outside : inside;
@@ -221,6 +224,10 @@ Status if_used(const ModelConfig& config, std::initializer_list<LayerType> users
   return {};
 }
 
+bool has_layers(const ModelConfig& config, LayerType type) {
+  return std::ranges::count(config.layer_types, type) > 0;
+}
+
 // rope_scaling (transformers 4) or rope_parameters (5): the first that has anything.
 Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
@@ -253,20 +260,22 @@ Status read_rope_by_layer(const JsonFields& fields, const TypeTraits& type, Mode
   const nlohmann::json nothing = nlohmann::json::object();
   const JsonFields none(nothing, "", "");
   RopeKeys full{.fields = fields, .objects = {}, .by_layer = true};
+  full.outer_partial = has_layers(config, LayerType::kFullAttention) &&
+                       has_layers(config, LayerType::kSlidingAttention);
   RopeKeys sliding = full;
-  if (auto scaling = FERRY_TRY(fields.object("rope_scaling"))) {
-    full.objects.push_back(*std::move(scaling));
-  }
+  const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
+  if (scaling) full.objects.push_back(*scaling);
   if (const auto parameters = FERRY_TRY(fields.object("rope_parameters"))) {
-    auto object = FERRY_TRY(parameters->object("full_attention"));
-    if (!object) return parameters->bad("full_attention", "is missing");
-    full.objects.push_back(*std::move(object));
-    if ((object = FERRY_TRY(parameters->object("sliding_attention")))) {
+    if (auto object = FERRY_TRY(parameters->object("full_attention"))) {
+      full.objects.push_back(*std::move(object));
+    } else if (scaling) {
+      return parameters->bad("full_attention", "is missing");
+    }
+    if (auto object = FERRY_TRY(parameters->object("sliding_attention"))) {
       sliding.objects.push_back(*std::move(object));
     }
-    full.truncate =
+    sliding.truncate = full.truncate =
         FERRY_TRY(parameters->flag("truncate")).value_or(!parameters->states("truncate"));
-    sliding.truncate = full.truncate;
   }
   full.objects.push_back(none);
   sliding.objects.push_back(none);

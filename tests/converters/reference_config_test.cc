@@ -440,6 +440,22 @@ TEST(ReferenceConfig, HeadsMatterOnlyWhereALayerAttends) {
             "3 config.json: 'num_key_value_heads' is 2, which does not divide 3 heads");
 }
 
+TEST(ReferenceConfig, ObjectsByLayerMayBeAbsentOrAlone) {
+  const json flat = {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 2.0}}}};
+  const RopeConfig rope = parse(with(sizes("gemma3_text"), flat)).rope;
+  EXPECT_EQ(rope.type, RopeConfig::Type::kDefault);
+  EXPECT_EQ(rope.theta, 1e6);
+  const json both = with(flat, {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
+  EXPECT_EQ(refusal(with(sizes("gemma3_text"), both)),
+            "3 config.json: 'rope_parameters.full_attention' is missing");
+  // Where all layers are of one kind the factor beside the objects does not count.
+  json config =
+      with(sizes("gemma3_text"), {{"partial_rotary_factor", 0.5},
+                                  {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}});
+  EXPECT_EQ(refusal(with(config, {{"sliding_window_pattern", 1}})), "accepted");
+  EXPECT_NE(refusal(with(config, {{"sliding_window_pattern", 2}})), "accepted");
+}
+
 TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
   json config = with(
       sizes("gemma3_text"),
