@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "graph/lower.h"
+#include "runner/bounds.h"
 #include "runner/reference.h"
 
 namespace ferry::cli {
@@ -129,16 +130,16 @@ Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
   m.weight_dtype = weight_dtype(parts);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
-  if (longrope_use(config.rope, build) == LongRopeUse::kByCall) {
-    m.rope_switch = config.rope.original_max_positions;
-  }
+  m.rope_switch = longrope_switch(config.rope, build);
   m.allowed_unmapped = mapping.allowed;
   if (options.packed_layout) m.packed_layout = packed_layout_name(*options.packed_layout);
   for (const MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
   }
   if (!options.reference.empty()) m.reference = reference_name(options.reference);
-  m.default_tolerance = default_tolerance(m.weight_dtype, config);
+  const bool delta_rule = std::ranges::count(config.layer_types, LayerType::kLinearAttention) > 0;
+  // In half precision the verifier holds each tensor to a signal-to-noise ratio instead.
+  if (m.weight_dtype == "f32") m.default_tolerance = f32_tolerance(delta_rule);
   return m;
 }
 
@@ -185,13 +186,6 @@ Status lower_parts(Conversion& conversion, const BuildOptions& build, BundleInpu
 
 }  // namespace
 
-double default_tolerance(const std::string& weight_dtype, const ModelConfig& config) {
-  const bool delta_rule = std::ranges::count(config.layer_types, LayerType::kLinearAttention) > 0;
-  if (weight_dtype == "f32") return delta_rule ? 1e-3 : 1e-4;
-  if (weight_dtype == "f16") return delta_rule ? 0.35 : 0.05;
-  return delta_rule ? 1.7 : 0.35;
-}
-
 Result<Conversion> plan_conversion(const ConvertOptions& options) {
   Conversion c;
   CheckpointInput opened = FERRY_TRY(open_checkpoint_input(options.source, options.config));
@@ -204,6 +198,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   const FamilySpec* family = FERRY_TRY(find_family(c.config, opened.config_name));
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
+  if (const std::optional<int64_t> limit = longrope_switch(c.config.rope, build)) {
+    c.notes.push_back(longrope_note(*limit, build));
+  }
 
   Assembled made = FERRY_TRY(assemble(*c.source, c.config, *family, build,
                                       {.allow_unmapped = options.allow_unmapped,

@@ -277,6 +277,18 @@ void Method::Impl::release_inputs() {
   }
 }
 
+std::vector<float> probe_floats(const TensorView& value) {
+  if (value.dtype == DType::kI64) {
+    std::vector<int64_t> integers(value.bytes.size() / sizeof(int64_t));
+    std::memcpy(integers.data(), value.bytes.data(), integers.size() * sizeof(int64_t));
+    return {integers.begin(), integers.end()};
+  }
+  if (value.dtype != DType::kF32) return {};
+  std::vector<float> values(value.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), value.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
 Method::Method(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Method::~Method() = default;
 Method::Method(Method&&) noexcept = default;
@@ -293,6 +305,7 @@ Result<Method> Method::load(const pte::LoadedProgram& program, std::string_view 
   auto impl = std::make_unique<Impl>(pool);
   impl->file = file_name;
   impl->poison = options.poison;
+  impl->widen = options.widen;
   FERRY_CHECK(runtime::load_method(program, *found, external, *impl));
   return Method(std::move(impl));
 }
@@ -348,6 +361,19 @@ Result<TensorView> Method::value(int32_t value) const {
                                                quoted(impl_->method), value));
   }
   return runtime::view_of(impl_->at(value));
+}
+
+Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
+  const bool known = value >= 0 && static_cast<size_t>(value) < impl_->values.size();
+  runtime::Tensor* tensor = known ? impl_->at(value).tensor : nullptr;
+  if (tensor == nullptr || tensor->data == nullptr || !tensor->writable ||
+      static_cast<uint64_t>(tensor->bytes()) != bytes.size()) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} cannot take {} bytes",
+                                               impl_->file, quoted(impl_->method), value,
+                                               bytes.size()));
+  }
+  std::memcpy(tensor->data, bytes.data(), bytes.size());
+  return {};
 }
 
 void Method::reset() { impl_->fill_arenas(false); }

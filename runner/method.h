@@ -34,10 +34,16 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
+// f32 values as they are, i64 ones converted; empty for other dtypes.
+std::vector<float> probe_floats(const TensorView& value);
+
 struct MethodOptions {
   // Fill planned memory with NaN bytes (0xff) instead of zeros before the first execution. State
   // buffers with stored contents get those afterwards.
   bool poison = false;
+  // Hold activations that the program has in f16 or bf16 in f32, and widen matrices as they are
+  // read: what the program computes without the rounding of its dtype. Takes more memory.
+  bool widen = false;
 };
 
 class Method {
@@ -71,6 +77,9 @@ class Method {
   Status observe(int32_t value, std::function<void(const TensorView&)> observer);
   // Current contents of a value with planned memory or a constant; for state buffers between calls.
   Result<TensorView> value(int32_t value) const;
+  // Replaces the contents of a tensor in planned memory; inside an observer this decides what the
+  // instructions that follow read. kUsage if the tensor has another size or no memory of its own.
+  Status overwrite(int32_t value, std::span<const std::byte> bytes);
   // Every mutable buffer back to its initial contents (zeros where none are stored).
   void reset();
 
