@@ -233,7 +233,7 @@ Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelC
   const nlohmann::json nothing = nlohmann::json::object();
   RopeKeys keys{.fields = fields, .objects = {}};
   auto scaling = FERRY_TRY(fields.object("rope_scaling"));
-  if (scaling && !scaling->is_empty()) {
+  if (scaling && scaling->size() > 0) {
     keys.objects.push_back(*std::move(scaling));
   } else if (auto parameters = FERRY_TRY(fields.object("rope_parameters"))) {
     keys.objects.push_back(*std::move(parameters));
@@ -274,6 +274,11 @@ Status read_rope_by_layer(const JsonFields& fields, const TypeTraits& type, Mode
     if (auto object = FERRY_TRY(parameters->object("sliding_attention"))) {
       sliding.objects.push_back(*std::move(object));
     }
+    // The reference tells objects by layer from one object by their keys: with any further key the
+    // factor beside them counts for none.
+    const size_t known = size_t{parameters->states("full_attention")} +
+                         size_t{parameters->states("sliding_attention")};
+    if (parameters->size() > known) full.outer_partial = sliding.outer_partial = false;
     sliding.truncate = full.truncate =
         FERRY_TRY(parameters->flag("truncate")).value_or(!parameters->states("truncate"));
   }

@@ -454,6 +454,11 @@ TEST(ReferenceConfig, ObjectsByLayerMayBeAbsentOrAlone) {
                                   {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}});
   EXPECT_EQ(refusal(with(config, {{"sliding_window_pattern", 1}})), "accepted");
   EXPECT_NE(refusal(with(config, {{"sliding_window_pattern", 2}})), "accepted");
+  // Nor where a further key stands beside the objects.
+  const json further = {
+      {"sliding_window_pattern", 2},
+      {"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}, {"note", 1}}}};
+  EXPECT_EQ(refusal(with(config, further)), "accepted");
 }
 
 TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
