@@ -197,8 +197,11 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   CheckpointInput opened = FERRY_TRY(open_checkpoint_input(options.source, options.config));
   c.source = std::move(opened.source);
   c.notes = std::move(opened.notes);
-  c.config = FERRY_TRY(parse_model_config(opened.config, opened.generation, opened.config_name));
-  const FamilySpec* family = FERRY_TRY(find_family(c.config));
+  ConfigReport report;
+  c.config =
+      FERRY_TRY(parse_model_config(opened.config, opened.generation, opened.config_name, &report));
+  c.unused_config_keys = std::move(report.unused_keys);
+  const FamilySpec* family = FERRY_TRY(find_family(c.config, opened.config_name));
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
   if (const std::optional<int64_t> limit = longrope_switch(c.config.rope, build)) {

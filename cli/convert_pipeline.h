@@ -49,6 +49,7 @@ struct Conversion {
   ModelConfig config;
   std::string family;  // the model type that it was found under
   MappingReport mapping;
+  std::vector<std::string> unused_config_keys;  // see ConfigReport
   std::vector<std::string> notes;    // lines for the user: what the bundle will not have or do
   std::vector<KeyProblem> problems;  // if there are any, there is nothing below
   std::vector<Model> parts;          // the weights that the plan points to

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cli/error_report.h"
@@ -16,6 +19,7 @@ namespace ferry::cli {
 namespace {
 
 constexpr size_t kWidestColumn = 64;
+constexpr size_t kShownKeys = 32;  // of those that have no effect; JSON has all
 
 // -- what is done to a tensor
 // ----------------------------------------------------------------------
@@ -201,11 +205,37 @@ struct TableLine {
   std::string source, rule, what;
 };
 
-TableLine table_line(const MappedEntry& entry, const Transforms& transforms) {
+// How many entries each rule has dropped.
+using DropCounts = std::map<std::string, size_t>;
+
+DropCounts count_drops(const MappingReport& mapping) {
+  DropCounts counts;
+  for (const MappedEntry& entry : mapping.entries) {
+    if (entry.targets.empty()) ++counts[entry.rule];
+  }
+  return counts;
+}
+
+// The tensors that one rule dropped are one line, where the first of them stands: calls
+// write(entry, number) for those entries that have a line.
+void for_each_line(const MappingReport& mapping,
+                   const std::function<void(const MappedEntry&, size_t)>& write) {
+  DropCounts counts = count_drops(mapping);
+  for (const MappedEntry& entry : mapping.entries) {
+    if (!entry.targets.empty()) {
+      write(entry, 1);
+    } else if (size_t& count = counts[entry.rule]; count > 0) {
+      write(entry, std::exchange(count, 0));
+    }
+  }
+}
+
+TableLine table_line(const MappedEntry& entry, size_t count, const Transforms& transforms) {
   TableLine line{.source = entry.source.empty() ? "(tie)" : printable(entry.source),
                  .rule = entry.rule,
                  .what = {}};
   if (entry.targets.empty()) {
+    if (count > 1) line.source = fmt::format("({} tensors)", count);
     line.what = "dropped: " + entry.reason;
     return line;
   }
@@ -220,11 +250,11 @@ std::string key_table(const Conversion& c) {
   const Transforms transforms = transforms_of(c);
   std::vector<TableLine> lines;
   size_t source_width = 0, rule_width = 0;
-  for (const MappedEntry& entry : c.mapping.entries) {
-    lines.push_back(table_line(entry, transforms));
+  for_each_line(c.mapping, [&](const MappedEntry& entry, size_t count) {
+    lines.push_back(table_line(entry, count, transforms));
     source_width = std::max(source_width, std::min(kWidestColumn, lines.back().source.size()));
     rule_width = std::max(rule_width, std::min(kWidestColumn, lines.back().rule.size()));
-  }
+  });
   std::string text;
   for (const TableLine& line : lines) {
     fmt::format_to(std::back_inserter(text), "  {:{}}  {:{}}  {}\n", line.source, source_width,
@@ -235,12 +265,21 @@ std::string key_table(const Conversion& c) {
 
 std::string drop_lines(const MappingReport& mapping) {
   std::string text;
-  for (const MappedEntry& entry : mapping.entries) {
-    if (!entry.targets.empty()) continue;
-    fmt::format_to(std::back_inserter(text), "  dropped {}: {}\n", quoted(entry.source),
-                   entry.reason);
-  }
+  for_each_line(mapping, [&](const MappedEntry& entry, size_t count) {
+    if (!entry.targets.empty()) return;
+    const std::string what =
+        count > 1 ? fmt::format("{} tensors ({})", count, entry.rule) : quoted(entry.source);
+    fmt::format_to(std::back_inserter(text), "  dropped {}: {}\n", what, entry.reason);
+  });
   return text;
+}
+
+std::string unused_keys_line(const std::vector<std::string>& keys) {
+  if (keys.empty()) return {};
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(keys.size(), kShownKeys); ++i) names.push_back(quoted(keys[i]));
+  if (keys.size() > kShownKeys) names.push_back(fmt::format("{} more", keys.size() - kShownKeys));
+  return fmt::format("config keys that have no effect: {}\n", fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -250,6 +289,9 @@ std::string conversion_json(const Conversion& c, const ConversionOutcome& outcom
   json.begin_object();
   if (outcome.error) write_error(json, *outcome.error);
   json.member("model_type", c.config.model_type);
+  json.key("unused_config_keys").begin_array();
+  for (const std::string& key : c.unused_config_keys) json.value(key);
+  json.end_array();
   write_prefixes(json, c.mapping.prefixes);
   write_entries(json, c);
   write_keys(json, "unmapped", c.problems, KeyProblem::Kind::kUnmapped, c.mapping.allowed);
@@ -305,7 +347,12 @@ std::string conversion_text(const Conversion& c, bool table) {
   for (const TakenPrefix& taken : c.mapping.prefixes) {
     fmt::format_to(out, "  '{}' before all keys left out: {}\n", taken.prefix, taken.rule);
   }
+  if (const size_t count = c.mapping.without_base_prefix; count > 0) {
+    fmt::format_to(out, "  keys of a base model: {} lack the prefix of the model with a head\n",
+                   count);
+  }
   text += table ? key_table(c) : drop_lines(c.mapping);
+  if (table) text += unused_keys_line(c.unused_config_keys);
   for (const PlannedFile& file : c.plan->files()) {
     fmt::format_to(out, "  {:>14} B  {}\n", file.bytes, file.path);
   }

@@ -83,7 +83,9 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
                            const FamilySpec& family, const BuildOptions& build,
                            const MappingOptions& mapping) {
   const std::vector<KeyRule> rules = family.rules(config);
-  MappedKeys mapped = FERRY_TRY(map_keys(source, config, rules, family.ties(config), mapping));
+  MappingOptions options = mapping;
+  options.base_prefix = family.base_prefix;
+  MappedKeys mapped = FERRY_TRY(map_keys(source, config, rules, family.ties(config), options));
   Graph graph = FERRY_TRY(family.build(config, build));
   const StoredNames stored(source, mapping, mapped.report.prefix());
   Assembled out;

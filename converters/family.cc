@@ -1,11 +1,11 @@
 #include "converters/family.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "converters/families/families.h"
+#include "converters/model_types.h"
 #include "core/text.h"
 
 namespace ferry {
@@ -21,21 +21,15 @@ const std::vector<const FamilySpec*>& all_families() {
   return table;
 }
 
-Result<const FamilySpec*> find_family(const ModelConfig& config) {
-  std::vector<std::string> known;
-  for (const FamilySpec* family : all_families()) {
-    for (const std::string& type : family->model_types) {
-      if (type == config.text_type || type == config.model_type) {
-        FERRY_CHECK(family->check(config));
-        return family;
-      }
-      known.push_back(type);
+Result<const FamilySpec*> find_family(const ModelConfig& config, const std::string& name) {
+  for (const std::string& type : {config.text_type, config.model_type}) {
+    for (const FamilySpec* family : all_families()) {
+      if (std::ranges::count(family->model_types, type) > 0) return family;
     }
   }
-  std::ranges::sort(known);
   return fail(ErrorCode::kUnsupported,
-              fmt::format("config.json: model_type {} is not supported; supported are {}",
-                          quoted(config.text_type), fmt::join(known, ", ")));
+              fmt::format("{}: 'model_type' is {}: not supported; supported are {}", name,
+                          quoted(config.text_type), supported_types()));
 }
 
 }  // namespace ferry

@@ -20,17 +20,17 @@ struct BuildOptions {
 
 struct FamilySpec {
   std::vector<std::string> model_types;  // config model_type values this family serves
-  // kUnsupported for variants that the family does not build.
-  Status (*check)(const ModelConfig&);
   std::vector<KeyRule> (*rules)(const ModelConfig&);
   std::vector<TieRule> (*ties)(const ModelConfig&);
   // Stateful style: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits.
   Result<Graph> (*build)(const ModelConfig&, const BuildOptions&);
+  std::string base_prefix = "model.";  // of the keys that a model without its head has, too
 };
 
 // The one visible table of families.
 const std::vector<const FamilySpec*>& all_families();
-// By text_type, then model_type. kUnsupported with the list of what is supported.
-Result<const FamilySpec*> find_family(const ModelConfig& config);
+// By text_type, and where no family has it by model_type. kUnsupported with the list of what is
+// supported; `name` begins the message.
+Result<const FamilySpec*> find_family(const ModelConfig& config, const std::string& name);
 
 }  // namespace ferry

@@ -2,20 +2,60 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/text.h"
 
 namespace ferry {
 
 using nlohmann::json;
 
+const KeyNames* JsonFields::names_of(std::string_view key) const {
+  const auto found = std::ranges::find(names_, key, &KeyNames::key);
+  return found == names_.end() ? nullptr : &*found;
+}
+
+const json* JsonFields::stated(std::string_view key) const {
+  const auto look_up = [&](std::string_view name) -> const json* {
+    if (log_ != nullptr) log_->insert(path_ + std::string(name));
+    const auto it = object_->find(name);
+    return it == object_->end() ? nullptr : &*it;
+  };
+  const KeyNames* names = names_of(key);
+  if (names == nullptr) return look_up(key);
+  const json* found = nullptr;
+  for (const std::string_view name : names->stated) {
+    if (name.empty()) continue;
+    const json* value = look_up(name);
+    if (found == nullptr) found = value;
+  }
+  return found;
+}
+
+std::string_view JsonFields::shown_name(std::string_view key) const {
+  const KeyNames* names = names_of(key);
+  if (names == nullptr) return key;
+  for (const std::string_view name : names->stated) {
+    if (!name.empty() && object_->contains(name)) return name;
+  }
+  return names->stated[0].empty() ? key : names->stated[0];
+}
+
+bool JsonFields::states(std::string_view key) const { return stated(key) != nullptr; }
+
 const json* JsonFields::find(std::string_view key) const {
-  const auto it = object_->find(key);
-  return it == object_->end() || it->is_null() ? nullptr : &*it;
+  const json* value = stated(key);
+  if (value == nullptr && defaults_ != nullptr) {
+    const auto it = defaults_->find(key);
+    if (it != defaults_->end()) value = &*it;
+  }
+  return value == nullptr || value->is_null() ? nullptr : value;
 }
 
 tl::unexpected<Error> JsonFields::error(ErrorCode code, std::string_view key,
                                         std::string_view what) const {
-  return fail(code, fmt::format("{}: {} {}", name_, quoted(path_ + std::string(key)), what));
+  return fail(code,
+              fmt::format("{}: {} {}", name_, quoted(path_ + std::string(shown_name(key))), what));
 }
 
 tl::unexpected<Error> JsonFields::bad(std::string_view key, std::string_view what) const {
@@ -113,7 +153,29 @@ Result<std::optional<JsonFields>> JsonFields::object(std::string_view key) const
   const json* value = find(key);
   if (!value) return std::nullopt;
   if (!value->is_object()) return bad(key, "is not an object");
-  return JsonFields(*value, name_, path_ + std::string(key) + ".");
+  JsonFields inside(*value, name_, path_ + std::string(shown_name(key)) + ".");
+  inside.log_ = log_;
+  return inside;
+}
+
+std::vector<std::string> unused_keys(const json& object, const std::string& path, const KeyLog& log,
+                                     bool (*is_inert)(std::string_view)) {
+  std::vector<std::string> unused;
+  for (const auto& [key, value] : object.items()) {
+    const std::string at = path + key;
+    if (value.is_null() || is_inert(key)) continue;
+    if (!log.contains(at)) {
+      unused.push_back(at);
+      continue;
+    }
+    const auto below = log.upper_bound(at + ".");
+    const bool opened = below != log.end() && below->starts_with(at + ".");
+    if (!opened || !value.is_object()) continue;
+    for (std::string& inside : unused_keys(value, at + ".", log, is_inert)) {
+      unused.push_back(std::move(inside));
+    }
+  }
+  return unused;
 }
 
 }  // namespace ferry

@@ -112,22 +112,19 @@ class Mapper {
   Status map_entry(size_t index) {
     const TensorEntry& entry = source_.entries()[index];
     const std::string_view key = std::string_view(entry.name).substr(prefix_.size());
-    std::vector<const KeyRule*> matching;
-    KeyNumbers found;
-    std::string excess;  // why a key that looks known is not
-    for (size_t r = 0; r < rules_.size(); ++r) {
-      std::optional<KeyNumbers> matched = patterns_[r].match(key);
-      if (matched) excess = excess_of(*matched);
-      if (!matched || !excess.empty()) continue;
-      if (!matching.empty() && !(matching[0]->layout && rules_[r].layout)) {
-        return fail(ErrorCode::kInternal,
-                    fmt::format("key {} matches the rules '{}' and '{}'",
-                                quoted(entry.stored_name()), matching[0]->name, rules_[r].name));
+    Match match = FERRY_TRY(match_key(key, entry));
+    const std::string excess = match.excess;
+    const std::string& base = options_.base_prefix;
+    if (match.rules.empty() && excess.empty() && !base.empty()) {
+      match = FERRY_TRY(match_key(base + std::string(key), entry));
+      if (!match.rules.empty()) {
+        ++out.report.without_base_prefix;
+      } else if (key.starts_with(base)) {
+        match = FERRY_TRY(match_key(key.substr(base.size()), entry));
       }
-      matching.push_back(&rules_[r]);
-      out.matched[r] = true;
-      found = std::move(*matched);
     }
+    const std::vector<const KeyRule*>& matching = match.rules;
+    const KeyNumbers& found = match.numbers;
     if (matching.empty()) {
       unmapped(entry, excess);
     } else if (matching[0]->kind == KeyRule::Kind::kDrop) {
@@ -151,16 +148,43 @@ class Mapper {
   }
 
   void tie(const TieRule& tie) {
-    if (out.weights.find(tie.target) != nullptr) return;
+    const Weight* target = out.weights.find(tie.target);
     const Weight* same = out.weights.find(tie.same_as);
-    if (same == nullptr) return;  // reported as missing by itself
-    (void)out.weights.add({.name = tie.target, .expr = same->expr, .rule = tie.name});
-    out.report.entries.push_back({"", {tie.target}, tie.name, "the same as " + tie.same_as});
+    if ((target == nullptr) == (same == nullptr)) return;  // none: reported as missing by itself
+    const std::string& name = target == nullptr ? tie.target : tie.same_as;
+    const std::string& stored = target == nullptr ? tie.same_as : tie.target;
+    TensorExpr expr = (target == nullptr ? same : target)->expr;
+    (void)out.weights.add({.name = name, .expr = std::move(expr), .rule = tie.name});
+    out.report.entries.push_back({"", {name}, tie.name, "the same as " + stored});
   }
 
   MappedKeys out;
 
  private:
+  struct Match {
+    std::vector<const KeyRule*> rules;  // several where a key comes in several layouts
+    KeyNumbers numbers;
+    std::string excess;  // why a key that looks known is not
+  };
+
+  Result<Match> match_key(std::string_view key, const TensorEntry& entry) {
+    Match match;
+    for (size_t r = 0; r < rules_.size(); ++r) {
+      std::optional<KeyNumbers> matched = patterns_[r].match(key);
+      if (matched) match.excess = excess_of(*matched);
+      if (!matched || !match.excess.empty()) continue;
+      if (!match.rules.empty() && !(match.rules[0]->layout && rules_[r].layout)) {
+        return fail(ErrorCode::kInternal,
+                    fmt::format("key {} matches the rules '{}' and '{}'",
+                                quoted(entry.stored_name()), match.rules[0]->name, rules_[r].name));
+      }
+      match.rules.push_back(&rules_[r]);
+      out.matched[r] = true;
+      match.numbers = std::move(*matched);
+    }
+    return match;
+  }
+
   void problem(KeyProblem::Kind kind, const TensorEntry& entry, std::string message) {
     out.problems.push_back({kind, entry.stored_name(), std::move(message)});
   }

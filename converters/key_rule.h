@@ -53,6 +53,7 @@ struct KeyRule {
 };
 
 // A weight that is another one under a second name ("output.weight" = "tok_embeddings.weight").
+// Where a checkpoint has one of the two, it is both.
 struct TieRule {
   std::string name;
   std::string target;
@@ -77,6 +78,7 @@ struct MappingReport {
   std::vector<std::string> allowed;  // keys without a rule that --allow-unmapped let pass
   bool packed_keys = false;          // a key came in a layout that --packed-layout chooses
   std::vector<TakenPrefix> prefixes;  // outermost first
+  size_t without_base_prefix = 0;     // keys that were taken with the base prefix before them
 
   // All of them, as they stand before a key.
   std::string prefix() const;
@@ -90,6 +92,9 @@ struct MappingOptions {
   // What the format calls the keys of this model, where it has names of its own: for messages about
   // keys that are not there.
   std::unordered_map<std::string, std::string> stored_names = {};
+  // What stands before the keys of the base model in one with a head ("model."). A checkpoint of
+  // the base model alone lacks it: a key that no rule knows is tried with it, and without it.
+  std::string base_prefix = {};
 };
 
 // One reason why a checkpoint does not fit its model.

@@ -25,13 +25,12 @@ Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
 }
 
 Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeTraits& type) {
-  const auto window = FERRY_TRY(fields.integer("sliding_window", kPositionRange));
   if (type.window == WindowRule::kNever) return std::nullopt;
   const bool asked = type.window == WindowRule::kFromLayer ||
                      type.window == WindowRule::kWhereNoRope ||
                      type.window == WindowRule::kAllIfUsed;
   if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
-  return window;
+  return fields.integer("sliding_window", kPositionRange);
 }
 
 // Layers that turn q and k: 1 in no_rope_layers means that RoPE is used.
@@ -53,46 +52,61 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const TypeT
   return turned;
 }
 
-bool slides(const TypeTraits& type, const ModelConfig& config, int64_t layer,
-            int64_t first_windowed, int64_t pattern) {
-  switch (type.window) {
-    case WindowRule::kNever:
-      return false;
-    case WindowRule::kAll:
-    case WindowRule::kAllIfUsed:
-      return true;
-    case WindowRule::kFromLayer:
-      return layer >= first_windowed;
-    case WindowRule::kPattern:
-      return (layer + 1) % pattern != 0;
-    case WindowRule::kWhereNoRope:
-      return !config.rope_layers[static_cast<size_t>(layer)];
+// The sliding layers, where the type has such and the config a window.
+Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const TypeTraits& type,
+                                         const ModelConfig& config) {
+  const bool from_layer = type.window == WindowRule::kFromLayer;
+  const bool pattern = type.window == WindowRule::kPattern;
+  int64_t first = 0, period = 1;
+  if (from_layer) {
+    first = FERRY_TRY(fields.integer_or("max_window_layers", {0, INT32_MAX}, config.num_layers));
   }
-  return false;
+  if (pattern) {
+    period = FERRY_TRY(fields.integer_or("sliding_window_pattern", kLayerRange, 1));
+  }
+  std::vector<bool> sliding;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    sliding.push_back(from_layer ? layer >= first
+                      : pattern  ? (layer + 1) % period != 0
+                      : type.window == WindowRule::kWhereNoRope
+                          ? !config.rope_layers[static_cast<size_t>(layer)]
+                          : type.window != WindowRule::kNever);
+  }
+  return sliding;
+}
+
+// Of hybrid models: all but every full_attention_interval-th layer.
+Result<std::vector<LayerType>> hybrid_layers(const JsonFields& fields, const ModelConfig& config) {
+  const int64_t interval = FERRY_TRY(
+      fields.integer_or("full_attention_interval", kLayerRange, kDefaultFullAttentionInterval));
+  std::vector<LayerType> types;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    types.push_back((layer + 1) % interval != 0 ? LayerType::kLinearAttention
+                                                : LayerType::kFullAttention);
+  }
+  return types;
+}
+
+// The first configs of LFM2 list the attention layers; none listed means all.
+Result<std::vector<LayerType>> conv_layers(const JsonFields& fields, const ModelConfig& config) {
+  std::vector<LayerType> types(static_cast<size_t>(config.num_layers), LayerType::kFullAttention);
+  const auto full = FERRY_TRY(fields.integers("full_attn_idxs", {0, kLayerRange.max}));
+  if (!full) return types;
+  std::ranges::fill(types, LayerType::kShortConv);
+  for (int64_t layer : *full) {
+    if (layer < config.num_layers) types[static_cast<size_t>(layer)] = LayerType::kFullAttention;
+  }
+  return types;
 }
 
 Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const TypeTraits& type,
                                                    const ModelConfig& config, bool window) {
-  const int64_t interval = FERRY_TRY(
-      fields.integer_or("full_attention_interval", kLayerRange, kDefaultFullAttentionInterval));
-  const int64_t first_windowed =
-      FERRY_TRY(fields.integer_or("max_window_layers", {0, INT32_MAX}, config.num_layers));
-  const int64_t pattern = FERRY_TRY(fields.integer_or("sliding_window_pattern", kLayerRange, 1));
+  if (type.hybrid) return hybrid_layers(fields, config);
+  if (type.convs) return conv_layers(fields, config);
+  const std::vector<bool> sliding = FERRY_TRY(sliding_layers(fields, type, config));
   std::vector<LayerType> types;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const bool linear = type.hybrid && (layer + 1) % interval != 0;
-    types.push_back(linear ? LayerType::kLinearAttention
-                    : window && slides(type, config, layer, first_windowed, pattern)
-                        ? LayerType::kSlidingAttention
-                        : LayerType::kFullAttention);
-  }
-  if (!type.convs) return types;
-  // The first configs of LFM2 list the attention layers instead; none listed means all.
-  if (const auto full = FERRY_TRY(fields.integers("full_attn_idxs", {0, kLayerRange.max}))) {
-    std::ranges::fill(types, LayerType::kShortConv);
-    for (int64_t layer : *full) {
-      if (layer < config.num_layers) types[static_cast<size_t>(layer)] = LayerType::kFullAttention;
-    }
+  for (const bool slides : sliding) {
+    types.push_back(window && slides ? LayerType::kSlidingAttention : LayerType::kFullAttention);
   }
   return types;
 }
@@ -133,10 +147,8 @@ Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelC
       return fields.bad("layer_types", fmt::format("has {} elements for {} layers", listed.size(),
                                                    config.num_layers));
     }
-    // Such families take no notice of the list; going on would build another model than theirs.
-    const bool ignored = !type.hybrid && !type.convs &&
-                         (type.window == WindowRule::kNever || type.window == WindowRule::kAll);
-    if (ignored && listed != config.layer_types) {
+    // Going on would build another model than the reference, which takes no notice of the list.
+    if (!type.lists_layers && listed != config.layer_types) {
       return fields.error(ErrorCode::kUnsupported, "layer_types",
                           fmt::format("differs from what {} does", quoted(config.text_type)));
     }
@@ -155,7 +167,12 @@ Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelC
     return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
   }
   if (has(LayerType::kSlidingAttention)) {
-    if (!window) return fields.bad("sliding_window", "is missing, but layer_types wants it");
+    if (type.window == WindowRule::kNever) {
+      return fields.error(ErrorCode::kUnsupported, "layer_types", "has sliding attention");
+    }
+    if (!window) {
+      return fields.bad("sliding_window", "is not set or not used, but layer_types wants it");
+    }
     config.sliding_window = window;
   }
   return {};

@@ -7,7 +7,6 @@
 namespace ferry {
 namespace {
 
-constexpr IntRange kPositionRange = {2, INT32_MAX};  // its logarithm is a divisor
 constexpr FloatRange kFactorRange = {1e-6, 1e6};
 
 Result<std::vector<double>> read_factors(const JsonFields& rope, std::string_view key,
@@ -21,13 +20,11 @@ Result<std::vector<double>> read_factors(const JsonFields& rope, std::string_vie
 
 }  // namespace
 
-Status read_longrope(const JsonFields& fields, const JsonFields& rope, ModelConfig& config) {
+Status read_longrope(const JsonFields& rope, ModelConfig& config) {
   RopeConfig& out = config.rope;
-  const std::string_view original = "original_max_position_embeddings";
-  const auto inside = FERRY_TRY(rope.integer(original, kPositionRange));
-  const auto outside = FERRY_TRY(fields.integer(original, kPositionRange));
-  if (!inside && !outside) return rope.bad(original, "is missing");
-  out.original_max_positions = inside ? *inside : *outside;
+  if (out.original_max_positions < 2) {  // its logarithm is a divisor
+    return rope.bad("original_max_position_embeddings", "is 1");
+  }
   const int64_t pairs = config.rotary_dim() / 2;
   out.factors = FERRY_TRY(read_factors(rope, "short_factor", pairs));
   out.long_factors = FERRY_TRY(read_factors(rope, "long_factor", pairs));

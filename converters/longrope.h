@@ -13,9 +13,9 @@
 
 namespace ferry {
 
-// Fills in the longrope fields of config.rope; sizes and rotary dimensions must be there. `fields`
-// is the text part of the config, `rope` its rope object.
-Status read_longrope(const JsonFields& fields, const JsonFields& rope, ModelConfig& config);
+// Fills in the factors of config.rope; sizes, rotary dimensions and original_max_positions must be
+// there. `rope` is the rope object of the config.
+Status read_longrope(const JsonFields& rope, ModelConfig& config);
 
 // How many positions a sequence may have for the short factors, where a program has both sets; none
 // where it has one: no longrope, equal sets, or a context that long factors are not for.

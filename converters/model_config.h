@@ -17,18 +17,23 @@ enum class Activation { kSilu, kGelu, kGeluTanh };
 enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention, kShortConv };
 
 struct RopeConfig {
-  enum class Type { kDefault, kLinear, kLlama3, kLongRope } type = Type::kDefault;
+  // Dynamic RoPE is read as default: no program has positions where they differ.
+  enum class Type { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope } type = Type::kDefault;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
   int64_t rotary_dim = 0;              // CodeGen states it; else it follows from the factor
-  double factor = 1.0;                 // linear, llama3
+  double factor = 1.0;                 // linear, llama3, yarn
   double low_freq_factor = 1.0;        // llama3
   double high_freq_factor = 4.0;       // llama3
-  int64_t original_max_positions = 0;  // llama3, longrope
+  int64_t original_max_positions = 0;  // llama3, longrope, yarn
+  // yarn: pairs that turn more often than beta_fast within the original length keep their
+  // frequency, those that turn less often than beta_slow are slowed down by the factor.
+  double beta_fast = 32.0, beta_slow = 1.0;
+  bool truncate = true;  // the bounds between them are rounded to whole pairs
   // longrope: divisors of the frequencies, one per pair of dimensions, for sequences of at most
-  // original_max_positions and for longer ones; and what cos and sin are multiplied by.
-  std::vector<double> factors, long_factors;
-  double attention_factor = 1.0;
+  // original_max_positions and for longer ones.
+  std::vector<double> factors = {}, long_factors = {};
+  double attention_factor = 1.0;  // longrope, yarn: what cos and sin are multiplied by
   bool operator==(const RopeConfig&) const = default;
 };
 
@@ -116,12 +121,22 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+// What there is to say about a config beside its numbers.
+struct ConfigReport {
+  // Keys that neither Ferry nor the reference takes notice of, as sorted paths
+  // ("text_config.rope_scaling.finetuned"). Left out are nulls and keys that are known to change
+  // nothing (is_inert_key() in model_types.h).
+  std::vector<std::string> unused_keys;
+};
+
 // `config_json` is the text of config.json; `generation_json` that of generation_config.json, or
 // empty. `name` begins the messages. kBadInput for numbers that are missing, of the wrong kind, out
-// of range or inconsistent (with the key's name); kUnsupported for features that would change the
-// output and are not built (other rope types, activations, ...).
+// of range or inconsistent (with the key's name); kUnsupported for types and features that would
+// change the output and are not supported (rope types, activations, ...). Keys that a config leaves
+// out have the defaults of transformers' configuration classes. `report` may be null.
 Result<ModelConfig> parse_model_config(const std::string& config_json,
-                                       const std::string& generation_json, const std::string& name);
+                                       const std::string& generation_json, const std::string& name,
+                                       ConfigReport* report = nullptr);
 
 // 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32 with the scaling of rope.type
 // applied as transformers does it.

@@ -28,7 +28,7 @@ Status read_experts(const JsonFields& fields, const TypeTraits& type, ModelConfi
 // Sizes that only some families have, and those that they derive in their own way. Needs the
 // others.
 Status read_family_sizes(const JsonFields& fields, ModelConfig& config);
-// Needs head_dim.
+// Needs head_dim and the layer types.
 Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config);
 // Needs hidden_size.
 Status read_scalars(const JsonFields& fields, const TypeTraits& type, ModelConfig& config);

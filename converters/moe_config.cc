@@ -28,8 +28,7 @@ Result<std::vector<bool>> expert_layers(const JsonFields& fields, const TypeTrai
 // The numbers of experts are read only where some layer has any: a dense config may hold whatever.
 Status read_experts(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   if (type.experts == ExpertRule::kNever) return {};
-  // transformers 5 writes the second name for some families.
-  const char* name = fields.find("num_local_experts") ? "num_local_experts" : "num_experts";
+  const std::string_view name = "num_experts";
   const int64_t experts = FERRY_TRY(fields.required(name, kExpertRange));
   std::vector<bool> layers = FERRY_TRY(expert_layers(fields, type, config.num_layers));
   if (experts == 0 && type.experts == ExpertRule::kAll) {

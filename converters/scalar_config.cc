@@ -6,15 +6,20 @@
 namespace ferry {
 namespace {
 
-Status read_gemma(const JsonFields& fields, ModelConfig& config) {
+Status read_gemma(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   ScalarConfig& out = config.scalars;
   // In f32 as it is. The reference rounds it to the dtype that it computes in: in bf16 sqrt(1152)
   // is 34 there. Our residual stream is f32 whatever the dtype of the weights, and so is this.
   out.embedding = std::sqrt(static_cast<double>(config.hidden_size));
+  if (type.scalars == ScalarRule::kGemma) return {};
   if (const auto scalar = FERRY_TRY(fields.number("query_pre_attn_scalar", kScaleRange))) {
     out.attention = 1.0 / std::sqrt(*scalar);
   }
-  out.attention_softcap = FERRY_TRY(fields.number("attn_logit_softcapping", kScaleRange));
+  if (type.scalars == ScalarRule::kGemma2) {
+    out.attention_softcap = FERRY_TRY(fields.number("attn_logit_softcapping", kScaleRange));
+  }
+  // The multimodal class of Gemma 3 does not read it.
+  if (config.multimodal) return {};
   out.logit_softcap = FERRY_TRY(fields.number("final_logit_softcapping", kScaleRange));
   return {};
 }
@@ -33,7 +38,9 @@ Status read_granite(const JsonFields& fields, ModelConfig& config) {
 Status read_scalars(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
   switch (type.scalars) {
     case ScalarRule::kGemma:
-      return read_gemma(fields, config);
+    case ScalarRule::kGemma2:
+    case ScalarRule::kGemma3:
+      return read_gemma(fields, type, config);
     case ScalarRule::kGranite:
       return read_granite(fields, config);
     case ScalarRule::kNone:

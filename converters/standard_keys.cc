@@ -95,6 +95,4 @@ std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists) {
   return all;
 }
 
-Status accept_any(const ModelConfig&) { return {}; }
-
 }  // namespace ferry

@@ -35,7 +35,4 @@ std::vector<TieRule> standard_ties(const ModelConfig& config);
 
 std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists);
 
-// For FamilySpec::check of families without further conditions.
-Status accept_any(const ModelConfig& config);
-
 }  // namespace ferry

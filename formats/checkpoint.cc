@@ -193,6 +193,21 @@ std::string only_gguf_file(const std::string& path) {
   return error ? std::string() : found;
 }
 
+// The index that the shard `name` ("model-00001-of-00002.safetensors") belongs to; empty where the
+// name is not one of a shard.
+std::string index_of_shard(std::string_view name) {
+  constexpr std::string_view kPattern = "-00000-of-00000";
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot < kPattern.size()) return {};
+  const std::string_view numbers = name.substr(dot - kPattern.size(), kPattern.size());
+  const bool fits = std::ranges::equal(numbers, kPattern, [](char c, char wanted) {
+    return wanted == '0' ? c >= '0' && c <= '9' : c == wanted;
+  });
+  if (!fits) return {};
+  return fmt::format("{}{}{}", name.substr(0, dot - kPattern.size()), name.substr(dot),
+                     kIndexSuffix);
+}
+
 // What is in a directory without a checkpoint under one of the known names.
 tl::unexpected<Error> explain_directory(const std::string& path) {
   std::error_code error;
@@ -209,8 +224,15 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
     return bad_input(fmt::format("{}: an entry of the Hugging Face cache; the checkpoint is {}",
                                  printable(path), quoted(snapshot, kMaxShownPath)));
   }
+  std::ranges::sort(tensor_files);
+  for (const std::string& name : tensor_files) {
+    const std::string index = index_of_shard(name);
+    if (index.empty()) continue;
+    return bad_input(fmt::format("{}: {} is missing, the index of the shards ({})", printable(path),
+                                 quoted(index), quoted(name)));
+  }
   if (!tensor_files.empty()) {
-    const std::string& first = *std::min_element(tensor_files.begin(), tensor_files.end());
+    const std::string& first = tensor_files.front();
     return bad_input(fmt::format("{}: neither {} nor {}, only {}", printable(path), kSingleFile,
                                  kIndexFile, quoted(first)));
   }

@@ -110,7 +110,8 @@ void apply(const ElementStep& step, float* data, size_t count) {
         data[i] *= operand;
         break;
       case ElementStep::Kind::kNegExp:
-        data[i] = -std::exp(data[i]);
+        // Through f64: the f32 function differs between C libraries.
+        data[i] = -static_cast<float>(std::exp(static_cast<double>(data[i])));
         break;
     }
   }

@@ -51,9 +51,9 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kCodegen = {.model_types = {"codegen"},
-                             .check = accept_any,
                              .rules = rules,
                              .ties = standard_ties,
-                             .build = build};
+                             .build = build,
+                             .base_prefix = "transformer."};
 
 }  // namespace ferry::families

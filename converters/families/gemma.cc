@@ -23,7 +23,6 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 }  // namespace
 
 const FamilySpec kGemma = {.model_types = {"gemma"},
-                           .check = accept_any,
                            .rules = rules,
                            .ties = standard_ties,
                            .build = build_llama};

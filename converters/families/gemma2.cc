@@ -24,7 +24,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kGemma2 = {.model_types = {"gemma2"},
-                            .check = accept_any,
                             .rules = rules,
                             .ties = standard_ties,
                             .build = build};

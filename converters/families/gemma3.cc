@@ -10,12 +10,6 @@
 namespace ferry::families {
 namespace {
 
-Status check(const ModelConfig& config) {
-  if (!config.scalars.attention_softcap) return {};
-  return fail(ErrorCode::kUnsupported,
-              "config.json: attn_logit_softcapping is set, which the reference's gemma3 ignores");
-}
-
 std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& config) {
   return concat(
       {gemma_rules(prefix, config),
@@ -47,7 +41,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kGemma3 = {.model_types = {"gemma3_text", "gemma3"},
-                            .check = check,
                             .rules = rules,
                             .ties = standard_ties,
                             .build = build};

@@ -36,7 +36,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kGlm = {.model_types = {"glm"},
-                         .check = accept_any,
                          .rules = rules,
                          .ties = standard_ties,
                          .build = build};

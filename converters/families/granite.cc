@@ -8,7 +8,6 @@
 namespace ferry::families {
 
 const FamilySpec kGranite = {.model_types = {"granite"},
-                             .check = accept_any,
                              .rules = llama_rules,
                              .ties = standard_ties,
                              .build = build_llama};

@@ -51,7 +51,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kLfm2 = {.model_types = {"lfm2"},
-                          .check = accept_any,
                           .rules = rules,
                           .ties = standard_ties,
                           .build = build};

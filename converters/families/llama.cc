@@ -17,7 +17,6 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 }  // namespace
 
 const FamilySpec kLlama = {.model_types = {"llama"},
-                           .check = accept_any,
                            .rules = rules,
                            .ties = standard_ties,
                            .build = build_llama};

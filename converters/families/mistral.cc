@@ -23,7 +23,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kMistral = {.model_types = {"mistral"},
-                             .check = accept_any,
                              .rules = rules,
                              .ties = standard_ties,
                              .build = build};

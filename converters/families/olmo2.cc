@@ -34,7 +34,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kOlmo2 = {.model_types = {"olmo2"},
-                           .check = accept_any,
                            .rules = rules,
                            .ties = standard_ties,
                            .build = build};

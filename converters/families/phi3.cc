@@ -32,7 +32,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kPhi3 = {.model_types = {"phi3"},
-                          .check = accept_any,
                           .rules = rules,
                           .ties = standard_ties,
                           .build = build};

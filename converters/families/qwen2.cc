@@ -25,7 +25,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kQwen2 = {.model_types = {"qwen2"},
-                           .check = accept_any,
                            .rules = rules,
                            .ties = standard_ties,
                            .build = build};

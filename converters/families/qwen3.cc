@@ -31,7 +31,6 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 }  // namespace
 
 const FamilySpec kQwen3 = {.model_types = {"qwen3"},
-                           .check = accept_any,
                            .rules = rules,
                            .ties = standard_ties,
                            .build = build};

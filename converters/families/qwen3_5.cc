@@ -39,7 +39,6 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 
 const FamilySpec kQwen35 = {
     .model_types = {"qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe"},
-    .check = accept_any,
     .rules = rules,
     .ties = standard_ties,
     .build = build_hybrid};

@@ -15,7 +15,6 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 }  // namespace
 
 const FamilySpec kQwen3Moe = {.model_types = {"qwen3_moe"},
-                              .check = accept_any,
                               .rules = rules,
                               .ties = standard_ties,
                               .build = [](const ModelConfig& config, const BuildOptions& options) {

@@ -20,7 +20,6 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 }  // namespace
 
 const FamilySpec kQwen3Next = {.model_types = {"qwen3_next"},
-                               .check = accept_any,
                                .rules = rules,
                                .ties = standard_ties,
                                .build = build_hybrid};

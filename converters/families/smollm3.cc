@@ -8,7 +8,6 @@
 namespace ferry::families {
 
 const FamilySpec kSmollm3 = {.model_types = {"smollm3"},
-                             .check = accept_any,
                              .rules = llama_rules,
                              .ties = standard_ties,
                              .build = build_llama};

@@ -30,6 +30,7 @@ constexpr FloatRange kReals = {1e-30, 1e15}, kRealsOrNone = {0, 1e15};
 constexpr int64_t kGlobalEvery = 6;        // gemma3: what readers of GGUF take where no key says it
 constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF, as the next one
 constexpr int64_t kDefaultInterval = 4;
+constexpr const char* kPartial = "partial_rotary_factor";
 constexpr double kLocalTheta = 10000.0;    // gemma3
 constexpr double kConfigTolerance = 1e-6;  // numbers are f32 in GGUF
 
@@ -272,6 +273,8 @@ class Maker {
                         .head_dim = head_dim_,
                         .max_positions = config_.value("max_position_embeddings", int64_t{0})}));
     config_["rope_parameters"] = rope_.parameters;
+    // Of a scaled RoPE the one beside the object counts.
+    if (rope_.parameters.contains(kPartial)) config_[kPartial] = rope_.parameters[kPartial];
     if (rope_.original_positions) {
       config_["original_max_position_embeddings"] = *rope_.original_positions;
     }
@@ -410,6 +413,7 @@ class Maker {
       if (!user.contains(rope) || user[rope].is_null()) continue;
       config_.erase("rope_parameters");
       config_.erase("original_max_position_embeddings");
+      config_.erase(kPartial);
       config_["rope_theta"] = theta_;
     }
     if (user.contains("full_attention_interval") || user.contains("sliding_window_pattern") ||

@@ -65,7 +65,7 @@ Case load(const std::string& name) {
 }
 
 Result<Model> assemble_case(const Case& c) {
-  const FamilySpec* family = FERRY_TRY(find_family(c.config));
+  const FamilySpec* family = FERRY_TRY(find_family(c.config, "config.json"));
   Assembled made =
       FERRY_TRY(assemble(c.keys, c.config, *family,
                          {.context_length = 64, .prefill_length = 16, .all_logits = false}, {}));

@@ -22,11 +22,10 @@ constexpr const char* kLfm2 =
 
 TEST(ModelConfig, Lfm2SizesAreDerived) {
   // The names of the first releases: two thirds of 100, times 1.5, up to a multiple of 8.
-  const ModelConfig c = parse_text(kLfm2 + std::string(R"(, "block_ff_dim": 100, "theta": 500.0,
+  const ModelConfig c = parse_text(kLfm2 + std::string(R"(, "block_ff_dim": 100,
       "block_ffn_dim_multiplier": 1.5, "block_multiple_of": 8, "norm_eps": 1e-4,
       "full_attn_idxs": [1], "tie_embedding": false, "conv_L_cache": 4})"));
   EXPECT_EQ(c.intermediate_size, 104);
-  EXPECT_EQ(c.rope.theta, 500.0);
   EXPECT_EQ(c.rms_norm_eps, 1e-4);
   EXPECT_FALSE(c.tie_word_embeddings);
   EXPECT_EQ(c.short_conv, (ShortConvConfig{.kernel = 4, .bias = false}));
@@ -58,10 +57,9 @@ TEST(ModelConfig, SizesOfOneFamilyAreChecked) {
   const std::pair<std::string, const char*> cases[] = {
       {codegen + R"(, "n_head": 8, "rotary_dim": 10})", "'rotary_dim' is 10"},
       {codegen + R"(, "n_head": 8, "rotary_dim": 3})", "'rotary_dim' is 3"},
-      {codegen + R"(, "n_head": 2, "rotary_dim": 4})", "'num_attention_heads' is 2"},
+      {codegen + R"(, "n_head": 2, "rotary_dim": 4})", "'n_head' is 2"},
       {codegen + R"(, "n_head": 8, "rotary_dim": 4, "head_dim": 4})", "'head_dim' is 4"},
-      {codegen + R"(, "n_head": 4096, "rotary_dim": 4, "head_dim": 65536})",
-       "'num_attention_heads' is 4096"},
+      {codegen + R"(, "n_head": 4096, "rotary_dim": 4, "head_dim": 65536})", "'n_head' is 4096"},
       {kLfm2 + std::string(R"(, "intermediate_size": 16000000, "block_ffn_dim_multiplier": 900})"),
        "'intermediate_size' becomes"},
       {kLfm2 + std::string(R"(, "intermediate_size": 9, "block_multiple_of": 0})"),

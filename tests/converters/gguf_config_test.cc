@@ -51,6 +51,16 @@ TEST(GgufConfig, OfAHybrid) {
   EXPECT_TRUE(config.tie_word_embeddings);
 }
 
+// For scaled RoPE the reference takes the factor beside the object, or the default of its class.
+TEST(GgufConfig, TheTurnedPartOfAHeadStaysWhereRopeIsScaled) {
+  Json keys = hybrid_keys("qwen35");
+  keys["qwen35.rope.scaling.type"] = "linear";
+  keys["qwen35.rope.scaling.factor"] = 2.0;
+  const ModelConfig config = parse_model_config(adopt(keys).value().config, "", "c").value();
+  EXPECT_EQ(config.rope.type, RopeConfig::Type::kLinear);
+  EXPECT_EQ(config.rotary_dim(), 2);
+}
+
 TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
   const struct {
     const char* key;

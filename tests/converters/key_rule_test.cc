@@ -101,6 +101,41 @@ TEST(KeyRule, AllProblemsAreReportedAtOnce) {
                 "unmapped: 'nothing like it' bf16 [4, 2]"}));
 }
 
+TEST(KeyRule, KeysOfABaseModelLackItsPrefix) {
+  const std::vector<KeyRule> rules = {map_rule("model.layers.{i}.w", "layers.{i}.v"),
+                                      map_rule("model.norm", "norm"), map_rule("head", "output")};
+  MappingOptions options;
+  options.base_prefix = "model.";
+  const std::vector<TensorEntry> base = {entry("layers.3.w"), entry("norm")};
+  const MappedKeys mapped = map(base, rules, {}, options);
+  EXPECT_TRUE(mapped.problems.empty());
+  EXPECT_EQ(mapped.report.without_base_prefix, 2U);
+  EXPECT_EQ(mapped.report.entries[0].source, "layers.3.w");
+  EXPECT_NE(mapped.weights.find("layers.3.v"), nullptr);
+  EXPECT_EQ(map(base, rules).problems.size(), 2U);
+  // Key by key, and the other way round.
+  EXPECT_TRUE(map({entry("layers.3.w"), entry("model.norm")}, rules, {}, options).problems.empty());
+  EXPECT_TRUE(map({entry("model.head")}, rules, {}, options).problems.empty());
+  EXPECT_EQ(messages(map({entry("norm"), entry("model.norm")}, rules, {}, options)),
+            (std::vector<std::string>{"duplicate: 'norm' and 'model.norm' both make norm"}));
+  EXPECT_EQ(map({entry("layers.12.w"), entry("x.norm")}, rules, {}, options).problems.size(), 2U);
+}
+
+TEST(KeyRule, EitherNameOfATiedWeightMayBeStored) {
+  const std::vector<KeyRule> rules = {map_rule("embed", "embedding"), map_rule("head", "output")};
+  const std::vector<TieRule> ties = {
+      {.name = "tied head", .target = "output", .same_as = "embedding"}};
+  for (const std::string stored : {"embed", "head"}) {
+    const MappedKeys mapped = map({entry(stored)}, rules, ties);
+    ASSERT_NE(mapped.weights.find("output"), nullptr) << stored;
+    ASSERT_NE(mapped.weights.find("embedding"), nullptr) << stored;
+    EXPECT_EQ(mapped.weights.find("output")->expr, mapped.weights.find("embedding")->expr);
+    const std::string made = stored == "embed" ? "output" : "embedding";
+    EXPECT_EQ(mapped.report.entries.back().targets, std::vector<std::string>{made});
+  }
+  EXPECT_TRUE(map({entry("other")}, rules, ties).weights.weights().empty());
+}
+
 TEST(KeyRule, AllowedKeysPassWithoutARule) {
   const MappedKeys mapped =
       map({entry("extra.a"), entry("extra.b"), entry("other")}, {}, {}, {{"extra.*"}});

@@ -1,6 +1,8 @@
 // The rates of RoPE's pairs for every kind of scaling, and which factors LongRoPE takes.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +46,162 @@ TEST(RopeFrequencies, LlamaThree) {
        1.9461638e-05, 1.2914767e-05, 8.5702555e-06, 5.6872322e-06, 3.7740543e-06, 2.5044671e-06,
        1.6619675e-06, 1.1028837e-06, 7.3187497e-07, 4.8567313e-07, 3.2229329e-07, 2.1387423e-07,
        1.419272e-07,  9.4183067e-08});
+}
+
+struct YarnCase {
+  const char* type;
+  const char* rope;  // further keys of the config
+  double attention_factor;
+  std::vector<double> full;
+  std::vector<double> sliding = {};
+};
+
+// Frequencies and factors of transformers 5.12.1 for heads of 16 dimensions (glm: half of 32).
+TEST(RopeFrequencies, Yarn) {
+  const std::vector<double> usual = {1.0,           0.237170815,    0.049999997,    0.00790569466,
+                                     0.00249999994, 0.000790569466, 0.000250000012, 7.90569466e-05};
+  const std::vector<double> untruncated = {
+      1.0,           0.225637481,    0.04270567,     0.00790569466,
+      0.00249999994, 0.000790569466, 0.000250000012, 7.90569466e-05};
+  const std::vector<double> global = {1.0,
+                                      0.111142464,
+                                      0.00790569466,
+                                      0.00140585331,
+                                      0.000250000012,
+                                      4.44569851e-05,
+                                      7.90569356e-06,
+                                      1.40585337e-06};
+  const std::vector<double> local = {1.0,           0.316227764,   0.100000001,   0.0316227786,
+                                     0.00999999978, 0.00316227786, 0.00100000005, 0.000316227786};
+  const YarnCase cases[] = {
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+          "original_max_position_embeddings": 128})",
+       1.138629436111989, usual},
+      {"llama",
+       R"("rope_scaling": {"type": "yarn", "factor": 4.0})",
+       1.138629436111989,
+       {1.0, 0.25693506, 0.0625, 0.0138349654, 0.00249999994, 0.000790569466, 0.000250000012,
+        7.90569466e-05}},
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": false,
+          "original_max_position_embeddings": 128})",
+       1.138629436111989, untruncated},
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": null,
+          "original_max_position_embeddings": 128})",
+       1.138629436111989, untruncated},
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "mscale": 0.7,
+          "mscale_all_dim": 1.2, "original_max_position_embeddings": 128})",
+       0.9405715251010841, usual},
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "mscale": 0.7,
+          "original_max_position_embeddings": 128})",
+       1.138629436111989, usual},
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.5,
+          "mscale": 0.7, "mscale_all_dim": 1.2, "original_max_position_embeddings": 128})",
+       1.5, usual},
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 0,
+          "beta_slow": null, "original_max_position_embeddings": 128})",
+       1.138629436111989, usual},
+      {"llama", R"("rope_scaling": {"rope_type": "yarn", "factor": null,
+          "original_max_position_embeddings": 128})",
+       1.138629436111989, usual},
+      {"llama",
+       R"("rope_scaling": {"rope_type": "yarn", "factor": 0.5,
+          "original_max_position_embeddings": 64})",
+       1.0,
+       {1.0, 0.421637028, 0.166666672, 0.0632455572, 0.0199999996, 0.00632455572, 0.00200000009,
+        0.000632455572}},
+      {"llama",
+       R"("rope_scaling": {"rope_type": "yarn", "factor": 2,
+          "original_max_position_embeddings": 4})",
+       1.0693147180559945,
+       {1.0, 0.158113882, 0.0500000007, 0.0158113893, 0.00499999989, 0.00158113893, 0.000500000024,
+        0.000158113893}},
+      {"glm",
+       R"("head_dim": 32, "rope_theta": 500.0, "rope_parameters": {"rope_type": "yarn",
+          "factor": 4.0, "original_max_position_embeddings": 128, "partial_rotary_factor": 1.0})",
+       1.138629436111989,
+       {1.0, 0.373638898, 0.132171392, 0.0425465479, 0.0111803403, 0.00514142821, 0.00236435398,
+        0.00108727964}},
+      // In an object for a kind of layer truncate has no effect, nor has the length beside it.
+      {"gemma3_text", R"("rope_scaling": {"rope_type": "yarn", "factor": 4.0, "truncate": false,
+          "original_max_position_embeddings": 128})",
+       1.138629436111989, global, local},
+      {"gemma3_text",
+       R"("original_max_position_embeddings": 32,
+          "rope_scaling": {"rope_type": "yarn", "factor": 4.0})",
+       1.138629436111989,
+       {1.0, 0.133370951, 0.0158113893, 0.00140585331, 0.000250000012, 4.44569851e-05,
+        7.90569356e-06, 1.40585337e-06},
+       local},
+      {"gemma3_text",
+       R"("rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0,
+          "truncate": false, "rope_theta": 1e6, "original_max_position_embeddings": 128},
+          "sliding_attention": {"rope_type": "linear", "factor": 2.0}})",
+       1.138629436111989,
+       global,
+       {0.5, 0.158113882, 0.0500000007, 0.0158113893, 0.00499999989, 0.00158113893, 0.000500000024,
+        0.000158113893}},
+  };
+  for (const YarnCase& yarn : cases) {
+    SCOPED_TRACE(yarn.rope);
+    nlohmann::json config = {{"model_type", yarn.type},
+                             {"head_dim", 16},
+                             {"num_hidden_layers", 2},
+                             {"max_position_embeddings", 512}};
+    config.update(nlohmann::json::parse("{" + std::string(yarn.rope) + "}"));
+    const Result<ModelConfig> c = parse_model_config(config.dump(), "", "config.json");
+    ASSERT_TRUE(c.has_value()) << c.error().message;
+    EXPECT_EQ(c->rope.type, RopeConfig::Type::kYarn);
+    EXPECT_NEAR(c->rope.attention_factor, yarn.attention_factor, 1e-12);
+    expect_near(rope_inverse_frequencies(c->rope, c->rotary_dim()), yarn.full);
+    if (yarn.sliding.empty()) continue;
+    EXPECT_EQ(c->sliding_rope.attention_factor, 1.0);
+    expect_near(rope_inverse_frequencies(c->sliding_rope, c->rotary_dim()), yarn.sliding);
+  }
+}
+
+TEST(RopeFrequencies, YarnIsChecked) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"type": "yarn"})", "'rope_scaling.factor' is missing"},
+      {R"({"type": "yarn", "factor": "x"})", "'rope_scaling.factor' is not a number"},
+      {R"({"type": "yarn", "factor": 2, "rope_theta": 1})",
+       "'rope_scaling.rope_theta' is 1: yarn divides by its logarithm"},
+      {R"({"type": "yarn", "factor": 2, "beta_fast": -1})", "'rope_scaling.beta_fast' is -1"},
+      {R"({"type": "yarn", "factor": 2, "beta_slow": 1e-300})",
+       "'rope_scaling.beta_slow' is 1e-300"},
+      {R"({"type": "yarn", "factor": 2, "mscale": -1})", "'rope_scaling.mscale' is -1"},
+      {R"({"type": "yarn", "factor": 2, "truncate": 1})",
+       "'rope_scaling.truncate' is not true or false"},
+      {R"({"type": "yarn", "factor": 2, "original_max_position_embeddings": 0})",
+       "'rope_scaling.original_max_position_embeddings' is 0"},
+  };
+  for (const auto& [rope, message] : cases) {
+    const std::string text =
+        R"({"model_type": "llama", "rope_scaling": )" + std::string(rope) + "}";
+    const Result<ModelConfig> c = parse_model_config(text, "", "config.json");
+    ASSERT_FALSE(c.has_value()) << rope;
+    EXPECT_EQ(c.error().code, ErrorCode::kBadInput);
+    EXPECT_NE(c.error().message.find(message), std::string::npos) << c.error().message;
+  }
+}
+
+// powf() differs between C libraries in the last bit; the nearest f32 of a power is the same.
+TEST(RopeFrequencies, PowersAreTheNearestFloats) {
+  int pairs = 0;
+  for (const double theta : {10000.0, 500000.0, 1e6, 13333.7, 177.0, 429.0, 527.0, 590.0}) {
+    RopeConfig rope;
+    rope.theta = theta;
+    for (const int64_t dim : {32, 40, 48, 64, 80, 96, 128, 256}) {
+      const std::vector<float> rates = rope_inverse_frequencies(rope, dim);
+      for (int64_t i = 0; i < dim; i += 2, ++pairs) {
+        const float exponent = static_cast<float>(i) / static_cast<float>(dim);
+        const auto base = static_cast<long double>(static_cast<float>(theta));
+        const auto power = static_cast<float>(std::pow(base, static_cast<long double>(exponent)));
+        EXPECT_EQ(rates[static_cast<size_t>(i / 2)], 1.0F / power)
+            << theta << " " << dim << " " << i;
+      }
+    }
+  }
+  EXPECT_GT(pairs, 2500);
 }
 
 // Phi-4-mini's way: factors beside a length at the top level, for three quarters of each head.

@@ -15,7 +15,7 @@ constexpr int64_t kContext = 40, kRotary = 8, kHead = 32;
 
 ModelConfig tiny_config() {
   const Result<ModelConfig> config = parse_model_config(
-      R"({"model_type":"llama","vocab_size":16,"hidden_size":16,"intermediate_size":8,
+      R"({"model_type":"glm","vocab_size":16,"hidden_size":16,"intermediate_size":8,
           "num_hidden_layers":1,"num_attention_heads":1,"num_key_value_heads":1,"head_dim":32,
           "partial_rotary_factor":0.25,"max_position_embeddings":64,"rms_norm_eps":1e-6,
           "rope_theta":100.0,"hidden_act":"silu","tie_word_embeddings":false})",
@@ -37,8 +37,8 @@ TEST(RopeTable, HasTheReferencesValuesInTilesOfAnySize) {
   const ModelConfig config = tiny_config();
   ASSERT_EQ(config.head_dim, kHead);
   ASSERT_EQ(config.rotary_dim(), kRotary);
-  const Graph graph =
-      *(*find_family(config))->build(config, {.context_length = kContext, .prefill_length = 4});
+  const Graph graph = *(*find_family(config, "config.json"))
+                           ->build(config, {.context_length = kContext, .prefill_length = 4});
   int tables = 0;
   for (const Literal& literal : graph.literals) {
     if (!literal.key.starts_with("rope.")) continue;

@@ -226,6 +226,25 @@ TEST(Checkpoint, FilesOfOtherKindsAreToldFromBrokenOnes) {
   }
 }
 
+TEST(Checkpoint, ShardsWithoutTheirIndexNameIt) {
+  TempDir dir;
+  dir.write("golden.safetensors", "");
+  dir.write("model-00002-of-00003.safetensors", "");
+  EXPECT_EQ(message_of(dir.path()),
+            dir.path() +
+                ": 'model.safetensors.index.json' is missing, the index of the shards "
+                "('model-00002-of-00003.safetensors')");
+  TempDir torch;
+  torch.write("pytorch_model-00001-of-00002.bin", "");
+  EXPECT_EQ(message_of(torch.path()),
+            torch.path() +
+                ": 'pytorch_model.bin.index.json' is missing, the index of the shards "
+                "('pytorch_model-00001-of-00002.bin')");
+  TempDir other;
+  other.write("model-0001-of-00002.safetensors", "");
+  EXPECT_NE(message_of(other.path()).find("neither"), std::string::npos);
+}
+
 TEST(Checkpoint, TheDirectoryOfAFileHoldsItsConfig) {
   TempDir dir;
   EXPECT_EQ(checkpoint_directory(dir.path()), dir.path());

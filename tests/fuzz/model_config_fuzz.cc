@@ -2,9 +2,29 @@
 
 #include "converters/model_config.h"
 
+#include <cmath>
 #include <string_view>
+#include <vector>
 
 #include "tests/fuzz/require.h"
+
+namespace {
+
+using ferry::ModelConfig;
+using ferry::RopeConfig;
+
+void require_attention(const ModelConfig& config) {
+  ferry::require(config.num_heads % config.num_kv_heads == 0);
+  ferry::require(config.rotary_dim() >= 2 && config.rotary_dim() % 2 == 0);
+  ferry::require(config.rotary_dim() <= config.head_dim);
+  for (const RopeConfig& rope : {config.rope, config.sliding_rope}) {
+    const std::vector<float> rates = ferry::rope_inverse_frequencies(rope, config.rotary_dim());
+    ferry::require(std::ssize(rates) == config.rotary_dim() / 2);
+    for (const float rate : rates) ferry::require(std::isfinite(rate));
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ferry;
@@ -18,15 +38,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   // What the families rely on.
   require(config->num_layers >= 1 && std::ssize(config->layer_types) == config->num_layers);
-  require(config->num_heads % config->num_kv_heads == 0);
-  require(config->rotary_dim() >= 2 && config->rotary_dim() % 2 == 0);
-  require(config->rotary_dim() <= config->head_dim);
   require(std::ssize(config->rope_layers) == config->num_layers);
-  require(std::ssize(rope_inverse_frequencies(config->rope, config->rotary_dim())) ==
-          config->rotary_dim() / 2);
+  bool attends = false;
   for (const LayerType type : config->layer_types) {
     if (type == LayerType::kLinearAttention) require(config->linear.groups() >= 1);
     if (type == LayerType::kSlidingAttention) require(config->sliding_window.has_value());
+    attends |= type == LayerType::kFullAttention || type == LayerType::kSlidingAttention;
   }
+  if (attends) require_attention(*config);
   return 0;
 }

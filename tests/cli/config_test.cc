@@ -1,0 +1,135 @@
+// What `convert` makes of configs and of the names of keys: what it obeys, refuses and lists.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+
+// Copies checkpoint `name` into `dir` with a config that has `changes`; null removes a key.
+std::string with_config(
+    const TempDir& dir, const std::string& name, const Json& changes,
+    const std::function<void(TensorFile&)>& change = [](TensorFile&) {}) {
+  std::string source = changed_checkpoint(dir, name, change);
+  Json config = Json::parse(read_bytes(source + "/config.json"));
+  config.merge_patch(changes);
+  write_bytes(source + "/config.json", config.dump());
+  return source;
+}
+
+std::vector<std::string> names_in(const TensorFile& file) {
+  std::vector<std::string> names;
+  for (const auto& [name, row] : file.header.items()) {
+    if (name != "__metadata__") names.push_back(name);
+  }
+  return names;
+}
+
+void expect_parity(const std::string& source, const std::string& golden) {
+  const TempDir dir;
+  const Outcome converted = run_ferry({"convert", source, "-o", dir / "b", "--dtype", "f32"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  const Outcome verified = run_ferry({"verify", dir / "b", "--reference", fixture(golden)});
+  EXPECT_EQ(verified.code, 0) << verified.out;
+}
+
+TEST(Config, KeysThatNothingUsedAreListedInTheDryRun) {
+  const TempDir dir;
+  const std::string source = with_config(
+      dir, "llama3_tied", {{"sliding_window", 8}, {"rope_scaling", {{"finetuned", true}}}});
+  const Outcome text = run_ferry({"convert", source, "--dry-run"});
+  EXPECT_NE(text.out.find("config keys that have no effect: 'rope_scaling.finetuned', "
+                          "'sliding_window'\n"),
+            std::string::npos)
+      << text.out;
+  const Outcome json = run_ferry({"convert", source, "--dry-run", "--json"});
+  EXPECT_EQ(json.json()["unused_config_keys"], (Json{"rope_scaling.finetuned", "sliding_window"}));
+  const Outcome plain = run_ferry({"convert", fixture("llama3_tied"), "--dry-run", "--json"});
+  EXPECT_EQ(plain.json()["unused_config_keys"], Json::array());
+}
+
+TEST(Config, AnUnsupportedWrapperIsOneLine) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});
+  Json config = Json::parse(read_bytes(source + "/config.json"));
+  config = {{"model_type", "llava"}, {"text_config", config}, {"vision_config", Json::object()}};
+  write_bytes(source + "/config.json", config.dump());
+  for (const std::string format : {"--quiet", "--json"}) {
+    const Outcome outcome = run_ferry({"convert", source, "--dry-run", format});
+    EXPECT_EQ(outcome.code, 4);
+    EXPECT_EQ(outcome.error_lines(), 1U);
+    EXPECT_NE(outcome.err.find("config.json: 'model_type' is 'llava': not supported"),
+              std::string::npos)
+        << outcome.err;
+  }
+}
+
+TEST(Config, MessagesNameTheFileThatWasGiven) {
+  const TempDir dir;
+  Json config = Json::parse(read_bytes(fixture("llama3_tied/config.json")));
+  config["is_causal"] = false;
+  write_bytes(dir / "other.json", config.dump());
+  const Outcome outcome =
+      run_ferry({"convert", fixture("llama3_tied"), "--dry-run", "--config", dir / "other.json"});
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_NE(outcome.err.find(dir / "other.json" + ": 'is_causal' is not true"), std::string::npos)
+      << outcome.err;
+}
+
+TEST(Config, ACheckpointOfTheBaseModelLacksItsPrefix) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {
+    for (const std::string& name : names_in(file)) {
+      if (name.starts_with("model.")) file.rename(name, name.substr(6));
+    }
+  });
+  expect_parity(source, "llama3_tied/golden.safetensors");
+  const Outcome outcome = run_ferry({"convert", source, "--dry-run"});
+  EXPECT_NE(outcome.out.find("lack the prefix"), std::string::npos) << outcome.out;
+}
+
+TEST(Config, ATiedEmbeddingMayBeStoredAsTheHead) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {
+    file.rename("model.embed_tokens.weight", "lm_head.weight");
+  });
+  expect_parity(source, "llama3_tied/golden.safetensors");
+}
+
+TEST(Config, ClassDefaultsAndOtherNamesGiveTheSameModel) {
+  const TempDir dir;
+  // The class default of max_position_embeddings is another number, the rest are the same.
+  const std::string source = with_config(dir, "llama3_tied",
+                                         {{"max_position_embeddings", nullptr},
+                                          {"hidden_act", "swish"},
+                                          {"attention_bias", nullptr},
+                                          {"partial_rotary_factor", 1.0}});
+  expect_parity(source, "llama3_tied/golden.safetensors");
+}
+
+TEST(Config, TensorsThatOneRuleDroppedAreOneLine) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "qwen3_5_text", [](TensorFile& file) {
+    for (const char* name : {"mtp.a", "mtp.b", "mtp.c"}) {
+      file.append(name, "F32", {1}, std::string(4, '\0'));
+    }
+  });
+  const Outcome table = run_ferry({"convert", source, "--dry-run"});
+  ASSERT_EQ(table.code, 0) << table.err;
+  EXPECT_NE(table.out.find("(3 tensors)"), std::string::npos) << table.out;
+  EXPECT_EQ(table.out.find("mtp.a"), std::string::npos);
+  const Outcome done = run_ferry({"convert", source, "-o", dir / "b"});
+  EXPECT_NE(done.out.find("  dropped 3 tensors (drop mtp.*): multi-token prediction"),
+            std::string::npos)
+      << done.out;
+  const Outcome json = run_ferry({"convert", source, "--dry-run", "--json"});
+  EXPECT_NE(json.out.find("mtp.a"), std::string::npos);
+  EXPECT_NE(json.out.find("mtp.c"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,507 @@
+// What transformers 5.12.1 reads in a config, and what it takes no notice of, type by type.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "converters/family.h"
+#include "converters/model_config.h"
+#include "converters/model_types.h"
+
+namespace ferry {
+namespace {
+
+using nlohmann::json;
+
+const std::vector<std::string> kTypes = {
+    "codegen",   "gemma",     "gemma2",       "gemma3_text",
+    "glm",       "granite",   "lfm2",         "llama",
+    "mistral",   "olmo2",     "phi3",         "qwen2",
+    "qwen3",     "smollm3",   "qwen3_5_text", "qwen3_5_moe_text",
+    "qwen3_moe", "qwen3_next"};
+
+// Sizes that differ from all defaults; heads of 16 dimensions.
+json sizes(const std::string& type) {
+  if (type == "codegen") {
+    return {{"model_type", type}, {"vocab_size", 50},   {"n_embd", 64},   {"n_layer", 4},
+            {"n_head", 4},        {"n_positions", 512}, {"rotary_dim", 8}};
+  }
+  return {{"model_type", type},       {"vocab_size", 50},       {"hidden_size", 64},
+          {"intermediate_size", 96},  {"num_hidden_layers", 4}, {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}, {"head_dim", 16},         {"max_position_embeddings", 512}};
+}
+
+json with(json config, const json& more) {
+  config.update(more);
+  return config;
+}
+
+ModelConfig parse(const json& config, ConfigReport* report = nullptr) {
+  const auto result = parse_model_config(config.dump(), "", "config.json", report);
+  EXPECT_TRUE(result) << result.error().message;
+  return result ? *result : ModelConfig{};
+}
+
+// "4 config.json: ..." or "accepted".
+std::string refusal(const json& config) {
+  const auto result = parse_model_config(config.dump(), "", "config.json");
+  if (result) return "accepted";
+  return std::to_string(static_cast<int>(result.error().code)) + " " + result.error().message;
+}
+
+json multimodal(const std::string& type, const json& text) {
+  return {{"model_type", type}, {"text_config", text}};
+}
+
+TEST(ReferenceConfig, AttentionInBothDirectionsIsRefusedInEveryType) {
+  for (const std::string& type : kTypes) {
+    EXPECT_EQ(refusal(with(sizes(type), {{"is_causal", true}})), "accepted") << type;
+    for (const json& value : {json(false), json(nullptr), json(0)}) {
+      EXPECT_EQ(refusal(with(sizes(type), {{"is_causal", value}})),
+                "4 config.json: 'is_causal' is not true: attention in both directions is not "
+                "supported")
+          << type << value.dump();
+    }
+  }
+  const json inside = multimodal("gemma3", with(sizes("gemma3_text"), {{"is_causal", false}}));
+  EXPECT_NE(refusal(inside).find("4 config.json: 'text_config.is_causal'"), std::string::npos);
+  const json outside = with(multimodal("qwen3_5", sizes("qwen3_5_text")), {{"is_causal", false}});
+  EXPECT_NE(refusal(outside).find("4 config.json: 'is_causal'"), std::string::npos);
+}
+
+TEST(ReferenceConfig, OnlyGemmaHasBidirectionalAttention) {
+  for (const std::string& type : kTypes) {
+    const std::string said = refusal(with(sizes(type), {{"use_bidirectional_attention", true}}));
+    EXPECT_EQ(said != "accepted", type.starts_with("gemma")) << type << said;
+  }
+}
+
+json with_rope(const std::string& type, const json& inside, const json& outside = json::object()) {
+  return with(with(sizes(type), {{"rope_parameters", inside}}), outside);
+}
+
+TEST(ReferenceConfig, PlainRopeTakesThePartialFactorInsideTheObject) {
+  for (const std::string type : {"glm", "phi3", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"}) {
+    const json both = with_rope(type, {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}},
+                                {{"partial_rotary_factor", 0.25}});
+    EXPECT_EQ(parse(both).rotary_dim(), 8) << type;
+    const json outer =
+        with_rope(type, {{"rope_type", "default"}}, {{"partial_rotary_factor", 0.25}});
+    EXPECT_EQ(parse(outer).rotary_dim(), 4) << type;
+  }
+  EXPECT_EQ(parse(sizes("glm")).rotary_dim(), 8);
+  EXPECT_EQ(parse(sizes("qwen3_next")).rotary_dim(), 4);
+  EXPECT_EQ(parse(sizes("phi3")).rotary_dim(), 16);
+  EXPECT_EQ(parse(with(sizes("glm"), {{"partial_rotary_factor", nullptr}})).rotary_dim(), 16);
+}
+
+TEST(ReferenceConfig, ScaledRopeTakesThePartialFactorBesideTheObject) {
+  const json linear = {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.25}};
+  EXPECT_EQ(parse(with_rope("glm", linear, {{"partial_rotary_factor", 1.0}})).rotary_dim(), 16);
+  EXPECT_EQ(parse(with_rope("glm", linear)).rotary_dim(), 8);         // the default of the class
+  EXPECT_EQ(parse(with_rope("qwen3_next", linear)).rotary_dim(), 4);  // another
+}
+
+TEST(ReferenceConfig, AnOddPartOfAHeadIsNotSupported) {
+  const std::string said =
+      ": RoPE would turn 5 dimensions of it, which is not a positive even number";
+  EXPECT_EQ(refusal(with(sizes("glm"), {{"head_dim", 10}})),
+            "4 config.json: 'head_dim' is 10" + said);
+  EXPECT_EQ(refusal(with(sizes("llama"), {{"head_dim", 5}})),
+            "3 config.json: 'head_dim' is 5" + said);
+}
+
+TEST(ReferenceConfig, OtherTypesTurnWholeHeads) {
+  for (const std::string type : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "granite",
+                                 "olmo2", "smollm3", "gemma", "gemma2", "gemma3_text", "lfm2"}) {
+    EXPECT_EQ(parse(with(sizes(type), {{"partial_rotary_factor", 0.5}})).rotary_dim(), 16) << type;
+  }
+  const json inside = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
+  EXPECT_EQ(parse(with_rope("llama", inside)).rotary_dim(), 16);
+  // The reference fails here.
+  const json scaled = {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}};
+  EXPECT_EQ(refusal(with_rope("llama", scaled)),
+            "4 config.json: 'partial_rotary_factor' is 0.5, but 'llama' turns whole heads");
+}
+
+TEST(ReferenceConfig, TheOriginalLengthBesideTheObjectWins) {
+  json rope = {{"rope_type", "llama3"},
+               {"factor", 8.0},
+               {"low_freq_factor", 1.0},
+               {"high_freq_factor", 4.0}};
+  const json outside = {{"original_max_position_embeddings", 64}};
+  EXPECT_EQ(parse(with_rope("llama", rope)).rope.original_max_positions, 512);
+  EXPECT_EQ(parse(with_rope("llama", rope, outside)).rope.original_max_positions, 64);
+  rope["original_max_position_embeddings"] = 32;
+  EXPECT_EQ(parse(with_rope("llama", rope)).rope.original_max_positions, 32);
+  EXPECT_EQ(parse(with_rope("llama", rope, outside)).rope.original_max_positions, 64);
+
+  const json factors = {1, 1, 1, 1, 1, 1, 1, 1};
+  const json lengths = {{"rope_type", "longrope"},
+                        {"short_factor", factors},
+                        {"long_factor", factors},
+                        {"original_max_position_embeddings", 33}};
+  EXPECT_EQ(parse(with_rope("phi3", lengths)).rope.original_max_positions, 4096);
+  EXPECT_EQ(parse(with_rope("phi3", lengths, outside)).rope.original_max_positions, 64);
+  EXPECT_EQ(parse(with_rope("llama", lengths)).rope.original_max_positions, 33);
+}
+
+TEST(ReferenceConfig, PhiThreeHasTwoRopeTypes) {
+  const json factors = {1, 1, 1, 1, 1, 1, 1, 1};
+  for (const std::string name : {"longrope", "su", "yarn"}) {
+    const json rope = {{"type", name}, {"short_factor", factors}, {"long_factor", factors}};
+    EXPECT_EQ(parse(with_rope("phi3", rope)).rope.type, RopeConfig::Type::kLongRope) << name;
+  }
+  for (const std::string name : {"linear", "dynamic", "llama3"}) {
+    EXPECT_EQ(refusal(with_rope("phi3", {{"type", name}, {"factor", 2.0}})),
+              "4 config.json: 'rope_parameters.type' is '" + name +
+                  "'; default and longrope are supported");
+  }
+  EXPECT_NE(refusal(with_rope("llama", {{"type", "su"}, {"short_factor", factors}}))
+                .find("4 config.json: 'rope_parameters.type' is 'su'"),
+            std::string::npos);
+}
+
+TEST(ReferenceConfig, AnEmptyRopeScalingGivesWayToRopeParameters) {
+  json config = with_rope("llama", {{"rope_type", "linear"}, {"factor", 2.0}});
+  config["rope_scaling"] = json::object();
+  EXPECT_EQ(parse(config).rope.factor, 2.0);
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(parse(config).rope.factor, 4.0);
+}
+
+TEST(ReferenceConfig, GemmaReadsHiddenActAndNoScalars) {
+  EXPECT_EQ(parse(sizes("gemma")).activation, Activation::kGeluTanh);
+  const json config = with(sizes("gemma"), {{"hidden_act", "gelu"},
+                                            {"hidden_activation", "gelu_pytorch_tanh"},
+                                            {"query_pre_attn_scalar", 100},
+                                            {"attn_logit_softcapping", 5.0},
+                                            {"final_logit_softcapping", 3.0}});
+  ConfigReport report;
+  const ModelConfig c = parse(config, &report);
+  EXPECT_EQ(c.activation, Activation::kGelu);
+  EXPECT_EQ(c.scalars, (ScalarConfig{.embedding = 8.0}));
+  EXPECT_EQ(report.unused_keys,
+            (std::vector<std::string>{"attn_logit_softcapping", "final_logit_softcapping",
+                                      "hidden_activation", "query_pre_attn_scalar"}));
+  EXPECT_EQ(parse(with(sizes("gemma"), {{"hidden_act", "silu"}})).activation, Activation::kSilu);
+}
+
+TEST(ReferenceConfig, GemmaTwoAndThreeReadHiddenActivation) {
+  for (const std::string type : {"gemma2", "gemma3_text"}) {
+    EXPECT_EQ(parse(with(sizes(type), {{"hidden_act", "silu"}})).activation, Activation::kGeluTanh);
+    EXPECT_EQ(parse(with(sizes(type), {{"hidden_activation", "gelu"}})).activation,
+              Activation::kGelu);
+  }
+  const json capped = {{"attn_logit_softcapping", 5.0}, {"final_logit_softcapping", 3.0}};
+  const ScalarConfig three = parse(with(sizes("gemma3_text"), capped)).scalars;
+  EXPECT_FALSE(three.attention_softcap);
+  EXPECT_EQ(three.logit_softcap, 3.0);
+  // The multimodal class leaves out the cap of the logits.
+  const json inside = multimodal("gemma3", with(sizes("gemma3_text"), capped));
+  EXPECT_FALSE(parse(inside).scalars.logit_softcap);
+}
+
+TEST(ReferenceConfig, TheLayersOfGemmaTwoAlternate) {
+  const json config = with(sizes("gemma2"), {{"sliding_window_pattern", 3}});
+  EXPECT_EQ(parse(config).layer_types, parse(sizes("gemma2")).layer_types);
+  EXPECT_NE(parse(with(sizes("gemma3_text"), {{"sliding_window_pattern", 3}})).layer_types,
+            parse(sizes("gemma3_text")).layer_types);
+}
+
+TEST(ReferenceConfig, ListsOfLayersThatTheReferenceIgnoresAreRefused) {
+  const json list = {"sliding_attention", "full_attention", "full_attention", "full_attention"};
+  for (const std::string type :
+       {"llama", "mistral", "phi3", "olmo2", "granite", "glm", "gemma", "qwen3_moe"}) {
+    json config = with(
+        sizes(type), {{"layer_types", list}, {"use_sliding_window", true}, {"sliding_window", 8}});
+    EXPECT_EQ(refusal(config),
+              "4 config.json: 'layer_types' differs from what '" + type + "' does");
+  }
+  // Where all layers slide, a list that says so is right.
+  const json all = with(sizes("qwen3_moe"), {{"layer_types", json(4, "sliding_attention")},
+                                             {"use_sliding_window", true}});
+  EXPECT_EQ(parse(all).layer_types, std::vector<LayerType>(4, LayerType::kSlidingAttention));
+}
+
+TEST(ReferenceConfig, KindsOfLayersThatATypeDoesNotHaveAreRefused) {
+  const auto said = [](const std::string& type, const std::string& kind) {
+    return refusal(with(sizes(type), {{"layer_types", json(4, kind)}, {"sliding_window", 8}}));
+  };
+  EXPECT_EQ(said("lfm2", "sliding_attention"),
+            "4 config.json: 'layer_types' has sliding attention");
+  EXPECT_EQ(said("qwen3_next", "sliding_attention"),
+            "4 config.json: 'layer_types' has sliding attention");
+  EXPECT_EQ(said("lfm2", "linear_attention"), "4 config.json: 'layer_types' has linear attention");
+  EXPECT_EQ(said("qwen3", "conv"), "4 config.json: 'layer_types' has short convolutions");
+  EXPECT_EQ(said("qwen3", "sliding_attention"),
+            "3 config.json: 'sliding_window' is not set or not used, but layer_types wants it");
+}
+
+TEST(ReferenceConfig, AWindowThatIsNotUsedMayBeAnything) {
+  const json config = with(sizes("qwen3"), {{"sliding_window", 0}});
+  EXPECT_FALSE(parse(config).sliding_window);
+}
+
+TEST(ReferenceConfig, BasesOfRopeThatTheReferenceIgnores) {
+  EXPECT_EQ(parse(with(sizes("lfm2"), {{"theta", 500.0}})).rope.theta, 1e6);
+  EXPECT_EQ(parse(with(sizes("lfm2"), {{"theta", 500.0}, {"rope_theta", 7.0}})).rope.theta, 7.0);
+  const json scaled = {{"rope_theta", 7.0}, {"rope_scaling", {{"type", "linear"}, {"factor", 2}}}};
+  const ModelConfig codegen = parse(with(sizes("codegen"), scaled));
+  EXPECT_EQ(codegen.rope.theta, 10000.0);
+  EXPECT_EQ(codegen.rope.type, RopeConfig::Type::kDefault);
+}
+
+TEST(ReferenceConfig, DynamicRopeIsPlainWithinTheContext) {
+  for (const std::string type : {"llama", "qwen3", "qwen3_next", "gemma3_text"}) {
+    const json config =
+        with(sizes(type), {{"rope_scaling", {{"type", "dynamic"}, {"factor", 4.0}}}});
+    const RopeConfig rope = parse(config).rope;
+    EXPECT_EQ(rope.type, RopeConfig::Type::kDefault);
+    EXPECT_EQ(rope.theta, parse(sizes(type)).rope.theta);
+  }
+  EXPECT_EQ(refusal(with(sizes("llama"), {{"rope_scaling", {{"type", "dynamic"}}}})),
+            "3 config.json: 'rope_scaling.factor' is missing");
+  const json narrow = with(
+      sizes("llama"), {{"head_dim", 2}, {"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}});
+  EXPECT_EQ(refusal(narrow),
+            "4 config.json: 'rope_scaling.factor' of dynamic RoPE: it is not "
+            "defined for 2 rotary dimensions");
+}
+
+TEST(ReferenceConfig, NamesOfActivations) {
+  const std::vector<std::pair<std::string, Activation>> names = {
+      {"silu", Activation::kSilu},
+      {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},
+      {"gelu_python", Activation::kGelu},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"gelu_python_tanh", Activation::kGeluTanh},
+      {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh},
+      {"gelu_accurate", Activation::kGeluTanh}};
+  for (const auto& [name, activation] : names) {
+    EXPECT_EQ(parse(with(sizes("llama"), {{"hidden_act", name}})).activation, activation) << name;
+  }
+  for (const std::string name : {"relu", "relu2", "quick_gelu", "gelu_10", "mish", "SiLU", ""}) {
+    EXPECT_EQ(refusal(with(sizes("llama"), {{"hidden_act", name}})),
+              "4 config.json: 'hidden_act' is '" + name +
+                  "'; silu, gelu and gelu_pytorch_tanh are supported");
+  }
+  EXPECT_EQ(parse(with(sizes("lfm2"), {{"hidden_act", "relu"}})).activation, Activation::kSilu);
+  const json codegen = {{"activation_function", "gelu"}, {"hidden_act", "relu"}};
+  EXPECT_EQ(parse(with(sizes("codegen"), codegen)).activation, Activation::kGelu);
+}
+
+struct Defaults {
+  const char* type;
+  int64_t vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, positions;
+  bool tied;
+};
+
+// The numbers of transformers' configuration classes.
+TEST(ReferenceConfig, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
+  const Defaults rows[] = {
+      {"llama", 32000, 4096, 11008, 32, 32, 32, 128, 2048, false},
+      {"mistral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, false},
+      {"phi3", 32064, 3072, 8192, 32, 32, 32, 96, 4096, false},
+      {"glm", 151552, 4096, 13696, 40, 32, 2, 128, 131072, false},
+      {"lfm2", 65536, 2560, 8192, 32, 32, 8, 80, 128000, true},
+      {"codegen", 50400, 4096, 16384, 28, 16, 16, 256, 2048, false},
+      {"qwen2", 151936, 4096, 22016, 32, 32, 32, 128, 32768, false},
+      {"qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, false},
+      {"gemma", 256000, 3072, 24576, 28, 16, 16, 256, 8192, true},
+      {"gemma2", 256000, 2304, 9216, 26, 8, 4, 256, 8192, true},
+      {"gemma3_text", 262208, 2304, 9216, 26, 8, 4, 256, 131072, true},
+      {"granite", 32000, 4096, 11008, 32, 32, 32, 128, 2048, false},
+      {"olmo2", 50304, 4096, 11008, 32, 32, 32, 128, 2048, false},
+      {"smollm3", 128256, 2048, 11008, 36, 16, 4, 128, 32768, true},
+      {"qwen3_5_text", 248320, 4096, 12288, 32, 16, 4, 256, 32768, false},
+      {"qwen3_5_moe_text", 248320, 2048, 0, 40, 16, 2, 256, 32768, false},
+      {"qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 64, 32768, false},
+      {"qwen3_next", 151936, 2048, 5632, 48, 16, 2, 256, 32768, false},
+  };
+  EXPECT_EQ(std::size(rows), kTypes.size());
+  for (const Defaults& row : rows) {
+    const ModelConfig c = parse({{"model_type", row.type}});
+    const Defaults found = {
+        row.type,    c.vocab_size,   c.hidden_size, c.intermediate_size, c.num_layers,
+        c.num_heads, c.num_kv_heads, c.head_dim,    c.max_positions,     c.tie_word_embeddings};
+    const auto numbers = [](const Defaults& d) {
+      return std::vector<int64_t>{d.vocab,    d.hidden,   d.intermediate, d.layers, d.heads,
+                                  d.kv_heads, d.head_dim, d.positions,    d.tied};
+    };
+    EXPECT_EQ(numbers(found), numbers(row)) << row.type;
+  }
+}
+
+TEST(ReferenceConfig, ANullIsNotADefault) {
+  EXPECT_EQ(parse(with(sizes("qwen2"), {{"num_key_value_heads", nullptr}})).num_kv_heads, 4);
+  EXPECT_FALSE(parse(with(sizes("mistral"), {{"sliding_window", nullptr}})).sliding_window);
+  EXPECT_EQ(refusal(with(sizes("llama"), {{"hidden_size", nullptr}})),
+            "3 config.json: 'hidden_size' is missing");
+}
+
+TEST(ReferenceConfig, NamesThatWinOverOthers) {
+  const json both = {{"hidden_size", 128},
+                     {"max_position_embeddings", 99},
+                     {"intermediate_size", 3},
+                     {"num_key_value_heads", 3}};
+  const ModelConfig codegen = parse(with(sizes("codegen"), both));
+  EXPECT_EQ(codegen.hidden_size, 128);
+  EXPECT_EQ(codegen.max_positions, 99);
+  EXPECT_EQ(codegen.intermediate_size, 512);
+  EXPECT_EQ(codegen.num_kv_heads, 4);
+  const json lfm2 = {{"block_ff_dim", 48},     {"block_auto_adjust_ff_dim", false},
+                     {"tie_embedding", false}, {"tie_word_embeddings", true},
+                     {"norm_eps", 1e-3},       {"rms_norm_eps", 1e-2}};
+  EXPECT_EQ(parse(with(sizes("lfm2"), lfm2)).intermediate_size, 48);
+  EXPECT_FALSE(parse(with(sizes("lfm2"), lfm2)).tie_word_embeddings);
+  EXPECT_EQ(parse(with(sizes("lfm2"), lfm2)).rms_norm_eps, 1e-3);
+  const json experts = {{"num_experts", 16}, {"num_local_experts", 12}};
+  EXPECT_EQ(parse(with(sizes("qwen3_moe"), experts)).moe.experts, 12);
+  EXPECT_EQ(parse(with(sizes("qwen3_next"), experts)).moe.experts, 16);
+}
+
+TEST(ReferenceConfig, BiasesThatATypeDoesNotHave) {
+  const json biased = {{"attention_bias", true}, {"mlp_bias", true}};
+  for (const std::string type : {"mistral", "phi3", "lfm2", "codegen"}) {
+    ConfigReport report;
+    const ModelConfig c = parse(with(sizes(type), biased), &report);
+    EXPECT_FALSE(c.attention_bias || c.mlp_bias) << type;
+    EXPECT_EQ(report.unused_keys, (std::vector<std::string>{"attention_bias", "mlp_bias"})) << type;
+  }
+  EXPECT_FALSE(parse(with(sizes("qwen3"), biased)).mlp_bias);
+  EXPECT_TRUE(parse(with(sizes("qwen3"), biased)).attention_bias);
+  EXPECT_TRUE(parse(with(sizes("smollm3"), biased)).mlp_bias);
+}
+
+TEST(ReferenceConfig, AnUnknownOuterTypeIsNamed) {
+  for (const std::string type : {"llava", "smolvlm", "mistral3", "internvl", "lfm2_vl", "llama"}) {
+    EXPECT_EQ(
+        refusal(multimodal(type, sizes("llama")))
+            .find("4 config.json: 'model_type' is '" + type + "': not supported; supported are "),
+        0U)
+        << type;
+  }
+  const std::string said = refusal({{"model_type", "bert"}});
+  EXPECT_EQ(said.find("4 config.json: 'model_type' is 'bert': not supported"), 0U) << said;
+  EXPECT_LT(said.size(), 400U);
+  EXPECT_EQ(refusal({{"model_type", "gemma3"}}), "3 config.json: 'text_config' is missing");
+  EXPECT_EQ(refusal(multimodal("gemma3", sizes("llama"))),
+            "4 config.json: 'text_config.model_type' is 'llama': the text part of gemma3 is "
+            "gemma3_text");
+}
+
+TEST(ReferenceConfig, TheOuterConfigTiesTheHeadOfAMultimodalModel) {
+  const auto tied = [](const std::string& type, const json& inner, const json& outer) {
+    const std::string text = type == "gemma3" ? "gemma3_text" : type + "_text";
+    return parse(with(multimodal(type, with(sizes(text), inner)), outer)).tie_word_embeddings;
+  };
+  const json yes = {{"tie_word_embeddings", true}}, no = {{"tie_word_embeddings", false}};
+  EXPECT_TRUE(tied("gemma3", no, json::object()));
+  EXPECT_FALSE(tied("gemma3", yes, no));
+  EXPECT_FALSE(tied("gemma3", yes, {{"tie_word_embeddings", nullptr}}));
+  EXPECT_FALSE(tied("qwen3_5", yes, json::object()));
+  EXPECT_TRUE(tied("qwen3_5_moe", no, yes));
+}
+
+TEST(ReferenceConfig, KeysThatNothingUsedAreListed) {
+  const json config =
+      with(sizes("llama"),
+           {{"sliding_window", 8},
+            {"some_new_key", {{"a", 1}}},
+            {"unset", nullptr},
+            {"torch_dtype", "bfloat16"},
+            {"architectures", {"LlamaForCausalLM"}},
+            {"rope_scaling",
+             {{"type", "linear"}, {"factor", 2.0}, {"finetuned", true}, {"beta_fast", 3}}},
+            {"rope_parameters", {{"rope_type", "default"}}}});
+  ConfigReport report;
+  parse(config, &report);
+  EXPECT_EQ(report.unused_keys,
+            (std::vector<std::string>{"rope_parameters", "rope_scaling.beta_fast",
+                                      "rope_scaling.finetuned", "sliding_window", "some_new_key"}));
+  const json outer =
+      with(multimodal("gemma3", with(sizes("gemma3_text"), {{"query_scale", 1}})),
+           {{"vision_config", {{"depth", 1}}}, {"hidden_size", 3}, {"image_token_index", 4}});
+  parse(outer, &report);
+  EXPECT_EQ(report.unused_keys,
+            (std::vector<std::string>{"hidden_size", "text_config.query_scale"}));
+  parse(sizes("qwen3"), &report);
+  EXPECT_TRUE(report.unused_keys.empty());
+}
+
+TEST(ReferenceConfig, HeadsMatterOnlyWhereALayerAttends) {
+  const json config = with(sizes("qwen3_5_text"), {{"num_attention_heads", 3}, {"head_dim", 5}});
+  EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "linear_attention")}})), "accepted");
+  EXPECT_EQ(refusal(config),
+            "3 config.json: 'num_key_value_heads' is 2, which does not divide 3 heads");
+}
+
+TEST(ReferenceConfig, ObjectsByLayerMayBeAbsentOrAlone) {
+  const json flat = {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 2.0}}}};
+  const RopeConfig rope = parse(with(sizes("gemma3_text"), flat)).rope;
+  EXPECT_EQ(rope.type, RopeConfig::Type::kDefault);
+  EXPECT_EQ(rope.theta, 1e6);
+  const json both = with(flat, {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
+  EXPECT_EQ(refusal(with(sizes("gemma3_text"), both)),
+            "3 config.json: 'rope_parameters.full_attention' is missing");
+  // Where all layers are of one kind the factor beside the objects does not count.
+  json config =
+      with(sizes("gemma3_text"), {{"partial_rotary_factor", 0.5},
+                                  {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}});
+  EXPECT_EQ(refusal(with(config, {{"sliding_window_pattern", 1}})), "accepted");
+  EXPECT_NE(refusal(with(config, {{"sliding_window_pattern", 2}})), "accepted");
+  // Nor where a further key stands beside the objects.
+  const json further = {
+      {"sliding_window_pattern", 2},
+      {"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}, {"note", 1}}}};
+  EXPECT_EQ(refusal(with(config, further)), "accepted");
+}
+
+TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
+  json config = with(
+      sizes("gemma3_text"),
+      {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}}}});
+  EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "sliding_attention")}})), "accepted");
+  EXPECT_NE(refusal(with(config, {{"layer_types", json(4, "full_attention")}})), "accepted");
+  const json partial = {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}};
+  config = with(sizes("smollm3"), {{"rope_scaling", partial}});
+  EXPECT_NE(refusal(config), "accepted");
+  EXPECT_EQ(refusal(with(config, {{"no_rope_layers", {0, 0, 0, 0}}})), "accepted");
+  config = with(sizes("lfm2"), {{"rope_scaling", partial}});
+  EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "conv")}})), "accepted");
+}
+
+TEST(FindFamily, TheTypeOfTheTextPartComesFirst) {
+  ModelConfig config;
+  config.model_type = "gemma3";
+  config.text_type = "llama";
+  const auto family = find_family(config, "config.json");
+  ASSERT_TRUE(family);
+  EXPECT_EQ((*family)->model_types.front(), "llama");
+  config.text_type = "none";
+  EXPECT_EQ((*find_family(config, "config.json"))->model_types.front(), "gemma3_text");
+}
+
+TEST(FindFamily, TheMessageNamesTheFile) {
+  ModelConfig config;
+  config.model_type = config.text_type = "bert";
+  const auto family = find_family(config, "dir/other.json");
+  ASSERT_FALSE(family);
+  EXPECT_EQ(family.error().code, ErrorCode::kUnsupported);
+  EXPECT_EQ(family.error().message.find("dir/other.json: 'model_type' is 'bert': not supported"),
+            0U);
+}
+
+TEST(FindFamily, EverySupportedTypeHasAFamily) {
+  for (const std::string& type : kTypes) {
+    EXPECT_NE(find_type(type), nullptr) << type;
+    EXPECT_TRUE(find_family(parse(sizes(type)), "config.json")) << type;
+  }
+}
+
+}  // namespace
+}  // namespace ferry
