@@ -18,7 +18,11 @@ struct Outcome {
   size_t error_lines() const;
 };
 
-// Runs `ferry ARGS...` without a shell.
+// Runs `PROGRAM ARGS...` without a shell, with `environment` ("NAME=VALUE") added to ours. Safe to call
+// from several threads.
+Outcome run_program(const std::string& program, const std::vector<std::string>& args,
+                    const std::vector<std::string>& environment = {});
+// Runs `ferry ARGS...`.
 Outcome run_ferry(const std::vector<std::string>& args);
 // The same with `input` on stdin.
 Outcome run_ferry_on(const std::string& input, const std::vector<std::string>& args);

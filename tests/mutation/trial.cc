@@ -1,0 +1,205 @@
+#include "tests/mutation/trial.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+
+#include "formats/checkpoint.h"
+#include "tests/cli/ferry_process.h"
+
+namespace ferry::mutation {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+// A checkpoint of the test data as it is, and what is known of it.
+struct Right {
+  Checkpoint checkpoint;
+  Facts facts;
+  explicit Right(const Model& model) : checkpoint(read_checkpoint(model.directory)), facts(checkpoint) {
+    const auto reference = open_checkpoint(model.reference);
+    if (!reference) throw std::runtime_error(reference.error().message);
+    facts.reference_has_keys = std::ranges::any_of(
+        (*reference)->entries(), [](const TensorEntry& e) { return e.name.ends_with(".key"); });
+  }
+};
+
+const Right& right_of(const Model& model) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Right>> known;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Right>& right = known[model.name];
+  if (!right) right = std::make_unique<Right>(model);
+  return *right;
+}
+
+// ferry, or ferry with a wrong lower().
+struct Tool {
+  std::string wrong = {};
+  Outcome run(const std::vector<std::string>& args) const {
+    if (wrong.empty()) return run_program(FERRY_BINARY, args);
+    return run_program(FERRY_WRONG_BINARY, args, {"FERRY_WRONG=" + wrong});
+  }
+};
+
+void convert(const Tool& tool, const std::string& checkpoint, const std::string& bundle,
+             const std::string& dtype) {
+  const Outcome done = tool.run({"convert", checkpoint, "-o", bundle, "--dtype", dtype, "--quiet"});
+  if (done.code != 0) throw std::runtime_error("convert: " + done.err);
+}
+
+Outcome verify(const Tool& tool, const std::string& bundle, const std::string& checkpoint,
+               const std::string& reference) {
+  if (const char* x = std::getenv("DEV")) {
+    if (*x == 'c') return tool.run({"verify", bundle, "--checkpoint", checkpoint, "--json"});
+    return tool.run({"verify", bundle, "--reference", reference, "--json"});
+  }
+  return tool.run({"verify", bundle, "--checkpoint", checkpoint, "--reference", reference, "--json",
+                   "--threads", "1"});
+}
+
+// The program files of two bundles.
+bool same_programs(const std::string& a, const std::string& b) {
+  for (const auto& entry : fs::directory_iterator(a)) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(".pte")) continue;
+    if (read_bytes(entry.path()) != read_bytes(b + "/" + name)) return false;
+  }
+  return true;
+}
+
+// -- what a report names ---------------------------------------------------------------------------
+
+std::string first_divergence(const Json& report) {
+  const Json found = report.value("first_divergence", Json());
+  if (!found.is_object()) return "";
+  return "layer " + std::to_string(found.value("layer", -9)) + " (" + found.value("tensor", "") + ")";
+}
+
+std::vector<std::string> different_tensors(const Json& report) {
+  const Json tensors = report.value("tensors", Json::object());
+  return tensors.value("different", std::vector<std::string>());
+}
+
+// Where the weights of changed keys are listed, each line is about one of them; and where nothing
+// but a program is wrong, no weight is listed.
+bool names_changed(const std::vector<std::string>& lines, const std::set<std::string>& keys) {
+  return std::ranges::all_of(lines, [&](const std::string& line) {
+    return std::ranges::any_of(
+        keys, [&](const std::string& key) { return line.find("'" + key + "'") != line.npos; });
+  });
+}
+
+void judge(const Outcome& outcome, const std::set<std::string>& keys, Verdict& verdict) {
+  verdict.caught = outcome.code == 1;
+  const Json report = Json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
+  if (outcome.code != 0 && outcome.code != 1) {
+    verdict.said = "exit " + std::to_string(outcome.code) + ": " + outcome.err;
+    return;
+  }
+  if (!report.is_object()) {
+    verdict.said = "no report: " + outcome.err;
+    return;
+  }
+  const std::vector<std::string> lines = different_tensors(report);
+  const std::string divergence = first_divergence(report);
+  const bool weights_ok = names_changed(lines, keys);
+  verdict.named = verdict.caught && weights_ok && (!lines.empty() || !divergence.empty());
+  verdict.said = !lines.empty() ? lines.front() : divergence;
+  if (!lines.empty() && !weights_ok) verdict.said = "a wrong name: " + verdict.said;
+}
+
+// Both modes for one dtype.
+void verify_both(const Kind& kind, const Model& model, const std::string& wrong_checkpoint,
+                 const std::string& bundle, const std::set<std::string>& keys, Trial& trial,
+                 const std::string& dtype) {
+  const Tool wrong{kind.change ? "" : kind.name};
+  Verdict verdict{.mode = Mode::kBundle, .dtype = dtype};
+  judge(verify({}, bundle, model.directory, model.reference), keys, verdict);
+  trial.verdicts.push_back(verdict);
+  if (!trial.invisible.empty()) return;
+  // Bundle and checkpoint agree, so that no weight is to be named.
+  verdict = {.mode = Mode::kConversion, .dtype = dtype};
+  judge(verify(wrong, bundle, wrong_checkpoint, model.reference), {}, verdict);
+  trial.verdicts.push_back(verdict);
+}
+
+void run_applicable(const Kind& kind, const Model& model, const Right& right,
+                    const std::vector<std::string>& dtypes, Trial& trial) {
+  const TempDir dir;
+  Checkpoint changed = right.checkpoint;
+  std::string source = model.directory;
+  const Tool tool{kind.change ? "" : kind.name};
+  if (kind.change) {
+    kind.change(changed, right.facts);
+    if (changed == right.checkpoint) throw std::runtime_error("nothing was changed");
+    source = dir / "wrong";
+    write_checkpoint(changed, model.directory, source);
+  }
+  const std::set<std::string> keys = changed_keys(right.checkpoint, changed);
+  for (const std::string& dtype : dtypes) {
+    const std::string bundle = dir / dtype;
+    convert(tool, source, bundle, dtype);
+    if (!kind.change) {
+      convert({}, source, bundle + "_right", dtype);
+      if (same_programs(bundle, bundle + "_right")) {
+        throw std::runtime_error("the program was not changed");
+      }
+    }
+    verify_both(kind, model, source, bundle, keys, trial, dtype);
+  }
+}
+
+}  // namespace
+
+const char* mode_name(Mode mode) { return mode == Mode::kBundle ? "bundle" : "conversion"; }
+
+std::vector<Model> models() {
+  std::vector<Model> all;
+  const auto add = [&](const std::string& directory) {
+    all.push_back({fs::path(directory).filename(), directory, directory + "/golden.safetensors"});
+  };
+  for (const auto& entry : fs::directory_iterator(fixture("golden"))) add(entry.path());
+  add(fixture("llama3_tied"));
+  add(fixture("qwen3_5_text"));
+  std::ranges::sort(all, {}, &Model::name);
+  return all;
+}
+
+Trial run_trial(const Kind& kind, const Model& model, const std::vector<std::string>& dtypes) {
+  Trial trial{.kind = kind.name, .model = model.name};
+  try {
+    const Right& right = right_of(model);
+    trial.excluded = kind.excluded(right.checkpoint, right.facts);
+    if (!trial.excluded.empty()) return trial;
+    if (kind.invisible) trial.invisible = kind.invisible(right.facts);
+    run_applicable(kind, model, right, dtypes, trial);
+  } catch (const std::exception& e) {
+    trial.broken = e.what();
+  }
+  return trial;
+}
+
+Trial run_control(const Model& model, const std::vector<std::string>& dtypes) {
+  Trial trial{.kind = "unchanged", .model = model.name};
+  try {
+    const TempDir dir;
+    for (const std::string& dtype : dtypes) {
+      convert({}, model.directory, dir / dtype, dtype);
+      Verdict verdict{.mode = Mode::kBundle, .dtype = dtype};
+      const Outcome outcome = verify({}, dir / dtype, model.directory, model.reference);
+      judge(outcome, {}, verdict);
+      verdict.caught = outcome.code != 0;
+      trial.verdicts.push_back(verdict);
+    }
+  } catch (const std::exception& e) {
+    trial.broken = e.what();
+  }
+  return trial;
+}
+
+}  // namespace ferry::mutation
