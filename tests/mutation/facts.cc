@@ -69,8 +69,10 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
 void Facts::read_layer_kinds() {
   const Json& config = checkpoint_.config;
   const Json* types = find_deep(config, "layer_types");
-  const bool every = model_type == "mistral" || model_type == "phi3";
-  const bool window = number(config, {"sliding_window"}, 0) > 0;
+  const bool every =
+      model_type == "mistral" || model_type == "phi3" || model_type == "qwen3_moe";
+  const bool window =
+      number(config, {"sliding_window"}, 0) > 0 && config.value("use_sliding_window", true);
   for (int64_t i = 0; i < layers; ++i) {
     const auto at = static_cast<size_t>(i);
     if (has(layer(i) + "linear_attn.out_proj.weight")) linear.push_back(i);

@@ -45,6 +45,23 @@ std::vector<Task> whole(const std::vector<Kind>& kinds, const std::vector<Model>
   return tasks;
 }
 
+// Every kind once: on the first that it applies to of the models from the n-th on, in the n-th dtype,
+// where n goes with the kind, so that together they meet most models and all dtypes. And every model
+// unchanged, in the dtype that most are used in.
+std::vector<Task> sample(const std::vector<Kind>& kinds, const std::vector<Model>& models) {
+  std::vector<Task> tasks;
+  for (const Model& model : models) tasks.push_back({nullptr, &model, {"bf16"}});
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    for (size_t m = 0; m < models.size(); ++m) {
+      const Model& model = models[(5 * i + m) % models.size()];
+      if (!excluded(kinds[i], model).empty()) continue;
+      tasks.push_back({&kinds[i], &model, {kDTypes[(i + 1) % kDTypes.size()]}});
+      break;
+    }
+  }
+  return tasks;
+}
+
 std::vector<Trial> run_all(const std::vector<Task>& tasks, unsigned jobs) {
   std::vector<Trial> trials(tasks.size());
   std::atomic<size_t> next = 0;
@@ -61,31 +78,11 @@ std::vector<Trial> run_all(const std::vector<Task>& tasks, unsigned jobs) {
   return trials;
 }
 
-// Every kind once: on the n-th of the models that it applies to, and the n-th dtype, where n is the
-// place of the kind, so that together they meet most models and all dtypes.
-std::vector<Trial> run_sample(const std::vector<Kind>& kinds, const std::vector<Model>& models,
-                              unsigned jobs) {
-  std::vector<Trial> trials(kinds.size());
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < kinds.size(); i = next++) {
-      for (size_t m = 0; m < models.size(); ++m) {
-        const Model& model = models[(5 * i + m) % models.size()];
-        trials[i] = run_trial(kinds[i], model, {kDTypes[(i + 1) % kDTypes.size()]});
-        if (trials[i].excluded.empty()) break;
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < jobs; ++i) threads.emplace_back(work);
-  for (std::thread& thread : threads) thread.join();
-  return trials;
-}
 
 // -- the report ------------------------------------------------------------------------------------
 
 struct Count {
-  int tried = 0, caught = 0, named = 0;
+  int tried = 0, caught = 0, named = 0, placed = 0;
 };
 
 bool good(const Verdict& verdict) { return verdict.caught && verdict.named; }
@@ -123,17 +120,22 @@ void print_table(const std::vector<Trial>& trials) {
   }
 }
 
+// Why a "-" is in the table; where a kind has several reasons, with the models.
 void print_reasons(const std::vector<Trial>& trials) {
-  std::map<std::string, std::string> reasons;  // kind and reason -> models
+  std::map<std::string, std::map<std::string, std::string>> reasons;  // kind, reason, models
   for (const Trial& trial : trials) {
-    const bool excluded = !trial.excluded.empty();
-    if (!excluded && trial.invisible.empty()) continue;
-    const std::string text = trial.kind + ": " + (excluded ? "" : "as a wrong conversion: ") +
-                             (excluded ? trial.excluded : trial.invisible);
-    reasons[text] += " " + trial.model;
+    if (!trial.excluded.empty()) reasons[trial.kind][trial.excluded] += " " + trial.model;
+    if (!trial.invisible.empty()) {
+      reasons[trial.kind]["a wrong bundle only: " + trial.invisible] += " " + trial.model;
+    }
   }
-  std::printf("\nNot applicable:\n");
-  for (const auto& [text, where] : reasons) std::printf("  %s:%s\n", text.c_str(), where.c_str());
+  std::printf("\nNot applicable (-):\n");
+  for (const auto& [kind, texts] : reasons) {
+    for (const auto& [text, where] : texts) {
+      std::printf("  %s: %s%s%s\n", kind.c_str(), text.c_str(), texts.size() > 1 ? ":" : "",
+                  texts.size() > 1 ? where.c_str() : "");
+    }
+  }
 }
 
 void print_counts(const std::vector<Trial>& trials) {
@@ -148,12 +150,14 @@ void print_counts(const std::vector<Trial>& trials) {
         count.tried += 1;
         count.caught += verdict.caught;
         count.named += good(verdict);
+        count.placed += good(verdict) && verdict.placed;
       }
     }
   }
-  std::printf("\n%-20s %7s %7s %7s\n", "", "mutants", "caught", "named");
+  std::printf("\n%-20s %7s %7s %7s %12s\n", "", "mutants", "caught", "named", "first layer");
   for (const auto& [key, count] : counts) {
-    std::printf("%-20s %7d %7d %7d\n", key.c_str(), count.tried, count.caught, count.named);
+    std::printf("%-20s %7d %7d %7d %12d\n", key.c_str(), count.tried, count.caught, count.named,
+                count.placed);
   }
   std::printf("%zu kinds\n", kinds.size());
 }
@@ -190,10 +194,9 @@ int run(const Options& options) {
   std::erase_if(kinds, [&](const Kind& kind) { return !chosen(options.kinds, kind.name); });
   std::vector<Model> tried = models();
   std::erase_if(tried, [&](const Model& model) { return !chosen(options.models, model.name); });
-  const std::vector<Trial> trials =
-      options.sample ? run_sample(kinds, tried, options.jobs)
-                     : run_all(whole(kinds, tried, options.dtypes.empty() ? kDTypes : options.dtypes),
-                               options.jobs);
+  const std::vector<std::string>& dtypes = options.dtypes.empty() ? kDTypes : options.dtypes;
+  const std::vector<Trial> trials = run_all(
+      options.sample ? sample(kinds, tried) : whole(kinds, tried, dtypes), options.jobs);
   if (!options.sample) {
     print_table(trials);
     print_reasons(trials);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 
 #include "formats/checkpoint.h"
@@ -74,57 +75,77 @@ bool same_programs(const std::string& a, const std::string& b) {
 
 // -- what a report names ---------------------------------------------------------------------------
 
-std::string first_divergence(const Json& report) {
-  const Json found = report.value("first_divergence", Json());
-  if (!found.is_object()) return "";
-  return "layer " + std::to_string(found.value("layer", -9)) + " (" + found.value("tensor", "") + ")";
+// What is wrong: keys of the checkpoint, none where only config or program are, and the first layer
+// that they belong to, -1 for the embedding and the number of layers for what follows the last.
+struct Wrong {
+  std::set<std::string> keys = {};
+  std::optional<int64_t> layer = {};
+};
+
+Wrong wrong_parts(const Right& right, const Checkpoint& changed) {
+  Wrong wrong{.keys = changed_keys(right.checkpoint, changed)};
+  const Facts& f = right.facts;
+  for (const std::string& key : wrong.keys) {
+    int64_t layer = key == f.embedding ? -1 : f.layers;
+    for (int64_t i = 0; i < f.layers; ++i) {
+      if (key.starts_with(f.layer(i))) layer = i;
+    }
+    wrong.layer = std::min(wrong.layer.value_or(layer), layer);
+  }
+  return wrong;
 }
 
-std::vector<std::string> different_tensors(const Json& report) {
+// A line about a weight names its source key.
+bool names_one_of(const std::string& line, const std::set<std::string>& keys) {
+  return std::ranges::any_of(
+      keys, [&](const std::string& key) { return line.find("'" + key + "'") != line.npos; });
+}
+
+// Lines about weights must be about those that are wrong. A divergence cannot be before the first
+// wrong layer.
+void judge_names(const Json& report, const Wrong& wrong, Verdict& verdict) {
   const Json tensors = report.value("tensors", Json::object());
-  return tensors.value("different", std::vector<std::string>());
+  const auto lines = tensors.value("different", std::vector<std::string>());
+  for (const std::string& line : lines) {
+    verdict.said = line;
+    if (!names_one_of(line, wrong.keys)) return;
+  }
+  if (!lines.empty()) {
+    verdict.named = verdict.placed = true;
+    return;
+  }
+  const Json found = report.value("first_divergence", Json());
+  if (!found.is_object()) return;
+  const int64_t layer = found.value("layer", int64_t{-9});
+  verdict.said = "layer " + std::to_string(layer) + " (" + found.value("tensor", "") + ")";
+  verdict.named = !found.value("tensor", "").empty() && layer >= wrong.layer.value_or(-1);
+  verdict.placed = verdict.named && layer == wrong.layer.value_or(layer);
 }
 
-// Where the weights of changed keys are listed, each line is about one of them; and where nothing
-// but a program is wrong, no weight is listed.
-bool names_changed(const std::vector<std::string>& lines, const std::set<std::string>& keys) {
-  return std::ranges::all_of(lines, [&](const std::string& line) {
-    return std::ranges::any_of(
-        keys, [&](const std::string& key) { return line.find("'" + key + "'") != line.npos; });
-  });
-}
-
-void judge(const Outcome& outcome, const std::set<std::string>& keys, Verdict& verdict) {
+void judge(const Outcome& outcome, const Wrong& wrong, Verdict& verdict) {
   verdict.caught = outcome.code == 1;
   const Json report = Json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
   if (outcome.code != 0 && outcome.code != 1) {
     verdict.said = "exit " + std::to_string(outcome.code) + ": " + outcome.err;
-    return;
-  }
-  if (!report.is_object()) {
+  } else if (!report.is_object()) {
     verdict.said = "no report: " + outcome.err;
-    return;
+  } else if (verdict.caught) {
+    judge_names(report, wrong, verdict);
   }
-  const std::vector<std::string> lines = different_tensors(report);
-  const std::string divergence = first_divergence(report);
-  const bool weights_ok = names_changed(lines, keys);
-  verdict.named = verdict.caught && weights_ok && (!lines.empty() || !divergence.empty());
-  verdict.said = !lines.empty() ? lines.front() : divergence;
-  if (!lines.empty() && !weights_ok) verdict.said = "a wrong name: " + verdict.said;
 }
 
 // Both modes for one dtype.
 void verify_both(const Kind& kind, const Model& model, const std::string& wrong_checkpoint,
-                 const std::string& bundle, const std::set<std::string>& keys, Trial& trial,
+                 const std::string& bundle, const Wrong& wrong, Trial& trial,
                  const std::string& dtype) {
-  const Tool wrong{kind.change ? "" : kind.name};
+  const Tool tool{kind.change ? "" : kind.name};
   Verdict verdict{.mode = Mode::kBundle, .dtype = dtype};
-  judge(verify({}, bundle, model.directory, model.reference), keys, verdict);
+  judge(verify({}, bundle, model.directory, model.reference), wrong, verdict);
   trial.verdicts.push_back(verdict);
   if (!trial.invisible.empty()) return;
   // Bundle and checkpoint agree, so that no weight is to be named.
   verdict = {.mode = Mode::kConversion, .dtype = dtype};
-  judge(verify(wrong, bundle, wrong_checkpoint, model.reference), {}, verdict);
+  judge(verify(tool, bundle, wrong_checkpoint, model.reference), {.layer = wrong.layer}, verdict);
   trial.verdicts.push_back(verdict);
 }
 
@@ -140,7 +161,7 @@ void run_applicable(const Kind& kind, const Model& model, const Right& right,
     source = dir / "wrong";
     write_checkpoint(changed, model.directory, source);
   }
-  const std::set<std::string> keys = changed_keys(right.checkpoint, changed);
+  const Wrong wrong = wrong_parts(right, changed);
   for (const std::string& dtype : dtypes) {
     const std::string bundle = dir / dtype;
     convert(tool, source, bundle, dtype);
@@ -150,7 +171,7 @@ void run_applicable(const Kind& kind, const Model& model, const Right& right,
         throw std::runtime_error("the program was not changed");
       }
     }
-    verify_both(kind, model, source, bundle, keys, trial, dtype);
+    verify_both(kind, model, source, bundle, wrong, trial, dtype);
   }
 }
 
@@ -168,6 +189,11 @@ std::vector<Model> models() {
   add(fixture("qwen3_5_text"));
   std::ranges::sort(all, {}, &Model::name);
   return all;
+}
+
+std::string excluded(const Kind& kind, const Model& model) {
+  const Right& right = right_of(model);
+  return kind.excluded(right.checkpoint, right.facts);
 }
 
 Trial run_trial(const Kind& kind, const Model& model, const std::vector<std::string>& dtypes) {

@@ -22,6 +22,7 @@ struct Verdict {
   std::string dtype;
   bool caught = false;    // exit code 1
   bool named = false;     // the report names a layer or a tensor, and not a wrong one
+  bool placed = false;    // what it names is at the first layer that is wrong, as far as one is known
   std::string said = {};  // what it names, or what went wrong
 };
 
@@ -39,6 +40,8 @@ struct Trial {
   std::string broken = {};  // the trial itself failed: it proves nothing
 };
 
+// Why a kind does not apply; empty where it does.
+std::string excluded(const Kind& kind, const Model& model);
 // Safe to call from several threads.
 Trial run_trial(const Kind& kind, const Model& model, const std::vector<std::string>& dtypes);
 // The unchanged checkpoint: `caught` means that verify refused it.
