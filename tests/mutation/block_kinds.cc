@@ -15,7 +15,8 @@ size_t elements(const Tensor& tensor) {
   return tensor.bytes.size() * 8 / static_cast<size_t>(dtype_bits(tensor.dtype));
 }
 
-// -- norms -----------------------------------------------------------------------------------------
+// -- norms
+// -----------------------------------------------------------------------------------------
 
 // The norm inside linear attention is a plain one in every family.
 bool is_plain(const std::string& leaf) { return leaf == "linear_attn.norm.weight"; }
@@ -80,8 +81,9 @@ void rotate_norms(Checkpoint& c, const Facts& f) {
 }
 
 std::array<std::string, 2> qk_norms(const Checkpoint& c, const Facts& f) {
-  for (const auto& [q, k] : {std::pair("self_attn.q_norm.weight", "self_attn.k_norm.weight"),
-                             std::pair("self_attn.q_layernorm.weight", "self_attn.k_layernorm.weight")}) {
+  for (const auto& [q, k] :
+       {std::pair("self_attn.q_norm.weight", "self_attn.k_norm.weight"),
+        std::pair("self_attn.q_layernorm.weight", "self_attn.k_layernorm.weight")}) {
     const std::string layer = f.layer(f.attention.back());
     if (c.has(layer + q)) return {layer + q, layer + k};
   }
@@ -103,7 +105,8 @@ void swap_qk_norms(Checkpoint& c, const Facts& f) {
   for (size_t i = 0; i < elements(k_norm); ++i) c.at(k).set_value(i, q_norm.value(i));
 }
 
-// -- experts ---------------------------------------------------------------------------------------
+// -- experts
+// ---------------------------------------------------------------------------------------
 
 std::string no_experts(const Checkpoint&, const Facts& f) {
   return f.experts.empty() ? "has no experts" : "";
@@ -119,8 +122,9 @@ void rotate_experts(Checkpoint& c, const Facts& f) {
   if (f.fused_experts) {
     for (const char* leaf : {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}) {
       std::string& bytes = c.at(f.layer(i) + leaf).bytes;
-      std::ranges::rotate(bytes, bytes.begin() + static_cast<std::ptrdiff_t>(
-                                     bytes.size() / static_cast<size_t>(f.expert_count)));
+      std::ranges::rotate(
+          bytes, bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() /
+                                                             static_cast<size_t>(f.expert_count)));
     }
     return;
   }
@@ -139,8 +143,9 @@ void swap_expert_gate_up(Checkpoint& c, const Facts& f) {
 
 void rotate_router(Checkpoint& c, const Facts& f) {
   std::string& bytes = c.at(f.layer(f.experts.back()) + "mlp.gate.weight").bytes;
-  std::ranges::rotate(bytes, bytes.begin() + static_cast<std::ptrdiff_t>(
-                                 bytes.size() / static_cast<size_t>(f.expert_count)));
+  std::ranges::rotate(
+      bytes, bytes.begin() +
+                 static_cast<std::ptrdiff_t>(bytes.size() / static_cast<size_t>(f.expert_count)));
 }
 
 std::string no_shared_expert(const Checkpoint& c, const Facts& f) {
@@ -158,7 +163,8 @@ void swap_shared_gate_up(Checkpoint& c, const Facts& f) {
   swap_tensors(c, shared + "gate_proj.weight", shared + "up_proj.weight");
 }
 
-// -- linear attention ------------------------------------------------------------------------------
+// -- linear attention
+// ------------------------------------------------------------------------------
 
 std::string no_linear(const Checkpoint&, const Facts& f) {
   return f.linear.empty() ? "has no linear attention" : "";
@@ -235,7 +241,8 @@ void permute_value_heads(Checkpoint& c, const Facts& f) {
   a.set_row(f.value_heads - 1, first);
 }
 
-// -- convolutions ----------------------------------------------------------------------------------
+// -- convolutions
+// ----------------------------------------------------------------------------------
 
 std::string conv_key(const Checkpoint& c, const Facts& f) {
   const std::vector<int64_t>& layers = f.linear.empty() ? f.convs : f.linear;

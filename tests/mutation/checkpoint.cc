@@ -57,19 +57,22 @@ void Tensor::set_value(size_t element, float value) {
   std::memcpy(bytes.data() + 2 * element, &bits, sizeof bits);
 }
 
-Checkpoint read_checkpoint(const std::string& directory) {
-  Checkpoint checkpoint;
-  std::ifstream config(directory + "/config.json");
-  checkpoint.config = nlohmann::json::parse(config);
-  const auto source = require(open_checkpoint(directory));
+std::map<std::string, Tensor> read_tensors(const std::string& path) {
+  std::map<std::string, Tensor> tensors;
+  const auto source = require(open_checkpoint(path));
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const TensorEntry& entry = source->entries()[i];
     Tensor tensor{entry.dtype, entry.shape, std::string(entry.bytes, '\0')};
     const Status read = source->read(i, 0, std::as_writable_bytes(std::span(tensor.bytes)));
     if (!read) throw std::runtime_error(read.error().message);
-    checkpoint.tensors.emplace(entry.name, std::move(tensor));
+    tensors.emplace(entry.name, std::move(tensor));
   }
-  return checkpoint;
+  return tensors;
+}
+
+Checkpoint read_checkpoint(const std::string& directory) {
+  std::ifstream config(directory + "/config.json");
+  return {nlohmann::json::parse(config), read_tensors(directory)};
 }
 
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& like,

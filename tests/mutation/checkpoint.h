@@ -46,6 +46,7 @@ struct Checkpoint {
 
 // Throws std::runtime_error, as all below, because nothing here is allowed to go wrong.
 Checkpoint read_checkpoint(const std::string& directory);
+std::map<std::string, Tensor> read_tensors(const std::string& path);
 // model.safetensors and config.json in a new directory, with the other JSON files of `like`.
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& like,
                       const std::string& directory);

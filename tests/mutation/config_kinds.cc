@@ -174,11 +174,13 @@ std::string no_experts(const Checkpoint&, const Facts& f) {
 
 std::string no_norm_choice(const Checkpoint& c, const Facts& f) {
   if (f.experts.empty()) return "has no experts";
-  return f.model_type.starts_with("qwen3_5") ? "always normalises the scores" : without("norm_topk_prob")(c, f);
+  return f.model_type.starts_with("qwen3_5") ? "always normalises the scores"
+                                             : without("norm_topk_prob")(c, f);
 }
 
 std::string no_scale(const Checkpoint& c, const Facts&) {
-  const bool any = c.config.contains("query_pre_attn_scalar") || c.config.contains("attention_multiplier");
+  const bool any =
+      c.config.contains("query_pre_attn_scalar") || c.config.contains("attention_multiplier");
   return any ? "" : "its scale is not in the config (see program_attention_scale)";
 }
 
@@ -188,10 +190,27 @@ void change_scale(Checkpoint& c, const Facts& f) {
   with_number("query_pre_attn_scalar", [&](double) { return double(f.head_dim); })(c, f);
 }
 
-void change_eps(Checkpoint& c, const Facts& f, double factor) {
-  for (const char* key : {"rms_norm_eps", "norm_eps", "layer_norm_epsilon"}) {
-    scaled(key, factor)(c, f);
+constexpr const char* kEpsKeys[] = {"rms_norm_eps", "norm_eps", "layer_norm_epsilon"};
+
+// A norm divides by sqrt(mean square + eps), so that ten times an eps changes its result by the
+// factor 1 - 4.5 eps / mean square, and the smallest mean square is that of the embedded tokens.
+// The norm in linear attention has smaller ones.
+std::string eps_is_noise(const Checkpoint& c, const Facts& f) {
+  constexpr double kNoise = 1e-5;
+  for (const char* key : kEpsKeys) {
+    for (const Json& value : values_of(c.config, key)) {
+      const double change = 4.5 * value.get<double>() / f.embedded_square;
+      if (f.linear.empty() && change < kNoise) {
+        return "what is normed is so large that this changes less than 1e-5 of it, the noise of "
+               "f32";
+      }
+    }
   }
+  return "";
+}
+
+void change_eps(Checkpoint& c, const Facts& f, double factor) {
+  for (const char* key : kEpsKeys) scaled(key, factor)(c, f);
 }
 
 std::string none(const Checkpoint&, const Facts&) { return ""; }
@@ -226,7 +245,8 @@ std::vector<Kind> attention_kinds() {
 
 std::vector<Kind> number_kinds() {
   return {
-      {"norm_eps_times_10", none, [](Checkpoint& c, const Facts& f) { change_eps(c, f, 10); }},
+      {"norm_eps_times_10", eps_is_noise,
+       [](Checkpoint& c, const Facts& f) { change_eps(c, f, 10); }},
       {"norm_eps_times_10000", none,
        [](Checkpoint& c, const Facts& f) { change_eps(c, f, 10000); }},
       {"logit_softcap_changed", without("final_logit_softcapping"),

@@ -69,8 +69,7 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
 void Facts::read_layer_kinds() {
   const Json& config = checkpoint_.config;
   const Json* types = find_deep(config, "layer_types");
-  const bool every =
-      model_type == "mistral" || model_type == "phi3" || model_type == "qwen3_moe";
+  const bool every = model_type == "mistral" || model_type == "phi3" || model_type == "qwen3_moe";
   const bool window =
       number(config, {"sliding_window"}, 0) > 0 && config.value("use_sliding_window", true);
   for (int64_t i = 0; i < layers; ++i) {
@@ -79,8 +78,7 @@ void Facts::read_layer_kinds() {
     if (has(layer(i) + "conv.conv.weight")) convs.push_back(i);
     if (part(i, Part::kKey)) {
       attention.push_back(i);
-      const bool turns =
-          !config.contains("no_rope_layers") || config["no_rope_layers"].at(at) == 1;
+      const bool turns = !config.contains("no_rope_layers") || config["no_rope_layers"].at(at) == 1;
       if (turns) turned.push_back(i);
       const bool slides = types ? types->at(at) == "sliding_attention" : every;
       if (window && slides) sliding.push_back(i);

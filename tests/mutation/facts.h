@@ -22,7 +22,9 @@ struct Facts {
   bool paired_rope = false;    // neighbouring dimensions are turned
   bool tied = false;
   bool output_gate = false;  // q_proj holds a gate behind the query of every head
-  bool reference_has_keys = false;  // set by who knows the reference
+  // What the reference holds; set by who has it.
+  bool reference_has_keys = false;
+  double embedded_square = 0;               // mean square of the embedded tokens
   std::string embedding, head, final_norm;  // keys; `head` is that of an untied head
   // Layers of each kind, in order.
   std::vector<int64_t> attention, turned, sliding, linear, convs, experts, gated;

@@ -1,10 +1,12 @@
 // The mutation test: every kind of wrong conversion on every checkpoint of the test data, in every
-// dtype, judged by `ferry verify`. Prints a table; exit code 1 if any passed, was not named, or could
-// not be tried.
+// dtype, judged by `ferry verify`. Prints a table; exit code 1 if any passed, was not named, or
+// could not be tried.
 //
-//   mutation_test [--sample] [--kind NAME]... [--model NAME]... [--dtype NAME]... [--jobs N] [--all]
+//   mutation_test [--sample] [--kind NAME]... [--model NAME]... [--dtype NAME]... [--jobs N]
+//   [--all]
 //
-// --sample: every kind on one model that it applies to, in one dtype. --all: a line for every verdict.
+// --sample: every kind on one model that it applies to, in one dtype. --all: a line for every
+// verdict.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -45,9 +47,9 @@ std::vector<Task> whole(const std::vector<Kind>& kinds, const std::vector<Model>
   return tasks;
 }
 
-// Every kind once: on the first that it applies to of the models from the n-th on, in the n-th dtype,
-// where n goes with the kind, so that together they meet most models and all dtypes. And every model
-// unchanged, in the dtype that most are used in.
+// Every kind once: on the first that it applies to of the models from the n-th on, in the n-th
+// dtype, where n goes with the kind, so that together they meet most models and all dtypes. And
+// every model unchanged, in the dtype that most are used in.
 std::vector<Task> sample(const std::vector<Kind>& kinds, const std::vector<Model>& models) {
   std::vector<Task> tasks;
   for (const Model& model : models) tasks.push_back({nullptr, &model, {"bf16"}});
@@ -78,8 +80,8 @@ std::vector<Trial> run_all(const std::vector<Task>& tasks, unsigned jobs) {
   return trials;
 }
 
-
-// -- the report ------------------------------------------------------------------------------------
+// -- the report
+// ------------------------------------------------------------------------------------
 
 struct Count {
   int tried = 0, caught = 0, named = 0, placed = 0;
@@ -105,7 +107,8 @@ void print_table(const std::vector<Trial>& trials) {
     if (std::ranges::count(models, trial.model) == 0) models.push_back(trial.model);
     at[{trial.kind, trial.model}] = &trial;
   }
-  std::printf("Verdicts per kind and model: every dtype, as a wrong bundle and as a wrong conversion.\n");
+  std::printf(
+      "Verdicts per kind and model: every dtype, as a wrong bundle and as a wrong conversion.\n");
   for (size_t i = 0; i < models.size(); ++i) std::printf("  %2zu %s\n", i + 1, models[i].c_str());
   std::printf("%-34s", "");
   for (size_t i = 0; i < models.size(); ++i) std::printf("%4zu", i + 1);
@@ -145,7 +148,8 @@ void print_counts(const std::vector<Trial>& trials) {
     if (trial.kind == "unchanged") continue;
     if (!trial.verdicts.empty()) kinds[trial.kind] += 1;
     for (const Verdict& verdict : trial.verdicts) {
-      for (const std::string& key : {verdict.dtype + " " + mode_name(verdict.mode), std::string("all")}) {
+      for (const std::string& key :
+           {verdict.dtype + " " + mode_name(verdict.mode), std::string("all")}) {
         Count& count = counts[key];
         count.tried += 1;
         count.caught += verdict.caught;
@@ -173,11 +177,11 @@ int print_failures(const std::vector<Trial>& trials, bool every_line) {
     }
     for (const Verdict& v : trial.verdicts) {
       const bool control = trial.kind == "unchanged";
-      const char* word = control    ? (v.caught ? "REFUSED " : "right   ")
-                         : good(v)  ? "caught  "
-                         : v.caught ? "UNNAMED "
+      const char* word = control                      ? (v.caught ? "REFUSED " : "right   ")
+                         : good(v)                    ? "caught  "
+                         : v.caught                   ? "UNNAMED "
                          : v.said.starts_with("exit") ? "ERROR   "
-                                    : "PASSED  ";
+                                                      : "PASSED  ";
       const bool failed = control ? v.caught : !good(v);
       failures += failed;
       if (failed || every_line) {
@@ -195,8 +199,8 @@ int run(const Options& options) {
   std::vector<Model> tried = models();
   std::erase_if(tried, [&](const Model& model) { return !chosen(options.models, model.name); });
   const std::vector<std::string>& dtypes = options.dtypes.empty() ? kDTypes : options.dtypes;
-  const std::vector<Trial> trials = run_all(
-      options.sample ? sample(kinds, tried) : whole(kinds, tried, dtypes), options.jobs);
+  const std::vector<Trial> trials =
+      run_all(options.sample ? sample(kinds, tried) : whole(kinds, tried, dtypes), options.jobs);
   if (!options.sample) {
     print_table(trials);
     print_reasons(trials);

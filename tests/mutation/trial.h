@@ -20,9 +20,9 @@ inline const std::vector<std::string> kDTypes = {"f32", "bf16", "f16"};
 struct Verdict {
   Mode mode;
   std::string dtype;
-  bool caught = false;    // exit code 1
-  bool named = false;     // the report names a layer or a tensor, and not a wrong one
-  bool placed = false;    // what it names is at the first layer that is wrong, as far as one is known
+  bool caught = false;  // exit code 1
+  bool named = false;   // the report names a layer or a tensor, and not a wrong one
+  bool placed = false;  // what it names is at the first layer that is wrong, as far as one is known
   std::string said = {};  // what it names, or what went wrong
 };
 

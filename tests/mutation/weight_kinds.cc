@@ -11,7 +11,8 @@ using Excluded = decltype(Kind::excluded);
 
 std::string none(const Checkpoint&, const Facts&) { return ""; }
 
-// -- attention -------------------------------------------------------------------------------------
+// -- attention
+// -------------------------------------------------------------------------------------
 
 std::string no_attention(const Checkpoint&, const Facts& f) {
   return f.attention.empty() ? "has no attention" : "";
@@ -30,15 +31,15 @@ void swap_heads(Checkpoint& c, const Facts& f, std::initializer_list<Part> parts
   for (const Part part : parts) {
     for (const char* leaf : {"weight", "bias"}) {
       if (!f.part(i, part, leaf)) continue;
-      swap_rows(c, f.head_rows(i, part, 0, leaf),
-                f.head_rows(i, part, f.heads_of(part) - 1, leaf));
+      swap_rows(c, f.head_rows(i, part, 0, leaf), f.head_rows(i, part, f.heads_of(part) - 1, leaf));
     }
   }
 }
 
 std::string one_kv_head(const Checkpoint&, const Facts& f) {
   if (f.kv_heads == 1) return "has one key head";
-  return f.kv_heads == f.heads ? "has a key head for every query head: no order to keep but q's" : "";
+  return f.kv_heads == f.heads ? "has a key head for every query head: no order to keep but q's"
+                               : "";
 }
 
 // The order of the turned rows of a head as the other convention stores them.
@@ -121,7 +122,8 @@ void read_qkv_by_other_layout(Checkpoint& c, const Facts& f) {
   reorder_rows(c, whole, order);
 }
 
-// -- MLP -------------------------------------------------------------------------------------------
+// -- MLP
+// -------------------------------------------------------------------------------------------
 
 std::string no_gated_mlp(const Checkpoint&, const Facts& f) {
   return f.gated.empty() ? "has no dense MLP with a gate" : "";
@@ -152,7 +154,8 @@ void interleave_gate_up(Checkpoint& c, const Facts& f) {
   reorder_rows(c, all, order);
 }
 
-// -- layers ----------------------------------------------------------------------------------------
+// -- layers
+// ----------------------------------------------------------------------------------------
 
 struct Pair {
   int64_t a = -1, b = -1;
@@ -191,10 +194,10 @@ Pair like_layers(const Checkpoint& c, const Facts& f) {
   for (int64_t b = f.layers - 1; b > 0; --b) {
     for (int64_t a = 0; a < b; ++a) {
       const std::vector<std::string> keys = f.keys_of(a);
-      const bool same = keys == f.keys_of(b) && std::ranges::all_of(keys, [&](const auto& leaf) {
-                          return c.tensors.at(f.layer(a) + leaf).shape ==
-                                 c.tensors.at(f.layer(b) + leaf).shape;
-                        });
+      const bool same =
+          keys == f.keys_of(b) && std::ranges::all_of(keys, [&](const auto& leaf) {
+            return c.tensors.at(f.layer(a) + leaf).shape == c.tensors.at(f.layer(b) + leaf).shape;
+          });
       if (same) return {a, b, ""};
     }
   }
@@ -235,7 +238,8 @@ void transpose_square(Checkpoint& c, const Facts& f) {
   }
 }
 
-// -- embedding and head ----------------------------------------------------------------------------
+// -- embedding and head
+// ----------------------------------------------------------------------------
 
 Excluded only(bool tied) {
   return [tied](const Checkpoint&, const Facts& f) -> std::string {
@@ -287,7 +291,8 @@ void zero_head_row(Checkpoint& c, const Facts& f) {
   zero_rows(c, {f.tied ? f.embedding : f.head, {kRow}});
 }
 
-// -- single values ---------------------------------------------------------------------------------
+// -- single values
+// ---------------------------------------------------------------------------------
 
 // The lowest bit of the exponent: the value doubles or halves. The bits of a bf16 are the upper
 // half of those of an f32.
@@ -315,8 +320,9 @@ size_t largest(const Tensor& tensor) {
 
 // Of the largest value of a matrix that every token passes.
 void flip_in_matrix(Checkpoint& c, const Facts& f) {
-  const std::string key = f.first_of(
-      f.layers - 1, {"self_attn.o_proj.weight", "self_attn.out_proj.weight", "attn.out_proj.weight"});
+  const std::string key =
+      f.first_of(f.layers - 1,
+                 {"self_attn.o_proj.weight", "self_attn.out_proj.weight", "attn.out_proj.weight"});
   if (key.empty()) throw std::runtime_error("no output projection");
   flip_exponent_bit(c.at(key), largest(c.at(key)));
 }
@@ -343,7 +349,8 @@ std::string no_bias(const Checkpoint&, const Facts& f) {
 void zero_bias(Checkpoint& c, const Facts& f) { zero_rows(c, every_row(c, bias_of(f))); }
 
 std::string no_flagged_bias(const Checkpoint& c, const Facts&) {
-  return c.config.value("attention_bias", false) ? "" : "its config has no flag for biases that is set";
+  return c.config.value("attention_bias", false) ? ""
+                                                 : "its config has no flag for biases that is set";
 }
 
 void drop_attention_biases(Checkpoint& c, const Facts&) {

@@ -1,7 +1,7 @@
 // Linked into ferry_wrong, which is ferry with lower() wrapped by the linker (--wrap): the graph of
-// every program is changed in one manner, named by the environment variable FERRY_WRONG, before it is
-// lowered. So the program itself needs no seam, and `ferry_wrong verify` is what Ferry would be if
-// its converters had that defect everywhere. The names are those of program_kinds.cc.
+// every program is changed in one manner, named by the environment variable FERRY_WRONG, before it
+// is lowered. So the program itself needs no seam, and `ferry_wrong verify` is what Ferry would be
+// if its converters had that defect everywhere. The names are those of program_kinds.cc.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -18,7 +18,9 @@ namespace {
 
 using Indices = std::vector<size_t>;
 
-const ValueId* tensor_arg(const Node& node, size_t i) { return std::get_if<ValueId>(&node.args[i]); }
+const ValueId* tensor_arg(const Node& node, size_t i) {
+  return std::get_if<ValueId>(&node.args[i]);
+}
 
 // Nodes of `op` for which `holds`, in order.
 template <class Predicate>
@@ -39,7 +41,8 @@ ValueId insert(Graph& graph, size_t before, Op op, std::vector<Arg> args, const 
   value.origin = Value::Origin::kNode;
   const ValueId id{static_cast<int32_t>(graph.values.size())};
   graph.values.push_back(std::move(value));
-  const Node node{.op = op, .args = std::move(args), .outs = {id}, .layer = graph.nodes[before].layer};
+  const Node node{
+      .op = op, .args = std::move(args), .outs = {id}, .layer = graph.nodes[before].layer};
   graph.nodes.insert(graph.nodes.begin() + static_cast<std::ptrdiff_t>(before), node);
   return id;
 }
@@ -55,7 +58,8 @@ IntArg shifted(Graph& graph, size_t before, const IntArg& arg, int64_t by) {
   return insert(graph, before, Op::kIntAdd, {arg, IntArg(by)}, int_value());
 }
 
-// -- states ----------------------------------------------------------------------------------------
+// -- states
+// ----------------------------------------------------------------------------------------
 
 // where(is_start, 0, state) of the last buffer of that name becomes the state, always.
 void keep_state(Graph& graph, const std::string& buffer) {
@@ -100,7 +104,8 @@ void write_cache_late(Graph& graph) {
   }
 }
 
-// -- positions -------------------------------------------------------------------------------------
+// -- positions
+// -------------------------------------------------------------------------------------
 
 bool is_table(const Graph& graph, const Node& node) {
   return node.op == Op::kSlice && graph[*tensor_arg(node, 0)].origin == Value::Origin::kLiteral;
@@ -141,17 +146,19 @@ void shift_rope_of_queries(Graph& graph) {
     const Node rows = tables.at(table.index);
     const IntArg start = shifted(graph, i, std::get<IntArg>(rows.args[2]), 1);
     const IntArg end = shifted(graph, i + 1, std::get<IntArg>(rows.args[3]), 1);
-    const ValueId late = insert(graph, i + 2, Op::kSlice,
-                                {rows.args[0], rows.args[1], start, end, rows.args[4]},
-                                Value(graph[table]));
+    const ValueId late =
+        insert(graph, i + 2, Op::kSlice, {rows.args[0], rows.args[1], start, end, rows.args[4]},
+               Value(graph[table]));
     graph.nodes[i + 3].args[1] = late;
   }
 }
 
-// -- masks and scales ------------------------------------------------------------------------------
+// -- masks and scales
+// ------------------------------------------------------------------------------
 
 Indices causal_nodes(const Graph& graph) {
-  return find_nodes(graph, Op::kSdpa, [](const Node& node) { return std::get<bool>(node.args[6]); });
+  return find_nodes(graph, Op::kSdpa,
+                    [](const Node& node) { return std::get<bool>(node.args[6]); });
 }
 
 // Additive masks are made of comparisons of the distance with a number.
@@ -212,8 +219,8 @@ void drop_delta_scale(Graph& graph) {
   const Indices rules = find_nodes(graph, Op::kGatedDeltaRule, any);
   if (rules.empty()) return;
   const int32_t layer = graph.nodes[rules.back()].layer;
-  const Indices nodes = find_nodes(graph, Op::kMulScalar,
-                                   [&](const Node& node) { return node.layer == layer; });
+  const Indices nodes =
+      find_nodes(graph, Op::kMulScalar, [&](const Node& node) { return node.layer == layer; });
   if (!nodes.empty()) graph.nodes[nodes.front()].args[1] = 1.0;
 }
 
