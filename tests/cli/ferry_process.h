@@ -18,8 +18,8 @@ struct Outcome {
   size_t error_lines() const;
 };
 
-// Runs `PROGRAM ARGS...` without a shell, with `environment` ("NAME=VALUE") added to ours. Safe to call
-// from several threads.
+// Runs `PROGRAM ARGS...` without a shell, with `environment` ("NAME=VALUE") added to ours. Safe to
+// call from several threads.
 Outcome run_program(const std::string& program, const std::vector<std::string>& args,
                     const std::vector<std::string>& environment = {});
 // Runs `ferry ARGS...`.

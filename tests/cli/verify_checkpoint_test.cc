@@ -98,8 +98,8 @@ TEST(VerifyCheckpoint, NothingStaysInTheTemporaryDirectory) {
 
 TEST(VerifyCheckpoint, OptionsThatExcludeEachOther) {
   const Line base = {"verify", "nowhere"};
-  for (const Line& more : std::vector<Line>{{"--checkpoint", "a", "--reference", "b"},
-                                            {"--config", "c.json"}}) {
+  for (const Line& more :
+       std::vector<Line>{{"--checkpoint", "a", "--reference", "b"}, {"--config", "c.json"}}) {
     Line line = base;
     line.insert(line.end(), more.begin(), more.end());
     EXPECT_EQ(run_ferry(line).code, 2);
