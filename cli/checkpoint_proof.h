@@ -1,17 +1,19 @@
-// Proof against the checkpoint itself: every weight of a bundle is derived again from the source and
-// compared bit for bit, also those that logits cannot see; then the whole is compared with our own
-// unsharded f32 path.
+// Proof against the checkpoint. Every weight of a bundle is derived again from the source and
+// compared bit for bit, also those that logits cannot see; so are its programs. Then the bundle is
+// held to what the checkpoint's model computes in f32, and that to a reference, if there is one.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/context.h"
+#include "cli/program_proof.h"
 #include "core/result.h"
-#include "core/tensor_source.h"
 #include "packer/bundle_reader.h"
+#include "runner/parity_report.h"
+#include "runner/reference.h"
 
 namespace ferry::cli {
 
@@ -23,16 +25,25 @@ struct TensorProof {
 
 struct CheckpointProof {
   TensorProof tensors;
-  // What the unsharded f32 path computed for the probing prompts, to verify the bundle with.
-  std::unique_ptr<TensorSource> reference;
+  ProgramProof programs;
+  std::optional<ParityReport> f32_path;  // against the reference, if there is one
+  // The bundle against the f32 path. None where that computes values that are not finite: there is
+  // nothing to compare with, and `problem` says so.
+  std::optional<ParityReport> outputs;
+  std::string problem;
+
+  bool parity() const {
+    return tensors.ok() && programs.ok() && (!f32_path || f32_path->parity) && outputs &&
+           outputs->parity;
+  }
 };
 
-// `source` is anything that convert takes, `config` as in convert --config, or empty. The f32 path
-// is a bundle in a temporary directory (under TMPDIR), gone when this returns; its size is four
-// bytes for every parameter. A checkpoint that does not fit the model at all is an error, weights
-// that differ are not.
+// `source` is anything that convert takes, `config` as in convert --config, or empty. Prompts are
+// those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that does not fit
+// the model at all is an error, weights and programs that differ are not.
 Result<CheckpointProof> prove_from_checkpoint(Context& context, const Bundle& bundle,
-                                              const std::string& source,
-                                              const std::string& config);
+                                              const std::string& source, const std::string& config,
+                                              const Reference* reference,
+                                              std::optional<double> tolerance);
 
 }  // namespace ferry::cli

@@ -60,8 +60,4 @@ struct Conversion {
 // Keys that do not fit the model come back as Conversion::problems, not as an error.
 Result<Conversion> plan_conversion(const ConvertOptions& options);
 
-// The bound of `ferry verify` for weights of this dtype ("f32", "f16", "bf16", "mixed"); reasons in
-// docs/verifying.md.
-double default_tolerance(const std::string& weight_dtype, const ModelConfig& config);
-
 }  // namespace ferry::cli

@@ -69,7 +69,7 @@ Result<Graph> build_decoder(const ModelConfig& config, const BuildOptions& optio
     return add_block(b, config, norms, layer, "ffn_norm", "post_ffn_norm", x, [&](ValueId in) {
       const std::string prefix = layer_name(layer, "feed_forward");
       return config.has_experts(layer)
-                 ? sparse_mlp(b, c, in, prefix)
+                 ? sparse_mlp(b, c, in, layer, prefix)
                  : gated_mlp(b, config, in, prefix, config.intermediate_size);
     });
   };

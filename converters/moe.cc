@@ -1,5 +1,7 @@
 #include "converters/moe.h"
 
+#include <fmt/format.h>
+
 #include "converters/blocks.h"
 #include "converters/standard_keys.h"
 
@@ -73,13 +75,17 @@ std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& 
                                                "layers.{i}.feed_forward.shared_gate.weight"}})});
 }
 
-ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix) {
+ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                   const std::string& prefix) {
   const MoeConfig& moe = c.config.moe;
   const int64_t hidden = c.config.hidden_size;
   const ValueId rows = b.view(x, {c.tokens, hidden});
   const ValueId router = b.weight_f32(prefix + ".gate.weight", {moe.experts, hidden});
-  const ValueId chances = b.softmax_last(b.linear(rows, router));
-  auto [scores, ids] = b.topk_last(chances, moe.per_token);
+  const ValueId logits = b.linear(rows, router);
+  auto [scores, ids] = b.topk_last(b.softmax_last(logits), moe.per_token);
+  b.probe(fmt::format("router_logits.{}", layer), logits);
+  b.probe(fmt::format("router_weights.{}", layer), scores);
+  b.probe(fmt::format("router_experts.{}", layer), ids);
   if (moe.norm_top_scores) scores = b.div(scores, b.sum_last(scores));
   const ValueId w1 =
       b.weight(prefix + ".experts.w1.weight", {moe.experts, moe.expert_size, hidden});

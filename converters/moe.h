@@ -16,7 +16,10 @@ namespace ferry {
 std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config);
 
 // sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x); x [1,T,hidden],
-// `prefix` is "layers.N.feed_forward". Router and shared gate are f32 in any bundle.
-ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix);
+// `prefix` is "layers.N.feed_forward". Router and shared gate are f32 in any bundle. Probes record the
+// router of the layer: router_logits.N f32 [T,experts] before the softmax, router_experts.N i64 [T,k]
+// and router_weights.N f32 [T,k], the chosen experts and their softmax values.
+ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                   const std::string& prefix);
 
 }  // namespace ferry

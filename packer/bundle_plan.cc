@@ -1,6 +1,7 @@
 // BundlePlan::make: every file of a bundle to the byte, from metadata alone.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <span>
 #include <unordered_set>
@@ -265,5 +266,31 @@ Result<BundlePlan> BundlePlan::make(BundleInput input, const TensorSource& sourc
 
 const std::vector<PlannedFile>& BundlePlan::files() const { return impl_->listing; }
 uint64_t BundlePlan::total_bytes() const { return impl_->total_bytes; }
+const Manifest& BundlePlan::manifest() const { return impl_->manifest; }
+
+const pte::Program& BundlePlan::program(size_t index) const {
+  return impl_->input.parts[index].lowered.program;
+}
+const std::vector<Literal>& BundlePlan::constants(size_t index) const {
+  return impl_->input.parts[index].lowered.constants;
+}
+
+void BundlePlan::read_program(size_t index, uint64_t offset, std::span<std::byte> out) const {
+  const auto file =
+      std::ranges::find(impl_->files, impl_->manifest.programs[index].file, &FilePlan::name);
+  std::ranges::fill(out, std::byte{0});
+  for (const Extent& extent : file->extents) {
+    const uint64_t begin = std::max(offset, extent.offset);
+    const uint64_t end = std::min(offset + out.size(), extent.offset + extent.bytes);
+    if (begin >= end) continue;
+    const std::span<std::byte> part = out.subspan(begin - offset, end - begin);
+    if (extent.kind == Extent::Kind::kLiteral) {
+      file->literals[extent.index]->fill(begin - extent.offset, part);
+    } else {  // programs have a head and literals only
+      std::copy_n(file->head.begin() + static_cast<std::ptrdiff_t>(begin - extent.offset),
+                  part.size(), part.begin());
+    }
+  }
+}
 
 }  // namespace ferry

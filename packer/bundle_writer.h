@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,14 @@ class BundlePlan {
                                  uint64_t max_file_bytes);
   const std::vector<PlannedFile>& files() const;
   uint64_t total_bytes() const;
+  // As it will be written, with zeros for digests.
+  const Manifest& manifest() const;
+
+  // The program of part `index`, the contents of its constants, and bytes [offset, offset +
+  // out.size()) of its file, which has the size that files() states.
+  const pte::Program& program(size_t index) const;
+  const std::vector<Literal>& constants(size_t index) const;
+  void read_program(size_t index, uint64_t offset, std::span<std::byte> out) const;
 
   // `progress(done, total)` counts payload bytes; may be empty. Writes into a temporary sibling of
   // `directory`, syncs, and renames: afterwards the directory is complete or untouched. An existing

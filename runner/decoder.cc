@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace ferry {
@@ -35,6 +39,33 @@ std::vector<float> copy_floats(std::span<const std::byte> bytes) {
   return values;
 }
 
+// f32 values as they are, integers converted; empty for other dtypes.
+std::vector<float> probe_floats(const TensorView& value) {
+  if (value.dtype == DType::kF32) return copy_floats(value.bytes);
+  if (value.dtype != DType::kI64) return {};
+  std::vector<int64_t> integers(value.bytes.size() / sizeof(int64_t));
+  std::memcpy(integers.data(), value.bytes.data(), integers.size() * sizeof(int64_t));
+  return {integers.begin(), integers.end()};
+}
+
+// The layer N of a probe "PREFIX.N".
+std::optional<int64_t> probe_layer(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  int64_t layer = 0;
+  const auto [end, error] =
+      std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return layer;
+}
+
+// The probes of one router: indices of values of a method.
+struct RouterProbes {
+  size_t program = 0;
+  int32_t logits = -1, weights = -1, experts = -1;
+  int64_t width = 0, chosen = 0;  // experts in all, and per token
+  std::vector<float> seen;        // router logits of the call that runs now
+};
+
 // The numbers of the manifest that loops and divisions rely on.
 Status check_numbers(const Bundle& bundle) {
   constexpr int64_t kMost = int64_t{1} << 31;
@@ -58,6 +89,9 @@ struct Decoder::Impl {
   std::vector<int64_t> history;  // the sequence, as long as it could have to be computed again
   ProbeSink sink;
   bool observing = false;
+  std::map<int64_t, RouterProbes> routers;  // by layer
+  const ExpertRoutes* routes = nullptr;
+  std::optional<Error> route_error;  // of an observer, which cannot return it
   // Of the call that runs now.
   int64_t call_tokens = 0;
 
@@ -76,7 +110,86 @@ struct Decoder::Impl {
   Status run_program(size_t index, std::map<std::string, TensorView>& values);
   Status observe_probes();
   void deliver(const std::string& name, const TensorView& value) const;
+  void find_routers();
+  void see_router(const std::string& name, const TensorView& value);
+  Status send_to_experts(int64_t layer, const RouterProbes& router, const TensorView& chosen);
 };
+
+void Decoder::Impl::find_routers() {
+  for (size_t program = 0; program < methods.size(); ++program) {
+    for (const ManifestProbe& probe : manifest().programs[program].probes) {
+      const auto at = [&](std::string_view prefix, int32_t RouterProbes::*value) {
+        if (const auto layer = probe_layer(probe.name, prefix)) {
+          routers[*layer].program = program;
+          routers[*layer].*value = probe.value;
+        }
+      };
+      at("router_logits.", &RouterProbes::logits);
+      at("router_weights.", &RouterProbes::weights);
+      at("router_experts.", &RouterProbes::experts);
+    }
+  }
+  const auto width = [&](const RouterProbes& router, int32_t value) -> int64_t {
+    const auto& method = bundle->programs()[router.program].loaded.program.find(kMethod)->values;
+    if (value < 0 || static_cast<size_t>(value) >= method.size()) return 0;
+    const auto* tensor = std::get_if<pte::Tensor>(&method[static_cast<size_t>(value)]);
+    return tensor != nullptr && tensor->sizes.size() == 2 ? tensor->sizes[1] : 0;
+  };
+  for (auto& [layer, router] : routers) {
+    router.width = width(router, router.logits);
+    router.chosen = width(router, router.experts);
+  }
+  std::erase_if(routers, [&](const auto& item) {
+    const RouterProbes& router = item.second;
+    return router.chosen < 1 || router.chosen > router.width ||
+           width(router, router.weights) != router.chosen;
+  });
+}
+
+// Routers are seen in the order of execution: their logits, then their choice.
+void Decoder::Impl::see_router(const std::string& name, const TensorView& value) {
+  if (const auto layer = probe_layer(name, "router_logits."); layer && routers.contains(*layer)) {
+    routers[*layer].seen = probe_floats(value);
+  }
+  const auto layer = probe_layer(name, "router_experts.");
+  if (routes == nullptr || !layer || !routers.contains(*layer)) return;
+  if (Status sent = send_to_experts(*layer, routers[*layer], value); !sent) {
+    route_error = std::move(sent).error();
+  }
+}
+
+// Replaces the choice of the router, and the scores of the chosen ones, for positions with a route.
+Status Decoder::Impl::send_to_experts(int64_t layer, const RouterProbes& router,
+                                      const TensorView& chosen) {
+  const auto route = routes->find(layer);
+  if (route == routes->end()) return {};
+  const auto k = static_cast<size_t>(router.chosen);
+  const auto width = static_cast<size_t>(router.width);
+  std::vector<int64_t> ids(chosen.bytes.size() / sizeof(int64_t));
+  std::memcpy(ids.data(), chosen.bytes.data(), ids.size() * sizeof(int64_t));
+  Method& method = methods[router.program];
+  std::vector<float> weights =
+      copy_floats(FERRY_TRY(method.value(router.weights)).bytes);
+  const size_t rows = ids.size() / k;
+  if (weights.size() != ids.size() || router.seen.size() != rows * width) {
+    return bad_input(fmt::format("the probes of the router of layer {} do not match", layer));
+  }
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t from = (static_cast<size_t>(position) + row) * k;
+    if (from + k > route->second.size()) break;
+    const auto logits = std::span(router.seen).subspan(row * width, width);
+    const float largest = *std::ranges::max_element(logits);
+    float sum = 0;
+    for (float logit : logits) sum += std::exp(logit - largest);
+    for (size_t i = 0; i < k; ++i) {
+      const int64_t expert = route->second[from + i];
+      ids[row * k + i] = expert;
+      weights[row * k + i] = std::exp(logits[static_cast<size_t>(expert)] - largest) / sum;
+    }
+  }
+  FERRY_CHECK(method.overwrite(router.experts, std::as_bytes(std::span(ids))));
+  return method.overwrite(router.weights, std::as_bytes(std::span(weights)));
+}
 
 Status Decoder::Impl::run_program(size_t index, std::map<std::string, TensorView>& values) {
   const ManifestProgram& program = manifest().programs[index];
@@ -90,6 +203,7 @@ Status Decoder::Impl::run_program(size_t index, std::map<std::string, TensorView
     FERRY_CHECK(method.set_input(i, value->second));
   }
   FERRY_CHECK(method.execute());
+  if (route_error) return tl::unexpected<Error>(*std::exchange(route_error, std::nullopt));
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     values[program.outputs[i].name] = method.output(i);
   }
@@ -127,18 +241,23 @@ Result<std::vector<float>> Decoder::Impl::run(std::span<const int64_t> tokens) {
 }
 
 void Decoder::Impl::deliver(const std::string& name, const TensorView& value) const {
-  if (!sink || value.dtype != DType::kF32 || value.shape.empty() || value.shape.back() <= 0) return;
-  const std::vector<float> floats = copy_floats(value.bytes);
+  if (!sink || value.shape.empty() || value.shape.back() <= 0) return;
+  const std::vector<float> floats = probe_floats(value);
+  if (floats.empty()) return;
   const int64_t rows = static_cast<int64_t>(floats.size()) / value.shape.back();
   // A probe behind the cut to the last token has fewer rows than the call has tokens.
   sink(name, position + call_tokens - rows, rows, floats);
 }
 
 Status Decoder::Impl::observe_probes() {
+  if (std::exchange(observing, true)) return {};
   for (size_t i = 0; i < methods.size(); ++i) {
     for (const ManifestProbe& probe : manifest().programs[i].probes) {
       FERRY_CHECK(methods[i].observe(
-          probe.value, [this, &probe](const TensorView& value) { deliver(probe.name, value); }));
+          probe.value, [this, &probe](const TensorView& value) {
+            deliver(probe.name, value);
+            see_router(probe.name, value);
+          }));
     }
   }
   return {};
@@ -159,6 +278,7 @@ Result<Decoder> Decoder::load(const Bundle& bundle, ThreadPool& pool,
         FERRY_TRY(Method::load(bundle.programs()[i].loaded, kMethod, external_tensors(bundle, i),
                                pool, options, bundle.manifest().programs[i].file)));
   }
+  impl->find_routers();
   return Decoder(std::move(impl));
 }
 
@@ -203,8 +323,36 @@ int64_t Decoder::position() const { return impl_->position; }
 
 Status Decoder::set_probe_sink(ProbeSink sink) {
   impl_->sink = std::move(sink);
-  if (!impl_->sink || std::exchange(impl_->observing, true)) return {};
+  return impl_->sink ? impl_->observe_probes() : Status();
+}
+
+Status Decoder::force_experts(const ExpertRoutes* routes) {
+  impl_->routes = nullptr;
+  if (routes == nullptr) return {};
+  for (const auto& [layer, ids] : *routes) {
+    const auto [chosen, width] = experts_of(layer);
+    if (chosen == 0 || ids.size() % static_cast<size_t>(chosen) != 0) {
+      return bad_input(fmt::format("expert routes of layer {} do not fit the bundle", layer));
+    }
+    for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(chosen)) {
+      std::vector<int64_t> row(ids.begin() + static_cast<std::ptrdiff_t>(at),
+                               ids.begin() + static_cast<std::ptrdiff_t>(at) + chosen);
+      std::ranges::sort(row);
+      if (row.front() < 0 || row.back() >= width ||
+          std::ranges::adjacent_find(row) != row.end()) {
+        return bad_input(fmt::format("expert routes of layer {} are not {} distinct experts of {}",
+                                     layer, chosen, width));
+      }
+    }
+  }
+  impl_->routes = routes;
   return impl_->observe_probes();
+}
+
+std::pair<int64_t, int64_t> Decoder::experts_of(int64_t layer) const {
+  const auto found = impl_->routers.find(layer);
+  if (found == impl_->routers.end()) return {0, 0};
+  return {found->second.chosen, found->second.width};
 }
 
 Result<TensorView> Decoder::buffer(const std::string& name) const {

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -13,6 +15,10 @@
 #include "runner/method.h"
 
 namespace ferry {
+
+// Experts that tokens pass through: layer -> expert ids, row-major [positions, experts per token],
+// from position 0 on.
+using ExpertRoutes = std::map<int64_t, std::vector<int64_t>>;
 
 class Decoder {
  public:
@@ -32,10 +38,18 @@ class Decoder {
   int64_t position() const;
 
   // Called for every probe of every program in each call: name, first position, rows, f32 values
-  // [rows, width]. Empty to stop.
+  // [rows, width]; integers appear as floats. Empty to stop.
   using ProbeSink = std::function<void(const std::string& name, int64_t position, int64_t rows,
                                        std::span<const float> values)>;
   Status set_probe_sink(ProbeSink sink);
+
+  // Sends tokens through these experts instead of those that the routers choose; positions and layers
+  // without a route keep the choice of the router. Probes still see that choice. kBadInput unless
+  // every route has whole rows of distinct experts of the layer. `routes` must stay until it is
+  // replaced; nullptr: the routers' own choice.
+  Status force_experts(const ExpertRoutes* routes);
+  // Experts per token and experts in all, of a layer with routed experts; {0, 0} for others.
+  std::pair<int64_t, int64_t> experts_of(int64_t layer) const;
 
   // Contents of a mutable buffer by its name.
   Result<TensorView> buffer(const std::string& name) const;

@@ -350,6 +350,19 @@ Result<TensorView> Method::value(int32_t value) const {
   return runtime::view_of(impl_->at(value));
 }
 
+Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
+  const bool known = value >= 0 && static_cast<size_t>(value) < impl_->values.size();
+  runtime::Tensor* tensor = known ? impl_->at(value).tensor : nullptr;
+  if (tensor == nullptr || tensor->data == nullptr || !tensor->writable ||
+      static_cast<uint64_t>(tensor->bytes()) != bytes.size()) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} cannot take {} bytes",
+                                               impl_->file, quoted(impl_->method), value,
+                                               bytes.size()));
+  }
+  std::memcpy(tensor->data, bytes.data(), bytes.size());
+  return {};
+}
+
 void Method::reset() { impl_->fill_arenas(false); }
 
 }  // namespace ferry

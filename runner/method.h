@@ -71,6 +71,9 @@ class Method {
   Status observe(int32_t value, std::function<void(const TensorView&)> observer);
   // Current contents of a value with planned memory or a constant; for state buffers between calls.
   Result<TensorView> value(int32_t value) const;
+  // Replaces the contents of a tensor in planned memory; inside an observer this decides what the
+  // instructions that follow read. kUsage if the tensor has another size or no memory of its own.
+  Status overwrite(int32_t value, std::span<const std::byte> bytes);
   // Every mutable buffer back to its initial contents (zeros where none are stored).
   void reset();
 

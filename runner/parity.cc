@@ -134,8 +134,4 @@ double top_margin(std::span<const float> row) {
   return first - second;
 }
 
-bool within(const ValueMetrics& metrics, double tolerance) {
-  return metrics.finite && metrics.max_abs <= tolerance * std::max(metrics.scale, 1.0);
-}
-
 }  // namespace ferry

@@ -72,7 +72,4 @@ size_t argmax(std::span<const float> row);
 // Largest minus second largest value; infinite for a single one.
 double top_margin(std::span<const float> row);
 
-// Bound for values of a layer: `tolerance` times their size, at least 1.
-bool within(const ValueMetrics& metrics, double tolerance);
-
 }  // namespace ferry

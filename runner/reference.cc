@@ -170,6 +170,24 @@ Result<std::vector<int64_t>> Reference::read_ids(size_t index) const {
                                  dtype_name(entry.dtype), to_string(entry.shape),
                                  quoted(entry.name)));
   }
+  return read_integers(index);
+}
+
+Result<std::vector<int64_t>> Reference::integers(const ReferencePrompt& prompt,
+                                                 const std::string& tensor,
+                                                 const Shape& expected) const {
+  const size_t index = prompt.tensors.at(tensor);
+  const TensorEntry& entry = source_->entries()[index];
+  if (entry.shape != expected || (entry.dtype != DType::kI64 && entry.dtype != DType::kI32)) {
+    return bad_input(fmt::format("{}: {} {} where i64 {} is expected (tensor {})", path(),
+                                 dtype_name(entry.dtype), to_string(entry.shape),
+                                 to_string(expected), quoted(entry.name)));
+  }
+  return read_integers(index);
+}
+
+Result<std::vector<int64_t>> Reference::read_integers(size_t index) const {
+  const TensorEntry& entry = source_->entries()[index];
   const std::vector<std::byte> bytes = FERRY_TRY(read_all(*source_, index));
   const bool wide = entry.dtype == DType::kI64;
   std::vector<int64_t> ids(bytes.size() / (wide ? 8 : 4));

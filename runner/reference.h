@@ -19,6 +19,7 @@ struct ReferencePrompt {
   // Tensor name without the prefix ("logits", "cache.0.key") -> index of the entry.
   std::map<std::string, size_t> tensors;
   bool has(const std::string& tensor) const { return tensors.contains(tensor); }
+  bool needs_images() const { return has("pixel_values") || has("image_features"); }
 };
 
 class Reference {
@@ -36,12 +37,16 @@ class Reference {
                                       const Shape& expected) const;
   Result<std::vector<float>> floats(const ReferencePrompt& prompt, const std::string& tensor,
                                     const Shape& expected) const;
+  // All values of an i64 or i32 tensor, which must have this shape.
+  Result<std::vector<int64_t>> integers(const ReferencePrompt& prompt, const std::string& tensor,
+                                        const Shape& expected) const;
   // All values of an i64 or i32 tensor of rank 1, or of rank 2 with one row.
   Result<std::vector<int64_t>> ids(const ReferencePrompt& prompt, const std::string& tensor) const;
 
  private:
   explicit Reference(const TensorSource& source) : source_(&source) {}
   Result<std::vector<int64_t>> read_ids(size_t entry) const;
+  Result<std::vector<int64_t>> read_integers(size_t entry) const;
 
   const TensorSource* source_;
   std::vector<ReferencePrompt> prompts_;

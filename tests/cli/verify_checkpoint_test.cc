@@ -49,6 +49,8 @@ TEST(VerifyCheckpoint, EveryVariantIsDerivedAgainBitForBit) {
     EXPECT_EQ(report["parity"], true);
     EXPECT_EQ(report["tensors"]["compared"], manifest["tensors"].size());
     EXPECT_EQ(report["tensors"]["different"], Json::array());
+    EXPECT_EQ(report["programs"]["compared"], manifest["programs"].size());
+    EXPECT_EQ(report["programs"]["different"], Json::array());
     EXPECT_GT(report["metrics"]["greedy_total"], 0);
     EXPECT_FALSE(report["layers"].empty());
   }
@@ -96,14 +98,101 @@ TEST(VerifyCheckpoint, NothingStaysInTheTemporaryDirectory) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch / "."));
 }
 
-TEST(VerifyCheckpoint, OptionsThatExcludeEachOther) {
-  const Line base = {"verify", "nowhere"};
-  for (const Line& more :
-       std::vector<Line>{{"--checkpoint", "a", "--reference", "b"}, {"--config", "c.json"}}) {
-    Line line = base;
-    line.insert(line.end(), more.begin(), more.end());
-    EXPECT_EQ(run_ferry(line).code, 2);
+// -- with a reference as well
+
+Line full_proof_line(const std::string& bundle, const std::string& source,
+                     const std::string& reference) {
+  return {"verify",      bundle,    "--checkpoint", source,
+          "--reference", reference, "--json"};
+}
+
+// Changes one member of a checkpoint's config; the tensors stay.
+std::string changed_config(const TempDir& dir, const std::string& name, const Json& change) {
+  const std::string source = changed_checkpoint(dir, name, [](TensorFile&) {});
+  Json config = Json::parse(read_bytes(source + "/config.json"));
+  config.merge_patch(change);
+  write_bytes(source + "/config.json", config.dump());
+  return source;
+}
+
+TEST(VerifyCheckpoint, WithAReferenceProvesAllThreeSteps) {
+  for (const char* name : {"llama3_tied", "golden/qwen3_moe", "golden/qwen3_5_moe"}) {
+    for (const char* dtype : {"f32", "bf16", "f16"}) {
+      SCOPED_TRACE(std::string(name) + " " + dtype);
+      const TempDir dir;
+      const std::string source = fixture(name);
+      const std::string bundle = convert(dir, source, {"--dtype", dtype, "--shards", "2"});
+      const Outcome outcome =
+          run_ferry(full_proof_line(bundle, source, source + "/golden.safetensors"));
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      const Json report = outcome.json();
+      EXPECT_EQ(report["parity"], true);
+      EXPECT_EQ(report["f32_path"]["parity"], true);
+      EXPECT_LE(report["f32_path"]["metrics"]["max_abs"],
+                report["f32_path"]["tolerance"]["logits_max_abs"]);
+      EXPECT_EQ(report["does_not_prove"], Json::array());
+      EXPECT_GE(report["proves"].size(), 3u);
+    }
   }
+}
+
+// A rounding error of bf16 is far larger than what this changes.
+TEST(VerifyCheckpoint, AnotherProgramIsFoundInEveryPrecision) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    SCOPED_TRACE(dtype);
+    const TempDir dir, other;
+    const std::string source = fixture("llama3_tied");
+    const std::string wrong = changed_config(other, "llama3_tied", {{"rms_norm_eps", 2e-6}});
+    const std::string bundle = convert(dir, wrong, {"--dtype", dtype});
+    const Outcome outcome =
+        run_ferry(full_proof_line(bundle, source, source + "/golden.safetensors"));
+    EXPECT_EQ(outcome.code, 1);
+    const Json report = outcome.json();
+    EXPECT_EQ(report["parity"], false);
+    EXPECT_EQ(report["f32_path"]["parity"], true);
+    ASSERT_EQ(report["programs"]["different"].size(), 1u);
+    const std::string line = report["programs"]["different"][0];
+    EXPECT_NE(line.find("layer 0"), std::string::npos) << line;
+    EXPECT_NE(line.find("is 2e-06, expected 1e-05"), std::string::npos) << line;
+    EXPECT_NE(outcome.err.find("another program"), std::string::npos) << outcome.err;
+  }
+}
+
+// As if Ferry read the config wrongly: bundle and f32 path agree, and both are wrong.
+TEST(VerifyCheckpoint, AWrongReadingOfTheConfigIsFoundByTheReference) {
+  const TempDir dir, other;
+  const std::string wrong = changed_config(other, "golden/qwen3", {{"rope_theta", 20000.0}});
+  Json config = Json::parse(read_bytes(wrong + "/config.json"));
+  if (config.contains("rope_parameters")) config["rope_parameters"]["rope_theta"] = 20000.0;
+  write_bytes(wrong + "/config.json", config.dump());
+  const std::string bundle = convert(dir, wrong, {"--dtype", "bf16"});
+  const Outcome outcome = run_ferry(
+      full_proof_line(bundle, wrong, fixture("golden/qwen3") + "/golden.safetensors"));
+  EXPECT_EQ(outcome.code, 1);
+  const Json report = outcome.json();
+  EXPECT_EQ(report["programs"]["different"], Json::array());
+  EXPECT_EQ(report["f32_path"]["parity"], false);
+  EXPECT_NE(report["f32_path"]["first_divergence"], nullptr);
+}
+
+TEST(VerifyCheckpoint, ACheckpointWithNaNStillHasItsWeightsCompared) {
+  const TempDir dir, other;
+  const std::string bundle = convert(dir, fixture("llama3_tied"), {});
+  const std::string wrong = changed_checkpoint(other, "llama3_tied", [](TensorFile& file) {
+    std::string bytes = file.bytes_of("model.norm.weight");
+    bytes[2] = static_cast<char>(0xc0);  // f32 NaN: 0x7fc0...
+    bytes[3] = 0x7f;
+    file.set_bytes("model.norm.weight", bytes);
+  });
+  const Outcome outcome = run_ferry(proof_line(bundle, wrong));
+  EXPECT_EQ(outcome.code, 1);
+  const Json report = outcome.json();
+  EXPECT_EQ(report["tensors"]["different"].size(), 1u);
+  EXPECT_NE(report["problem"].get<std::string>().find("not finite"), std::string::npos);
+}
+
+TEST(VerifyCheckpoint, ConfigBelongsToCheckpoint) {
+  EXPECT_EQ(run_ferry({"verify", "nowhere", "--config", "c.json"}).code, 2);
 }
 
 }  // namespace

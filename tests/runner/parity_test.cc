@@ -56,7 +56,6 @@ TEST(ValueComparison, OneNaNIsBeyondAnyBound) {
     EXPECT_FALSE(m.finite);
     EXPECT_EQ(m.max_abs, kBeyondAnyBound);
     EXPECT_TRUE(std::isfinite(m.sqnr_db));
-    EXPECT_FALSE(within(m, 1e30));
   }
 }
 
@@ -128,13 +127,6 @@ TEST(Argmax, IsTheFirstOfEqualsAndNeverNaN) {
 TEST(TopMargin, IsTheDistanceToTheSecond) {
   EXPECT_EQ(top_margin(std::vector<float>{1, 4, 2}), 2);
   EXPECT_EQ(top_margin(std::vector<float>{4, 1, 4}), 0);
-}
-
-TEST(Within, ScalesWithTheSizeOfTheValuesButNotBelowOne) {
-  EXPECT_TRUE(within(compare({100.5F}, {100}), 0.01));
-  EXPECT_FALSE(within(compare({101.5F}, {100}), 0.01));
-  EXPECT_TRUE(within(compare({0.25F}, {0.125F}), 0.125));
-  EXPECT_FALSE(within(compare({0.25F}, {0.125F}), 0.1));
 }
 
 }  // namespace

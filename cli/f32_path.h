@@ -1,0 +1,33 @@
+// The f32 path: what a checkpoint's model computes in f32, executed layer by layer. One layer's
+// weights are in memory at a time and nothing is written to disk, whatever the size of the model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/convert_pipeline.h"
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "core/thread_pool.h"
+
+namespace ferry::cli {
+
+// Tokens that follow each other from position 0. `continuation` is given, not chosen.
+struct PathPrompt {
+  std::string name;
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> continuation;
+};
+
+// `conversion` is planned in f32 with logits of all positions, in as many parts as it has layers;
+// its prefill length is at least that of the longest prompt with its continuation. The result holds
+// the tensors of docs/verifying.md for every prompt: logits, hidden states, caches after the prompt,
+// routers, greedy_ids (the best token of each position) and greedy_logits. `name` is what messages
+// call it.
+Result<std::unique_ptr<TensorSource>> run_f32_path(const Conversion& conversion,
+                                                   const std::vector<PathPrompt>& prompts,
+                                                   const std::string& name, ThreadPool& pool);
+
+}  // namespace ferry::cli

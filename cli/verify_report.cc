@@ -1,0 +1,346 @@
+#include "cli/verify_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "cli/json_writer.h"
+#include "core/text.h"
+
+namespace ferry::cli {
+namespace {
+
+// -- what is proved
+
+// What a verdict of parity means, and what it does not.
+struct Meaning {
+  std::vector<std::string> proves, leaves_open;
+};
+
+std::string rounding_name(const ParityBounds& bounds) {
+  return bounds.rounding ? std::string(dtype_name(*bounds.rounding)) : "f32";
+}
+
+Meaning meaning_of(const Verification& v) {
+  Meaning m;
+  if (v.proof) {
+    m.proves.push_back("every stored weight is, bit for bit, what the checkpoint gives");
+    m.proves.push_back(
+        "every program is, byte for byte, what this version of Ferry makes of the checkpoint");
+    if (v.has_reference) {
+      m.proves.push_back("the checkpoint's model in f32 computes what the reference says");
+    } else {
+      m.leaves_open.push_back(
+          "that Ferry computes what the original model computes: add --reference");
+    }
+    if (v.outputs() != nullptr && v.outputs()->bounds.rounding) {
+      m.proves.push_back(fmt::format("the bundle differs from the f32 path by {} rounding only",
+                                     rounding_name(v.outputs()->bounds)));
+    }
+    return m;
+  }
+  m.leaves_open.push_back("weights that the prompts of the reference do not use: add --checkpoint");
+  if (!v.direct->bounds.rounding) {
+    m.proves.push_back("the bundle computes what the reference says, for its prompts");
+    return m;
+  }
+  const std::string dtype = rounding_name(v.direct->bounds);
+  m.proves.push_back(fmt::format(
+      "the bundle is within the error of {} rounding of the reference, for its prompts", dtype));
+  m.leaves_open.push_back(fmt::format(
+      "mistakes that change outputs by less than {} rounding: add --checkpoint", dtype));
+  return m;
+}
+
+// -- JSON
+
+void write_metrics(JsonWriter& json, const LogitMetrics& m) {
+  json.member("max_abs", m.values.max_abs).member("mean_abs", m.values.mean_abs);
+  json.member("rel_rms", m.values.rel_rms).member("cosine", m.values.cosine);
+  json.member("sqnr_db", m.values.sqnr_db).member("kl_mean", m.kl_mean);
+  json.member("top1_agreement", m.top1_agreement);
+}
+
+void write_optional(JsonWriter& json, const char* name, const std::optional<double>& value) {
+  json.key(name);
+  if (value) {
+    json.value(*value);
+  } else {
+    json.null();
+  }
+}
+
+void write_layers(JsonWriter& json, const std::vector<LayerResult>& layers,
+                  const ParityBounds& bounds) {
+  json.key("layers").begin_array();
+  for (const LayerResult& layer : layers) {
+    json.begin_object();
+    json.member("name", layer.tensor.name).member("layer", layer.tensor.layer);
+    json.member("max_abs", layer.metrics.max_abs).member("sqnr_db", layer.metrics.sqnr_db);
+    write_optional(json, "floor_db", bounds.floor_db(layer.tensor));
+    json.member("scale", layer.metrics.scale).member("within", layer.within);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_part(JsonWriter& json, const char* name, const LogitMetrics& m) {
+  json.key(name).begin_object();
+  json.member("rows", m.rows);
+  write_metrics(json, m);
+  json.end_object();
+}
+
+void write_routing(JsonWriter& json, const RoutingReport& routing) {
+  if (routing.choices == 0) return;
+  json.key("routing").begin_object();
+  json.member("choices", routing.choices).member("different", routing.different);
+  json.end_object();
+}
+
+void write_case(JsonWriter& json, const CaseReport& c, const ParityBounds& bounds) {
+  json.begin_object();
+  json.member("prompt", c.prompt).member("tokens", c.tokens);
+  if (!c.skipped.empty()) {
+    json.member("skipped", c.skipped).end_object();
+    return;
+  }
+  json.member("parity", c.parity);
+  json.key("metrics").begin_object();
+  write_metrics(json, c.worst());
+  json.member("greedy_match", c.greedy_match).member("greedy_total", c.greedy_total);
+  json.end_object();
+  write_part(json, "prefill", c.prefill);
+  write_part(json, "steps", c.steps);
+  write_part(json, "greedy", c.greedy);
+  write_routing(json, c.routing);
+  write_layers(json, c.layers, bounds);
+  if (c.f64) {
+    json.key("f64").begin_object();
+    json.member("ours_max_abs", c.f64->ours).member("reference_max_abs", c.f64->reference);
+    json.member("nearer", c.f64->ours <= c.f64->reference ? "ours" : "reference");
+    json.end_object();
+  }
+  json.key("not_compared").begin_array();
+  for (const std::string& tensor : c.not_compared) json.value(tensor);
+  json.end_array().end_object();
+}
+
+void write_lines(JsonWriter& json, const char* name, const std::vector<std::string>& lines) {
+  json.key(name).begin_array();
+  for (const std::string& line : lines) json.value(line);
+  json.end_array();
+}
+
+void write_tolerance(JsonWriter& json, const ParityBounds& bounds, const char* source) {
+  json.key("tolerance").begin_object();
+  write_optional(json, "logits_max_abs", bounds.max_abs);
+  write_optional(json, "layers_scaled", bounds.max_abs);
+  write_optional(json, "logits_floor_db", bounds.logits_floor_db());
+  json.member("precision", rounding_name(bounds)).member("source", source);
+  json.end_object();
+}
+
+// The members of one report.
+void write_report(JsonWriter& json, const ParityReport& report, const char* tolerance_source) {
+  json.key("metrics").begin_object();
+  write_metrics(json, report.metrics);
+  json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);
+  json.end_object();
+  write_routing(json, report.routing);
+  write_layers(json, report.layers, report.bounds);
+  json.key("first_divergence");
+  if (report.first_divergence) {
+    json.begin_object();
+    json.member("layer", report.first_divergence->layer);
+    json.member("tensor", report.first_divergence->tensor);
+    json.end_object();
+  } else {
+    json.null();
+  }
+  write_tolerance(json, report.bounds, tolerance_source);
+  json.key("cases").begin_array();
+  for (const CaseReport& c : report.cases) write_case(json, c, report.bounds);
+  json.end_array();
+}
+
+void write_proof(JsonWriter& json, const CheckpointProof& proof) {
+  json.key("tensors").begin_object();
+  json.member("compared", proof.tensors.tensors).member("bytes", proof.tensors.bytes);
+  write_lines(json, "different", proof.tensors.different);
+  json.end_object();
+  json.key("programs").begin_object();
+  json.member("compared", proof.programs.programs);
+  write_lines(json, "different", proof.programs.different);
+  json.end_object();
+  if (!proof.problem.empty()) json.member("problem", proof.problem);
+  if (!proof.f32_path) return;
+  json.key("f32_path").begin_object();
+  json.member("parity", proof.f32_path->parity);
+  write_report(json, *proof.f32_path, "verifier");
+  json.end_object();
+}
+
+// -- text
+
+std::string number(double value) {
+  return value == kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
+}
+
+std::string case_lines(const CaseReport& c) {
+  const std::string name = c.prompt.empty() ? "prompt" : quoted(c.prompt);
+  if (!c.skipped.empty()) return fmt::format("{}: skipped, {}\n", name, c.skipped);
+  std::string text = fmt::format("{}: {}, {} tokens: max_abs {} in one prefill", name,
+                                 c.parity ? "parity" : "NO PARITY", c.tokens,
+                                 number(c.prefill.values.max_abs));
+  if (c.steps.rows > 0) text += fmt::format(", {} token by token", number(c.steps.values.max_abs));
+  text += fmt::format(", greedy {}/{}\n", c.greedy_match, c.greedy_total);
+  if (c.f64) {
+    text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n",
+                        number(c.f64->ours), number(c.f64->reference));
+  }
+  if (c.routing.different > 0) {
+    text += fmt::format(
+        "  routers: {} of {} choices differ; compared along the experts of the reference\n",
+        c.routing.different, c.routing.choices);
+  }
+  if (!c.not_compared.empty()) {
+    constexpr size_t kShown = 3;
+    text += fmt::format("  {} tensors of the reference have no counterpart in the bundle:",
+                        c.not_compared.size());
+    for (size_t i = 0; i < std::min(kShown, c.not_compared.size()); ++i) {
+      text += " " + quoted(c.not_compared[i]);
+    }
+    text += c.not_compared.size() > kShown ? " ...\n" : "\n";
+  }
+  return text;
+}
+
+std::string bound_text(const ParityBounds& bounds) {
+  std::string text;
+  if (bounds.max_abs) text = fmt::format("bound {:g}", *bounds.max_abs);
+  if (const auto floor = bounds.logits_floor_db()) {
+    text += fmt::format("{}floor {:.1f} dB", text.empty() ? "" : ", ", *floor);
+  }
+  return text;
+}
+
+std::string report_lines(const ParityReport& report) {
+  std::string text;
+  for (const CaseReport& c : report.cases) text += case_lines(c);
+  const LogitMetrics& m = report.metrics;
+  fmt::format_to(std::back_inserter(text),
+                 "logits: max_abs {} ({}), rel_rms {}, cosine {:.9f}, SQNR {:.1f} dB, "
+                 "KL {}, top-1 {:.2f} %\n",
+                 number(m.values.max_abs), bound_text(report.bounds), number(m.values.rel_rms),
+                 m.values.cosine, m.values.sqnr_db, number(m.kl_mean), 100 * m.top1_agreement);
+  for (const LayerResult& layer : report.layers) {
+    const auto floor = report.bounds.floor_db(layer.tensor);
+    fmt::format_to(std::back_inserter(text), "  {:26} max_abs {:>10}  SQNR {:6.1f} dB{}{}\n",
+                   layer.tensor.name, number(layer.metrics.max_abs), layer.metrics.sqnr_db,
+                   floor ? fmt::format("  floor {:5.1f} dB", *floor) : std::string(),
+                   layer.within ? "" : "  DIVERGES");
+  }
+  return text;
+}
+
+std::string indented(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "  " + line + "\n";
+  return text;
+}
+
+// How many of `all` there are without a line.
+uint64_t without(uint64_t all, const std::vector<std::string>& lines) {
+  return all - std::min<uint64_t>(all, lines.size());
+}
+
+std::string proof_lines(const CheckpointProof& proof) {
+  std::string text = indented(proof.tensors.different);
+  text += fmt::format("weights: {} of {} derived again from the checkpoint, bit for bit ({})\n",
+                      without(proof.tensors.tensors, proof.tensors.different),
+                      proof.tensors.tensors, human_bytes(proof.tensors.bytes));
+  text += indented(proof.programs.different);
+  text += fmt::format("programs: {} of {} made again from the checkpoint, byte for byte\n",
+                      without(proof.programs.programs, proof.programs.different),
+                      proof.programs.programs);
+  if (!proof.f32_path) return text;
+  text += "\nthe checkpoint in f32, against the reference:\n" + report_lines(*proof.f32_path);
+  return text + "\n";
+}
+
+std::string where(const ParityReport& report) {
+  const Divergence& divergence = *report.first_divergence;
+  if (divergence.layer < 0) return fmt::format("the embedding ({})", divergence.tensor);
+  if (divergence.layer >= report.bounds.layers) {
+    return fmt::format("the head ({})", divergence.tensor);
+  }
+  return fmt::format("layer {} ({})", divergence.layer, divergence.tensor);
+}
+
+std::string divergence_line(const ParityReport& report) {
+  return fmt::format("max_abs {}, SQNR {:.1f} dB ({}), greedy {}/{}, first divergence in {}",
+                     number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
+                     bound_text(report.bounds), report.greedy_match, report.greedy_total,
+                     where(report));
+}
+
+}  // namespace
+
+std::string to_json(const Verification& v) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("parity", v.parity());
+  const Meaning meaning = meaning_of(v);
+  write_lines(json, "proves", v.parity() ? meaning.proves : std::vector<std::string>{});
+  write_lines(json, "does_not_prove", meaning.leaves_open);
+  if (v.proof) write_proof(json, *v.proof);
+  if (v.outputs() != nullptr) write_report(json, *v.outputs(), v.tolerance_source);
+  json.end_object();
+  return json.take();
+}
+
+std::string to_text(const Verification& v) {
+  std::string text;
+  if (v.proof) {
+    text += proof_lines(*v.proof);
+    if (v.outputs() != nullptr) text += "the bundle, against the checkpoint in f32:\n";
+  }
+  if (v.outputs() != nullptr) text += report_lines(*v.outputs());
+  const Meaning meaning = meaning_of(v);
+  text += v.parity() ? "parity\n" : "no parity\n";
+  if (v.parity()) {
+    for (const std::string& line : meaning.proves) text += "  proved: " + line + "\n";
+  }
+  for (const std::string& line : meaning.leaves_open) text += "  not proved: " + line + "\n";
+  return text;
+}
+
+std::vector<std::string> reasons(const Verification& v) {
+  std::vector<std::string> lines;
+  if (v.proof) {
+    const CheckpointProof& proof = *v.proof;
+    if (!proof.tensors.ok()) {
+      lines.push_back(fmt::format("{} of {} weights are not those of the checkpoint, first {}",
+                                  proof.tensors.different.size(), proof.tensors.tensors,
+                                  proof.tensors.different.front()));
+    }
+    if (!proof.programs.ok()) {
+      lines.push_back(fmt::format("this version of Ferry makes another program of the checkpoint: {}",
+                                  proof.programs.different.front()));
+    }
+    if (!proof.problem.empty()) lines.push_back(proof.problem);
+    if (proof.f32_path && !proof.f32_path->parity) {
+      lines.push_back("the checkpoint in f32 is not what the reference says: " +
+                      divergence_line(*proof.f32_path));
+    }
+  }
+  if (v.outputs() != nullptr && !v.outputs()->parity) {
+    lines.push_back(divergence_line(*v.outputs()));
+  }
+  return lines;
+}
+
+}  // namespace ferry::cli

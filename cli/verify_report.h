@@ -1,0 +1,33 @@
+// What `ferry verify` says, as text and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/checkpoint_proof.h"
+#include "runner/parity_report.h"
+
+namespace ferry::cli {
+
+// What was compared. Exactly one of `direct` and `proof` is there.
+struct Verification {
+  std::string bundle;                   // as the user gave it
+  std::optional<ParityReport> direct;   // the bundle against a reference, without a checkpoint
+  std::optional<CheckpointProof> proof;
+  bool has_reference = false;
+  const char* tolerance_source = "verifier";  // or "argument"
+
+  bool parity() const { return direct ? direct->parity : proof->parity(); }
+  // The bundle's own outputs beside what they were compared with; nullptr if there is none.
+  const ParityReport* outputs() const {
+    if (direct) return &*direct;
+    return proof->outputs ? &*proof->outputs : nullptr;
+  }
+};
+
+std::string to_json(const Verification& verification);
+std::string to_text(const Verification& verification);
+// A line for each reason why there is no parity; empty at parity.
+std::vector<std::string> reasons(const Verification& verification);
+
+}  // namespace ferry::cli
