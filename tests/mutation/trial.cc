@@ -60,10 +60,6 @@ void convert(const Tool& tool, const std::string& checkpoint, const std::string&
 
 Outcome verify(const Tool& tool, const std::string& bundle, const std::string& checkpoint,
                const std::string& reference) {
-  if (const char* x = std::getenv("DEV")) {
-    if (*x == 'c') return tool.run({"verify", bundle, "--checkpoint", checkpoint, "--json"});
-    return tool.run({"verify", bundle, "--reference", reference, "--json"});
-  }
   return tool.run({"verify", bundle, "--checkpoint", checkpoint, "--reference", reference, "--json",
                    "--threads", "1"});
 }
@@ -101,25 +97,39 @@ Wrong wrong_parts(const Right& right, const Checkpoint& changed) {
   return wrong;
 }
 
-// A line about a weight names its source key.
-bool names_one_of(const std::string& line, const std::set<std::string>& keys) {
-  return std::ranges::any_of(
-      keys, [&](const std::string& key) { return line.find("'" + key + "'") != line.npos; });
+std::vector<std::string> lines_of(const Json& report, const char* part) {
+  return report.value(part, Json::object()).value("different", std::vector<std::string>());
 }
 
-// Lines about weights must be about those that are wrong. A divergence cannot be before the first
-// wrong layer.
-void judge_names(const Json& report, const Wrong& wrong, Verdict& verdict) {
-  const Json tensors = report.value("tensors", Json::object());
-  const auto lines = tensors.value("different", std::vector<std::string>());
+// A line about a weight names its source key; a head that one of the two models lacks has its own
+// name only.
+bool names_one_of(const std::string& line, const Wrong& wrong, const Facts& f) {
+  if (wrong.keys.contains(f.head) && line.starts_with("'output.weight'")) return true;
+  return std::ranges::any_of(
+      wrong.keys, [&](const std::string& key) { return line.find("'" + key + "'") != line.npos; });
+}
+
+// Lines about weights, which must be about those that are wrong.
+bool judge_weights(const std::vector<std::string>& lines, const Wrong& wrong, const Facts& f,
+                   Verdict& verdict) {
   for (const std::string& line : lines) {
     verdict.said = line;
-    if (!names_one_of(line, wrong.keys)) return;
+    if (!names_one_of(line, wrong, f)) return false;
   }
-  if (!lines.empty()) {
-    verdict.named = verdict.placed = true;
-    return;
-  }
+  return true;
+}
+
+// "FILE: layer 3, instruction ...", "FILE: before layer 0, ...".
+void judge_program(const std::string& line, Verdict& verdict) {
+  verdict.said = line;
+  const size_t place = line.find(": ");
+  verdict.named = place != line.npos && (line.compare(place + 2, 6, "layer ") == 0 ||
+                                         line.compare(place + 2, 14, "before layer 0") == 0);
+  verdict.placed = verdict.named;
+}
+
+// A divergence cannot be before the first wrong layer.
+void judge_divergence(const Json& report, const Wrong& wrong, Verdict& verdict) {
   const Json found = report.value("first_divergence", Json());
   if (!found.is_object()) return;
   const int64_t layer = found.value("layer", int64_t{-9});
@@ -128,7 +138,27 @@ void judge_names(const Json& report, const Wrong& wrong, Verdict& verdict) {
   verdict.placed = verdict.named && layer == wrong.layer.value_or(layer);
 }
 
-void judge(const Outcome& outcome, const Wrong& wrong, Verdict& verdict) {
+void judge_names(const Json& report, const Wrong& wrong, const Facts& f, Verdict& verdict) {
+  const std::vector<std::string> weights = lines_of(report, "tensors");
+  const std::vector<std::string> programs = lines_of(report, "programs");
+  if (verdict.mode == Mode::kConversion) {
+    // The bundle is what the conversion makes: only the reference can tell.
+    if (!weights.empty() || !programs.empty()) {
+      verdict.said = "bundle and checkpoint agree, but it says " +
+                     (weights.empty() ? programs : weights).front();
+      return;
+    }
+    judge_divergence(report.value("f32_path", Json::object()), wrong, verdict);
+  } else if (!weights.empty()) {
+    verdict.named = verdict.placed = judge_weights(weights, wrong, f, verdict);
+  } else if (!programs.empty()) {
+    judge_program(programs.front(), verdict);
+  } else {
+    judge_divergence(report, wrong, verdict);
+  }
+}
+
+void judge(const Outcome& outcome, const Wrong& wrong, const Facts& f, Verdict& verdict) {
   verdict.caught = outcome.code == 1;
   const Json report = Json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
   if (outcome.code != 0 && outcome.code != 1) {
@@ -136,22 +166,21 @@ void judge(const Outcome& outcome, const Wrong& wrong, Verdict& verdict) {
   } else if (!report.is_object()) {
     verdict.said = "no report: " + outcome.err;
   } else if (verdict.caught) {
-    judge_names(report, wrong, verdict);
+    judge_names(report, wrong, f, verdict);
   }
 }
 
 // Both modes for one dtype.
 void verify_both(const Kind& kind, const Model& model, const std::string& wrong_checkpoint,
-                 const std::string& bundle, const Wrong& wrong, Trial& trial,
+                 const std::string& bundle, const Wrong& wrong, const Facts& facts, Trial& trial,
                  const std::string& dtype) {
   const Tool tool{kind.change ? "" : kind.name};
   Verdict verdict{.mode = Mode::kBundle, .dtype = dtype};
-  judge(verify({}, bundle, model.directory, model.reference), wrong, verdict);
+  judge(verify({}, bundle, model.directory, model.reference), wrong, facts, verdict);
   trial.verdicts.push_back(verdict);
   if (!trial.invisible.empty()) return;
-  // Bundle and checkpoint agree, so that no weight is to be named.
   verdict = {.mode = Mode::kConversion, .dtype = dtype};
-  judge(verify(tool, bundle, wrong_checkpoint, model.reference), {.layer = wrong.layer}, verdict);
+  judge(verify(tool, bundle, wrong_checkpoint, model.reference), wrong, facts, verdict);
   trial.verdicts.push_back(verdict);
 }
 
@@ -177,7 +206,7 @@ void run_applicable(const Kind& kind, const Model& model, const Right& right,
         throw std::runtime_error("the program was not changed");
       }
     }
-    verify_both(kind, model, source, bundle, wrong, trial, dtype);
+    verify_both(kind, model, source, bundle, wrong, right.facts, trial, dtype);
   }
 }
 
@@ -224,7 +253,7 @@ Trial run_control(const Model& model, const std::vector<std::string>& dtypes) {
       convert({}, model.directory, dir / dtype, dtype);
       Verdict verdict{.mode = Mode::kBundle, .dtype = dtype};
       const Outcome outcome = verify({}, dir / dtype, model.directory, model.reference);
-      judge(outcome, {}, verdict);
+      judge(outcome, {}, right_of(model).facts, verdict);
       verdict.caught = outcome.code != 0;
       trial.verdicts.push_back(verdict);
     }
