@@ -43,7 +43,7 @@ const Right& right_of(const Model& model) {
   return *right;
 }
 
-// ferry, or ferry with a wrong lower().
+// ferry, or ferry with a wrong shard().
 struct Tool {
   std::string wrong = {};
   Outcome run(const std::vector<std::string>& args) const {
@@ -79,13 +79,16 @@ bool same_programs(const std::string& a, const std::string& b) {
 
 // What is wrong: keys of the checkpoint, none where only config or program are, and the first layer
 // that they belong to, -1 for the embedding and the number of layers for what follows the last.
+// With another config other rows may be taken from right tensors.
 struct Wrong {
+  bool config = false;
   std::set<std::string> keys = {};
   std::optional<int64_t> layer = {};
 };
 
 Wrong wrong_parts(const Right& right, const Checkpoint& changed) {
-  Wrong wrong{.keys = changed_keys(right.checkpoint, changed)};
+  Wrong wrong{.config = changed.config != right.checkpoint.config,
+              .keys = changed_keys(right.checkpoint, changed)};
   const Facts& f = right.facts;
   for (const std::string& key : wrong.keys) {
     int64_t layer = key == f.embedding ? -1 : f.layers;
@@ -104,6 +107,7 @@ std::vector<std::string> lines_of(const Json& report, const char* part) {
 // A line about a weight names its source key; a head that one of the two models lacks has its own
 // name only.
 bool names_one_of(const std::string& line, const Wrong& wrong, const Facts& f) {
+  if (wrong.config && wrong.keys.empty()) return true;
   if (wrong.keys.contains(f.head) && line.starts_with("'output.weight'")) return true;
   return std::ranges::any_of(
       wrong.keys, [&](const std::string& key) { return line.find("'" + key + "'") != line.npos; });

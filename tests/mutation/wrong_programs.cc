@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/lower.h"
+#include "graph/passes/passes.h"
 
 namespace ferry {
 namespace mutation {
@@ -243,23 +243,21 @@ const std::map<std::string, void (*)(Graph&)>& changes() {
   return table;
 }
 
-using Methods = std::vector<MetadataMethod>;
-
 }  // namespace
 
-Result<LoweredProgram> real_lower(const Model& model, const Methods& metadata) __asm__(
-    "__real__ZN5ferry5lowerERKNS_5ModelERKSt6vectorINS_14MetadataMethodESaIS4_EE");
-Result<LoweredProgram> wrapped_lower(const Model& model, const Methods& metadata) __asm__(
-    "__wrap__ZN5ferry5lowerERKNS_5ModelERKSt6vectorINS_14MetadataMethodESaIS4_EE");
+Result<std::vector<Model>> real_shard(const Model& model, int32_t count) __asm__(
+    "__real__ZN5ferry5shardERKNS_5ModelEi");
+Result<std::vector<Model>> wrapped_shard(const Model& model, int32_t count) __asm__(
+    "__wrap__ZN5ferry5shardERKNS_5ModelEi");
 
-Result<LoweredProgram> wrapped_lower(const Model& model, const Methods& metadata) {
+Result<std::vector<Model>> wrapped_shard(const Model& model, int32_t count) {
   const char* name = std::getenv("FERRY_WRONG");
   const auto change = changes().find(name ? name : "");
   if (change == changes().end()) return fail(ErrorCode::kUsage, "FERRY_WRONG: no such change");
   Model wrong = model;
   change->second(wrong.graph);
   FERRY_CHECK(validate(wrong.graph));
-  return real_lower(wrong, metadata);
+  return real_shard(wrong, count);
 }
 
 }  // namespace mutation
