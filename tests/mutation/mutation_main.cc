@@ -141,6 +141,29 @@ void print_reasons(const std::vector<Trial>& trials) {
   }
 }
 
+// The least margins of right conversions.
+void print_controls(const std::vector<Trial>& trials) {
+  int passed = 0, all = 0;
+  std::map<std::string, Margins> least;
+  for (const Trial& trial : trials) {
+    if (trial.kind != "unchanged") continue;
+    for (const Verdict& verdict : trial.verdicts) {
+      all += 1;
+      passed += !verdict.caught;
+      Margins& margins = least[verdict.dtype];
+      margins.db = std::min(margins.db, verdict.margins.db);
+      margins.share = std::max(margins.share, verdict.margins.share);
+    }
+  }
+  std::printf("\nUnchanged: %d of %d pass with margin\n", passed, all);
+  for (const auto& [dtype, margins] : least) {
+    std::printf("  %-4s differences at most %.1f %% of a bound", dtype.c_str(),
+                100 * margins.share);
+    if (margins.db < 999) std::printf(", SQNR at least %.1f dB above a floor", margins.db);
+    std::printf("\n");
+  }
+}
+
 void print_counts(const std::vector<Trial>& trials) {
   std::map<std::string, Count> counts;
   std::map<std::string, int> kinds;
@@ -206,6 +229,7 @@ int run(const Options& options) {
     print_reasons(trials);
   }
   print_counts(trials);
+  print_controls(trials);
   const int failures = print_failures(trials, options.every_line);
   std::printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;

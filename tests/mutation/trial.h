@@ -17,6 +17,13 @@ const char* mode_name(Mode mode);
 
 inline const std::vector<std::string> kDTypes = {"f32", "bf16", "f16"};
 
+// How far a right conversion is from being refused.
+struct Margins {
+  double db = 999;   // least SQNR above its floor
+  double share = 0;  // largest difference as a share of its bound
+};
+inline constexpr Margins kLeastMargins = {.db = 3, .share = 0.5};
+
 struct Verdict {
   Mode mode;
   std::string dtype;
@@ -24,6 +31,7 @@ struct Verdict {
   bool named = false;   // the report names a layer or a tensor, and not a wrong one
   bool placed = false;  // what it names is at the first layer that is wrong, as far as one is known
   std::string said = {};  // what it names, or what went wrong
+  Margins margins = {};   // of a control
 };
 
 struct Model {
@@ -44,7 +52,8 @@ struct Trial {
 std::string excluded(const Kind& kind, const Model& model);
 // Safe to call from several threads.
 Trial run_trial(const Kind& kind, const Model& model, const std::vector<std::string>& dtypes);
-// The unchanged checkpoint: `caught` means that verify refused it.
+// The unchanged checkpoint: `caught` means that verify refused it, or that it passed by less than
+// kLeastMargins.
 Trial run_control(const Model& model, const std::vector<std::string>& dtypes);
 
 }  // namespace ferry::mutation
