@@ -16,6 +16,7 @@
 #include "converters/assemble.h"
 #include "core/text.h"
 #include "runner/decoder.h"
+#include "runner/rounding_proof.h"
 #include "runner/verify.h"
 
 namespace ferry::cli {
@@ -182,13 +183,13 @@ Result<TensorProof> compare_tensors(Context& context, const Bundle& bundle,
 
 // Prompts that any model of this vocabulary and context can run: pseudo-random ids, always the same
 // for the same sizes.
-std::vector<PathPrompt> probing_prompts(const Manifest& manifest) {
+std::vector<RecordedPrompt> probing_prompts(const Manifest& manifest) {
   constexpr int64_t kPromptTokens = 24;
   const int64_t longest = std::max<int64_t>(1, manifest.context_length - kGreedyTokens + 1);
-  std::vector<PathPrompt> prompts;
+  std::vector<RecordedPrompt> prompts;
   uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant; fixed, so that reports repeat
   for (const int64_t length : {std::min(longest, kPromptTokens), int64_t{1}}) {
-    PathPrompt& prompt = prompts.emplace_back();
+    RecordedPrompt& prompt = prompts.emplace_back();
     prompt.name = std::to_string(prompts.size() - 1);
     prompt.tokens.resize(static_cast<size_t>(length));
     for (int64_t& id : prompt.tokens) {
@@ -201,9 +202,9 @@ std::vector<PathPrompt> probing_prompts(const Manifest& manifest) {
 
 // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
 Status continue_prompts(Decoder& decoder, const Manifest& manifest,
-                        std::vector<PathPrompt>& prompts) {
+                        std::vector<RecordedPrompt>& prompts) {
   const auto vocab = static_cast<size_t>(manifest.vocab_size);
-  for (PathPrompt& prompt : prompts) {
+  for (RecordedPrompt& prompt : prompts) {
     const auto tokens = static_cast<int64_t>(prompt.tokens.size());
     const int64_t room = std::min(kGreedyTokens, manifest.context_length - tokens + 1);
     decoder.restart();
@@ -218,31 +219,12 @@ Status continue_prompts(Decoder& decoder, const Manifest& manifest,
   return {};
 }
 
-Result<std::vector<PathPrompt>> prompts_of(const Reference& reference, const Manifest& manifest) {
-  std::vector<PathPrompt> prompts;
-  for (const ReferencePrompt& from : reference.prompts()) {
-    if (from.needs_images()) continue;
-    FERRY_CHECK(check_prompt(reference, from, manifest));
-    PathPrompt& prompt = prompts.emplace_back();
-    prompt.name = from.name;
-    prompt.tokens = from.input_ids;
-    if (from.has("greedy_ids")) {
-      prompt.continuation = FERRY_TRY(reference.ids(from, "greedy_ids"));
-      FERRY_CHECK(check_continuation(reference, from, prompt.continuation, manifest));
-    }
-  }
-  if (!prompts.empty()) return prompts;
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: every prompt needs images, which bundles do not take",
-                          reference.path()));
-}
-
 Result<std::unique_ptr<TensorSource>> compute_f32_path(Context& context, ConvertOptions options,
                                                        const Bundle& bundle,
-                                                       const std::vector<PathPrompt>& prompts,
+                                                       const std::vector<RecordedPrompt>& prompts,
                                                        const std::string& name) {
   size_t longest = 1;
-  for (const PathPrompt& prompt : prompts) {
+  for (const RecordedPrompt& prompt : prompts) {
     longest = std::max(longest, prompt.tokens.size() + prompt.continuation.size());
   }
   options.dtype = WeightDType::kF32;
@@ -282,7 +264,7 @@ Result<CheckpointProof> prove_from_checkpoint(Context& context, const Bundle& bu
     proof.programs = compare_programs(bundle, *conversion.plan);
   }
   Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
-  std::vector<PathPrompt> prompts;
+  std::vector<RecordedPrompt> prompts;
   if (reference != nullptr) {
     prompts = FERRY_TRY(prompts_of(*reference, manifest));
   } else {

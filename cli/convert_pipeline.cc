@@ -130,9 +130,7 @@ Manifest make_manifest(const ModelConfig& config, const BuildOptions& build,
   m.weight_dtype = weight_dtype(parts);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
-  if (longrope_use(config.rope, build) == LongRopeUse::kByCall) {
-    m.rope_switch = config.rope.original_max_positions;
-  }
+  m.rope_switch = longrope_switch(config.rope, build);
   m.allowed_unmapped = mapping.allowed;
   if (options.packed_layout) m.packed_layout = packed_layout_name(*options.packed_layout);
   for (const MappedEntry& entry : mapping.entries) {
@@ -197,6 +195,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   const FamilySpec* family = FERRY_TRY(find_family(c.config));
   c.family = family->model_types.front();
   const BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
+  if (const std::optional<int64_t> limit = longrope_switch(c.config.rope, build)) {
+    c.notes.push_back(longrope_note(*limit, build));
+  }
 
   Assembled made = FERRY_TRY(assemble(*c.source, c.config, *family, build,
                                       {.allow_unmapped = options.allow_unmapped,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <span>
@@ -12,8 +11,6 @@
 #include "graph/lower.h"
 #include "runner/memory_source.h"
 #include "runner/method.h"
-#include "runner/parity.h"
-#include "runner/reference_names.h"
 
 namespace ferry::cli {
 namespace {
@@ -22,12 +19,10 @@ constexpr uint64_t kTile = uint64_t{1} << 20;
 
 using Bytes = std::vector<std::byte>;
 
-// One execution of every part: tokens from `position` on, of which the first `known` are of no
-// interest because an earlier call had them.
+// One execution of every part: tokens from `position` on.
 struct Call {
   std::vector<int64_t> tokens;
   int64_t position = 0;
-  int64_t known = 0;
   bool ends_prompt = false;
 };
 
@@ -38,31 +33,22 @@ struct Passed {
   Bytes bytes;
 };
 
-std::vector<float> floats_of(const TensorView& view) {
-  std::vector<float> values(view.bytes.size() / sizeof(float));
-  std::memcpy(values.data(), view.bytes.data(), values.size() * sizeof(float));
-  return values;
-}
-
 // The calls of one prompt. Where a sequence grows beyond the length that RoPE factors are switched
 // at, the reference computes all of it again, and so does this.
-std::vector<Call> calls_of(const PathPrompt& prompt, std::optional<int64_t> rope_switch) {
-  std::vector<int64_t> all = prompt.tokens;
-  if (!prompt.continuation.empty()) {
-    all.insert(all.end(), prompt.continuation.begin(), prompt.continuation.end() - 1);
-  }
+std::vector<Call> calls_of(const RecordedPrompt& prompt, std::optional<int64_t> rope_switch) {
+  const std::vector<int64_t> all = prompt.executed();
   const auto length = static_cast<int64_t>(all.size());
   const auto prompt_end = static_cast<int64_t>(prompt.tokens.size());
-  std::vector<Call> calls = {{prompt.tokens, 0, 0, true}};
   const auto slice = [&](int64_t begin, int64_t end) {
     return std::vector<int64_t>(all.begin() + begin, all.begin() + end);
   };
+  std::vector<Call> calls = {{prompt.tokens, 0, true}};
   int64_t next = prompt_end;
   if (rope_switch && prompt_end <= *rope_switch && length > *rope_switch) {
-    if (next < *rope_switch) calls.push_back({slice(next, *rope_switch), next, 0, false});
-    calls.push_back({all, 0, *rope_switch, false});
+    if (next < *rope_switch) calls.push_back({slice(next, *rope_switch), next, false});
+    calls.push_back({all, 0, false});
   } else if (next < length) {
-    calls.push_back({slice(next, length), next, 0, false});
+    calls.push_back({slice(next, length), next, false});
   }
   return calls;
 }
@@ -72,15 +58,11 @@ std::optional<int64_t> rope_switch(const ModelConfig& config) {
   return config.rope.original_max_positions;
 }
 
-// What one prompt computes, as it comes in.
-struct Record {
-  const PathPrompt* prompt = nullptr;
+// A prompt on its way through the parts.
+struct Run {
   std::vector<Call> calls;
   std::vector<std::map<std::string, Passed>> passed;  // per call
-  // Probes by name: rows of the prompt, and of its continuation.
-  std::map<std::string, std::vector<float>> in_prompt, after_prompt;
-  std::map<std::string, std::pair<Shape, std::vector<float>>> caches;
-  std::vector<float> logits, greedy_logits;  // (T, vocab), (G, vocab)
+  PromptRecorder recorder;
 };
 
 // A part of the model with its weights, ready to execute.
@@ -153,17 +135,16 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const Model& model, const T
 
 class F32Path {
  public:
-  F32Path(const Conversion& conversion, const std::vector<PathPrompt>& prompts,
+  F32Path(const Conversion& conversion, const std::vector<RecordedPrompt>& prompts,
           const std::string& name, ThreadPool& pool)
       : conversion_(conversion), name_(name), pool_(pool) {
     for (const ReferenceTensor& tensor : reference_tensors(conversion.config.num_layers)) {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
     }
-    for (const PathPrompt& prompt : prompts) {
-      Record& record = records_.emplace_back();
-      record.prompt = &prompt;
-      record.calls = calls_of(prompt, rope_switch(conversion.config));
-      record.passed.resize(record.calls.size());
+    for (const RecordedPrompt& prompt : prompts) {
+      Run& run = runs_.emplace_back(Run{calls_of(prompt, rope_switch(conversion.config)), {},
+                                        PromptRecorder(prompt, conversion.config.vocab_size)});
+      run.passed.resize(run.calls.size());
     }
   }
 
@@ -174,7 +155,7 @@ class F32Path {
       FERRY_CHECK(run_part(*part));
     }
     auto source = std::make_unique<MemorySource>(name_);
-    for (const Record& record : records_) write(record, *source);
+    for (const Run& run : runs_) run.recorder.write(*source);
     return std::unique_ptr<TensorSource>(std::move(source));
   }
 
@@ -184,11 +165,11 @@ class F32Path {
       FERRY_CHECK(part.method().observe(
           probe.value, [this, &probe](const TensorView& view) { keep_probe(probe.name, view); }));
     }
-    for (Record& record : records_) {
-      for (size_t i = 0; i < record.calls.size(); ++i) {
-        record_ = &record;
-        call_ = &record.calls[i];
-        FERRY_CHECK(run_call(part, record.passed[i]));
+    for (Run& run : runs_) {
+      for (size_t i = 0; i < run.calls.size(); ++i) {
+        run_ = &run;
+        call_ = &run.calls[i];
+        FERRY_CHECK(run_call(part, run.passed[i]));
         if (call_->ends_prompt) FERRY_CHECK(keep_caches(part));
       }
     }
@@ -228,120 +209,38 @@ class F32Path {
   }
 
   void keep_probe(const std::string& name, const TensorView& view) {
-    std::vector<float> values;
-    if (view.dtype == DType::kI64) {
-      std::vector<int64_t> integers(view.bytes.size() / sizeof(int64_t));
-      std::memcpy(integers.data(), view.bytes.data(), view.bytes.size());
-      values.assign(integers.begin(), integers.end());
-    } else {
-      values = floats_of(view);
-    }
-    const size_t width = values.size() / call_->tokens.size();
-    auto& all = (call_->ends_prompt ? record_->in_prompt : record_->after_prompt)[name];
-    all.insert(all.end(),
-               values.begin() + static_cast<std::ptrdiff_t>(width * static_cast<size_t>(call_->known)),
-               values.end());
+    const std::vector<float> values = probe_floats(view);
+    run_->recorder.keep_probe(name, call_->position, static_cast<int64_t>(call_->tokens.size()),
+                              values);
   }
 
   void keep_logits(const TensorView& view) {
-    const std::vector<float> rows = floats_of(view);
-    const auto vocab = static_cast<std::ptrdiff_t>(conversion_.config.vocab_size);
-    if (call_->ends_prompt) {
-      record_->logits = rows;
-      if (!record_->prompt->continuation.empty()) {
-        record_->greedy_logits.assign(rows.end() - vocab, rows.end());
-      }
-    } else {
-      record_->greedy_logits.insert(record_->greedy_logits.end(),
-                                    rows.begin() + vocab * call_->known, rows.end());
-    }
+    run_->recorder.keep_logits(call_->position, probe_floats(view));
   }
 
   Status keep_caches(LoadedPart& part) {
     for (const LoweredBuffer& buffer : part.lowered().buffers) {
       const auto found = caches_.find(buffer.name);
       if (found == caches_.end()) continue;
-      const TensorView view = FERRY_TRY(part.method().value(buffer.value));
-      std::vector<float> values = floats_of(view);
-      Shape shape = view.shape;
-      if (found->second.is_kv_cache()) values = heads_first(values, shape);
-      record_->caches[found->second.name] = {std::move(shape), std::move(values)};
+      run_->recorder.keep_cache(found->second, FERRY_TRY(part.method().value(buffer.value)));
     }
     return {};
-  }
-
-  // [1,context,heads,dim] to [1,heads,T,dim]; `shape` follows.
-  std::vector<float> heads_first(const std::vector<float>& cache, Shape& shape) const {
-    const auto tokens = static_cast<int64_t>(call_->tokens.size());
-    const int64_t heads = shape[2];
-    const int64_t dim = shape[3];
-    std::vector<float> out;
-    out.reserve(static_cast<size_t>(heads * tokens * dim));
-    for (int64_t h = 0; h < heads; ++h) {
-      for (int64_t t = 0; t < tokens; ++t) {
-        const auto from = cache.begin() + (t * heads + h) * dim;
-        out.insert(out.end(), from, from + dim);
-      }
-    }
-    shape = {1, heads, tokens, dim};
-    return out;
-  }
-
-  void write(const Record& record, MemorySource& out) const {
-    const std::string prefix = record.prompt->name.empty() ? "" : record.prompt->name + ".";
-    const auto tokens = static_cast<int64_t>(record.prompt->tokens.size());
-    const int64_t vocab = conversion_.config.vocab_size;
-    out.add(prefix + "input_ids", DType::kI64, {1, tokens}, record.prompt->tokens);
-    out.add(prefix + "logits", DType::kF32, {1, tokens, vocab}, record.logits);
-    const auto chosen = static_cast<int64_t>(record.greedy_logits.size()) / vocab;
-    if (chosen > 0) {
-      std::vector<int64_t> ids;
-      for (int64_t g = 0; g < chosen; ++g) {
-        ids.push_back(static_cast<int64_t>(argmax(
-            std::span(record.greedy_logits)
-                .subspan(static_cast<size_t>(g * vocab), static_cast<size_t>(vocab)))));
-      }
-      out.add(prefix + "greedy_ids", DType::kI64, {chosen}, ids);
-      out.add(prefix + "greedy_logits", DType::kF32, {chosen, vocab}, record.greedy_logits);
-    }
-    write_probes(record.in_prompt, prefix, tokens, out);
-    write_probes(record.after_prompt, prefix + "greedy_", chosen - 1, out);
-    for (const auto& [name, cache] : record.caches) {
-      out.add(prefix + name, DType::kF32, cache.first, cache.second);
-    }
-  }
-
-  // Of the continuation only what routes it is of use.
-  static void write_probes(const std::map<std::string, std::vector<float>>& probes,
-                           const std::string& prefix, int64_t rows, MemorySource& out) {
-    const bool after = prefix.ends_with("greedy_");
-    for (const auto& [name, values] : probes) {
-      const bool route = name.starts_with("router_experts.");
-      if (name.starts_with("router_weights.") || (after && !route)) continue;
-      const Shape shape = {1, rows, static_cast<int64_t>(values.size()) / rows};
-      if (route) {
-        out.add(prefix + name, DType::kI64, shape,
-                std::vector<int64_t>(values.begin(), values.end()));
-      } else {
-        out.add(prefix + name, DType::kF32, shape, values);
-      }
-    }
   }
 
   const Conversion& conversion_;
   const std::string& name_;
   ThreadPool& pool_;
   std::map<std::string, ReferenceTensor> caches_;  // by buffer
-  std::vector<Record> records_;
+  std::vector<Run> runs_;
   // Of the call that runs now.
-  Record* record_ = nullptr;
+  Run* run_ = nullptr;
   const Call* call_ = nullptr;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<TensorSource>> run_f32_path(const Conversion& conversion,
-                                                   const std::vector<PathPrompt>& prompts,
+                                                   const std::vector<RecordedPrompt>& prompts,
                                                    const std::string& name, ThreadPool& pool) {
   return F32Path(conversion, prompts, name, pool).run();
 }

@@ -11,23 +11,16 @@
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
+#include "runner/reference_recorder.h"
 
 namespace ferry::cli {
-
-// Tokens that follow each other from position 0. `continuation` is given, not chosen.
-struct PathPrompt {
-  std::string name;
-  std::vector<int64_t> tokens;
-  std::vector<int64_t> continuation;
-};
 
 // `conversion` is planned in f32 with logits of all positions, in as many parts as it has layers;
 // its prefill length is at least that of the longest prompt with its continuation. The result holds
 // the tensors of docs/verifying.md for every prompt: logits, hidden states, caches after the prompt,
-// routers, greedy_ids (the best token of each position) and greedy_logits. `name` is what messages
-// call it.
+// routers, the continuation as greedy_ids and its greedy_logits. `name` is what messages call it.
 Result<std::unique_ptr<TensorSource>> run_f32_path(const Conversion& conversion,
-                                                   const std::vector<PathPrompt>& prompts,
+                                                   const std::vector<RecordedPrompt>& prompts,
                                                    const std::string& name, ThreadPool& pool);
 
 }  // namespace ferry::cli

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string_view>
+#include <tuple>
 
 #include "core/file.h"
 #include "core/text.h"
@@ -21,6 +22,26 @@ namespace ferry::cli {
 namespace {
 
 Shape to_shape(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes.end()}; }
+
+// Where the bytes of a tensor are.
+struct Place {
+  std::string file;
+  uint64_t offset = 0;
+  bool known = true;
+};
+
+// Tensors at the place of an earlier one are the same bytes; `places` are parallel.
+void mark_shared(std::vector<ListedTensor>& tensors, const std::vector<Place>& places) {
+  std::map<std::tuple<std::string_view, uint64_t, uint64_t>, const std::string*> first;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    ListedTensor& tensor = tensors[i];
+    if (tensor.stored_bytes() == 0 || !places[i].known) continue;
+    const auto [at, fresh] = first.emplace(
+        std::tuple(std::string_view(places[i].file), places[i].offset, tensor.stored_bytes()),
+        &tensor.name);
+    if (!fresh) tensor.shares = *at->second;
+  }
+}
 
 // -- programs
 // --------------------------------------------------------------------------------------
@@ -185,10 +206,13 @@ Result<Listing> list_data_file(const std::string& path) {
   const ptd::DataFile data = FERRY_TRY(ptd::read_data_file(file.bytes(), printable(path)));
   Listing listing{.kind = "data", .path = path};
   listing.files.push_back({base_name(path), file.bytes().size()});
+  std::vector<Place> places;
   for (const ptd::NamedTensor& t : data.tensors) {
-    listing.tensors.push_back(
-        {t.key, t.dtype, to_shape(t.sizes), data.segments[t.segment].size, ""});
+    const ptd::Segment& segment = data.segments[t.segment];
+    listing.tensors.push_back({t.key, t.dtype, to_shape(t.sizes), segment.size, ""});
+    places.push_back({"", segment.offset});
   }
+  mark_shared(listing.tensors, places);
   return listing;
 }
 
@@ -197,12 +221,21 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
   const Manifest& manifest = bundle.manifest();
   Listing listing{.kind = "bundle", .path = path, .model_type = manifest.model_type};
   for (const ManifestFile& file : manifest.files) listing.files.push_back({file.path, file.bytes});
+  std::vector<Place> places;
+  std::map<std::string_view, Place> place_of;
   for (const ManifestTensor& t : manifest.tensors) {
     listing.tensors.push_back({t.name, t.dtype, t.shape, t.bytes, t.file});
+    places.push_back({t.file, t.offset});
+    place_of[t.name] = places.back();
   }
+  mark_shared(listing.tensors, places);
   for (size_t i = 0; i < bundle.programs().size(); ++i) {
     listing.programs.push_back(
         list_program(bundle.programs()[i].loaded, manifest.programs[i].file));
+    std::vector<ListedTensor>& external = listing.programs.back().external;
+    places.clear();
+    for (const ListedTensor& tensor : external) places.push_back(place_of[tensor.name]);
+    mark_shared(external, places);
   }
   return listing;
 }
@@ -213,10 +246,15 @@ Result<Listing> list_checkpoint(const std::string& path) {
   for (const SourceFile& file : source->files()) listing.files.push_back({file.name, file.bytes});
   const bool several = listing.files.size() > 1;
   listing.tensors.reserve(source->entries().size());
+  std::vector<Place> places;
   for (const TensorEntry& entry : source->entries()) {
+    const std::string& file = source->files()[entry.file].name;
     listing.tensors.push_back({entry.name, entry.dtype, entry.shape, entry.bytes,
-                               several ? source->files()[entry.file].name : ""});
+                               several ? file : "", entry.encoding, entry.encoded_bytes});
+    // HDF5 has datasets that are nowhere.
+    places.push_back({file, entry.offset, entry.offset != 0});
   }
+  mark_shared(listing.tensors, places);
   return listing;
 }
 

@@ -17,8 +17,15 @@ struct ListedTensor {
   std::string name;  // untrusted
   DType dtype = DType::kF32;
   Shape shape;
-  uint64_t bytes = 0;
-  std::string file;  // within a directory, otherwise empty
+  uint64_t bytes = 0;  // of the values
+  std::string file;    // within a directory, otherwise empty
+  // As in TensorEntry.
+  std::string encoding = {};
+  uint64_t encoded_bytes = 0;
+  std::string shares =
+      {};  // name of an earlier tensor that is the same bytes of the file; or empty
+
+  uint64_t stored_bytes() const { return encoding.empty() ? bytes : encoded_bytes; }
 };
 
 struct ListedFile {

@@ -20,6 +20,10 @@ void write_tensors(JsonWriter& json, const char* key, const std::vector<ListedTe
   for (const ListedTensor& t : tensors) {
     json.begin_object().member("name", t.name).member("dtype", dtype_name(t.dtype));
     json.member("shape", t.shape).member("bytes", t.bytes);
+    if (!t.encoding.empty()) {
+      json.member("stored", t.encoding).member("stored_bytes", t.encoded_bytes);
+    }
+    if (!t.shares.empty()) json.member("shares", t.shares);
     if (!t.file.empty()) json.member("file", t.file);
     json.end_object();
   }
@@ -75,9 +79,10 @@ void write_program(JsonWriter& json, const ListedProgram& p) {
 
 using Out = std::back_insert_iterator<std::string>;
 
+// Of the file; what several tensors share counts once.
 uint64_t total_bytes(const std::vector<ListedTensor>& tensors) {
   uint64_t total = 0;
-  for (const ListedTensor& t : tensors) total += t.bytes;
+  for (const ListedTensor& t : tensors) total += t.shares.empty() ? t.stored_bytes() : 0;
   return total;
 }
 
@@ -88,8 +93,11 @@ void print_tensors(Out out, const std::vector<ListedTensor>& tensors) {
   for (const ListedTensor& t : tensors) {
     std::string name = quoted(t.name);
     name = name.substr(1, name.size() - 2);
-    fmt::format_to(out, "  {:{}}  {:8}  {:20}  {:>14} B{}{}\n", name, width, dtype_name(t.dtype),
-                   to_string(t.shape), t.bytes, t.file.empty() ? "" : "  ", printable(t.file));
+    const std::string_view form = t.encoding.empty() ? dtype_name(t.dtype) : t.encoding;
+    fmt::format_to(out, "  {:{}}  {:8}  {:20}  {:>14} B{}{}", name, width, form, to_string(t.shape),
+                   t.stored_bytes(), t.file.empty() ? "" : "  ", printable(t.file));
+    fmt::format_to(out, "{}{}\n", t.shares.empty() ? "" : "  shared with ",
+                   t.shares.empty() ? "" : quoted(t.shares));
   }
 }
 

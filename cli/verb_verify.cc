@@ -54,7 +54,6 @@ Result<Verification> compare(Context& context, const Options& options, const Bun
   std::optional<Reference> reference;
   if (source) reference = FERRY_TRY(Reference::open(*source));
   Verification out;
-  out.bundle = options.bundle;
   out.has_reference = reference.has_value();
   if (options.tolerance) out.tolerance_source = "argument";
   if (!options.checkpoint.empty()) {
@@ -63,9 +62,13 @@ Result<Verification> compare(Context& context, const Options& options, const Bun
                                         reference ? &*reference : nullptr, options.tolerance));
     return out;
   }
+  const ParityBounds bounds = bounds_of(bundle, options.tolerance);
+  if (bounds.rounding) {
+    out.rounding = FERRY_TRY(prove_rounding(bundle, *reference, bounds, context.pool()));
+    return out;
+  }
   Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
-  out.direct = FERRY_TRY(
-      verify(decoder, bundle.manifest(), *reference, bounds_of(bundle, options.tolerance)));
+  out.direct = FERRY_TRY(verify(decoder, bundle.manifest(), *reference, bounds));
   return out;
 }
 

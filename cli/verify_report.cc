@@ -42,15 +42,25 @@ Meaning meaning_of(const Verification& v) {
     return m;
   }
   m.leaves_open.push_back("weights that the prompts of the reference do not use: add --checkpoint");
-  if (!v.direct->bounds.rounding) {
-    m.proves.push_back("the bundle computes what the reference says, for its prompts");
+  if (v.direct) {
+    m.proves.push_back(v.direct->bounds.max_abs && v.tolerance_source == std::string("argument")
+                           ? "the bundle is within --tolerance of the reference, for its prompts"
+                           : "the bundle computes what the reference says, for its prompts");
     return m;
   }
-  const std::string dtype = rounding_name(v.direct->bounds);
+  const std::string dtype = rounding_name(v.rounding->outputs.bounds);
+  if (v.rounding->exact_weights) {
+    m.proves.push_back(
+        "the bundle's program with activations in f32 computes what the reference says, for its "
+        "prompts");
+    m.proves.push_back(
+        fmt::format("the bundle differs from that by {} rounding of activations only", dtype));
+    return m;
+  }
   m.proves.push_back(fmt::format(
       "the bundle is within the error of {} rounding of the reference, for its prompts", dtype));
   m.leaves_open.push_back(fmt::format(
-      "mistakes that change outputs by less than {} rounding: add --checkpoint", dtype));
+      "mistakes that change outputs by less than {} rounding of weights: add --checkpoint", dtype));
   return m;
 }
 
@@ -72,14 +82,13 @@ void write_optional(JsonWriter& json, const char* name, const std::optional<doub
   }
 }
 
-void write_layers(JsonWriter& json, const std::vector<LayerResult>& layers,
-                  const ParityBounds& bounds) {
+void write_layers(JsonWriter& json, const std::vector<LayerResult>& layers) {
   json.key("layers").begin_array();
   for (const LayerResult& layer : layers) {
     json.begin_object();
     json.member("name", layer.tensor.name).member("layer", layer.tensor.layer);
     json.member("max_abs", layer.metrics.max_abs).member("sqnr_db", layer.metrics.sqnr_db);
-    write_optional(json, "floor_db", bounds.floor_db(layer.tensor));
+    write_optional(json, "floor_db", layer.floor_db);
     json.member("scale", layer.metrics.scale).member("within", layer.within);
     json.end_object();
   }
@@ -100,7 +109,7 @@ void write_routing(JsonWriter& json, const RoutingReport& routing) {
   json.end_object();
 }
 
-void write_case(JsonWriter& json, const CaseReport& c, const ParityBounds& bounds) {
+void write_case(JsonWriter& json, const CaseReport& c) {
   json.begin_object();
   json.member("prompt", c.prompt).member("tokens", c.tokens);
   if (!c.skipped.empty()) {
@@ -116,7 +125,7 @@ void write_case(JsonWriter& json, const CaseReport& c, const ParityBounds& bound
   write_part(json, "steps", c.steps);
   write_part(json, "greedy", c.greedy);
   write_routing(json, c.routing);
-  write_layers(json, c.layers, bounds);
+  write_layers(json, c.layers);
   if (c.f64) {
     json.key("f64").begin_object();
     json.member("ours_max_abs", c.f64->ours).member("reference_max_abs", c.f64->reference);
@@ -134,11 +143,12 @@ void write_lines(JsonWriter& json, const char* name, const std::vector<std::stri
   json.end_array();
 }
 
-void write_tolerance(JsonWriter& json, const ParityBounds& bounds, const char* source) {
+void write_tolerance(JsonWriter& json, const ParityReport& report, const char* source) {
+  const ParityBounds& bounds = report.bounds;
   json.key("tolerance").begin_object();
   write_optional(json, "logits_max_abs", bounds.max_abs);
   write_optional(json, "layers_scaled", bounds.max_abs);
-  write_optional(json, "logits_floor_db", bounds.logits_floor_db());
+  write_optional(json, "logits_floor_db", report.logits_floor_db);
   json.member("precision", rounding_name(bounds)).member("source", source);
   json.end_object();
 }
@@ -150,7 +160,7 @@ void write_report(JsonWriter& json, const ParityReport& report, const char* tole
   json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);
   json.end_object();
   write_routing(json, report.routing);
-  write_layers(json, report.layers, report.bounds);
+  write_layers(json, report.layers);
   json.key("first_divergence");
   if (report.first_divergence) {
     json.begin_object();
@@ -160,10 +170,17 @@ void write_report(JsonWriter& json, const ParityReport& report, const char* tole
   } else {
     json.null();
   }
-  write_tolerance(json, report.bounds, tolerance_source);
+  write_tolerance(json, report, tolerance_source);
   json.key("cases").begin_array();
-  for (const CaseReport& c : report.cases) write_case(json, c, report.bounds);
+  for (const CaseReport& c : report.cases) write_case(json, c);
   json.end_array();
+}
+
+void write_named(JsonWriter& json, const char* name, const ParityReport& report) {
+  json.key(name).begin_object();
+  json.member("parity", report.parity);
+  write_report(json, report, "verifier");
+  json.end_object();
 }
 
 void write_proof(JsonWriter& json, const CheckpointProof& proof) {
@@ -176,11 +193,7 @@ void write_proof(JsonWriter& json, const CheckpointProof& proof) {
   write_lines(json, "different", proof.programs.different);
   json.end_object();
   if (!proof.problem.empty()) json.member("problem", proof.problem);
-  if (!proof.f32_path) return;
-  json.key("f32_path").begin_object();
-  json.member("parity", proof.f32_path->parity);
-  write_report(json, *proof.f32_path, "verifier");
-  json.end_object();
+  if (proof.f32_path) write_named(json, "f32_path", *proof.f32_path);
 }
 
 // -- text
@@ -218,13 +231,9 @@ std::string case_lines(const CaseReport& c) {
   return text;
 }
 
-std::string bound_text(const ParityBounds& bounds) {
-  std::string text;
-  if (bounds.max_abs) text = fmt::format("bound {:g}", *bounds.max_abs);
-  if (const auto floor = bounds.logits_floor_db()) {
-    text += fmt::format("{}floor {:.1f} dB", text.empty() ? "" : ", ", *floor);
-  }
-  return text;
+std::string bound_text(const ParityReport& report) {
+  if (report.logits_floor_db) return fmt::format("floor {:.1f} dB", *report.logits_floor_db);
+  return fmt::format("bound {:g}", report.bounds.max_abs.value_or(0));
 }
 
 std::string report_lines(const ParityReport& report) {
@@ -234,10 +243,10 @@ std::string report_lines(const ParityReport& report) {
   fmt::format_to(std::back_inserter(text),
                  "logits: max_abs {} ({}), rel_rms {}, cosine {:.9f}, SQNR {:.1f} dB, "
                  "KL {}, top-1 {:.2f} %\n",
-                 number(m.values.max_abs), bound_text(report.bounds), number(m.values.rel_rms),
+                 number(m.values.max_abs), bound_text(report), number(m.values.rel_rms),
                  m.values.cosine, m.values.sqnr_db, number(m.kl_mean), 100 * m.top1_agreement);
   for (const LayerResult& layer : report.layers) {
-    const auto floor = report.bounds.floor_db(layer.tensor);
+    const auto& floor = layer.floor_db;
     fmt::format_to(std::back_inserter(text), "  {:26} max_abs {:>10}  SQNR {:6.1f} dB{}{}\n",
                    layer.tensor.name, number(layer.metrics.max_abs), layer.metrics.sqnr_db,
                    floor ? fmt::format("  floor {:5.1f} dB", *floor) : std::string(),
@@ -283,7 +292,7 @@ std::string where(const ParityReport& report) {
 std::string divergence_line(const ParityReport& report) {
   return fmt::format("max_abs {}, SQNR {:.1f} dB ({}), greedy {}/{}, first divergence in {}",
                      number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
-                     bound_text(report.bounds), report.greedy_match, report.greedy_total,
+                     bound_text(report), report.greedy_match, report.greedy_total,
                      where(report));
 }
 
@@ -297,6 +306,10 @@ std::string to_json(const Verification& v) {
   write_lines(json, "proves", v.parity() ? meaning.proves : std::vector<std::string>{});
   write_lines(json, "does_not_prove", meaning.leaves_open);
   if (v.proof) write_proof(json, *v.proof);
+  if (v.rounding) {
+    write_named(json, "in_f32", v.rounding->in_f32);
+    write_named(json, "rounding", v.rounding->rounding);
+  }
   if (v.outputs() != nullptr) write_report(json, *v.outputs(), v.tolerance_source);
   json.end_object();
   return json.take();
@@ -307,6 +320,12 @@ std::string to_text(const Verification& v) {
   if (v.proof) {
     text += proof_lines(*v.proof);
     if (v.outputs() != nullptr) text += "the bundle, against the checkpoint in f32:\n";
+  }
+  if (v.rounding) {
+    text += "with activations in f32, against the reference:\n" + report_lines(v.rounding->in_f32);
+    text += "\nas it is, against the same with activations in f32:\n" +
+            report_lines(v.rounding->rounding);
+    text += "\nas it is, against the reference:\n";
   }
   if (v.outputs() != nullptr) text += report_lines(*v.outputs());
   const Meaning meaning = meaning_of(v);
@@ -336,6 +355,14 @@ std::vector<std::string> reasons(const Verification& v) {
       lines.push_back("the checkpoint in f32 is not what the reference says: " +
                       divergence_line(*proof.f32_path));
     }
+  }
+  if (v.rounding && !v.rounding->in_f32.parity) {
+    lines.push_back("with activations in f32, against the reference: " +
+                    divergence_line(v.rounding->in_f32));
+  }
+  if (v.rounding && !v.rounding->rounding.parity) {
+    lines.push_back("against the same with activations in f32: " +
+                    divergence_line(v.rounding->rounding));
   }
   if (v.outputs() != nullptr && !v.outputs()->parity) {
     lines.push_back(divergence_line(*v.outputs()));

@@ -3,24 +3,29 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/checkpoint_proof.h"
 #include "runner/parity_report.h"
+#include "runner/rounding_proof.h"
 
 namespace ferry::cli {
 
-// What was compared. Exactly one of `direct` and `proof` is there.
+// What was compared. Exactly one of `direct`, `rounding` and `proof` is there.
 struct Verification {
-  std::string bundle;                   // as the user gave it
-  std::optional<ParityReport> direct;   // the bundle against a reference, without a checkpoint
-  std::optional<CheckpointProof> proof;
+  std::optional<ParityReport> direct;     // the bundle against a reference
+  std::optional<RoundingProof> rounding;  // the same in half precision
+  std::optional<CheckpointProof> proof;   // against a checkpoint
   bool has_reference = false;
   const char* tolerance_source = "verifier";  // or "argument"
 
-  bool parity() const { return direct ? direct->parity : proof->parity(); }
+  bool parity() const {
+    return direct ? direct->parity : rounding ? rounding->parity() : proof->parity();
+  }
   // The bundle's own outputs beside what they were compared with; nullptr if there is none.
   const ParityReport* outputs() const {
     if (direct) return &*direct;
+    if (rounding) return &rounding->outputs;
     return proof->outputs ? &*proof->outputs : nullptr;
   }
 };

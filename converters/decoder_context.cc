@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "converters/longrope.h"
 
@@ -20,23 +24,43 @@ constexpr float kMasked = -65535.0F;
 
 constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
 
+// A run of rows of a RoPE table: positions from 0 on, at these inverse frequencies.
+struct RopeRows {
+  int64_t positions = 0;
+  std::vector<float> inverse;
+};
+
+// Of longrope all positions of the context with the long factors, then those with the short ones.
+std::vector<RopeRows> rope_table_rows(const RopeConfig& rope, int64_t rotary_dim,
+                                      const BuildOptions& options) {
+  const RopeRows rows = {options.context_length, rope_inverse_frequencies(rope, rotary_dim)};
+  const std::optional<int64_t> limit = longrope_switch(rope, options);
+  if (!limit) return {rows};
+  RopeConfig longer = rope;
+  longer.factors = rope.long_factors;
+  return {{options.context_length, rope_inverse_frequencies(longer, rotary_dim)},
+          {*limit, rows.inverse}};
+}
+
 // cos or sin of position * inverse frequency, the frequencies twice side by side (half-split RoPE).
 // The first half of a sine row is negated, so that x * cos + swapped(x) * sin turns every pair.
-Literal rope_literal(const std::string& name, const RopeConfig& rope, int64_t rotary_dim,
+Literal rope_literal(const std::string& name, const std::vector<RopeRows>& runs, double factor,
                      int64_t positions, bool sine) {
-  const std::vector<float> inverse = rope_inverse_frequencies(rope, rotary_dim);
-  const auto scale = static_cast<float>(rope.attention_factor);
-  const int64_t half = static_cast<int64_t>(inverse.size());
+  const auto scale = static_cast<float>(factor);
+  const int64_t half = std::ssize(runs.front().inverse);
   Literal literal;
   literal.key = fmt::format("{}.{}.{}", name, sine ? "sin" : "cos", positions);
   literal.bytes = static_cast<uint64_t>(positions * 2 * half) * sizeof(float);
-  literal.fill = [inverse, half, scale, sine](uint64_t offset, std::span<std::byte> out) {
+  literal.fill = [runs, half, scale, sine](uint64_t offset, std::span<std::byte> out) {
     std::vector<float> row(static_cast<size_t>(2 * half));
     const std::span<const std::byte> bytes = std::as_bytes(std::span(row));
     for (uint64_t p = offset / bytes.size(); !out.empty(); ++p) {
+      const auto first = static_cast<uint64_t>(runs.front().positions);
+      const RopeRows& run = p < first ? runs.front() : runs.back();
+      const uint64_t position = p < first ? p : p - first;
       for (int64_t i = 0; i < half; ++i) {
         // The angle is rounded to f32, as the reference implementation computes it.
-        const float angle = static_cast<float>(p) * inverse[static_cast<size_t>(i)];
+        const float angle = static_cast<float>(position) * run.inverse[static_cast<size_t>(i)];
         const auto value = static_cast<float>(sine ? std::sin(static_cast<double>(angle))
                                                    : std::cos(static_cast<double>(angle)));
         row[static_cast<size_t>(i)] = scale * (sine ? -value : value);
@@ -53,36 +77,51 @@ Literal rope_literal(const std::string& name, const RopeConfig& rope, int64_t ro
   return literal;
 }
 
-// The rows of this call, of tables over the whole context; `name` tells the tables of a program
-// apart.
-RopeTable rope_rows(GraphBuilder& b, const DecoderContext& c, const std::string& name,
-                    const RopeConfig& rope) {
-  const int64_t positions = c.options.context_length;
-  const int64_t dim = c.config.rotary_dim();
-  const Shape shape = {positions, 1, dim};
-  const ValueId cos =
-      b.literal(DType::kF32, shape, rope_literal(name, rope, dim, positions, /*sine=*/false));
-  const ValueId sin =
-      b.literal(DType::kF32, shape, rope_literal(name, rope, dim, positions, /*sine=*/true));
-  RopeTable table;
-  table.cos = b.slice(cos, 0, c.start_pos, c.end_pos, c.tokens);
-  table.sin = b.slice(sin, 0, c.start_pos, c.end_pos, c.tokens);
-  return table;
+ValueId int_scalar(GraphBuilder& b, int64_t number) {
+  const std::array<int64_t, 1> value = {number};
+  return b.literal(DType::kI64, {},
+                   {.key = fmt::format("i64:{}", number),
+                    .bytes = sizeof number,
+                    .fill = [value](uint64_t offset, std::span<std::byte> out) {
+                      const auto bytes = std::as_bytes(std::span(value));
+                      std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
+                    }});
 }
 
+// Row of the table for the call's first position, of a table that has the rows of the short factors
+// behind those of the long ones.
+ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t limit) {
+  const ValueId ends = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
+  const ValueId not_said = b.ge(c.signed_start, 0);
+  const ValueId ends_before = b.lt(b.select(ends, 0, 0), limit + 1);
+  const ValueId is_short = b.logical_and(not_said, ends_before);
+  const ValueId skipped = int_scalar(b, c.options.context_length);
+  const ValueId none = int_scalar(b, 0);
+  return b.int_add(c.start_pos, b.item(b.where(is_short, skipped, none)));
+}
+
+// The rows of this call; `name` tells the tables of a program apart.
 RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                    const RopeConfig& rope) {
-  const LongRopeUse use = longrope_use(rope, c.options);
-  RopeConfig longer = rope;
-  longer.factors = rope.long_factors;
-  RopeTable table = rope_rows(b, c, name, use == LongRopeUse::kLong ? longer : rope);
-  if (use == LongRopeUse::kByCall) {
-    const RopeTable other = rope_rows(b, c, "long_" + name, longer);
-    const ValueId end = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
-    const ValueId is_long = b.gt(end, static_cast<double>(rope.original_max_positions));
-    table.cos = b.where(is_long, other.cos, table.cos);
-    table.sin = b.where(is_long, other.sin, table.sin);
+  const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
+  int64_t positions = 0;
+  for (const RopeRows& run : runs) positions += run.positions;
+  const Shape shape = {positions, 1, c.config.rotary_dim()};
+  const auto table_of = [&](bool sine) {
+    return b.literal(DType::kF32, shape,
+                     rope_literal(name, runs, rope.attention_factor, positions, sine));
+  };
+  const ValueId cos = table_of(/*sine=*/false);
+  const ValueId sin = table_of(/*sine=*/true);
+  ValueId first = c.start_pos;
+  ValueId end = c.end_pos;
+  if (const std::optional<int64_t> limit = longrope_switch(rope, c.options)) {
+    first = longrope_first_row(b, c, *limit);
+    end = b.int_add(first, b.graph().symbols[static_cast<size_t>(c.tokens.symbol)].value);
   }
+  RopeTable table;
+  table.cos = b.slice(cos, 0, first, end, c.tokens);
+  table.sin = b.slice(sin, 0, first, end, c.tokens);
   b.name(table.cos, name + "_cos");
   b.name(table.sin, name + "_sin");
   return table;
@@ -142,6 +181,13 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   }
 }
 
+// `position` is 0, or -1 where complements of positions are given too.
+ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId position) {
+  if (!c.signed_start.valid()) return b.eq(position, 0);
+  const ValueId not_before = b.ge(position, -1);
+  return b.logical_and(not_before, b.lt(position, 1));
+}
+
 }  // namespace
 
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
@@ -151,10 +197,14 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
   c.tokens = Dim::of(token_symbol);
   const ValueId position = b.select(input_pos, 0, 0);
   c.start_pos = b.item(position);
+  if (longrope_switch(config.rope, options)) {
+    c.signed_start = position;
+    c.start_pos = b.int_max(c.start_pos, b.int_sub(-1, c.start_pos));
+  }
   c.end_pos = b.int_add(c.start_pos, b.graph().symbols[static_cast<size_t>(token_symbol)].value);
   const int64_t stateful = std::ranges::count(config.layer_types, LayerType::kLinearAttention) +
                            std::ranges::count(config.layer_types, LayerType::kShortConv);
-  if (stateful > 0) c.is_start = b.eq(position, 0);
+  if (stateful > 0) c.is_start = is_first_position(b, c, position);
   if (stateful < config.num_layers) add_attention_kinds(b, c);
   return c;
 }

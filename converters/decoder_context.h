@@ -33,7 +33,10 @@ struct DecoderContext {
   Dim tokens = {};         // T, the number of tokens of a call
   ValueId start_pos = {};  // Int: position of the first token
   ValueId end_pos = {};    // Int: start_pos + T
-  ValueId is_start = {};   // bool [], true when the call begins a sequence
+  // i64 []: start_pos, or -1 - start_pos where the caller says that the sequence needs the long
+  // factors of longrope; valid only in a program that has both sets.
+  ValueId signed_start = {};
+  ValueId is_start = {};  // bool [], true when the call begins a sequence
   // Sliding layers with a window that no context can leave are as full ones.
   AttentionKind full = {}, sliding = {};
 

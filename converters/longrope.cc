@@ -42,13 +42,24 @@ Status read_longrope(const JsonFields& fields, const JsonFields& rope, ModelConf
   return {};
 }
 
-LongRopeUse longrope_use(const RopeConfig& rope, const BuildOptions& options) {
-  if (rope.type != RopeConfig::Type::kLongRope ||
+std::optional<int64_t> longrope_switch(const RopeConfig& rope, const BuildOptions& options) {
+  if (rope.type != RopeConfig::Type::kLongRope || rope.factors == rope.long_factors ||
       options.context_length <= rope.original_max_positions) {
-    return LongRopeUse::kShort;
+    return std::nullopt;
   }
-  return options.prefill_length > rope.original_max_positions ? LongRopeUse::kByCall
-                                                              : LongRopeUse::kLong;
+  return rope.original_max_positions;
+}
+
+std::string longrope_note(int64_t limit, const BuildOptions& options) {
+  const bool can_tell = options.prefill_length > limit;
+  return fmt::format(
+      "RoPE (longrope): a sequence of more than {} tokens has other factors from its first token "
+      "on; ferry follows the length of the whole sequence, a runner that gives plain positions is "
+      "right {}",
+      limit,
+      can_tell
+          ? std::string("for prompts of any length, but not for text that grows beyond it")
+          : fmt::format("up to it (for longer prompts too with --prefill-length {})", limit + 1));
 }
 
 }  // namespace ferry

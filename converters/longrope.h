@@ -3,6 +3,10 @@
 // Source: transformers, modeling_rope_utils.py, _compute_longrope_parameters.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include "converters/family.h"
 #include "converters/json_fields.h"
 #include "converters/model_config.h"
@@ -13,15 +17,16 @@ namespace ferry {
 // is the text part of the config, `rope` its rope object.
 Status read_longrope(const JsonFields& fields, const JsonFields& rope, ModelConfig& config);
 
-// Which factors a program has. A call knows the length of the sequence up to its own end only, so
-// it can follow the reference where one call may be longer than original_max_positions; where none
-// can, later calls could only disagree with earlier ones, and the context length decides, as in
-// ExecuTorch's own export.
-enum class LongRopeUse {
-  kShort,   // no longrope, or a context that long factors are not for
-  kLong,    // a longer context, and calls that are too short to tell
-  kByCall,  // both: a call takes the long ones if it ends beyond original_max_positions
-};
-LongRopeUse longrope_use(const RopeConfig& rope, const BuildOptions& options);
+// How many positions a sequence may have for the short factors, where a program has both sets; none
+// where it has one: no longrope, equal sets, or a context that long factors are not for.
+//
+// A call knows the length of the sequence up to its own end only. So a caller that knows the whole
+// length says it by the sign of `input_pos`: -1 - position means that the sequence has more
+// positions than these, position leaves it to the end of the call.
+std::optional<int64_t> longrope_switch(const RopeConfig& rope, const BuildOptions& options);
+
+// For the user: what the program of such a model, `limit` positions before the switch, cannot do
+// alone.
+std::string longrope_note(int64_t limit, const BuildOptions& options);
 
 }  // namespace ferry

@@ -13,7 +13,7 @@
 
 namespace ferry {
 
-// One tensor as stored. Bytes are little-endian, row-major, contiguous.
+// One tensor as it is read. Bytes are little-endian, row-major, contiguous.
 struct TensorEntry {
   std::string name;  // untrusted: quote it with quoted() before printing
   DType dtype;
@@ -21,6 +21,11 @@ struct TensorEntry {
   uint64_t bytes = 0;   // product(shape) * bits / 8, checked
   uint32_t file = 0;    // index into TensorSource::files()
   uint64_t offset = 0;  // of the first byte in that file
+  // Where the file has the values in another form, such as "q8_0": its name, and how many bytes of
+  // the file it takes. Else empty and 0.
+  std::string encoding = {};
+  uint64_t encoded_bytes = 0;
+  uint64_t stored_bytes() const { return encoding.empty() ? bytes : encoded_bytes; }
   // Where an adapter presents a stored tensor under another name: the stored name, else empty.
   std::string original = {};
   // The name that users know: the one in their file.

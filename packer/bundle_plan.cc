@@ -166,6 +166,7 @@ class Planner {
     tensor.offset = place.offset;
     tensor.bytes = place.size;
     tensor.sha256 = kZeroDigest;
+    tensor.rounded = weight.expr.dtype != DType::kF32 && !weight.expr.is_copy();
     tensor.rule = weight.rule;
     std::vector<size_t> entries = entries_of(weight.expr);
     for (size_t entry : entries) {

@@ -76,6 +76,7 @@ static void describe(Archive& a, ManifestTensor& tensor) {
   a.count("offset", tensor.offset);
   a.count("bytes", tensor.bytes);
   a.digest("sha256", tensor.sha256);
+  a.boolean("rounded", tensor.rounded);
   a.text("rule", tensor.rule);
   a.objects("sources", tensor.sources);
 }

@@ -57,6 +57,8 @@ struct ManifestTensor {
   Shape shape;
   uint64_t offset = 0, bytes = 0;  // in `file`
   std::string sha256;              // of those bytes
+  // Stored with fewer significant bits than the source has: values may differ from it by rounding.
+  bool rounded = false;
   std::string rule;
   struct Source {
     std::string file, key;
@@ -94,7 +96,8 @@ struct Manifest {
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
   // Sequences of more positions than this are computed with other RoPE factors, from their first
-  // token on (longrope); a call takes the factors for the sequence up to its own end.
+  // token on (longrope). An input_pos of -1 - position says so; else a call takes the factors for
+  // the sequence up to its own end.
   std::optional<int64_t> rope_switch;
   std::vector<ManifestSourceFile>
       source_files;  // provenance: the checkpoint's files and their digests

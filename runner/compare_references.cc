@@ -17,15 +17,21 @@ using Row = std::span<const float>;
 class CaseComparison {
  public:
   CaseComparison(const Reference& got, const ReferencePrompt& ours, const Reference& want,
-                 const ReferencePrompt& theirs, const ParityBounds& bounds)
-      : got_(got), ours_(ours), want_(want), theirs_(theirs), bounds_(bounds) {}
+                 const ReferencePrompt& theirs, const ParityBounds& bounds, bool continuation)
+      : got_(got),
+        ours_(ours),
+        want_(want),
+        theirs_(theirs),
+        bounds_(bounds),
+        continuation_(continuation) {}
 
   Result<CaseReport> run() {
     report_.prompt = theirs_.name;
     report_.tokens = static_cast<int64_t>(theirs_.input_ids.size());
     FERRY_CHECK(compare_logits());
     FERRY_CHECK(compare_layers());
-    if (theirs_.has("greedy_ids") && ours_.has("greedy_logits")) FERRY_CHECK(compare_greedy());
+    const bool continued = theirs_.has("greedy_ids") && ours_.has("greedy_logits");
+    if (continuation_ && continued) FERRY_CHECK(compare_greedy());
     report_.judge(bounds_);
     return std::move(report_);
   }
@@ -102,18 +108,20 @@ class CaseComparison {
   const Reference& want_;
   const ReferencePrompt& theirs_;
   const ParityBounds& bounds_;
+  const bool continuation_;
   CaseReport report_;
 };
 
 }  // namespace
 
 Result<ParityReport> compare_references(const Reference& got, const Reference& want,
-                                        const ParityBounds& bounds) {
+                                        const ParityBounds& bounds,
+                                        const VerifyOptions& options) {
   std::vector<CaseReport> cases;
   for (const ReferencePrompt& theirs : want.prompts()) {
     const auto ours = std::ranges::find(got.prompts(), theirs.name, &ReferencePrompt::name);
     if (ours == got.prompts().end()) continue;
-    cases.push_back(FERRY_TRY(CaseComparison(got, *ours, want, theirs, bounds).run()));
+    cases.push_back(FERRY_TRY(CaseComparison(got, *ours, want, theirs, bounds, options.continuation).run()));
   }
   if (cases.empty()) {
     return fail(ErrorCode::kUnsupported,

@@ -33,21 +33,6 @@ std::vector<ExternalTensor> external_tensors(const Bundle& bundle, size_t progra
   return tensors;
 }
 
-std::vector<float> copy_floats(std::span<const std::byte> bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
-}
-
-// f32 values as they are, integers converted; empty for other dtypes.
-std::vector<float> probe_floats(const TensorView& value) {
-  if (value.dtype == DType::kF32) return copy_floats(value.bytes);
-  if (value.dtype != DType::kI64) return {};
-  std::vector<int64_t> integers(value.bytes.size() / sizeof(int64_t));
-  std::memcpy(integers.data(), value.bytes.data(), integers.size() * sizeof(int64_t));
-  return {integers.begin(), integers.end()};
-}
-
 // The layer N of a probe "PREFIX.N".
 std::optional<int64_t> probe_layer(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -86,6 +71,8 @@ struct Decoder::Impl {
   const Bundle* bundle = nullptr;
   std::vector<Method> methods;  // one per program, in order
   int64_t position = 0;
+  int64_t announced = 0;         // the sequence will be as long as this at least
+  bool is_long = false;          // the sequence has the RoPE factors beyond the switch
   std::vector<int64_t> history;  // the sequence, as long as it could have to be computed again
   ProbeSink sink;
   bool observing = false;
@@ -97,11 +84,10 @@ struct Decoder::Impl {
 
   const Manifest& manifest() const { return bundle->manifest(); }
 
-  // Whether `count` more tokens make a sequence too long for the factors that it was begun with.
-  bool crosses_rope_switch(size_t count) const {
-    const std::optional<int64_t>& limit = manifest().rope_switch;
-    return limit && position > 0 && position <= *limit &&
-           position + static_cast<int64_t>(count) > *limit;
+  // Whether a sequence with `count` more tokens has the RoPE factors beyond the switch.
+  bool needs_long(size_t count) const {
+    const int64_t length = std::max(announced, position + static_cast<int64_t>(count));
+    return manifest().rope_switch && length > *manifest().rope_switch;
   }
   // Tokens that fit into the context, in calls.
   Result<std::vector<float>> run(std::span<const int64_t> tokens);
@@ -168,8 +154,7 @@ Status Decoder::Impl::send_to_experts(int64_t layer, const RouterProbes& router,
   std::vector<int64_t> ids(chosen.bytes.size() / sizeof(int64_t));
   std::memcpy(ids.data(), chosen.bytes.data(), ids.size() * sizeof(int64_t));
   Method& method = methods[router.program];
-  std::vector<float> weights =
-      copy_floats(FERRY_TRY(method.value(router.weights)).bytes);
+  std::vector<float> weights = probe_floats(FERRY_TRY(method.value(router.weights)));
   const size_t rows = ids.size() / k;
   if (weights.size() != ids.size() || router.seen.size() != rows * width) {
     return bad_input(fmt::format("the probes of the router of layer {} do not match", layer));
@@ -214,13 +199,15 @@ Result<std::vector<float>> Decoder::Impl::call(std::span<const int64_t> tokens) 
   call_tokens = static_cast<int64_t>(tokens.size());
   std::map<std::string, TensorView> values;
   values[kTokens] = {DType::kI64, {1, call_tokens}, std::as_bytes(tokens)};
-  values[kInputPos] = {DType::kI64, {1}, std::as_bytes(std::span(&position, 1))};
+  // Programs with a switch take a position's complement for one of a long sequence.
+  const int64_t input_pos = is_long ? -1 - position : position;
+  values[kInputPos] = {DType::kI64, {1}, std::as_bytes(std::span(&input_pos, 1))};
   for (size_t i = 0; i < methods.size(); ++i) FERRY_CHECK(run_program(i, values));
   const auto logits = values.find(kLogits);
   if (logits == values.end() || logits->second.dtype != DType::kF32) {
     return bad_input(fmt::format("{}: no program gives f32 'logits'", bundle->path()));
   }
-  std::vector<float> result = copy_floats(logits->second.bytes);
+  std::vector<float> result = probe_floats(logits->second);
   position += call_tokens;
   return result;
 }
@@ -231,7 +218,7 @@ Result<std::vector<float>> Decoder::Impl::run(std::span<const int64_t> tokens) {
   while (!tokens.empty()) {
     const size_t count = std::min(tokens.size(), most);
     logits = FERRY_TRY(call(tokens.first(count)));
-    if (manifest().rope_switch && position <= *manifest().rope_switch) {
+    if (manifest().rope_switch && !is_long) {
       history.insert(history.end(), tokens.begin(),
                      tokens.begin() + static_cast<std::ptrdiff_t>(count));
     }
@@ -297,7 +284,8 @@ Result<std::vector<float>> Decoder::forward(std::span<const int64_t> tokens) {
                 fmt::format("{} tokens from position {} do not fit into the context of {}",
                             tokens.size(), impl_->position, manifest.context_length));
   }
-  if (!impl_->crosses_rope_switch(tokens.size())) return impl_->run(tokens);
+  const bool was_long = std::exchange(impl_->is_long, impl_->needs_long(tokens.size()));
+  if (impl_->position == 0 || was_long == impl_->is_long) return impl_->run(tokens);
   // What is cached was computed with the factors of shorter sequences.
   const size_t rows = tokens.size();
   impl_->history.insert(impl_->history.end(), tokens.begin(), tokens.end());
@@ -314,8 +302,10 @@ Result<std::vector<float>> Decoder::forward(std::span<const int64_t> tokens) {
 }
 
 // The programs themselves forget what came before when input_pos is 0, as official runners expect.
-void Decoder::restart() {
+void Decoder::restart(int64_t length) {
   impl_->position = 0;
+  impl_->announced = length;
+  impl_->is_long = false;
   impl_->history.clear();
 }
 

@@ -28,13 +28,14 @@ class Decoder {
   Decoder(Decoder&&) noexcept;
   Decoder& operator=(Decoder&&) noexcept;
 
-  // Runs tokens at positions [position(), position() + n), in calls of at most prefill_length. Where
-  // they take the sequence beyond the manifest's rope_switch, all of it is computed again.
-  // Position 0 starts a new sequence (call restart()). kUsage beyond the context or for a token
-  // outside the vocabulary. Logits are f32: [1,V] of the last token, or [T,V] of all tokens of the
-  // last call when the bundle has them.
+  // Runs tokens at positions [position(), position() + n), in calls of at most prefill_length.
+  // Where they take a sequence beyond the manifest's rope_switch that was not announced to get
+  // there, all of it is computed again. Position 0 starts a new sequence (call restart()). kUsage
+  // beyond the context or for a token outside the vocabulary. Logits are f32: [1,V] of the last
+  // token, or [T,V] of all tokens of the last call when the bundle has them.
   Result<std::vector<float>> forward(std::span<const int64_t> tokens);
-  void restart();
+  // `length`: how long the sequence is known to become, where its tokens are not given at once.
+  void restart(int64_t length = 0);
   int64_t position() const;
 
   // Called for every probe of every program in each call: name, first position, rows, f32 values

@@ -277,6 +277,18 @@ void Method::Impl::release_inputs() {
   }
 }
 
+std::vector<float> probe_floats(const TensorView& value) {
+  if (value.dtype == DType::kI64) {
+    std::vector<int64_t> integers(value.bytes.size() / sizeof(int64_t));
+    std::memcpy(integers.data(), value.bytes.data(), integers.size() * sizeof(int64_t));
+    return {integers.begin(), integers.end()};
+  }
+  if (value.dtype != DType::kF32) return {};
+  std::vector<float> values(value.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), value.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
 Method::Method(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Method::~Method() = default;
 Method::Method(Method&&) noexcept = default;
@@ -293,6 +305,7 @@ Result<Method> Method::load(const pte::LoadedProgram& program, std::string_view 
   auto impl = std::make_unique<Impl>(pool);
   impl->file = file_name;
   impl->poison = options.poison;
+  impl->widen = options.widen;
   FERRY_CHECK(runtime::load_method(program, *found, external, *impl));
   return Method(std::move(impl));
 }

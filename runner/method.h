@@ -34,10 +34,16 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
+// f32 values as they are, i64 ones converted; empty for other dtypes.
+std::vector<float> probe_floats(const TensorView& value);
+
 struct MethodOptions {
   // Fill planned memory with NaN bytes (0xff) instead of zeros before the first execution. State
   // buffers with stored contents get those afterwards.
   bool poison = false;
+  // Hold activations that the program has in f16 or bf16 in f32, and widen matrices as they are
+  // read: what the program computes without the rounding of its dtype. Takes more memory.
+  bool widen = false;
 };
 
 class Method {

@@ -28,6 +28,7 @@ class Loader {
 
   Status run() {
     FERRY_CHECK(check_operators());
+    if (state_.widen) find_widened();
     FERRY_CHECK(allocate());
     FERRY_CHECK(make_values());
     FERRY_CHECK(bind_tensors());
@@ -56,6 +57,10 @@ class Loader {
   Tensor* tensor(int32_t value) { return state_.values[static_cast<size_t>(value)].tensor; }
 
   Status check_operators();
+  void find_widened();
+  bool is_widened(int32_t value) const {
+    return state_.widen && widened_[static_cast<size_t>(value)];
+  }
   Status allocate();
   Status make_values();
   Status make_tensor(const pte::Tensor& from, Value& to);
@@ -82,7 +87,34 @@ class Loader {
   std::vector<IndexList> reads_;      // per step: tensor values that it reads
   std::vector<IndexList> unplanned_;  // per step: outs that need memory
   std::vector<size_t> arena_of_;      // per value
+  std::vector<bool> widened_;         // per value, where MethodOptions::widen asks for it
 };
+
+bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// Half-precision activations: all but constants, what is selected from them, and buffers.
+void Loader::find_widened() {
+  widened_.assign(method_.values.size(), false);
+  std::vector<bool> constant(method_.values.size(), false);
+  for (size_t i = 0; i < method_.values.size(); ++i) {
+    const auto* from = std::get_if<pte::Tensor>(&method_.values[i]);
+    if (from == nullptr || !is_half(from->dtype)) continue;
+    constant[i] = from->external || (from->data_index > 0 && !from->allocation);
+    widened_[i] = !constant[i] && from->fqn.empty() && from->data_index == 0;
+  }
+  for (const pte::Instruction& instruction : method_.instructions) {
+    const auto* call = std::get_if<pte::KernelCall>(&instruction);
+    if (call == nullptr || call->args.size() < 2) continue;
+    const std::string name = method_.operators[static_cast<size_t>(call->op)].full_name();
+    if (name != "aten::select_copy.int_out") continue;
+    const auto self = static_cast<size_t>(call->args.front());
+    const auto out = static_cast<size_t>(call->args.back());
+    if (constant[self]) {
+      constant[out] = true;
+      widened_[out] = false;
+    }
+  }
+}
 
 Status Loader::check_operators() {
   if (!method_.delegates.empty()) {
@@ -145,7 +177,8 @@ Status Loader::make_tensor(const pte::Tensor& from, Value& to) {
   }
   Tensor& tensor = state_.tensors.emplace_back();
   tensor.id = to.id;
-  tensor.dtype = from.dtype;
+  tensor.widened = is_widened(to.id);
+  tensor.dtype = tensor.widened ? DType::kF32 : from.dtype;
   tensor.dynamic = from.dynamism != pte::Dynamism::kStatic;
   for (int32_t size : from.sizes) tensor.sizes.push_back(size);
   const std::optional<int64_t> count = checked_numel(tensor.sizes.span());
@@ -268,7 +301,9 @@ Status Loader::bind_planned(const pte::Tensor& from, Tensor& to) {
 }
 
 Status Loader::bind(const pte::Tensor& from, Tensor& to) {
-  if (from.allocation) {
+  if (to.widened) {
+    // Its planned memory is too small: the runtime finds some.
+  } else if (from.allocation) {
     FERRY_CHECK(bind_planned(from, to));
   } else if (from.external) {
     const std::span<const std::byte> bytes = FERRY_TRY(external_bytes(from, to));

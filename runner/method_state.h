@@ -49,6 +49,7 @@ struct MethodState {
   std::string file;    // begins the messages
   std::string method;  // its name
   bool poison = false;
+  bool widen = false;
 
   std::vector<Value> values;   // never resized after loading: others point into them
   std::deque<Tensor> tensors;  // of the values

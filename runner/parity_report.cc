@@ -28,14 +28,6 @@ std::vector<LayerResult> worst_layers(const std::vector<CaseReport>& cases, int6
   return layers;
 }
 
-std::optional<Divergence> first_divergence(const ParityReport& report) {
-  for (const LayerResult& layer : report.layers) {
-    if (!layer.within) return Divergence{layer.tensor.layer, layer.tensor.name};
-  }
-  if (report.parity) return std::nullopt;
-  return Divergence{report.bounds.layers, "logits"};
-}
-
 }  // namespace
 
 LogitMetrics CaseReport::worst() const {
@@ -56,6 +48,14 @@ void CaseReport::judge(const ParityBounds& bounds) {
   const bool greedy_ok = greedy_match == greedy_total || greedy_tie;
   parity = bounds.logits_within(worst().values) && greedy_ok &&
            std::ranges::all_of(layers, &LayerResult::within);
+}
+
+std::optional<Divergence> first_divergence(const ParityReport& report) {
+  for (const LayerResult& layer : report.layers) {
+    if (!layer.within) return Divergence{layer.tensor.layer, layer.tensor.name};
+  }
+  if (report.parity) return std::nullopt;
+  return Divergence{report.bounds.layers, "logits"};
 }
 
 Result<ParityReport> summarize(std::vector<CaseReport> cases, const ParityBounds& bounds,
@@ -79,6 +79,8 @@ Result<ParityReport> summarize(std::vector<CaseReport> cases, const ParityBounds
                 fmt::format("{}: every prompt {}", reference, report.cases[0].skipped));
   }
   report.layers = worst_layers(report.cases, bounds.layers);
+  for (LayerResult& layer : report.layers) layer.floor_db = bounds.floor_db(layer.tensor);
+  report.logits_floor_db = bounds.logits_floor_db();
   report.first_divergence = first_divergence(report);
   return report;
 }

@@ -17,7 +17,8 @@ namespace ferry {
 struct LayerResult {
   ReferenceTensor tensor;
   ValueMetrics metrics;
-  bool within = true;  // its bounds
+  bool within = true;              // its bounds
+  std::optional<double> floor_db;  // of its signal-to-noise ratio, where it has one
 };
 
 // Largest distances from logits computed in f64.
@@ -67,8 +68,13 @@ struct ParityReport {
   RoutingReport routing;
   std::vector<LayerResult> layers;             // the worst over prompts
   std::optional<Divergence> first_divergence;  // in model order; "logits" if only they differ
+  std::optional<double> logits_floor_db;
   std::vector<CaseReport> cases;
 };
+
+// The first tensor beyond its bounds, in model order; "logits" if only they are, or the tokens chosen
+// from them; none at parity.
+std::optional<Divergence> first_divergence(const ParityReport& report);
 
 // kUnsupported if every case was skipped; `reference` begins the message.
 Result<ParityReport> summarize(std::vector<CaseReport> cases, const ParityBounds& bounds,

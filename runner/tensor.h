@@ -79,6 +79,7 @@ struct Tensor {
   DType dtype = DType::kF32;
   bool dynamic = false;   // sizes may change, within `capacity`
   bool writable = false;  // constants and inputs that share the caller's memory are not
+  bool widened = false;   // f32 in place of the half precision that the program states
   Dims sizes;
   int64_t numel = 1;
   std::byte* data = nullptr;  // aligned to the element; null until a view or an input is set

@@ -44,12 +44,13 @@ Result<std::vector<float>> floats_of(const TensorView& view, const std::string& 
 class CaseRunner {
  public:
   CaseRunner(Decoder& decoder, const Manifest& manifest, const Reference& reference,
-             const ReferencePrompt& prompt, const ParityBounds& bounds)
+             const ReferencePrompt& prompt, const ParityBounds& bounds, const VerifyOptions& options)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
         prompt_(prompt),
         bounds_(bounds),
+        options_(options),
         tokens_(static_cast<int64_t>(prompt.input_ids.size())) {}
 
   Result<CaseReport> run();
@@ -59,6 +60,15 @@ class CaseRunner {
 
   Status load(const std::vector<ReferenceTensor>& tensors, const BundleNames& names);
   Status load_routes();
+  // The prompt in VerifyOptions::aside, or nullptr.
+  const ReferencePrompt* prompt_aside() const {
+    if (options_.aside == nullptr) return nullptr;
+    const auto found =
+        std::ranges::find(options_.aside->prompts(), prompt_.name, &ReferencePrompt::name);
+    return found == options_.aside->prompts().end() ? nullptr : &*found;
+  }
+  // The logits that tokens of the continuation were chosen from, if they are known.
+  Result<std::vector<float>> greedy_logits(int64_t rows) const;
   Status run_steps();
   Status run_prefill();
   // Goes on with the reference's token where it is not the bundle's own, if that is explained.
@@ -81,6 +91,7 @@ class CaseRunner {
   const Reference& reference_;
   const ReferencePrompt& prompt_;
   const ParityBounds& bounds_;
+  const VerifyOptions& options_;
   const int64_t tokens_;
   CaseReport report_;
   std::vector<float> logits_;                           // (T, vocab) expected
@@ -127,16 +138,24 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNam
 
 // The routes of the prompt, with those of the continuation behind them.
 Status CaseRunner::load_routes() {
+  const Reference* from = &reference_;
+  const ReferencePrompt* prompt = &prompt_;
+  if (const ReferencePrompt* aside = prompt_aside()) {
+    from = options_.aside;
+    prompt = aside;
+  }
   for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
-    if (!prompt_.has(route_name(layer))) continue;
+    if (!prompt->has(route_name(layer))) continue;
     const int64_t chosen = decoder_.experts_of(layer).first;
     std::vector<int64_t>& route = routes_[layer];
-    route = FERRY_TRY(reference_.integers(prompt_, route_name(layer), {1, tokens_, chosen}));
-    if (!prompt_.has(greedy_route_name(layer))) continue;
-    const int64_t rows = reference_.shape(prompt_, greedy_route_name(layer)).at(1);
-    const std::vector<int64_t> more = FERRY_TRY(
-        reference_.integers(prompt_, greedy_route_name(layer), {1, rows, chosen}));
-    route.insert(route.end(), more.begin(), more.end());
+    route = FERRY_TRY(from->integers(*prompt, route_name(layer), {1, tokens_, chosen}));
+    const std::string more = greedy_route_name(layer);
+    if (!prompt->has(more)) continue;
+    const Shape& shape = from->shape(*prompt, more);
+    const int64_t rows = shape.size() == 3 ? shape[1] : 0;
+    const std::vector<int64_t> rest =
+        FERRY_TRY(from->integers(*prompt, more, {1, rows, chosen}));
+    route.insert(route.end(), rest.begin(), rest.end());
   }
   return {};
 }
@@ -233,20 +252,15 @@ void CaseRunner::close_way() {
 
 Status CaseRunner::run_steps() {
   LogitComparison logits;
-  decoder_.restart();
-  const auto vocab = static_cast<size_t>(manifest_.vocab_size);
-  for (int64_t t = 0; t < tokens_;) {
-    // The reference computed a prompt beyond the switch with the factors for its whole length: a
-    // first call must be long enough to show that it is.
-    const bool beyond = manifest_.rope_switch && tokens_ > *manifest_.rope_switch;
-    const int64_t count = beyond && t == 0 ? *manifest_.rope_switch + 1 : 1;
-    const std::vector<float> rows = FERRY_TRY(decoder_.forward(
-        std::span(prompt_.input_ids).subspan(static_cast<size_t>(t), static_cast<size_t>(count))));
-    t += count;
-    if (rows.size() < vocab || (count == 1 && rows.size() != vocab)) {
+  // The reference computed all of the prompt as a sequence of its whole length.
+  decoder_.restart(tokens_);
+  for (int64_t t = 0; t < tokens_; ++t) {
+    const std::vector<float> row =
+        FERRY_TRY(decoder_.forward({&prompt_.input_ids[static_cast<size_t>(t)], 1}));
+    if (row.size() != static_cast<size_t>(manifest_.vocab_size)) {
       return bad_input("the bundle's logits are not [1, vocabulary]");
     }
-    compare_logits(Row(rows).last(vocab), t - 1, logits);
+    compare_logits(row, t, logits);
   }
   FERRY_CHECK(compare_caches());
   close_way();
@@ -273,17 +287,21 @@ Status CaseRunner::run_prefill() {
   return run_greedy({logits.end() - static_cast<std::ptrdiff_t>(vocab), logits.end()});
 }
 
+Result<std::vector<float>> CaseRunner::greedy_logits(int64_t rows) const {
+  const Shape shape = {rows, manifest_.vocab_size};
+  if (prompt_.has("greedy_logits")) return reference_.floats(prompt_, "greedy_logits", shape);
+  const ReferencePrompt* aside = prompt_aside();
+  if (aside == nullptr || !aside->has("greedy_logits")) return std::vector<float>();
+  return options_.aside->floats(*aside, "greedy_logits", shape);
+}
+
 Status CaseRunner::run_greedy(std::vector<float> row) {
-  if (!prompt_.has("greedy_ids")) return {};
+  if (!options_.continuation || !prompt_.has("greedy_ids")) return {};
   const std::vector<int64_t> ids = FERRY_TRY(reference_.ids(prompt_, "greedy_ids"));
   report_.greedy_total = static_cast<int64_t>(ids.size());
   FERRY_CHECK(check_continuation(reference_, prompt_, ids, manifest_));
   const auto vocab = static_cast<size_t>(manifest_.vocab_size);
-  std::vector<float> expected;
-  if (prompt_.has("greedy_logits")) {
-    expected = FERRY_TRY(
-        reference_.floats(prompt_, "greedy_logits", {report_.greedy_total, manifest_.vocab_size}));
-  }
+  const std::vector<float> expected = FERRY_TRY(greedy_logits(report_.greedy_total));
   LogitComparison comparison;
   for (size_t g = 0; g < ids.size(); ++g) {
     const Row want = expected.empty() ? Row() : Row(expected).subspan(g * vocab, vocab);
@@ -364,10 +382,10 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
 }
 
 Result<ParityReport> verify(Decoder& decoder, const Manifest& manifest, const Reference& reference,
-                            const ParityBounds& bounds) {
+                            const ParityBounds& bounds, const VerifyOptions& options) {
   std::vector<CaseReport> cases;
   for (const ReferencePrompt& prompt : reference.prompts()) {
-    cases.push_back(FERRY_TRY(CaseRunner(decoder, manifest, reference, prompt, bounds).run()));
+    cases.push_back(FERRY_TRY(CaseRunner(decoder, manifest, reference, prompt, bounds, options).run()));
   }
   return summarize(std::move(cases), bounds, reference.path());
 }

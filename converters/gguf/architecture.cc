@@ -103,6 +103,22 @@ constexpr GgufName kGroupedDeltaNet[] = {
     {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight"},
 };
 
+// Norms follow attention and MLP; there are none before.
+constexpr GgufName kTwoPostNorms[] = {
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
+     L::kNorm},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight",
+     L::kNorm},
+};
+
+// One tensor for q, k and v, and one for gate and up, as they are in the checkpoint.
+constexpr GgufName kPackedProjections[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.qkv_proj.weight"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.gate_up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
+};
+
 const std::vector<GgufArchitecture>& architectures() {
   static const std::vector<GgufArchitecture> kAll = {
       {.name = "llama",
@@ -141,7 +157,30 @@ const std::vector<GgufArchitecture>& architectures() {
        .tables = {kFrame, kAttention, kValueAndOutput, kFourNorms, kMlp},
        .norms = ElementChange::kSubtractOne,
        .sliding_pattern = true,
+       .gemma = true,
+       .layers_scaled_by_hidden = 62,
        .cuts_vocabulary = true},
+      {.name = "gemma2",
+       .model_type = "gemma2",
+       .tables = {kFrame, kAttention, kValueAndOutput, kFourNorms, kMlp},
+       .norms = ElementChange::kSubtractOne,
+       .gemma = true,
+       .layers_scaled_by_hidden = 46},
+      {.name = "granite",
+       .model_type = "granite",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+       .multipliers = true},
+      {.name = "olmo2",
+       .model_type = "olmo2",
+       .tables = {kFrame, kAttention, kValueAndOutput, kTwoPostNorms, kMlp}},
+      {.name = "phi3",
+       .model_type = "phi3",
+       .tables = {kFrame, kPackedProjections, kPreNorm},
+       .partial_rotary = true},
+      {.name = "smollm3",
+       .model_type = "smollm3",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+       .no_rope_interval = 4},
   };
   return kAll;
 }

@@ -48,6 +48,12 @@ struct GgufArchitecture {
   ElementChange norms = ElementChange::kNone;  // undoes what was done to kNorm
   bool linear_attention = false;               // has ssm keys
   bool sliding_pattern = false;                // gemma3: every sixth layer is global
+  bool gemma = false;                          // its activation, softcaps and scale of queries
+  // Of gemma: how many layers the one model has that scales queries by hidden size / heads.
+  int64_t layers_scaled_by_hidden = 0;
+  bool multipliers = false;      // granite: of embeddings, scores, residuals and logits
+  bool partial_rotary = false;   // may turn a part of each head
+  int64_t no_rope_interval = 0;  // smollm3: every so many layers one turns nothing
   bool normed_experts = false;                 // norm_topk_prob
   // Embedding rows beyond the tokenizer's are cut, so that a config may tell more.
   bool cuts_vocabulary = false;

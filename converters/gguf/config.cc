@@ -11,7 +11,8 @@
 #include <span>
 #include <utility>
 
-#include "converters/gguf/rope_factors.h"
+#include "converters/gguf/keys.h"
+#include "converters/gguf/rope.h"
 #include "converters/json_fields.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -25,7 +26,7 @@ constexpr IntRange kCounts = {0, INT32_MAX};
 constexpr IntRange kSizes = {1, INT32_MAX};
 constexpr IntRange kLayers = {1, 1 << 17};
 constexpr size_t kMaxShownKeys = 6;
-constexpr FloatRange kReals = {1e-30, 1e15};
+constexpr FloatRange kReals = {1e-30, 1e15}, kRealsOrNone = {0, 1e15};
 constexpr int64_t kGlobalEvery = 6;        // gemma3: what readers of GGUF take where no key says it
 constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF, as the next one
 constexpr int64_t kDefaultInterval = 4;
@@ -37,6 +38,7 @@ struct NumberRow {
   std::string_view gguf;  // behind "ARCHITECTURE."
   std::string_view hf;
   bool real = false, required = true;
+  bool zero_is_none = false;
   // The same in a parsed config, where the user's must agree with the file's.
   double (*of)(const ModelConfig&) = nullptr;
 };
@@ -101,13 +103,47 @@ constexpr NumberRow kLinearNumbers[] = {
      .of = linear_value_of<&LinearAttentionConfig::value_heads>},
 };
 
+constexpr NumberRow kMultipliers[] = {
+    {.gguf = "embedding_scale",
+     .hf = "embedding_multiplier",
+     .real = true,
+     .of = [](const ModelConfig& c) { return c.scalars.embedding; }},
+    {.gguf = "residual_scale",
+     .hf = "residual_multiplier",
+     .real = true,
+     .of = [](const ModelConfig& c) { return c.scalars.residual; }},
+    {.gguf = "attention.scale",
+     .hf = "attention_multiplier",
+     .real = true,
+     .of = [](const ModelConfig& c) { return c.scalars.attention.value_or(0); }},
+    {.gguf = "logit_scale",
+     .hf = "logits_scaling",
+     .real = true,
+     .of = [](const ModelConfig& c) { return 1 / c.scalars.logits; }},
+};
+
+constexpr NumberRow kSoftcaps[] = {
+    {.gguf = "attn_logit_softcapping",
+     .hf = "attn_logit_softcapping",
+     .real = true,
+     .required = false,
+     .zero_is_none = true,
+     .of = [](const ModelConfig& c) { return c.scalars.attention_softcap.value_or(0); }},
+    {.gguf = "final_logit_softcapping",
+     .hf = "final_logit_softcapping",
+     .real = true,
+     .required = false,
+     .zero_is_none = true,
+     .of = [](const ModelConfig& c) { return c.scalars.logit_softcap.value_or(0); }},
+};
+
 class Maker {
  public:
   explicit Maker(const GgufConfigInput& input)
       : input_(input),
         path_(printable(input.tensors->path())),
-        fields_(*input.metadata, path_, ""),
-        prefix_(std::string(input.architecture->name) + ".") {
+        keys_{{*input.metadata, path_, ""}, std::string(input.architecture->name) + "."},
+        fields_(keys_.fields) {
     for (const TensorEntry& entry : input.tensors->entries()) names_.insert(entry.name);
   }
 
@@ -129,11 +165,7 @@ class Maker {
 
  private:
   bool has(const std::string& tensor) const { return names_.contains(tensor); }
-  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
-
-  tl::unexpected<Error> unsupported(std::string_view name, std::string_view what) const {
-    return fields_.error(ErrorCode::kUnsupported, key(name), what);
-  }
+  std::string key(std::string_view name) const { return keys_.name(name); }
 
   // "a, b and 5 more"
   std::string missing_keys() const {
@@ -149,17 +181,31 @@ class Maker {
 
   Status read_metadata() {
     const GgufArchitecture& architecture = *input_.architecture;
+    FERRY_CHECK(refuse_unread_keys(keys_, architecture));
     config_ = {{"model_type", architecture.model_type}};
-    if (!architecture.sliding_pattern) config_["hidden_act"] = "silu";
+    config_[architecture.gemma ? "hidden_activation" : "hidden_act"] =
+        architecture.gemma ? "gelu_pytorch_tanh" : "silu";
     FERRY_CHECK(read_numbers(kNumbers));
+    if (architecture.multipliers) FERRY_CHECK(read_numbers(kMultipliers));
+    if (architecture.gemma) FERRY_CHECK(read_numbers(kSoftcaps));
+    if (config_.value("sliding_window", -1) == 0) config_.erase("sliding_window");
     FERRY_CHECK(read_layer_count());
     FERRY_CHECK(read_head_dim());
     FERRY_CHECK(read_rope());
+    if (architecture.gemma) write_query_scale();
+    if (architecture.no_rope_interval > 0) {
+      config_["no_rope_layer_interval"] = architecture.no_rope_interval;
+    }
     if (architecture.linear_attention) FERRY_CHECK(read_linear_attention());
     if (architecture.sliding_pattern) FERRY_CHECK(read_sliding_pattern());
     if (config_.value("num_experts", 0) > 0) FERRY_CHECK(read_experts());
     read_tensors();
     return read_token_ids();
+  }
+
+  // Of a row whose key is there.
+  Result<double> real_of(const NumberRow& row) const {
+    return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kReals));
   }
 
   Status read_numbers(std::span<const NumberRow> rows) {
@@ -168,7 +214,8 @@ class Maker {
       if (!fields_.find(name)) {
         if (row.required) missing_.push_back(name);
       } else if (row.real) {
-        config_[std::string(row.hf)] = *FERRY_TRY(fields_.number(name, kReals));
+        const double value = FERRY_TRY(real_of(row));
+        config_[std::string(row.hf)] = row.zero_is_none && value == 0 ? json() : json(value);
       } else {
         config_[std::string(row.hf)] = *FERRY_TRY(fields_.integer(name, kCounts));
       }
@@ -205,7 +252,7 @@ class Maker {
     }
     head_dim_ = keys ? *keys : *hidden / *heads;
     if (values && *values != head_dim_) {
-      return unsupported("attention.value_length", "differs from the length of keys");
+      return keys_.unsupported("attention.value_length", "differs from the length of keys");
     }
     config_["head_dim"] = head_dim_;
     if (!fields_.find(key("attention.head_count_kv")) && heads) {
@@ -215,76 +262,21 @@ class Maker {
   }
 
   Status read_rope() {
-    json rope = {{"rope_type", "default"}};
     theta_ = config_.value("rope_theta", kDefaultTheta);
     config_.erase("rope_theta");
-    rope["rope_theta"] = theta_;
-    const std::string type = FERRY_TRY(fields_.text(key("rope.scaling.type"))).value_or("none");
-    if (type == "linear") {
-      const auto factor = FERRY_TRY(fields_.number(key("rope.scaling.factor"), kReals));
-      if (!factor) return fields_.bad(key("rope.scaling.factor"), "is missing");
-      rope["rope_type"] = "linear";
-      rope["factor"] = *factor;
-    } else if (type != "none") {
-      return unsupported("rope.scaling.type", fmt::format("is {}: not supported", quoted(type)));
+    rope_ = FERRY_TRY(
+        read_gguf_rope({.keys = &keys_,
+                        .architecture = input_.architecture,
+                        .tensors = input_.tensors,
+                        .theta = theta_,
+                        .head_dim = head_dim_,
+                        .max_positions = config_.value("max_position_embeddings", int64_t{0})}));
+    config_["rope_parameters"] = rope_.parameters;
+    if (rope_.original_positions) {
+      config_["original_max_position_embeddings"] = *rope_.original_positions;
     }
-    FERRY_CHECK(read_rotary_part(rope));
-    FERRY_CHECK(read_rope_factors(rope));
-    config_["rope_parameters"] = rope;
+    missing_.insert(missing_.end(), rope_.missing.begin(), rope_.missing.end());
     return {};
-  }
-
-  Status read_rotary_part(json& rope) const {
-    const auto rotary = FERRY_TRY(fields_.integer(key("rope.dimension_count"), kSizes));
-    if (head_dim_ == 0 || (!rotary && !input_.architecture->linear_attention)) return {};
-    const int64_t wanted = rotary.value_or(head_dim_);
-    double part = static_cast<double>(wanted) / static_cast<double>(head_dim_);
-    // It is multiplied by the head's size and cut to an integer.
-    if (static_cast<int64_t>(part * static_cast<double>(head_dim_)) < wanted) {
-      part = std::nextafter(part, 2.0);
-    }
-    if (part > 1.0) return fields_.bad(key("rope.dimension_count"), "is above the size of a head");
-    if (part < 1.0 && !input_.architecture->linear_attention) {
-      return unsupported("rope.dimension_count", "turns a part of each head: not supported");
-    }
-    rope["partial_rotary_factor"] = part;
-    return {};
-  }
-
-  Status read_rope_factors(json& rope) {
-    if (!has("rope_freqs.weight")) return {};
-    if (rope.value("rope_type", "default") != "default") {
-      return unsupported("rope.scaling.type", "stands beside rope_freqs.weight: not supported");
-    }
-    factors_ = FERRY_TRY(rope_factors());
-    const auto scaling = recover_llama3_scaling(theta_, factors_);
-    if (!scaling) {
-      missing_.push_back("the RoPE scaling that rope_freqs.weight was computed from");
-      return {};
-    }
-    rope["rope_type"] = "llama3";
-    rope["factor"] = scaling->factor;
-    rope["low_freq_factor"] = scaling->low_freq_factor;
-    rope["high_freq_factor"] = scaling->high_freq_factor;
-    rope["original_max_position_embeddings"] = scaling->original_max_positions;
-    return {};
-  }
-
-  Result<std::vector<float>> rope_factors() const {
-    const auto& entries = input_.tensors->entries();
-    const auto found = std::ranges::find(entries, "rope_freqs.weight", &TensorEntry::name);
-    const bool fits = head_dim_ == 0 || found->bytes == static_cast<uint64_t>(head_dim_) / 2 * 4;
-    if (found->dtype != DType::kF32 || found->shape.size() != 1 || !fits ||
-        found->bytes > uint64_t{1} << 20) {
-      return bad_input(
-          fmt::format("{}: expected f32, one for each pair of a head's {} dimensions "
-                      "(tensor 'rope_freqs.weight' {})",
-                      path_, head_dim_, to_string(found->shape)));
-    }
-    std::vector<float> factors(found->bytes / sizeof(float));
-    FERRY_CHECK(input_.tensors->read(static_cast<size_t>(found - entries.begin()), 0,
-                                     std::as_writable_bytes(std::span(factors))));
-    return factors;
   }
 
   // A list of one flag per layer; nullopt where there is none.
@@ -330,7 +322,6 @@ class Maker {
 
   // gemma3: local layers have a RoPE of their own, without scaling.
   Status read_sliding_pattern() {
-    config_["hidden_activation"] = "gelu_pytorch_tanh";
     if (!config_.contains("sliding_window")) missing_.push_back(key("attention.sliding_window"));
     const auto listed = FERRY_TRY(layer_flags("attention.sliding_window_pattern"));
     int64_t every = kGlobalEvery;
@@ -346,17 +337,20 @@ class Maker {
     config_["rope_parameters"] = {
         {"full_attention", config_["rope_parameters"]},
         {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
-    // No key has it: readers of GGUF tell the one model where it is not head_dim by its layers.
+    return {};
+  }
+
+  // No key has it: readers of GGUF tell the one model where it is not head_dim by its layers.
+  void write_query_scale() {
     const int64_t heads = config_.value("num_attention_heads", int64_t{0});
-    const bool by_hidden = layers_ == 62 && heads > 0;
+    const bool by_hidden = layers_ == input_.architecture->layers_scaled_by_hidden && heads > 0;
     config_["query_pre_attn_scalar"] =
         by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : head_dim_;
-    return {};
   }
 
   Status read_experts() {
     if (!input_.architecture->has(GgufLayout::kExperts)) {
-      return unsupported("expert_count", "is not 0: not supported in this architecture");
+      return keys_.unsupported("expert_count", "is not 0: not supported in this architecture");
     }
     config_["decoder_sparse_step"] = 1;
     config_["norm_topk_prob"] =
@@ -415,6 +409,7 @@ class Maker {
     for (const char* rope : {"rope_theta", "rope_scaling", "rope_parameters"}) {
       if (!user.contains(rope) || user[rope].is_null()) continue;
       config_.erase("rope_parameters");
+      config_.erase("original_max_position_embeddings");
       config_["rope_theta"] = theta_;
     }
     if (user.contains("full_attention_interval") || user.contains("sliding_window_pattern") ||
@@ -445,6 +440,8 @@ class Maker {
   Status check_agreement(const GgufConfig& config) const {
     FERRY_CHECK(check_numbers(kNumbers, config));
     if (input_.architecture->linear_attention) FERRY_CHECK(check_numbers(kLinearNumbers, config));
+    if (input_.architecture->multipliers) FERRY_CHECK(check_numbers(kMultipliers, config));
+    if (input_.architecture->gemma) FERRY_CHECK(check_numbers(kSoftcaps, config));
     const ModelConfig& parsed = config.parsed;
     FERRY_CHECK(agree(config, "num_hidden_layers", static_cast<double>(parsed.num_layers),
                       static_cast<double>(layers_), "block_count"));
@@ -454,19 +451,16 @@ class Maker {
       FERRY_CHECK(agree(config, "partial_rotary_factor", static_cast<double>(parsed.rotary_dim()),
                         static_cast<double>(*rotary), key("rope.dimension_count")));
     }
-    const bool fits = std::ssize(factors_) == parsed.rotary_dim() / 2;
-    if (factors_.empty() || (fits && gives_rope_factors(parsed.rope, factors_))) return {};
-    return bad_input(
-        fmt::format("{}: the RoPE scaling is not the one of {} (tensor "
-                    "'rope_freqs.weight')",
-                    config.name, path_));
+    if (agrees_with(parsed.rope, parsed.rotary_dim(), rope_)) return {};
+    return bad_input(fmt::format("{}: the RoPE scaling is not the one of {} (tensor {})",
+                                 config.name, path_, quoted(rope_.tensor)));
   }
 
   Status check_numbers(std::span<const NumberRow> rows, const GgufConfig& config) const {
     for (const NumberRow& row : rows) {
       if (!row.of || !fields_.find(key(row.gguf))) continue;
       const double stated =
-          row.real ? *FERRY_TRY(fields_.number(key(row.gguf), kReals))
+          row.real ? FERRY_TRY(real_of(row))
                    : static_cast<double>(*FERRY_TRY(fields_.integer(key(row.gguf), kCounts)));
       FERRY_CHECK(agree(config, row.hf, row.of(config.parsed), stated, key(row.gguf)));
     }
@@ -483,14 +477,14 @@ class Maker {
 
   const GgufConfigInput& input_;
   std::string path_;
-  JsonFields fields_;
-  std::string prefix_;
+  GgufKeys keys_;
+  const JsonFields& fields_;     // of keys_
   std::set<std::string> names_;  // of all tensors
   json config_;
   std::vector<std::string> missing_;
   int64_t layers_ = 0, head_dim_ = 0, rows_ = 0;  // 0 where the file does not say
   double theta_ = kDefaultTheta;
-  std::vector<float> factors_;  // of rope_freqs.weight
+  GgufRope rope_;
 };
 
 }  // namespace

@@ -22,7 +22,9 @@ RopeConfig llama3(double theta, double factor, double low, double high, int64_t 
           .factor = factor,
           .low_freq_factor = low,
           .high_freq_factor = high,
-          .original_max_positions = original};
+          .original_max_positions = original,
+          .factors = {},
+          .long_factors = {}};
 }
 
 // A frequency between the two that are kept and divided by the whole factor: its wave length, and

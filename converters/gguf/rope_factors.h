@@ -1,5 +1,5 @@
-// rope_freqs.weight: what a GGUF file has of llama3 RoPE scaling. Element i divides the i-th
-// inverse frequency; the parameters that it was computed from are not in the file.
+// rope_freqs.weight: what a GGUF file has of RoPE scaling, mostly llama3's. Element i divides the
+// i-th inverse frequency; the parameters that it was computed from are not in the file.
 #pragma once
 
 #include <cstdint>

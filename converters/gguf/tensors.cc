@@ -18,7 +18,8 @@ namespace ferry {
 namespace {
 
 constexpr std::string_view kUnknown = "gguf:";
-constexpr std::string_view kRopeFactors = "rope_freqs.weight";
+constexpr std::string_view kRopeFactors[] = {"rope_freqs.weight", "rope_factors_short.weight",
+                                             "rope_factors_long.weight"};
 constexpr std::string_view kLayer = "{i}";
 constexpr std::string_view kExpert = "{e}";
 constexpr int64_t kMaxExpertTensors = 1 << 19;  // of a file; the largest models have 2^17
@@ -333,10 +334,13 @@ std::unordered_map<std::string, std::string> gguf_stored_names(const GgufArchite
 }
 
 std::vector<KeyRule> gguf_format_rules() {
-  KeyRule factors = drop_rule(std::string(kUnknown) + std::string(kRopeFactors),
-                              "checked: it is what the config's rope scaling gives");
-  factors.name = "drop " + std::string(kRopeFactors);
-  return {std::move(factors)};
+  std::vector<KeyRule> rules;
+  for (const std::string_view name : kRopeFactors) {
+    rules.push_back(drop_rule(std::string(kUnknown) + std::string(name),
+                              "checked: it is what the config's rope scaling gives"));
+    rules.back().name = "drop " + std::string(name);
+  }
+  return rules;
 }
 
 }  // namespace ferry

@@ -27,7 +27,7 @@ Result<std::unique_ptr<TensorSource>> present_gguf_tensors(std::unique_ptr<Tenso
 std::unordered_map<std::string, std::string> gguf_stored_names(const GgufArchitecture& architecture,
                                                                const ModelConfig& config);
 
-// Rules for what families do not know; rope_freqs.weight must have been checked.
+// Rules for what families do not know; the factors of RoPE must have been checked.
 std::vector<KeyRule> gguf_format_rules();
 
 }  // namespace ferry

@@ -34,6 +34,16 @@ enum TokenType {
   kByte = 6
 };
 
+// Keys that name a token by its id, and the same in tokenizer_config.json.
+struct SpecialKey {
+  const char* gguf;
+  const char* hf;
+};
+constexpr SpecialKey kSpecials[] = {{"tokenizer.ggml.bos_token_id", "bos_token"},
+                                    {"tokenizer.ggml.eos_token_id", "eos_token"},
+                                    {"tokenizer.ggml.padding_token_id", "pad_token"},
+                                    {"tokenizer.ggml.unknown_token_id", "unk_token"}};
+
 // What tokenizer.ggml.pre names.
 struct PreTokenizer {
   std::string_view name;
@@ -142,7 +152,11 @@ class Maker {
     types_ = FERRY_TRY(numbers<int64_t>("tokenizer.ggml.token_type"));
     if (types_.empty()) types_.assign(tokens_.size(), kNormal);
     scores_ = FERRY_TRY(numbers<double>("tokenizer.ggml.scores"));
-    while (!types_.empty() && types_.back() == kUnused) {
+    int64_t last_named = -1;
+    for (const SpecialKey& special : kSpecials) {
+      last_named = std::max(last_named, FERRY_TRY(fields_.integer_or(special.gguf, kIds, -1)));
+    }
+    while (std::ssize(types_) > last_named + 1 && types_.back() == kUnused) {
       types_.pop_back();
       tokens_.pop_back();
     }
@@ -335,11 +349,6 @@ class Maker {
                 {"add_bos_token", add_bos_},
                 {"add_eos_token", add_eos_},
                 {"clean_up_tokenization_spaces", false}};
-    constexpr std::pair<const char*, const char*> kSpecials[] = {
-        {"tokenizer.ggml.bos_token_id", "bos_token"},
-        {"tokenizer.ggml.eos_token_id", "eos_token"},
-        {"tokenizer.ggml.padding_token_id", "pad_token"},
-        {"tokenizer.ggml.unknown_token_id", "unk_token"}};
     for (const auto& [key, name] : kSpecials) {
       if (const auto token = FERRY_TRY(special(key))) out[name] = *token;
     }

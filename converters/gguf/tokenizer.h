@@ -17,8 +17,8 @@ struct GgufTokenizer {
 
 // Byte-level BPE (tokenizer.ggml.model "gpt2") for the pre-tokenizers that are known by name, and
 // SentencePiece BPE ("llama") where the scores rank the tokens; its merges are then the ways to put
-// a token together from two others, by falling score. Trailing unused tokens are left out.
-// kBadInput for keys of the wrong kind, `name` begins the messages.
+// a token together from two others, by falling score. Trailing unused tokens that no key names are
+// left out. kBadInput for keys of the wrong kind, `name` begins the messages.
 Result<GgufTokenizer> make_gguf_tokenizer(const nlohmann::json& metadata, const std::string& name);
 
 }  // namespace ferry

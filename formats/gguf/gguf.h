@@ -19,7 +19,7 @@ class GgufSource : public TensorSource {
 
 // kBadInput for a malformed file, kUnsupported for element types that we do not read (header.h). In
 // files(), the header is all that precedes the tensor data. An entry's `bytes` are those of its
-// values, which for block types are not those in the file.
+// values; for block types those in the file are its `encoded_bytes`.
 Result<std::unique_ptr<GgufSource>> open_gguf(const std::string& path);
 
 }  // namespace ferry

@@ -227,7 +227,12 @@ Status HeaderReader::set_sizes(GgufTensor& tensor) {
     return bad(fmt::format("the shape {} has too many elements", to_string(shape)));
   }
   tensor.entry.bytes = static_cast<uint64_t>(*values);
-  tensor.stored_bytes = static_cast<uint64_t>(*stored);
+  if (type.dequantize != nullptr) {
+    for (const char c : type.name) {
+      tensor.entry.encoding += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    tensor.entry.encoded_bytes = static_cast<uint64_t>(*stored);
+  }
   return {};
 }
 
@@ -292,12 +297,12 @@ Status HeaderReader::place_tensors() {
       return bad_at(fmt::format("{}: the data are at {}, but belong at {}", what, offset, next),
                     data_start_);
     }
-    if (!range_inside(offset, tensor.stored_bytes, data_bytes)) {
+    if (!range_inside(offset, tensor.entry.stored_bytes(), data_bytes)) {
       return bad_at(fmt::format("{} bytes at data offset {}, but the file has {} bytes of data",
-                                tensor.stored_bytes, offset, data_bytes),
+                                tensor.entry.stored_bytes(), offset, data_bytes),
                     data_start_);
     }
-    end = offset + tensor.stored_bytes;
+    end = offset + tensor.entry.stored_bytes();
     next = align_up(end, alignment_);
     tensor.entry.offset += data_start_;
   }
@@ -308,8 +313,9 @@ Status HeaderReader::place_tensors() {
   }
   std::sort(header_.tensors.begin(), header_.tensors.end(),
             [](const GgufTensor& a, const GgufTensor& b) {
-              return std::tie(a.entry.offset, a.stored_bytes, a.entry.name) <
-                     std::tie(b.entry.offset, b.stored_bytes, b.entry.name);
+              const uint64_t left = a.entry.stored_bytes(), right = b.entry.stored_bytes();
+              return std::tie(a.entry.offset, left, a.entry.name) <
+                     std::tie(b.entry.offset, right, b.entry.name);
             });
   return {};
 }

@@ -33,10 +33,10 @@ inline constexpr uint64_t kMaxGgufHeaderBytes = uint64_t{64} << 20;
 
 struct GgufTensor {
   // Row-major shape: the dimensions of the file in reverse. dtype and bytes are those of the values
-  // that we hand out, the offset is that of the stored bytes.
+  // that we hand out, the offset is that of the stored bytes. The encoding is the name of a block
+  // type in lower case.
   TensorEntry entry;
   const GgufType* type = nullptr;
-  uint64_t stored_bytes = 0;
 };
 
 struct GgufHeader {

@@ -201,7 +201,8 @@ Status embedding(const Call& call) {
   Tensor& out = tensor(call, 5);
   FERRY_CHECK(require_rank(weight, 2));
   FERRY_CHECK(require_indices(indices));
-  FERRY_CHECK(require_same_dtype(weight, out));
+  const bool widened = out.widened && weight.dtype != DType::kF32;
+  if (!widened) FERRY_CHECK(require_same_dtype(weight, out));
   if (indices.rank() == kMaxRank) return bad_input("the result has too many dimensions");
   Dims sizes = indices.sizes;
   sizes.push_back(weight.size(1));
@@ -209,7 +210,10 @@ Status embedding(const Call& call) {
   const int64_t row = weight.size(1) * weight.element_bytes();
   for (int64_t i = 0; i < indices.numel; ++i) {
     const int64_t at = FERRY_TRY(position(indices, i, weight.size(0), false));
-    if (row > 0) {
+    if (widened) {
+      load(weight.dtype, weight.data + at * row, out.as<float>() + i * weight.size(1),
+           weight.size(1));
+    } else if (row > 0) {
       std::memcpy(out.data + i * row, weight.data + at * row, static_cast<size_t>(row));
     }
   }

@@ -1,5 +1,6 @@
 // Matrix products. f32, and halves where it matters, by runner/kernels/compute.h; the rest by plain
 // loops in double.
+#include <algorithm>
 #include <vector>
 
 #include "runner/kernels/compute.h"
@@ -75,6 +76,30 @@ Status add_bias(const Call& call, const Tensor& bias, Tensor& out) {
   return add_scaled(call, operands[0], operands[1], Number::of_int(1), out.dtype, out);
 }
 
+bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// out[m,n] = input[m,k] * weight[n,k] in f32, with a weight in half precision that is widened a few
+// rows at a time.
+void linear_of_half(const Call& call, const Tensor& input, const Tensor& weight, Tensor& out,
+                    int64_t m, int64_t n, int64_t k) {
+  constexpr int64_t kElements = int64_t{1} << 20;
+  const int64_t rows = std::clamp<int64_t>(kElements / k, 1, n);
+  std::vector<float> wide(static_cast<size_t>(rows * k));
+  std::vector<float> part(static_cast<size_t>(rows * m));
+  for (int64_t begin = 0; begin < n; begin += rows) {
+    const int64_t count = std::min(rows, n - begin);
+    const std::byte* from = weight.data + begin * k * weight.element_bytes();
+    for_pieces(call.pool, count, 1, [&](int64_t first, int64_t last) {
+      kernels::cast(weight.dtype, from + first * k * weight.element_bytes(), DType::kF32,
+                    wide.data() + first * k, (last - first) * k);
+    });
+    kernels::linear(DType::kF32, input.data, wide.data(), part.data(), m, count, k, call.pool);
+    for (int64_t i = 0; i < m; ++i) {
+      std::copy_n(part.data() + i * count, count, out.as<float>() + i * n + begin);
+    }
+  }
+}
+
 }  // namespace
 
 Status linear(const Call& call) {
@@ -83,7 +108,8 @@ Status linear(const Call& call) {
   const Tensor* bias = optional_tensor(call, 2);
   Tensor& out = tensor(call, 3);
   FERRY_CHECK(require_rank(weight, 2));
-  FERRY_CHECK(require_same_dtype(input, weight));
+  const bool widened = out.widened && input.dtype == DType::kF32 && is_half(weight.dtype);
+  if (!widened) FERRY_CHECK(require_same_dtype(input, weight));
   FERRY_CHECK(require_same_dtype(input, out));
   if (input.rank() == 0 || input.sizes.back() != weight.size(1)) {
     return bad_input(fmt::format("{} does not go into {}", describe(input), describe(weight)));
@@ -101,6 +127,8 @@ Status linear(const Call& call) {
   const int64_t m = out.numel / n;
   if (k == 0) {
     fill(out, Number::of_int(0));
+  } else if (widened) {
+    linear_of_half(call, input, weight, out, m, n, k);
   } else if (is_compute_dtype(input.dtype)) {
     kernels::linear(input.dtype, input.data, weight.data, out.data, m, n, k, call.pool);
   } else if (input.dtype == DType::kF64) {

@@ -40,6 +40,74 @@ TEST(GgufConversion, IsAtParityWholeAndSharded) {
   }
 }
 
+// Architectures of which each has something of its own: multipliers and biases (granite), norms
+// behind the blocks (olmo2), packed projections and two sets of RoPE factors over a part of each
+// head (phi3), layers without RoPE (smollm3), softcaps, shifted norms and a window (gemma2).
+TEST(GgufConversion, OfEveryArchitectureIsAtParity) {
+  const std::pair<std::string, std::string> kCases[] = {
+      {"granite", fixture("golden/granite/golden.safetensors")},
+      {"olmo2", fixture("golden/olmo2/golden.safetensors")},
+      {"phi4_mini", fixture("golden/phi4_mini/golden.safetensors")},
+      {"smollm3", golden("smollm3")},
+      {"gemma2", golden("gemma2")}};
+  for (const auto& [name, reference] : kCases) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    const Outcome converted = run_ferry({"convert", gguf(name), "-o", dir / "b", "--dtype", "f32"});
+    ASSERT_EQ(converted.code, 0) << converted.err;
+    const Outcome verified = run_ferry({"verify", dir / "b", "--reference", reference, "--json"});
+    ASSERT_EQ(verified.code, 0) << verified.err;
+    const Json metrics = verified.json()["metrics"];
+    EXPECT_LT(metrics["max_abs"], 1e-4);
+    EXPECT_EQ(metrics["greedy_match"], metrics["greedy_total"]);
+    EXPECT_GE(metrics["greedy_total"], 16);
+  }
+}
+
+// Factors that no parameters of llama3 give are what the file says: as a checkpoint with these
+// factors for sequences of any length.
+TEST(GgufConversion, RopeFactorsAreUsedAsTheyStand) {
+  const TempDir dir;
+  std::string bytes = read_bytes(gguf("llama3_tied_f16"));
+  std::vector<float> factors;
+  for (int i = 0; i < 16; ++i) factors.push_back(1.0F + static_cast<float>((i * 7) % 5) / 4.0F);
+  // The file's own factors rise from 1 to 32.
+  const size_t size = factors.size() * sizeof(float);
+  const size_t last = bytes.rfind(std::string("\0\0\0\x42\0\0\0\x42", 8));
+  ASSERT_NE(last, std::string::npos);
+  const size_t at = last + 8 - size;
+  ASSERT_EQ(bytes.substr(at, 4), std::string("\0\0\x80\x3f", 4));
+  bytes.replace(at, size, reinterpret_cast<const char*>(factors.data()), size);
+  write_bytes(dir / "m.gguf", bytes);
+
+  std::filesystem::copy(fixture("llama3_tied"), dir / "hf");
+  Json config = Json::parse(read_bytes(fixture("llama3_tied/config.json")));
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+  const Json ours = Json::parse(
+      run_ferry({"convert", dir / "m.gguf", "-o", dir / "plain", "--dtype", "f16"}).code == 0
+          ? read_bytes(dir / "plain/config.json")
+          : "{}");
+  config["rope_parameters"] = {
+      {"rope_type", "longrope"}, {"rope_theta", ours["rope_parameters"]["rope_theta"]},
+      {"short_factor", factors}, {"long_factor", factors},
+      {"attention_factor", 1.0}, {"original_max_position_embeddings", 256}};
+  std::filesystem::remove(dir / "hf/config.json");
+  write_bytes(dir / "hf/config.json", config.dump());
+  const Outcome converted =
+      run_ferry({"convert", dir / "hf", "-o", dir / "same", "--dtype", "f16"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  for (const char* file : {"/decoder-00001-of-00001.pte", "/decoder-00001-of-00001.ptd"}) {
+    EXPECT_TRUE(read_bytes(dir / "plain" + file) == read_bytes(dir / "same" + file)) << file;
+  }
+  // And not what the file's first factors give.
+  ASSERT_EQ(
+      run_ferry({"convert", gguf("llama3_tied_f16"), "-o", dir / "first", "--dtype", "f16"}).code,
+      0);
+  EXPECT_FALSE(read_bytes(dir / "plain/decoder-00001-of-00001.pte") ==
+               read_bytes(dir / "first/decoder-00001-of-00001.pte"));
+}
+
 TEST(GgufConversion, ADirectoryWithOneFileIsThatFile) {
   const TempDir dir;
   std::filesystem::create_directory(dir / "m");

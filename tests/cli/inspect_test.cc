@@ -71,8 +71,11 @@ TEST(Inspect, ShowsAnOfficialDataFile) {
   EXPECT_EQ(listing["tensors"][0]["shape"], Json({128, 64}));
 }
 
+// Dtype and bytes are those of the values, beside them what the file has of block types; the total
+// is that of the file.
 TEST(Inspect, ListsAGgufFileAsTheValuesThatItHolds) {
-  const Json listing = inspect(fixture("gguf/mixA.rows.gguf"));
+  const std::string path = fixture("gguf/mixA.rows.gguf");
+  const Json listing = inspect(path);
   EXPECT_EQ(listing["kind"], "checkpoint");
   const TensorFile golden(fixture("gguf/mixA.rows.safetensors"));
   EXPECT_EQ(listing["tensors"].size(), golden.header.size());
@@ -80,7 +83,60 @@ TEST(Inspect, ListsAGgufFileAsTheValuesThatItHolds) {
     EXPECT_EQ(tensor["shape"], Json(golden.header[tensor["name"].get<std::string>()]["shape"]));
     EXPECT_EQ(tensor["dtype"], "f32");
   }
-  EXPECT_EQ(listing["tensor_bytes"], golden.data.size());
+  const std::map<std::string, std::pair<std::string, int>> kStored = {
+      {"blk.0.attn_q.weight", {"q4_0", 18}},  {"blk.0.attn_k.weight", {"q4_1", 20}},
+      {"blk.0.attn_v.weight", {"q5_0", 22}},  {"blk.0.attn_output.weight", {"q5_1", 24}},
+      {"token_embd.weight", {"q8_0", 34}},    {"blk.0.ffn_gate.weight", {"q4_k", 18}},
+      {"blk.0.ffn_down.weight", {"q5_k", 22}}};
+  int64_t total = 0;
+  size_t found = 0;
+  for (const Json& tensor : listing["tensors"]) {
+    const int64_t values = tensor["bytes"].get<int64_t>() / 4;
+    const int64_t bytes = tensor.value("stored_bytes", tensor["bytes"].get<int64_t>());
+    total += bytes;
+    const auto stored = kStored.find(tensor["name"].get<std::string>());
+    if (stored == kStored.end()) continue;
+    ++found;
+    EXPECT_EQ(tensor["stored"], stored->second.first);
+    EXPECT_EQ(bytes, values / 32 * stored->second.second) << stored->first;
+  }
+  EXPECT_EQ(found, kStored.size());
+  EXPECT_EQ(listing["tensor_bytes"], total);
+  EXPECT_LT(total, static_cast<int64_t>(read_bytes(path).size()));
+  const std::string text = run_ferry({"inspect", path}).out;
+  EXPECT_NE(
+      text.find("token_embd.weight         q8_0      [2, 256]                         544 B\n"),
+      std::string::npos)
+      << text;
+  EXPECT_EQ(text.find(" f32       [2, 256] "), std::string::npos) << text;
+}
+
+// A tied head is the same segment as the embedding: it says so, and counts once.
+TEST(Inspect, CountsSharedBytesOnce) {
+  const TempDir dir;
+  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);
+  const Json manifest = Json::parse(read_bytes(dir / "b/manifest.json"));
+  std::map<int64_t, int64_t> segments;
+  for (const Json& tensor : manifest["tensors"]) segments[tensor["offset"]] = tensor["bytes"];
+  ASSERT_EQ(segments.size() + 1, manifest["tensors"].size());
+  int64_t total = 0;
+  for (const auto& [offset, bytes] : segments) total += bytes;
+  for (const char* path : {"b", "b/decoder-00001-of-00001.ptd"}) {
+    const Json listing = inspect(dir / path);
+    EXPECT_EQ(listing["tensor_bytes"], total) << path;
+    std::vector<std::pair<std::string, std::string>> shared;
+    for (const Json& tensor : listing["tensors"]) {
+      if (tensor.contains("shares")) shared.emplace_back(tensor["name"], tensor["shares"]);
+    }
+    ASSERT_EQ(shared.size(), 1U) << path;
+    const auto& [name, with] = shared.front();
+    EXPECT_TRUE((name == "output.weight" && with == "tok_embeddings.weight") ||
+                (name == "tok_embeddings.weight" && with == "output.weight"))
+        << name << " " << with;
+    const std::string text = run_ferry({"inspect", dir / path}).out;
+    EXPECT_NE(text.find("  shared with '" + with + "'\n"), std::string::npos) << text;
+  }
+  EXPECT_EQ(inspect(dir / "b")["programs"][0]["external"].size(), manifest["tensors"].size());
 }
 
 TEST(Inspect, KnowsProgramsUnderOtherNames) {

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <span>
 
+#include "core/sha256.h"
 #include "tests/cli/ferry_process.h"
 
 namespace ferry {
@@ -155,18 +157,110 @@ TEST(Verify, ATighterToleranceThanTheNoiseFails) {
   EXPECT_NE(outcome.json()["first_divergence"], nullptr);
 }
 
-TEST(Verify, HalfPrecisionIsWithinItsDocumentedBound) {
-  for (const char* name : {"llama3_tied", "qwen3_5_text"}) {
+// Changes one member of a checkpoint's config; the tensors stay.
+std::string changed_config(const TempDir& dir, const std::string& name, const Json& change) {
+  const std::string source = changed_checkpoint(dir, name, [](TensorFile&) {});
+  Json config = Json::parse(read_bytes(source + "/config.json"));
+  config.merge_patch(change);
+  write_bytes(source + "/config.json", config.dump());
+  return source;
+}
+
+// The manifest with its own digest renewed.
+std::string with_self_digest(std::string text) {
+  const std::string member = "\"manifest_sha256\": \"";
+  const size_t at = text.find(member) + member.size();
+  text.replace(at, 64, std::string(64, '0'));
+  return text.replace(at, 64, to_hex(sha256(std::as_bytes(std::span(text)))));
+}
+
+// Right bundles have margin: the noise of each tensor is far from its floor.
+TEST(Verify, HalfPrecisionIsWithinItsMeasuredRounding) {
+  for (const char* name :
+       {"llama3_tied", "qwen3_5_text", "golden/qwen3_moe", "golden/qwen3_next_moe"}) {
     for (const char* dtype : {"f16", "bf16"}) {
       SCOPED_TRACE(std::string(name) + " " + dtype);
       const TempDir dir;
       const Outcome outcome =
           run_ferry(verify_line(convert(dir, fixture(name), {"--dtype", dtype}), name));
       EXPECT_EQ(outcome.code, 0) << outcome.err;
+      const Json report = outcome.json();
       // Rounding the weights must show: otherwise they were not rounded.
-      EXPECT_GT(outcome.json()["metrics"]["max_abs"], 1e-4);
+      EXPECT_GT(report["metrics"]["max_abs"], 1e-4);
+      for (const char* part : {"in_f32", "rounding"}) {
+        for (const Json& layer : report[part]["layers"]) {
+          const double margin =
+              layer["sqnr_db"].get<double>() - layer["floor_db"].get<double>();
+          EXPECT_GT(margin, 5) << part << " " << layer;
+        }
+      }
     }
   }
+}
+
+// A checkpoint in bf16 whose weights are kept: with activations in f32 nothing is rounded, and the
+// bound is that of f32.
+TEST(Verify, KeptHalfPrecisionIsProvedAsSharplyAsF32) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, fixture("golden/qwen3_moe_bf16"));
+  const Outcome outcome = run_ferry(verify_line(bundle, "golden/qwen3_moe_bf16"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Json report = outcome.json();
+  EXPECT_LT(report["in_f32"]["metrics"]["max_abs"], 1e-4);
+  EXPECT_EQ(report["in_f32"]["tolerance"]["logits_max_abs"], 1e-4);
+  EXPECT_GT(report["metrics"]["max_abs"], 1e-2);  // what bf16 makes of it
+
+  const TempDir other, wrong;
+  const std::string source =
+      changed_config(other, "golden/qwen3_moe_bf16", {{"rms_norm_eps", 2e-5}});
+  const Outcome changed =
+      run_ferry(verify_line(convert(wrong, source), "golden/qwen3_moe_bf16"));
+  EXPECT_EQ(changed.code, 1);
+  EXPECT_EQ(changed.json()["in_f32"]["parity"], false);
+  EXPECT_NE(changed.json()["in_f32"]["first_divergence"], nullptr);
+}
+
+// Both were parity once: the bounds of half precision were wider than any error.
+TEST(Verify, AWrongRopeIsFoundInHalfPrecision) {
+  for (const char* dtype : {"f16", "bf16"}) {
+    SCOPED_TRACE(dtype);
+    const TempDir dir, other;
+    const std::string source = changed_config(
+        other, "qwen3_5_text", {{"rope_parameters", {{"rope_theta", 10000.0}}}});
+    const Outcome outcome =
+        run_ferry(verify_line(convert(dir, source, {"--dtype", dtype}), "qwen3_5_text"));
+    EXPECT_EQ(outcome.code, 1);
+    const Json report = outcome.json();
+    EXPECT_EQ(report["in_f32"]["first_divergence"]["layer"], 3) << report["in_f32"]["layers"];
+    EXPECT_NE(outcome.err.find("layer 3"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(Verify, SaysWhatItProvesAndWhatNot) {
+  const TempDir dir;
+  const Json report =
+      run_ferry(verify_line(convert(dir, fixture("llama3_tied"), {"--dtype", "bf16"}),
+                            "llama3_tied"))
+          .json();
+  EXPECT_NE(report["proves"].dump().find("bf16 rounding"), std::string::npos);
+  EXPECT_NE(report["does_not_prove"].dump().find("--checkpoint"), std::string::npos);
+}
+
+// The bound is the verifier's: a bundle can tighten it only.
+TEST(Verify, AManifestCannotLoosenTheBound) {
+  const TempDir dir, other;
+  const std::string source = changed_config(other, "llama3_tied", {{"rms_norm_eps", 1e-2}});
+  const std::string bundle = convert(dir, source);
+  const std::string path = bundle + "/manifest.json";
+  std::string text = read_bytes(path);
+  const size_t at = text.find("\"default_tolerance\": ");
+  ASSERT_NE(at, std::string::npos);
+  const size_t begin = at + std::string("\"default_tolerance\": ").size();
+  text.replace(begin, text.find_first_of(",\n", begin) - begin, "1e+300");
+  write_bytes(path, with_self_digest(text));
+  const Outcome outcome = run_ferry(verify_line(bundle, "llama3_tied"));
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_EQ(outcome.json()["tolerance"]["logits_max_abs"], 1e-4);
 }
 
 TEST(Verify, TheBundleProvesItselfWithAnEmbeddedReference) {

@@ -1,20 +1,14 @@
-// Configs from metadata and from the user, and the RoPE scaling behind factors.
+// Configs from metadata and from the user.
 
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
-#include <algorithm>
 #include <cmath>
 
-#include "converters/gguf/rope_factors.h"
 #include "converters/model_config.h"
 #include "tests/converters/gguf_memory.h"
 
 namespace ferry {
 namespace {
-
-// -- config
-// --------------------------------------------------------------------------------------
 
 TEST(GgufConfig, IsThatOfTheModel) {
   auto source = gguf_memory();
@@ -70,7 +64,7 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
        "m.gguf: 'general.architecture' is not a string"},
       {"general.architecture", "gpt\n2", ErrorCode::kUnsupported,
        "m.gguf: 'general.architecture' is 'gpt\\n2'; supported are llama, qwen2, qwen2moe, qwen3, "
-       "qwen3moe, qwen35, qwen3next, gemma3"},
+       "qwen3moe, qwen35, qwen3next, gemma3, gemma2, granite, olmo2, phi3, smollm3"},
       {"general.type", "adapter", ErrorCode::kUnsupported,
        "m.gguf: 'general.type' is 'adapter': only models can be converted"},
       {"llama.context_length", nullptr, ErrorCode::kBadInput,
@@ -95,11 +89,24 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
       {"llama.attention.value_length", 5, ErrorCode::kUnsupported,
        "m.gguf: 'llama.attention.value_length' differs from the length of keys"},
       {"llama.rope.dimension_count", 2, ErrorCode::kUnsupported,
-       "m.gguf: 'llama.rope.dimension_count' turns a part of each head: not supported"},
+       "m.gguf: 'llama.rope.dimension_count' turns a part of each head: not supported in this "
+       "architecture"},
       {"llama.rope.dimension_count", 6, ErrorCode::kBadInput,
        "m.gguf: 'llama.rope.dimension_count' is above the size of a head"},
-      {"llama.rope.scaling.type", "yarn", ErrorCode::kUnsupported,
-       "m.gguf: 'llama.rope.scaling.type' is 'yarn': not supported"},
+      {"llama.rope.scaling.type", "alibi", ErrorCode::kUnsupported,
+       "m.gguf: 'llama.rope.scaling.type' is 'alibi': not supported"},
+      {"llama.rope.scaling.type", "longrope", ErrorCode::kBadInput,
+       "m.gguf: longrope needs the tensor 'rope_factors_short.weight'"},
+      {"llama.rope.scaling.attn_factor", 1.25, ErrorCode::kUnsupported,
+       "m.gguf: 'llama.rope.scaling.attn_factor' is 1.25: not supported without longrope"},
+      {"llama.attention.causal", false, ErrorCode::kUnsupported,
+       "m.gguf: 'llama.attention.causal' is false: not supported in this architecture"},
+      {"llama.attention.causal", "no", ErrorCode::kUnsupported,
+       "m.gguf: 'llama.attention.causal' is not a number"},
+      {"llama.attention.scale", 0.5, ErrorCode::kUnsupported,
+       "m.gguf: 'llama.attention.scale' is 0.5: not supported in this architecture"},
+      {"llama.final_logit_softcapping", 30.0, ErrorCode::kUnsupported,
+       "m.gguf: 'llama.final_logit_softcapping' is 30.0: not supported in this architecture"},
       {"llama.rope.scaling.type", "linear", ErrorCode::kBadInput,
        "m.gguf: 'llama.rope.scaling.factor' is missing"},
       {"llama.expert_count", 8, ErrorCode::kUnsupported,
@@ -162,112 +169,88 @@ TEST(GgufConfig, TheUsersConfigMustNotContradict) {
       adopt(llama_keys(), gguf_memory(), R"({"hidden_size": 8, "rms_norm_eps": 1.00000001e-5})"));
 }
 
-// -- RoPE factors
-// --------------------------------------------------------------------------------------
-
-Floats factors_of(double theta, double factor, double low, double high, double original,
-                  int64_t pairs) {
-  Floats factors;
-  for (int64_t i = 0; i < pairs; ++i) {
-    const double frequency = std::pow(theta, -static_cast<double>(i) / static_cast<double>(pairs));
-    const double wave = 2 * M_PI / frequency;
-    const double smooth = std::clamp((original / wave - low) / (high - low), 0.0, 1.0);
-    factors.push_back(static_cast<float>(1 / ((1 - smooth) / factor + smooth)));
-  }
-  return factors;
-}
-
-TEST(RopeFactors, ScalingIsRecovered) {
-  const struct {
-    double theta, factor, low, high, original;
-    int64_t pairs;
-  } kCases[] = {
-      {500000, 8, 1, 4, 8192, 64},                               // Llama 3.1
-      {500000, 32, 1, 4, 8192, 32},                              // Llama 3.2
-      {500000, 32, 1, 4, 32, 16},   {10000, 4, 2, 8, 4096, 64},  // the same as 1, 4 and 2048
-      {10000, 4, 1, 2, 2048, 64},   {10000, 8, 1.5, 3, 1000, 48},
-      {100, 8, 1, 4, 64, 1},  // nothing is scaled
-  };
-  for (const auto& c : kCases) {
-    const Floats factors = factors_of(c.theta, c.factor, c.low, c.high, c.original, c.pairs);
-    const auto found = recover_llama3_scaling(c.theta, factors);
-    ASSERT_TRUE(found) << c.original;
-    EXPECT_TRUE(gives_rope_factors(*found, factors)) << c.original;
-    RopeConfig other = *found;
-    other.factor *= 2;
-    if (*std::ranges::max_element(factors) > 1) {
-      EXPECT_FALSE(gives_rope_factors(other, factors)) << c.original;
-    }
-  }
-  const auto llama = recover_llama3_scaling(500000, factors_of(500000, 32, 1, 4, 8192, 32)).value();
-  EXPECT_EQ(llama.factor, 32);
-  EXPECT_EQ(llama.low_freq_factor, 1);
-  EXPECT_EQ(llama.high_freq_factor, 4);
-  EXPECT_EQ(llama.original_max_positions, 8192);
-}
-
-TEST(RopeFactors, OthersAreNotTakenForLlama3) {
-  for (const Floats& factors : {Floats{1, 2, 1, 8}, Floats{0.5f, 1, 2, 8}, Floats{NAN, 1, 1, 1},
-                                Floats{1, 5, 7, 2, 8, 3}}) {
-    EXPECT_FALSE(recover_llama3_scaling(10000, factors));
-  }
-}
-
-TEST(RopeFactors, AreHeldAgainstTheConfig) {
+// With these values keys that change models in other architectures change nothing.
+TEST(GgufConfig, NeutralValuesOfForeignKeysAreAccepted) {
+  const std::pair<const char*, Json> kNeutral[] = {{"attention.causal", true},
+                                                   {"attention.scale", 0.0},
+                                                   {"logit_scale", 1.0},
+                                                   {"final_logit_softcapping", 0.0},
+                                                   {"attention.clamp_kqv", 0.0},
+                                                   {"expert_gating_func", 1},
+                                                   {"rope.scaling.attn_factor", 1},
+                                                   {"rope.scaling.type", "none"},
+                                                   {"rope.scaling.finetuned", false}};
   Json keys = llama_keys();
-  keys["llama.attention.key_length"] = 32;
-  keys["llama.attention.value_length"] = 32;
-  const auto with_factors = [&](const Floats& factors, const std::string& user) {
-    auto source = gguf_memory();
-    source->add("rope_freqs.weight", {std::ssize(factors)}, factors);
-    return adopt(keys, std::move(source), user);
-  };
-  const Floats factors = factors_of(500000, 32, 1, 4, 32, 16);
-  const auto scaling = [](int original) {
-    return fmt::format(
-        R"({{"rope_theta": 500000, "rope_scaling": {{"rope_type": "llama3", "factor": 32,
-             "low_freq_factor": 1, "high_freq_factor": 4,
-             "original_max_position_embeddings": {}}}}})",
-        original);
-  };
-  const auto adopted = with_factors(factors, "").value();
-  const ModelConfig config = parse_model_config(adopted.config, "", "c").value();
-  EXPECT_EQ(config.rope.type, RopeConfig::Type::kLlama3);
-  EXPECT_EQ(config.rope.original_max_positions, 32);
-  ASSERT_EQ(adopted.format_rules.size(), 1u);
-  EXPECT_EQ(adopted.format_rules[0].source, "gguf:rope_freqs.weight");
+  for (const auto& [key, value] : kNeutral) keys[std::string("llama.") + key] = value;
+  const auto adopted = adopt(keys);
+  ASSERT_TRUE(adopted) << adopted.error().message;
+  const ModelConfig config = parse_model_config(adopted->config, "", "c").value();
+  EXPECT_EQ(config.rope.type, RopeConfig::Type::kDefault);
+}
 
-  EXPECT_TRUE(with_factors(factors, scaling(32)));
-  const Floats unknown = {1, 1, 1, 1, 1, 1, 3, 2, 8, 8, 8, 8, 8, 8, 8, 8};
-  const struct {
-    Floats factors;
-    std::string user, message;
-  } kCases[] = {
-      {factors, scaling(64),
-       "user.json: the RoPE scaling is not the one of m.gguf (tensor 'rope_freqs.weight')"},
-      {factors, R"({"rope_theta": 500000})",
-       "user.json: the RoPE scaling is not the one of m.gguf (tensor 'rope_freqs.weight')"},
-      {unknown, "",
-       "m.gguf: the metadata lack the RoPE scaling that rope_freqs.weight was computed from; give "
-       "--config FILE"},
-      {{1, 1},
-       "",
-       "m.gguf: expected f32, one for each pair of a head's 32 dimensions (tensor "
-       "'rope_freqs.weight' [2])"},
+TEST(GgufConfig, OfGranite) {
+  Json keys = keys_of("granite");
+  const auto lacking = adopt(keys);
+  ASSERT_FALSE(lacking);
+  EXPECT_EQ(lacking.error().message,
+            "m.gguf: the metadata lack granite.embedding_scale, granite.residual_scale, "
+            "granite.attention.scale, granite.logit_scale; give --config FILE");
+  keys["granite.embedding_scale"] = 12.0;
+  keys["granite.residual_scale"] = 0.22;
+  keys["granite.attention.scale"] = 0.0078125;
+  keys["granite.logit_scale"] = 8.0;
+  const ModelConfig config = parse_model_config(adopt(keys).value().config, "", "c").value();
+  EXPECT_EQ(config.scalars.embedding, 12.0);
+  EXPECT_EQ(config.scalars.residual, 0.22);
+  EXPECT_EQ(config.scalars.attention, 0.0078125);
+  EXPECT_EQ(config.scalars.logits, 1.0 / 8.0);
+  const auto contradicted = adopt(keys, gguf_memory(), R"({"logits_scaling": 4})");
+  ASSERT_FALSE(contradicted);
+  EXPECT_EQ(contradicted.error().message,
+            "user.json: 'logits_scaling' is 4, but m.gguf has 8 (granite.logit_scale)");
+  keys["granite.rope.scaling.finetuned"] = false;  // Granite 4: no RoPE at all
+  const auto refused = adopt(keys);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(GgufConfig, OfOlmo3IsNotTakenForOlmo2) {
+  Json keys = keys_of("olmo2");
+  EXPECT_TRUE(adopt(keys));
+  keys["olmo2.attention.sliding_window"] = 4096;
+  const auto refused = adopt(keys);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "m.gguf: 'olmo2.attention.sliding_window' is 4096: not supported in this architecture");
+}
+
+TEST(GgufConfig, OfGemma2) {
+  Json keys = keys_of("gemma2");
+  keys["gemma2.attention.sliding_window"] = 64;
+  keys["gemma2.attn_logit_softcapping"] = 20.0;
+  const auto config_of = [&] {
+    return parse_model_config(adopt(keys).value().config, "", "c").value();
   };
-  for (const auto& c : kCases) {
-    const auto refused = with_factors(c.factors, c.user);
-    ASSERT_FALSE(refused) << c.message;
-    EXPECT_EQ(refused.error().message, c.message);
-  }
-  // Two scalings: neither is dropped for the other.
-  keys["llama.rope.scaling.type"] = "linear";
-  keys["llama.rope.scaling.factor"] = 2.0;
-  const auto both = with_factors(factors, "");
-  ASSERT_FALSE(both);
-  EXPECT_EQ(both.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(both.error().message.find("stands beside rope_freqs.weight"), std::string::npos)
-      << both.error().message;
+  const ModelConfig config = config_of();
+  EXPECT_EQ(config.activation, Activation::kGeluTanh);
+  EXPECT_EQ(config.scalars.attention_softcap, 20.0);
+  EXPECT_EQ(config.scalars.logit_softcap, 30.0);
+  EXPECT_EQ(config.scalars.attention, 1 / std::sqrt(4.0));
+  EXPECT_EQ(config.layer_types[0], LayerType::kSlidingAttention);
+  keys["gemma2.final_logit_softcapping"] = 0.0;
+  EXPECT_EQ(config_of().scalars.logit_softcap, std::nullopt);
+  // The 27B model scales by hidden size / heads, whatever the size of its heads.
+  keys["gemma2.block_count"] = 46;
+  keys["gemma2.attention.key_length"] = 8;
+  keys["gemma2.attention.value_length"] = 8;
+  EXPECT_EQ(config_of().scalars.attention, 1 / std::sqrt(4.0));
+}
+
+TEST(GgufConfig, OfSmolLm3HasNoRopeInEveryFourthLayer) {
+  Json keys = keys_of("smollm3");
+  keys["smollm3.block_count"] = 4;
+  const Json config = Json::parse(adopt(keys).value().config);
+  EXPECT_EQ(config["no_rope_layer_interval"], 4);
 }
 
 }  // namespace

@@ -59,6 +59,17 @@ inline Json llama_keys() {
           {"tokenizer.ggml.eos_token_id", 2}};
 }
 
+// The same under the name of another architecture.
+inline Json keys_of(const std::string& architecture) {
+  const Json llama = llama_keys();
+  Json keys;
+  for (const auto& [key, value] : llama.items()) {
+    keys[key.starts_with("llama.") ? architecture + key.substr(5) : key] = value;
+  }
+  keys["general.architecture"] = architecture;
+  return keys;
+}
+
 // Two key heads of 2, four value heads of 3, three linear layers and a full one.
 inline Json hybrid_keys(const std::string& architecture) {
   Json keys = {{"general.architecture", architecture}};

@@ -118,6 +118,18 @@ TEST(GgufTokenizer, WhatTheMetadataDoNotTellIsLeftOutWithAReason) {
   }
 }
 
+// Padding of the vocabulary is left out, unless a key names a token in it.
+TEST(GgufTokenizer, UnusedTokensThatAKeyNamesStay) {
+  Json keys = byte_level_keys();
+  const auto tokens = [&] {
+    const GgufTokenizer made = make_gguf_tokenizer(keys, "f").value();
+    return Json::parse(made.tokenizer)["model"]["vocab"].size();
+  };
+  EXPECT_EQ(tokens(), 5u);
+  keys["tokenizer.ggml.eos_token_id"] = 5;
+  EXPECT_EQ(tokens(), 6u);
+}
+
 TEST(GgufTokenizer, ValuesOfTheWrongKindAreRefused) {
   const struct {
     const char* key;
@@ -131,8 +143,8 @@ TEST(GgufTokenizer, ValuesOfTheWrongKindAreRefused) {
       {"tokenizer.ggml.token_type",
        {1, 1},
        "f: 'tokenizer.ggml.token_type' is not an array of one element per token"},
-      {"tokenizer.ggml.eos_token_id", 5,
-       "f: 'tokenizer.ggml.eos_token_id' is 5, but there are 5 tokens"},
+      {"tokenizer.ggml.eos_token_id", 6,
+       "f: 'tokenizer.ggml.eos_token_id' is 6, but there are 6 tokens"},
       {"tokenizer.ggml.add_bos_token", 1, "f: 'tokenizer.ggml.add_bos_token' is not true or false"},
   };
   for (const auto& c : kCases) {

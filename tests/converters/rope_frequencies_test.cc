@@ -92,18 +92,32 @@ TEST(RopeFrequencies, LongRopeIsChecked) {
   }
 }
 
-TEST(LongRope, FactorsFollowTheLengthsOfContextAndCalls) {
+TEST(LongRope, BothSetsAreInProgramsForContextsAboveTheOriginalLength) {
   RopeConfig rope;
   rope.type = RopeConfig::Type::kLongRope;
   rope.original_max_positions = 48;
-  const auto use = [&](int64_t context, int64_t prefill) {
-    return longrope_use(rope, {.context_length = context, .prefill_length = prefill});
+  rope.factors = {1.0, 1.5};
+  rope.long_factors = {1.0, 4.0};
+  const auto limit = [&](int64_t context, int64_t prefill) {
+    return longrope_switch(rope, {.context_length = context, .prefill_length = prefill});
   };
-  EXPECT_EQ(use(48, 48), LongRopeUse::kShort);
-  EXPECT_EQ(use(49, 48), LongRopeUse::kLong);
-  EXPECT_EQ(use(256, 49), LongRopeUse::kByCall);
+  EXPECT_EQ(limit(48, 48), std::nullopt);
+  EXPECT_EQ(limit(49, 1), 48);
+  EXPECT_EQ(limit(256, 48), 48);
+  EXPECT_EQ(limit(256, 256), 48);
+  rope.long_factors = rope.factors;
+  EXPECT_EQ(limit(256, 49), std::nullopt);
+  rope.long_factors = {1.0, 4.0};
   rope.type = RopeConfig::Type::kLlama3;
-  EXPECT_EQ(use(256, 49), LongRopeUse::kShort);
+  EXPECT_EQ(limit(256, 49), std::nullopt);
+}
+
+TEST(LongRope, TheNoteSaysWhatPlainPositionsAreRightFor) {
+  const std::string cannot = longrope_note(48, {.context_length = 256, .prefill_length = 48});
+  EXPECT_NE(cannot.find("more than 48 tokens"), std::string::npos) << cannot;
+  EXPECT_NE(cannot.find("with --prefill-length 49"), std::string::npos) << cannot;
+  const std::string can = longrope_note(48, {.context_length = 256, .prefill_length = 49});
+  EXPECT_NE(can.find("prompts of any length"), std::string::npos) << can;
 }
 
 }  // namespace

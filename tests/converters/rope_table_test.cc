@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "converters/family.h"
@@ -58,6 +59,37 @@ TEST(RopeTable, HasTheReferencesValuesInTilesOfAnySize) {
     for (size_t tile : {1U, 3U, 31U, 32U, 33U, 1000U}) EXPECT_EQ(in_tiles(literal, tile), whole);
   }
   EXPECT_EQ(tables, 2);
+}
+
+// A table of longrope: rows of the long factors for the whole context, then those of the short.
+TEST(RopeTable, HasBothSetsOfLongRope) {
+  ModelConfig config = tiny_config();
+  config.rope.type = RopeConfig::Type::kLongRope;
+  config.rope.original_max_positions = 12;
+  config.rope.factors = {1.0, 1.1, 1.2, 1.3};
+  config.rope.long_factors = {1.0, 2.0, 3.0, 4.0};
+  config.rope.attention_factor = 1.5;
+  config.sliding_rope = config.rope;
+  const Graph graph =
+      *(*find_family(config))->build(config, {.context_length = kContext, .prefill_length = 4});
+  const auto cos = std::ranges::find_if(
+      graph.literals, [](const Literal& literal) { return literal.key.starts_with("rope.cos"); });
+  ASSERT_NE(cos, graph.literals.end());
+  const std::vector<float> rows = in_tiles(*cos, cos->bytes);
+  ASSERT_EQ(rows.size(), static_cast<size_t>((kContext + 12) * kRotary));
+  for (int64_t row = 0; row < kContext + 12; ++row) {
+    const bool is_long = row < kContext;
+    const int64_t position = is_long ? row : row - kContext;
+    for (int64_t i = 0; i < kRotary; ++i) {
+      const auto pair = static_cast<size_t>(i % (kRotary / 2));
+      const double factor = (is_long ? config.rope.long_factors : config.rope.factors)[pair];
+      const double angle = static_cast<double>(position) / factor *
+                           std::pow(100.0, -2.0 * static_cast<double>(pair) / kRotary);
+      EXPECT_NEAR(rows[static_cast<size_t>(row * kRotary + i)], 1.5 * std::cos(angle), 1e-5)
+          << row << " " << i;
+    }
+  }
+  for (size_t tile : {1U, 33U, 1000U}) EXPECT_EQ(in_tiles(*cos, tile), rows);
 }
 
 }  // namespace

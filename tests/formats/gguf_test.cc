@@ -372,7 +372,7 @@ TEST(Gguf, HeadersAreBounded) {
 // Whatever byte is changed or wherever the file ends, the reader returns.
 TEST(Gguf, DamageNeverCrashes) {
   const std::string valid = read_text_file(FERRY_TESTDATA "/gguf/mixA.rows.gguf", 1 << 20).value();
-  const size_t head = valid.size() - parse(valid)->tensors.back().stored_bytes;
+  const size_t head = valid.size() - parse(valid)->tensors.back().entry.stored_bytes();
   size_t accepted = 0;
   for (size_t i = 0; i < head; i += 3) {
     std::string damaged = valid;

@@ -18,13 +18,14 @@ void check_tensors(const GgufHeader& header, uint64_t file_bytes) {
   std::set<std::string_view> names;
   for (const GgufTensor& tensor : header.tensors) {
     const TensorEntry& entry = tensor.entry;
-    require(entry.offset >= end && range_inside(entry.offset, tensor.stored_bytes, file_bytes));
+    require(entry.offset >= end &&
+            range_inside(entry.offset, tensor.entry.stored_bytes(), file_bytes));
     const auto count = checked_numel(entry.shape);
     require(count && entry.bytes == static_cast<uint64_t>(*count * dtype_bytes(entry.dtype)));
-    require(tensor.stored_bytes * tensor.type->block_elements ==
+    require(tensor.entry.stored_bytes() * tensor.type->block_elements ==
             static_cast<uint64_t>(*count) * tensor.type->block_bytes);
     require(names.insert(entry.name).second);
-    end = entry.offset + tensor.stored_bytes;
+    end = entry.offset + tensor.entry.stored_bytes();
   }
 }
 
@@ -49,7 +50,7 @@ void read_values(const GgufMetadata& metadata) {
 void dequantize_first_blocks(const GgufHeader& header, std::span<const std::byte> file) {
   float values[kMaxGgufBlockElements];
   for (const GgufTensor& tensor : header.tensors) {
-    if (tensor.type->dequantize == nullptr || tensor.stored_bytes == 0) continue;
+    if (tensor.type->dequantize == nullptr || tensor.entry.stored_bytes() == 0) continue;
     tensor.type->dequantize(file.data() + tensor.entry.offset, values);
   }
 }

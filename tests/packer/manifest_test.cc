@@ -31,6 +31,7 @@ Manifest full_manifest() {
                 128,
                 12,
                 digest,
+                true,
                 "rule",
                 {{"model.safetensors", "model.w", digest}}}};
   m.files = {{"p.pte", 10, "sha256", digest}, {"p.ptd", 140, "sha256-segments", digest}};
