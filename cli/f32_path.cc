@@ -53,11 +53,6 @@ std::vector<Call> calls_of(const RecordedPrompt& prompt, std::optional<int64_t> 
   return calls;
 }
 
-std::optional<int64_t> rope_switch(const ModelConfig& config) {
-  if (config.rope.type != RopeConfig::Type::kLongRope) return std::nullopt;
-  return config.rope.original_max_positions;
-}
-
 // A prompt on its way through the parts.
 struct Run {
   std::vector<Call> calls;
@@ -142,7 +137,7 @@ class F32Path {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
     }
     for (const RecordedPrompt& prompt : prompts) {
-      Run& run = runs_.emplace_back(Run{calls_of(prompt, rope_switch(conversion.config)), {},
+      Run& run = runs_.emplace_back(Run{calls_of(prompt, conversion.plan->manifest().rope_switch), {},
                                         PromptRecorder(prompt, conversion.config.vocab_size)});
       run.passed.resize(run.calls.size());
     }

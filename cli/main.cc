@@ -2,10 +2,12 @@
 #include <unistd.h>
 
 #include <exception>
+#include <new>
 #include <string_view>
 
 #include "cli/command_line.h"
 #include "cli/verbs.h"
+#include "core/file.h"
 
 namespace ferry::cli {
 namespace {
@@ -27,6 +29,9 @@ void install_sigbus_handler() {
 
 int run_main(int argc, char** argv) {
   install_sigbus_handler();
+  raise_most_open_files();
+  signal(SIGCHLD,
+         SIG_DFL);  // how a child ended cannot be told where it is ignored, as `trap ''` does
   Context context;
   CommandLine line(context);
   add_inspect(line);
@@ -50,6 +55,8 @@ int run_main(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return ferry::cli::run_main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return ferry::cli::report({ferry::ErrorCode::kIo, "not enough memory"});
   } catch (const std::exception& error) {
     return ferry::cli::report({ferry::ErrorCode::kInternal, error.what()});
   }

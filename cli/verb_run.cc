@@ -220,23 +220,28 @@ std::string to_json(const Generation& g, bool with_text) {
 // --------------------------------------------------------------------------------------
 
 // The tokenizer of the bundle, if the prompt is text.
-Result<std::optional<Tokenizer>> open_tokenizer(const Options& options) {
+Result<std::optional<Tokenizer>> open_tokenizer(const Bundle& bundle, const Options& options) {
   if (!options.tokens.empty()) return std::optional<Tokenizer>();
-  const std::string path = options.bundle + "/" + kTokenizerFile;
-  return std::optional<Tokenizer>(FERRY_TRY(Tokenizer::load(path)));
+  const std::string text = FERRY_TRY(bundle.text(kTokenizerFile, kMaxTokenizerFile));
+  const std::string path = bundle.path() + "/" + kTokenizerFile;
+  return std::optional<Tokenizer>(FERRY_TRY(Tokenizer::parse(text, printable(path))));
 }
 
 // The template writes the special tokens itself.
-Result<std::string> chat_prompt(const Options& options) {
-  const ChatTemplate chat = FERRY_TRY(ChatTemplate::load(options.bundle));
+Result<std::string> chat_prompt(const Bundle& bundle, const Options& options) {
+  const auto read = [&](const std::string& name, uint64_t limit) -> Result<std::string> {
+    return bundle.has_text(name) ? bundle.text(name, limit) : Result<std::string>(std::string());
+  };
+  const ChatTemplate chat = FERRY_TRY(ChatTemplate::load(bundle.path(), read));
   return chat.render_message(options.chat, present_time());
 }
 
-Result<std::vector<int64_t>> encode_prompt(Tokenizer& tokenizer, const Options& options) {
+Result<std::vector<int64_t>> encode_prompt(Tokenizer& tokenizer, const Bundle& bundle,
+                                           const Options& options) {
   const bool chat = !options.chat.empty();
   const std::string option = chat ? "--chat: " : "--prompt: ";
   if (!is_utf8(options.chat)) return fail(ErrorCode::kUsage, option + "not UTF-8");
-  const std::string prompt = chat ? FERRY_TRY(chat_prompt(options)) : options.prompt;
+  const std::string prompt = chat ? FERRY_TRY(chat_prompt(bundle, options)) : options.prompt;
   auto ids = tokenizer.encode(prompt, /*add_special=*/!chat);
   if (!ids) return fail(ErrorCode::kUsage, option + ids.error().message);
   if (ids->empty()) return fail(ErrorCode::kUsage, option + "no tokens");
@@ -251,10 +256,10 @@ Result<int> run(Context& context, const Options& options) {
   g.times.load_start = Clock::now();
   const Bundle bundle =
       FERRY_TRY(Bundle::open(options.bundle, !options.skip_digests, context.pool()));
-  std::optional<Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(options));
+  std::optional<Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
   Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
   g.times.load_end = Clock::now();
-  if (tokenizer) g.prompt = FERRY_TRY(encode_prompt(*tokenizer, options));
+  if (tokenizer) g.prompt = FERRY_TRY(encode_prompt(*tokenizer, bundle, options));
   TextOutput text(tokenizer ? &*tokenizer : nullptr, [&](std::string_view part) {
     if (context.json) return;
     context.print(part);

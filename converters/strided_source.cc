@@ -1,5 +1,3 @@
-// Reading a block: the part of each piece that falls into it is cut into boxes (ranges of all
-// dimensions), and each box is gathered from windows of consecutive stored elements.
 #include "converters/strided_source.h"
 
 #include <fmt/format.h>
@@ -7,37 +5,31 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <deque>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
 #include <tuple>
 #include <utility>
 
+#include "core/block_cache.h"
 #include "core/checked.h"
+#include "core/strided_gather.h"
 #include "core/text.h"
 
 namespace ferry {
 namespace {
 
-// Blocks that are kept: enough for the threads that read at a time.
-constexpr size_t kKeptBlocks = 16;
 // Names that an entry's `original` spells out.
 constexpr size_t kMaxOriginals = 4;
-// A window may hold this many times the elements that are wanted from it.
-constexpr int64_t kWindowSlack = 2;
-
-struct Axis {
-  int64_t size, stride;
-};
 
 struct Piece {
   size_t entry = 0;
-  int64_t offset = 0, count = 0;
-  std::vector<Axis> axes;  // outermost first, none of size 1, none that the next one continues
+  StridedWalk walk;
+  int64_t count = 0;
   DType dtype = DType::kF32;
-  bool is_run() const { return axes.empty() || (axes.size() == 1 && axes[0].stride == 1); }
+  bool is_run() const {
+    return walk.axes.empty() || (walk.axes.size() == 1 && walk.axes[0].stride == 1);
+  }
 };
 
 struct Tensor {
@@ -125,24 +117,19 @@ class Maker {
     }
     Piece made;
     made.entry = asked.entry;
-    made.offset = asked.offset;
+    made.walk.offset = asked.offset;
     made.dtype = entry.dtype;
     const auto count = checked_numel(asked.dims);
     if (!count) return defect(wanted, "a piece's dimensions");
     made.count = *count;
     auto end = std::optional<int64_t>(*count == 0 ? asked.offset : asked.offset + 1);
     for (size_t i = 0; i < asked.dims.size(); ++i) {
-      const Axis axis{asked.dims[i], asked.strides[i]};
+      const WalkAxis axis{asked.dims[i], asked.strides[i]};
       if (axis.stride < 0) return defect(wanted, "a negative stride");
       if (axis.size < 2 || *count == 0) continue;
       const auto reach = checked_mul(axis.size - 1, axis.stride);
       end = end && reach ? checked_add(*end, *reach) : std::nullopt;
-      const auto extent = checked_mul(axis.size, axis.stride);
-      if (!made.axes.empty() && extent == made.axes.back().stride) {
-        made.axes.back() = {made.axes.back().size * axis.size, axis.stride};
-      } else {
-        made.axes.push_back(axis);
-      }
+      add_axis(made.walk, axis);
     }
     if (!end || *end > checked_numel(entry.shape).value_or(0)) {
       return bad_input(fmt::format("{}: {} {} has fewer elements than {} needs of it", path(),
@@ -189,144 +176,6 @@ class Maker {
 // -- reading
 // --------------------------------------------------------------------------------------
 
-// An axis of a box: its steps in the stored tensor and in the output.
-struct BoxAxis {
-  int64_t size, from, to;
-};
-
-// Copies from `in` to `out`, which are at the first element of the box.
-template <size_t Size>
-void scatter(const std::byte* in, std::byte* out, std::span<const BoxAxis> axes) {
-  if (axes.empty()) {
-    std::memcpy(out, in, Size);
-    return;
-  }
-  const BoxAxis& axis = axes[0];
-  if (axes.size() == 1 && axis.from == 1 && axis.to == 1) {
-    std::memcpy(out, in, static_cast<size_t>(axis.size) * Size);
-    return;
-  }
-  const auto from = axis.from * static_cast<int64_t>(Size);
-  const auto to = axis.to * static_cast<int64_t>(Size);
-  for (int64_t i = 0; i < axis.size; ++i) {
-    if (axes.size() == 1) {
-      std::memcpy(out + i * to, in + i * from, Size);
-    } else {
-      scatter<Size>(in + i * from, out + i * to, axes.subspan(1));
-    }
-  }
-}
-
-void scatter(int64_t size, const std::byte* in, std::byte* out, std::span<const BoxAxis> axes) {
-  switch (size) {
-    case 1:
-      return scatter<1>(in, out, axes);
-    case 2:
-      return scatter<2>(in, out, axes);
-    case 4:
-      return scatter<4>(in, out, axes);
-    default:
-      return scatter<8>(in, out, axes);
-  }
-}
-
-// Gathers parts of one piece.
-class Gather {
- public:
-  Gather(const TensorSource& inner, const Piece& piece)
-      : inner_(inner), piece_(piece), size_(dtype_bytes(piece.dtype)) {}
-
-  // Elements [from, from + count) of the walk, as stored.
-  Status run(int64_t from, int64_t count, std::byte* out) {
-    return walk(0, piece_.offset, from, count, out);
-  }
-
- private:
-  int64_t inner_count(size_t level) const {
-    int64_t count = 1;
-    for (size_t i = level + 1; i < piece_.axes.size(); ++i) count *= piece_.axes[i].size;
-    return count;
-  }
-
-  // The same for the walk over the axes from `level` on, which begins at stored element `base`: a
-  // part of one slice, whole slices, a part of the last one.
-  Status walk(size_t level, int64_t base, int64_t from, int64_t count, std::byte* out) {
-    if (count == 0) return {};
-    if (level == piece_.axes.size()) return box({}, base, out);
-    const int64_t slice = inner_count(level);
-    const int64_t stride = piece_.axes[level].stride;
-    if (from % slice != 0) {
-      const int64_t part = std::min(slice - from % slice, count);
-      FERRY_CHECK(walk(level + 1, base + from / slice * stride, from % slice, part, out));
-      from += part;
-      count -= part;
-      out += part * size_;
-    }
-    const int64_t whole = count / slice;
-    if (whole > 0) {
-      FERRY_CHECK(slices(level, base + from / slice * stride, whole, out));
-      out += whole * slice * size_;
-    }
-    return walk(level + 1, base + (from / slice + whole) * stride, 0, count % slice, out);
-  }
-
-  Status slices(size_t level, int64_t base, int64_t count, std::byte* out) {
-    std::vector<BoxAxis> axes;
-    int64_t to = count * inner_count(level);
-    for (size_t i = level; i < piece_.axes.size(); ++i) {
-      const int64_t size = i == level ? count : piece_.axes[i].size;
-      to /= size;
-      if (size > 1) axes.push_back({size, piece_.axes[i].stride, to});
-    }
-    return box(std::move(axes), base, out);
-  }
-
-  // Axes with small strides make a window that is read at once; the others are iterated.
-  Status box(std::vector<BoxAxis> axes, int64_t base, std::byte* out) {
-    std::stable_sort(axes.begin(), axes.end(),
-                     [](const BoxAxis& a, const BoxAxis& b) { return a.from < b.from; });
-    int64_t span = 1, wanted = 1;
-    size_t inside = 0;
-    for (; inside < axes.size(); ++inside) {
-      const int64_t next_span = span + (axes[inside].size - 1) * axes[inside].from;
-      const int64_t next_wanted = wanted * axes[inside].size;
-      if (next_span > kWindowSlack * next_wanted) break;
-      span = next_span;
-      wanted = next_wanted;
-    }
-    std::vector<BoxAxis> window(axes.begin(), axes.begin() + static_cast<int64_t>(inside));
-    // Outermost in the output first, so that writes are in order.
-    std::ranges::sort(window, [](const BoxAxis& a, const BoxAxis& b) { return a.to > b.to; });
-    const std::span<const BoxAxis> outer = std::span(axes).subspan(inside);
-    return windows(outer, window, span, base, out);
-  }
-
-  Status windows(std::span<const BoxAxis> outer, std::span<const BoxAxis> window, int64_t span,
-                 int64_t base, std::byte* out) {
-    if (!outer.empty()) {
-      for (int64_t i = 0; i < outer.back().size; ++i) {
-        FERRY_CHECK(windows(outer.first(outer.size() - 1), window, span,
-                            base + i * outer.back().from, out + i * outer.back().to * size_));
-      }
-      return {};
-    }
-    const auto bytes = static_cast<size_t>(span * size_);
-    const auto offset = static_cast<uint64_t>(base * size_);
-    const bool direct =
-        window.empty() || (window.size() == 1 && window[0].from == 1 && window[0].to == 1);
-    if (direct) return inner_.read(piece_.entry, offset, {out, bytes});
-    window_.resize(std::max(window_.size(), bytes));
-    FERRY_CHECK(inner_.read(piece_.entry, offset, {window_.data(), bytes}));
-    scatter(size_, window_.data(), out, window);
-    return {};
-  }
-
-  const TensorSource& inner_;
-  const Piece& piece_;
-  int64_t size_;  // of an element
-  std::vector<std::byte> window_;
-};
-
 void to_f32(DType dtype, std::span<const std::byte> in, float* out) {
   const auto size = static_cast<size_t>(dtype_bytes(dtype));
   if (dtype == DType::kF32) {
@@ -349,7 +198,7 @@ void undo(ElementChange change, std::span<float> values) {
   }
 }
 
-using Bytes = std::vector<std::byte>;
+using Bytes = BlockCache::Bytes;
 
 class Source final : public StridedSource {
  public:
@@ -371,11 +220,14 @@ class Source final : public StridedSource {
     const auto size = static_cast<uint64_t>(dtype_bytes(tensor.dtype));
     if (tensor.is_run()) {
       const Piece& piece = tensor.pieces[0];
-      return inner_->read(piece.entry, static_cast<uint64_t>(piece.offset) * size + offset, out);
+      return inner_->read(piece.entry, static_cast<uint64_t>(piece.walk.offset) * size + offset,
+                          out);
     }
     const uint64_t block_bytes = kBlockElements * size;
     while (!out.empty()) {
-      const auto bytes = FERRY_TRY(block(index, offset / block_bytes));
+      const uint64_t number = offset / block_bytes;
+      const auto bytes =
+          FERRY_TRY(blocks_.get(index, number, [&] { return compute(tensor, number); }));
       const uint64_t skip = offset % block_bytes;
       const size_t count = std::min<uint64_t>(bytes->size() - skip, out.size());
       std::memcpy(out.data(), bytes->data() + skip, count);
@@ -386,27 +238,6 @@ class Source final : public StridedSource {
   }
 
  private:
-  struct Kept {
-    size_t index = 0;
-    uint64_t number = 0;
-    std::shared_ptr<const Bytes> bytes;
-  };
-
-  Result<std::shared_ptr<const Bytes>> block(size_t index, uint64_t number) const {
-    {
-      const std::lock_guard lock(mutex_);
-      for (const Kept& kept : kept_) {
-        if (kept.index == index && kept.number == number) return kept.bytes;
-      }
-    }
-    // Two threads may compute the same block: rare, and harmless.
-    auto bytes = std::make_shared<const Bytes>(FERRY_TRY(compute(tensors_[index], number)));
-    const std::lock_guard lock(mutex_);
-    kept_.push_back({index, number, bytes});
-    if (kept_.size() > kKeptBlocks) kept_.pop_front();
-    return bytes;
-  }
-
   Result<Bytes> compute(const Tensor& tensor, uint64_t number) const {
     int64_t from = static_cast<int64_t>(number) * kBlockElements;
     int64_t left = std::min(kBlockElements, tensor.count - from);
@@ -428,12 +259,15 @@ class Source final : public StridedSource {
   Status fill(const Tensor& tensor, const Piece& piece, int64_t from,
               std::span<std::byte> out) const {
     const int64_t count = static_cast<int64_t>(out.size()) / dtype_bytes(tensor.dtype);
-    Gather gather(*inner_, piece);
+    const int64_t size = dtype_bytes(piece.dtype);
+    const ReadArray read = [&](uint64_t offset, std::span<std::byte> bytes) {
+      return inner_->read(piece.entry, offset, bytes);
+    };
     if (piece.dtype == tensor.dtype && tensor.change == ElementChange::kNone) {
-      return gather.run(from, count, out.data());
+      return gather(piece.walk, size, from, count, read, out.data());
     }
-    Bytes stored(static_cast<size_t>(count * dtype_bytes(piece.dtype)));
-    FERRY_CHECK(gather.run(from, count, stored.data()));
+    Bytes stored(static_cast<size_t>(count * size));
+    FERRY_CHECK(gather(piece.walk, size, from, count, read, stored.data()));
     std::vector<float> values(static_cast<size_t>(count));
     to_f32(piece.dtype, stored, values.data());
     undo(tensor.change, values);
@@ -444,8 +278,7 @@ class Source final : public StridedSource {
   std::unique_ptr<TensorSource> inner_;
   std::vector<TensorEntry> entries_;
   std::vector<Tensor> tensors_;  // parallel to entries_
-  mutable std::mutex mutex_;
-  mutable std::deque<Kept> kept_;  // guarded by mutex_
+  mutable BlockCache blocks_;
 };
 
 }  // namespace

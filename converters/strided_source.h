@@ -44,10 +44,10 @@ struct StridedTensor {
 StridedPiece whole_piece(const TensorSource& inner, size_t index);
 
 // Thread-safe once made. Reads are computed in blocks of about kBlockElements, of which the last
-// few are kept, so that no read holds a tensor, and small reads of a transposed tensor do not
-// gather it anew each time. A tensor that is a plain run of stored bytes is read straight from the
-// inner source. An entry's `original` are the names of the stored tensors it is made of; its file
-// and offset are those of the first.
+// few for each thread are kept, so that no read holds a tensor, and small reads of a transposed
+// tensor do not gather it anew each time. A tensor that is a plain run of stored bytes is read
+// straight from the inner source. An entry's `original` are the names of the stored tensors it is
+// made of; its file and offset are those of the first.
 class StridedSource : public TensorSource {
  public:
   static constexpr int64_t kBlockElements = int64_t{1} << 20;

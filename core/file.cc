@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/os_error.h"
 #include "core/text.h"
 
 namespace ferry {
@@ -21,53 +22,6 @@ namespace {
 constexpr size_t kMaxTransfer = size_t{1} << 30;
 constexpr int kMaxTreeDepth = 32;
 
-tl::unexpected<Error> os_error(const std::string& path, std::string_view what, int number) {
-  const std::string reason = std::strerror(number);
-  return fail(ErrorCode::kIo, fmt::format("{}: {}: {}", printable(path), what, reason));
-}
-
-Status require_regular(const std::string& path, const struct stat& info) {
-  if (S_ISREG(info.st_mode)) return {};
-  const char* kind = S_ISDIR(info.st_mode)    ? "a directory"
-                     : S_ISFIFO(info.st_mode) ? "a FIFO"
-                     : S_ISSOCK(info.st_mode) ? "a socket"
-                                              : "a device";
-  return bad_input(fmt::format("{}: not a regular file but {}", printable(path), kind));
-}
-
-int64_t mtime_of(const struct stat& info) {
-  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
-}
-
-struct OpenFile {
-  int fd;
-  struct stat info;
-};
-
-// stat first, so that a device is never opened at all; O_NONBLOCK and fstat after it, because the
-// name may mean something else by then.
-Result<OpenFile> open_regular(const std::string& path) {
-  OpenFile file{};
-  if (path.find('\0') != std::string::npos) {
-    return bad_input(fmt::format("{}: a path cannot contain a NUL byte", printable(path)));
-  }
-  if (::stat(path.c_str(), &file.info) != 0) return os_error(path, "cannot open", errno);
-  FERRY_CHECK(require_regular(path, file.info));
-  do {
-    file.fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  } while (file.fd < 0 && errno == EINTR);
-  if (file.fd < 0) return os_error(path, "cannot open", errno);
-  Status regular = {};
-  if (::fstat(file.fd, &file.info) != 0) {
-    regular = os_error(path, "cannot examine", errno);
-  } else {
-    regular = require_regular(path, file.info);
-  }
-  if (regular) return file;
-  ::close(file.fd);
-  return tl::unexpected<Error>(std::move(regular).error());
-}
-
 void close_quietly(int& fd) {
   if (fd >= 0) ::close(fd);
   fd = -1;
@@ -75,67 +29,19 @@ void close_quietly(int& fd) {
 
 }  // namespace
 
-InputFile::~InputFile() { close_quietly(fd_); }
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      size_(other.size_),
-      mtime_ns_(other.mtime_ns_),
-      path_(std::move(other.path_)) {}
-
-InputFile& InputFile::operator=(InputFile&& other) noexcept {
-  if (this == &other) return *this;
-  close_quietly(fd_);
-  fd_ = std::exchange(other.fd_, -1);
-  size_ = other.size_;
-  mtime_ns_ = other.mtime_ns_;
-  path_ = std::move(other.path_);
-  return *this;
-}
-
-Result<InputFile> InputFile::open(const std::string& path) {
-  const OpenFile opened = FERRY_TRY(open_regular(path));
-  InputFile file;
-  file.fd_ = opened.fd;
-  file.size_ = static_cast<uint64_t>(opened.info.st_size);
-  file.mtime_ns_ = mtime_of(opened.info);
-  file.path_ = path;
-  return file;
-}
-
-Status InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
-  if (offset > size_ || out.size() > size_ - offset) {
-    return fail(ErrorCode::kIo, fmt::format("{}: ends before offset {} + {}", printable(path_),
-                                            offset, out.size()));
-  }
-  while (!out.empty()) {
-    const size_t want = std::min(out.size(), kMaxTransfer);
-    const ssize_t got = ::pread(fd_, out.data(), want, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return os_error(path_, fmt::format("cannot read at offset {}", offset), errno);
-    if (got == 0) {
-      return fail(ErrorCode::kIo, fmt::format("{}: ended early at offset {}, it was {} bytes long "
-                                              "when it was opened",
-                                              printable(path_), offset, size_));
-    }
-    out = out.subspan(static_cast<size_t>(got));
-    offset += static_cast<uint64_t>(got);
-  }
-  return {};
-}
-
-Status InputFile::check_unchanged() const {
-  struct stat info {};
-  if (::fstat(fd_, &info) != 0) return os_error(path_, "cannot examine", errno);
-  if (static_cast<uint64_t>(info.st_size) == size_ && mtime_of(info) == mtime_ns_) return {};
-  return fail(ErrorCode::kIo, fmt::format("{}: changed while it was being read", printable(path_)));
+tl::unexpected<Error> os_error(const std::string& path, std::string_view what, int number) {
+  const std::string reason = std::strerror(number);
+  return fail(ErrorCode::kIo, fmt::format("{}: {}: {}", printable(path), what, reason));
 }
 
 Result<std::string> read_text_file(const std::string& path, uint64_t limit) {
-  const InputFile file = FERRY_TRY(InputFile::open(path));
+  return read_text(FERRY_TRY(InputFile::open(path)), limit);
+}
+
+Result<std::string> read_text(const InputFile& file, uint64_t limit) {
   if (file.size() > limit) {
     return bad_input(fmt::format("{}: {} bytes, more than the {} that such a file may have",
-                                 printable(path), file.size(), limit));
+                                 printable(file.path()), file.size(), limit));
   }
   std::string text(file.size(), '\0');
   FERRY_CHECK(file.read_at(0, std::as_writable_bytes(std::span<char>(text))));
@@ -159,12 +65,16 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const InputFile file = FERRY_TRY(InputFile::open(path));
+  return map(FERRY_TRY(InputFile::open(path)));
+}
+
+Result<MappedFile> MappedFile::map(const InputFile& file) {
   MappedFile mapped;
-  mapped.path_ = path;
+  mapped.path_ = file.path();
   if (file.size() == 0) return mapped;  // an empty file cannot be mapped
-  void* data = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.fd(), 0);
-  if (data == MAP_FAILED) return os_error(path, "cannot map", errno);
+  const InputFile::Descriptor descriptor = FERRY_TRY(file.descriptor());
+  void* data = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, descriptor.fd(), 0);
+  if (data == MAP_FAILED) return os_error(file.path(), "cannot map", errno);
   mapped.data_ = static_cast<const std::byte*>(data);
   mapped.size_ = file.size();
   return mapped;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,34 +13,61 @@
 namespace ferry {
 
 // A regular file open for reading. Move-only, closes itself. Thread-safe for reads.
+//
+// Checkpoints can have more files than a process may have open. So only some have a descriptor at a
+// time; the others are opened again when they are read, and it is an error if that is not the same
+// file in the same state.
 class InputFile {
  public:
-  InputFile() = default;
+  enum class Links { kFollow, kRefuse };  // where the path itself is a symbolic link
+  // Keeps the descriptor open as long as it lives, which must not be longer than the file does.
+  class Descriptor;
+
+  InputFile();
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
 
-  // Refuses anything but a regular file before an open could block. `name` is used in messages.
-  static Result<InputFile> open(const std::string& path);
+  // Refuses anything but a regular file before an open could block. `path` is used in messages.
+  static Result<InputFile> open(const std::string& path, Links links = Links::kFollow);
 
-  uint64_t size() const { return size_; }
-  const std::string& path() const { return path_; }
-  int fd() const { return fd_; }
+  uint64_t size() const;
+  const std::string& path() const;
+  Result<Descriptor> descriptor() const;
 
   // All of `out`, or an error: kIo on a read error and when the file ends early.
   Status read_at(uint64_t offset, std::span<std::byte> out) const;
-  // kIo unless size and modification time are still those seen by open().
+  // kIo unless size and times of change are still those seen by open(). The time of the last change
+  // of its state (ctime) is among them, because tools that set the other one back cannot set that.
   Status check_unchanged() const;
 
  private:
-  int fd_ = -1;
-  uint64_t size_ = 0;
-  int64_t mtime_ns_ = 0;
-  std::string path_;
+  struct State;
+  friend class OpenFiles;
+  std::unique_ptr<State> state_;
 };
+
+class InputFile::Descriptor {
+ public:
+  Descriptor(Descriptor&& other) noexcept;
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor();
+  int fd() const;
+
+ private:
+  friend class InputFile;
+  explicit Descriptor(State* state) : state_(state) {}
+  State* state_;
+};
+
+// How many files this process may have open.
+size_t most_open_files();
+// Makes that as many as the system lets it have.
+void raise_most_open_files();
 
 // The whole file, at most `limit` bytes; for small text files.
 Result<std::string> read_text_file(const std::string& path, uint64_t limit);
+Result<std::string> read_text(const InputFile& file, uint64_t limit);
 
 // A read-only private mapping of a whole file. Only for bundles and programs, whose digests are
 // known; checkpoints are read with InputFile, because a mapped file that shrinks raises SIGBUS.
@@ -51,6 +79,8 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
 
   static Result<MappedFile> open(const std::string& path);
+  // The very file that is open there.
+  static Result<MappedFile> map(const InputFile& file);
   // Valid as long as this object lives.
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }

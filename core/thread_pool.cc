@@ -6,7 +6,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ferry {
@@ -58,6 +63,44 @@ struct ThreadPool::Impl {
   uint64_t job = 0;
   bool spin = false;
   std::vector<std::thread> workers;
+  // Of the job in hand: once an item has thrown, the items that are left are counted but not run.
+  std::atomic<bool> failed{false};
+  std::mutex failure_mutex;
+  std::exception_ptr failure;  // the first one, guarded by failure_mutex
+
+  ~Impl() { end_workers(); }
+
+  // True when all `count` threads run. Where the system refuses one, none is left running.
+  bool start_workers(size_t count) {
+    try {
+      workers.reserve(count);
+      while (workers.size() < count) workers.emplace_back([this] { loop(); });
+      return true;
+    } catch (const std::system_error&) {
+    } catch (const std::bad_alloc&) {
+    }
+    end_workers();
+    return false;
+  }
+
+  void end_workers() {
+    stop.store(true, std::memory_order_release);
+    announce();
+    for (std::thread& worker : workers) worker.join();
+    workers.clear();
+    stop.store(false, std::memory_order_relaxed);
+  }
+
+  void run_item(size_t index) noexcept {
+    if (failed.load(std::memory_order_relaxed)) return;
+    try {
+      (*body)(index);
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex);
+      if (!failure) failure = std::current_exception();
+      failed.store(true, std::memory_order_relaxed);
+    }
+  }
 
   void work() {
     uint64_t seen = ticket.load(std::memory_order_acquire);
@@ -66,7 +109,7 @@ struct ThreadPool::Impl {
                                         std::memory_order_acquire)) {
         continue;
       }
-      (*body)(begin + count - (seen & kMaxJob));
+      run_item(begin + count - (seen & kMaxJob));
       if (unfinished.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished.notify_one();
       seen = ticket.load(std::memory_order_acquire);
     }
@@ -98,20 +141,23 @@ struct ThreadPool::Impl {
     while (uint32_t left = unfinished.load(std::memory_order_acquire)) {
       wait_while(unfinished, left, spin);
     }
+    if (failed.load(std::memory_order_relaxed)) rethrow();
+  }
+
+  [[noreturn]] void rethrow() {
+    failed.store(false, std::memory_order_relaxed);
+    std::rethrow_exception(std::exchange(failure, nullptr));
   }
 };
 
 ThreadPool::ThreadPool(size_t threads) : impl_(std::make_unique<Impl>()) {
   // With more threads than processors a spinning thread would keep a working one from running.
   impl_->spin = threads <= hardware_threads();
-  for (size_t i = 1; i < threads; ++i) impl_->workers.emplace_back([this] { impl_->loop(); });
+  // Half as many after a refusal, not as many as there were: the work needs room beside them.
+  for (size_t extra = threads - 1; extra > 0 && !impl_->start_workers(extra);) extra /= 2;
 }
 
-ThreadPool::~ThreadPool() {
-  impl_->stop.store(true, std::memory_order_release);
-  impl_->announce();
-  for (std::thread& worker : impl_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 size_t ThreadPool::size() const { return impl_->workers.size() + 1; }
 

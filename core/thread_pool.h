@@ -10,7 +10,8 @@ namespace ferry {
 // Passed by reference to what needs it. parallel_for may be called from one thread at a time.
 class ThreadPool {
  public:
-  // `threads` >= 1 counts the calling thread; 1 starts no thread at all.
+  // `threads` >= 1 counts the calling thread; 1 starts no thread at all. Where the system refuses
+  // that many, there are fewer.
   explicit ThreadPool(size_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -19,7 +20,8 @@ class ThreadPool {
   size_t size() const;
 
   // Calls body(i) for every i in [0, count), each exactly once, and returns when all are done.
-  // What body(i) computes must not depend on which thread runs it.
+  // What body(i) computes must not depend on which thread runs it. If one throws, items that have
+  // not begun are left out, and the first exception is thrown here once no other item is running.
   void parallel_for(size_t count, const std::function<void(size_t)>& body);
 
   // The number of hardware threads this process may use.

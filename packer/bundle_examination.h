@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
@@ -40,6 +41,7 @@ class ProblemList {
 // Complete only if there are no problems.
 struct BundleContents {
   Manifest manifest;
+  std::map<std::string, InputFile> open_files;  // those of the manifest that can be used, by name
   std::vector<BundleProgram> programs;
   std::map<std::string, BundleData> data;
   uint64_t files = 0, bytes = 0;
@@ -54,10 +56,15 @@ void check_manifest(const Manifest& manifest, ProblemList& problems);
 // Tensors of one data file against those that the manifest states for it.
 void check_data_file(const Manifest& manifest, const std::string& file,
                      const ptd::DataFile& content, ProblemList& problems);
-// Hashes every byte of the files whose `present` is set, in parallel (packer/digest_check.cc), and
-// clears it for those that are not what the manifest states. check_manifest() has been called.
-void check_digests(const Manifest& manifest, std::vector<bool>& present, ThreadPool& pool,
-                   ProblemList& problems);
+// The sizes of the model against the interface that the manifest states for the programs
+// (packer/model_structure.cc), and against what one program says of itself.
+void check_model(const Manifest& manifest, ProblemList& problems);
+void check_model_of_program(const Manifest& manifest, const ManifestProgram& entry,
+                            const pte::Program& program, ProblemList& problems);
+// Hashes every byte of the files, in parallel (packer/digest_check.cc), and takes those out that
+// are not what the manifest states. check_manifest() has been called.
+void check_digests(const Manifest& manifest, std::map<std::string, InputFile>& files,
+                   ThreadPool& pool, ProblemList& problems);
 // One program against its entry, and its external tensors against the data files it loads.
 void check_program(const ManifestProgram& entry, const pte::Program& program,
                    const std::map<std::string, BundleData>& data, ProblemList& problems);

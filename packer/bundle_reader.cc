@@ -79,10 +79,11 @@ void check_nothing_extra(const Listing& listing, const Manifest& manifest, Probl
   }
 }
 
-// Maps `file`, which has been seen to have the right size, and parses it with `read`.
+// Maps `file`, which is open as `input` and has the right size, and parses it with `read`.
 template <class Content, class Read>
-std::optional<Content> load_part(const std::string& file, const Read& read, ProblemList& problems) {
-  auto mapped = MappedFile::open(problems.path_of(file));
+std::optional<Content> load_part(const std::string& file, const InputFile& input, const Read& read,
+                                 ProblemList& problems) {
+  auto mapped = MappedFile::map(input);
   if (!mapped) {
     problems.add(file, mapped.error());
     return std::nullopt;
@@ -105,8 +106,9 @@ class Examiner {
     if (!read_manifest_file(listing)) return std::move(contents_);
     check_files(listing);
     check_manifest(contents_.manifest, problems_);
-    if (check_digests_) ferry::check_digests(contents_.manifest, present_, pool_, problems_);
-    collect_usable();
+    if (check_digests_) {
+      ferry::check_digests(contents_.manifest, contents_.open_files, pool_, problems_);
+    }
     load_data();
     load_programs();
     return std::move(contents_);
@@ -116,7 +118,7 @@ class Examiner {
   bool read_manifest_file(const Listing& listing) {
     const std::string self(kManifestName);
     if (!check_listed(listing, self, std::nullopt, problems_)) return false;
-    const auto text = read_text_file(problems_.path_of(self), kMaxManifestBytes);
+    const auto text = read_manifest_text(problems_.path_of(self));
     if (!text) {
       problems_.add(self, text.error());
       return false;
@@ -132,30 +134,42 @@ class Examiner {
     return true;
   }
 
+  static Result<std::string> read_manifest_text(const std::string& path) {
+    return read_text(FERRY_TRY(InputFile::open(path, InputFile::Links::kRefuse)),
+                     kMaxManifestBytes);
+  }
+
+  // From here on the files are those that are open, whatever their names come to mean.
   void check_files(const Listing& listing) {
     for (const ManifestFile& file : contents_.manifest.files) {
-      const bool present = check_listed(listing, file.path, file.bytes, problems_);
-      present_.push_back(present);
       contents_.files += 1;
-      contents_.bytes += present ? file.bytes : 0;
+      if (!check_listed(listing, file.path, file.bytes, problems_)) continue;
+      contents_.bytes += file.bytes;
+      auto opened = InputFile::open(problems_.path_of(file.path), InputFile::Links::kRefuse);
+      if (!opened) {
+        problems_.add(file.path, opened.error());
+      } else if (opened->size() != file.bytes) {
+        problems_.add(file.path, fmt::format("has {} bytes, the manifest states {}", opened->size(),
+                                             file.bytes));
+      } else {
+        contents_.open_files.emplace(file.path, *std::move(opened));
+      }
     }
     check_nothing_extra(listing, contents_.manifest, problems_);
   }
 
-  // Listed, there, and of the right size (and digest, where that was asked for).
-  bool usable(const std::string& file) const { return usable_.contains(file); }
-
-  void collect_usable() {
-    for (size_t i = 0; i < present_.size(); ++i) {
-      if (present_[i]) usable_.insert(contents_.manifest.files[i].path);
-    }
+  // Listed, there, and of the right size (and digest, where that was asked for); else nullptr.
+  const InputFile* usable(const std::string& file) const {
+    const auto found = contents_.open_files.find(file);
+    return found == contents_.open_files.end() ? nullptr : &found->second;
   }
 
   void load_data() {
     for (const ManifestProgram& program : contents_.manifest.programs) {
       for (const std::string& file : program.data_files) {
-        if (contents_.data.contains(file) || !usable(file)) continue;
-        auto data = load_part<BundleData>(file, ptd::read_data_file, problems_);
+        const InputFile* input = usable(file);
+        if (contents_.data.contains(file) || input == nullptr) continue;
+        auto data = load_part<BundleData>(file, *input, ptd::read_data_file, problems_);
         if (!data) continue;
         check_data_file(contents_.manifest, file, data->content, problems_);
         contents_.data.emplace(file, std::move(*data));
@@ -165,10 +179,12 @@ class Examiner {
 
   void load_programs() {
     for (const ManifestProgram& program : contents_.manifest.programs) {
-      if (!usable(program.file)) continue;
-      auto part = load_part<BundleProgram>(program.file, pte::read_program, problems_);
+      const InputFile* input = usable(program.file);
+      if (input == nullptr) continue;
+      auto part = load_part<BundleProgram>(program.file, *input, pte::read_program, problems_);
       if (!part) continue;
       check_program(program, part->loaded.program, contents_.data, problems_);
+      check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
       contents_.programs.push_back(std::move(*part));
     }
   }
@@ -177,8 +193,6 @@ class Examiner {
   ThreadPool& pool_;
   ProblemList& problems_;
   BundleContents contents_;
-  std::vector<bool> present_;  // by index into manifest.files
-  std::set<std::string> usable_;
 };
 
 }  // namespace
@@ -212,7 +226,22 @@ Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, Th
   bundle.manifest_ = std::move(contents.manifest);
   bundle.programs_ = std::move(contents.programs);
   bundle.data_ = std::move(contents.data);
+  bundle.other_files_ = std::move(contents.open_files);
+  for (const ManifestProgram& program : bundle.manifest_.programs) {
+    bundle.other_files_.erase(program.file);
+    for (const std::string& file : program.data_files) bundle.other_files_.erase(file);
+  }
   return bundle;
+}
+
+Result<std::string> Bundle::text(const std::string& name, uint64_t limit) const {
+  const auto found = other_files_.find(name);
+  if (found == other_files_.end()) {
+    return fail(ErrorCode::kIo, fmt::format("{}: the bundle has no {}", printable(path_), name));
+  }
+  std::string text = FERRY_TRY(read_text(found->second, limit));
+  FERRY_CHECK(found->second.check_unchanged());
+  return text;
 }
 
 std::vector<const BundleData*> Bundle::data_of(size_t index) const {

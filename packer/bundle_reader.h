@@ -39,6 +39,11 @@ class Bundle {
   // In the order of manifest().programs.
   const std::vector<BundleProgram>& programs() const { return programs_; }
   const std::map<std::string, BundleData>& data() const { return data_; }  // by file name
+  // The other files that the manifest lists, such as tokenizer.json: they stay open, so that these
+  // are the bytes that were checked.
+  bool has_text(const std::string& name) const { return other_files_.contains(name); }
+  // kIo where there is none of this name, or it has changed since.
+  Result<std::string> text(const std::string& name, uint64_t limit) const;
   // Data files of program `index`, in manifest order.
   std::vector<const BundleData*> data_of(size_t index) const;
 
@@ -47,6 +52,7 @@ class Bundle {
   Manifest manifest_;
   std::vector<BundleProgram> programs_;
   std::map<std::string, BundleData> data_;
+  std::map<std::string, InputFile> other_files_;
 };
 
 }  // namespace ferry

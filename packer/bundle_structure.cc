@@ -245,6 +245,7 @@ void check_manifest(const Manifest& manifest, ProblemList& problems) {
   check_places(manifest, self, problems);
   check_ports(manifest, self, problems);
   check_layers(manifest, self, problems);
+  check_model(manifest, problems);
 }
 
 void check_data_file(const Manifest& manifest, const std::string& file,

@@ -19,8 +19,7 @@ namespace {
 constexpr uint64_t kHashChunk = uint64_t{1} << 20;
 
 // Read, not mapped: a file that shrinks meanwhile is an error then, not a signal.
-Result<Digest> digest_of_range(const std::string& path, uint64_t offset, uint64_t bytes) {
-  const InputFile file = FERRY_TRY(InputFile::open(path));
+Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes) {
   const uint64_t size = std::min(kHashChunk, bytes);
   const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
   Sha256 hash;
@@ -36,10 +35,10 @@ Result<Digest> digest_of_range(const std::string& path, uint64_t offset, uint64_
 // Hashes all files of a manifest in parallel: data files tensor by tensor, others as a whole.
 class DigestCheck {
  public:
-  // `present[i]` tells whether file i of the manifest can be read; it is cleared where the digest
-  // is wrong.
-  DigestCheck(const Manifest& manifest, std::vector<bool>& present, ProblemList& problems)
-      : manifest_(manifest), present_(present), problems_(problems) {}
+  // Files of a wrong digest are taken out of `files`.
+  DigestCheck(const Manifest& manifest, std::map<std::string, InputFile>& files,
+              ProblemList& problems)
+      : manifest_(manifest), files_(files), problems_(problems) {}
 
   void run(ThreadPool& pool) {
     collect();
@@ -50,7 +49,7 @@ class DigestCheck {
                      [](const Range* a, const Range* b) { return a->bytes > b->bytes; });
     pool.parallel_for(order.size(), [&](size_t i) {
       Range& range = *order[i];
-      range.digest = digest_of_range(path_of(range.file), range.offset, range.bytes);
+      range.digest = digest_of_range(file_of(range.file), range.offset, range.bytes);
     });
     for (size_t begin = 0; begin < ranges_.size();) {
       size_t end = begin;
@@ -69,13 +68,13 @@ class DigestCheck {
     Result<Digest> digest = Digest{};
   };
 
-  std::string path_of(size_t file) const { return problems_.path_of(manifest_.files[file].path); }
+  const InputFile& file_of(size_t file) const { return files_.at(manifest_.files[file].path); }
 
   void collect() {
     const TensorsByFile tensors = tensors_by_file(manifest_);
     for (size_t i = 0; i < manifest_.files.size(); ++i) {
       const ManifestFile& file = manifest_.files[i];
-      if (!present_[i]) continue;
+      if (!files_.contains(file.path)) continue;
       if (file.method == kPlainDigest) {
         ranges_.push_back({i, 0, file.bytes});
         continue;
@@ -97,17 +96,18 @@ class DigestCheck {
 
   void fail_file(size_t file, const std::string& what) {
     problems_.add(manifest_.files[file].path, what);
-    present_[file] = false;
+    files_.erase(manifest_.files[file].path);
+  }
+  void fail_file(size_t file, const Error& error) {
+    problems_.add(manifest_.files[file].path, error);
+    files_.erase(manifest_.files[file].path);
   }
 
   // All ranges of one file.
   void judge(std::span<Range> ranges) {
     const size_t file = ranges[0].file;
     for (const Range& range : ranges) {
-      if (range.digest) continue;
-      problems_.add(manifest_.files[file].path, range.digest.error());
-      present_[file] = false;
-      return;
+      if (!range.digest) return fail_file(file, range.digest.error());
     }
     if (ranges[0].tensor) {
       judge_data_file(file, ranges);
@@ -126,8 +126,7 @@ class DigestCheck {
     }
     const auto digest = digest_of_data_file(file, segments);
     if (!digest) {
-      problems_.add(manifest_.files[file].path, digest.error());
-      present_[file] = false;
+      fail_file(file, digest.error());
     } else if (to_hex(*digest) != manifest_.files[file].digest) {
       fail_file(file, fmt::format("{} outside of its tensors", kChanged));
     }
@@ -135,7 +134,7 @@ class DigestCheck {
 
   Result<Digest> digest_of_data_file(size_t file,
                                      const std::vector<HashedSegment>& segments) const {
-    const InputFile input = FERRY_TRY(InputFile::open(path_of(file)));
+    const InputFile& input = file_of(file);
     return digest_of_segments(
         manifest_.files[file].bytes, segments,
         [&](uint64_t offset, std::span<std::byte> out) { return input.read_at(offset, out); });
@@ -145,16 +144,16 @@ class DigestCheck {
       "does not have the SHA-256 that the manifest states: it was changed";
 
   const Manifest& manifest_;
-  std::vector<bool>& present_;
+  std::map<std::string, InputFile>& files_;
   ProblemList& problems_;
   std::vector<Range> ranges_;  // by file
 };
 
 }  // namespace
 
-void check_digests(const Manifest& manifest, std::vector<bool>& present, ThreadPool& pool,
-                   ProblemList& problems) {
-  DigestCheck(manifest, present, problems).run(pool);
+void check_digests(const Manifest& manifest, std::map<std::string, InputFile>& files,
+                   ThreadPool& pool, ProblemList& problems) {
+  DigestCheck(manifest, files, problems).run(pool);
 }
 
 }  // namespace ferry

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/file.h"
 #include "packer/segment_digest.h"
 #include "packer/source_tap.h"
 
@@ -20,7 +21,6 @@ namespace ferry {
 namespace {
 
 constexpr uint64_t kTileBytes = uint64_t{1} << 20;
-constexpr size_t kOpenFiles = 64;  // at once
 
 struct Task {
   size_t file = 0;
@@ -74,8 +74,9 @@ class FileWriter {
 
   Result<BundleDigests> run() {
     const size_t count = plan_.files.size();
-    for (size_t begin = 0; begin < count; begin += kOpenFiles) {
-      FERRY_CHECK(write_batch(begin, std::min(count, begin + kOpenFiles)));
+    const size_t at_once = std::clamp<size_t>(most_open_files() / 4, 1, 64);
+    for (size_t begin = 0; begin < count; begin += at_once) {
+      FERRY_CHECK(write_batch(begin, std::min(count, begin + at_once)));
     }
     return std::move(digests_);
   }

@@ -16,11 +16,13 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/file.h"
+#include "core/os_error.h"
 #include "core/text.h"
 #include "packer/manifest.h"
 
@@ -29,18 +31,16 @@ namespace {
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-tl::unexpected<Error> os_error(const std::string& path, std::string_view what, int number) {
-  return fail(ErrorCode::kIo,
-              fmt::format("{}: {}: {}", printable(path), what, std::strerror(number)));
-}
-
 tl::unexpected<Error> usage(const std::string& path, std::string_view what) {
   return fail(ErrorCode::kUsage, fmt::format("{}: {}", printable(path), what));
 }
 
+// What is being written has this and the process id behind it; a directory that is being made, and
+// has no lock yet, has the other one and a number of its own.
 std::string staging_prefix(const std::string& name) { return "." + name + ".ferry-tmp-"; }
+std::string new_prefix(const std::string& name) { return "." + name + ".ferry-new-"; }
 
-// Takes the lock of a staging directory; -1 where another process holds it or it cannot be had.
+// Takes the lock of a directory; -1 where another process holds it or it cannot be had.
 int try_lock(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -50,36 +50,99 @@ int try_lock(const std::string& path) {
   return -1;
 }
 
-// Whether `entry` is a staging directory of a process that is gone. Process ids are not enough
-// where containers share a directory, and locks are not enough on every file system: both must
-// agree.
-bool is_abandoned(const std::string& parent, std::string_view entry, const std::string& prefix) {
-  if (!entry.starts_with(prefix)) return false;
+// Keeps runs that look for each other in one parent apart, so that of two that begin at once one
+// sees the other. Whoever locks the parent for longer is not waited for: the worst is then that
+// both runs stop.
+class ParentLock {
+ public:
+  explicit ParentLock(const std::string& parent) {
+    for (int tries = 0; tries < 20; ++tries) {
+      fd_ = try_lock(parent);
+      if (fd_ >= 0) return;
+      ::usleep(10'000);
+    }
+  }
+  ~ParentLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  ParentLock(const ParentLock&) = delete;
+  ParentLock& operator=(const ParentLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+enum class Owner { kNobody, kGone, kWriting, kUnknown };
+
+// Whose directory `entry` is, by its name, its process and its lock. Process ids are not enough
+// where containers share a directory, and locks are not enough on every file system: that an owner
+// is gone, both must say.
+Owner owner_of(const std::string& parent, std::string_view entry, const std::string& prefix) {
+  if (!entry.starts_with(prefix)) return Owner::kNobody;
   const std::string_view digits = entry.substr(prefix.size());
   pid_t pid = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
   if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || pid <= 0) {
-    return false;
+    return Owner::kNobody;
   }
+  const std::string path = parent + "/" + std::string(entry);
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return Owner::kNobody;
+  const int lock = try_lock(path);
+  if (lock < 0) return Owner::kWriting;
+  ::close(lock);
   // Our own id is that of an earlier process with the same one.
-  if (pid != ::getpid() && (::kill(pid, 0) == 0 || errno != ESRCH)) return false;
-  const int lock = try_lock(parent + "/" + std::string(entry));
-  if (lock >= 0) ::close(lock);
-  return lock >= 0;
+  const bool alive = pid != ::getpid() && (::kill(pid, 0) == 0 || errno != ESRCH);
+  return alive ? Owner::kUnknown : Owner::kGone;
 }
 
-Status remove_abandoned(const std::string& parent, const std::string& name) {
-  const std::string prefix = staging_prefix(name);
-  std::vector<std::string> abandoned;
+// Removes what runs that are gone have left of this target. kUsage if another run is writing it.
+Status remove_abandoned(const std::string& parent, const std::string& name,
+                        const std::string& target) {
+  std::vector<std::string> abandoned, unused;
   {
     const Directory directory(::opendir(parent.c_str()), &::closedir);
     if (!directory) return os_error(parent, "cannot list", errno);
     while (const dirent* entry = ::readdir(directory.get())) {
-      if (is_abandoned(parent, entry->d_name, prefix)) abandoned.emplace_back(entry->d_name);
+      const std::string_view found = entry->d_name;
+      if (found.starts_with(new_prefix(name))) unused.emplace_back(found);
+      const Owner owner = owner_of(parent, found, staging_prefix(name));
+      if (owner == Owner::kGone) abandoned.emplace_back(found);
+      if (owner == Owner::kWriting) {
+        return usage(target, fmt::format("another run is writing it (in {})", quoted(found, 200)));
+      }
     }
   }
+  // These are empty. If one is just being made, its maker makes another.
+  for (const std::string& entry : unused) (void)::rmdir((parent + "/" + entry).c_str());
   for (const std::string& entry : abandoned) FERRY_CHECK(remove_tree(parent + "/" + entry));
   return {};
+}
+
+// Makes the directory `path`, which is locked from the first moment at which it has this name: one
+// without a lock could be taken for abandoned. Returns the descriptor that holds the lock.
+Result<int> make_locked(const std::string& parent, const std::string& name,
+                        const std::string& path) {
+  constexpr int kTries = 5;
+  std::random_device random;
+  int number = 0;
+  for (int tries = 0; tries < kTries; ++tries) {
+    const std::string made =
+        fmt::format("{}/{}{:08x}{:08x}", parent, new_prefix(name), random(), random());
+    if (::mkdir(made.c_str(), 0777) != 0) return os_error(path, "cannot create", errno);
+    const int lock = try_lock(made);
+    if (lock >= 0 &&
+        ::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
+      return lock;
+    }
+    number = errno;
+    // Not every file system knows the flag; a plain rename replaces an empty directory at most.
+    if (lock >= 0 && number == EINVAL && ::rename(made.c_str(), path.c_str()) == 0) return lock;
+    if (lock >= 0) ::close(lock);
+    (void)::rmdir(made.c_str());
+    if (number != ENOENT) break;  // ENOENT: another run has taken it for a remainder
+  }
+  return os_error(path, "cannot create", number);
 }
 
 bool is_empty_directory(const std::string& path) {
@@ -96,12 +159,27 @@ bool is_empty_directory(const std::string& path) {
 // Nothing but a bundle or an empty directory is ever replaced: a mistyped path must not cost a home
 // directory.
 Status check_replaceable(const std::string& target, const struct stat& info, bool overwrite) {
+  struct stat behind {};
+  if (S_ISLNK(info.st_mode) && ::stat(target.c_str(), &behind) == 0 && S_ISDIR(behind.st_mode)) {
+    return usage(target, "is a symbolic link to a directory: name the directory itself");
+  }
   if (!overwrite) return usage(target, "exists already (--overwrite replaces a bundle)");
   if (!S_ISDIR(info.st_mode)) return usage(target, "exists and is not a directory");
   const std::string manifest = target + "/" + std::string(kManifestName);
   struct stat ignored {};
   if (::lstat(manifest.c_str(), &ignored) == 0 || is_empty_directory(target)) return {};
   return usage(target, "is neither a bundle nor empty, and is left alone");
+}
+
+Status check_parent(const std::string& parent) {
+  struct stat info {};
+  if (::stat(parent.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return {};
+    return os_error(parent, "cannot hold the bundle", ENOTDIR);
+  }
+  if (errno != ENOENT) return os_error(parent, "cannot examine", errno);
+  return fail(ErrorCode::kIo,
+              fmt::format("{}: there is no such directory: make it first", printable(parent)));
 }
 
 // lstat of `path`, or nothing if it is absent.
@@ -144,16 +222,16 @@ Result<StagingDirectory> StagingDirectory::create(const std::string& target, boo
   staging.parent_ = slash == std::string::npos ? "." : staging.target_.substr(0, slash);
   if (staging.parent_.empty()) staging.parent_ = "/";
 
+  FERRY_CHECK(check_parent(staging.parent_));
   if (const auto existing = FERRY_TRY(look_at(staging.target_))) {
     FERRY_CHECK(check_replaceable(staging.target_, *existing, overwrite));
   }
-  FERRY_CHECK(remove_abandoned(staging.parent_, name));
+  const ParentLock parent_lock(staging.parent_);
+  FERRY_CHECK(remove_abandoned(staging.parent_, name, target));
   const std::string path =
       fmt::format("{}/{}{}", staging.parent_, staging_prefix(name), ::getpid());
-  if (::mkdir(path.c_str(), 0777) != 0) return os_error(path, "cannot create", errno);
+  staging.lock_ = FERRY_TRY(make_locked(staging.parent_, name, path));
   staging.path_ = path;
-  staging.lock_ = try_lock(path);
-  if (staging.lock_ < 0) return os_error(path, "cannot lock", EWOULDBLOCK);
   return staging;
 }
 

@@ -17,8 +17,9 @@ class StagingDirectory {
   StagingDirectory(StagingDirectory&& other) noexcept;
   StagingDirectory& operator=(StagingDirectory&& other) noexcept;
 
-  // Removes what killed runs left of the same target first. kUsage if the target exists and
-  // `overwrite` is not set, or if it is neither empty nor a bundle.
+  // Removes what killed runs left of the same target first. kUsage if another run is writing the
+  // target, if it exists and `overwrite` is not set, or if it is neither empty nor a bundle; kIo if
+  // there is no directory to put it into.
   static Result<StagingDirectory> create(const std::string& target, bool overwrite);
 
   const std::string& path() const { return path_; }

@@ -4,9 +4,30 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "core/text.h"
 
 namespace ferry::runtime {
+namespace {
+
+// As the kernel estimates it; all of the machine's where it does not say.
+uint64_t available_bytes() {
+  std::ifstream info("/proc/meminfo");
+  std::string name;
+  uint64_t kilobytes = 0;
+  while (info >> name >> kilobytes) {
+    if (name == "MemAvailable:") return std::min(Arena::limit(), kilobytes * 1024);
+    info.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return Arena::limit();
+}
+
+}  // namespace
 
 Result<Arena> Arena::allocate(uint64_t bytes) {
   Arena arena;
@@ -28,6 +49,15 @@ Arena::~Arena() {
 uint64_t Arena::limit() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+Status Arena::check_available(uint64_t bytes) {
+  constexpr uint64_t kNotWorthAsking = uint64_t{64} << 20;
+  if (bytes <= kNotWorthAsking) return {};
+  const uint64_t available = available_bytes();
+  if (bytes <= available) return {};
+  return fail(ErrorCode::kIo, fmt::format("plans {} of memory, of which {} are available",
+                                          human_bytes(bytes), human_bytes(available)));
 }
 
 void Arena::refill(bool poison) {

@@ -24,6 +24,9 @@ class Arena {
   static Result<Arena> allocate(uint64_t bytes);
   // Most that one method may plan: the machine's memory.
   static uint64_t limit();
+  // kIo where less than `bytes` is free now or can be freed. Planned pages are not reserved: a
+  // program that used more than there is would have the system end a process.
+  static Status check_available(uint64_t bytes);
 
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }

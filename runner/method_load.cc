@@ -151,6 +151,8 @@ Status Loader::allocate() {
     }
     total = *sum;
   }
+  const Status room = Arena::check_available(total);
+  if (!room) return error(room.error().code, room.error().message);
   for (uint64_t bytes : method_.memory_bytes) {
     Result<Arena> arena = Arena::allocate(bytes);
     if (!arena) return error(arena.error().code, arena.error().message);
@@ -496,6 +498,8 @@ Status Loader::allocate_unplanned() {
       total = align_up(*sum - kAlignment, kAlignment);
     }
   }
+  const Status room = Arena::check_available(total);
+  if (!room) return error(room.error().code, room.error().message);
   Result<Arena> arena = Arena::allocate(total);
   if (!arena) return error(arena.error().code, arena.error().message);
   for (const auto& [out, offset] : places) {

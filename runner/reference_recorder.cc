@@ -117,7 +117,7 @@ namespace {
 Status record_prompt(Decoder& decoder, const Manifest& manifest, const RecordedPrompt& prompt,
                      PromptRecorder& recorder) {
   const std::vector<int64_t> tokens = prompt.executed();
-  decoder.restart();
+  decoder.restart(static_cast<int64_t>(prompt.tokens.size()));
   for (size_t t = 0; t < tokens.size(); ++t) {
     const std::vector<float> row = FERRY_TRY(decoder.forward({&tokens[t], 1}));
     recorder.keep_logits(static_cast<int64_t>(t), row);

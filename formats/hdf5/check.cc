@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "formats/hdf5/element_type.h"
 
 namespace ferry::hdf5 {
 namespace {
@@ -19,28 +21,8 @@ constexpr uint64_t kSuperblockBytes = 48;  // of the smallest
 constexpr uint64_t kMaxChunkBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxInflation = 1032;
 constexpr uint64_t kChecksumBytes = 4;
-
-struct IntegerType {
-  uint32_t size;
-  bool is_signed;
-  DType dtype;
-};
-constexpr std::array<IntegerType, 8> kIntegers = {{{1, true, DType::kI8},
-                                                   {1, false, DType::kU8},
-                                                   {2, true, DType::kI16},
-                                                   {2, false, DType::kU16},
-                                                   {4, true, DType::kI32},
-                                                   {4, false, DType::kU32},
-                                                   {8, true, DType::kI64},
-                                                   {8, false, DType::kU64}}};
-
-struct FloatType {
-  uint32_t size, exponent_bits, mantissa_bits;
-  uint64_t exponent_bias;
-  DType dtype;
-};
-constexpr std::array<FloatType, 3> kFloats = {
-    {{2, 5, 10, 15, DType::kF16}, {4, 8, 23, 127, DType::kF32}, {8, 11, 52, 1023, DType::kF64}}};
+constexpr uint64_t kMaxFilledRatio = 64;  // of bytes that are not stored, over the size of the file
+constexpr uint64_t kFilledAlways = uint64_t{1} << 20;
 
 // Bytes of the file that belong to a dataset.
 struct Extent {
@@ -108,7 +90,11 @@ class Checker {
         base_(base),
         file_bytes_(file_bytes),
         legacy_(is_legacy_keras(description)),
-        bfloat16_(declared_bfloat16(description)) {}
+        bfloat16_(declared_bfloat16(description)),
+        most_filled_(std::max(kFilledAlways,
+                              checked_mul(file_bytes, kMaxFilledRatio).value_or(UINT64_MAX))) {
+    for (const FillValue& fill : description.fills) fills_.emplace(fill.path, &fill.element);
+  }
 
   Result<CheckedTensor> tensor(Dataset& dataset);
   Status extents_apart(const std::vector<Dataset>& datasets);
@@ -121,52 +107,26 @@ class Checker {
   Status chunked(Dataset& dataset, CheckedTensor& out);
   Status filters(const Dataset& dataset) const;
   Status chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk_bytes);
+  Status fill(const Dataset& dataset, uint64_t bytes, CheckedTensor& out);
   Status add_extent(const Dataset& dataset, uint64_t address, uint64_t bytes);
 
   Failure failure_;
   uint64_t base_, file_bytes_;
   bool legacy_;
   std::set<std::string_view> bfloat16_;
+  std::map<std::string_view, const std::vector<std::byte>*> fills_;  // by path of the dataset
+  uint64_t filled_ = 0, most_filled_;  // bytes that fill values stand for
   std::vector<Extent> extents_;
 };
 
 // -- H4, H5: element type and shape
 // ----------------------------------------------------------------------------
 
-bool is_plain_float(const ElementType& t, const FloatType& f) {
-  const uint32_t bits = 8 * f.size;
-  return t.size == f.size && t.precision == bits && t.bit_offset == 0 && t.sign_at == bits - 1 &&
-         t.exponent_at == f.mantissa_bits && t.exponent_bits == f.exponent_bits &&
-         t.mantissa_at == 0 && t.mantissa_bits == f.mantissa_bits &&
-         t.exponent_bias == f.exponent_bias && t.implied_one;
-}
-
 Result<DType> Checker::dtype(const Dataset& dataset) const {
-  const ElementType& t = dataset.type;
-  switch (t.type_class) {
-    case TypeClass::kInteger:
-      for (const IntegerType& i : kIntegers) {
-        if (t.size == i.size && t.is_signed == i.is_signed && t.precision == 8 * t.size &&
-            t.bit_offset == 0) {
-          return i.dtype;
-        }
-      }
-      return failure_.unsupported(
-          dataset.path, fmt::format("integers of {} bits in {} bytes", t.precision, t.size));
-    case TypeClass::kFloat:
-      for (const FloatType& f : kFloats) {
-        if (is_plain_float(t, f)) return f.dtype;
-      }
-      return failure_.unsupported(dataset.path,
-                                  fmt::format("floats of {} bytes that are not IEEE's", t.size));
-    case TypeClass::kOpaque:
-      if (t.size == 2 && (legacy_ || bfloat16_.contains(dataset.path))) return DType::kBF16;
-      return failure_.unsupported(
-          dataset.path, fmt::format("opaque values of {} bytes, not marked as bfloat16", t.size));
-    case TypeClass::kOther:
-      break;
-  }
-  return failure_.unsupported(dataset.path, fmt::format("elements of type {}", printable(t.name)));
+  const bool bfloat16 = legacy_ || bfloat16_.contains(dataset.path);
+  const auto found = dtype_of(dataset.type, bfloat16);
+  if (found) return *found;
+  return failure_.unsupported(dataset.path, found.error());
 }
 
 Status Checker::shape(const Dataset& dataset, TensorEntry& out) const {
@@ -202,12 +162,30 @@ Status Checker::add_extent(const Dataset& dataset, uint64_t address, uint64_t by
   return {};
 }
 
+// `bytes` of the dataset are not stored.
+Status Checker::fill(const Dataset& dataset, uint64_t bytes, CheckedTensor& out) {
+  const auto found = fills_.find(dataset.path);
+  const auto size = static_cast<size_t>(dtype_bytes(out.entry.dtype));
+  if (found == fills_.end() || found->second->size() != size) {
+    return failure_.bad(
+        dataset.path, fmt::format("{} of its {} bytes are not stored, and no fill value says what "
+                                  "they are",
+                                  bytes, out.entry.bytes));
+  }
+  filled_ = checked_add(filled_, bytes).value_or(UINT64_MAX);
+  if (filled_ > most_filled_) {
+    return failure_.bad(dataset.path,
+                        fmt::format("fill values stand for more than {} bytes", most_filled_));
+  }
+  out.fill = *found->second;
+  if (out.big_endian) std::ranges::reverse(out.fill);
+  return {};
+}
+
 Status Checker::contiguous(const Dataset& dataset, CheckedTensor& out) {
   const uint64_t bytes = out.entry.bytes;
   if (bytes == 0) return {};
-  if (dataset.address == kNoAddress) {
-    return failure_.bad(dataset.path, fmt::format("none of its {} bytes are stored", bytes));
-  }
+  if (dataset.address == kNoAddress) return fill(dataset, bytes, out);
   if (dataset.stored_bytes != bytes) {
     return failure_.bad(dataset.path,
                         fmt::format("{} bytes are stored, its shape and type ask for {}",
@@ -262,6 +240,19 @@ Status Checker::chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk
   return add_extent(dataset, chunk.address, chunk.bytes);
 }
 
+// Of the shape, not of what reaches beyond it; the chunks are in it and apart.
+uint64_t bytes_in_chunks(const Dataset& dataset) {
+  uint64_t bytes = 0;
+  for (const Chunk& chunk : dataset.chunks) {
+    uint64_t held = dataset.type.size;
+    for (size_t i = 0; i < dataset.dims.size(); ++i) {
+      held *= std::min(dataset.chunk_dims[i], dataset.dims[i] - chunk.coordinates[i]);
+    }
+    bytes += held;
+  }
+  return bytes;
+}
+
 Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
   const size_t rank = dataset.dims.size();
   if (rank == 0 || dataset.chunk_dims.size() != rank) {
@@ -287,7 +278,7 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
     wanted = checked_mul(wanted, along).value_or(UINT64_MAX);
     if (i > 0) abreast = checked_mul(abreast, along).value_or(UINT64_MAX);
   }
-  if (dataset.chunks.size() != wanted || wanted > kMaxChunksOfDataset) {
+  if (dataset.chunks.size() > wanted || dataset.chunks.size() > kMaxChunksOfDataset) {
     return failure_.bad(dataset.path, fmt::format("{} chunks are stored, its shape asks for {}",
                                                   dataset.chunks.size(), wanted));
   }
@@ -305,10 +296,13 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
     if (!on_grid) return failure_.bad(dataset.path, "a chunk outside of its shape");
     FERRY_CHECK(chunk(dataset, c, chunk_bytes));
   }
-  // As many as there are places, none twice: each place has its chunk.
+  // None twice: each place has its chunk, or the fill value.
   std::ranges::sort(dataset.chunks, {}, &Chunk::coordinates);
   const auto twice = std::ranges::adjacent_find(dataset.chunks, {}, &Chunk::coordinates);
   if (twice != dataset.chunks.end()) return failure_.bad(dataset.path, "two chunks in one place");
+  if (dataset.chunks.size() < wanted) {
+    FERRY_CHECK(fill(dataset, out.entry.bytes - bytes_in_chunks(dataset), out));
+  }
   if (!dataset.chunks.empty()) out.entry.offset = dataset.chunks.front().address;
   out.chunk_dims = dataset.chunk_dims;
   out.filters = dataset.filters;

@@ -17,6 +17,9 @@ struct CheckedTensor {
   bool big_endian = false;
   Layout layout = Layout::kContiguous;  // or compact or chunked
   std::vector<std::byte> inline_bytes;  // compact: all of them
+  // Little-endian, of an element that is not stored: all of them where the layout is contiguous,
+  // those in no chunk where it is chunked. Empty where everything is stored.
+  std::vector<std::byte> fill;
   std::vector<uint64_t> chunk_dims;     // chunked
   std::vector<Filter> filters;          // in the order in which they were applied
   std::vector<Chunk> chunks;            // all of them, in row-major order of their places

@@ -222,6 +222,7 @@ Result<ChunkReader::Bytes> ChunkReader::chunk(const InputFile& input, const Chec
 
 Status ChunkReader::read(const InputFile& input, const CheckedTensor& tensor, size_t id,
                          uint64_t offset, std::span<std::byte> out) {
+  if (!tensor.fill.empty()) fill_elements(out, offset, tensor.fill);
   for (size_t i = 0; i < tensor.chunks.size() && !out.empty(); ++i) {
     const Scatter scatter(tensor, tensor.chunks[i], offset, out);
     if (!scatter.meets()) continue;
@@ -245,6 +246,18 @@ Status check_sums(const InputFile& input, const CheckedTensor& tensor) {
     }
   }
   return {};
+}
+
+void fill_elements(std::span<std::byte> out, uint64_t offset, std::span<const std::byte> element) {
+  if (std::ranges::count(element, std::byte{0}) == std::ssize(element)) {
+    std::ranges::fill(out, std::byte{0});
+    return;
+  }
+  size_t at = offset % element.size();
+  for (std::byte& b : out) {
+    b = element[at];
+    if (++at == element.size()) at = 0;
+  }
 }
 
 void swap_elements(std::span<std::byte> data, size_t element_bytes) {

@@ -59,6 +59,9 @@ class ChunkReader {
 // Checks all sums of a tensor, if it has any.
 Status check_sums(const InputFile& input, const CheckedTensor& tensor);
 
+// Fills `out`, which begins at byte `offset` of a tensor, with elements.
+void fill_elements(std::span<std::byte> out, uint64_t offset, std::span<const std::byte> element);
+
 // Reverses the bytes of every element.
 void swap_elements(std::span<std::byte> data, size_t element_bytes);
 

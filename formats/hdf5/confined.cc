@@ -19,6 +19,8 @@
 #include <fstream>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <utility>
 
 namespace ferry::hdf5 {
 namespace {
@@ -127,30 +129,21 @@ bool write_all(int fd, const std::string& text) {
   return true;
 }
 
-[[noreturn]] void run_child(int in, int out, const ConfinedLimits& limits,
-                            const std::function<void()>& prepare,
-                            const std::function<std::string()>& work) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Handlers of the parent are not for the child's signals; a sanitizer's own print the report.
-  for (const int number : {SIGINT, SIGTERM, SIGPIPE, SIGPROF, SIGXCPU}) {
-    ::signal(number, SIG_DFL);
-  }
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  int status = kThrew;
-  try {
-    prepare();
-    status = kNotConfined;
-    if (set_limits(limits) && enter_filter(in, out)) {
-      status = kThrew;
-      if (write_all(out, work())) status = kDone;
-    }
-  } catch (const std::bad_alloc&) {
-    status = kNoMemory;
-  } catch (...) {
-  }
-  ::_exit(status);
+// Ends every answer, so that one is seen to be whole where nobody can ask how the child ended.
+std::string with_trailer(std::string answer) {
+  const uint64_t size = answer.size();
+  answer.append(reinterpret_cast<const char*>(&size), sizeof size);
+  return answer;
+}
+
+// Takes the trailer off; false if the answer is not whole.
+bool take_trailer(std::string& answer) {
+  uint64_t size = 0;
+  if (answer.size() < sizeof size) return false;
+  const size_t at = answer.size() - sizeof size;
+  std::memcpy(&size, answer.data() + at, sizeof size);
+  answer.resize(at);
+  return size == at;
 }
 
 // -- the parent
@@ -183,7 +176,9 @@ ReadEnd read_answer(int fd, const ConfinedLimits& limits, std::string& answer) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ReadEnd::kFailed;
     if (got == 0) return ReadEnd::kComplete;
-    if (answer.size() + static_cast<size_t>(got) > limits.answer_bytes) return ReadEnd::kTooLong;
+    if (answer.size() + static_cast<size_t>(got) > limits.answer_bytes + sizeof(uint64_t)) {
+      return ReadEnd::kTooLong;
+    }
     answer.append(buffer.data(), static_cast<size_t>(got));
   }
 }
@@ -215,11 +210,52 @@ Status judge_end(const std::string& name, int status, const ConfinedLimits& limi
   }
 }
 
+// How the child ended; nothing where the program ignores its children, so that the system forgets
+// them.
+std::optional<int> wait_for(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return std::nullopt;
+  }
+  return status;
+}
+
 }  // namespace
 
-Result<std::string> call_confined(const std::string& name, int fd, const ConfinedLimits& limits,
-                                  const std::function<void()>& prepare,
-                                  const std::function<std::string()>& work) {
+void run_confined(int in, int out, const ConfinedLimits& limits, const ConfinedWork& work) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Handlers of the parent are not for the child's signals; a sanitizer's own print the report.
+  for (const int number : {SIGINT, SIGTERM, SIGPIPE, SIGPROF, SIGXCPU}) {
+    ::signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  int status = kThrew;
+  try {
+    work.prepare();
+    status = kNotConfined;
+    if (set_limits(limits) && enter_filter(in, out)) {
+      status = kThrew;
+      if (write_all(out, with_trailer(work.work()))) status = kDone;
+    }
+  } catch (const std::bad_alloc&) {
+    status = kNoMemory;
+  } catch (...) {
+  }
+  ::_exit(status);
+}
+
+StartChild fork_confined(int in, const ConfinedLimits& limits, const ConfinedWork& work) {
+  return [in, limits, work](int out) {
+    const pid_t child = ::fork();
+    if (child == 0) run_confined(in, out, limits, work);
+    return child;
+  };
+}
+
+Result<std::string> call_confined(const std::string& name, const ConfinedLimits& limits,
+                                  const StartChild& start) {
   const auto system_error = [&](std::string_view what) {
     const std::string reason = std::strerror(errno);
     return fail(ErrorCode::kIo,
@@ -233,19 +269,15 @@ Result<std::string> call_confined(const std::string& name, int fd, const Confine
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     if (::pipe2(pipe.ends.data(), O_CLOEXEC) != 0) return system_error("connect to");
-    child = ::fork();
+    child = start(pipe.ends[1]);
     if (child < 0) return system_error("start");
-    if (child == 0) run_child(fd, pipe.ends[1], limits, prepare, work);
     pipe.close_end(1);
   }
 
   std::string answer;
   const ReadEnd end = read_answer(pipe.ends[0], limits, answer);
   if (end != ReadEnd::kComplete) ::kill(child, SIGKILL);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return system_error("wait for");
-  }
+  const std::optional<int> status = wait_for(child);
   switch (end) {
     case ReadEnd::kTimedOut:
       return bad_input(fmt::format("{}: the HDF5 library did not answer for {} ms", name,
@@ -258,7 +290,10 @@ Result<std::string> call_confined(const std::string& name, int fd, const Confine
     case ReadEnd::kComplete:
       break;
   }
-  FERRY_CHECK(judge_end(name, status, limits));
+  if (status) FERRY_CHECK(judge_end(name, *status, limits));
+  if (!take_trailer(answer)) {
+    return bad_input(fmt::format("{}: the HDF5 library failed on the file", name));
+  }
   return answer;
 }
 

@@ -165,6 +165,12 @@ void pass(Stream& s, T& a) requires std::is_same_v<std::remove_const_t<T>, Attri
 }
 
 template <class Stream, class T>
+void pass(Stream& s, T& fill) requires std::is_same_v<std::remove_const_t<T>, FillValue> {
+  s.text(fill.path);
+  s.bytes(fill.element);
+}
+
+template <class Stream, class T>
 void pass(Stream& s, T& link) requires std::is_same_v<std::remove_const_t<T>, OtherLink> {
   s.text(link.path);
   s.choice(link.kind, LinkKind::kUserDefined);
@@ -197,6 +203,7 @@ std::string encode(const Description& description) {
   out.number(kVersion);
   write_all(out, 'D', description.datasets);
   write_all(out, 'A', description.attributes);
+  write_all(out, 'F', description.fills);
   write_all(out, 'L', description.links);
   write_all(out, 'T', description.troubles);
   out.number('E');
@@ -226,6 +233,9 @@ Result<Description> decode(std::span<const std::byte> message, const std::string
         break;
       case 'A':
         read_one(in, description.attributes);
+        break;
+      case 'F':
+        read_one(in, description.fills);
         break;
       case 'L':
         read_one(in, description.links);

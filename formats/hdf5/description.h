@@ -84,6 +84,12 @@ struct Attribute {
   std::vector<std::string> values;
 };
 
+// The value of the elements of a dataset that are not stored, where the file gives one.
+struct FillValue {
+  std::string path;  // of the dataset
+  std::vector<std::byte> element;
+};
+
 enum class LinkKind : uint8_t { kSoft, kExternal, kUserDefined };
 
 // A link that is not followed.
@@ -101,6 +107,7 @@ struct Trouble {
 struct Description {
   std::vector<Dataset> datasets;  // depth first, in the order of names
   std::vector<Attribute> attributes;
+  std::vector<FillValue> fills;  // of datasets that are not stored whole
   std::vector<OtherLink> links;
   std::vector<Trouble> troubles;
 };

@@ -11,8 +11,7 @@
 #include "core/text.h"
 #include "formats/hdf5/check.h"
 #include "formats/hdf5/chunks.h"
-#include "formats/hdf5/confined.h"
-#include "formats/hdf5/walk.h"
+#include "formats/hdf5/reader_process.h"
 
 namespace ferry {
 namespace {
@@ -72,14 +71,17 @@ Result<std::optional<uint64_t>> find_superblock(const InputFile& file) {
   return std::nullopt;
 }
 
+Result<std::string> describe(const InputFile& input, const std::string& shown) {
+  const InputFile::Descriptor descriptor = FERRY_TRY(input.descriptor());
+  return hdf5::describe_confined(shown, descriptor.fd(), input.size(), limits_for(input.size()));
+}
+
 Status FileSource::add(const CheckpointFile& file, bool keras) {
   const std::string shown = printable(file.path);
   InputFile input = FERRY_TRY(InputFile::open(file.path));
   const auto base = FERRY_TRY(find_superblock(input));
   if (!base) return bad_input(fmt::format("{}: no HDF5 signature", shown));
-  const std::string message = FERRY_TRY(
-      hdf5::call_confined(shown, input.fd(), limits_for(input.size()), hdf5::prepare_walk,
-                          [&input] { return hdf5::encode(hdf5::walk(input.fd(), input.size())); }));
+  const std::string message = FERRY_TRY(describe(input, shown));
   const auto bytes = std::as_bytes(std::span(message));
   hdf5::Description description = FERRY_TRY(hdf5::decode(bytes, shown));
   hdf5::CheckedFile checked =
@@ -128,6 +130,8 @@ Status FileSource::read(size_t index, uint64_t offset, std::span<std::byte> out)
     std::memcpy(out.data(), tensor.inline_bytes.data() + offset, out.size());
   } else if (tensor.layout == hdf5::Layout::kChunked) {
     FERRY_CHECK(chunks_.read(input, tensor, index, offset, out));
+  } else if (!tensor.fill.empty()) {
+    hdf5::fill_elements(out, offset, tensor.fill);
   } else if (tensor.big_endian) {
     FERRY_CHECK(read_swapped(input, tensor.entry, offset, out));
   } else {

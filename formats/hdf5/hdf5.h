@@ -22,8 +22,12 @@
 //   H5  the shape is a scalar or simple; without a null dataspace; its product fits into 63 bits
 //   H6  storage is contiguous, compact or chunked. External storage (CVE-2026-1669 in Keras) and
 //       virtual datasets, which read other files, are refused
-//   H7  all elements are stored: no fill values stand for bytes that are not there. Contiguous and
-//       compact data have the size that shape and type ask for; chunks cover the shape exactly once
+//   H7  contiguous and compact data have the size that shape and type ask for; no place of the
+//   shape
+//       is in two chunks. Elements that were never stored (contiguous data without a place, missing
+//       chunks) have the fill value, the file's own or zero. They are refused where the file says
+//       that there is no such value or that it is never written, because the library then gives
+//       what was in memory, and where they are more than 64 times the bytes of the file, or 1 MiB
 //   H8  data lie in the file, after the superblock, and those of two datasets or chunks do not
 //       overlap; they do not cover the header of any dataset. Two names of one dataset are tied
 //       tensors

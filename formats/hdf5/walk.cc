@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "core/checked.h"
 #include "formats/hdf5/descriptor_driver.h"
 
 namespace ferry::hdf5 {
@@ -22,6 +23,7 @@ constexpr uint64_t kMaxChunks = 65'536;  // of the file
 constexpr uint64_t kMaxTexts = 200'000;  // of attributes
 constexpr size_t kMaxTextBytes = size_t{4} << 20;
 constexpr size_t kMaxCompactBytes = 65'536;  // as in the format
+constexpr size_t kMaxFillBytes = 16;         // of an element
 constexpr size_t kMaxFilters = 32;           // as in libhdf5
 
 // Ends the walk; caught in walk().
@@ -89,6 +91,7 @@ class Walker {
   void dataset(hid_t id, const Link& link, const std::string& path);
   void storage(hid_t id, hid_t space, hid_t properties, Dataset& out);
   void chunks(hid_t id, hid_t space, hid_t properties, Dataset& out);
+  void fill_value(hid_t id, hid_t properties, const Dataset& dataset);
   void attribute(hid_t object, const std::string& path, const std::string& name);
   bool has_attribute(hid_t object, const std::string& path, const std::string& name);
   void list_attribute(hid_t object, const std::string& path, const std::string& name);
@@ -218,6 +221,37 @@ void Walker::chunks(hid_t id, hid_t space, hid_t properties, Dataset& out) {
   }
 }
 
+bool is_stored_whole(const Dataset& d) {
+  if (d.layout == Layout::kContiguous) return d.address != HADDR_UNDEF;
+  if (d.layout != Layout::kChunked || d.chunk_dims.size() != d.dims.size()) return true;
+  uint64_t chunks = 1;
+  for (size_t i = 0; i < d.dims.size(); ++i) {
+    const uint64_t size = std::max<uint64_t>(d.chunk_dims[i], 1);
+    chunks = checked_mul(chunks, d.dims[i] / size + (d.dims[i] % size != 0)).value_or(UINT64_MAX);
+  }
+  return d.chunks.size() >= chunks;
+}
+
+// What the library gives for elements that are not stored. It gives nothing where the value is
+// undefined, or is never to be used.
+void Walker::fill_value(hid_t id, hid_t properties, const Dataset& dataset) {
+  if (is_stored_whole(dataset) || dataset.type.type_class == TypeClass::kOther ||
+      dataset.type.size > kMaxFillBytes) {
+    return;
+  }
+  H5D_fill_value_t status = H5D_FILL_VALUE_ERROR;
+  H5D_fill_time_t time = H5D_FILL_TIME_ERROR;
+  require(H5Pfill_value_defined(properties, &status), dataset.path);
+  require(H5Pget_fill_time(properties, &time), dataset.path);
+  const bool given = status == H5D_FILL_VALUE_DEFAULT || status == H5D_FILL_VALUE_USER_DEFINED;
+  if (!given || time == H5D_FILL_TIME_NEVER) return;
+  const Id type(require(H5Dget_type(id), dataset.path), H5Tclose);
+  FillValue& fill = out_.fills.emplace_back();
+  fill.path = dataset.path;
+  fill.element.resize(dataset.type.size);
+  require(H5Pget_fill_value(properties, type, fill.element.data()), dataset.path);
+}
+
 void Walker::storage(hid_t id, hid_t space, hid_t properties, Dataset& out) {
   out.external_files = static_cast<uint64_t>(require(H5Pget_external_count(properties), out.path));
   if (out.external_files > 0) return;
@@ -240,12 +274,13 @@ void Walker::storage(hid_t id, hid_t space, hid_t properties, Dataset& out) {
       out.address = H5Dget_offset(id);
       out.stored_bytes = H5Dget_storage_size(id);
       H5Eclear2(H5E_DEFAULT);
-      return;
+      return fill_value(id, properties, out);
     case H5D_CHUNKED:
       out.layout = Layout::kChunked;
       out.stored_bytes = H5Dget_storage_size(id);
       filters_of(properties, out);
-      return chunks(id, space, properties, out);
+      chunks(id, space, properties, out);
+      return fill_value(id, properties, out);
     case H5D_VIRTUAL:
       out.layout = Layout::kVirtual;
       return;

@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "core/checked.h"
@@ -57,16 +58,18 @@ Result<Header> read_header(Bytes file, const std::string& name) {
   }
   Header header{begin + size,
                 {ferry::wire::load<uint64_t>(file, 32), ferry::wire::load<uint64_t>(file, 40)}};
-  if (!range_inside(header.data.offset, header.data.size, file.size()) ||
-      header.data.offset < header.flat_end) {
-    return bad_input(fmt::format("{}: segments at {} of {} bytes in a file of {} (offset 32)", name,
-                                 header.data.offset, header.data.size, file.size()));
-  }
-  if (header.data.offset + header.data.size != file.size()) {
-    return bad_input(fmt::format("{}: {} bytes after the segments", name,
-                                 file.size() - header.data.offset - header.data.size));
-  }
   return header;
+}
+
+Status check_data_range(const Header& header, uint64_t file_bytes, const std::string& name) {
+  const Range& data = header.data;
+  if (!range_inside(data.offset, data.size, file_bytes) || data.offset < header.flat_end) {
+    return bad_input(fmt::format("{}: segments at {} of {} bytes in a file of {} (offset 32)", name,
+                                 data.offset, data.size, file_bytes));
+  }
+  if (data.offset + data.size == file_bytes) return {};
+  return bad_input(
+      fmt::format("{}: {} bytes after the segments", name, file_bytes - data.offset - data.size));
 }
 
 class Reader {
@@ -204,9 +207,13 @@ Result<DataFile> read_data_file(std::span<const std::byte> file, const std::stri
   for (const wire::DataSegment* segment : *root->segments()) {
     segments.push_back({segment->offset(), segment->size()});
   }
+  // In a file that is cut, the index still tells which tensor is.
+  const uint64_t there = file.size() - std::min<uint64_t>(header.data.offset, file.size());
+  const Status range = check_data_range(header, file.size(), name);
+  const uint64_t data_bytes = range ? header.data.size : std::min(header.data.size, there);
   DataFile out;
-  out.tensors =
-      FERRY_TRY(Reader(*root, segments, header.data.size, flat.get().size(), name).read());
+  out.tensors = FERRY_TRY(Reader(*root, segments, data_bytes, flat.get().size(), name).read());
+  FERRY_CHECK(Status(range));
   for (const auto& [offset, size] : segments) {
     out.segments.push_back({header.data.offset + offset, size});
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "core/text.h"
 
@@ -111,8 +112,14 @@ class PickleMachine {
   using Value = Pickle::Value;
 
   tl::unexpected<Error> bad(std::string_view what) const {
-    return bad_input(fmt::format("{}: data.pkl: {} (offset {})", name_, what, op_at_));
+    const std::optional<std::string_view> key = open_key();
+    const std::string tensor = key ? fmt::format("tensor {}, ", quoted(*key, 120)) : "";
+    return bad_input(fmt::format("{}: data.pkl: {} ({}offset {})", name_, what, tensor, op_at_));
   }
+  // The key of the innermost dict that has no value yet, or not a whole one: in a state dict the
+  // name of the tensor in hand.
+  std::optional<std::string_view> open_key() const;
+  bool is(Id id, PickleKind kind) const { return out_.kind(id) == kind; }
 
   // Input.
   size_t left() const { return out_.data_.size() - at_; }
@@ -174,6 +181,21 @@ class PickleMachine {
   std::vector<size_t> marks_;
   Id none_ = 0, false_ = 0, true_ = 0;
 };
+
+std::optional<std::string_view> PickleMachine::open_key() const {
+  size_t mark = marks_.size();
+  for (size_t i = stack_.size(); i-- > 0;) {
+    while (mark > 0 && marks_[mark - 1] > i) --mark;
+    if (!is(stack_[i], PickleKind::kString) || i == 0 || !is(stack_[i - 1], PickleKind::kDict)) {
+      // Behind a mark, keys are at even places of what will be added to the dict before it.
+      const size_t begin = mark > 0 ? marks_[mark - 1] : 0;
+      const bool items = mark > 0 && begin > 0 && is(stack_[begin - 1], PickleKind::kDict);
+      if (!items || (i - begin) % 2 != 0 || !is(stack_[i], PickleKind::kString)) continue;
+    }
+    return out_.string(stack_[i]);
+  }
+  return std::nullopt;
+}
 
 Result<std::string_view> PickleMachine::line() {
   const std::string_view rest(reinterpret_cast<const char*>(out_.data_.data()) + at_, left());

@@ -10,7 +10,9 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/block_cache.h"
 #include "core/checked.h"
+#include "core/strided_gather.h"
 #include "core/text.h"
 #include "formats/torch/state_dict.h"
 #include "formats/torch/zip.h"
@@ -23,31 +25,43 @@ constexpr uint64_t kMaxExpansion = 64;  // of views and of compression, over the
 constexpr uint64_t kAlwaysAllowed = 1u << 20;
 constexpr uint64_t kMaxInflatedBytes = uint64_t{4} << 30;  // of the storages of a file
 constexpr uint64_t kMaxPickleRatio = 256;
+constexpr int64_t kBlockElements = int64_t{1} << 20;
 constexpr size_t kTarMagicOffset = 257;
 constexpr std::string_view kTarMagic = "ustar";
 constexpr std::string_view kSaveAgain =
     "load it with torch.load where you trust it, and save it with torch.save or as safetensors";
 
-// A storage of a file, and what is known of it by now.
+// A storage of a file, and what is known of it by now. Thread-safe.
 class Storage {
  public:
-  Storage(const InputFile& file, ZipEntry entry, const std::string& shown)
-      : file_(&file), entry_(std::move(entry)), shown_(shown) {}
+  // `expected_reads` are the bytes of all tensors that lie in it.
+  Storage(const InputFile& file, ZipEntry entry, uint64_t expected_reads, const std::string& shown)
+      : file_(&file),
+        entry_(std::move(entry)),
+        expected_reads_(expected_reads),
+        left_(expected_reads),
+        shown_(shown) {}
 
   const ZipEntry& entry() const { return entry_; }
-  // Reads all of a stored one, once, and compares the CRC.
-  Status check();
-  // All bytes, kept in memory from the first call on: for what is compressed, and for views that
-  // jump around in it.
-  Result<std::span<const std::byte>> load();
+  // The CRC of all contents has been compared before any of them are given. What is compressed
+  // stays in memory until finish_read() says that its tensors have been read.
+  Status read(uint64_t offset, std::span<std::byte> out);
+  // `bytes` of its tensors have been handed out.
+  void finish_read(uint64_t bytes);
 
  private:
+  using Contents = std::shared_ptr<const std::byte[]>;
+  Status check();
+  Result<Contents> load();
+
   const InputFile* file_;
   ZipEntry entry_;
+  uint64_t expected_reads_, left_;
   std::string shown_;
   std::mutex mutex_;
-  std::optional<Status> checked_, loaded_;
-  std::unique_ptr<std::byte[]> bytes_;
+  std::optional<Status> checked_;  // of a stored one
+  std::optional<Error> failed_;    // of a compressed one
+  Contents contents_;
 };
 
 Status Storage::check() {
@@ -56,44 +70,49 @@ Status Storage::check() {
   return *checked_;
 }
 
-Result<std::span<const std::byte>> Storage::load() {
+Result<Storage::Contents> Storage::load() {
   const std::lock_guard lock(mutex_);
-  const size_t size = entry_.bytes;
-  if (!loaded_) {
-    bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
-    loaded_ = read_zip_entry_to(*file_, entry_, {bytes_.get(), size}, shown_);
+  if (failed_) return tl::unexpected<Error>(*failed_);
+  if (contents_) return contents_;
+  std::shared_ptr<std::byte[]> bytes(
+      new std::byte[entry_.bytes]);  // not touched before it is filled
+  const Status loaded =
+      read_zip_entry_to(*file_, entry_, {bytes.get(), static_cast<size_t>(entry_.bytes)}, shown_);
+  if (!loaded) {
+    failed_ = loaded.error();
+    return tl::unexpected<Error>(*failed_);
   }
-  FERRY_CHECK(Status(*loaded_));
-  return std::span<const std::byte>(bytes_.get(), size);
+  contents_ = std::move(bytes);
+  return contents_;
 }
 
-// Copies the bytes [offset, offset + out.size()) of the tensor, made contiguous.
-void gather(const TorchTensor& tensor, std::span<const std::byte> storage, uint64_t offset,
-            std::span<std::byte> out) {
-  const auto item = static_cast<uint64_t>(dtype_bytes(tensor.dtype));
-  const size_t rank = tensor.shape.size();
-  uint64_t rest = offset / item;  // index of the first element, then that of the outer dimensions
-  uint64_t place = 0;             // of the current element in the storage, less tensor.first
-  std::vector<int64_t> index(rank);
-  for (size_t i = rank; i-- > 0;) {
-    const auto size = static_cast<uint64_t>(tensor.shape[i]);
-    index[i] = static_cast<int64_t>(rest % size);
-    rest /= size;
-    place += static_cast<uint64_t>(index[i] * tensor.strides[i]);
+Status Storage::read(uint64_t offset, std::span<std::byte> out) {
+  if (!entry_.deflated) {
+    FERRY_CHECK(check());
+    return file_->read_at(entry_.offset + offset, out);
   }
-  uint64_t skip = offset % item;
-  while (!out.empty()) {
-    const size_t count = std::min<uint64_t>(item - skip, out.size());
-    std::memcpy(out.data(), storage.data() + tensor.first + place * item + skip, count);
-    out = out.subspan(count);
-    skip = 0;
-    for (size_t i = rank; i-- > 0;) {
-      place += static_cast<uint64_t>(tensor.strides[i]);
-      if (++index[i] < tensor.shape[i]) break;
-      place -= static_cast<uint64_t>(tensor.shape[i]) * static_cast<uint64_t>(tensor.strides[i]);
-      index[i] = 0;
-    }
+  const Contents contents = FERRY_TRY(load());
+  std::memcpy(out.data(), contents.get() + offset, out.size());
+  return {};
+}
+
+// Whoever reads on, or again, has it decompressed anew.
+void Storage::finish_read(uint64_t bytes) {
+  if (!entry_.deflated) return;
+  const std::lock_guard lock(mutex_);
+  left_ -= std::min(left_, bytes);
+  if (left_ > 0) return;
+  contents_.reset();
+  left_ = expected_reads_;
+}
+
+// The elements of the tensor in its storage; its shape has no zero.
+StridedWalk walk_of(const TorchTensor& tensor) {
+  StridedWalk walk;
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    add_axis(walk, {tensor.shape[i], tensor.strides[i]});
   }
+  return walk;
 }
 
 struct TorchFile {
@@ -175,6 +194,25 @@ Result<std::vector<std::byte>> read_pickle(const InputFile& input, const ZipEntr
   return read_zip_entry(input, record, limit, shown);
 }
 
+std::vector<std::unique_ptr<Storage>> make_storages(const InputFile& input,
+                                                    const std::vector<const ZipEntry*>& data,
+                                                    const std::vector<TorchTensor>& tensors,
+                                                    const std::string& shown) {
+  std::vector<uint64_t> expected(data.size(), 0);
+  std::vector<std::string> first(data.size());
+  for (const TorchTensor& tensor : tensors) {
+    expected[tensor.storage] += tensor.bytes;  // rule T2 bounds the sum
+    if (first[tensor.storage].empty()) first[tensor.storage] = tensor.name;
+  }
+  std::vector<std::unique_ptr<Storage>> storages;
+  for (size_t i = 0; i < data.size(); ++i) {
+    ZipEntry entry = *data[i];
+    entry.tensor = first[i];
+    storages.push_back(std::make_unique<Storage>(input, std::move(entry), expected[i], shown));
+  }
+  return storages;
+}
+
 Result<TorchFile> read_torch_file(const std::string& path) {
   TorchFile out;
   out.shown = printable(path);
@@ -205,9 +243,7 @@ Result<TorchFile> read_torch_file(const std::string& path) {
   out.pickle = FERRY_TRY(read_pickle(input, *pickle_record, out.shown));
   const Pickle pickle = FERRY_TRY(Pickle::parse(out.pickle, out.shown));
   out.tensors = FERRY_TRY(read_state_dict(pickle, by_key, limit, out.shown));
-  for (const ZipEntry* record : data) {
-    out.storages.push_back(std::make_unique<Storage>(input, *record, out.shown));
-  }
+  out.storages = make_storages(input, data, out.tensors, out.shown);
   return out;
 }
 
@@ -224,11 +260,14 @@ class TorchSource final : public TensorSource {
   Status check_unchanged() const override;
 
  private:
+  Status read_blocks(size_t index, uint64_t offset, std::span<std::byte> out) const;
+
   std::string path_;
   std::vector<TorchFile> torch_files_;
   std::vector<SourceFile> files_;  // parallel to torch_files_
   std::vector<TensorEntry> entries_;
   std::vector<size_t> tensors_;  // parallel to entries_: index in TorchFile::tensors
+  mutable BlockCache blocks_;    // of views that jump around
 };
 
 Status TorchSource::add(const CheckpointFile& file) {
@@ -263,16 +302,43 @@ Status TorchSource::read(size_t index, uint64_t offset, std::span<std::byte> out
   const TorchFile& file = torch_files_[entry.file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
   Storage& storage = *file.storages[tensor.storage];
-  if (is_contiguous(tensor) && storage.entry().deflated) {
-    const auto bytes = FERRY_TRY(storage.load());
-    std::memcpy(out.data(), bytes.data() + tensor.first + offset, out.size());
-  } else if (is_contiguous(tensor)) {
-    FERRY_CHECK(storage.check());
-    FERRY_CHECK(file.input->read_at(entry.offset + offset, out));
+  if (is_contiguous(tensor)) {
+    FERRY_CHECK(storage.read(tensor.first + offset, out));
   } else {
-    gather(tensor, FERRY_TRY(storage.load()), offset, out);
+    FERRY_CHECK(read_blocks(index, offset, out));
   }
+  storage.finish_read(out.size());
   return file.input->check_unchanged();
+}
+
+// A view that jumps around is gathered block by block, so that neither its storage nor all of it is
+// in memory, and small reads do not gather it anew each time.
+Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::byte> out) const {
+  const TorchFile& file = torch_files_[entries_[index].file];
+  const TorchTensor& tensor = file.tensors[tensors_[index]];
+  Storage& storage = *file.storages[tensor.storage];
+  const int64_t item = dtype_bytes(tensor.dtype);
+  const StridedWalk walk = walk_of(tensor);
+  const ReadArray read = [&](uint64_t place, std::span<std::byte> window) {
+    return storage.read(tensor.first + place, window);
+  };
+  const uint64_t block_bytes = static_cast<uint64_t>(kBlockElements * item);
+  while (!out.empty()) {
+    const uint64_t number = offset / block_bytes;
+    const auto block = FERRY_TRY(blocks_.get(index, number, [&]() -> Result<BlockCache::Bytes> {
+      const uint64_t begin = number * block_bytes;
+      BlockCache::Bytes bytes(std::min(block_bytes, tensor.bytes - begin));
+      FERRY_CHECK(gather(walk, item, static_cast<int64_t>(begin) / item,
+                         static_cast<int64_t>(bytes.size()) / item, read, bytes.data()));
+      return bytes;
+    }));
+    const uint64_t skip = offset % block_bytes;
+    const size_t count = std::min<uint64_t>(block->size() - skip, out.size());
+    std::memcpy(out.data(), block->data() + skip, count);
+    out = out.subspan(count);
+    offset += count;
+  }
+  return {};
 }
 
 Status TorchSource::check_unchanged() const {

@@ -8,14 +8,16 @@
 // SourceFile::header is data.pkl.
 //
 // The CRC of data.pkl is checked when the file is opened, that of a storage (checking it means
-// reading it) when the first of its bytes are asked for. A compressed storage is then decompressed
-// as a whole and kept in memory, as is one with a view that jumps around in it.
+// reading it) when the first of its bytes are asked for, before any are given. A compressed storage
+// is then decompressed as a whole, and kept in memory until all its tensors have been read. One that
+// is not compressed is never in memory as a whole: a view that jumps around in it is gathered from
+// windows of it.
 //
 // What a hostile file could make grow is bounded:
 //   T1 data.pkl has at most 64 MiB, and if it is compressed no more than 256 times what is stored
 //   T2 all tensors, made contiguous, have at most 64 times the bytes of the file, or 1 MiB
 //   T3 compressed storages have together at most 64 times the bytes of the file, or 1 MiB, and at
-//      most 4 GiB (more is kUnsupported: they would all have to be in memory)
+//      most 4 GiB (more is kUnsupported: they may all have to be in memory)
 #pragma once
 
 #include <memory>

@@ -30,6 +30,7 @@ struct ZipEntry {
   uint32_t crc = 0;     // of the contents, not checked by read_zip_directory
   uint16_t flags = 0;   // only bits 1 and 2 (meaningless here), 3 (descriptor) and 11 (UTF-8)
   bool deflated = false;
+  std::string tensor = {};  // one that lies in it, for messages; empty where none is known
 };
 
 inline bool is_directory(const ZipEntry& entry) {

@@ -24,8 +24,10 @@ unsigned char* as_zlib(std::span<std::byte> bytes) {
 }
 
 tl::unexpected<Error> bad(const ZipEntry& entry, std::string_view what, const std::string& name) {
-  return bad_input(fmt::format("{}: the contents of the zip entry {} {} (offset {})", name,
-                               quoted(entry.name, 100), what, entry.offset));
+  const std::string tensor =
+      entry.tensor.empty() ? "" : fmt::format("tensor {}, ", quoted(entry.tensor, 120));
+  return bad_input(fmt::format("{}: the contents of the zip entry {} {} ({}offset {})", name,
+                               quoted(entry.name, 100), what, tensor, entry.offset));
 }
 
 Status compare_crc(uint32_t crc, const ZipEntry& entry, const std::string& name) {

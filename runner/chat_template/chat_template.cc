@@ -60,10 +60,16 @@ Result<std::string> read_if_there(const std::string& path, uint64_t limit) {
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::load(const std::string& directory) {
+  return load(directory, [&](const std::string& name, uint64_t limit) {
+    return read_if_there(directory + "/" + name, limit);
+  });
+}
+
+Result<ChatTemplate> ChatTemplate::load(const std::string& directory, const ReadFile& read) {
   const std::string config_path = directory + "/" + kTokenizerConfigFile;
   const std::string jinja_path = directory + "/" + kChatTemplateFile;
-  const std::string jinja = FERRY_TRY(read_if_there(jinja_path, chat::kMaxTemplateBytes));
-  const std::string config = FERRY_TRY(read_if_there(config_path, kMaxConfigBytes));
+  const std::string jinja = FERRY_TRY(read(kChatTemplateFile, chat::kMaxTemplateBytes));
+  const std::string config = FERRY_TRY(read(kTokenizerConfigFile, kMaxConfigBytes));
   if (jinja.empty() && config.empty()) {
     return bad_input(fmt::format("{}: has no chat template: neither {} nor {}",
                                  printable(directory), kChatTemplateFile, kTokenizerConfigFile));

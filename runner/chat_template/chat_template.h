@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ class ChatTemplate {
   // "default" counts, and for chats with tools the one named "tool_use". kBadInput where there is
   // none.
   static Result<ChatTemplate> load(const std::string& directory);
+  // The same, of files that `read` gives by their names: empty where there is none.
+  using ReadFile = std::function<Result<std::string>(const std::string& name, uint64_t limit)>;
+  static Result<ChatTemplate> load(const std::string& directory, const ReadFile& read);
   // `config`: text of a tokenizer_config.json; `jinja`: a template that goes before the config's,
   // or empty. Messages begin with `name`.
   static Result<ChatTemplate> parse(std::string_view config, std::string_view jinja,

@@ -17,6 +17,7 @@
 namespace ferry {
 
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
+inline constexpr uint64_t kMaxTokenizerFile = 256 << 20;
 
 // Not thread-safe: it remembers words.
 class Tokenizer {

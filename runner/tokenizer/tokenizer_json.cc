@@ -8,6 +8,7 @@
 #include "core/json_events.h"
 #include "core/json_tree.h"
 #include "core/text.h"
+#include "runner/tokenizer/tokenizer.h"
 
 namespace ferry {
 namespace {

@@ -14,7 +14,6 @@
 
 namespace ferry {
 
-inline constexpr uint64_t kMaxTokenizerFile = 256 << 20;
 inline constexpr int64_t kMaxTokenId = (1 << 22) - 1;
 inline constexpr size_t kMaxMerges = 1 << 23;
 // Of strings that steps of a tokenizer insert into a text, and of added tokens.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -38,8 +40,10 @@ class Memory : public TensorSource {
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override {
     if (offset + out.size() > bytes_.at(index).size()) return fail(ErrorCode::kInternal, "beyond");
     std::memcpy(out.data(), bytes_[index].data() + offset, out.size());
+    ++reads_;
     return {};
   }
+  const std::atomic<size_t>& reads() const { return reads_; }
 
  private:
   static void append(DType dtype, float value, std::vector<std::byte>& bytes) {
@@ -53,6 +57,7 @@ class Memory : public TensorSource {
   std::vector<SourceFile> files_ = {{"model.gguf", 0}};
   std::vector<TensorEntry> entries_;
   std::vector<std::vector<std::byte>> bytes_;
+  mutable std::atomic<size_t> reads_ = 0;
 };
 
 std::unique_ptr<TensorSource> memory(std::initializer_list<std::pair<const char*, Shape>> tensors,
@@ -178,6 +183,36 @@ TEST(StridedSource, ManyThreadsReadTheSame) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& values : read) EXPECT_EQ(values, expected);
+}
+
+// However many threads are in the middle of a block of their own, none is computed twice.
+TEST(StridedSource, EveryThreadFindsItsBlockAgain) {
+  constexpr size_t kThreads = 40, kPieces = 4;
+  auto inner = std::make_unique<Memory>();
+  const Memory& memory_source = *inner;
+  std::vector<StridedTensor> tensors;
+  for (size_t i = 0; i < kThreads; ++i) {
+    const std::string name = "t" + std::to_string(i);
+    inner->add(name, DType::kF32, {4, 6});
+    tensors.push_back({.name = name, .shape = {6, 4}, .pieces = {{i, 0, {6, 4}, {1, 6}}}});
+  }
+  const auto source = StridedSource::make(std::move(inner), tensors).value();
+  std::barrier barrier(static_cast<std::ptrdiff_t>(kThreads));
+  std::vector<std::thread> threads;
+  std::vector<size_t> reads(kPieces);
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t piece = 0; piece < kPieces; ++piece) {
+        const auto values = floats(*source, "t" + std::to_string(t), 6 * piece, 6);
+        ASSERT_EQ(values.size(), 6u);
+        barrier.arrive_and_wait();
+        if (t == 0) reads[piece] = memory_source.reads();
+        barrier.arrive_and_wait();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(reads, std::vector<size_t>(kPieces, reads[0])) << "the first pieces made all blocks";
 }
 
 TEST(StridedSource, BytesOfAnyDtypeAreKept) {

@@ -1,11 +1,15 @@
 #include "core/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace ferry {
 namespace {
@@ -63,6 +67,81 @@ TEST_F(FileTest, AFileThatShrinksGivesAnErrorAndNoSignal) {
   ASSERT_EQ(::truncate(path("a").c_str(), 50), 0);
   EXPECT_FALSE(file->check_unchanged());
   EXPECT_NE(text_at(*file, 40, 20).find("ended early at offset 50"), std::string::npos);
+}
+
+TEST_F(FileTest, AChangeIsSeenThoughItsTimeWasSetBack) {
+  const auto file = InputFile::open(make("a", "0123456789"));
+  ASSERT_TRUE(file);
+  struct stat before {};
+  ASSERT_EQ(::stat(path("a").c_str(), &before), 0);
+  std::fstream(path("a"), std::ios::in | std::ios::out | std::ios::binary) << "x";
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path("a").c_str(), times, 0), 0);  // as `touch -r` does
+  const Status status = file->check_unchanged();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, path("a") + ": changed while it was being read");
+}
+
+TEST_F(FileTest, ALinkIsRefusedWhereNoneIsWanted) {
+  fs::create_symlink(make("a", "abc"), path("link"));
+  EXPECT_TRUE(InputFile::open(path("a"), InputFile::Links::kRefuse));
+  const auto file = InputFile::open(path("link"), InputFile::Links::kRefuse);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().message, path("link") + ": not a regular file but a symbolic link");
+}
+
+// Sets the number of files that may be open, and puts it back.
+class OpenFileLimit {
+ public:
+  explicit OpenFileLimit(rlim_t most) {
+    ::getrlimit(RLIMIT_NOFILE, &saved_);
+    const rlimit limit{most, saved_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~OpenFileLimit() { ::setrlimit(RLIMIT_NOFILE, &saved_); }
+  OpenFileLimit(const OpenFileLimit&) = delete;
+  OpenFileLimit& operator=(const OpenFileLimit&) = delete;
+
+ private:
+  rlimit saved_{};
+};
+
+TEST_F(FileTest, MoreFilesThanMayBeOpenAreRead) {
+  const OpenFileLimit limit(40);
+  std::vector<InputFile> files;
+  for (int i = 0; i < 200; ++i) {
+    const std::string name = std::to_string(1000 + i);
+    auto file = InputFile::open(make(name, name));
+    ASSERT_TRUE(file) << i << ": " << file.error().message;
+    files.push_back(*std::move(file));
+  }
+  std::atomic<size_t> right = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < files.size(); ++i) {
+        const size_t at = (i * 37 + static_cast<size_t>(t) * 11) % files.size();
+        right += text_at(files[at], 0, 4) == std::to_string(1000 + at);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 4 * files.size());
+  EXPECT_TRUE(OutputFile::create(path("new"), 1)) << "room is left for others";
+}
+
+TEST_F(FileTest, AFileThatWasReplacedMeanwhileIsNotOpenedAgain) {
+  const OpenFileLimit limit(40);
+  const auto first = InputFile::open(make("a", "old"));
+  ASSERT_TRUE(first);
+  std::vector<InputFile> others;
+  for (int i = 0; i < 60; ++i) {
+    others.push_back(InputFile::open(make(std::to_string(i), "x")).value());
+  }
+  fs::rename(make("b", "new"), path("a"));
+  EXPECT_EQ(text_at(*first, 0, 3), "error: " + path("a") + ": changed while it was being read");
+  EXPECT_FALSE(first->check_unchanged());
+  EXPECT_EQ(text_at(others[0], 0, 1), "x");
 }
 
 TEST_F(FileTest, OnlyRegularFilesAreOpened) {

@@ -1,10 +1,14 @@
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -68,6 +72,49 @@ TEST(ThreadPool, EndsWithoutEverHavingWorked) {
   for (int i = 0; i < 50; ++i) ThreadPool pool(4);
   EXPECT_GE(ThreadPool::hardware_threads(), 1u);
 }
+
+TEST(ThreadPool, AnExceptionComesOutOnceNothingRuns) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<int> inside{0};
+    std::vector<int> local(64, 0);  // gone when parallel_for has thrown
+    EXPECT_THROW(pool.parallel_for(64,
+                                   [&](size_t i) {
+                                     inside.fetch_add(1);
+                                     local[i] = 1;
+                                     std::this_thread::sleep_for(std::chrono::microseconds(20));
+                                     inside.fetch_sub(1);
+                                     if (i % 16 == 3) throw std::bad_alloc();
+                                   }),
+                 std::bad_alloc);
+    EXPECT_EQ(inside.load(), 0);
+  }
+  std::atomic<int> sum{0};
+  pool.parallel_for(100, [&](size_t i) { sum.fetch_add(static_cast<int>(i)); });
+  EXPECT_EQ(sum.load(), 4950) << "the pool works on";
+}
+
+TEST(ThreadPool, AnExceptionOfEveryItemComesOutOnce) {
+  ThreadPool pool(4);
+  EXPECT_THROW(pool.parallel_for(1000, [](size_t) { throw std::runtime_error("x"); }),
+               std::runtime_error);
+  EXPECT_NO_THROW(pool.parallel_for(1000, [](size_t) {}));
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// In a child, whose address space can be limited.
+TEST(ThreadPool, RefusedThreadsAreDoneWithout) {
+  const auto work = [] {
+    const rlimit limit{rlim_t{512} << 20, rlim_t{512} << 20};
+    ::setrlimit(RLIMIT_AS, &limit);
+    ThreadPool pool(1024);  // stacks of 8 MiB
+    std::atomic<int> sum{0};
+    pool.parallel_for(100, [&](size_t i) { sum.fetch_add(static_cast<int>(i)); });
+    ::_exit(pool.size() > 1 && pool.size() < 1024 && sum.load() == 4950 ? 0 : 1);
+  };
+  EXPECT_EXIT(work(), testing::ExitedWithCode(0), "");
+}
+#endif
 
 }  // namespace
 }  // namespace ferry

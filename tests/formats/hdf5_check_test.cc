@@ -84,6 +84,7 @@ std::string verdict(Dataset dataset, uint64_t base = 0) {
 TEST(Hdf5Message, CarriesADescription) {
   Description description = sample();
   description.links = {{"l", LinkKind::kExternal}};
+  description.fills = {{"a", std::vector<std::byte>(4, std::byte{7})}};
   description.troubles = {{"t", "what"}};
   const std::string message = encode(description);
   const auto decoded = decode(bytes_of(message), "f");
@@ -94,6 +95,8 @@ TEST(Hdf5Message, CarriesADescription) {
   EXPECT_EQ(decoded->attributes[0].values[0], "x");
   EXPECT_EQ(decoded->links[0].kind, LinkKind::kExternal);
   EXPECT_EQ(decoded->troubles[0].what, "what");
+  EXPECT_EQ(decoded->fills[0].path, "a");
+  EXPECT_EQ(decoded->fills[0].element, std::vector<std::byte>(4, std::byte{7}));
 }
 
 TEST(Hdf5Message, IsRefusedWhenItIsCutOrLonger) {
@@ -178,7 +181,7 @@ TEST(Hdf5Check, ADatasetMustBeReadableAsItIsStored) {
       {"f: a virtual dataset, whose data are in other files (tensor 'w')",
        [](Dataset& d) { d.layout = Layout::kVirtual; }},
       {"f: an unknown layout (tensor 'w')", [](Dataset& d) { d.layout = Layout::kOther; }},
-      {"f: none of its 24 bytes are stored (tensor 'w')",
+      {"f: 24 of its 24 bytes are not stored, and no fill value says what they are (tensor 'w')",
        [](Dataset& d) { d.address = kNoAddress; }},
       {"f: 23 bytes are stored, its shape and type ask for 24 (tensor 'w')",
        [](Dataset& d) { d.stored_bytes = 23; }},
@@ -216,8 +219,12 @@ TEST(Hdf5Check, ChunksMustCoverTheShapeOnce) {
   const std::string place = "f: a chunk outside of its shape (tensor 'w')";
   const Case cases[] = {
       {"accepted", [](Dataset&) {}},
-      {"f: 2 chunks are stored, its shape asks for 3 (tensor 'w')",
+      {"f: 4 of its 20 bytes are not stored, and no fill value says what they are (tensor 'w')",
        [](Dataset& d) { d.chunks.pop_back(); }},
+      {"f: 4 chunks are stored, its shape asks for 3 (tensor 'w')",
+       [](Dataset& d) {
+         d.chunks.push_back({1024, 8, 0, {4}});
+       }},
       {"f: two chunks in one place (tensor 'w')",
        [](Dataset& d) { d.chunks[1].coordinates = {4}; }},
       {place, [](Dataset& d) { d.chunks[1].coordinates = {3}; }},
@@ -303,6 +310,36 @@ TEST(Hdf5Check, ChunksMustCoverTheShapeOnce) {
     EXPECT_EQ(verdict(dataset), c.message);
   }
   EXPECT_EQ(verdict(chunked(), 512), "f: chunked data in a file with a user block (tensor 'w')");
+}
+
+TEST(Hdf5Check, FillValuesStandForWhatIsNotStored) {
+  const std::vector<std::byte> value = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+  Description description;
+  description.datasets = {contiguous("a", 100, {2, 3}), chunked()};
+  description.datasets[0].address = kNoAddress;
+  description.datasets[1].chunks.erase(description.datasets[1].chunks.begin());
+  description.datasets[1].type.big_endian = true;
+  description.fills = {{"a", value}, {"w", value}};
+  const auto file = check(description, 0, kFileBytes, "f");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->tensors[0].fill, value);
+  EXPECT_EQ(file->tensors[0].entry.offset, 0u);
+  EXPECT_EQ(file->tensors[1].fill, (std::vector<std::byte>{value.rbegin(), value.rend()}));
+
+  description.fills[0].element.pop_back();
+  EXPECT_EQ(verdict(description),
+            "f: 24 of its 24 bytes are not stored, and no fill value says what they are (tensor "
+            "'a')");
+  description.fills[0].element = value;
+  // A megabyte is always allowed; 10,000 bytes may not stand for more.
+  description.datasets[0].dims = {1 << 17, 2};
+  EXPECT_EQ(verdict(description), "f: fill values stand for more than 1048576 bytes (tensor 'w')");
+  description.datasets[0].dims = {1ull << 40, 1ull << 20};
+  EXPECT_EQ(verdict(description), "f: fill values stand for more than 1048576 bytes (tensor 'a')");
+  description.datasets.erase(description.datasets.begin());
+  EXPECT_EQ(verdict(description), "accepted");
+  description.datasets[0].dims = {1ull << 60};
+  EXPECT_EQ(verdict(description), "f: fill values stand for more than 1048576 bytes (tensor 'w')");
 }
 
 TEST(Hdf5Check, DatasetsDoNotShareBytesButByTwoNames) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "formats/checkpoint.h"
 
 namespace ferry::hdf5 {
 namespace {
@@ -26,8 +28,7 @@ constexpr ConfinedLimits kLimits = {
     .memory_bytes = uint64_t{64} << 20, .cpu_milliseconds = 300, .answer_bytes = 1 << 20};
 
 Result<std::string> confined(const std::function<std::string()>& work, int fd = -1) {
-  return call_confined(
-      "f", fd, kLimits, [] {}, work);
+  return call_confined("f", kLimits, fork_confined(fd, kLimits, {[] {}, work}));
 }
 
 std::string outcome(long result) { return result < 0 ? fmt::format("errno {}", errno) : "done"; }
@@ -40,15 +41,18 @@ TEST(Hdf5Confined, TheAnswerComesBack) {
 TEST(Hdf5Confined, TheFileCanBeReadAndNothingElse) {
   const InputFile file = InputFile::open(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5").value();
   const InputFile other = InputFile::open(FERRY_TESTDATA "/README.md").value();
+  const InputFile::Descriptor file_descriptor = file.descriptor().value();
+  const InputFile::Descriptor other_descriptor = other.descriptor().value();
   const std::string denied = fmt::format("errno {}", EPERM);
   char byte = 0;
   const std::pair<std::string, std::function<std::string()>> cases[] = {
-      {"done", [&] { return outcome(::pread(file.fd(), &byte, 1, 1)); }},
-      {denied, [&] { return outcome(::pread(other.fd(), &byte, 1, 1)); }},
+      {"done", [&] { return outcome(::pread(file_descriptor.fd(), &byte, 1, 1)); }},
+      {denied, [&] { return outcome(::pread(other_descriptor.fd(), &byte, 1, 1)); }},
       {denied, [&] { return outcome(::open("/etc/passwd", O_RDONLY)); }},
       {denied,
        [&] {
-         return outcome(::mmap(nullptr, 1, PROT_READ, MAP_SHARED, other.fd(), 0) == MAP_FAILED ? -1
+         return outcome(
+             ::mmap(nullptr, 1, PROT_READ, MAP_SHARED, other_descriptor.fd(), 0) == MAP_FAILED ? -1
                                                                                                : 0);
        }},
       {denied, [&] { return outcome(::unlink("/tmp/ferry_confined")); }},
@@ -56,11 +60,11 @@ TEST(Hdf5Confined, TheFileCanBeReadAndNothingElse) {
       {denied, [&] { return outcome(::execl("/bin/true", "true", nullptr)); }},
       {denied, [&] { return outcome(::fork()); }},
       {denied, [&] { return outcome(::kill(::getppid(), SIGTERM)); }},
-      {denied, [&] { return outcome(::ftruncate(file.fd(), 0)); }},
-      {denied, [&] { return outcome(::dup(file.fd())); }},
+      {denied, [&] { return outcome(::ftruncate(file_descriptor.fd(), 0)); }},
+      {denied, [&] { return outcome(::dup(file_descriptor.fd())); }},
   };
   for (const auto& [expected, work] : cases) {
-    EXPECT_EQ(confined(work, file.fd()).value(), expected) << &work - &cases[0].second;
+    EXPECT_EQ(confined(work, file_descriptor.fd()).value(), expected) << &work - &cases[0].second;
   }
 }
 
@@ -97,6 +101,30 @@ TEST(Hdf5Confined, TimeAndMemoryAreLimited) {
   EXPECT_EQ(large.error().message, "f: the HDF5 library needs more than 67108864 bytes of memory");
 }
 #endif
+
+// As below a daemon, or after `trap '' CHLD`: the system forgets children, and waiting fails.
+TEST(Hdf5Confined, ChildrenMayBeIgnored) {
+  struct Ignored {
+    Ignored() { ::signal(SIGCHLD, SIG_IGN); }
+    ~Ignored() { ::signal(SIGCHLD, SIG_DFL); }
+  } ignored;
+  EXPECT_EQ(confined([] { return std::string("answer"); }).value_or("failed"), "answer");
+  const auto threw = confined([]() -> std::string { throw 1; });
+  ASSERT_FALSE(threw);
+  EXPECT_EQ(threw.error().message, "f: the HDF5 library failed on the file");
+  EXPECT_EQ(threw.error().code, ErrorCode::kBadInput);
+  EXPECT_TRUE(open_checkpoint(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5"));
+}
+
+// A fork of a program with threads could find a lock held for ever.
+TEST(Hdf5Confined, FilesAreReadWithoutAFork) {
+  static std::atomic<int> forks = 0;
+  ASSERT_EQ(::pthread_atfork([] { ++forks; }, nullptr, nullptr), 0);
+  EXPECT_TRUE(open_checkpoint(FERRY_TESTDATA "/hostile/hdf5/h5_valid.h5"));
+  EXPECT_EQ(forks, 0);
+  EXPECT_TRUE(confined([] { return std::string(); }));
+  EXPECT_EQ(forks, 1);
+}
 
 TEST(Hdf5Confined, SeveralThreadsMayCall) {
   std::vector<std::thread> threads;

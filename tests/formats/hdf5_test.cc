@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "formats/checkpoint.h"
@@ -151,6 +152,43 @@ TEST(Hdf5, EveryLayoutHoldsTheSameValues) {
   EXPECT_EQ(compared, 29u);
 }
 
+// Never stored, or in part; what libhdf5 itself reads.
+TEST(Hdf5, WhatIsNotStoredHasItsFillValue) {
+  const std::map<std::string, double> fill_of = {
+      {"contiguous", 0},        {"contiguous_fill", -2.5},
+      {"contiguous_big", -2.5}, {"contiguous_int", -3},
+      {"chunked", 0},           {"chunked_fill", -2.5},
+      {"chunked_part", -2.5},   {"chunked_part_big", 7},
+      {"chunked_part_zero", 0}, {"chunked_part_int", -3},
+      {"compact", 0},           {"compact_fill", -2.5}};
+  const auto source = open_checkpoint(fixture("fill.h5"));
+  ASSERT_TRUE(source) << source.error().message;
+  EXPECT_EQ((*source)->entries().size(), fill_of.size());
+  for (size_t t = 0; t < (*source)->entries().size(); ++t) {
+    const TensorEntry& entry = (*source)->entries()[t];
+    SCOPED_TRACE(entry.name);
+    const double fill = fill_of.at(entry.name);
+    const bool part = entry.name.starts_with("chunked_part");
+    const std::vector<std::byte> bytes = bytes_of(**source, t);
+    const auto size = static_cast<size_t>(dtype_bytes(entry.dtype));
+    for (size_t i = 0; i < 35; ++i) {
+      // The one chunk that is stored: 1 to 6 in rows 3 to 5, columns 2 and 3.
+      const size_t row = i / 5, column = i % 5;
+      const bool stored = part && row >= 3 && row < 6 && column >= 2 && column < 4;
+      const double value = stored ? static_cast<double>((row - 3) * 2 + column - 1) : fill;
+      EXPECT_EQ(value_at(entry.dtype, &bytes[i * size]), value) << i;
+    }
+    for (size_t begin = 0; begin + 7 < bytes.size(); begin += 5) {
+      std::vector<std::byte> some(7);
+      ASSERT_TRUE((*source)->read(t, begin, some));
+      EXPECT_TRUE(std::ranges::equal(some, std::span(bytes).subspan(begin, 7))) << begin;
+    }
+  }
+  for (const std::string name : {"unallocated.h5", "missing_chunk.h5"}) {
+    EXPECT_EQ(message_of(fixture(name)), "accepted");
+  }
+}
+
 TEST(Hdf5, AScalarAndARankOfThree) {
   const auto source = open_checkpoint(fixture("layouts.h5")).value();
   for (size_t t = 0; t < source->entries().size(); ++t) {
@@ -174,8 +212,11 @@ TEST(Hdf5, ACycleOfGroupsEnds) {
 TEST(Hdf5, WhatIsNotReadIsSaid) {
   const std::pair<std::string, std::string> cases[] = {
       {"soft_link.h5", ": a soft link (tensor 'x')"},
-      {"unallocated.h5", ": none of its 140 bytes are stored (tensor 'w')"},
-      {"missing_chunk.h5", ": 3 chunks are stored, its shape asks for 9 (tensor 'w')"},
+      {"fill_undefined.h5",
+       ": 140 of its 140 bytes are not stored, and no fill value says what they are (tensor 'w')"},
+      {"fill_never.h5",
+       ": 116 of its 140 bytes are not stored, and no fill value says what they are (tensor 'w')"},
+      {"fill_large.h5", ": fill values stand for more than 1048576 bytes (tensor 'w')"},
       {"enum.h5", ": elements of type enumeration (tensor 'w')"},
       {"scaleoffset.h5", ": the filter 6 (tensor 'w')"},
       {"partial_chunks.h5", ": partial chunks that are not filtered (tensor 'w')"},

@@ -47,6 +47,18 @@ TEST(Ptd, SegmentsAreAlignedAndTheLastEndsTheFile) {
   EXPECT_EQ(layout->file_bytes, layout->segments[2].offset + 8);
 }
 
+TEST(Ptd, ACutFileNamesTheTensorThatIsCut) {
+  const auto layout = plan_data_file(kTensors, kSizes);
+  ASSERT_TRUE(layout);
+  std::vector<std::byte> file = file_of(*layout);
+  file.pop_back();
+  const auto data = read_data_file(file, "x.ptd");
+  ASSERT_FALSE(data);
+  EXPECT_EQ(data.error().message,
+            "x.ptd: segment 2 (offset 256, 8 bytes) exceeds the 263 bytes of data (tensor "
+            "'scalar')");
+}
+
 TEST(Ptd, ReadsTheOfficialFile) {
   const auto file = read_test_file("official_pte/linear_ext.ptd");
   const auto data = read_data_file(file, "linear_ext.ptd");

@@ -5,6 +5,7 @@
 #include "core/json.h"
 #include "formats/checkpoint.h"
 #include "tests/formats/corpus.h"
+#include "tests/formats/pickle_maker.h"
 #include "tests/formats/temp_dir.h"
 #include "tests/formats/zip_maker.h"
 
@@ -15,13 +16,7 @@ const std::string kTorch = FERRY_TESTDATA "/torch/";
 
 // The pickle of a state dict of one f32 tensor `w`, of all of the storage "0".
 std::string pickle_of(uint32_t elements) {
-  std::string count(reinterpret_cast<const char*>(&elements), sizeof elements);
-  const auto text = [](const std::string& s) {
-    return std::string{'X', static_cast<char>(s.size()), 0, 0, 0} + s;
-  };
-  return "\x80\x02}" + text("w") + "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") +
-         "ctorch\nFloatStorage\n" + text("0") + text("cpu") + "J" + count + "tQK" +
-         std::string(1, '\0') + "J" + count + "\x85K\x01\x85\x89" "ccollections\nOrderedDict\n)RtRs.";
+  return make_pickle({{"w", "0", elements, {elements}, {1}}});
 }
 
 std::string file_of(ZipItem pickle, ZipItem data) {
@@ -92,7 +87,7 @@ TEST(TorchDeflate, FalseContentsAreRefused) {
        kContents + "do not decompress to 4000 bytes"},
       {"no stream", with([](ZipItem& i) { i.stored = "\xff\xff\xff\xff"; }),
        kContents + "do not decompress to 4000 bytes"},
-      {"wrong CRC", with([](ZipItem& i) { i.crc ^= 1; }), kContents + "do not have its CRC"},
+      {"wrong CRC", with([](ZipItem& i) { i.crc ^= 1; }), kContents + "do not have its CRC: damaged (tensor 'w', offset "},
       {"more than deflate can", with([](ZipItem& i) { i.stored = "ab"; }),
        ": the zip entry 'a/data/0' cannot hold 4000 bytes in 2 (offset "},
       {"another method", with([](ZipItem& i) { i.method = 12; }),

@@ -141,7 +141,7 @@ TEST(Torch, DamagedTensorDataIsFoundWhenTheyAreRead) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().message,
             fmt::format("{}: the contents of the zip entry 'archive/data/0' do not have its CRC: "
-                        "damaged (offset {})",
+                        "damaged (tensor 'a', offset {})",
                         dir / "x.bin", data));
 }
 
@@ -159,7 +159,7 @@ TEST(Torch, MessagesNameWhatThePickleAsksFor) {
   EXPECT_EQ(message_of(kHostile + "evil_os_system.bin"),
             kHostile +
                 "evil_os_system.bin: data.pkl: asks for 'system' of 'os', which no plain "
-                "state dict needs (offset 10)");
+                "state dict needs (tensor 'w', offset 10)");
 }
 
 TEST(Torch, TheContentsDecideNotTheName) {
@@ -258,6 +258,22 @@ TEST(Pickle, MalformedOnesAreRefused) {
   EXPECT_EQ(parse_message("\x80\x02}N(NNu0."),
             "f: data.pkl: adds items to something that has "
             "none (offset 7)");
+}
+
+TEST(Pickle, MessagesNameTheTensorInHand) {
+  using namespace std::string_view_literals;
+  EXPECT_EQ(parse_message("\x80\x02}X\x01\0\0\0wcos\nsystem\n."sv),
+            "f: data.pkl: asks for 'system' of 'os', which no plain state dict needs (tensor 'w', "
+            "offset 9)");
+  // The second of two, in the middle of its arguments; strings among those are no names.
+  EXPECT_EQ(parse_message("\x80\x02}(X\x01\0\0\0aNX\x01\0\0\0bctorch\nSize\n"
+                          "(X\x07\0\0\0storage0."sv),
+            "f: data.pkl: the opcode 0x30, which torch.save does not write for state dicts (tensor "
+            "'b', offset 42)");
+  // Below a wrapper.
+  EXPECT_EQ(parse_message("\x80\x02}(X\x05\0\0\0model}(X\x01\0\0\0bh\x07."sv),
+            "f: data.pkl: an unknown memo index (tensor 'b', offset 22)");
+  EXPECT_EQ(parse_message("\x80\x02]h\x07."sv), "f: data.pkl: an unknown memo index (offset 3)");
 }
 
 TEST(Pickle, MarksAreBounded) {

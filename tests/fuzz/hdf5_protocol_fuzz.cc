@@ -29,15 +29,21 @@ void check_chunks(const CheckedTensor& tensor) {
     elements += held;
   }
   require(chunk_bytes <= uint64_t{64} << 20);
-  require(static_cast<int64_t>(elements) == checked_numel(tensor.entry.shape));
+  const int64_t wanted = checked_numel(tensor.entry.shape).value_or(-1);
+  const auto held_in_all = static_cast<int64_t>(elements);
+  require(tensor.fill.empty() ? held_in_all == wanted : held_in_all < wanted);
 }
 
 void check_tensor(const CheckedTensor& tensor) {
   const TensorEntry& entry = tensor.entry;
   const auto count = checked_numel(entry.shape);
   require(count && entry.bytes == static_cast<uint64_t>(*count * dtype_bytes(entry.dtype)));
+  const auto element = static_cast<size_t>(dtype_bytes(entry.dtype));
+  require(tensor.fill.empty() || tensor.fill.size() == element);
+  require(tensor.fill.empty() || entry.bytes <= uint64_t{64} * kFileBytes + (64 << 20));
   switch (tensor.layout) {
     case Layout::kContiguous:
+      if (!tensor.fill.empty()) return;
       require(range_inside(entry.offset, entry.bytes, kFileBytes));
       return;
     case Layout::kCompact:

@@ -87,6 +87,33 @@ TEST_F(BundleReader, StaysValidWhenMoved) {
   EXPECT_EQ(data.content.tensors[0].key, "tok.weight");
 }
 
+// What was checked is what is read: files that were exchanged, or changed in place, after the
+// bundle was opened.
+TEST_F(BundleReader, CopiedFilesAreReadFromTheFilesThatWereChecked) {
+  const auto bundle = Bundle::open(path, true, pool);
+  ASSERT_TRUE(bundle);
+  EXPECT_TRUE(bundle->has_text("tokenizer.json"));
+  EXPECT_FALSE(bundle->has_text(kPte1));
+  EXPECT_EQ(bundle->text("tokenizer.json", 100).value(), "{\"a\": 1}");
+  EXPECT_FALSE(bundle->text("tokenizer.json", 5)) << "a limit";
+  const auto absent = bundle->text("other.json", 100);
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().message, path + ": the bundle has no other.json");
+
+  write_file(path + "/tokenizer.json", "{\"a\": 2}");
+  const auto changed = bundle->text("tokenizer.json", 100);
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().message, path + "/tokenizer.json: changed while it was being read");
+
+  write_file(path + "/tokenizer.json", "{\"a\": 1}");
+  const auto again = Bundle::open(path, true, pool);
+  ASSERT_TRUE(again);
+  write_file(dir / "evil", "{\"a\": 3}");
+  fs::rename(dir / "evil", path + "/tokenizer.json");
+  const auto text = again->text("tokenizer.json", 100);
+  EXPECT_TRUE(!text || *text == "{\"a\": 1}");
+}
+
 // Bits are flipped in place through a mapping: writing each variant as a file would take minutes.
 TEST_F(BundleReader, EverySingleBitFlipOfEveryFileIsRefusedByName) {
   use_one_shard();
@@ -327,6 +354,23 @@ const Lie kLies[] = {
      "beyond its end"},
     {"tensors out of order", [](Manifest& m) { std::swap(m.tensors[0], m.tensors[2]); },
      "out of order"},
+    {"smaller vocabulary", [](Manifest& m) { m.vocab_size = 3; },
+     "output 'logits' is [1, 4], not [1, 3]"},
+    {"larger vocabulary", [](Manifest& m) { m.vocab_size = 5; },
+     "output 'logits' is [1, 4], not [1, 5]"},
+    {"no vocabulary", [](Manifest& m) { m.vocab_size = 0; }, "a size of the model is 0"},
+    {"logits of all tokens", [](Manifest& m) { m.all_logits = true; }, "not [1, 4, 4]"},
+    {"longer calls", [](Manifest& m) { m.prefill_length = 5; },
+     "input 'tokens' is [1, 4], not [1, 5]"},
+    {"longer calls than a method says", [](Manifest& m) { m.prefill_length = 5; },
+     "its method get_max_seq_len gives 4, the manifest states 5"},
+    {"calls longer than the context", [](Manifest& m) { m.context_length = 3; },
+     "prefill_length 4 is more than context_length 3"},
+    {"another hidden size", [](Manifest& m) { m.hidden_size = 7; },
+     "the hidden_size of the manifest is 7"},
+    {"switch at no token", [](Manifest& m) { m.rope_switch = 0; }, "rope_switch 0 is not inside"},
+    {"switch beyond the context", [](Manifest& m) { m.rope_switch = 8; },
+     "rope_switch 8 is not inside"},
     {"layer missing", [](Manifest& m) { m.num_layers = 3; }, "end with layer 2, the model has 3"},
 };
 

@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstring>
 
 #include "core/sha256.h"
+#include "packer/staging_directory.h"
 #include "tests/packer/tiny_bundle.h"
 
 namespace ferry {
@@ -392,7 +394,8 @@ TEST(BundleWriter, MissingParentIsNamed) {
   const auto written = plan->write(dir / "absent/out", false, pool, {});
   ASSERT_FALSE(written);
   EXPECT_EQ(written.error().code, ErrorCode::kIo);
-  EXPECT_NE(written.error().message.find("absent"), std::string::npos);
+  EXPECT_EQ(written.error().message,
+            (dir / "absent") + ": there is no such directory: make it first");
 }
 
 TEST(BundleWriter, RemainsOfDeadProcessesAreRemoved) {
@@ -416,9 +419,72 @@ TEST(BundleWriter, LockedRemainsAreSomebodysWork) {
   const int fd = ::open(held.c_str(), O_RDONLY | O_DIRECTORY);
   ASSERT_GE(fd, 0);
   ASSERT_EQ(::flock(fd, LOCK_EX), 0);
-  write_tiny_bundle(TinyModel(), dir / "out");
-  EXPECT_TRUE(std::filesystem::exists(held));
+  const TinyModel model;
+  const auto plan = BundlePlan::make(model.input(), model.source, 0);
+  ASSERT_TRUE(plan);
+  ThreadPool pool(1);
+  const auto written = plan->write(dir / "out", false, pool, {});
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(written.error().message,
+            (dir / "out") + ": another run is writing it (in '.out.ferry-tmp-999999999')");
+  EXPECT_EQ(names_in(dir.path()), Names{".out.ferry-tmp-999999999"});
+  write_tiny_bundle(TinyModel(), dir / "another");
   ::close(fd);
+  write_tiny_bundle(TinyModel(), dir / "out");
+  EXPECT_EQ(names_in(dir.path()), (Names{"another", "out"}));
+}
+
+TEST(BundleWriter, TheNameIsTakenBeforeAnythingIsWritten) {
+  const TempDir dir;
+  auto first = StagingDirectory::create(dir / "out", false);
+  ASSERT_TRUE(first) << first.error().message;
+  // From another process: a lock does not keep out the process that holds it.
+  const auto second = [&] {
+    const auto staging = StagingDirectory::create(dir / "out", true);
+    std::fprintf(stderr, "%s", staging ? "made" : staging.error().message.c_str());
+    ::_exit(0);
+  };
+  EXPECT_EXIT(second(), testing::ExitedWithCode(0), "out: another run is writing it ");
+  EXPECT_EQ(names_in(dir.path()).size(), 1u);
+  ASSERT_TRUE(first->publish());
+  EXPECT_EQ(names_in(dir.path()), Names{"out"});
+}
+
+// While directories are swept all the time, none is ever taken from its maker.
+TEST(BundleWriter, ADirectoryThatIsBeingMadeIsNotSwept) {
+  const TempDir dir;
+  const pid_t sweeper = ::fork();
+  if (sweeper == 0) {
+    while (true) (void)StagingDirectory::create(dir / "out", true);
+  }
+  size_t made = 0, kept = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto staging = StagingDirectory::create(dir / "out", true);
+    if (!staging) {
+      EXPECT_NE(staging.error().message.find("another run"), std::string::npos)
+          << staging.error().message;
+      continue;
+    }
+    ++made;
+    kept += std::filesystem::exists(staging->path());
+  }
+  ::kill(sweeper, SIGKILL);
+  ::waitpid(sweeper, nullptr, 0);
+  EXPECT_EQ(kept, made);
+}
+
+TEST(BundleWriter, ALinkToADirectoryIsNamedAsSuch) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "real");
+  std::filesystem::create_symlink("real", dir / "out");
+  for (const bool overwrite : {false, true}) {
+    const auto staging = StagingDirectory::create(dir / "out", overwrite);
+    ASSERT_FALSE(staging);
+    EXPECT_EQ(staging.error().code, ErrorCode::kUsage);
+    EXPECT_EQ(staging.error().message,
+              (dir / "out") + ": is a symbolic link to a directory: name the directory itself");
+  }
 }
 
 // -- more than one tile --------------------------------------------------------------------------

@@ -48,7 +48,7 @@ struct MethodMaker {
 pte::Method metadata_method() {
   pte::Method method;
   method.name = "get_max_seq_len";
-  method.values = {int64_t{8}};
+  method.values = {int64_t{kWidth}};
   method.outputs = {0};
   method.memory_bytes = {0};
   return method;
@@ -164,7 +164,7 @@ LoweredProgram tiny_program(const StateDict& weights, const std::vector<std::str
   lowered.weights = names;
   lowered.inputs = {{input, DType::kF32, {1, kWidth}}};
   lowered.outputs = {{output, DType::kF32, {1, kWidth}}};
-  lowered.probes = {{"hidden." + output, y}};
+  lowered.probes = {{"hidden_states." + output, y}};
   lowered.buffers = {{"plain", plain, DType::kF32, {2}, 8, 0},
                      {"kept", stored, DType::kF32, {3}, 12, 1}};
   lowered.activation_bytes = 272;
@@ -195,8 +195,8 @@ TinyModel::TinyModel() {
 BundleInput TinyModel::input() const {
   BundleInput input;
   input.manifest.model_type = "tiny";
-  input.manifest.vocab_size = 6;
-  input.manifest.hidden_size = 4;
+  input.manifest.vocab_size = kWidth;
+  input.manifest.hidden_size = kWidth;
   input.manifest.num_layers = 2;
   input.manifest.context_length = 8;
   input.manifest.prefill_length = 4;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "runner/kernel_table.h"
+#include "runner/memory.h"
 #include "tests/runner/op_runner.h"
 
 namespace ferry {
@@ -326,6 +327,10 @@ TEST(MethodMemory, PlansThatCannotBeAreRefused) {
   ProgramBuilder odd;
   odd.tensor(odd.planned(DType::kF32, {2})).allocation->offset = 2;
   expect_load_error(odd, ErrorCode::kBadInput, "not aligned");
+
+  ProgramBuilder all;  // never is all of it free
+  all.method().memory_bytes = {0, runtime::Arena::limit() - 4096};
+  expect_load_error(all, ErrorCode::kIo, "are available");
 
   ProgramBuilder huge;
   huge.method().memory_bytes = {0, UINT64_MAX, UINT64_MAX};

@@ -1,0 +1,263 @@
+// InputFile, and which of them have a descriptor.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <list>
+#include <mutex>
+#include <utility>
+
+#include "core/file.h"
+#include "core/os_error.h"
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+// Linux transfers at most 2 GiB - 4 KiB per call anyway.
+constexpr size_t kMaxTransfer = size_t{1} << 30;
+constexpr size_t kLeastOpen = 4;
+
+Status require_regular(const std::string& path, const struct stat& info) {
+  if (S_ISREG(info.st_mode)) return {};
+  const char* kind = S_ISDIR(info.st_mode)    ? "a directory"
+                     : S_ISFIFO(info.st_mode) ? "a FIFO"
+                     : S_ISSOCK(info.st_mode) ? "a socket"
+                     : S_ISLNK(info.st_mode)  ? "a symbolic link"
+                                              : "a device";
+  return bad_input(fmt::format("{}: not a regular file but {}", printable(path), kind));
+}
+
+// Which file it is, and in which state.
+struct Identity {
+  uint64_t device = 0, inode = 0, size = 0;
+  int64_t mtime_ns = 0, ctime_ns = 0;
+  explicit Identity(const struct stat& info)
+      : device(info.st_dev),
+        inode(info.st_ino),
+        size(static_cast<uint64_t>(info.st_size)),
+        mtime_ns(nanoseconds(info.st_mtim)),
+        ctime_ns(nanoseconds(info.st_ctim)) {}
+  bool operator==(const Identity&) const = default;
+
+ private:
+  static int64_t nanoseconds(const timespec& time) {
+    return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+};
+
+tl::unexpected<Error> changed(const std::string& path) {
+  return fail(ErrorCode::kIo, fmt::format("{}: changed while it was being read", printable(path)));
+}
+
+struct OpenFile {
+  int fd;
+  struct stat info;
+};
+
+// stat first, so that a device is never opened at all; O_NONBLOCK and fstat after it, because the
+// name may mean something else by then.
+Result<OpenFile> open_regular(const std::string& path, InputFile::Links links) {
+  const bool follow = links == InputFile::Links::kFollow;
+  OpenFile file{};
+  if (path.find('\0') != std::string::npos) {
+    return bad_input(fmt::format("{}: a path cannot contain a NUL byte", printable(path)));
+  }
+  if ((follow ? ::stat : ::lstat)(path.c_str(), &file.info) != 0) {
+    return os_error(path, "cannot open", errno);
+  }
+  FERRY_CHECK(require_regular(path, file.info));
+  const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
+  do {
+    file.fd = ::open(path.c_str(), flags);
+  } while (file.fd < 0 && errno == EINTR);
+  if (file.fd < 0) return os_error(path, "cannot open", errno);
+  Status regular = {};
+  if (::fstat(file.fd, &file.info) != 0) {
+    regular = os_error(path, "cannot examine", errno);
+  } else {
+    regular = require_regular(path, file.info);
+  }
+  if (regular) return file;
+  ::close(file.fd);
+  return tl::unexpected<Error>(std::move(regular).error());
+}
+
+}  // namespace
+
+struct InputFile::State {
+  std::string path;
+  Links links;
+  Identity identity;
+  int fd;
+  // Readers that use the descriptor now; -1 while there is none.
+  std::atomic<int> users{0};
+};
+
+// All descriptors of InputFiles, in the order in which they were opened. Those that nobody uses at
+// the moment can be closed to make room.
+class OpenFiles {
+ public:
+  using State = InputFile::State;
+
+  static OpenFiles& get() {
+    static OpenFiles* files = new OpenFiles;  // outlives every InputFile
+    return *files;
+  }
+
+  Result<std::unique_ptr<State>> open(const std::string& path, InputFile::Links links) {
+    const std::lock_guard lock(mutex_);
+    const OpenFile opened = FERRY_TRY(open_with_room(path, links));
+    std::unique_ptr<State> state(new State{path, links, Identity(opened.info), opened.fd});
+    open_.push_back(state.get());
+    return state;
+  }
+
+  // The descriptor stays until release().
+  Status acquire(State& state) {
+    if (try_acquire(state)) return {};
+    const std::lock_guard lock(mutex_);
+    if (try_acquire(state)) return {};  // another thread has opened it
+    const OpenFile opened = FERRY_TRY(open_with_room(state.path, state.links));
+    if (Identity(opened.info) != state.identity) {
+      ::close(opened.fd);
+      return changed(state.path);
+    }
+    state.fd = opened.fd;
+    open_.push_back(&state);
+    state.users.store(1, std::memory_order_release);
+    return {};
+  }
+
+  static void release(State& state) { state.users.fetch_sub(1, std::memory_order_release); }
+
+  void close(State& state) {
+    const std::lock_guard lock(mutex_);
+    if (state.users.load(std::memory_order_relaxed) < 0) return;
+    open_.remove(&state);
+    ::close(state.fd);
+  }
+
+ private:
+  static bool try_acquire(State& state) {
+    int users = state.users.load(std::memory_order_relaxed);
+    while (users >= 0) {
+      if (state.users.compare_exchange_weak(users, users + 1, std::memory_order_acquire)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Half of what the process may have is left to others.
+  Result<OpenFile> open_with_room(const std::string& path, InputFile::Links links) {
+    const size_t most = std::max(kLeastOpen, most_open_files() / 2);
+    while (open_.size() >= most && close_one()) {
+    }
+    while (true) {
+      errno = 0;
+      auto opened = open_regular(path, links);
+      if (opened || (errno != EMFILE && errno != ENFILE) || !close_one()) return opened;
+    }
+  }
+
+  bool close_one() {
+    for (auto it = open_.begin(); it != open_.end(); ++it) {
+      int unused = 0;
+      if (!(*it)->users.compare_exchange_strong(unused, -1, std::memory_order_acquire)) continue;
+      ::close((*it)->fd);
+      open_.erase(it);
+      return true;
+    }
+    return false;
+  }
+
+  std::mutex mutex_;
+  std::list<State*> open_;
+};
+
+InputFile::InputFile() = default;
+InputFile::~InputFile() {
+  if (state_) OpenFiles::get().close(*state_);
+}
+InputFile::InputFile(InputFile&& other) noexcept = default;
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+Result<InputFile> InputFile::open(const std::string& path, Links links) {
+  InputFile file;
+  file.state_ = FERRY_TRY(OpenFiles::get().open(path, links));
+  return file;
+}
+
+uint64_t InputFile::size() const { return state_ ? state_->identity.size : 0; }
+
+const std::string& InputFile::path() const {
+  static const std::string none;
+  return state_ ? state_->path : none;
+}
+
+Result<InputFile::Descriptor> InputFile::descriptor() const {
+  FERRY_CHECK(OpenFiles::get().acquire(*state_));
+  return Descriptor(state_.get());
+}
+
+InputFile::Descriptor::Descriptor(Descriptor&& other) noexcept
+    : state_(std::exchange(other.state_, nullptr)) {}
+InputFile::Descriptor::~Descriptor() {
+  if (state_ != nullptr) OpenFiles::release(*state_);
+}
+int InputFile::Descriptor::fd() const { return state_->fd; }
+
+Status InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
+  if (offset > size() || out.size() > size() - offset) {
+    return fail(ErrorCode::kIo, fmt::format("{}: ends before offset {} + {}", printable(path()),
+                                            offset, out.size()));
+  }
+  if (out.empty()) return {};
+  const Descriptor descriptor = FERRY_TRY(this->descriptor());
+  while (!out.empty()) {
+    const size_t want = std::min(out.size(), kMaxTransfer);
+    const ssize_t got = ::pread(descriptor.fd(), out.data(), want, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return os_error(path(), fmt::format("cannot read at offset {}", offset), errno);
+    if (got == 0) {
+      return fail(ErrorCode::kIo, fmt::format("{}: ended early at offset {}, it was {} bytes long "
+                                              "when it was opened",
+                                              printable(path()), offset, size()));
+    }
+    out = out.subspan(static_cast<size_t>(got));
+    offset += static_cast<uint64_t>(got);
+  }
+  return {};
+}
+
+Status InputFile::check_unchanged() const {
+  const Descriptor descriptor = FERRY_TRY(this->descriptor());
+  struct stat info {};
+  if (::fstat(descriptor.fd(), &info) != 0) return os_error(path(), "cannot examine", errno);
+  if (Identity(info) == state_->identity) return {};
+  return changed(path());
+}
+
+size_t most_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 2 * kLeastOpen;
+  return static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20));
+}
+
+void raise_most_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace ferry

@@ -1,0 +1,134 @@
+// The sizes that the manifest states for the model, against its programs. The decoder, the sampler
+// and verify() index by these sizes.
+#include <fmt/format.h>
+
+#include <optional>
+#include <string_view>
+
+#include "core/text.h"
+#include "packer/bundle_examination.h"
+
+namespace ferry {
+namespace {
+
+// Reports every dimension that is not what the model has.
+class ModelCheck {
+ public:
+  ModelCheck(const Manifest& model, ProblemList& problems) : model_(model), problems_(problems) {}
+
+  void sizes() {
+    for (const int64_t size : {model_.vocab_size, model_.hidden_size, model_.context_length,
+                               model_.prefill_length, model_.num_layers}) {
+      if (size < 1) add(kManifestName, fmt::format("a size of the model is {}", size));
+    }
+    if (model_.prefill_length > model_.context_length) {
+      add(kManifestName, fmt::format("prefill_length {} is more than context_length {}",
+                                     model_.prefill_length, model_.context_length));
+    }
+    const std::optional<int64_t>& limit = model_.rope_switch;
+    if (limit && (*limit < 1 || *limit >= model_.context_length)) {
+      add(kManifestName, fmt::format("rope_switch {} is not inside of the context of {}", *limit,
+                                     model_.context_length));
+    }
+  }
+
+  void port(const std::string& file, const ManifestPort& port) {
+    const int64_t tokens = model_.prefill_length;
+    if (port.name == "tokens") return expect(file, "input", port, {1, tokens}, "prefill_length");
+    if (port.name == "input_pos") return expect(file, "input", port, {1}, "one position");
+    if (port.name == "hidden_states") {
+      return expect(file, "value", port, {1, tokens, model_.hidden_size},
+                    "prefill_length and hidden_size");
+    }
+    if (port.name != "logits") return;
+    expect(file, "output", port,
+           model_.all_logits ? Shape{1, tokens, model_.vocab_size} : Shape{1, model_.vocab_size},
+           "vocab_size, prefill_length and all_logits");
+  }
+
+  void cache(const std::string& file, const ManifestBuffer& buffer) {
+    const std::string_view name = buffer.name;
+    if (!name.ends_with(".k_cache") && !name.ends_with(".v_cache")) return;
+    if (buffer.shape.size() == 4 && buffer.shape[1] == model_.context_length) return;
+    add(file, fmt::format("buffer {} is {}, the context_length of the manifest is {}", quoted(name),
+                          to_string(buffer.shape), model_.context_length));
+  }
+
+  // All probes are taken from the residual stream.
+  void probe(const std::string& file, const ManifestProbe& probe, const pte::Method& method) {
+    const auto* tensor = std::get_if<pte::Tensor>(&method.values[static_cast<size_t>(probe.value)]);
+    const bool stream =
+        probe.name.starts_with("hidden_states.") || probe.name == "last_layer_prenorm";
+    if (!stream || tensor == nullptr) return;
+    if (!tensor->sizes.empty() && tensor->sizes.back() == model_.hidden_size) return;
+    const Shape shape(tensor->sizes.begin(), tensor->sizes.end());
+    add(file, fmt::format("probe {} is {}, the hidden_size of the manifest is {}",
+                          quoted(probe.name), to_string(shape), model_.hidden_size));
+  }
+
+  // What official runners read, where a program has it.
+  void metadata(const std::string& file, const pte::Program& program) {
+    const std::pair<std::string_view, int64_t> expected[] = {
+        {"get_vocab_size", model_.vocab_size},
+        {"get_max_seq_len", model_.prefill_length},
+        {"get_max_context_len", model_.context_length},
+        {"get_n_layers", model_.num_layers}};
+    for (const auto& [name, value] : expected) {
+      const std::optional<int64_t> stated = constant_result(program, name);
+      if (!stated || *stated == value) continue;
+      add(file,
+          fmt::format("its method {} gives {}, the manifest states {}", name, *stated, value));
+    }
+  }
+
+ private:
+  void add(std::string_view file, const std::string& what) {
+    problems_.add(std::string(file), what);
+  }
+
+  void expect(const std::string& file, std::string_view role, const ManifestPort& port,
+              const Shape& shape, std::string_view by) {
+    if (port.shape == shape) return;
+    add(file, fmt::format("{} {} is {}, not {} by the manifest's {}", role, quoted(port.name),
+                          to_string(port.shape), to_string(shape), by));
+  }
+
+  static std::optional<int64_t> constant_result(const pte::Program& program,
+                                                std::string_view name) {
+    const pte::Method* method = program.find(name);
+    if (method == nullptr || method->outputs.size() != 1) return std::nullopt;
+    const auto index = static_cast<size_t>(method->outputs[0]);
+    if (method->outputs[0] < 0 || index >= method->values.size()) return std::nullopt;
+    const auto* value = std::get_if<int64_t>(&method->values[index]);
+    return value == nullptr ? std::nullopt : std::optional(*value);
+  }
+
+  const Manifest& model_;
+  ProblemList& problems_;
+};
+
+}  // namespace
+
+void check_model(const Manifest& manifest, ProblemList& problems) {
+  ModelCheck check(manifest, problems);
+  check.sizes();
+  for (const ManifestProgram& program : manifest.programs) {
+    for (const ManifestPort& port : program.inputs) check.port(program.file, port);
+    for (const ManifestPort& port : program.outputs) check.port(program.file, port);
+    for (const ManifestBuffer& buffer : program.buffers) check.cache(program.file, buffer);
+  }
+}
+
+void check_model_of_program(const Manifest& manifest, const ManifestProgram& entry,
+                            const pte::Program& program, ProblemList& problems) {
+  ModelCheck check(manifest, problems);
+  check.metadata(entry.file, program);
+  const pte::Method* forward = program.find("forward");
+  for (const ManifestProbe& probe : entry.probes) {
+    const bool inside = forward != nullptr && probe.value >= 0 &&
+                        static_cast<size_t>(probe.value) < forward->values.size();
+    if (inside) check.probe(entry.file, probe, *forward);
+  }
+}
+
+}  // namespace ferry
