@@ -49,7 +49,7 @@ std::vector<Kind> program_kinds() {
       {"program_recurrent_state_kept", no_linear},
       {"program_conv_inputs_one_older", no_conv},
       {"program_cache_one_position_late", no_attention},
-      {.name = "program_rope_one_position_late", .excluded = no_attention, .invisible = no_keys},
+      {.name = "program_rope_one_position_late", .excluded = no_table, .invisible = no_keys},
       {"program_rope_of_queries_late", no_table},
       {"program_causal_mask_wide", no_attention},
       {"program_causal_mask_narrow", no_attention},
