@@ -28,14 +28,19 @@ size_t Outcome::error_lines() const {
 
 namespace {
 
+struct Program {
+  std::string path = FERRY_BINARY;
+  std::vector<std::string> environment = {};
+};
+
 // stdin from `input`; stdout to `stdout_path`, or into the outcome where that is empty.
 Outcome run(const std::string& input, const std::string& stdout_path,
-            const std::vector<std::string>& args) {
+            const std::vector<std::string>& args, Program program = {}) {
   const TempDir dir;
   write_bytes(dir / "in", input);
   const std::string in = dir / "in";
   const std::string out = stdout_path.empty() ? dir / "out" : stdout_path;
-  std::vector<std::string> words = {FERRY_BINARY};
+  std::vector<std::string> words = {program.path};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -48,6 +53,7 @@ Outcome run(const std::string& input, const std::string& stdout_path,
     dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
     dup2(out_fd, STDOUT_FILENO);
     dup2(err_fd, STDERR_FILENO);
+    for (std::string& variable : program.environment) putenv(variable.data());
     execv(argv[0], argv.data());
     _exit(126);
   }
@@ -127,6 +133,10 @@ Outcome run_checked(const std::string& input, const std::vector<std::string>& ar
 
 }  // namespace
 
+Outcome run_program(const std::string& program, const std::vector<std::string>& args,
+                    const std::vector<std::string>& environment) {
+  return run("", "", args, {program, environment});
+}
 Outcome run_ferry(const std::vector<std::string>& args) { return run_checked("", args); }
 Outcome run_ferry_once(const std::vector<std::string>& args) { return run("", "", args); }
 Outcome run_ferry_on(const std::string& input, const std::vector<std::string>& args) {

@@ -20,6 +20,10 @@ struct Outcome {
   size_t error_lines() const;
 };
 
+// Runs `PROGRAM ARGS...` without a shell, with `environment` ("NAME=VALUE") added to ours. Safe to
+// call from several threads.
+Outcome run_program(const std::string& program, const std::vector<std::string>& args,
+                    const std::vector<std::string>& environment = {});
 // Runs `ferry ARGS...` without a shell. What is refused is run once more with --json, and fails the
 // test unless that gives the same exit code and one document that says what stderr says.
 Outcome run_ferry(const std::vector<std::string>& args);

@@ -1,0 +1,72 @@
+// Programs that are wrong whatever the weights: wrong_programs.cc makes them.
+#include "tests/mutation/kinds.h"
+
+namespace ferry::mutation {
+namespace {
+
+std::string no_conv(const Checkpoint&, const Facts& f) {
+  return f.linear.empty() && f.convs.empty() ? "has no convolution" : "";
+}
+
+std::string no_linear(const Checkpoint&, const Facts& f) {
+  return f.linear.empty() ? "has no linear attention" : "";
+}
+
+std::string no_attention(const Checkpoint&, const Facts& f) {
+  return f.attention.empty() ? "has no attention" : "";
+}
+
+std::string no_window(const Checkpoint&, const Facts& f) {
+  return f.sliding.empty() ? "has no sliding window" : "";
+}
+
+std::string no_table(const Checkpoint& c, const Facts& f) {
+  const bool chosen = c.config.contains("rope_parameters") &&
+                      c.config["rope_parameters"].value("rope_type", "") == "longrope";
+  return chosen ? "its table is chosen between two by every call" : no_attention(c, f);
+}
+
+std::string no_operator(const Checkpoint& c, const Facts& f) {
+  return f.model_type == "gemma2" ? "its scale is in the config (see attention_scale)"
+                                  : no_attention(c, f);
+}
+
+std::string no_embedding_scale(const Checkpoint&, const Facts& f) {
+  return f.model_type.starts_with("gemma") || f.model_type == "granite" ? "" : "has no such scale";
+}
+
+std::string no_keys(const Facts& f) {
+  return f.reference_has_keys
+             ? ""
+             : "scores depend on differences of positions, and its reference holds no keys";
+}
+
+}  // namespace
+
+std::vector<Kind> program_kinds() {
+  return {
+      {"program_conv_state_kept", no_conv},
+      {"program_recurrent_state_kept", no_linear},
+      {"program_conv_inputs_one_older", no_conv},
+      {"program_cache_one_position_late", no_attention},
+      {.name = "program_rope_one_position_late", .excluded = no_table, .invisible = no_keys},
+      {"program_rope_of_queries_late", no_table},
+      {"program_causal_mask_wide", no_attention},
+      {"program_causal_mask_narrow", no_attention},
+      {"program_window_mask_wide", no_window},
+      {"program_window_mask_narrow", no_window},
+      {"program_attention_scale", no_operator},
+      {"program_embedding_scale_dropped", no_embedding_scale},
+      {"program_delta_scale_dropped", no_linear},
+  };
+}
+
+std::vector<Kind> all_kinds() {
+  std::vector<Kind> all;
+  for (const auto& part : {config_kinds(), weight_kinds(), block_kinds(), program_kinds()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+}  // namespace ferry::mutation
