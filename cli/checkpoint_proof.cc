@@ -164,11 +164,13 @@ Result<TensorProof> compare_tensors(Context& context, const Bundle& bundle,
   });
   TensorProof proof;
   std::set<std::string> stored;
+  std::set<std::pair<std::string, uint64_t>> segments;  // tied weights share one
   for (size_t i = 0; i < tensors.size(); ++i) {
     std::string line = FERRY_TRY(std::move(results[i]));
     if (!line.empty()) proof.different.push_back(std::move(line));
     proof.tensors += 1;
-    proof.bytes += tensors[i].bytes;
+    const bool fresh = segments.emplace(tensors[i].file, tensors[i].offset).second;
+    proof.bytes += fresh ? tensors[i].bytes : 0;
     stored.insert(tensors[i].name);
   }
   for (const auto& [name, weight] : weights) {

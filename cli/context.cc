@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "cli/error_report.h"
+
 namespace ferry::cli {
 
 ThreadPool& Context::pool() {
@@ -21,6 +23,10 @@ void Context::print(std::string_view text) { std::fwrite(text.data(), 1, text.si
 
 void Context::note(std::string_view line) {
   if (!quiet) fmt::print(stderr, "ferry: {}\n", line);
+}
+
+void Context::aside(std::string_view lines) {
+  if (!quiet) std::fwrite(lines.data(), 1, lines.size(), stderr);
 }
 
 namespace {
@@ -63,11 +69,11 @@ std::function<void(uint64_t, uint64_t)> Context::progress(std::string label) {
 
 bool Context::flush() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
 
-int report(const Error& error) {
-  std::string text = fmt::format("ferry: error: {}\n", error.message);
-  for (const std::string& detail : error.details) text += fmt::format("  {}\n", detail);
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  return static_cast<int>(error.code);
+int Context::refuse(const Error& error) {
+  if (json) print(error_document(error));
+  flush();
+  print_error(error, /*with_details=*/!quiet);
+  return exit_code(error);
 }
 
 }  // namespace ferry::cli

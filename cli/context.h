@@ -26,17 +26,19 @@ class Context {
   void print(std::string_view text);
   // A line for people to stderr, unless quiet.
   void note(std::string_view line);
+  // Lines for people that are no result, as they are, to stderr, unless quiet.
+  void aside(std::string_view lines);
   // Draws on stderr when that is a terminal; otherwise does nothing. Takes (done, total).
   std::function<void(uint64_t, uint64_t)> progress(std::string label);
+  // Says what went wrong: on stderr, with details unless quiet, and with --json in a document on
+  // stdout, which must be the first unless the verb gives one per line. Returns the exit code.
+  int refuse(const Error& error);
   // False once a write to stdout has failed.
   bool flush();
 
  private:
   std::unique_ptr<ThreadPool> pool_;
 };
-
-// "ferry: error: message" and one indented line per detail, to stderr. Returns the exit code.
-int report(const Error& error);
 
 // The exit code: 0 yes or done, 1 the answer is no.
 using Action = std::function<Result<int>(Context&)>;

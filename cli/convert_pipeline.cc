@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/checkpoint_input.h"
+#include "cli/tokenizer_notes.h"
 #include "converters/assemble.h"
 #include "converters/family.h"
 #include "converters/longrope.h"
@@ -15,7 +16,7 @@
 #include "formats/checkpoint.h"
 #include "graph/lower.h"
 #include "runner/bounds.h"
-#include "runner/reference.h"
+#include "runner/reference_check.h"
 
 namespace ferry::cli {
 namespace {
@@ -155,13 +156,6 @@ std::pair<int32_t, int32_t> layers_of(const Graph& graph, int64_t num_layers) {
   return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
 }
 
-// The file of --reference, once it has been seen to be one.
-Result<CopiedFile> reference_to_copy(const std::string& path) {
-  const std::unique_ptr<TensorSource> source = FERRY_TRY(open_checkpoint(path));
-  FERRY_CHECK(Reference::open(*source).map([](const Reference&) {}));
-  return CopiedFile{reference_name(path), path};
-}
-
 // Lowers every part and adds what it needs to the conversion and to the writer's input.
 Status lower_parts(Conversion& conversion, const BuildOptions& build, BundleInput& input) {
   const std::vector<MetadataMethod> metadata = metadata_methods(conversion.config, build);
@@ -182,6 +176,18 @@ Status lower_parts(Conversion& conversion, const BuildOptions& build, BundleInpu
                            .layer_count = count});
   }
   return {};
+}
+
+// The file of --reference, once it has been seen to be one, and one of this model.
+Result<CopiedFile> reference_to_copy(const std::string& path, const Conversion& conversion,
+                                     const Manifest& manifest) {
+  ReferenceShapes shapes{.buffers = {},
+                         .experts = conversion.config.moe.experts,
+                         .experts_per_token = conversion.config.moe.per_token};
+  for (const PlannedBuffer& buffer : conversion.buffers) shapes.buffers[buffer.name] = buffer.shape;
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(open_checkpoint(path));
+  FERRY_CHECK(check_reference(FERRY_TRY(Reference::open(*source)), manifest, shapes));
+  return CopiedFile{reference_name(path), path};
 }
 
 }  // namespace
@@ -221,10 +227,15 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   BundleInput input;
   input.manifest = make_manifest(c.config, build, options, c.mapping, c.parts);
   input.copied = std::move(opened.copied);
-  if (!options.reference.empty()) {
-    input.copied.push_back(FERRY_TRY(reference_to_copy(options.reference)));
+  if (options.check_tokenizer) {
+    for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {
+      c.notes.push_back(std::move(note));
+    }
   }
   FERRY_CHECK(lower_parts(c, build, input));
+  if (!options.reference.empty()) {
+    input.copied.push_back(FERRY_TRY(reference_to_copy(options.reference, c, input.manifest)));
+  }
   c.plan = FERRY_TRY(BundlePlan::make(std::move(input), *c.source, options.max_file_bytes));
   return c;
 }

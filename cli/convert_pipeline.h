@@ -32,6 +32,7 @@ struct ConvertOptions {
   std::vector<std::string> allow_unmapped = {};
   std::optional<PackedLayout> packed_layout = {};  // none: the family's own
   std::string reference;  // file to embed; may be empty
+  bool check_tokenizer = false;  // read tokenizer.json, for Conversion::notes
 };
 
 struct PlannedBuffer {
@@ -48,7 +49,7 @@ struct Conversion {
   ModelConfig config;
   std::string family;  // the model type that it was found under
   MappingReport mapping;
-  std::vector<std::string> notes;    // lines for the user: what could not be carried over
+  std::vector<std::string> notes;    // lines for the user: what the bundle will not have or do
   std::vector<KeyProblem> problems;  // if there are any, there is nothing below
   std::vector<Model> parts;          // the weights that the plan points to
   std::vector<PlannedBuffer> buffers;

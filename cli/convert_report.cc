@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cli/error_report.h"
 #include "cli/json_writer.h"
 #include "core/text.h"
 
@@ -93,11 +94,23 @@ std::string transform_of(const MappedEntry& entry, const Transforms& transforms)
 // -- JSON
 // ------------------------------------------------------------------------------------------
 
-constexpr std::pair<KeyProblem::Kind, const char*> kProblemNames[] = {
-    {KeyProblem::Kind::kUnmapped, "unmapped"},   {KeyProblem::Kind::kMissing, "missing"},
-    {KeyProblem::Kind::kDuplicate, "duplicate"}, {KeyProblem::Kind::kShape, "shape"},
-    {KeyProblem::Kind::kDType, "dtype"},
-};
+const char* kind_name(KeyProblem::Kind kind) {
+  switch (kind) {
+    case KeyProblem::Kind::kUnmapped:
+      return "unmapped";
+    case KeyProblem::Kind::kMissing:
+      return "missing";
+    case KeyProblem::Kind::kDuplicate:
+      return "duplicate";
+    case KeyProblem::Kind::kShape:
+      return "shape";
+    case KeyProblem::Kind::kDType:
+      return "dtype";
+    case KeyProblem::Kind::kAmbiguous:
+      return "ambiguous";
+  }
+  return "other";  // no enumerator: -Wswitch sees to it
+}
 
 void write_entries(JsonWriter& json, const Conversion& c) {
   const Transforms transforms = transforms_of(c);
@@ -134,10 +147,30 @@ void write_prefixes(JsonWriter& json, const std::vector<TakenPrefix>& prefixes) 
 void write_problems(JsonWriter& json, const std::vector<KeyProblem>& problems) {
   json.key("problems").begin_array();
   for (const KeyProblem& problem : problems) {
-    const auto name = std::ranges::find(kProblemNames, problem.kind,
-                                        &std::pair<KeyProblem::Kind, const char*>::first);
-    json.begin_object().member("kind", name->second).member("key", problem.key);
+    json.begin_object().member("kind", kind_name(problem.kind)).member("key", problem.key);
     json.member("message", problem.message).end_object();
+  }
+  json.end_array();
+}
+
+void write_texts(JsonWriter& json, const char* name, const std::vector<std::string>& texts) {
+  json.key(name).begin_array();
+  for (const std::string& text : texts) json.value(text);
+  json.end_array();
+}
+
+void write_non_finite(JsonWriter& json,
+                      const std::optional<std::vector<NonFiniteWeight>>& weights) {
+  json.key("non_finite");
+  if (!weights) {
+    json.null();
+    return;
+  }
+  json.begin_array();
+  for (const NonFiniteWeight& weight : *weights) {
+    json.begin_object().member("tensor", weight.name);
+    write_texts(json, "sources", weight.sources);
+    json.member("values", weight.count).end_object();
   }
   json.end_array();
 }
@@ -212,14 +245,19 @@ std::string drop_lines(const MappingReport& mapping) {
 
 }  // namespace
 
-std::string conversion_json(const Conversion& c) {
+std::string conversion_json(const Conversion& c, const ConversionOutcome& outcome) {
   JsonWriter json;
-  json.begin_object().member("model_type", c.config.model_type);
+  json.begin_object();
+  if (outcome.error) write_error(json, *outcome.error);
+  json.member("model_type", c.config.model_type);
   write_prefixes(json, c.mapping.prefixes);
   write_entries(json, c);
   write_keys(json, "unmapped", c.problems, KeyProblem::Kind::kUnmapped, c.mapping.allowed);
   write_keys(json, "missing", c.problems, KeyProblem::Kind::kMissing, {});
+  write_keys(json, "ambiguous", c.problems, KeyProblem::Kind::kAmbiguous, {});
   write_problems(json, c.problems);
+  write_texts(json, "notes", c.notes);
+  write_non_finite(json, outcome.non_finite);
   json.key("files").begin_array();
   if (c.plan) {
     for (const PlannedFile& file : c.plan->files()) {
@@ -235,6 +273,26 @@ std::string conversion_json(const Conversion& c) {
   }
   json.end_array().end_object();
   return json.take();
+}
+
+std::vector<std::string> non_finite_notes(const std::vector<NonFiniteWeight>& weights,
+                                          const std::string& source) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> notes;
+  for (const NonFiniteWeight& weight : weights) {
+    if (notes.size() == kMost) {
+      notes.push_back(
+          fmt::format("{}: values that are not finite in {} more tensors (--json lists "
+                      "all)",
+                      printable(source), weights.size() - kMost));
+      break;
+    }
+    const bool single = weight.sources.size() == 1;
+    notes.push_back(fmt::format("{}: {} value{} not finite (tensor {})", printable(source),
+                                weight.count, weight.count == 1 ? " is" : "s are",
+                                quoted(single ? weight.sources[0] : weight.name)));
+  }
+  return notes;
 }
 
 std::string conversion_text(const Conversion& c, bool table) {

@@ -34,6 +34,27 @@ const char* line_break(std::string_view text) {
   return nullptr;
 }
 
+// The letter of a short escape, 0 for characters that have none.
+char short_escape(char c) {
+  switch (c) {
+    case '"':
+    case '\\':
+      return c;
+    case '\b':
+      return 'b';
+    case '\f':
+      return 'f';
+    case '\n':
+      return 'n';
+    case '\r':
+      return 'r';
+    case '\t':
+      return 't';
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 void JsonWriter::separate() {
@@ -91,9 +112,9 @@ void JsonWriter::append_string(std::string_view text) {
     const size_t length = utf8_length(text);
     if (length == 0) {
       text_ += "\\ufffd";
-    } else if (c == '"' || c == '\\') {
+    } else if (const char letter = short_escape(c)) {
       text_ += '\\';
-      text_ += c;
+      text_ += letter;
     } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
       fmt::format_to(std::back_inserter(text_), "\\u{:04x}", static_cast<unsigned>(c));
     } else if (const char* escaped = line_break(text)) {

@@ -277,6 +277,7 @@ Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
   if (std::filesystem::is_directory(path, ignored)) {
     return exists("manifest.json") ? list_bundle(path, pool) : list_checkpoint(path);
   }
+  if (!std::filesystem::exists(path, ignored)) return list_checkpoint(path);  // explains it
   if (path.ends_with(".pte")) return list_program_file(path);
   if (path.ends_with(".ptd")) return list_data_file(path);
   const std::string identifier = FERRY_TRY(file_identifier(path));

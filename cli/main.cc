@@ -1,38 +1,29 @@
 #include <signal.h>
-#include <unistd.h>
 
 #include <exception>
 #include <new>
-#include <string_view>
 
 #include "cli/command_line.h"
+#include "cli/error_report.h"
+#include "cli/signals.h"
 #include "cli/verbs.h"
 #include "core/file.h"
+#include "core/interrupt.h"
 
 namespace ferry::cli {
 namespace {
 
-// A mapped bundle file that shrinks while it is read raises SIGBUS: an I/O error, not a crash. Only
-// async-signal-safe calls here.
-extern "C" void on_sigbus(int) {
-  constexpr std::string_view kText =
-      "ferry: error: a mapped file became shorter or unreadable while it was in use\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
-  _exit(static_cast<int>(ErrorCode::kIo));
+// What fails after a request to stop, such as a helper process that the same signal has ended, fails
+// because of it.
+Error cause_of(const Error& error) {
+  const Status stopped = check_interrupt();
+  return stopped ? error : stopped.error();
 }
 
-void install_sigbus_handler() {
-  struct sigaction action = {};
-  action.sa_handler = on_sigbus;
-  sigaction(SIGBUS, &action, nullptr);
-}
-
-int run_main(int argc, char** argv) {
-  install_sigbus_handler();
+int run_main(Context& context, int argc, char** argv) {
   raise_most_open_files();
-  signal(SIGCHLD,
-         SIG_DFL);  // how a child ended cannot be told where it is ignored, as `trap ''` does
-  Context context;
+  // How a child ended cannot be told where that is ignored, as `trap ''` does.
+  signal(SIGCHLD, SIG_DFL);
   CommandLine line(context);
   add_inspect(line);
   add_convert(line);
@@ -42,22 +33,26 @@ int run_main(int argc, char** argv) {
   add_verify(line);
   add_check(line);
   const Result<Action> action = line.parse(argc, argv);
-  if (!action) return report(action.error());
+  if (!action) return context.refuse(action.error());
   const Result<int> outcome = (*action)(context);
-  if (!outcome) return report(outcome.error());
-  if (!context.flush()) return report({ErrorCode::kIo, "standard output: cannot write"});
-  return *outcome;
+  if (!outcome) return context.refuse(cause_of(outcome.error()));
+  if (context.flush()) return *outcome;
+  const Error error{ErrorCode::kIo, "standard output: cannot write"};
+  print_error(error, true);
+  return exit_code(error);
 }
 
 }  // namespace
 }  // namespace ferry::cli
 
 int main(int argc, char** argv) {
+  ferry::cli::Context context;
+  ferry::cli::install_signal_handlers(context.json);
   try {
-    return ferry::cli::run_main(argc, argv);
+    return ferry::cli::run_main(context, argc, argv);
   } catch (const std::bad_alloc&) {
-    return ferry::cli::report({ferry::ErrorCode::kIo, "not enough memory"});
+    return context.refuse({ferry::ErrorCode::kIo, "not enough memory"});
   } catch (const std::exception& error) {
-    return ferry::cli::report({ferry::ErrorCode::kInternal, error.what()});
+    return context.refuse({ferry::ErrorCode::kInternal, error.what()});
   }
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "cli/error_report.h"
 #include "cli/json_writer.h"
 #include "cli/verbs.h"
 #include "core/text.h"
@@ -36,7 +37,7 @@ Result<int> check(Context& context, const std::string& bundle) {
                               human_bytes(report.bytes)));
   }
   for (const CheckProblem& problem : report.problems) {
-    if (!context.json) ferry::cli::report({problem.code, problem.message});
+    if (!context.json) print_error({problem.code, problem.message}, /*with_details=*/false);
   }
   return report.ok() ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -11,6 +12,7 @@
 
 #include "cli/convert_pipeline.h"
 #include "cli/convert_report.h"
+#include "cli/error_report.h"
 #include "cli/verbs.h"
 #include "converters/assemble.h"
 #include "core/checked.h"
@@ -27,23 +29,6 @@ struct Options {
   std::string max_file_size;
   int64_t shards = 1;
   bool dry_run = false, overwrite = false;
-};
-
-// An option of the contract that is not built: accepted with its default value only.
-struct Unbuilt {
-  const char* name;
-  const char* initial;
-  const char* help;
-};
-constexpr Unbuilt kUnbuilt[] = {
-    {"--to", "bundle", "What to write"},
-    {"--quantize", "none", "Weight quantisation"},
-    {"--program", "stateful", "Program style"},
-    {"--kv-dtype", "f32", "Dtype of the caches"},
-    {"--mask-dtype", "f32", "Dtype of attention masks"},
-    {"--logits-dtype", "f32", "Dtype of the logits"},
-    {"--attention", "mha", "Attention layout"},
-    {"--sign", "", "Key to sign the bundle with"},
 };
 
 // -- options
@@ -97,44 +82,53 @@ Status settle(Options& options) {
 // -- the verb
 // --------------------------------------------------------------------------------------
 
+// Keys that do not fit are in the document of the conversion, beside the error.
+int refuse_keys(Context& context, const Conversion& conversion) {
+  Error error = problems_error(conversion.problems, *conversion.source);
+  if (!context.json) return context.refuse(error);
+  context.print(conversion_json(conversion, {.error = error}));
+  print_error(error, /*with_details=*/!context.quiet);
+  return exit_code(error);
+}
+
 Result<int> convert(Context& context, Options& options) {
   const auto start = std::chrono::steady_clock::now();
   FERRY_CHECK(settle(options));
   const Conversion conversion = FERRY_TRY(plan_conversion(options.convert));
-  if (!conversion.problems.empty()) {
-    if (context.json) context.print(conversion_json(conversion));
-    return tl::unexpected<Error>(problems_error(conversion.problems, *conversion.source));
-  }
+  if (!conversion.problems.empty()) return refuse_keys(context, conversion);
+  ConversionOutcome outcome;
+  std::vector<std::string> notes = conversion.notes;
   if (!options.dry_run) {
-    FERRY_TRY(conversion.plan->write(options.out, options.overwrite, context.pool(),
-                                     context.progress("writing")));
+    WrittenBundle written = FERRY_TRY(conversion.plan->write(
+        options.out, options.overwrite, context.pool(), context.progress("writing")));
+    std::ranges::copy(non_finite_notes(written.non_finite, conversion.source->path()),
+                      std::back_inserter(notes));
+    outcome.non_finite = std::move(written.non_finite);
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (context.json) {
-    context.print(conversion_json(conversion));
+    context.print(conversion_json(conversion, outcome));
   } else if (!context.quiet) {
     context.print(conversion_text(conversion, /*table=*/options.dry_run));
     context.print(options.dry_run
                       ? "dry run: nothing was written\n"
                       : fmt::format("wrote {} in {:.2f} s\n", options.out, elapsed.count()));
   }
-  for (const std::string& note : conversion.notes) context.note(note);
+  for (const std::string& note : notes) context.note(note);
   return 0;
 }
 
 }  // namespace
 
 void add_convert(CommandLine& line) {
-  struct State {
-    Options options;
-    std::vector<std::string> unbuilt;
-    bool resume = false;
-  };
-  auto state = std::make_shared<State>();
-  Options& o = state->options;
-  Verb verb = line.verb("convert", "Turn a checkpoint into a program bundle");
-  verb.positional("SRC", o.convert.source,
-                  "Checkpoint: a directory, a tensor file, an index or a GGUF file")
+  auto options = std::make_shared<Options>();
+  Options& o = *options;
+  o.convert.check_tokenizer = true;
+  line.verb("convert", "Turn a checkpoint into a program bundle")
+      .positional(
+          "SRC", o.convert.source,
+          "Checkpoint: a directory, an index, or a tensor file: safetensors, PyTorch, GGUF, "
+          "Keras HDF5")
       .option("-o,--out", o.out, "Bundle directory to make")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
       .option("--shards", o.shards, "Programs to cut the decoder into")
@@ -152,25 +146,11 @@ void add_convert(CommandLine& line) {
       .option("--config", o.convert.config, "config.json to use instead of the checkpoint's")
       .option("--allow-unmapped", o.convert.allow_unmapped,
               "Keys that may stay unused (glob; may be repeated)")
-      .option("--reference", o.convert.reference, "Reference to embed, for verify (safetensors)")
+      .option("--reference", o.convert.reference,
+              "Reference to embed, for verify (safetensors or HDF5)")
       .flag("--dry-run", o.dry_run, "Plan only; --json prints the plan")
       .flag("--overwrite", o.overwrite, "Replace an existing bundle")
-      .flag("--resume", state->resume, "Not supported yet");
-  state->unbuilt.reserve(std::size(kUnbuilt));
-  for (const Unbuilt& option : kUnbuilt) {
-    verb.option(option.name, state->unbuilt.emplace_back(option.initial),
-                fmt::format("{} (only the default is supported yet)", option.help));
-  }
-  verb.action([state](Context& context) -> Result<int> {
-    for (size_t i = 0; i < std::size(kUnbuilt); ++i) {
-      if (state->unbuilt[i] == kUnbuilt[i].initial) continue;
-      return fail(
-          ErrorCode::kUnsupported,
-          fmt::format("{} {} is not supported yet", kUnbuilt[i].name, quoted(state->unbuilt[i])));
-    }
-    if (state->resume) return fail(ErrorCode::kUnsupported, "--resume is not supported yet");
-    return convert(context, state->options);
-  });
+      .action([options](Context& context) { return convert(context, *options); });
 }
 
 }  // namespace ferry::cli

@@ -1,4 +1,4 @@
-// ferry run: generates tokens or text with a bundle and prints how fast that was.
+// ferry run: generates tokens or text with a bundle, and says on stderr how fast that was.
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 
+#include "cli/error_report.h"
 #include "cli/json_writer.h"
 #include "cli/present_time.h"
 #include "cli/verbs.h"
+#include "core/interrupt.h"
 #include "core/text.h"
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
@@ -29,9 +32,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
+constexpr std::string_view kEos = "eos";
+constexpr std::string_view kInterruption = "interrupted";
+
 struct Options {
   std::string bundle, tokens, prompt, chat, dump_logits;
-  std::string image, mode = "kv";  // not built
   int64_t max_new = 16;
   SamplingOptions sampling;
   int64_t seed = 0;
@@ -48,7 +53,8 @@ struct Generation {
   std::vector<int64_t> prompt, tokens;
   std::string text;           // of the tokens; only with a tokenizer
   std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
-  bool stopped_by_eos = false;
+  // Why there are no more: "eos", "max_new", "context" (it is full) or "interrupted".
+  std::string_view stop;
   Times times;
 };
 
@@ -70,11 +76,6 @@ Result<std::vector<int64_t>> parse_tokens(std::string_view text) {
 }
 
 Status check_options(const Options& o) {
-  const auto unbuilt = [](const char* what) {
-    return fail(ErrorCode::kUnsupported, fmt::format("{} is not supported yet", what));
-  };
-  if (!o.image.empty()) return unbuilt("--image");
-  if (o.mode != "kv") return unbuilt("--mode other than kv");
   if (!o.tokens.empty() + !o.prompt.empty() + !o.chat.empty() != 1) {
     return fail(ErrorCode::kUsage,
                 "one of --prompt, --chat and --tokens is required, and not empty");
@@ -116,7 +117,22 @@ class TextOutput {
   std::string text_;
 };
 
-// The context is a limit: what does not fit is not generated.
+// Why `g` ends with its last token, or nothing while it goes on. The context is a limit: what does
+// not fit is not generated.
+std::string_view reason_to_stop(const Generation& g, const Decoder& decoder,
+                                const Manifest& manifest, const Options& options) {
+  if (!options.ignore_eos && std::ranges::count(manifest.eos_ids, g.tokens.back()) > 0) return kEos;
+  if (std::ssize(g.tokens) >= options.max_new) return "max_new";
+  if (decoder.position() >= manifest.context_length) return "context";
+  return {};
+}
+
+Error in_bundle(const Options& options, Error error) {
+  error.message = fmt::format("{}: {}", printable(options.bundle), error.message);
+  return error;
+}
+
+// An interrupt ends the answer with what there is of it, if there is anything.
 Result<Generation> generate(Decoder& decoder, const Manifest& manifest, const Options& options,
                             Sampler& sampler, TextOutput& text, Generation g) {
   const auto vocab = static_cast<size_t>(manifest.vocab_size);
@@ -127,15 +143,20 @@ Result<Generation> generate(Decoder& decoder, const Manifest& manifest, const Op
     if (row.size() < vocab) return bad_input("the bundle's logits are shorter than its vocabulary");
     const std::span<const float> last = std::span(row).last(vocab);
     const auto sampling_start = Clock::now();
-    const int64_t token = FERRY_TRY(sampler.sample(last));
+    const Result<int64_t> token = sampler.sample(last);
+    if (!token) return tl::unexpected<Error>(in_bundle(options, token.error()));
     g.times.sampling += Clock::now() - sampling_start;
-    g.tokens.push_back(token);
+    g.tokens.push_back(*token);
     if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
-    g.stopped_by_eos = !options.ignore_eos && std::ranges::count(manifest.eos_ids, token) > 0;
-    if (!g.stopped_by_eos) FERRY_CHECK(text.push(token));
-    const bool full = decoder.position() >= manifest.context_length;
-    if (g.stopped_by_eos || full || std::ssize(g.tokens) >= options.max_new) break;
-    row = FERRY_TRY(decoder.forward({&token, 1}));
+    g.stop = reason_to_stop(g, decoder, manifest, options);
+    if (g.stop != kEos) FERRY_CHECK(text.push(*token));
+    if (!g.stop.empty()) break;
+    auto next = decoder.forward({&g.tokens.back(), 1});
+    if (!next && next.error().code == ErrorCode::kInterrupted) {
+      g.stop = kInterruption;
+      break;
+    }
+    row = FERRY_TRY(std::move(next));
   }
   g.times.end = Clock::now();
   g.text = FERRY_TRY(text.finish());
@@ -157,10 +178,12 @@ Status dump_logits(const Generation& g, const std::string& path) {
 
 struct Stats {
   size_t prompt, generated;
+  size_t decoded;  // tokens that took a forward of their own: the first came with the prompt
   double load, total, prompt_eval, generation, first_token, sampling;  // seconds
   explicit Stats(const Generation& g)
       : prompt(g.prompt.size()),
         generated(g.tokens.size()),
+        decoded(generated - 1),
         load(Seconds(g.times.load_end - g.times.load_start).count()),
         total(Seconds(g.times.end - g.times.start).count()),
         prompt_eval(Seconds(g.times.prompt_end - g.times.start).count()),
@@ -176,8 +199,9 @@ int64_t peak_rss() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
+// NaN, which is null in JSON, where there is none.
 double rate(size_t tokens, double seconds) {
-  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  return tokens > 0 && seconds > 0 ? static_cast<double>(tokens) / seconds : std::nan("");
 }
 
 std::string stats_lines(const Generation& g) {
@@ -186,14 +210,17 @@ std::string stats_lines(const Generation& g) {
     return fmt::format("{}: {:.3f} s, Rate: {:.3f} tokens/s\n", what, seconds,
                        rate(tokens, seconds));
   };
-  return fmt::format("Prompt Tokens: {}  Generated Tokens: {}\n", s.prompt, s.generated) +
+  const std::string decoding =
+      s.decoded == 0 ? std::string()
+                     : line(fmt::format("Decoded {} tokens after the first", s.decoded),
+                            s.generation, s.decoded);
+  return fmt::format("Prompt Tokens: {}  Generated Tokens: {}  Stopped by: {}\n", s.prompt,
+                     s.generated, g.stop) +
          fmt::format("Model Load Time: {:.3f} s\n", s.load) +
          line("Total inference time", s.total, s.generated) +
-         line("Prompt evaluation", s.prompt_eval, s.prompt) +
-         line(fmt::format("Generated {} tokens", s.generated), s.generation, s.generated) +
+         line("Prompt evaluation", s.prompt_eval, s.prompt) + decoding +
          fmt::format("Time to first generated token: {:.3f} s\n", s.first_token) +
-         fmt::format("Sampling time over {} tokens: {:.3f} s\n", s.prompt + s.generated,
-                     s.sampling) +
+         fmt::format("Sampling time over {} tokens: {:.3f} s\n", s.generated, s.sampling) +
          fmt::format("Peak RSS: {:.1f} MiB\n", static_cast<double>(peak_rss()) / (1 << 20));
 }
 
@@ -201,16 +228,20 @@ std::string to_json(const Generation& g, bool with_text) {
   const Stats s(g);
   JsonWriter json;
   json.begin_object();
+  if (const Status status = check_interrupt(); g.stop == kInterruption && !status) {
+    write_error(json, status.error());
+  }
   json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
   if (with_text) json.member("text", g.text);
-  json.member("stopped_by_eos", g.stopped_by_eos);
+  json.member("stop", g.stop).member("stopped_by_eos", g.stop == kEos);
   json.key("stats").begin_object();
   json.member("prompt_tokens", s.prompt).member("generated_tokens", s.generated);
+  json.member("decoded_tokens", s.decoded);
   json.member("model_load_s", s.load).member("inference_s", s.total);
   json.member("prompt_eval_s", s.prompt_eval).member("generation_s", s.generation);
   json.member("first_token_s", s.first_token).member("sampling_s", s.sampling);
   json.member("prefill_token_per_sec", rate(s.prompt, s.prompt_eval));
-  json.member("decode_token_per_sec", rate(s.generated, s.generation));
+  json.member("decode_token_per_sec", rate(s.decoded, s.generation));
   json.member("peak_rss_bytes", peak_rss());
   json.end_object().end_object();
   return json.take();
@@ -222,6 +253,10 @@ std::string to_json(const Generation& g, bool with_text) {
 // The tokenizer of the bundle, if the prompt is text.
 Result<std::optional<Tokenizer>> open_tokenizer(const Bundle& bundle, const Options& options) {
   if (!options.tokens.empty()) return std::optional<Tokenizer>();
+  if (std::ranges::count(bundle.manifest().files, kTokenizerFile, &ManifestFile::path) == 0) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: this bundle has no {}: use --tokens",
+                                               printable(options.bundle), kTokenizerFile));
+  }
   const std::string text = FERRY_TRY(bundle.text(kTokenizerFile, kMaxTokenizerFile));
   const std::string path = bundle.path() + "/" + kTokenizerFile;
   return std::optional<Tokenizer>(FERRY_TRY(Tokenizer::parse(text, printable(path))));
@@ -269,11 +304,15 @@ Result<int> run(Context& context, const Options& options) {
   if (!options.dump_logits.empty()) FERRY_CHECK(dump_logits(g, options.dump_logits));
   if (context.json) {
     context.print(to_json(g, tokenizer.has_value()));
-    return 0;
+  } else {
+    context.print(tokenizer ? "\n" : fmt::format("{}\n", fmt::join(g.tokens, ",")));
+    context.flush();  // before what stderr says of it
+    context.aside(stats_lines(g));
   }
-  context.print(tokenizer ? "\n" : fmt::format("{}\n", fmt::join(g.tokens, ",")));
-  if (!context.quiet) context.print(stats_lines(g));
-  return 0;
+  const Status status = g.stop == kInterruption ? check_interrupt() : Status();
+  if (status) return 0;
+  print_error(status.error(), /*with_details=*/false);
+  return exit_code(status.error());
 }
 
 }  // namespace
@@ -285,9 +324,7 @@ void add_run(CommandLine& line) {
       .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
       .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
-      .option("--image", o->image, "Image file (not supported yet)")
       .option("--max-new", o->max_new, "Tokens to generate at most")
-      .option("--mode", o->mode, "Decoding mode (only kv is supported yet)")
       .option("--temperature", o->sampling.temperature, "0: always the likeliest token")
       .option("--top-k", o->sampling.top_k, "Sample from the K likeliest tokens; 0: from all")
       .option("--top-p", o->sampling.top_p,

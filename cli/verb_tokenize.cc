@@ -1,6 +1,8 @@
 // ferry tokenize: text to ids and back, one JSON value per line.
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <iostream>
@@ -9,6 +11,7 @@
 
 #include "cli/json_writer.h"
 #include "cli/present_time.h"
+#include "cli/signals.h"
 #include "cli/verbs.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -71,30 +74,50 @@ Result<std::string> answer(Tokenizer& tokenizer, const std::string& line, const 
   return out.value(Shape(FERRY_TRY(tokenizer.encode(text, o.add_special)))).take();
 }
 
+// Answers to whoever waits for each of them: all but a file is asked line by line.
+class Answers {
+ public:
+  explicit Answers(Context& context) : context_(context) {
+    struct stat input {};
+    buffered_ = ::fstat(STDIN_FILENO, &input) == 0 && S_ISREG(input.st_mode);
+  }
+  void give(const std::string& line) {
+    context_.print(line);
+    if (!buffered_) context_.flush();
+  }
+
+ private:
+  Context& context_;
+  bool buffered_ = false;
+};
+
 // Chats to prompts; no tokenizer is needed.
 Result<int> render_chats(Context& context, const Options& o) {
   const ChatTemplate chat = FERRY_TRY(ChatTemplate::load(o.path));
   const chat::TimeText time = present_time();
+  Answers answers(context);
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     JsonWriter out;
     out.value(FERRY_TRY(chat.render(line, fmt::format("line {}", number), time)));
-    context.print(out.take());
+    answers.give(out.take());
   }
   return 0;
 }
 
 Result<int> run(Context& context, const Options& o) {
   FERRY_CHECK(check_options(o));
+  let_signals_end_the_process();  // it waits for input most of the time
   if (o.chat) return render_chats(context, o);
   Tokenizer tokenizer = FERRY_TRY(Tokenizer::load(tokenizer_path(o.path)));
   std::ios::sync_with_stdio(false);
+  Answers answers(context);
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("line {}", number);
-    context.print(FERRY_TRY(answer(tokenizer, line, where, o)));
+    answers.give(FERRY_TRY(answer(tokenizer, line, where, o)));
   }
   return 0;
 }

@@ -20,20 +20,6 @@ constexpr size_t kMaxSuggestions = 64;
 constexpr size_t kMaxSuggestionLength = 160;
 constexpr int64_t kMaxMissingExperts = 64;  // that are listed of one weight
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
-}
-
 // The layer number in `key`: its first number between "." or "_" and "." or "/". Of the first layer
 // where there is none.
 std::string layer_in(std::string_view key) {

@@ -11,11 +11,12 @@ namespace ferry {
 
 // The numeric value is the exit code of the program.
 enum class ErrorCode : int {
-  kUsage = 2,        // the command line asks for something that makes no sense
-  kBadInput = 3,     // malformed, hostile or incomplete input
-  kUnsupported = 4,  // well formed, but a family, dtype or feature that is not implemented
-  kIo = 5,           // the operating system said no: disk full, permission, absent file
-  kInternal = 70,    // a defect of ours
+  kUsage = 2,          // the command line asks for something that makes no sense
+  kBadInput = 3,       // malformed, hostile or incomplete input
+  kUnsupported = 4,    // well formed, but a family, dtype or feature that is not implemented
+  kIo = 5,             // the operating system said no: disk full, permission, absent file
+  kInternal = 70,      // a defect of ours
+  kInterrupted = 128,  // a signal asked to stop (core/interrupt.h); its number is added
 };
 
 // `message` is one line: "FILE: what is wrong (tensor 'x', offset N)". `details` are further lines,

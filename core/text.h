@@ -26,4 +26,8 @@ std::string human_bytes(uint64_t bytes);
 // '*' and '?' match within the whole text.
 bool glob_match(std::string_view pattern, std::string_view text);
 
+// The least number of characters to insert, remove or replace that makes `a` of `b`; for texts of
+// people, because it takes the product of both lengths.
+size_t edit_distance(std::string_view a, std::string_view b);
+
 }  // namespace ferry

@@ -1,6 +1,7 @@
 #include "formats/checkpoint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include "formats/gguf/gguf.h"
 #include "formats/hdf5/hdf5.h"
 #include "formats/hdf5/keras_index.h"
+#include "formats/path_hints.h"
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/index.h"
 #include "formats/safetensors/safetensors.h"
@@ -31,6 +33,11 @@ constexpr std::string_view kTorchFile = "pytorch_model.bin";
 constexpr std::string_view kTorchIndexFile = "pytorch_model.bin.index.json";
 constexpr std::string_view kKerasFile = "model.weights.h5";
 constexpr std::string_view kKerasIndexFile = "model.weights.json";
+// The order of transformers: safetensors before PyTorch, the single file before the index; then
+// those of KerasHub.
+constexpr std::string_view kKnownFiles[] = {kSingleFile,     kIndexFile, kTorchFile,
+                                            kTorchIndexFile, kKerasFile, kKerasIndexFile};
+constexpr size_t kMaxShownPath = 300;
 constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";
 
@@ -198,6 +205,10 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
     if (other_format(name)) others.push_back(name);
   }
   if (error) return fail(ErrorCode::kIo, fmt::format("{}: {}", printable(path), error.message()));
+  if (const std::string snapshot = snapshot_of_cache_entry(path); !snapshot.empty()) {
+    return bad_input(fmt::format("{}: an entry of the Hugging Face cache; the checkpoint is {}",
+                                 printable(path), quoted(snapshot, kMaxShownPath)));
+  }
   if (!tensor_files.empty()) {
     const std::string& first = *std::min_element(tensor_files.begin(), tensor_files.end());
     return bad_input(fmt::format("{}: neither {} nor {}, only {}", printable(path), kSingleFile,
@@ -212,15 +223,12 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
     return unsupported(path, fmt::format("{} checkpoints are not supported ({})",
                                          other_format(first)->name, quoted(first)));
   }
-  return bad_input(fmt::format("{}: no {} and no {} in this directory", printable(path),
-                               kSingleFile, kIndexFile));
+  return bad_input(fmt::format("{}: no checkpoint in this directory: none of {}, and no .gguf file",
+                               printable(path), fmt::join(kKnownFiles, ", ")));
 }
 
 SourceResult open_directory(const std::string& path, const CheckpointOptions& options) {
-  // The order of transformers: safetensors before PyTorch, the single file before the index;
-  // then those of KerasHub.
-  for (const std::string_view known :
-       {kSingleFile, kIndexFile, kTorchFile, kTorchIndexFile, kKerasFile, kKerasIndexFile}) {
+  for (const std::string_view known : kKnownFiles) {
     if (!exists_in(path, known)) continue;
     const std::string name(known);
     const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));
@@ -251,7 +259,15 @@ SourceResult open_file(const std::string& path) {
   // The first bytes decide, and the end of the name where they could be either format's.
   const bool is_torch =
       FERRY_TRY(detect_torch(file)) != TorchContent::kOther || has_torch_name(name);
-  if (is_torch && !name.ends_with(".safetensors")) return open_torch({{path, name}}, path);
+  const bool named = name.ends_with(".safetensors");
+  if (is_torch && !named) return open_torch({{path, name}}, path);
+  if (!named && !FERRY_TRY(may_be_safetensors(file))) {
+    return bad_input(
+        fmt::format("{}: no tensor file of a known kind, by its first bytes and its "
+                    "name: safetensors, PyTorch (.bin, .pt, .pth, .ckpt), GGUF (.gguf), "
+                    "HDF5 (.h5, .hdf5), or an index of them (.index.json)",
+                    printable(path)));
+  }
   return open_safetensors({{path, name}}, path);
 }
 
@@ -285,6 +301,13 @@ Result<std::string> file_in_checkpoint(const std::string& directory, const std::
 SourceResult open_checkpoint(const std::string& path, const CheckpointOptions& options) {
   std::error_code error;
   if (fs::is_directory(path, error)) return open_directory(path, options);
+  if (looks_like_hub_id(path) && !fs::exists(fs::symlink_status(path, error))) {
+    return fail(
+        ErrorCode::kIo,
+        fmt::format("{}: no such file or directory; a model of the Hugging Face hub must be "
+                    "downloaded first",
+                    printable(path)));
+  }
   if (path.ends_with(kIndexSuffix)) return open_index(path, options);
   if (path.ends_with(kKerasIndexSuffix)) return open_keras(path, options);
   return open_file(path);

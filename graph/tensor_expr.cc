@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/checked.h"
+#include "core/interrupt.h"
 #include "core/text.h"
 
 namespace ferry {
@@ -155,6 +156,7 @@ TensorExpr expr_of_entry(const TensorSource& source, size_t entry) {
 
 Status materialize(const TensorExpr& expr, const TensorSource& source, uint64_t offset,
                    std::span<std::byte> out) {
+  FERRY_CHECK(check_interrupt());
   const bool castable = is_castable(expr.source_dtype) && is_castable(expr.dtype);
   if (!castable && (!expr.is_copy() || dtype_bits(expr.dtype) % 8 != 0)) {
     return fail(ErrorCode::kUnsupported,

@@ -60,7 +60,8 @@ TensorExpr expr_of_entry(const TensorSource& source, size_t entry);
 bool is_castable(DType dtype);
 
 // Fills `out` with bytes [offset, offset + out.size()) of the result; both must be multiples of the
-// element size of `expr.dtype`. Thread-safe. Uses memory proportional to out.size().
+// element size of `expr.dtype`. Thread-safe. Uses memory proportional to out.size(). kInterrupted
+// once something has asked to stop.
 Status materialize(const TensorExpr& expr, const TensorSource& source, uint64_t offset,
                    std::span<std::byte> out);
 

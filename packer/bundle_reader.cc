@@ -15,6 +15,7 @@
 #include <set>
 #include <utility>
 
+#include "core/interrupt.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 
@@ -47,6 +48,17 @@ Result<Listing> list_directory(const std::string& path) {
   }
   if (errno != 0) return error(errno);
   return listing;
+}
+
+// A directory that has nothing of a bundle is not a damaged one.
+Status check_kind(const std::string& directory, const Listing& listing) {
+  const auto is_part = [](const auto& file) {
+    return file.first == kManifestName || file.first.ends_with(".pte") ||
+           file.first.ends_with(".ptd");
+  };
+  if (std::ranges::any_of(listing, is_part)) return {};
+  return bad_input(
+      fmt::format("{}: not a bundle: it has no {}", printable(directory), kManifestName));
 }
 
 // Whether `name` is there as a regular file of `bytes` bytes (any number if absent).
@@ -103,12 +115,14 @@ class Examiner {
 
   Result<BundleContents> run(const std::string& directory) {
     const Listing listing = FERRY_TRY(list_directory(directory));
+    FERRY_CHECK(check_kind(directory, listing));
     if (!read_manifest_file(listing)) return std::move(contents_);
     check_files(listing);
     check_manifest(contents_.manifest, problems_);
     if (check_digests_) {
       ferry::check_digests(contents_.manifest, contents_.open_files, pool_, problems_);
     }
+    FERRY_CHECK(check_interrupt());  // what was not hashed is no problem of the bundle's
     load_data();
     load_programs();
     return std::move(contents_);

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "core/file.h"
+#include "core/interrupt.h"
+#include "core/text.h"
 #include "packer/file_writer.h"
 #include "packer/segment_digest.h"
 #include "packer/staging_directory.h"
@@ -76,17 +78,81 @@ Status check_sources_unchanged(const BundlePlan::Impl& plan) {
   return {};
 }
 
+// The tensor under the name that the user knows: that of the checkpoint, where there is a single
+// one.
+std::string name_for_user(const ManifestTensor& tensor) {
+  return quoted(tensor.sources.size() == 1 ? tensor.sources[0].key : tensor.name);
+}
+
+std::string values_text(uint64_t count) {
+  return fmt::format("{} value{}", count, count == 1 ? "" : "s");
+}
+
+// The first tensor of the manifest that each weight is stored for; tied ones come later.
+std::vector<const ManifestTensor*> first_tensors(const BundlePlan::Impl& plan,
+                                                 const Manifest& manifest) {
+  std::vector<const ManifestTensor*> first(plan.weights.size(), nullptr);
+  for (size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const ManifestTensor*& tensor = first[plan.tensor_weight[i]];
+    if (tensor == nullptr) tensor = &manifest.tensors[i];
+  }
+  return first;
+}
+
+// A bundle must not hold infinities that nobody but the cast has made.
+Status check_casts(const BundlePlan::Impl& plan, const BundleDigests& digests) {
+  const std::vector<const ManifestTensor*> tensors = first_tensors(plan, plan.manifest);
+  uint64_t values = 0;
+  const ManifestTensor* first = nullptr;
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t count = digests.non_finite[i].overflowed;
+    if (count == 0 || tensors[i] == nullptr) continue;
+    if (first == nullptr) first = tensors[i];
+    values += count;
+    lines.push_back(fmt::format("{}: {}", name_for_user(*tensors[i]), values_text(count)));
+  }
+  if (first == nullptr) return {};
+  const std::string more =
+      lines.size() > 1 ? fmt::format(" and {} more", lines.size() - 1) : std::string();
+  Error error{
+      ErrorCode::kUnsupported,
+      fmt::format("{}: {} too large for {}, which {} can hold (tensor {}{})",
+                  printable(plan.source->path()), values_text(values), dtype_name(first->dtype),
+                  first->dtype == DType::kF16 ? "--dtype bf16 or f32" : "--dtype f32",
+                  name_for_user(*first), more)};
+  if (lines.size() > 1) error.details = std::move(lines);
+  return tl::unexpected<Error>(std::move(error));
+}
+
+std::vector<NonFiniteWeight> non_finite_weights(const BundlePlan::Impl& plan,
+                                                const BundleDigests& digests) {
+  std::vector<NonFiniteWeight> weights;
+  const std::vector<const ManifestTensor*> tensors = first_tensors(plan, plan.manifest);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (digests.non_finite[i].stored == 0 || tensors[i] == nullptr) continue;
+    NonFiniteWeight& weight = weights.emplace_back();
+    weight.name = tensors[i]->name;
+    weight.count = digests.non_finite[i].stored;
+    for (const auto& source : tensors[i]->sources) weight.sources.push_back(source.key);
+  }
+  return weights;
+}
+
 }  // namespace
 
-Result<Manifest> BundlePlan::write(const std::string& directory, bool overwrite, ThreadPool& pool,
-                                   const std::function<void(uint64_t, uint64_t)>& progress) const {
+Result<WrittenBundle> BundlePlan::write(
+    const std::string& directory, bool overwrite, ThreadPool& pool,
+    const std::function<void(uint64_t, uint64_t)>& progress) const {
   StagingDirectory staging = FERRY_TRY(StagingDirectory::create(directory, overwrite));
   const BundleDigests digests = FERRY_TRY(write_files(*impl_, staging.path(), pool, progress));
   FERRY_CHECK(check_sources_unchanged(*impl_));
+  FERRY_CHECK(check_casts(*impl_, digests));
   Manifest manifest = with_digests(*impl_, digests);
   FERRY_CHECK(write_manifest_file(*impl_, manifest, staging.path()));
+  FERRY_CHECK(check_interrupt());
   FERRY_CHECK(staging.publish());
-  return manifest;
+  return WrittenBundle{std::move(manifest), non_finite_weights(*impl_, digests)};
 }
 
 }  // namespace ferry

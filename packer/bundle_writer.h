@@ -43,6 +43,18 @@ struct PlannedFile {
   uint64_t bytes = 0;
 };
 
+// A weight with values that are infinite or NaN, as the checkpoint has them.
+struct NonFiniteWeight {
+  std::string name;                  // runtime name
+  std::vector<std::string> sources;  // keys of the checkpoint
+  uint64_t count = 0;
+};
+
+struct WrittenBundle {
+  Manifest manifest;                        // as written
+  std::vector<NonFiniteWeight> non_finite;  // in the order of the manifest
+};
+
 // The plan: exact sizes of every file but the manifest's digests, which have fixed length too.
 class BundlePlan {
  public:
@@ -63,9 +75,10 @@ class BundlePlan {
 
   // `progress(done, total)` counts payload bytes; may be empty. Writes into a temporary sibling of
   // `directory`, syncs, and renames: afterwards the directory is complete or untouched. An existing
-  // directory is an error unless `overwrite`. Returns the manifest as written.
-  Result<Manifest> write(const std::string& directory, bool overwrite, ThreadPool& pool,
-                         const std::function<void(uint64_t, uint64_t)>& progress) const;
+  // directory is an error unless `overwrite`. kUnsupported, with every tensor, where the cast to a
+  // smaller dtype made infinities of finite values. kInterrupted: core/interrupt.h.
+  Result<WrittenBundle> write(const std::string& directory, bool overwrite, ThreadPool& pool,
+                              const std::function<void(uint64_t, uint64_t)>& progress) const;
 
  private:
   std::shared_ptr<const Impl> impl_;

@@ -26,7 +26,7 @@ struct CheckReport {
 
 // Hashes every byte and validates all structure. Whatever is wrong inside the directory is a
 // problem in the report; an error only if `directory` is not a directory that can be listed (kIo,
-// kBadInput).
+// kBadInput), or has nothing of a bundle in it (kBadInput).
 Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool);
 
 }  // namespace ferry

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/interrupt.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
@@ -24,6 +25,7 @@ Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t 
   const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
   Sha256 hash;
   for (uint64_t done = 0; done < bytes; done += size) {
+    FERRY_CHECK(check_interrupt());
     const auto part = std::span(chunk.get(), std::min(size, bytes - done));
     FERRY_CHECK(file.read_at(offset + done, part));
     hash.update(part);

@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "core/file.h"
+#include "core/interrupt.h"
 #include "packer/segment_digest.h"
 #include "packer/source_tap.h"
 
@@ -66,6 +67,7 @@ class FileWriter {
     digests_.files.resize(plan.files.size());
     digests_.weights.resize(plan.weights.size());
     digests_.entries.resize(plan.source->entries().size());
+    digests_.non_finite.resize(plan.weights.size());
     for (const FilePlan& file : plan.files) {
       for (const Extent& extent : file.extents) total_ += extent.bytes;
     }
@@ -153,9 +155,13 @@ class FileWriter {
     }
     const OutputFile& out = open_file(file);
     Sha256 hash;
+    NonFiniteCount& non_finite = digests_.non_finite[extent.index];
     const auto write_tile = [&](uint64_t offset, std::span<std::byte> tile) -> Status {
       FERRY_CHECK(materialize(expr, tap, offset, tile));
       hash.update(tile);
+      const NonFiniteCount found = FERRY_TRY(count_non_finite(expr, *plan_.source, offset, tile));
+      non_finite.stored += found.stored;
+      non_finite.overflowed += found.overflowed;
       FERRY_CHECK(out.write_at(extent.offset + offset, tile));
       out.start_writeback(extent.offset + offset, tile.size());
       return {};
@@ -175,6 +181,7 @@ class FileWriter {
   Status for_each_tile(uint64_t bytes, const Body& body) {
     const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(kTileBytes, bytes));
     for (uint64_t offset = 0; offset < bytes && !stop_; offset += kTileBytes) {
+      FERRY_CHECK(check_interrupt());
       const uint64_t size = std::min(kTileBytes, bytes - offset);
       FERRY_CHECK(body(offset, std::span(buffer.get(), size)));
       advance(size);

@@ -11,6 +11,7 @@
 #include "core/sha256.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_plan_impl.h"
+#include "packer/non_finite.h"
 
 namespace ferry {
 
@@ -18,6 +19,7 @@ struct BundleDigests {
   std::vector<Digest> files;                   // by index into Impl::files, of each file's method
   std::vector<Digest> weights;                 // by index into Impl::weights
   std::vector<std::optional<Digest>> entries;  // of source tensors; empty where none was read
+  std::vector<NonFiniteCount> non_finite;      // by index into Impl::weights
 };
 
 // Creates every planned file in `directory`, writes and syncs it. `progress` is called by one

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/checked.h"
+#include "core/interrupt.h"
 #include "core/text.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
@@ -128,6 +129,7 @@ void notify(const MethodState& state, size_t step) {
 Status run_steps(MethodState& state, ThreadPool& pool) {
   int64_t executed = 0;
   for (size_t i = 0; i < state.steps.size();) {
+    FERRY_CHECK(check_interrupt());
     const Step& step = state.steps[i];
     if (++executed > kMaxSteps) {
       return bad_input(fmt::format("{}: method {} does not end after {} instructions", state.file,

@@ -6,15 +6,18 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "core/dtype.h"
+#include "core/non_finite.h"
 #include "core/text.h"
 
 namespace ferry {
 namespace {
 
 constexpr std::string_view kInputIds = "input_ids";
+constexpr uint64_t kTileBytes = uint64_t{1} << 20;
 
 template <class T>
 T load(const std::byte* at) {
@@ -123,11 +126,7 @@ const Shape& Reference::shape(const ReferencePrompt& prompt, const std::string& 
   return source_->entries()[prompt.tensors.at(tensor)].shape;
 }
 
-Result<std::vector<double>> Reference::doubles(const ReferencePrompt& prompt,
-                                               const std::string& tensor,
-                                               const Shape& expected) const {
-  const size_t index = prompt.tensors.at(tensor);
-  const TensorEntry& entry = source_->entries()[index];
+Status Reference::check_type(const TensorEntry& entry, const Shape& expected) const {
   if (!is_float(entry.dtype)) {
     return bad_input(fmt::format("{}: dtype {} where a floating-point type is expected (tensor {})",
                                  path(), dtype_name(entry.dtype), quoted(entry.name)));
@@ -136,6 +135,31 @@ Result<std::vector<double>> Reference::doubles(const ReferencePrompt& prompt,
     return bad_input(fmt::format("{}: shape {} where {} is expected (tensor {})", path(),
                                  to_string(entry.shape), to_string(expected), quoted(entry.name)));
   }
+  return {};
+}
+
+Status Reference::check(const ReferencePrompt& prompt, const std::string& tensor,
+                        const Shape& expected) const {
+  const size_t index = prompt.tensors.at(tensor);
+  const TensorEntry& entry = source_->entries()[index];
+  FERRY_CHECK(check_type(entry, expected));
+  std::vector<std::byte> tile(std::min(kTileBytes, entry.bytes));
+  for (uint64_t at = 0; at < entry.bytes; at += tile.size()) {
+    const auto part = std::span(tile).first(std::min<uint64_t>(tile.size(), entry.bytes - at));
+    FERRY_CHECK(source_->read(index, at, part));
+    if (count_non_finite(entry.dtype, part) == 0) continue;
+    return bad_input(
+        fmt::format("{}: a value is not finite (tensor {})", path(), quoted(entry.name)));
+  }
+  return {};
+}
+
+Result<std::vector<double>> Reference::doubles(const ReferencePrompt& prompt,
+                                               const std::string& tensor,
+                                               const Shape& expected) const {
+  const size_t index = prompt.tensors.at(tensor);
+  const TensorEntry& entry = source_->entries()[index];
+  FERRY_CHECK(check_type(entry, expected));
   const std::vector<std::byte> bytes = FERRY_TRY(read_all(*source_, index));
   std::vector<double> values(bytes.size() / static_cast<size_t>(dtype_bytes(entry.dtype)));
   for (size_t i = 0; i < values.size(); ++i) {

@@ -32,6 +32,9 @@ class Reference {
   const std::vector<ReferencePrompt>& prompts() const { return prompts_; }
   const Shape& shape(const ReferencePrompt& prompt, const std::string& tensor) const;
 
+  // Whether a tensor is what doubles() takes, without keeping its values.
+  Status check(const ReferencePrompt& prompt, const std::string& tensor,
+               const Shape& expected) const;
   // All values of a floating-point tensor, which must have this shape and be finite.
   Result<std::vector<double>> doubles(const ReferencePrompt& prompt, const std::string& tensor,
                                       const Shape& expected) const;
@@ -46,6 +49,7 @@ class Reference {
  private:
   explicit Reference(const TensorSource& source) : source_(&source) {}
   Result<std::vector<int64_t>> read_ids(size_t entry) const;
+  Status check_type(const TensorEntry& entry, const Shape& expected) const;
   Result<std::vector<int64_t>> read_integers(size_t entry) const;
 
   const TensorSource* source_;

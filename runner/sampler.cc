@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "runner/parity.h"  // argmax
 
@@ -44,14 +45,18 @@ Result<Sampler> Sampler::make(const SamplingOptions& o) {
 }
 
 Result<int64_t> Sampler::sample(std::span<const float> logits) {
+  // -inf is a probability of 0, as of a token that is masked. NaN is below nothing.
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const bool ordered = std::ranges::all_of(logits, [](float logit) { return logit < kInf; });
   const auto best = static_cast<int64_t>(argmax(logits));
+  if (!ordered || logits[static_cast<size_t>(best)] == -kInf) {
+    return bad_input("the logits are not finite: there is nothing to choose from");
+  }
   if (options_.temperature == 0) return best;
   const double largest = logits[static_cast<size_t>(best)];
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     const double weight = std::exp((logits[i] - largest) / options_.temperature);
-    if (!std::isfinite(weight))
-      return bad_input("the logits are not finite: nothing to sample from");
     candidates_.push_back({weight, static_cast<int64_t>(i)});
   }
   // As the reference: the temperature first, then top k, then top p of what is left. Likeliest

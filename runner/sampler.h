@@ -36,8 +36,8 @@ class Sampler {
   // kUsage for numbers out of range.
   static Result<Sampler> make(const SamplingOptions& options);
 
-  // An index into `logits`, which are not empty. kBadInput if sampling meets logits that are not
-  // numbers.
+  // An index into `logits`, which are not empty. kBadInput, at any temperature, for logits
+  // that are NaN or infinite, but for -inf beside others.
   Result<int64_t> sample(std::span<const float> logits);
 
  private:

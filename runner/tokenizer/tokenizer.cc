@@ -1,6 +1,7 @@
 #include "runner/tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include "core/file.h"
 #include "core/text.h"
@@ -148,6 +149,14 @@ Result<std::string> Tokenizer::decode(std::span<const int64_t> ids, bool skip_sp
     }
   }
   return impl_->decoder.apply(std::move(texts));
+}
+
+int64_t Tokenizer::id_bound() const {
+  int64_t bound = impl_->vocabulary.id_bound();
+  for (const AddedToken& token : impl_->added.all()) {
+    bound = std::max(bound, int64_t{token.id} + 1);
+  }
+  return bound;
 }
 
 std::optional<int64_t> Tokenizer::find(std::string_view token) const {

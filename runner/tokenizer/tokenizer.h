@@ -38,6 +38,8 @@ class Tokenizer {
 
   // Added tokens and the model's.
   std::optional<int64_t> find(std::string_view token) const;
+  // One more than the largest id of both.
+  int64_t id_bound() const;
 
  private:
   struct Impl;

@@ -32,6 +32,8 @@ class Vocabulary {
     return text.data() == nullptr ? std::nullopt : std::optional(text);
   }
   size_t size() const { return ids_.size(); }
+  // One more than the largest id.
+  int64_t id_bound() const { return static_cast<int64_t>(tokens_.size()); }
 
  private:
   std::unique_ptr<std::string> strings_;  // what the views below point into

@@ -1,6 +1,8 @@
 #include "tests/cli/ferry_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
+#include <string_view>
 
 namespace ferry {
 
@@ -62,18 +66,152 @@ Outcome run(const std::string& input, const std::string& stdout_path,
   return outcome;
 }
 
+constexpr std::string_view kErrorLine = "ferry: error: ";
+
+// The lines of stderr from the error on, as they should be in the document.
+nlohmann::json told_error(const std::string& err) {
+  nlohmann::json told = {{"message", ""}, {"details", nlohmann::json::array()}};
+  std::istringstream lines(err.substr(std::min(err.find(kErrorLine), err.size())));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kErrorLine)) {
+      told["message"] = line.substr(kErrorLine.size());
+    } else if (line.starts_with("  ")) {
+      told["details"].push_back(line.substr(2));
+    }
+  }
+  return told;
+}
+
+const char* code_name(int code) {
+  switch (code) {
+    case 2:
+      return "usage";
+    case 3:
+      return "bad_input";
+    case 4:
+      return "unsupported";
+    case 5:
+      return "io";
+    default:
+      return "internal";
+  }
+}
+
+// docs/command_line.md, "Errors": `with` is the outcome of the same line with --json. A verb that
+// gives a document per line ends with that of its error. Details are not on stderr where `quiet`.
+void expect_error_document(const Outcome& plain, const Outcome& with, bool quiet) {
+  EXPECT_EQ(with.code, plain.code) << "with --json: " << with.err;
+  ASSERT_TRUE(with.out.ends_with("\n")) << "no document: " << with.out << with.err;
+  const size_t before = with.out.rfind('\n', with.out.size() - 2);
+  const size_t start = before == std::string::npos ? 0 : before + 1;
+  EXPECT_EQ(with.out.substr(0, start), plain.out) << "not one document";
+  const nlohmann::json document = Outcome{0, with.out.substr(start), with.err}.json();
+  EXPECT_EQ(document.value("ok", true), false) << document;
+  EXPECT_EQ(document.value("exit", -1), plain.code);
+  nlohmann::json error = document.value("error", nlohmann::json::object());
+  EXPECT_EQ(error.value("code", ""), code_name(plain.code));
+  nlohmann::json told = told_error(with.err);
+  EXPECT_EQ(error["message"], told["message"]);
+  if (quiet) return;
+  EXPECT_EQ(error["details"], told["details"]);
+}
+
+// Exit codes of refusals; 0 and 1 are answers.
+bool is_refusal(const Outcome& outcome) { return outcome.code > 1; }
+
+Outcome run_checked(const std::string& input, const std::vector<std::string>& args) {
+  Outcome outcome = run(input, "", args);
+  const bool json = std::ranges::count(args, "--json") > 0;
+  if (json || !is_refusal(outcome)) return outcome;
+  std::vector<std::string> again = {"--json"};
+  again.insert(again.end(), args.begin(), args.end());
+  SCOPED_TRACE(testing::PrintToString(again));
+  const bool quiet = std::ranges::count(args, "--quiet") > 0;
+  expect_error_document(outcome, run(input, "", again), quiet);
+  return outcome;
+}
+
 }  // namespace
 
 Outcome run_program(const std::string& program, const std::vector<std::string>& args,
                     const std::vector<std::string>& environment) {
   return run("", "", args, {program, environment});
 }
-Outcome run_ferry(const std::vector<std::string>& args) { return run("", "", args); }
+Outcome run_ferry(const std::vector<std::string>& args) { return run_checked("", args); }
+Outcome run_ferry_once(const std::vector<std::string>& args) { return run("", "", args); }
 Outcome run_ferry_on(const std::string& input, const std::vector<std::string>& args) {
-  return run(input, "", args);
+  return run_checked(input, args);
 }
 Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::string>& args) {
   return run("", stdout_path, args);
+}
+
+RunningFerry::RunningFerry(const std::vector<std::string>& args, bool close_input) {
+  std::vector<std::string> words = {FERRY_BINARY};
+  words.insert(words.end(), args.begin(), args.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  int in[2] = {-1, -1}, out[2] = {-1, -1};
+  EXPECT_EQ(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC), 0);
+  const std::string err = dir_ / "err";
+  child_ = fork();
+  if (child_ == 0) {
+    dup2(in[0], STDIN_FILENO);
+    dup2(out[1], STDOUT_FILENO);
+    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(126);
+  }
+  close(in[0]);
+  close(out[1]);
+  in_ = in[1];
+  out_ = out[0];
+  if (close_input) {
+    close(in_);
+    in_ = -1;
+  }
+}
+
+RunningFerry::~RunningFerry() {
+  if (!ended()) {
+    signal(SIGKILL);
+    waitpid(child_, &status_, 0);
+  }
+  if (in_ >= 0) close(in_);
+  close(out_);
+}
+
+void RunningFerry::write(const std::string& text) {
+  EXPECT_EQ(::write(in_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+}
+
+std::string RunningFerry::read_line(int seconds) {
+  std::string line;
+  pollfd ready{.fd = out_, .events = POLLIN, .revents = 0};
+  while (!line.ends_with('\n') && poll(&ready, 1, seconds * 1000) == 1) {
+    char c = 0;
+    if (read(out_, &c, 1) != 1) break;
+    line += c;
+  }
+  return line;
+}
+
+void RunningFerry::signal(int number) { kill(child_, number); }
+
+bool RunningFerry::ended() {
+  if (!reaped_) reaped_ = waitpid(child_, &status_, WNOHANG) == child_;
+  return reaped_;
+}
+
+Outcome RunningFerry::wait() {
+  Outcome outcome;
+  char part[4096];
+  for (ssize_t n; (n = read(out_, part, sizeof part)) > 0;) outcome.out.append(part, n);
+  if (!reaped_) reaped_ = waitpid(child_, &status_, 0) == child_;
+  outcome.code = WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
+  outcome.err = read_bytes(dir_ / "err");
+  return outcome;
 }
 
 std::string fixture(const std::string& name) { return std::string(FERRY_TESTDATA) + "/" + name; }

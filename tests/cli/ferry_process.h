@@ -1,6 +1,8 @@
 // Runs the built program, and makes variants of the checkpoints it is run on.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -22,12 +24,40 @@ struct Outcome {
 // call from several threads.
 Outcome run_program(const std::string& program, const std::vector<std::string>& args,
                     const std::vector<std::string>& environment = {});
-// Runs `ferry ARGS...`.
+// Runs `ferry ARGS...` without a shell. What is refused is run once more with --json, and fails the
+// test unless that gives the same exit code and one document that says what stderr says.
 Outcome run_ferry(const std::vector<std::string>& args);
+// The same, but never a second time: where running changes what happens next.
+Outcome run_ferry_once(const std::vector<std::string>& args);
 // The same with `input` on stdin.
 Outcome run_ferry_on(const std::string& input, const std::vector<std::string>& args);
 // The same with stdout opened on `stdout_path`.
 Outcome run_ferry_to(const std::string& stdout_path, const std::vector<std::string>& args);
+
+// A `ferry` that runs beside the test.
+class RunningFerry {
+ public:
+  // Both ends of its stdin and stdout are pipes; with `close_input` it finds an empty stdin.
+  explicit RunningFerry(const std::vector<std::string>& args, bool close_input = true);
+  ~RunningFerry();  // kills it if it still runs
+  RunningFerry(const RunningFerry&) = delete;
+  RunningFerry& operator=(const RunningFerry&) = delete;
+
+  void write(const std::string& text);
+  // One line of stdout, or what has come after `seconds`.
+  std::string read_line(int seconds);
+  void signal(int number);
+  // Whether it has come to its end.
+  bool ended();
+  // All that is left of stdout, stderr, and the exit code, once it has ended.
+  Outcome wait();
+
+ private:
+  TempDir dir_;
+  pid_t child_ = -1;
+  int in_ = -1, out_ = -1, status_ = 0;
+  bool reaped_ = false;
+};
 
 std::string fixture(const std::string& name);  // path of testdata/NAME
 std::string read_bytes(const std::string& path);

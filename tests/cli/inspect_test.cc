@@ -186,15 +186,10 @@ TEST(Inspect, RefusesMalformedFilesInOneLine) {
         "hostile/safetensors/len_past_eof.safetensors", "hostile/executorch/pte_vtable_wild.pte",
         "hostile/executorch/ptd_seg_overlap.ptd",
         "hostile/index/idx_absolute/model.safetensors.index.json"}) {
-    for (const std::vector<std::string>& flags :
-         {std::vector<std::string>{}, std::vector<std::string>{"--json"}}) {
-      std::vector<std::string> line = {"inspect", fixture(file)};
-      line.insert(line.end(), flags.begin(), flags.end());
-      const Outcome outcome = run_ferry(line);
-      EXPECT_EQ(outcome.code, 3) << file;
-      EXPECT_EQ(outcome.error_lines(), 1U) << outcome.err;
-      EXPECT_EQ(outcome.out, "");
-    }
+    const Outcome outcome = run_ferry({"inspect", fixture(file)});
+    EXPECT_EQ(outcome.code, 3) << file;
+    EXPECT_EQ(outcome.error_lines(), 1U) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
   }
 }
 

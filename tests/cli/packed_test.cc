@@ -123,6 +123,9 @@ TEST(PackedExport, IsRefusedUnlessSomebodySaysWhichLayoutItHas) {
                        "qkv_proj [q.. k v] per key-value head' (--packed-layout interleaved)"),
       std::string::npos)
       << refused.err;
+  const auto document = run_ferry({"convert", source, "--dry-run", "--json"}).json();
+  EXPECT_EQ(document["problems"][0]["kind"], "ambiguous");
+  EXPECT_EQ(document["ambiguous"][0], document["problems"][0]["key"]);
   // What it would have made is not called missing as well.
   EXPECT_EQ(refused.err.find("missing"), std::string::npos) << refused.err;
 }

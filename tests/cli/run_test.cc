@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -52,20 +53,57 @@ TEST(Run, GeneratesTheTokensOfTheOriginalModel) {
   }
 }
 
-TEST(Run, PrintsTheTokensAndTheStatsLines) {
+TEST(Run, TokensAreOnStdoutAndStatsOnStderr) {
   const TempDir dir;
   convert(fixture("llama3_tied"), dir / "b");
   const Line line = {"run", dir / "b", "--tokens", "1,2,3", "--max-new", "4"};
-  const std::string text = run_ferry(line).out;
+  const Outcome outcome = run_ferry(line);
+  EXPECT_EQ(outcome.out.find('\n'), outcome.out.size() - 1) << outcome.out;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), ','), 3);
   for (const char* part :
-       {"Prompt Tokens: 3", "Generated Tokens: 4", "Model Load Time", "Total inference time",
-        "Prompt evaluation", "Generated 4 tokens", "Time to first generated token",
-        "Sampling time over 7 tokens", "Peak RSS"}) {
-    EXPECT_NE(text.find(part), std::string::npos) << part;
+       {"Prompt Tokens: 3", "Generated Tokens: 4", "Stopped by: max_new", "Model Load Time",
+        "Total inference time", "Prompt evaluation", "Decoded 3 tokens after the first",
+        "Time to first generated token", "Sampling time over 4 tokens", "Peak RSS"}) {
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << part;
   }
   Line quiet = line;
   quiet.push_back("--quiet");
-  EXPECT_EQ(run_ferry(quiet).out, text.substr(0, text.find('\n') + 1));
+  const Outcome silent = run_ferry(quiet);
+  EXPECT_EQ(silent.out, outcome.out);
+  EXPECT_EQ(silent.err, "");
+}
+
+TEST(Run, TheDecodeRateCountsTokensThatWereDecoded) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b");
+  const auto stats = [&](const char* max_new) {
+    return run_ferry({"run", dir / "b", "--tokens", "1,2,3", "--ignore-eos", "--json", "--max-new",
+                      max_new})
+        .json()["stats"];
+  };
+  const Json one = stats("1");
+  EXPECT_EQ(one["decoded_tokens"], 0);
+  EXPECT_EQ(one["decode_token_per_sec"], Json());  // the prompt gave the only token
+  const Json three = stats("3");
+  EXPECT_EQ(three["decoded_tokens"], 2);
+  EXPECT_NEAR(three["decode_token_per_sec"].get<double>() * three["generation_s"].get<double>(), 2,
+              1e-6);
+}
+
+TEST(Run, LogitsThatAreNotFiniteEndIt) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {
+    file.set_bytes("model.norm.weight", std::string("\0\0\xc0\x7f", 4));
+  });
+  convert(source, dir / "b");
+  for (const char* temperature : {"0", "1"}) {
+    const Outcome outcome =
+        run_ferry({"run", dir / "b", "--tokens", "1,2,3", "--temperature", temperature});
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err, "ferry: error: " + (dir / "b") +
+                               ": the logits are not finite: there is nothing to choose from\n");
+  }
 }
 
 TEST(Run, ShardsGiveBitEqualLogits) {
@@ -112,11 +150,14 @@ TEST(Run, StopsAtAnEndTokenUnlessToldNotTo) {
   const Line line = {"run", dir / "b", "--tokens", golden.prompt, "--max-new", "16", "--json"};
   const Json stopped = run_ferry(line).json();
   EXPECT_EQ(stopped["stopped_by_eos"], true);
+  EXPECT_EQ(stopped["stop"], "eos");
   EXPECT_EQ(stopped["tokens"],
             Json(std::vector<int64_t>(golden.greedy.begin(), golden.greedy.begin() + 3)));
   Line on = line;
   on.push_back("--ignore-eos");
-  EXPECT_EQ(run_ferry(on).json()["tokens"].size(), 16U);
+  const Json whole = run_ferry(on).json();
+  EXPECT_EQ(whole["tokens"].size(), 16U);
+  EXPECT_EQ(whole["stop"], "max_new");
 }
 
 TEST(Run, StopsWhereTheContextEnds) {
@@ -127,6 +168,7 @@ TEST(Run, StopsWhereTheContextEnds) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   // Five positions for the prompt, three for generated tokens, and one more token after them.
   EXPECT_EQ(outcome.json()["tokens"].size(), 4U);
+  EXPECT_EQ(outcome.json()["stop"], "context");
 }
 
 TEST(Run, TextPromptGivesText) {
@@ -189,8 +231,7 @@ TEST(Run, NonsenseIsRefused) {
       {{"--tokens", "1", "--top-p", "0"}, 2},
       {{"--tokens", "1", "--top-k", "-1"}, 2},
       {{"--tokens", "1", "--prompt", "hello"}, 2},
-      {{"--prompt", "hello"}, 5},  // the bundle has no tokenizer
-      {{"--tokens", "1", "--mode", "lookahead"}, 4},
+      {{"--prompt", "hello"}, 2},  // the bundle has no tokenizer
   };
   for (const auto& [options, code] : lines) {
     SCOPED_TRACE(testing::PrintToString(options));
@@ -201,6 +242,13 @@ TEST(Run, NonsenseIsRefused) {
     EXPECT_EQ(outcome.error_lines(), 1U);
     EXPECT_EQ(outcome.out, "");
   }
+}
+
+TEST(Run, TextWithoutATokenizerSaysWhatToDo) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b");
+  EXPECT_EQ(run_ferry({"run", dir / "b", "--prompt", "hello"}).err,
+            "ferry: error: " + (dir / "b") + ": this bundle has no tokenizer.json: use --tokens\n");
 }
 
 TEST(Run, DigestsAreCheckedUnlessSkipped) {

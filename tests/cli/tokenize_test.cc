@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include "tests/cli/ferry_process.h"
 
@@ -22,6 +23,31 @@ TEST(Tokenize, AnswersEachLine) {
   EXPECT_EQ(run_ferry_on(special.out, {"tokenize", path, "--decode", "--skip-special"}).out,
             back.out);
   EXPECT_EQ(run_ferry_on(text, {"tokenize", path + "/tokenizer.json"}).out, plain.out);
+}
+
+// One answer per question, as a program asks that waits for each of them.
+TEST(Tokenize, APipeGetsEveryAnswerAtOnce) {
+  RunningFerry ferry({"tokenize", fixture("tokenizer/llama3")}, /*close_input=*/false);
+  std::string answers;
+  for (int i = 0; i < 2; ++i) {
+    ferry.write("\"Hello world\"\n");
+    const std::string answer = ferry.read_line(/*seconds=*/20);
+    ASSERT_TRUE(answer.ends_with("]\n")) << "no answer";
+    answers += answer;
+  }
+  EXPECT_EQ(
+      run_ferry_on("\"Hello world\"\n\"Hello world\"\n", {"tokenize", fixture("tokenizer/llama3")})
+          .out,
+      answers);
+  // Nothing is lost by ending it, so the first signal does.
+  ferry.signal(SIGINT);
+  EXPECT_EQ(ferry.wait().code, -1);
+}
+
+TEST(Tokenize, LineBreaksAreWrittenShort) {
+  const Outcome outcome = run_ferry_on("\"a\\n\\tb\"\n", {"tokenize", fixture("tokenizer/llama3")});
+  EXPECT_EQ(run_ferry_on(outcome.out, {"tokenize", fixture("tokenizer/llama3"), "--decode"}).out,
+            "\"a\\n\\tb\"\n");
 }
 
 TEST(Tokenize, NonsenseIsRefused) {

@@ -5,6 +5,8 @@
 namespace ferry {
 namespace {
 
+using Line = std::vector<std::string>;
+
 // One line on stderr, nothing on stdout.
 void expect_refusal(const Outcome& outcome, int code) {
   EXPECT_EQ(outcome.code, code) << outcome.err;
@@ -39,22 +41,92 @@ TEST(Usage, NonsenseIsRefusedInOneLine) {
   }
 }
 
-TEST(Usage, WhatIsNotBuiltIsRefusedAndItsDefaultAccepted) {
+TEST(Usage, OptionsThatAreNotThereAreNotKnownEither) {
   const std::string source = fixture("llama3_tied");
-  const std::vector<std::pair<std::string, std::string>> options = {
-      {"--to", "gguf"},       {"--quantize", "int8"},  {"--program", "static"},
-      {"--kv-dtype", "f16"},  {"--mask-dtype", "f16"}, {"--logits-dtype", "f16"},
-      {"--attention", "sha"}, {"--sign", "key.pem"},
+  const std::vector<Line> lines = {
+      {"convert", source, "--dry-run", "--to", "gguf"},
+      {"convert", source, "--dry-run", "--quantize", "int8"},
+      {"convert", source, "--dry-run", "--resume"},
+      {"run", source, "--tokens", "1", "--mode", "kv"},
+      {"run", source, "--tokens", "1", "--image", "cat.png"},
   };
-  for (const auto& [name, value] : options) {
-    SCOPED_TRACE(name);
-    expect_refusal(run_ferry({"convert", source, "--dry-run", name, value}), 4);
+  for (const Line& line : lines) {
+    SCOPED_TRACE(testing::PrintToString(line));
+    const Outcome outcome = run_ferry(line);
+    expect_refusal(outcome, 2);
+    EXPECT_NE(outcome.err.find("not expected: '--"), std::string::npos) << outcome.err;
   }
-  expect_refusal(run_ferry({"convert", source, "--dry-run", "--resume"}), 4);
-  EXPECT_EQ(run_ferry({"convert", source, "--dry-run", "--to", "bundle", "--quantize", "none",
-                       "--program", "stateful", "--attention", "mha"})
-                .code,
-            0);
+  for (const char* verb : {"convert", "run"}) {
+    EXPECT_EQ(run_ferry({verb, "--help"}).out.find("supported yet"), std::string::npos);
+  }
+}
+
+TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
+  const std::pair<Line, std::string> cases[] = {
+      {{"convrt", "x"}, "there is no verb 'convrt' (did you mean convert?) (see ferry --help)"},
+      {{"help"}, "there is no verb 'help' (see ferry --help)"},
+      {{"conv\x1b]x"}, "there is no verb 'conv\\x1b]x' (see ferry --help)"},
+      {{}, "a verb is required (see ferry --help)"},
+      {{"convert", "x", "--outt", "b"},
+       "not expected: '--outt' 'b' (did you mean --out?) (see ferry convert --help)"},
+      {{"inspect", "x", "y", "z"}, "not expected: 'y' 'z' (see ferry inspect --help)"},
+      {{"--jsn", "inspect", "x"},
+       "not expected: '--jsn' (did you mean --json?) (see ferry inspect --help)"},
+      {{"inspect"}, "PATH is required (see ferry inspect --help)"},
+      {{"run", "x", "--seed", "1\x1b"},
+       "--seed: 1\\x1b is not a whole number below 2^63 (see ferry run --help)"},
+      {{"verify", "x", "--tolerance", "inf"},
+       "--tolerance: inf is not a finite number (see ferry verify --help)"},
+      {{"convert", "x", "--dtype", "f13"},
+       "--dtype: f13 not in {keep,f32,f16,bf16} (see ferry convert --help)"},
+  };
+  for (const auto& [line, message] : cases) {
+    const Outcome outcome = run_ferry(line);
+    expect_refusal(outcome, 2);
+    EXPECT_EQ(outcome.err, "ferry: error: " + message + "\n");
+  }
+}
+
+TEST(Usage, NumbersAreDecimalAndInRangeOrRefused) {
+  const std::string source = fixture("llama3_tied");
+  const TempDir dir;
+  ASSERT_EQ(
+      run_ferry({"convert", source, "-o", dir / "b", "--shards", "02", "--context-length", "+010"})
+          .code,
+      0);
+  const auto manifest = nlohmann::json::parse(read_bytes(dir / "b/manifest.json"));
+  EXPECT_EQ(manifest["programs"].size(), 2U);
+  EXPECT_EQ(manifest["model"]["context_length"], 10);
+  const std::string verb[] = {"run", "verify"};
+  const Line lines[] = {
+      {verb[0], dir / "b", "--tokens", "1", "--seed", "99999999999999999999"},
+      {verb[0], dir / "b", "--tokens", "1", "--seed", "9223372036854775808"},
+      {verb[0], dir / "b", "--tokens", "1", "--max-new", "99999999999999999999"},
+      {verb[0], dir / "b", "--tokens", "1", "--top-k", "0x10"},
+      {verb[0], dir / "b", "--tokens", "1", "--top-k", "1.5"},
+      {verb[0], dir / "b", "--tokens", "1", "--top-k", ""},
+      {verb[0], dir / "b", "--tokens", "1", "--temperature", "nan"},
+      {verb[0], dir / "b", "--tokens", "1", "--temperature", "1e999"},
+      {verb[0], dir / "b", "--tokens", "1", "--threads", "99999999999999999999"},
+      {verb[1], dir / "b", "--reference", source + "/golden.safetensors", "--tolerance", "inf"},
+      {verb[1], dir / "b", "--reference", source + "/golden.safetensors", "--tolerance", "nan"},
+  };
+  for (const Line& line : lines) {
+    SCOPED_TRACE(testing::PrintToString(line));
+    expect_refusal(run_ferry(line), 2);
+  }
+}
+
+TEST(Usage, ASeedWithALeadingZeroIsDecimal) {
+  const TempDir dir;
+  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);
+  const auto tokens = [&](const char* seed) {
+    return run_ferry({"run", dir / "b", "--tokens", "1,2", "--max-new", "24", "--temperature", "3",
+                      "--ignore-eos", "--json", "--seed", seed})
+        .json()["tokens"];
+  };
+  EXPECT_EQ(tokens("012"), tokens("12"));
+  EXPECT_NE(tokens("012"), tokens("10"));
 }
 
 TEST(Usage, HelpAndVersionAreAnswers) {
@@ -66,7 +138,11 @@ TEST(Usage, HelpAndVersionAreAnswers) {
   for (const char* verb : {"inspect", "convert", "run", "execute", "verify", "check"}) {
     EXPECT_NE(help.out.find(verb), std::string::npos) << verb;
   }
-  EXPECT_NE(run_ferry({"convert", "--help"}).out.find("--prefill-length"), std::string::npos);
+  const std::string convert = run_ferry({"convert", "--help"}).out;
+  for (const char* part :
+       {"--prefill-length", "PyTorch", "GGUF", "safetensors or HDF5", "--json"}) {
+    EXPECT_NE(convert.find(part), std::string::npos) << part;
+  }
 }
 
 TEST(Usage, GlobalOptionsMayStandOnEitherSideOfTheVerb) {
@@ -87,6 +163,37 @@ TEST(Usage, AnAbsentPathIsAnInputOutputErrorThatNamesIt) {
     EXPECT_EQ(outcome.code, 5) << outcome.err;
     EXPECT_NE(outcome.err.find("/nonexistent/model.safetensors"), std::string::npos);
   }
+}
+
+TEST(Usage, ANameOnTheHubAsksForADownload) {
+  const Outcome planned = run_ferry({"convert", "Qwen/Qwen3-0.6B", "--dry-run"});
+  EXPECT_EQ(planned.code, 5);
+  EXPECT_NE(planned.err.find("must be downloaded first"), std::string::npos) << planned.err;
+  EXPECT_EQ(run_ferry({"inspect", "Qwen/Qwen3-0.6B"}).err, planned.err);
+}
+
+TEST(Usage, CheckTellsOtherDirectoriesFromDamagedBundles) {
+  const TempDir dir;
+  write_bytes(dir / "notes.txt", "");
+  const std::string message =
+      "ferry: error: " + dir.path() + ": not a bundle: it has no manifest.json\n";
+  for (const Line& line : {Line{"check", dir.path()}, Line{"run", dir.path(), "--tokens", "1"},
+                           Line{"verify", dir.path()}}) {
+    const Outcome outcome = run_ferry(line);
+    expect_refusal(outcome, 3);
+    EXPECT_EQ(outcome.err, message);
+  }
+}
+
+TEST(Usage, QuietErrorsAreTheirFirstLine) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile& file) {
+    file.rename("model.norm.weight", "model.nurm.weight");
+  });
+  const Outcome loud = run_ferry({"convert", source, "--dry-run"});
+  const Outcome quiet = run_ferry({"convert", source, "--dry-run", "--quiet"});
+  EXPECT_EQ(loud.error_lines(), 3U);
+  EXPECT_EQ(quiet.err, "ferry: error: " + source + ": 2 problems with the checkpoint's keys\n");
 }
 
 }  // namespace

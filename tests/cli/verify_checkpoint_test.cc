@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
 #include "tests/cli/ferry_process.h"
 
@@ -48,6 +49,14 @@ TEST(VerifyCheckpoint, EveryVariantIsDerivedAgainBitForBit) {
     const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
     EXPECT_EQ(report["parity"], true);
     EXPECT_EQ(report["tensors"]["compared"], manifest["tensors"].size());
+    // Tied weights are one segment.
+    std::map<std::pair<std::string, int64_t>, int64_t> segments;
+    for (const Json& tensor : manifest["tensors"]) {
+      segments[{tensor["file"], tensor["offset"]}] = tensor["bytes"];
+    }
+    int64_t bytes = 0;
+    for (const auto& [place, size] : segments) bytes += size;
+    EXPECT_EQ(report["tensors"]["bytes"], bytes);
     EXPECT_EQ(report["tensors"]["different"], Json::array());
     EXPECT_EQ(report["programs"]["compared"], manifest["programs"].size());
     EXPECT_EQ(report["programs"]["different"], Json::array());

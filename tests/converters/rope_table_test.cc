@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "converters/families/families.h"
 #include "converters/family.h"
 
 namespace ferry {
@@ -71,7 +72,7 @@ TEST(RopeTable, HasBothSetsOfLongRope) {
   config.rope.attention_factor = 1.5;
   config.sliding_rope = config.rope;
   const Graph graph =
-      *(*find_family(config))->build(config, {.context_length = kContext, .prefill_length = 4});
+      *families::kLlama.build(config, {.context_length = kContext, .prefill_length = 4});
   const auto cos = std::ranges::find_if(
       graph.literals, [](const Literal& literal) { return literal.key.starts_with("rope.cos"); });
   ASSERT_NE(cos, graph.literals.end());

@@ -76,7 +76,7 @@ class FaultTest : public testing::TestWithParam<Input> {
   Outcome convert() {
     fs::remove_all(dir_ / "out");
     fs::create_directory(dir_ / "out");
-    return run_ferry({"convert", source(), "-o", dir_ / "out/bundle", "--threads", "1"});
+    return run_ferry_once({"convert", source(), "-o", dir_ / "out/bundle", "--threads", "1"});
   }
   Files bundle() const { return files_in(dir_ / "out/bundle"); }
 
@@ -130,7 +130,7 @@ TEST_P(FaultTest, AFailingCallIsAnErrorAndLeavesNothing) {
       EXPECT_EQ(outcome.code, 5) << outcome.err;
       // The last thing that is synced is the directory that the bundle, by then complete, is in.
       if (call == "fsync" && fs::exists(dir_ / "out/bundle")) {
-        EXPECT_EQ(run_ferry({"check", dir_ / "out/bundle"}).code, 0);
+        EXPECT_EQ(run_ferry_once({"check", dir_ / "out/bundle"}).code, 0);
       } else {
         expect_nothing_written(outcome);
       }
@@ -199,13 +199,13 @@ TEST(Faults, EveryReaderSaysWhatCannotBeRead) {
     long count = 0;
     {
       const Fault counting("pread none 0");
-      ASSERT_EQ(run_ferry({"inspect", fixture(file)}).code, 0);
+      ASSERT_EQ(run_ferry_once({"inspect", fixture(file)}).code, 0);
       count = counting.count();
       ASSERT_GT(count, 0);
     }
     for (long at = 1; at <= count; at += 1 + count / 12) {
       const Fault fault("pread errno " + std::to_string(at) + " " + std::to_string(EIO));
-      const Outcome outcome = run_ferry({"inspect", fixture(file)});
+      const Outcome outcome = run_ferry_once({"inspect", fixture(file)});
       EXPECT_EQ(outcome.code, 5) << outcome.err;
       EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
       EXPECT_NE(outcome.err.find("cannot read at offset"), std::string::npos) << outcome.err;

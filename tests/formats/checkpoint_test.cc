@@ -177,13 +177,53 @@ TEST(Checkpoint, AnEmptyDirectoryIsExplained) {
   TempDir dir;
   EXPECT_EQ(message_of(dir.path()),
             dir.path() +
-                ": no model.safetensors and no model.safetensors.index.json in this "
-                "directory");
+                ": no checkpoint in this directory: none of model.safetensors, "
+                "model.safetensors.index.json, pytorch_model.bin, pytorch_model.bin.index.json, "
+                "model.weights.h5, model.weights.json, and no .gguf file");
   dir.write("other.safetensors", "");
   EXPECT_EQ(message_of(dir.path()), dir.path() +
                                         ": neither model.safetensors nor "
                                         "model.safetensors.index.json, only "
                                         "'other.safetensors'");
+}
+
+TEST(Checkpoint, AnEntryOfTheHubCacheNamesItsSnapshot) {
+  TempDir dir;
+  const std::string entry = dir / "models--org--name";
+  dir.write("models--org--name/snapshots/abc123/config.json", "{}");
+  dir.write("models--org--name/blobs/0", "");
+  const std::string message = entry + ": an entry of the Hugging Face cache; the checkpoint is ";
+  EXPECT_EQ(message_of(entry), message + "'" + entry + "/snapshots/abc123'");
+  dir.write("models--org--name/snapshots/def456/config.json", "{}");
+  EXPECT_EQ(message_of(entry), message + "'" + entry + "/snapshots/REVISION'");
+  dir.write("models--org--name/refs/main", "def456");
+  EXPECT_EQ(message_of(entry), message + "'" + entry + "/snapshots/def456'");
+  dir.write("models--org--name/refs/main", "../../elsewhere");
+  EXPECT_EQ(message_of(entry), message + "'" + entry + "/snapshots/REVISION'");
+}
+
+TEST(Checkpoint, ANameOnTheHubMustBeDownloadedFirst) {
+  EXPECT_EQ(message_of("Qwen/Qwen3-0.6B"),
+            "Qwen/Qwen3-0.6B: no such file or directory; a model of the Hugging Face hub must be "
+            "downloaded first");
+  for (const char* path : {"./Qwen/absent", "/Qwen/absent", "a/b/c", "absent"}) {
+    EXPECT_EQ(message_of(path).find("downloaded"), std::string::npos) << path;
+  }
+}
+
+TEST(Checkpoint, FilesOfOtherKindsAreToldFromBrokenOnes) {
+  TempDir dir;
+  const std::string text = "root:x:0:0:root:/root:/bin/bash\n";
+  for (const char* name : {"passwd", "config.json", "short"}) {
+    const std::string path = dir.write(name, name == std::string("short") ? "{}" : text);
+    EXPECT_TRUE(message_of(path).starts_with(path + ": no tensor file of a known kind"))
+        << message_of(path);
+  }
+  // What says that it is safetensors, by name or by its first bytes, is told what is wrong with it.
+  for (const std::string path :
+       {dir.write("a.safetensors", text), dir.write("b", std::string("\x7f\0\0\0\0\0\0\0{", 9))}) {
+    EXPECT_NE(message_of(path).find("header of "), std::string::npos) << message_of(path);
+  }
 }
 
 TEST(Checkpoint, TheDirectoryOfAFileHoldsItsConfig) {

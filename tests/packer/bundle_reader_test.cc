@@ -258,9 +258,18 @@ TEST_F(BundleReader, CheckReportsEverythingThatIsWrong) {
   EXPECT_EQ(files, (std::vector<std::string>{kPte2, "extra", "tokenizer.json"}));
 }
 
-TEST_F(BundleReader, CheckOfAnEmptyDirectoryIsNo) {
-  fs::create_directory(dir / "empty");
-  const auto report = check_bundle(dir / "empty", pool);
+TEST_F(BundleReader, WhatHasNothingOfABundleIsNotADamagedOne) {
+  fs::create_directory(dir / "other");
+  write_file(dir / "other/notes.txt", "");
+  const auto report = check_bundle(dir / "other", pool);
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, ErrorCode::kBadInput);
+  EXPECT_EQ(report.error().message, (dir / "other") + ": not a bundle: it has no manifest.json");
+}
+
+TEST_F(BundleReader, CheckOfABundleWithoutItsManifestIsNo) {
+  fs::remove(path + "/manifest.json");
+  const auto report = check_bundle(path, pool);
   ASSERT_TRUE(report);
   ASSERT_EQ(report->problems.size(), 1u);
   EXPECT_EQ(report->problems[0].file, "manifest.json");

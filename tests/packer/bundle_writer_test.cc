@@ -246,7 +246,7 @@ TEST(BundleWriter, ManyFilesOfOneWeightEach) {
   ASSERT_TRUE(manifest) << manifest.error().message;
   const std::string& bytes = model.source.bytes_of(rows);
   for (size_t i = 0; i < 70; ++i) {
-    const ManifestTensor& tensor = manifest->tensors[i];
+    const ManifestTensor& tensor = manifest->manifest.tensors[i];
     EXPECT_EQ(stored_bytes(dir / "out", tensor), bytes.substr(16 * i, 16)) << i;
     EXPECT_EQ(tensor.sources[0].sha256, hex_digest(bytes)) << i;
   }
@@ -516,17 +516,19 @@ TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
     const auto manifest = plan->write(out, false, pool, {});
     ASSERT_TRUE(manifest) << manifest.error().message;
     EXPECT_EQ(read_directory(out), read_directory(dir / "1"));
-    for (const ManifestFile& file : manifest->files) {
-      EXPECT_EQ(documented_digest(*manifest, file, read_file(out + "/" + file.path)), file.digest);
+    for (const ManifestFile& file : manifest->manifest.files) {
+      EXPECT_EQ(documented_digest(manifest->manifest, file, read_file(out + "/" + file.path)),
+                file.digest);
     }
     const std::string& bytes = model.source.bytes_of(half);
     const size_t middle = bytes.size() / 2;
-    const ManifestTensor& swapped = tensor_of(*manifest, "swapped");
+    const ManifestTensor& swapped = tensor_of(manifest->manifest, "swapped");
     EXPECT_EQ(stored_bytes(out, swapped), bytes.substr(middle) + bytes.substr(0, middle));
     EXPECT_EQ(swapped.sources[0].sha256, hex_digest(bytes));
-    EXPECT_EQ(tensor_of(*manifest, "cast").sources[0].sha256,
+    EXPECT_EQ(tensor_of(manifest->manifest, "cast").sources[0].sha256,
               hex_digest(model.source.bytes_of(big)));
-    EXPECT_EQ(tensor_of(*manifest, "copied").sha256, hex_digest(model.source.bytes_of(copied)));
+    EXPECT_EQ(tensor_of(manifest->manifest, "copied").sha256,
+              hex_digest(model.source.bytes_of(copied)));
   }
 }
 

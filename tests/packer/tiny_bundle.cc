@@ -233,12 +233,12 @@ Manifest write_tiny_bundle(const TinyModel& model, const std::string& directory,
     return {};
   }
   ThreadPool pool(threads);
-  auto manifest = plan->write(directory, false, pool, {});
-  if (!manifest) {
-    ADD_FAILURE() << manifest.error().message;
+  auto written = plan->write(directory, false, pool, {});
+  if (!written) {
+    ADD_FAILURE() << written.error().message;
     return {};
   }
-  return *manifest;
+  return written->manifest;
 }
 
 }  // namespace ferry

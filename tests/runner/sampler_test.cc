@@ -62,11 +62,14 @@ TEST(Sampler, TemperatureZeroTakesTheLargest) {
 TEST(Sampler, RefusesWhatIsNoProbability) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
-  auto sampler = Sampler::make({.temperature = 1});
-  EXPECT_FALSE(sampler->sample(std::vector<float>{1, nan}));
-  EXPECT_FALSE(sampler->sample(std::vector<float>{1, inf}));
-  EXPECT_FALSE(sampler->sample(std::vector<float>{-inf, -inf}));
-  EXPECT_EQ(*sampler->sample(std::vector<float>{-inf, 1}), 1);
+  for (const double temperature : {0, 1}) {
+    auto sampler = Sampler::make({.temperature = temperature});
+    EXPECT_FALSE(sampler->sample(std::vector<float>{1, nan}));
+    EXPECT_FALSE(sampler->sample(std::vector<float>{nan, 1}));
+    EXPECT_FALSE(sampler->sample(std::vector<float>{1, inf}));
+    EXPECT_FALSE(sampler->sample(std::vector<float>{-inf, -inf}));
+    EXPECT_EQ(*sampler->sample(std::vector<float>{-inf, 1}), 1);
+  }
   for (const SamplingOptions& bad :
        {SamplingOptions{.temperature = nan}, SamplingOptions{.temperature = -1},
         SamplingOptions{.top_k = -1}, SamplingOptions{.top_p = 0}, SamplingOptions{.top_p = 1.5}}) {

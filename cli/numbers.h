@@ -1,0 +1,15 @@
+// Numbers of the command line: decimal, and in range or refused.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace ferry::cli {
+
+// "12", "-3", "+7", "012" (which is 12). Empty for anything else, and beyond int64_t.
+std::optional<int64_t> parse_integer(std::string_view text);
+// "0.5", "1e-3", "+2". Empty for anything else, for infinity and NaN, and beyond double.
+std::optional<double> parse_real(std::string_view text);
+
+}  // namespace ferry::cli

@@ -1,0 +1,71 @@
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <string_view>
+
+#include "core/interrupt.h"
+#include "core/result.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr std::array<int, 3> kStopSignals = {SIGINT, SIGTERM, SIGHUP};
+
+#define FERRY_SHRUNK "a mapped file became shorter or unreadable while it was in use"
+constexpr std::string_view kShrunkLine = "ferry: error: " FERRY_SHRUNK "\n";
+constexpr std::string_view kShrunkDocument =
+    R"({"ok":false,"exit":5,"error":{"code":"io","message":")" FERRY_SHRUNK R"(","details":[]}})"
+    "\n";
+#undef FERRY_SHRUNK
+static_assert(static_cast<int>(ErrorCode::kIo) == 5, "kShrunkDocument says so");
+
+const bool* with_json = nullptr;
+
+void write_all(int fd, std::string_view text) {
+  [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
+}
+
+// Handlers make async-signal-safe calls only.
+extern "C" void on_sigbus(int) {
+  write_all(STDERR_FILENO, kShrunkLine);
+  if (*with_json) write_all(STDOUT_FILENO, kShrunkDocument);
+  _exit(static_cast<int>(ErrorCode::kIo));
+}
+
+extern "C" void on_stop_signal(int signal) {
+  if (interrupt_signal() != 0) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);  // comes when this handler returns
+    return;
+  }
+  request_interrupt(signal);
+}
+
+}  // namespace
+
+void install_signal_handlers(const bool& json) {
+  with_json = &json;
+  struct sigaction action = {};
+  action.sa_handler = on_sigbus;
+  ::sigaction(SIGBUS, &action, nullptr);
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;  // calls that were begun are finished: the loops decide
+  for (const int signal : kStopSignals) {
+    struct sigaction before = {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void let_signals_end_the_process() {
+  for (const int signal : kStopSignals) {
+    struct sigaction current = {};
+    ::sigaction(signal, nullptr, &current);
+    if (current.sa_handler == on_stop_signal) ::signal(signal, SIG_DFL);
+  }
+}
+
+}  // namespace ferry::cli

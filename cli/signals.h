@@ -1,0 +1,16 @@
+// What the program does when a signal comes.
+#pragma once
+
+namespace ferry::cli {
+
+// SIGBUS, which a mapped file raises that shrinks while it is read, becomes an I/O error; with
+// `json` a document on stdout says so too. The first SIGINT, SIGTERM or SIGHUP asks the work to
+// stop (core/interrupt.h), the second ends the process. Signals that the parent had ignored stay
+// ignored.
+void install_signal_handlers(const bool& json);
+
+// SIGINT, SIGTERM and SIGHUP end the process again: for verbs that wait for input and leave nothing
+// behind.
+void let_signals_end_the_process();
+
+}  // namespace ferry::cli

@@ -1,0 +1,41 @@
+#include "core/interrupt.h"
+
+#include <signal.h>
+
+#include <atomic>
+
+namespace ferry {
+namespace {
+
+std::atomic<int> requested{0};
+static_assert(std::atomic<int>::is_always_lock_free, "signal handlers must not wait");
+
+const char* name_of(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    default:
+      return "a signal";
+  }
+}
+
+}  // namespace
+
+void request_interrupt(int signal) noexcept {
+  int none = 0;
+  requested.compare_exchange_strong(none, signal, std::memory_order_relaxed);
+}
+
+int interrupt_signal() noexcept { return requested.load(std::memory_order_relaxed); }
+
+Status check_interrupt() {
+  const int signal = interrupt_signal();
+  if (signal == 0) return {};
+  return fail(ErrorCode::kInterrupted, std::string("stopped by ") + name_of(signal));
+}
+
+}  // namespace ferry

@@ -1,0 +1,24 @@
+// Values that are not finite in the tiles that a conversion writes. Private to packer/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "graph/tensor_expr.h"
+
+namespace ferry {
+
+struct NonFiniteCount {
+  uint64_t stored = 0;      // in the tile
+  uint64_t overflowed = 0;  // of these, finite in f32 before the cast to the stored dtype
+};
+
+// `tile` holds bytes [offset, offset + tile.size()) of `expr`. Reads the source again where there
+// is something to count, which is rare.
+Result<NonFiniteCount> count_non_finite(const TensorExpr& expr, const TensorSource& source,
+                                        uint64_t offset, std::span<const std::byte> tile);
+
+}  // namespace ferry

@@ -1,0 +1,152 @@
+// SIGINT, SIGTERM and SIGHUP: the work stops soon, nothing is left behind, the exit code says
+// which.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+namespace fs = std::filesystem;
+using Line = std::vector<std::string>;
+using namespace std::chrono_literals;
+
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+// llama3_tied with a vocabulary of `rows`: as large as a test wants it, its zeros a hole in the
+// file.
+std::string large_checkpoint(const TempDir& dir, uint64_t rows) {
+  const std::string copy = dir / "checkpoint";
+  fs::copy(fixture("llama3_tied"), copy);
+  TensorFile file(copy + "/model.safetensors");
+  const std::string name = "model.embed_tokens.weight";
+  const uint64_t before = file.data.size(), bytes = rows * 64 * 4;
+  file.rename(name, "left.out");  // allowed below: it keeps its place in the data
+  file.header[name] = {
+      {"dtype", "F32"}, {"shape", {rows, 64}}, {"data_offsets", {before, before + bytes}}};
+  file.write(copy + "/model.safetensors");
+  fs::resize_file(copy + "/model.safetensors", fs::file_size(copy + "/model.safetensors") + bytes);
+  auto config = nlohmann::json::parse(read_bytes(copy + "/config.json"));
+  config["vocab_size"] = rows;
+  write_bytes(copy + "/config.json", config.dump());
+  return copy;
+}
+
+// Waits until `path` holds something whose name begins with `prefix`.
+bool appears(const std::string& path, const std::string& prefix) {
+  for (int i = 0; i < 2000; ++i) {
+    for (const auto& entry : fs::directory_iterator(path)) {
+      if (entry.path().filename().string().starts_with(prefix)) return true;
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  return false;
+}
+
+const char* name_of(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "SIGHUP";
+}
+
+TEST(Signals, AConversionStopsAndLeavesNothing) {
+  const TempDir dir;
+  const std::string source = large_checkpoint(dir, uint64_t{16} << 20);  // 4 GiB
+  for (const int signal : kStopSignals) {
+    SCOPED_TRACE(name_of(signal));
+    const TempDir out;
+    RunningFerry ferry({"convert", source, "-o", out / "b", "--allow-unmapped", "left.out",
+                        "--json", "--threads", "2"});
+    ASSERT_TRUE(appears(out.path(), ".b.ferry-tmp-"));
+    ferry.signal(signal);
+    const Outcome outcome = ferry.wait();
+    EXPECT_EQ(outcome.code, 128 + signal) << outcome.err;
+    EXPECT_EQ(outcome.err, std::string("ferry: error: stopped by ") + name_of(signal) + "\n");
+    EXPECT_EQ(outcome.json()["error"]["code"], "interrupted");
+    EXPECT_EQ(outcome.json()["exit"], 128 + signal);
+    EXPECT_TRUE(fs::is_empty(out.path()));
+  }
+}
+
+TEST(Signals, TheSecondEndsTheProcess) {
+  const TempDir dir, out;
+  const std::string source = large_checkpoint(dir, uint64_t{16} << 20);
+  RunningFerry ferry(
+      {"convert", source, "-o", out / "b", "--allow-unmapped", "left.out", "--threads", "1"});
+  ASSERT_TRUE(appears(out.path(), ".b.ferry-tmp-"));
+  ferry.signal(SIGSTOP);  // both are then pending at once
+  ferry.signal(SIGINT);
+  ferry.signal(SIGTERM);
+  ferry.signal(SIGCONT);
+  EXPECT_EQ(ferry.wait().code, -1);
+}
+
+TEST(Signals, IgnoredOnesStayIgnored) {
+  const TempDir dir;
+  const auto before = ::signal(SIGHUP, SIG_IGN);  // as nohup does
+  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);
+  RunningFerry ferry({"run", dir / "b", "--tokens", "1", "--max-new", "100", "--ignore-eos"});
+  ferry.signal(SIGHUP);
+  EXPECT_EQ(ferry.wait().code, 0);
+  ::signal(SIGHUP, before);
+}
+
+class InterruptedRun : public testing::Test {
+ protected:
+  // So much work that no machine is done before the signal comes.
+  InterruptedRun() {
+    auto config = nlohmann::json::parse(read_bytes(fixture("llama3_tied/config.json")));
+    config["max_position_embeddings"] = 100000;
+    write_bytes(dir_ / "config.json", config.dump());
+    EXPECT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir_ / "b", "--config",
+                         dir_ / "config.json", "--context-length", "100000"})
+                  .code,
+              0);
+  }
+  // Later where the machine is too busy to have made a token by then.
+  Outcome interrupt(const Line& more) {
+    Line line = {"run", dir_ / "b", "--tokens", "1,2,3", "--max-new", "90000", "--ignore-eos"};
+    line.insert(line.end(), more.begin(), more.end());
+    Outcome outcome;
+    for (const auto delay : {400ms, 2000ms, 10000ms}) {
+      RunningFerry ferry(line);
+      std::this_thread::sleep_for(delay);
+      ferry.signal(SIGINT);
+      outcome = ferry.wait();
+      const bool json = outcome.out.starts_with('{');
+      if (outcome.out.find(json ? "\"tokens\"" : ",") != std::string::npos) break;
+    }
+    return outcome;
+  }
+  TempDir dir_;
+};
+
+TEST_F(InterruptedRun, PrintsTheTokensThatItHas) {
+  const Outcome outcome = interrupt({"--quiet"});
+  EXPECT_EQ(outcome.code, 130);
+  EXPECT_EQ(outcome.err, "ferry: error: stopped by SIGINT\n");
+  const auto count = std::ranges::count(outcome.out, ',') + 1;
+  EXPECT_GT(count, 1);
+  EXPECT_LT(count, 90000);
+  const Outcome whole = run_ferry({"run", dir_ / "b", "--tokens", "1,2,3", "--ignore-eos",
+                                   "--max-new", std::to_string(count), "--quiet"});
+  EXPECT_EQ(outcome.out, whole.out);
+}
+
+TEST_F(InterruptedRun, SaysSoInItsDocument) {
+  const Outcome outcome = interrupt({"--json"});
+  EXPECT_EQ(outcome.code, 130);
+  const auto document = outcome.json();
+  EXPECT_EQ(document["stop"], "interrupted");
+  EXPECT_EQ(document["ok"], false);
+  EXPECT_EQ(document["exit"], 130);
+  EXPECT_EQ(document["error"]["code"], "interrupted");
+  EXPECT_GT(document["tokens"].size(), 1U);
+}
+
+}  // namespace
+}  // namespace ferry
