@@ -53,6 +53,25 @@ std::vector<Call> calls_of(const RecordedPrompt& prompt, std::optional<int64_t> 
   return calls;
 }
 
+// The same in several calls: one that begins the sequence, one of several tokens that continues it,
+// the last token of the prompt, and the continuation. Where RoPE factors depend on the length, the
+// calls are those that the reference makes.
+std::vector<Call> several_calls_of(const RecordedPrompt& prompt,
+                                   std::optional<int64_t> rope_switch) {
+  const std::vector<int64_t> all = prompt.executed();
+  const auto length = static_cast<int64_t>(all.size());
+  if (rope_switch && length > *rope_switch) return calls_of(prompt, rope_switch);
+  const auto end = static_cast<int64_t>(prompt.tokens.size());
+  std::vector<Call> calls;
+  int64_t begin = 0;
+  for (const int64_t next : {end / 2, end - 1, end, length}) {
+    if (next <= begin) continue;
+    calls.push_back({{all.begin() + begin, all.begin() + next}, begin, next == end});
+    begin = next;
+  }
+  return calls;
+}
+
 // A prompt on its way through the parts.
 struct Run {
   std::vector<Call> calls;
@@ -137,24 +156,34 @@ class F32Path {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
     }
     for (const RecordedPrompt& prompt : prompts) {
-      Run& run = runs_.emplace_back(Run{calls_of(prompt, conversion.plan->manifest().rope_switch), {},
-                                        PromptRecorder(prompt, conversion.config.vocab_size)});
-      run.passed.resize(run.calls.size());
+      const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
+      add_run(prompt, calls_of(prompt, rope_switch));
+      add_run(prompt, several_calls_of(prompt, rope_switch));
     }
   }
 
-  Result<std::unique_ptr<TensorSource>> run() {
+  Result<F32Outputs> run() {
     for (const Model& model : conversion_.parts) {
       const auto part =
           FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
       FERRY_CHECK(run_part(*part));
     }
-    auto source = std::make_unique<MemorySource>(name_);
-    for (const Run& run : runs_) run.recorder.write(*source);
-    return std::unique_ptr<TensorSource>(std::move(source));
+    auto one_call = std::make_unique<MemorySource>(name_);
+    auto several_calls = std::make_unique<MemorySource>(name_);
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      runs_[i].recorder.write(i % 2 == 0 ? *one_call : *several_calls);
+    }
+    return F32Outputs{std::move(one_call), std::move(several_calls)};
   }
 
  private:
+  // Two for every prompt: in one call, in several.
+  void add_run(const RecordedPrompt& prompt, std::vector<Call> calls) {
+    Run& run = runs_.emplace_back(
+        Run{std::move(calls), {}, PromptRecorder(prompt, conversion_.config.vocab_size)});
+    run.passed.resize(run.calls.size());
+  }
+
   Status run_part(LoadedPart& part) {
     for (const LoweredProbe& probe : part.lowered().probes) {
       FERRY_CHECK(part.method().observe(
@@ -234,9 +263,9 @@ class F32Path {
 
 }  // namespace
 
-Result<std::unique_ptr<TensorSource>> run_f32_path(const Conversion& conversion,
-                                                   const std::vector<RecordedPrompt>& prompts,
-                                                   const std::string& name, ThreadPool& pool) {
+Result<F32Outputs> run_f32_path(const Conversion& conversion,
+                                const std::vector<RecordedPrompt>& prompts, const std::string& name,
+                                ThreadPool& pool) {
   return F32Path(conversion, prompts, name, pool).run();
 }
 

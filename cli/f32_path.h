@@ -17,10 +17,15 @@ namespace ferry::cli {
 
 // `conversion` is planned in f32 with logits of all positions, in as many parts as it has layers;
 // its prefill length is at least that of the longest prompt with its continuation. The result holds
-// the tensors of docs/verifying.md for every prompt: logits, hidden states, caches after the prompt,
-// routers, the continuation as greedy_ids and its greedy_logits. `name` is what messages call it.
-Result<std::unique_ptr<TensorSource>> run_f32_path(const Conversion& conversion,
-                                                   const std::vector<RecordedPrompt>& prompts,
-                                                   const std::string& name, ThreadPool& pool);
+// the tensors of docs/verifying.md for every prompt: logits, hidden states, caches after the
+// prompt, routers, the continuation as greedy_ids and its greedy_logits. `name` is what messages
+// call it. Every prompt runs twice: in one call, and in several, because what continues a sequence
+// is another path through a program than what begins one.
+struct F32Outputs {
+  std::unique_ptr<TensorSource> one_call, several_calls;
+};
+Result<F32Outputs> run_f32_path(const Conversion& conversion,
+                                const std::vector<RecordedPrompt>& prompts, const std::string& name,
+                                ThreadPool& pool);
 
 }  // namespace ferry::cli

@@ -110,14 +110,15 @@ class MethodDifference {
     const pte::Value& right = want_.values[static_cast<size_t>(theirs)];
     if (left.index() != right.index()) return " has another kind";
     if (const auto* tensor = std::get_if<pte::Tensor>(&left)) {
-      return tensor_difference(*tensor, std::get<pte::Tensor>(right));
+      auto what = tensor_difference(*tensor, std::get<pte::Tensor>(right));
+      return what ? what : identity_difference(ours, theirs);
     }
     if (const auto* number = std::get_if<double>(&left)) {
       if (*number == std::get<double>(right)) return std::nullopt;
       return fmt::format(" is {}, expected {}", *number, std::get<double>(right));
     }
     if (const auto* number = std::get_if<int64_t>(&left)) {
-      if (*number == std::get<int64_t>(right)) return std::nullopt;
+      if (*number == std::get<int64_t>(right)) return identity_difference(ours, theirs);
       return fmt::format(" is {}, expected {}", *number, std::get<int64_t>(right));
     }
     if (const auto* list = std::get_if<pte::IntList>(&left)) {
@@ -130,6 +131,15 @@ class MethodDifference {
       return list_difference(list->items, std::get<pte::OptionalTensorList>(right).items);
     }
     return left == right ? std::nullopt : std::optional(std::string(" differs"));
+  }
+
+  // Two values of one shape, or two integers that are computed, are told apart by where else they
+  // occur: ours and theirs must go one to one.
+  std::optional<std::string> identity_difference(int32_t ours, int32_t theirs) {
+    const int32_t forth = theirs_of_.emplace(ours, theirs).first->second;
+    const int32_t back = ours_of_.emplace(theirs, ours).first->second;
+    if (forth == theirs && back == ours) return std::nullopt;
+    return " is another value";
   }
 
   std::optional<std::string> list_difference(const std::vector<int32_t>& ours,
@@ -197,6 +207,7 @@ class MethodDifference {
   const std::vector<Literal>& constants_;
   const ManifestProgram& entry_;
   std::map<std::pair<uint32_t, uint32_t>, bool> compared_;  // constants, by both indices
+  std::map<int32_t, int32_t> theirs_of_, ours_of_;          // values that were met, by index
 };
 
 // The first byte of the bundle's program file that is not the planned one.
