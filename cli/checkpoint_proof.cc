@@ -175,9 +175,8 @@ Result<TensorProof> compare_tensors(Context& context, const Bundle& bundle,
   }
   for (const auto& [name, weight] : weights) {
     if (stored.contains(name)) continue;
-    proof.different.push_back(
-        fmt::format("{}: made by {}, but not in the bundle", quoted(name),
-                    keys_of(weight->expr, *conversion.source)));
+    proof.different.push_back(fmt::format("{}: made by {}, but not in the bundle", quoted(name),
+                                          keys_of(weight->expr, *conversion.source)));
   }
   FERRY_CHECK(conversion.source->check_unchanged());
   return proof;
@@ -275,8 +274,8 @@ Result<CheckpointProof> prove_from_checkpoint(Context& context, const Bundle& bu
   const std::string name = source + " in f32";
   const F32Outputs path = FERRY_TRY(compute_f32_path(context, options, bundle, prompts, name));
   if (const std::string tensor = FERRY_TRY(not_finite(*path.one_call)); !tensor.empty()) {
-    proof.problem = fmt::format("{}: computes values that are not finite (tensor {})", name,
-                                quoted(tensor));
+    proof.problem =
+        fmt::format("{}: computes values that are not finite (tensor {})", name, quoted(tensor));
     return proof;
   }
   const Reference recorded = FERRY_TRY(Reference::open(*path.one_call));
@@ -288,8 +287,7 @@ Result<CheckpointProof> prove_from_checkpoint(Context& context, const Bundle& bu
     ParityReport several = FERRY_TRY(compare_references(again, *reference, bounds));
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
   }
-  proof.outputs =
-      FERRY_TRY(verify(decoder, manifest, recorded, bounds_of(bundle, tolerance)));
+  proof.outputs = FERRY_TRY(verify(decoder, manifest, recorded, bounds_of(bundle, tolerance)));
   return proof;
 }
 

@@ -39,8 +39,8 @@ struct CheckpointProof {
 };
 
 // `source` is anything that convert takes, `config` as in convert --config, or empty. Prompts are
-// those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that does not fit
-// the model at all is an error, weights and programs that differ are not.
+// those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that does not
+// fit the model at all is an error, weights and programs that differ are not.
 Result<CheckpointProof> prove_from_checkpoint(Context& context, const Bundle& bundle,
                                               const std::string& source, const std::string& config,
                                               const Reference* reference,

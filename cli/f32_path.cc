@@ -164,8 +164,7 @@ class F32Path {
 
   Result<F32Outputs> run() {
     for (const Model& model : conversion_.parts) {
-      const auto part =
-          FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
+      const auto part = FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
       FERRY_CHECK(run_part(*part));
     }
     auto one_call = std::make_unique<MemorySource>(name_);

@@ -80,7 +80,8 @@ class MethodDifference {
     const std::vector<int32_t> values = values_of(instruction);
     for (const ManifestProbe& probe : entry_.probes) {
       if (values.empty() || probe.value != values.back()) continue;
-      if (probe.name == "last_layer_prenorm") return int64_t{entry_.first_layer} + entry_.layer_count;
+      if (probe.name == "last_layer_prenorm")
+        return int64_t{entry_.first_layer} + entry_.layer_count;
       constexpr std::string_view kHidden = "hidden_states.";
       if (probe.name.starts_with(kHidden)) return std::atoll(probe.name.c_str() + kHidden.size());
     }
@@ -268,8 +269,7 @@ ProgramProof compare_programs(const Bundle& bundle, const BundlePlan& plan) {
   for (size_t i = 0; i < count; ++i) {
     const auto file =
         std::ranges::find(planned.files, planned.programs[i].file, &ManifestFile::path);
-    const auto byte =
-        first_difference(bundle.programs()[i].file.bytes(), plan, i, file->bytes);
+    const auto byte = first_difference(bundle.programs()[i].file.bytes(), plan, i, file->bytes);
     proof.programs += 1;
     if (!byte) continue;
     proof.different.push_back(fmt::format("{}: {}", bundle.manifest().programs[i].file,

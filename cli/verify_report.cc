@@ -205,14 +205,14 @@ std::string number(double value) {
 std::string case_lines(const CaseReport& c) {
   const std::string name = c.prompt.empty() ? "prompt" : quoted(c.prompt);
   if (!c.skipped.empty()) return fmt::format("{}: skipped, {}\n", name, c.skipped);
-  std::string text = fmt::format("{}: {}, {} tokens: max_abs {} in one prefill", name,
-                                 c.parity ? "parity" : "NO PARITY", c.tokens,
-                                 number(c.prefill.values.max_abs));
+  std::string text =
+      fmt::format("{}: {}, {} tokens: max_abs {} in one prefill", name,
+                  c.parity ? "parity" : "NO PARITY", c.tokens, number(c.prefill.values.max_abs));
   if (c.steps.rows > 0) text += fmt::format(", {} token by token", number(c.steps.values.max_abs));
   text += fmt::format(", greedy {}/{}\n", c.greedy_match, c.greedy_total);
   if (c.f64) {
-    text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n",
-                        number(c.f64->ours), number(c.f64->reference));
+    text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n", number(c.f64->ours),
+                        number(c.f64->reference));
   }
   if (c.routing.different > 0) {
     text += fmt::format(
@@ -292,8 +292,7 @@ std::string where(const ParityReport& report) {
 std::string divergence_line(const ParityReport& report) {
   return fmt::format("max_abs {}, SQNR {:.1f} dB ({}), greedy {}/{}, first divergence in {}",
                      number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
-                     bound_text(report), report.greedy_match, report.greedy_total,
-                     where(report));
+                     bound_text(report), report.greedy_match, report.greedy_total, where(report));
 }
 
 }  // namespace
@@ -347,8 +346,9 @@ std::vector<std::string> reasons(const Verification& v) {
                                   proof.tensors.different.front()));
     }
     if (!proof.programs.ok()) {
-      lines.push_back(fmt::format("this version of Ferry makes another program of the checkpoint: {}",
-                                  proof.programs.different.front()));
+      lines.push_back(
+          fmt::format("this version of Ferry makes another program of the checkpoint: {}",
+                      proof.programs.different.front()));
     }
     if (!proof.problem.empty()) lines.push_back(proof.problem);
     if (proof.f32_path && !proof.f32_path->parity) {

@@ -13,8 +13,8 @@
 namespace ferry {
 
 struct ParityBounds {
-  // Largest absolute error of a logit; a layer tensor may differ by this times its largest value, or
-  // times 1 if that is larger. None: only the floors hold.
+  // Largest absolute error of a logit; a layer tensor may differ by this times its largest value,
+  // or times 1 if that is larger. None: only the floors hold.
   std::optional<double> max_abs;
   // kF16 or kBF16: the matrices are stored in it, and every tensor has a floor of its
   // signal-to-noise ratio. None: all is f32.

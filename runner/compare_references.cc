@@ -115,13 +115,13 @@ class CaseComparison {
 }  // namespace
 
 Result<ParityReport> compare_references(const Reference& got, const Reference& want,
-                                        const ParityBounds& bounds,
-                                        const VerifyOptions& options) {
+                                        const ParityBounds& bounds, const VerifyOptions& options) {
   std::vector<CaseReport> cases;
   for (const ReferencePrompt& theirs : want.prompts()) {
     const auto ours = std::ranges::find(got.prompts(), theirs.name, &ReferencePrompt::name);
     if (ours == got.prompts().end()) continue;
-    cases.push_back(FERRY_TRY(CaseComparison(got, *ours, want, theirs, bounds, options.continuation).run()));
+    cases.push_back(
+        FERRY_TRY(CaseComparison(got, *ours, want, theirs, bounds, options.continuation).run()));
   }
   if (cases.empty()) {
     return fail(ErrorCode::kUnsupported,

@@ -240,11 +240,10 @@ Status Decoder::Impl::observe_probes() {
   if (std::exchange(observing, true)) return {};
   for (size_t i = 0; i < methods.size(); ++i) {
     for (const ManifestProbe& probe : manifest().programs[i].probes) {
-      FERRY_CHECK(methods[i].observe(
-          probe.value, [this, &probe](const TensorView& value) {
-            deliver(probe.name, value);
-            see_router(probe.name, value);
-          }));
+      FERRY_CHECK(methods[i].observe(probe.value, [this, &probe](const TensorView& value) {
+        deliver(probe.name, value);
+        see_router(probe.name, value);
+      }));
     }
   }
   return {};
@@ -328,8 +327,7 @@ Status Decoder::force_experts(const ExpertRoutes* routes) {
       std::vector<int64_t> row(ids.begin() + static_cast<std::ptrdiff_t>(at),
                                ids.begin() + static_cast<std::ptrdiff_t>(at) + chosen);
       std::ranges::sort(row);
-      if (row.front() < 0 || row.back() >= width ||
-          std::ranges::adjacent_find(row) != row.end()) {
+      if (row.front() < 0 || row.back() >= width || std::ranges::adjacent_find(row) != row.end()) {
         return bad_input(fmt::format("expert routes of layer {} are not {} distinct experts of {}",
                                      layer, chosen, width));
       }

@@ -44,10 +44,10 @@ class Decoder {
                                        std::span<const float> values)>;
   Status set_probe_sink(ProbeSink sink);
 
-  // Sends tokens through these experts instead of those that the routers choose; positions and layers
-  // without a route keep the choice of the router. Probes still see that choice. kBadInput unless
-  // every route has whole rows of distinct experts of the layer. `routes` must stay until it is
-  // replaced; nullptr: the routers' own choice.
+  // Sends tokens through these experts instead of those that the routers choose; positions and
+  // layers without a route keep the choice of the router. Probes still see that choice. kBadInput
+  // unless every route has whole rows of distinct experts of the layer. `routes` must stay until it
+  // is replaced; nullptr: the routers' own choice.
   Status force_experts(const ExpertRoutes* routes);
   // Experts per token and experts in all, of a layer with routed experts; {0, 0} for others.
   std::pair<int64_t, int64_t> experts_of(int64_t layer) const;

@@ -67,11 +67,11 @@ class Search {
   // All probes of the prompt, by name.
   Result<Seen> execute(const ExpertRoutes* routes) {
     Seen seen;
-    FERRY_CHECK(decoder_.set_probe_sink([&](const std::string& name, int64_t, int64_t,
-                                            std::span<const float> values) {
-      Values& all = seen[name];
-      all.insert(all.end(), values.begin(), values.end());
-    }));
+    FERRY_CHECK(decoder_.set_probe_sink(
+        [&](const std::string& name, int64_t, int64_t, std::span<const float> values) {
+          Values& all = seen[name];
+          all.insert(all.end(), values.begin(), values.end());
+        }));
     FERRY_CHECK(decoder_.force_experts(routes));
     decoder_.restart();
     const auto logits = decoder_.forward(prompt_.input_ids);
@@ -107,9 +107,9 @@ class Search {
   std::vector<Exchange> exchanges(int64_t layer, size_t token, double input_db) const {
     const auto [per_token, experts] = decoder_.experts_of(layer);
     const auto k = static_cast<size_t>(per_token);
-    const auto scores = std::span(seen_.at(fmt::format("router_logits.{}", layer)))
-                            .subspan(token * static_cast<size_t>(experts),
-                                     static_cast<size_t>(experts));
+    const auto scores =
+        std::span(seen_.at(fmt::format("router_logits.{}", layer)))
+            .subspan(token * static_cast<size_t>(experts), static_cast<size_t>(experts));
     const auto route = std::span(found_.routes.at(layer)).subspan(token * k, k);
     const double limit = kTieDeviations * deviation(scores) * std::pow(10.0, -input_db / 20);
     std::vector<Exchange> all;

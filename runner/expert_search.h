@@ -11,15 +11,15 @@
 namespace ferry {
 
 struct FoundRoutes {
-  ExpertRoutes routes;   // of every layer with experts, for the positions of the prompt
+  ExpertRoutes routes;    // of every layer with experts, for the positions of the prompt
   int64_t exchanged = 0;  // choices that are not the router's own
 };
 
-// Starts with what the bundle's routers choose. In the first layer where the hidden state of a token
-// is further from the reference's than those of the others, one expert of that token is exchanged
-// for another whose score is the same up to the error that the layer's input has already; the
-// exchange is kept where it brings the hidden state near. So on, layer by layer. Needs the hidden
-// states of the reference; without them the routers' own choice is returned.
+// Starts with what the bundle's routers choose. In the first layer where the hidden state of a
+// token is further from the reference's than those of the others, one expert of that token is
+// exchanged for another whose score is the same up to the error that the layer's input has already;
+// the exchange is kept where it brings the hidden state near. So on, layer by layer. Needs the
+// hidden states of the reference; without them the routers' own choice is returned.
 Result<FoundRoutes> find_routes(Decoder& decoder, const Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt);
 

@@ -370,9 +370,9 @@ Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
   runtime::Tensor* tensor = known ? impl_->at(value).tensor : nullptr;
   if (tensor == nullptr || tensor->data == nullptr || !tensor->writable ||
       static_cast<uint64_t>(tensor->bytes()) != bytes.size()) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} cannot take {} bytes",
-                                               impl_->file, quoted(impl_->method), value,
-                                               bytes.size()));
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: method {}: value {} cannot take {} bytes", impl_->file,
+                            quoted(impl_->method), value, bytes.size()));
   }
   std::memcpy(tensor->data, bytes.data(), bytes.size());
   return {};

@@ -14,8 +14,8 @@
 #include "core/result.h"
 #include "core/shape.h"
 #include "core/thread_pool.h"
-#include "formats/pte/reader.h"
 #include "formats/ptd/ptd.h"
+#include "formats/pte/reader.h"
 
 namespace ferry {
 
@@ -27,7 +27,8 @@ struct ExternalTensor {
   std::span<const std::byte> bytes;
 };
 
-// A tensor handed in or out. Row-major, contiguous, little-endian. `data` belongs to whoever says so.
+// A borrowed view of a tensor: row-major, contiguous, little-endian. It does not own `bytes`; each
+// function below states how long they stay valid.
 struct TensorView {
   DType dtype = DType::kF32;
   Shape shape;
@@ -48,8 +49,8 @@ struct MethodOptions {
 
 class Method {
  public:
-  // `program` and the external bytes must outlive the Method. kUnsupported lists every operator that
-  // has no kernel; kBadInput for external tensors that are absent or differ in dtype or shape.
+  // `program` and the external bytes must outlive the Method. kUnsupported lists every operator
+  // that has no kernel; kBadInput for external tensors that are absent or differ in dtype or shape.
   static Result<Method> load(const pte::LoadedProgram& program, std::string_view method,
                              const std::vector<ExternalTensor>& external, ThreadPool& pool,
                              const MethodOptions& options, const std::string& file_name);
@@ -63,9 +64,9 @@ class Method {
   TensorView input_meta(size_t index) const;
   TensorView output_meta(size_t index) const;
 
-  // Copies the input's shape and, where memory is planned for it, its bytes; otherwise refers to the
-  // caller's bytes, which must stay until execute() returns. kBadInput for dtype, rank, or sizes
-  // beyond the bounds, with the input's index.
+  // Copies the input's shape and, where memory is planned for it, its bytes; otherwise refers to
+  // the caller's bytes, which must stay until execute() returns. kBadInput for dtype, rank, or
+  // sizes beyond the bounds, with the input's index.
   Status set_input(size_t index, const TensorView& tensor);
   // Runs every instruction. State changes stay for the next call. Errors name the instruction.
   Status execute();

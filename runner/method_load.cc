@@ -11,6 +11,7 @@
 #include "runner/kernels/dtypes.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
+#include "runner/widened_values.h"
 
 namespace ferry::runtime {
 namespace {
@@ -28,7 +29,7 @@ class Loader {
 
   Status run() {
     FERRY_CHECK(check_operators());
-    if (state_.widen) find_widened();
+    if (state_.widen) widened_ = widened_values(method_);
     FERRY_CHECK(allocate());
     FERRY_CHECK(make_values());
     FERRY_CHECK(bind_tensors());
@@ -57,7 +58,6 @@ class Loader {
   Tensor* tensor(int32_t value) { return state_.values[static_cast<size_t>(value)].tensor; }
 
   Status check_operators();
-  void find_widened();
   bool is_widened(int32_t value) const {
     return state_.widen && widened_[static_cast<size_t>(value)];
   }
@@ -89,32 +89,6 @@ class Loader {
   std::vector<size_t> arena_of_;      // per value
   std::vector<bool> widened_;         // per value, where MethodOptions::widen asks for it
 };
-
-bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
-// Half-precision activations: all but constants, what is selected from them, and buffers.
-void Loader::find_widened() {
-  widened_.assign(method_.values.size(), false);
-  std::vector<bool> constant(method_.values.size(), false);
-  for (size_t i = 0; i < method_.values.size(); ++i) {
-    const auto* from = std::get_if<pte::Tensor>(&method_.values[i]);
-    if (from == nullptr || !is_half(from->dtype)) continue;
-    constant[i] = from->external || (from->data_index > 0 && !from->allocation);
-    widened_[i] = !constant[i] && from->fqn.empty() && from->data_index == 0;
-  }
-  for (const pte::Instruction& instruction : method_.instructions) {
-    const auto* call = std::get_if<pte::KernelCall>(&instruction);
-    if (call == nullptr || call->args.size() < 2) continue;
-    const std::string name = method_.operators[static_cast<size_t>(call->op)].full_name();
-    if (name != "aten::select_copy.int_out") continue;
-    const auto self = static_cast<size_t>(call->args.front());
-    const auto out = static_cast<size_t>(call->args.back());
-    if (constant[self]) {
-      constant[out] = true;
-      widened_[out] = false;
-    }
-  }
-}
 
 Status Loader::check_operators() {
   if (!method_.delegates.empty()) {

@@ -72,8 +72,8 @@ struct ParityReport {
   std::vector<CaseReport> cases;
 };
 
-// The first tensor beyond its bounds, in model order; "logits" if only they are, or the tokens chosen
-// from them; none at parity.
+// The first tensor beyond its bounds, in model order; "logits" if only they are, or the tokens
+// chosen from them; none at parity.
 std::optional<Divergence> first_divergence(const ParityReport& report);
 
 // kUnsupported if every case was skipped; `reference` begins the message.

@@ -40,7 +40,8 @@ std::vector<int64_t> RecordedPrompt::executed() const {
 void PromptRecorder::append(Rows& all, int64_t position, size_t width,
                             std::span<const float> values) {
   const size_t have = all.size() / width;
-  const size_t skip = have > static_cast<size_t>(position) ? have - static_cast<size_t>(position) : 0;
+  const size_t skip =
+      have > static_cast<size_t>(position) ? have - static_cast<size_t>(position) : 0;
   if (skip * width >= values.size()) return;
   const auto fresh = values.subspan(skip * width);
   all.insert(all.end(), fresh.begin(), fresh.end());
@@ -139,9 +140,10 @@ Result<std::unique_ptr<TensorSource>> record_reference(Decoder& decoder, const M
   auto source = std::make_unique<MemorySource>(name);
   for (const RecordedPrompt& prompt : prompts) {
     PromptRecorder recorder(prompt, manifest.vocab_size);
-    FERRY_CHECK(decoder.set_probe_sink(
-        [&](const std::string& probe, int64_t position, int64_t rows,
-            std::span<const float> values) { recorder.keep_probe(probe, position, rows, values); }));
+    FERRY_CHECK(decoder.set_probe_sink([&](const std::string& probe, int64_t position, int64_t rows,
+                                           std::span<const float> values) {
+      recorder.keep_probe(probe, position, rows, values);
+    }));
     FERRY_CHECK(decoder.force_experts(prompt.routes.empty() ? nullptr : &prompt.routes));
     Status recorded = record_prompt(decoder, manifest, prompt, recorder);
     FERRY_CHECK(decoder.force_experts(nullptr));

@@ -60,7 +60,8 @@ class MeasuredFloors {
     return logits.values.finite && logits.values.sqnr_db >= logits_;
   }
 
-  // A tensor that no activation's rounding reaches, such as an embedding, still has rounded weights.
+  // A tensor that no activation's rounding reaches, such as an embedding, still has rounded
+  // weights.
   double floor_of(const ValueMetrics& noise) const {
     return std::min(noise.sqnr_db, least_noise_) - kRoundedWeightsDb;
   }
@@ -84,8 +85,7 @@ bool has_experts(const Decoder& decoder, const Manifest& manifest) {
 // Sends the tokens of every prompt through the experts of the reference. Returns how many choices
 // are not those of the bundle's own routers.
 Result<int64_t> follow_reference(Decoder& decoder, const Manifest& manifest,
-                                 const Reference& reference,
-                                 std::vector<RecordedPrompt>& prompts) {
+                                 const Reference& reference, std::vector<RecordedPrompt>& prompts) {
   if (!has_experts(decoder, manifest)) return 0;
   int64_t exchanged = 0;
   for (RecordedPrompt& prompt : prompts) {
@@ -99,7 +99,8 @@ Result<int64_t> follow_reference(Decoder& decoder, const Manifest& manifest,
 
 }  // namespace
 
-Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference, const Manifest& manifest) {
+Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
+                                               const Manifest& manifest) {
   std::vector<RecordedPrompt> prompts;
   for (const ReferencePrompt& from : reference.prompts()) {
     if (from.needs_images()) continue;
@@ -113,9 +114,9 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference, const
     }
   }
   if (!prompts.empty()) return prompts;
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: every prompt needs images, which bundles do not take",
-                          reference.path()));
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("{}: every prompt needs images, which bundles do not take", reference.path()));
 }
 
 Result<RoundingProof> prove_rounding(const Bundle& bundle, const Reference& reference,

@@ -15,9 +15,9 @@
 namespace ferry {
 
 struct RoundingProof {
-  // The bundle's program with activations in f32, against the reference. Where no weight was rounded
-  // it is held to the f32 bounds, else to `rounding`: each tensor may have as much noise as rounding
-  // the activations makes, and kRoundedWeightsDb more.
+  // The bundle's program with activations in f32, against the reference. Where no weight was
+  // rounded it is held to the f32 bounds, else to `rounding`: each tensor may have as much noise as
+  // rounding the activations makes, and kRoundedWeightsDb more.
   ParityReport in_f32;
   bool exact_weights = false;  // no weight was rounded
   // Rounded weights may send a token to other experts than the reference; so many choices were

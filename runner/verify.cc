@@ -44,7 +44,8 @@ Result<std::vector<float>> floats_of(const TensorView& view, const std::string& 
 class CaseRunner {
  public:
   CaseRunner(Decoder& decoder, const Manifest& manifest, const Reference& reference,
-             const ReferencePrompt& prompt, const ParityBounds& bounds, const VerifyOptions& options)
+             const ReferencePrompt& prompt, const ParityBounds& bounds,
+             const VerifyOptions& options)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
@@ -161,8 +162,7 @@ Status CaseRunner::load_routes() {
     if (!prompt->has(more)) continue;
     const Shape& shape = from->shape(*prompt, more);
     const int64_t rows = shape.size() == 3 ? shape[1] : 0;
-    const std::vector<int64_t> rest =
-        FERRY_TRY(from->integers(*prompt, more, {1, rows, chosen}));
+    const std::vector<int64_t> rest = FERRY_TRY(from->integers(*prompt, more, {1, rows, chosen}));
     route.insert(route.end(), rest.begin(), rest.end());
   }
   return {};
@@ -393,7 +393,8 @@ Result<ParityReport> verify(Decoder& decoder, const Manifest& manifest, const Re
                             const ParityBounds& bounds, const VerifyOptions& options) {
   std::vector<CaseReport> cases;
   for (const ReferencePrompt& prompt : reference.prompts()) {
-    cases.push_back(FERRY_TRY(CaseRunner(decoder, manifest, reference, prompt, bounds, options).run()));
+    cases.push_back(
+        FERRY_TRY(CaseRunner(decoder, manifest, reference, prompt, bounds, options).run()));
   }
   return summarize(std::move(cases), bounds, reference.path());
 }

@@ -10,8 +10,8 @@
 namespace ferry {
 
 struct VerifyOptions {
-  // Of the same prompts: has the experts that tokens pass through, and the logits that tokens of the
-  // continuation are chosen from, where `reference` does not say.
+  // Of the same prompts: has the experts that tokens pass through, and the logits that tokens of
+  // the continuation are chosen from, where `reference` does not say.
   const Reference* aside = nullptr;
   bool continuation = true;  // compare the continuation as well
 };
@@ -19,7 +19,8 @@ struct VerifyOptions {
 // Every prompt twice: token by token from position 0, and in one forward that the greedy
 // continuation follows. Where the reference says which experts its tokens passed through, those of
 // the bundle pass through the same ones; what its own routers chose is compared and counted.
-// kUnsupported if no prompt can be run; kBadInput for a reference that does not belong to the model.
+// kUnsupported if no prompt can be run; kBadInput for a reference that does not belong to the
+// model.
 Result<ParityReport> verify(Decoder& decoder, const Manifest& manifest, const Reference& reference,
                             const ParityBounds& bounds, const VerifyOptions& options = {});
 

@@ -274,6 +274,15 @@ std::string changed_checkpoint(const TempDir& dir, const std::string& name,
   return copy;
 }
 
+std::string changed_config(const TempDir& dir, const std::string& name,
+                           const nlohmann::json& change) {
+  const std::string source = changed_checkpoint(dir, name, [](TensorFile&) {});
+  nlohmann::json config = nlohmann::json::parse(read_bytes(source + "/config.json"));
+  config.merge_patch(change);
+  write_bytes(source + "/config.json", config.dump());
+  return source;
+}
+
 std::map<std::string, std::string> files_in(const std::string& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {

@@ -81,6 +81,10 @@ struct TensorFile {
 std::string changed_checkpoint(const TempDir& dir, const std::string& name,
                                const std::function<void(TensorFile&)>& change);
 
+// Copies checkpoint `name` into `dir` and merges `change` into its config; the tensors stay.
+std::string changed_config(const TempDir& dir, const std::string& name,
+                           const nlohmann::json& change);
+
 // All files below a directory: name and contents.
 std::map<std::string, std::string> files_in(const std::string& directory);
 

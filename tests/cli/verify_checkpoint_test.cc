@@ -111,17 +111,7 @@ TEST(VerifyCheckpoint, NothingStaysInTheTemporaryDirectory) {
 
 Line full_proof_line(const std::string& bundle, const std::string& source,
                      const std::string& reference) {
-  return {"verify",      bundle,    "--checkpoint", source,
-          "--reference", reference, "--json"};
-}
-
-// Changes one member of a checkpoint's config; the tensors stay.
-std::string changed_config(const TempDir& dir, const std::string& name, const Json& change) {
-  const std::string source = changed_checkpoint(dir, name, [](TensorFile&) {});
-  Json config = Json::parse(read_bytes(source + "/config.json"));
-  config.merge_patch(change);
-  write_bytes(source + "/config.json", config.dump());
-  return source;
+  return {"verify", bundle, "--checkpoint", source, "--reference", reference, "--json"};
 }
 
 TEST(VerifyCheckpoint, WithAReferenceProvesAllThreeSteps) {
@@ -175,8 +165,8 @@ TEST(VerifyCheckpoint, AWrongReadingOfTheConfigIsFoundByTheReference) {
   if (config.contains("rope_parameters")) config["rope_parameters"]["rope_theta"] = 20000.0;
   write_bytes(wrong + "/config.json", config.dump());
   const std::string bundle = convert(dir, wrong, {"--dtype", "bf16"});
-  const Outcome outcome = run_ferry(
-      full_proof_line(bundle, wrong, fixture("golden/qwen3") + "/golden.safetensors"));
+  const Outcome outcome =
+      run_ferry(full_proof_line(bundle, wrong, fixture("golden/qwen3") + "/golden.safetensors"));
   EXPECT_EQ(outcome.code, 1);
   const Json report = outcome.json();
   EXPECT_EQ(report["programs"]["different"], Json::array());

@@ -157,15 +157,6 @@ TEST(Verify, ATighterToleranceThanTheNoiseFails) {
   EXPECT_NE(outcome.json()["first_divergence"], nullptr);
 }
 
-// Changes one member of a checkpoint's config; the tensors stay.
-std::string changed_config(const TempDir& dir, const std::string& name, const Json& change) {
-  const std::string source = changed_checkpoint(dir, name, [](TensorFile&) {});
-  Json config = Json::parse(read_bytes(source + "/config.json"));
-  config.merge_patch(change);
-  write_bytes(source + "/config.json", config.dump());
-  return source;
-}
-
 // The manifest with its own digest renewed.
 std::string with_self_digest(std::string text) {
   const std::string member = "\"manifest_sha256\": \"";
@@ -189,8 +180,7 @@ TEST(Verify, HalfPrecisionIsWithinItsMeasuredRounding) {
       EXPECT_GT(report["metrics"]["max_abs"], 1e-4);
       for (const char* part : {"in_f32", "rounding"}) {
         for (const Json& layer : report[part]["layers"]) {
-          const double margin =
-              layer["sqnr_db"].get<double>() - layer["floor_db"].get<double>();
+          const double margin = layer["sqnr_db"].get<double>() - layer["floor_db"].get<double>();
           EXPECT_GT(margin, 5) << part << " " << layer;
         }
       }
@@ -213,8 +203,7 @@ TEST(Verify, KeptHalfPrecisionIsProvedAsSharplyAsF32) {
   const TempDir other, wrong;
   const std::string source =
       changed_config(other, "golden/qwen3_moe_bf16", {{"rms_norm_eps", 2e-5}});
-  const Outcome changed =
-      run_ferry(verify_line(convert(wrong, source), "golden/qwen3_moe_bf16"));
+  const Outcome changed = run_ferry(verify_line(convert(wrong, source), "golden/qwen3_moe_bf16"));
   EXPECT_EQ(changed.code, 1);
   EXPECT_EQ(changed.json()["in_f32"]["parity"], false);
   EXPECT_NE(changed.json()["in_f32"]["first_divergence"], nullptr);
@@ -225,8 +214,8 @@ TEST(Verify, AWrongRopeIsFoundInHalfPrecision) {
   for (const char* dtype : {"f16", "bf16"}) {
     SCOPED_TRACE(dtype);
     const TempDir dir, other;
-    const std::string source = changed_config(
-        other, "qwen3_5_text", {{"rope_parameters", {{"rope_theta", 10000.0}}}});
+    const std::string source =
+        changed_config(other, "qwen3_5_text", {{"rope_parameters", {{"rope_theta", 10000.0}}}});
     const Outcome outcome =
         run_ferry(verify_line(convert(dir, source, {"--dtype", dtype}), "qwen3_5_text"));
     EXPECT_EQ(outcome.code, 1);
@@ -239,8 +228,8 @@ TEST(Verify, AWrongRopeIsFoundInHalfPrecision) {
 TEST(Verify, SaysWhatItProvesAndWhatNot) {
   const TempDir dir;
   const Json report =
-      run_ferry(verify_line(convert(dir, fixture("llama3_tied"), {"--dtype", "bf16"}),
-                            "llama3_tied"))
+      run_ferry(
+          verify_line(convert(dir, fixture("llama3_tied"), {"--dtype", "bf16"}), "llama3_tied"))
           .json();
   EXPECT_NE(report["proves"].dump().find("bf16 rounding"), std::string::npos);
   EXPECT_NE(report["does_not_prove"].dump().find("--checkpoint"), std::string::npos);

@@ -475,27 +475,6 @@ TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
   EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "conv")}})), "accepted");
 }
 
-TEST(FindFamily, TheTypeOfTheTextPartComesFirst) {
-  ModelConfig config;
-  config.model_type = "gemma3";
-  config.text_type = "llama";
-  const auto family = find_family(config, "config.json");
-  ASSERT_TRUE(family);
-  EXPECT_EQ((*family)->model_types.front(), "llama");
-  config.text_type = "none";
-  EXPECT_EQ((*find_family(config, "config.json"))->model_types.front(), "gemma3_text");
-}
-
-TEST(FindFamily, TheMessageNamesTheFile) {
-  ModelConfig config;
-  config.model_type = config.text_type = "bert";
-  const auto family = find_family(config, "dir/other.json");
-  ASSERT_FALSE(family);
-  EXPECT_EQ(family.error().code, ErrorCode::kUnsupported);
-  EXPECT_EQ(family.error().message.find("dir/other.json: 'model_type' is 'bert': not supported"),
-            0U);
-}
-
 TEST(FindFamily, EverySupportedTypeHasAFamily) {
   for (const std::string& type : kTypes) {
     EXPECT_NE(find_type(type), nullptr) << type;
