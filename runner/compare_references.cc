@@ -88,17 +88,18 @@ class CaseComparison {
     }
     report_.greedy_total = static_cast<int64_t>(ids.size());
     LogitComparison comparison;
-    for (size_t g = 0; g < ids.size() && g * vocab < got.size(); ++g) {
+    bool explained = true;  // every token that is not the same
+    for (size_t g = 0; g < ids.size() && (g + 1) * vocab <= got.size(); ++g) {
       const Row row = Row(got).subspan(g * vocab, vocab);
       const Row expected = want.empty() ? Row() : Row(want).subspan(g * vocab, vocab);
       if (!expected.empty()) comparison.add_row(row, expected);
-      if (static_cast<int64_t>(argmax(row)) != ids[g]) {
-        report_.greedy_tie = !expected.empty() && bounds_.explains_choice(row, expected);
-        if (!report_.greedy_tie) break;
-        continue;
+      if (static_cast<int64_t>(argmax(row)) == ids[g]) {
+        report_.greedy_match += 1;
+      } else {
+        explained = explained && !expected.empty() && bounds_.explains_choice(row, expected);
       }
-      report_.greedy_match += 1;
     }
+    report_.greedy_tie = explained && got.size() == ids.size() * vocab;
     report_.greedy = comparison.metrics();
     return {};
   }
