@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/text.h"
 #include "runner/decoder.h"
 #include "runner/expert_search.h"
 #include "runner/verify.h"
@@ -82,6 +83,18 @@ bool has_experts(const Decoder& decoder, const Manifest& manifest) {
   return false;
 }
 
+// kBadInput unless the model has the experts that the reference names.
+Status check_routes(Decoder& decoder, const Reference& reference,
+                    const std::vector<RecordedPrompt>& prompts) {
+  for (const RecordedPrompt& prompt : prompts) {
+    const Status known = decoder.force_experts(&prompt.routes);
+    if (known) continue;
+    return fail(known.error().code, fmt::format("{}: prompt {}: {}", reference.path(),
+                                                quoted(prompt.name), known.error().message));
+  }
+  return decoder.force_experts(nullptr);
+}
+
 // Sends the tokens of every prompt through the experts of the reference. Returns how many choices
 // are not those of the bundle's own routers.
 Result<int64_t> follow_reference(Decoder& decoder, const Manifest& manifest,
@@ -90,11 +103,31 @@ Result<int64_t> follow_reference(Decoder& decoder, const Manifest& manifest,
   int64_t exchanged = 0;
   for (RecordedPrompt& prompt : prompts) {
     const auto from = std::ranges::find(reference.prompts(), prompt.name, &ReferencePrompt::name);
+    if (!prompt.routes.empty()) continue;  // the reference says which
     FoundRoutes found = FERRY_TRY(find_routes(decoder, manifest, reference, *from));
     prompt.routes = std::move(found.routes);
     exchanged += found.exchanged;
   }
   return exchanged;
+}
+
+}  // namespace
+
+namespace {
+
+// The experts that the reference says its tokens passed through.
+Result<ExpertRoutes> routes_of(const Reference& reference, const ReferencePrompt& prompt,
+                               int64_t layers) {
+  ExpertRoutes routes;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    for (const std::string& name : {route_name(layer), greedy_route_name(layer)}) {
+      if (!prompt.has(name)) continue;
+      const std::vector<int64_t> ids =
+          FERRY_TRY(reference.integers(prompt, name, reference.shape(prompt, name)));
+      routes[layer].insert(routes[layer].end(), ids.begin(), ids.end());
+    }
+  }
+  return routes;
 }
 
 }  // namespace
@@ -108,6 +141,7 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
     RecordedPrompt& prompt = prompts.emplace_back();
     prompt.name = from.name;
     prompt.tokens = from.input_ids;
+    prompt.routes = FERRY_TRY(routes_of(reference, from, manifest.num_layers));
     if (from.has("greedy_ids")) {
       prompt.continuation = FERRY_TRY(reference.ids(from, "greedy_ids"));
       FERRY_CHECK(check_continuation(reference, from, prompt.continuation, manifest));
@@ -131,6 +165,7 @@ Result<RoundingProof> prove_rounding(const Bundle& bundle, const Reference& refe
     MethodOptions widened;
     widened.widen = true;
     Decoder decoder = FERRY_TRY(Decoder::load(bundle, pool, widened));
+    FERRY_CHECK(check_routes(decoder, reference, prompts));
     if (!proof.exact_weights) {
       proof.exchanged = FERRY_TRY(follow_reference(decoder, manifest, reference, prompts));
       continued = !has_experts(decoder, manifest);

@@ -40,6 +40,10 @@ Result<std::vector<float>> floats_of(const TensorView& view, const std::string& 
   return values;
 }
 
+std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
+  return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
+}
+
 // Runs one prompt. Members hold what is compared while the decoder runs.
 class CaseRunner {
  public:
@@ -61,6 +65,12 @@ class CaseRunner {
 
   Status load(const std::vector<ReferenceTensor>& tensors, const BundleNames& names);
   Status load_routes();
+  bool has_routes(const ReferencePrompt& prompt) const {
+    for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
+      if (prompt.has(route_name(layer))) return true;
+    }
+    return false;
+  }
   // The prompt in VerifyOptions::aside, or nullptr.
   const ReferencePrompt* prompt_aside() const {
     if (options_.aside == nullptr) return nullptr;
@@ -141,7 +151,7 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNam
 Status CaseRunner::load_routes() {
   const Reference* from = &reference_;
   const ReferencePrompt* prompt = &prompt_;
-  if (const ReferencePrompt* aside = prompt_aside()) {
+  if (const ReferencePrompt* aside = prompt_aside(); aside != nullptr && !has_routes(prompt_)) {
     from = options_.aside;
     prompt = aside;
   }
@@ -338,7 +348,10 @@ Result<CaseReport> CaseRunner::run() {
   FERRY_CHECK(
       decoder_.set_probe_sink([this](const std::string& name, int64_t position, int64_t rows,
                                      Row values) { compare_probe(name, position, rows, values); }));
-  FERRY_CHECK(decoder_.force_experts(routes_.empty() ? nullptr : &routes_));
+  if (Status forced = decoder_.force_experts(routes_.empty() ? nullptr : &routes_); !forced) {
+    const Error error = std::move(forced).error();
+    return fail(error.code, fmt::format("{}: {}", name_of(reference_, prompt_), error.message));
+  }
   Status done = run_steps();
   if (done) done = run_prefill();
   FERRY_CHECK(decoder_.force_experts(nullptr));
@@ -356,10 +369,6 @@ Status check_tokens(const std::vector<int64_t>& ids, const std::string& who,
                                  id, manifest.vocab_size));
   }
   return {};
-}
-
-std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
-  return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
 }
 
 }  // namespace

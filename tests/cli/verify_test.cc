@@ -252,6 +252,25 @@ TEST(Verify, AManifestCannotLoosenTheBound) {
   EXPECT_EQ(outcome.json()["tolerance"]["logits_max_abs"], 1e-4);
 }
 
+// A reference is a file like any other.
+TEST(Verify, ExpertsThatTheModelDoesNotHaveAreRefused) {
+  const TempDir dir, other;
+  const std::string bundle = convert(dir, fixture("golden/qwen3_moe_bf16"));
+  TensorFile reference(fixture("golden/qwen3_moe_bf16/golden.safetensors"));
+  const int64_t tokens = reference.header.at("a.input_ids")["shape"][1];
+  const std::vector<int64_t> ids(static_cast<size_t>(tokens * 3), 8);  // there are 8, from 0 on
+  const std::string bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof ids[0]);
+  reference.append("a.router_experts.0", "I64", {1, tokens, 3}, bytes);
+  reference.write(other / "r.safetensors");
+  const Outcome outcome = run_ferry({"verify", bundle, "--reference", other / "r.safetensors"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(
+      outcome.err.find("r.safetensors: prompt 'a': expert routes of layer 0 are not 3 distinct "
+                       "experts of 8"),
+      std::string::npos)
+      << outcome.err;
+}
+
 TEST(Verify, TheBundleProvesItselfWithAnEmbeddedReference) {
   const TempDir dir;
   const std::string bundle = convert(dir, fixture("llama3_tied"),
