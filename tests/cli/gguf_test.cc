@@ -64,6 +64,17 @@ TEST(GgufConversion, OfEveryArchitectureIsAtParity) {
   }
 }
 
+TEST(GgufConversion, YarnIsAtParity) {
+  const TempDir dir;
+  const Outcome converted =
+      run_ferry({"convert", gguf("llama_yarn"), "-o", dir / "b", "--dtype", "f32"});
+  ASSERT_EQ(converted.code, 0) << converted.err;
+  const Outcome verified =
+      run_ferry({"verify", dir / "b", "--reference", golden("llama_yarn"), "--json"});
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  EXPECT_LT(verified.json()["metrics"]["max_abs"], 1e-4);
+}
+
 // Factors that no parameters of llama3 give are what the file says: as a checkpoint with these
 // factors for sequences of any length.
 TEST(GgufConversion, RopeFactorsAreUsedAsTheyStand) {
