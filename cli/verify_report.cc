@@ -82,6 +82,11 @@ void write_optional(JsonWriter& json, const char* name, const std::optional<doub
   }
 }
 
+std::optional<double> margin_of(const LayerResult& layer) {
+  if (!layer.floor_db) return std::nullopt;
+  return layer.metrics.sqnr_db - *layer.floor_db;
+}
+
 void write_layers(JsonWriter& json, const std::vector<LayerResult>& layers) {
   json.key("layers").begin_array();
   for (const LayerResult& layer : layers) {
@@ -89,6 +94,7 @@ void write_layers(JsonWriter& json, const std::vector<LayerResult>& layers) {
     json.member("name", layer.tensor.name).member("layer", layer.tensor.layer);
     json.member("max_abs", layer.metrics.max_abs).member("sqnr_db", layer.metrics.sqnr_db);
     write_optional(json, "floor_db", layer.floor_db);
+    write_optional(json, "margin_db", margin_of(layer));
     json.member("scale", layer.metrics.scale).member("within", layer.within);
     json.end_object();
   }
@@ -246,10 +252,11 @@ std::string report_lines(const ParityReport& report) {
                  number(m.values.max_abs), bound_text(report), number(m.values.rel_rms),
                  m.values.cosine, m.values.sqnr_db, number(m.kl_mean), 100 * m.top1_agreement);
   for (const LayerResult& layer : report.layers) {
-    const auto& floor = layer.floor_db;
+    const std::string floor = layer.floor_db ? fmt::format("  floor {:5.1f} dB  margin {:5.1f} dB",
+                                                           *layer.floor_db, *margin_of(layer))
+                                             : std::string();
     fmt::format_to(std::back_inserter(text), "  {:26} max_abs {:>10}  SQNR {:6.1f} dB{}{}\n",
-                   layer.tensor.name, number(layer.metrics.max_abs), layer.metrics.sqnr_db,
-                   floor ? fmt::format("  floor {:5.1f} dB", *floor) : std::string(),
+                   layer.tensor.name, number(layer.metrics.max_abs), layer.metrics.sqnr_db, floor,
                    layer.within ? "" : "  DIVERGES");
   }
   return text;

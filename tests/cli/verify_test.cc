@@ -180,8 +180,9 @@ TEST(Verify, HalfPrecisionIsWithinItsMeasuredRounding) {
       EXPECT_GT(report["metrics"]["max_abs"], 1e-4);
       for (const char* part : {"in_f32", "rounding"}) {
         for (const Json& layer : report[part]["layers"]) {
-          const double margin = layer["sqnr_db"].get<double>() - layer["floor_db"].get<double>();
-          EXPECT_GT(margin, 5) << part << " " << layer;
+          EXPECT_DOUBLE_EQ(layer["margin_db"].get<double>(),
+                           layer["sqnr_db"].get<double>() - layer["floor_db"].get<double>());
+          EXPECT_GT(layer["margin_db"].get<double>(), 5) << part << " " << layer;
         }
       }
     }
