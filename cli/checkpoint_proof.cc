@@ -211,7 +211,8 @@ Status continue_prompts(Decoder& decoder, const Manifest& manifest,
     decoder.restart();
     std::vector<float> row = FERRY_TRY(decoder.forward(prompt.tokens));
     while (true) {
-      const std::span<const float> last = std::span(row).last(std::min(vocab, row.size()));
+      if (row.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
+      const std::span<const float> last = std::span(row).last(vocab);
       prompt.continuation.push_back(static_cast<int64_t>(argmax(last)));
       if (static_cast<int64_t>(prompt.continuation.size()) >= room) break;
       row = FERRY_TRY(decoder.forward({&prompt.continuation.back(), 1}));

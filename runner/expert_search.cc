@@ -45,11 +45,12 @@ class Search {
     seen_ = FERRY_TRY(execute(nullptr));
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
       const auto chosen = seen_.find(route_name(layer));
-      if (chosen == seen_.end()) continue;
+      const auto per_token = static_cast<size_t>(decoder_.experts_of(layer).first);
+      if (chosen == seen_.end() || chosen->second.size() != tokens_ * per_token) continue;
       found_.routes[layer].assign(chosen->second.begin(), chosen->second.end());
     }
     for (const auto& [layer, route] : found_.routes) {
-      if (!prompt_.has(output_of(layer)) || !prompt_.has(input_of(layer))) continue;
+      if (!can_search(layer)) continue;
       FERRY_CHECK(search_layer(layer));
     }
     return std::move(found_);
@@ -62,6 +63,18 @@ class Search {
   std::string output_of(int64_t layer) const {
     const bool last = layer + 1 == manifest_.num_layers;
     return last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1);
+  }
+
+  // Whether the reference has the hidden states around the layer, and the bundle all its probes.
+  bool can_search(int64_t layer) const {
+    const auto seen = [&](const std::string& name, int64_t width) {
+      const auto found = seen_.find(name);
+      return found != seen_.end() && found->second.size() == tokens_ * static_cast<size_t>(width);
+    };
+    return prompt_.has(output_of(layer)) && prompt_.has(input_of(layer)) &&
+           seen(output_of(layer), manifest_.hidden_size) &&
+           seen(input_of(layer), manifest_.hidden_size) &&
+           seen(fmt::format("router_logits.{}", layer), decoder_.experts_of(layer).second);
   }
 
   // All probes of the prompt, by name.

@@ -60,9 +60,11 @@ void PromptRecorder::keep_logits(int64_t position, std::span<const float> rows) 
 }
 
 void PromptRecorder::keep_cache(const ReferenceTensor& tensor, const TensorView& view) {
+  if (view.dtype != DType::kF32) return;
   std::vector<float> values = floats_of(view);
   Shape shape = view.shape;
-  if (tensor.is_kv_cache() && shape.size() == 4 && shape[1] >= tokens()) {
+  if (tensor.is_kv_cache()) {
+    if (shape.size() != 4 || shape[1] < tokens()) return;
     values = heads_first(values, tokens(), shape[2], shape[3]);
     shape = {1, shape[2], tokens(), shape[3]};
   }
@@ -121,6 +123,9 @@ Status record_prompt(Decoder& decoder, const Manifest& manifest, const RecordedP
   decoder.restart(static_cast<int64_t>(prompt.tokens.size()));
   for (size_t t = 0; t < tokens.size(); ++t) {
     const std::vector<float> row = FERRY_TRY(decoder.forward({&tokens[t], 1}));
+    if (row.size() != static_cast<size_t>(manifest.vocab_size)) {
+      return bad_input("the bundle's logits are not [1, vocabulary]");
+    }
     recorder.keep_logits(static_cast<int64_t>(t), row);
     if (t + 1 != prompt.tokens.size()) continue;
     for (const ReferenceTensor& tensor : reference_tensors(manifest.num_layers)) {

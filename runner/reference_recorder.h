@@ -35,7 +35,7 @@ class PromptRecorder {
   void keep_probe(const std::string& name, int64_t position, int64_t rows,
                   std::span<const float> values);
   void keep_logits(int64_t position, std::span<const float> rows);
-  // The contents of a cache or state after the prompt.
+  // The contents of a cache or state after the prompt; only f32 ones are kept.
   void keep_cache(const ReferenceTensor& tensor, const TensorView& view);
 
   // Adds logits, hidden states, caches, routers, and the continuation as greedy_ids with its
