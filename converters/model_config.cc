@@ -133,10 +133,14 @@ Status refuse_quantization(const JsonFields& fields) {
   return {};
 }
 
+// The list of types behind it makes the line long enough.
+constexpr size_t kShownType = 40;
+
 tl::unexpected<Error> unsupported_type(const JsonFields& fields, const std::string& type) {
   return fields.error(
       ErrorCode::kUnsupported, "model_type",
-      fmt::format("is {}: not supported; supported are {}", quoted(type), supported_types()));
+      fmt::format("is {}: not supported; supported are {}", quoted(type, kShownType),
+                  supported_types()));
 }
 
 // The part of the config that describes the text decoder: the outer config itself, or text_config
