@@ -55,7 +55,7 @@ Result<Verification> compare(Context& context, const Options& options, const Bun
   if (source) reference = FERRY_TRY(Reference::open(*source));
   Verification out;
   out.has_reference = reference.has_value();
-  if (options.tolerance) out.tolerance_source = "argument";
+  out.tolerance_given = options.tolerance.has_value();
   if (!options.checkpoint.empty()) {
     out.proof =
         FERRY_TRY(prove_from_checkpoint(context, bundle, options.checkpoint, options.config,

@@ -43,7 +43,7 @@ Meaning meaning_of(const Verification& v) {
   }
   m.leaves_open.push_back("weights that the prompts of the reference do not use: add --checkpoint");
   if (v.direct) {
-    m.proves.push_back(v.direct->bounds.max_abs && v.tolerance_source == std::string("argument")
+    m.proves.push_back(v.tolerance_given
                            ? "the bundle is within --tolerance of the reference, for its prompts"
                            : "the bundle computes what the reference says, for its prompts");
     return m;
@@ -316,7 +316,8 @@ std::string to_json(const Verification& v) {
     write_named(json, "in_f32", v.rounding->in_f32);
     write_named(json, "rounding", v.rounding->rounding);
   }
-  if (v.outputs() != nullptr) write_report(json, *v.outputs(), v.tolerance_source);
+  if (v.outputs() != nullptr)
+    write_report(json, *v.outputs(), v.tolerance_given ? "argument" : "verifier");
   json.end_object();
   return json.take();
 }

@@ -17,7 +17,7 @@ struct Verification {
   std::optional<RoundingProof> rounding;  // the same in half precision
   std::optional<CheckpointProof> proof;   // against a checkpoint
   bool has_reference = false;
-  const char* tolerance_source = "verifier";  // or "argument"
+  bool tolerance_given = false;  // by --tolerance
 
   bool parity() const {
     return direct ? direct->parity : rounding ? rounding->parity() : proof->parity();

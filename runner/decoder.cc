@@ -148,7 +148,7 @@ void Decoder::Impl::see_router(const std::string& name, const TensorView& value)
 Status Decoder::Impl::send_to_experts(int64_t layer, const RouterProbes& router,
                                       const TensorView& chosen) {
   const auto route = routes->find(layer);
-  if (route == routes->end()) return {};
+  if (route == routes->end() || chosen.bytes.empty()) return {};
   const auto k = static_cast<size_t>(router.chosen);
   const auto width = static_cast<size_t>(router.width);
   std::vector<int64_t> ids(chosen.bytes.size() / sizeof(int64_t));

@@ -280,6 +280,7 @@ void Method::Impl::release_inputs() {
 }
 
 std::vector<float> probe_floats(const TensorView& value) {
+  if (value.bytes.empty()) return {};
   if (value.dtype == DType::kI64) {
     std::vector<int64_t> integers(value.bytes.size() / sizeof(int64_t));
     std::memcpy(integers.data(), value.bytes.data(), integers.size() * sizeof(int64_t));

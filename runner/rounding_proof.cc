@@ -72,10 +72,6 @@ class MeasuredFloors {
   std::map<std::string, double> floors_;  // by tensor
 };
 
-}  // namespace
-
-namespace {
-
 bool has_experts(const Decoder& decoder, const Manifest& manifest) {
   for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
     if (decoder.experts_of(layer).first > 0) return true;
@@ -110,10 +106,6 @@ Result<int64_t> follow_reference(Decoder& decoder, const Manifest& manifest,
   }
   return exchanged;
 }
-
-}  // namespace
-
-namespace {
 
 // The experts that the reference says its tokens passed through.
 Result<ExpertRoutes> routes_of(const Reference& reference, const ReferencePrompt& prompt,
@@ -174,7 +166,7 @@ Result<RoundingProof> prove_rounding(const Bundle& bundle, const Reference& refe
         record_reference(decoder, manifest, prompts, bundle.path() + " with activations in f32"));
   }
   const Reference recorded = FERRY_TRY(Reference::open(*source));
-  const VerifyOptions options = {.aside = &recorded, .continuation = continued};
+  const VerifyOptions options = {.recorded = &recorded, .continuation = continued};
   proof.in_f32 = FERRY_TRY(compare_references(recorded, reference, f32_bounds(bundle), options));
   Decoder decoder = FERRY_TRY(Decoder::load(bundle, pool, {}));
   proof.rounding = FERRY_TRY(verify(decoder, manifest, recorded, bounds));

@@ -71,12 +71,12 @@ class CaseRunner {
     }
     return false;
   }
-  // The prompt in VerifyOptions::aside, or nullptr.
-  const ReferencePrompt* prompt_aside() const {
-    if (options_.aside == nullptr) return nullptr;
+  // The prompt in VerifyOptions::recorded, or nullptr.
+  const ReferencePrompt* recorded_prompt() const {
+    if (options_.recorded == nullptr) return nullptr;
     const auto found =
-        std::ranges::find(options_.aside->prompts(), prompt_.name, &ReferencePrompt::name);
-    return found == options_.aside->prompts().end() ? nullptr : &*found;
+        std::ranges::find(options_.recorded->prompts(), prompt_.name, &ReferencePrompt::name);
+    return found == options_.recorded->prompts().end() ? nullptr : &*found;
   }
   // The logits that tokens of the continuation were chosen from, if they are known.
   Result<std::vector<float>> greedy_logits(int64_t rows) const;
@@ -151,9 +151,10 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNam
 Status CaseRunner::load_routes() {
   const Reference* from = &reference_;
   const ReferencePrompt* prompt = &prompt_;
-  if (const ReferencePrompt* aside = prompt_aside(); aside != nullptr && !has_routes(prompt_)) {
-    from = options_.aside;
-    prompt = aside;
+  if (const ReferencePrompt* recorded = recorded_prompt();
+      recorded != nullptr && !has_routes(prompt_)) {
+    from = options_.recorded;
+    prompt = recorded;
   }
   for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
     if (!prompt->has(route_name(layer))) continue;
@@ -308,9 +309,9 @@ Status CaseRunner::run_prefill() {
 Result<std::vector<float>> CaseRunner::greedy_logits(int64_t rows) const {
   const Shape shape = {rows, manifest_.vocab_size};
   if (prompt_.has("greedy_logits")) return reference_.floats(prompt_, "greedy_logits", shape);
-  const ReferencePrompt* aside = prompt_aside();
-  if (aside == nullptr || !aside->has("greedy_logits")) return std::vector<float>();
-  return options_.aside->floats(*aside, "greedy_logits", shape);
+  const ReferencePrompt* recorded = recorded_prompt();
+  if (recorded == nullptr || !recorded->has("greedy_logits")) return std::vector<float>();
+  return options_.recorded->floats(*recorded, "greedy_logits", shape);
 }
 
 Status CaseRunner::run_greedy(std::vector<float> row) {

@@ -12,7 +12,7 @@ namespace ferry {
 struct VerifyOptions {
   // Of the same prompts: has the experts that tokens pass through, and the logits that tokens of
   // the continuation are chosen from, where `reference` does not say.
-  const Reference* aside = nullptr;
+  const Reference* recorded = nullptr;
   bool continuation = true;  // compare the continuation as well
 };
 
