@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cli/error_report.h"
-#include "cli/json_writer.h"
+#include "core/json_writer.h"
 #include "core/text.h"
 
 namespace ferry::cli {
@@ -22,15 +22,14 @@ constexpr size_t kWidestColumn = 64;
 constexpr size_t kShownKeys = 32;  // of those that have no effect; JSON has all
 
 // -- what is done to a tensor
-// ----------------------------------------------------------------------
 
-std::string step_text(const ElementStep& step) {
+std::string step_text(const graph::ElementStep& step) {
   switch (step.kind) {
-    case ElementStep::Kind::kAdd:
+    case graph::ElementStep::Kind::kAdd:
       return fmt::format("{:+g}", step.value);
-    case ElementStep::Kind::kMul:
+    case graph::ElementStep::Kind::kMul:
       return fmt::format("x {:g}", step.value);
-    case ElementStep::Kind::kNegExp:
+    case graph::ElementStep::Kind::kNegExp:
       return "-exp";
   }
   return "?";
@@ -38,11 +37,11 @@ std::string step_text(const ElementStep& step) {
 
 // "rows 0..63 of 192", "64 of 192 rows in 4 runs", "rows of 8 tensors", or nothing for all rows of
 // one tensor.
-std::string rows_text(const TensorExpr& expr, const TensorSource& source) {
+std::string rows_text(const graph::TensorExpr& expr, const TensorSource& source) {
   if (expr.rows.empty()) return {};
   std::set<size_t> entries;
   int64_t taken = 0;
-  for (const RowRun& run : expr.rows) {
+  for (const graph::RowRun& run : expr.rows) {
     entries.insert(run.entry);
     taken += run.count;
   }
@@ -50,7 +49,7 @@ std::string rows_text(const TensorExpr& expr, const TensorSource& source) {
   const Shape& shape = source.entries()[*entries.begin()].shape;
   int64_t rows = 1;
   for (size_t i = 0; i < std::min(expr.row_rank, shape.size()); ++i) rows *= shape[i];
-  const RowRun& first = expr.rows.front();
+  const graph::RowRun& first = expr.rows.front();
   if (expr.rows.size() > 1) {
     return taken == rows ? fmt::format("{} rows in {} runs", rows, expr.rows.size())
                          : fmt::format("{} of {} rows in {} runs", taken, rows, expr.rows.size());
@@ -59,10 +58,10 @@ std::string rows_text(const TensorExpr& expr, const TensorSource& source) {
   return fmt::format("rows {}..{} of {}", first.begin, first.begin + first.count - 1, rows);
 }
 
-std::string transform_text(const TensorExpr& expr, const TensorSource& source) {
+std::string transform_text(const graph::TensorExpr& expr, const TensorSource& source) {
   std::string text = rows_text(expr, source);
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  for (const ElementStep& step : expr.steps) add(step_text(step));
+  for (const graph::ElementStep& step : expr.steps) add(step_text(step));
   if (expr.source_dtype != expr.dtype) {
     add(fmt::format("{} to {}", dtype_name(expr.source_dtype), dtype_name(expr.dtype)));
   }
@@ -72,10 +71,10 @@ std::string transform_text(const TensorExpr& expr, const TensorSource& source) {
 // Runtime name -> what is done to make it. Empty where the keys did not fit.
 using Transforms = std::unordered_map<std::string, std::string>;
 
-Transforms transforms_of(const Conversion& c) {
+Transforms transforms_of(const pipeline::Conversion& c) {
   Transforms transforms;
-  for (const Model& part : c.parts) {
-    for (const Weight& weight : part.weights.weights()) {
+  for (const graph::Model& part : c.parts) {
+    for (const graph::Weight& weight : part.weights.weights()) {
       transforms.emplace(weight.name, transform_text(weight.expr, *c.source));
     }
   }
@@ -83,7 +82,7 @@ Transforms transforms_of(const Conversion& c) {
 }
 
 // One text for all targets where they agree, else one for each, in their order.
-std::string transform_of(const MappedEntry& entry, const Transforms& transforms) {
+std::string transform_of(const converters::MappedEntry& entry, const Transforms& transforms) {
   std::vector<std::string> texts;
   for (const std::string& target : entry.targets) {
     const auto found = transforms.find(target);
@@ -96,30 +95,29 @@ std::string transform_of(const MappedEntry& entry, const Transforms& transforms)
 }
 
 // -- JSON
-// ------------------------------------------------------------------------------------------
 
-const char* kind_name(KeyProblem::Kind kind) {
+const char* kind_name(converters::KeyProblem::Kind kind) {
   switch (kind) {
-    case KeyProblem::Kind::kUnmapped:
+    case converters::KeyProblem::Kind::kUnmapped:
       return "unmapped";
-    case KeyProblem::Kind::kMissing:
+    case converters::KeyProblem::Kind::kMissing:
       return "missing";
-    case KeyProblem::Kind::kDuplicate:
+    case converters::KeyProblem::Kind::kDuplicate:
       return "duplicate";
-    case KeyProblem::Kind::kShape:
+    case converters::KeyProblem::Kind::kShape:
       return "shape";
-    case KeyProblem::Kind::kDType:
+    case converters::KeyProblem::Kind::kDType:
       return "dtype";
-    case KeyProblem::Kind::kAmbiguous:
+    case converters::KeyProblem::Kind::kAmbiguous:
       return "ambiguous";
   }
   return "other";  // no enumerator: -Wswitch sees to it
 }
 
-void write_entries(JsonWriter& json, const Conversion& c) {
+void write_entries(JsonWriter& json, const pipeline::Conversion& c) {
   const Transforms transforms = transforms_of(c);
   json.key("entries").begin_array();
-  for (const MappedEntry& entry : c.mapping.entries) {
+  for (const converters::MappedEntry& entry : c.mapping.entries) {
     json.begin_object().member("source", entry.source);
     json.key("targets").begin_array();
     for (const std::string& target : entry.targets) json.value(target);
@@ -130,27 +128,28 @@ void write_entries(JsonWriter& json, const Conversion& c) {
   json.end_array();
 }
 
-void write_keys(JsonWriter& json, const char* name, const std::vector<KeyProblem>& problems,
-                KeyProblem::Kind kind, const std::vector<std::string>& further) {
+void write_keys(JsonWriter& json, const char* name,
+                const std::vector<converters::KeyProblem>& problems,
+                converters::KeyProblem::Kind kind, const std::vector<std::string>& further) {
   json.key(name).begin_array();
   for (const std::string& key : further) json.value(key);
-  for (const KeyProblem& problem : problems) {
+  for (const converters::KeyProblem& problem : problems) {
     if (problem.kind == kind) json.value(problem.key);
   }
   json.end_array();
 }
 
-void write_prefixes(JsonWriter& json, const std::vector<TakenPrefix>& prefixes) {
+void write_prefixes(JsonWriter& json, const std::vector<converters::TakenPrefix>& prefixes) {
   json.key("prefixes").begin_array();
-  for (const TakenPrefix& taken : prefixes) {
+  for (const converters::TakenPrefix& taken : prefixes) {
     json.begin_object().member("prefix", taken.prefix).member("rule", taken.rule).end_object();
   }
   json.end_array();
 }
 
-void write_problems(JsonWriter& json, const std::vector<KeyProblem>& problems) {
+void write_problems(JsonWriter& json, const std::vector<converters::KeyProblem>& problems) {
   json.key("problems").begin_array();
-  for (const KeyProblem& problem : problems) {
+  for (const converters::KeyProblem& problem : problems) {
     json.begin_object().member("kind", kind_name(problem.kind)).member("key", problem.key);
     json.member("message", problem.message).end_object();
   }
@@ -164,14 +163,14 @@ void write_texts(JsonWriter& json, const char* name, const std::vector<std::stri
 }
 
 void write_non_finite(JsonWriter& json,
-                      const std::optional<std::vector<NonFiniteWeight>>& weights) {
+                      const std::optional<std::vector<packer::NonFiniteWeight>>& weights) {
   json.key("non_finite");
   if (!weights) {
     json.null();
     return;
   }
   json.begin_array();
-  for (const NonFiniteWeight& weight : *weights) {
+  for (const packer::NonFiniteWeight& weight : *weights) {
     json.begin_object().member("tensor", weight.name);
     write_texts(json, "sources", weight.sources);
     json.member("values", weight.count).end_object();
@@ -180,11 +179,10 @@ void write_non_finite(JsonWriter& json,
 }
 
 // -- text
-// ------------------------------------------------------------------------------------------
 
-std::string mapping_line(const MappingReport& mapping) {
+std::string mapping_line(const converters::MappingReport& mapping) {
   size_t mapped = 0, split = 0, tied = 0, dropped = 0;
-  for (const MappedEntry& entry : mapping.entries) {
+  for (const converters::MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) {
       ++dropped;
     } else if (entry.source.empty()) {
@@ -208,9 +206,9 @@ struct TableLine {
 // How many entries each rule has dropped.
 using DropCounts = std::map<std::string, size_t>;
 
-DropCounts count_drops(const MappingReport& mapping) {
+DropCounts count_drops(const converters::MappingReport& mapping) {
   DropCounts counts;
-  for (const MappedEntry& entry : mapping.entries) {
+  for (const converters::MappedEntry& entry : mapping.entries) {
     if (entry.targets.empty()) ++counts[entry.rule];
   }
   return counts;
@@ -218,10 +216,10 @@ DropCounts count_drops(const MappingReport& mapping) {
 
 // The tensors that one rule dropped are one line, where the first of them stands: calls
 // write(entry, number) for those entries that have a line.
-void for_each_line(const MappingReport& mapping,
-                   const std::function<void(const MappedEntry&, size_t)>& write) {
+void for_each_line(const converters::MappingReport& mapping,
+                   const std::function<void(const converters::MappedEntry&, size_t)>& write) {
   DropCounts counts = count_drops(mapping);
-  for (const MappedEntry& entry : mapping.entries) {
+  for (const converters::MappedEntry& entry : mapping.entries) {
     if (!entry.targets.empty()) {
       write(entry, 1);
     } else if (size_t& count = counts[entry.rule]; count > 0) {
@@ -230,7 +228,8 @@ void for_each_line(const MappingReport& mapping,
   }
 }
 
-TableLine table_line(const MappedEntry& entry, size_t count, const Transforms& transforms) {
+TableLine table_line(const converters::MappedEntry& entry, size_t count,
+                     const Transforms& transforms) {
   TableLine line{.source = entry.source.empty() ? "(tie)" : printable(entry.source),
                  .rule = entry.rule,
                  .what = {}};
@@ -246,11 +245,11 @@ TableLine table_line(const MappedEntry& entry, size_t count, const Transforms& t
   return line;
 }
 
-std::string key_table(const Conversion& c) {
+std::string key_table(const pipeline::Conversion& c) {
   const Transforms transforms = transforms_of(c);
   std::vector<TableLine> lines;
   size_t source_width = 0, rule_width = 0;
-  for_each_line(c.mapping, [&](const MappedEntry& entry, size_t count) {
+  for_each_line(c.mapping, [&](const converters::MappedEntry& entry, size_t count) {
     lines.push_back(table_line(entry, count, transforms));
     source_width = std::max(source_width, std::min(kWidestColumn, lines.back().source.size()));
     rule_width = std::max(rule_width, std::min(kWidestColumn, lines.back().rule.size()));
@@ -263,9 +262,9 @@ std::string key_table(const Conversion& c) {
   return text;
 }
 
-std::string drop_lines(const MappingReport& mapping) {
+std::string drop_lines(const converters::MappingReport& mapping) {
   std::string text;
-  for_each_line(mapping, [&](const MappedEntry& entry, size_t count) {
+  for_each_line(mapping, [&](const converters::MappedEntry& entry, size_t count) {
     if (!entry.targets.empty()) return;
     const std::string what =
         count > 1 ? fmt::format("{} tensors ({})", count, entry.rule) : quoted(entry.source);
@@ -284,7 +283,7 @@ std::string unused_keys_line(const std::vector<std::string>& keys) {
 
 }  // namespace
 
-std::string conversion_json(const Conversion& c, const ConversionOutcome& outcome) {
+std::string conversion_json(const pipeline::Conversion& c, const ConversionOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
   if (outcome.error) write_error(json, *outcome.error);
@@ -294,21 +293,22 @@ std::string conversion_json(const Conversion& c, const ConversionOutcome& outcom
   json.end_array();
   write_prefixes(json, c.mapping.prefixes);
   write_entries(json, c);
-  write_keys(json, "unmapped", c.problems, KeyProblem::Kind::kUnmapped, c.mapping.allowed);
-  write_keys(json, "missing", c.problems, KeyProblem::Kind::kMissing, {});
-  write_keys(json, "ambiguous", c.problems, KeyProblem::Kind::kAmbiguous, {});
+  write_keys(json, "unmapped", c.problems, converters::KeyProblem::Kind::kUnmapped,
+             c.mapping.allowed);
+  write_keys(json, "missing", c.problems, converters::KeyProblem::Kind::kMissing, {});
+  write_keys(json, "ambiguous", c.problems, converters::KeyProblem::Kind::kAmbiguous, {});
   write_problems(json, c.problems);
   write_texts(json, "notes", c.notes);
   write_non_finite(json, outcome.non_finite);
   json.key("files").begin_array();
   if (c.plan) {
-    for (const PlannedFile& file : c.plan->files()) {
+    for (const packer::PlannedFile& file : c.plan->files()) {
       json.begin_object().member("path", file.path).member("bytes", file.bytes).end_object();
     }
   }
   json.end_array().member("total_bytes", c.plan ? c.plan->total_bytes() : 0);
   json.key("buffers").begin_array();
-  for (const PlannedBuffer& buffer : c.buffers) {
+  for (const pipeline::PlannedBuffer& buffer : c.buffers) {
     json.begin_object().member("name", buffer.name).member("dtype", dtype_name(buffer.dtype));
     json.member("shape", buffer.shape).member("bytes", buffer.bytes);
     json.member("init", buffer.stored ? "stored" : "none").end_object();
@@ -317,11 +317,11 @@ std::string conversion_json(const Conversion& c, const ConversionOutcome& outcom
   return json.take();
 }
 
-std::vector<std::string> non_finite_notes(const std::vector<NonFiniteWeight>& weights,
+std::vector<std::string> non_finite_notes(const std::vector<packer::NonFiniteWeight>& weights,
                                           const std::string& source) {
   constexpr size_t kMost = 8;
   std::vector<std::string> notes;
-  for (const NonFiniteWeight& weight : weights) {
+  for (const packer::NonFiniteWeight& weight : weights) {
     if (notes.size() == kMost) {
       notes.push_back(
           fmt::format("{}: values that are not finite in {} more tensors (--json lists "
@@ -337,14 +337,14 @@ std::vector<std::string> non_finite_notes(const std::vector<NonFiniteWeight>& we
   return notes;
 }
 
-std::string conversion_text(const Conversion& c, bool table) {
+std::string conversion_text(const pipeline::Conversion& c, bool table) {
   std::string text;
   const auto out = std::back_inserter(text);
   const std::string type = c.config.model_type;
   fmt::format_to(out, "model: {} ({} layers, hidden {}, vocabulary {})\n", quoted(type),
                  c.config.num_layers, c.config.hidden_size, c.config.vocab_size);
   fmt::format_to(out, "{}\n", mapping_line(c.mapping));
-  for (const TakenPrefix& taken : c.mapping.prefixes) {
+  for (const converters::TakenPrefix& taken : c.mapping.prefixes) {
     fmt::format_to(out, "  '{}' before all keys left out: {}\n", taken.prefix, taken.rule);
   }
   if (const size_t count = c.mapping.without_base_prefix; count > 0) {
@@ -353,7 +353,7 @@ std::string conversion_text(const Conversion& c, bool table) {
   }
   text += table ? key_table(c) : drop_lines(c.mapping);
   if (table) text += unused_keys_line(c.unused_config_keys);
-  for (const PlannedFile& file : c.plan->files()) {
+  for (const packer::PlannedFile& file : c.plan->files()) {
     fmt::format_to(out, "  {:>14} B  {}\n", file.bytes, file.path);
   }
   fmt::format_to(out, "  {:>14} B  in all ({})\n", c.plan->total_bytes(),

@@ -5,26 +5,27 @@
 #include <string>
 #include <vector>
 
-#include "cli/convert_pipeline.h"
+#include "pipeline/convert.h"
 
 namespace ferry::cli {
 
 // What came of a planned conversion.
 struct ConversionOutcome {
   // Weights that are not finite; none where no weight was read, as in a dry run.
-  std::optional<std::vector<NonFiniteWeight>> non_finite = std::nullopt;
+  std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
   std::optional<Error> error = std::nullopt;
 };
 
 // The document of `convert --json`, with or without --dry-run, also where keys do not fit.
-std::string conversion_json(const Conversion& conversion, const ConversionOutcome& outcome);
+std::string conversion_json(const pipeline::Conversion& conversion,
+                            const ConversionOutcome& outcome);
 
 // A line for each weight that is not finite, at most a few.
-std::vector<std::string> non_finite_notes(const std::vector<NonFiniteWeight>& weights,
+std::vector<std::string> non_finite_notes(const std::vector<packer::NonFiniteWeight>& weights,
                                           const std::string& source);
 
-// For people. With `table` every source key has a line: rule, targets, and what is done to it on the
-// way; without it only those that are dropped.
-std::string conversion_text(const Conversion& conversion, bool table);
+// For people. With `table` every source key has a line: rule, targets, and what is done to it on
+// the way; without it only those that are dropped.
+std::string conversion_text(const pipeline::Conversion& conversion, bool table);
 
 }  // namespace ferry::cli

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/json_writer.h"
+#include "core/json_writer.h"
 #include "core/result.h"
 
 namespace ferry::cli {

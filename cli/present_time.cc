@@ -5,7 +5,7 @@
 
 namespace ferry::cli {
 
-chat::TimeText present_time() {
+text::chat::TimeText present_time() {
   return [](const std::string& format) -> Result<std::string> {
     const std::time_t now = std::time(nullptr);
     std::tm local{};

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "runner/chat_template/evaluator.h"
+#include "text/chat_template/evaluator.h"
 
 namespace ferry::cli {
 
 // Local time, for chat templates that write the date.
-chat::TimeText present_time();
+text::chat::TimeText present_time();
 
 }  // namespace ferry::cli

@@ -5,21 +5,21 @@
 #include <memory>
 
 #include "cli/error_report.h"
-#include "cli/json_writer.h"
 #include "cli/verbs.h"
+#include "core/json_writer.h"
 #include "core/text.h"
 #include "packer/check.h"
 
 namespace ferry::cli {
 namespace {
 
-std::string to_json(const CheckReport& report) {
+std::string to_json(const packer::CheckReport& report) {
   JsonWriter json;
   json.begin_object();
   json.member("bundle", report.directory).member("ok", report.ok());
   json.member("files", report.files).member("bytes", report.bytes);
   json.key("problems").begin_array();
-  for (const CheckProblem& problem : report.problems) {
+  for (const packer::CheckProblem& problem : report.problems) {
     json.begin_object();
     json.member("file", problem.file).member("message", problem.message);
     json.end_object();
@@ -29,14 +29,14 @@ std::string to_json(const CheckReport& report) {
 }
 
 Result<int> check(Context& context, const std::string& bundle) {
-  const CheckReport report = FERRY_TRY(check_bundle(bundle, context.pool()));
+  const packer::CheckReport report = FERRY_TRY(packer::check_bundle(bundle, context.pool()));
   if (context.json) {
     context.print(to_json(report));
   } else if (report.ok() && !context.quiet) {
     context.print(fmt::format("{}: intact: {} files, {}\n", report.directory, report.files,
                               human_bytes(report.bytes)));
   }
-  for (const CheckProblem& problem : report.problems) {
+  for (const packer::CheckProblem& problem : report.problems) {
     if (!context.json) print_error({problem.code, problem.message}, /*with_details=*/false);
   }
   return report.ok() ? 0 : 1;

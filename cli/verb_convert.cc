@@ -10,19 +10,19 @@
 #include <memory>
 #include <optional>
 
-#include "cli/convert_pipeline.h"
 #include "cli/convert_report.h"
 #include "cli/error_report.h"
 #include "cli/verbs.h"
 #include "converters/assemble.h"
 #include "core/checked.h"
 #include "core/text.h"
+#include "pipeline/convert.h"
 
 namespace ferry::cli {
 namespace {
 
 struct Options {
-  ConvertOptions convert;
+  pipeline::ConvertOptions convert;
   std::string out;
   std::string dtype = "keep", logits = "last", init_buffers = "none";
   std::string packed_layout = "own";
@@ -32,7 +32,6 @@ struct Options {
 };
 
 // -- options
-// ---------------------------------------------------------------------------------------
 
 // "1500", "10K", "2.5M", "4GiB": decimal suffixes K M G T, binary ones with "i"; a "B" may follow.
 Result<uint64_t> parse_size(const std::string& text) {
@@ -56,7 +55,7 @@ Result<uint64_t> parse_size(const std::string& text) {
 }
 
 Status settle(Options& options) {
-  ConvertOptions& c = options.convert;
+  pipeline::ConvertOptions& c = options.convert;
   if (options.out.empty() && !options.dry_run) {
     return fail(ErrorCode::kUsage, "-o OUT is required, unless with --dry-run");
   }
@@ -68,23 +67,22 @@ Status settle(Options& options) {
     c.max_file_bytes = FERRY_TRY(parse_size(options.max_file_size));
   }
   c.all_logits = options.logits == "all";
-  c.dtype = options.dtype == "f32"    ? WeightDType::kF32
-            : options.dtype == "f16"  ? WeightDType::kF16
-            : options.dtype == "bf16" ? WeightDType::kBF16
-                                      : WeightDType::kKeep;
-  c.packed_layout = packed_layout_of(options.packed_layout);  // "own" is none
-  c.buffers.mode = options.init_buffers == "all"     ? BufferInit::kAll
-                   : options.init_buffers == "state" ? BufferInit::kState
-                                                     : BufferInit::kNone;
+  c.dtype = options.dtype == "f32"    ? graph::WeightDType::kF32
+            : options.dtype == "f16"  ? graph::WeightDType::kF16
+            : options.dtype == "bf16" ? graph::WeightDType::kBF16
+                                      : graph::WeightDType::kKeep;
+  c.packed_layout = converters::packed_layout_of(options.packed_layout);  // "own" is none
+  c.buffers.mode = options.init_buffers == "all"     ? graph::BufferInit::kAll
+                   : options.init_buffers == "state" ? graph::BufferInit::kState
+                                                     : graph::BufferInit::kNone;
   return {};
 }
 
 // -- the verb
-// --------------------------------------------------------------------------------------
 
 // Keys that do not fit are in the document of the conversion, beside the error.
-int refuse_keys(Context& context, const Conversion& conversion) {
-  Error error = problems_error(conversion.problems, *conversion.source);
+int refuse_keys(Context& context, const pipeline::Conversion& conversion) {
+  Error error = converters::problems_error(conversion.problems, *conversion.source);
   if (!context.json) return context.refuse(error);
   context.print(conversion_json(conversion, {.error = error}));
   print_error(error, /*with_details=*/!context.quiet);
@@ -93,13 +91,13 @@ int refuse_keys(Context& context, const Conversion& conversion) {
 
 Result<int> convert(Context& context, Options& options) {
   const auto start = std::chrono::steady_clock::now();
-  FERRY_CHECK(settle(options));
-  const Conversion conversion = FERRY_TRY(plan_conversion(options.convert));
+  FERRY_RETURN_IF_ERROR(settle(options));
+  const pipeline::Conversion conversion = FERRY_TRY(pipeline::plan_conversion(options.convert));
   if (!conversion.problems.empty()) return refuse_keys(context, conversion);
   ConversionOutcome outcome;
   std::vector<std::string> notes = conversion.notes;
   if (!options.dry_run) {
-    WrittenBundle written = FERRY_TRY(conversion.plan->write(
+    packer::WrittenBundle written = FERRY_TRY(conversion.plan->write(
         options.out, options.overwrite, context.pool(), context.progress("writing")));
     std::ranges::copy(non_finite_notes(written.non_finite, conversion.source->path()),
                       std::back_inserter(notes));

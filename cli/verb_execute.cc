@@ -9,10 +9,10 @@
 #include <memory>
 #include <string_view>
 
-#include "cli/json_writer.h"
 #include "cli/verbs.h"
 #include "core/checked.h"
 #include "core/file.h"
+#include "core/json_writer.h"
 #include "core/text.h"
 #include "formats/ptd/ptd.h"
 #include "formats/pte/reader.h"
@@ -36,7 +36,7 @@ struct Input {
   DType dtype = DType::kI64;
   Shape shape;
   std::vector<std::byte> bytes;
-  TensorView view() const { return {dtype, shape, bytes}; }
+  runner::TensorView view() const { return {dtype, shape, bytes}; }
 };
 
 // The program and its data files, mapped.
@@ -45,7 +45,7 @@ struct Files {
   pte::LoadedProgram program;
   std::vector<MappedFile> data_files;
   std::vector<std::unique_ptr<ptd::DataFile>> data;
-  std::vector<ExternalTensor> external;
+  std::vector<runner::ExternalTensor> external;
 };
 
 struct Output {
@@ -129,12 +129,12 @@ Result<std::vector<std::byte>> read_bytes(const std::string& path) {
   const InputFile file = FERRY_TRY(InputFile::open(path));
   if (file.size() > kMaxInputBytes) return bad_input(fmt::format("{}: too large", path));
   std::vector<std::byte> bytes(file.size());
-  FERRY_CHECK(file.read_at(0, bytes));
+  FERRY_RETURN_IF_ERROR(file.read_at(0, bytes));
   return bytes;
 }
 
 // One word of a script line: i:1,2@1,2 or f:0.5@1 or x.bin@1,3; without sizes the declared ones.
-Result<Input> parse_input(std::string_view word, const TensorView& declared) {
+Result<Input> parse_input(std::string_view word, const runner::TensorView& declared) {
   const std::string_view whole = word;
   const auto refuse = [&](std::string_view why) {
     return fail(ErrorCode::kUsage, fmt::format("script: input {}: {}", quoted(whole), why));
@@ -198,12 +198,12 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
                 fmt::format("{}: cannot replace: {}", quoted(path), std::strerror(errno)));
   }
   OutputFile file = FERRY_TRY(OutputFile::create(path, bytes.size()));
-  FERRY_CHECK(file.write_at(0, bytes));
+  FERRY_RETURN_IF_ERROR(file.write_at(0, bytes));
   return file.sync_and_close();
 }
 
 // The first few values of an output.
-std::string first_values(const TensorView& view) {
+std::string first_values(const runner::TensorView& view) {
   constexpr size_t kShown = 8;
   std::string text;
   const size_t width = static_cast<size_t>(dtype_bytes(view.dtype));
@@ -251,7 +251,7 @@ std::string sizes_text(const Shape& shape) {
   return text;
 }
 
-Status run_line(Method& method, std::string_view line, size_t run) {
+Status run_line(runner::Method& method, std::string_view line, size_t run) {
   const std::vector<std::string_view> words = split(line, " \t\r");
   if (words.size() != method.input_count()) {
     return fail(ErrorCode::kUsage,
@@ -261,19 +261,21 @@ Status run_line(Method& method, std::string_view line, size_t run) {
   std::vector<Input> inputs;
   for (size_t i = 0; i < words.size(); ++i) {
     inputs.push_back(FERRY_TRY(parse_input(words[i], method.input_meta(i))));
-    FERRY_CHECK(method.set_input(i, inputs[i].view()));
+    FERRY_RETURN_IF_ERROR(method.set_input(i, inputs[i].view()));
   }
   return method.execute();
 }
 
-Result<std::vector<Output>> collect(const Method& method, size_t run, const std::string& outdir) {
+Result<std::vector<Output>> collect(const runner::Method& method, size_t run,
+                                    const std::string& outdir) {
   std::vector<Output> outputs;
   for (size_t i = 0; i < method.output_count(); ++i) {
-    const TensorView view = method.output(i);
+    const runner::TensorView view = method.output(i);
     const Output& output =
         outputs.emplace_back(Output{run, i, view.dtype, view.shape, first_values(view)});
     if (!outdir.empty()) {
-      FERRY_CHECK(write_file(fmt::format("{}/{}.bin", outdir, output.stem()), view.bytes));
+      FERRY_RETURN_IF_ERROR(
+          write_file(fmt::format("{}/{}.bin", outdir, output.stem()), view.bytes));
     }
   }
   return outputs;
@@ -304,9 +306,9 @@ std::string as_json(const Options& options, size_t runs, const std::vector<Outpu
 
 Result<int> execute(const Options& options, Context& context) {
   const Files files = FERRY_TRY(open_files(options));
-  Method method =
-      FERRY_TRY(Method::load(files.program, options.method, files.external, context.pool(),
-                             {.poison = options.poison}, base_name(options.program)));
+  runner::Method method =
+      FERRY_TRY(runner::Method::load(files.program, options.method, files.external, context.pool(),
+                                     {.poison = options.poison}, base_name(options.program)));
   std::string script = "\n";
   if (!options.script.empty()) {
     script = FERRY_TRY(read_text_file(options.script, kMaxScriptBytes));
@@ -316,7 +318,7 @@ Result<int> execute(const Options& options, Context& context) {
         fmt::format("{}: method {} takes {} inputs: --script is required",
                     base_name(options.program), quoted(options.method), method.input_count()));
   }
-  if (!options.outdir.empty()) FERRY_CHECK(make_directory(options.outdir));
+  if (!options.outdir.empty()) FERRY_RETURN_IF_ERROR(make_directory(options.outdir));
   std::vector<Output> outputs;
   std::string manifest;
   size_t runs = 0;
@@ -326,7 +328,7 @@ Result<int> execute(const Options& options, Context& context) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (split(line, " \t\r").empty() && method.input_count() > 0) continue;
-    FERRY_CHECK(run_line(method, line, runs));
+    FERRY_RETURN_IF_ERROR(run_line(method, line, runs));
     for (Output& output : FERRY_TRY(collect(method, runs, options.outdir))) {
       manifest += fmt::format("{} {} {}\n", output.stem(), dtype_name(output.dtype),
                               sizes_text(output.shape));
@@ -335,8 +337,8 @@ Result<int> execute(const Options& options, Context& context) {
     ++runs;
   }
   if (!options.outdir.empty()) {
-    FERRY_CHECK(write_file(options.outdir + "/manifest.txt",
-                           std::as_bytes(std::span(manifest.data(), manifest.size()))));
+    FERRY_RETURN_IF_ERROR(write_file(options.outdir + "/manifest.txt",
+                                     std::as_bytes(std::span(manifest.data(), manifest.size()))));
   }
   if (context.json) {
     context.print(as_json(options, runs, outputs));

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "cli/listing.h"
+#include "cli/listing_report.h"
 #include "cli/verbs.h"
 
 namespace ferry::cli {
@@ -12,7 +12,7 @@ void add_inspect(CommandLine& line) {
   line.verb("inspect", "Show what is in a checkpoint, a program, a data file or a bundle")
       .positional("PATH", *path, "File or directory")
       .action([path](Context& context) -> Result<int> {
-        const Result<Listing> listing = list_path(*path, context.pool());
+        const Result<pipeline::Listing> listing = pipeline::list_path(*path, context.pool());
         // One line whatever the file: details are for conversions.
         if (!listing) return fail(listing.error().code, listing.error().message);
         context.print(context.json ? to_json(*listing) : to_text(*listing));

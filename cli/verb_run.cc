@@ -13,18 +13,19 @@
 #include <string_view>
 
 #include "cli/error_report.h"
-#include "cli/json_writer.h"
 #include "cli/present_time.h"
 #include "cli/verbs.h"
 #include "core/interrupt.h"
+#include "core/json_writer.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
-#include "runner/chat_template/chat_template.h"
 #include "runner/decoder.h"
 #include "runner/sampler.h"
-#include "runner/tokenizer/text_stream.h"
-#include "runner/tokenizer/tokenizer.h"
+#include "text/chat_template/chat_template.h"
+#include "text/tokenizer/text_stream.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ferry::cli {
 namespace {
@@ -38,7 +39,7 @@ constexpr std::string_view kInterruption = "interrupted";
 struct Options {
   std::string bundle, tokens, prompt, chat, dump_logits;
   int64_t max_new = 16;
-  SamplingOptions sampling;
+  runner::SamplingOptions sampling;
   int64_t seed = 0;
   bool ignore_eos = false, skip_digests = false;
 };
@@ -84,17 +85,17 @@ Status check_options(const Options& o) {
   return {};
 }
 
-Result<Sampler> make_sampler(const Options& options) {
-  SamplingOptions sampling = options.sampling;
+Result<runner::Sampler> make_sampler(const Options& options) {
+  runner::SamplingOptions sampling = options.sampling;
   sampling.seed = static_cast<uint64_t>(options.seed);
-  return Sampler::make(sampling);
+  return runner::Sampler::make(sampling);
 }
 
 // The text of generated tokens: given out as it comes, and kept.
 class TextOutput {
  public:
   // nullptr: no text is wanted.
-  TextOutput(const Tokenizer* tokenizer, std::function<void(std::string_view)> print)
+  TextOutput(const text::Tokenizer* tokenizer, std::function<void(std::string_view)> print)
       : print_(std::move(print)) {
     if (tokenizer != nullptr) stream_.emplace(*tokenizer);
   }
@@ -113,14 +114,14 @@ class TextOutput {
     if (print_ && !text.empty()) print_(text);
   }
   std::function<void(std::string_view)> print_;
-  std::optional<TextStream> stream_;
+  std::optional<text::TextStream> stream_;
   std::string text_;
 };
 
 // Why `g` ends with its last token, or nothing while it goes on. The context is a limit: what does
 // not fit is not generated.
-std::string_view reason_to_stop(const Generation& g, const Decoder& decoder,
-                                const Manifest& manifest, const Options& options) {
+std::string_view reason_to_stop(const Generation& g, const runner::Decoder& decoder,
+                                const packer::Manifest& manifest, const Options& options) {
   if (!options.ignore_eos && std::ranges::count(manifest.eos_ids, g.tokens.back()) > 0) return kEos;
   if (std::ssize(g.tokens) >= options.max_new) return "max_new";
   if (decoder.position() >= manifest.context_length) return "context";
@@ -133,8 +134,9 @@ Error in_bundle(const Options& options, Error error) {
 }
 
 // An interrupt ends the answer with what there is of it, if there is anything.
-Result<Generation> generate(Decoder& decoder, const Manifest& manifest, const Options& options,
-                            Sampler& sampler, TextOutput& text, Generation g) {
+Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& manifest,
+                            const Options& options, runner::Sampler& sampler, TextOutput& text,
+                            Generation g) {
   const auto vocab = static_cast<size_t>(manifest.vocab_size);
   g.times.start = Clock::now();
   std::vector<float> row = FERRY_TRY(decoder.forward(g.prompt));
@@ -149,7 +151,7 @@ Result<Generation> generate(Decoder& decoder, const Manifest& manifest, const Op
     g.tokens.push_back(*token);
     if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
     g.stop = reason_to_stop(g, decoder, manifest, options);
-    if (g.stop != kEos) FERRY_CHECK(text.push(*token));
+    if (g.stop != kEos) FERRY_RETURN_IF_ERROR(text.push(*token));
     if (!g.stop.empty()) break;
     auto next = decoder.forward({&g.tokens.back(), 1});
     if (!next && next.error().code == ErrorCode::kInterrupted) {
@@ -167,14 +169,13 @@ Status dump_logits(const Generation& g, const std::string& path) {
   const auto prompt = static_cast<int64_t>(g.prompt.size());
   const auto count = static_cast<int64_t>(g.tokens.size());
   const int64_t vocab = static_cast<int64_t>(g.logits.size()) / count;
-  return write_safetensors(
+  return formats::write_safetensors(
       path, {{{"input_ids", DType::kI64, {1, prompt}}, std::as_bytes(std::span(g.prompt))},
              {{"logits", DType::kF32, {count, vocab}}, std::as_bytes(std::span(g.logits))},
              {{"tokens", DType::kI64, {count}}, std::as_bytes(std::span(g.tokens))}});
 }
 
 // -- output
-// ----------------------------------------------------------------------------------------
 
 struct Stats {
   size_t prompt, generated;
@@ -248,34 +249,35 @@ std::string to_json(const Generation& g, bool with_text) {
 }
 
 // -- the verb
-// --------------------------------------------------------------------------------------
 
 // The tokenizer of the bundle, if the prompt is text.
-Result<std::optional<Tokenizer>> open_tokenizer(const Bundle& bundle, const Options& options) {
-  if (!options.tokens.empty()) return std::optional<Tokenizer>();
-  if (std::ranges::count(bundle.manifest().files, kTokenizerFile, &ManifestFile::path) == 0) {
+Result<std::optional<text::Tokenizer>> open_tokenizer(const packer::Bundle& bundle,
+                                                      const Options& options) {
+  if (!options.tokens.empty()) return std::optional<text::Tokenizer>();
+  if (std::ranges::count(bundle.manifest().files, text::kTokenizerFile,
+                         &packer::ManifestFile::path) == 0) {
     return fail(ErrorCode::kUsage, fmt::format("{}: this bundle has no {}: use --tokens",
-                                               printable(options.bundle), kTokenizerFile));
+                                               printable(options.bundle), text::kTokenizerFile));
   }
-  const std::string text = FERRY_TRY(bundle.text(kTokenizerFile, kMaxTokenizerFile));
-  const std::string path = bundle.path() + "/" + kTokenizerFile;
-  return std::optional<Tokenizer>(FERRY_TRY(Tokenizer::parse(text, printable(path))));
+  const std::string text = FERRY_TRY(bundle.text(text::kTokenizerFile, text::kMaxTokenizerFile));
+  const std::string path = bundle.path() + "/" + text::kTokenizerFile;
+  return std::optional<text::Tokenizer>(FERRY_TRY(text::Tokenizer::parse(text, printable(path))));
 }
 
 // The template writes the special tokens itself.
-Result<std::string> chat_prompt(const Bundle& bundle, const Options& options) {
+Result<std::string> chat_prompt(const packer::Bundle& bundle, const Options& options) {
   const auto read = [&](const std::string& name, uint64_t limit) -> Result<std::string> {
     return bundle.has_text(name) ? bundle.text(name, limit) : Result<std::string>(std::string());
   };
-  const ChatTemplate chat = FERRY_TRY(ChatTemplate::load(bundle.path(), read));
+  const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(bundle.path(), read));
   return chat.render_message(options.chat, present_time());
 }
 
-Result<std::vector<int64_t>> encode_prompt(Tokenizer& tokenizer, const Bundle& bundle,
+Result<std::vector<int64_t>> encode_prompt(text::Tokenizer& tokenizer, const packer::Bundle& bundle,
                                            const Options& options) {
   const bool chat = !options.chat.empty();
   const std::string option = chat ? "--chat: " : "--prompt: ";
-  if (!is_utf8(options.chat)) return fail(ErrorCode::kUsage, option + "not UTF-8");
+  if (!utf8::is_valid(options.chat)) return fail(ErrorCode::kUsage, option + "not UTF-8");
   const std::string prompt = chat ? FERRY_TRY(chat_prompt(bundle, options)) : options.prompt;
   auto ids = tokenizer.encode(prompt, /*add_special=*/!chat);
   if (!ids) return fail(ErrorCode::kUsage, option + ids.error().message);
@@ -284,15 +286,15 @@ Result<std::vector<int64_t>> encode_prompt(Tokenizer& tokenizer, const Bundle& b
 }
 
 Result<int> run(Context& context, const Options& options) {
-  FERRY_CHECK(check_options(options));
-  Sampler sampler = FERRY_TRY(make_sampler(options));
+  FERRY_RETURN_IF_ERROR(check_options(options));
+  runner::Sampler sampler = FERRY_TRY(make_sampler(options));
   Generation g;
   if (!options.tokens.empty()) g.prompt = FERRY_TRY(parse_tokens(options.tokens));
   g.times.load_start = Clock::now();
-  const Bundle bundle =
-      FERRY_TRY(Bundle::open(options.bundle, !options.skip_digests, context.pool()));
-  std::optional<Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
-  Decoder decoder = FERRY_TRY(Decoder::load(bundle, context.pool(), {}));
+  const packer::Bundle bundle =
+      FERRY_TRY(packer::Bundle::open(options.bundle, !options.skip_digests, context.pool()));
+  std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
+  runner::Decoder decoder = FERRY_TRY(runner::Decoder::load(bundle, context.pool(), {}));
   g.times.load_end = Clock::now();
   if (tokenizer) g.prompt = FERRY_TRY(encode_prompt(*tokenizer, bundle, options));
   TextOutput text(tokenizer ? &*tokenizer : nullptr, [&](std::string_view part) {
@@ -301,7 +303,7 @@ Result<int> run(Context& context, const Options& options) {
     context.flush();
   });
   g = FERRY_TRY(generate(decoder, bundle.manifest(), options, sampler, text, std::move(g)));
-  if (!options.dump_logits.empty()) FERRY_CHECK(dump_logits(g, options.dump_logits));
+  if (!options.dump_logits.empty()) FERRY_RETURN_IF_ERROR(dump_logits(g, options.dump_logits));
   if (context.json) {
     context.print(to_json(g, tokenizer.has_value()));
   } else {

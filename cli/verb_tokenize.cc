@@ -9,14 +9,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/json_writer.h"
 #include "cli/present_time.h"
 #include "cli/signals.h"
 #include "cli/verbs.h"
 #include "core/json.h"
+#include "core/json_writer.h"
 #include "core/text.h"
-#include "runner/chat_template/chat_template.h"
-#include "runner/tokenizer/tokenizer.h"
+#include "text/chat_template/chat_template.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace ferry::cli {
 namespace {
@@ -44,7 +44,7 @@ Status check_options(const Options& o) {
 // A bundle, a directory with tokenizer.json, or the file itself.
 std::string tokenizer_path(const std::string& path) {
   std::error_code error;
-  return std::filesystem::is_directory(path, error) ? path + "/" + kTokenizerFile : path;
+  return std::filesystem::is_directory(path, error) ? path + "/" + text::kTokenizerFile : path;
 }
 
 Result<std::vector<int64_t>> ids_of(const json& value, const std::string& where) {
@@ -61,8 +61,8 @@ Result<std::vector<int64_t>> ids_of(const json& value, const std::string& where)
 }
 
 // The answer to one line, with a newline.
-Result<std::string> answer(Tokenizer& tokenizer, const std::string& line, const std::string& where,
-                           const Options& o) {
+Result<std::string> answer(text::Tokenizer& tokenizer, const std::string& line,
+                           const std::string& where, const Options& o) {
   const json value = FERRY_TRY(parse_json(line, where));
   JsonWriter out;
   if (o.decode) {
@@ -93,8 +93,8 @@ class Answers {
 
 // Chats to prompts; no tokenizer is needed.
 Result<int> render_chats(Context& context, const Options& o) {
-  const ChatTemplate chat = FERRY_TRY(ChatTemplate::load(o.path));
-  const chat::TimeText time = present_time();
+  const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(o.path));
+  const text::chat::TimeText time = present_time();
   Answers answers(context);
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
@@ -107,10 +107,10 @@ Result<int> render_chats(Context& context, const Options& o) {
 }
 
 Result<int> run(Context& context, const Options& o) {
-  FERRY_CHECK(check_options(o));
+  FERRY_RETURN_IF_ERROR(check_options(o));
   let_signals_end_the_process();  // it waits for input most of the time
   if (o.chat) return render_chats(context, o);
-  Tokenizer tokenizer = FERRY_TRY(Tokenizer::load(tokenizer_path(o.path)));
+  text::Tokenizer tokenizer = FERRY_TRY(text::Tokenizer::load(tokenizer_path(o.path)));
   std::ios::sync_with_stdio(false);
   Answers answers(context);
   std::string line;

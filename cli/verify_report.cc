@@ -6,7 +6,7 @@
 #include <iterator>
 #include <vector>
 
-#include "cli/json_writer.h"
+#include "core/json_writer.h"
 #include "core/text.h"
 
 namespace ferry::cli {
@@ -19,11 +19,11 @@ struct Meaning {
   std::vector<std::string> proves, leaves_open;
 };
 
-std::string rounding_name(const ParityBounds& bounds) {
+std::string rounding_name(const proof::ParityBounds& bounds) {
   return bounds.rounding ? std::string(dtype_name(*bounds.rounding)) : "f32";
 }
 
-Meaning meaning_of(const Verification& v) {
+Meaning meaning_of(const pipeline::Verification& v) {
   Meaning m;
   if (v.proof) {
     m.proves.push_back("every stored weight is, bit for bit, what the checkpoint gives");
@@ -66,7 +66,7 @@ Meaning meaning_of(const Verification& v) {
 
 // -- JSON
 
-void write_metrics(JsonWriter& json, const LogitMetrics& m) {
+void write_metrics(JsonWriter& json, const proof::LogitMetrics& m) {
   json.member("max_abs", m.values.max_abs).member("mean_abs", m.values.mean_abs);
   json.member("rel_rms", m.values.rel_rms).member("cosine", m.values.cosine);
   json.member("sqnr_db", m.values.sqnr_db).member("kl_mean", m.kl_mean);
@@ -82,14 +82,14 @@ void write_optional(JsonWriter& json, const char* name, const std::optional<doub
   }
 }
 
-std::optional<double> margin_of(const LayerResult& layer) {
+std::optional<double> margin_of(const proof::LayerResult& layer) {
   if (!layer.floor_db) return std::nullopt;
   return layer.metrics.sqnr_db - *layer.floor_db;
 }
 
-void write_layers(JsonWriter& json, const std::vector<LayerResult>& layers) {
+void write_layers(JsonWriter& json, const std::vector<proof::LayerResult>& layers) {
   json.key("layers").begin_array();
-  for (const LayerResult& layer : layers) {
+  for (const proof::LayerResult& layer : layers) {
     json.begin_object();
     json.member("name", layer.tensor.name).member("layer", layer.tensor.layer);
     json.member("max_abs", layer.metrics.max_abs).member("sqnr_db", layer.metrics.sqnr_db);
@@ -101,21 +101,21 @@ void write_layers(JsonWriter& json, const std::vector<LayerResult>& layers) {
   json.end_array();
 }
 
-void write_part(JsonWriter& json, const char* name, const LogitMetrics& m) {
+void write_part(JsonWriter& json, const char* name, const proof::LogitMetrics& m) {
   json.key(name).begin_object();
   json.member("rows", m.rows);
   write_metrics(json, m);
   json.end_object();
 }
 
-void write_routing(JsonWriter& json, const RoutingReport& routing) {
+void write_routing(JsonWriter& json, const proof::RoutingReport& routing) {
   if (routing.choices == 0) return;
   json.key("routing").begin_object();
   json.member("choices", routing.choices).member("different", routing.different);
   json.end_object();
 }
 
-void write_case(JsonWriter& json, const CaseReport& c) {
+void write_case(JsonWriter& json, const proof::CaseReport& c) {
   json.begin_object();
   json.member("prompt", c.prompt).member("tokens", c.tokens);
   if (!c.skipped.empty()) {
@@ -149,8 +149,8 @@ void write_lines(JsonWriter& json, const char* name, const std::vector<std::stri
   json.end_array();
 }
 
-void write_tolerance(JsonWriter& json, const ParityReport& report, const char* source) {
-  const ParityBounds& bounds = report.bounds;
+void write_tolerance(JsonWriter& json, const proof::ParityReport& report, const char* source) {
+  const proof::ParityBounds& bounds = report.bounds;
   json.key("tolerance").begin_object();
   write_optional(json, "logits_max_abs", bounds.max_abs);
   write_optional(json, "layers_scaled", bounds.max_abs);
@@ -160,7 +160,8 @@ void write_tolerance(JsonWriter& json, const ParityReport& report, const char* s
 }
 
 // The members of one report.
-void write_report(JsonWriter& json, const ParityReport& report, const char* tolerance_source) {
+void write_report(JsonWriter& json, const proof::ParityReport& report,
+                  const char* tolerance_source) {
   json.key("metrics").begin_object();
   write_metrics(json, report.metrics);
   json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);
@@ -178,18 +179,18 @@ void write_report(JsonWriter& json, const ParityReport& report, const char* tole
   }
   write_tolerance(json, report, tolerance_source);
   json.key("cases").begin_array();
-  for (const CaseReport& c : report.cases) write_case(json, c);
+  for (const proof::CaseReport& c : report.cases) write_case(json, c);
   json.end_array();
 }
 
-void write_named(JsonWriter& json, const char* name, const ParityReport& report) {
+void write_named(JsonWriter& json, const char* name, const proof::ParityReport& report) {
   json.key(name).begin_object();
   json.member("parity", report.parity);
   write_report(json, report, "verifier");
   json.end_object();
 }
 
-void write_proof(JsonWriter& json, const CheckpointProof& proof) {
+void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
   json.key("tensors").begin_object();
   json.member("compared", proof.tensors.tensors).member("bytes", proof.tensors.bytes);
   write_lines(json, "different", proof.tensors.different);
@@ -205,10 +206,10 @@ void write_proof(JsonWriter& json, const CheckpointProof& proof) {
 // -- text
 
 std::string number(double value) {
-  return value == kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
+  return value == proof::kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
 }
 
-std::string case_lines(const CaseReport& c) {
+std::string case_lines(const proof::CaseReport& c) {
   const std::string name = c.prompt.empty() ? "prompt" : quoted(c.prompt);
   if (!c.skipped.empty()) return fmt::format("{}: skipped, {}\n", name, c.skipped);
   std::string text =
@@ -237,21 +238,21 @@ std::string case_lines(const CaseReport& c) {
   return text;
 }
 
-std::string bound_text(const ParityReport& report) {
+std::string bound_text(const proof::ParityReport& report) {
   if (report.logits_floor_db) return fmt::format("floor {:.1f} dB", *report.logits_floor_db);
   return fmt::format("bound {:g}", report.bounds.max_abs.value_or(0));
 }
 
-std::string report_lines(const ParityReport& report) {
+std::string report_lines(const proof::ParityReport& report) {
   std::string text;
-  for (const CaseReport& c : report.cases) text += case_lines(c);
-  const LogitMetrics& m = report.metrics;
+  for (const proof::CaseReport& c : report.cases) text += case_lines(c);
+  const proof::LogitMetrics& m = report.metrics;
   fmt::format_to(std::back_inserter(text),
                  "logits: max_abs {} ({}), rel_rms {}, cosine {:.9f}, SQNR {:.1f} dB, "
                  "KL {}, top-1 {:.2f} %\n",
                  number(m.values.max_abs), bound_text(report), number(m.values.rel_rms),
                  m.values.cosine, m.values.sqnr_db, number(m.kl_mean), 100 * m.top1_agreement);
-  for (const LayerResult& layer : report.layers) {
+  for (const proof::LayerResult& layer : report.layers) {
     const std::string floor = layer.floor_db ? fmt::format("  floor {:5.1f} dB  margin {:5.1f} dB",
                                                            *layer.floor_db, *margin_of(layer))
                                              : std::string();
@@ -273,7 +274,7 @@ uint64_t without(uint64_t all, const std::vector<std::string>& lines) {
   return all - std::min<uint64_t>(all, lines.size());
 }
 
-std::string proof_lines(const CheckpointProof& proof) {
+std::string proof_lines(const pipeline::CheckpointProof& proof) {
   std::string text = indented(proof.tensors.different);
   text += fmt::format("weights: {} of {} derived again from the checkpoint, bit for bit ({})\n",
                       without(proof.tensors.tensors, proof.tensors.different),
@@ -287,8 +288,8 @@ std::string proof_lines(const CheckpointProof& proof) {
   return text + "\n";
 }
 
-std::string where(const ParityReport& report) {
-  const Divergence& divergence = *report.first_divergence;
+std::string where(const proof::ParityReport& report) {
+  const proof::Divergence& divergence = *report.first_divergence;
   if (divergence.layer < 0) return fmt::format("the embedding ({})", divergence.tensor);
   if (divergence.layer >= report.bounds.layers) {
     return fmt::format("the head ({})", divergence.tensor);
@@ -296,7 +297,7 @@ std::string where(const ParityReport& report) {
   return fmt::format("layer {} ({})", divergence.layer, divergence.tensor);
 }
 
-std::string divergence_line(const ParityReport& report) {
+std::string divergence_line(const proof::ParityReport& report) {
   return fmt::format("max_abs {}, SQNR {:.1f} dB ({}), greedy {}/{}, first divergence in {}",
                      number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
                      bound_text(report), report.greedy_match, report.greedy_total, where(report));
@@ -304,7 +305,7 @@ std::string divergence_line(const ParityReport& report) {
 
 }  // namespace
 
-std::string to_json(const Verification& v) {
+std::string to_json(const pipeline::Verification& v) {
   JsonWriter json;
   json.begin_object();
   json.member("parity", v.parity());
@@ -322,7 +323,7 @@ std::string to_json(const Verification& v) {
   return json.take();
 }
 
-std::string to_text(const Verification& v) {
+std::string to_text(const pipeline::Verification& v) {
   std::string text;
   if (v.proof) {
     text += proof_lines(*v.proof);
@@ -344,10 +345,10 @@ std::string to_text(const Verification& v) {
   return text;
 }
 
-std::vector<std::string> reasons(const Verification& v) {
+std::vector<std::string> reasons(const pipeline::Verification& v) {
   std::vector<std::string> lines;
   if (v.proof) {
-    const CheckpointProof& proof = *v.proof;
+    const pipeline::CheckpointProof& proof = *v.proof;
     if (!proof.tensors.ok()) {
       lines.push_back(fmt::format("{} of {} weights are not those of the checkpoint, first {}",
                                   proof.tensors.different.size(), proof.tensors.tensors,

@@ -9,7 +9,7 @@
 
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 // How the checkpoint itself calls what families know as `key`.
@@ -38,25 +38,25 @@ std::string head_hint(const std::string& weight, const ModelConfig& config) {
 }
 
 // Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
-std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
+std::vector<KeyProblem> compare(const graph::Graph& graph, const MappedKeys& mapped,
                                 const std::vector<KeyRule>& rules, const ModelConfig& config,
                                 const StoredNames& stored) {
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
-  for (const Value& value : graph.values) {
-    if (value.origin != Value::Origin::kWeight) continue;
+  for (const graph::Value& value : graph.values) {
+    if (value.origin != graph::Value::Origin::kWeight) continue;
     wanted.insert(value.name);
     Shape shape;
-    for (const Dim& dim : value.shape) shape.push_back(dim.base);
+    for (const graph::Dim& dim : value.shape) shape.push_back(dim.base);
     const std::string key = stored.of(expected_key(rules, value.name, mapped.matched));
-    const Weight* weight = mapped.weights.find(value.name);
+    const graph::Weight* weight = mapped.weights.find(value.name);
     if (weight == nullptr && mapped.spoiled.contains(value.name)) continue;
     if (weight == nullptr) {
-      problems.push_back({.kind = KeyProblem::Kind::kMissing,
-                          .key = key,
-                          .message = fmt::format("missing: {} {} (for {}{})", quoted(key),
-                                                 to_string(shape), value.name,
-                                                 head_hint(value.name, config))});
+      problems.push_back(
+          {.kind = KeyProblem::Kind::kMissing,
+           .key = key,
+           .message = fmt::format("missing: {} {} (for {}{})", quoted(key), to_string(shape),
+                                  value.name, head_hint(value.name, config))});
     } else if (weight->expr.shape != shape) {
       problems.push_back(
           {.kind = KeyProblem::Kind::kShape,
@@ -65,7 +65,7 @@ std::vector<KeyProblem> compare(const Graph& graph, const MappedKeys& mapped,
                                   value.name, to_string(weight->expr.shape), to_string(shape))});
     }
   }
-  for (const Weight& weight : mapped.weights.weights()) {
+  for (const graph::Weight& weight : mapped.weights.weights()) {
     if (wanted.contains(weight.name)) continue;
     const std::string key = stored.of(expected_key(rules, weight.name, mapped.matched));
     problems.push_back(
@@ -86,7 +86,7 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   MappingOptions options = mapping;
   options.base_prefix = family.base_prefix;
   MappedKeys mapped = FERRY_TRY(map_keys(source, config, rules, family.ties(config), options));
-  Graph graph = FERRY_TRY(family.build(config, build));
+  graph::Graph graph = FERRY_TRY(family.build(config, build));
   const StoredNames stored(source, mapping, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);
@@ -95,7 +95,7 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   }
   out.report = std::move(mapped.report);
   if (out.problems.empty()) {
-    out.model = FERRY_TRY(bind(std::move(graph), std::move(mapped.weights), source.path()));
+    out.model = FERRY_TRY(graph::bind(std::move(graph), std::move(mapped.weights), source.path()));
   } else {
     out.model.graph = std::move(graph);
     out.model.weights = std::move(mapped.weights);
@@ -114,4 +114,4 @@ Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource
   return error;
 }
 
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "converters/family.h"
-#include "converters/key_rule.h"
+#include "converters/keys/key_rule.h"
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::converters {
 
 struct Assembled {
-  Model model;  // bound, if there is no problem; else only as far as it went
+  graph::Model model;  // bound, if there is no problem; else only as far as it went
   MappingReport report;
   std::vector<KeyProblem> problems;
 };
@@ -20,7 +20,8 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
                            const FamilySpec& family, const BuildOptions& build,
                            const MappingOptions& mapping);
 
-// The problems as one error: kBadInput (kUnsupported if they are dtypes only), a summary line, one detail line per problem.
+// The problems as one error: kBadInput (kUnsupported if they are dtypes only), a summary line, one
+// detail line per problem.
 Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource& source);
 
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -4,18 +4,18 @@
 
 #include <algorithm>
 
+#include "converters/config/model_types.h"
 #include "converters/families/families.h"
-#include "converters/model_types.h"
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::converters {
 
 const std::vector<const FamilySpec*>& all_families() {
   static const std::vector<const FamilySpec*> table = {
-      &families::kCodegen, &families::kGemma,   &families::kGemma2,    &families::kGemma3,
-      &families::kGlm,     &families::kGranite, &families::kLfm2,      &families::kLlama,
-      &families::kMistral, &families::kOlmo2,   &families::kPhi3,      &families::kQwen2,
-      &families::kQwen3,   &families::kQwen35,  &families::kQwen3Moe,  &families::kQwen3Next,
+      &families::kCodegen, &families::kGemma,   &families::kGemma2,   &families::kGemma3,
+      &families::kGlm,     &families::kGranite, &families::kLfm2,     &families::kLlama,
+      &families::kMistral, &families::kOlmo2,   &families::kPhi3,     &families::kQwen2,
+      &families::kQwen3,   &families::kQwen35,  &families::kQwen3Moe, &families::kQwen3Next,
       &families::kSmollm3,
   };
   return table;
@@ -32,4 +32,4 @@ Result<const FamilySpec*> find_family(const ModelConfig& config, const std::stri
                           quoted(config.text_type), supported_types()));
 }
 
-}  // namespace ferry
+}  // namespace ferry::converters

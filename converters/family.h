@@ -1,15 +1,16 @@
-// FamilySpec: everything Ferry knows about one model family, in one declarative file under families/.
+// FamilySpec: everything Ferry knows about one model family, in one declarative file under
+// families/.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "converters/key_rule.h"
-#include "converters/model_config.h"
+#include "converters/config/model_config.h"
+#include "converters/keys/key_rule.h"
 #include "graph/builder.h"
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::converters {
 
 // What the user chooses about the program; validated against the config.
 struct BuildOptions {
@@ -23,7 +24,7 @@ struct FamilySpec {
   std::vector<KeyRule> (*rules)(const ModelConfig&);
   std::vector<TieRule> (*ties)(const ModelConfig&);
   // Stateful style: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits.
-  Result<Graph> (*build)(const ModelConfig&, const BuildOptions&);
+  Result<graph::Graph> (*build)(const ModelConfig&, const BuildOptions&);
   std::string base_prefix = "model.";  // of the keys that a model without its head has, too
 };
 
@@ -33,4 +34,4 @@ const std::vector<const FamilySpec*>& all_families();
 // supported; `name` begins the message.
 Result<const FamilySpec*> find_family(const ModelConfig& config, const std::string& name);
 
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -44,7 +44,7 @@ Result<std::string> read_text(const InputFile& file, uint64_t limit) {
                                  printable(file.path()), file.size(), limit));
   }
   std::string text(file.size(), '\0');
-  FERRY_CHECK(file.read_at(0, std::as_writable_bytes(std::span<char>(text))));
+  FERRY_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span<char>(text))));
   return text;
 }
 
@@ -190,7 +190,7 @@ Status remove_below(int parent, const std::string& name, const std::string& path
   if (depth == 0) return os_error(path, "cannot remove", ELOOP);
   const int fd = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return os_error(path, "cannot remove", errno);
-  FERRY_CHECK(remove_entries(fd, path, depth - 1));
+  FERRY_RETURN_IF_ERROR(remove_entries(fd, path, depth - 1));
   if (::unlinkat(parent, name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT) {
     return os_error(path, "cannot remove", errno);
   }

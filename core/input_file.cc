@@ -71,7 +71,7 @@ Result<OpenFile> open_regular(const std::string& path, InputFile::Links links) {
   if ((follow ? ::stat : ::lstat)(path.c_str(), &file.info) != 0) {
     return os_error(path, "cannot open", errno);
   }
-  FERRY_CHECK(require_regular(path, file.info));
+  FERRY_RETURN_IF_ERROR(require_regular(path, file.info));
   const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
   do {
     file.fd = ::open(path.c_str(), flags);
@@ -205,7 +205,7 @@ const std::string& InputFile::path() const {
 }
 
 Result<InputFile::Descriptor> InputFile::descriptor() const {
-  FERRY_CHECK(OpenFiles::get().acquire(*state_));
+  FERRY_RETURN_IF_ERROR(OpenFiles::get().acquire(*state_));
   return Descriptor(state_.get());
 }
 

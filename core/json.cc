@@ -57,7 +57,7 @@ class DocumentBuilder final : public JsonHandler {
 
 Result<json> parse_json(std::string_view text, const std::string& name) {
   DocumentBuilder builder;
-  FERRY_CHECK(parse_json_events(text, name, builder));
+  FERRY_RETURN_IF_ERROR(parse_json_events(text, name, builder));
   return builder.take();
 }
 

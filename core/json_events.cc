@@ -43,12 +43,12 @@ class TextStream {
   const JsonPieces& next_;
   uint64_t base_offset_;
   std::string_view piece_;
-  size_t at_ = 0;            // in piece_
-  uint64_t before_ = 0;      // bytes of earlier pieces
-  uint64_t skipped_ = 0;     // of white space
-  uint64_t token_bytes_ = 0; // of the token that is being read
+  size_t at_ = 0;             // in piece_
+  uint64_t before_ = 0;       // bytes of earlier pieces
+  uint64_t skipped_ = 0;      // of white space
+  uint64_t token_bytes_ = 0;  // of the token that is being read
   bool in_string_ = false, escaped_ = false, after_space_ = false, ended_ = false;
-  std::string_view what_;    // is wrong, at problem_at_
+  std::string_view what_;  // is wrong, at problem_at_
   uint64_t problem_at_ = 0;
   std::optional<Error> error_;  // of next_
 };

@@ -49,10 +49,10 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
   std::string error_;
 };
 
-// Feeds one document to `handler`. Refuses what parse_json refuses, but for duplicate keys, which are
-// the handler's to find. `name` begins the messages; their offsets count from `base_offset`, the place
-// of the text in its file. Nothing is held in memory but one piece and one token; an error of `next`
-// ends the parse.
+// Feeds one document to `handler`. Refuses what parse_json refuses, but for duplicate keys, which
+// are the handler's to find. `name` begins the messages; their offsets count from `base_offset`,
+// the place of the text in its file. Nothing is held in memory but one piece and one token; an
+// error of `next` ends the parse.
 Status parse_json_events(const JsonPieces& next, const std::string& name, JsonHandler& handler,
                          uint64_t base_offset = 0);
 Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler,

@@ -54,8 +54,8 @@ using Status = Result<void>;
     *std::move(ferry_result);                                                                  \
   })
 
-// FERRY_CHECK(g());   returns the error of a Status from this function, if there is one.
-#define FERRY_CHECK(...)                                                                       \
+// FERRY_RETURN_IF_ERROR(g());   returns the error of a Status from this function, if there is one.
+#define FERRY_RETURN_IF_ERROR(...)                                                             \
   do {                                                                                         \
     auto ferry_status = (__VA_ARGS__);                                                         \
     if (!ferry_status) return tl::unexpected<::ferry::Error>(std::move(ferry_status).error()); \

@@ -79,14 +79,14 @@ class Gather {
     const int64_t stride = axes_[level].stride;
     if (from % slice != 0) {
       const int64_t part = std::min(slice - from % slice, count);
-      FERRY_CHECK(walk(level + 1, base + from / slice * stride, from % slice, part, out));
+      FERRY_RETURN_IF_ERROR(walk(level + 1, base + from / slice * stride, from % slice, part, out));
       from += part;
       count -= part;
       out += part * size_;
     }
     const int64_t whole = count / slice;
     if (whole > 0) {
-      FERRY_CHECK(slices(level, base + from / slice * stride, whole, out));
+      FERRY_RETURN_IF_ERROR(slices(level, base + from / slice * stride, whole, out));
       out += whole * slice * size_;
     }
     return walk(level + 1, base + (from / slice + whole) * stride, 0, count % slice, out);
@@ -127,8 +127,9 @@ class Gather {
                  int64_t base, std::byte* out) {
     if (!outer.empty()) {
       for (int64_t i = 0; i < outer.back().size; ++i) {
-        FERRY_CHECK(windows(outer.first(outer.size() - 1), window, span,
-                            base + i * outer.back().from, out + i * outer.back().to * size_));
+        FERRY_RETURN_IF_ERROR(windows(outer.first(outer.size() - 1), window, span,
+                                      base + i * outer.back().from,
+                                      out + i * outer.back().to * size_));
       }
       return {};
     }
@@ -138,7 +139,7 @@ class Gather {
         window.empty() || (window.size() == 1 && window[0].from == 1 && window[0].to == 1);
     if (direct) return read_(offset, {out, bytes});
     window_.resize(std::max(window_.size(), bytes));
-    FERRY_CHECK(read_(offset, {window_.data(), bytes}));
+    FERRY_RETURN_IF_ERROR(read_(offset, {window_.data(), bytes}));
     scatter(size_, window_.data(), out, window);
     return {};
   }

@@ -7,30 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/utf8.h"
+
 namespace ferry {
 namespace {
-
-struct CodePoint {
-  uint32_t value = 0;
-  size_t bytes = 0;  // 0: not valid UTF-8
-};
-
-CodePoint decode_utf8(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return {};
-  uint32_t value = lead & (0x7fu >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0u) != 0x80u) return {};
-    value = (value << 6) | (byte(i) & 0x3fu);
-  }
-  constexpr std::array<uint32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = value >= 0xd800 && value < 0xe000;
-  if (value < kSmallest[length] || value > 0x10ffff || surrogate) return {};
-  return {value, length};
-}
 
 // Characters that change how a terminal or an editor shows the text around them: controls,
 // direction marks, zero-width and line separators, private use, tags.
@@ -57,8 +37,8 @@ bool is_deceptive(uint32_t c) {
   return (c >= 0xfff0 && c <= 0xffff) || c >= 0xe0000;
 }
 
-std::string escaped(std::string_view text, const CodePoint& c) {
-  if (c.bytes == 0) return fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+std::string escaped(std::string_view text, const utf8::Char& c) {
+  if (c.size == 0) return fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
   switch (c.value) {
     case '\'':
       return "\\'";
@@ -73,16 +53,16 @@ std::string escaped(std::string_view text, const CodePoint& c) {
     default:
       break;
   }
-  if (!is_deceptive(c.value)) return std::string(text.substr(0, c.bytes));
-  if (c.value < 0x80) return fmt::format("\\x{:02x}", c.value);
-  return fmt::format("\\u{{{:x}}}", c.value);
+  if (!is_deceptive(c.value)) return std::string(text.substr(0, c.size));
+  if (c.value < 0x80) return fmt::format("\\x{:02x}", static_cast<uint32_t>(c.value));
+  return fmt::format("\\u{{{:x}}}", static_cast<uint32_t>(c.value));
 }
 
 // The first character of `text`, escaped where needed; removes it.
 std::string take_escaped(std::string_view& text) {
-  const CodePoint c = decode_utf8(text);
+  const utf8::Char c = utf8::decode(text, 0);
   std::string out = escaped(text, c);
-  text.remove_prefix(c.bytes == 0 ? 1 : c.bytes);
+  text.remove_prefix(c.size == 0 ? 1 : c.size);
   return out;
 }
 
@@ -102,15 +82,6 @@ std::string printable(std::string_view untrusted) {
   std::string out;
   while (!untrusted.empty()) out += take_escaped(untrusted);
   return out;
-}
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t bytes = decode_utf8(text).bytes;
-    if (bytes == 0) return false;
-    text.remove_prefix(bytes);
-  }
-  return true;
 }
 
 std::string base_name(std::string_view path) {

@@ -17,8 +17,6 @@ struct Quoted {
 inline constexpr Quoted quoted{};
 // The same escapes, without quotes and uncut: for paths at the start of messages.
 std::string printable(std::string_view untrusted);
-// Valid UTF-8 throughout, without surrogates and overlong forms.
-bool is_utf8(std::string_view text);
 // The last component of a path.
 std::string base_name(std::string_view path);
 // "1.19 GB"; decimal units.

@@ -21,7 +21,7 @@
 #include "formats/safetensors/safetensors.h"
 #include "formats/torch/torch.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,7 +142,7 @@ SourceResult open_index(const std::string& path, const CheckpointOptions& option
   const auto files = FERRY_TRY(files_of_index(index, path, options));
   std::unique_ptr<TensorSource> source =
       FERRY_TRY(torch ? open_torch(files, path) : open_safetensors(files, path));
-  FERRY_CHECK(check_against_index(index, *source, shown));
+  FERRY_RETURN_IF_ERROR(check_against_index(index, *source, shown));
   return source;
 }
 
@@ -176,7 +176,7 @@ SourceResult open_keras(const std::string& path, const CheckpointOptions& option
     files.push_back({std::move(file), name});
   }
   auto source = FERRY_TRY(open_hdf5(files, path, /*keras=*/true));
-  FERRY_CHECK(check_against_keras_index(index, *source, shown));
+  FERRY_RETURN_IF_ERROR(check_against_keras_index(index, *source, shown));
   return source;
 }
 
@@ -335,4 +335,4 @@ SourceResult open_checkpoint(const std::string& path, const CheckpointOptions& o
   return open_file(path);
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

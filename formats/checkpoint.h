@@ -7,7 +7,7 @@
 #include "core/result.h"
 #include "core/tensor_source.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 struct CheckpointOptions {
   // Follow any symbolic link inside a checkpoint directory. Without it only links within the
@@ -33,4 +33,4 @@ std::string checkpoint_directory(const std::string& path);
 Result<std::string> file_in_checkpoint(const std::string& directory, const std::string& name,
                                        const CheckpointOptions& options = {});
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -8,7 +8,7 @@
 
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 bool is_index_file_name(std::string_view name) {
   constexpr size_t kMaxBytes = 255;
@@ -30,4 +30,4 @@ Status check_unique_names(const TensorSource& source) {
   return {};
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

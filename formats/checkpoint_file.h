@@ -7,7 +7,7 @@
 #include "core/result.h"
 #include "core/tensor_source.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 // One file of a checkpoint, to be opened.
 struct CheckpointFile {
@@ -21,4 +21,4 @@ bool is_index_file_name(std::string_view name);
 // kBadInput for a tensor that is in two files.
 Status check_unique_names(const TensorSource& source);
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 namespace fs = std::filesystem;
@@ -57,8 +57,8 @@ Result<bool> may_be_safetensors(const InputFile& file) {
   constexpr size_t kLengthBytes = 8;
   std::array<std::byte, kLengthBytes + 1> start;
   if (file.size() < start.size()) return false;
-  FERRY_CHECK(file.read_at(0, start));
+  FERRY_RETURN_IF_ERROR(file.read_at(0, start));
   return start.back() == std::byte{'{'};
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -6,7 +6,7 @@
 #include "core/file.h"
 #include "core/result.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 // The snapshot in an entry of the Hugging Face cache ("models--ORG--NAME"): that of refs/main, or
 // the only one, or "snapshots/REVISION" where there are several. Empty for other directories.
@@ -18,4 +18,4 @@ bool looks_like_hub_id(const std::string& path);
 // Whether a file can be safetensors by its first bytes: a length, then a JSON object.
 Result<bool> may_be_safetensors(const InputFile& file);
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -6,7 +6,7 @@
 #include "core/text.h"
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 Shape static_shape(const Value& value) {
@@ -59,4 +59,4 @@ Result<Model> bind(Graph graph, StateDict dict, const std::string& source_name) 
       Error{ErrorCode::kBadInput, source_name + ": " + summary, std::move(problems)});
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

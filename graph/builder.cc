@@ -10,7 +10,7 @@
 #include "graph/dims.h"
 #include "graph/shape_inference.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 // Outs of a node whose types could not be inferred: enough for building code to go on.
@@ -51,7 +51,6 @@ void GraphBuilder::misuse(std::string message) {
 }
 
 // -- values
-// ----------------------------------------------------------------------------------------
 
 ValueId GraphBuilder::add_value(Value value) {
   graph_.values.push_back(std::move(value));
@@ -147,7 +146,6 @@ void GraphBuilder::probe(std::string name, ValueId value) {
 void GraphBuilder::set_layer(int32_t layer) { layer_ = layer; }
 
 // -- nodes
-// -----------------------------------------------------------------------------------------
 
 std::vector<ValueId> GraphBuilder::emit(Op op, std::vector<Arg> args) {
   std::vector<ValueId> outs(out_count(op, args));
@@ -330,7 +328,6 @@ ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {
 }
 
 // -- llama::
-// ---------------------------------------------------------------------------------------
 
 void GraphBuilder::update_cache(ValueId value, ValueId cache, IntArg start_pos) {
   emit(Op::kUpdateCache, {value, cache, start_pos});
@@ -354,8 +351,8 @@ ValueId GraphBuilder::gated_delta_rule(ValueId query, ValueId key, ValueId value
 
 Result<Graph> GraphBuilder::finish() {
   if (!error_.empty()) return fail(ErrorCode::kInternal, error_);
-  FERRY_CHECK(validate(graph_));
+  FERRY_RETURN_IF_ERROR(validate(graph_));
   return std::move(graph_);
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -12,13 +12,13 @@
 #include "graph/graph.h"
 #include "graph/int_form.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 class GraphBuilder {
  public:
   explicit GraphBuilder(int32_t num_layers);
 
-  // -- values ------------------------------------------------------------------------------------
+  // -- values
   int32_t symbol(std::string name, int64_t max, ValueId int_value);
   // For a symbol declared before its value could exist (the size of an input that has it).
   void bind_symbol(int32_t symbol, ValueId int_value);
@@ -30,7 +30,7 @@ class GraphBuilder {
   ValueId weight_f32(std::string name, Dims shape);
   ValueId buffer(std::string name, DType dtype, Dims shape);  // initially zero
   ValueId literal(DType dtype, Shape shape, Literal literal);
-  ValueId scalar(float value);   // rank-0 f32 literal, one per distinct value
+  ValueId scalar(float value);  // rank-0 f32 literal, one per distinct value
   void output(ValueId value, std::string name);
   void probe(std::string name, ValueId value);
   // What the value is called where it has to be an input or output of a part of the model.
@@ -39,15 +39,14 @@ class GraphBuilder {
   void set_layer(int32_t layer);
 
   // -- any operator
-  // -------------------------------------------------------------------------------- Fresh outs,
-  // inferred. The named methods below are all written with these two.
+
+  // Fresh outs, inferred. The named methods below are all written with these two.
   std::vector<ValueId> emit(Op op, std::vector<Arg> args);
   // The same writing into existing values (buffers) of the inferred shapes and dtypes; an invalid
   // id asks for a fresh out. Returns all outs.
   std::vector<ValueId> emit_into(Op op, std::vector<Arg> args, std::vector<ValueId> outs);
 
   // -- the usual ones
-  // ------------------------------------------------------------------------------
   ValueId embedding(ValueId table, ValueId ids);  // (vocab, dim), i64 [1,T] -> [1,T,dim]
   ValueId linear(ValueId x, ValueId w);           // [..,in], (out, in) -> [..,out]
   ValueId bmm(ValueId a, ValueId b);              // [B,m,k], [B,k,n] -> [B,m,n]
@@ -102,8 +101,8 @@ class GraphBuilder {
   ValueId depthwise_conv1d(ValueId x, ValueId w);
 
   // -- llama:: operators (sequence in dim 1)
-  // --------------------------------------------------------- Writes value [1,T,KV,D] into cache
-  // [1,ctx,KV,D] at start_pos.
+
+  // Writes value [1,T,KV,D] into cache [1,ctx,KV,D] at start_pos.
   void update_cache(ValueId value, ValueId cache, IntArg start_pos);
   // query [1,T,H,D], caches [1,n,KV,D] -> [1,T,H,D]; causal from start_pos; scores
   // are multiplied by `scale`, 1/sqrt(D) where there is none.
@@ -136,4 +135,4 @@ class GraphBuilder {
   std::string error_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::graph

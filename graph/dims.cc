@@ -9,7 +9,7 @@
 
 #include "core/checked.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 // Canonical: a symbol that drops out leaves a static dimension.
@@ -112,4 +112,4 @@ std::string to_text(const Graph& graph, DType dtype, const Dims& shape) {
   return fmt::format("{}[{}]", dtype_name(dtype), text);
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 // nullopt where the result is no Dim (two different symbols) or does not fit.
 std::optional<Dim> dim_add(const Dim& a, const Dim& b);
@@ -34,4 +34,4 @@ std::string to_text(const Graph& graph, const Dim& dim);
 // "f32[1,T,64]"
 std::string to_text(const Graph& graph, DType dtype, const Dims& shape);
 
-}  // namespace ferry
+}  // namespace ferry::graph

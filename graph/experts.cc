@@ -8,7 +8,7 @@
 
 #include "graph/shape_inference.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 using Local = ExpertsProgram::Local;
@@ -36,15 +36,15 @@ class Builder {
   }
 
  private:
-  // -- values --
+  // -- values
   Ref add(Local local) {
     out_.locals.push_back(std::move(local));
     return {out_.locals.size() - 1};
   }
   Ref port(ValueId id) {
     const Value& value = graph_[id];
-    return add({.kind = Local::Kind::kPort, .port = id, .dtype = value.dtype,
-                .shape = value.shape});
+    return add(
+        {.kind = Local::Kind::kPort, .port = id, .dtype = value.dtype, .shape = value.shape});
   }
   Ref argument(Port which) { return port(std::get<ValueId>(node_.args[which])); }
   Ref scratch(DType dtype, Dims shape, bool dynamic = true) {
@@ -52,13 +52,16 @@ class Builder {
     for (const Dim& dim : shape) bytes *= static_cast<uint64_t>(graph_.max_of(dim));
     const size_t slot = lives_.size();
     lives_.push_back({.bytes = bytes, .first = -1, .last = -1});
-    return add({.kind = Local::Kind::kScratch, .dtype = dtype, .shape = std::move(shape),
-                .dynamic = dynamic, .slot = slot});
+    return add({.kind = Local::Kind::kScratch,
+                .dtype = dtype,
+                .shape = std::move(shape),
+                .dynamic = dynamic,
+                .slot = slot});
   }
   Ref number(Local::Kind kind) { return add({.kind = kind}); }
   const Local& local(Ref ref) const { return out_.locals[ref.local]; }
 
-  // -- calls, in the order of execution --
+  // -- calls, in the order of execution
   void call(std::string_view op, std::vector<Operand> inputs, std::vector<Ref> outs) {
     for (const Operand& input : inputs) {
       if (const auto* ref = std::get_if<Ref>(&input)) touch(*ref);
@@ -96,8 +99,8 @@ class Builder {
     const Dim experts = graph_[std::get<ValueId>(node_.args[kW1])].shape[0];
     const Ref all = scratch(DType::kI64, {experts}, /*dynamic=*/false);
     call("aten::arange.out", {experts.base}, {all});
-    const Ref column = tensor("aten::unsqueeze_copy.out", {ids_, int64_t{-1}}, DType::kI64,
-                              {tokens_, slots_, 1});
+    const Ref column =
+        tensor("aten::unsqueeze_copy.out", {ids_, int64_t{-1}}, DType::kI64, {tokens_, slots_, 1});
     const Ref equal =
         tensor("aten::eq.Tensor_out", {column, all}, DType::kBool, {tokens_, slots_, experts});
     const Ref by_slot =
@@ -120,8 +123,8 @@ class Builder {
     call("aten::_local_scalar_dense", {row}, {expert_});
 
     // A token chooses an expert at most once.
-    const Ref mine = tensor("aten::eq.Scalar_out", {ids_, expert_}, DType::kBool,
-                            {tokens_, slots_});
+    const Ref mine =
+        tensor("aten::eq.Scalar_out", {ids_, expert_}, DType::kBool, {tokens_, slots_});
     const Ref places = tensor("aten::nonzero.out", {mine}, DType::kI64, {tokens_, 2});
     const Ref token = tensor("aten::select_copy.int_out", {places, int64_t{1}, int64_t{0}},
                              DType::kI64, {tokens_});
@@ -135,14 +138,14 @@ class Builder {
     const Ref inner = each("aten::mul.out", {silu, up});
     const Ref given = linear(inner, kW2);
 
-    const Ref score = tensor("aten::index.Tensor_out", {scores_, RefList{{token, slot}}},
-                             DType::kF32, {tokens_});
-    const Ref factor = tensor("aten::unsqueeze_copy.out", {score, int64_t{-1}}, DType::kF32,
-                              {tokens_, 1});
+    const Ref score =
+        tensor("aten::index.Tensor_out", {scores_, RefList{{token, slot}}}, DType::kF32, {tokens_});
+    const Ref factor =
+        tensor("aten::unsqueeze_copy.out", {score, int64_t{-1}}, DType::kF32, {tokens_, 1});
     const Ref weighted = each("aten::mul.out", {given, factor});
     const Ref before = taken(result_, token);
-    const Ref after = tensor("aten::add.out", {before, weighted, int64_t{1}}, DType::kF32,
-                             {tokens_, hidden_});
+    const Ref after =
+        tensor("aten::add.out", {before, weighted, int64_t{1}}, DType::kF32, {tokens_, hidden_});
     call("aten::index_put_", {result_, RefList{{token}}, after, false}, {});
     call("executorch_prim::add.Scalar", {out_.counter, int64_t{1}}, {out_.counter});
     call("executorch_prim::ge.Scalar", {out_.counter, count_}, {out_.done});
@@ -166,8 +169,8 @@ class Builder {
     const Dims shape = local(stacked).shape;
     const Ref matrix = scratch(dtype, {shape[1], shape[2]}, /*dynamic=*/false);
     call("aten::select_copy.int_out", {stacked, int64_t{0}, expert_}, {matrix});
-    const Ref y = tensor("aten::linear.out", {cast(x, dtype), matrix, kNone}, dtype,
-                         {tokens_, shape[1]});
+    const Ref y =
+        tensor("aten::linear.out", {cast(x, dtype), matrix, kNone}, dtype, {tokens_, shape[1]});
     return cast(y, DType::kF32);
   }
   Ref cast(Ref x, DType dtype) {
@@ -244,4 +247,4 @@ Result<Types> infer_experts(const RuleInput& in) {
                {Value::Kind::kTensor, DType::kU8, {bytes}}};
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -21,7 +21,7 @@
 #include "graph/graph.h"
 #include "graph/memory_plan.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 // The program of one such node, over values of its own.
 struct ExpertsProgram {
@@ -64,4 +64,4 @@ ExpertsProgram experts_program(const Graph& graph, const Node& node);
 // Its argument list, in the manner of the operators of the runtime.
 const pte::OpSchema& experts_schema();
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace ferry {
+namespace ferry::graph {
 
 int64_t Graph::max_of(const Dim& dim) const {
   if (dim.is_static()) return dim.base;
@@ -24,4 +24,4 @@ Literal zero_literal(uint64_t bytes) {
           .fill = [](uint64_t, std::span<std::byte> out) { std::ranges::fill(out, std::byte{0}); }};
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

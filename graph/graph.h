@@ -1,6 +1,6 @@
 // Graph: the program of a model before it becomes a .pte. A straight list of nodes in execution
-// order over values that are named by integer id. Dynamic sizes are symbols. No control flow between
-// nodes; routed experts are one node that becomes a loop when it is lowered (experts.h).
+// order over values that are named by integer id. Dynamic sizes are symbols. No control flow
+// between nodes; routed experts are one node that becomes a loop when it is lowered (experts.h).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 #include "graph/op.h"
 #include "graph/tensor_expr.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 // Index into Graph::values.
 struct ValueId {
@@ -79,7 +79,8 @@ struct Value {
   Dims shape;
   std::string name;      // inputs, weights, buffers: unique; nodes: may be empty
   int32_t literal = -1;  // index into Graph::literals (kLiteral; kBuffer with initial contents)
-  // kWeight: f32 whatever the matrices are stored in (routers: a rounded score picks another expert).
+  // kWeight: f32 whatever the matrices are stored in (routers: a rounded score picks another
+  // expert).
   bool keep_f32 = false;
   // kBuffer: the owner asks for stored contents whatever the mode (positions and the like).
   bool must_store = false;
@@ -158,4 +159,4 @@ Status validate(const Graph& graph);
 //   %12 f32[1,T,64] = aten::mul.out(%3, %4)  # layer 0
 std::string to_text(const Graph& graph);
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -6,7 +6,7 @@
 #include "graph/dims.h"
 #include "graph/shape_inference.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 Types tensor_of(const Value& like, Dims shape) {
@@ -238,4 +238,4 @@ Result<Types> infer_int(const RuleInput& in) {
   return Types{{Value::Kind::kInt, DType::kI64, {}}};
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -6,7 +6,7 @@
 #include "graph/dims.h"
 #include "graph/shape_inference.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 Types tensor_of(DType dtype, Dims shape) {
@@ -253,4 +253,4 @@ Result<Types> infer_layer_norm(const RuleInput& in) {
                {Value::Kind::kTensor, x.dtype, rows}};
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -1,6 +1,6 @@
 #include "graph/int_form.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 // Wraps around like the additions of the runtime; unsigned, because that is defined.
 IntForm IntForm::plus(const IntForm& other, int64_t factor) const {
@@ -67,4 +67,4 @@ void IntForms::define(const Graph& graph, const Node& node) {
   forms_[node.outs[0]] = form_of(graph, node);
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

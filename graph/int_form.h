@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 // base + sum of factor * value; no factor is zero.
 struct IntForm {
@@ -33,4 +33,4 @@ class IntForms {
   std::map<ValueId, IntForm> forms_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::graph

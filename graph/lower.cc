@@ -13,7 +13,7 @@
 #include "graph/shape_inference.h"
 #include "graph/storage_plan.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 namespace {
 
@@ -47,8 +47,8 @@ class Lowering {
 
   Result<LoweredProgram> run(const std::vector<MetadataMethod>& metadata) {
     for (ValueId id : graph_.inputs) method_.inputs().push_back(FERRY_TRY(value(id)));
-    FERRY_CHECK(lower_buffers());
-    for (const Node& node : graph_.nodes) FERRY_CHECK(lower_node(node));
+    FERRY_RETURN_IF_ERROR(lower_buffers());
+    for (const Node& node : graph_.nodes) FERRY_RETURN_IF_ERROR(lower_node(node));
     for (ValueId id : graph_.outputs) method_.outputs().push_back(FERRY_TRY(value(id)));
     for (const Probe& probe : graph_.probes) {
       const auto index = FERRY_TRY(value(probe.value));
@@ -60,7 +60,7 @@ class Lowering {
   }
 
  private:
-  // -- values --
+  // -- values
   // The value of the method that stands for `id`, made when it is first asked for.
   Result<int32_t> value(ValueId id) {
     int32_t& index = index_[static_cast<size_t>(id.index)];
@@ -127,7 +127,7 @@ class Lowering {
     return shape;
   }
 
-  // -- arguments --
+  // -- arguments
   Result<int32_t> int_arg(const IntArg& arg) {
     if (arg.value.valid()) return value(arg.value);
     return method_.pool.constant(arg.number);
@@ -155,7 +155,7 @@ class Lowering {
     return method_.pool.constant(int64_t{dtype_info(std::get<DType>(arg)).executorch});
   }
 
-  // -- nodes --
+  // -- nodes
   Status lower_node(const Node& node) {
     if (node.op == Op::kExperts) return lower_experts(node);
     const pte::OpSchema* schema = op_schema(node.op);
@@ -185,9 +185,9 @@ class Lowering {
       locals.push_back(FERRY_TRY(expert_local(local, program, *scratch)));
     }
     method_.move(method_.pool.constant(int64_t{0}), locals[program.counter.local]);
-    for (const auto& call : program.setup) FERRY_CHECK(expert_call(call, locals));
+    for (const auto& call : program.setup) FERRY_RETURN_IF_ERROR(expert_call(call, locals));
     const int32_t turn = method_.here();
-    for (const auto& call : program.body) FERRY_CHECK(expert_call(call, locals));
+    for (const auto& call : program.body) FERRY_RETURN_IF_ERROR(expert_call(call, locals));
     method_.jump_if_false(locals[program.done.local], turn);
     return {};
   }
@@ -235,7 +235,7 @@ class Lowering {
     return method_.pool.none();
   }
 
-  // -- the rest --
+  // -- the rest
   LoweredPort port(ValueId id) const {
     return {graph_[id].name, graph_[id].dtype, bounds(graph_[id])};
   }
@@ -284,8 +284,8 @@ class Lowering {
 }  // namespace
 
 Result<LoweredProgram> lower(const Model& model, const std::vector<MetadataMethod>& metadata) {
-  FERRY_CHECK(validate(model.graph));
+  FERRY_RETURN_IF_ERROR(validate(model.graph));
   return Lowering(model.graph).run(metadata);
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -1,5 +1,5 @@
-// Lowering: a bound model becomes a Program (formats/pte) with planned memory, plus what its data is
-// made of. No bytes of weights are touched.
+// Lowering: a bound model becomes a Program (formats/pte) with planned memory, plus what its data
+// is made of. No bytes of weights are touched.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 #include "formats/pte/writer.h"
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 // A constant method: no inputs, one value (or several Int outputs for a list).
 struct MetadataMethod {
@@ -43,9 +43,9 @@ struct LoweredPort {  // an input or output of the method
 struct LoweredProgram {
   pte::Program program;
   pte::DataSizes sizes;
-  std::vector<Literal> constants;       // [i] is the contents of constant i; [0] unused
-  std::vector<Literal> initial;         // the same for initial contents
-  std::vector<std::string> weights;     // names of the external tensors, in first-use order
+  std::vector<Literal> constants;    // [i] is the contents of constant i; [0] unused
+  std::vector<Literal> initial;      // the same for initial contents
+  std::vector<std::string> weights;  // names of the external tensors, in first-use order
   std::vector<LoweredPort> inputs, outputs;
   std::vector<LoweredProbe> probes;
   std::vector<LoweredBuffer> buffers;
@@ -54,8 +54,8 @@ struct LoweredProgram {
   uint64_t state_bytes = 0;             // mutable buffers (memory 2)
 };
 
-// Method `forward` plus the metadata methods. Inputs are unplanned (they share the caller's memory);
-// outputs are planned. Activations live in memory 1, mutable buffers in memory 2.
+// Method `forward` plus the metadata methods. Inputs are unplanned (they share the caller's
+// memory); outputs are planned. Activations live in memory 1, mutable buffers in memory 2.
 Result<LoweredProgram> lower(const Model& model, const std::vector<MetadataMethod>& metadata);
 
-}  // namespace ferry
+}  // namespace ferry::graph

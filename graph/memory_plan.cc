@@ -9,7 +9,7 @@
 #include <span>
 #include <tuple>
 
-namespace ferry {
+namespace ferry::graph {
 
 namespace {
 
@@ -193,4 +193,4 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, uint64_t alignmen
   return plan;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

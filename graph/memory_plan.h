@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace ferry {
+namespace ferry::graph {
 
 struct Lifetime {
   uint64_t bytes = 0;
@@ -22,4 +22,4 @@ struct MemoryPlan {
 // Deterministic; every offset is a multiple of `alignment`.
 MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, uint64_t alignment = 16);
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -1,6 +1,6 @@
 #include "graph/method_builder.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 int32_t MethodBuilder::operator_index(const pte::OpSchema& schema) {
   const auto next = static_cast<int32_t>(method_.operators.size());
@@ -34,4 +34,4 @@ void MethodBuilder::call(const pte::OpSchema& schema, std::vector<int32_t> args,
   method_.instructions.emplace_back(pte::KernelCall{op, std::move(args)});
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -10,7 +10,7 @@
 #include "formats/pte/program.h"
 #include "graph/value_pool.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 class MethodBuilder {
  public:
@@ -20,7 +20,9 @@ class MethodBuilder {
   // appended, and the repeated result (op_schema.h, ResultStyle).
   void call(const pte::OpSchema& schema, std::vector<int32_t> args,
             const std::vector<int32_t>& outs);
-  void move(int32_t from, int32_t to) { method_.instructions.emplace_back(pte::MoveCall{from, to}); }
+  void move(int32_t from, int32_t to) {
+    method_.instructions.emplace_back(pte::MoveCall{from, to});
+  }
   void jump_if_false(int32_t condition, int32_t destination) {
     method_.instructions.emplace_back(pte::JumpFalseCall{condition, destination});
   }
@@ -41,4 +43,4 @@ class MethodBuilder {
   std::map<const pte::OpSchema*, int32_t> operators_;  // looked up, never iterated
 };
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -2,7 +2,7 @@
 
 #include "graph/shape_inference.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 std::vector<ValueId> written_buffers(const Graph& graph, const Node& node) {
   std::vector<ValueId> ids;
@@ -18,4 +18,4 @@ std::vector<ValueId> written_buffers(const Graph& graph, const Node& node) {
   return ids;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

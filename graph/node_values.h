@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 // Calls visit(id) with every value of the arguments in order, as a reference that may be assigned
 // if `node` is not const.
@@ -38,4 +38,4 @@ inline std::vector<ValueId> used_values(const Node& node) {
 // The buffers that `node` changes: outs, and arguments that its operator writes.
 std::vector<ValueId> written_buffers(const Graph& graph, const Node& node);
 
-}  // namespace ferry
+}  // namespace ferry::graph

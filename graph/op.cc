@@ -6,7 +6,7 @@
 #include "graph/experts.h"
 #include "graph/shape_inference.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 // In the order of the enumeration.
@@ -77,4 +77,4 @@ const pte::OpSchema* op_schema(Op op) {
 
 std::string_view op_name(Op op) { return op_info(op).name; }
 
-}  // namespace ferry
+}  // namespace ferry::graph

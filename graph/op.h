@@ -1,63 +1,63 @@
-// The operators that our graphs use. One row each in op.cc: the operator of the official runtime that
-// it lowers to (formats/pte/op_schema.h has the arguments) and its shape inference.
+// The operators that our graphs use. One row each in op.cc: the operator of the official runtime
+// that it lowers to (formats/pte/op_schema.h has the arguments) and its shape inference.
 #pragma once
 
 #include <string_view>
 
-namespace ferry {
+namespace ferry::graph {
 
 enum class Op {
   // tensors
-  kEmbedding,     // aten::embedding.out
-  kBmm,           // aten::bmm.out
-  kLinear,        // aten::linear.out, no bias: the optimized kernel does not take one everywhere
-  kAdd,           // aten::add.out
-  kSub,           // aten::sub.out
-  kMul,           // aten::mul.out
-  kMulScalar,     // aten::mul.Scalar_out
-  kDiv,           // aten::div.out
-  kMean,          // aten::mean.out
-  kSum,           // aten::sum.IntList_out
-  kRsqrt,         // aten::rsqrt.out
-  kSigmoid,       // aten::sigmoid.out
-  kExp,           // aten::exp.out
-  kLog1p,         // aten::log1p.out
-  kTanh,          // aten::tanh.out
-  kGelu,          // aten::gelu.out
-  kSoftmax,       // aten::_softmax.out
-  kTopk,          // aten::topk.values
-  kWhere,         // aten::where.self_out
-  kEqScalar,      // aten::eq.Scalar_out
-  kGtScalar,      // aten::gt.Scalar_out
-  kGeScalar,      // aten::ge.Scalar_out
-  kLtScalar,      // aten::lt.Scalar_out
-  kLogicalAnd,    // aten::logical_and.out
-  kArange,        // aten::arange.start_out
-  kCat,           // aten::cat.out
-  kSlice,         // aten::slice_copy.Tensor_out
-  kSelect,        // aten::select_copy.int_out
-  kPermute,       // aten::permute_copy.out
-  kUnsqueeze,     // aten::unsqueeze_copy.out
-  kExpand,        // aten::expand_copy.out
-  kSplit,         // aten::split_with_sizes_copy.out
-  kConvolution,   // aten::convolution.out
-  kToCopy,        // aten::_to_copy.out
-  kCopy,          // aten::copy_  (writes a buffer)
-  kUpdateCache,   // llama::update_cache.out
-  kSdpa,          // llama::custom_sdpa.out
-  kGatedDeltaRule,// llama::gated_delta_rule.out
-  kLayerNorm,     // aten::native_layer_norm.out
-  kView,          // executorch_prim::et_view.default, shares memory with its input
-  kExperts,       // no operator of the runtime but a loop over several, see experts.h
+  kEmbedding,       // aten::embedding.out
+  kBmm,             // aten::bmm.out
+  kLinear,          // aten::linear.out, no bias: the optimized kernel does not take one everywhere
+  kAdd,             // aten::add.out
+  kSub,             // aten::sub.out
+  kMul,             // aten::mul.out
+  kMulScalar,       // aten::mul.Scalar_out
+  kDiv,             // aten::div.out
+  kMean,            // aten::mean.out
+  kSum,             // aten::sum.IntList_out
+  kRsqrt,           // aten::rsqrt.out
+  kSigmoid,         // aten::sigmoid.out
+  kExp,             // aten::exp.out
+  kLog1p,           // aten::log1p.out
+  kTanh,            // aten::tanh.out
+  kGelu,            // aten::gelu.out
+  kSoftmax,         // aten::_softmax.out
+  kTopk,            // aten::topk.values
+  kWhere,           // aten::where.self_out
+  kEqScalar,        // aten::eq.Scalar_out
+  kGtScalar,        // aten::gt.Scalar_out
+  kGeScalar,        // aten::ge.Scalar_out
+  kLtScalar,        // aten::lt.Scalar_out
+  kLogicalAnd,      // aten::logical_and.out
+  kArange,          // aten::arange.start_out
+  kCat,             // aten::cat.out
+  kSlice,           // aten::slice_copy.Tensor_out
+  kSelect,          // aten::select_copy.int_out
+  kPermute,         // aten::permute_copy.out
+  kUnsqueeze,       // aten::unsqueeze_copy.out
+  kExpand,          // aten::expand_copy.out
+  kSplit,           // aten::split_with_sizes_copy.out
+  kConvolution,     // aten::convolution.out
+  kToCopy,          // aten::_to_copy.out
+  kCopy,            // aten::copy_  (writes a buffer)
+  kUpdateCache,     // llama::update_cache.out
+  kSdpa,            // llama::custom_sdpa.out
+  kGatedDeltaRule,  // llama::gated_delta_rule.out
+  kLayerNorm,       // aten::native_layer_norm.out
+  kView,            // executorch_prim::et_view.default, shares memory with its input
+  kExperts,         // no operator of the runtime but a loop over several, see experts.h
   // scalars
-  kSymSize,       // aten::sym_size.int
-  kLocalScalar,   // aten::_local_scalar_dense
-  kIntAdd,        // executorch_prim::add.Scalar
-  kIntSub,        // executorch_prim::sub.Scalar
-  kIntMax,        // executorch_prim::sym_max.Scalar
+  kSymSize,      // aten::sym_size.int
+  kLocalScalar,  // aten::_local_scalar_dense
+  kIntAdd,       // executorch_prim::add.Scalar
+  kIntSub,       // executorch_prim::sub.Scalar
+  kIntMax,       // executorch_prim::sym_max.Scalar
 };
 
 // "aten::linear.out"
 std::string_view op_name(Op op);
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -5,7 +5,7 @@
 
 #include "graph/dims.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 using pte::ArgKind;
@@ -83,7 +83,7 @@ Status check_args(const Graph& graph, const Node& node) {
 }
 
 Result<Types> infer(const Graph& graph, const IntForms& forms, const Node& node) {
-  FERRY_CHECK(check_args(graph, node));
+  FERRY_RETURN_IF_ERROR(check_args(graph, node));
   return op_info(node.op).rule({graph, forms, node});
 }
 
@@ -103,4 +103,4 @@ Result<Types> infer_types(const Graph& graph, const IntForms& forms, const Node&
   return tl::unexpected<Error>(std::move(error));
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -10,7 +10,7 @@
 #include "graph/graph.h"
 #include "graph/int_form.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 struct ValueType {
   Value::Kind kind = Value::Kind::kTensor;
@@ -64,7 +64,6 @@ DType promote(DType a, DType b);
 }
 
 // -- rules (infer_math.cc, infer_layout.cc)
-// ----------------------------------------------------------
 Result<Types> infer_embedding(const RuleInput& in);
 Result<Types> infer_bmm(const RuleInput& in);
 Result<Types> infer_linear(const RuleInput& in);
@@ -97,4 +96,4 @@ Result<Types> infer_sym_size(const RuleInput& in);
 Result<Types> infer_item(const RuleInput& in);
 Result<Types> infer_int(const RuleInput& in);
 
-}  // namespace ferry
+}  // namespace ferry::graph

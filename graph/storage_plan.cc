@@ -6,7 +6,7 @@
 #include "graph/memory_plan.h"
 #include "graph/node_values.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 namespace {
 
@@ -90,4 +90,4 @@ StoragePlan plan_storage(const Graph& graph) {
   return plan;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -8,7 +8,7 @@
 #include "formats/pte/program.h"
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 struct StoragePlan {
   // Of each value; none for inputs, weights, literals, integers, and views of those.
@@ -22,4 +22,4 @@ inline constexpr uint32_t kStateMemory = 2;
 // Symbolic sizes count at their upper bounds. Outputs live to the end. `graph` is valid.
 StoragePlan plan_storage(const Graph& graph);
 
-}  // namespace ferry
+}  // namespace ferry::graph

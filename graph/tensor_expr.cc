@@ -11,7 +11,7 @@
 #include "core/interrupt.h"
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 // Elements that are converted at a time: three small buffers, whatever the tile.
@@ -128,7 +128,7 @@ Status convert(const TensorExpr& expr, const TensorSource& source, const Segment
   for (uint64_t done = 0; done < segment.count; done += chunk) {
     const auto count = static_cast<size_t>(std::min<uint64_t>(chunk, segment.count - done));
     const auto bytes = std::span(stored).first(count * in_size);
-    FERRY_CHECK(source.read(segment.entry, (segment.first + done) * in_size, bytes));
+    FERRY_RETURN_IF_ERROR(source.read(segment.entry, (segment.first + done) * in_size, bytes));
     to_f32(expr.source_dtype, bytes.data(), values.data(), count);
     for (const ElementStep& step : expr.steps) apply(step, values.data(), count);
     from_f32(expr.dtype, values.data(), out.data() + done * out_size, count);
@@ -157,7 +157,7 @@ TensorExpr expr_of_entry(const TensorSource& source, size_t entry) {
 
 Status materialize(const TensorExpr& expr, const TensorSource& source, uint64_t offset,
                    std::span<std::byte> out) {
-  FERRY_CHECK(check_interrupt());
+  FERRY_RETURN_IF_ERROR(check_interrupt());
   const bool castable = is_castable(expr.source_dtype) && is_castable(expr.dtype);
   if (!castable && (!expr.is_copy() || dtype_bits(expr.dtype) % 8 != 0)) {
     return fail(ErrorCode::kUnsupported,
@@ -174,8 +174,8 @@ Status materialize(const TensorExpr& expr, const TensorSource& source, uint64_t 
   for (const Segment& segment : segments) {
     const std::span<std::byte> part = out.first(static_cast<size_t>(segment.count * size));
     out = out.subspan(part.size());
-    FERRY_CHECK(expr.is_copy() ? source.read(segment.entry, segment.first * size, part)
-                               : convert(expr, source, segment, part));
+    FERRY_RETURN_IF_ERROR(expr.is_copy() ? source.read(segment.entry, segment.first * size, part)
+                                         : convert(expr, source, segment, part));
   }
   return {};
 }
@@ -198,4 +198,4 @@ Weight* StateDict::find(const std::string& name) {
   return found == index_.end() ? nullptr : &weights_[found->second];
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -14,7 +14,7 @@
 #include "core/shape.h"
 #include "core/tensor_source.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 // Rows [begin, begin + count) of source entry `entry`, a row being one slice of its outermost
 // dimension, or of the TensorExpr::row_rank outermost ones. A rank-0 entry has one row.
@@ -86,4 +86,4 @@ class StateDict {
   std::unordered_map<std::string, size_t> index_;  // by name
 };
 
-}  // namespace ferry
+}  // namespace ferry::graph

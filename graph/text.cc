@@ -5,7 +5,7 @@
 #include "graph/dims.h"
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 std::string name_of(ValueId id) { return fmt::format("%{}", id.index); }
@@ -92,4 +92,4 @@ std::string to_text(const Graph& graph) {
   return text;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -11,7 +11,7 @@
 #include "graph/node_values.h"
 #include "graph/shape_inference.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 tl::unexpected<Error> broken(std::string message) {
@@ -24,12 +24,12 @@ class Validator {
       : graph_(graph), defined_(graph.values.size(), false), memory_of_(graph.values.size()) {}
 
   Status run() {
-    FERRY_CHECK(check_symbols());
+    FERRY_RETURN_IF_ERROR(check_symbols());
     for (size_t i = 0; i < graph_.values.size(); ++i) {
-      FERRY_CHECK(check_value({static_cast<int32_t>(i)}));
+      FERRY_RETURN_IF_ERROR(check_value({static_cast<int32_t>(i)}));
     }
-    FERRY_CHECK(check_inputs());
-    for (const Node& node : graph_.nodes) FERRY_CHECK(check_node(node));
+    FERRY_RETURN_IF_ERROR(check_inputs());
+    for (const Node& node : graph_.nodes) FERRY_RETURN_IF_ERROR(check_node(node));
     return check_ends();
   }
 
@@ -121,7 +121,7 @@ class Validator {
   }
 
   Status check_node(const Node& node) {
-    FERRY_CHECK(check_uses(node));
+    FERRY_RETURN_IF_ERROR(check_uses(node));
     const Types types = FERRY_TRY(infer_types(graph_, forms_, node));
     if (types.size() != node.outs.size()) {
       return broken(fmt::format("{} has {} results", op_name(node.op), types.size()));
@@ -129,8 +129,9 @@ class Validator {
     if (node.layer < -1 || node.layer > graph_.num_layers) {
       return broken(fmt::format("{} is in layer {}", op_name(node.op), node.layer));
     }
-    for (size_t i = 0; i < types.size(); ++i) FERRY_CHECK(check_out(node, node.outs[i], types[i]));
-    FERRY_CHECK(check_mutated(node));
+    for (size_t i = 0; i < types.size(); ++i)
+      FERRY_RETURN_IF_ERROR(check_out(node, node.outs[i], types[i]));
+    FERRY_RETURN_IF_ERROR(check_mutated(node));
     if (node.op == Op::kView) {
       memory_of_[static_cast<size_t>(node.outs[0].index)] =
           memory_of(std::get<ValueId>(node.args[0]));
@@ -217,4 +218,4 @@ class Validator {
 
 Status validate(const Graph& graph) { return Validator(graph).run(); }
 
-}  // namespace ferry
+}  // namespace ferry::graph

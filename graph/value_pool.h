@@ -10,7 +10,7 @@
 
 #include "formats/pte/program.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 class ValuePool {
  public:
@@ -54,4 +54,4 @@ class ValuePool {
   std::map<std::vector<int32_t>, int32_t> int_lists_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -14,7 +14,7 @@
 #include "packer/check.h"
 #include "packer/manifest.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 // Collects problems of the files of one bundle.
 class ProblemList {
@@ -69,4 +69,4 @@ void check_digests(const Manifest& manifest, std::map<std::string, InputFile>& f
 void check_program(const ManifestProgram& entry, const pte::Program& program,
                    const std::map<std::string, BundleData>& data, ProblemList& problems);
 
-}  // namespace ferry
+}  // namespace ferry::packer

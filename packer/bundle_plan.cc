@@ -11,7 +11,7 @@
 #include "packer/bundle_plan_impl.h"
 #include "packer/segment_digest.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 std::string part_name(size_t part, size_t parts) {
@@ -26,14 +26,14 @@ std::vector<ManifestPort> manifest_ports(const std::vector<Port>& ports) {
 }
 
 ManifestProgram describe_program(const BundleInput::Part& part) {
-  const LoweredProgram& lowered = part.lowered;
+  const graph::LoweredProgram& lowered = part.lowered;
   ManifestProgram program;
   program.inputs = manifest_ports(lowered.inputs);
   program.outputs = manifest_ports(lowered.outputs);
-  for (const LoweredProbe& probe : lowered.probes) {
+  for (const graph::LoweredProbe& probe : lowered.probes) {
     program.probes.push_back({probe.name, probe.value});
   }
-  for (const LoweredBuffer& buffer : lowered.buffers) {
+  for (const graph::LoweredBuffer& buffer : lowered.buffers) {
     program.buffers.push_back({buffer.name, buffer.value, buffer.dtype, buffer.shape, buffer.bytes,
                                buffer.initial > 0 ? "stored" : "none"});
   }
@@ -70,14 +70,14 @@ class Planner {
     name_data_files();
     size_t next_data_file = 0;
     for (size_t part = 0; part < parts().size(); ++part) {
-      FERRY_CHECK(add_program(part));
+      FERRY_RETURN_IF_ERROR(add_program(part));
       for (; next_data_file < placement_.files.size() &&
              placement_.files[next_data_file].part == part;
            ++next_data_file) {
         add_data_file(next_data_file);
       }
     }
-    for (const CopiedFile& copied : impl_.input.copied) FERRY_CHECK(add_copied(copied));
+    for (const CopiedFile& copied : impl_.input.copied) FERRY_RETURN_IF_ERROR(add_copied(copied));
     return add_manifest();
   }
 
@@ -110,7 +110,7 @@ class Planner {
   }
 
   Status add_program(size_t part) {
-    const LoweredProgram& lowered = parts()[part].lowered;
+    const graph::LoweredProgram& lowered = parts()[part].lowered;
     pte::Layout layout = FERRY_TRY(pte::plan_program(lowered.program, lowered.sizes));
     FilePlan file;
     file.name = part_name(part, parts().size()) + ".pte";
@@ -119,7 +119,7 @@ class Planner {
     file.head = std::move(layout.head);
     for (const pte::Piece& piece : layout.pieces) {
       const bool constant = piece.kind == pte::Piece::Kind::kConstant;
-      const std::vector<Literal>& literals = constant ? lowered.constants : lowered.initial;
+      const std::vector<graph::Literal>& literals = constant ? lowered.constants : lowered.initial;
       if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) {
         return fail(ErrorCode::kInternal,
                     fmt::format("{}: {} {} has no contents of {} bytes", file.name,
@@ -149,14 +149,14 @@ class Planner {
       const ptd::Segment& place = data.layout.segments[segment];
       file.extents.push_back(
           {Extent::Kind::kWeight, data.stored[segment], place.offset, place.size});
-      for (const Weight* key : placement_.stored[data.stored[segment]].keys) {
+      for (const graph::Weight* key : placement_.stored[data.stored[segment]].keys) {
         add_tensor(*key, data.stored[segment], file.name, place);
       }
     }
     add_file(std::move(file));
   }
 
-  void add_tensor(const Weight& weight, size_t stored, const std::string& file,
+  void add_tensor(const graph::Weight& weight, size_t stored, const std::string& file,
                   const ptd::Segment& place) {
     ManifestTensor tensor;
     tensor.name = weight.name;
@@ -234,7 +234,7 @@ class Planner {
       return fail(ErrorCode::kInternal,
                   "the planned manifest cannot be read: " + again.error().message);
     }
-    FERRY_CHECK(check_structure());
+    FERRY_RETURN_IF_ERROR(check_structure());
     impl_.listing.push_back({name, text.size()});
     impl_.total_bytes += text.size();
     return {};
@@ -247,10 +247,10 @@ class Planner {
 
 }  // namespace
 
-std::vector<size_t> entries_of(const TensorExpr& expr) {
+std::vector<size_t> entries_of(const graph::TensorExpr& expr) {
   std::vector<size_t> entries;
   std::unordered_set<size_t> seen;
-  for (const RowRun& run : expr.rows) {
+  for (const graph::RowRun& run : expr.rows) {
     if (seen.insert(run.entry).second) entries.push_back(run.entry);
   }
   return entries;
@@ -259,7 +259,7 @@ std::vector<size_t> entries_of(const TensorExpr& expr) {
 Result<BundlePlan> BundlePlan::make(BundleInput input, const TensorSource& source,
                                     uint64_t max_file_bytes) {
   Planner planner(std::move(input), source);
-  FERRY_CHECK(planner.run(max_file_bytes));
+  FERRY_RETURN_IF_ERROR(planner.run(max_file_bytes));
   BundlePlan plan;
   plan.impl_ = planner.finish();
   return plan;
@@ -272,7 +272,7 @@ const Manifest& BundlePlan::manifest() const { return impl_->manifest; }
 const pte::Program& BundlePlan::program(size_t index) const {
   return impl_->input.parts[index].lowered.program;
 }
-const std::vector<Literal>& BundlePlan::constants(size_t index) const {
+const std::vector<graph::Literal>& BundlePlan::constants(size_t index) const {
   return impl_->input.parts[index].lowered.constants;
 }
 
@@ -294,4 +294,4 @@ void BundlePlan::read_program(size_t index, uint64_t offset, std::span<std::byte
   }
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -10,7 +10,7 @@
 #include "formats/ptd/ptd.h"
 #include "packer/bundle_writer.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 // A run of bytes of a planned file. What no extent covers is zero.
 struct Extent {
@@ -30,17 +30,17 @@ struct FilePlan {
   uint64_t bytes = 0;
   bool segmented = false;  // a data file: a head and weights
   std::vector<std::byte> head;
-  std::vector<const Literal*> literals;
+  std::vector<const graph::Literal*> literals;
   std::vector<Extent> extents;  // ascending, disjoint
 };
 
 struct BundlePlan::Impl {
   BundleInput input;
   const TensorSource* source = nullptr;
-  std::vector<FilePlan> files;             // in the order of manifest.files
-  std::vector<const TensorExpr*> weights;  // distinct expressions, each stored once
-  std::vector<InputFile> copied;           // in the order of input.copied
-  Manifest manifest;                       // with zeros for digests
+  std::vector<FilePlan> files;                    // in the order of manifest.files
+  std::vector<const graph::TensorExpr*> weights;  // distinct expressions, each stored once
+  std::vector<InputFile> copied;                  // in the order of input.copied
+  Manifest manifest;                              // with zeros for digests
   // For manifest.tensors[i]: its index into `weights`, and the source entries of its sources.
   std::vector<size_t> tensor_weight;
   std::vector<std::vector<size_t>> tensor_entries;
@@ -51,8 +51,8 @@ struct BundlePlan::Impl {
 // Where the weights of all parts go. Plain data, made by place_weights().
 struct WeightPlacement {
   struct Stored {
-    const TensorExpr* expr = nullptr;
-    std::vector<const Weight*> keys;  // names that stand for it, in order of first use
+    const graph::TensorExpr* expr = nullptr;
+    std::vector<const graph::Weight*> keys;  // names that stand for it, in order of first use
   };
   struct DataFile {
     size_t part = 0;
@@ -70,6 +70,6 @@ Result<WeightPlacement> place_weights(const std::vector<BundleInput::Part>& part
                                       uint64_t max_file_bytes);
 
 // Distinct entries of an expression, in order of first use.
-std::vector<size_t> entries_of(const TensorExpr& expr);
+std::vector<size_t> entries_of(const graph::TensorExpr& expr);
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -19,7 +19,7 @@
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 // Name -> what lstat says, of everything in the directory.
@@ -115,14 +115,14 @@ class Examiner {
 
   Result<BundleContents> run(const std::string& directory) {
     const Listing listing = FERRY_TRY(list_directory(directory));
-    FERRY_CHECK(check_kind(directory, listing));
+    FERRY_RETURN_IF_ERROR(check_kind(directory, listing));
     if (!read_manifest_file(listing)) return std::move(contents_);
     check_files(listing);
     check_manifest(contents_.manifest, problems_);
     if (check_digests_) {
-      ferry::check_digests(contents_.manifest, contents_.open_files, pool_, problems_);
+      ferry::packer::check_digests(contents_.manifest, contents_.open_files, pool_, problems_);
     }
-    FERRY_CHECK(check_interrupt());  // what was not hashed is no problem of the bundle's
+    FERRY_RETURN_IF_ERROR(check_interrupt());  // what was not hashed is no problem of the bundle's
     load_data();
     load_programs();
     return std::move(contents_);
@@ -254,7 +254,7 @@ Result<std::string> Bundle::text(const std::string& name, uint64_t limit) const 
     return fail(ErrorCode::kIo, fmt::format("{}: the bundle has no {}", printable(path_), name));
   }
   std::string text = FERRY_TRY(read_text(found->second, limit));
-  FERRY_CHECK(found->second.check_unchanged());
+  FERRY_RETURN_IF_ERROR(found->second.check_unchanged());
   return text;
 }
 
@@ -272,4 +272,4 @@ Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool)
   return CheckReport{directory, contents.files, contents.bytes, problems.take()};
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

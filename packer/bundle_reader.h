@@ -15,7 +15,7 @@
 #include "formats/pte/reader.h"
 #include "packer/manifest.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 struct BundleProgram {
   MappedFile file;
@@ -55,4 +55,4 @@ class Bundle {
   std::map<std::string, InputFile> other_files_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -10,7 +10,7 @@
 #include "packer/bundle_examination.h"
 #include "packer/segment_digest.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr std::string_view kForward = "forward";
@@ -320,4 +320,4 @@ void check_program(const ManifestProgram& entry, const pte::Program& program,
   }
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -11,7 +11,7 @@
 #include "packer/segment_digest.h"
 #include "packer/staging_directory.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr std::string_view kTreeTag = "ferry-source-file-v1\n";
@@ -67,14 +67,14 @@ Status write_manifest_file(const BundlePlan::Impl& plan, const Manifest& manifes
   }
   OutputFile file =
       FERRY_TRY(OutputFile::create(directory + "/" + plan.listing.back().path, text.size()));
-  FERRY_CHECK(file.write_at(0, std::as_bytes(std::span(text))));
+  FERRY_RETURN_IF_ERROR(file.write_at(0, std::as_bytes(std::span(text))));
   return file.sync_and_close();
 }
 
 // Bytes of two states of a checkpoint must never be mixed.
 Status check_sources_unchanged(const BundlePlan::Impl& plan) {
-  FERRY_CHECK(plan.source->check_unchanged());
-  for (const InputFile& file : plan.copied) FERRY_CHECK(file.check_unchanged());
+  FERRY_RETURN_IF_ERROR(plan.source->check_unchanged());
+  for (const InputFile& file : plan.copied) FERRY_RETURN_IF_ERROR(file.check_unchanged());
   return {};
 }
 
@@ -146,13 +146,13 @@ Result<WrittenBundle> BundlePlan::write(
     const std::function<void(uint64_t, uint64_t)>& progress) const {
   StagingDirectory staging = FERRY_TRY(StagingDirectory::create(directory, overwrite));
   const BundleDigests digests = FERRY_TRY(write_files(*impl_, staging.path(), pool, progress));
-  FERRY_CHECK(check_sources_unchanged(*impl_));
-  FERRY_CHECK(check_casts(*impl_, digests));
+  FERRY_RETURN_IF_ERROR(check_sources_unchanged(*impl_));
+  FERRY_RETURN_IF_ERROR(check_casts(*impl_, digests));
   Manifest manifest = with_digests(*impl_, digests);
-  FERRY_CHECK(write_manifest_file(*impl_, manifest, staging.path()));
-  FERRY_CHECK(check_interrupt());
-  FERRY_CHECK(staging.publish());
+  FERRY_RETURN_IF_ERROR(write_manifest_file(*impl_, manifest, staging.path()));
+  FERRY_RETURN_IF_ERROR(check_interrupt());
+  FERRY_RETURN_IF_ERROR(staging.publish());
   return WrittenBundle{std::move(manifest), non_finite_weights(*impl_, digests)};
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -16,7 +16,7 @@
 #include "graph/tensor_expr.h"
 #include "packer/manifest.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 // A file taken into the bundle as it is, or one whose contents are given.
 struct CopiedFile {
@@ -30,8 +30,8 @@ struct BundleInput {
   Manifest manifest;
   // One per shard, in order.
   struct Part {
-    LoweredProgram lowered;
-    const StateDict* weights = nullptr;  // has every name in lowered.weights
+    graph::LoweredProgram lowered;
+    const graph::StateDict* weights = nullptr;  // has every name in lowered.weights
     int32_t first_layer = 0, layer_count = 0;
   };
   std::vector<Part> parts;
@@ -70,7 +70,7 @@ class BundlePlan {
   // The program of part `index`, the contents of its constants, and bytes [offset, offset +
   // out.size()) of its file, which has the size that files() states.
   const pte::Program& program(size_t index) const;
-  const std::vector<Literal>& constants(size_t index) const;
+  const std::vector<graph::Literal>& constants(size_t index) const;
   void read_program(size_t index, uint64_t offset, std::span<std::byte> out) const;
 
   // `progress(done, total)` counts payload bytes; may be empty. Writes into a temporary sibling of
@@ -84,4 +84,4 @@ class BundlePlan {
   std::shared_ptr<const Impl> impl_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -8,7 +8,7 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 struct CheckProblem {
   ErrorCode code = ErrorCode::kBadInput;
@@ -29,4 +29,4 @@ struct CheckReport {
 // kBadInput), or has nothing of a bundle in it (kBadInput).
 Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool);
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -14,7 +14,7 @@
 #include "packer/bundle_examination.h"
 #include "packer/segment_digest.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr uint64_t kHashChunk = uint64_t{1} << 20;
@@ -25,12 +25,12 @@ Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t 
   const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
   Sha256 hash;
   for (uint64_t done = 0; done < bytes; done += size) {
-    FERRY_CHECK(check_interrupt());
+    FERRY_RETURN_IF_ERROR(check_interrupt());
     const auto part = std::span(chunk.get(), std::min(size, bytes - done));
-    FERRY_CHECK(file.read_at(offset + done, part));
+    FERRY_RETURN_IF_ERROR(file.read_at(offset + done, part));
     hash.update(part);
   }
-  FERRY_CHECK(file.check_unchanged());
+  FERRY_RETURN_IF_ERROR(file.check_unchanged());
   return hash.finish();
 }
 
@@ -158,4 +158,4 @@ void check_digests(const Manifest& manifest, std::map<std::string, InputFile>& f
   DigestCheck(manifest, files, problems).run(pool);
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -18,7 +18,7 @@
 #include "packer/segment_digest.h"
 #include "packer/source_tap.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr uint64_t kTileBytes = uint64_t{1} << 20;
@@ -30,7 +30,7 @@ struct Task {
 };
 
 // Unchanged bytes of one whole source tensor: one digest serves both.
-bool is_whole_copy(const TensorExpr& expr, const TensorSource& source) {
+bool is_whole_copy(const graph::TensorExpr& expr, const TensorSource& source) {
   return expr.is_copy() && expr.rows.size() == 1 && expr.rows[0].begin == 0 &&
          expr.bytes() == source.entries()[expr.rows[0].entry].bytes;
 }
@@ -42,7 +42,7 @@ class PlainFile {
 
   Status append(std::span<const std::byte> bytes) {
     hash_.update(bytes);
-    FERRY_CHECK(out_.write_at(size_, bytes));
+    FERRY_RETURN_IF_ERROR(out_.write_at(size_, bytes));
     size_ += bytes.size();
     return {};
   }
@@ -78,7 +78,7 @@ class FileWriter {
     const size_t count = plan_.files.size();
     const size_t at_once = std::clamp<size_t>(most_open_files() / 4, 1, 64);
     for (size_t begin = 0; begin < count; begin += at_once) {
-      FERRY_CHECK(write_batch(begin, std::min(count, begin + at_once)));
+      FERRY_RETURN_IF_ERROR(write_batch(begin, std::min(count, begin + at_once)));
     }
     return std::move(digests_);
   }
@@ -88,7 +88,7 @@ class FileWriter {
   void assign_entries() {
     hashed_by_.resize(digests_.entries.size(), SIZE_MAX);
     for (size_t i = 0; i < plan_.weights.size(); ++i) {
-      const TensorExpr& expr = *plan_.weights[i];
+      const graph::TensorExpr& expr = *plan_.weights[i];
       if (is_whole_copy(expr, *plan_.source)) hashed_by_[expr.rows[0].entry] = i;
     }
     for (size_t i = 0; i < plan_.weights.size(); ++i) {
@@ -112,7 +112,7 @@ class FileWriter {
     }
     std::stable_sort(tasks.begin(), tasks.end(),
                      [](const Task& a, const Task& b) { return a.bytes > b.bytes; });
-    FERRY_CHECK(run_all(tasks.size(), [&](size_t i) { return perform(tasks[i]); }));
+    FERRY_RETURN_IF_ERROR(run_all(tasks.size(), [&](size_t i) { return perform(tasks[i]); }));
     return run_all(end - begin, [&](size_t i) { return finish_file(begin + i); });
   }
 
@@ -144,7 +144,7 @@ class FileWriter {
   }
 
   Status write_weight(size_t file, const Extent& extent) {
-    const TensorExpr& expr = *plan_.weights[extent.index];
+    const graph::TensorExpr& expr = *plan_.weights[extent.index];
     SourceTap tap(*plan_.source);
     const bool copied = is_whole_copy(expr, *plan_.source);
     std::vector<size_t> watched;
@@ -157,16 +157,16 @@ class FileWriter {
     Sha256 hash;
     NonFiniteCount& non_finite = digests_.non_finite[extent.index];
     const auto write_tile = [&](uint64_t offset, std::span<std::byte> tile) -> Status {
-      FERRY_CHECK(materialize(expr, tap, offset, tile));
+      FERRY_RETURN_IF_ERROR(graph::materialize(expr, tap, offset, tile));
       hash.update(tile);
       const NonFiniteCount found = FERRY_TRY(count_non_finite(expr, *plan_.source, offset, tile));
       non_finite.stored += found.stored;
       non_finite.overflowed += found.overflowed;
-      FERRY_CHECK(out.write_at(extent.offset + offset, tile));
+      FERRY_RETURN_IF_ERROR(out.write_at(extent.offset + offset, tile));
       out.start_writeback(extent.offset + offset, tile.size());
       return {};
     };
-    FERRY_CHECK(for_each_tile(extent.bytes, write_tile));
+    FERRY_RETURN_IF_ERROR(for_each_tile(extent.bytes, write_tile));
     digests_.weights[extent.index] = hash.finish();
     for (size_t entry : watched) digests_.entries[entry] = FERRY_TRY(tap.finish(entry));
     const size_t first = expr.rows.empty() ? SIZE_MAX : expr.rows[0].entry;
@@ -181,9 +181,9 @@ class FileWriter {
   Status for_each_tile(uint64_t bytes, const Body& body) {
     const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(kTileBytes, bytes));
     for (uint64_t offset = 0; offset < bytes && !stop_; offset += kTileBytes) {
-      FERRY_CHECK(check_interrupt());
+      FERRY_RETURN_IF_ERROR(check_interrupt());
       const uint64_t size = std::min(kTileBytes, bytes - offset);
-      FERRY_CHECK(body(offset, std::span(buffer.get(), size)));
+      FERRY_RETURN_IF_ERROR(body(offset, std::span(buffer.get(), size)));
       advance(size);
     }
     return {};
@@ -194,7 +194,7 @@ class FileWriter {
     PlainFile out(open_file(index));
     for (const Extent& extent : file.extents) {
       out.skip_to(extent.offset);
-      FERRY_CHECK(write_extent(file, extent, out));
+      FERRY_RETURN_IF_ERROR(write_extent(file, extent, out));
     }
     out.skip_to(file.bytes);
     digests_.files[index] = out.finish();
@@ -213,11 +213,11 @@ class FileWriter {
                                return out.append(tile);
                              });
       case Extent::Kind::kCopy:
-        return for_each_tile(extent.bytes,
-                             [&](uint64_t offset, std::span<std::byte> tile) -> Status {
-                               FERRY_CHECK(plan_.copied[extent.index].read_at(offset, tile));
-                               return out.append(tile);
-                             });
+        return for_each_tile(
+            extent.bytes, [&](uint64_t offset, std::span<std::byte> tile) -> Status {
+              FERRY_RETURN_IF_ERROR(plan_.copied[extent.index].read_at(offset, tile));
+              return out.append(tile);
+            });
       case Extent::Kind::kWeight:
         break;  // of data files only
     }
@@ -228,7 +228,7 @@ class FileWriter {
     const FilePlan& file = plan_.files[index];
     OutputFile& out = open_file(index);
     if (file.segmented) {
-      FERRY_CHECK(out.write_at(0, file.head));
+      FERRY_RETURN_IF_ERROR(out.write_at(0, file.head));
       digests_.files[index] = FERRY_TRY(digest_data_file(file));
       advance(file.head.size());
     }
@@ -273,4 +273,4 @@ Result<BundleDigests> write_files(const BundlePlan::Impl& plan, const std::strin
   return FileWriter(plan, directory, pool, progress).run();
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

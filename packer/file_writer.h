@@ -13,7 +13,7 @@
 #include "packer/bundle_plan_impl.h"
 #include "packer/non_finite.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 struct BundleDigests {
   std::vector<Digest> files;                   // by index into Impl::files, of each file's method
@@ -30,4 +30,4 @@ Result<BundleDigests> write_files(const BundlePlan::Impl& plan, const std::strin
                                   ThreadPool& pool,
                                   const std::function<void(uint64_t, uint64_t)>& progress);
 
-}  // namespace ferry
+}  // namespace ferry::packer

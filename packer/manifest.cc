@@ -12,7 +12,7 @@
 #include "packer/manifest_json.h"
 #include "packer/segment_digest.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr std::string_view kFormatName = "ferry-bundle";
@@ -193,7 +193,7 @@ Result<Manifest> read_manifest(const std::string& text, const std::string& name)
                                  kMaxManifestBytes));
   }
   const nlohmann::json json = FERRY_TRY(parse_json(text, name));
-  FERRY_CHECK(check_header(json, name));
+  FERRY_RETURN_IF_ERROR(check_header(json, name));
   Manifest manifest;
   std::string error;
   std::string self_digest;
@@ -216,4 +216,4 @@ Result<Manifest> read_manifest(const std::string& text, const std::string& name)
   return manifest;
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -12,7 +12,7 @@
 #include "core/result.h"
 #include "core/shape.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr int kManifestVersion = 1;
@@ -119,4 +119,4 @@ std::string write_manifest(const Manifest& manifest);
 // text is exactly what write_manifest gives for the result. `name` begins the messages.
 Result<Manifest> read_manifest(const std::string& text, const std::string& name);
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr size_t kMaxFileName = 255;
@@ -182,4 +182,4 @@ void ManifestReader::finish() {
   }
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -15,7 +15,7 @@
 #include "core/dtype.h"
 #include "core/shape.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 inline constexpr uint64_t kMaxManifestCount = uint64_t{1} << 62;
 inline constexpr uint64_t kMaxManifestIndex = (uint64_t{1} << 31) - 1;
@@ -147,4 +147,4 @@ class ManifestReader {
 // NUL, neither "." nor "..".
 bool is_plain_file_name(std::string_view name);
 
-}  // namespace ferry
+}  // namespace ferry::packer

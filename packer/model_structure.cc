@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 // Reports every dimension that is not what the model has.
@@ -131,4 +131,4 @@ void check_model_of_program(const Manifest& manifest, const ManifestProgram& ent
   }
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -9,7 +9,7 @@
 #include "core/tensor_source.h"
 #include "graph/tensor_expr.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 struct NonFiniteCount {
   uint64_t stored = 0;      // in the tile
@@ -18,7 +18,7 @@ struct NonFiniteCount {
 
 // `tile` holds bytes [offset, offset + tile.size()) of `expr`. Reads the source again where there
 // is something to count, which is rare.
-Result<NonFiniteCount> count_non_finite(const TensorExpr& expr, const TensorSource& source,
+Result<NonFiniteCount> count_non_finite(const graph::TensorExpr& expr, const TensorSource& source,
                                         uint64_t offset, std::span<const std::byte> tile);
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -4,7 +4,7 @@
 
 #include "core/checked.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr std::string_view kTag = "ferry-segments-v1\n";
@@ -22,18 +22,18 @@ Result<Digest> digest_of_segments(
   const auto hash_gap = [&](uint64_t from, uint64_t to) -> Status {
     for (; from < to; from += chunk.size()) {
       chunk.resize(std::min(kChunk, to - from));
-      FERRY_CHECK(read(from, chunk));
+      FERRY_RETURN_IF_ERROR(read(from, chunk));
       hash.update(chunk);
     }
     return {};
   };
   uint64_t done = 0;
   for (const HashedSegment& segment : segments) {
-    FERRY_CHECK(hash_gap(done, segment.offset));
+    FERRY_RETURN_IF_ERROR(hash_gap(done, segment.offset));
     hash.update(segment.digest);
     done = segment.offset + segment.bytes;
   }
-  FERRY_CHECK(hash_gap(done, file_bytes));
+  FERRY_RETURN_IF_ERROR(hash_gap(done, file_bytes));
   return hash.finish();
 }
 
@@ -80,4 +80,4 @@ std::optional<std::vector<HashedSegment>> segments_of(
   return segments;
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

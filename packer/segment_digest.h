@@ -15,7 +15,7 @@
 #include "core/sha256.h"
 #include "packer/manifest.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 // Values of ManifestFile::method.
 inline constexpr std::string_view kPlainDigest = "sha256";
@@ -47,4 +47,4 @@ std::optional<std::vector<HashedSegment>> segments_of(
     std::span<const ManifestTensor* const> tensors, uint64_t file_bytes,
     std::vector<const ManifestTensor*>* owners);
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{1} << 20;
@@ -11,7 +11,7 @@ constexpr uint64_t kChunk = uint64_t{1} << 20;
 }  // namespace
 
 Status SourceTap::read(size_t index, uint64_t offset, std::span<std::byte> out) const {
-  FERRY_CHECK(source_.read(index, offset, out));
+  FERRY_RETURN_IF_ERROR(source_.read(index, offset, out));
   const auto found = watched_.find(index);
   if (found == watched_.end() || found->second.done != offset) return {};
   found->second.hash.update(out);
@@ -27,10 +27,10 @@ Result<Digest> SourceTap::finish(size_t entry) {
     const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
     while (watched.done < bytes) {
       const uint64_t part = std::min(size, bytes - watched.done);
-      FERRY_CHECK(read(entry, watched.done, {chunk.get(), part}));
+      FERRY_RETURN_IF_ERROR(read(entry, watched.done, {chunk.get(), part}));
     }
   }
   return watched.hash.finish();
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

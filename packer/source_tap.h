@@ -7,7 +7,7 @@
 #include "core/sha256.h"
 #include "core/tensor_source.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 // Passes reads on to a source and hashes those of watched entries as long as they come in order, so
 // that a conversion which reads a tensor from front to back needs no second pass. Reads may also go
@@ -35,4 +35,4 @@ class SourceTap : public TensorSource {
   mutable std::map<size_t, Watched> watched_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -26,7 +26,7 @@
 #include "core/text.h"
 #include "packer/manifest.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
@@ -115,7 +115,8 @@ Status remove_abandoned(const std::string& parent, const std::string& name,
   }
   // These are empty. If one is just being made, its maker makes another.
   for (const std::string& entry : unused) (void)::rmdir((parent + "/" + entry).c_str());
-  for (const std::string& entry : abandoned) FERRY_CHECK(remove_tree(parent + "/" + entry));
+  for (const std::string& entry : abandoned)
+    FERRY_RETURN_IF_ERROR(remove_tree(parent + "/" + entry));
   return {};
 }
 
@@ -222,12 +223,12 @@ Result<StagingDirectory> StagingDirectory::create(const std::string& target, boo
   staging.parent_ = slash == std::string::npos ? "." : staging.target_.substr(0, slash);
   if (staging.parent_.empty()) staging.parent_ = "/";
 
-  FERRY_CHECK(check_parent(staging.parent_));
+  FERRY_RETURN_IF_ERROR(check_parent(staging.parent_));
   if (const auto existing = FERRY_TRY(look_at(staging.target_))) {
-    FERRY_CHECK(check_replaceable(staging.target_, *existing, overwrite));
+    FERRY_RETURN_IF_ERROR(check_replaceable(staging.target_, *existing, overwrite));
   }
   const ParentLock parent_lock(staging.parent_);
-  FERRY_CHECK(remove_abandoned(staging.parent_, name, target));
+  FERRY_RETURN_IF_ERROR(remove_abandoned(staging.parent_, name, target));
   const std::string path =
       fmt::format("{}/{}{}", staging.parent_, staging_prefix(name), ::getpid());
   staging.lock_ = FERRY_TRY(make_locked(staging.parent_, name, path));
@@ -236,10 +237,10 @@ Result<StagingDirectory> StagingDirectory::create(const std::string& target, boo
 }
 
 Status StagingDirectory::publish() {
-  FERRY_CHECK(sync_directory(path_));
+  FERRY_RETURN_IF_ERROR(sync_directory(path_));
   const auto existing = FERRY_TRY(look_at(target_));
   if (existing) {
-    FERRY_CHECK(check_replaceable(target_, *existing, overwrite_));
+    FERRY_RETURN_IF_ERROR(check_replaceable(target_, *existing, overwrite_));
     return exchange();
   }
   int result = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE);
@@ -255,10 +256,10 @@ Status StagingDirectory::exchange() {
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
     return os_error(target_, "cannot be replaced in one step", errno);
   }
-  FERRY_CHECK(sync_directory(parent_));
-  FERRY_CHECK(remove_tree(path_));  // the old one; tried once more on destruction
+  FERRY_RETURN_IF_ERROR(sync_directory(parent_));
+  FERRY_RETURN_IF_ERROR(remove_tree(path_));  // the old one; tried once more on destruction
   path_.clear();
   return {};
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -6,7 +6,7 @@
 
 #include "core/result.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 // Holds `.NAME.ferry-tmp-PID` beside NAME, locked, from create() until publish() or destruction.
 // Move-only, not thread-safe.
@@ -36,4 +36,4 @@ class StagingDirectory {
   int lock_ = -1;
 };
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -11,11 +11,11 @@
 #include "core/text.h"
 #include "packer/bundle_plan_impl.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 // Expressions with equal keys may be equal, others are not.
-size_t bucket_of(const TensorExpr& expr) {
+size_t bucket_of(const graph::TensorExpr& expr) {
   size_t key = static_cast<size_t>(expr.dtype) + 32 * expr.rows.size();
   if (!expr.rows.empty()) {
     key = key * 1000003 + expr.rows[0].entry;
@@ -32,9 +32,10 @@ class Placer {
     for (size_t part = 0; part < parts_.size(); ++part) {
       needs_.emplace_back();
       for (const std::string& name : parts_[part].lowered.weights) {
-        const Weight* weight = parts_[part].weights ? parts_[part].weights->find(name) : nullptr;
+        const graph::Weight* weight =
+            parts_[part].weights ? parts_[part].weights->find(name) : nullptr;
         if (!weight) return defect(name, "is wanted by a program but not bound");
-        FERRY_CHECK(add(part, *weight));
+        FERRY_RETURN_IF_ERROR(add(part, *weight));
       }
     }
     return {};
@@ -72,7 +73,7 @@ class Placer {
     return fail(ErrorCode::kInternal, fmt::format("weight {} {}", quoted(name), what));
   }
 
-  Status add(size_t part, const Weight& weight) {
+  Status add(size_t part, const graph::Weight& weight) {
     const auto known = by_name_.find(weight.name);
     if (known != by_name_.end()) {
       if (*result_.stored[known->second].expr != weight.expr) {
@@ -95,7 +96,7 @@ class Placer {
     return {};
   }
 
-  size_t find_or_store(const TensorExpr& expr, size_t part) {
+  size_t find_or_store(const graph::TensorExpr& expr, size_t part) {
     std::vector<size_t>& bucket = buckets_[bucket_of(expr)];
     for (size_t index : bucket) {
       if (*result_.stored[index].expr == expr) return index;
@@ -122,7 +123,7 @@ class Placer {
     for (uint32_t segment = 0; segment < stored.size(); ++segment) {
       const WeightPlacement::Stored& item = result_.stored[stored[segment]];
       sizes.push_back(item.expr->bytes());
-      for (const Weight* key : item.keys) {
+      for (const graph::Weight* key : item.keys) {
         file.tensors.push_back({key->name,
                                 item.expr->dtype,
                                 {item.expr->shape.begin(), item.expr->shape.end()},
@@ -173,9 +174,9 @@ class Placer {
 Result<WeightPlacement> place_weights(const std::vector<BundleInput::Part>& parts,
                                       uint64_t max_file_bytes) {
   Placer placer(parts);
-  FERRY_CHECK(placer.collect());
-  FERRY_CHECK(placer.deal(max_file_bytes));
+  FERRY_RETURN_IF_ERROR(placer.collect());
+  FERRY_RETURN_IF_ERROR(placer.deal(max_file_bytes));
   return placer.finish();
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -4,28 +4,29 @@
 
 #include "runner/kernels/kernel.h"
 
-namespace ferry::runtime {
+namespace ferry::runner {
 namespace {
 
-Status select_view(const Call& call) {
-  const Tensor& self = tensor(call, 0);
-  Tensor& out = tensor(call, 3);
-  FERRY_CHECK(require_same_dtype(self, out));
+Status select_view(const kernels::Call& call) {
+  const kernels::Tensor& self = kernels::tensor(call, 0);
+  kernels::Tensor& out = kernels::tensor(call, 3);
+  FERRY_RETURN_IF_ERROR(kernels::require_same_dtype(self, out));
   const int64_t size = self.size(0);
-  const int64_t index = integer(call, 2);
+  const int64_t index = kernels::integer(call, 2);
   if (index < -size || index >= size) {
-    return bad_input(fmt::format("index {} is outside of {}", index, describe(self)));
+    return bad_input(fmt::format("index {} is outside of {}", index, kernels::describe(self)));
   }
-  Dims sizes = self.sizes;
+  kernels::Dims sizes = self.sizes;
   sizes.erase(0);
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(kernels::resize(out, sizes));
   const int64_t slice = out.bytes();
   out.data = self.data + (index < 0 ? index + size : index) * slice;
   out.writable = false;
   return {};
 }
 
-constexpr Kernel kSelectView = {"aten::select_copy.int_out", select_view, 0, Kernel::Memory::kView};
+constexpr kernels::Kernel kSelectView = {"aten::select_copy.int_out", select_view, 0,
+                                         kernels::Kernel::Memory::kView};
 
 class Finder {
  public:
@@ -73,8 +74,8 @@ class Finder {
   std::vector<bool> aliased_values() const {
     std::vector<bool> aliased(writers_.size(), false);
     for (const Step& step : state_.steps) {
-      const bool view = step.kind == Step::Kind::kKernel &&
-                        step.kernel->memory == Kernel::Memory::kView;
+      const bool view =
+          step.kind == Step::Kind::kKernel && step.kernel->memory == kernels::Kernel::Memory::kView;
       if (view) aliased[static_cast<size_t>(step.args[0]->id)] = true;
       if (step.kind == Step::Kind::kMove) aliased[static_cast<size_t>(step.from->id)] = true;
     }
@@ -97,4 +98,4 @@ void view_selected_constants(const pte::Method& method, MethodState& state) {
   Finder(method, state).run();
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::runner

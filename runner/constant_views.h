@@ -6,11 +6,11 @@
 #include "formats/pte/program.h"
 #include "runner/method_state.h"
 
-namespace ferry::runtime {
+namespace ferry::runner {
 
 // Makes views of the aten::select_copy.int_out steps of `state` of which nobody can tell: from a
-// constant along dimension 0, into a tensor that is no input or output, has no second name, and that
-// nothing else writes. Call after all steps are made.
+// constant along dimension 0, into a tensor that is no input or output, has no second name, and
+// that nothing else writes. Call after all steps are made.
 void view_selected_constants(const pte::Method& method, MethodState& state);
 
-}  // namespace ferry::runtime
+}  // namespace ferry::runner

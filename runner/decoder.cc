@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace ferry {
+namespace ferry::runner {
 namespace {
 
 constexpr std::string_view kMethod = "forward";
@@ -19,9 +19,9 @@ constexpr const char* kTokens = "tokens";
 constexpr const char* kInputPos = "input_pos";
 constexpr const char* kLogits = "logits";
 
-std::vector<ExternalTensor> external_tensors(const Bundle& bundle, size_t program) {
+std::vector<ExternalTensor> external_tensors(const packer::Bundle& bundle, size_t program) {
   std::vector<ExternalTensor> tensors;
-  for (const BundleData* data : bundle.data_of(program)) {
+  for (const packer::BundleData* data : bundle.data_of(program)) {
     for (const ptd::NamedTensor& tensor : data->content.tensors) {
       const ptd::Segment& segment = data->content.segments[tensor.segment];
       tensors.push_back({.key = tensor.key,
@@ -52,23 +52,23 @@ struct RouterProbes {
 };
 
 // The numbers of the manifest that loops and divisions rely on.
-Status check_numbers(const Bundle& bundle) {
+Status check_numbers(const packer::Bundle& bundle) {
   constexpr int64_t kMost = int64_t{1} << 31;
   constexpr int64_t kMostLayers = 1 << 16;
-  const Manifest& m = bundle.manifest();
+  const packer::Manifest& m = bundle.manifest();
   const auto sane = [](int64_t n) { return n > 0 && n <= kMost; };
   if (sane(m.vocab_size) && sane(m.hidden_size) && sane(m.context_length) &&
       sane(m.prefill_length) && m.num_layers > 0 && m.num_layers <= kMostLayers) {
     return {};
   }
-  return bad_input(
-      fmt::format("{}/{}: a size of the model is out of range", bundle.path(), kManifestName));
+  return bad_input(fmt::format("{}/{}: a size of the model is out of range", bundle.path(),
+                               packer::kManifestName));
 }
 
 }  // namespace
 
 struct Decoder::Impl {
-  const Bundle* bundle = nullptr;
+  const packer::Bundle* bundle = nullptr;
   std::vector<Method> methods;  // one per program, in order
   int64_t position = 0;
   int64_t announced = 0;         // the sequence will be as long as this at least
@@ -82,7 +82,7 @@ struct Decoder::Impl {
   // Of the call that runs now.
   int64_t call_tokens = 0;
 
-  const Manifest& manifest() const { return bundle->manifest(); }
+  const packer::Manifest& manifest() const { return bundle->manifest(); }
 
   // Whether a sequence with `count` more tokens has the RoPE factors beyond the switch.
   bool needs_long(size_t count) const {
@@ -103,7 +103,7 @@ struct Decoder::Impl {
 
 void Decoder::Impl::find_routers() {
   for (size_t program = 0; program < methods.size(); ++program) {
-    for (const ManifestProbe& probe : manifest().programs[program].probes) {
+    for (const packer::ManifestProbe& probe : manifest().programs[program].probes) {
       const auto at = [&](std::string_view prefix, int32_t RouterProbes::*value) {
         if (const auto layer = probe_layer(probe.name, prefix)) {
           routers[*layer].program = program;
@@ -172,12 +172,12 @@ Status Decoder::Impl::send_to_experts(int64_t layer, const RouterProbes& router,
       weights[row * k + i] = std::exp(logits[static_cast<size_t>(expert)] - largest) / sum;
     }
   }
-  FERRY_CHECK(method.overwrite(router.experts, std::as_bytes(std::span(ids))));
+  FERRY_RETURN_IF_ERROR(method.overwrite(router.experts, std::as_bytes(std::span(ids))));
   return method.overwrite(router.weights, std::as_bytes(std::span(weights)));
 }
 
 Status Decoder::Impl::run_program(size_t index, std::map<std::string, TensorView>& values) {
-  const ManifestProgram& program = manifest().programs[index];
+  const packer::ManifestProgram& program = manifest().programs[index];
   Method& method = methods[index];
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const auto value = values.find(program.inputs[i].name);
@@ -185,9 +185,9 @@ Status Decoder::Impl::run_program(size_t index, std::map<std::string, TensorView
       return bad_input(fmt::format("{}: no earlier program gives the input '{}'", program.file,
                                    program.inputs[i].name));
     }
-    FERRY_CHECK(method.set_input(i, value->second));
+    FERRY_RETURN_IF_ERROR(method.set_input(i, value->second));
   }
-  FERRY_CHECK(method.execute());
+  FERRY_RETURN_IF_ERROR(method.execute());
   if (route_error) return tl::unexpected<Error>(*std::exchange(route_error, std::nullopt));
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     values[program.outputs[i].name] = method.output(i);
@@ -202,7 +202,7 @@ Result<std::vector<float>> Decoder::Impl::call(std::span<const int64_t> tokens) 
   // Programs with a switch take a position's complement for one of a long sequence.
   const int64_t input_pos = is_long ? -1 - position : position;
   values[kInputPos] = {DType::kI64, {1}, std::as_bytes(std::span(&input_pos, 1))};
-  for (size_t i = 0; i < methods.size(); ++i) FERRY_CHECK(run_program(i, values));
+  for (size_t i = 0; i < methods.size(); ++i) FERRY_RETURN_IF_ERROR(run_program(i, values));
   const auto logits = values.find(kLogits);
   if (logits == values.end() || logits->second.dtype != DType::kF32) {
     return bad_input(fmt::format("{}: no program gives f32 'logits'", bundle->path()));
@@ -239,11 +239,12 @@ void Decoder::Impl::deliver(const std::string& name, const TensorView& value) co
 Status Decoder::Impl::observe_probes() {
   if (std::exchange(observing, true)) return {};
   for (size_t i = 0; i < methods.size(); ++i) {
-    for (const ManifestProbe& probe : manifest().programs[i].probes) {
-      FERRY_CHECK(methods[i].observe(probe.value, [this, &probe](const TensorView& value) {
-        deliver(probe.name, value);
-        see_router(probe.name, value);
-      }));
+    for (const packer::ManifestProbe& probe : manifest().programs[i].probes) {
+      FERRY_RETURN_IF_ERROR(
+          methods[i].observe(probe.value, [this, &probe](const TensorView& value) {
+            deliver(probe.name, value);
+            see_router(probe.name, value);
+          }));
     }
   }
   return {};
@@ -254,9 +255,9 @@ Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 Decoder& Decoder::operator=(Decoder&&) noexcept = default;
 
-Result<Decoder> Decoder::load(const Bundle& bundle, ThreadPool& pool,
+Result<Decoder> Decoder::load(const packer::Bundle& bundle, ThreadPool& pool,
                               const MethodOptions& options) {
-  FERRY_CHECK(check_numbers(bundle));
+  FERRY_RETURN_IF_ERROR(check_numbers(bundle));
   auto impl = std::make_unique<Impl>();
   impl->bundle = &bundle;
   for (size_t i = 0; i < bundle.programs().size(); ++i) {
@@ -269,7 +270,7 @@ Result<Decoder> Decoder::load(const Bundle& bundle, ThreadPool& pool,
 }
 
 Result<std::vector<float>> Decoder::forward(std::span<const int64_t> tokens) {
-  const Manifest& manifest = impl_->manifest();
+  const packer::Manifest& manifest = impl_->manifest();
   if (tokens.empty()) return fail(ErrorCode::kUsage, "no tokens to run");
   const auto bad =
       std::ranges::find_if(tokens, [&](int64_t id) { return id < 0 || id >= manifest.vocab_size; });
@@ -345,11 +346,11 @@ std::pair<int64_t, int64_t> Decoder::experts_of(int64_t layer) const {
 
 Result<TensorView> Decoder::buffer(const std::string& name) const {
   for (size_t i = 0; i < impl_->methods.size(); ++i) {
-    for (const ManifestBuffer& buffer : impl_->manifest().programs[i].buffers) {
+    for (const packer::ManifestBuffer& buffer : impl_->manifest().programs[i].buffers) {
       if (buffer.name == name) return impl_->methods[i].value(buffer.value);
     }
   }
   return fail(ErrorCode::kUsage, fmt::format("the bundle has no buffer '{}'", name));
 }
 
-}  // namespace ferry
+}  // namespace ferry::runner

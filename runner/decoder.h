@@ -14,7 +14,7 @@
 #include "packer/bundle_reader.h"
 #include "runner/method.h"
 
-namespace ferry {
+namespace ferry::runner {
 
 // Experts that tokens pass through: layer -> expert ids, row-major [positions, experts per token],
 // from position 0 on.
@@ -23,7 +23,8 @@ using ExpertRoutes = std::map<int64_t, std::vector<int64_t>>;
 class Decoder {
  public:
   // `bundle` and `pool` must outlive the Decoder.
-  static Result<Decoder> load(const Bundle& bundle, ThreadPool& pool, const MethodOptions& options);
+  static Result<Decoder> load(const packer::Bundle& bundle, ThreadPool& pool,
+                              const MethodOptions& options);
   ~Decoder();
   Decoder(Decoder&&) noexcept;
   Decoder& operator=(Decoder&&) noexcept;
@@ -61,4 +62,4 @@ class Decoder {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::runner

@@ -12,7 +12,7 @@
 
 #include "core/text.h"
 
-namespace ferry::runtime {
+namespace ferry::runner {
 namespace {
 
 // As the kernel estimates it; all of the machine's where it does not say.
@@ -67,4 +67,4 @@ void Arena::refill(bool poison) {
   if (poison) std::memset(data_, 0xff, size_);
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::runner

@@ -7,7 +7,7 @@
 
 #include "core/result.h"
 
-namespace ferry::runtime {
+namespace ferry::runner {
 
 // Move-only. Starts at a page boundary; zero-filled.
 class Arena {
@@ -42,4 +42,4 @@ class Arena {
   uint64_t size_ = 0;
 };
 
-}  // namespace ferry::runtime
+}  // namespace ferry::runner

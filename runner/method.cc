@@ -11,14 +11,13 @@
 #include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
 
-namespace ferry {
-namespace runtime {
+namespace ferry::runner {
 namespace {
 
 // As the official runtime: a loop that never ends is an error.
 constexpr int64_t kMaxSteps = 10'000'000;
 
-TensorView view_of(const Tensor& tensor, const Dims& sizes) {
+TensorView view_of(const kernels::Tensor& tensor, const kernels::Dims& sizes) {
   TensorView view;
   view.dtype = tensor.dtype;
   view.shape.assign(sizes.begin(), sizes.end());
@@ -27,15 +26,15 @@ TensorView view_of(const Tensor& tensor, const Dims& sizes) {
 }
 
 // A number appears as rank 0, in its own storage.
-TensorView view_of(const Value& value) {
+TensorView view_of(const kernels::Value& value) {
   if (value.tensor != nullptr) return view_of(*value.tensor, value.tensor->sizes);
   TensorView view;
   switch (value.kind) {
-    case Value::Kind::kBool:
+    case kernels::Value::Kind::kBool:
       view.dtype = DType::kBool;
       view.bytes = std::as_bytes(std::span(&value.boolean, 1));
       break;
-    case Value::Kind::kDouble:
+    case kernels::Value::Kind::kDouble:
       view.dtype = DType::kF64;
       view.bytes = std::as_bytes(std::span(&value.real, 1));
       break;
@@ -51,32 +50,34 @@ bool overlap(const std::byte* a, uint64_t a_size, const std::byte* b, uint64_t b
 }
 
 // An input that is exactly the memory of an out, which elementwise operators may have.
-bool shared(const Tensor& out, const Tensor& input) {
+bool shared(const kernels::Tensor& out, const kernels::Tensor& input) {
   return out.data == input.data && out.element_bytes() == input.element_bytes();
 }
 
 // Bytes that a tensor may take; of what the caller lends only those that are there.
-uint64_t extent(const Tensor& tensor) {
+uint64_t extent(const kernels::Tensor& tensor) {
   return tensor.writable ? tensor.capacity : static_cast<uint64_t>(tensor.bytes());
 }
 
-Status check_input(const Tensor& input) {
+Status check_input(const kernels::Tensor& input) {
   if (input.data != nullptr) return {};
-  return bad_input(fmt::format("{} is used before it is set", describe(input)));
+  return bad_input(fmt::format("{} is used before it is set", kernels::describe(input)));
 }
 
 Status check_out(const Step& step, size_t i) {
-  const Tensor& out = *step.outs[i];
-  FERRY_CHECK(check_input(out));
-  if (!out.writable) return bad_input(fmt::format("{} cannot be written", describe(out)));
-  for (const Tensor* input : step.inputs) {
+  const kernels::Tensor& out = *step.outs[i];
+  FERRY_RETURN_IF_ERROR(check_input(out));
+  if (!out.writable) return bad_input(fmt::format("{} cannot be written", kernels::describe(out)));
+  for (const kernels::Tensor* input : step.inputs) {
     if (!overlap(out.data, out.capacity, input->data, extent(*input))) continue;
-    if (step.kernel->memory == Kernel::Memory::kInPlace && shared(out, *input)) continue;
-    return bad_input(fmt::format("{} lies over input {}", describe(out), describe(*input)));
+    if (step.kernel->memory == kernels::Kernel::Memory::kInPlace && shared(out, *input)) continue;
+    return bad_input(
+        fmt::format("{} lies over input {}", kernels::describe(out), kernels::describe(*input)));
   }
-  for (const Tensor* other : step.outs.first(i)) {
+  for (const kernels::Tensor* other : step.outs.first(i)) {
     if (other != &out && overlap(out.data, out.capacity, other->data, other->capacity)) {
-      return bad_input(fmt::format("{} lies over {}", describe(out), describe(*other)));
+      return bad_input(
+          fmt::format("{} lies over {}", kernels::describe(out), kernels::describe(*other)));
     }
   }
   return {};
@@ -85,10 +86,11 @@ Status check_out(const Step& step, size_t i) {
 // An input whose memory the result took must have been as large, or it was overwritten while it was
 // still being broadcast.
 Status check_shared(const Step& step) {
-  for (const Tensor* out : step.outs) {
-    for (const Tensor* input : step.inputs) {
+  for (const kernels::Tensor* out : step.outs) {
+    for (const kernels::Tensor* input : step.inputs) {
       if (out->data == input->data && out->numel != input->numel && out->capacity > 0) {
-        return bad_input(fmt::format("{} lies over input {}", describe(*out), describe(*input)));
+        return bad_input(fmt::format("{} lies over input {}", kernels::describe(*out),
+                                     kernels::describe(*input)));
       }
     }
   }
@@ -96,17 +98,17 @@ Status check_shared(const Step& step) {
 }
 
 Status run_kernel(const Step& step, ThreadPool& pool) {
-  const Kernel& kernel = *step.kernel;
-  for (const Tensor* input : step.inputs) FERRY_CHECK(check_input(*input));
-  if (kernel.memory != Kernel::Memory::kView) {
-    for (size_t i = 0; i < step.outs.size(); ++i) FERRY_CHECK(check_out(step, i));
+  const kernels::Kernel& kernel = *step.kernel;
+  for (const kernels::Tensor* input : step.inputs) FERRY_RETURN_IF_ERROR(check_input(*input));
+  if (kernel.memory != kernels::Kernel::Memory::kView) {
+    for (size_t i = 0; i < step.outs.size(); ++i) FERRY_RETURN_IF_ERROR(check_out(step, i));
   }
-  FERRY_CHECK(kernel.run({step.args, kernel.variant, pool}));
-  return kernel.memory == Kernel::Memory::kInPlace ? check_shared(step) : Status();
+  FERRY_RETURN_IF_ERROR(kernel.run({step.args, kernel.variant, pool}));
+  return kernel.memory == kernels::Kernel::Memory::kInPlace ? check_shared(step) : Status();
 }
 
 // Lists are never moved, and kinds are equal.
-void move_value(const Value& from, Value& to) {
+void move_value(const kernels::Value& from, kernels::Value& to) {
   if (from.tensor == nullptr) {
     to.boolean = from.boolean;
     to.integer = from.integer;
@@ -129,7 +131,7 @@ void notify(const MethodState& state, size_t step) {
 Status run_steps(MethodState& state, ThreadPool& pool) {
   int64_t executed = 0;
   for (size_t i = 0; i < state.steps.size();) {
-    FERRY_CHECK(check_interrupt());
+    FERRY_RETURN_IF_ERROR(check_interrupt());
     const Step& step = state.steps[i];
     if (++executed > kMaxSteps) {
       return bad_input(fmt::format("{}: method {} does not end after {} instructions", state.file,
@@ -147,7 +149,7 @@ Status run_steps(MethodState& state, ThreadPool& pool) {
     i = step.kind == Step::Kind::kJumpIfFalse && !step.from->boolean ? step.destination : i + 1;
   }
   for (size_t i = 0; i < state.outputs.size(); ++i) {
-    const Value& value = state.values[static_cast<size_t>(state.outputs[i])];
+    const kernels::Value& value = state.values[static_cast<size_t>(state.outputs[i])];
     if (value.tensor != nullptr && value.tensor->data == nullptr) {
       return bad_input(fmt::format("{}: method {}: output {} is never set", state.file,
                                    quoted(state.method), i));
@@ -179,24 +181,22 @@ void MethodState::fill_arenas(bool all) {
   }
 }
 
-}  // namespace runtime
-
-struct Method::Impl : runtime::MethodState {
+struct Method::Impl : MethodState {
   explicit Impl(ThreadPool& the_pool) : pool(the_pool) {}
 
   ThreadPool& pool;
 
-  const runtime::Value& at(int32_t index) const { return values[static_cast<size_t>(index)]; }
-  runtime::Value& at(int32_t index) { return values[static_cast<size_t>(index)]; }
+  const kernels::Value& at(int32_t index) const { return values[static_cast<size_t>(index)]; }
+  kernels::Value& at(int32_t index) { return values[static_cast<size_t>(index)]; }
 
   TensorView meta(int32_t index) const {
-    const runtime::Value& value = at(index);
+    const kernels::Value& value = at(index);
     if (value.tensor == nullptr) {
-      TensorView view = runtime::view_of(value);
+      TensorView view = view_of(value);
       view.bytes = {};
       return view;
     }
-    TensorView view = runtime::view_of(*value.tensor, bounds[static_cast<size_t>(index)]);
+    TensorView view = view_of(*value.tensor, bounds[static_cast<size_t>(index)]);
     view.bytes = {};
     return view;
   }
@@ -211,8 +211,8 @@ struct Method::Impl : runtime::MethodState {
 };
 
 Status Method::Impl::set_number(size_t index, const TensorView& given) {
-  runtime::Value& value = at(inputs[index]);
-  const TensorView own = runtime::view_of(value);
+  kernels::Value& value = at(inputs[index]);
+  const TensorView own = view_of(value);
   if (given.bytes.size() == sizeof(int64_t) && given.dtype == DType::kI64) {
     int64_t number;
     std::memcpy(&number, given.bytes.data(), sizeof number);
@@ -233,8 +233,8 @@ Status Method::Impl::set_number(size_t index, const TensorView& given) {
 }
 
 Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
-  runtime::Tensor& tensor = *at(inputs[index]).tensor;
-  const runtime::Dims& bound = bounds[static_cast<size_t>(inputs[index])];
+  kernels::Tensor& tensor = *at(inputs[index]).tensor;
+  const kernels::Dims& bound = bounds[static_cast<size_t>(inputs[index])];
   const auto expected = [&] {
     return fmt::format("{}{}[{}]", tensor.dynamic ? "at most " : "", dtype_name(tensor.dtype),
                        fmt::join(bound, ", "));
@@ -249,19 +249,19 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
     return bad_port(index, fmt::format("{}{} does not fit {}", dtype_name(given.dtype),
                                        to_string(given.shape), expected()));
   }
-  const int64_t numel = runtime::numel(given.shape);
+  const int64_t numel = kernels::numel(given.shape);
   const uint64_t bytes = static_cast<uint64_t>(numel * tensor.element_bytes());
   if (given.bytes.size() != bytes) {
     return bad_port(index, fmt::format("{} bytes of data, expected {}", given.bytes.size(), bytes));
   }
-  tensor.sizes = runtime::Dims(given.shape);
+  tensor.sizes = kernels::Dims(given.shape);
   tensor.numel = numel;
   if (planned[static_cast<size_t>(inputs[index])]) {
     if (bytes > 0) std::memcpy(tensor.data, given.bytes.data(), bytes);
     return {};
   }
-  const std::byte* data = bytes == 0 ? runtime::no_bytes() : given.bytes.data();
-  if (!runtime::is_aligned(data, tensor.element_bytes())) {
+  const std::byte* data = bytes == 0 ? no_bytes() : given.bytes.data();
+  if (!is_aligned(data, tensor.element_bytes())) {
     input_copies[index].assign(given.bytes.begin(), given.bytes.end());
     data = input_copies[index].data();
   }
@@ -272,7 +272,7 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
 // The caller's bytes may go away after an execution.
 void Method::Impl::release_inputs() {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    runtime::Tensor* tensor = at(inputs[i]).tensor;
+    kernels::Tensor* tensor = at(inputs[i]).tensor;
     if (tensor == nullptr) continue;
     input_set[i] = false;
     if (!planned[static_cast<size_t>(inputs[i])]) tensor->data = nullptr;
@@ -309,7 +309,7 @@ Result<Method> Method::load(const pte::LoadedProgram& program, std::string_view 
   impl->file = file_name;
   impl->poison = options.poison;
   impl->widen = options.widen;
-  FERRY_CHECK(runtime::load_method(program, *found, external, *impl));
+  FERRY_RETURN_IF_ERROR(load_method(program, *found, external, *impl));
   return Method(std::move(impl));
 }
 
@@ -323,7 +323,8 @@ Status Method::set_input(size_t index, const TensorView& tensor) {
     return impl_->bad_port(index, fmt::format("there are {}", impl_->inputs.size()));
   }
   const bool number = impl_->at(impl_->inputs[index]).tensor == nullptr;
-  FERRY_CHECK(number ? impl_->set_number(index, tensor) : impl_->set_tensor(index, tensor));
+  FERRY_RETURN_IF_ERROR(number ? impl_->set_number(index, tensor)
+                               : impl_->set_tensor(index, tensor));
   impl_->input_set[index] = true;
   return {};
 }
@@ -332,15 +333,13 @@ Status Method::execute() {
   for (size_t i = 0; i < impl_->input_set.size(); ++i) {
     if (!impl_->input_set[i]) return impl_->bad_port(i, "is not set");
   }
-  for (const runtime::Rebound& rebound : impl_->rebound) *rebound.tensor = rebound.home;
-  Status status = runtime::run_steps(*impl_, impl_->pool);
+  for (const Rebound& rebound : impl_->rebound) *rebound.tensor = rebound.home;
+  Status status = run_steps(*impl_, impl_->pool);
   impl_->release_inputs();
   return status;
 }
 
-TensorView Method::output(size_t index) const {
-  return runtime::view_of(impl_->at(impl_->outputs[index]));
-}
+TensorView Method::output(size_t index) const { return view_of(impl_->at(impl_->outputs[index])); }
 
 Status Method::observe(int32_t value, std::function<void(const TensorView&)> observer) {
   std::erase_if(impl_->observers, [&](const auto& other) { return other.value == value; });
@@ -363,12 +362,12 @@ Result<TensorView> Method::value(int32_t value) const {
     return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} has no memory", impl_->file,
                                                quoted(impl_->method), value));
   }
-  return runtime::view_of(impl_->at(value));
+  return view_of(impl_->at(value));
 }
 
 Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
   const bool known = value >= 0 && static_cast<size_t>(value) < impl_->values.size();
-  runtime::Tensor* tensor = known ? impl_->at(value).tensor : nullptr;
+  kernels::Tensor* tensor = known ? impl_->at(value).tensor : nullptr;
   if (tensor == nullptr || tensor->data == nullptr || !tensor->writable ||
       static_cast<uint64_t>(tensor->bytes()) != bytes.size()) {
     return fail(ErrorCode::kUsage,
@@ -381,4 +380,4 @@ Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
 
 void Method::reset() { impl_->fill_arenas(false); }
 
-}  // namespace ferry
+}  // namespace ferry::runner

@@ -17,7 +17,7 @@
 #include "formats/ptd/ptd.h"
 #include "formats/pte/reader.h"
 
-namespace ferry {
+namespace ferry::runner {
 
 // A named constant outside of the program. The bytes must outlive the Method.
 struct ExternalTensor {
@@ -90,4 +90,4 @@ class Method {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::runner

@@ -13,7 +13,7 @@
 #include "runner/method_state.h"
 #include "runner/widened_values.h"
 
-namespace ferry::runtime {
+namespace ferry::runner {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -28,15 +28,15 @@ class Loader {
   }
 
   Status run() {
-    FERRY_CHECK(check_operators());
+    FERRY_RETURN_IF_ERROR(check_operators());
     if (state_.widen) widened_ = widened_values(method_);
-    FERRY_CHECK(allocate());
-    FERRY_CHECK(make_values());
-    FERRY_CHECK(bind_tensors());
-    FERRY_CHECK(make_ports());
-    FERRY_CHECK(make_steps());
+    FERRY_RETURN_IF_ERROR(allocate());
+    FERRY_RETURN_IF_ERROR(make_values());
+    FERRY_RETURN_IF_ERROR(bind_tensors());
+    FERRY_RETURN_IF_ERROR(make_ports());
+    FERRY_RETURN_IF_ERROR(make_steps());
     view_selected_constants(method_, state_);
-    FERRY_CHECK(allocate_unplanned());
+    FERRY_RETURN_IF_ERROR(allocate_unplanned());
     find_state();
     state_.fill_arenas(true);
     return {};
@@ -55,7 +55,9 @@ class Loader {
   const pte::Tensor* pte_tensor(int32_t value) const {
     return std::get_if<pte::Tensor>(&method_.values[static_cast<size_t>(value)]);
   }
-  Tensor* tensor(int32_t value) { return state_.values[static_cast<size_t>(value)].tensor; }
+  kernels::Tensor* tensor(int32_t value) {
+    return state_.values[static_cast<size_t>(value)].tensor;
+  }
 
   Status check_operators();
   bool is_widened(int32_t value) const {
@@ -63,12 +65,13 @@ class Loader {
   }
   Status allocate();
   Status make_values();
-  Status make_tensor(const pte::Tensor& from, Value& to);
+  Status make_tensor(const pte::Tensor& from, kernels::Value& to);
   Status bind_tensors();
-  Status bind(const pte::Tensor& from, Tensor& to);
-  Status bind_planned(const pte::Tensor& from, Tensor& to);
-  Status bind_constant(std::span<const std::byte> bytes, Tensor& to);
-  Result<std::span<const std::byte>> external_bytes(const pte::Tensor& from, const Tensor& to);
+  Status bind(const pte::Tensor& from, kernels::Tensor& to);
+  Status bind_planned(const pte::Tensor& from, kernels::Tensor& to);
+  Status bind_constant(std::span<const std::byte> bytes, kernels::Tensor& to);
+  Result<std::span<const std::byte>> external_bytes(const pte::Tensor& from,
+                                                    const kernels::Tensor& to);
   Status make_ports();
   Status make_steps();
   Status make_kernel_step(const pte::KernelCall& call, size_t index, Step& step);
@@ -102,7 +105,7 @@ Status Loader::check_operators() {
   std::vector<std::string> missing;
   for (const pte::Operator& op : method_.operators) {
     const std::string name = op.full_name();
-    if (find_kernel(name) == nullptr || pte::find_op_schema(name) == nullptr) {
+    if (kernels::find_kernel(name) == nullptr || pte::find_op_schema(name) == nullptr) {
       missing.push_back(quoted(name));
     }
   }
@@ -137,21 +140,22 @@ Status Loader::allocate() {
   return {};
 }
 
-Status Loader::make_tensor(const pte::Tensor& from, Value& to) {
+Status Loader::make_tensor(const pte::Tensor& from, kernels::Value& to) {
   const auto refuse = [&](ErrorCode code, const std::string& why) {
     return error(code, fmt::format("value {}{}{}: {}", to.id, from.fqn.empty() ? "" : " ",
                                    from.fqn.empty() ? "" : quoted(from.fqn), why));
   };
-  if (!is_computable(from.dtype)) {
+  if (!kernels::is_computable(from.dtype)) {
     return refuse(ErrorCode::kUnsupported, fmt::format("dtype {}", dtype_name(from.dtype)));
   }
-  if (from.sizes.size() > kMaxRank) return refuse(ErrorCode::kBadInput, "too many dimensions");
+  if (from.sizes.size() > kernels::kMaxRank)
+    return refuse(ErrorCode::kBadInput, "too many dimensions");
   for (size_t i = 0; i < from.dim_order.size(); ++i) {
     if (from.dim_order[i] != i) {
       return refuse(ErrorCode::kUnsupported, "a dimension order other than row-major");
     }
   }
-  Tensor& tensor = state_.tensors.emplace_back();
+  kernels::Tensor& tensor = state_.tensors.emplace_back();
   tensor.id = to.id;
   tensor.widened = is_widened(to.id);
   tensor.dtype = tensor.widened ? DType::kF32 : from.dtype;
@@ -163,7 +167,7 @@ Status Loader::make_tensor(const pte::Tensor& from, Value& to) {
   if (!bytes) return refuse(ErrorCode::kBadInput, "its size overflows");
   tensor.numel = *count;
   tensor.capacity = static_cast<uint64_t>(*bytes);
-  to.kind = Value::Kind::kTensor;
+  to.kind = kernels::Value::Kind::kTensor;
   to.tensor = &tensor;
   state_.bounds[static_cast<size_t>(to.id)] = tensor.sizes;
   return {};
@@ -174,9 +178,9 @@ Status Loader::make_values() {
   state_.bounds.resize(method_.values.size());
   state_.planned.assign(method_.values.size(), false);
   arena_of_.assign(method_.values.size(), 0);
-  using Kind = Value::Kind;
+  using Kind = kernels::Value::Kind;
   for (size_t i = 0; i < method_.values.size(); ++i) {
-    Value& to = state_.values[i];
+    kernels::Value& to = state_.values[i];
     to.id = static_cast<int32_t>(i);
     const auto items = [&](Kind kind, const IndexList& indices) {
       to.kind = kind;
@@ -198,7 +202,7 @@ Status Loader::make_values() {
       to.kind = Kind::kString;
       to.text = *text;
     } else if (const auto* tensor_value = std::get_if<pte::Tensor>(&from)) {
-      FERRY_CHECK(make_tensor(*tensor_value, to));
+      FERRY_RETURN_IF_ERROR(make_tensor(*tensor_value, to));
     } else if (const auto* ints = std::get_if<pte::IntList>(&from)) {
       items(Kind::kIntList, ints->items);
     } else if (const auto* list = std::get_if<pte::TensorList>(&from)) {
@@ -215,7 +219,7 @@ Status Loader::make_values() {
 }
 
 Result<std::span<const std::byte>> Loader::external_bytes(const pte::Tensor& from,
-                                                          const Tensor& to) {
+                                                          const kernels::Tensor& to) {
   const auto found = external_.find(from.fqn);
   if (found == external_.end()) {
     missing_.push_back(quoted(from.fqn));
@@ -233,7 +237,7 @@ Result<std::span<const std::byte>> Loader::external_bytes(const pte::Tensor& fro
   return tensor.bytes.first(to.capacity);
 }
 
-Status Loader::bind_constant(std::span<const std::byte> bytes, Tensor& to) {
+Status Loader::bind_constant(std::span<const std::byte> bytes, kernels::Tensor& to) {
   if (bytes.size() < to.capacity) {
     return bad(
         fmt::format("value {}: {} bytes of data, expected {}", to.id, bytes.size(), to.capacity));
@@ -246,7 +250,7 @@ Status Loader::bind_constant(std::span<const std::byte> bytes, Tensor& to) {
   return {};
 }
 
-Status Loader::bind_planned(const pte::Tensor& from, Tensor& to) {
+Status Loader::bind_planned(const pte::Tensor& from, kernels::Tensor& to) {
   const pte::Allocation& place = *from.allocation;
   const size_t value = static_cast<size_t>(to.id);
   if (place.memory == 0 || place.memory >= method_.memory_bytes.size() ||
@@ -276,26 +280,26 @@ Status Loader::bind_planned(const pte::Tensor& from, Tensor& to) {
   return {};
 }
 
-Status Loader::bind(const pte::Tensor& from, Tensor& to) {
+Status Loader::bind(const pte::Tensor& from, kernels::Tensor& to) {
   if (to.widened) {
     // Its planned memory is too small: the runtime finds some.
   } else if (from.allocation) {
-    FERRY_CHECK(bind_planned(from, to));
+    FERRY_RETURN_IF_ERROR(bind_planned(from, to));
   } else if (from.external) {
     const std::span<const std::byte> bytes = FERRY_TRY(external_bytes(from, to));
-    if (!bytes.empty()) FERRY_CHECK(bind_constant(bytes, to));
+    if (!bytes.empty()) FERRY_RETURN_IF_ERROR(bind_constant(bytes, to));
   } else if (from.data_index > 0) {
     if (from.data_index >= program_.data.constants.size()) {
       return bad(fmt::format("value {} has no constant {}", to.id, from.data_index));
     }
-    FERRY_CHECK(bind_constant(program_.data.constants[from.data_index], to));
+    FERRY_RETURN_IF_ERROR(bind_constant(program_.data.constants[from.data_index], to));
   }
   if (to.capacity == 0) to.data = no_bytes();
   return {};
 }
 
 Status Loader::bind_tensors() {
-  for (Tensor& to : state_.tensors) FERRY_CHECK(bind(*pte_tensor(to.id), to));
+  for (kernels::Tensor& to : state_.tensors) FERRY_RETURN_IF_ERROR(bind(*pte_tensor(to.id), to));
   if (missing_.empty()) return {};
   Error report{ErrorCode::kBadInput,
                fmt::format("{}: method {}: {} external tensors are absent from the data files, "
@@ -312,8 +316,8 @@ Status Loader::make_ports() {
   for (const auto& [name, ports] :
        {std::pair{"input", &state_.inputs}, std::pair{"output", &state_.outputs}}) {
     for (int32_t port : *ports) {
-      const Value& value = state_.values[static_cast<size_t>(port)];
-      if (value.kind != Value::Kind::kTensor && !value.is_number()) {
+      const kernels::Value& value = state_.values[static_cast<size_t>(port)];
+      if (value.kind != kernels::Value::Kind::kTensor && !value.is_number()) {
         return error(ErrorCode::kUnsupported,
                      fmt::format("{} {} is neither a tensor nor a number", name, port));
       }
@@ -321,7 +325,7 @@ Status Loader::make_ports() {
   }
   state_.input_copies.resize(state_.inputs.size());
   for (int32_t port : state_.inputs) {
-    const Tensor* input = tensor(port);
+    const kernels::Tensor* input = tensor(port);
     // Numbers have the value that the program stores until they are set.
     state_.input_set.push_back(input == nullptr);
     const pte::Tensor* from = pte_tensor(port);
@@ -337,7 +341,7 @@ Status Loader::rebinds(int32_t value) {
   for (int32_t input : state_.inputs) {
     if (input == value) return bad(fmt::format("value {} is an input and rebound", value));
   }
-  Tensor* target = tensor(value);
+  kernels::Tensor* target = tensor(value);
   state_.rebound.push_back({target, *target});
   return {};
 }
@@ -346,7 +350,7 @@ Status Loader::make_kernel_step(const pte::KernelCall& call, size_t index, Step&
   const std::string name = method_.operators[static_cast<size_t>(call.op)].full_name();
   const pte::OpSchema& schema = *pte::find_op_schema(name);
   step.kind = Step::Kind::kKernel;
-  step.kernel = find_kernel(name);
+  step.kernel = kernels::find_kernel(name);
   state_.step_names[index] = name;
   if (call.args.size() != schema.call_args()) {
     return bad(fmt::format("instruction {} ({}) has {} arguments, expected {}", index, name,
@@ -356,9 +360,9 @@ Status Loader::make_kernel_step(const pte::KernelCall& call, size_t index, Step&
   IndexList written;
   for (size_t i = 0; i < schema.args.size(); ++i) {
     const bool out = schema.args[i].out || schema.args[i].mutated;
-    const Value& value = state_.values[static_cast<size_t>(call.args[i])];
+    const kernels::Value& value = state_.values[static_cast<size_t>(call.args[i])];
     if (out || value.tensor != nullptr) (out ? written : read).push_back(value.id);
-    for (const Value* item : value.items) {
+    for (const kernels::Value* item : value.items) {
       if (item != nullptr && item->tensor != nullptr) (out ? written : read).push_back(item->id);
     }
     // What an operator changes, it also reads, except a copy over all of it.
@@ -379,8 +383,8 @@ Status Loader::make_kernel_step(const pte::KernelCall& call, size_t index, Step&
   for (int32_t id : call.args)
     state_.step_values.push_back(&state_.values[static_cast<size_t>(id)]);
   step.args = {state_.step_values.data() + args_begin, call.args.size()};
-  if (step.kernel->memory == Kernel::Memory::kView) {
-    for (int32_t id : written) FERRY_CHECK(rebinds(id));
+  if (step.kernel->memory == kernels::Kernel::Memory::kView) {
+    for (int32_t id : written) FERRY_RETURN_IF_ERROR(rebinds(id));
   } else {
     unplanned_[index] = written;
   }
@@ -403,7 +407,7 @@ Status Loader::make_jump(const pte::JumpFalseCall& call, Step& step) {
   step.kind = Step::Kind::kJumpIfFalse;
   step.from = &state_.values[static_cast<size_t>(call.condition)];
   step.destination = static_cast<size_t>(call.destination);
-  if (step.from->kind == Value::Kind::kBool && call.destination >= 0 &&
+  if (step.from->kind == kernels::Value::Kind::kBool && call.destination >= 0 &&
       step.destination <= method_.instructions.size()) {
     return {};
   }
@@ -434,15 +438,15 @@ Status Loader::make_steps() {
     const pte::Instruction& instruction = method_.instructions[i];
     Step& step = state_.steps[i];
     if (const auto* kernel = std::get_if<pte::KernelCall>(&instruction)) {
-      FERRY_CHECK(make_kernel_step(*kernel, i, step));
+      FERRY_RETURN_IF_ERROR(make_kernel_step(*kernel, i, step));
     } else if (const auto* move = std::get_if<pte::MoveCall>(&instruction)) {
       state_.step_names[i] = "move";
       state_.written[i] = {move->to};
       reads_[i] = {move->from};
-      FERRY_CHECK(make_move(*move, step));
+      FERRY_RETURN_IF_ERROR(make_move(*move, step));
     } else if (const auto* jump = std::get_if<pte::JumpFalseCall>(&instruction)) {
       state_.step_names[i] = "jump";
-      FERRY_CHECK(make_jump(*jump, step));
+      FERRY_RETURN_IF_ERROR(make_jump(*jump, step));
     } else if (std::holds_alternative<pte::DelegateCall>(instruction)) {
       return error(ErrorCode::kUnsupported, fmt::format("instruction {} is delegated", i));
     }
@@ -452,11 +456,11 @@ Status Loader::make_steps() {
 
 // Memory for tensors that a kernel writes and the program leaves to the runtime.
 Status Loader::allocate_unplanned() {
-  std::vector<std::pair<Tensor*, uint64_t>> places;
+  std::vector<std::pair<kernels::Tensor*, uint64_t>> places;
   uint64_t total = 0;
   for (const IndexList& outs : unplanned_) {
     for (int32_t id : outs) {
-      Tensor* out = tensor(id);
+      kernels::Tensor* out = tensor(id);
       if (out == nullptr || out->data != nullptr || state_.planned[static_cast<size_t>(id)]) {
         continue;
       }
@@ -512,4 +516,4 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   return Loader(program, method, external, state).run();
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::runner

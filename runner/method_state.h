@@ -6,24 +6,24 @@
 #include <string>
 #include <vector>
 
-#include "runner/kernel_table.h"
+#include "runner/kernels/kernel_table.h"
 #include "runner/memory.h"
 #include "runner/method.h"
 
-namespace ferry::runtime {
+namespace ferry::runner {
 
 // One instruction, with everything looked up.
 struct Step {
   enum class Kind : uint8_t { kKernel, kMove, kJumpIfFalse, kNothing };
   Kind kind = Kind::kNothing;
   bool observed = false;
-  const Kernel* kernel = nullptr;
-  std::span<Value* const> args = {};
-  std::span<Tensor* const> inputs = {};  // tensors that are read
-  std::span<Tensor* const> outs = {};    // tensors that are written
-  Value* from = nullptr;                 // kMove; kJumpIfFalse: the condition
-  Value* to = nullptr;                   // kMove
-  size_t destination = 0;                // kJumpIfFalse
+  const kernels::Kernel* kernel = nullptr;
+  std::span<kernels::Value* const> args = {};
+  std::span<kernels::Tensor* const> inputs = {};  // tensors that are read
+  std::span<kernels::Tensor* const> outs = {};    // tensors that are written
+  kernels::Value* from = nullptr;                 // kMove; kJumpIfFalse: the condition
+  kernels::Value* to = nullptr;                   // kMove
+  size_t destination = 0;                         // kJumpIfFalse
 };
 
 // Contents that reset() restores.
@@ -41,8 +41,8 @@ struct Observer {
 
 // A tensor that views or moves point elsewhere, and what it is at the start of an execution.
 struct Rebound {
-  Tensor* tensor;
-  Tensor home;
+  kernels::Tensor* tensor;
+  kernels::Tensor home;
 };
 
 struct MethodState {
@@ -51,10 +51,10 @@ struct MethodState {
   bool poison = false;
   bool widen = false;
 
-  std::vector<Value> values;   // never resized after loading: others point into them
-  std::deque<Tensor> tensors;  // of the values
-  std::vector<Dims> bounds;    // per value: declared sizes of a tensor
-  std::vector<bool> planned;   // per value: has memory in an arena
+  std::vector<kernels::Value> values;   // never resized after loading: others point into them
+  std::deque<kernels::Tensor> tensors;  // of the values
+  std::vector<kernels::Dims> bounds;    // per value: declared sizes of a tensor
+  std::vector<bool> planned;            // per value: has memory in an arena
   std::vector<Rebound> rebound;
 
   std::vector<int32_t> inputs, outputs;              // value indices
@@ -62,10 +62,10 @@ struct MethodState {
   std::vector<std::vector<std::byte>> input_copies;  // per input: the caller's bytes, if unaligned
 
   std::vector<Step> steps;
-  std::vector<std::string> step_names;        // operator of each step, for messages
-  std::vector<Value*> step_values;            // Step::args
-  std::vector<Tensor*> step_tensors;          // Step::inputs and ::outs
-  std::vector<std::vector<int32_t>> written;  // per step: values that it produces
+  std::vector<std::string> step_names;         // operator of each step, for messages
+  std::vector<kernels::Value*> step_values;    // Step::args
+  std::vector<kernels::Tensor*> step_tensors;  // Step::inputs and ::outs
+  std::vector<std::vector<int32_t>> written;   // per step: values that it produces
 
   std::vector<Arena> arenas;      // [m] is memory id m; the last is for outs without a plan
   std::vector<bool> holds_state;  // per arena: something in it is read before it is written
@@ -91,4 +91,4 @@ std::byte* no_bytes();
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
                    const std::vector<ExternalTensor>& external, MethodState& state);
 
-}  // namespace ferry::runtime
+}  // namespace ferry::runner

@@ -5,9 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runner/parity.h"  // argmax
-
-namespace ferry {
+namespace ferry::runner {
 
 Random::Random(uint64_t seed) {
   for (uint64_t& word : state_) {
@@ -96,4 +94,12 @@ Result<int64_t> Sampler::sample(std::span<const float> logits) {
   return best;  // rounding has left a crumb
 }
 
-}  // namespace ferry
+size_t argmax(std::span<const float> row) {
+  size_t best = 0;
+  for (size_t i = 1; i < row.size(); ++i) {
+    if (row[i] > row[best] || std::isnan(row[best])) best = i;
+  }
+  return best;
+}
+
+}  // namespace ferry::runner

@@ -10,7 +10,7 @@
 
 #include "core/result.h"
 
-namespace ferry {
+namespace ferry::runner {
 
 // xoshiro256** by Blackman and Vigna, seeded through splitmix64: small, fast, and defined by its
 // arithmetic alone, unlike the distributions of the standard library.
@@ -53,4 +53,7 @@ class Sampler {
   std::vector<Candidate> candidates_;
 };
 
-}  // namespace ferry
+// Index of the largest value, the first of equals; NaN is never the largest. `row` is not empty.
+size_t argmax(std::span<const float> row);
+
+}  // namespace ferry::runner

@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace ferry::runtime {
+namespace ferry::runner {
 namespace {
 
 bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
@@ -37,4 +37,4 @@ std::vector<bool> widened_values(const pte::Method& method) {
   return widened;
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::runner

@@ -5,10 +5,10 @@
 
 #include "formats/pte/program.h"
 
-namespace ferry::runtime {
+namespace ferry::runner {
 
 // Per value: whether MethodOptions::widen holds it in f32. True for tensors in f16 or bf16 that are
 // neither constants, nor selected from constants, nor mutable buffers.
 std::vector<bool> widened_values(const pte::Method& method);
 
-}  // namespace ferry::runtime
+}  // namespace ferry::runner

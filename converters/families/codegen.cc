@@ -2,13 +2,13 @@
 // of a part of each head turned, q, k and v packed in blocks. Source: transformers,
 // models/codegen/modeling_codegen.py.
 
-#include "converters/blocks.h"
-#include "converters/decoder.h"
+#include "converters/blocks/blocks.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig&) {
@@ -31,21 +31,23 @@ std::vector<KeyRule> rules(const ModelConfig&) {
                   drop_rule("transformer.h.{i}.attn.masked_bias", kMask)}});
 }
 
-ValueId parallel_layer(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
-  const ValueId normed =
+graph::ValueId parallel_layer(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
+                              int64_t layer) {
+  const graph::ValueId normed =
       layer_norm(b, x, layer_name(layer, "attention_norm"), c.config.rms_norm_eps);
-  const ValueId attended = attention(b, c, normed, layer, {});
-  const ValueId mapped = plain_mlp(b, c.config, normed, layer_name(layer, "feed_forward"));
+  const graph::ValueId attended = attention(b, c, normed, layer, {});
+  const graph::ValueId mapped = plain_mlp(b, c.config, normed, layer_name(layer, "feed_forward"));
   return b.add(b.add(attended, mapped), x);
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_frame(
-      config, options,
-      {.layer = parallel_layer,
-       .final_norm = [&](GraphBuilder& b,
-                         ValueId x) { return layer_norm(b, x, "norm", config.rms_norm_eps); },
-       .head_bias = true});
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
+  return build_frame(config, options,
+                     {.layer = parallel_layer,
+                      .final_norm =
+                          [&](graph::GraphBuilder& b, graph::ValueId x) {
+                            return layer_norm(b, x, "norm", config.rms_norm_eps);
+                          },
+                      .head_bias = true});
 }
 
 }  // namespace
@@ -56,4 +58,4 @@ const FamilySpec kCodegen = {.model_types = {"codegen"},
                              .build = build,
                              .base_prefix = "transformer."};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

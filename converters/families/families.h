@@ -4,7 +4,7 @@
 
 #include "converters/family.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 
 extern const FamilySpec kCodegen;
 extern const FamilySpec kGemma2;
@@ -24,4 +24,4 @@ extern const FamilySpec kQwen3Moe;
 extern const FamilySpec kQwen3Next;
 extern const FamilySpec kSmollm3;
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -2,11 +2,11 @@
 // of its own and a tied head.
 // Source: transformers, models/gemma/modeling_gemma.py.
 
+#include "converters/blocks/llama_like.h"
 #include "converters/families/families.h"
-#include "converters/llama_like.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
@@ -22,9 +22,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 
 }  // namespace
 
-const FamilySpec kGemma = {.model_types = {"gemma"},
-                           .rules = rules,
-                           .ties = standard_ties,
-                           .build = build_llama};
+const FamilySpec kGemma = {
+    .model_types = {"gemma"}, .rules = rules, .ties = standard_ties, .build = build_llama};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -3,19 +3,19 @@
 // transformers, models/gemma2/modeling_gemma2.py, with its eager attention: the fused one leaves
 // the softcap out.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
+#include "converters/blocks/gemma.h"
 #include "converters/families/families.h"
-#include "converters/gemma.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
   return concat({gemma_rules("model.", config), {head_rule()}});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(
       config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias},
       {.before = true, .after = true});
@@ -23,9 +23,7 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kGemma2 = {.model_types = {"gemma2"},
-                            .rules = rules,
-                            .ties = standard_ties,
-                            .build = build};
+const FamilySpec kGemma2 = {
+    .model_types = {"gemma2"}, .rules = rules, .ties = standard_ties, .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -2,12 +2,12 @@
 // Gemma 2 without score softcap, with norms of q and k by (1 + w), and with a RoPE of its own in
 // the sliding layers. Source: transformers, models/gemma3/modeling_gemma3.py.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
+#include "converters/blocks/gemma.h"
 #include "converters/families/families.h"
-#include "converters/gemma.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& config) {
@@ -30,7 +30,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
                   drop_rule("multi_modal_projector.*", kVision)}});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options,
                                  {.qkv_bias = config.attention_bias,
                                   .output_bias = config.attention_bias,
@@ -45,4 +45,4 @@ const FamilySpec kGemma3 = {.model_types = {"gemma3_text", "gemma3"},
                             .ties = standard_ties,
                             .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

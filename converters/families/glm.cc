@@ -2,12 +2,12 @@
 // head turned, biases of q, k and v.
 // Source: transformers, models/glm/modeling_glm.py.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
@@ -29,15 +29,13 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
                                                  "layers.{i}.attention.wv.bias"}})});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {.qkv_bias = config.attention_bias});
 }
 
 }  // namespace
 
-const FamilySpec kGlm = {.model_types = {"glm"},
-                         .rules = rules,
-                         .ties = standard_ties,
-                         .build = build};
+const FamilySpec kGlm = {
+    .model_types = {"glm"}, .rules = rules, .ties = standard_ties, .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -1,12 +1,12 @@
 // LFM2: gated short convolutions, and attention with normed q and k in some layers.
 // Source: transformers, models/lfm2/modeling_lfm2.py.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
+#include "converters/blocks/short_conv.h"
 #include "converters/families/families.h"
-#include "converters/short_conv.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
@@ -39,9 +39,10 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
                      {"layers.{i}.conv.out_proj.bias", "layers.{i}.attention.out_proj.bias"}})});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_decoder(
-      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+      config, options,
+      [&](graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x, int64_t layer) {
         return config.layer_types[static_cast<size_t>(layer)] == LayerType::kShortConv
                    ? short_conv(b, c, x, layer)
                    : attention(b, c, x, layer, {.qk_norm = AttentionStyle::QkNorm::kHead});
@@ -50,9 +51,7 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kLfm2 = {.model_types = {"lfm2"},
-                          .rules = rules,
-                          .ties = standard_ties,
-                          .build = build};
+const FamilySpec kLfm2 = {
+    .model_types = {"lfm2"}, .rules = rules, .ties = standard_ties, .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -1,12 +1,12 @@
 // Llama 2 and 3, and what is built like them under the same model_type (SmolLM2, TinyLlama, ...).
 // Source: transformers, models/llama/modeling_llama.py.
 
+#include "converters/blocks/llama_like.h"
 #include "converters/families/families.h"
-#include "converters/llama_like.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
@@ -16,9 +16,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 
 }  // namespace
 
-const FamilySpec kLlama = {.model_types = {"llama"},
-                           .rules = rules,
-                           .ties = standard_ties,
-                           .build = build_llama};
+const FamilySpec kLlama = {
+    .model_types = {"llama"}, .rules = rules, .ties = standard_ties, .build = build_llama};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -1,12 +1,12 @@
 // Mistral: Llama with a sliding window in every layer (where the config has one).
 // Source: transformers, models/mistral/modeling_mistral.py.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig&) {
@@ -16,15 +16,13 @@ std::vector<KeyRule> rules(const ModelConfig&) {
                  {head_rule()}});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {});
 }
 
 }  // namespace
 
-const FamilySpec kMistral = {.model_types = {"mistral"},
-                             .rules = rules,
-                             .ties = standard_ties,
-                             .build = build};
+const FamilySpec kMistral = {
+    .model_types = {"mistral"}, .rules = rules, .ties = standard_ties, .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -2,11 +2,11 @@
 // over all heads together.
 // Source: transformers, models/olmo2/modeling_olmo2.py.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
@@ -23,7 +23,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
        {head_rule()}});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options,
                                  {.qkv_bias = config.attention_bias,
                                   .output_bias = config.attention_bias,
@@ -33,9 +33,7 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kOlmo2 = {.model_types = {"olmo2"},
-                           .rules = rules,
-                           .ties = standard_ties,
-                           .build = build};
+const FamilySpec kOlmo2 = {
+    .model_types = {"olmo2"}, .rules = rules, .ties = standard_ties, .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

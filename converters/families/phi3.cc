@@ -2,12 +2,12 @@
 // LongRoPE over a part of each head, and a sliding window in every layer where the config has one.
 // Source: transformers, models/phi3/modeling_phi3.py.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig&) {
@@ -25,15 +25,13 @@ std::vector<KeyRule> rules(const ModelConfig&) {
         drop_rule("model.layers.{i}.self_attn.rotary_emb.inv_freq", "derived from the config")}});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {});
 }
 
 }  // namespace
 
-const FamilySpec kPhi3 = {.model_types = {"phi3"},
-                          .rules = rules,
-                          .ties = standard_ties,
-                          .build = build};
+const FamilySpec kPhi3 = {
+    .model_types = {"phi3"}, .rules = rules, .ties = standard_ties, .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -2,12 +2,12 @@
 // max_window_layers on, where use_sliding_window says so.
 // Source: transformers, models/qwen2/modeling_qwen2.py.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig&) {
@@ -18,15 +18,13 @@ std::vector<KeyRule> rules(const ModelConfig&) {
                  {head_rule()}});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {.qkv_bias = true});
 }
 
 }  // namespace
 
-const FamilySpec kQwen2 = {.model_types = {"qwen2"},
-                           .rules = rules,
-                           .ties = standard_ties,
-                           .build = build};
+const FamilySpec kQwen2 = {
+    .model_types = {"qwen2"}, .rules = rules, .ties = standard_ties, .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

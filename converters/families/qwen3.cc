@@ -1,12 +1,12 @@
 // Qwen3 (dense): RMSNorm over head_dim of q and k before RoPE, optional attention biases.
 // Source: transformers, models/qwen3/modeling_qwen3.py.
 
-#include "converters/decoder.h"
+#include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
@@ -21,7 +21,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
        {head_rule()}});
 }
 
-Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options,
                                  {.qkv_bias = config.attention_bias,
                                   .output_bias = config.attention_bias,
@@ -30,9 +30,7 @@ Result<Graph> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kQwen3 = {.model_types = {"qwen3"},
-                           .rules = rules,
-                           .ties = standard_ties,
-                           .build = build};
+const FamilySpec kQwen3 = {
+    .model_types = {"qwen3"}, .rules = rules, .ties = standard_ties, .build = build};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

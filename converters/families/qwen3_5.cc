@@ -1,14 +1,13 @@
-// Qwen3.5, dense and with experts (qwen3_5_moe), text part: of text checkpoints under either prefix and of multimodal ones, whose vision
-// tower and multi-token-prediction head are left out.
-// Source: transformers, models/qwen3_5/modeling_qwen3_5.py and
-// models/qwen3_5_moe/modeling_qwen3_5_moe.py.
+// Qwen3.5, dense and with experts (qwen3_5_moe), text part: of text checkpoints under either prefix
+// and of multimodal ones, whose vision tower and multi-token-prediction head are left out. Source:
+// transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py.
 
+#include "converters/blocks/hybrid.h"
 #include "converters/families/families.h"
-#include "converters/hybrid.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& config) {
@@ -43,4 +42,4 @@ const FamilySpec kQwen35 = {
     .ties = standard_ties,
     .build = build_hybrid};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -1,11 +1,11 @@
 // Qwen3 with experts: the attention of Qwen3, routed experts in place of the MLP.
 // Source: transformers, models/qwen3_moe/modeling_qwen3_moe.py.
 
+#include "converters/blocks/moe.h"
 #include "converters/families/families.h"
-#include "converters/moe.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
@@ -21,4 +21,4 @@ const FamilySpec kQwen3Moe = {.model_types = {"qwen3_moe"},
                                 return kQwen3.build(config, options);
                               }};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -2,12 +2,12 @@
 // head: in_proj_qkvz as q, k, v, z and in_proj_ba as b, a.
 // Source: transformers, models/qwen3_next/modeling_qwen3_next.py.
 
+#include "converters/blocks/hybrid.h"
 #include "converters/families/families.h"
-#include "converters/hybrid.h"
-#include "converters/packed_keys.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config) {
@@ -19,9 +19,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 
 }  // namespace
 
-const FamilySpec kQwen3Next = {.model_types = {"qwen3_next"},
-                               .rules = rules,
-                               .ties = standard_ties,
-                               .build = build_hybrid};
+const FamilySpec kQwen3Next = {
+    .model_types = {"qwen3_next"}, .rules = rules, .ties = standard_ties, .build = build_hybrid};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

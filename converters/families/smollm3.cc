@@ -1,15 +1,13 @@
 // SmolLM3: Llama whose every fourth layer has no RoPE, as no_rope_layers says.
 // Source: transformers, models/smollm3/modeling_smollm3.py.
 
+#include "converters/blocks/llama_like.h"
 #include "converters/families/families.h"
-#include "converters/llama_like.h"
-#include "converters/standard_keys.h"
+#include "converters/keys/standard_keys.h"
 
-namespace ferry::families {
+namespace ferry::converters::families {
 
-const FamilySpec kSmollm3 = {.model_types = {"smollm3"},
-                             .rules = llama_rules,
-                             .ties = standard_ties,
-                             .build = build_llama};
+const FamilySpec kSmollm3 = {
+    .model_types = {"smollm3"}, .rules = llama_rules, .ties = standard_ties, .build = build_llama};
 
-}  // namespace ferry::families
+}  // namespace ferry::converters::families

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 uint32_t u8_at(const std::byte* p) { return std::to_integer<uint32_t>(*p); }
@@ -212,4 +212,4 @@ std::string gguf_type_name(uint32_t id) {
   return fmt::to_string(id);
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -12,7 +12,7 @@
 
 #include "core/dtype.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 inline constexpr size_t kMaxGgufBlockElements = 256;
 
@@ -31,4 +31,4 @@ const GgufType* find_gguf_type(uint32_t id);
 // For messages, of any type: "IQ4_XS", or "999" where there is no such type.
 std::string gguf_type_name(uint32_t id);
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "formats/gguf/header.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 // Blocks are read from the file in pieces of about this many bytes.
@@ -61,7 +61,8 @@ Status FileSource::read_blocks(size_t index, uint64_t offset, std::span<std::byt
     const uint64_t blocks = std::min((skip + out.size() + value_bytes - 1) / value_bytes,
                                      kPieceBytes / type.block_bytes);
     stored.resize(blocks * type.block_bytes);
-    FERRY_CHECK(input_.read_at(entries_[index].offset + block * type.block_bytes, stored));
+    FERRY_RETURN_IF_ERROR(
+        input_.read_at(entries_[index].offset + block * type.block_bytes, stored));
     for (uint64_t i = 0; i < blocks; ++i) {
       type.dequantize(stored.data() + i * type.block_bytes, values.data());
       const auto bytes = std::as_bytes(std::span(values)).first(value_bytes).subspan(skip);
@@ -81,9 +82,9 @@ Status FileSource::read(size_t index, uint64_t offset, std::span<std::byte> out)
                 fmt::format("{}: read outside of a tensor", printable(path_)));
   }
   if (types_[index]->dequantize != nullptr) {
-    FERRY_CHECK(read_blocks(index, offset, out));
+    FERRY_RETURN_IF_ERROR(read_blocks(index, offset, out));
   } else {
-    FERRY_CHECK(input_.read_at(entries_[index].offset + offset, out));
+    FERRY_RETURN_IF_ERROR(input_.read_at(entries_[index].offset + offset, out));
   }
   return input_.check_unchanged();
 }
@@ -100,4 +101,4 @@ Result<std::unique_ptr<GgufSource>> open_gguf(const std::string& path) {
       std::make_unique<FileSource>(path, std::move(input), std::move(header)));
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

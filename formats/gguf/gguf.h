@@ -9,7 +9,7 @@
 #include "core/tensor_source.h"
 #include "formats/gguf/metadata.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 class GgufSource : public TensorSource {
  public:
@@ -22,4 +22,4 @@ class GgufSource : public TensorSource {
 // values; for block types those in the file are its `encoded_bytes`.
 Result<std::unique_ptr<GgufSource>> open_gguf(const std::string& path);
 
-}  // namespace ferry
+}  // namespace ferry::formats

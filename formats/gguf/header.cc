@@ -11,7 +11,7 @@
 #include "core/checked.h"
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
@@ -95,7 +95,7 @@ Status HeaderReader::fetch(uint64_t bytes) {
 
 template <class T>
 Result<T> HeaderReader::take() {
-  FERRY_CHECK(fetch(sizeof(T)));
+  FERRY_RETURN_IF_ERROR(fetch(sizeof(T)));
   T value;
   std::memcpy(&value, header_.bytes.data() + at_, sizeof value);
   at_ += sizeof value;
@@ -103,13 +103,13 @@ Result<T> HeaderReader::take() {
 }
 
 Status HeaderReader::skip(uint64_t bytes) {
-  FERRY_CHECK(fetch(bytes));
+  FERRY_RETURN_IF_ERROR(fetch(bytes));
   at_ += bytes;
   return {};
 }
 
 Status HeaderReader::check_start() {
-  FERRY_CHECK(fetch(kMagic.size()));
+  FERRY_RETURN_IF_ERROR(fetch(kMagic.size()));
   if (std::memcmp(header_.bytes.data(), kMagic.data(), kMagic.size()) != 0) {
     return bad("not a GGUF file: it does not begin with 'GGUF'");
   }
@@ -142,7 +142,7 @@ Result<std::string> HeaderReader::take_name(std::string_view what, uint64_t limi
   if (size == 0 || size > limit) {
     return bad_at(fmt::format("{} of {} bytes, not 1 to {}", what, size, limit), start);
   }
-  FERRY_CHECK(fetch(size));
+  FERRY_RETURN_IF_ERROR(fetch(size));
   std::string name(reinterpret_cast<const char*>(header_.bytes.data()) + at_, size);
   if (printable(name) != name) {
     return bad_at(
@@ -178,7 +178,7 @@ Status HeaderReader::take_item() {
         take_count("elements", element == 0 ? kLengthBytes : element, kMaxGgufHeaderBytes));
   }
   item.offset = at_;
-  FERRY_CHECK(skip_elements(item));
+  FERRY_RETURN_IF_ERROR(skip_elements(item));
   header_.items.push_back(std::move(item));
   subject_.clear();
   return {};
@@ -189,7 +189,8 @@ Status HeaderReader::skip_elements(const GgufItem& item) {
     // The count is at most the size of the file, so the product fits.
     return skip(item.count * find_gguf_value_type(static_cast<uint32_t>(item.type))->bytes);
   }
-  for (uint64_t i = 0; i < item.count; ++i) FERRY_CHECK(skip(FERRY_TRY(take<uint64_t>())));
+  for (uint64_t i = 0; i < item.count; ++i)
+    FERRY_RETURN_IF_ERROR(skip(FERRY_TRY(take<uint64_t>())));
   return {};
 }
 
@@ -240,7 +241,7 @@ Status HeaderReader::take_tensor() {
   GgufTensor tensor;
   tensor.entry.name = FERRY_TRY(take_name("a tensor name", kMaxNameBytes));
   subject_ = fmt::format("tensor {}, ", quoted(tensor.entry.name));
-  FERRY_CHECK(take_shape(tensor));
+  FERRY_RETURN_IF_ERROR(take_shape(tensor));
   const auto type = FERRY_TRY(take<uint32_t>());
   tensor.type = find_gguf_type(type);
   if (tensor.type == nullptr) {
@@ -248,7 +249,7 @@ Status HeaderReader::take_tensor() {
     return unsupported(fmt::format("tensors of type {} are not supported", gguf_type_name(type)));
   }
   tensor.entry.dtype = tensor.type->dtype;
-  FERRY_CHECK(set_sizes(tensor));
+  FERRY_RETURN_IF_ERROR(set_sizes(tensor));
   tensor.entry.offset = FERRY_TRY(take<uint64_t>());
   header_.tensors.push_back(std::move(tensor));
   subject_.clear();
@@ -279,7 +280,7 @@ Status HeaderReader::apply_items(const GgufMetadata& metadata) {
 Status HeaderReader::finish_header() {
   data_start_ = align_up(at_, alignment_);
   if (header_.tensors.empty()) data_start_ = std::min(data_start_, file_bytes_);
-  FERRY_CHECK(fetch(data_start_ - at_));
+  FERRY_RETURN_IF_ERROR(fetch(data_start_ - at_));
   header_.bytes.resize(data_start_);
   return {};
 }
@@ -321,15 +322,15 @@ Status HeaderReader::place_tensors() {
 }
 
 Result<GgufHeader> HeaderReader::run() {
-  FERRY_CHECK(check_start());
+  FERRY_RETURN_IF_ERROR(check_start());
   const uint64_t tensors = FERRY_TRY(take_count("tensors", kMinTensorBytes, kMaxTensors));
   const uint64_t items = FERRY_TRY(take_count("keys", kMinItemBytes, kMaxItems));
-  for (uint64_t i = 0; i < items; ++i) FERRY_CHECK(take_item());
-  FERRY_CHECK(apply_items(GgufMetadata(header_.items, header_.bytes, name_)));
+  for (uint64_t i = 0; i < items; ++i) FERRY_RETURN_IF_ERROR(take_item());
+  FERRY_RETURN_IF_ERROR(apply_items(GgufMetadata(header_.items, header_.bytes, name_)));
   known_.clear();
-  for (uint64_t i = 0; i < tensors; ++i) FERRY_CHECK(take_tensor());
-  FERRY_CHECK(finish_header());
-  FERRY_CHECK(place_tensors());
+  for (uint64_t i = 0; i < tensors; ++i) FERRY_RETURN_IF_ERROR(take_tensor());
+  FERRY_RETURN_IF_ERROR(finish_header());
+  FERRY_RETURN_IF_ERROR(place_tensors());
   return std::move(header_);
 }
 
@@ -340,4 +341,4 @@ Result<GgufHeader> read_gguf_header(const GgufRead& read, uint64_t file_bytes,
   return HeaderReader(read, file_bytes, name).run();
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

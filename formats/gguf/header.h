@@ -27,7 +27,7 @@
 #include "formats/gguf/dequant.h"
 #include "formats/gguf/metadata.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 inline constexpr uint64_t kMaxGgufHeaderBytes = uint64_t{64} << 20;
 
@@ -53,4 +53,4 @@ using GgufRead = std::function<Status(uint64_t offset, std::span<std::byte> out)
 Result<GgufHeader> read_gguf_header(const GgufRead& read, uint64_t file_bytes,
                                     const std::string& name);
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -10,7 +10,7 @@
 
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr std::array<GgufValueTypeInfo, 13> kValueTypes = {{
@@ -225,4 +225,4 @@ Result<nlohmann::json> GgufMetadata::to_json() const {
   return out;
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -14,7 +14,7 @@
 
 #include "core/result.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 // The numbers are those of the format.
 enum class GgufValueType : uint32_t {
@@ -101,4 +101,4 @@ class GgufMetadata {
   std::string name_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::formats

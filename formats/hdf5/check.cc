@@ -12,6 +12,7 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "formats/hdf5/element_type.h"
 
 namespace ferry::hdf5 {
@@ -120,7 +121,6 @@ class Checker {
 };
 
 // -- H4, H5: element type and shape
-// ----------------------------------------------------------------------------
 
 Result<DType> Checker::dtype(const Dataset& dataset) const {
   const bool bfloat16 = legacy_ || bfloat16_.contains(dataset.path);
@@ -149,7 +149,6 @@ Status Checker::shape(const Dataset& dataset, TensorEntry& out) const {
 }
 
 // -- H7, H8: places of the data
-// --------------------------------------------------------------------------------
 
 Status Checker::add_extent(const Dataset& dataset, uint64_t address, uint64_t bytes) {
   if (bytes == 0) return {};
@@ -196,7 +195,6 @@ Status Checker::contiguous(const Dataset& dataset, CheckedTensor& out) {
 }
 
 // -- H7, H9, H10: chunks
-// -------------------------------------------------------------------------------------
 
 Status Checker::filters(const Dataset& dataset) const {
   std::set<uint32_t> seen;
@@ -261,7 +259,7 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
   if (base_ != 0) {
     return failure_.unsupported(dataset.path, "chunked data in a file with a user block");
   }
-  FERRY_CHECK(filters(dataset));
+  FERRY_RETURN_IF_ERROR(filters(dataset));
   uint64_t chunk_bytes = dataset.type.size;
   uint64_t wanted = 1;   // number of chunks
   uint64_t abreast = 1;  // of those that rows have in common
@@ -294,14 +292,14 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
       on_grid = c.coordinates[i] < dataset.dims[i] && c.coordinates[i] % dataset.chunk_dims[i] == 0;
     }
     if (!on_grid) return failure_.bad(dataset.path, "a chunk outside of its shape");
-    FERRY_CHECK(chunk(dataset, c, chunk_bytes));
+    FERRY_RETURN_IF_ERROR(chunk(dataset, c, chunk_bytes));
   }
   // None twice: each place has its chunk, or the fill value.
   std::ranges::sort(dataset.chunks, {}, &Chunk::coordinates);
   const auto twice = std::ranges::adjacent_find(dataset.chunks, {}, &Chunk::coordinates);
   if (twice != dataset.chunks.end()) return failure_.bad(dataset.path, "two chunks in one place");
   if (dataset.chunks.size() < wanted) {
-    FERRY_CHECK(fill(dataset, out.entry.bytes - bytes_in_chunks(dataset), out));
+    FERRY_RETURN_IF_ERROR(fill(dataset, out.entry.bytes - bytes_in_chunks(dataset), out));
   }
   if (!dataset.chunks.empty()) out.entry.offset = dataset.chunks.front().address;
   out.chunk_dims = dataset.chunk_dims;
@@ -311,7 +309,6 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
 }
 
 // -- one dataset
-// ------------------------------------------------------------------------------------------
 
 Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
   CheckedTensor out;
@@ -325,13 +322,13 @@ Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
   }
   out.entry.dtype = FERRY_TRY(dtype(dataset));
   out.big_endian = dataset.type.big_endian && dataset.type.size > 1;
-  FERRY_CHECK(shape(dataset, out.entry));
+  FERRY_RETURN_IF_ERROR(shape(dataset, out.entry));
   switch (dataset.layout) {
     case Layout::kContiguous:
-      FERRY_CHECK(contiguous(dataset, out));
+      FERRY_RETURN_IF_ERROR(contiguous(dataset, out));
       return out;
     case Layout::kChunked:
-      FERRY_CHECK(chunked(dataset, out));
+      FERRY_RETURN_IF_ERROR(chunked(dataset, out));
       return out;
     case Layout::kCompact:
       if (dataset.inline_bytes.size() != out.entry.bytes) {
@@ -379,7 +376,6 @@ Status Checker::extents_apart(const std::vector<Dataset>& datasets) {
 }
 
 // -- H2, H3, H13
-// ----------------------------------------------------------------------------------------
 
 Status check_links(const Description& description, const Failure& failure) {
   for (const OtherLink& link : description.links) {
@@ -398,7 +394,7 @@ Status check_links(const Description& description, const Failure& failure) {
 Status check_paths(const Description& description, const Failure& failure) {
   std::set<std::string_view> seen;
   for (const Dataset& d : description.datasets) {
-    if (d.path.empty() || d.path.find('\0') != std::string::npos || !is_utf8(d.path)) {
+    if (d.path.empty() || d.path.find('\0') != std::string::npos || !utf8::is_valid(d.path)) {
       return failure.bad(d.path, "a path that is not UTF-8 text");
     }
     if (!seen.insert(d.path).second) return failure.bad(d.path, "listed twice");
@@ -427,12 +423,12 @@ Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_
                           const std::string& name, bool keras) {
   Checker checker(description, base, file_bytes, name);
   const Failure& failure = checker.failure();
-  FERRY_CHECK(check_links(description, failure));
+  FERRY_RETURN_IF_ERROR(check_links(description, failure));
   for (const Trouble& trouble : description.troubles) {
     return failure.bad(trouble.path, printable(trouble.what));
   }
-  FERRY_CHECK(check_paths(description, failure));
-  FERRY_CHECK(check_weight_names(description, failure));
+  FERRY_RETURN_IF_ERROR(check_paths(description, failure));
+  FERRY_RETURN_IF_ERROR(check_weight_names(description, failure));
   CheckedFile out;
   keras = keras || is_keras(description);
   for (Dataset& dataset : description.datasets) {
@@ -444,7 +440,7 @@ Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_
     }
     out.tensors.push_back(FERRY_TRY(checker.tensor(dataset)));
   }
-  FERRY_CHECK(checker.extents_apart(description.datasets));
+  FERRY_RETURN_IF_ERROR(checker.extents_apart(description.datasets));
   std::ranges::sort(out.tensors, {}, [](const CheckedTensor& t) {
     return std::tie(t.entry.offset, t.entry.bytes, t.entry.name);
   });

@@ -20,9 +20,9 @@ struct CheckedTensor {
   // Little-endian, of an element that is not stored: all of them where the layout is contiguous,
   // those in no chunk where it is chunked. Empty where everything is stored.
   std::vector<std::byte> fill;
-  std::vector<uint64_t> chunk_dims;     // chunked
-  std::vector<Filter> filters;          // in the order in which they were applied
-  std::vector<Chunk> chunks;            // all of them, in row-major order of their places
+  std::vector<uint64_t> chunk_dims;  // chunked
+  std::vector<Filter> filters;       // in the order in which they were applied
+  std::vector<Chunk> chunks;         // all of them, in row-major order of their places
 };
 
 // Of filtered chunks that rows have in common: as many are held while rows are read in order.

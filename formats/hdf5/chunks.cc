@@ -168,7 +168,7 @@ Result<std::vector<std::byte>> unfilter_chunk(std::vector<std::byte> stored,
     if (!is_applied(skipped, i)) continue;
     switch (filters[i].id) {
       case kFletcher32:
-        FERRY_CHECK(take_sum(stored));
+        FERRY_RETURN_IF_ERROR(take_sum(stored));
         if (to_sum) return stored;
         break;
       case kDeflate:
@@ -198,7 +198,7 @@ Result<ChunkReader::Bytes> ChunkReader::chunk(const InputFile& input, const Chec
   }
   const Chunk& place = tensor.chunks[key.second];
   std::vector<std::byte> stored(place.bytes);
-  FERRY_CHECK(input.read_at(place.address, stored));
+  FERRY_RETURN_IF_ERROR(input.read_at(place.address, stored));
   const ChunkShape shape = chunk_shape(tensor);
   auto plain = unfilter_chunk(std::move(stored), tensor.filters, place.skipped, shape);
   if (!plain) {
@@ -238,7 +238,7 @@ Status check_sums(const InputFile& input, const CheckedTensor& tensor) {
   const ChunkShape shape = chunk_shape(tensor);
   for (const Chunk& place : tensor.chunks) {
     std::vector<std::byte> stored(place.bytes);
-    FERRY_CHECK(input.read_at(place.address, stored));
+    FERRY_RETURN_IF_ERROR(input.read_at(place.address, stored));
     auto checked =
         unfilter_chunk(std::move(stored), tensor.filters, place.skipped, shape, /*to_sum=*/true);
     if (!checked) {

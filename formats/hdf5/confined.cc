@@ -50,7 +50,6 @@ std::chrono::milliseconds wall_limit(const ConfinedLimits& limits) {
 }
 
 // -- the child
-// -----------------------------------------------------------------------------------------
 
 bool limit_to(int resource, uint64_t value) {
   const rlimit limit{value, value};
@@ -147,7 +146,6 @@ bool take_trailer(std::string& answer) {
 }
 
 // -- the parent
-// ----------------------------------------------------------------------------------------
 
 struct Pipe {
   std::array<int, 2> ends = {-1, -1};
@@ -290,7 +288,7 @@ Result<std::string> call_confined(const std::string& name, const ConfinedLimits&
     case ReadEnd::kComplete:
       break;
   }
-  if (status) FERRY_CHECK(judge_end(name, *status, limits));
+  if (status) FERRY_RETURN_IF_ERROR(judge_end(name, *status, limits));
   if (!take_trailer(answer)) {
     return bad_input(fmt::format("{}: the HDF5 library failed on the file", name));
   }

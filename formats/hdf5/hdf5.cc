@@ -13,7 +13,7 @@
 #include "formats/hdf5/chunks.h"
 #include "formats/hdf5/reader_process.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
@@ -59,7 +59,7 @@ class FileSource final : public Hdf5Source {
 Result<bool> has_signature(const InputFile& file, uint64_t at) {
   std::array<std::byte, kSignature.size()> start;
   if (!range_inside(at, start.size(), file.size())) return false;
-  FERRY_CHECK(file.read_at(at, start));
+  FERRY_RETURN_IF_ERROR(file.read_at(at, start));
   return std::memcmp(start.data(), kSignature.data(), start.size()) == 0;
 }
 
@@ -87,7 +87,7 @@ Status FileSource::add(const CheckpointFile& file, bool keras) {
   hdf5::CheckedFile checked =
       FERRY_TRY(hdf5::check(std::move(description), *base, input.size(), shown, keras));
   for (hdf5::CheckedTensor& tensor : checked.tensors) {
-    FERRY_CHECK(hdf5::check_sums(input, tensor));
+    FERRY_RETURN_IF_ERROR(hdf5::check_sums(input, tensor));
     if (tensor.big_endian) {  // of compact tensors; others have no bytes here
       hdf5::swap_elements(tensor.inline_bytes,
                           static_cast<size_t>(dtype_bytes(tensor.entry.dtype)));
@@ -100,7 +100,7 @@ Status FileSource::add(const CheckpointFile& file, bool keras) {
   optimizer_bytes_ += checked.optimizer_bytes;
   files_.push_back({file.name, input.size(), {bytes.begin(), bytes.end()}});
   // What the library and the checks saw was one state of the file.
-  FERRY_CHECK(input.check_unchanged());
+  FERRY_RETURN_IF_ERROR(input.check_unchanged());
   inputs_.push_back(std::move(input));
   return {};
 }
@@ -112,7 +112,7 @@ Status FileSource::read_swapped(const InputFile& input, const TensorEntry& entry
   const uint64_t begin = offset / size * size;
   const uint64_t end = (offset + out.size() + size - 1) / size * size;
   std::vector<std::byte> whole(end - begin);
-  FERRY_CHECK(input.read_at(entry.offset + begin, whole));
+  FERRY_RETURN_IF_ERROR(input.read_at(entry.offset + begin, whole));
   hdf5::swap_elements(whole, size);
   std::memcpy(out.data(), whole.data() + (offset - begin), out.size());
   return {};
@@ -129,19 +129,19 @@ Status FileSource::read(size_t index, uint64_t offset, std::span<std::byte> out)
   if (tensor.layout == hdf5::Layout::kCompact) {
     std::memcpy(out.data(), tensor.inline_bytes.data() + offset, out.size());
   } else if (tensor.layout == hdf5::Layout::kChunked) {
-    FERRY_CHECK(chunks_.read(input, tensor, index, offset, out));
+    FERRY_RETURN_IF_ERROR(chunks_.read(input, tensor, index, offset, out));
   } else if (!tensor.fill.empty()) {
     hdf5::fill_elements(out, offset, tensor.fill);
   } else if (tensor.big_endian) {
-    FERRY_CHECK(read_swapped(input, tensor.entry, offset, out));
+    FERRY_RETURN_IF_ERROR(read_swapped(input, tensor.entry, offset, out));
   } else {
-    FERRY_CHECK(input.read_at(tensor.entry.offset + offset, out));
+    FERRY_RETURN_IF_ERROR(input.read_at(tensor.entry.offset + offset, out));
   }
   return input.check_unchanged();
 }
 
 Status FileSource::check_unchanged() const {
-  for (const InputFile& input : inputs_) FERRY_CHECK(input.check_unchanged());
+  for (const InputFile& input : inputs_) FERRY_RETURN_IF_ERROR(input.check_unchanged());
   return {};
 }
 
@@ -152,9 +152,9 @@ Result<bool> detect_hdf5(const InputFile& file) { return has_signature(file, 0);
 Result<std::unique_ptr<Hdf5Source>> open_hdf5(const std::vector<CheckpointFile>& files,
                                               const std::string& display_path, bool keras) {
   auto source = std::make_unique<FileSource>(display_path);
-  for (const CheckpointFile& file : files) FERRY_CHECK(source->add(file, keras));
-  if (files.size() > 1) FERRY_CHECK(check_unique_names(*source));
+  for (const CheckpointFile& file : files) FERRY_RETURN_IF_ERROR(source->add(file, keras));
+  if (files.size() > 1) FERRY_RETURN_IF_ERROR(check_unique_names(*source));
   return std::unique_ptr<Hdf5Source>(std::move(source));
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

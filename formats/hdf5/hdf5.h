@@ -55,7 +55,7 @@
 #include "formats/checkpoint_file.h"
 #include "formats/hdf5/description.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 class Hdf5Source : public TensorSource {
  public:
@@ -77,4 +77,4 @@ Result<bool> detect_hdf5(const InputFile& file);
 Result<std::unique_ptr<Hdf5Source>> open_hdf5(const std::vector<CheckpointFile>& files,
                                               const std::string& display_path, bool keras = false);
 
-}  // namespace ferry
+}  // namespace ferry::formats

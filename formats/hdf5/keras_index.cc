@@ -12,7 +12,7 @@
 #include "core/json.h"
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr std::string_view kShardSuffix = ".weights.h5";
@@ -79,11 +79,11 @@ Result<KerasIndex> parse_keras_index(std::string_view json, const std::string& n
       return bad_input(fmt::format("{}: a group twice (group {})", name, quoted(group, 160)));
     }
     if (!value.is_array()) {
-      FERRY_CHECK(add_file(value, group, name, place->second));
+      FERRY_RETURN_IF_ERROR(add_file(value, group, name, place->second));
       continue;
     }
     for (const nlohmann::json& item : value) {
-      FERRY_CHECK(add_file(item, group, name, place->second));
+      FERRY_RETURN_IF_ERROR(add_file(item, group, name, place->second));
     }
   }
   return index;
@@ -147,4 +147,4 @@ Status check_against_keras_index(const KerasIndex& index, const Hdf5Source& sour
   return {};
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

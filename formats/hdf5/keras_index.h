@@ -22,7 +22,7 @@
 #include "core/result.h"
 #include "formats/hdf5/hdf5.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 inline constexpr std::string_view kKerasIndexSuffix = ".weights.json";
 
@@ -46,4 +46,4 @@ Result<std::vector<std::string>> keras_shards(const KerasIndex& index, const std
 Status check_against_keras_index(const KerasIndex& index, const Hdf5Source& source,
                                  const std::string& name);
 
-}  // namespace ferry
+}  // namespace ferry::formats

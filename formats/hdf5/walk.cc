@@ -49,7 +49,6 @@ class Id {
 };
 
 // -- errors
-// -------------------------------------------------------------------------------------------
 
 // The message of the library that is nearest to the cause.
 std::string library_error() {
@@ -105,7 +104,6 @@ class Walker {
 };
 
 // -- element types and shapes
-// ----------------------------------------------------------------------------------
 
 std::string_view class_name(H5T_class_t type) {
   switch (type) {
@@ -179,7 +177,6 @@ void shape_of(hid_t space, Dataset& out) {
 }
 
 // -- data
-// ---------------------------------------------------------------------------------------------
 
 void filters_of(hid_t properties, Dataset& out) {
   const int count = require(H5Pget_nfilters(properties), out.path);
@@ -303,7 +300,6 @@ void Walker::dataset(hid_t id, const Link& link, const std::string& path) {
 }
 
 // -- attributes
-// ---------------------------------------------------------------------------------------
 
 bool Walker::has_attribute(hid_t object, const std::string& path, const std::string& name) {
   return require(H5Aexists(object, name.c_str()), path) > 0;
@@ -363,7 +359,6 @@ void Walker::list_attribute(hid_t object, const std::string& path, const std::st
 }
 
 // -- groups
-// -------------------------------------------------------------------------------------------
 
 std::vector<Walker::Link> Walker::links_of(hid_t group, const std::string& path) {
   struct Found {

@@ -119,7 +119,7 @@ class Reader {
     }
     out.dtype = *dtype;
     out.sizes = FERRY_TRY(read_sizes(layout));
-    FERRY_CHECK(check_bytes(out));
+    FERRY_RETURN_IF_ERROR(check_bytes(out));
     return out;
   }
 
@@ -213,7 +213,7 @@ Result<DataFile> read_data_file(std::span<const std::byte> file, const std::stri
   const uint64_t data_bytes = range ? header.data.size : std::min(header.data.size, there);
   DataFile out;
   out.tensors = FERRY_TRY(Reader(*root, segments, data_bytes, flat.get().size(), name).read());
-  FERRY_CHECK(Status(range));
+  FERRY_RETURN_IF_ERROR(Status(range));
   for (const auto& [offset, size] : segments) {
     out.segments.push_back({header.data.offset + offset, size});
   }

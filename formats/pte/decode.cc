@@ -33,7 +33,7 @@ class Decoder {
   }
 
  private:
-  // -- messages --
+  // -- messages
   tl::unexpected<Error> error(const std::string& what,
                               ErrorCode code = ErrorCode::kBadInput) const {
     return fail(code, fmt::format("{}: method {}: {}", file_, short_quoted(method_), what));
@@ -46,7 +46,7 @@ class Decoder {
     return error(fmt::format("value {}: {}{}", index, what, named), code);
   }
 
-  // -- pieces --
+  // -- pieces
   Status spend(uint64_t bytes) {
     if (bytes > budget_) return error("its parts are larger than the file");
     budget_ -= bytes;
@@ -56,13 +56,13 @@ class Decoder {
   template <class To, class From>
   Result<std::vector<To>> list(const flatbuffers::Vector<From>* vector, const char* what) {
     if (vector == nullptr) return absent(what);
-    FERRY_CHECK(spend(uint64_t{vector->size()} * sizeof(From)));
+    FERRY_RETURN_IF_ERROR(spend(uint64_t{vector->size()} * sizeof(From)));
     return ferry::wire::copy_vector<To>(vector);
   }
 
   Result<std::string> text(const flatbuffers::String* string, const char* what) {
     if (string == nullptr) return absent(what);
-    FERRY_CHECK(spend(string->size()));
+    FERRY_RETURN_IF_ERROR(spend(string->size()));
     return string->str();
   }
 
@@ -71,10 +71,10 @@ class Decoder {
     method.name = FERRY_TRY(text(plan.name(), "name"));
     method.inputs = FERRY_TRY(list<int32_t>(plan.inputs(), "inputs"));
     method.outputs = FERRY_TRY(list<int32_t>(plan.outputs(), "outputs"));
-    FERRY_CHECK(decode_values(plan, method));
-    FERRY_CHECK(decode_memory(plan, method));
-    FERRY_CHECK(decode_operators(plan, method));
-    FERRY_CHECK(decode_steps(plan, method));
+    FERRY_RETURN_IF_ERROR(decode_values(plan, method));
+    FERRY_RETURN_IF_ERROR(decode_memory(plan, method));
+    FERRY_RETURN_IF_ERROR(decode_operators(plan, method));
+    FERRY_RETURN_IF_ERROR(decode_steps(plan, method));
     return method;
   }
 
@@ -107,7 +107,7 @@ class Decoder {
     return {};
   }
 
-  // -- values --
+  // -- values
   Status decode_values(const wire::Plan& plan, Method& method) {
     if (plan.values() == nullptr) return absent("values");
     method.values.reserve(plan.values()->size());
@@ -166,7 +166,7 @@ class Decoder {
 
   Result<Tensor> decode_tensor(size_t index, const wire::TensorValue& in) {
     Tensor out;
-    if (in.extra()) FERRY_CHECK(decode_extra(index, *in.extra(), out));
+    if (in.extra()) FERRY_RETURN_IF_ERROR(decode_extra(index, *in.extra(), out));
     const auto dtype = dtype_from_executorch(in.scalar_type());
     if (!dtype) {
       return value_error(index, fmt::format("scalar type {}", in.scalar_type()), out.fqn,
@@ -205,7 +205,7 @@ class Decoder {
     return {};
   }
 
-  // -- instructions --
+  // -- instructions
   Status decode_steps(const wire::Plan& plan, Method& method) {
     if (plan.chains() == nullptr || plan.chains()->size() == 0) return absent("chain");
     if (plan.chains()->size() > 1) return error("several chains", ErrorCode::kUnsupported);

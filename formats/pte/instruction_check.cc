@@ -48,7 +48,8 @@ class InstructionCheck {
   }
 
   Status run() {
-    for (size_t i = 0; i < method_.instructions.size(); ++i) FERRY_CHECK(check_instruction(i));
+    for (size_t i = 0; i < method_.instructions.size(); ++i)
+      FERRY_RETURN_IF_ERROR(check_instruction(i));
     return check_roles();
   }
 
@@ -152,7 +153,7 @@ class InstructionCheck {
     if (call.op < 0 || static_cast<size_t>(call.op) >= method_.operators.size()) {
       return error(index, fmt::format("operator {} of {}", call.op, method_.operators.size()));
     }
-    FERRY_CHECK(check_args(index, call.args));
+    FERRY_RETURN_IF_ERROR(check_args(index, call.args));
     const OpSchema* schema = schemas_[static_cast<size_t>(call.op)];
     if (schema == nullptr) {
       // Nothing is known of it, so anything it gets may be what it makes.
@@ -164,9 +165,9 @@ class InstructionCheck {
                    fmt::format("{} arguments, expected {}", call.args.size(), schema->call_args()));
     }
     for (size_t i = 0; i < schema->args.size(); ++i) {
-      FERRY_CHECK(check_arg(index, schema->args[i], call.args[i]));
+      FERRY_RETURN_IF_ERROR(check_arg(index, schema->args[i], call.args[i]));
     }
-    FERRY_CHECK(check_result(index, *schema, call.args));
+    FERRY_RETURN_IF_ERROR(check_result(index, *schema, call.args));
     if (schema->name == "executorch_prim::et_view") return check_view(index, call.args);
     return check_written(index, *schema, call.args);
   }
@@ -218,9 +219,9 @@ class InstructionCheck {
     for (size_t i = 0; i < schema.args.size(); ++i) {
       if (!schema.args[i].out && !schema.args[i].mutated) continue;
       if (const auto* list = get<TensorList>(args[i])) {
-        for (int32_t item : list->items) FERRY_CHECK(check_writable(index, item));
+        for (int32_t item : list->items) FERRY_RETURN_IF_ERROR(check_writable(index, item));
       } else if (get<Tensor>(args[i])) {
-        FERRY_CHECK(check_writable(index, args[i]));
+        FERRY_RETURN_IF_ERROR(check_writable(index, args[i]));
       }
     }
     return {};

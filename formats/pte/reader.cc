@@ -171,7 +171,7 @@ std::vector<uint64_t> sizes_of(const std::vector<Bytes>& spans) {
 
 Result<LoadedProgram> read_program(std::span<const std::byte> file, const std::string& name) {
   const Header header = FERRY_TRY(read_header(file, name));
-  FERRY_CHECK(check_extent(file, header, name));
+  FERRY_RETURN_IF_ERROR(check_extent(file, header, name));
   const ferry::wire::AlignedBytes flat(file.first(header.program_bytes));
   const auto* root = FERRY_TRY(ferry::wire::verified_root<wire::Program>(flat.get(), "ET12", name));
   const std::vector<Range> segments = segments_of(*root);
@@ -184,9 +184,9 @@ Result<LoadedProgram> read_program(std::span<const std::byte> file, const std::s
   const Bytes data = file.subspan(header.data.offset, header.data.size);
   loaded.data = FERRY_TRY(read_data(*root, segments, data, name));
   loaded.data.program_bytes = header.program_bytes;
-  FERRY_CHECK(check_delegates(*root, segments.size(), name));
+  FERRY_RETURN_IF_ERROR(check_delegates(*root, segments.size(), name));
   const DataSizes extents{sizes_of(loaded.data.constants), sizes_of(loaded.data.initial)};
-  FERRY_CHECK(validate_program(loaded.program, extents, name));
+  FERRY_RETURN_IF_ERROR(validate_program(loaded.program, extents, name));
   return loaded;
 }
 

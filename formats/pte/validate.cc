@@ -30,14 +30,14 @@ class MethodCheck {
       : method_(method), extents_(extents), file_(file) {}
 
   Status run() {
-    FERRY_CHECK(check_memory());
-    FERRY_CHECK(check_ports());
-    for (size_t i = 0; i < method_.values.size(); ++i) FERRY_CHECK(check_value(i));
+    FERRY_RETURN_IF_ERROR(check_memory());
+    FERRY_RETURN_IF_ERROR(check_ports());
+    for (size_t i = 0; i < method_.values.size(); ++i) FERRY_RETURN_IF_ERROR(check_value(i));
     return check_instructions(method_, file_);
   }
 
  private:
-  // -- messages --
+  // -- messages
   auto method_error(const std::string& what, ErrorCode code = ErrorCode::kBadInput) const {
     return fail(code, fmt::format("{}: method {}: {}", file_, short_quoted(method_.name), what));
   }
@@ -49,7 +49,7 @@ class MethodCheck {
     return method_error(fmt::format("value {}: {}{}", index, what, fqn), code);
   }
 
-  // -- helpers --
+  // -- helpers
   bool is_value(int32_t index) const {
     return index >= 0 && static_cast<size_t>(index) < method_.values.size();
   }
@@ -85,7 +85,7 @@ class MethodCheck {
     return {};
   }
 
-  // -- values --
+  // -- values
   Status check_value(size_t index) const {
     const Value& value = method_.values[index];
     if (const auto* tensor = std::get_if<Tensor>(&value)) return check_tensor(index, *tensor);
@@ -179,7 +179,7 @@ Status validate_program(const Program& program, const DataSizes& extents, const 
     if (!names.insert(method.name).second) {
       return bad_input(fmt::format("{}: two methods {}", name, short_quoted(method.name)));
     }
-    FERRY_CHECK(MethodCheck(method, extents, name).run());
+    FERRY_RETURN_IF_ERROR(MethodCheck(method, extents, name).run());
   }
   return {};
 }

@@ -69,7 +69,7 @@ Status check_sizes(const DataSizes& sizes) {
 }  // namespace
 
 Result<Layout> plan_program(const Program& program, const DataSizes& sizes) {
-  FERRY_CHECK(check_sizes(sizes));
+  FERRY_RETURN_IF_ERROR(check_sizes(sizes));
   if (auto valid = validate_program(program, sizes, "program"); !valid) {
     return fail(ErrorCode::kInternal, valid.error().message);
   }

@@ -14,7 +14,7 @@
 #include "core/checked.h"
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr size_t kMaxRank = 64;
@@ -294,13 +294,13 @@ Result<std::vector<TensorEntry>> parse_safetensors_header(const JsonPieces& json
         fmt::format("{}: header of {} bytes in a file of {}", name, json_bytes, file_bytes));
   }
   HeaderHandler handler;
-  FERRY_CHECK(parse_json_events(json, name, handler, kSafetensorsPrefixBytes));
+  FERRY_RETURN_IF_ERROR(parse_json_events(json, name, handler, kSafetensorsPrefixBytes));
   std::vector<TensorEntry> entries = handler.take();
-  FERRY_CHECK(check_unique_names(entries, name));
+  FERRY_RETURN_IF_ERROR(check_unique_names(entries, name));
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
   });
-  FERRY_CHECK(place_data(entries, *data_start, file_bytes, name));
+  FERRY_RETURN_IF_ERROR(place_data(entries, *data_start, file_bytes, name));
   for (TensorEntry& entry : entries) entry.file = file;
   return entries;
 }
@@ -315,4 +315,4 @@ Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::b
   return parse_safetensors_header(whole, json.size(), file_bytes, name, file);
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -24,7 +24,7 @@
 #include "core/result.h"
 #include "core/tensor_source.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 inline constexpr uint64_t kSafetensorsPrefixBytes = 8;
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
@@ -46,4 +46,4 @@ Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::b
                                                           const std::string& name,
                                                           uint32_t file = 0);
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -9,7 +9,7 @@
 #include "core/text.h"
 #include "formats/checkpoint_file.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr size_t kMaxShown = 60;
@@ -67,7 +67,7 @@ Result<ShardIndex> parse_shard_index(std::string_view text, const std::string& n
           fmt::format("the value in 'weight_map' is not a string (tensor {})", quoted(tensor)));
     }
     const std::string& file_name = file.get_ref<const std::string&>();
-    FERRY_CHECK(check_file_name(file_name, tensor, name, suffix));
+    FERRY_RETURN_IF_ERROR(check_file_name(file_name, tensor, name, suffix));
     const auto& known = by_lower_case.emplace(lower_case(file_name), file_name).first->second;
     if (known != file_name) {
       return bad(fmt::format("the files {} and {} differ only by case (tensor {})",
@@ -104,4 +104,4 @@ Status check_against_index(const ShardIndex& index, const TensorSource& source,
   return summarize(std::move(problems), name);
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

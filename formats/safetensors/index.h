@@ -13,7 +13,7 @@
 #include "core/result.h"
 #include "core/tensor_source.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 inline constexpr uint64_t kMaxIndexBytes = 32'000'000;
 
@@ -28,4 +28,4 @@ Result<ShardIndex> parse_shard_index(std::string_view json, const std::string& n
 Status check_against_index(const ShardIndex& index, const TensorSource& source,
                            const std::string& name);
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "formats/safetensors/header.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{64} << 10;
@@ -46,7 +46,7 @@ struct Header {
 Result<Header> read_header(const InputFile& input, const std::string& name, uint32_t file) {
   std::array<std::byte, 64> buffer;
   const auto start = std::span(buffer).first(std::min<uint64_t>(buffer.size(), input.size()));
-  FERRY_CHECK(input.read_at(0, start));
+  FERRY_RETURN_IF_ERROR(input.read_at(0, start));
   const uint64_t json_bytes = FERRY_TRY(safetensors_header_bytes(start, input.size(), name));
   const bool keep = json_bytes <= kMaxKeptHeaderBytes;
   Header header;
@@ -55,13 +55,12 @@ Result<Header> read_header(const InputFile& input, const std::string& name, uint
   uint64_t done = 0;
   const JsonPieces next = [&]() -> Result<std::string_view> {
     piece.resize(std::min(kPieceBytes, json_bytes - done));
-    FERRY_CHECK(input.read_at(kSafetensorsPrefixBytes + done, piece));
+    FERRY_RETURN_IF_ERROR(input.read_at(kSafetensorsPrefixBytes + done, piece));
     done += piece.size();
     if (keep) header.bytes.insert(header.bytes.end(), piece.begin(), piece.end());
     return std::string_view(reinterpret_cast<const char*>(piece.data()), piece.size());
   };
-  header.entries =
-      FERRY_TRY(parse_safetensors_header(next, json_bytes, input.size(), name, file));
+  header.entries = FERRY_TRY(parse_safetensors_header(next, json_bytes, input.size(), name, file));
   return header;
 }
 
@@ -86,12 +85,12 @@ Status SafetensorsSource::read(size_t index, uint64_t offset, std::span<std::byt
   }
   const TensorEntry& entry = entries_[index];
   const InputFile& input = inputs_[entry.file];
-  FERRY_CHECK(input.read_at(entry.offset + offset, out));
+  FERRY_RETURN_IF_ERROR(input.read_at(entry.offset + offset, out));
   return input.check_unchanged();
 }
 
 Status SafetensorsSource::check_unchanged() const {
-  for (const InputFile& input : inputs_) FERRY_CHECK(input.check_unchanged());
+  for (const InputFile& input : inputs_) FERRY_RETURN_IF_ERROR(input.check_unchanged());
   return {};
 }
 
@@ -100,9 +99,9 @@ Status SafetensorsSource::check_unchanged() const {
 Result<std::unique_ptr<TensorSource>> open_safetensors(const std::vector<SafetensorsFile>& files,
                                                        const std::string& display_path) {
   auto source = std::make_unique<SafetensorsSource>(display_path);
-  for (const SafetensorsFile& file : files) FERRY_CHECK(source->add(file));
-  if (files.size() > 1) FERRY_CHECK(check_unique_names(*source));
+  for (const SafetensorsFile& file : files) FERRY_RETURN_IF_ERROR(source->add(file));
+  if (files.size() > 1) FERRY_RETURN_IF_ERROR(check_unique_names(*source));
   return std::unique_ptr<TensorSource>(std::move(source));
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -9,7 +9,7 @@
 #include "core/tensor_source.h"
 #include "formats/checkpoint_file.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 // Its header has been checked when the source is open; its data are read later.
 using SafetensorsFile = CheckpointFile;
@@ -20,4 +20,4 @@ using SafetensorsFile = CheckpointFile;
 Result<std::unique_ptr<TensorSource>> open_safetensors(const std::vector<SafetensorsFile>& files,
                                                        const std::string& display_path);
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -17,7 +17,7 @@
 #include "core/text.h"
 #include "formats/safetensors/header.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 tl::unexpected<Error> defect(const TensorSpec& tensor, std::string_view what) {
@@ -71,9 +71,9 @@ Result<std::string> header_item(const TensorSpec& tensor, uint64_t begin, uint64
 
 Status write_all(const OutputFile& file, const SafetensorsLayout& layout,
                  const std::vector<TensorData>& tensors) {
-  FERRY_CHECK(file.write_at(0, layout.head));
+  FERRY_RETURN_IF_ERROR(file.write_at(0, layout.head));
   for (size_t i = 0; i < tensors.size(); ++i) {
-    FERRY_CHECK(file.write_at(layout.offsets[i], tensors[i].bytes));
+    FERRY_RETURN_IF_ERROR(file.write_at(layout.offsets[i], tensors[i].bytes));
   }
   return {};
 }
@@ -131,4 +131,4 @@ Status write_safetensors(const std::string& path, const std::vector<TensorData>&
   return status;
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

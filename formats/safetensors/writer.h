@@ -14,7 +14,7 @@
 #include "core/result.h"
 #include "core/shape.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 struct TensorSpec {
   std::string name;  // unique, valid UTF-8
@@ -43,4 +43,4 @@ struct TensorData {
 Status write_safetensors(const std::string& path, const std::vector<TensorData>& tensors,
                          const SafetensorsMetadata& metadata = {});
 
-}  // namespace ferry
+}  // namespace ferry::formats

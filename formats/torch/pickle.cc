@@ -9,7 +9,7 @@
 
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr std::string_view kTorch = "torch", kStorageModule = "torch.storage",
@@ -427,7 +427,7 @@ Result<Pickle> PickleMachine::run() {
     if (++opcodes_ > kMaxPickleOpcodes) return bad("too many opcodes");
     const auto op = static_cast<Op>(FERRY_TRY(number(1)));
     if (op == Op::kStop) break;
-    FERRY_CHECK(step(op));
+    FERRY_RETURN_IF_ERROR(step(op));
   }
   if (left() != 0) return bad("bytes after the end of the pickle");
   if (stack_.size() != 1 || !marks_.empty()) return bad("does not end with one value");
@@ -468,4 +468,4 @@ std::vector<Pickle::Id> Pickle::items(Id id) const {
   return out;
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -14,7 +14,7 @@
 #include "core/dtype.h"
 #include "core/result.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 inline constexpr uint64_t kMaxPickleBytes = 64u << 20;
 // Bounds time and memory (about 30 bytes each); 42,000 tensors need this many.
@@ -90,4 +90,4 @@ class Pickle {
   Id root_ = 0;
 };
 
-}  // namespace ferry
+}  // namespace ferry::formats

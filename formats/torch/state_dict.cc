@@ -8,8 +8,9 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "core/utf8.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 using Id = Pickle::Id;
@@ -109,7 +110,7 @@ Result<Id> StateDictReader::tensor_of_parameter(Id parameter) const {
       is_call(args[0], PickleGlobal::kRebuildParameter)) {
     return bad("malformed parameter");
   }
-  FERRY_CHECK(check_hooks(args[2]));
+  FERRY_RETURN_IF_ERROR(check_hooks(args[2]));
   return args[0];
 }
 
@@ -202,8 +203,8 @@ Result<TorchTensor> StateDictReader::tensor(Id id) const {
     return bad("malformed dtype");
   }
   if (!dtype) return bad("the tensor has no dtype");
-  FERRY_CHECK(check_hooks(args[5]));
-  if (args.size() > needed) FERRY_CHECK(check_hooks(args[needed]));
+  FERRY_RETURN_IF_ERROR(check_hooks(args[5]));
+  if (args.size() > needed) FERRY_RETURN_IF_ERROR(check_hooks(args[needed]));
 
   TorchTensor out;
   out.name = std::string(tensor_);
@@ -214,7 +215,7 @@ Result<TorchTensor> StateDictReader::tensor(Id id) const {
   if (out.shape.size() != out.strides.size()) return bad("sizes and strides differ in number");
   const int64_t offset = pickle_.integer(args[1]);
   if (offset < 0) return bad(fmt::format("negative storage offset {}", offset));
-  FERRY_CHECK(place(out, offset, from.record.bytes));
+  FERRY_RETURN_IF_ERROR(place(out, offset, from.record.bytes));
   return out;
 }
 
@@ -227,7 +228,7 @@ Result<std::vector<TorchTensor>> StateDictReader::read(uint64_t max_bytes) {
     tensor_ = {};
     if (!is(items[i], PickleKind::kString)) return bad("a key of the state dict is not a string");
     tensor_ = pickle_.string(items[i]);
-    if (!is_utf8(tensor_)) return bad("the name is not valid UTF-8");
+    if (!utf8::is_valid(tensor_)) return bad("the name is not valid UTF-8");
     if (!names.insert(tensor_).second) return bad("the name is there twice");
     tensors.push_back(FERRY_TRY(tensor(items[i + 1])));
     const auto sum = checked_add(total, tensors.back().bytes);
@@ -257,4 +258,4 @@ Result<std::vector<TorchTensor>> read_state_dict(const Pickle& pickle,
   return StateDictReader(pickle, storages, name).read(max_bytes);
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

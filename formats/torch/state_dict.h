@@ -12,7 +12,7 @@
 #include "core/shape.h"
 #include "formats/torch/pickle.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 // A view of a storage. Sizes, strides and the offset are in elements; every element that they reach
 // lies inside of the storage.
@@ -41,4 +41,4 @@ Result<std::vector<TorchTensor>> read_state_dict(const Pickle& pickle,
                                                  const StorageRecords& storages, uint64_t max_bytes,
                                                  const std::string& name);
 
-}  // namespace ferry
+}  // namespace ferry::formats

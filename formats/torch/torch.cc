@@ -18,7 +18,7 @@
 #include "formats/torch/zip.h"
 #include "formats/torch/zip_contents.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr uint64_t kMaxExpansion = 64;  // of views and of compression, over the size of the file
@@ -88,7 +88,7 @@ Result<Storage::Contents> Storage::load() {
 
 Status Storage::read(uint64_t offset, std::span<std::byte> out) {
   if (!entry_.deflated) {
-    FERRY_CHECK(check());
+    FERRY_RETURN_IF_ERROR(check());
     return file_->read_at(entry_.offset + offset, out);
   }
   const Contents contents = FERRY_TRY(load());
@@ -177,9 +177,10 @@ Status check_inflated(const std::vector<const ZipEntry*>& storages, uint64_t lim
     if (!entry->deflated) continue;
     const auto sum = checked_add(total, entry->bytes);
     if (!sum || *sum > limit) {
-      return bad_input(fmt::format("{}: the storages decompress to more than {} bytes, with {} "
-                                   "(offset {})",
-                                   shown, limit, quoted(entry->name, 100), entry->header));
+      return bad_input(
+          fmt::format("{}: the storages decompress to more than {} bytes, with {} "
+                      "(offset {})",
+                      shown, limit, quoted(entry->name, 100), entry->header));
     }
     total = *sum;
   }
@@ -218,7 +219,7 @@ Result<TorchFile> read_torch_file(const std::string& path) {
   out.shown = printable(path);
   out.input = std::make_unique<InputFile>(FERRY_TRY(InputFile::open(path)));
   const InputFile& input = *out.input;
-  FERRY_CHECK(check_content(input, out.shown));
+  FERRY_RETURN_IF_ERROR(check_content(input, out.shown));
   const auto records = FERRY_TRY(read_zip_directory(input, out.shown));
   const std::string folder = FERRY_TRY(top_folder(records, out.shown));
   const std::string data_folder = folder + "data/";
@@ -236,10 +237,10 @@ Result<TorchFile> read_torch_file(const std::string& path) {
     return bad_input(
         fmt::format("{}: a zip file without data.pkl, so not from torch.save", out.shown));
   }
-  FERRY_CHECK(check_byte_order(input, order, out.shown));
+  FERRY_RETURN_IF_ERROR(check_byte_order(input, order, out.shown));
   const uint64_t limit =
       std::max(kAlwaysAllowed, checked_mul(input.size(), kMaxExpansion).value_or(UINT64_MAX));
-  FERRY_CHECK(check_inflated(data, limit, out.shown));
+  FERRY_RETURN_IF_ERROR(check_inflated(data, limit, out.shown));
   out.pickle = FERRY_TRY(read_pickle(input, *pickle_record, out.shown));
   const Pickle pickle = FERRY_TRY(Pickle::parse(out.pickle, out.shown));
   out.tensors = FERRY_TRY(read_state_dict(pickle, by_key, limit, out.shown));
@@ -303,9 +304,9 @@ Status TorchSource::read(size_t index, uint64_t offset, std::span<std::byte> out
   const TorchTensor& tensor = file.tensors[tensors_[index]];
   Storage& storage = *file.storages[tensor.storage];
   if (is_contiguous(tensor)) {
-    FERRY_CHECK(storage.read(tensor.first + offset, out));
+    FERRY_RETURN_IF_ERROR(storage.read(tensor.first + offset, out));
   } else {
-    FERRY_CHECK(read_blocks(index, offset, out));
+    FERRY_RETURN_IF_ERROR(read_blocks(index, offset, out));
   }
   storage.finish_read(out.size());
   return file.input->check_unchanged();
@@ -328,8 +329,8 @@ Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::by
     const auto block = FERRY_TRY(blocks_.get(index, number, [&]() -> Result<BlockCache::Bytes> {
       const uint64_t begin = number * block_bytes;
       BlockCache::Bytes bytes(std::min(block_bytes, tensor.bytes - begin));
-      FERRY_CHECK(gather(walk, item, static_cast<int64_t>(begin) / item,
-                         static_cast<int64_t>(bytes.size()) / item, read, bytes.data()));
+      FERRY_RETURN_IF_ERROR(gather(walk, item, static_cast<int64_t>(begin) / item,
+                                   static_cast<int64_t>(bytes.size()) / item, read, bytes.data()));
       return bytes;
     }));
     const uint64_t skip = offset % block_bytes;
@@ -342,7 +343,7 @@ Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::by
 }
 
 Status TorchSource::check_unchanged() const {
-  for (const TorchFile& file : torch_files_) FERRY_CHECK(file.input->check_unchanged());
+  for (const TorchFile& file : torch_files_) FERRY_RETURN_IF_ERROR(file.input->check_unchanged());
   return {};
 }
 
@@ -351,7 +352,7 @@ Status TorchSource::check_unchanged() const {
 Result<TorchContent> detect_torch(const InputFile& file) {
   std::array<std::byte, kTarMagicOffset + kTarMagic.size()> buffer;
   const auto start = std::span(buffer).first(std::min<uint64_t>(buffer.size(), file.size()));
-  FERRY_CHECK(file.read_at(0, start));
+  FERRY_RETURN_IF_ERROR(file.read_at(0, start));
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
   // A safetensors file, by the length of its header; that length can look like anything below.
   if (text.size() > 8 && text[8] == '{' && text.substr(4, 4) == std::string_view("\0\0\0\0", 4)) {
@@ -368,9 +369,9 @@ Result<TorchContent> detect_torch(const InputFile& file) {
 Result<std::unique_ptr<TensorSource>> open_torch(const std::vector<CheckpointFile>& files,
                                                  const std::string& display_path) {
   auto source = std::make_unique<TorchSource>(display_path);
-  for (const CheckpointFile& file : files) FERRY_CHECK(source->add(file));
-  if (files.size() > 1) FERRY_CHECK(check_unique_names(*source));
+  for (const CheckpointFile& file : files) FERRY_RETURN_IF_ERROR(source->add(file));
+  if (files.size() > 1) FERRY_RETURN_IF_ERROR(check_unique_names(*source));
   return std::unique_ptr<TensorSource>(std::move(source));
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -3,15 +3,15 @@
 // The state dict is the dict that the file holds, or the one under its key "state_dict" or "model"
 // where there are no tensors beside it. All its values must be tensors. A view of a storage is read
 // as torch would make it contiguous; tied tensors are entries with the same bytes. Names are kept
-// as they are. TensorEntry::offset is where the first element of the tensor lies in the file, or, in
-// a compressed storage, would lie if its contents were where the stored bytes begin.
+// as they are. TensorEntry::offset is where the first element of the tensor lies in the file, or,
+// in a compressed storage, would lie if its contents were where the stored bytes begin.
 // SourceFile::header is data.pkl.
 //
 // The CRC of data.pkl is checked when the file is opened, that of a storage (checking it means
 // reading it) when the first of its bytes are asked for, before any are given. A compressed storage
-// is then decompressed as a whole, and kept in memory until all its tensors have been read. One that
-// is not compressed is never in memory as a whole: a view that jumps around in it is gathered from
-// windows of it.
+// is then decompressed as a whole, and kept in memory until all its tensors have been read. One
+// that is not compressed is never in memory as a whole: a view that jumps around in it is gathered
+// from windows of it.
 //
 // What a hostile file could make grow is bounded:
 //   T1 data.pkl has at most 64 MiB, and if it is compressed no more than 256 times what is stored
@@ -29,7 +29,7 @@
 #include "core/tensor_source.h"
 #include "formats/checkpoint_file.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 // What the first bytes of a file say.
 enum class TorchContent {
@@ -46,4 +46,4 @@ Result<TorchContent> detect_torch(const InputFile& file);
 Result<std::unique_ptr<TensorSource>> open_torch(const std::vector<CheckpointFile>& files,
                                                  const std::string& display_path);
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -13,7 +13,7 @@
 #include "core/checked.h"
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -31,7 +31,7 @@ constexpr uint16_t kDescriptorFlag = 1u << 3;
 constexpr uint16_t kAllowedFlags = 0x6u | kDescriptorFlag | 1u << 11;
 constexpr uint16_t kStored = 0, kDeflate = 8;
 constexpr uint64_t kMaxDeflateRatio = 1032;  // a match of 258 bytes takes two bits at least
-constexpr uint32_t k32 = 0xffffffff;  // "see the zip64 field"
+constexpr uint32_t k32 = 0xffffffff;         // "see the zip64 field"
 constexpr uint16_t k16 = 0xffff;
 constexpr uint16_t kZip64Field = 1;
 
@@ -50,7 +50,7 @@ uint64_t u64_at(Bytes bytes, size_t offset) { return number_at<uint64_t>(bytes, 
 
 Result<std::vector<std::byte>> read_bytes(const InputFile& file, uint64_t offset, size_t count) {
   std::vector<std::byte> out(count);
-  FERRY_CHECK(file.read_at(offset, out));
+  FERRY_RETURN_IF_ERROR(file.read_at(offset, out));
   return out;
 }
 
@@ -205,8 +205,8 @@ Result<ZipEntry> ZipReader::parse_central(Bytes& rest, uint64_t offset) const {
   if (u16_at(rest, 34) != 0) return bad_entry(entry, "is in another part");
   if (entry.flags & 1u) return bad_entry(entry, "is encrypted");
   if (entry.flags & ~kAllowedFlags) return bad_entry(entry, "has unknown flags");
-  FERRY_CHECK(check_name(entry));
-  FERRY_CHECK(check_method(entry, u16_at(rest, 10)));
+  FERRY_RETURN_IF_ERROR(check_name(entry));
+  FERRY_RETURN_IF_ERROR(check_method(entry, u16_at(rest, 10)));
   rest = rest.subspan(total);
   return entry;
 }
@@ -297,7 +297,7 @@ Result<std::vector<ZipEntry>> ZipReader::read() {
   for (size_t i = 0; i < entries.size(); ++i) {
     const bool last = i + 1 == entries.size();
     const uint64_t limit = last ? directory.offset : entries[i + 1].header;
-    FERRY_CHECK(check_local(entries[i], limit));
+    FERRY_RETURN_IF_ERROR(check_local(entries[i], limit));
     if (!names.insert(entries[i].name).second) return bad_entry(entries[i], "is there twice");
   }
   return entries;
@@ -309,4 +309,4 @@ Result<std::vector<ZipEntry>> read_zip_directory(const InputFile& file, const st
   return ZipReader(file, name).read();
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

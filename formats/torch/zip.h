@@ -19,7 +19,7 @@
 #include "core/file.h"
 #include "core/result.h"
 
-namespace ferry {
+namespace ferry::formats {
 
 struct ZipEntry {
   std::string name;
@@ -43,4 +43,4 @@ inline constexpr uint64_t kMaxZipDirectoryBytes = 64u << 20;
 // the messages. kUnsupported for methods of compression other than deflate.
 Result<std::vector<ZipEntry>> read_zip_directory(const InputFile& file, const std::string& name);
 
-}  // namespace ferry
+}  // namespace ferry::formats

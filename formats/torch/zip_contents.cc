@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
@@ -59,8 +59,9 @@ Status inflate_to(const InputFile& file, const ZipEntry& entry, std::span<std::b
   int result = Z_OK;
   while (result == Z_OK) {
     if (stream.avail_in == 0 && read < entry.stored) {
-      const auto part = std::span(piece).first(std::min<uint64_t>(piece.size(), entry.stored - read));
-      FERRY_CHECK(file.read_at(entry.offset + read, part));
+      const auto part =
+          std::span(piece).first(std::min<uint64_t>(piece.size(), entry.stored - read));
+      FERRY_RETURN_IF_ERROR(file.read_at(entry.offset + read, part));
       read += part.size();
       stream.next_in = as_zlib(part);
       stream.avail_in = static_cast<unsigned>(part.size());
@@ -71,8 +72,8 @@ Status inflate_to(const InputFile& file, const ZipEntry& entry, std::span<std::b
     result = ::inflate(&stream, Z_NO_FLUSH);
     made += room.size() - stream.avail_out;
   }
-  const bool complete = result == Z_STREAM_END && made == out.size() && stream.avail_in == 0 &&
-                        read == entry.stored;
+  const bool complete =
+      result == Z_STREAM_END && made == out.size() && stream.avail_in == 0 && read == entry.stored;
   if (complete) return {};
   return bad(entry, fmt::format("do not decompress to {} bytes", out.size()), name);
 }
@@ -82,8 +83,8 @@ Status inflate_to(const InputFile& file, const ZipEntry& entry, std::span<std::b
 Status read_zip_entry_to(const InputFile& file, const ZipEntry& entry, std::span<std::byte> out,
                          const std::string& name) {
   if (out.size() != entry.bytes) return fail(ErrorCode::kInternal, name + ": wrong size of buffer");
-  FERRY_CHECK(entry.deflated ? inflate_to(file, entry, out, name)
-                             : file.read_at(entry.offset, out));
+  FERRY_RETURN_IF_ERROR(entry.deflated ? inflate_to(file, entry, out, name)
+                                       : file.read_at(entry.offset, out));
   return compare_crc(update_crc(0, out), entry, name);
 }
 
@@ -94,7 +95,7 @@ Result<std::vector<std::byte>> read_zip_entry(const InputFile& file, const ZipEn
                                  name, quoted(entry.name, 100), entry.bytes, limit, entry.offset));
   }
   std::vector<std::byte> contents(entry.bytes);
-  FERRY_CHECK(read_zip_entry_to(file, entry, contents, name));
+  FERRY_RETURN_IF_ERROR(read_zip_entry_to(file, entry, contents, name));
   return contents;
 }
 
@@ -103,10 +104,10 @@ Status check_stored_entry(const InputFile& file, const ZipEntry& entry, const st
   uint32_t crc = 0;
   for (uint64_t done = 0; done < entry.bytes; done += piece.size()) {
     piece.resize(std::min<uint64_t>(piece.size(), entry.bytes - done));
-    FERRY_CHECK(file.read_at(entry.offset + done, piece));
+    FERRY_RETURN_IF_ERROR(file.read_at(entry.offset + done, piece));
     crc = update_crc(crc, piece);
   }
   return compare_crc(crc, entry, name);
 }
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -11,9 +11,10 @@
 #include "core/result.h"
 #include "formats/torch/zip.h"
 
-namespace ferry {
+namespace ferry::formats {
 
-// The contents of an entry of at most `limit` bytes; its CRC is checked. `name` begins the messages.
+// The contents of an entry of at most `limit` bytes; its CRC is checked. `name` begins the
+// messages.
 Result<std::vector<std::byte>> read_zip_entry(const InputFile& file, const ZipEntry& entry,
                                               uint64_t limit, const std::string& name);
 
@@ -25,4 +26,4 @@ Status read_zip_entry_to(const InputFile& file, const ZipEntry& entry, std::span
 // Reads all of a stored entry and compares the CRC, in constant memory.
 Status check_stored_entry(const InputFile& file, const ZipEntry& entry, const std::string& name);
 
-}  // namespace ferry
+}  // namespace ferry::formats

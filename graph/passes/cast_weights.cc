@@ -9,7 +9,7 @@
 #include "graph/passes/passes.h"
 #include "graph/shape_inference.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 // Where a node that is cast takes its matrix from, or -1.
@@ -168,10 +168,10 @@ class Caster {
 }  // namespace
 
 Result<Model> cast_weights(Model model, WeightDType dtype) {
-  FERRY_CHECK(settle_dtypes(model, dtype));
+  FERRY_RETURN_IF_ERROR(settle_dtypes(model, dtype));
   Caster(model.graph).run();
-  FERRY_CHECK(validate(model.graph));
+  FERRY_RETURN_IF_ERROR(validate(model.graph));
   return model;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

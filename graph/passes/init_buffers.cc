@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "graph/passes/passes.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 std::string_view last_component(std::string_view name) {
@@ -49,7 +49,7 @@ Status check_names(const Graph& graph, const std::vector<std::string>& names) {
 
 Result<Model> init_buffers(Model model, const BufferInitOptions& options) {
   Graph& graph = model.graph;
-  FERRY_CHECK(check_names(graph, options.names));
+  FERRY_RETURN_IF_ERROR(check_names(graph, options.names));
   for (size_t i = 0; i < graph.values.size(); ++i) {
     Value& value = graph.values[i];
     if (value.origin != Value::Origin::kBuffer) continue;
@@ -57,8 +57,8 @@ Result<Model> init_buffers(Model model, const BufferInitOptions& options) {
     if (!value.stored || value.literal >= 0) continue;
     value.literal = zeros(graph, graph.max_bytes({static_cast<int32_t>(i)}));
   }
-  FERRY_CHECK(validate(graph));
+  FERRY_RETURN_IF_ERROR(validate(graph));
   return model;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -4,7 +4,7 @@
 #include <compare>
 #include <limits>
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 struct Score {
@@ -46,4 +46,4 @@ std::vector<int32_t> partition_layers(const std::vector<uint64_t>& costs, int32_
   return bounds;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

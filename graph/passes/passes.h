@@ -8,16 +8,16 @@
 
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 
-// Dtype of the matrices (weights of linear and embedding nodes) as stored and multiplied. Everything
-// else (norms, biases, states, attention) stays f32, whatever the checkpoint holds: it is a few
-// kilobytes, and it keeps the residual stream exact.
+// Dtype of the matrices (weights of linear and embedding nodes) as stored and multiplied.
+// Everything else (norms, biases, states, attention) stays f32, whatever the checkpoint holds: it
+// is a few kilobytes, and it keeps the residual stream exact.
 enum class WeightDType { kKeep, kF32, kF16, kBF16 };
 
-// Settles the dtype of every weight: adds casts to the TensorExprs, and _to_copy nodes around linear
-// and embedding nodes whose weight is not f32 (their operators want equal dtypes). One cast of an
-// activation serves all the linear nodes that read it.
+// Settles the dtype of every weight: adds casts to the TensorExprs, and _to_copy nodes around
+// linear and embedding nodes whose weight is not f32 (their operators want equal dtypes). One cast
+// of an activation serves all the linear nodes that read it.
 Result<Model> cast_weights(Model model, WeightDType dtype);
 
 enum class BufferInit { kNone, kState, kAll };
@@ -25,18 +25,18 @@ struct BufferInitOptions {
   BufferInit mode = BufferInit::kNone;
   std::vector<std::string> names = {};  // further buffers by exact last component of the name
 };
-// Decides which mutable buffers carry initial contents in the program. kNone: those that must_store;
-// kState: also those whose initial value is not zero; kAll: every buffer. Names match exactly the
-// last dotted component ("k_cache"), never a substring.
+// Decides which mutable buffers carry initial contents in the program. kNone: those that
+// must_store; kState: also those whose initial value is not zero; kAll: every buffer. Names match
+// exactly the last dotted component ("k_cache"), never a substring.
 Result<Model> init_buffers(Model model, const BufferInitOptions& options);
 
 // Cuts the decoder into exactly `count` models at layer boundaries, balanced by weight bytes. Every
-// tensor that crosses a cut is an output of one part and an input of a later one, of the same dtype;
-// integers and rank-0 tensors are recomputed from the program's inputs. kUsage if count < 1 or
-// count > number of layers. Weights used by several parts (tied heads) are bound in each.
+// tensor that crosses a cut is an output of one part and an input of a later one, of the same
+// dtype; integers and rank-0 tensors are recomputed from the program's inputs. kUsage if count < 1
+// or count > number of layers. Weights used by several parts (tied heads) are bound in each.
 Result<std::vector<Model>> shard(const Model& model, int32_t count);
 
 // Removes nodes and values that nothing needs, renumbers.
 Graph remove_dead(Graph graph);
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -2,7 +2,7 @@
 #include "graph/node_values.h"
 #include "graph/passes/passes.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 class Liveness {
@@ -125,4 +125,4 @@ Graph remove_dead(Graph graph) {
   return graph;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -10,7 +10,7 @@
 #include "graph/passes/layer_partition.h"
 #include "graph/passes/passes.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 tl::unexpected<Error> broken(std::string message) {
@@ -84,7 +84,7 @@ class PartBuilder {
 
   Status run() {
     for (const Node& node : cut_.graph.nodes) {
-      if (cut_.part_of(node) == part_) FERRY_CHECK(add_node(node));
+      if (cut_.part_of(node) == part_) FERRY_RETURN_IF_ERROR(add_node(node));
     }
     return finish_inputs();
   }
@@ -116,7 +116,7 @@ class PartBuilder {
     } else if (const std::optional<ValueId> size = FERRY_TRY(import_size(old))) {
       mapped_[old] = *size;
     } else if (is_recomputed(cut_, old)) {
-      FERRY_CHECK(add_node(cut_.producer(old)));
+      FERRY_RETURN_IF_ERROR(add_node(cut_.producer(old)));
     } else if (cut_.part_of(cut_.producer(old)) < part_) {
       add_crossing(old);
     } else {
@@ -158,11 +158,11 @@ class PartBuilder {
         status = tl::unexpected<Error>(imported.error());
       }
     });
-    FERRY_CHECK(std::move(status));
+    FERRY_RETURN_IF_ERROR(std::move(status));
     for (ValueId& out : copy.outs) {
       const auto known = mapped_.find(out);
       out = known != mapped_.end() ? known->second : add_value(out);
-      FERRY_CHECK(import_symbols(out));
+      FERRY_RETURN_IF_ERROR(import_symbols(out));
     }
     out_.nodes.push_back(std::move(copy));
     return {};
@@ -199,14 +199,15 @@ class PartBuilder {
   // Inputs: crossing ones, then those of the program in their order; the first part has them all.
   Status finish_inputs() {
     for (ValueId old : cut_.graph.inputs) {
-      if (part_ == 0) FERRY_CHECK(import_unmade(old));
+      if (part_ == 0) FERRY_RETURN_IF_ERROR(import_unmade(old));
       if (const auto known = mapped_.find(old); known != mapped_.end()) {
         out_.inputs.push_back(known->second);
       }
     }
     if (part_ == 0) {
-      for (ValueId old : cut_.graph.outputs) FERRY_CHECK(import_unmade(old));
-      for (const Probe& probe : cut_.graph.probes) FERRY_CHECK(import_unmade(probe.value));
+      for (ValueId old : cut_.graph.outputs) FERRY_RETURN_IF_ERROR(import_unmade(old));
+      for (const Probe& probe : cut_.graph.probes)
+        FERRY_RETURN_IF_ERROR(import_unmade(probe.value));
     }
     for (size_t i = 0; i < out_.symbols.size(); ++i) {
       const auto known = mapped_.find(cut_.graph.symbols[i].value);
@@ -280,7 +281,7 @@ Result<StateDict> weights_of(const Graph& graph, const StateDict& all) {
   }
   StateDict dict;
   for (const Weight& weight : all.weights()) {
-    if (used.contains(weight.name)) FERRY_CHECK(dict.add(weight));
+    if (used.contains(weight.name)) FERRY_RETURN_IF_ERROR(dict.add(weight));
   }
   return dict;
 }
@@ -317,11 +318,11 @@ Result<std::vector<PartBuilder>> build_parts(const Cut& cut) {
   std::vector<PartBuilder> builders;
   for (int32_t part = 0; part < cut.parts(); ++part) {
     PartBuilder scout(cut, part, {});
-    FERRY_CHECK(scout.run());
+    FERRY_RETURN_IF_ERROR(scout.run());
     std::vector<ValueId> crossing = scout.crossing();
     order_crossing(cut, crossing);
     builders.emplace_back(cut, part, crossing);
-    FERRY_CHECK(builders.back().run());
+    FERRY_RETURN_IF_ERROR(builders.back().run());
   }
   return builders;
 }
@@ -335,7 +336,7 @@ Result<std::vector<Model>> shard(const Model& model, int32_t count) {
   }
   if (count == 1) return std::vector<Model>{model};
   const Cut cut = make_cut(model, count);
-  FERRY_CHECK(check_buffers(cut));
+  FERRY_RETURN_IF_ERROR(check_buffers(cut));
   std::vector<PartBuilder> builders = FERRY_TRY(build_parts(cut));
   LastUses last_uses;
   for (int32_t part = 0; part < count; ++part) {
@@ -347,11 +348,11 @@ Result<std::vector<Model>> shard(const Model& model, int32_t count) {
     PartBuilder& builder = builders[static_cast<size_t>(part)];
     add_ports(cut, part, names, builder);
     Model out{remove_dead(std::move(builder.graph())), {}};
-    FERRY_CHECK(validate(out.graph));
+    FERRY_RETURN_IF_ERROR(validate(out.graph));
     out.weights = FERRY_TRY(weights_of(out.graph, model.weights));
     models.push_back(std::move(out));
   }
   return models;
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -5,7 +5,7 @@
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/kernels.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 // Integer arithmetic wraps, as torch's does.
@@ -339,4 +339,4 @@ Status add_scalar_alpha(const Call& call) {
   return run_binary(call, op, Operand(a), Operand(b), promote(a.dtype, b), out);
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -8,7 +8,7 @@
 #include "runner/kernels/kernel.h"
 #include "runner/kernels/kernels.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 // f32 values of a tensor: its own memory, or a converted copy of the first `rows` of dimension 1 of
@@ -49,11 +49,11 @@ struct Attention {
 
 Status check_attention(const Attention& a) {
   for (const Tensor* t : {&a.query, &a.key, &a.value}) {
-    FERRY_CHECK(require_rank(*t, 4));
-    FERRY_CHECK(require_same_dtype(*t, a.out));
+    FERRY_RETURN_IF_ERROR(require_rank(*t, 4));
+    FERRY_RETURN_IF_ERROR(require_same_dtype(*t, a.out));
     if (!is_floating(t->dtype)) return bad_input(fmt::format("{} must be floating", describe(*t)));
   }
-  FERRY_CHECK(require_sizes(a.value, a.key.sizes));
+  FERRY_RETURN_IF_ERROR(require_sizes(a.value, a.key.sizes));
   const int64_t kv_heads = a.key.size(2);
   if (a.query.size(0) != a.key.size(0) || a.query.size(3) != a.key.size(3) || kv_heads == 0 ||
       a.query.size(2) % kv_heads != 0) {
@@ -68,7 +68,7 @@ Status check_attention(const Attention& a) {
   if (a.mask == nullptr) return {};
   if (a.causal) return bad_input("attention has both a mask and the causal flag");
   const Tensor& mask = *a.mask;
-  FERRY_CHECK(require_dtype(mask, DType::kF32));
+  FERRY_RETURN_IF_ERROR(require_dtype(mask, DType::kF32));
   if (mask.rank() < 2 || mask.numel != a.query.size(1) * context || mask.sizes.back() != context ||
       mask.size(mask.rank() - 2) != a.query.size(1)) {
     return bad_input(fmt::format("mask {} does not fit {} queries of a context of {}",
@@ -78,8 +78,8 @@ Status check_attention(const Attention& a) {
 }
 
 Status attend(const Call& call, const Attention& a) {
-  FERRY_CHECK(check_attention(a));
-  FERRY_CHECK(resize(a.out, a.query.sizes));
+  FERRY_RETURN_IF_ERROR(check_attention(a));
+  FERRY_RETURN_IF_ERROR(resize(a.out, a.query.sizes));
   if (a.out.numel == 0) return {};
   kernels::SdpaShape shape{a.query.size(0), a.query.size(1), a.query.size(2),
                            a.key.size(2),   a.query.size(3), a.key.size(1)};
@@ -99,15 +99,15 @@ Status attend(const Call& call, const Attention& a) {
 
 // Rows of `value` [B,S,KV,D] and `cache` [B,context,KV,D] that go together.
 Status check_cache(const Tensor& value, const Tensor& cache) {
-  FERRY_CHECK(require_rank(value, 4));
-  FERRY_CHECK(require_same_dtype(value, cache));
+  FERRY_RETURN_IF_ERROR(require_rank(value, 4));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(value, cache));
   Dims sizes = value.sizes;
   if (cache.rank() == 4) sizes[1] = cache.size(1);
   return require_sizes(cache, sizes);
 }
 
 Status write_cache(const Tensor& value, Tensor& cache, int64_t start) {
-  FERRY_CHECK(check_cache(value, cache));
+  FERRY_RETURN_IF_ERROR(check_cache(value, cache));
   const int64_t tokens = value.size(1);
   const int64_t context = cache.size(1);
   if (start < 0 || start > context || tokens > context - start) {
@@ -134,9 +134,9 @@ Status update_cache_indices(const Call& call) {
   const Tensor& value = tensor(call, 0);
   Tensor& cache = tensor(call, 1);
   const Tensor& indices = tensor(call, 3);
-  FERRY_CHECK(check_cache(value, cache));
-  FERRY_CHECK(require_dtype(indices, DType::kI64));
-  FERRY_CHECK(require_sizes(indices, {value.size(0), value.size(1)}));
+  FERRY_RETURN_IF_ERROR(check_cache(value, cache));
+  FERRY_RETURN_IF_ERROR(require_dtype(indices, DType::kI64));
+  FERRY_RETURN_IF_ERROR(require_sizes(indices, {value.size(0), value.size(1)}));
   const int64_t row = value.size(2) * value.size(3) * value.element_bytes();
   for (int64_t i = 0; i < indices.numel; ++i) {
     const int64_t at = indices.as<int64_t>()[i];
@@ -161,8 +161,8 @@ Status sdpa_with_kv_cache(const Call& call) {
   Tensor& key_cache = tensor(call, 3);
   Tensor& value_cache = tensor(call, 4);
   const int64_t start = integer(call, 5);
-  FERRY_CHECK(write_cache(tensor(call, 1), key_cache, start));
-  FERRY_CHECK(write_cache(tensor(call, 2), value_cache, start));
+  FERRY_RETURN_IF_ERROR(write_cache(tensor(call, 1), key_cache, start));
+  FERRY_RETURN_IF_ERROR(write_cache(tensor(call, 2), value_cache, start));
   return attend(call, {tensor(call, 0), key_cache, value_cache, start, optional_tensor(call, 7),
                        boolean(call, 9), optional_number(call, 10), tensor(call, 11)});
 }
@@ -174,22 +174,22 @@ Status gated_delta_rule(const Call& call) {
   const Tensor& state = tensor(call, 5);
   Tensor& out = tensor(call, 6);
   Tensor& final_state = tensor(call, 7);
-  for (size_t i = 0; i < 8; ++i) FERRY_CHECK(require_dtype(tensor(call, i), DType::kF32));
-  FERRY_CHECK(require_rank(query, 4));
-  FERRY_CHECK(require_rank(value, 4));
+  for (size_t i = 0; i < 8; ++i) FERRY_RETURN_IF_ERROR(require_dtype(tensor(call, i), DType::kF32));
+  FERRY_RETURN_IF_ERROR(require_rank(query, 4));
+  FERRY_RETURN_IF_ERROR(require_rank(value, 4));
   const int64_t b = query.size(0);
   const int64_t h = query.size(1);
   const int64_t t = query.size(2);
   const int64_t k = query.size(3);
   const int64_t v = value.size(3);
   const bool per_key = decay.rank() == 4;
-  FERRY_CHECK(require_sizes(tensor(call, 1), query.sizes));
-  FERRY_CHECK(require_sizes(value, {b, h, t, v}));
-  FERRY_CHECK(require_sizes(decay, per_key ? Dims{b, h, t, k} : Dims{b, h, t}));
-  FERRY_CHECK(require_sizes(tensor(call, 4), {b, h, t}));
-  FERRY_CHECK(require_sizes(state, {b, h, k, v}));
-  FERRY_CHECK(resize(out, value.sizes));
-  FERRY_CHECK(resize(final_state, state.sizes));
+  FERRY_RETURN_IF_ERROR(require_sizes(tensor(call, 1), query.sizes));
+  FERRY_RETURN_IF_ERROR(require_sizes(value, {b, h, t, v}));
+  FERRY_RETURN_IF_ERROR(require_sizes(decay, per_key ? Dims{b, h, t, k} : Dims{b, h, t}));
+  FERRY_RETURN_IF_ERROR(require_sizes(tensor(call, 4), {b, h, t}));
+  FERRY_RETURN_IF_ERROR(require_sizes(state, {b, h, k, v}));
+  FERRY_RETURN_IF_ERROR(resize(out, value.sizes));
+  FERRY_RETURN_IF_ERROR(resize(final_state, state.sizes));
   if (state.numel == 0) {
     fill(out, Number::of_int(0));
     return {};
@@ -201,4 +201,4 @@ Status gated_delta_rule(const Call& call) {
   return {};
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

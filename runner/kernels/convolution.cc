@@ -8,7 +8,7 @@
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/kernels.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 constexpr int64_t kMaxUnfolded = int64_t{1} << 30;  // bytes of patches
@@ -60,7 +60,7 @@ Result<Shape> shape_of(const Call& call, const Tensor& input, const Tensor& weig
     return fail(ErrorCode::kUnsupported,
                 fmt::format("convolution with weight {}", describe(weight)));
   }
-  FERRY_CHECK(require_rank(input, weight.rank()));
+  FERRY_RETURN_IF_ERROR(require_rank(input, weight.rank()));
   Shape shape{input.size(0), input.size(1), weight.size(0), integer(call, 8), {}, {}};
   if (shape.groups < 1 || shape.in_channels % shape.groups != 0 ||
       shape.out_channels % shape.groups != 0 || shape.group_in() != weight.size(1)) {
@@ -138,18 +138,19 @@ Status convolution(const Call& call) {
   Tensor& out = tensor(call, 9);
   if (boolean(call, 6)) return fail(ErrorCode::kUnsupported, "a transposed convolution");
   for (const Tensor* t : {&weight, static_cast<const Tensor*>(&out)}) {
-    FERRY_CHECK(require_same_dtype(input, *t));
+    FERRY_RETURN_IF_ERROR(require_same_dtype(input, *t));
   }
   if (!is_floating(input.dtype) || input.dtype == DType::kF64) {
     return fail(ErrorCode::kUnsupported, fmt::format("convolution of {}", describe(input)));
   }
   const Shape s = FERRY_TRY(shape_of(call, input, weight));
   if (bias != nullptr) {
-    FERRY_CHECK(require_same_dtype(input, *bias));
-    FERRY_CHECK(require_sizes(*bias, {s.out_channels}));
+    FERRY_RETURN_IF_ERROR(require_same_dtype(input, *bias));
+    FERRY_RETURN_IF_ERROR(require_sizes(*bias, {s.out_channels}));
   }
-  FERRY_CHECK(resize(out, weight.rank() == 3 ? Dims{s.batch, s.out_channels, s.x.out}
-                                             : Dims{s.batch, s.out_channels, s.y.out, s.x.out}));
+  FERRY_RETURN_IF_ERROR(resize(out, weight.rank() == 3
+                                        ? Dims{s.batch, s.out_channels, s.x.out}
+                                        : Dims{s.batch, s.out_channels, s.y.out, s.x.out}));
   if (out.numel == 0) return {};
   if (s.patch() == 0) {
     fill(out, Number::of_int(0));
@@ -163,9 +164,9 @@ Status convolution(const Call& call) {
     }
     return {};
   } else {
-    FERRY_CHECK(by_patches(call, s, input, weight, out));
+    FERRY_RETURN_IF_ERROR(by_patches(call, s, input, weight, out));
   }
   return bias == nullptr ? Status() : add_bias(call, *bias, out);
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -2,7 +2,7 @@
 
 #include "runner/kernels/compute.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 int category(DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::kBool ? 0 : 1; }
@@ -89,4 +89,4 @@ Number load_number(DType dtype, const void* from) {
   return dtype == DType::kBool ? Number::of_bool(value != 0) : Number::of_int(value);
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

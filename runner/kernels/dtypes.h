@@ -8,9 +8,9 @@
 #include <type_traits>
 
 #include "core/dtype.h"
-#include "runner/value.h"
+#include "runner/kernels/value.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 
 // Storage types that C++ has no arithmetic for. A Bool byte from a file may be anything; not 0 is
 // true.
@@ -167,4 +167,4 @@ void store_number(DType dtype, const Number& number, void* to);
 // The element at `from` as a scalar of its kind.
 Number load_number(DType dtype, const void* from);
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

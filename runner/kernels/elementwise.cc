@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 constexpr size_t kMaxInputs = 3;
@@ -118,7 +118,7 @@ Status elementwise(const Call& call, std::span<const Operand> inputs, Tensor& ou
   for (const Operand& input : inputs.subspan(1)) {
     sizes = FERRY_TRY(broadcast(sizes, input.sizes));
   }
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   if (out.numel == 0) return {};
   const Walk walk = plan(inputs, sizes);
   dispatch(compute, [&]<class C>(Tag<C>) {
@@ -133,4 +133,4 @@ Status elementwise(const Call& call, std::span<const Operand> inputs, Tensor& ou
   return {};
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -7,7 +7,7 @@
 #include "runner/kernels/dtypes.h"
 #include "runner/kernels/kernel.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 
 // An input: a tensor, or a scalar that broadcasts.
 struct Operand {
@@ -55,7 +55,6 @@ Status add_scaled(const Call& call, const Operand& a, const Operand& b, const Nu
                   DType common, Tensor& out);
 
 // -- row functions from stateless functors F with `T operator()(T...)`
-// ------------------------------
 
 // The kinds of rows of a binary functor are separate loops, so that each vectorises.
 template <class C, class R, class F>
@@ -91,4 +90,4 @@ void unary_row(const RowInput* in, void* out, int64_t n, const RowParams&) {
   }
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -6,11 +6,11 @@
 #include "runner/kernels/kernel.h"
 #include "runner/kernels/kernels.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 Status filled(Tensor& out, const Dims& sizes, const Number& value) {
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   fill(out, value);
   return {};
 }
@@ -31,7 +31,7 @@ Status arange_into(const Number& start, const Number& end, const Number& step, T
     }
     count = width / step.integer + (width % step.integer != 0 ? 1 : 0);
   }
-  FERRY_CHECK(resize(out, {count}));
+  FERRY_RETURN_IF_ERROR(resize(out, {count}));
   std::byte* at = out.data;
   for (int64_t i = 0; i < count; ++i, at += out.element_bytes()) {
     const double real_value = start.real + static_cast<double>(i) * step.real;
@@ -90,4 +90,4 @@ Status arange_start(const Call& call) {
   return arange_into(number(call, 0), number(call, 1), number(call, 2), tensor(call, 3));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -7,7 +7,7 @@
 #include "runner/kernels/kernels.h"
 #include "runner/kernels/strided_copy.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 Status require_indices(const Tensor& indices) {
@@ -58,7 +58,7 @@ Result<IndexArguments> index_arguments(const Tensor& self, std::span<Value* cons
                                : items[dim]->tensor;
     out.indices.push_back(tensor);
     if (tensor == nullptr) continue;
-    FERRY_CHECK(require_indices(*tensor));
+    FERRY_RETURN_IF_ERROR(require_indices(*tensor));
     out.positions = FERRY_TRY(broadcast(out.positions, tensor->sizes));
     if (dim == 0 || out.indices[dim - 1] == nullptr) {
       ++runs;
@@ -133,10 +133,10 @@ Status check_result(const Tensor& like, const Dims& sizes) {
 Status put_values(const Call& call, const Tensor& self, std::span<Value* const> items,
                   const Tensor& values, bool accumulate, Tensor& out) {
   if (accumulate) return fail(ErrorCode::kUnsupported, "index_put with accumulate");
-  FERRY_CHECK(require_same_dtype(self, values));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, values));
   const IndexArguments arguments = FERRY_TRY(index_arguments(self, items));
-  FERRY_CHECK(check_result(values, values.numel == 1 ? Dims{} : arguments.positions));
-  FERRY_CHECK(check_result(self, arguments.positions));
+  FERRY_RETURN_IF_ERROR(check_result(values, values.numel == 1 ? Dims{} : arguments.positions));
+  FERRY_RETURN_IF_ERROR(check_result(self, arguments.positions));
   const Indexed where = FERRY_TRY(resolve(self, items));
   const Dims wide = FERRY_TRY(broadcast(values.sizes, where.result));
   if (!(wide == where.result)) return require_sizes(values, where.result);
@@ -167,9 +167,9 @@ Status put_values(const Call& call, const Tensor& self, std::span<Value* const> 
 
 // The shapes of gather and scatter: `index` inside `self` except along `dim`.
 Status check_gather(const Tensor& self, int dim, const Tensor& index, const Tensor& other) {
-  FERRY_CHECK(require_indices(index));
-  FERRY_CHECK(require_same_dtype(self, other));
-  FERRY_CHECK(require_rank(index, self.rank()));
+  FERRY_RETURN_IF_ERROR(require_indices(index));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, other));
+  FERRY_RETURN_IF_ERROR(require_rank(index, self.rank()));
   for (int d = 0; d < self.rank(); ++d) {
     if (d != dim && index.size(d) > self.size(d)) return require_sizes(index, self.sizes);
   }
@@ -199,14 +199,14 @@ Status embedding(const Call& call) {
   const Tensor& weight = tensor(call, 0);
   const Tensor& indices = tensor(call, 1);
   Tensor& out = tensor(call, 5);
-  FERRY_CHECK(require_rank(weight, 2));
-  FERRY_CHECK(require_indices(indices));
+  FERRY_RETURN_IF_ERROR(require_rank(weight, 2));
+  FERRY_RETURN_IF_ERROR(require_indices(indices));
   const bool widened = out.widened && weight.dtype != DType::kF32;
-  if (!widened) FERRY_CHECK(require_same_dtype(weight, out));
+  if (!widened) FERRY_RETURN_IF_ERROR(require_same_dtype(weight, out));
   if (indices.rank() == kMaxRank) return bad_input("the result has too many dimensions");
   Dims sizes = indices.sizes;
   sizes.push_back(weight.size(1));
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   const int64_t row = weight.size(1) * weight.element_bytes();
   for (int64_t i = 0; i < indices.numel; ++i) {
     const int64_t at = FERRY_TRY(position(indices, i, weight.size(0), false));
@@ -223,10 +223,11 @@ Status embedding(const Call& call) {
 Status index(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 2);
-  FERRY_CHECK(require_same_dtype(self, out));
-  FERRY_CHECK(check_result(out, FERRY_TRY(index_arguments(self, list(call, 1))).positions));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(
+      check_result(out, FERRY_TRY(index_arguments(self, list(call, 1))).positions));
   const Indexed where = FERRY_TRY(resolve(self, list(call, 1)));
-  FERRY_CHECK(resize(out, where.result));
+  FERRY_RETURN_IF_ERROR(resize(out, where.result));
   if (out.numel == 0) return {};
   for (size_t i = 0; i < where.self_offsets.size(); ++i) {
     strided_copy(call.pool, where.block, out.element_bytes(),
@@ -239,8 +240,8 @@ Status index(const Call& call) {
 Status index_put(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 4);
-  FERRY_CHECK(require_same_dtype(self, out));
-  FERRY_CHECK(resize(out, self.sizes));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   copy_bytes(self, out);
   return put_values(call, self, list(call, 1), tensor(call, 2), boolean(call, 3), out);
 }
@@ -254,15 +255,15 @@ Status index_select(const Call& call) {
   const Tensor& self = tensor(call, 0);
   const Tensor& indices = tensor(call, 2);
   Tensor& out = tensor(call, 3);
-  FERRY_CHECK(require_same_dtype(self, out));
-  FERRY_CHECK(require_indices(indices));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_indices(indices));
   if (self.rank() == 0 || indices.rank() > 1) {
     return bad_input(fmt::format("{} selected by {}", describe(self), describe(indices)));
   }
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   Dims sizes = self.sizes;
   sizes[dim] = indices.numel;
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   const Dims from = contiguous_strides(self.sizes);
   const Dims to = contiguous_strides(sizes);
   sizes[dim] = 1;
@@ -277,13 +278,13 @@ Status index_select(const Call& call) {
 Status nonzero(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 1);
-  FERRY_CHECK(require_dtype(out, DType::kI64));
+  FERRY_RETURN_IF_ERROR(require_dtype(out, DType::kI64));
   std::vector<int64_t> found;  // places in row-major order
   for (int64_t i = 0; i < self.numel; ++i) {
     const Number value = load_number(self.dtype, self.data + i * self.element_bytes());
     if (value.real != 0) found.push_back(i);  // NaN counts
   }
-  FERRY_CHECK(resize(out, {std::ssize(found), self.rank()}));
+  FERRY_RETURN_IF_ERROR(resize(out, {std::ssize(found), self.rank()}));
   const Dims strides = contiguous_strides(self.sizes);
   int64_t* to = out.as<int64_t>();
   for (int64_t place : found) {
@@ -300,8 +301,8 @@ Status gather(const Call& call) {
   const Tensor& index = tensor(call, 2);
   Tensor& out = tensor(call, 4);
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
-  FERRY_CHECK(check_gather(self, dim, index, out));
-  FERRY_CHECK(resize(out, index.sizes));
+  FERRY_RETURN_IF_ERROR(check_gather(self, dim, index, out));
+  FERRY_RETURN_IF_ERROR(resize(out, index.sizes));
   const int64_t bytes = out.element_bytes();
   return for_gathered(self, dim, index, [&](const Dims&, int64_t i, int64_t offset) {
     std::memcpy(out.data + i * bytes, self.data + offset * bytes, static_cast<size_t>(bytes));
@@ -314,13 +315,13 @@ Status scatter_src(const Call& call) {
   const Tensor& src = tensor(call, 3);
   Tensor& out = tensor(call, 4);
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
-  FERRY_CHECK(check_gather(self, dim, index, src));
-  FERRY_CHECK(require_same_dtype(self, out));
-  FERRY_CHECK(require_rank(src, index.rank()));
+  FERRY_RETURN_IF_ERROR(check_gather(self, dim, index, src));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_rank(src, index.rank()));
   for (int d = 0; d < index.rank(); ++d) {
     if (index.size(d) > src.size(d)) return require_sizes(src, index.sizes);
   }
-  FERRY_CHECK(resize(out, self.sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   copy_bytes(self, out);
   const Dims strides = contiguous_strides(src.sizes);
   const int64_t bytes = out.element_bytes();
@@ -331,4 +332,4 @@ Status scatter_src(const Call& call) {
   });
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

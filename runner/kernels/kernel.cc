@@ -4,7 +4,7 @@
 
 #include "core/shape.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 std::string text(const Dims& sizes) { return to_string(Shape(sizes.begin(), sizes.end())); }
@@ -105,4 +105,4 @@ Status set_number(Value& out, Number number) {
   return bad_input(fmt::format("value {} cannot hold the result {}", out.id, number.real));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -8,12 +8,11 @@
 
 #include "core/checked.h"
 #include "core/result.h"
-#include "runner/kernel_table.h"
+#include "runner/kernels/call.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 
 // -- arguments, by position; kinds are those of the operator's schema
-// --------------------------------
 inline Tensor& tensor(const Call& call, size_t i) { return *call.args[i]->tensor; }
 inline const Tensor* optional_tensor(const Call& call, size_t i) {
   return call.args[i]->kind == Value::Kind::kNone ? nullptr : call.args[i]->tensor;
@@ -34,8 +33,8 @@ inline std::optional<Number> optional_number(const Call& call, size_t i) {
 Result<Dims> int_list(const Call& call, size_t i);
 
 // -- shapes
-// ------------------------------------------------------------------------------------------ Gives
-// `out` its size; kBadInput unless it may have it.
+
+// Gives `out` its size; kBadInput unless it may have it.
 Status resize(Tensor& out, const Dims& sizes);
 // dim in [-rank, rank) as one in [0, rank); a tensor of rank 0 counts as rank 1.
 Result<int> wrap_dim(int64_t dim, int rank);
@@ -43,7 +42,6 @@ Result<int> wrap_dim(int64_t dim, int rank);
 Result<Dims> broadcast(const Dims& a, const Dims& b);
 
 // -- checks
-// --------------------------------------------------------------------------------------------
 // "value 17 (f32[1, 64])"
 std::string describe(const Tensor& tensor);
 Status require_dtype(const Tensor& tensor, DType dtype);
@@ -52,16 +50,16 @@ Status require_rank(const Tensor& tensor, int rank);
 Status require_sizes(const Tensor& tensor, const Dims& sizes);
 
 // -- results that are scalars
-// -------------------------------------------------------------------------- kBadInput when the
-// value's declared kind cannot hold `number`.
+
+// kBadInput when the value's declared kind cannot hold `number`.
 Status set_number(Value& out, Number number);
 
 // Every element of `out`; defined in fill.cc.
 void fill(Tensor& out, const Number& value);
 
 // -- parallel loops
-// ------------------------------------------------------------------------------------ body(begin,
-// end) over [0, count) in pieces of `piece` items, on the pool when there are several.
+
+// body(begin, end) over [0, count) in pieces of `piece` items, on the pool when there are several.
 template <class Body>
 void for_pieces(ThreadPool& pool, int64_t count, int64_t piece, const Body& body) {
   const int64_t pieces = (count + piece - 1) / piece;
@@ -76,4 +74,4 @@ void for_pieces(ThreadPool& pool, int64_t count, int64_t piece, const Body& body
   }
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -1,11 +1,11 @@
 // Every kernel, by the file that defines it. Which operators they serve: kernel_table.cc.
 #pragma once
 
-#include "runner/kernel_table.h"
+#include "runner/kernels/call.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 
-// -- arithmetic.cc: Call::variant is a BinaryOp ---------------------------------------------------
+// -- arithmetic.cc: Call::variant is a BinaryOp
 enum class BinaryOp : int {
   kAdd,
   kSub,
@@ -38,7 +38,7 @@ Status pow_scalar_base(const Call& call);   // Scalar self, exponent -> out
 Status add_alpha(const Call& call);         // self, other, alpha -> out
 Status add_scalar_alpha(const Call& call);  // self, Scalar other, alpha -> out
 
-// -- unary.cc: Call::variant is a UnaryOp ---------------------------------------------------------
+// -- unary.cc: Call::variant is a UnaryOp
 enum class UnaryOp : int {
   kNeg,
   kAbs,
@@ -78,7 +78,7 @@ enum class UnaryOp : int {
 Status unary(const Call& call);  // self -> out
 Status gelu(const Call& call);   // self, approximate -> out
 
-// -- select.cc: elementwise choice and conversion -------------------------------------------------
+// -- select.cc: elementwise choice and conversion
 Status where(const Call& call);         // condition, self, other -> out
 Status clamp(const Call& call);         // self, min?, max? -> out
 Status masked_fill(const Call& call);   // self, mask, Scalar value -> out
@@ -87,7 +87,6 @@ Status copy_inplace(const Call& call);  // self, src, non_blocking, self
 Status to_copy(const Call& call);       // self, ... -> out at args[variant], in its dtype
 
 // -- fill.cc
-// ---------------------------------------------------------------------------------------
 Status full(const Call& call);           // size, Scalar -> out
 Status fill_constant(const Call& call);  // size, [memory_format at variant/2] -> out = variant & 1
 Status full_like(const Call& call);      // self, Scalar, memory_format -> out
@@ -98,7 +97,6 @@ Status arange(const Call& call);         // end -> out
 Status arange_start(const Call& call);   // start, end, step -> out
 
 // -- shape.cc: the same elements in the same order
-// -------------------------------------------------
 Status et_view(const Call& call);       // self, size -> out, sharing memory
 Status view_copy(const Call& call);     // self, size -> out
 Status same_copy(const Call& call);     // self, ... -> out at args[variant], same shape and dtype
@@ -107,7 +105,6 @@ Status squeeze_dim(const Call& call);   // self, dim -> out
 Status squeeze_dims(const Call& call);  // self, dims -> out
 
 // -- rearrange.cc: elements moved
-// ------------------------------------------------------------------
 Status permute(const Call& call);           // self, dims -> out
 Status transpose(const Call& call);         // self, dim0, dim1 -> out
 Status t_copy(const Call& call);            // self -> out
@@ -126,7 +123,6 @@ Status unbind(const Call& call);            // self, dim -> outs
 Status constant_pad(const Call& call);      // self, pad, Scalar -> out
 
 // -- reduce.cc: Call::variant is a Reduction
-// --------------------------------------------------------
 enum class Reduction : int { kSum, kMean, kAny, kMax, kMin, kArgMax, kArgMin };
 Status reduce_dims_dtype(const Call& call);  // self, dims?, keepdim, dtype? -> out
 Status reduce_dims(const Call& call);        // self, dims?, keepdim -> out
@@ -135,14 +131,12 @@ Status reduce_all(const Call& call);         // self -> out
 Status reduce_with_index(const Call& call);  // self, dim, keepdim -> values, indices
 
 // -- rows.cc: along one dimension
-// --------------------------------------------------------------------
 Status softmax(const Call& call);     // self, dim, half_to_float -> out; variant 1: its logarithm
 Status cumsum(const Call& call);      // self, dim, dtype? -> out
 Status layer_norm(const Call& call);  // input, shape, weight?, bias?, eps -> out, mean, rstd
 Status topk(const Call& call);        // self, k, dim, largest, sorted -> values, indices
 
 // -- indexing.cc
-// --------------------------------------------------------------------------------------
 Status embedding(const Call& call);          // weight, indices, ... -> out
 Status index(const Call& call);              // self, indices -> out
 Status index_put(const Call& call);          // self, indices, values, accumulate -> out
@@ -153,7 +147,6 @@ Status gather(const Call& call);             // self, dim, index, sparse_grad ->
 Status scatter_src(const Call& call);        // self, dim, index, src -> out
 
 // -- scalars.cc: Call::variant is a ScalarOp for scalar_unary and scalar_binary
-// ------------------------
 enum class ScalarOp : int {
   kAdd,
   kSub,
@@ -185,14 +178,12 @@ Status scalar_unary(const Call& call);
 Status scalar_if(const Call& call);  // condition, a, b -> out
 
 // -- linear.cc
-// -------------------------------------------------------------------------------------
 Status linear(const Call& call);  // input, weight, bias? -> out
 Status mm(const Call& call);      // self, mat2 -> out
 Status bmm(const Call& call);     // self, mat2 -> out
 Status addmm(const Call& call);   // self, mat1, mat2, beta, alpha -> out
 
 // -- attention.cc
-// ----------------------------------------------------------------------------------
 Status update_cache(const Call& call);          // value, cache, start_pos -> out (unused)
 Status update_cache_indices(const Call& call);  // value, cache, start_pos, indices -> out (unused)
 Status custom_sdpa(const Call& call);           // query, key, value, start_pos, mask?, ... -> out
@@ -200,7 +191,6 @@ Status sdpa_with_kv_cache(const Call& call);
 Status gated_delta_rule(const Call& call);
 
 // -- convolution.cc
-// --------------------------------------------------------------------------------
 Status convolution(const Call& call);
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

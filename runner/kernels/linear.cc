@@ -7,7 +7,7 @@
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/kernels.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 bool is_compute_dtype(DType dtype) {
@@ -60,8 +60,8 @@ Status products(const Call& call, const Tensor& a, const Tensor& b, Tensor& out,
 }
 
 Status require_product(const Tensor& a, const Tensor& b, const Tensor& out) {
-  FERRY_CHECK(require_same_dtype(a, b));
-  FERRY_CHECK(require_same_dtype(a, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(a, b));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(a, out));
   const int rank = a.rank();
   if (b.rank() == rank && a.size(rank - 1) == b.size(rank - 2) &&
       (rank == 2 || a.size(0) == b.size(0))) {
@@ -107,10 +107,10 @@ Status linear(const Call& call) {
   const Tensor& weight = tensor(call, 1);
   const Tensor* bias = optional_tensor(call, 2);
   Tensor& out = tensor(call, 3);
-  FERRY_CHECK(require_rank(weight, 2));
+  FERRY_RETURN_IF_ERROR(require_rank(weight, 2));
   const bool widened = out.widened && input.dtype == DType::kF32 && is_half(weight.dtype);
-  if (!widened) FERRY_CHECK(require_same_dtype(input, weight));
-  FERRY_CHECK(require_same_dtype(input, out));
+  if (!widened) FERRY_RETURN_IF_ERROR(require_same_dtype(input, weight));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(input, out));
   if (input.rank() == 0 || input.sizes.back() != weight.size(1)) {
     return bad_input(fmt::format("{} does not go into {}", describe(input), describe(weight)));
   }
@@ -119,10 +119,10 @@ Status linear(const Call& call) {
   Dims sizes = input.sizes;
   sizes[sizes.rank() - 1] = n;
   if (bias != nullptr) {
-    FERRY_CHECK(require_same_dtype(input, *bias));
-    FERRY_CHECK(require_sizes(*bias, {n}));
+    FERRY_RETURN_IF_ERROR(require_same_dtype(input, *bias));
+    FERRY_RETURN_IF_ERROR(require_sizes(*bias, {n}));
   }
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   if (out.numel == 0) return {};
   const int64_t m = out.numel / n;
   if (k == 0) {
@@ -144,9 +144,9 @@ Status mm(const Call& call) {
   const Tensor& a = tensor(call, 0);
   const Tensor& b = tensor(call, 1);
   Tensor& out = tensor(call, 2);
-  FERRY_CHECK(require_rank(a, 2));
-  FERRY_CHECK(require_product(a, b, out));
-  FERRY_CHECK(resize(out, {a.size(0), b.size(1)}));
+  FERRY_RETURN_IF_ERROR(require_rank(a, 2));
+  FERRY_RETURN_IF_ERROR(require_product(a, b, out));
+  FERRY_RETURN_IF_ERROR(resize(out, {a.size(0), b.size(1)}));
   return products(call, a, b, out, 1, a.size(0), b.size(1), a.size(1));
 }
 
@@ -154,9 +154,9 @@ Status bmm(const Call& call) {
   const Tensor& a = tensor(call, 0);
   const Tensor& b = tensor(call, 1);
   Tensor& out = tensor(call, 2);
-  FERRY_CHECK(require_rank(a, 3));
-  FERRY_CHECK(require_product(a, b, out));
-  FERRY_CHECK(resize(out, {a.size(0), a.size(1), b.size(2)}));
+  FERRY_RETURN_IF_ERROR(require_rank(a, 3));
+  FERRY_RETURN_IF_ERROR(require_product(a, b, out));
+  FERRY_RETURN_IF_ERROR(resize(out, {a.size(0), a.size(1), b.size(2)}));
   return products(call, a, b, out, a.size(0), a.size(1), b.size(2), a.size(2));
 }
 
@@ -167,18 +167,19 @@ Status addmm(const Call& call) {
   const Number beta = number(call, 3);
   const Number alpha = number(call, 4);
   Tensor& out = tensor(call, 5);
-  FERRY_CHECK(require_rank(a, 2));
-  FERRY_CHECK(require_product(a, b, out));
-  FERRY_CHECK(require_same_dtype(a, self));
+  FERRY_RETURN_IF_ERROR(require_rank(a, 2));
+  FERRY_RETURN_IF_ERROR(require_product(a, b, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(a, self));
   const Dims sizes = {a.size(0), b.size(1)};
   if (!(FERRY_TRY(broadcast(self.sizes, sizes)) == sizes)) return require_sizes(self, sizes);
-  FERRY_CHECK(resize(out, sizes));
-  FERRY_CHECK(products(call, a, b, out, 1, a.size(0), b.size(1), a.size(1)));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(products(call, a, b, out, 1, a.size(0), b.size(1), a.size(1)));
   if (alpha.real != 1) {
-    FERRY_CHECK(add_scaled(call, Operand(Number::of_int(0)), Operand(out), alpha, out.dtype, out));
+    FERRY_RETURN_IF_ERROR(
+        add_scaled(call, Operand(Number::of_int(0)), Operand(out), alpha, out.dtype, out));
   }
   if (beta.real == 0) return {};
   return add_scaled(call, Operand(out), Operand(self), beta, out.dtype, out);
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

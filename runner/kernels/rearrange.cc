@@ -7,7 +7,7 @@
 #include "runner/kernels/kernels.h"
 #include "runner/kernels/strided_copy.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 // Start, number of elements and step of a slice of one dimension.
@@ -16,14 +16,14 @@ struct Range {
 };
 
 Status permute_as(const Call& call, const Tensor& self, const Dims& order, Tensor& out) {
-  FERRY_CHECK(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   const Dims own = contiguous_strides(self.sizes);
   Dims sizes, strides;
   for (int64_t dim : order) {
     sizes.push_back(self.size(static_cast<int>(dim)));
     strides.push_back(own[static_cast<int>(dim)]);
   }
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   strided_copy(call.pool, sizes, out.element_bytes(), strided(self, 0, strides), strided(out));
   return {};
 }
@@ -68,14 +68,14 @@ Part part_of(const Dims& sizes, int dim, const Range& range) {
 
 // Copies part of `self` to `out`, which gets the part's shape, without dimension `drop` if >= 0.
 Status take(const Call& call, const Tensor& self, const Part& part, int drop, Tensor& out) {
-  FERRY_CHECK(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   Dims sizes = part.sizes;
   Dims strides = part.strides;
   if (drop >= 0) {
     sizes.erase(drop);
     strides.erase(drop);
   }
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   strided_copy(call.pool, sizes, out.element_bytes(), strided(self, part.skip, strides),
                strided(out));
   return {};
@@ -84,14 +84,14 @@ Status take(const Call& call, const Tensor& self, const Part& part, int drop, Te
 // out = self, then `src` over the part; `src` has the part's shape, without `drop`.
 Status put(const Call& call, const Tensor& self, const Tensor& src, Part part, int drop,
            Tensor& out) {
-  FERRY_CHECK(require_same_dtype(self, out));
-  FERRY_CHECK(require_same_dtype(self, src));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, src));
   if (drop >= 0) {
     part.sizes.erase(drop);
     part.strides.erase(drop);
   }
-  FERRY_CHECK(require_sizes(src, part.sizes));
-  FERRY_CHECK(resize(out, self.sizes));
+  FERRY_RETURN_IF_ERROR(require_sizes(src, part.sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   copy_bytes(self, out);
   strided_copy(call.pool, part.sizes, out.element_bytes(), strided(src),
                strided(out, part.skip, part.strides));
@@ -116,8 +116,8 @@ Status split_into(const Call& call, const Tensor& self, int dim, std::span<const
     if (sizes[i] < 0 || sizes[i] > self.size(dim) - start) {
       return bad_input(fmt::format("the parts do not add up to {}", describe(self)));
     }
-    FERRY_CHECK(take(call, self, part_of(self.sizes, dim, {start, sizes[i], 1}), drop ? dim : -1,
-                     *outs[i]->tensor));
+    FERRY_RETURN_IF_ERROR(take(call, self, part_of(self.sizes, dim, {start, sizes[i], 1}),
+                               drop ? dim : -1, *outs[i]->tensor));
     start += sizes[i];
   }
   if (start == self.size(dim)) return {};
@@ -128,7 +128,7 @@ Status split_into(const Call& call, const Tensor& self, int dim, std::span<const
 // parts'.
 Status join(const Call& call, std::span<const Tensor* const> parts, const Dims& sizes, int dim,
             std::span<const int64_t> extents, Tensor& out) {
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   const Dims strides = contiguous_strides(sizes);
   int64_t start = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -186,8 +186,8 @@ Status expand(const Call& call) {
   if (shift < 0 || !(wide == sizes)) {
     return bad_input(fmt::format("{} cannot be expanded to the requested shape", describe(self)));
   }
-  FERRY_CHECK(require_same_dtype(self, out));
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   copy_expanded(call.pool, self, out);
   return {};
 }
@@ -199,7 +199,7 @@ Status repeat(const Call& call) {
   const int shift = repeats.rank() - self.rank();
   if (shift < 0) return bad_input("fewer repeats than dimensions");
   if (repeats.rank() * 2 > kMaxRank) return bad_input("too many dimensions to repeat");
-  FERRY_CHECK(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   // As [r0, s0, r1, s1, ...], where the r have stride 0.
   const Dims own = contiguous_strides(self.sizes);
   Dims sizes, wide, strides;
@@ -213,7 +213,7 @@ Status repeat(const Call& call) {
     wide.push_back(size);
     strides.push_back(dim < shift ? 0 : own[dim - shift]);
   }
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   strided_copy(call.pool, wide, out.element_bytes(), strided(self, 0, strides),
                {out.data, contiguous_strides(wide)});
   return {};
@@ -221,7 +221,7 @@ Status repeat(const Call& call) {
 
 Status slice(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_CHECK(no_scalar(self));
+  FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   const Range range = FERRY_TRY(
       slice_range(self.size(dim), optional_int(call, 2), optional_int(call, 3), integer(call, 4)));
@@ -230,7 +230,7 @@ Status slice(const Call& call) {
 
 Status narrow_copy(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_CHECK(no_scalar(self));
+  FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   const int64_t size = self.size(dim);
   int64_t start = integer(call, 2);
@@ -244,7 +244,7 @@ Status narrow_copy(const Call& call) {
 
 Status select_index(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_CHECK(no_scalar(self));
+  FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   const int64_t at = FERRY_TRY(wrap_index(integer(call, 2), self.size(dim)));
   return take(call, self, part_of(self.sizes, dim, {at, 1, 1}), dim, tensor(call, 3));
@@ -252,7 +252,7 @@ Status select_index(const Call& call) {
 
 Status slice_scatter(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_CHECK(no_scalar(self));
+  FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
   const Range range = FERRY_TRY(
       slice_range(self.size(dim), optional_int(call, 3), optional_int(call, 4), integer(call, 5)));
@@ -261,7 +261,7 @@ Status slice_scatter(const Call& call) {
 
 Status select_scatter(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_CHECK(no_scalar(self));
+  FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
   const int64_t at = FERRY_TRY(wrap_index(integer(call, 3), self.size(dim)));
   return put(call, self, tensor(call, 1), part_of(self.sizes, dim, {at, 1, 1}), dim,
@@ -277,20 +277,20 @@ Status cat(const Call& call) {
     if (part.rank() != 1 || part.numel != 0) parts.push_back(&part);
   }
   if (parts.empty()) return resize(out, {0});
-  FERRY_CHECK(no_scalar(*parts[0]));
+  FERRY_RETURN_IF_ERROR(no_scalar(*parts[0]));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), parts[0]->rank()));
   Dims sizes = parts[0]->sizes;
   std::vector<int64_t> extents;
   int64_t total = 0;
   for (const Tensor* part : parts) {
-    FERRY_CHECK(require_same_dtype(*part, out));
-    FERRY_CHECK(require_rank(*part, sizes.rank()));
+    FERRY_RETURN_IF_ERROR(require_same_dtype(*part, out));
+    FERRY_RETURN_IF_ERROR(require_rank(*part, sizes.rank()));
     extents.push_back(part->size(dim));
     const std::optional<int64_t> sum = checked_add(total, part->size(dim));
     if (!sum) return bad_input("the joined size overflows");
     total = *sum;
     sizes[dim] = part->size(dim);
-    FERRY_CHECK(require_sizes(*part, sizes));
+    FERRY_RETURN_IF_ERROR(require_sizes(*part, sizes));
   }
   sizes[dim] = total;
   return join(call, parts, sizes, dim, extents, out);
@@ -303,8 +303,8 @@ Status stack(const Call& call) {
   std::vector<const Tensor*> parts;
   const Tensor& first = *items[0]->tensor;
   for (const Value* item : items) {
-    FERRY_CHECK(require_same_dtype(*item->tensor, out));
-    FERRY_CHECK(require_sizes(*item->tensor, first.sizes));
+    FERRY_RETURN_IF_ERROR(require_same_dtype(*item->tensor, out));
+    FERRY_RETURN_IF_ERROR(require_sizes(*item->tensor, first.sizes));
     parts.push_back(item->tensor);
   }
   if (first.rank() == kMaxRank) return bad_input("the result has too many dimensions");
@@ -316,7 +316,7 @@ Status stack(const Call& call) {
 
 Status split_with_sizes(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_CHECK(no_scalar(self));
+  FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
   std::vector<int64_t> sizes;
   for (const Value* item : list(call, 1)) sizes.push_back(item->integer);
@@ -325,7 +325,7 @@ Status split_with_sizes(const Call& call) {
 
 Status split_size(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_CHECK(no_scalar(self));
+  FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
   const int64_t size = integer(call, 1);
   if (size < 1) return bad_input(fmt::format("cannot split into parts of {}", size));
@@ -341,7 +341,7 @@ Status split_size(const Call& call) {
 
 Status unbind(const Call& call) {
   const Tensor& self = tensor(call, 0);
-  FERRY_CHECK(no_scalar(self));
+  FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   const std::span<Value* const> outs = list(call, 2);
   const std::vector<int64_t> sizes(outs.size(), 1);
@@ -351,7 +351,7 @@ Status unbind(const Call& call) {
 Status constant_pad(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 3);
-  FERRY_CHECK(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   const std::span<Value* const> pad = list(call, 1);
   if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(self.rank())) {
     return bad_input(fmt::format("{} pad widths do not fit {}", pad.size(), describe(self)));
@@ -379,7 +379,7 @@ Status constant_pad(const Call& call) {
     from += std::max<int64_t>(-before, 0) * strides[dim];
     begin[dim] = std::max<int64_t>(before, 0);
   }
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   fill(out, number(call, 2));
   const Dims target = contiguous_strides(sizes);
   int64_t to = 0;
@@ -390,4 +390,4 @@ Status constant_pad(const Call& call) {
   return {};
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -6,7 +6,7 @@
 #include "runner/kernels/kernels.h"
 #include "runner/kernels/rows.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 constexpr int64_t kChunk = 1024;
@@ -128,8 +128,8 @@ Dims reduced_sizes(const Dims& sizes, uint32_t along, bool keepdim) {
 
 Status reduce(const Call& call, Reduction op, const Tensor& self, uint32_t along, bool keepdim,
               Tensor& out) {
-  FERRY_CHECK(check_out(op, self.dtype, out));
-  FERRY_CHECK(resize(out, reduced_sizes(self.sizes, along, keepdim)));
+  FERRY_RETURN_IF_ERROR(check_out(op, self.dtype, out));
+  FERRY_RETURN_IF_ERROR(resize(out, reduced_sizes(self.sizes, along, keepdim)));
   const Rows rows = as_rows(call, self, along);
   if (rows.length == 0 && needs_values(op) && rows.count > 0) {
     return bad_input(fmt::format("{} has no values to reduce", describe(self)));
@@ -231,10 +231,10 @@ Status reduce_with_index(const Call& call) {
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   const uint32_t along = all_dims(self) & (1U << dim);
   const bool largest = static_cast<Reduction>(call.variant) == Reduction::kMax;
-  FERRY_CHECK(reduce(call, largest ? Reduction::kMax : Reduction::kMin, self, along,
-                     boolean(call, 2), tensor(call, 3)));
+  FERRY_RETURN_IF_ERROR(reduce(call, largest ? Reduction::kMax : Reduction::kMin, self, along,
+                               boolean(call, 2), tensor(call, 3)));
   return reduce(call, largest ? Reduction::kArgMax : Reduction::kArgMin, self, along,
                 boolean(call, 2), tensor(call, 4));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

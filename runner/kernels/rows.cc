@@ -8,7 +8,7 @@
 #include "runner/kernels/dtypes.h"
 #include "runner/kernels/kernels.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 // Applies f(in, out, n) to every row of `self` along `dim`; rows of `out` have the same length.
@@ -16,7 +16,7 @@ template <class F>
 Status along_dim(const Call& call, const Tensor& self, int64_t dim_argument, Tensor& out,
                  const F& f) {
   const int dim = FERRY_TRY(wrap_dim(dim_argument, self.rank()));
-  FERRY_CHECK(resize(out, self.sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   const uint32_t along = self.rank() == 0 ? 0 : 1U << dim;
   const Rows rows = as_rows(call, self, along);
   if (rows.length == 0) return {};
@@ -152,15 +152,15 @@ Status layer_norm(const Call& call) {
   const Dims normalized = FERRY_TRY(int_list(call, 1));
   const NormShape shape = FERRY_TRY(norm_shape(input, normalized));
   for (const Tensor* t : {weight, bias}) {
-    if (t != nullptr) FERRY_CHECK(require_sizes(*t, normalized));
+    if (t != nullptr) FERRY_RETURN_IF_ERROR(require_sizes(*t, normalized));
   }
   for (const Tensor* t : {&input, static_cast<const Tensor*>(&out),
                           static_cast<const Tensor*>(&mean), static_cast<const Tensor*>(&rstd)}) {
     if (!is_floating(t->dtype)) return bad_input(fmt::format("{} must be floating", describe(*t)));
   }
-  FERRY_CHECK(resize(out, input.sizes));
-  FERRY_CHECK(resize(mean, shape.statistics));
-  FERRY_CHECK(resize(rstd, shape.statistics));
+  FERRY_RETURN_IF_ERROR(resize(out, input.sizes));
+  FERRY_RETURN_IF_ERROR(resize(mean, shape.statistics));
+  FERRY_RETURN_IF_ERROR(resize(rstd, shape.statistics));
   const auto values_of = [&](const Tensor* t, float otherwise) {
     std::vector<float> values(static_cast<size_t>(shape.length), otherwise);
     if (t != nullptr) load(t->dtype, t->data, values.data(), shape.length);
@@ -208,12 +208,12 @@ Status topk(const Call& call) {
   if (k < 0 || k > self.size(dim)) {
     return bad_input(fmt::format("{} largest values of {}", k, describe(self)));
   }
-  FERRY_CHECK(require_same_dtype(self, values));
-  FERRY_CHECK(require_dtype(indices, DType::kI64));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, values));
+  FERRY_RETURN_IF_ERROR(require_dtype(indices, DType::kI64));
   Dims sizes = self.sizes;
   sizes[dim] = k;
-  FERRY_CHECK(resize(values, sizes));
-  FERRY_CHECK(resize(indices, sizes));
+  FERRY_RETURN_IF_ERROR(resize(values, sizes));
+  FERRY_RETURN_IF_ERROR(resize(indices, sizes));
   const int64_t n = self.size(dim);
   std::vector<double> row(static_cast<size_t>(n));
   std::vector<int64_t> order(row.size());
@@ -239,4 +239,4 @@ Status topk(const Call& call) {
   return {};
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

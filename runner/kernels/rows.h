@@ -6,7 +6,7 @@
 #include "runner/kernels/kernel.h"
 #include "runner/kernels/strided_copy.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 
 // `count` rows of `length` elements of a tensor, contiguous. Refers to the tensor's memory where
 // the dimensions are at the end already, and otherwise to `copy`.
@@ -27,4 +27,4 @@ inline int64_t rows_per_piece(int64_t length) {
   return std::max<int64_t>(1, 32 * 1024 / std::max<int64_t>(1, length));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -6,7 +6,7 @@
 #include "runner/kernels/kernel.h"
 #include "runner/kernels/kernels.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 std::optional<int64_t> checked_sub(int64_t a, int64_t b) {
@@ -143,4 +143,4 @@ Status scalar_if(const Call& call) {
   return set_number(*call.args[3], number(call, number(call, 0).real != 0 ? 1 : 2));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

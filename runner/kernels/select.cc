@@ -5,7 +5,7 @@
 #include "runner/kernels/kernels.h"
 #include "runner/kernels/strided_copy.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 template <class C>
@@ -60,7 +60,7 @@ constexpr RowFns kSameRows = {same_row<float>, same_row<double>, same_row<int64_
 
 Status choose(const Call& call, const Tensor& condition, const Operand& yes, const Operand& no,
               DType common, Tensor& out) {
-  FERRY_CHECK(require_dtype(condition, DType::kBool));
+  FERRY_RETURN_IF_ERROR(require_dtype(condition, DType::kBool));
   if (!can_cast(common, out.dtype)) {
     return bad_input(
         fmt::format("a result of {} cannot be stored in {}", dtype_name(common), describe(out)));
@@ -73,7 +73,7 @@ Status choose(const Call& call, const Tensor& condition, const Operand& yes, con
 // `from`, broadcast to `sizes` and converted to the dtype of `out`.
 Status convert(const Call& call, const Tensor& from, const Dims& sizes, Tensor& out) {
   if (!(FERRY_TRY(broadcast(from.sizes, sizes)) == sizes)) return require_sizes(from, sizes);
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   if (from.dtype == out.dtype) {
     copy_expanded(call.pool, from, out);
     return {};
@@ -129,7 +129,7 @@ Status clamp(const Call& call) {
 Status copy(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 3);
-  FERRY_CHECK(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   return convert(call, tensor(call, 1), self.sizes, out);
 }
 
@@ -143,4 +143,4 @@ Status to_copy(const Call& call) {
   return convert(call, self, self.sizes, tensor(call, static_cast<size_t>(call.variant)));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

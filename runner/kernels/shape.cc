@@ -3,7 +3,7 @@
 #include "runner/kernels/kernels.h"
 #include "runner/kernels/strided_copy.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 // `sizes` with at most one -1 replaced, so that it has as many elements as `self`.
@@ -25,8 +25,8 @@ Result<Dims> infer_sizes(const Tensor& self, Dims sizes) {
 }
 
 Status copy_as(const Tensor& self, const Dims& sizes, Tensor& out) {
-  FERRY_CHECK(require_same_dtype(self, out));
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   copy_bytes(self, out);
   return {};
 }
@@ -36,11 +36,11 @@ Status copy_as(const Tensor& self, const Dims& sizes, Tensor& out) {
 Status et_view(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 2);
-  FERRY_CHECK(require_same_dtype(self, out));
+  FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   const Dims wanted = FERRY_TRY(int_list(call, 1));
   const Dims sizes = FERRY_TRY(infer_sizes(self, wanted));
   out.capacity = self.capacity;
-  FERRY_CHECK(resize(out, sizes));
+  FERRY_RETURN_IF_ERROR(resize(out, sizes));
   out.data = self.data;
   out.writable = self.writable;
   return {};
@@ -87,4 +87,4 @@ Status squeeze_dims(const Call& call) {
   return copy_as(self, sizes, tensor(call, 2));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

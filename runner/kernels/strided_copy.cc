@@ -5,7 +5,7 @@
 
 #include "runner/kernels/kernel.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 constexpr int64_t kPieceBytes = 256 * 1024;
@@ -163,4 +163,4 @@ void copy_bytes(const Tensor& from, Tensor& out) {
   std::memcpy(out.data, from.data, static_cast<size_t>(from.bytes()));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "core/thread_pool.h"
-#include "runner/tensor.h"
+#include "runner/kernels/tensor.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 
 // One side of a copy; strides in elements, any sign, 0 repeats.
 struct Strided {
@@ -28,4 +28,4 @@ void copy_expanded(ThreadPool& pool, const Tensor& from, Tensor& out);
 // bytes of `from` to `out`, which has as many.
 void copy_bytes(const Tensor& from, Tensor& out);
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

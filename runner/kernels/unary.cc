@@ -6,7 +6,7 @@
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/kernels.h"
 
-namespace ferry::runtime {
+namespace ferry::kernels {
 namespace {
 
 constexpr auto kNegate = [](auto v) {
@@ -172,4 +172,4 @@ Status gelu(const Call& call) {
                    tensor(call, 2));
 }
 
-}  // namespace ferry::runtime
+}  // namespace ferry::kernels

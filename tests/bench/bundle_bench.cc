@@ -22,8 +22,9 @@ ThreadPool& pool() {
 }
 
 // Opened once; benchmarks of speed share it.
-const Bundle& bundle() {
-  static const Result<Bundle> opened = Bundle::open(bundle_path(), /*check_digests=*/false, pool());
+const packer::Bundle& bundle() {
+  static const Result<packer::Bundle> opened =
+      packer::Bundle::open(bundle_path(), /*check_digests=*/false, pool());
   if (!opened) std::abort();
   return *opened;
 }
@@ -32,7 +33,7 @@ const Bundle& bundle() {
 // (one row of it), unless the head is tied to it.
 uint64_t weight_bytes_per_token() {
   uint64_t bytes = 0;
-  for (const ManifestTensor& tensor : bundle().manifest().tensors) {
+  for (const packer::ManifestTensor& tensor : bundle().manifest().tensors) {
     if (tensor.name != "tok_embeddings.weight") bytes += tensor.bytes;
   }
   return bytes;
@@ -40,8 +41,9 @@ uint64_t weight_bytes_per_token() {
 
 void load(benchmark::State& state) {
   for (auto _ : state) {
-    Result<Bundle> opened = Bundle::open(bundle_path(), /*check_digests=*/false, pool());
-    Result<Decoder> decoder = Decoder::load(*opened, pool(), {});
+    Result<packer::Bundle> opened =
+        packer::Bundle::open(bundle_path(), /*check_digests=*/false, pool());
+    Result<runner::Decoder> decoder = runner::Decoder::load(*opened, pool(), {});
     if (!decoder) state.SkipWithError(decoder.error().message.c_str());
     benchmark::DoNotOptimize(decoder);
   }
@@ -73,7 +75,7 @@ void plain_read(benchmark::State& state) {
 }
 
 void decode(benchmark::State& state) {
-  Result<Decoder> decoder = Decoder::load(bundle(), pool(), {});
+  Result<runner::Decoder> decoder = runner::Decoder::load(bundle(), pool(), {});
   const std::vector<int64_t> one = {1};
   for (auto _ : state) {
     if (decoder->position() == bundle().manifest().context_length) decoder->restart();
@@ -86,7 +88,7 @@ void decode(benchmark::State& state) {
 }
 
 void prefill(benchmark::State& state) {
-  Result<Decoder> decoder = Decoder::load(bundle(), pool(), {});
+  Result<runner::Decoder> decoder = runner::Decoder::load(bundle(), pool(), {});
   const std::vector<int64_t> tokens(static_cast<size_t>(state.range(0)), 1);
   for (auto _ : state) {
     decoder->restart();

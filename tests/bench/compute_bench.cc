@@ -22,7 +22,7 @@ std::vector<float> random_values(size_t n) {
 std::vector<char> random_bytes(DType dtype, size_t n) {
   const std::vector<float> some = random_values(size_t{1} << 16);
   std::vector<char> tile(some.size() * static_cast<size_t>(dtype_bytes(dtype)));
-  cast(DType::kF32, some.data(), dtype, tile.data(), static_cast<int64_t>(some.size()));
+  kernels::cast(DType::kF32, some.data(), dtype, tile.data(), static_cast<int64_t>(some.size()));
   std::vector<char> bytes(n * static_cast<size_t>(dtype_bytes(dtype)));
   for (size_t i = 0; i < bytes.size(); i += tile.size()) {
     std::memcpy(bytes.data() + i, tile.data(), std::min(tile.size(), bytes.size() - i));
@@ -75,7 +75,7 @@ void linear_decode(benchmark::State& state) {
   std::vector<char> out(static_cast<size_t>(n * dtype_bytes(dtype)));
   for (auto _ : state) {
     for (int64_t at = 0; at + matrix <= kDecodeBytes; at += matrix) {
-      linear(dtype, x.data(), w.data() + at, out.data(), 1, n, k, pool);
+      kernels::linear(dtype, x.data(), w.data() + at, out.data(), 1, n, k, pool);
     }
     benchmark::DoNotOptimize(out.data());
   }
@@ -97,7 +97,7 @@ void linear_prefill(benchmark::State& state) {
   const auto x = random_bytes(dtype, static_cast<size_t>(m * k));
   std::vector<char> out(static_cast<size_t>(m * n * dtype_bytes(dtype)));
   for (auto _ : state) {
-    linear(dtype, x.data(), w.data(), out.data(), m, n, k, pool);
+    kernels::linear(dtype, x.data(), w.data(), out.data(), m, n, k, pool);
     benchmark::DoNotOptimize(out.data());
   }
   set_rate(state, "GFLOP/s", 2.0 * static_cast<double>(m * n * k));
@@ -112,15 +112,15 @@ BENCHMARK(linear_prefill)
 // compare GB/s with plain_read. Prefill counts the multiply-adds of the keys that are seen.
 void sdpa(benchmark::State& state) {
   const int64_t t = state.range(0), start = state.range(1), dim = 128;
-  const SdpaShape shape{1, t, state.range(3), state.range(2), dim, start + t};
+  const kernels::SdpaShape shape{1, t, state.range(3), state.range(2), dim, start + t};
   ThreadPool pool(static_cast<size_t>(state.range(4)));
   const auto query = random_values(static_cast<size_t>(t * shape.heads * dim));
   const auto cache = random_values(static_cast<size_t>(shape.context * shape.kv_heads * dim));
   const auto values = cache;
   std::vector<float> out(query.size());
   for (auto _ : state) {
-    sdpa_f32(shape, query.data(), cache.data(), values.data(), nullptr, true, start, 0.09f,
-             out.data(), pool);
+    kernels::sdpa_f32(shape, query.data(), cache.data(), values.data(), nullptr, true, start, 0.09f,
+                      out.data(), pool);
     benchmark::DoNotOptimize(out.data());
   }
   const auto seen = static_cast<double>(t * start + t * (t + 1) / 2);
@@ -139,7 +139,7 @@ BENCHMARK(sdpa)
 // Args: t, heads, threads; states of [128, 128]. 7 multiply-adds or products per value of the
 // state.
 void delta_rule(benchmark::State& state) {
-  const DeltaRuleShape shape{1, state.range(1), state.range(0), 128, 128, false};
+  const kernels::DeltaRuleShape shape{1, state.range(1), state.range(0), 128, 128, false};
   const auto steps = static_cast<size_t>(shape.heads * shape.t);
   ThreadPool pool(static_cast<size_t>(state.range(2)));
   const auto query = random_values(steps * 128);
@@ -148,8 +148,8 @@ void delta_rule(benchmark::State& state) {
   const auto initial = random_values(static_cast<size_t>(shape.heads) * 128 * 128);
   std::vector<float> out(value.size()), last(initial.size());
   for (auto _ : state) {
-    gated_delta_rule_f32(shape, query.data(), key.data(), value.data(), decay.data(), beta.data(),
-                         initial.data(), out.data(), last.data(), pool);
+    kernels::gated_delta_rule_f32(shape, query.data(), key.data(), value.data(), decay.data(),
+                                  beta.data(), initial.data(), out.data(), last.data(), pool);
     benchmark::DoNotOptimize(out.data());
   }
   set_rate(state, "Gsteps/s", static_cast<double>(steps));
@@ -165,7 +165,7 @@ void sigmoid(benchmark::State& state) {
   const auto a = random_values(static_cast<size_t>(state.range(0)));
   std::vector<float> out(a.size());
   for (auto _ : state) {
-    sigmoid_f32(a.data(), out.data(), state.range(0));
+    kernels::sigmoid_f32(a.data(), out.data(), state.range(0));
     benchmark::DoNotOptimize(out.data());
   }
   set_rate(state, "Gvalues/s", static_cast<double>(state.range(0)));
@@ -178,7 +178,7 @@ void cast_values(benchmark::State& state) {
   const auto a = random_bytes(from, static_cast<size_t>(state.range(2)));
   std::vector<char> out(static_cast<size_t>(state.range(2) * dtype_bytes(to)));
   for (auto _ : state) {
-    cast(from, a.data(), to, out.data(), state.range(2));
+    kernels::cast(from, a.data(), to, out.data(), state.range(2));
     benchmark::DoNotOptimize(out.data());
   }
   set_rate(state, "Gvalues/s", static_cast<double>(state.range(2)));

@@ -101,8 +101,8 @@ TEST(Convert, ADryRunSaysWhatIsDoneToEveryTensor) {
   for (const auto& [key, transform] : transforms) {
     EXPECT_NE(table.out.find("  " + key + " "), std::string::npos) << key;
   }
-  const Outcome cast = run_ferry(
-      {"convert", fixture("llama3_tied"), "--dry-run", "--json", "--dtype", "bf16"});
+  const Outcome cast =
+      run_ferry({"convert", fixture("llama3_tied"), "--dry-run", "--json", "--dtype", "bf16"});
   EXPECT_NE(cast.out.find("f32 to bf16"), std::string::npos);
 }
 
@@ -195,8 +195,9 @@ TEST(Convert, AMissingKeyIsNamedWithThePrefixOfTheOthers) {
 
 TEST(Convert, AnUntiedHeadThatIsAbsentIsExplained) {
   const TempDir dir;
-  const std::string source = changed_checkpoint(
-      dir, "golden/mistral", [](TensorFile& file) { file.rename("lm_head.weight", "mtp.0.weight"); });
+  const std::string source = changed_checkpoint(dir, "golden/mistral", [](TensorFile& file) {
+    file.rename("lm_head.weight", "mtp.0.weight");
+  });
   const Outcome outcome = run_ferry({"convert", source, "--dry-run", "--allow-unmapped", "mtp.*"});
   EXPECT_EQ(outcome.code, 3);
   EXPECT_NE(outcome.err.find("missing: 'lm_head.weight'"), std::string::npos) << outcome.err;

@@ -9,10 +9,10 @@
 namespace ferry {
 namespace {
 
-const char* const kNames[] = {
-    "BOOL", "F4",  "F6_E2M3", "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "F8_E8M0",
-    "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16", "U16", "F16", "BF16", "I32", "U32", "F32",
-    "C64", "F64", "I64", "U64"};
+const char* const kNames[] = {"BOOL",    "F4",      "F6_E2M3", "F6_E3M2",     "U8",          "I8",
+                              "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16",
+                              "U16",     "F16",     "BF16",    "I32",         "U32",         "F32",
+                              "C64",     "F64",     "I64",     "U64"};
 
 std::string bytes_for(const std::string& dtype, int64_t elements) {
   const int bits = dtype_bits(dtype_from_safetensors(dtype).value());

@@ -12,7 +12,7 @@
 #include "converters/assemble.h"
 #include "core/checked.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 std::string read_all(const std::filesystem::path& path) {
@@ -64,7 +64,7 @@ Case load(const std::string& name) {
   return {.config = *config, .keys = KeyList(dir / "tensors.txt")};
 }
 
-Result<Model> assemble_case(const Case& c) {
+Result<graph::Model> assemble_case(const Case& c) {
   const FamilySpec* family = FERRY_TRY(find_family(c.config, "config.json"));
   Assembled made =
       FERRY_TRY(assemble(c.keys, c.config, *family,
@@ -91,11 +91,11 @@ class FamilyTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
   const Case c = load(GetParam());
-  const Result<Model> model = assemble_case(c);
+  const Result<graph::Model> model = assemble_case(c);
   ASSERT_TRUE(model.has_value()) << all_text(model.error());
-  EXPECT_TRUE(validate(model->graph).has_value());
-  for (const Value& value : model->graph.values) {
-    if (value.origin == Value::Origin::kWeight) {
+  EXPECT_TRUE(graph::validate(model->graph).has_value());
+  for (const graph::Value& value : model->graph.values) {
+    if (value.origin == graph::Value::Origin::kWeight) {
       EXPECT_NE(model->weights.find(value.name), nullptr) << value.name;
     }
   }
@@ -107,7 +107,7 @@ TEST_P(FamilyTest, AnyMissingKeyIsNamed) {
     Case c = whole;
     const std::string name = c.keys.entries()[i].name;
     c.keys.edit().erase(c.keys.edit().begin() + static_cast<std::ptrdiff_t>(i));
-    const Result<Model> model = assemble_case(c);
+    const Result<graph::Model> model = assemble_case(c);
     EXPECT_EQ(model.has_value(), is_unused(name)) << name;
     if (!model) {
       EXPECT_EQ(model.error().code, ErrorCode::kBadInput);
@@ -126,7 +126,7 @@ TEST_P(FamilyTest, AnUnknownKeyIsNamedAsItIs) {
   TensorEntry extra = c.keys.entries().front();
   extra.name = "model.layers.0.self_attn.q_proj.weight_scale_inv";
   c.keys.edit().push_back(extra);
-  const Result<Model> model = assemble_case(c);
+  const Result<graph::Model> model = assemble_case(c);
   ASSERT_FALSE(model.has_value());
   EXPECT_EQ(model.error().code, ErrorCode::kBadInput);
   EXPECT_NE(all_text(model.error()).find(extra.name), std::string::npos) << all_text(model.error());
@@ -155,7 +155,7 @@ TEST_P(FamilyTest, AllProblemsAreReportedAtOnce) {
     }
   }
   ASSERT_EQ(renamed.size(), 3U);
-  const Result<Model> model = assemble_case(c);
+  const Result<graph::Model> model = assemble_case(c);
   ASSERT_FALSE(model.has_value());
   for (const std::string& name : renamed) {
     EXPECT_NE(all_text(model.error()).find(name), std::string::npos) << all_text(model.error());
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyTest, testing::ValuesIn(case_names()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

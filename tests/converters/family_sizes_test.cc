@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "converters/model_config.h"
+#include "converters/config/model_config.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 ModelConfig parse_text(const std::string& text) {
@@ -74,4 +74,4 @@ TEST(ModelConfig, SizesOfOneFamilyAreChecked) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
+#include "converters/config/model_config.h"
 #include "converters/family.h"
-#include "converters/model_config.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 TEST(FindFamily, TheTypeOfTheTextPartComesFirst) {
@@ -28,4 +28,4 @@ TEST(FindFamily, TheMessageNamesTheFile) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

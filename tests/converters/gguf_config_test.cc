@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "converters/model_config.h"
+#include "converters/config/model_config.h"
 #include "tests/converters/gguf_memory.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 TEST(GgufConfig, IsThatOfTheModel) {
@@ -264,4 +264,4 @@ TEST(GgufConfig, OfSmolLm3HasNoRopeInEveryFourthLayer) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "converters/gguf/adopt.h"
+#include "converters/adapters/gguf/adopt.h"
 
-namespace ferry {
+namespace ferry::converters {
 
 using Json = nlohmann::json;
 using Floats = std::vector<float>;
@@ -106,4 +106,4 @@ inline Result<AdoptedGguf> adopt(const Json& keys,
   return adopt_gguf(std::move(source), keys, user, "user.json");
 }
 
-}  // namespace ferry
+}  // namespace ferry::converters

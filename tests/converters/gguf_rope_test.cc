@@ -6,16 +6,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "converters/gguf/rope.h"
-#include "converters/gguf/rope_factors.h"
-#include "converters/model_config.h"
+#include "converters/adapters/gguf/rope.h"
+#include "converters/adapters/gguf/rope_factors.h"
+#include "converters/config/model_config.h"
 #include "tests/converters/gguf_memory.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 // -- RoPE factors
-// --------------------------------------------------------------------------------------
 
 Floats factors_of(double theta, double factor, double low, double high, double original,
                   int64_t pairs) {
@@ -135,7 +134,6 @@ TEST(RopeFactors, AreHeldAgainstTheConfig) {
 }
 
 // -- longrope and other scalings
-// --------------------------------------------------------------------------------------
 
 class Phi3Gguf : public testing::Test {
  protected:
@@ -279,4 +277,4 @@ TEST(GgufRope, YarnIsThatOfTheConfig) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

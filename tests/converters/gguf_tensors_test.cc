@@ -9,7 +9,7 @@
 
 #include "tests/converters/gguf_memory.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 Floats values_of(const TensorSource& source, const std::string& name) {
@@ -24,7 +24,6 @@ Floats values_of(const TensorSource& source, const std::string& name) {
 }
 
 // -- layouts: GGUF row g of a tensor is row index[g] of the Hugging Face one
-// --------------------------------------------------------------------------------------
 
 using Index = std::vector<int64_t>;
 
@@ -297,4 +296,4 @@ TEST(Gguf, RefusesTensorsThatCannotBeWhatTheyAreCalled) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -1,10 +1,10 @@
-#include "converters/gguf/tokenizer.h"
+#include "converters/adapters/gguf/tokenizer.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 using Json = nlohmann::json;
@@ -158,4 +158,4 @@ TEST(GgufTokenizer, ValuesOfTheWrongKindAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

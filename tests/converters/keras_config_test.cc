@@ -1,6 +1,6 @@
 // Configurations that KerasHub wrote, against those that transformers has for the same models.
 
-#include "converters/keras_config.h"
+#include "converters/adapters/keras/config.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <set>
 #include <sstream>
 
-#include "converters/model_config.h"
+#include "converters/config/model_config.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 using nlohmann::json;
@@ -188,4 +188,4 @@ TEST(KerasConfig, OptionsThatAreOffNeedNotBeKnown) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

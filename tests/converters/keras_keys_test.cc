@@ -1,7 +1,7 @@
 // The key tables against the variables that KerasHub wrote, with the name, shape and reordering
 // that its own importer gives each of them.
 
-#include "converters/keras_keys.h"
+#include "converters/adapters/keras/keys.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 
 #include "formats/checkpoint.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 std::filesystem::path preset(const std::string& name) {
@@ -201,13 +201,14 @@ std::map<std::string, std::string> bytes_by_name(const TensorSource& source) {
 
 TEST(KerasKeys, TheWeightsOfAPresetAreThoseOfTheHuggingFaceCheckpoint) {
   for (const std::string name : {"qwen2", "gemma2"}) {
-    auto source = open_checkpoint(preset(name).string());
+    auto source = formats::open_checkpoint(preset(name).string());
     ASSERT_TRUE(source.has_value()) << source.error().message;
     auto tensors = keras_tensors(**source, config_of(name));
     ASSERT_TRUE(tensors.has_value()) << tensors.error().message;
     const auto adopted = StridedSource::make(*std::move(source), *std::move(tensors));
     ASSERT_TRUE(adopted.has_value()) << adopted.error().message;
-    const auto expected = open_checkpoint((preset(name) / "huggingface.safetensors").string());
+    const auto expected =
+        formats::open_checkpoint((preset(name) / "huggingface.safetensors").string());
     ASSERT_TRUE(expected.has_value()) << expected.error().message;
     EXPECT_TRUE(bytes_by_name(**adopted) == bytes_by_name(**expected)) << name;
   }
@@ -329,4 +330,4 @@ TEST(KerasKeys, FamiliesWithoutATableAreUnsupported) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

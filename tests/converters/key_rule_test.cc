@@ -1,11 +1,11 @@
-#include "converters/key_rule.h"
+#include "converters/keys/key_rule.h"
 
 #include <gtest/gtest.h>
 
-#include "converters/row_layouts.h"
+#include "converters/keys/row_layouts.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 TensorEntry entry(const std::string& name, Shape shape = {4, 2}, DType dtype = DType::kBF16) {
@@ -150,11 +150,11 @@ TEST(KeyRule, ASplitTakesItsRowsFromTheEntry) {
                   {"second", [](const ModelConfig&) { return rows_range(3, 1); }}};
   rule.expected_rows = [](const ModelConfig&) { return int64_t{4}; };
   const MappedKeys mapped = map({entry("other"), entry("packed")}, {drop("other"), rule});
-  const Weight* first = mapped.weights.find("first");
+  const graph::Weight* first = mapped.weights.find("first");
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->expr.shape, (Shape{3, 2}));
-  EXPECT_EQ(first->expr.rows, (std::vector<RowRun>{{1, 0, 3}}));
-  EXPECT_EQ(mapped.weights.find("second")->expr.rows, (std::vector<RowRun>{{1, 3, 1}}));
+  EXPECT_EQ(first->expr.rows, (std::vector<graph::RowRun>{{1, 0, 3}}));
+  EXPECT_EQ(mapped.weights.find("second")->expr.rows, (std::vector<graph::RowRun>{{1, 3, 1}}));
 
   for (const Shape& shape : {Shape{5, 2}, Shape{3, 2}, Shape{}}) {
     const MappedKeys wrong = map({entry("packed", shape)}, {rule});
@@ -174,8 +174,8 @@ std::vector<KeyRule> layouts_of_packed(std::optional<PackedLayout> own) {
   halves.own_layout = own == halves.layout;
   KeyRule turns = halves;
   turns.name = "turns";
-  const std::vector<RowRun> even = {{0, 0, 1}, {0, 2, 1}};
-  const std::vector<RowRun> odd = {{0, 1, 1}, {0, 3, 1}};
+  const std::vector<graph::RowRun> even = {{0, 0, 1}, {0, 2, 1}};
+  const std::vector<graph::RowRun> odd = {{0, 1, 1}, {0, 3, 1}};
   turns.targets[0].rows = [even](const ModelConfig&) { return even; };
   turns.targets[1].rows = [odd](const ModelConfig&) { return odd; };
   turns.layout = PackedLayout::kInterleaved;
@@ -307,4 +307,4 @@ TEST(KeyRule, HostileNamesAreShownSafely) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -1,4 +1,4 @@
-#include "converters/model_config.h"
+#include "converters/config/model_config.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "core/file.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 namespace fs = std::filesystem;
@@ -452,4 +452,4 @@ TEST(ModelConfig, IsAJsonObject) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -1,14 +1,14 @@
 // Keys of experts: one by one or fused, complete or not.
-#include "converters/moe.h"
+#include "converters/blocks/moe.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "converters/key_rule.h"
+#include "converters/keys/key_rule.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 // One layer of three experts, 4 wide inside, hidden size 2, and no shared one.
@@ -44,10 +44,10 @@ std::vector<std::string> messages(const MappedKeys& mapped) {
 TEST(ExpertKeys, MatricesAreStackedInTheOrderOfTheirNumbers) {
   const MappedKeys mapped = map(up_matrices());
   EXPECT_EQ(messages(mapped), std::vector<std::string>{});
-  const Weight* w3 = mapped.weights.find("layers.0.feed_forward.experts.w3.weight");
+  const graph::Weight* w3 = mapped.weights.find("layers.0.feed_forward.experts.w3.weight");
   ASSERT_NE(w3, nullptr);
   EXPECT_EQ(w3->expr.shape, (Shape{3, 4, 2}));
-  EXPECT_EQ(w3->expr.rows, (std::vector<RowRun>{{1, 0, 4}, {2, 0, 4}, {0, 0, 4}}));
+  EXPECT_EQ(w3->expr.rows, (std::vector<graph::RowRun>{{1, 0, 4}, {2, 0, 4}, {0, 0, 4}}));
   EXPECT_EQ(w3->expr.source_dtype, DType::kBF16);
   // Every one of them is accounted for.
   ASSERT_EQ(mapped.report.entries.size(), 3u);
@@ -86,11 +86,11 @@ TEST(ExpertKeys, EveryMatrixGoesToItsOwnWeight) {
                   {"experts.w2", {3, 2, 4}, {7, 10, 13}}};
   for (const auto& expected : kWeights) {
     const std::string name = std::string("layers.0.feed_forward.") + expected.weight + ".weight";
-    const Weight* weight = mapped.weights.find(name);
+    const graph::Weight* weight = mapped.weights.find(name);
     ASSERT_NE(weight, nullptr) << name;
     EXPECT_EQ(weight->expr.shape, expected.shape) << name;
     std::vector<size_t> from;
-    for (const RowRun& run : weight->expr.rows) from.push_back(run.entry);
+    for (const graph::RowRun& run : weight->expr.rows) from.push_back(run.entry);
     EXPECT_EQ(from, expected.entries) << name;
   }
 }
@@ -129,16 +129,16 @@ TEST(ExpertKeys, FusedMatricesAreTakenApart) {
   const MappedKeys mapped =
       map({entry("experts.gate_up_proj", {3, 8, 2}), entry("experts.down_proj", {3, 2, 4})});
   EXPECT_EQ(messages(mapped), std::vector<std::string>{});
-  const Weight* w1 = mapped.weights.find("layers.0.feed_forward.experts.w1.weight");
-  const Weight* w3 = mapped.weights.find("layers.0.feed_forward.experts.w3.weight");
-  const Weight* w2 = mapped.weights.find("layers.0.feed_forward.experts.w2.weight");
+  const graph::Weight* w1 = mapped.weights.find("layers.0.feed_forward.experts.w1.weight");
+  const graph::Weight* w3 = mapped.weights.find("layers.0.feed_forward.experts.w3.weight");
+  const graph::Weight* w2 = mapped.weights.find("layers.0.feed_forward.experts.w2.weight");
   ASSERT_TRUE(w1 && w2 && w3);
-  for (const Weight* wide : {w1, w3}) {
+  for (const graph::Weight* wide : {w1, w3}) {
     EXPECT_EQ(wide->expr.shape, (Shape{3, 4, 2}));
     EXPECT_EQ(wide->expr.row_rank, 2u);
   }
-  EXPECT_EQ(w1->expr.rows, (std::vector<RowRun>{{0, 0, 4}, {0, 8, 4}, {0, 16, 4}}));
-  EXPECT_EQ(w3->expr.rows, (std::vector<RowRun>{{0, 4, 4}, {0, 12, 4}, {0, 20, 4}}));
+  EXPECT_EQ(w1->expr.rows, (std::vector<graph::RowRun>{{0, 0, 4}, {0, 8, 4}, {0, 16, 4}}));
+  EXPECT_EQ(w3->expr.rows, (std::vector<graph::RowRun>{{0, 4, 4}, {0, 12, 4}, {0, 20, 4}}));
   EXPECT_EQ(w2->expr.shape, (Shape{3, 2, 4}));
   ASSERT_EQ(map({entry("experts.down_proj", {3, 4, 2})}).problems.size(), 1u);
   for (const Shape& wrong : {Shape{3, 2, 8}, Shape{2, 8, 2}, Shape{24, 2}, Shape{}}) {
@@ -166,4 +166,4 @@ TEST(ExpertKeys, AModelWithoutExpertsHasNoRules) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -8,7 +8,7 @@
 
 #include "core/tensor_source.h"
 
-namespace ferry {
+namespace ferry::converters {
 
 class Names : public TensorSource {
  public:
@@ -26,4 +26,4 @@ class Names : public TensorSource {
   std::vector<TensorEntry> entries_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::converters

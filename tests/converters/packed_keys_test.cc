@@ -1,13 +1,13 @@
 // Packed projections as map_keys and materialize see them: a split moves whole rows, of matrices,
 // of biases and of one scale per row alike, whatever the dtype.
 
-#include "converters/packed_keys.h"
+#include "converters/keys/packed_keys.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 // Every element holds its row, so that what a split made says where it came from.
@@ -58,18 +58,18 @@ ModelConfig tiny() {
   return c;
 }
 
-std::vector<float> values_of(const Weight& weight, const TensorSource& source) {
-  TensorExpr expr = weight.expr;
+std::vector<float> values_of(const graph::Weight& weight, const TensorSource& source) {
+  graph::TensorExpr expr = weight.expr;
   expr.dtype = DType::kF32;
   std::vector<float> values(expr.bytes() / sizeof(float));
-  EXPECT_TRUE(materialize(expr, source, 0, std::as_writable_bytes(std::span(values))));
+  EXPECT_TRUE(graph::materialize(expr, source, 0, std::as_writable_bytes(std::span(values))));
   return values;
 }
 
 // The source row of each row of a weight.
 std::vector<float> rows_of(const MappedKeys& mapped, const std::string& name,
                            const TensorSource& source) {
-  const Weight* weight = mapped.weights.find(name);
+  const graph::Weight* weight = mapped.weights.find(name);
   if (weight == nullptr) return {};
   const std::vector<float> values = values_of(*weight, source);
   const size_t rows = static_cast<size_t>(weight->expr.shape[0]);
@@ -142,4 +142,4 @@ TEST(PackedKeys, DeltaNetsHaveTheirOwnLayoutOnlyWhereTheFamilyHasOne) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "converters/config/model_config.h"
+#include "converters/config/model_types.h"
 #include "converters/family.h"
-#include "converters/model_config.h"
-#include "converters/model_types.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 using nlohmann::json;
@@ -483,4 +483,4 @@ TEST(FindFamily, EverySupportedTypeHasAFamily) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

@@ -8,7 +8,7 @@
 #include "converters/families/families.h"
 #include "converters/family.h"
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 constexpr int64_t kContext = 40, kRotary = 8, kHead = 32;
@@ -24,7 +24,7 @@ ModelConfig tiny_config() {
   return *config;
 }
 
-std::vector<float> in_tiles(const Literal& literal, size_t tile) {
+std::vector<float> in_tiles(const graph::Literal& literal, size_t tile) {
   std::vector<float> values(literal.bytes / sizeof(float), NAN);
   const auto bytes = std::as_writable_bytes(std::span(values));
   for (size_t at = 0; at < bytes.size(); at += tile) {
@@ -37,10 +37,11 @@ TEST(RopeTable, HasTheReferencesValuesInTilesOfAnySize) {
   const ModelConfig config = tiny_config();
   ASSERT_EQ(config.head_dim, kHead);
   ASSERT_EQ(config.rotary_dim(), kRotary);
-  const Graph graph = *(*find_family(config, "config.json"))
-                           ->build(config, {.context_length = kContext, .prefill_length = 4});
+  const graph::Graph graph =
+      *(*find_family(config, "config.json"))
+           ->build(config, {.context_length = kContext, .prefill_length = 4});
   int tables = 0;
-  for (const Literal& literal : graph.literals) {
+  for (const graph::Literal& literal : graph.literals) {
     if (!literal.key.starts_with("rope.")) continue;
     ++tables;
     const bool sine = literal.key.starts_with("rope.sin");
@@ -71,10 +72,11 @@ TEST(RopeTable, HasBothSetsOfLongRope) {
   config.rope.long_factors = {1.0, 2.0, 3.0, 4.0};
   config.rope.attention_factor = 1.5;
   config.sliding_rope = config.rope;
-  const Graph graph =
+  const graph::Graph graph =
       *families::kLlama.build(config, {.context_length = kContext, .prefill_length = 4});
-  const auto cos = std::ranges::find_if(
-      graph.literals, [](const Literal& literal) { return literal.key.starts_with("rope.cos"); });
+  const auto cos = std::ranges::find_if(graph.literals, [](const graph::Literal& literal) {
+    return literal.key.starts_with("rope.cos");
+  });
   ASSERT_NE(cos, graph.literals.end());
   const std::vector<float> rows = in_tiles(*cos, cos->bytes);
   ASSERT_EQ(rows.size(), static_cast<size_t>((kContext + 12) * kRotary));
@@ -94,4 +96,4 @@ TEST(RopeTable, HasBothSetsOfLongRope) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

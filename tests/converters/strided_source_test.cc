@@ -1,4 +1,4 @@
-#include "converters/strided_source.h"
+#include "converters/adapters/strided_source.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <numeric>
 #include <thread>
 
-namespace ferry {
+namespace ferry::converters {
 namespace {
 
 // Element i of the k-th tensor is a value that tells both apart.
@@ -361,4 +361,4 @@ TEST(StridedSource, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::converters

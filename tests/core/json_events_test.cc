@@ -49,8 +49,7 @@ TEST(JsonEvents, PiecesOfAnySizeGiveTheSame) {
     std::string_view text, expected;
   };
   const Case cases[] = {
-      {R"( {"a" : [1, -2.5,true ,null], "b\"c":"d\\"} )"sv,
-       R"({'a':[1-2.5truenull]'b"c':'d\'})"sv},
+      {R"( {"a" : [1, -2.5,true ,null], "b\"c":"d\\"} )"sv, R"({'a':[1-2.5truenull]'b"c':'d\'})"sv},
       {"[1,    2,\n\n\t  x]"sv, "f: not valid JSON: invalid literal (offset 1014)"sv},
       {"[\"a  b\"   ,   3"sv, "f: not valid JSON: unexpected end of input (offset 1015)"sv},
       {"[\"a\0b\"]"sv, "f: not valid JSON: NUL byte (offset 1003)"sv},
@@ -60,7 +59,8 @@ TEST(JsonEvents, PiecesOfAnySizeGiveTheSame) {
       {""sv, "f: not valid JSON: unexpected end of input (offset 1000)"sv},
   };
   for (const Case& c : cases) {
-    for (const size_t size : {3, 4, 5, 7, 1000}) EXPECT_EQ(parsed(c.text, size), c.expected) << size;
+    for (const size_t size : {3, 4, 5, 7, 1000})
+      EXPECT_EQ(parsed(c.text, size), c.expected) << size;
   }
 }
 

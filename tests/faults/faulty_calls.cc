@@ -1,5 +1,5 @@
-// Linked into ferry_faulty, which is ferry with some system calls wrapped by the linker (--wrap), so
-// that the program itself needs no seam. What goes wrong is said by the environment:
+// Linked into ferry_faulty, which is ferry with some system calls wrapped by the linker (--wrap),
+// so that the program itself needs no seam. What goes wrong is said by the environment:
 //
 //   FERRY_FAULT="CALL KIND N [A B]"
 //

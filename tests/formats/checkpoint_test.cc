@@ -5,7 +5,7 @@
 #include "formats/safetensors/writer.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 namespace fs = std::filesystem;
@@ -253,4 +253,4 @@ TEST(Checkpoint, TheDirectoryOfAFileHoldsItsConfig) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::formats

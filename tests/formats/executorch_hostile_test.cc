@@ -1,9 +1,9 @@
 // Damaged .pte and .ptd files; hostile_test.cc has those that were made to be malformed.
-#include "formats/pte/reader.h"
 #include "formats/ptd/ptd.h"
+#include "formats/pte/reader.h"
 #include "tests/formats/program_files.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 Error read(const std::vector<std::byte>& bytes, const std::string& name) {
@@ -44,4 +44,4 @@ TEST(ExecutorchHostile, ReadsFromAnyAddress) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -14,7 +14,7 @@
 #include "tests/formats/corpus.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 std::vector<std::byte> values_of(const TensorSource& source, size_t index) {
@@ -408,4 +408,4 @@ TEST(Gguf, ReadsOutsideOfATensorAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::formats

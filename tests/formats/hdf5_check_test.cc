@@ -79,7 +79,6 @@ std::string verdict(Dataset dataset, uint64_t base = 0) {
 }
 
 // -- the message
-// -------------------------------------------------------------------------------------
 
 TEST(Hdf5Message, CarriesADescription) {
   Description description = sample();
@@ -126,7 +125,6 @@ TEST(Hdf5Message, CountsAreBoundedBeforeMemoryIsTaken) {
 }
 
 // -- the description
-// ---------------------------------------------------------------------------------
 
 TEST(Hdf5Check, TensorsAreOrderedByOffset) {
   const auto file = check(sample(), 0, kFileBytes, "f");
@@ -411,7 +409,6 @@ TEST(Hdf5Check, ListedWeightsMustBeThere) {
 }
 
 // -- filters
-// ------------------------------------------------------------------------------------------
 
 std::vector<std::byte> bytes(std::initializer_list<int> values) {
   std::vector<std::byte> out;

@@ -13,7 +13,7 @@
 #include "tests/formats/corpus.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 namespace fs = std::filesystem;
@@ -301,7 +301,6 @@ TEST(Hdf5, DamageNeverCrashes) {
 }
 
 // -- sharded
-// ---------------------------------------------------------------------------------------------
 
 class KerasShards : public testing::Test {
  protected:
@@ -372,4 +371,4 @@ TEST_F(KerasShards, OnlyPlainFileNamesAreTaken) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::formats

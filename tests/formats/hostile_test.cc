@@ -7,12 +7,12 @@
 #include <map>
 
 #include "formats/checkpoint.h"
-#include "formats/pte/reader.h"
 #include "formats/ptd/ptd.h"
+#include "formats/pte/reader.h"
 #include "tests/formats/corpus.h"
 #include "tests/formats/program_files.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 const std::string kHostile = FERRY_TESTDATA "/hostile/";
@@ -53,12 +53,9 @@ struct Corpus {
 };
 
 const Corpus kCorpora[] = {
-    {"safetensors", examine_checkpoint, 87, 7},
-    {"index", examine_sharded, 22, 0},
-    {"pytorch", examine_checkpoint, 60, 10},
-    {"gguf", examine_checkpoint, 16, 2},
-    {"hdf5", examine_checkpoint, 28, 9},
-    {"executorch", examine_program, 40, 0},
+    {"safetensors", examine_checkpoint, 87, 7}, {"index", examine_sharded, 22, 0},
+    {"pytorch", examine_checkpoint, 60, 10},    {"gguf", examine_checkpoint, 16, 2},
+    {"hdf5", examine_checkpoint, 28, 9},        {"executorch", examine_program, 40, 0},
 };
 
 class HostileTest : public testing::TestWithParam<Corpus> {};
@@ -97,4 +94,4 @@ INSTANTIATE_TEST_SUITE_P(Formats, HostileTest, testing::ValuesIn(kCorpora),
                          [](const auto& corpus) { return corpus.param.format; });
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::formats

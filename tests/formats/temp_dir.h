@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace ferry {
+namespace ferry::formats {
 
 class TempDir {
  public:
@@ -33,4 +33,4 @@ class TempDir {
   std::string path_;
 };
 
-}  // namespace ferry
+}  // namespace ferry::formats

@@ -9,7 +9,7 @@
 #include "tests/formats/temp_dir.h"
 #include "tests/formats/zip_maker.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 const std::string kTorch = FERRY_TESTDATA "/torch/";
@@ -36,8 +36,7 @@ std::string outcome_of(const std::string& path) {
 
 TEST(TorchDeflate, CompressedFilesHoldTheSameTensors) {
   const std::string path = kTorch + "views.json";
-  const nlohmann::json expected =
-      parse_json(read_text_file(path, 1 << 20).value(), path).value();
+  const nlohmann::json expected = parse_json(read_text_file(path, 1 << 20).value(), path).value();
   // One with entries for directories and extra fields, one with data descriptors.
   for (const char* file : {"views_zipped.bin", "views_deflated_stream.bin"}) {
     SCOPED_TRACE(file);
@@ -49,8 +48,8 @@ TEST(TorchDeflate, PartsOfATensorAreThoseOfTheWhole) {
   TempDir dir;
   std::string data;
   for (uint32_t i = 0; i < 400'000; ++i) data += static_cast<char>(i * i >> 5);
-  const std::string path = dir.write(
-      "x.bin", file_of(deflated_item("", pickle_of(100'000)), deflated_item("", data)));
+  const std::string path =
+      dir.write("x.bin", file_of(deflated_item("", pickle_of(100'000)), deflated_item("", data)));
   const auto source = open_checkpoint(path).value();
   for (const size_t offset : {size_t{399'000}, size_t{0}, size_t{123'457}}) {
     std::string part(1000, '\0');
@@ -76,7 +75,8 @@ TEST(TorchDeflate, FalseContentsAreRefused) {
   const std::string kContents = ": the contents of the zip entry 'a/data/0' ";
   const Case cases[] = {
       {"right", good, "read"},
-      {"longer than declared", with([](ZipItem& i) { i.stored = deflated(std::string(4001, 'x')); }),
+      {"longer than declared",
+       with([](ZipItem& i) { i.stored = deflated(std::string(4001, 'x')); }),
        kContents + "do not decompress to 4000 bytes"},
       {"shorter than declared",
        with([](ZipItem& i) { i.stored = deflated(std::string(3999, 'x')); }),
@@ -87,7 +87,8 @@ TEST(TorchDeflate, FalseContentsAreRefused) {
        kContents + "do not decompress to 4000 bytes"},
       {"no stream", with([](ZipItem& i) { i.stored = "\xff\xff\xff\xff"; }),
        kContents + "do not decompress to 4000 bytes"},
-      {"wrong CRC", with([](ZipItem& i) { i.crc ^= 1; }), kContents + "do not have its CRC: damaged (tensor 'w', offset "},
+      {"wrong CRC", with([](ZipItem& i) { i.crc ^= 1; }),
+       kContents + "do not have its CRC: damaged (tensor 'w', offset "},
       {"more than deflate can", with([](ZipItem& i) { i.stored = "ab"; }),
        ": the zip entry 'a/data/0' cannot hold 4000 bytes in 2 (offset "},
       {"another method", with([](ZipItem& i) { i.method = 12; }),
@@ -107,7 +108,8 @@ TEST(TorchDeflate, BombsAreRefusedBeforeTheyGrow) {
   };
   // 2 MiB in a file of some 3 KiB.
   const std::string zeros(2 << 20, '\0');
-  const std::string storage = message(stored_item("", pickle_of(1 << 19)), deflated_item("", zeros));
+  const std::string storage =
+      message(stored_item("", pickle_of(1 << 19)), deflated_item("", zeros));
   EXPECT_NE(storage.find("the storages decompress to more than 1048576 bytes, with 'a/data/0'"),
             std::string::npos)
       << storage;
@@ -120,4 +122,4 @@ TEST(TorchDeflate, BombsAreRefusedBeforeTheyGrow) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::formats

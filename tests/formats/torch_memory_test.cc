@@ -13,7 +13,7 @@
 #include "tests/formats/temp_dir.h"
 #include "tests/formats/zip_maker.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 constexpr size_t kTile = size_t{1} << 20;
@@ -141,4 +141,4 @@ TEST(TorchMemory, CompressedStoragesAreReleasedOnceRead) {
 #endif
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::formats

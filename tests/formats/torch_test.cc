@@ -10,7 +10,7 @@
 #include "tests/formats/corpus.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry {
+namespace ferry::formats {
 namespace {
 
 const std::string kHostile = FERRY_TESTDATA "/hostile/pytorch/";
@@ -30,7 +30,7 @@ Result<std::map<std::string, std::string>> contents_of(const std::string& path) 
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const TensorEntry& entry = source->entries()[i];
     std::vector<std::byte> bytes(entry.bytes);
-    FERRY_CHECK(source->read(i, 0, bytes));
+    FERRY_RETURN_IF_ERROR(source->read(i, 0, bytes));
     out[entry.name] = fmt::format("{} {} {}", dtype_name(entry.dtype), to_string(entry.shape),
                                   to_hex(sha256(bytes)));
   }
@@ -286,4 +286,4 @@ TEST(Pickle, MarksAreBounded) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::formats

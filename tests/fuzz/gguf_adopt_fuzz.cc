@@ -4,8 +4,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "converters/gguf/adopt.h"
-#include "converters/model_config.h"
+#include "converters/adapters/gguf/adopt.h"
+#include "converters/config/model_config.h"
 #include "core/checked.h"
 #include "formats/gguf/header.h"
 #include "tests/fuzz/require.h"
@@ -18,8 +18,8 @@ constexpr uint64_t kReadBytes = 4096;  // of each tensor
 // Values of block types are zeros here: what matters is which of them are read.
 class Memory : public TensorSource {
  public:
-  Memory(const GgufHeader& header, std::span<const std::byte> file) : file_(file) {
-    for (const GgufTensor& tensor : header.tensors) {
+  Memory(const formats::GgufHeader& header, std::span<const std::byte> file) : file_(file) {
+    for (const formats::GgufTensor& tensor : header.tensors) {
       entries_.push_back(tensor.entry);
       plain_.push_back(tensor.type->dequantize == nullptr);
     }
@@ -46,17 +46,18 @@ class Memory : public TensorSource {
 };
 
 void run(std::span<const std::byte> file) {
-  const GgufRead read = [file](uint64_t offset, std::span<std::byte> out) -> Status {
+  const formats::GgufRead read = [file](uint64_t offset, std::span<std::byte> out) -> Status {
     if (!out.empty()) std::memcpy(out.data(), file.data() + offset, out.size());
     return {};
   };
-  const auto header = read_gguf_header(read, file.size(), "f");
+  const auto header = formats::read_gguf_header(read, file.size(), "f");
   if (!header) return;
-  const auto metadata = GgufMetadata(header->items, header->bytes, "f").to_json();
+  const auto metadata = formats::GgufMetadata(header->items, header->bytes, "f").to_json();
   if (!metadata) return require_good_message(metadata.error());
-  const auto adopted = adopt_gguf(std::make_unique<Memory>(*header, file), *metadata, "", "");
+  const auto adopted =
+      converters::adopt_gguf(std::make_unique<Memory>(*header, file), *metadata, "", "");
   if (!adopted) return require_good_message(adopted.error());
-  require(parse_model_config(adopted->config, adopted->generation, "f").has_value());
+  require(converters::parse_model_config(adopted->config, adopted->generation, "f").has_value());
   for (size_t i = 0; i < adopted->source->entries().size(); ++i) {
     const TensorEntry& entry = adopted->source->entries()[i];
     const auto count = checked_numel(entry.shape);

@@ -13,10 +13,10 @@ namespace ferry {
 namespace {
 
 // Accepted tensors lie in the file one after the other, and are what their type and shape say.
-void check_tensors(const GgufHeader& header, uint64_t file_bytes) {
+void check_tensors(const formats::GgufHeader& header, uint64_t file_bytes) {
   uint64_t end = header.bytes.size();
   std::set<std::string_view> names;
-  for (const GgufTensor& tensor : header.tensors) {
+  for (const formats::GgufTensor& tensor : header.tensors) {
     const TensorEntry& entry = tensor.entry;
     require(entry.offset >= end &&
             range_inside(entry.offset, tensor.entry.stored_bytes(), file_bytes));
@@ -30,9 +30,9 @@ void check_tensors(const GgufHeader& header, uint64_t file_bytes) {
 }
 
 // Every value can be asked for as every kind.
-void read_values(const GgufMetadata& metadata) {
+void read_values(const formats::GgufMetadata& metadata) {
   uint64_t seen = 0;
-  for (const GgufItem& item : metadata.items()) {
+  for (const formats::GgufItem& item : metadata.items()) {
     seen += metadata.integer(item.key).has_value();
     seen += metadata.real(item.key).has_value();
     seen += metadata.boolean(item.key).has_value();
@@ -47,25 +47,25 @@ void read_values(const GgufMetadata& metadata) {
   require(seen < UINT64_MAX);
 }
 
-void dequantize_first_blocks(const GgufHeader& header, std::span<const std::byte> file) {
-  float values[kMaxGgufBlockElements];
-  for (const GgufTensor& tensor : header.tensors) {
+void dequantize_first_blocks(const formats::GgufHeader& header, std::span<const std::byte> file) {
+  float values[formats::kMaxGgufBlockElements];
+  for (const formats::GgufTensor& tensor : header.tensors) {
     if (tensor.type->dequantize == nullptr || tensor.entry.stored_bytes() == 0) continue;
     tensor.type->dequantize(file.data() + tensor.entry.offset, values);
   }
 }
 
 void run(std::span<const std::byte> file) {
-  const GgufRead read = [file](uint64_t offset, std::span<std::byte> out) -> Status {
+  const formats::GgufRead read = [file](uint64_t offset, std::span<std::byte> out) -> Status {
     require(range_inside(offset, out.size(), file.size()));
     if (!out.empty()) std::memcpy(out.data(), file.data() + offset, out.size());
     return {};
   };
-  const auto header = read_gguf_header(read, file.size(), "f");
+  const auto header = formats::read_gguf_header(read, file.size(), "f");
   if (!header) return require_good_message(header.error());
   require(header->bytes.size() <= file.size());
   check_tensors(*header, file.size());
-  read_values(GgufMetadata(header->items, header->bytes, "f"));
+  read_values(formats::GgufMetadata(header->items, header->bytes, "f"));
   dequantize_first_blocks(*header, file);
 }
 

@@ -27,15 +27,15 @@ class TwoFiles final : public TensorSource {
 };
 
 void run(std::string_view text) {
-  const auto index = parse_shard_index(text, "f");
+  const auto index = formats::parse_shard_index(text, "f");
   if (!index) return require_good_message(index.error());
   require(!index->empty());
   for (const auto& [tensor, file] : *index) {
     require(file.ends_with(".safetensors") && file.size() <= 255);
     require(file.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos);
   }
-  const Status same = check_against_index(*index, TwoFiles(), "f");
-  const ShardIndex both = {{"a", "1.safetensors"}, {"b", "2.safetensors"}};
+  const Status same = formats::check_against_index(*index, TwoFiles(), "f");
+  const formats::ShardIndex both = {{"a", "1.safetensors"}, {"b", "2.safetensors"}};
   require(same.has_value() == (*index == both));
   if (!same) require_good_message(same.error());
 }

@@ -1,25 +1,25 @@
 // Input: the text of a preset's config.json; the first bit of its length says whether the weights
 // have an output matrix.
 
-#include "converters/keras_config.h"
+#include "converters/adapters/keras/config.h"
 
 #include <string>
 
-#include "converters/model_config.h"
+#include "converters/config/model_config.h"
 #include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ferry;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  (void)is_keras_config(text);
-  const auto made = hugging_face_config_of_keras(text, size % 2 == 1, "f");
+  (void)converters::is_keras_config(text);
+  const auto made = converters::hugging_face_config_of_keras(text, size % 2 == 1, "f");
   if (!made) {
     require_good_message(made.error());
     return 0;
   }
-  require(!is_keras_config(*made));
+  require(!converters::is_keras_config(*made));
   // It may still be a model that no family builds, never a config that cannot be read.
-  const auto config = parse_model_config(*made, "", "f");
+  const auto config = converters::parse_model_config(*made, "", "f");
   if (!config) require_good_message(config.error());
   return 0;
 }

@@ -10,20 +10,21 @@ namespace {
 
 void make_self_digest_right(std::string& text) {
   constexpr std::string_view kEnd = "\"\n}\n";
-  if (!text.ends_with(kEnd) || text.size() < kEnd.size() + kZeroDigest.size()) return;
-  const size_t at = text.size() - kEnd.size() - kZeroDigest.size();
-  text.replace(at, kZeroDigest.size(), kZeroDigest);
-  text.replace(at, kZeroDigest.size(), to_hex(sha256(std::as_bytes(std::span<char>(text)))));
+  if (!text.ends_with(kEnd) || text.size() < kEnd.size() + packer::kZeroDigest.size()) return;
+  const size_t at = text.size() - kEnd.size() - packer::kZeroDigest.size();
+  text.replace(at, packer::kZeroDigest.size(), packer::kZeroDigest);
+  text.replace(at, packer::kZeroDigest.size(),
+               to_hex(sha256(std::as_bytes(std::span<char>(text)))));
 }
 
 void check(std::string text) {
   make_self_digest_right(text);
-  const auto manifest = read_manifest(text, "manifest.json");
+  const auto manifest = packer::read_manifest(text, "manifest.json");
   if (!manifest) return require_good_message(manifest.error());
-  require(write_manifest(*manifest) == text);
-  ProblemList problems("bundle");
-  check_manifest(*manifest, problems);
-  for (const CheckProblem& problem : problems.take()) {
+  require(packer::write_manifest(*manifest) == text);
+  packer::ProblemList problems("bundle");
+  packer::check_manifest(*manifest, problems);
+  for (const packer::CheckProblem& problem : problems.take()) {
     require_good_message({problem.code, problem.message});
   }
 }

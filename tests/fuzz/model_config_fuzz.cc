@@ -1,6 +1,6 @@
 // Input: the text of config.json; what follows a NUL byte is generation_config.json.
 
-#include "converters/model_config.h"
+#include "converters/config/model_config.h"
 
 #include <cmath>
 #include <string_view>
@@ -10,15 +10,16 @@
 
 namespace {
 
-using ferry::ModelConfig;
-using ferry::RopeConfig;
+using ferry::converters::ModelConfig;
+using ferry::converters::RopeConfig;
 
-void require_attention(const ModelConfig& config) {
+void require_attention(const converters::ModelConfig& config) {
   ferry::require(config.num_heads % config.num_kv_heads == 0);
   ferry::require(config.rotary_dim() >= 2 && config.rotary_dim() % 2 == 0);
   ferry::require(config.rotary_dim() <= config.head_dim);
-  for (const RopeConfig& rope : {config.rope, config.sliding_rope}) {
-    const std::vector<float> rates = ferry::rope_inverse_frequencies(rope, config.rotary_dim());
+  for (const converters::RopeConfig& rope : {config.rope, config.sliding_rope}) {
+    const std::vector<float> rates =
+        ferry::converters::rope_inverse_frequencies(rope, config.rotary_dim());
     ferry::require(std::ssize(rates) == config.rotary_dim() / 2);
     for (const float rate : rates) ferry::require(std::isfinite(rate));
   }
@@ -31,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const size_t nul = text.find('\0');
   const std::string generation = nul == std::string::npos ? "" : text.substr(nul + 1);
-  const auto config = parse_model_config(text.substr(0, nul), generation, "f");
+  const auto config = converters::parse_model_config(text.substr(0, nul), generation, "f");
   if (!config) {
     require_good_message(config.error());
     return 0;
@@ -40,10 +41,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(config->num_layers >= 1 && std::ssize(config->layer_types) == config->num_layers);
   require(std::ssize(config->rope_layers) == config->num_layers);
   bool attends = false;
-  for (const LayerType type : config->layer_types) {
-    if (type == LayerType::kLinearAttention) require(config->linear.groups() >= 1);
-    if (type == LayerType::kSlidingAttention) require(config->sliding_window.has_value());
-    attends |= type == LayerType::kFullAttention || type == LayerType::kSlidingAttention;
+  for (const converters::LayerType type : config->layer_types) {
+    if (type == converters::LayerType::kLinearAttention) require(config->linear.groups() >= 1);
+    if (type == converters::LayerType::kSlidingAttention)
+      require(config->sliding_window.has_value());
+    attends |= type == converters::LayerType::kFullAttention ||
+               type == converters::LayerType::kSlidingAttention;
   }
   if (attends) require_attention(*config);
   return 0;

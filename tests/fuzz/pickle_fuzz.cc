@@ -10,20 +10,20 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ferry;
-  const auto pickle = Pickle::parse(std::as_bytes(std::span(data, size)), "f");
+  const auto pickle = formats::Pickle::parse(std::as_bytes(std::span(data, size)), "f");
   if (!pickle) {
     require_good_message(pickle.error());
     return 0;
   }
   constexpr uint64_t kLimit = 1 << 20;
-  const StorageRecords storages = {{"0", {0, 16}}, {"1", {1, 0}}};
-  const auto tensors = read_state_dict(*pickle, storages, kLimit, "f");
+  const formats::StorageRecords storages = {{"0", {0, 16}}, {"1", {1, 0}}};
+  const auto tensors = formats::read_state_dict(*pickle, storages, kLimit, "f");
   if (!tensors) {
     require_good_message(tensors.error());
     return 0;
   }
   uint64_t total = 0;
-  for (const TorchTensor& tensor : *tensors) {
+  for (const formats::TorchTensor& tensor : *tensors) {
     require(tensor.shape.size() == tensor.strides.size());
     const auto count = checked_numel(tensor.shape);
     require(count && static_cast<uint64_t>(*count * dtype_bytes(tensor.dtype)) == tensor.bytes);
@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
               static_cast<uint64_t>(dtype_bytes(tensor.dtype));
     }
     if (tensor.bytes > 0) require(last + dtype_bytes(tensor.dtype) <= 16);
-    is_contiguous(tensor);
+    formats::is_contiguous(tensor);
     total += tensor.bytes;
   }
   require(total <= kLimit);

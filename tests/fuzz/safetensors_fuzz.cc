@@ -28,12 +28,12 @@ void check_entries(const std::vector<TensorEntry>& entries, uint64_t data_start,
 
 void run(std::span<const std::byte> file) {
   const auto start = file.first(std::min<size_t>(file.size(), 64));
-  const auto json_bytes = safetensors_header_bytes(start, file.size(), "f");
+  const auto json_bytes = formats::safetensors_header_bytes(start, file.size(), "f");
   if (!json_bytes) return require_good_message(json_bytes.error());
-  const auto json = file.subspan(kSafetensorsPrefixBytes, *json_bytes);
-  const auto entries = parse_safetensors_header(json, file.size(), "f");
+  const auto json = file.subspan(formats::kSafetensorsPrefixBytes, *json_bytes);
+  const auto entries = formats::parse_safetensors_header(json, file.size(), "f");
   if (!entries) return require_good_message(entries.error());
-  check_entries(*entries, kSafetensorsPrefixBytes + *json_bytes, file.size());
+  check_entries(*entries, formats::kSafetensorsPrefixBytes + *json_bytes, file.size());
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Input: a tokenizer.json if it begins with a brace; otherwise a text for fixed tokenizers, which
 // must come back from its ids.
 
-#include "runner/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/text.h"
+#include "core/utf8.h"
 #include "tests/fuzz/require.h"
 
 namespace {
@@ -18,7 +19,7 @@ using namespace ferry;
 constexpr std::string_view kSample = "It's a  t\xC3\xA9st, 12345\r\n\r\n <s> \xF0\x9F\xA6\x84 '";
 
 void try_file(std::string_view file) {
-  auto tokenizer = Tokenizer::parse(file, "f");
+  auto tokenizer = text::Tokenizer::parse(file, "f");
   if (!tokenizer) {
     require_good_message(tokenizer.error());
     return;
@@ -29,7 +30,7 @@ void try_file(std::string_view file) {
     return;
   }
   const auto text = tokenizer->decode(*ids, /*skip_special=*/false);
-  if (text) require(is_utf8(*text));
+  if (text) require(utf8::is_valid(*text));
 }
 
 // All bytes of the byte-level alphabet, a few merges, and the word rule of Llama 3.
@@ -62,13 +63,13 @@ std::string byte_level_file() {
 }
 
 void try_text(std::string_view text) {
-  static Tokenizer tokenizer = [] {
-    auto parsed = Tokenizer::parse(byte_level_file(), "fixed");
+  static text::Tokenizer tokenizer = [] {
+    auto parsed = text::Tokenizer::parse(byte_level_file(), "fixed");
     require(parsed.has_value());
     return std::move(*parsed);
   }();
   const auto ids = tokenizer.encode(text, /*add_special=*/false);
-  require(ids.has_value() == is_utf8(text));
+  require(ids.has_value() == utf8::is_valid(text));
   if (!ids) return;
   const auto back = tokenizer.decode(*ids, /*skip_special=*/false);
   require(back.has_value() && *back == text);

@@ -11,7 +11,7 @@
 
 #include "graph/dims.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
@@ -449,4 +449,4 @@ TEST(Builder, AnInvalidValueIsMisuseAndNotACrash) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::graph

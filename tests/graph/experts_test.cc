@@ -11,7 +11,7 @@
 #include "graph/lower.h"
 #include "graph/passes/passes.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 constexpr int64_t kHidden = 64, kInner = 32, kChosen = 2, kTokens = 8;
@@ -23,8 +23,8 @@ Result<Graph> graph_of(int64_t experts) {
   const ValueId tokens = b.input("tokens", DType::kI64, {1, Dim::of(t)});
   b.bind_symbol(t, b.sym_size(tokens, 1));
   b.set_layer(0);
-  const ValueId x = b.view(b.embedding(b.weight("tok", {16, kHidden}), tokens),
-                           {Dim::of(t), kHidden});
+  const ValueId x =
+      b.view(b.embedding(b.weight("tok", {16, kHidden}), tokens), {Dim::of(t), kHidden});
   const ValueId router = b.linear(x, b.weight_f32("router", {experts, kHidden}));
   const auto [scores, ids] = b.topk_last(b.softmax_last(router), kChosen);
   const ValueId w1 = b.weight("w1", {experts, kInner, kHidden});
@@ -114,19 +114,19 @@ TEST(Experts, ShapesThatDoNotFitAreOurDefect) {
     const ValueId x = b.input("x", DType::kF32, {3, 8});
     const ValueId chosen = b.input("ids", DType::kI64, ids);
     const ValueId scores = b.input("scores", DType::kF32, ids);
-    b.output(b.experts(x, chosen, scores, b.weight("w1", w1), b.weight("w3", w1),
-                       b.weight("w2", w2)),
-             "out");
+    b.output(
+        b.experts(x, chosen, scores, b.weight("w1", w1), b.weight("w3", w1), b.weight("w2", w2)),
+        "out");
     return b.finish();
   };
   EXPECT_TRUE(finished({3, 2}, {4, 5, 8}, {4, 8, 5}));
-  EXPECT_FALSE(finished({2, 2}, {4, 5, 8}, {4, 8, 5}));   // other tokens
-  EXPECT_FALSE(finished({3, 5}, {4, 5, 8}, {4, 8, 5}));   // more than there are
-  EXPECT_FALSE(finished({3, 2}, {4, 5, 7}, {4, 7, 5}));   // another hidden size
-  EXPECT_FALSE(finished({3, 2}, {4, 5, 8}, {4, 5, 8}));   // not transposed
-  EXPECT_FALSE(finished({3, 2}, {4, 5, 8}, {3, 8, 5}));   // other experts
+  EXPECT_FALSE(finished({2, 2}, {4, 5, 8}, {4, 8, 5}));  // other tokens
+  EXPECT_FALSE(finished({3, 5}, {4, 5, 8}, {4, 8, 5}));  // more than there are
+  EXPECT_FALSE(finished({3, 2}, {4, 5, 7}, {4, 7, 5}));  // another hidden size
+  EXPECT_FALSE(finished({3, 2}, {4, 5, 8}, {4, 5, 8}));  // not transposed
+  EXPECT_FALSE(finished({3, 2}, {4, 5, 8}, {3, 8, 5}));  // other experts
   EXPECT_FALSE(finished({3, 2}, {20, 8}, {8, 20}));
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::graph

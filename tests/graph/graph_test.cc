@@ -11,7 +11,7 @@
 #include "graph/dims.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
@@ -56,7 +56,6 @@ TEST(Graph, BoundsFollowTheSymbols) {
 }
 
 // -- validate
-// ----------------------------------------------------------------------------------------
 
 struct Damage {
   const char* what;
@@ -133,4 +132,4 @@ TEST(Validate, FindsEveryDamage) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::graph

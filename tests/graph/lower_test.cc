@@ -11,7 +11,7 @@
 #include "formats/pte/reader.h"
 #include "graph/builder.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 using pte::KernelCall;
@@ -397,4 +397,4 @@ TEST(Lower, BrokenGraphsAreDefects) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::graph

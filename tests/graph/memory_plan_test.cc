@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 bool live_together(const Lifetime& a, const Lifetime& b) {
@@ -119,4 +119,4 @@ TEST(MemoryPlan, SameLifetimesSamePlan) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::graph

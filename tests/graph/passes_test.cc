@@ -9,7 +9,7 @@
 #include "tests/graph/symbolic_run.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 Model bound(GraphBuilder& b, DType stored) {
@@ -19,7 +19,6 @@ Model bound(GraphBuilder& b, DType stored) {
 }
 
 // -- bind
-// --------------------------------------------------------------------------------------------
 
 TEST(Bind, ReportsEveryMismatchAtOnce) {
   const Graph graph = tiny_decoder({.layers = 1});
@@ -60,7 +59,6 @@ TEST(Bind, ABoundModelIsF32Throughout) {
 }
 
 // -- cast_weights
-// ------------------------------------------------------------------------------------
 
 // A table, a norm, two projections of one activation.
 Model projections(DType stored) {
@@ -182,7 +180,6 @@ TEST(CastWeights, AWeightThatIsNotBoundIsOurDefect) {
 }
 
 // -- init_buffers
-// ------------------------------------------------------------------------------------
 
 // Buffers: k_cache and k_cache_scale (zero), state (not zero), pos (its owner wants it stored).
 Model buffers() {
@@ -241,7 +238,6 @@ TEST(InitBuffers, NamesMatchTheWholeLastComponent) {
 }
 
 // -- remove_dead
-// -------------------------------------------------------------------------------------
 
 TEST(RemoveDead, DropsWhatNothingNeeds) {
   GraphBuilder b(1);
@@ -296,4 +292,4 @@ TEST(RemoveDead, ChangesNothingThatIsComputed) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::graph

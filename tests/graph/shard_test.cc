@@ -12,7 +12,7 @@
 #include "tests/graph/symbolic_run.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 std::vector<Model> cut(const Model& model, int32_t count) {
@@ -220,7 +220,6 @@ TEST(Shard, TheNumberOfPartsIsFromOneToTheNumberOfLayers) {
 }
 
 // -- where to cut
-// ------------------------------------------------------------------------------------
 
 uint64_t largest_part(const std::vector<uint64_t>& costs, const std::vector<int32_t>& bounds) {
   uint64_t largest = 0;
@@ -273,4 +272,4 @@ TEST(LayerPartition, EqualLayersAreDealtEvenly) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::graph

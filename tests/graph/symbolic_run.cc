@@ -4,7 +4,7 @@
 
 #include <functional>
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 // Terms grow exponentially with depth, so a long one is replaced by its hash.
@@ -109,4 +109,4 @@ SymbolicRun run_symbolically(const Graph& graph, const Terms& inputs) {
   return Run(graph, inputs).run();
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -8,7 +8,7 @@
 
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 using Terms = std::map<std::string, std::string>;  // port or buffer name -> term
 
@@ -21,4 +21,4 @@ struct SymbolicRun {
 // called. The sizes of a symbolic dimension are the text of the dimension.
 SymbolicRun run_symbolically(const Graph& graph, const Terms& inputs);
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 // Tensors in memory; refuses reads outside of them.
@@ -315,4 +315,4 @@ TEST(StateDict, NamesAreUnique) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ferry {
+namespace ferry::graph {
 namespace {
 
 constexpr int64_t kContext = 32;
@@ -109,4 +109,4 @@ Model tiny_model(const TinyOptions& options, DType stored) {
   return model ? *model : Model{};
 }
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -7,7 +7,7 @@
 #include "graph/builder.h"
 #include "graph/graph.h"
 
-namespace ferry {
+namespace ferry::graph {
 
 struct TinyOptions {
   int64_t layers = 4;
@@ -26,4 +26,4 @@ StateDict weights_for(const Graph& graph, DType stored = DType::kF32);
 
 Model tiny_model(const TinyOptions& options = {}, DType stored = DType::kF32);
 
-}  // namespace ferry
+}  // namespace ferry::graph

@@ -10,7 +10,7 @@
 #include "packer/check.h"
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -410,4 +410,4 @@ TEST_F(BundleReader, AllProblemsArriveWithTheFirst) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -14,7 +14,7 @@
 #include "packer/staging_directory.h"
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -287,7 +287,7 @@ TEST(BundleWriter, CopiedFileMayNotTakeAnotherName) {
   }
 }
 
-// -- all or nothing ------------------------------------------------------------------------------
+// -- all or nothing
 
 // Tries to write over `dir`/out, which must fail; nothing else in `dir` may change.
 Error failed_write(const TempDir& dir, const TinyModel& model, bool overwrite) {
@@ -487,7 +487,7 @@ TEST(BundleWriter, ALinkToADirectoryIsNamedAsSuch) {
   }
 }
 
-// -- more than one tile --------------------------------------------------------------------------
+// -- more than one tile
 
 // Weights of odd sizes over several tiles, of every kind of expression.
 TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
@@ -496,15 +496,15 @@ TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
   const size_t big = model.source.add("big", DType::kBF16, {1000, 1501}, 1);
   const size_t half = model.source.add("half", DType::kF32, {900, 777}, 1);
   const size_t copied = model.source.add("copied", DType::kF32, {700, 1111}, 1);
-  StateDict& weights = model.weights;
-  TensorExpr cast = expr_of_entry(model.source, big);
+  graph::StateDict& weights = model.weights;
+  graph::TensorExpr cast = graph::expr_of_entry(model.source, big);
   cast.dtype = DType::kF32;
   ASSERT_TRUE(weights.add({"cast", cast, "rule"}));
   ASSERT_TRUE(
       weights.add({"swapped",
                    {DType::kF32, DType::kF32, {900, 777}, {{half, 450, 450}, {half, 0, 450}}},
                    "rule"}));
-  ASSERT_TRUE(weights.add({"copied", expr_of_entry(model.source, copied), "rule"}));
+  ASSERT_TRUE(weights.add({"copied", graph::expr_of_entry(model.source, copied), "rule"}));
   BundleInput input = model.one_shard();
   input.parts[0].lowered = tiny_program(
       weights, {"tok.weight", "cast", "swapped", "copied", "norm.weight"}, "tokens", "y");
@@ -533,4 +533,4 @@ TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -2,7 +2,7 @@
 
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 Manifest full_manifest() {
@@ -180,4 +180,4 @@ TEST(Manifest, InvalidUtf8InNamesDoesNotStopWriting) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -2,7 +2,7 @@
 
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 std::string digest_after(const MemorySource& source,
@@ -42,4 +42,4 @@ TEST_F(SourceTapTest, FailureOfTheSourceIsPassedOn) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::packer

@@ -9,7 +9,7 @@
 
 #include "core/sha256.h"
 
-namespace ferry {
+namespace ferry::packer {
 namespace {
 
 constexpr int32_t kWidth = 4;
@@ -30,7 +30,7 @@ pte::Tensor planned(std::vector<int32_t> sizes, uint32_t memory, uint64_t offset
   return tensor;
 }
 
-Literal counting_literal(const std::string& key, uint64_t bytes) {
+graph::Literal counting_literal(const std::string& key, uint64_t bytes) {
   return {key, bytes, [](uint64_t offset, std::span<std::byte> out) {
             for (std::byte& b : out) b = static_cast<std::byte>(offset++ * 7 + 1);
           }};
@@ -125,9 +125,10 @@ Status MemorySource::check_unchanged() const {
   return {};
 }
 
-LoweredProgram tiny_program(const StateDict& weights, const std::vector<std::string>& names,
-                            const std::string& input, const std::string& output) {
-  LoweredProgram lowered;
+graph::LoweredProgram tiny_program(const graph::StateDict& weights,
+                                   const std::vector<std::string>& names, const std::string& input,
+                                   const std::string& output) {
+  graph::LoweredProgram lowered;
   MethodMaker maker;
   const int32_t x = maker.add(f32_tensor({1, kWidth}));
   const int32_t none = maker.add(pte::None{});
@@ -145,7 +146,7 @@ LoweredProgram tiny_program(const StateDict& weights, const std::vector<std::str
   maker.method.operators = {{"aten::add", "out"}, {"aten::linear", "out"}};
   maker.method.instructions.push_back(pte::KernelCall{0, {x, constant, alpha, y, y}});
   for (const std::string& name : names) {
-    const TensorExpr& expr = weights.find(name)->expr;
+    const graph::TensorExpr& expr = weights.find(name)->expr;
     pte::Tensor weight = f32_tensor({expr.shape.begin(), expr.shape.end()});
     weight.dtype = expr.dtype;
     weight.external = true;
@@ -159,8 +160,8 @@ LoweredProgram tiny_program(const StateDict& weights, const std::vector<std::str
   lowered.program.methods = {std::move(maker.method), metadata_method()};
   lowered.sizes.constants = {0, 16};
   lowered.sizes.initial = {0, 12};
-  lowered.constants = {Literal{}, counting_literal("bias", 16)};
-  lowered.initial = {Literal{}, counting_literal("kept", 12)};
+  lowered.constants = {graph::Literal{}, counting_literal("bias", 16)};
+  lowered.initial = {graph::Literal{}, counting_literal("kept", 12)};
   lowered.weights = names;
   lowered.inputs = {{input, DType::kF32, {1, kWidth}}};
   lowered.outputs = {{output, DType::kF32, {1, kWidth}}};
@@ -180,12 +181,12 @@ TinyModel::TinyModel() {
   const size_t q = source.add("model.q", DType::kF32, {4, 4});
   const size_t gate = source.add("model.gate", DType::kF32, {2, 4}, 1);
   const size_t up = source.add("model.up", DType::kF32, {3, 4}, 1);
-  const auto add = [&](const std::string& name, TensorExpr expr, const std::string& rule) {
+  const auto add = [&](const std::string& name, graph::TensorExpr expr, const std::string& rule) {
     EXPECT_TRUE(weights.add({name, std::move(expr), rule}));
   };
-  add("tok.weight", expr_of_entry(source, tok), "embedding");
-  add("output.weight", expr_of_entry(source, tok), "tied");
-  TensorExpr cast = expr_of_entry(source, norm);
+  add("tok.weight", graph::expr_of_entry(source, tok), "embedding");
+  add("output.weight", graph::expr_of_entry(source, tok), "tied");
+  graph::TensorExpr cast = graph::expr_of_entry(source, norm);
   cast.dtype = DType::kF32;
   add("norm.weight", cast, "norm");
   add("q.weight", {DType::kF32, DType::kF32, {4, 4}, {{q, 2, 2}, {q, 0, 2}}}, "rows");
@@ -241,4 +242,4 @@ Manifest write_tiny_bundle(const TinyModel& model, const std::string& directory,
   return written->manifest;
 }
 
-}  // namespace ferry
+}  // namespace ferry::packer

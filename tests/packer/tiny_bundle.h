@@ -14,7 +14,7 @@
 #include "packer/bundle_writer.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry {
+namespace ferry::packer {
 
 std::vector<std::string> names_in(const std::string& directory);  // sorted
 std::string read_file(const std::string& path);
@@ -53,8 +53,9 @@ class MemorySource : public TensorSource {
 // One program of method `forward` and a metadata method. Every weight has the shape of the
 // expression that `weights` has for it, and is an operand of a linear of its own; inputs and
 // outputs are f32 [1,4].
-LoweredProgram tiny_program(const StateDict& weights, const std::vector<std::string>& names,
-                            const std::string& input, const std::string& output);
+graph::LoweredProgram tiny_program(const graph::StateDict& weights,
+                                   const std::vector<std::string>& names, const std::string& input,
+                                   const std::string& output);
 
 // Two shards over a checkpoint of six tensors: tied embeddings shared by both, a cast, a row
 // permutation, a stack of two tensors, and one tensor that is dropped.
@@ -64,7 +65,7 @@ struct TinyModel {
   BundleInput one_shard() const;  // with two of the weights
 
   MemorySource source;
-  StateDict weights;
+  graph::StateDict weights;
   std::vector<CopiedFile> copied;
 };
 
@@ -72,4 +73,4 @@ struct TinyModel {
 Manifest write_tiny_bundle(const TinyModel& model, const std::string& directory, size_t threads = 2,
                            uint64_t max_file_bytes = 0);
 
-}  // namespace ferry
+}  // namespace ferry::packer

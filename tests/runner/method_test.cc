@@ -5,11 +5,11 @@
 
 #include <cmath>
 
-#include "runner/kernel_table.h"
+#include "runner/kernels/kernel_table.h"
 #include "runner/memory.h"
 #include "tests/runner/op_runner.h"
 
-namespace ferry {
+namespace ferry::runner {
 namespace {
 
 constexpr pte::Dynamism kDynamic = pte::Dynamism::kDynamicBound;
@@ -253,8 +253,7 @@ TEST(MethodViews, WhatIsSelectedIsCopiedWhereThatCouldBeTold) {
     if (use == Use::kViewed) {
       const int32_t view = program.planned(DType::kF32, {2, 1});
       program.tensor(view).allocation = program.tensor(selected).allocation;
-      program.call("executorch_prim::et_view.default",
-                   {selected, program.int_list({2, 1}), view});
+      program.call("executorch_prim::et_view.default", {selected, program.int_list({2, 1}), view});
       program.call("aten::copy_",
                    {view, program.constant(f32({2, 1}, {7, 7})), program.add(false)});
     }
@@ -329,7 +328,7 @@ TEST(MethodMemory, PlansThatCannotBeAreRefused) {
   expect_load_error(odd, ErrorCode::kBadInput, "not aligned");
 
   ProgramBuilder all;  // never is all of it free
-  all.method().memory_bytes = {0, runtime::Arena::limit() - 4096};
+  all.method().memory_bytes = {0, Arena::limit() - 4096};
   expect_load_error(all, ErrorCode::kIo, "are available");
 
   ProgramBuilder huge;
@@ -501,13 +500,13 @@ TEST(MethodLoad, RefusesWhatItCannotExecute) {
 }
 
 TEST(KernelTable, NamesOnlyOperatorsOfTheOfficialRuntime) {
-  for (const runtime::Kernel& kernel : runtime::all_kernels()) {
+  for (const kernels::Kernel& kernel : kernels::all_kernels()) {
     EXPECT_NE(pte::find_op_schema(kernel.name), nullptr) << kernel.name;
-    EXPECT_EQ(runtime::find_kernel(kernel.name), &kernel);
+    EXPECT_EQ(kernels::find_kernel(kernel.name), &kernel);
   }
-  EXPECT_EQ(runtime::find_kernel("aten::add"), nullptr);
-  EXPECT_EQ(runtime::find_kernel(""), nullptr);
+  EXPECT_EQ(kernels::find_kernel("aten::add"), nullptr);
+  EXPECT_EQ(kernels::find_kernel(""), nullptr);
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::runner

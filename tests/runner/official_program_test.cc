@@ -10,7 +10,7 @@
 #include "formats/ptd/ptd.h"
 #include "tests/runner/op_runner.h"
 
-namespace ferry {
+namespace ferry::runner {
 namespace {
 
 const std::string kDirectory = FERRY_TESTDATA "/official_pte/";
@@ -174,4 +174,4 @@ TEST(OfficialProgram, ConstantMethodsReturnTheirNumber) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::runner

@@ -10,11 +10,11 @@
 
 #include "tests/runner/op_runner.h"
 
-namespace ferry {
+namespace ferry::runner {
 
 struct OpCase {
   std::string name;
-  std::vector<Arg> args;
+  std::vector<graph::Arg> args;
   std::vector<Values> expected;
   double tolerance = 1e-6;  // relative to 1 or the value
 };
@@ -49,7 +49,7 @@ inline void check_cases(const std::vector<OpCase>& cases) {
 // Each must be refused with a message that contains the text.
 struct RefusedCase {
   std::string name;
-  std::vector<Arg> args;
+  std::vector<graph::Arg> args;
   std::vector<Values> outs;
   std::string message;
 };
@@ -63,4 +63,4 @@ inline void check_refused(const std::vector<RefusedCase>& cases) {
   }
 }
 
-}  // namespace ferry
+}  // namespace ferry::runner

@@ -19,7 +19,7 @@
 #include "runner/kernels/dtypes.h"
 #include "runner/method.h"
 
-namespace ferry {
+namespace ferry::runner {
 
 // A tensor with its values, whatever the dtype, as doubles.
 struct Values {
@@ -42,13 +42,13 @@ struct NoValue {};
 using TensorArgs = std::vector<std::optional<Values>>;
 using Arg = std::variant<NoValue, int64_t, bool, double, std::string, Values, std::vector<int64_t>,
                          TensorArgs>;
-inline Arg integer(int64_t value) { return value; }
-inline Arg ints(std::vector<int64_t> values) { return values; }
+inline graph::Arg integer(int64_t value) { return value; }
+inline graph::Arg ints(std::vector<int64_t> values) { return values; }
 
 inline std::vector<std::byte> encode(const Values& tensor) {
   const int64_t width = dtype_bytes(tensor.dtype);
   std::vector<std::byte> bytes(tensor.values.size() * static_cast<size_t>(width));
-  runtime::store(tensor.dtype, tensor.values.data(), bytes.data(),
+  kernels::store(tensor.dtype, tensor.values.data(), bytes.data(),
                  static_cast<int64_t>(tensor.values.size()));
   return bytes;
 }
@@ -56,7 +56,7 @@ inline std::vector<std::byte> encode(const Values& tensor) {
 inline Values decode(const TensorView& view) {
   const size_t count = view.bytes.size() / static_cast<size_t>(dtype_bytes(view.dtype));
   Values out{view.dtype, view.shape, std::vector<double>(count)};
-  runtime::load(view.dtype, view.bytes.data(), out.values.data(), static_cast<int64_t>(count));
+  kernels::load(view.dtype, view.bytes.data(), out.values.data(), static_cast<int64_t>(count));
   return out;
 }
 
@@ -80,14 +80,14 @@ class ProgramBuilder {
     return static_cast<int32_t>(method().values.size()) - 1;
   }
   int32_t constant(const Values& values) {
-    pte::Tensor tensor = describe(values.dtype, values.shape);
+    pte::Tensor tensor = kernels::describe(values.dtype, values.shape);
     tensor.data_index = static_cast<uint32_t>(loaded_.data.constants.size());
     loaded_.data.constants.push_back(storage_.emplace_back(encode(values)));
     return add(std::move(tensor));
   }
   int32_t planned(DType dtype, const Shape& shape,
                   pte::Dynamism dynamism = pte::Dynamism::kStatic) {
-    pte::Tensor tensor = describe(dtype, shape);
+    pte::Tensor tensor = kernels::describe(dtype, shape);
     tensor.dynamism = dynamism;
     uint64_t& used = method().memory_bytes[1];
     tensor.allocation = {1, used};
@@ -96,13 +96,13 @@ class ProgramBuilder {
   }
   int32_t initialised(const Values& values) {
     const int32_t id = planned(values.dtype, values.shape);
-    tensor(id).data_index = static_cast<uint32_t>(loaded_.data.initial.size());
+    kernels::tensor(id).data_index = static_cast<uint32_t>(loaded_.data.initial.size());
     loaded_.data.initial.push_back(storage_.emplace_back(encode(values)));
     return id;
   }
   int32_t unplanned(DType dtype, const Shape& shape,
                     pte::Dynamism dynamism = pte::Dynamism::kStatic) {
-    pte::Tensor tensor = describe(dtype, shape);
+    pte::Tensor tensor = kernels::describe(dtype, shape);
     tensor.dynamism = dynamism;
     return add(std::move(tensor));
   }
@@ -111,13 +111,13 @@ class ProgramBuilder {
     for (int64_t value : values) list.items.push_back(add(value));
     return add(std::move(list));
   }
-  int32_t argument(const Arg& arg) {
+  int32_t argument(const graph::Arg& arg) {
     if (const auto* v = std::get_if<int64_t>(&arg)) return add(*v);
     if (const auto* v = std::get_if<bool>(&arg)) return add(*v);
     if (const auto* v = std::get_if<double>(&arg)) return add(*v);
     if (const auto* v = std::get_if<std::string>(&arg)) return add(*v);
     if (const auto* v = std::get_if<Values>(&arg)) return constant(*v);
-    if (const auto* v = std::get_if<std::vector<int64_t>>(&arg)) return int_list(*v);
+    if (const auto* v = std::get_if<std::vector<int64_t>>(&arg)) return kernels::int_list(*v);
     if (const auto* v = std::get_if<TensorArgs>(&arg)) return tensor_list(*v);
     return add(pte::None{});
   }
@@ -166,11 +166,12 @@ class ProgramBuilder {
 };
 
 // What `name` computes from `args` into outs of the declared dtypes and shapes.
-inline Result<std::vector<Values>> run_op(const std::string& name, const std::vector<Arg>& args,
+inline Result<std::vector<Values>> run_op(const std::string& name,
+                                          const std::vector<graph::Arg>& args,
                                           const std::vector<Values>& outs) {
   ProgramBuilder program;
   std::vector<int32_t> ids;
-  for (const Arg& arg : args) ids.push_back(program.argument(arg));
+  for (const graph::Arg& arg : args) ids.push_back(program.argument(arg));
   const pte::OpSchema& schema = *pte::find_op_schema(name);
   const bool list = schema.args.back().kind == pte::ArgKind::kTensorList;
   for (const Values& out : outs) {
@@ -183,17 +184,17 @@ inline Result<std::vector<Values>> run_op(const std::string& name, const std::ve
   }
   program.call(name, ids);
   Method method = FERRY_TRY(program.load({.poison = true}));
-  FERRY_CHECK(method.execute());
+  FERRY_RETURN_IF_ERROR(method.execute());
   std::vector<Values> results;
   for (size_t i = 0; i < outs.size(); ++i) results.push_back(decode(method.output(i)));
   return results;
 }
 
 // The message of the error that it ends with, empty if there is none.
-inline std::string op_error(const std::string& name, const std::vector<Arg>& args,
+inline std::string op_error(const std::string& name, const std::vector<graph::Arg>& args,
                             const std::vector<Values>& outs) {
   const auto result = run_op(name, args, outs);
   return result ? "" : result.error().message;
 }
 
-}  // namespace ferry
+}  // namespace ferry::runner

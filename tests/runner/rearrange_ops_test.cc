@@ -5,7 +5,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry {
+namespace ferry::runner {
 namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
@@ -27,22 +27,22 @@ TEST(Shapes, ViewsAndCopiesKeepTheOrder) {
   check_cases({
       {"aten::view_copy.out", {matrix(), ints({3, -1})}, {counting({3, 2})}},
       {"aten::view_copy.out", {matrix(), ints({6})}, {counting({6})}},
-      {"aten::clone.out", {matrix(), integer(0)}, {matrix()}},
+      {"aten::clone.out", {matrix(), kernels::integer(0)}, {matrix()}},
       {"aten::alias_copy.out", {matrix()}, {matrix()}},
       {"llama::fallback.out", {matrix()}, {matrix()}},
-      {"aten::unsqueeze_copy.out", {matrix(), integer(-1)}, {counting({2, 3, 1})}},
-      {"aten::unsqueeze_copy.out", {matrix(), integer(0)}, {counting({1, 2, 3})}},
+      {"aten::unsqueeze_copy.out", {matrix(), kernels::integer(-1)}, {counting({2, 3, 1})}},
+      {"aten::unsqueeze_copy.out", {matrix(), kernels::integer(0)}, {counting({1, 2, 3})}},
       {"aten::squeeze_copy.dims_out", {counting({2, 1, 3, 1}), ints({1, -1, 0})}, {matrix()}},
-      {"aten::squeeze_copy.dim_out", {counting({2, 1, 3}), integer(1)}, {matrix()}},
-      {"aten::squeeze_copy.dim_out", {matrix(), integer(0)}, {matrix()}},
+      {"aten::squeeze_copy.dim_out", {counting({2, 1, 3}), kernels::integer(1)}, {matrix()}},
+      {"aten::squeeze_copy.dim_out", {matrix(), kernels::integer(0)}, {matrix()}},
   });
   check_refused({
       {"aten::view_copy.out", {matrix(), ints({4, -1})}, {matrix()}, "cannot be viewed"},
       {"aten::view_copy.out", {matrix(), ints({-1, -1})}, {matrix()}, "more than one"},
       {"aten::view_copy.out", {matrix(), ints({-2, -3})}, {matrix()}, "cannot be viewed"},
       {"aten::view_copy.out", {matrix(), ints({kMax, kMax})}, {matrix()}, "cannot be viewed"},
-      {"aten::unsqueeze_copy.out", {matrix(), integer(3)}, {matrix()}, "outside of rank"},
-      {"aten::clone.out", {matrix(), integer(0)}, {i64({2, 3}, {})}, "differ in dtype"},
+      {"aten::unsqueeze_copy.out", {matrix(), kernels::integer(3)}, {matrix()}, "outside of rank"},
+      {"aten::clone.out", {matrix(), kernels::integer(0)}, {i64({2, 3}, {})}, "differ in dtype"},
   });
 }
 
@@ -52,7 +52,9 @@ TEST(Shapes, PermutationsAndTransposes) {
       {"aten::permute_copy.out", {matrix(), ints({1, 0})}, {transposed}},
       {"aten::permute_copy.out", {matrix(), ints({-1, -2})}, {transposed}},
       {"aten::t_copy.out", {matrix()}, {transposed}},
-      {"aten::transpose_copy.int_out", {matrix(), integer(0), integer(-1)}, {transposed}},
+      {"aten::transpose_copy.int_out",
+       {matrix(), kernels::integer(0), kernels::integer(-1)},
+       {transposed}},
       {"aten::permute_copy.out",
        {counting({2, 1, 2, 2}), ints({3, 1, 0, 2})},
        {f32({2, 1, 2, 2}, {0, 2, 4, 6, 1, 3, 5, 7})}},
@@ -123,55 +125,67 @@ TEST(Shapes, ExpandAndRepeat) {
 TEST(Shapes, SlicesFollowTorch) {
   const Values six = counting({6});
   struct Row {
-    Arg start, end;
+    graph::Arg start, end;
     int64_t step;
     std::vector<double> expected;
   };
   const std::vector<Row> rows = {
-      {integer(1), integer(4), 1, {1, 2, 3}}, {integer(-2), NoValue{}, 1, {4, 5}},
-      {NoValue{}, NoValue{}, 2, {0, 2, 4}},   {integer(1), integer(kMax), 4, {1, 5}},
-      {integer(4), integer(2), 1, {}},        {integer(-100), integer(100), 5, {0, 5}},
-      {integer(0), integer(6), kMax, {0}},    {integer(7), integer(9), 1, {}},
-      {integer(0), integer(-kMax), 1, {}},    {integer(2), integer(-1), 2, {2, 4}},
+      {kernels::integer(1), kernels::integer(4), 1, {1, 2, 3}},
+      {kernels::integer(-2), NoValue{}, 1, {4, 5}},
+      {NoValue{}, NoValue{}, 2, {0, 2, 4}},
+      {kernels::integer(1), kernels::integer(kMax), 4, {1, 5}},
+      {kernels::integer(4), kernels::integer(2), 1, {}},
+      {kernels::integer(-100), kernels::integer(100), 5, {0, 5}},
+      {kernels::integer(0), kernels::integer(6), kMax, {0}},
+      {kernels::integer(7), kernels::integer(9), 1, {}},
+      {kernels::integer(0), kernels::integer(-kMax), 1, {}},
+      {kernels::integer(2), kernels::integer(-1), 2, {2, 4}},
   };
   for (const Row& row : rows) {
     const Values want = f32({static_cast<int64_t>(row.expected.size())}, row.expected);
-    check_cases(
-        {{"aten::slice_copy.Tensor_out", {six, integer(0), row.start, row.end, row.step}, {want}}});
+    check_cases({{"aten::slice_copy.Tensor_out",
+                  {six, kernels::integer(0), row.start, row.end, row.step},
+                  {want}}});
   }
   check_cases({
       {"aten::slice_copy.Tensor_out",
-       {matrix(), integer(-1), integer(1), integer(3), integer(1)},
+       {matrix(), kernels::integer(-1), kernels::integer(1), kernels::integer(3),
+        kernels::integer(1)},
        {f32({2, 2}, {1, 2, 4, 5})}},
       {"aten::narrow_copy.out",
-       {matrix(), integer(1), integer(-1), integer(1)},
+       {matrix(), kernels::integer(1), kernels::integer(-1), kernels::integer(1)},
        {f32({2, 1}, {2, 5})}},
-      {"aten::select_copy.int_out", {matrix(), integer(1), integer(-1)}, {f32({2}, {2, 5})}},
-      {"aten::select_copy.int_out", {matrix(), integer(0), integer(1)}, {f32({3}, {3, 4, 5})}},
+      {"aten::select_copy.int_out",
+       {matrix(), kernels::integer(1), kernels::integer(-1)},
+       {f32({2}, {2, 5})}},
+      {"aten::select_copy.int_out",
+       {matrix(), kernels::integer(0), kernels::integer(1)},
+       {f32({3}, {3, 4, 5})}},
   });
   check_refused({
       {"aten::slice_copy.Tensor_out",
-       {six, integer(0), integer(0), integer(1), integer(0)},
+       {six, kernels::integer(0), kernels::integer(0), kernels::integer(1), kernels::integer(0)},
        {six},
        "step 0"},
       {"aten::slice_copy.Tensor_out",
-       {six, integer(1), integer(0), integer(1), integer(1)},
+       {six, kernels::integer(1), kernels::integer(0), kernels::integer(1), kernels::integer(1)},
        {six},
        "outside of rank"},
       {"aten::slice_copy.Tensor_out",
-       {f32({}, {1}), integer(0), integer(0), integer(1), integer(1)},
+       {f32({}, {1}), kernels::integer(0), kernels::integer(0), kernels::integer(1),
+        kernels::integer(1)},
        {six},
        "no dimensions"},
       {"aten::select_copy.int_out",
-       {matrix(), integer(0), integer(2)},
+       {matrix(), kernels::integer(0), kernels::integer(2)},
        {f32({3}, {})},
        "index 2 is outside"},
       {"aten::select_copy.int_out",
-       {matrix(), integer(0), integer(-3)},
+       {matrix(), kernels::integer(0), kernels::integer(-3)},
        {f32({3}, {})},
        "index -3 is outside"},
       {"aten::narrow_copy.out",
-       {matrix(), integer(1), integer(1), integer(kMax)},
+       {matrix(), kernels::integer(1), kernels::integer(1), kernels::integer(kMax)},
        {matrix()},
        "beyond the end"},
   });
@@ -180,17 +194,20 @@ TEST(Shapes, SlicesFollowTorch) {
 TEST(Shapes, ScattersReplaceOnePart) {
   check_cases({
       {"aten::slice_scatter.out",
-       {matrix(), f32({2, 2}, {10, 11, 12, 13}), integer(1), integer(0), integer(3), integer(2)},
+       {matrix(), f32({2, 2}, {10, 11, 12, 13}), kernels::integer(1), kernels::integer(0),
+        kernels::integer(3), kernels::integer(2)},
        {f32({2, 3}, {10, 1, 11, 12, 4, 13})}},
       {"aten::slice_scatter.out",
-       {matrix(), matrix(), integer(0), integer(0), integer(kMax), integer(1)},
+       {matrix(), matrix(), kernels::integer(0), kernels::integer(0), kernels::integer(kMax),
+        kernels::integer(1)},
        {matrix()}},
       {"aten::select_scatter.out",
-       {matrix(), f32({2}, {8, 9}), integer(1), integer(1)},
+       {matrix(), f32({2}, {8, 9}), kernels::integer(1), kernels::integer(1)},
        {f32({2, 3}, {0, 8, 2, 3, 9, 5})}},
   });
   check_refused({{"aten::slice_scatter.out",
-                  {matrix(), matrix(), integer(1), integer(0), integer(2), integer(1)},
+                  {matrix(), matrix(), kernels::integer(1), kernels::integer(0),
+                   kernels::integer(2), kernels::integer(1)},
                   {matrix()},
                   "must have shape [2, 2]"}});
 }
@@ -199,50 +216,53 @@ TEST(Shapes, JoinsAndSplits) {
   const Values column = f32({2, 1}, {8, 9});
   check_cases({
       {"aten::cat.out",
-       {TensorArgs{matrix(), column}, integer(-1)},
+       {TensorArgs{matrix(), column}, kernels::integer(-1)},
        {f32({2, 4}, {0, 1, 2, 8, 3, 4, 5, 9})}},
       {"aten::cat.out",
-       {TensorArgs{f32({0}, {}), matrix(), matrix()}, integer(0)},
+       {TensorArgs{f32({0}, {}), matrix(), matrix()}, kernels::integer(0)},
        {f32({4, 3}, {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5})}},
       {"aten::stack.out",
-       {TensorArgs{f32({2}, {1, 2}), f32({2}, {3, 4})}, integer(1)},
+       {TensorArgs{f32({2}, {1, 2}), f32({2}, {3, 4})}, kernels::integer(1)},
        {f32({2, 2}, {1, 3, 2, 4})}},
       {"aten::split_with_sizes_copy.out",
-       {matrix(), ints({1, 2}), integer(-1)},
+       {matrix(), ints({1, 2}), kernels::integer(-1)},
        {f32({2, 1}, {0, 3}), f32({2, 2}, {1, 2, 4, 5})}},
       {"aten::split_copy.Tensor_out",
-       {counting({5}), integer(2), integer(0)},
+       {counting({5}), kernels::integer(2), kernels::integer(0)},
        {f32({2}, {0, 1}), f32({2}, {2, 3}), f32({1}, {4})}},
       {"aten::unbind_copy.int_out",
-       {matrix(), integer(0)},
+       {matrix(), kernels::integer(0)},
        {f32({3}, {0, 1, 2}), f32({3}, {3, 4, 5})}},
   });
   check_refused({
       {"aten::cat.out",
-       {TensorArgs{matrix(), f32({3, 1}, {1, 2, 3})}, integer(1)},
+       {TensorArgs{matrix(), f32({3, 1}, {1, 2, 3})}, kernels::integer(1)},
        {matrix()},
        "must have shape"},
       {"aten::cat.out",
-       {TensorArgs{matrix(), counting({2})}, integer(0)},
+       {TensorArgs{matrix(), counting({2})}, kernels::integer(0)},
        {matrix()},
        "must have rank 2"},
       {"aten::cat.out",
-       {TensorArgs{matrix(), i64({2, 1}, {1, 2})}, integer(1)},
+       {TensorArgs{matrix(), i64({2, 1}, {1, 2})}, kernels::integer(1)},
        {matrix()},
        "differ in dtype"},
       {"aten::split_with_sizes_copy.out",
-       {matrix(), ints({1, 3}), integer(1)},
+       {matrix(), ints({1, 3}), kernels::integer(1)},
        {column, column},
        "do not add up"},
       {"aten::split_with_sizes_copy.out",
-       {matrix(), ints({4, -1}), integer(1)},
+       {matrix(), ints({4, -1}), kernels::integer(1)},
        {column, column},
        "do not add up"},
       {"aten::split_with_sizes_copy.out",
-       {matrix(), ints({3}), integer(1)},
+       {matrix(), ints({3}), kernels::integer(1)},
        {column, column},
        "1 parts for 2 outs"},
-      {"aten::unbind_copy.int_out", {matrix(), integer(0)}, {f32({3}, {})}, "do not add up"},
+      {"aten::unbind_copy.int_out",
+       {matrix(), kernels::integer(0)},
+       {f32({3}, {})},
+       "do not add up"},
   });
 }
 
@@ -276,21 +296,28 @@ TEST(Fill, MakesValuesFromScalars) {
       {"aten::fill.Scalar_out", {matrix(), true}, {f32({2, 3}, {1, 1, 1, 1, 1, 1})}},
       {"aten::fill.Tensor_out", {f32({2}, {0, 0}), i64({}, {3})}, {f32({2}, {3, 3})}},
       {"aten::zeros.out", {ints({3})}, {i64({3}, {0, 0, 0})}},
-      {"aten::ones.out", {ints({3})}, {boolean({3}, {1, 1, 1})}},
-      {"aten::scalar_tensor.out", {integer(7)}, {i64({}, {7})}},
-      {"aten::arange.out", {integer(3)}, {i64({3}, {0, 1, 2})}},
-      {"aten::arange.start_out", {integer(5), integer(0), integer(-2)}, {i64({3}, {5, 3, 1})}},
+      {"aten::ones.out", {ints({3})}, {kernels::boolean({3}, {1, 1, 1})}},
+      {"aten::scalar_tensor.out", {kernels::integer(7)}, {i64({}, {7})}},
+      {"aten::arange.out", {kernels::integer(3)}, {i64({3}, {0, 1, 2})}},
+      {"aten::arange.start_out",
+       {kernels::integer(5), kernels::integer(0), kernels::integer(-2)},
+       {i64({3}, {5, 3, 1})}},
       {"aten::arange.start_out", {0.0, 1.0, 0.3}, {f32({4}, {0, 0.3, 0.6, 0.9})}},
-      {"aten::arange.start_out", {integer(2), integer(2), integer(1)}, {i64({0}, {})}},
+      {"aten::arange.start_out",
+       {kernels::integer(2), kernels::integer(2), kernels::integer(1)},
+       {i64({0}, {})}},
   });
   check_refused({
-      {"aten::arange.start_out", {integer(0), integer(3), integer(0)}, {i64({3}, {})}, "step of 0"},
       {"aten::arange.start_out",
-       {integer(0), integer(-3), integer(1)},
+       {kernels::integer(0), kernels::integer(3), kernels::integer(0)},
+       {i64({3}, {})},
+       "step of 0"},
+      {"aten::arange.start_out",
+       {kernels::integer(0), kernels::integer(-3), kernels::integer(1)},
        {i64({3}, {})},
        "does not fit"},
       {"aten::arange.start_out",
-       {integer(-kMax), integer(kMax), integer(1)},
+       {kernels::integer(-kMax), kernels::integer(kMax), kernels::integer(1)},
        {i64({3}, {})},
        "does not fit"},
       {"aten::arange.out", {std::nan("")}, {f32({3}, {})}, "does not fit"},
@@ -300,4 +327,4 @@ TEST(Fill, MakesValuesFromScalars) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::runner

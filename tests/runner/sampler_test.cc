@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-namespace ferry {
+namespace ferry::runner {
 namespace {
 
 const std::vector<float> kLogits = {0.0F, 2.0F, -1.0F, 1.0F};
@@ -85,4 +85,4 @@ TEST(Random, IsTheGeneratorThatItSays) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::runner

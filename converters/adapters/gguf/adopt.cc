@@ -1,0 +1,74 @@
+#include "converters/adapters/gguf/adopt.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "converters/adapters/gguf/architecture.h"
+#include "converters/adapters/gguf/config.h"
+#include "converters/adapters/gguf/tensors.h"
+#include "converters/config/json_fields.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+constexpr IntRange kIds = {0, INT32_MAX};
+
+Result<const GgufArchitecture*> architecture_of(const JsonFields& fields) {
+  const auto type = FERRY_TRY(fields.text("general.type")).value_or("model");
+  if (type != "model") {
+    return fields.error(ErrorCode::kUnsupported, "general.type",
+                        fmt::format("is {}: only models can be converted", quoted(type)));
+  }
+  const auto name = FERRY_TRY(fields.text("general.architecture"));
+  if (!name) return fields.bad("general.architecture", "is missing");
+  const GgufArchitecture* found = find_gguf_architecture(*name);
+  if (found) return found;
+  return fields.error(
+      ErrorCode::kUnsupported, "general.architecture",
+      fmt::format("is {}; supported are {}", quoted(*name), gguf_architecture_names()));
+}
+
+// generation_config.json: the token ids of the metadata. Empty where there are none.
+Result<std::string> generation_config(const nlohmann::json& metadata, const std::string& name) {
+  const JsonFields fields(metadata, name, "");
+  nlohmann::json out = nlohmann::json::object();
+  const auto bos = FERRY_TRY(fields.integer("tokenizer.ggml.bos_token_id", kIds));
+  const auto pad = FERRY_TRY(fields.integer("tokenizer.ggml.padding_token_id", kIds));
+  if (bos) out["bos_token_id"] = *bos;
+  if (pad) out["pad_token_id"] = *pad;
+  std::set<int64_t> ends;
+  for (const char* key : {"eos", "eot", "eom"}) {
+    const auto id = FERRY_TRY(fields.integer(fmt::format("tokenizer.ggml.{}_token_id", key), kIds));
+    if (id) ends.insert(*id);
+  }
+  if (!ends.empty()) out["eos_token_id"] = ends;
+  return out.empty() ? std::string() : out.dump(2) + "\n";
+}
+
+}  // namespace
+
+Result<AdoptedGguf> adopt_gguf(std::unique_ptr<TensorSource> inner, const nlohmann::json& metadata,
+                               const std::string& user_config, const std::string& user_name) {
+  const std::string path = printable(inner->path());
+  const GgufArchitecture* architecture = FERRY_TRY(architecture_of(JsonFields(metadata, path, "")));
+  GgufConfig config = FERRY_TRY(make_gguf_config({.architecture = architecture,
+                                                  .metadata = &metadata,
+                                                  .tensors = inner.get(),
+                                                  .user_config = user_config,
+                                                  .user_name = user_name}));
+  AdoptedGguf out;
+  out.tokenizer = FERRY_TRY(make_gguf_tokenizer(metadata, path));
+  out.generation = FERRY_TRY(generation_config(metadata, path));
+  out.source = FERRY_TRY(present_gguf_tensors(std::move(inner), *architecture, config.parsed));
+  out.stored_names = gguf_stored_names(*architecture, config.parsed);
+  out.config = std::move(config.text);
+  out.config_name = std::move(config.name);
+  out.format_rules = gguf_format_rules();
+  return out;
+}
+
+}  // namespace ferry::converters

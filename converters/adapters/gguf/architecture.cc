@@ -1,0 +1,214 @@
+#include "converters/adapters/gguf/architecture.h"
+
+namespace ferry::converters {
+namespace {
+
+using L = GgufLayout;
+
+constexpr GgufName kFrame[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"output_norm.weight", "model.norm.weight", L::kNorm},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.input_layernorm.weight", L::kNorm},
+};
+
+constexpr GgufName kMlp[] = {
+    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.mlp.gate_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
+    {"blk.{i}.ffn_gate.bias", "model.layers.{i}.mlp.gate_proj.bias"},
+    {"blk.{i}.ffn_up.bias", "model.layers.{i}.mlp.up_proj.bias"},
+    {"blk.{i}.ffn_down.bias", "model.layers.{i}.mlp.down_proj.bias"},
+};
+
+constexpr GgufName kExperts[] = {
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.gate.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.mlp.experts.{e}.gate_proj.weight",
+     L::kExperts},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mlp.experts.{e}.up_proj.weight", L::kExperts},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight",
+     L::kExperts},
+    {"blk.{i}.ffn_gate_inp_shexp.weight", "model.layers.{i}.mlp.shared_expert_gate.weight",
+     L::kOneRow},
+    {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.mlp.shared_expert.gate_proj.weight"},
+    {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.mlp.shared_expert.up_proj.weight"},
+    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mlp.shared_expert.down_proj.weight"},
+};
+
+// Rotated in halves, as Hugging Face does: rows as they are.
+constexpr GgufName kAttention[] = {
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
+    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias"},
+    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias"},
+    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_norm.weight", L::kNorm},
+    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_norm.weight", L::kNorm},
+};
+
+// Rotated in pairs: rows were permuted.
+constexpr GgufName kPairedAttention[] = {
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight", L::kRopeQuery},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight", L::kRopeKey},
+    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias", L::kRopeQuery},
+    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias", L::kRopeKey},
+};
+
+constexpr GgufName kValueAndOutput[] = {
+    {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight"},
+    {"blk.{i}.attn_v.bias", "model.layers.{i}.self_attn.v_proj.bias"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
+    {"blk.{i}.attn_output.bias", "model.layers.{i}.self_attn.o_proj.bias"},
+};
+
+constexpr GgufName kPreNorm[] = {
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.post_attention_layernorm.weight", L::kNorm},
+};
+
+constexpr GgufName kPostAttentionNorm[] = {
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
+     L::kNorm},
+};
+
+constexpr GgufName kFourNorms[] = {
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
+     L::kNorm},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_feedforward_layernorm.weight", L::kNorm},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight",
+     L::kNorm},
+};
+
+// The gated norm of linear attention multiplies by w itself: it is not shifted.
+constexpr GgufName kTiledDeltaNet[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkv.weight", L::kQkvRows},
+    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_z.weight", L::kValueRows},
+    {"blk.{i}.ssm_beta.weight", "model.layers.{i}.linear_attn.in_proj_b.weight", L::kValueHeads},
+    {"blk.{i}.ssm_alpha.weight", "model.layers.{i}.linear_attn.in_proj_a.weight", L::kValueHeads},
+    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", L::kValueHeadsNegExp},
+    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias", L::kValueHeads},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", L::kQkvConv},
+    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.linear_attn.norm.weight"},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight", L::kValueColumns},
+};
+
+constexpr GgufName kGroupedDeltaNet[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight",
+     L::kPackedInput},
+    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight",
+     L::kPackedGate},
+    {"blk.{i}.ssm_ba.weight", "model.layers.{i}.linear_attn.in_proj_ba.weight"},
+    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", L::kNegExp},
+    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias"},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", L::kConv},
+    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.linear_attn.norm.weight"},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight"},
+};
+
+// Norms follow attention and MLP; there are none before.
+constexpr GgufName kTwoPostNorms[] = {
+    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
+     L::kNorm},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight",
+     L::kNorm},
+};
+
+// One tensor for q, k and v, and one for gate and up, as they are in the checkpoint.
+constexpr GgufName kPackedProjections[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.qkv_proj.weight"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.gate_up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
+};
+
+const std::vector<GgufArchitecture>& architectures() {
+  static const std::vector<GgufArchitecture> kAll = {
+      {.name = "llama",
+       .model_type = "llama",
+       .other_types = {"mistral"},
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp}},
+      {.name = "qwen2",
+       .model_type = "qwen2",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp}},
+      {.name = "qwen2moe",
+       .model_type = "qwen2_moe",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp, kExperts}},
+      {.name = "qwen3",
+       .model_type = "qwen3",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp}},
+      {.name = "qwen3moe",
+       .model_type = "qwen3_moe",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp, kExperts},
+       .normed_experts = true},
+      {.name = "qwen35",
+       .model_type = "qwen3_5_text",
+       .other_types = {"qwen3_5"},
+       .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kTiledDeltaNet},
+       .norms = ElementChange::kSubtractOne,
+       .linear_attention = true},
+      {.name = "qwen3next",
+       .model_type = "qwen3_next",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kExperts,
+                  kGroupedDeltaNet},
+       .norms = ElementChange::kSubtractOne,
+       .linear_attention = true,
+       .normed_experts = true},
+      {.name = "gemma3",
+       .model_type = "gemma3_text",
+       .other_types = {"gemma3"},
+       .tables = {kFrame, kAttention, kValueAndOutput, kFourNorms, kMlp},
+       .norms = ElementChange::kSubtractOne,
+       .sliding_pattern = true,
+       .gemma = true,
+       .layers_scaled_by_hidden = 62,
+       .cuts_vocabulary = true},
+      {.name = "gemma2",
+       .model_type = "gemma2",
+       .tables = {kFrame, kAttention, kValueAndOutput, kFourNorms, kMlp},
+       .norms = ElementChange::kSubtractOne,
+       .gemma = true,
+       .layers_scaled_by_hidden = 46},
+      {.name = "granite",
+       .model_type = "granite",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+       .multipliers = true},
+      {.name = "olmo2",
+       .model_type = "olmo2",
+       .tables = {kFrame, kAttention, kValueAndOutput, kTwoPostNorms, kMlp}},
+      {.name = "phi3",
+       .model_type = "phi3",
+       .tables = {kFrame, kPackedProjections, kPreNorm},
+       .partial_rotary = true},
+      {.name = "smollm3",
+       .model_type = "smollm3",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+       .no_rope_interval = 4},
+  };
+  return kAll;
+}
+
+}  // namespace
+
+bool GgufArchitecture::has(GgufLayout layout) const {
+  for (const auto& table : tables) {
+    for (const GgufName& row : table) {
+      if (row.layout == layout) return true;
+    }
+  }
+  return false;
+}
+
+const GgufArchitecture* find_gguf_architecture(std::string_view name) {
+  for (const GgufArchitecture& architecture : architectures()) {
+    if (architecture.name == name) return &architecture;
+  }
+  return nullptr;
+}
+
+std::string gguf_architecture_names() {
+  std::string names;
+  for (const GgufArchitecture& architecture : architectures()) {
+    names += (names.empty() ? "" : ", ") + std::string(architecture.name);
+  }
+  return names;
+}
+
+}  // namespace ferry::converters

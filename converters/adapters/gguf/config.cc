@@ -1,0 +1,498 @@
+#include "converters/adapters/gguf/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "converters/adapters/gguf/keys.h"
+#include "converters/adapters/gguf/rope.h"
+#include "converters/config/json_fields.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+using nlohmann::json;
+
+constexpr IntRange kCounts = {0, INT32_MAX};
+constexpr IntRange kSizes = {1, INT32_MAX};
+constexpr IntRange kLayers = {1, 1 << 17};
+constexpr size_t kMaxShownKeys = 6;
+constexpr FloatRange kReals = {1e-30, 1e15}, kRealsOrNone = {0, 1e15};
+constexpr int64_t kGlobalEvery = 6;        // gemma3: what readers of GGUF take where no key says it
+constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF, as the next one
+constexpr int64_t kDefaultInterval = 4;
+constexpr const char* kPartial = "partial_rotary_factor";
+constexpr double kLocalTheta = 10000.0;    // gemma3
+constexpr double kConfigTolerance = 1e-6;  // numbers are f32 in GGUF
+
+// A number of the metadata that is one of the config.
+struct NumberRow {
+  std::string_view gguf;  // behind "ARCHITECTURE."
+  std::string_view hf;
+  bool real = false, required = true;
+  bool zero_is_none = false;
+  // The same in a parsed config, where the user's must agree with the file's.
+  double (*of)(const ModelConfig&) = nullptr;
+};
+
+template <auto Member>
+double value_of(const ModelConfig& config) {
+  return static_cast<double>(config.*Member);
+}
+template <auto Member>
+double linear_value_of(const ModelConfig& config) {
+  return static_cast<double>(config.linear.*Member);
+}
+
+constexpr NumberRow kNumbers[] = {
+    {.gguf = "embedding_length", .hf = "hidden_size", .of = value_of<&ModelConfig::hidden_size>},
+    {.gguf = "feed_forward_length",
+     .hf = "intermediate_size",
+     .of = value_of<&ModelConfig::intermediate_size>},
+    {.gguf = "attention.head_count",
+     .hf = "num_attention_heads",
+     .of = value_of<&ModelConfig::num_heads>},
+    {.gguf = "attention.head_count_kv",
+     .hf = "num_key_value_heads",
+     .required = false,
+     .of = value_of<&ModelConfig::num_kv_heads>},
+    {.gguf = "attention.key_length",
+     .hf = "head_dim",
+     .required = false,
+     .of = value_of<&ModelConfig::head_dim>},
+    {.gguf = "attention.layer_norm_rms_epsilon",
+     .hf = "rms_norm_eps",
+     .real = true,
+     .of = value_of<&ModelConfig::rms_norm_eps>},
+    {.gguf = "rope.freq_base",
+     .hf = "rope_theta",
+     .real = true,
+     .required = false,
+     .of = [](const ModelConfig& c) { return c.rope.theta; }},
+    // How many positions to build for is not a property of the tensors.
+    {.gguf = "context_length", .hf = "max_position_embeddings"},
+    {.gguf = "attention.sliding_window", .hf = "sliding_window", .required = false},
+    {.gguf = "expert_count", .hf = "num_experts", .required = false},
+    {.gguf = "expert_used_count", .hf = "num_experts_per_tok", .required = false},
+    {.gguf = "expert_feed_forward_length", .hf = "moe_intermediate_size", .required = false},
+    {.gguf = "expert_shared_feed_forward_length",
+     .hf = "shared_expert_intermediate_size",
+     .required = false},
+};
+
+constexpr NumberRow kLinearNumbers[] = {
+    {.gguf = "ssm.conv_kernel",
+     .hf = "linear_conv_kernel_dim",
+     .of = linear_value_of<&LinearAttentionConfig::conv_kernel>},
+    {.gguf = "ssm.state_size",
+     .hf = "linear_key_head_dim",
+     .of = linear_value_of<&LinearAttentionConfig::key_dim>},
+    {.gguf = "ssm.group_count",
+     .hf = "linear_num_key_heads",
+     .of = linear_value_of<&LinearAttentionConfig::key_heads>},
+    {.gguf = "ssm.time_step_rank",
+     .hf = "linear_num_value_heads",
+     .of = linear_value_of<&LinearAttentionConfig::value_heads>},
+};
+
+constexpr NumberRow kMultipliers[] = {
+    {.gguf = "embedding_scale",
+     .hf = "embedding_multiplier",
+     .real = true,
+     .of = [](const ModelConfig& c) { return c.scalars.embedding; }},
+    {.gguf = "residual_scale",
+     .hf = "residual_multiplier",
+     .real = true,
+     .of = [](const ModelConfig& c) { return c.scalars.residual; }},
+    {.gguf = "attention.scale",
+     .hf = "attention_multiplier",
+     .real = true,
+     .of = [](const ModelConfig& c) { return c.scalars.attention.value_or(0); }},
+    {.gguf = "logit_scale",
+     .hf = "logits_scaling",
+     .real = true,
+     .of = [](const ModelConfig& c) { return 1 / c.scalars.logits; }},
+};
+
+constexpr NumberRow kSoftcaps[] = {
+    {.gguf = "attn_logit_softcapping",
+     .hf = "attn_logit_softcapping",
+     .real = true,
+     .required = false,
+     .zero_is_none = true,
+     .of = [](const ModelConfig& c) { return c.scalars.attention_softcap.value_or(0); }},
+    {.gguf = "final_logit_softcapping",
+     .hf = "final_logit_softcapping",
+     .real = true,
+     .required = false,
+     .zero_is_none = true,
+     .of = [](const ModelConfig& c) { return c.scalars.logit_softcap.value_or(0); }},
+};
+
+class Maker {
+ public:
+  explicit Maker(const GgufConfigInput& input)
+      : input_(input),
+        path_(printable(input.tensors->path())),
+        keys_{{*input.metadata, path_, ""}, std::string(input.architecture->name) + "."},
+        fields_(keys_.fields) {
+    for (const TensorEntry& entry : input.tensors->entries()) names_.insert(entry.name);
+  }
+
+  Result<GgufConfig> run() {
+    FERRY_RETURN_IF_ERROR(read_metadata());
+    GgufConfig out;
+    out.name = input_.user_config.empty() ? path_ + " (metadata)" : printable(input_.user_name);
+    if (!input_.user_config.empty()) {
+      FERRY_RETURN_IF_ERROR(overlay_user_config());
+    } else if (!missing_.empty()) {
+      return bad_input(
+          fmt::format("{}: the metadata lack {}; give --config FILE", path_, missing_keys()));
+    }
+    out.text = config_.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+    out.parsed = FERRY_TRY(parse_model_config(out.text, "", out.name));
+    FERRY_RETURN_IF_ERROR(check_agreement(out));
+    return out;
+  }
+
+ private:
+  bool has(const std::string& tensor) const { return names_.contains(tensor); }
+  std::string key(std::string_view name) const { return keys_.name(name); }
+
+  // "a, b and 5 more"
+  std::string missing_keys() const {
+    const size_t shown = std::min(missing_.size(), kMaxShownKeys);
+    const std::span<const std::string> first = std::span(missing_).first(shown);
+    std::string text = fmt::format("{}", fmt::join(first, ", "));
+    if (shown < missing_.size()) text += fmt::format(" and {} more", missing_.size() - shown);
+    return text;
+  }
+
+  // -- from the metadata
+
+  Status read_metadata() {
+    const GgufArchitecture& architecture = *input_.architecture;
+    FERRY_RETURN_IF_ERROR(refuse_unread_keys(keys_, architecture));
+    config_ = {{"model_type", architecture.model_type}};
+    config_[architecture.gemma ? "hidden_activation" : "hidden_act"] =
+        architecture.gemma ? "gelu_pytorch_tanh" : "silu";
+    FERRY_RETURN_IF_ERROR(read_numbers(kNumbers));
+    if (architecture.multipliers) FERRY_RETURN_IF_ERROR(read_numbers(kMultipliers));
+    if (architecture.gemma) FERRY_RETURN_IF_ERROR(read_numbers(kSoftcaps));
+    if (config_.value("sliding_window", -1) == 0) config_.erase("sliding_window");
+    FERRY_RETURN_IF_ERROR(read_layer_count());
+    FERRY_RETURN_IF_ERROR(read_head_dim());
+    FERRY_RETURN_IF_ERROR(read_rope());
+    if (architecture.gemma) write_query_scale();
+    if (architecture.no_rope_interval > 0) {
+      config_["no_rope_layer_interval"] = architecture.no_rope_interval;
+    }
+    if (architecture.linear_attention) FERRY_RETURN_IF_ERROR(read_linear_attention());
+    if (architecture.sliding_pattern) FERRY_RETURN_IF_ERROR(read_sliding_pattern());
+    if (config_.value("num_experts", 0) > 0) FERRY_RETURN_IF_ERROR(read_experts());
+    read_tensors();
+    return read_token_ids();
+  }
+
+  // Of a row whose key is there.
+  Result<double> real_of(const NumberRow& row) const {
+    return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kReals));
+  }
+
+  Status read_numbers(std::span<const NumberRow> rows) {
+    for (const NumberRow& row : rows) {
+      const std::string name = key(row.gguf);
+      if (!fields_.find(name)) {
+        if (row.required) missing_.push_back(name);
+      } else if (row.real) {
+        const double value = FERRY_TRY(real_of(row));
+        config_[std::string(row.hf)] = row.zero_is_none && value == 0 ? json() : json(value);
+      } else {
+        config_[std::string(row.hf)] = *FERRY_TRY(fields_.integer(name, kCounts));
+      }
+    }
+    return {};
+  }
+
+  // Layers of multi-token prediction count as blocks, but are not part of the model.
+  Status read_layer_count() {
+    const auto blocks = FERRY_TRY(fields_.integer(key("block_count"), kLayers));
+    if (!blocks) {
+      missing_.push_back(key("block_count"));
+      return {};
+    }
+    const int64_t predicting =
+        FERRY_TRY(fields_.integer_or(key("nextn_predict_layers"), kCounts, 0));
+    if (predicting >= *blocks) {
+      return fields_.bad(key("nextn_predict_layers"), "leaves no layer of the model");
+    }
+    layers_ = *blocks - predicting;
+    config_["num_hidden_layers"] = layers_;
+    return {};
+  }
+
+  // Where it is not stated, the model types have defaults of their own that GGUF does not know.
+  Status read_head_dim() {
+    const auto keys = FERRY_TRY(fields_.integer(key("attention.key_length"), kSizes));
+    const auto values = FERRY_TRY(fields_.integer(key("attention.value_length"), kSizes));
+    const auto hidden = FERRY_TRY(fields_.integer(key("embedding_length"), kSizes));
+    const auto heads = FERRY_TRY(fields_.integer(key("attention.head_count"), kSizes));
+    if (!keys && (!hidden || !heads)) return {};
+    if (!keys && *hidden % *heads != 0) {
+      return fields_.bad(key("attention.head_count"), "does not divide the embedding length");
+    }
+    head_dim_ = keys ? *keys : *hidden / *heads;
+    if (values && *values != head_dim_) {
+      return keys_.unsupported("attention.value_length", "differs from the length of keys");
+    }
+    config_["head_dim"] = head_dim_;
+    if (!fields_.find(key("attention.head_count_kv")) && heads) {
+      config_["num_key_value_heads"] = *heads;
+    }
+    return {};
+  }
+
+  Status read_rope() {
+    theta_ = config_.value("rope_theta", kDefaultTheta);
+    config_.erase("rope_theta");
+    rope_ = FERRY_TRY(
+        read_gguf_rope({.keys = &keys_,
+                        .architecture = input_.architecture,
+                        .tensors = input_.tensors,
+                        .theta = theta_,
+                        .head_dim = head_dim_,
+                        .max_positions = config_.value("max_position_embeddings", int64_t{0})}));
+    config_["rope_parameters"] = rope_.parameters;
+    // Of a scaled RoPE the one beside the object counts.
+    if (rope_.parameters.contains(kPartial)) config_[kPartial] = rope_.parameters[kPartial];
+    if (rope_.original_positions) {
+      config_["original_max_position_embeddings"] = *rope_.original_positions;
+    }
+    missing_.insert(missing_.end(), rope_.missing.begin(), rope_.missing.end());
+    return {};
+  }
+
+  // A list of one flag per layer; nullopt where there is none.
+  Result<std::optional<std::vector<bool>>> layer_flags(std::string_view name) const {
+    const json* list = fields_.find(key(name));
+    if (!list || !list->is_array()) return std::nullopt;
+    std::vector<bool> flags;
+    for (const json& item : *list) {
+      if (!item.is_boolean()) return fields_.bad(key(name), "is not a list of flags");
+      flags.push_back(item.get<bool>());
+    }
+    if (std::ssize(flags) < layers_) return fields_.bad(key(name), "has too few elements");
+    return flags;
+  }
+
+  void write_layer_types(const char* special, const std::function<bool(int64_t)>& is_special) {
+    json types = json::array();
+    for (int64_t i = 0; i < layers_; ++i) {
+      types.push_back(is_special(i) ? special : "full_attention");
+    }
+    config_["layer_types"] = std::move(types);
+  }
+
+  Status read_linear_attention() {
+    FERRY_RETURN_IF_ERROR(read_numbers(kLinearNumbers));
+    const auto inner = FERRY_TRY(fields_.integer(key("ssm.inner_size"), kSizes));
+    const auto heads = FERRY_TRY(fields_.integer(key("ssm.time_step_rank"), kSizes));
+    if (!inner) missing_.push_back(key("ssm.inner_size"));
+    if (inner && heads) {
+      if (*inner % *heads != 0) {
+        return fields_.bad(key("ssm.inner_size"), "is not a multiple of the number of V heads");
+      }
+      config_["linear_value_head_dim"] = *inner / *heads;
+    }
+    const auto recurrent = FERRY_TRY(layer_flags("attention.recurrent_layers"));
+    const int64_t interval =
+        FERRY_TRY(fields_.integer_or(key("full_attention_interval"), kSizes, kDefaultInterval));
+    write_layer_types("linear_attention", [&](int64_t i) {
+      return recurrent ? (*recurrent)[static_cast<size_t>(i)] : (i + 1) % interval != 0;
+    });
+    return {};
+  }
+
+  // gemma3: local layers have a RoPE of their own, without scaling.
+  Status read_sliding_pattern() {
+    if (!config_.contains("sliding_window")) missing_.push_back(key("attention.sliding_window"));
+    const auto listed = FERRY_TRY(layer_flags("attention.sliding_window_pattern"));
+    int64_t every = kGlobalEvery;
+    if (!listed) {
+      every = FERRY_TRY(
+          fields_.integer_or(key("attention.sliding_window_pattern"), kSizes, kGlobalEvery));
+    }
+    write_layer_types("sliding_attention", [&](int64_t i) {
+      return listed ? (*listed)[static_cast<size_t>(i)] : (i + 1) % every != 0;
+    });
+    const double local =
+        FERRY_TRY(fields_.number_or(key("rope.freq_base_swa"), kReals, kLocalTheta));
+    config_["rope_parameters"] = {
+        {"full_attention", config_["rope_parameters"]},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
+    return {};
+  }
+
+  // No key has it: readers of GGUF tell the one model where it is not head_dim by its layers.
+  void write_query_scale() {
+    const int64_t heads = config_.value("num_attention_heads", int64_t{0});
+    const bool by_hidden = layers_ == input_.architecture->layers_scaled_by_hidden && heads > 0;
+    config_["query_pre_attn_scalar"] =
+        by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : head_dim_;
+  }
+
+  Status read_experts() {
+    if (!input_.architecture->has(GgufLayout::kExperts)) {
+      return keys_.unsupported("expert_count", "is not 0: not supported in this architecture");
+    }
+    config_["decoder_sparse_step"] = 1;
+    config_["norm_topk_prob"] =
+        FERRY_TRY(fields_.flag_or(key("expert_weights_norm"), input_.architecture->normed_experts));
+    json dense = json::array();
+    for (int64_t i = 0; i < layers_; ++i) {
+      if (!has(fmt::format("blk.{}.ffn_gate_inp.weight", i))) dense.push_back(i);
+    }
+    config_["mlp_only_layers"] = std::move(dense);
+    return {};
+  }
+
+  // What the tensors tell: the vocabulary, a tied head, biases.
+  void read_tensors() {
+    config_["tie_word_embeddings"] = !has("output.weight");
+    if (has("blk.0.attn_output.bias") || has("blk.0.attn_q.bias")) {
+      config_["attention_bias"] = true;
+    }
+    if (has("blk.0.ffn_up.bias")) config_["mlp_bias"] = true;
+    for (const TensorEntry& entry : input_.tensors->entries()) {
+      if (entry.name != "token_embd.weight" || entry.shape.size() != 2) continue;
+      rows_ = entry.shape[0];
+      config_["vocab_size"] = rows_;
+    }
+    if (rows_ == 0) missing_.push_back("token_embd.weight");
+  }
+
+  Status read_token_ids() {
+    constexpr std::pair<const char*, const char*> kIds[] = {
+        {"tokenizer.ggml.bos_token_id", "bos_token_id"},
+        {"tokenizer.ggml.eos_token_id", "eos_token_id"},
+        {"tokenizer.ggml.padding_token_id", "pad_token_id"}};
+    for (const auto& [gguf, hf] : kIds) {
+      if (const auto id = FERRY_TRY(fields_.integer(gguf, kCounts))) config_[hf] = *id;
+    }
+    return {};
+  }
+
+  // -- the user's config
+
+  Status overlay_user_config() {
+    const std::string name = printable(input_.user_name);
+    json user = FERRY_TRY(parse_json(input_.user_config, name));
+    if (!user.is_object()) return bad_input(name + ": not a JSON object");
+    if (user.contains("text_config") && user["text_config"].is_object()) {
+      // Of a multimodal config only the text part is in the file.
+      json text = user["text_config"];
+      for (const char* shared : {"tie_word_embeddings", "bos_token_id", "eos_token_id"}) {
+        if (user.contains(shared)) text[shared] = user[shared];
+      }
+      user = std::move(text);
+    }
+    FERRY_RETURN_IF_ERROR(check_type(user, name));
+    // RoPE is one thing under three names.
+    for (const char* rope : {"rope_theta", "rope_scaling", "rope_parameters"}) {
+      if (!user.contains(rope) || user[rope].is_null()) continue;
+      config_.erase("rope_parameters");
+      config_.erase("original_max_position_embeddings");
+      config_.erase(kPartial);
+      config_["rope_theta"] = theta_;
+    }
+    if (user.contains("full_attention_interval") || user.contains("sliding_window_pattern") ||
+        user.contains("_sliding_window_pattern")) {
+      config_.erase("layer_types");
+    }
+    if (input_.architecture->cuts_vocabulary && user.value("vocab_size", json(0)) > rows_) {
+      user.erase("vocab_size");
+    }
+    config_.update(user);
+    return {};
+  }
+
+  Status check_type(const json& user, const std::string& name) const {
+    const auto type = FERRY_TRY(JsonFields(user, name, "").text("model_type"));
+    const GgufArchitecture& architecture = *input_.architecture;
+    if (!type || *type == architecture.model_type ||
+        std::ranges::count(architecture.other_types, *type) > 0) {
+      return {};
+    }
+    return bad_input(fmt::format("{}: 'model_type' is {}, but {} has the architecture '{}'", name,
+                                 quoted(*type), path_, architecture.name));
+  }
+
+  // -- config and file
+
+  Status check_agreement(const GgufConfig& config) const {
+    FERRY_RETURN_IF_ERROR(check_numbers(kNumbers, config));
+    if (input_.architecture->linear_attention)
+      FERRY_RETURN_IF_ERROR(check_numbers(kLinearNumbers, config));
+    if (input_.architecture->multipliers)
+      FERRY_RETURN_IF_ERROR(check_numbers(kMultipliers, config));
+    if (input_.architecture->gemma) FERRY_RETURN_IF_ERROR(check_numbers(kSoftcaps, config));
+    const ModelConfig& parsed = config.parsed;
+    FERRY_RETURN_IF_ERROR(agree(config, "num_hidden_layers", static_cast<double>(parsed.num_layers),
+                                static_cast<double>(layers_), "block_count"));
+    FERRY_RETURN_IF_ERROR(agree(config, "vocab_size", static_cast<double>(parsed.vocab_size),
+                                static_cast<double>(rows_), "rows of token_embd.weight"));
+    if (const auto rotary = FERRY_TRY(fields_.integer(key("rope.dimension_count"), kSizes))) {
+      FERRY_RETURN_IF_ERROR(agree(config, "partial_rotary_factor",
+                                  static_cast<double>(parsed.rotary_dim()),
+                                  static_cast<double>(*rotary), key("rope.dimension_count")));
+    }
+    if (agrees_with(parsed.rope, parsed.rotary_dim(), rope_)) return {};
+    return bad_input(fmt::format("{}: the RoPE scaling is not the one of {} (tensor {})",
+                                 config.name, path_, quoted(rope_.tensor)));
+  }
+
+  Status check_numbers(std::span<const NumberRow> rows, const GgufConfig& config) const {
+    for (const NumberRow& row : rows) {
+      if (!row.of || !fields_.find(key(row.gguf))) continue;
+      const double stated =
+          row.real ? FERRY_TRY(real_of(row))
+                   : static_cast<double>(*FERRY_TRY(fields_.integer(key(row.gguf), kCounts)));
+      FERRY_RETURN_IF_ERROR(agree(config, row.hf, row.of(config.parsed), stated, key(row.gguf)));
+    }
+    return {};
+  }
+
+  // `ours` is what the config has, `stated` what the file says; 0 where it says nothing.
+  Status agree(const GgufConfig& config, std::string_view name, double ours, double stated,
+               const std::string& where) const {
+    if (stated == 0 || std::abs(ours - stated) <= kConfigTolerance * std::abs(stated)) return {};
+    return bad_input(fmt::format("{}: '{}' is {}, but {} has {} ({})", config.name, name, ours,
+                                 path_, stated, where));
+  }
+
+  const GgufConfigInput& input_;
+  std::string path_;
+  GgufKeys keys_;
+  const JsonFields& fields_;     // of keys_
+  std::set<std::string> names_;  // of all tensors
+  json config_;
+  std::vector<std::string> missing_;
+  int64_t layers_ = 0, head_dim_ = 0, rows_ = 0;  // 0 where the file does not say
+  double theta_ = kDefaultTheta;
+  GgufRope rope_;
+};
+
+}  // namespace
+
+Result<GgufConfig> make_gguf_config(const GgufConfigInput& input) { return Maker(input).run(); }
+
+}  // namespace ferry::converters

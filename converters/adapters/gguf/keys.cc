@@ -1,0 +1,70 @@
+#include "converters/adapters/gguf/keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ferry::converters {
+namespace {
+
+// A key that readers of GGUF obey in some architectures.
+struct UnreadKey {
+  std::string_view key;  // behind "ARCHITECTURE."
+  double neutral;        // with this value it changes nothing; true is 1
+  double absent = 0;     // so it does with this one: readers take it for no value
+  // Architectures in which Ferry reads it, or to which it means nothing.
+  std::string_view read_by = {}, only = {};
+};
+
+constexpr UnreadKey kUnread[] = {
+    {.key = "attention.causal", .neutral = 1, .absent = 1},
+    {.key = "attention.scale", .neutral = 0, .read_by = "granite"},
+    {.key = "embedding_scale", .neutral = 1, .read_by = "granite"},
+    {.key = "residual_scale", .neutral = 1, .read_by = "granite"},
+    {.key = "logit_scale", .neutral = 1, .read_by = "granite"},
+    {.key = "attn_logit_softcapping", .neutral = 0, .read_by = "gemma2"},
+    {.key = "final_logit_softcapping", .neutral = 0, .read_by = "gemma2 gemma3"},
+    {.key = "router_logit_softcapping", .neutral = 0},
+    {.key = "attention.clamp_kqv", .neutral = 0},
+    {.key = "attention.max_alibi_bias", .neutral = 0},
+    {.key = "attention.output_scale", .neutral = 1},
+    {.key = "attention.value_scale", .neutral = 1},
+    {.key = "attention.temperature_scale", .neutral = 0},
+    {.key = "attention.shared_kv_layers", .neutral = 0},
+    {.key = "expert_weights_scale", .neutral = 1},
+    {.key = "expert_gating_func", .neutral = 1},  // softmax
+    {.key = "expert_group_count", .neutral = 1},
+    {.key = "num_loops", .neutral = 1},
+    // Olmo 3 goes by the name of olmo2, Granite 4 without RoPE by that of granite.
+    {.key = "attention.sliding_window", .neutral = 0, .only = "olmo2"},
+    {.key = "rope.scaling.finetuned", .neutral = 1, .absent = 1, .only = "granite"},
+};
+
+// Whether `list` has `word`; its words are separated by blanks.
+bool has_word(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const std::string_view first = list.substr(0, list.find(' '));
+    if (first == word) return true;
+    list.remove_prefix(std::min(list.size(), first.size() + 1));
+  }
+  return false;
+}
+
+}  // namespace
+
+Status refuse_unread_keys(const GgufKeys& keys, const GgufArchitecture& architecture) {
+  for (const UnreadKey& row : kUnread) {
+    const nlohmann::json* value = keys.fields.find(keys.name(row.key));
+    if (value == nullptr || has_word(row.read_by, architecture.name)) continue;
+    if (!row.only.empty() && row.only != architecture.name) continue;
+    const bool flag = value->is_boolean();
+    if (!flag && !value->is_number()) return keys.unsupported(row.key, "is not a number");
+    const double number = flag ? (value->get<bool>() ? 1.0 : 0.0) : value->get<double>();
+    if (number == row.neutral || number == row.absent) continue;
+    return keys.unsupported(
+        row.key, fmt::format("is {}: not supported in this architecture", value->dump()));
+  }
+  return {};
+}
+
+}  // namespace ferry::converters

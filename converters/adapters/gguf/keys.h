@@ -1,0 +1,27 @@
+// The keys of one architecture in the metadata of a GGUF file.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "converters/adapters/gguf/architecture.h"
+#include "converters/config/json_fields.h"
+#include "core/result.h"
+
+namespace ferry::converters {
+
+struct GgufKeys {
+  JsonFields fields;   // all of the metadata
+  std::string prefix;  // "llama."
+
+  std::string name(std::string_view key) const { return prefix + std::string(key); }
+  tl::unexpected<Error> unsupported(std::string_view key, std::string_view what) const {
+    return fields.error(ErrorCode::kUnsupported, name(key), what);
+  }
+};
+
+// kUnsupported for a key that changes what a model computes, where Ferry does not build that for
+// the architecture, unless its value changes nothing.
+Status refuse_unread_keys(const GgufKeys& keys, const GgufArchitecture& architecture);
+
+}  // namespace ferry::converters

@@ -1,0 +1,27 @@
+// The description of a KerasHub backbone (config.json of a preset) as the text of a Hugging Face
+// config.json. From there on a preset is a checkpoint like any other.
+//
+// Source: the backbones' constructors and get_config of KerasHub 0.31 and KerasNLP 0.12. What they
+// fix in code and do not write down (Gemma's tied head, the layer pattern and RoPE bases of Gemma
+// 3) is fixed here.
+#pragma once
+
+#include <string>
+
+#include "core/result.h"
+
+namespace ferry::converters {
+
+// Whether the text is a serialised Keras object ("class_name" and "config") and no Hugging Face
+// config ("model_type"). Text that is no JSON object at all is neither.
+bool is_keras_config(const std::string& config_json);
+
+// `own_head`: the weights hold an output matrix beside the embedding. The Llama backbones do not
+// write down whether they are tied, so their weights decide; the others must agree with themselves.
+// kUnsupported for classes, options and keys that would change the output and are not known;
+// kBadInput for numbers that are missing, of the wrong kind or out of range. `name` begins the
+// messages, which name the key in its Keras spelling.
+Result<std::string> hugging_face_config_of_keras(const std::string& config_json, bool own_head,
+                                                 const std::string& name);
+
+}  // namespace ferry::converters

@@ -1,0 +1,25 @@
+// Attention blocks as graph nodes. Shapes are [1,T,...]; the layouts are those of the llama::
+// operators (sequence in dim 1).
+#pragma once
+
+#include "converters/blocks/decoder_context.h"
+
+namespace ferry::converters {
+
+// How an attention block differs between families.
+struct AttentionStyle {
+  bool qkv_bias = false;
+  bool output_bias = false;
+  enum class QkNorm {
+    kNone,
+    kHead,  // RMSNorm over head_dim before RoPE
+    kWhole  // RMSNorm over all heads together before RoPE (OLMo 2)
+  } qk_norm = QkNorm::kNone;
+  bool output_gate = false;  // wq gives [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
+};
+
+// Causal attention of layer `layer` with KV cache, windowed where the config's layer_types say so.
+graph::ValueId attention(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
+                         int64_t layer, const AttentionStyle& style);
+
+}  // namespace ferry::converters

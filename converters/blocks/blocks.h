@@ -1,0 +1,41 @@
+// Blocks that everything in a decoder layer is made of, as graph nodes. Shapes are [1,T,...].
+#pragma once
+
+#include <string>
+
+#include "converters/config/model_config.h"
+#include "graph/builder.h"
+
+namespace ferry::converters {
+
+// "layers.3.attention"
+std::string layer_name(int64_t layer, const char* part);
+
+// x * rsqrt(mean(x^2) + eps) * w over the last dimension. Families with (1 + w) norms add the 1
+// when the weight is packed.
+graph::ValueId rms_norm(graph::GraphBuilder& b, graph::ValueId x, const std::string& weight,
+                        double eps);
+
+// Over the last dimension, with NAME.weight and NAME.bias.
+graph::ValueId layer_norm(graph::GraphBuilder& b, graph::ValueId x, const std::string& name,
+                          double eps);
+
+// Linear with weight NAME.weight and, if asked for, NAME.bias added in f32.
+graph::ValueId projection(graph::GraphBuilder& b, graph::ValueId x, const std::string& name,
+                          int64_t in, int64_t out, bool bias);
+
+graph::ValueId silu(graph::GraphBuilder& b, graph::ValueId x);
+graph::ValueId activate(graph::GraphBuilder& b, Activation activation, graph::ValueId x);
+
+// cap * tanh(x / cap)
+graph::ValueId softcap(graph::GraphBuilder& b, graph::ValueId x, double cap);
+
+// w2(activation(w1 x) * w3 x), `size` wide inside; `prefix` is "layers.N.feed_forward".
+graph::ValueId gated_mlp(graph::GraphBuilder& b, const ModelConfig& config, graph::ValueId x,
+                         const std::string& prefix, int64_t size);
+
+// w2(activation(w1 x)) with biases; `prefix` is "layers.N.feed_forward".
+graph::ValueId plain_mlp(graph::GraphBuilder& b, const ModelConfig& config, graph::ValueId x,
+                         const std::string& prefix);
+
+}  // namespace ferry::converters

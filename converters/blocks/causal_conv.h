@@ -1,0 +1,16 @@
+// A causal depthwise convolution over time with its rolling state.
+#pragma once
+
+#include <string>
+
+#include "converters/blocks/decoder_context.h"
+
+namespace ferry::converters {
+
+// x [1,T,channels] -> [1,channels,T] with weight PREFIX.conv1d.weight (channels, 1, kernel). Buffer
+// PREFIX.conv_state [1,channels,kernel] holds the last `kernel` inputs, one more than the
+// convolution needs: the layout that transformers and ExecuTorch keep.
+graph::ValueId causal_conv(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
+                           const std::string& prefix, int64_t channels, int64_t kernel);
+
+}  // namespace ferry::converters

@@ -1,0 +1,226 @@
+#include "converters/blocks/decoder_context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "converters/blocks/longrope.h"
+
+// The order of nodes is part of the bytes of a program. No call here takes two arguments that
+// append nodes: compilers differ in which they evaluate first.
+
+namespace ferry::converters {
+namespace {
+
+// Masked scores. Finite on purpose: a block of keys that is masked as a whole must not turn into
+// NaN in a softmax that proceeds block by block, and exp(-65535 - maximum) is exactly zero in f32.
+constexpr float kMasked = -65535.0F;
+
+constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
+
+// A run of rows of a RoPE table: positions from 0 on, at these inverse frequencies.
+struct RopeRows {
+  int64_t positions = 0;
+  std::vector<float> inverse;
+};
+
+// Of longrope all positions of the context with the long factors, then those with the short ones.
+std::vector<RopeRows> rope_table_rows(const RopeConfig& rope, int64_t rotary_dim,
+                                      const BuildOptions& options) {
+  const RopeRows rows = {options.context_length, rope_inverse_frequencies(rope, rotary_dim)};
+  const std::optional<int64_t> limit = longrope_switch(rope, options);
+  if (!limit) return {rows};
+  RopeConfig longer = rope;
+  longer.factors = rope.long_factors;
+  return {{options.context_length, rope_inverse_frequencies(longer, rotary_dim)},
+          {*limit, rows.inverse}};
+}
+
+// cos or sin of position * inverse frequency, the frequencies twice side by side (half-split RoPE).
+// The first half of a sine row is negated, so that x * cos + swapped(x) * sin turns every pair.
+graph::Literal rope_literal(const std::string& name, const std::vector<RopeRows>& runs,
+                            double factor, int64_t positions, bool sine) {
+  const auto scale = static_cast<float>(factor);
+  const int64_t half = std::ssize(runs.front().inverse);
+  graph::Literal literal;
+  literal.key = fmt::format("{}.{}.{}", name, sine ? "sin" : "cos", positions);
+  literal.bytes = static_cast<uint64_t>(positions * 2 * half) * sizeof(float);
+  literal.fill = [runs, half, scale, sine](uint64_t offset, std::span<std::byte> out) {
+    std::vector<float> row(static_cast<size_t>(2 * half));
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(row));
+    for (uint64_t p = offset / bytes.size(); !out.empty(); ++p) {
+      const auto first = static_cast<uint64_t>(runs.front().positions);
+      const RopeRows& run = p < first ? runs.front() : runs.back();
+      const uint64_t position = p < first ? p : p - first;
+      for (int64_t i = 0; i < half; ++i) {
+        // The angle is rounded to f32, as the reference implementation computes it.
+        const float angle = static_cast<float>(position) * run.inverse[static_cast<size_t>(i)];
+        const auto value = static_cast<float>(sine ? std::sin(static_cast<double>(angle))
+                                                   : std::cos(static_cast<double>(angle)));
+        row[static_cast<size_t>(i)] = scale * (sine ? -value : value);
+        row[static_cast<size_t>(half + i)] = scale * value;
+      }
+      // A tile may begin and end inside a row.
+      const uint64_t skipped = offset - p * bytes.size();
+      const size_t count = std::min<size_t>(bytes.size() - skipped, out.size());
+      std::ranges::copy(bytes.subspan(skipped, count), out.begin());
+      out = out.subspan(count);
+      offset += count;
+    }
+  };
+  return literal;
+}
+
+graph::ValueId int_scalar(graph::GraphBuilder& b, int64_t number) {
+  const std::array<int64_t, 1> value = {number};
+  return b.literal(DType::kI64, {},
+                   {.key = fmt::format("i64:{}", number),
+                    .bytes = sizeof number,
+                    .fill = [value](uint64_t offset, std::span<std::byte> out) {
+                      const auto bytes = std::as_bytes(std::span(value));
+                      std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
+                    }});
+}
+
+// Row of the table for the call's first position, of a table that has the rows of the short factors
+// behind those of the long ones.
+graph::ValueId longrope_first_row(graph::GraphBuilder& b, const DecoderContext& c, int64_t limit) {
+  const graph::ValueId ends = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
+  const graph::ValueId not_said = b.ge(c.signed_start, 0);
+  const graph::ValueId ends_before = b.lt(b.select(ends, 0, 0), limit + 1);
+  const graph::ValueId is_short = b.logical_and(not_said, ends_before);
+  const graph::ValueId skipped = int_scalar(b, c.options.context_length);
+  const graph::ValueId none = int_scalar(b, 0);
+  return b.int_add(c.start_pos, b.item(b.where(is_short, skipped, none)));
+}
+
+// The rows of this call; `name` tells the tables of a program apart.
+RopeTable add_rope(graph::GraphBuilder& b, const DecoderContext& c, const std::string& name,
+                   const RopeConfig& rope) {
+  const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
+  int64_t positions = 0;
+  for (const RopeRows& run : runs) positions += run.positions;
+  const Shape shape = {positions, 1, c.config.rotary_dim()};
+  const auto table_of = [&](bool sine) {
+    return b.literal(DType::kF32, shape,
+                     rope_literal(name, runs, rope.attention_factor, positions, sine));
+  };
+  const graph::ValueId cos = table_of(/*sine=*/false);
+  const graph::ValueId sin = table_of(/*sine=*/true);
+  graph::ValueId first = c.start_pos;
+  graph::ValueId end = c.end_pos;
+  if (const std::optional<int64_t> limit = longrope_switch(rope, c.options)) {
+    first = longrope_first_row(b, c, *limit);
+    end = b.int_add(first, b.graph().symbols[static_cast<size_t>(c.tokens.symbol)].value);
+  }
+  RopeTable table;
+  table.cos = b.slice(cos, 0, first, end, c.tokens);
+  table.sin = b.slice(sin, 0, first, end, c.tokens);
+  b.name(table.cos, name + "_cos");
+  b.name(table.sin, name + "_sin");
+  return table;
+}
+
+// How far each key of the range lies before each query: i64 [T, keys].
+graph::ValueId distances(graph::GraphBuilder& b, const DecoderContext& c, const KeyRange& range) {
+  const graph::ValueId rows = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 1);
+  const graph::ValueId columns = b.arange(range.start, c.end_pos, range.keys);
+  return b.sub(rows, columns);
+}
+
+graph::ValueId additive_mask(graph::GraphBuilder& b, graph::ValueId seen, std::string name) {
+  const graph::ValueId open = b.scalar(0.0F);
+  const graph::ValueId masked = b.scalar(kMasked);
+  const graph::ValueId mask = b.where(seen, open, masked);
+  b.name(mask, std::move(name));
+  return mask;
+}
+
+// A query at position p sees the keys (p - window, p]. The keys are a slice of the cache that holds
+// only written positions, because a masked kernel reads everything it is given.
+KeyRange add_window(graph::GraphBuilder& b, const DecoderContext& c, int64_t window) {
+  KeyRange range;
+  const graph::ValueId start = b.int_max(b.int_sub(c.start_pos, window - 1), 0);
+  const graph::ValueId keys = b.int_sub(c.end_pos, start);
+  const int64_t most = std::min(c.options.context_length, window - 1 + c.options.prefill_length);
+  range.start = start;
+  range.keys = graph::Dim::of(b.symbol("W", most, keys));
+  const graph::ValueId distance = distances(b, c, range);
+  const graph::ValueId not_after = b.ge(distance, 0);
+  const graph::ValueId inside = b.lt(distance, window);
+  range.mask = additive_mask(b, b.logical_and(not_after, inside), "window_mask");
+  return range;
+}
+
+// All keys up to the query's own.
+KeyRange add_causal_range(graph::GraphBuilder& b, const DecoderContext& c) {
+  KeyRange range;
+  range.keys = graph::Dim::of(b.symbol("N", c.options.context_length, c.end_pos));
+  range.mask = additive_mask(b, b.ge(distances(b, c, range), 0), "causal_mask");
+  return range;
+}
+
+void add_attention_kinds(graph::GraphBuilder& b, DecoderContext& c) {
+  const ModelConfig& config = c.config;
+  c.full.rope = add_rope(b, c, "rope", config.rope);
+  // The attention operator knows no softcap: what replaces it wants a mask in every layer.
+  if (config.scalars.attention_softcap) c.full.range = add_causal_range(b, c);
+  c.sliding = c.full;
+  if (!config.sliding_window) return;
+  if (config.sliding_rope != config.rope) {
+    c.sliding.rope = add_rope(b, c, "sliding_rope", config.sliding_rope);
+  }
+  if (*config.sliding_window < c.options.context_length) {
+    c.sliding.range = add_window(b, c, *config.sliding_window);
+  }
+}
+
+// `position` is 0, or -1 where complements of positions are given too.
+graph::ValueId is_first_position(graph::GraphBuilder& b, const DecoderContext& c,
+                                 graph::ValueId position) {
+  if (!c.signed_start.valid()) return b.eq(position, 0);
+  const graph::ValueId not_before = b.ge(position, -1);
+  return b.logical_and(not_before, b.lt(position, 1));
+}
+
+}  // namespace
+
+DecoderContext make_decoder_context(graph::GraphBuilder& b, const ModelConfig& config,
+                                    const BuildOptions& options, graph::ValueId input_pos,
+                                    int32_t token_symbol) {
+  DecoderContext c{.config = config, .options = options};
+  c.tokens = graph::Dim::of(token_symbol);
+  const graph::ValueId position = b.select(input_pos, 0, 0);
+  c.start_pos = b.item(position);
+  if (longrope_switch(config.rope, options)) {
+    c.signed_start = position;
+    c.start_pos = b.int_max(c.start_pos, b.int_sub(-1, c.start_pos));
+  }
+  c.end_pos = b.int_add(c.start_pos, b.graph().symbols[static_cast<size_t>(token_symbol)].value);
+  const int64_t stateful = std::ranges::count(config.layer_types, LayerType::kLinearAttention) +
+                           std::ranges::count(config.layer_types, LayerType::kShortConv);
+  if (stateful > 0) c.is_start = is_first_position(b, c, position);
+  if (stateful < config.num_layers) add_attention_kinds(b, c);
+  return c;
+}
+
+graph::ValueId rope(graph::GraphBuilder& b, const RopeTable& table, graph::ValueId x) {
+  const int64_t rotary = b.graph()[table.cos].shape.back().base;
+  const bool partial = rotary < b.graph()[x].shape.back().base;
+  const graph::ValueId turned = partial ? b.slice(x, 3, 0, rotary) : x;
+  const graph::ValueId first = b.slice(turned, 3, 0, rotary / 2);
+  const graph::ValueId second = b.slice(turned, 3, rotary / 2, kToEnd);
+  const graph::ValueId swapped = b.cat({second, first}, 3);
+  const graph::ValueId straight = b.mul(turned, table.cos);
+  const graph::ValueId across = b.mul(swapped, table.sin);
+  const graph::ValueId out = b.add(straight, across);
+  return partial ? b.cat({out, b.slice(x, 3, rotary, kToEnd)}, 3) : out;
+}
+
+}  // namespace ferry::converters

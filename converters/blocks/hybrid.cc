@@ -1,0 +1,53 @@
+#include "converters/blocks/hybrid.h"
+
+#include "converters/blocks/decoder.h"
+#include "converters/blocks/delta_net.h"
+#include "converters/blocks/moe.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters {
+
+std::vector<KeyRule> hybrid_rules(const std::string& prefix, const ModelConfig& config) {
+  std::vector<KeyRule> rules = concat(
+      {standard_matrix_rules(prefix),
+       expert_rules(prefix, config),
+       shifted_norm_rules(
+           prefix, {{"layers.{i}.input_layernorm.weight", "layers.{i}.attention_norm.weight"},
+                    {"layers.{i}.post_attention_layernorm.weight", "layers.{i}.ffn_norm.weight"},
+                    {"layers.{i}.self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
+                    {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"},
+                    {"norm.weight", "norm.weight"}}),
+       bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
+       rename_rules(
+           prefix,
+           {{"layers.{i}.linear_attn.conv1d.weight", "layers.{i}.attention.conv1d.weight"},
+            {"layers.{i}.linear_attn.dt_bias", "layers.{i}.attention.dt_bias"},
+            {"layers.{i}.linear_attn.norm.weight", "layers.{i}.attention.norm.weight"},
+            {"layers.{i}.linear_attn.out_proj.weight", "layers.{i}.attention.out_proj.weight"},
+            {"layers.{i}.linear_attn.A_log", "layers.{i}.attention.A"}}),
+       {drop_rule(prefix + "layers.{i}.linear_attn.conv1d.bias",
+                  "the convolution has no bias; some exports carry an unused one")}});
+  for (KeyRule& rule : rules) {
+    if (rule.source.ends_with(".A_log")) {
+      rule.name = "-exp(A_log)";
+      rule.steps = {{.kind = graph::ElementStep::Kind::kNegExp}};
+    }
+  }
+  return rules;
+}
+
+Result<graph::Graph> build_hybrid(const ModelConfig& config, const BuildOptions& options) {
+  const AttentionStyle style = {.qkv_bias = config.attention_bias,
+                                .output_bias = config.attention_bias,
+                                .qk_norm = AttentionStyle::QkNorm::kHead,
+                                .output_gate = true};
+  return build_decoder(
+      config, options,
+      [&](graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x, int64_t layer) {
+        return config.layer_types[static_cast<size_t>(layer)] == LayerType::kLinearAttention
+                   ? gated_delta_net(b, c, x, layer)
+                   : attention(b, c, x, layer, style);
+      });
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,21 @@
+#include "converters/blocks/llama_like.h"
+
+#include "converters/blocks/decoder.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters {
+
+std::vector<KeyRule> llama_rules(const ModelConfig& config) {
+  return concat(
+      {standard_matrix_rules("model."),
+       standard_norm_rules("model."),
+       bias_rules("model.", config.attention_bias, config.attention_bias, config.mlp_bias),
+       {head_rule()}});
+}
+
+Result<graph::Graph> build_llama(const ModelConfig& config, const BuildOptions& options) {
+  return build_attention_decoder(
+      config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
+}
+
+}  // namespace ferry::converters

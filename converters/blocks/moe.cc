@@ -1,0 +1,106 @@
+#include "converters/blocks/moe.h"
+
+#include <fmt/format.h>
+
+#include "converters/blocks/blocks.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters {
+namespace {
+
+Shape wide_shape(const ModelConfig& c) { return {c.moe.expert_size, c.hidden_size}; }
+Shape narrow_shape(const ModelConfig& c) { return {c.hidden_size, c.moe.expert_size}; }
+
+KeyRule stack_rule(const std::string& source, const char* matrix,
+                   Shape (*shape)(const ModelConfig&)) {
+  KeyRule rule;
+  rule.name = std::string("stack experts ") + matrix;
+  rule.kind = KeyRule::Kind::kStack;
+  rule.source = source;
+  rule.targets = {{std::string("layers.{i}.feed_forward.experts.") + matrix + ".weight"}};
+  rule.expected_shape = shape;
+  return rule;
+}
+
+// `size` rows from `begin` on of every expert's matrix, which has 2 * size.
+std::vector<graph::RowRun> half_rows(const ModelConfig& c, int64_t begin) {
+  std::vector<graph::RowRun> runs;
+  for (int64_t e = 0; e < c.moe.experts; ++e) {
+    runs.push_back({.begin = e * 2 * c.moe.expert_size + begin, .count = c.moe.expert_size});
+  }
+  return runs;
+}
+
+std::vector<KeyRule> fused_rules(const std::string& experts) {
+  KeyRule gate_up;
+  gate_up.name = "split fused experts";
+  gate_up.source = experts + "gate_up_proj";
+  gate_up.targets = {{"layers.{i}.feed_forward.experts.w1.weight",
+                      [](const ModelConfig& c) { return half_rows(c, 0); }, 2},
+                     {"layers.{i}.feed_forward.experts.w3.weight",
+                      [](const ModelConfig& c) { return half_rows(c, c.moe.expert_size); }, 2}};
+  gate_up.expected_shape = [](const ModelConfig& c) {
+    return Shape{c.moe.experts, 2 * c.moe.expert_size, c.hidden_size};
+  };
+  KeyRule down;
+  down.name = "fused experts";
+  down.source = experts + "down_proj";
+  down.targets = {{"layers.{i}.feed_forward.experts.w2.weight"}};
+  down.expected_shape = [](const ModelConfig& c) {
+    return Shape{c.moe.experts, c.hidden_size, c.moe.expert_size};
+  };
+  return {gate_up, down};
+}
+
+}  // namespace
+
+std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config) {
+  if (config.moe.experts == 0) return {};
+  const std::string experts = prefix + "layers.{i}.mlp.experts.";
+  std::vector<KeyRule> rules =
+      concat({rename_rules(prefix,
+                           {{"layers.{i}.mlp.gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
+              {stack_rule(experts + "{e}.gate_proj.weight", "w1", wide_shape),
+               stack_rule(experts + "{e}.up_proj.weight", "w3", wide_shape),
+               stack_rule(experts + "{e}.down_proj.weight", "w2", narrow_shape)},
+              fused_rules(experts)});
+  if (config.moe.shared_size == 0) return rules;
+  return concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.shared_expert.gate_proj.weight",
+                                               "layers.{i}.feed_forward.shared.w1.weight"},
+                                              {"layers.{i}.mlp.shared_expert.up_proj.weight",
+                                               "layers.{i}.feed_forward.shared.w3.weight"},
+                                              {"layers.{i}.mlp.shared_expert.down_proj.weight",
+                                               "layers.{i}.feed_forward.shared.w2.weight"},
+                                              {"layers.{i}.mlp.shared_expert_gate.weight",
+                                               "layers.{i}.feed_forward.shared_gate.weight"}})});
+}
+
+graph::ValueId sparse_mlp(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
+                          int64_t layer, const std::string& prefix) {
+  const MoeConfig& moe = c.config.moe;
+  const int64_t hidden = c.config.hidden_size;
+  const graph::ValueId rows = b.view(x, {c.tokens, hidden});
+  const graph::ValueId router = b.weight_f32(prefix + ".gate.weight", {moe.experts, hidden});
+  const graph::ValueId logits = b.linear(rows, router);
+  auto [scores, ids] = b.topk_last(b.softmax_last(logits), moe.per_token);
+  b.probe(fmt::format("router_logits.{}", layer), logits);
+  b.probe(fmt::format("router_weights.{}", layer), scores);
+  b.probe(fmt::format("router_experts.{}", layer), ids);
+  if (moe.norm_top_scores) scores = b.div(scores, b.sum_last(scores));
+  const graph::ValueId w1 =
+      b.weight(prefix + ".experts.w1.weight", {moe.experts, moe.expert_size, hidden});
+  const graph::ValueId w3 =
+      b.weight(prefix + ".experts.w3.weight", {moe.experts, moe.expert_size, hidden});
+  const graph::ValueId w2 =
+      b.weight(prefix + ".experts.w2.weight", {moe.experts, hidden, moe.expert_size});
+  const graph::ValueId routed =
+      b.view(b.experts(rows, ids, scores, w1, w3, w2), {1, c.tokens, hidden});
+  if (moe.shared_size == 0) return routed;
+
+  const graph::ValueId shared = gated_mlp(b, c.config, x, prefix + ".shared", moe.shared_size);
+  const graph::ValueId gate =
+      b.sigmoid(b.linear(x, b.weight_f32(prefix + ".shared_gate.weight", {1, hidden})));
+  return b.add(routed, b.mul(shared, gate));
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,75 @@
+// The frequencies of RoPE. Powers are computed in f64 and rounded to f32, so that they do not
+// depend on the f32 functions of a C library; all else is f32, operation by operation as in the
+// reference. Source: transformers, modeling_rope_utils.py.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "converters/config/model_config.h"
+
+namespace ferry::converters {
+namespace {
+
+// Long waves are slowed down, short ones kept, those between interpolated.
+float llama3_frequency(const RopeConfig& rope, float frequency) {
+  const auto factor = static_cast<float>(rope.factor);
+  const auto original = static_cast<double>(rope.original_max_positions);
+  const float wave = static_cast<float>(2 * std::numbers::pi) / frequency;
+  if (wave > static_cast<float>(original / rope.low_freq_factor)) return frequency / factor;
+  if (wave < static_cast<float>(original / rope.high_freq_factor)) return frequency;
+  const auto low = static_cast<float>(rope.low_freq_factor);
+  const auto range = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
+  const float smooth = (static_cast<float>(original) / wave - low) / range;
+  return (1.0F - smooth) * frequency / factor + smooth * frequency;
+}
+
+// The pairs between which yarn goes from the plain frequencies to the slowed down ones.
+struct YarnRange {
+  double low, high;
+};
+
+YarnRange yarn_range(const RopeConfig& rope, int64_t rotary_dim) {
+  const auto dim = static_cast<double>(rotary_dim);
+  // The pair that turns so often within the original length.
+  const auto pair_of = [&](double turns) {
+    const double length = static_cast<double>(rope.original_max_positions);
+    return dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));
+  };
+  YarnRange range{pair_of(rope.beta_fast), pair_of(rope.beta_slow)};
+  if (rope.truncate) range = {std::floor(range.low), std::ceil(range.high)};
+  range = {std::max(range.low, 0.0), std::min(range.high, dim - 1)};
+  if (range.low == range.high) range.high += 0.001;
+  return range;
+}
+
+float yarn_frequency(const RopeConfig& rope, const YarnRange& range, int64_t pair, float power) {
+  const float along = (static_cast<float>(pair) - static_cast<float>(range.low)) /
+                      static_cast<float>(range.high - range.low);
+  const float plain_part = 1.0F - std::clamp(along, 0.0F, 1.0F);
+  const float slowed = 1.0F / (static_cast<float>(rope.factor) * power);
+  return slowed * (1.0F - plain_part) + 1.0F / power * plain_part;
+}
+
+}  // namespace
+
+std::vector<float> rope_inverse_frequencies(const RopeConfig& rope, int64_t rotary_dim) {
+  const auto theta = static_cast<double>(static_cast<float>(rope.theta));
+  const bool yarn = rope.type == RopeConfig::Type::kYarn;
+  const YarnRange range = yarn ? yarn_range(rope, rotary_dim) : YarnRange{};
+  std::vector<float> frequencies;
+  for (int64_t i = 0; i < rotary_dim; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(rotary_dim);
+    auto power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    if (!rope.factors.empty()) {
+      power *= static_cast<float>(rope.factors[static_cast<size_t>(i / 2)]);
+    }
+    float frequency = 1.0F / power;
+    if (rope.type == RopeConfig::Type::kLinear) frequency /= static_cast<float>(rope.factor);
+    if (rope.type == RopeConfig::Type::kLlama3) frequency = llama3_frequency(rope, frequency);
+    if (yarn) frequency = yarn_frequency(rope, range, i / 2, power);
+    frequencies.push_back(frequency);
+  }
+  return frequencies;
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,99 @@
+// Reads numbers and flags out of one JSON object, strictly: a value of the wrong kind or out of
+// range is an error that names the key. A null counts as absent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry::converters {
+
+struct IntRange {
+  int64_t min, max;  // inclusive
+};
+struct FloatRange {
+  double min, max;  // inclusive
+};
+
+// The names under which an object may state what readers ask for as `key`. The first name that is
+// there wins. Without any name the key has no meaning in the object; only its default counts.
+struct KeyNames {
+  std::string_view key;
+  std::array<std::string_view, 2> stated = {};  // empty: none
+};
+
+// The paths of the keys that readers asked for ("text_config.rope_scaling.factor").
+using KeyLog = std::set<std::string, std::less<>>;
+
+class JsonFields {
+ public:
+  // `object` must outlive this; `name` begins the messages; `path` precedes keys in them ("", or
+  // "text_config.").
+  JsonFields(const nlohmann::json& object, std::string name, std::string path)
+      : object_(&object), name_(std::move(name)), path_(std::move(path)) {}
+
+  // All of these must outlive this. `defaults` is an object: a key counts as stated with its
+  // default where it is absent; one that is null keeps its null.
+  void set_defaults(const nlohmann::json& defaults) { defaults_ = &defaults; }
+  void set_names(std::span<const KeyNames> names) { names_ = names; }
+  void record_in(KeyLog& log) { log_ = &log; }
+
+  // nullptr where the key is absent or null.
+  const nlohmann::json* find(std::string_view key) const;
+  // Whether the key is in the object itself, be it with a null.
+  bool states(std::string_view key) const;
+  size_t size() const { return object_->size(); }  // keys of the object itself
+
+  Result<std::optional<int64_t>> integer(std::string_view key, IntRange range) const;
+  Result<std::optional<double>> number(std::string_view key, FloatRange range) const;
+  Result<std::optional<bool>> flag(std::string_view key) const;
+  Result<std::optional<std::string>> text(std::string_view key) const;
+  // kBadInput where the key is absent.
+  Result<int64_t> required(std::string_view key, IntRange range) const;
+  Result<int64_t> integer_or(std::string_view key, IntRange range, int64_t otherwise) const;
+  Result<double> number_or(std::string_view key, FloatRange range, double otherwise) const;
+  Result<bool> flag_or(std::string_view key, bool otherwise) const;
+  // A list of integers, or one integer.
+  Result<std::optional<std::vector<int64_t>>> integers(std::string_view key, IntRange range) const;
+  Result<std::optional<std::vector<double>>> numbers(std::string_view key, FloatRange range) const;
+  // The object under `key`.
+  Result<std::optional<JsonFields>> object(std::string_view key) const;
+
+  // "NAME: 'path.key' WHAT" as kBadInput, and as another error.
+  tl::unexpected<Error> bad(std::string_view key, std::string_view what) const;
+  tl::unexpected<Error> error(ErrorCode code, std::string_view key, std::string_view what) const;
+
+ private:
+  Result<int64_t> checked_integer(const nlohmann::json& value, std::string_view key,
+                                  IntRange range) const;
+  Result<double> checked_number(const nlohmann::json& value, std::string_view key,
+                                FloatRange range) const;
+
+  // The value that the object itself has, a null included; nullptr where it is absent.
+  const nlohmann::json* stated(std::string_view key) const;
+  // Under which of its names the object has `key`; the first one where it has none.
+  std::string_view shown_name(std::string_view key) const;
+  const KeyNames* names_of(std::string_view key) const;
+
+  const nlohmann::json* object_;
+  const nlohmann::json* defaults_ = nullptr;
+  std::span<const KeyNames> names_ = {};
+  KeyLog* log_ = nullptr;
+  std::string name_, path_;
+};
+
+// The paths of those keys of `object`, at `path` and below, that are not in `log`, not null and not
+// inert: "sliding_window", "rope_scaling.finetuned". An object of which no key was asked for is one
+// key.
+std::vector<std::string> unused_keys(const nlohmann::json& object, const std::string& path,
+                                     const KeyLog& log, bool (*is_inert)(std::string_view));
+
+}  // namespace ferry::converters

@@ -1,0 +1,181 @@
+// Which kind of mixer each layer has.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "converters/config/model_config_parts.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+constexpr int64_t kDefaultFullAttentionInterval = 4;
+
+Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
+  LinearAttentionConfig& linear = config.linear;
+  linear.key_heads = FERRY_TRY(fields.required("linear_num_key_heads", kHeadRange));
+  linear.value_heads = FERRY_TRY(fields.required("linear_num_value_heads", kHeadRange));
+  linear.key_dim = FERRY_TRY(fields.required("linear_key_head_dim", kHeadDimRange));
+  linear.value_dim = FERRY_TRY(fields.required("linear_value_head_dim", kHeadDimRange));
+  linear.conv_kernel = FERRY_TRY(fields.required("linear_conv_kernel_dim", kConvRange));
+  if (linear.value_heads % linear.key_heads == 0) return {};
+  return fields.bad("linear_num_value_heads", fmt::format("is {}, not a multiple of {} key heads",
+                                                          linear.value_heads, linear.key_heads));
+}
+
+Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeTraits& type) {
+  if (type.window == WindowRule::kNever) return std::nullopt;
+  const bool asked = type.window == WindowRule::kFromLayer ||
+                     type.window == WindowRule::kWhereNoRope ||
+                     type.window == WindowRule::kAllIfUsed;
+  if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
+  return fields.integer("sliding_window", kPositionRange);
+}
+
+// Layers that turn q and k: 1 in no_rope_layers means that RoPE is used.
+Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const TypeTraits& type,
+                                           const ModelConfig& config) {
+  std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
+  if (!type.nope) return turned;
+  const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
+  if (listed && std::ssize(*listed) < config.num_layers) {
+    return fields.bad("no_rope_layers", fmt::format("has {} elements for {} layers", listed->size(),
+                                                    config.num_layers));
+  }
+  const int64_t interval = FERRY_TRY(
+      fields.integer_or("no_rope_layer_interval", kLayerRange, kDefaultFullAttentionInterval));
+  for (size_t layer = 0; layer < turned.size(); ++layer) {
+    turned[layer] =
+        listed ? (*listed)[layer] == 1 : (static_cast<int64_t>(layer) + 1) % interval != 0;
+  }
+  return turned;
+}
+
+// The sliding layers, where the type has such and the config a window.
+Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const TypeTraits& type,
+                                         const ModelConfig& config) {
+  const bool from_layer = type.window == WindowRule::kFromLayer;
+  const bool pattern = type.window == WindowRule::kPattern;
+  int64_t first = 0, period = 1;
+  if (from_layer) {
+    first = FERRY_TRY(fields.integer_or("max_window_layers", {0, INT32_MAX}, config.num_layers));
+  }
+  if (pattern) {
+    period = FERRY_TRY(fields.integer_or("sliding_window_pattern", kLayerRange, 1));
+  }
+  std::vector<bool> sliding;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    sliding.push_back(from_layer ? layer >= first
+                      : pattern  ? (layer + 1) % period != 0
+                      : type.window == WindowRule::kWhereNoRope
+                          ? !config.rope_layers[static_cast<size_t>(layer)]
+                          : type.window != WindowRule::kNever);
+  }
+  return sliding;
+}
+
+// Of hybrid models: all but every full_attention_interval-th layer.
+Result<std::vector<LayerType>> hybrid_layers(const JsonFields& fields, const ModelConfig& config) {
+  const int64_t interval = FERRY_TRY(
+      fields.integer_or("full_attention_interval", kLayerRange, kDefaultFullAttentionInterval));
+  std::vector<LayerType> types;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    types.push_back((layer + 1) % interval != 0 ? LayerType::kLinearAttention
+                                                : LayerType::kFullAttention);
+  }
+  return types;
+}
+
+// The first configs of LFM2 list the attention layers; none listed means all.
+Result<std::vector<LayerType>> conv_layers(const JsonFields& fields, const ModelConfig& config) {
+  std::vector<LayerType> types(static_cast<size_t>(config.num_layers), LayerType::kFullAttention);
+  const auto full = FERRY_TRY(fields.integers("full_attn_idxs", {0, kLayerRange.max}));
+  if (!full) return types;
+  std::ranges::fill(types, LayerType::kShortConv);
+  for (int64_t layer : *full) {
+    if (layer < config.num_layers) types[static_cast<size_t>(layer)] = LayerType::kFullAttention;
+  }
+  return types;
+}
+
+Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const TypeTraits& type,
+                                                   const ModelConfig& config, bool window) {
+  if (type.hybrid) return hybrid_layers(fields, config);
+  if (type.convs) return conv_layers(fields, config);
+  const std::vector<bool> sliding = FERRY_TRY(sliding_layers(fields, type, config));
+  std::vector<LayerType> types;
+  for (const bool slides : sliding) {
+    types.push_back(window && slides ? LayerType::kSlidingAttention : LayerType::kFullAttention);
+  }
+  return types;
+}
+
+Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
+                                                  const nlohmann::json& list) {
+  constexpr std::array<std::pair<std::string_view, LayerType>, 4> kNames = {{
+      {"full_attention", LayerType::kFullAttention},
+      {"sliding_attention", LayerType::kSlidingAttention},
+      {"linear_attention", LayerType::kLinearAttention},
+      {"conv", LayerType::kShortConv},
+  }};
+  std::vector<LayerType> types;
+  if (!list.is_array()) return fields.bad("layer_types", "is not an array");
+  for (const nlohmann::json& item : list) {
+    if (!item.is_string()) return fields.bad("layer_types", "has an element that is not a string");
+    const std::string& name = item.get_ref<const std::string&>();
+    const auto* known = std::find_if(kNames.begin(), kNames.end(),
+                                     [&](const auto& row) { return row.first == name; });
+    if (known == kNames.end()) {
+      return fields.error(ErrorCode::kUnsupported, "layer_types",
+                          fmt::format("has the unknown type {}", quoted(name)));
+    }
+    types.push_back(known->second);
+  }
+  return types;
+}
+
+}  // namespace
+
+Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  config.rope_layers = FERRY_TRY(read_rope_layers(fields, type, config));
+  const auto window = FERRY_TRY(read_window(fields, type));
+  config.layer_types = FERRY_TRY(derived_layer_types(fields, type, config, window.has_value()));
+  if (const nlohmann::json* list = fields.find("layer_types")) {
+    auto listed = FERRY_TRY(listed_layer_types(fields, *list));
+    if (std::ssize(listed) != config.num_layers) {
+      return fields.bad("layer_types", fmt::format("has {} elements for {} layers", listed.size(),
+                                                   config.num_layers));
+    }
+    // Going on would build another model than the reference, which takes no notice of the list.
+    if (!type.lists_layers && listed != config.layer_types) {
+      return fields.error(ErrorCode::kUnsupported, "layer_types",
+                          fmt::format("differs from what {} does", quoted(config.text_type)));
+    }
+    config.layer_types = std::move(listed);
+  }
+  const auto has = [&](LayerType wanted) {
+    return std::ranges::count(config.layer_types, wanted) > 0;
+  };
+  if (has(LayerType::kLinearAttention)) {
+    if (!type.hybrid) {
+      return fields.error(ErrorCode::kUnsupported, "layer_types", "has linear attention");
+    }
+    FERRY_RETURN_IF_ERROR(read_linear_attention(fields, config));
+  }
+  if (has(LayerType::kShortConv) && !type.convs) {
+    return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
+  }
+  if (has(LayerType::kSlidingAttention)) {
+    if (type.window == WindowRule::kNever) {
+      return fields.error(ErrorCode::kUnsupported, "layer_types", "has sliding attention");
+    }
+    if (!window) {
+      return fields.bad("sliding_window", "is not set or not used, but layer_types wants it");
+    }
+    config.sliding_window = window;
+  }
+  return {};
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,230 @@
+#include "converters/config/model_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "converters/config/model_config_parts.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+Status read_sizes(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  config.vocab_size = FERRY_TRY(fields.required("vocab_size", kSizeRange));
+  config.hidden_size = FERRY_TRY(fields.required("hidden_size", kSizeRange));
+  if (type.mlp_ratio > 0) {
+    config.intermediate_size = FERRY_TRY(
+        fields.integer_or("intermediate_size", kSizeRange, type.mlp_ratio * config.hidden_size));
+  } else if (type.experts != ExpertRule::kAll) {
+    config.intermediate_size = FERRY_TRY(fields.required("intermediate_size", kSizeRange));
+  }
+  config.num_layers = FERRY_TRY(fields.required("num_hidden_layers", kLayerRange));
+  config.num_heads = FERRY_TRY(fields.required("num_attention_heads", kHeadRange));
+  config.num_kv_heads =
+      FERRY_TRY(fields.integer_or("num_key_value_heads", kHeadRange, config.num_heads));
+  config.max_positions = FERRY_TRY(fields.required("max_position_embeddings", kPositionRange));
+  const auto head_dim = FERRY_TRY(fields.integer("head_dim", kHeadDimRange));
+  if (head_dim) {
+    config.head_dim = *head_dim;
+    return {};
+  }
+  if (config.hidden_size % config.num_heads != 0) {
+    return fields.bad("num_attention_heads", fmt::format("is {}, which does not divide hidden_size "
+                                                         "{}, and there is no head_dim",
+                                                         config.num_heads, config.hidden_size));
+  }
+  config.head_dim = config.hidden_size / config.num_heads;
+  return {};
+}
+
+// Names of transformers' activations.py that stand for operators which programs have.
+Result<Activation> read_activation(const JsonFields& fields, const TypeTraits& type) {
+  constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},
+      {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},
+      {"gelu_python", Activation::kGelu},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"gelu_python_tanh", Activation::kGeluTanh},
+      {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh},
+      {"gelu_accurate", Activation::kGeluTanh},
+  };
+  if (type.activation_key.empty()) return Activation::kSilu;
+  const std::string name = FERRY_TRY(fields.text(type.activation_key)).value_or("silu");
+  for (const auto& [known, activation] : kNames) {
+    if (known == name) return activation;
+  }
+  return fields.error(
+      ErrorCode::kUnsupported, type.activation_key,
+      fmt::format("is {}; silu, gelu and gelu_pytorch_tanh are supported", quoted(name)));
+}
+
+// transformers reads is_causal for every decoder: anything but true opens the mask, a null too.
+Status refuse_two_way_attention(const JsonFields& fields, const TypeTraits& type) {
+  const nlohmann::json* causal = fields.find("is_causal");
+  if (fields.states("is_causal") && (causal == nullptr || *causal != true)) {
+    return fields.error(ErrorCode::kUnsupported, "is_causal",
+                        "is not true: attention in both directions is not supported");
+  }
+  if (type.bidirectional && FERRY_TRY(fields.flag_or("use_bidirectional_attention", false))) {
+    return fields.error(ErrorCode::kUnsupported, "use_bidirectional_attention",
+                        "is true: not supported");
+  }
+  return {};
+}
+
+Status read_layer_details(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  config.rms_norm_eps = FERRY_TRY(fields.number_or("rms_norm_eps", kEpsRange, 1e-6));
+  config.activation = FERRY_TRY(read_activation(fields, type));
+  config.attention_bias =
+      type.qkv_bias || (type.attention_bias && FERRY_TRY(fields.flag_or("attention_bias", false)));
+  config.mlp_bias = type.mlp_bias && FERRY_TRY(fields.flag_or("mlp_bias", false));
+  return refuse_two_way_attention(fields, type);
+}
+
+// The sizes of attention, where any layer has it.
+Status check_heads(const JsonFields& fields, const ModelConfig& config) {
+  const auto attends = [](LayerType type) {
+    return type == LayerType::kFullAttention || type == LayerType::kSlidingAttention;
+  };
+  if (std::ranges::none_of(config.layer_types, attends)) return {};
+  if (config.num_heads % config.num_kv_heads != 0) {
+    return fields.bad("num_key_value_heads", fmt::format("is {}, which does not divide {} heads",
+                                                         config.num_kv_heads, config.num_heads));
+  }
+  const int64_t rotary = config.rotary_dim();
+  if (rotary >= 2 && rotary % 2 == 0) return {};
+  // The reference rounds an odd part of a head up; it cannot turn an odd head as a whole.
+  const bool part = rotary < config.head_dim;
+  return fields.error(part ? ErrorCode::kUnsupported : ErrorCode::kBadInput, "head_dim",
+                      fmt::format("is {}: RoPE would turn {} dimensions of it, which is not a "
+                                  "positive even number",
+                                  config.head_dim, rotary));
+}
+
+// Negative ids, which some configs have for "none", cannot be generated and are left out.
+Status read_token_ids(const JsonFields& fields, ModelConfig& config) {
+  if (const auto bos = FERRY_TRY(fields.integer("bos_token_id", kTokenRange))) {
+    config.bos_id = *bos < 0 ? std::nullopt : bos;
+  }
+  if (auto eos = FERRY_TRY(fields.integers("eos_token_id", kTokenRange))) {
+    std::erase_if(*eos, [](int64_t id) { return id < 0; });
+    config.eos_ids = *std::move(eos);
+  }
+  return {};
+}
+
+Result<nlohmann::json> parse_object(const std::string& text, const std::string& name) {
+  nlohmann::json document = FERRY_TRY(parse_json(text, name));
+  if (!document.is_object()) return bad_input(name + ": not a JSON object");
+  return document;
+}
+
+// The quantised forms pack several elements into one; reading them as plain tensors would be wrong.
+Status refuse_quantization(const JsonFields& fields) {
+  for (const std::string_view key : {"quantization_config", "compression_config"}) {
+    if (!fields.find(key)) continue;
+    return fields.error(ErrorCode::kUnsupported, key,
+                        "is present: quantised checkpoints are not supported");
+  }
+  return {};
+}
+
+// The list of types behind it makes the line long enough.
+constexpr size_t kShownType = 40;
+
+tl::unexpected<Error> unsupported_type(const JsonFields& fields, const std::string& type) {
+  return fields.error(ErrorCode::kUnsupported, "model_type",
+                      fmt::format("is {}: not supported; supported are {}",
+                                  quoted(type, kShownType), supported_types()));
+}
+
+// The part of the config that describes the text decoder: the outer config itself, or text_config
+// of a multimodal one. The outer type settles the type of the text part, whatever that says.
+Result<JsonFields> text_part(const JsonFields& outer, const WrapperTraits* wrapper,
+                             ModelConfig& config) {
+  const auto inside = FERRY_TRY(outer.object("text_config"));
+  config.multimodal = wrapper != nullptr;
+  config.text_type = config.model_type;
+  if (wrapper == nullptr) {
+    if (inside || find_type(config.model_type) == nullptr) {
+      return unsupported_type(outer, config.model_type);
+    }
+    return outer;
+  }
+  if (!inside) return outer.bad("text_config", "is missing");
+  const auto stated = FERRY_TRY(inside->text("model_type"));
+  if (stated && *stated != wrapper->type && *stated != wrapper->text_type) {
+    return inside->error(ErrorCode::kUnsupported, "model_type",
+                         fmt::format("is {}: the text part of {} is {}", quoted(*stated),
+                                     wrapper->type, wrapper->text_type));
+  }
+  config.text_type = wrapper->text_type;
+  return *inside;
+}
+
+// The outer config of a multimodal model ties the head; what its text part says has no effect.
+Result<bool> read_tie(const JsonFields& outer, bool otherwise) {
+  const bool stated = outer.states("tie_word_embeddings");
+  return FERRY_TRY(outer.flag("tie_word_embeddings")).value_or(!stated && otherwise);
+}
+
+Status read_text_part(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  FERRY_RETURN_IF_ERROR(refuse_quantization(fields));
+  FERRY_RETURN_IF_ERROR(read_sizes(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_scalars(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_family_sizes(fields, config));
+  FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
+  FERRY_RETURN_IF_ERROR(check_heads(fields, config));
+  return read_token_ids(fields, config);
+}
+
+}  // namespace
+
+int64_t ModelConfig::rotary_dim() const {
+  if (rope.rotary_dim > 0) return rope.rotary_dim;
+  return static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
+}
+
+Result<ModelConfig> parse_model_config(const std::string& config_json,
+                                       const std::string& generation_json, const std::string& name,
+                                       ConfigReport* report) {
+  const nlohmann::json document = FERRY_TRY(parse_object(config_json, name));
+  KeyLog log;
+  JsonFields outer(document, name, "");
+  outer.record_in(log);
+  ModelConfig config;
+  const auto model_type = FERRY_TRY(outer.text("model_type"));
+  if (!model_type) return outer.bad("model_type", "is missing");
+  config.model_type = *model_type;
+  const WrapperTraits* wrapper = find_wrapper(config.model_type);
+  JsonFields text = FERRY_TRY(text_part(outer, wrapper, config));
+  const TypeTraits& type = *find_type(config.text_type);
+  const nlohmann::json defaults = nlohmann::json::parse(type.defaults);
+  text.set_defaults(defaults);
+  text.set_names(type.names);
+
+  FERRY_RETURN_IF_ERROR(refuse_quantization(outer));
+  if (wrapper != nullptr) FERRY_RETURN_IF_ERROR(refuse_two_way_attention(outer, type));
+  FERRY_RETURN_IF_ERROR(read_token_ids(outer, config));
+  FERRY_RETURN_IF_ERROR(read_text_part(text, type, config));
+  config.tie_word_embeddings =
+      FERRY_TRY(wrapper != nullptr ? read_tie(outer, wrapper->tied)
+                                   : text.flag_or("tie_word_embeddings", false));
+  if (report != nullptr) report->unused_keys = unused_keys(document, "", log, is_inert_key);
+
+  if (!generation_json.empty()) {
+    const std::string generation_name = name + " (generation_config.json)";
+    const nlohmann::json generation = FERRY_TRY(parse_object(generation_json, generation_name));
+    FERRY_RETURN_IF_ERROR(read_token_ids(JsonFields(generation, generation_name, ""), config));
+  }
+  return config;
+}
+
+}  // namespace ferry::converters

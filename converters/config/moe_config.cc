@@ -1,0 +1,60 @@
+// Experts: how many, how large, in which layers.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "converters/config/model_config_parts.h"
+
+namespace ferry::converters {
+namespace {
+
+Result<std::vector<bool>> expert_layers(const JsonFields& fields, const TypeTraits& type,
+                                        int64_t num_layers) {
+  std::vector<bool> layers(static_cast<size_t>(num_layers), true);
+  if (type.experts == ExpertRule::kAll) return layers;
+  const int64_t step = FERRY_TRY(fields.integer_or("decoder_sparse_step", kLayerRange, 1));
+  const std::vector<int64_t> dense =
+      FERRY_TRY(fields.integers("mlp_only_layers", {0, kLayerRange.max}))
+          .value_or(std::vector<int64_t>{});
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    layers[static_cast<size_t>(layer)] =
+        (layer + 1) % step == 0 && std::ranges::count(dense, layer) == 0;
+  }
+  return layers;
+}
+
+}  // namespace
+
+// The numbers of experts are read only where some layer has any: a dense config may hold whatever.
+Status read_experts(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  if (type.experts == ExpertRule::kNever) return {};
+  const std::string_view name = "num_experts";
+  const int64_t experts = FERRY_TRY(fields.required(name, kExpertRange));
+  std::vector<bool> layers = FERRY_TRY(expert_layers(fields, type, config.num_layers));
+  if (experts == 0 && type.experts == ExpertRule::kAll) {
+    return fields.bad(name, "is 0, but there is no other MLP");
+  }
+  if (experts == 0 || std::ranges::count(layers, true) == 0) return {};
+
+  if (config.activation != Activation::kSilu) {
+    return fields.error(ErrorCode::kUnsupported, "hidden_act",
+                        "of experts: only silu is supported");
+  }
+  MoeConfig& moe = config.moe;
+  moe.experts = experts;
+  moe.layers = std::move(layers);
+  moe.per_token = FERRY_TRY(fields.required("num_experts_per_tok", {1, kExpertRange.max}));
+  if (moe.per_token > experts) {
+    return fields.bad("num_experts_per_tok",
+                      fmt::format("is {} of {} experts", moe.per_token, experts));
+  }
+  moe.expert_size = FERRY_TRY(fields.required("moe_intermediate_size", kSizeRange));
+  if (type.shared_expert) {
+    moe.shared_size = FERRY_TRY(fields.required("shared_expert_intermediate_size", kSizeRange));
+  }
+  moe.norm_top_scores =
+      type.experts == ExpertRule::kAll || FERRY_TRY(fields.flag_or("norm_topk_prob", false));
+  return {};
+}
+
+}  // namespace ferry::converters

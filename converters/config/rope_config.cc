@@ -1,0 +1,309 @@
+// RoPE: its keys in config.json.
+// Source: transformers, modeling_rope_utils.py: convert_rope_params_to_dict and
+// standardize_rope_params, which settle what counts where a key is stated twice, and the functions
+// that compute the frequencies of each type.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "converters/blocks/longrope.h"
+#include "converters/config/model_config_parts.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+using Type = RopeConfig::Type;
+
+constexpr std::string_view kOriginal = "original_max_position_embeddings";
+constexpr std::string_view kPartial = "partial_rotary_factor";
+constexpr FloatRange kBetaRange = {1e-6, 1e6};
+constexpr FloatRange kMscaleRange = {0.0, 1e6};
+
+// One RoPE of a model, and where its keys are stated.
+struct RopeKeys {
+  const JsonFields& fields;         // the text part of the config
+  std::vector<JsonFields> objects;  // the first that has a key wins; at least one
+  // By kind of layer: original_max_position_embeddings beside the objects has no effect.
+  bool by_layer = false;
+  bool outer_partial = true;  // partial_rotary_factor beside the objects counts
+  bool truncate = true;       // yarn, by_layer: it counts beside the objects only
+
+  const JsonFields& of(std::string_view key) const {
+    for (const JsonFields& object : objects) {
+      if (object.states(key)) return object;
+    }
+    return objects.back();
+  }
+};
+
+Result<Type> rope_type(const RopeKeys& keys, const TypeTraits& type) {
+  struct Name {
+    std::string_view name;
+    Type type;
+  };
+  constexpr Name kNames[] = {{"default", Type::kDefault},   {"linear", Type::kLinear},
+                             {"dynamic", Type::kDynamic},   {"llama3", Type::kLlama3},
+                             {"longrope", Type::kLongRope}, {"yarn", Type::kYarn}};
+  // "su" and "yarn" were longrope in the first configs of Phi-3.
+  constexpr Name kPhi3Names[] = {{"default", Type::kDefault},
+                                 {"longrope", Type::kLongRope},
+                                 {"su", Type::kLongRope},
+                                 {"yarn", Type::kLongRope}};
+  const bool modern = keys.of("rope_type").find("rope_type") != nullptr;
+  const std::string_view key = modern ? "rope_type" : "type";
+  const JsonFields& object = keys.of(key);
+  const std::string stated = FERRY_TRY(object.text(key)).value_or("default");
+  const bool phi3 = type.rope == RopeRule::kPhi3;
+  for (const Name& row : phi3 ? std::span<const Name>(kPhi3Names) : std::span<const Name>(kNames)) {
+    if (row.name != stated) continue;
+    if (row.type != Type::kLongRope || !keys.by_layer) return row.type;
+    return object.error(ErrorCode::kUnsupported, key,
+                        "is longrope in a model whose RoPE differs by layer: not supported");
+  }
+  return object.error(ErrorCode::kUnsupported, key,
+                      fmt::format("is {}; {} are supported", quoted(stated),
+                                  phi3 ? "default and longrope"
+                                       : "default, linear, dynamic, yarn, llama3 and longrope"));
+}
+
+// The factor beside the object is in force again whenever a scaled RoPE is computed; a plain one
+// takes that in the object.
+Status read_partial(const RopeKeys& keys, const TypeTraits& type, Type rope_type,
+                    const ModelConfig& config, RopeConfig& out) {
+  const bool plain = rope_type == Type::kDefault;
+  if (plain && !type.partial_rope) return {};
+  std::optional<double> outside;
+  if (keys.outer_partial) outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
+  const auto inside = FERRY_TRY(keys.of(kPartial).number(kPartial, kPartialRange));
+  const auto& first = plain ? inside : outside;
+  const auto& second = plain ? outside : inside;
+  out.partial_rotary_factor = first ? *first : second.value_or(1.0);
+  const auto head = static_cast<double>(config.head_dim);
+  if (type.partial_rope ||
+      static_cast<int64_t>(head * out.partial_rotary_factor) == config.head_dim) {
+    return {};
+  }
+  return keys.fields.error(ErrorCode::kUnsupported, kPartial,
+                           fmt::format("is {}, but {} turns whole heads", out.partial_rotary_factor,
+                                       quoted(config.text_type)));
+}
+
+Result<double> required_factor(const RopeKeys& keys) {
+  const JsonFields& object = keys.of("factor");
+  const auto factor = FERRY_TRY(object.number("factor", kFactorRange));
+  if (!factor) return object.bad("factor", "is missing");
+  return *factor;
+}
+
+Result<int64_t> original_positions(const RopeKeys& keys, const ModelConfig& config) {
+  if (!keys.by_layer) {
+    const auto outside = FERRY_TRY(keys.fields.integer(kOriginal, kPositionRange));
+    if (outside) return *outside;
+  }
+  return keys.of(kOriginal).integer_or(kOriginal, kPositionRange, config.max_positions);
+}
+
+// Within max_position_embeddings, which no context exceeds, the base changes by rounding only.
+Status read_dynamic(const RopeKeys& keys, const ModelConfig& config, RopeConfig& out) {
+  const double factor = FERRY_TRY(required_factor(keys));
+  const auto rotary = static_cast<double>(
+      static_cast<int64_t>(static_cast<double>(config.head_dim) * out.partial_rotary_factor));
+  if (rotary <= 2) {
+    return keys.of("factor").error(ErrorCode::kUnsupported, "factor",
+                                   "of dynamic RoPE: it is not defined for 2 rotary dimensions");
+  }
+  const auto positions = static_cast<double>(config.max_positions);
+  const double growth = factor * positions / positions - (factor - 1.0);
+  out.theta *= std::pow(growth, rotary / (rotary - 2.0));
+  out.type = Type::kDefault;
+  return {};
+}
+
+// How much yarn multiplies cos and sin where the config does not say.
+double yarn_attention(double factor, double mscale, double mscale_all_dim) {
+  const auto scale = [&](double m) {
+    return factor <= 1.0 ? 1.0 : 0.1 * m * std::log(factor) + 1.0;
+  };
+  if (mscale == 0.0 || mscale_all_dim == 0.0) return scale(1.0);
+  return scale(mscale) / scale(mscale_all_dim);
+}
+
+// A 0 means the default, as a null does.
+Result<double> read_beta(const RopeKeys& keys, std::string_view key, double otherwise) {
+  const JsonFields& object = keys.of(key);
+  const nlohmann::json* stated = object.find(key);
+  if (stated != nullptr && *stated == 0) return otherwise;
+  return object.number_or(key, kBetaRange, otherwise);
+}
+
+Status read_yarn(const RopeKeys& keys, const ModelConfig& config, RopeConfig& out) {
+  const JsonFields& object = keys.of("factor");
+  out.original_max_positions = FERRY_TRY(original_positions(keys, config));
+  const auto factor = FERRY_TRY(object.number("factor", kFactorRange));
+  // A null stands for the ratio of the lengths; an absent key is an error of the reference.
+  if (!factor && !object.states("factor")) return object.bad("factor", "is missing");
+  out.factor = factor.value_or(static_cast<double>(config.max_positions) /
+                               static_cast<double>(out.original_max_positions));
+  const auto number = [&](std::string_view key, FloatRange range) {
+    return keys.of(key).number(key, range);
+  };
+  const double mscale = FERRY_TRY(number("mscale", kMscaleRange)).value_or(0.0);
+  const double mscale_all_dim = FERRY_TRY(number("mscale_all_dim", kMscaleRange)).value_or(0.0);
+  const auto attention = FERRY_TRY(number("attention_factor", kFactorRange));
+  out.attention_factor =
+      attention ? *attention : yarn_attention(out.factor, mscale, mscale_all_dim);
+  out.beta_fast = FERRY_TRY(read_beta(keys, "beta_fast", out.beta_fast));
+  out.beta_slow = FERRY_TRY(read_beta(keys, "beta_slow", out.beta_slow));
+  out.truncate = keys.truncate;
+  if (!keys.by_layer) {
+    const JsonFields& stating = keys.of("truncate");
+    // A null is false here.
+    out.truncate = FERRY_TRY(stating.flag("truncate")).value_or(!stating.states("truncate"));
+  }
+  if (out.theta != 1.0) return {};
+  return keys.of("rope_theta").bad("rope_theta", "is 1: yarn divides by its logarithm");
+}
+
+Status read_llama3(const RopeKeys& keys, const ModelConfig& config, RopeConfig& out) {
+  out.factor = FERRY_TRY(required_factor(keys));
+  const JsonFields& object = keys.of("low_freq_factor");
+  const auto low = FERRY_TRY(object.number("low_freq_factor", kFactorRange));
+  const auto high = FERRY_TRY(keys.of("high_freq_factor").number("high_freq_factor", kFactorRange));
+  if (!low) return object.bad("low_freq_factor", "is missing");
+  if (!high) return object.bad("high_freq_factor", "is missing");
+  if (*high <= *low) return object.bad("high_freq_factor", "is not above low_freq_factor");
+  out.low_freq_factor = *low;
+  out.high_freq_factor = *high;
+  out.original_max_positions = FERRY_TRY(original_positions(keys, config));
+  return {};
+}
+
+// All of one RoPE. `theta_key` is what the base is called beside the object.
+Status read_one(const RopeKeys& keys, std::string_view theta_key, const TypeTraits& type,
+                const ModelConfig& config, RopeConfig& out) {
+  const JsonFields& stating = keys.of("rope_theta");
+  out.theta = stating.states("rope_theta")
+                  ? FERRY_TRY(stating.number_or("rope_theta", kThetaRange, out.theta))
+                  : FERRY_TRY(keys.fields.number_or(theta_key, kThetaRange, out.theta));
+  out.type = FERRY_TRY(rope_type(keys, type));
+  FERRY_RETURN_IF_ERROR(read_partial(keys, type, out.type, config, out));
+  switch (out.type) {
+    case Type::kDefault:
+      return {};
+    case Type::kLinear:
+      out.factor = FERRY_TRY(required_factor(keys));
+      return {};
+    case Type::kDynamic:
+      return read_dynamic(keys, config, out);
+    case Type::kYarn:
+      return read_yarn(keys, config, out);
+    case Type::kLlama3:
+      return read_llama3(keys, config, out);
+    case Type::kLongRope:
+      out.original_max_positions = FERRY_TRY(original_positions(keys, config));
+      return {};  // the rest by read_longrope()
+  }
+  return {};
+}
+
+// The RoPE of layers that a model does not have may be wrong: it then becomes a plain one.
+Status if_used(const ModelConfig& config, std::initializer_list<LayerType> users, RopeConfig& rope,
+               Status read) {
+  if (read) return read;
+  for (size_t layer = 0; layer < config.layer_types.size(); ++layer) {
+    const bool is_user = std::ranges::count(users, config.layer_types[layer]) > 0;
+    if (is_user && config.rope_layers[layer]) return read;
+  }
+  rope = {};
+  return {};
+}
+
+bool has_layers(const ModelConfig& config, LayerType type) {
+  return std::ranges::count(config.layer_types, type) > 0;
+}
+
+// rope_scaling (transformers 4) or rope_parameters (5): the first that has anything.
+Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  const nlohmann::json nothing = nlohmann::json::object();
+  RopeKeys keys{.fields = fields, .objects = {}};
+  auto scaling = FERRY_TRY(fields.object("rope_scaling"));
+  if (scaling && scaling->size() > 0) {
+    keys.objects.push_back(*std::move(scaling));
+  } else if (auto parameters = FERRY_TRY(fields.object("rope_parameters"))) {
+    keys.objects.push_back(*std::move(parameters));
+  } else {
+    keys.objects.emplace_back(nothing, "", "");
+  }
+  for (const std::string_view key : {"full_attention", "sliding_attention"}) {
+    if (!keys.objects[0].find(key)) continue;
+    return keys.objects[0].error(ErrorCode::kUnsupported, key,
+                                 "differs by layer type: not supported");
+  }
+  Status read = read_one(keys, "rope_theta", type, config, config.rope);
+  if (read && config.rope.type == Type::kLongRope) read = read_longrope(keys.objects[0], config);
+  FERRY_RETURN_IF_ERROR(if_used(config, {LayerType::kFullAttention, LayerType::kSlidingAttention},
+                                config.rope, std::move(read)));
+  config.sliding_rope = config.rope;
+  return {};
+}
+
+// transformers 5 has an object for each kind of layer; 4 has rope_theta and rope_scaling for full
+// attention, rope_local_base_freq for sliding. Where a config has both, the keys of rope_scaling
+// replace those of the object.
+Status read_rope_by_layer(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  const nlohmann::json nothing = nlohmann::json::object();
+  const JsonFields none(nothing, "", "");
+  RopeKeys full{.fields = fields, .objects = {}, .by_layer = true};
+  full.outer_partial = has_layers(config, LayerType::kFullAttention) &&
+                       has_layers(config, LayerType::kSlidingAttention);
+  RopeKeys sliding = full;
+  const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
+  if (scaling) full.objects.push_back(*scaling);
+  if (const auto parameters = FERRY_TRY(fields.object("rope_parameters"))) {
+    if (auto object = FERRY_TRY(parameters->object("full_attention"))) {
+      full.objects.push_back(*std::move(object));
+    } else if (scaling) {
+      return parameters->bad("full_attention", "is missing");
+    }
+    if (auto object = FERRY_TRY(parameters->object("sliding_attention"))) {
+      sliding.objects.push_back(*std::move(object));
+    }
+    // The reference tells objects by layer from one object by their keys: with any further key the
+    // factor beside them counts for none.
+    const size_t known = size_t{parameters->states("full_attention")} +
+                         size_t{parameters->states("sliding_attention")};
+    if (parameters->size() > known) full.outer_partial = sliding.outer_partial = false;
+    sliding.truncate = full.truncate =
+        FERRY_TRY(parameters->flag("truncate")).value_or(!parameters->states("truncate"));
+  }
+  full.objects.push_back(none);
+  sliding.objects.push_back(none);
+  FERRY_RETURN_IF_ERROR(if_used(config, {LayerType::kFullAttention}, config.rope,
+                                read_one(full, "rope_theta", type, config, config.rope)));
+  return if_used(config, {LayerType::kSlidingAttention}, config.sliding_rope,
+                 read_one(sliding, "rope_local_base_freq", type, config, config.sliding_rope));
+}
+
+}  // namespace
+
+Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+  switch (type.rope) {
+    case RopeRule::kNone:
+      config.sliding_rope = config.rope;
+      return {};
+    case RopeRule::kByLayer:
+      return read_rope_by_layer(fields, type, config);
+    case RopeRule::kShared:
+    case RopeRule::kPhi3:
+      return read_shared_rope(fields, type, config);
+  }
+  return {};
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,98 @@
+#include "converters/keys/standard_keys.h"
+
+#include <utility>
+
+namespace ferry::converters {
+
+std::vector<KeyRule> rename_rules(const std::string& prefix, std::initializer_list<Rename> table) {
+  std::vector<KeyRule> rules;
+  for (const Rename& row : table) {
+    KeyRule rule;
+    rule.name = std::string("rename ") + row.target;
+    rule.source = prefix + row.source;
+    rule.targets = {{.name = row.target}};
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+std::vector<KeyRule> shifted_norm_rules(const std::string& prefix,
+                                        std::initializer_list<Rename> table) {
+  std::vector<KeyRule> rules = rename_rules(prefix, table);
+  for (size_t i = 0; i < rules.size(); ++i) {
+    rules[i].name = std::string("1 + w ") + (table.begin() + i)->target;
+    rules[i].steps = {{.kind = graph::ElementStep::Kind::kAdd, .value = 1.0}};
+  }
+  return rules;
+}
+
+KeyRule drop_rule(std::string source, std::string reason) {
+  KeyRule rule;
+  rule.name = "drop " + source;
+  rule.kind = KeyRule::Kind::kDrop;
+  rule.source = std::move(source);
+  rule.reason = std::move(reason);
+  return rule;
+}
+
+std::vector<KeyRule> standard_matrix_rules(const std::string& prefix) {
+  std::vector<KeyRule> rules = rename_rules(
+      prefix, {
+                  {"embed_tokens.weight", "tok_embeddings.weight"},
+                  {"layers.{i}.self_attn.q_proj.weight", "layers.{i}.attention.wq.weight"},
+                  {"layers.{i}.self_attn.k_proj.weight", "layers.{i}.attention.wk.weight"},
+                  {"layers.{i}.self_attn.v_proj.weight", "layers.{i}.attention.wv.weight"},
+                  {"layers.{i}.self_attn.o_proj.weight", "layers.{i}.attention.wo.weight"},
+                  {"layers.{i}.mlp.gate_proj.weight", "layers.{i}.feed_forward.w1.weight"},
+                  {"layers.{i}.mlp.down_proj.weight", "layers.{i}.feed_forward.w2.weight"},
+                  {"layers.{i}.mlp.up_proj.weight", "layers.{i}.feed_forward.w3.weight"},
+              });
+  rules.push_back(
+      drop_rule(prefix + "layers.{i}.self_attn.rotary_emb.inv_freq", "derived from the config"));
+  return rules;
+}
+
+std::vector<KeyRule> standard_norm_rules(const std::string& prefix) {
+  return rename_rules(
+      prefix, {
+                  {"layers.{i}.input_layernorm.weight", "layers.{i}.attention_norm.weight"},
+                  {"layers.{i}.post_attention_layernorm.weight", "layers.{i}.ffn_norm.weight"},
+                  {"norm.weight", "norm.weight"},
+              });
+}
+
+std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output, bool mlp) {
+  std::vector<KeyRule> rules;
+  const auto add = [&](std::initializer_list<Rename> table) {
+    for (KeyRule& rule : rename_rules(prefix, table)) rules.push_back(std::move(rule));
+  };
+  if (qkv) {
+    add({{"layers.{i}.self_attn.q_proj.bias", "layers.{i}.attention.wq.bias"},
+         {"layers.{i}.self_attn.k_proj.bias", "layers.{i}.attention.wk.bias"},
+         {"layers.{i}.self_attn.v_proj.bias", "layers.{i}.attention.wv.bias"}});
+  }
+  if (output) add({{"layers.{i}.self_attn.o_proj.bias", "layers.{i}.attention.wo.bias"}});
+  if (mlp) {
+    add({{"layers.{i}.mlp.gate_proj.bias", "layers.{i}.feed_forward.w1.bias"},
+         {"layers.{i}.mlp.down_proj.bias", "layers.{i}.feed_forward.w2.bias"},
+         {"layers.{i}.mlp.up_proj.bias", "layers.{i}.feed_forward.w3.bias"}});
+  }
+  return rules;
+}
+
+KeyRule head_rule(const std::string& source) {
+  return rename_rules("", {{source.c_str(), "output.weight"}}).front();
+}
+
+std::vector<TieRule> standard_ties(const ModelConfig& config) {
+  if (!config.tie_word_embeddings) return {};
+  return {{.name = "tied head", .target = "output.weight", .same_as = "tok_embeddings.weight"}};
+}
+
+std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists) {
+  std::vector<KeyRule> all;
+  for (const std::vector<KeyRule>& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+}  // namespace ferry::converters

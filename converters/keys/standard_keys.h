@@ -1,0 +1,38 @@
+// Key rules that families share. Tables of a family are put together from these and its own rows.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "converters/keys/key_rule.h"
+
+namespace ferry::converters {
+
+// A table row of a plain rename.
+struct Rename {
+  const char* source;  // below the prefix: "layers.{i}.self_attn.q_proj.weight"
+  const char* target;  // "layers.{i}.attention.wq.weight"
+};
+
+std::vector<KeyRule> rename_rules(const std::string& prefix, std::initializer_list<Rename> table);
+// The same, for norms that multiply by (1 + w): the 1 is added when the weight is packed.
+std::vector<KeyRule> shifted_norm_rules(const std::string& prefix,
+                                        std::initializer_list<Rename> table);
+KeyRule drop_rule(std::string source, std::string reason);
+
+// Embedding, attention and MLP matrices, named as Hugging Face's decoders name them, and the known
+// leftovers (rotary_emb.inv_freq).
+std::vector<KeyRule> standard_matrix_rules(const std::string& prefix);
+// input_layernorm, post_attention_layernorm, norm.
+std::vector<KeyRule> standard_norm_rules(const std::string& prefix);
+// Biases of q, k, v; of o; of the MLP: only those that the config asks for.
+std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output, bool mlp);
+// lm_head.weight, which has no prefix.
+KeyRule head_rule(const std::string& source = "lm_head.weight");
+// The head is the embedding, where the config says so.
+std::vector<TieRule> standard_ties(const ModelConfig& config);
+
+std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists);
+
+}  // namespace ferry::converters

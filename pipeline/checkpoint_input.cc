@@ -1,0 +1,189 @@
+#include "pipeline/checkpoint_input.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "converters/adapters/gguf/adopt.h"
+#include "converters/adapters/keras/config.h"
+#include "converters/adapters/keras/keys.h"
+#include "converters/adapters/strided_source.h"
+#include "converters/config/model_config.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/checkpoint.h"
+#include "formats/gguf/gguf.h"
+#include "formats/hdf5/hdf5.h"
+
+namespace ferry::pipeline {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
+constexpr const char* kConfig = "config.json";
+constexpr const char* kGenerationConfig = "generation_config.json";
+
+// Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
+constexpr const char* kCopied[] = {
+    kGenerationConfig,         "tokenizer.json",      "tokenizer_config.json",
+    "special_tokens_map.json", "chat_template.jinja", "preprocessor_config.json",
+};
+
+// Path of a file of the checkpoint, or an empty string where there is none.
+Result<std::string> optional_file(const std::string& directory, const std::string& name) {
+  std::error_code ignored;
+  const auto status = std::filesystem::symlink_status(directory + "/" + name, ignored);
+  if (!std::filesystem::exists(status)) return std::string();
+  return formats::file_in_checkpoint(directory, name);
+}
+
+// The path of the config.json to use.
+Result<std::string> find_config(const std::string& path, const std::string& config) {
+  if (!config.empty()) return config;
+  std::string found = FERRY_TRY(optional_file(formats::checkpoint_directory(path), kConfig));
+  if (!found.empty()) return found;
+  return bad_input(
+      fmt::format("{}: no config.json beside the checkpoint; give --config FILE", path));
+}
+
+// Checkpoints with Hugging Face names, and the files beside them.
+Status add_files_beside(CheckpointInput& input, const std::string& path,
+                        const std::string& config) {
+  input.config_name = FERRY_TRY(find_config(path, config));
+  input.config = FERRY_TRY(read_text_file(input.config_name, kMaxConfigBytes));
+  input.copied.push_back({kConfig, input.config_name});
+  for (const char* name : kCopied) {
+    std::string file = FERRY_TRY(optional_file(formats::checkpoint_directory(path), name));
+    if (file.empty()) continue;
+    if (std::string_view(name) == kGenerationConfig) {
+      input.generation = FERRY_TRY(read_text_file(file, kMaxConfigBytes));
+    }
+    input.copied.push_back({name, std::move(file)});
+  }
+  return {};
+}
+
+// GGUF brings its own names and metadata instead of files.
+Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
+             const std::string& config) {
+  std::string text;
+  if (!config.empty()) text = FERRY_TRY(read_text_file(config, kMaxConfigBytes));
+  const nlohmann::json keys = FERRY_TRY(metadata.to_json());
+  converters::AdoptedGguf adopted =
+      FERRY_TRY(converters::adopt_gguf(std::move(input.source), keys, text, config));
+  input.source = std::move(adopted.source);
+  input.config = std::move(adopted.config);
+  input.config_name = std::move(adopted.config_name);
+  input.generation = std::move(adopted.generation);
+  input.format_rules = std::move(adopted.format_rules);
+  input.stored_names = std::move(adopted.stored_names);
+  input.copied.push_back({kConfig, {}, input.config});
+  if (!input.generation.empty()) input.copied.push_back({kGenerationConfig, {}, input.generation});
+  if (adopted.tokenizer.missing.empty()) {
+    input.copied.push_back({"tokenizer.json", {}, std::move(adopted.tokenizer.tokenizer)});
+    input.copied.push_back(
+        {"tokenizer_config.json", {}, std::move(adopted.tokenizer.tokenizer_config)});
+  } else {
+    input.notes.push_back(fmt::format("{}: the bundle will have no tokenizer.json: {}",
+                                      printable(input.source->path()), adopted.tokenizer.missing));
+  }
+  return {};
+}
+
+// The older layout of Keras files names weights by layers that a user named.
+Status refuse_legacy_keras(const TensorSource& source) {
+  const auto* hdf5 = dynamic_cast<const formats::Hdf5Source*>(&source);
+  if (hdf5 == nullptr) return {};
+  for (const hdf5::Attribute& attribute : hdf5->attributes()) {
+    if (!attribute.name.starts_with("layer_names")) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: a legacy Keras file, whose weights belong to no family by their "
+                            "names; .weights.h5 files of KerasHub backbones are supported",
+                            printable(source.path())));
+  }
+  return {};
+}
+
+// Names of other layouts, whose values differ from those of a Hugging Face checkpoint in ways that
+// the names alone do not settle.
+struct ForeignName {
+  std::string_view start, end, what;
+};
+constexpr ForeignName kForeignNames[] = {
+    {"blk.", ".weight",
+     "the names of GGUF in a file that is not GGUF: whether rows of q and k were permuted and "
+     "norms shifted, as GGUF writers do, cannot be known"},
+    {"layers.", ".attention.wq.weight",
+     "the names of Meta's own checkpoints, whose rows of q and k are in another order: convert it "
+     "to the Hugging Face layout first"},
+};
+
+Status refuse_foreign_names(const TensorSource& source) {
+  for (const TensorEntry& entry : source.entries()) {
+    for (const ForeignName& foreign : kForeignNames) {
+      if (!entry.name.starts_with(foreign.start) || !entry.name.ends_with(foreign.end)) continue;
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: {} (tensor {})", printable(source.path()), foreign.what,
+                              quoted(entry.name)));
+    }
+  }
+  return {};
+}
+
+// The texts of KerasHub's own files ("tokenizer.json" among them) mean nothing to readers of
+// Hugging Face's.
+Status drop_keras_objects(std::vector<packer::CopiedFile>& copied) {
+  std::vector<packer::CopiedFile> kept;
+  for (packer::CopiedFile& file : copied) {
+    const bool text = file.name.ends_with(".json") && !file.text;
+    if (text &&
+        converters::is_keras_config(FERRY_TRY(read_text_file(file.source_path, kMaxTextBytes)))) {
+      continue;
+    }
+    kept.push_back(std::move(file));
+  }
+  copied = std::move(kept);
+  return {};
+}
+
+// A Keras config becomes a Hugging Face one, Keras paths become Hugging Face keys.
+Status adopt_keras(CheckpointInput& input) {
+  const bool own_config = converters::is_keras_config(input.config);
+  const bool own_names = converters::has_keras_paths(*input.source);
+  if (own_config || own_names) FERRY_RETURN_IF_ERROR(drop_keras_objects(input.copied));
+  if (own_config) {
+    input.config = FERRY_TRY(converters::hugging_face_config_of_keras(
+        input.config, converters::has_keras_head(*input.source), input.config_name));
+    input.copied.insert(input.copied.begin(), {kConfig, {}, input.config});
+  }
+  if (!own_names) return {};
+  const converters::ModelConfig config =
+      FERRY_TRY(converters::parse_model_config(input.config, "", input.config_name));
+  std::vector<converters::StridedTensor> tensors =
+      FERRY_TRY(converters::keras_tensors(*input.source, config));
+  input.source =
+      FERRY_TRY(converters::StridedSource::make(std::move(input.source), std::move(tensors)));
+  input.stored_names = converters::keras_paths(config);
+  return {};
+}
+
+}  // namespace
+
+Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config) {
+  CheckpointInput input;
+  input.source = FERRY_TRY(formats::open_checkpoint(path));
+  if (const auto* gguf = dynamic_cast<const formats::GgufSource*>(input.source.get())) {
+    FERRY_RETURN_IF_ERROR(adopt(input, gguf->metadata(), config));
+    return input;
+  }
+  FERRY_RETURN_IF_ERROR(refuse_foreign_names(*input.source));
+  FERRY_RETURN_IF_ERROR(refuse_legacy_keras(*input.source));
+  FERRY_RETURN_IF_ERROR(add_files_beside(input, path, config));
+  FERRY_RETURN_IF_ERROR(adopt_keras(input));
+  return input;
+}
+
+}  // namespace ferry::pipeline

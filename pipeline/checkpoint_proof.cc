@@ -1,0 +1,301 @@
+#include "pipeline/checkpoint_proof.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "converters/assemble.h"
+#include "core/text.h"
+#include "pipeline/convert.h"
+#include "pipeline/f32_path.h"
+#include "proof/rounding_proof.h"
+#include "proof/verify.h"
+#include "runner/decoder.h"
+#include "runner/sampler.h"
+
+namespace ferry::pipeline {
+namespace {
+
+constexpr uint64_t kTile = uint64_t{1} << 20;
+constexpr int64_t kGreedyTokens = 8;
+
+// Which buffers the programs have contents of.
+graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
+  size_t stored = 0, buffers = 0;
+  for (const packer::ManifestProgram& program : manifest.programs) {
+    for (const packer::ManifestBuffer& buffer : program.buffers) {
+      buffers += 1;
+      stored += buffer.init == "stored" ? 1 : 0;
+    }
+  }
+  if (stored == 0) return graph::BufferInit::kNone;
+  return stored == buffers ? graph::BufferInit::kAll : graph::BufferInit::kState;
+}
+
+// The options that the bundle was made with, as far as they decide programs.
+ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
+                          const std::string& config) {
+  const packer::Manifest& manifest = bundle.manifest();
+  ConvertOptions options;
+  options.source = source;
+  options.config = config;
+  options.shards = static_cast<int32_t>(manifest.programs.size());
+  options.context_length = manifest.context_length;
+  options.prefill_length = manifest.prefill_length;
+  options.all_logits = manifest.all_logits;
+  options.allow_unmapped = manifest.allowed_unmapped;
+  options.packed_layout = converters::packed_layout_of(manifest.packed_layout);
+  options.buffers.mode = buffer_mode(manifest);
+  return options;
+}
+
+// A checkpoint whose keys do not fit, or that holds another model, is an error.
+Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options) {
+  const packer::Manifest& manifest = bundle.manifest();
+  const std::string& source = options.source;
+  Conversion conversion = FERRY_TRY(plan_conversion(options));
+  if (!conversion.problems.empty()) {
+    return tl::unexpected<Error>(
+        converters::problems_error(conversion.problems, *conversion.source));
+  }
+  if (conversion.config.model_type != manifest.model_type ||
+      conversion.config.vocab_size != manifest.vocab_size ||
+      conversion.config.hidden_size != manifest.hidden_size ||
+      conversion.config.num_layers != manifest.num_layers) {
+    return bad_input(fmt::format(
+        "{}: is another model than the bundle's: {} with {} layers, hidden {}, vocabulary {}; the "
+        "bundle is {} with {}, {}, {}",
+        source, quoted(conversion.config.model_type), conversion.config.num_layers,
+        conversion.config.hidden_size, conversion.config.vocab_size, quoted(manifest.model_type),
+        manifest.num_layers, manifest.hidden_size, manifest.vocab_size));
+  }
+  return conversion;
+}
+
+// Whether the plan stores every tensor in the dtype that the bundle has it in.
+bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest) {
+  std::map<std::string, DType> planned;
+  for (const packer::ManifestTensor& tensor : conversion.plan->manifest().tensors) {
+    planned[tensor.name] = tensor.dtype;
+  }
+  return std::ranges::all_of(manifest.tensors, [&](const packer::ManifestTensor& tensor) {
+    const auto found = planned.find(tensor.name);
+    return found == planned.end() || found->second == tensor.dtype;
+  });
+}
+
+// The conversion that the bundle should be the result of. `--dtype keep` and a dtype by name give
+// the same for most checkpoints; the one that fits the bundle is taken.
+Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options) {
+  options.dtype = graph::WeightDType::kKeep;
+  Conversion kept = FERRY_TRY(plan_for(bundle, options));
+  if (same_dtypes(kept, bundle.manifest())) return kept;
+  const std::string& dtype = bundle.manifest().weight_dtype;
+  options.dtype = dtype == "f16"    ? graph::WeightDType::kF16
+                  : dtype == "bf16" ? graph::WeightDType::kBF16
+                                    : graph::WeightDType::kF32;
+  return plan_for(bundle, options);
+}
+
+// "'a.weight' + 2 more", the source keys of a weight.
+std::string keys_of(const graph::TensorExpr& expr, const TensorSource& source) {
+  std::set<size_t> entries;
+  for (const graph::RowRun& run : expr.rows) entries.insert(run.entry);
+  if (entries.empty()) return "no source";
+  std::string text = quoted(source.entries()[*entries.begin()].stored_name());
+  if (entries.size() > 1) text += fmt::format(" and {} more", entries.size() - 1);
+  return text;
+}
+
+// The first byte that differs, if any.
+Result<std::optional<uint64_t>> first_difference(const graph::TensorExpr& expr,
+                                                 const TensorSource& source,
+                                                 std::span<const std::byte> stored) {
+  std::vector<std::byte> tile(std::min<uint64_t>(kTile, stored.size()));
+  for (uint64_t at = 0; at < stored.size(); at += kTile) {
+    const std::span<const std::byte> have =
+        stored.subspan(at, std::min<uint64_t>(kTile, stored.size() - at));
+    const std::span<std::byte> want = std::span(tile).first(have.size());
+    FERRY_RETURN_IF_ERROR(graph::materialize(expr, source, at, want));
+    const auto differs = std::ranges::mismatch(have, want).in1;
+    if (differs != have.end()) return at + static_cast<uint64_t>(differs - have.begin());
+  }
+  return std::nullopt;
+}
+
+using WeightMap = std::map<std::string, const graph::Weight*>;
+
+// Empty where `tensor` is exactly what the source gives.
+Result<std::string> compare_tensor(const packer::ManifestTensor& tensor,
+                                   const packer::Bundle& bundle, const WeightMap& weights,
+                                   const TensorSource& source) {
+  const auto found = weights.find(tensor.name);
+  if (found == weights.end()) {
+    return fmt::format("{}: the checkpoint's model has no such weight", quoted(tensor.name));
+  }
+  graph::TensorExpr expr = found->second->expr;
+  expr.dtype = tensor.dtype;
+  const std::string keys = keys_of(expr, source);
+  if (expr.shape != tensor.shape || expr.bytes() != tensor.bytes) {
+    return fmt::format("{}: shape {} in the bundle, {} from {}", quoted(tensor.name),
+                       to_string(tensor.shape), to_string(expr.shape), keys);
+  }
+  const std::span<const std::byte> file = bundle.data().at(tensor.file).file.bytes();
+  const auto at =
+      FERRY_TRY(first_difference(expr, source, file.subspan(tensor.offset, tensor.bytes)));
+  if (!at) return std::string();
+  return fmt::format("{}: differs from {} at byte {} of {}", quoted(tensor.name), keys, *at,
+                     tensor.bytes);
+}
+
+Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bundle,
+                                    const Conversion& conversion) {
+  const std::vector<packer::ManifestTensor>& tensors = bundle.manifest().tensors;
+  WeightMap weights;
+  for (const graph::Model& part : conversion.parts) {
+    for (const graph::Weight& weight : part.weights.weights())
+      weights.emplace(weight.name, &weight);
+  }
+  std::vector<Result<std::string>> results(tensors.size(), std::string());
+  pool.parallel_for(tensors.size(), [&](size_t i) {
+    results[i] = compare_tensor(tensors[i], bundle, weights, *conversion.source);
+  });
+  TensorProof proof;
+  std::set<std::string> stored;
+  std::set<std::pair<std::string, uint64_t>> segments;  // tied weights share one
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    std::string line = FERRY_TRY(std::move(results[i]));
+    if (!line.empty()) proof.different.push_back(std::move(line));
+    proof.tensors += 1;
+    const bool fresh = segments.emplace(tensors[i].file, tensors[i].offset).second;
+    proof.bytes += fresh ? tensors[i].bytes : 0;
+    stored.insert(tensors[i].name);
+  }
+  for (const auto& [name, weight] : weights) {
+    if (stored.contains(name)) continue;
+    proof.different.push_back(fmt::format("{}: made by {}, but not in the bundle", quoted(name),
+                                          keys_of(weight->expr, *conversion.source)));
+  }
+  FERRY_RETURN_IF_ERROR(conversion.source->check_unchanged());
+  return proof;
+}
+
+// Prompts that any model of this vocabulary and context can run: pseudo-random ids, always the same
+// for the same sizes.
+std::vector<proof::RecordedPrompt> probing_prompts(const packer::Manifest& manifest) {
+  constexpr int64_t kPromptTokens = 24;
+  const int64_t longest = std::max<int64_t>(1, manifest.context_length - kGreedyTokens + 1);
+  std::vector<proof::RecordedPrompt> prompts;
+  uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant; fixed, so that reports repeat
+  for (const int64_t length : {std::min(longest, kPromptTokens), int64_t{1}}) {
+    proof::RecordedPrompt& prompt = prompts.emplace_back();
+    prompt.name = std::to_string(prompts.size() - 1);
+    prompt.tokens.resize(static_cast<size_t>(length));
+    for (int64_t& id : prompt.tokens) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      id = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(manifest.vocab_size));
+    }
+  }
+  return prompts;
+}
+
+// The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
+Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,
+                        std::vector<proof::RecordedPrompt>& prompts) {
+  const auto vocab = static_cast<size_t>(manifest.vocab_size);
+  for (proof::RecordedPrompt& prompt : prompts) {
+    const auto tokens = static_cast<int64_t>(prompt.tokens.size());
+    const int64_t room = std::min(kGreedyTokens, manifest.context_length - tokens + 1);
+    decoder.restart();
+    std::vector<float> row = FERRY_TRY(decoder.forward(prompt.tokens));
+    while (true) {
+      if (row.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
+      const std::span<const float> last = std::span(row).last(vocab);
+      prompt.continuation.push_back(static_cast<int64_t>(runner::argmax(last)));
+      if (static_cast<int64_t>(prompt.continuation.size()) >= room) break;
+      row = FERRY_TRY(decoder.forward({&prompt.continuation.back(), 1}));
+    }
+  }
+  return {};
+}
+
+Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
+                                    const packer::Bundle& bundle,
+                                    const std::vector<proof::RecordedPrompt>& prompts,
+                                    const std::string& name) {
+  size_t longest = 1;
+  for (const proof::RecordedPrompt& prompt : prompts) {
+    longest = std::max(longest, prompt.tokens.size() + prompt.continuation.size());
+  }
+  options.dtype = graph::WeightDType::kF32;
+  options.shards = static_cast<int32_t>(bundle.manifest().num_layers);
+  options.all_logits = true;
+  options.prefill_length =
+      std::min(static_cast<int64_t>(longest), bundle.manifest().context_length);
+  options.buffers = {};
+  const Conversion conversion = FERRY_TRY(plan_for(bundle, options));
+  return run_f32_path(conversion, prompts, name, pool);
+}
+
+// The first tensor of the f32 path with a value that is NaN or infinite; empty if there is none.
+Result<std::string> not_finite(const TensorSource& path) {
+  for (size_t i = 0; i < path.entries().size(); ++i) {
+    const TensorEntry& entry = path.entries()[i];
+    if (entry.dtype != DType::kF32) continue;
+    std::vector<float> values(entry.bytes / sizeof(float));
+    FERRY_RETURN_IF_ERROR(path.read(i, 0, std::as_writable_bytes(std::span(values))));
+    if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) return entry.name;
+  }
+  return std::string();
+}
+
+}  // namespace
+
+Result<CheckpointProof> prove_against_checkpoint(
+    const packer::Bundle& bundle, const std::string& source, const std::string& config,
+    const proof::Reference* reference, std::optional<double> tolerance, ThreadPool& pool) {
+  const packer::Manifest& manifest = bundle.manifest();
+  const ConvertOptions options = options_of(bundle, source, config);
+  CheckpointProof proof;
+  {
+    const Conversion conversion = FERRY_TRY(plan_again(bundle, options));
+    proof.tensors = FERRY_TRY(compare_tensors(pool, bundle, conversion));
+    proof.programs = compare_programs(bundle, *conversion.plan);
+  }
+  runner::Decoder decoder = FERRY_TRY(runner::Decoder::load(bundle, pool, {}));
+  std::vector<proof::RecordedPrompt> prompts;
+  if (reference != nullptr) {
+    prompts = FERRY_TRY(proof::prompts_of(*reference, manifest));
+  } else {
+    prompts = probing_prompts(manifest);
+    FERRY_RETURN_IF_ERROR(continue_prompts(decoder, manifest, prompts));
+  }
+  const std::string name = source + " in f32";
+  const F32Outputs path = FERRY_TRY(compute_f32_path(pool, options, bundle, prompts, name));
+  if (const std::string tensor = FERRY_TRY(not_finite(*path.one_call)); !tensor.empty()) {
+    proof.problem =
+        fmt::format("{}: computes values that are not finite (tensor {})", name, quoted(tensor));
+    return proof;
+  }
+  const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
+  if (reference != nullptr) {
+    const proof::ParityBounds bounds = proof::f32_bounds(bundle);
+    proof.f32_path = FERRY_TRY(proof::compare_references(recorded, *reference, bounds));
+    // The several calls are reported where only they are wrong.
+    const proof::Reference again = FERRY_TRY(proof::Reference::open(*path.several_calls));
+    proof::ParityReport several = FERRY_TRY(proof::compare_references(again, *reference, bounds));
+    if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
+  }
+  proof.outputs =
+      FERRY_TRY(proof::verify(decoder, manifest, recorded, proof::bounds_of(bundle, tolerance)));
+  return proof;
+}
+
+}  // namespace ferry::pipeline

@@ -1,0 +1,50 @@
+// Proof against the checkpoint. Every weight of a bundle is derived again from the source and
+// compared bit for bit, also those that logits cannot see; so are its programs. Then the bundle is
+// held to what the checkpoint's model computes in f32, and that to a reference, if there is one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_reader.h"
+#include "pipeline/program_proof.h"
+#include "proof/parity_report.h"
+#include "proof/reference.h"
+
+namespace ferry::pipeline {
+
+struct TensorProof {
+  uint64_t tensors = 0, bytes = 0;     // compared
+  std::vector<std::string> different;  // a line for each weight that is not what the source gives
+  bool ok() const { return different.empty(); }
+};
+
+struct CheckpointProof {
+  TensorProof tensors;
+  ProgramProof programs;
+  std::optional<proof::ParityReport> f32_path;  // against the reference, if there is one
+  // The bundle against the f32 path. None where that computes values that are not finite: there is
+  // nothing to compare with, and `problem` says so.
+  std::optional<proof::ParityReport> outputs;
+  std::string problem;
+
+  bool parity() const {
+    return tensors.ok() && programs.ok() && (!f32_path || f32_path->parity) && outputs &&
+           outputs->parity;
+  }
+};
+
+// `source` is anything that convert takes, `config` as in convert --config, or empty. Prompts are
+// those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that does not
+// fit the model at all is an error, weights and programs that differ are not.
+Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
+                                                 const std::string& source,
+                                                 const std::string& config,
+                                                 const proof::Reference* reference,
+                                                 std::optional<double> tolerance, ThreadPool& pool);
+
+}  // namespace ferry::pipeline

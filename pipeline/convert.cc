@@ -1,0 +1,258 @@
+#include "pipeline/convert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "converters/assemble.h"
+#include "converters/blocks/longrope.h"
+#include "converters/family.h"
+#include "core/text.h"
+#include "formats/checkpoint.h"
+#include "graph/lower.h"
+#include "pipeline/checkpoint_input.h"
+#include "pipeline/tokenizer_notes.h"
+#include "proof/bounds.h"
+#include "proof/reference_check.h"
+
+namespace ferry::pipeline {
+namespace {
+
+constexpr int64_t kDefaultContext = 4096;
+constexpr int64_t kDefaultPrefill = 512;
+
+// The name of the embedded reference, a copy of the file at `path`.
+const char* reference_name(const std::string& path) {
+  const bool hdf5 = path.ends_with(".h5") || path.ends_with(".hdf5");
+  return hdf5 ? "reference.h5" : "reference.safetensors";
+}
+
+Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
+                                                const converters::ModelConfig& config) {
+  converters::BuildOptions build;
+  build.context_length =
+      options.context_length.value_or(std::min(config.max_positions, kDefaultContext));
+  if (build.context_length < 1 || build.context_length > config.max_positions) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--context-length {}: the model has 1 to {} positions",
+                            build.context_length, config.max_positions));
+  }
+  build.prefill_length =
+      options.prefill_length.value_or(std::min(build.context_length, kDefaultPrefill));
+  if (build.prefill_length < 1 || build.prefill_length > build.context_length) {
+    return fail(ErrorCode::kUsage, fmt::format("--prefill-length {}: must be from 1 to the context "
+                                               "length, {}",
+                                               build.prefill_length, build.context_length));
+  }
+  build.all_logits = options.all_logits;
+  return build;
+}
+
+// Whether two expressions give equal bytes; compared in tiles.
+Result<bool> same_bytes(const graph::TensorExpr& a, const graph::TensorExpr& b,
+                        const TensorSource& source) {
+  if (a == b) return true;
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  constexpr uint64_t kTile = uint64_t{1} << 20;
+  std::vector<std::byte> left(std::min(kTile, a.bytes()));
+  std::vector<std::byte> right(left.size());
+  for (uint64_t at = 0; at < a.bytes(); at += kTile) {
+    const size_t count = std::min(kTile, a.bytes() - at);
+    FERRY_RETURN_IF_ERROR(graph::materialize(a, source, at, std::span(left).first(count)));
+    FERRY_RETURN_IF_ERROR(graph::materialize(b, source, at, std::span(right).first(count)));
+    if (std::memcmp(left.data(), right.data(), count) != 0) return false;
+  }
+  return true;
+}
+
+// A checkpoint may hold both names of a tied weight. They must then be equal, and become one.
+Status join_ties(converters::Assembled& made, const std::vector<converters::TieRule>& ties,
+                 const TensorSource& source) {
+  for (const converters::TieRule& tie : ties) {
+    graph::Weight* target = made.model.weights.find(tie.target);
+    const graph::Weight* same = made.model.weights.find(tie.same_as);
+    if (target == nullptr || same == nullptr || target->expr == same->expr) continue;
+    const std::string& key = source.entries()[target->expr.rows.front().entry].stored_name();
+    if (!FERRY_TRY(same_bytes(target->expr, same->expr, source))) {
+      return bad_input(fmt::format(
+          "{}: the config ties '{}' to '{}', but the checkpoint holds other values for it "
+          "(tensor {})",
+          source.path(), tie.target, tie.same_as, quoted(key)));
+    }
+    target->expr = same->expr;
+    for (converters::MappedEntry& entry : made.report.entries) {
+      if (entry.source == key) entry.rule = tie.name;
+    }
+  }
+  return {};
+}
+
+// "f32" where all matrices have that dtype, "mixed" where they differ.
+std::string weight_dtype(const std::vector<graph::Model>& parts) {
+  std::set<DType> dtypes;
+  for (const graph::Model& part : parts) {
+    for (const graph::Value& value : part.graph.values) {
+      const bool is_matrix =
+          value.origin == graph::Value::Origin::kWeight && value.shape.size() == 2;
+      if (is_matrix && !value.keep_f32) dtypes.insert(value.dtype);
+    }
+  }
+  return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
+}
+
+// The names that official LLM runners read.
+std::vector<graph::MetadataMethod> metadata_methods(const converters::ModelConfig& config,
+                                                    const converters::BuildOptions& build) {
+  std::vector<graph::MetadataMethod> methods = {
+      {"get_vocab_size", config.vocab_size},
+      // Official runners prefill in chunks of at most this many tokens.
+      {"get_max_seq_len", build.prefill_length},
+      {"get_max_context_len", build.context_length},
+      {"get_n_layers", config.num_layers},
+      {"enable_dynamic_shape", true},
+      {"use_kv_cache", true},
+      {"use_sdpa_with_kv_cache", true},
+  };
+  if (config.bos_id) methods.push_back({"get_bos_id", *config.bos_id});
+  if (!config.eos_ids.empty()) methods.push_back({"get_eos_ids", config.eos_ids});
+  return methods;
+}
+
+packer::Manifest make_manifest(const converters::ModelConfig& config,
+                               const converters::BuildOptions& build, const ConvertOptions& options,
+                               const converters::MappingReport& mapping,
+                               const std::vector<graph::Model>& parts) {
+  packer::Manifest m;
+  m.model_type = config.model_type;
+  m.vocab_size = config.vocab_size;
+  m.hidden_size = config.hidden_size;
+  m.num_layers = config.num_layers;
+  m.context_length = build.context_length;
+  m.prefill_length = build.prefill_length;
+  m.all_logits = build.all_logits;
+  m.program_style = "stateful";
+  m.weight_dtype = weight_dtype(parts);
+  m.bos_id = config.bos_id;
+  m.eos_ids = config.eos_ids;
+  m.rope_switch = converters::longrope_switch(config.rope, build);
+  m.allowed_unmapped = mapping.allowed;
+  if (options.packed_layout)
+    m.packed_layout = converters::packed_layout_name(*options.packed_layout);
+  for (const converters::MappedEntry& entry : mapping.entries) {
+    if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
+  }
+  if (!options.reference.empty()) m.reference = reference_name(options.reference);
+  const bool delta_rule =
+      std::ranges::count(config.layer_types, converters::LayerType::kLinearAttention) > 0;
+  // In half precision the verifier holds each tensor to a signal-to-noise ratio instead.
+  if (m.weight_dtype == "f32") m.default_tolerance = proof::f32_tolerance(delta_rule);
+  return m;
+}
+
+// First layer and number of layers with a node in `graph`.
+std::pair<int32_t, int32_t> layers_of(const graph::Graph& graph, int64_t num_layers) {
+  auto first = static_cast<int32_t>(num_layers);
+  int32_t end = 0;
+  for (const graph::Node& node : graph.nodes) {
+    if (node.layer < 0 || node.layer >= num_layers) continue;
+    first = std::min(first, node.layer);
+    end = std::max(end, node.layer + 1);
+  }
+  return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
+}
+
+// Lowers every part and adds what it needs to the conversion and to the writer's input.
+Status lower_parts(Conversion& conversion, const converters::BuildOptions& build,
+                   packer::BundleInput& input) {
+  const std::vector<graph::MetadataMethod> metadata = metadata_methods(conversion.config, build);
+  for (const graph::Model& part : conversion.parts) {
+    graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part, metadata));
+    if (lowered.activation_bytes > conversion.activation_bytes) {
+      conversion.activation_bytes = lowered.activation_bytes;
+      conversion.activation_lower_bound = lowered.activation_lower_bound;
+    }
+    conversion.state_bytes += lowered.state_bytes;
+    for (const graph::LoweredBuffer& b : lowered.buffers) {
+      conversion.buffers.push_back({b.name, b.dtype, b.shape, b.bytes, b.initial != 0});
+    }
+    const auto [first, count] = layers_of(part.graph, conversion.config.num_layers);
+    input.parts.push_back({.lowered = std::move(lowered),
+                           .weights = &part.weights,
+                           .first_layer = first,
+                           .layer_count = count});
+  }
+  return {};
+}
+
+// The file of --reference, once it has been seen to be one, and one of this model.
+Result<packer::CopiedFile> reference_to_copy(const std::string& path, const Conversion& conversion,
+                                             const packer::Manifest& manifest) {
+  proof::ReferenceShapes shapes{.buffers = {},
+                                .experts = conversion.config.moe.experts,
+                                .experts_per_token = conversion.config.moe.per_token};
+  for (const PlannedBuffer& buffer : conversion.buffers) shapes.buffers[buffer.name] = buffer.shape;
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_checkpoint(path));
+  FERRY_RETURN_IF_ERROR(
+      proof::check_reference(FERRY_TRY(proof::Reference::open(*source)), manifest, shapes));
+  return packer::CopiedFile{reference_name(path), path};
+}
+
+}  // namespace
+
+Result<Conversion> plan_conversion(const ConvertOptions& options) {
+  Conversion c;
+  CheckpointInput opened = FERRY_TRY(open_checkpoint_input(options.source, options.config));
+  c.source = std::move(opened.source);
+  c.notes = std::move(opened.notes);
+  converters::ConfigReport report;
+  c.config = FERRY_TRY(converters::parse_model_config(opened.config, opened.generation,
+                                                      opened.config_name, &report));
+  c.unused_config_keys = std::move(report.unused_keys);
+  const converters::FamilySpec* family =
+      FERRY_TRY(converters::find_family(c.config, opened.config_name));
+  c.family = family->model_types.front();
+  const converters::BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
+  if (const std::optional<int64_t> limit = converters::longrope_switch(c.config.rope, build)) {
+    c.notes.push_back(converters::longrope_note(*limit, build));
+  }
+
+  converters::Assembled made =
+      FERRY_TRY(converters::assemble(*c.source, c.config, *family, build,
+                                     {.allow_unmapped = options.allow_unmapped,
+                                      .packed_layout = options.packed_layout,
+                                      .format_rules = opened.format_rules,
+                                      .stored_names = opened.stored_names}));
+  if (options.packed_layout && made.problems.empty() && !made.report.packed_keys) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--packed-layout: {} has no packed tensor that comes "
+                            "in several layouts",
+                            printable(options.source)));
+  }
+  c.problems = std::move(made.problems);
+  if (c.problems.empty()) FERRY_RETURN_IF_ERROR(join_ties(made, family->ties(c.config), *c.source));
+  c.mapping = std::move(made.report);
+  if (!c.problems.empty()) return c;
+  graph::Model model = FERRY_TRY(graph::cast_weights(std::move(made.model), options.dtype));
+  model = FERRY_TRY(graph::init_buffers(std::move(model), options.buffers));
+  c.parts = FERRY_TRY(graph::shard(model, options.shards));
+
+  packer::BundleInput input;
+  input.manifest = make_manifest(c.config, build, options, c.mapping, c.parts);
+  input.copied = std::move(opened.copied);
+  if (options.check_tokenizer) {
+    for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {
+      c.notes.push_back(std::move(note));
+    }
+  }
+  FERRY_RETURN_IF_ERROR(lower_parts(c, build, input));
+  if (!options.reference.empty()) {
+    input.copied.push_back(FERRY_TRY(reference_to_copy(options.reference, c, input.manifest)));
+  }
+  c.plan = FERRY_TRY(packer::BundlePlan::make(std::move(input), *c.source, options.max_file_bytes));
+  return c;
+}
+
+}  // namespace ferry::pipeline

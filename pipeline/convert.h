@@ -1,0 +1,65 @@
+// The straight line of design and docs/architecture.md in one function: a checkpoint becomes a
+// planned bundle. Nothing is printed and, until the plan is written, no weight byte is read, except
+// to compare tensors that the config calls equal.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "converters/config/model_config.h"
+#include "converters/keys/key_rule.h"
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "graph/graph.h"
+#include "graph/passes/passes.h"
+#include "packer/bundle_writer.h"
+
+namespace ferry::pipeline {
+
+struct ConvertOptions {
+  std::string source;
+  std::string config;  // path of a config.json instead of the checkpoint's; may be empty
+  graph::WeightDType dtype = graph::WeightDType::kKeep;
+  int32_t shards = 1;
+  uint64_t max_file_bytes = 0;            // 0: unlimited
+  std::optional<int64_t> context_length;  // default: the smaller of the config and 4096
+  std::optional<int64_t> prefill_length;  // default: the smaller of the context and 512
+  bool all_logits = false;
+  graph::BufferInitOptions buffers = {};
+  std::vector<std::string> allow_unmapped = {};
+  std::optional<converters::PackedLayout> packed_layout = {};  // none: the family's own
+  std::string reference;                                       // file to embed; may be empty
+  bool check_tokenizer = false;  // read tokenizer.json, for Conversion::notes
+};
+
+struct PlannedBuffer {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  uint64_t bytes = 0;
+  bool stored = false;
+};
+
+// Everything that the plan refers to, and what there is to say about it. Move-only.
+struct Conversion {
+  std::unique_ptr<TensorSource> source;
+  converters::ModelConfig config;
+  std::string family;  // the model type that it was found under
+  converters::MappingReport mapping;
+  std::vector<std::string> unused_config_keys;  // see ConfigReport
+  std::vector<std::string> notes;  // lines for the user: what the bundle will not have or do
+  std::vector<converters::KeyProblem> problems;  // if there are any, there is nothing below
+  std::vector<graph::Model> parts;               // the weights that the plan points to
+  std::vector<PlannedBuffer> buffers;
+  uint64_t activation_bytes = 0, activation_lower_bound = 0;  // the largest part
+  uint64_t state_bytes = 0;                                   // of all parts
+  std::optional<packer::BundlePlan> plan;
+};
+
+// Keys that do not fit the model come back as Conversion::problems, not as an error.
+Result<Conversion> plan_conversion(const ConvertOptions& options);
+
+}  // namespace ferry::pipeline

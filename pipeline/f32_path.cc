@@ -1,0 +1,277 @@
+#include "pipeline/f32_path.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "core/memory_source.h"
+#include "graph/lower.h"
+#include "runner/method.h"
+
+namespace ferry::pipeline {
+namespace {
+
+constexpr uint64_t kTile = uint64_t{1} << 20;
+
+using Bytes = std::vector<std::byte>;
+
+// One execution of every part: tokens from `position` on.
+struct Call {
+  std::vector<int64_t> tokens;
+  int64_t position = 0;
+  bool ends_prompt = false;
+};
+
+// A tensor that a call hands from part to part.
+struct Passed {
+  DType dtype = DType::kF32;
+  Shape shape;
+  Bytes bytes;
+};
+
+// The calls of one prompt. Where a sequence grows beyond the length that RoPE factors are switched
+// at, the reference computes all of it again, and so does this.
+std::vector<Call> calls_of(const proof::RecordedPrompt& prompt,
+                           std::optional<int64_t> rope_switch) {
+  const std::vector<int64_t> all = prompt.executed();
+  const auto length = static_cast<int64_t>(all.size());
+  const auto prompt_end = static_cast<int64_t>(prompt.tokens.size());
+  const auto slice = [&](int64_t begin, int64_t end) {
+    return std::vector<int64_t>(all.begin() + begin, all.begin() + end);
+  };
+  std::vector<Call> calls = {{prompt.tokens, 0, true}};
+  int64_t next = prompt_end;
+  if (rope_switch && prompt_end <= *rope_switch && length > *rope_switch) {
+    if (next < *rope_switch) calls.push_back({slice(next, *rope_switch), next, false});
+    calls.push_back({all, 0, false});
+  } else if (next < length) {
+    calls.push_back({slice(next, length), next, false});
+  }
+  return calls;
+}
+
+// The same in several calls: one that begins the sequence, one of several tokens that continues it,
+// the last token of the prompt, and the continuation. Where RoPE factors depend on the length, the
+// calls are those that the reference makes.
+std::vector<Call> several_calls_of(const proof::RecordedPrompt& prompt,
+                                   std::optional<int64_t> rope_switch) {
+  const std::vector<int64_t> all = prompt.executed();
+  const auto length = static_cast<int64_t>(all.size());
+  if (rope_switch && length > *rope_switch) return calls_of(prompt, rope_switch);
+  const auto end = static_cast<int64_t>(prompt.tokens.size());
+  std::vector<Call> calls;
+  int64_t begin = 0;
+  for (const int64_t next : {end / 2, end - 1, end, length}) {
+    if (next <= begin) continue;
+    calls.push_back({{all.begin() + begin, all.begin() + next}, begin, next == end});
+    begin = next;
+  }
+  return calls;
+}
+
+// A prompt on its way through the parts.
+struct Run {
+  std::vector<Call> calls;
+  std::vector<std::map<std::string, Passed>> passed;  // per call
+  proof::PromptRecorder recorder;
+};
+
+// A part of the model with its weights, ready to execute.
+class LoadedPart {
+ public:
+  static Result<std::unique_ptr<LoadedPart>> load(const graph::Model& model,
+                                                  const TensorSource& source, ThreadPool& pool,
+                                                  const std::string& name);
+  const graph::LoweredProgram& lowered() const { return lowered_; }
+  runner::Method& method() { return *method_; }
+
+ private:
+  Status fill_weights(const graph::Model& model, const TensorSource& source, ThreadPool& pool);
+
+  graph::LoweredProgram lowered_;
+  std::vector<Bytes> literals_;
+  std::vector<std::unique_ptr<std::byte[]>> weights_;
+  std::vector<runner::ExternalTensor> external_;
+  pte::LoadedProgram program_;
+  std::optional<runner::Method> method_;
+};
+
+Status LoadedPart::fill_weights(const graph::Model& model, const TensorSource& source,
+                                ThreadPool& pool) {
+  struct Tile {
+    const graph::TensorExpr* expr;
+    uint64_t offset;
+    std::span<std::byte> out;
+  };
+  std::vector<Tile> tiles;
+  for (const pte::Value& value : program_.program.methods.front().values) {
+    const auto* tensor = std::get_if<pte::Tensor>(&value);
+    if (tensor == nullptr || !tensor->external) continue;
+    const graph::TensorExpr& expr = model.weights.find(tensor->fqn)->expr;
+    const uint64_t bytes = expr.bytes();
+    weights_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
+    const std::span<std::byte> all(weights_.back().get(), bytes);
+    external_.push_back({tensor->fqn, tensor->dtype, tensor->sizes, all});
+    for (uint64_t at = 0; at < bytes; at += kTile) {
+      tiles.push_back({&expr, at, all.subspan(at, std::min(kTile, bytes - at))});
+    }
+  }
+  std::vector<Status> filled(tiles.size());
+  pool.parallel_for(tiles.size(), [&](size_t i) {
+    filled[i] = graph::materialize(*tiles[i].expr, source, tiles[i].offset, tiles[i].out);
+  });
+  for (Status& status : filled) FERRY_RETURN_IF_ERROR(std::move(status));
+  return {};
+}
+
+Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
+                                                     const TensorSource& source, ThreadPool& pool,
+                                                     const std::string& name) {
+  auto part = std::make_unique<LoadedPart>();
+  part->lowered_ = FERRY_TRY(graph::lower(model, {}));
+  part->program_.program = part->lowered_.program;
+  const auto fill = [&](const std::vector<graph::Literal>& literals,
+                        std::vector<std::span<const std::byte>>& to) {
+    for (const graph::Literal& literal : literals) {
+      Bytes& bytes = part->literals_.emplace_back(literal.bytes);
+      if (literal.bytes > 0) literal.fill(0, bytes);
+      to.push_back(bytes);
+    }
+  };
+  part->literals_.reserve(part->lowered_.constants.size() + part->lowered_.initial.size());
+  fill(part->lowered_.constants, part->program_.data.constants);
+  fill(part->lowered_.initial, part->program_.data.initial);
+  FERRY_RETURN_IF_ERROR(part->fill_weights(model, source, pool));
+  part->method_.emplace(
+      FERRY_TRY(runner::Method::load(part->program_, "forward", part->external_, pool, {}, name)));
+  return part;
+}
+
+class F32Path {
+ public:
+  F32Path(const Conversion& conversion, const std::vector<proof::RecordedPrompt>& prompts,
+          const std::string& name, ThreadPool& pool)
+      : conversion_(conversion), name_(name), pool_(pool) {
+    for (const proof::ReferenceTensor& tensor :
+         proof::reference_tensors(conversion.config.num_layers)) {
+      if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
+    }
+    for (const proof::RecordedPrompt& prompt : prompts) {
+      const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
+      add_run(prompt, calls_of(prompt, rope_switch));
+      add_run(prompt, several_calls_of(prompt, rope_switch));
+    }
+  }
+
+  Result<F32Outputs> run() {
+    for (const graph::Model& model : conversion_.parts) {
+      const auto part = FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
+      FERRY_RETURN_IF_ERROR(run_part(*part));
+    }
+    auto one_call = std::make_unique<MemorySource>(name_);
+    auto several_calls = std::make_unique<MemorySource>(name_);
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      runs_[i].recorder.write(i % 2 == 0 ? *one_call : *several_calls);
+    }
+    return F32Outputs{std::move(one_call), std::move(several_calls)};
+  }
+
+ private:
+  // Two for every prompt: in one call, in several.
+  void add_run(const proof::RecordedPrompt& prompt, std::vector<Call> calls) {
+    Run& run = runs_.emplace_back(
+        Run{std::move(calls), {}, proof::PromptRecorder(prompt, conversion_.config.vocab_size)});
+    run.passed.resize(run.calls.size());
+  }
+
+  Status run_part(LoadedPart& part) {
+    for (const graph::LoweredProbe& probe : part.lowered().probes) {
+      FERRY_RETURN_IF_ERROR(part.method().observe(
+          probe.value,
+          [this, &probe](const runner::TensorView& view) { keep_probe(probe.name, view); }));
+    }
+    for (Run& run : runs_) {
+      for (size_t i = 0; i < run.calls.size(); ++i) {
+        run_ = &run;
+        call_ = &run.calls[i];
+        FERRY_RETURN_IF_ERROR(run_call(part, run.passed[i]));
+        if (call_->ends_prompt) FERRY_RETURN_IF_ERROR(keep_caches(part));
+      }
+    }
+    return {};
+  }
+
+  Status run_call(LoadedPart& part, std::map<std::string, Passed>& passed) {
+    const auto tokens = static_cast<int64_t>(call_->tokens.size());
+    const std::vector<graph::LoweredPort>& inputs = part.lowered().inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      runner::TensorView view;
+      if (inputs[i].name == "tokens") {
+        view = {DType::kI64, {1, tokens}, std::as_bytes(std::span(call_->tokens))};
+      } else if (inputs[i].name == "input_pos") {
+        view = {DType::kI64, {1}, std::as_bytes(std::span(&call_->position, 1))};
+      } else {
+        const auto found = passed.find(inputs[i].name);
+        if (found == passed.end()) {
+          return fail(ErrorCode::kInternal,
+                      fmt::format("{}: no earlier part has '{}'", name_, inputs[i].name));
+        }
+        view = {found->second.dtype, found->second.shape, found->second.bytes};
+      }
+      FERRY_RETURN_IF_ERROR(part.method().set_input(i, view));
+    }
+    FERRY_RETURN_IF_ERROR(part.method().execute());
+    const std::vector<graph::LoweredPort>& outputs = part.lowered().outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const runner::TensorView view = part.method().output(i);
+      if (outputs[i].name == "logits") {
+        keep_logits(view);
+      } else {
+        passed[outputs[i].name] = {view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}};
+      }
+    }
+    return {};
+  }
+
+  void keep_probe(const std::string& name, const runner::TensorView& view) {
+    const std::vector<float> values = runner::probe_floats(view);
+    run_->recorder.keep_probe(name, call_->position, static_cast<int64_t>(call_->tokens.size()),
+                              values);
+  }
+
+  void keep_logits(const runner::TensorView& view) {
+    run_->recorder.keep_logits(call_->position, runner::probe_floats(view));
+  }
+
+  Status keep_caches(LoadedPart& part) {
+    for (const graph::LoweredBuffer& buffer : part.lowered().buffers) {
+      const auto found = caches_.find(buffer.name);
+      if (found == caches_.end()) continue;
+      run_->recorder.keep_cache(found->second, FERRY_TRY(part.method().value(buffer.value)));
+    }
+    return {};
+  }
+
+  const Conversion& conversion_;
+  const std::string& name_;
+  ThreadPool& pool_;
+  std::map<std::string, proof::ReferenceTensor> caches_;  // by buffer
+  std::vector<Run> runs_;
+  // Of the call that runs now.
+  Run* run_ = nullptr;
+  const Call* call_ = nullptr;
+};
+
+}  // namespace
+
+Result<F32Outputs> run_f32_path(const Conversion& conversion,
+                                const std::vector<proof::RecordedPrompt>& prompts,
+                                const std::string& name, ThreadPool& pool) {
+  return F32Path(conversion, prompts, name, pool).run();
+}
+
+}  // namespace ferry::pipeline

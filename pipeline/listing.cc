@@ -1,0 +1,289 @@
+#include "pipeline/listing.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "formats/checkpoint.h"
+#include "formats/ptd/ptd.h"
+#include "formats/pte/op_schema.h"
+#include "formats/pte/reader.h"
+#include "packer/bundle_reader.h"
+
+namespace ferry::pipeline {
+namespace {
+
+Shape to_shape(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes.end()}; }
+
+// Where the bytes of a tensor are.
+struct Place {
+  std::string file;
+  uint64_t offset = 0;
+  bool known = true;
+};
+
+// Tensors at the place of an earlier one are the same bytes; `places` are parallel.
+void mark_shared(std::vector<ListedTensor>& tensors, const std::vector<Place>& places) {
+  std::map<std::tuple<std::string_view, uint64_t, uint64_t>, const std::string*> first;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    ListedTensor& tensor = tensors[i];
+    if (tensor.stored_bytes() == 0 || !places[i].known) continue;
+    const auto [at, fresh] = first.emplace(
+        std::tuple(std::string_view(places[i].file), places[i].offset, tensor.stored_bytes()),
+        &tensor.name);
+    if (!fresh) tensor.shares = *at->second;
+  }
+}
+
+// -- programs
+
+struct KindName {
+  std::string operator()(const pte::None&) const { return "none"; }
+  std::string operator()(int64_t) const { return "int"; }
+  std::string operator()(bool) const { return "bool"; }
+  std::string operator()(double) const { return "double"; }
+  std::string operator()(const pte::Tensor& t) const { return std::string(dtype_name(t.dtype)); }
+  std::string operator()(const std::string&) const { return "string"; }
+  template <class List>
+  std::string operator()(const List&) const {
+    return "list";
+  }
+};
+
+ListedValue list_value(const pte::Value& value) {
+  ListedValue listed;
+  listed.kind = std::visit(KindName{}, value);
+  if (const auto* tensor = std::get_if<pte::Tensor>(&value)) {
+    listed.name = tensor->fqn;
+    listed.shape = to_shape(tensor->sizes);
+    listed.dynamic = tensor->dynamism != pte::Dynamism::kStatic;
+    listed.bytes = pte::tensor_bytes(*tensor).value_or(0);
+    listed.stored = tensor->data_index > 0;
+  }
+  return listed;
+}
+
+// Finds the state of a method: planned memory that some instruction reads before any has written
+// it. By address, not by value, because a view without a copy is another value in the same place.
+class StateFinder {
+ public:
+  explicit StateFinder(const pte::Method& method) : method_(method) {
+    for (int32_t input : method.inputs) touch(input, /*read=*/false);
+    for (const pte::Instruction& instruction : method.instructions) {
+      if (const auto* call = std::get_if<pte::KernelCall>(&instruction)) {
+        touch_call(method.operators[static_cast<size_t>(call->op)].full_name(), call->args);
+      } else if (const auto* move = std::get_if<pte::MoveCall>(&instruction)) {
+        touch(move->from, /*read=*/true);
+        touch(move->to, /*read=*/false);
+      } else if (const auto* delegate = std::get_if<pte::DelegateCall>(&instruction)) {
+        // Which of them it writes is not stated.
+        for (int32_t arg : delegate->args) touch(arg, /*read=*/false);
+      }
+    }
+  }
+  // Values that are state, one per address.
+  const std::set<int32_t>& values() const { return state_; }
+
+ private:
+  void touch(int32_t index, bool read) {
+    const pte::Value& value = method_.values[static_cast<size_t>(index)];
+    if (const auto* list = std::get_if<pte::TensorList>(&value)) {
+      for (int32_t item : list->items) touch_tensor(item, read);
+    } else {
+      touch_tensor(index, read);
+    }
+  }
+
+  void touch_tensor(int32_t index, bool read) {
+    const auto* t = std::get_if<pte::Tensor>(&method_.values[static_cast<size_t>(index)]);
+    if (t == nullptr || !t->allocation) return;
+    const bool first = touched_.emplace(t->allocation->memory, t->allocation->offset).second;
+    if (first && read) state_.insert(index);
+  }
+
+  void touch_call(const std::string& name, const std::vector<int32_t>& args) {
+    const pte::OpSchema* schema = pte::find_op_schema(name);
+    const auto is_out = [&](size_t i) {
+      return schema != nullptr && (i >= schema->args.size() || schema->args[i].out);
+    };
+    for (const bool read : {true, false}) {
+      for (size_t i = 0; i < args.size(); ++i) {
+        if (is_out(i) != read) touch(args[i], read);
+      }
+    }
+  }
+
+  const pte::Method& method_;
+  std::set<std::pair<uint32_t, uint64_t>> touched_;
+  std::set<int32_t> state_;
+};
+
+void list_tensors(const pte::Method& method, ListedMethod& listed, ListedProgram& program,
+                  std::set<std::string>& seen) {
+  std::map<uint32_t, uint64_t> constants;
+  const StateFinder state(method);
+  for (size_t i = 0; i < method.values.size(); ++i) {
+    const pte::Value& value = method.values[i];
+    const auto* t = std::get_if<pte::Tensor>(&value);
+    if (t == nullptr) continue;
+    const uint64_t bytes = pte::tensor_bytes(*t).value_or(0);
+    if (t->external) {
+      if (seen.insert(t->fqn).second) {
+        program.external.push_back({t->fqn, t->dtype, to_shape(t->sizes), bytes, ""});
+      }
+    } else if (t->allocation &&
+               (t->data_index > 0 || state.values().contains(static_cast<int32_t>(i)))) {
+      listed.buffers.push_back(list_value(value));
+    } else if (t->data_index > 0) {
+      constants[t->data_index] = bytes;
+    }
+  }
+  listed.constants = constants.size();
+  for (const auto& [index, bytes] : constants) listed.constant_bytes += bytes;
+}
+
+ListedMethod list_method(const pte::Method& method, ListedProgram& program,
+                         std::set<std::string>& seen) {
+  ListedMethod listed;
+  listed.name = method.name;
+  for (int32_t i : method.inputs) {
+    listed.inputs.push_back(list_value(method.values[static_cast<size_t>(i)]));
+  }
+  for (int32_t i : method.outputs) {
+    listed.outputs.push_back(list_value(method.values[static_cast<size_t>(i)]));
+  }
+  std::map<std::string, size_t> counts;
+  for (const pte::Instruction& instruction : method.instructions) {
+    const auto* call = std::get_if<pte::KernelCall>(&instruction);
+    if (call != nullptr) ++counts[method.operators[static_cast<size_t>(call->op)].full_name()];
+  }
+  listed.operators.assign(counts.begin(), counts.end());
+  listed.delegates = method.delegates;
+  listed.instructions = method.instructions.size();
+  if (!method.memory_bytes.empty()) {
+    listed.planned_bytes.assign(method.memory_bytes.begin() + 1, method.memory_bytes.end());
+  }
+  list_tensors(method, listed, program, seen);
+  return listed;
+}
+
+ListedProgram list_program(const pte::LoadedProgram& loaded, const std::string& file) {
+  ListedProgram program;
+  program.file = file;
+  program.program_bytes = loaded.data.program_bytes;
+  program.constant_bytes = loaded.data.constant_bytes;
+  program.initial_bytes = loaded.data.initial_bytes;
+  std::set<std::string> seen;
+  for (const pte::Method& method : loaded.program.methods) {
+    program.methods.push_back(list_method(method, program, seen));
+  }
+  return program;
+}
+
+// -- the kinds
+
+Result<Listing> list_program_file(const std::string& path) {
+  const MappedFile file = FERRY_TRY(MappedFile::open(path));
+  const pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), printable(path)));
+  Listing listing{.kind = "program", .path = path};
+  listing.files.push_back({base_name(path), file.bytes().size()});
+  listing.programs.push_back(list_program(loaded, base_name(path)));
+  return listing;
+}
+
+Result<Listing> list_data_file(const std::string& path) {
+  const MappedFile file = FERRY_TRY(MappedFile::open(path));
+  const ptd::DataFile data = FERRY_TRY(ptd::read_data_file(file.bytes(), printable(path)));
+  Listing listing{.kind = "data", .path = path};
+  listing.files.push_back({base_name(path), file.bytes().size()});
+  std::vector<Place> places;
+  for (const ptd::NamedTensor& t : data.tensors) {
+    const ptd::Segment& segment = data.segments[t.segment];
+    listing.tensors.push_back({t.key, t.dtype, to_shape(t.sizes), segment.size, ""});
+    places.push_back({"", segment.offset});
+  }
+  mark_shared(listing.tensors, places);
+  return listing;
+}
+
+Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
+  const packer::Bundle bundle =
+      FERRY_TRY(packer::Bundle::open(path, /*check_digests=*/false, pool));
+  const packer::Manifest& manifest = bundle.manifest();
+  Listing listing{.kind = "bundle", .path = path, .model_type = manifest.model_type};
+  for (const packer::ManifestFile& file : manifest.files)
+    listing.files.push_back({file.path, file.bytes});
+  std::vector<Place> places;
+  std::map<std::string_view, Place> place_of;
+  for (const packer::ManifestTensor& t : manifest.tensors) {
+    listing.tensors.push_back({t.name, t.dtype, t.shape, t.bytes, t.file});
+    places.push_back({t.file, t.offset});
+    place_of[t.name] = places.back();
+  }
+  mark_shared(listing.tensors, places);
+  for (size_t i = 0; i < bundle.programs().size(); ++i) {
+    listing.programs.push_back(
+        list_program(bundle.programs()[i].loaded, manifest.programs[i].file));
+    std::vector<ListedTensor>& external = listing.programs.back().external;
+    places.clear();
+    for (const ListedTensor& tensor : external) places.push_back(place_of[tensor.name]);
+    mark_shared(external, places);
+  }
+  return listing;
+}
+
+Result<Listing> list_checkpoint(const std::string& path) {
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_checkpoint(path));
+  Listing listing{.kind = "checkpoint", .path = path};
+  for (const SourceFile& file : source->files()) listing.files.push_back({file.name, file.bytes});
+  const bool several = listing.files.size() > 1;
+  listing.tensors.reserve(source->entries().size());
+  std::vector<Place> places;
+  for (const TensorEntry& entry : source->entries()) {
+    const std::string& file = source->files()[entry.file].name;
+    listing.tensors.push_back({entry.name, entry.dtype, entry.shape, entry.bytes,
+                               several ? file : "", entry.encoding, entry.encoded_bytes});
+    // HDF5 has datasets that are nowhere.
+    places.push_back({file, entry.offset, entry.offset != 0});
+  }
+  mark_shared(listing.tensors, places);
+  return listing;
+}
+
+// The FlatBuffer identifier of a regular file, for programs and data files under other names.
+Result<std::string> file_identifier(const std::string& path) {
+  const InputFile file = FERRY_TRY(InputFile::open(path));
+  char bytes[8] = {};
+  if (file.size() < sizeof bytes) return std::string();
+  FERRY_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span(bytes))));
+  return std::string(bytes + 4, 4);
+}
+
+}  // namespace
+
+Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
+  std::error_code ignored;
+  const auto exists = [&](const char* name) {
+    return std::filesystem::exists(path + "/" + name, ignored);
+  };
+  if (std::filesystem::is_directory(path, ignored)) {
+    return exists("manifest.json") ? list_bundle(path, pool) : list_checkpoint(path);
+  }
+  if (!std::filesystem::exists(path, ignored)) return list_checkpoint(path);  // explains it
+  if (path.ends_with(".pte")) return list_program_file(path);
+  if (path.ends_with(".ptd")) return list_data_file(path);
+  const std::string identifier = FERRY_TRY(file_identifier(path));
+  if (identifier == "ET12") return list_program_file(path);
+  if (identifier == "FT01") return list_data_file(path);
+  return list_checkpoint(path);
+}
+
+}  // namespace ferry::pipeline

@@ -1,0 +1,76 @@
+// Listing: what `ferry inspect` knows about a file of any kind, before it is printed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/result.h"
+#include "core/shape.h"
+#include "core/thread_pool.h"
+
+namespace ferry::pipeline {
+
+struct ListedTensor {
+  std::string name;  // untrusted
+  DType dtype = DType::kF32;
+  Shape shape;
+  uint64_t bytes = 0;  // of the values
+  std::string file;    // within a directory, otherwise empty
+  // As in TensorEntry.
+  std::string encoding = {};
+  uint64_t encoded_bytes = 0;
+  std::string shares =
+      {};  // name of an earlier tensor that is the same bytes of the file; or empty
+
+  uint64_t stored_bytes() const { return encoding.empty() ? bytes : encoded_bytes; }
+};
+
+struct ListedFile {
+  std::string name;
+  uint64_t bytes = 0;
+};
+
+// An input, an output or a mutable buffer of a method.
+struct ListedValue {
+  std::string name;  // may be empty
+  std::string kind;  // dtype of a tensor, or "int", "bool", "double", ...
+  Shape shape;       // upper bounds
+  bool dynamic = false;
+  uint64_t bytes = 0;
+  bool stored = false;  // a buffer with initial contents
+};
+
+struct ListedMethod {
+  std::string name;
+  std::vector<ListedValue> inputs, outputs, buffers;
+  std::vector<std::pair<std::string, size_t>> operators;  // by name, with counts
+  std::vector<std::string> delegates;
+  size_t instructions = 0;
+  std::vector<uint64_t> planned_bytes;         // per memory, the first is memory 1
+  uint64_t constants = 0, constant_bytes = 0;  // distinct, inside of the program
+};
+
+struct ListedProgram {
+  std::string file;
+  std::vector<ListedMethod> methods;
+  // Names of tensors that it expects in data files.
+  std::vector<ListedTensor> external;
+  uint64_t program_bytes = 0, constant_bytes = 0, initial_bytes = 0;
+};
+
+struct Listing {
+  std::string kind;  // "checkpoint", "program", "data", "bundle"
+  std::string path;
+  std::string model_type = {};  // of a bundle
+  std::vector<ListedFile> files = {};
+  std::vector<ListedTensor> tensors = {};
+  std::vector<ListedProgram> programs = {};
+};
+
+// Reads headers only: tensor data is not touched.
+Result<Listing> list_path(const std::string& path, ThreadPool& pool);
+
+}  // namespace ferry::pipeline

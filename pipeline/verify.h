@@ -1,0 +1,48 @@
+// verify() proves a bundle: against a reference, against the checkpoint that it was made of, or
+// against both. docs/verifying.md says what each proof covers.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_reader.h"
+#include "pipeline/checkpoint_proof.h"
+#include "proof/parity_report.h"
+#include "proof/rounding_proof.h"
+
+namespace ferry::pipeline {
+
+struct VerifyOptions {
+  std::string reference;   // tensor file with expected outputs; empty: the one in the bundle
+  std::string checkpoint;  // anything that ConvertOptions::source accepts; may be empty
+  std::string config;      // with `checkpoint`: as ConvertOptions::config
+  std::optional<double> tolerance;  // largest absolute logit error; none: docs/verifying.md
+};
+
+// What was compared. Exactly one of `direct`, `rounding` and `proof` is there.
+struct Verification {
+  std::optional<proof::ParityReport> direct;     // the bundle against a reference
+  std::optional<proof::RoundingProof> rounding;  // the same in half precision
+  std::optional<CheckpointProof> proof;          // against a checkpoint
+  bool has_reference = false;
+  bool tolerance_given = false;  // by --tolerance
+
+  bool parity() const {
+    return direct ? direct->parity : rounding ? rounding->parity() : proof->parity();
+  }
+  // The bundle's own outputs beside what they were compared with; nullptr if there is none.
+  const proof::ParityReport* outputs() const {
+    if (direct) return &*direct;
+    if (rounding) return &rounding->outputs;
+    return proof->outputs ? &*proof->outputs : nullptr;
+  }
+};
+
+// kUsage if there is nothing to compare with: no reference, neither given nor embedded, and no
+// checkpoint. A bundle that differs is not an error: Verification::parity() says so.
+Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& options,
+                            ThreadPool& pool);
+
+}  // namespace ferry::pipeline

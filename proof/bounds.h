@@ -1,0 +1,43 @@
+// What a verification holds a bundle to. The bounds belong to the verifier and follow from the
+// dtypes of the bundle's weights; docs/verifying.md says how they were measured.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "core/dtype.h"
+#include "packer/bundle_reader.h"
+#include "proof/parity.h"
+#include "proof/reference_names.h"
+
+namespace ferry::proof {
+
+struct ParityBounds {
+  // Largest absolute error of a logit; a layer tensor may differ by this times its largest value,
+  // or times 1 if that is larger. None: only the floors hold.
+  std::optional<double> max_abs;
+  // kF16 or kBF16: the matrices are stored in it, and every tensor has a floor of its
+  // signal-to-noise ratio. None: all is f32.
+  std::optional<DType> rounding;
+  bool delta_rule = false;  // the model has recurrent states (Gated DeltaNet)
+  int64_t layers = 0;
+
+  // In dB; none where nothing is rounded.
+  std::optional<double> floor_db(const ReferenceTensor& tensor) const;
+  std::optional<double> logits_floor_db() const;
+
+  bool within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const;
+  bool logits_within(const ValueMetrics& metrics) const;
+  // Whether errors within the bounds may turn the largest of the logits `want` into that of `got`.
+  bool explains_choice(std::span<const float> got, std::span<const float> want) const;
+};
+
+// Largest absolute error of a logit in f32.
+double f32_tolerance(bool delta_rule);
+// From the dtypes of the tensors in the bundle's data files, not from what its manifest says. A
+// tolerance in the manifest can tighten the result, not loosen it; `tolerance` replaces both.
+ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance);
+// For a bundle all of whose matrices are f32.
+ParityBounds f32_bounds(const packer::Bundle& bundle);
+
+}  // namespace ferry::proof

@@ -1,0 +1,135 @@
+// compare_references: two references, tensor by tensor.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/text.h"
+#include "proof/verify.h"
+#include "runner/sampler.h"
+
+namespace ferry::proof {
+namespace {
+
+using Row = std::span<const float>;
+
+class CaseComparison {
+ public:
+  CaseComparison(const Reference& got, const ReferencePrompt& ours, const Reference& want,
+                 const ReferencePrompt& theirs, const ParityBounds& bounds, bool continuation)
+      : got_(got),
+        ours_(ours),
+        want_(want),
+        theirs_(theirs),
+        bounds_(bounds),
+        continuation_(continuation) {}
+
+  Result<CaseReport> run() {
+    report_.prompt = theirs_.name;
+    report_.tokens = static_cast<int64_t>(theirs_.input_ids.size());
+    FERRY_RETURN_IF_ERROR(compare_logits());
+    FERRY_RETURN_IF_ERROR(compare_layers());
+    const bool continued = theirs_.has("greedy_ids") && ours_.has("greedy_logits");
+    if (continuation_ && continued) FERRY_RETURN_IF_ERROR(compare_greedy());
+    report_.judge(bounds_);
+    return std::move(report_);
+  }
+
+ private:
+  Status compare_logits() {
+    const Shape& shape = got_.shape(ours_, "logits");
+    const auto vocab = static_cast<size_t>(shape.back());
+    const std::vector<float> got = FERRY_TRY(got_.floats(ours_, "logits", shape));
+    const std::vector<float> want = FERRY_TRY(want_.floats(theirs_, "logits", shape));
+    LogitComparison comparison;
+    for (size_t at = 0; at < got.size(); at += vocab) {
+      comparison.add_row(Row(got).subspan(at, vocab), Row(want).subspan(at, vocab));
+    }
+    report_.prefill = comparison.metrics();
+    if (!theirs_.has("logits_f64")) return {};
+    const std::vector<double> f64 = FERRY_TRY(want_.doubles(theirs_, "logits_f64", shape));
+    F64Distance& distance = report_.f64.emplace();
+    for (size_t i = 0; i < f64.size(); ++i) {
+      distance.ours = std::max(distance.ours, std::fabs(static_cast<double>(got[i]) - f64[i]));
+      distance.reference =
+          std::max(distance.reference, std::fabs(static_cast<double>(want[i]) - f64[i]));
+    }
+    return {};
+  }
+
+  Status compare_layers() {
+    std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
+    for (const ReferenceTensor& tensor : reference_tensors(bounds_.layers)) {
+      if (!theirs_.has(tensor.name) || !ours_.has(tensor.name)) continue;
+      known.insert(tensor.name);
+      const Shape& shape = got_.shape(ours_, tensor.name);
+      const std::vector<float> got = FERRY_TRY(got_.floats(ours_, tensor.name, shape));
+      ValueComparison comparison;
+      comparison.add(got, FERRY_TRY(want_.floats(theirs_, tensor.name, shape)));
+      const ValueMetrics metrics = comparison.metrics();
+      report_.layers.push_back({tensor, metrics, bounds_.within(tensor, metrics)});
+    }
+    for (const auto& [tensor, entry] : theirs_.tensors) {
+      if (!known.contains(tensor)) report_.not_compared.push_back(tensor);
+    }
+    return {};
+  }
+
+  // Both continued with the tokens of `want`.
+  Status compare_greedy() {
+    const std::vector<int64_t> ids = FERRY_TRY(want_.ids(theirs_, "greedy_ids"));
+    const Shape& shape = got_.shape(ours_, "greedy_logits");
+    const auto vocab = static_cast<size_t>(shape.back());
+    const std::vector<float> got = FERRY_TRY(got_.floats(ours_, "greedy_logits", shape));
+    std::vector<float> want;
+    if (theirs_.has("greedy_logits")) {
+      want = FERRY_TRY(want_.floats(theirs_, "greedy_logits", shape));
+    }
+    report_.greedy_total = static_cast<int64_t>(ids.size());
+    LogitComparison comparison;
+    bool explained = true;  // every token that is not the same
+    for (size_t g = 0; g < ids.size() && (g + 1) * vocab <= got.size(); ++g) {
+      const Row row = Row(got).subspan(g * vocab, vocab);
+      const Row expected = want.empty() ? Row() : Row(want).subspan(g * vocab, vocab);
+      if (!expected.empty()) comparison.add_row(row, expected);
+      if (static_cast<int64_t>(runner::argmax(row)) == ids[g]) {
+        report_.greedy_match += 1;
+      } else {
+        explained = explained && !expected.empty() && bounds_.explains_choice(row, expected);
+      }
+    }
+    report_.greedy_tie = explained && got.size() == ids.size() * vocab;
+    report_.greedy = comparison.metrics();
+    return {};
+  }
+
+  const Reference& got_;
+  const ReferencePrompt& ours_;
+  const Reference& want_;
+  const ReferencePrompt& theirs_;
+  const ParityBounds& bounds_;
+  const bool continuation_;
+  CaseReport report_;
+};
+
+}  // namespace
+
+Result<ParityReport> compare_references(const Reference& got, const Reference& want,
+                                        const ParityBounds& bounds, const VerifyOptions& options) {
+  std::vector<CaseReport> cases;
+  for (const ReferencePrompt& theirs : want.prompts()) {
+    const auto ours = std::ranges::find(got.prompts(), theirs.name, &ReferencePrompt::name);
+    if (ours == got.prompts().end()) continue;
+    cases.push_back(
+        FERRY_TRY(CaseComparison(got, *ours, want, theirs, bounds, options.continuation).run()));
+  }
+  if (cases.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: no prompt in common with {}", got.path(), want.path()));
+  }
+  return summarize(std::move(cases), bounds, want.path());
+}
+
+}  // namespace ferry::proof

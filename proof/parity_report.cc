@@ -1,0 +1,88 @@
+#include "proof/parity_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace ferry::proof {
+namespace {
+
+// The worst of every layer over all prompts, in model order.
+std::vector<LayerResult> worst_layers(const std::vector<CaseReport>& cases, int64_t num_layers) {
+  std::map<std::string, LayerResult> by_name;
+  for (const CaseReport& c : cases) {
+    for (const LayerResult& layer : c.layers) {
+      const auto [at, fresh] = by_name.emplace(layer.tensor.name, layer);
+      if (fresh) continue;
+      at->second.metrics = worse(at->second.metrics, layer.metrics);
+      at->second.within = at->second.within && layer.within;
+    }
+  }
+  std::vector<LayerResult> layers;
+  for (const ReferenceTensor& tensor : reference_tensors(num_layers)) {
+    const auto found = by_name.find(tensor.name);
+    if (found != by_name.end()) layers.push_back(found->second);
+  }
+  return layers;
+}
+
+}  // namespace
+
+LogitMetrics CaseReport::worst() const {
+  LogitMetrics all = worse(worse(prefill, steps), greedy);
+  double agreeing = 0;
+  for (const LogitMetrics& part : {prefill, steps, greedy}) {
+    agreeing += part.top1_agreement * static_cast<double>(part.rows);
+  }
+  if (all.rows > 0) all.top1_agreement = agreeing / static_cast<double>(all.rows);
+  return all;
+}
+
+void CaseReport::judge(const ParityBounds& bounds) {
+  for (const LayerResult& layer : layers) {
+    if (layer.metrics.count == 0) not_compared.push_back(layer.tensor.name);
+  }
+  std::erase_if(layers, [](const LayerResult& layer) { return layer.metrics.count == 0; });
+  const bool greedy_ok = greedy_match == greedy_total || greedy_tie;
+  parity = bounds.logits_within(worst().values) && greedy_ok &&
+           std::ranges::all_of(layers, &LayerResult::within);
+}
+
+std::optional<Divergence> first_divergence(const ParityReport& report) {
+  for (const LayerResult& layer : report.layers) {
+    if (!layer.within) return Divergence{layer.tensor.layer, layer.tensor.name};
+  }
+  if (report.parity) return std::nullopt;
+  return Divergence{report.bounds.layers, "logits"};
+}
+
+Result<ParityReport> summarize(std::vector<CaseReport> cases, const ParityBounds& bounds,
+                               const std::string& reference) {
+  ParityReport report;
+  report.bounds = bounds;
+  bool any = false;
+  for (const CaseReport& one : cases) {
+    if (!one.skipped.empty()) continue;
+    report.metrics = any ? worse(report.metrics, one.worst()) : one.worst();
+    report.greedy_match += one.greedy_match;
+    report.greedy_total += one.greedy_total;
+    report.routing.choices += one.routing.choices;
+    report.routing.different += one.routing.different;
+    report.parity = report.parity && one.parity;
+    any = true;
+  }
+  report.cases = std::move(cases);
+  if (!any) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: every prompt {}", reference, report.cases[0].skipped));
+  }
+  report.layers = worst_layers(report.cases, bounds.layers);
+  for (LayerResult& layer : report.layers) layer.floor_db = bounds.floor_db(layer.tensor);
+  report.logits_floor_db = bounds.logits_floor_db();
+  report.first_divergence = first_divergence(report);
+  return report;
+}
+
+}  // namespace ferry::proof

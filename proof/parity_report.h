@@ -1,0 +1,83 @@
+// ParityReport: what a verification compared, with which bounds, and how it came out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proof/bounds.h"
+#include "proof/parity.h"
+#include "proof/reference_names.h"
+
+namespace ferry::proof {
+
+// One tensor of the model beside its reference: a hidden state, a cache, or what a router computes.
+// The worse of all comparisons of it.
+struct LayerResult {
+  ReferenceTensor tensor;
+  ValueMetrics metrics;
+  bool within = true;              // its bounds
+  std::optional<double> floor_db;  // of its signal-to-noise ratio, where it has one
+};
+
+// Largest distances from logits computed in f64.
+struct F64Distance {
+  double ours = 0, reference = 0;
+};
+
+// Tokens that routers sent to other experts than the reference did. They are compared along the
+// experts of the reference.
+struct RoutingReport {
+  int64_t choices = 0;    // of all routers and positions
+  int64_t different = 0;  // choices of another set of experts
+};
+
+struct CaseReport {
+  std::string prompt;
+  int64_t tokens = 0;
+  std::string skipped;   // why nothing was run; otherwise empty
+  LogitMetrics prefill;  // the whole prompt in one forward
+  LogitMetrics steps;    // the prompt token by token
+  LogitMetrics greedy;   // the continuation, up to the first token that is not explained
+  int64_t greedy_match = 0, greedy_total = 0;
+  bool greedy_tie = false;  // tokens that differ are explained by the error of their logits
+  RoutingReport routing;
+  std::vector<LayerResult> layers;  // in model order
+  std::optional<F64Distance> f64;
+  std::vector<std::string> not_compared;  // reference tensors without a counterpart
+  bool parity = true;
+
+  // The worst of the three; but agreement is the rate over all their rows, because a prefill may
+  // give a single one.
+  LogitMetrics worst() const;
+  // Sets `parity` from everything else.
+  void judge(const ParityBounds& bounds);
+};
+
+struct Divergence {
+  int64_t layer = 0;
+  std::string tensor;
+};
+
+struct ParityReport {
+  bool parity = true;
+  ParityBounds bounds;
+  LogitMetrics metrics;  // the worst over prompts and comparisons
+  int64_t greedy_match = 0, greedy_total = 0;
+  RoutingReport routing;
+  std::vector<LayerResult> layers;             // the worst over prompts
+  std::optional<Divergence> first_divergence;  // in model order; "logits" if only they differ
+  std::optional<double> logits_floor_db;
+  std::vector<CaseReport> cases;
+};
+
+// The first tensor beyond its bounds, in model order; "logits" if only they are, or the tokens
+// chosen from them; none at parity.
+std::optional<Divergence> first_divergence(const ParityReport& report);
+
+// kUnsupported if every case was skipped; `reference` begins the message.
+Result<ParityReport> summarize(std::vector<CaseReport> cases, const ParityBounds& bounds,
+                               const std::string& reference);
+
+}  // namespace ferry::proof

@@ -1,0 +1,86 @@
+#include "proof/reference_check.h"
+
+#include "proof/reference_names.h"
+#include "proof/verify.h"
+
+namespace ferry::proof {
+namespace {
+
+class PromptCheck {
+ public:
+  PromptCheck(const Reference& reference, const ReferencePrompt& prompt,
+              const packer::Manifest& model, const ReferenceShapes& shapes)
+      : reference_(reference),
+        prompt_(prompt),
+        model_(model),
+        shapes_(shapes),
+        tokens_(static_cast<int64_t>(prompt.input_ids.size())) {}
+
+  Status run() const {
+    FERRY_RETURN_IF_ERROR(check_prompt(reference_, prompt_, model_));
+    const Shape logits = {1, tokens_, model_.vocab_size};
+    FERRY_RETURN_IF_ERROR(check("logits", logits));
+    FERRY_RETURN_IF_ERROR(check("logits_f64", logits));
+    FERRY_RETURN_IF_ERROR(check_greedy());
+    for (const ReferenceTensor& tensor : reference_tensors(model_.num_layers)) {
+      const Shape expected = shape_of(tensor);
+      if (!expected.empty()) FERRY_RETURN_IF_ERROR(check(tensor.name, expected));
+    }
+    for (int64_t layer = 0; layer < model_.num_layers; ++layer)
+      FERRY_RETURN_IF_ERROR(check_route(layer));
+    return {};
+  }
+
+ private:
+  // What a prompt does not have is not compared.
+  Status check(const std::string& tensor, const Shape& expected) const {
+    return prompt_.has(tensor) ? reference_.check(prompt_, tensor, expected) : Status();
+  }
+
+  Status check_greedy() const {
+    if (!prompt_.has("greedy_ids")) return {};
+    const std::vector<int64_t> ids = FERRY_TRY(reference_.ids(prompt_, "greedy_ids"));
+    FERRY_RETURN_IF_ERROR(check_continuation(reference_, prompt_, ids, model_));
+    return check("greedy_logits", {static_cast<int64_t>(ids.size()), model_.vocab_size});
+  }
+
+  Status check_route(int64_t layer) const {
+    const std::string name = route_name(layer);
+    if (shapes_.experts == 0 || !prompt_.has(name)) return {};
+    const Shape expected = {1, tokens_, shapes_.experts_per_token};
+    FERRY_TRY(reference_.integers(prompt_, name, expected));
+    return {};
+  }
+
+  // Empty for what the model does not have.
+  Shape shape_of(const ReferenceTensor& tensor) const {
+    if (tensor.kind == ReferenceTensor::Kind::kHidden) return {1, tokens_, model_.hidden_size};
+    if (tensor.kind == ReferenceTensor::Kind::kRouterLogits) {
+      return shapes_.experts == 0 ? Shape() : Shape{1, tokens_, shapes_.experts};
+    }
+    const auto buffer = shapes_.buffers.find(tensor.source);
+    if (buffer == shapes_.buffers.end()) return {};
+    const Shape& ours = buffer->second;
+    if (!tensor.is_kv_cache() || ours.size() != 4) return ours;
+    return {1, ours[2], tokens_, ours[3]};
+  }
+
+  const Reference& reference_;
+  const ReferencePrompt& prompt_;
+  const packer::Manifest& model_;
+  const ReferenceShapes& shapes_;
+  const int64_t tokens_;
+};
+
+}  // namespace
+
+Status check_reference(const Reference& reference, const packer::Manifest& model,
+                       const ReferenceShapes& shapes) {
+  for (const ReferencePrompt& prompt : reference.prompts()) {
+    if (prompt.has("pixel_values") || prompt.has("image_features")) continue;
+    FERRY_RETURN_IF_ERROR(PromptCheck(reference, prompt, model, shapes).run());
+  }
+  return {};
+}
+
+}  // namespace ferry::proof

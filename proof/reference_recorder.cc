@@ -1,0 +1,163 @@
+#include "proof/reference_recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ferry::proof {
+namespace {
+
+// [1,context,heads,dim] to [1,heads,tokens,dim].
+std::vector<float> heads_first(std::span<const float> cache, int64_t tokens, int64_t heads,
+                               int64_t dim) {
+  std::vector<float> out;
+  out.reserve(static_cast<size_t>(heads * tokens * dim));
+  for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t t = 0; t < tokens; ++t) {
+      const auto row =
+          cache.subspan(static_cast<size_t>((t * heads + h) * dim), static_cast<size_t>(dim));
+      out.insert(out.end(), row.begin(), row.end());
+    }
+  }
+  return out;
+}
+
+std::vector<float> floats_of(const runner::TensorView& view) {
+  std::vector<float> values(view.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), view.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+}  // namespace
+
+std::vector<int64_t> RecordedPrompt::executed() const {
+  std::vector<int64_t> all = tokens;
+  if (!continuation.empty()) all.insert(all.end(), continuation.begin(), continuation.end() - 1);
+  return all;
+}
+
+void PromptRecorder::append(Rows& all, int64_t position, size_t width,
+                            std::span<const float> values) {
+  const size_t have = all.size() / width;
+  const size_t skip =
+      have > static_cast<size_t>(position) ? have - static_cast<size_t>(position) : 0;
+  if (skip * width >= values.size()) return;
+  const auto fresh = values.subspan(skip * width);
+  all.insert(all.end(), fresh.begin(), fresh.end());
+}
+
+void PromptRecorder::keep_probe(const std::string& name, int64_t position, int64_t rows,
+                                std::span<const float> values) {
+  if (rows < 1 || values.empty()) return;
+  auto& [width, all] = probes_[name];
+  width = values.size() / static_cast<size_t>(rows);
+  append(all, position, width, values);
+}
+
+void PromptRecorder::keep_logits(int64_t position, std::span<const float> rows) {
+  append(logits_, position, static_cast<size_t>(vocab_size_), rows);
+}
+
+void PromptRecorder::keep_cache(const ReferenceTensor& tensor, const runner::TensorView& view) {
+  if (view.dtype != DType::kF32) return;
+  std::vector<float> values = floats_of(view);
+  Shape shape = view.shape;
+  if (tensor.is_kv_cache()) {
+    if (shape.size() != 4 || shape[1] < tokens()) return;
+    values = heads_first(values, tokens(), shape[2], shape[3]);
+    shape = {1, shape[2], tokens(), shape[3]};
+  }
+  caches_[tensor.name] = {std::move(shape), std::move(values)};
+}
+
+void PromptRecorder::write_greedy(const std::string& prefix, MemorySource& out) const {
+  if (prompt_->continuation.empty()) return;
+  const auto vocab = static_cast<size_t>(vocab_size_);
+  const auto from = static_cast<std::ptrdiff_t>(static_cast<size_t>(tokens() - 1) * vocab);
+  const Rows rows(logits_.begin() + from, logits_.end());
+  const auto chosen = static_cast<int64_t>(prompt_->continuation.size());
+  out.add(prefix + "greedy_ids", DType::kI64, {chosen}, prompt_->continuation);
+  out.add(prefix + "greedy_logits", DType::kF32, {chosen, vocab_size_}, rows);
+}
+
+// Rows of the continuation are kept for routers only.
+void PromptRecorder::write_probe(const std::string& name, const std::string& prefix,
+                                 MemorySource& out) const {
+  const auto& [width, rows] = probes_.at(name);
+  const auto columns = static_cast<int64_t>(width);
+  const size_t end = static_cast<size_t>(tokens()) * width;
+  if (rows.size() < end || name.starts_with("router_weights.")) return;
+  if (!name.starts_with("router_experts.")) {
+    out.add(prefix + name, DType::kF32, {1, tokens(), columns},
+            Rows(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(end)));
+    return;
+  }
+  const auto split = rows.begin() + static_cast<std::ptrdiff_t>(end);
+  out.add(prefix + name, DType::kI64, {1, tokens(), columns},
+          std::vector<int64_t>(rows.begin(), split));
+  const int64_t more = static_cast<int64_t>((rows.size() - end) / width);
+  if (more == 0) return;
+  out.add(prefix + "greedy_" + name, DType::kI64, {1, more, columns},
+          std::vector<int64_t>(split, rows.end()));
+}
+
+void PromptRecorder::write(MemorySource& out) const {
+  const std::string prefix = prompt_->name.empty() ? "" : prompt_->name + ".";
+  out.add(prefix + "input_ids", DType::kI64, {1, tokens()}, prompt_->tokens);
+  const auto end = static_cast<std::ptrdiff_t>(tokens() * vocab_size_);
+  out.add(prefix + "logits", DType::kF32, {1, tokens(), vocab_size_},
+          Rows(logits_.begin(), logits_.begin() + end));
+  write_greedy(prefix, out);
+  for (const auto& [name, rows] : probes_) write_probe(name, prefix, out);
+  for (const auto& [name, cache] : caches_) {
+    out.add(prefix + name, DType::kF32, cache.first, cache.second);
+  }
+}
+
+namespace {
+
+Status record_prompt(runner::Decoder& decoder, const packer::Manifest& manifest,
+                     const RecordedPrompt& prompt, PromptRecorder& recorder) {
+  const std::vector<int64_t> tokens = prompt.executed();
+  decoder.restart(static_cast<int64_t>(prompt.tokens.size()));
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    const std::vector<float> row = FERRY_TRY(decoder.forward({&tokens[t], 1}));
+    if (row.size() != static_cast<size_t>(manifest.vocab_size)) {
+      return bad_input("the bundle's logits are not [1, vocabulary]");
+    }
+    recorder.keep_logits(static_cast<int64_t>(t), row);
+    if (t + 1 != prompt.tokens.size()) continue;
+    for (const ReferenceTensor& tensor : reference_tensors(manifest.num_layers)) {
+      if (tensor.is_probe()) continue;
+      const Result<runner::TensorView> view = decoder.buffer(tensor.source);
+      if (view) recorder.keep_cache(tensor, *view);  // other models have other caches
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
+                                                       const packer::Manifest& manifest,
+                                                       const std::vector<RecordedPrompt>& prompts,
+                                                       const std::string& name) {
+  auto source = std::make_unique<MemorySource>(name);
+  for (const RecordedPrompt& prompt : prompts) {
+    PromptRecorder recorder(prompt, manifest.vocab_size);
+    FERRY_RETURN_IF_ERROR(decoder.set_probe_sink([&](const std::string& probe, int64_t position,
+                                                     int64_t rows, std::span<const float> values) {
+      recorder.keep_probe(probe, position, rows, values);
+    }));
+    FERRY_RETURN_IF_ERROR(decoder.force_experts(prompt.routes.empty() ? nullptr : &prompt.routes));
+    Status recorded = record_prompt(decoder, manifest, prompt, recorder);
+    FERRY_RETURN_IF_ERROR(decoder.force_experts(nullptr));
+    FERRY_RETURN_IF_ERROR(decoder.set_probe_sink({}));
+    FERRY_RETURN_IF_ERROR(std::move(recorded));
+    recorder.write(*source);
+  }
+  return std::unique_ptr<TensorSource>(std::move(source));
+}
+
+}  // namespace ferry::proof

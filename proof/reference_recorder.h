@@ -1,0 +1,66 @@
+// Records what a model computes for a prompt, as the tensors of a reference file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/memory_source.h"
+#include "proof/reference_names.h"
+#include "runner/decoder.h"
+
+namespace ferry::proof {
+
+// Tokens that follow each other from position 0. `continuation` is given, not chosen.
+struct RecordedPrompt {
+  std::string name;
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> continuation;
+  runner::ExpertRoutes routes =
+      {};  // experts that tokens pass through; others are the routers' own choice
+  // The tokens that are executed: the last one of the continuation is not.
+  std::vector<int64_t> executed() const;
+};
+
+// Rows come in by position, in order; a position that is there already keeps its first row.
+class PromptRecorder {
+ public:
+  // `prompt` must outlive the recorder.
+  PromptRecorder(const RecordedPrompt& prompt, int64_t vocab_size)
+      : prompt_(&prompt), vocab_size_(vocab_size) {}
+
+  void keep_probe(const std::string& name, int64_t position, int64_t rows,
+                  std::span<const float> values);
+  void keep_logits(int64_t position, std::span<const float> rows);
+  // The contents of a cache or state after the prompt; only f32 ones are kept.
+  void keep_cache(const ReferenceTensor& tensor, const runner::TensorView& view);
+
+  // Adds logits, hidden states, caches, routers, and the continuation as greedy_ids with its
+  // greedy_logits to `out`, under the prompt's name.
+  void write(MemorySource& out) const;
+
+ private:
+  using Rows = std::vector<float>;
+  static void append(Rows& all, int64_t position, size_t width, std::span<const float> values);
+  int64_t tokens() const { return static_cast<int64_t>(prompt_->tokens.size()); }
+  void write_greedy(const std::string& prefix, MemorySource& out) const;
+  void write_probe(const std::string& name, const std::string& prefix, MemorySource& out) const;
+
+  const RecordedPrompt* prompt_;
+  int64_t vocab_size_;
+  std::map<std::string, std::pair<size_t, Rows>> probes_;  // width and rows
+  Rows logits_;
+  std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;
+};
+
+// Runs every prompt token by token. `name` is what messages call the result.
+Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
+                                                       const packer::Manifest& manifest,
+                                                       const std::vector<RecordedPrompt>& prompts,
+                                                       const std::string& name);
+
+}  // namespace ferry::proof

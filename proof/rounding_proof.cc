@@ -1,0 +1,180 @@
+#include "proof/rounding_proof.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "core/text.h"
+#include "proof/expert_search.h"
+#include "proof/verify.h"
+#include "runner/decoder.h"
+
+namespace ferry::proof {
+namespace {
+
+// The signal-to-noise ratio of values that were rounded once.
+constexpr double kLeastNoiseBF16Db = 55;
+constexpr double kLeastNoiseF16Db = 73;
+
+bool any_rounded(const packer::Manifest& manifest) {
+  return std::ranges::any_of(manifest.tensors, &packer::ManifestTensor::rounded);
+}
+
+// Floors of the tensors of a report, from the noise that rounding makes in the same tensors.
+class MeasuredFloors {
+ public:
+  explicit MeasuredFloors(const ParityReport& rounding)
+      : least_noise_(*rounding.bounds.rounding == DType::kF16 ? kLeastNoiseF16Db
+                                                              : kLeastNoiseBF16Db),
+        logits_(floor_of(rounding.metrics.values)) {
+    for (const LayerResult& layer : rounding.layers) {
+      floors_[layer.tensor.name] = floor_of(layer.metrics);
+    }
+  }
+
+  void judge(ParityReport& report) const {
+    for (CaseReport& one : report.cases) {
+      judge(one.layers);
+      one.parity = all_within(one.layers) && logits_within(one.worst());
+    }
+    judge(report.layers);
+    report.logits_floor_db = logits_;
+    report.parity = all_within(report.layers) && logits_within(report.metrics);
+    report.first_divergence = first_divergence(report);
+  }
+
+ private:
+  void judge(std::vector<LayerResult>& layers) const {
+    for (LayerResult& layer : layers) {
+      const auto found = floors_.find(layer.tensor.name);
+      layer.floor_db = found == floors_.end() ? logits_ : found->second;
+      layer.within = layer.metrics.finite && layer.metrics.sqnr_db >= *layer.floor_db;
+    }
+  }
+  static bool all_within(const std::vector<LayerResult>& layers) {
+    return std::ranges::all_of(layers, &LayerResult::within);
+  }
+  bool logits_within(const LogitMetrics& logits) const {
+    return logits.values.finite && logits.values.sqnr_db >= logits_;
+  }
+
+  // A tensor that no activation's rounding reaches, such as an embedding, still has rounded
+  // weights.
+  double floor_of(const ValueMetrics& noise) const {
+    return std::min(noise.sqnr_db, least_noise_) - kRoundedWeightsDb;
+  }
+
+  double least_noise_;
+  double logits_;
+  std::map<std::string, double> floors_;  // by tensor
+};
+
+bool has_experts(const runner::Decoder& decoder, const packer::Manifest& manifest) {
+  for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
+    if (decoder.experts_of(layer).first > 0) return true;
+  }
+  return false;
+}
+
+// kBadInput unless the model has the experts that the reference names.
+Status check_routes(runner::Decoder& decoder, const Reference& reference,
+                    const std::vector<RecordedPrompt>& prompts) {
+  for (const RecordedPrompt& prompt : prompts) {
+    const Status known = decoder.force_experts(&prompt.routes);
+    if (known) continue;
+    return fail(known.error().code, fmt::format("{}: prompt {}: {}", reference.path(),
+                                                quoted(prompt.name), known.error().message));
+  }
+  return decoder.force_experts(nullptr);
+}
+
+// Sends the tokens of every prompt through the experts of the reference. Returns how many choices
+// are not those of the bundle's own routers.
+Result<int64_t> follow_reference(runner::Decoder& decoder, const packer::Manifest& manifest,
+                                 const Reference& reference, std::vector<RecordedPrompt>& prompts) {
+  if (!has_experts(decoder, manifest)) return 0;
+  int64_t exchanged = 0;
+  for (RecordedPrompt& prompt : prompts) {
+    const auto from = std::ranges::find(reference.prompts(), prompt.name, &ReferencePrompt::name);
+    if (!prompt.routes.empty()) continue;  // the reference says which
+    FoundRoutes found = FERRY_TRY(find_routes(decoder, manifest, reference, *from));
+    prompt.routes = std::move(found.routes);
+    exchanged += found.exchanged;
+  }
+  return exchanged;
+}
+
+// The experts that the reference says its tokens passed through.
+Result<runner::ExpertRoutes> routes_of(const Reference& reference, const ReferencePrompt& prompt,
+                                       int64_t layers) {
+  runner::ExpertRoutes routes;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    for (const std::string& name : {route_name(layer), greedy_route_name(layer)}) {
+      if (!prompt.has(name)) continue;
+      const std::vector<int64_t> ids =
+          FERRY_TRY(reference.integers(prompt, name, reference.shape(prompt, name)));
+      routes[layer].insert(routes[layer].end(), ids.begin(), ids.end());
+    }
+  }
+  return routes;
+}
+
+}  // namespace
+
+Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
+                                               const packer::Manifest& manifest) {
+  std::vector<RecordedPrompt> prompts;
+  for (const ReferencePrompt& from : reference.prompts()) {
+    if (from.needs_images()) continue;
+    FERRY_RETURN_IF_ERROR(check_prompt(reference, from, manifest));
+    RecordedPrompt& prompt = prompts.emplace_back();
+    prompt.name = from.name;
+    prompt.tokens = from.input_ids;
+    prompt.routes = FERRY_TRY(routes_of(reference, from, manifest.num_layers));
+    if (from.has("greedy_ids")) {
+      prompt.continuation = FERRY_TRY(reference.ids(from, "greedy_ids"));
+      FERRY_RETURN_IF_ERROR(check_continuation(reference, from, prompt.continuation, manifest));
+    }
+  }
+  if (!prompts.empty()) return prompts;
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("{}: every prompt needs images, which bundles do not take", reference.path()));
+}
+
+Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
+                                     const ParityBounds& bounds, ThreadPool& pool) {
+  const packer::Manifest& manifest = bundle.manifest();
+  std::vector<RecordedPrompt> prompts = FERRY_TRY(prompts_of(reference, manifest));
+  RoundingProof proof;
+  proof.exact_weights = !any_rounded(manifest);
+  std::unique_ptr<TensorSource> source;
+  bool continued = true;
+  {
+    runner::MethodOptions widened;
+    widened.widen = true;
+    runner::Decoder decoder = FERRY_TRY(runner::Decoder::load(bundle, pool, widened));
+    FERRY_RETURN_IF_ERROR(check_routes(decoder, reference, prompts));
+    if (!proof.exact_weights) {
+      proof.exchanged = FERRY_TRY(follow_reference(decoder, manifest, reference, prompts));
+      continued = !has_experts(decoder, manifest);
+    }
+    source = FERRY_TRY(
+        record_reference(decoder, manifest, prompts, bundle.path() + " with activations in f32"));
+  }
+  const Reference recorded = FERRY_TRY(Reference::open(*source));
+  const VerifyOptions options = {.recorded = &recorded, .continuation = continued};
+  proof.in_f32 = FERRY_TRY(compare_references(recorded, reference, f32_bounds(bundle), options));
+  runner::Decoder decoder = FERRY_TRY(runner::Decoder::load(bundle, pool, {}));
+  proof.rounding = FERRY_TRY(verify(decoder, manifest, recorded, bounds));
+  proof.outputs = FERRY_TRY(verify(decoder, manifest, reference, bounds, options));
+  if (!proof.exact_weights && !proof.in_f32.parity) {
+    MeasuredFloors(proof.rounding).judge(proof.in_f32);
+  }
+  return proof;
+}
+
+}  // namespace ferry::proof

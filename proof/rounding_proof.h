@@ -1,0 +1,44 @@
+// Proof of a bundle in half precision by a reference alone. How far its outputs may be from the
+// reference is not guessed: the bundle is executed twice, as it is and with its activations in f32,
+// and the difference of the two is the rounding of this very model.
+#pragma once
+
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_reader.h"
+#include "proof/parity_report.h"
+#include "proof/reference.h"
+#include "proof/reference_recorder.h"
+
+namespace ferry::proof {
+
+struct RoundingProof {
+  // The bundle's program with activations in f32, against the reference. Where no weight was
+  // rounded it is held to the f32 bounds, else to `rounding`: each tensor may have as much noise as
+  // rounding the activations makes, and kRoundedWeightsDb more.
+  ParityReport in_f32;
+  bool exact_weights = false;  // no weight was rounded
+  // Rounded weights may send a token to other experts than the reference; so many choices were
+  // exchanged for the reference's. Its continuation, whose experts cannot be told, is not compared.
+  int64_t exchanged = 0;
+  // The bundle as it is against itself in f32.
+  ParityReport rounding;
+  // The bundle as it is against the reference.
+  ParityReport outputs;
+  bool parity() const { return in_f32.parity && rounding.parity && outputs.parity; }
+};
+
+// Rounding every weight makes about as much noise as rounding every activation.
+inline constexpr double kRoundedWeightsDb = 10;
+
+// `bounds` are bounds_of() the bundle, with rounding.
+Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
+                                     const ParityBounds& bounds, ThreadPool& pool);
+
+// Prompts of a reference that a bundle can run, checked. kUnsupported if there is none.
+Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
+                                               const packer::Manifest& manifest);
+
+}  // namespace ferry::proof

@@ -1,0 +1,414 @@
+#include "proof/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/text.h"
+#include "runner/sampler.h"
+
+namespace ferry::proof {
+namespace {
+
+constexpr std::string_view kRoutePrefix = "router_experts.";
+
+struct BundleNames {
+  std::set<std::string> probes, buffers;
+  explicit BundleNames(const packer::Manifest& manifest) {
+    for (const packer::ManifestProgram& program : manifest.programs) {
+      for (const packer::ManifestProbe& probe : program.probes) probes.insert(probe.name);
+      for (const packer::ManifestBuffer& buffer : program.buffers) buffers.insert(buffer.name);
+    }
+  }
+  bool has(const ReferenceTensor& tensor) const {
+    return (tensor.is_probe() ? probes : buffers).contains(tensor.source);
+  }
+};
+
+Result<std::vector<float>> floats_of(const runner::TensorView& view, const std::string& name) {
+  if (view.dtype != DType::kF32) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("buffer '{}' is {}, not f32", name, dtype_name(view.dtype)));
+  }
+  std::vector<float> values(view.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), view.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
+  return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
+}
+
+// Runs one prompt. Members hold what is compared while the decoder runs.
+class CaseRunner {
+ public:
+  CaseRunner(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
+             const ReferencePrompt& prompt, const ParityBounds& bounds,
+             const VerifyOptions& options)
+      : decoder_(decoder),
+        manifest_(manifest),
+        reference_(reference),
+        prompt_(prompt),
+        bounds_(bounds),
+        options_(options),
+        tokens_(static_cast<int64_t>(prompt.input_ids.size())) {}
+
+  Result<CaseReport> run();
+
+ private:
+  using Row = std::span<const float>;
+
+  Status load(const std::vector<ReferenceTensor>& tensors, const BundleNames& names);
+  Status load_routes();
+  bool has_routes(const ReferencePrompt& prompt) const {
+    for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
+      if (prompt.has(route_name(layer))) return true;
+    }
+    return false;
+  }
+  // The prompt in VerifyOptions::recorded, or nullptr.
+  const ReferencePrompt* recorded_prompt() const {
+    if (options_.recorded == nullptr) return nullptr;
+    const auto found =
+        std::ranges::find(options_.recorded->prompts(), prompt_.name, &ReferencePrompt::name);
+    return found == options_.recorded->prompts().end() ? nullptr : &*found;
+  }
+  // The logits that tokens of the continuation were chosen from, if they are known.
+  Result<std::vector<float>> greedy_logits(int64_t rows) const;
+  Status run_steps();
+  Status run_prefill();
+  // Goes on with the reference's token where it is not the bundle's own, if that is explained.
+  Status run_greedy(std::vector<float> logits);
+  Status compare_caches();
+  Status compare_cache(const ReferenceTensor& tensor);
+  void compare_probe(const std::string& name, int64_t position, int64_t rows, Row values);
+  void compare_routes(int64_t layer, int64_t position, Row chosen);
+  void compare_logits(Row got, int64_t position, LogitComparison& into);
+
+  Row expected_row(int64_t position) const {
+    return Row(logits_).subspan(static_cast<size_t>(position * manifest_.vocab_size),
+                                static_cast<size_t>(manifest_.vocab_size));
+  }
+  // Closes the comparison of one way: its metrics are judged by their own scale.
+  void close_way();
+
+  runner::Decoder& decoder_;
+  const packer::Manifest& manifest_;
+  const Reference& reference_;
+  const ReferencePrompt& prompt_;
+  const ParityBounds& bounds_;
+  const VerifyOptions& options_;
+  const int64_t tokens_;
+  CaseReport report_;
+  std::vector<float> logits_;                           // (T, vocab) expected
+  std::vector<double> logits_f64_;                      // (T, vocab) or empty
+  std::map<std::string, std::vector<float>> expected_;  // by reference name
+  std::vector<ReferenceTensor> compared_;
+  runner::ExpertRoutes routes_;
+  std::map<std::string, ValueComparison> running_;  // of the present way, by reference name
+};
+
+Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNames& names) {
+  const Shape shape = {1, tokens_, manifest_.vocab_size};
+  logits_ = FERRY_TRY(reference_.floats(prompt_, "logits", shape));
+  if (prompt_.has("logits_f64")) {
+    logits_f64_ = FERRY_TRY(reference_.doubles(prompt_, "logits_f64", shape));
+    report_.f64.emplace();
+    for (size_t i = 0; i < logits_.size(); ++i) {
+      const double distance = std::fabs(static_cast<double>(logits_[i]) - logits_f64_[i]);
+      report_.f64->reference = std::max(report_.f64->reference, distance);
+    }
+  }
+  std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
+  for (const ReferenceTensor& tensor : all) {
+    if (!prompt_.has(tensor.name) || !names.has(tensor)) continue;
+    known.insert(tensor.name);
+    compared_.push_back(tensor);
+    report_.layers.push_back({.tensor = tensor, .metrics = {}});
+    if (!tensor.is_probe()) continue;
+    const int64_t width = tensor.kind == ReferenceTensor::Kind::kHidden
+                              ? manifest_.hidden_size
+                              : decoder_.experts_of(tensor.layer).second;
+    expected_[tensor.name] =
+        FERRY_TRY(reference_.floats(prompt_, tensor.name, {1, tokens_, width}));
+  }
+  for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
+    known.insert({route_name(layer), greedy_route_name(layer)});
+  }
+  FERRY_RETURN_IF_ERROR(load_routes());
+  for (const auto& [tensor, entry] : prompt_.tensors) {
+    if (!known.contains(tensor)) report_.not_compared.push_back(tensor);
+  }
+  return {};
+}
+
+// The routes of the prompt, with those of the continuation behind them.
+Status CaseRunner::load_routes() {
+  const Reference* from = &reference_;
+  const ReferencePrompt* prompt = &prompt_;
+  if (const ReferencePrompt* recorded = recorded_prompt();
+      recorded != nullptr && !has_routes(prompt_)) {
+    from = options_.recorded;
+    prompt = recorded;
+  }
+  for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
+    if (!prompt->has(route_name(layer))) continue;
+    const int64_t chosen = decoder_.experts_of(layer).first;
+    // Another number of experts for a token is another model: it goes its own way, and is judged by
+    // what it computes.
+    const Shape& stated = from->shape(*prompt, route_name(layer));
+    if (stated.size() == 3 && stated[2] != chosen) {
+      report_.routing.choices += tokens_;
+      report_.routing.different += tokens_;
+      continue;
+    }
+    std::vector<int64_t>& route = routes_[layer];
+    route = FERRY_TRY(from->integers(*prompt, route_name(layer), {1, tokens_, chosen}));
+    const std::string more = greedy_route_name(layer);
+    if (!prompt->has(more)) continue;
+    const Shape& shape = from->shape(*prompt, more);
+    const int64_t rows = shape.size() == 3 ? shape[1] : 0;
+    const std::vector<int64_t> rest = FERRY_TRY(from->integers(*prompt, more, {1, rows, chosen}));
+    route.insert(route.end(), rest.begin(), rest.end());
+  }
+  return {};
+}
+
+// `chosen` is what the bundle's own router chose.
+void CaseRunner::compare_routes(int64_t layer, int64_t position, Row chosen) {
+  const auto route = routes_.find(layer);
+  if (route == routes_.end()) return;
+  const auto k = static_cast<size_t>(decoder_.experts_of(layer).first);
+  for (size_t row = 0; row * k < chosen.size(); ++row) {
+    const size_t from = (static_cast<size_t>(position) + row) * k;
+    if (from + k > route->second.size()) return;
+    std::set<int64_t> ours, wanted;
+    for (size_t i = 0; i < k; ++i) {
+      ours.insert(static_cast<int64_t>(chosen[row * k + i]));
+      wanted.insert(route->second[from + i]);
+    }
+    report_.routing.choices += 1;
+    report_.routing.different += ours == wanted ? 0 : 1;
+  }
+}
+
+void CaseRunner::compare_probe(const std::string& name, int64_t position, int64_t rows,
+                               Row values) {
+  if (name.starts_with(kRoutePrefix)) {
+    compare_routes(std::atoll(name.c_str() + kRoutePrefix.size()), position, values);
+  }
+  const auto want = expected_.find(name);
+  if (want == expected_.end()) return;
+  const size_t width = want->second.size() / static_cast<size_t>(tokens_);
+  // Rows of the continuation have no reference.
+  const int64_t known = std::min(rows, tokens_ - position);
+  if (known <= 0 || values.size() != static_cast<size_t>(rows) * width) return;
+  const size_t count = static_cast<size_t>(known) * width;
+  running_[name].add(values.first(count),
+                     Row(want->second).subspan(static_cast<size_t>(position) * width, count));
+}
+
+void CaseRunner::compare_logits(Row got, int64_t position, LogitComparison& into) {
+  into.add_row(got, expected_row(position));
+  if (!report_.f64) return;
+  const size_t first = static_cast<size_t>(position * manifest_.vocab_size);
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double distance = std::fabs(static_cast<double>(got[i]) - logits_f64_[first + i]);
+    report_.f64->ours =
+        std::max(report_.f64->ours, std::isfinite(distance) ? distance : kBeyondAnyBound);
+  }
+}
+
+Status CaseRunner::compare_cache(const ReferenceTensor& tensor) {
+  const runner::TensorView view = FERRY_TRY(decoder_.buffer(tensor.source));
+  const std::vector<float> got = FERRY_TRY(floats_of(view, tensor.source));
+  ValueComparison& comparison = running_[tensor.name];
+  if (!tensor.is_kv_cache()) {
+    comparison.add(got, FERRY_TRY(reference_.floats(prompt_, tensor.name, view.shape)));
+    return {};
+  }
+  // Ours is [1, context, heads, dim]; the reference is [1, heads, T, dim].
+  if (view.shape.size() != 4 || view.shape[1] < tokens_) {
+    return bad_input(fmt::format("buffer '{}' has shape {}, not [1, context, heads, dim]",
+                                 tensor.source, to_string(view.shape)));
+  }
+  const int64_t heads = view.shape[2];
+  const int64_t dim = view.shape[3];
+  const std::vector<float> want =
+      FERRY_TRY(reference_.floats(prompt_, tensor.name, {1, heads, tokens_, dim}));
+  const auto width = static_cast<size_t>(dim);
+  for (int64_t t = 0; t < tokens_; ++t) {
+    for (int64_t h = 0; h < heads; ++h) {
+      comparison.add(Row(got).subspan(static_cast<size_t>(t * heads + h) * width, width),
+                     Row(want).subspan(static_cast<size_t>(h * tokens_ + t) * width, width));
+    }
+  }
+  return {};
+}
+
+Status CaseRunner::compare_caches() {
+  for (const ReferenceTensor& tensor : compared_) {
+    if (!tensor.is_probe()) FERRY_RETURN_IF_ERROR(compare_cache(tensor));
+  }
+  return {};
+}
+
+void CaseRunner::close_way() {
+  for (LayerResult& layer : report_.layers) {
+    const auto found = running_.find(layer.tensor.name);
+    if (found == running_.end()) continue;
+    const ValueMetrics metrics = found->second.metrics();
+    layer.metrics = layer.metrics.count == 0 ? metrics : worse(layer.metrics, metrics);
+    layer.within = layer.within && bounds_.within(layer.tensor, metrics);
+  }
+  running_.clear();
+}
+
+Status CaseRunner::run_steps() {
+  LogitComparison logits;
+  // The reference computed all of the prompt as a sequence of its whole length.
+  decoder_.restart(tokens_);
+  for (int64_t t = 0; t < tokens_; ++t) {
+    const std::vector<float> row =
+        FERRY_TRY(decoder_.forward({&prompt_.input_ids[static_cast<size_t>(t)], 1}));
+    if (row.size() != static_cast<size_t>(manifest_.vocab_size)) {
+      return bad_input("the bundle's logits are not [1, vocabulary]");
+    }
+    compare_logits(row, t, logits);
+  }
+  FERRY_RETURN_IF_ERROR(compare_caches());
+  close_way();
+  report_.steps = logits.metrics();
+  return {};
+}
+
+Status CaseRunner::run_prefill() {
+  LogitComparison comparison;
+  decoder_.restart();
+  const std::vector<float> logits = FERRY_TRY(decoder_.forward(prompt_.input_ids));
+  const auto vocab = static_cast<size_t>(manifest_.vocab_size);
+  const size_t rows = logits.size() / vocab;
+  if (rows == 0 || rows * vocab != logits.size() || rows > prompt_.input_ids.size()) {
+    return bad_input("the bundle's logits are not [rows, vocabulary]");
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    compare_logits(Row(logits).subspan(r * vocab, vocab), tokens_ - static_cast<int64_t>(rows - r),
+                   comparison);
+  }
+  FERRY_RETURN_IF_ERROR(compare_caches());
+  close_way();
+  report_.prefill = comparison.metrics();
+  return run_greedy({logits.end() - static_cast<std::ptrdiff_t>(vocab), logits.end()});
+}
+
+Result<std::vector<float>> CaseRunner::greedy_logits(int64_t rows) const {
+  const Shape shape = {rows, manifest_.vocab_size};
+  if (prompt_.has("greedy_logits")) return reference_.floats(prompt_, "greedy_logits", shape);
+  const ReferencePrompt* recorded = recorded_prompt();
+  if (recorded == nullptr || !recorded->has("greedy_logits")) return std::vector<float>();
+  return options_.recorded->floats(*recorded, "greedy_logits", shape);
+}
+
+Status CaseRunner::run_greedy(std::vector<float> row) {
+  if (!options_.continuation || !prompt_.has("greedy_ids")) return {};
+  const std::vector<int64_t> ids = FERRY_TRY(reference_.ids(prompt_, "greedy_ids"));
+  report_.greedy_total = static_cast<int64_t>(ids.size());
+  FERRY_RETURN_IF_ERROR(check_continuation(reference_, prompt_, ids, manifest_));
+  const auto vocab = static_cast<size_t>(manifest_.vocab_size);
+  const std::vector<float> expected = FERRY_TRY(greedy_logits(report_.greedy_total));
+  LogitComparison comparison;
+  for (size_t g = 0; g < ids.size(); ++g) {
+    const Row want = expected.empty() ? Row() : Row(expected).subspan(g * vocab, vocab);
+    if (!want.empty()) comparison.add_row(row, want);
+    const bool same = static_cast<int64_t>(runner::argmax(row)) == ids[g];
+    if (!same) {
+      report_.greedy_tie = !want.empty() && bounds_.explains_choice(row, want);
+      if (!report_.greedy_tie) break;
+    }
+    report_.greedy_match += same ? 1 : 0;
+    if (g + 1 < ids.size()) row = FERRY_TRY(decoder_.forward({&ids[g], 1}));
+  }
+  report_.greedy = comparison.metrics();
+  return {};
+}
+
+Result<CaseReport> CaseRunner::run() {
+  report_.prompt = prompt_.name;
+  report_.tokens = tokens_;
+  if (prompt_.needs_images()) {
+    report_.skipped = "needs images, which this bundle does not take";
+    return report_;
+  }
+  FERRY_RETURN_IF_ERROR(check_prompt(reference_, prompt_, manifest_));
+  FERRY_RETURN_IF_ERROR(load(reference_tensors(manifest_.num_layers), BundleNames(manifest_)));
+  FERRY_RETURN_IF_ERROR(
+      decoder_.set_probe_sink([this](const std::string& name, int64_t position, int64_t rows,
+                                     Row values) { compare_probe(name, position, rows, values); }));
+  if (Status forced = decoder_.force_experts(routes_.empty() ? nullptr : &routes_); !forced) {
+    const Error error = std::move(forced).error();
+    return fail(error.code, fmt::format("{}: {}", name_of(reference_, prompt_), error.message));
+  }
+  Status done = run_steps();
+  if (done) done = run_prefill();
+  FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
+  FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink({}));
+  FERRY_RETURN_IF_ERROR(std::move(done));
+  report_.judge(bounds_);
+  return report_;
+}
+
+Status check_tokens(const std::vector<int64_t>& ids, const std::string& who,
+                    const packer::Manifest& manifest) {
+  for (int64_t id : ids) {
+    if (id >= 0 && id < manifest.vocab_size) continue;
+    return bad_input(fmt::format("{}: token {} is outside of the bundle's vocabulary of {}", who,
+                                 id, manifest.vocab_size));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_continuation(const Reference& reference, const ReferencePrompt& prompt,
+                          const std::vector<int64_t>& ids, const packer::Manifest& manifest) {
+  const std::string who = name_of(reference, prompt);
+  const size_t total = prompt.input_ids.size() + ids.size() - std::min<size_t>(1, ids.size());
+  if (total > static_cast<size_t>(manifest.context_length)) {
+    return bad_input(
+        fmt::format("{} and its continuation have {} tokens, the bundle's context is {}", who,
+                    total, manifest.context_length));
+  }
+  return check_tokens(ids, who, manifest);
+}
+
+Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
+                    const packer::Manifest& manifest) {
+  const std::string who = name_of(reference, prompt);
+  const auto tokens = static_cast<int64_t>(prompt.input_ids.size());
+  if (tokens > manifest.context_length) {
+    return bad_input(fmt::format("{} has {} tokens, the bundle's context is {}", who, tokens,
+                                 manifest.context_length));
+  }
+  FERRY_RETURN_IF_ERROR(check_tokens(prompt.input_ids, who, manifest));
+  if (!prompt.has("logits")) return bad_input(fmt::format("{} has no logits", who));
+  return {};
+}
+
+Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
+                            const Reference& reference, const ParityBounds& bounds,
+                            const VerifyOptions& options) {
+  std::vector<CaseReport> cases;
+  for (const ReferencePrompt& prompt : reference.prompts()) {
+    cases.push_back(
+        FERRY_TRY(CaseRunner(decoder, manifest, reference, prompt, bounds, options).run()));
+  }
+  return summarize(std::move(cases), bounds, reference.path());
+}
+
+}  // namespace ferry::proof

@@ -1,0 +1,41 @@
+// Verify: runs a bundle on the prompts of a reference and says how far it is from what the original
+// model computed, tensor by tensor.
+#pragma once
+
+#include "core/result.h"
+#include "proof/parity_report.h"
+#include "proof/reference.h"
+#include "runner/decoder.h"
+
+namespace ferry::proof {
+
+struct VerifyOptions {
+  // Of the same prompts: has the experts that tokens pass through, and the logits that tokens of
+  // the continuation are chosen from, where `reference` does not say.
+  const Reference* recorded = nullptr;
+  bool continuation = true;  // compare the continuation as well
+};
+
+// Every prompt twice: token by token from position 0, and in one forward that the greedy
+// continuation follows. Where the reference says which experts its tokens passed through, those of
+// the bundle pass through the same ones; what its own routers chose is compared and counted.
+// kUnsupported if no prompt can be run; kBadInput for a reference that does not belong to the
+// model.
+Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
+                            const Reference& reference, const ParityBounds& bounds,
+                            const VerifyOptions& options = {});
+
+// kBadInput unless the bundle can run the prompt, and it has logits to compare with.
+Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
+                    const packer::Manifest& manifest);
+// The same for the tokens of its continuation.
+Status check_continuation(const Reference& reference, const ReferencePrompt& prompt,
+                          const std::vector<int64_t>& ids, const packer::Manifest& manifest);
+
+// The same comparison between two references: `got` holds what was computed for prompts of the same
+// names and tokens. Prompts that only one of them has are left out.
+Result<ParityReport> compare_references(const Reference& got, const Reference& want,
+                                        const ParityBounds& bounds,
+                                        const VerifyOptions& options = {});
+
+}  // namespace ferry::proof

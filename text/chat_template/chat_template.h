@@ -1,0 +1,58 @@
+// ChatTemplate: the checkpoint's own template for chats, rendered as transformers does it
+// (Jinja 3.1 with trim_blocks and lstrip_blocks, in its sandbox). Templates are untrusted: they see
+// the chat, the names of the special tokens and nothing else, and work, output and nesting are
+// bounded. A construct that is not built is refused by name and line.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+#include "text/chat_template/evaluator.h"
+
+namespace ferry::text {
+
+inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
+inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
+
+class ChatTemplate {
+ public:
+  // Of a bundle or a checkpoint: chat_template.jinja, otherwise `chat_template` of
+  // tokenizer_config.json, which is a string or a list of {name, template}; of a list the one named
+  // "default" counts, and for chats with tools the one named "tool_use". kBadInput where there is
+  // none.
+  static Result<ChatTemplate> load(const std::string& directory);
+  // The same, of files that `read` gives by their names: empty where there is none.
+  using ReadFile = std::function<Result<std::string>(const std::string& name, uint64_t limit)>;
+  static Result<ChatTemplate> load(const std::string& directory, const ReadFile& read);
+  // `config`: text of a tokenizer_config.json; `jinja`: a template that goes before the config's,
+  // or empty. Messages begin with `name`.
+  static Result<ChatTemplate> parse(std::string_view config, std::string_view jinja,
+                                    const std::string& name);
+
+  // `chat` is one JSON value: {"messages": [...], "add_generation_prompt": bool} with further
+  // members as further variables ("tools", "enable_thinking"), or the messages alone. Messages
+  // about the chat begin with `where`.
+  Result<std::string> render(std::string_view chat, const std::string& where,
+                             const chat::TimeText& time) const;
+  // What asks for an answer to one message of the user.
+  Result<std::string> render_message(const std::string& text, const chat::TimeText& time) const;
+
+ private:
+  struct Source {
+    std::string name;  // "default"
+    std::shared_ptr<const chat::Body> body;
+  };
+  Status add(std::string name, std::string_view source);
+  Result<const Source*> choose(const chat::Names& variables) const;
+  Result<std::string> render(chat::Names variables, const chat::TimeText& time) const;
+
+  std::string file_;
+  std::vector<Source> sources_;
+  chat::Names tokens_;  // bos_token and the like
+};
+
+}  // namespace ferry::text

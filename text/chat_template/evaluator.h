@@ -1,0 +1,81 @@
+// Evaluator: renders the tree of a chat template with given variables.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/chat_template/ast.h"
+#include "text/chat_template/budget.h"
+#include "text/chat_template/filters.h"
+
+namespace ferry::text::chat {
+
+inline constexpr size_t kMaxOutputBytes = size_t{16} << 20;
+// Of nodes under evaluation, through macros that call macros.
+inline constexpr int kMaxEvaluationDepth = 500;
+inline constexpr int64_t kMaxRange = 100'000;
+
+using Names = std::map<std::string, Value, std::less<>>;
+// The present time, written as strftime's format says. Empty: not to be had.
+using TimeText = std::function<Result<std::string>(const std::string& format)>;
+
+class Evaluator {
+ public:
+  Evaluator(Names variables, TimeText time);
+  // Once. `body` is in use as long as this lives. Messages begin with "line N: ".
+  Result<std::string> run(const Body& body);
+
+ private:
+  enum class Flow { kNext, kBreak, kContinue };
+  // Names of a loop's pass, a macro or a block. Behind a barrier only the outermost ones are seen.
+  struct Frame {
+    Names names;
+    bool barrier;
+  };
+  class Nesting;
+
+  Result<Flow> exec(const Body& body);
+  Result<Flow> exec(const Stmt& stmt);
+  Result<Flow> dispatch(const Stmt& stmt);
+  Result<Flow> exec_if(const Stmt& stmt);
+  Result<Flow> exec_for(const Stmt& stmt);
+  Result<std::vector<Value>> loop_items(const Stmt& stmt);
+  Result<Flow> exec_scope(const Stmt& stmt);
+  Status exec_set(const Stmt& stmt);
+  Status exec_set_block(const Stmt& stmt);
+  Status print(const Expr& expr);
+  Status emit(const std::string& text);
+  Status bind(Frame& frame, const std::vector<std::string>& names, const Value& value);
+  // What the body writes.
+  Result<std::string> capture(const Body& body, bool own_names);
+
+  Result<Value> eval(const Expr& expr);
+  Result<Value> dispatch(const Expr& expr);
+  Result<Value> eval_list(const Expr& expr);
+  Result<Value> eval_dict(const Expr& expr);
+  Result<Value> eval_slice(const Expr& expr);
+  Result<Value> eval_call(const Expr& expr);
+  Result<Value> eval_filter(const Expr& expr);
+  Result<Value> eval_test(const Expr& expr);
+  Result<Value> eval_unary(const Expr& expr);
+  Result<Value> eval_binary(const Expr& expr);
+  Result<Value> eval_compare(const Expr& expr);
+  Result<Value> eval_choice(const Expr& expr);
+  Result<Arguments> eval_arguments(const Expr& expr);
+  Result<Value> call(const Function& function, const Arguments& arguments);
+  Result<Value> call_macro(const Stmt& macro, const Arguments& arguments);
+  Value lookup(const std::string& name) const;
+  Error located(Error error, int line);
+
+  std::vector<Frame> frames_;
+  TimeText time_;
+  Budget budget_;
+  std::string* out_ = nullptr;
+  int depth_ = 0;
+  bool located_ = false;  // the error on its way out has its line
+};
+
+}  // namespace ferry::text::chat

@@ -1,0 +1,130 @@
+// Value: what an expression of a chat template has. Like a value of Python, but for what a template
+// cannot do in the sandbox that transformers runs it in: lists and dicts never change once made, so
+// they cannot hold themselves. Only a Namespace changes, and it is no element of anything.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry::text::chat {
+
+struct Stmt;  // ast.h
+class Value;
+
+// Lists within lists.
+inline constexpr int kMaxValueDepth = 140;
+// Of one value with all that it holds (what it holds twice counts twice): bytes of texts, and
+// elements. Input is bounded by its line before.
+inline constexpr size_t kMaxValueWeight = size_t{64} << 20;
+
+struct Undefined {
+  std::string name;  // for messages
+};
+struct None {};
+struct List;
+struct Dict;
+struct Namespace;
+struct Loop;
+// A macro, or where that is nullptr the global function of this name.
+struct Function {
+  std::string name;
+  const Stmt* macro = nullptr;
+};
+
+class Value {
+ public:
+  using Text = std::shared_ptr<const std::string>;
+  using ListPtr = std::shared_ptr<const List>;
+  using DictPtr = std::shared_ptr<const Dict>;
+  using Data = std::variant<Undefined, None, bool, int64_t, double, Text, ListPtr, DictPtr,
+                            std::shared_ptr<Namespace>, std::shared_ptr<const Loop>, Function>;
+
+  Value() = default;  // undefined
+  Value(Data data) : data_(std::move(data)) {}
+  static Value none() { return Value(Data(None{})); }
+  static Value undefined(std::string name) { return Value(Data(Undefined{std::move(name)})); }
+  static Value boolean(bool b) { return Value(Data(b)); }
+  static Value integer(int64_t n) { return Value(Data(n)); }
+  static Value real(double d) { return Value(Data(d)); }
+  static Value text(std::string s) {
+    return Value(Data(Text(std::make_shared<const std::string>(std::move(s)))));
+  }
+  // kUnsupported for what may not be an element; kBadInput beyond kMaxValueDepth or -Weight.
+  static Result<Value> list(std::vector<Value> items, bool tuple = false);
+  static Result<Value> dict(std::vector<std::pair<std::string, Value>> items);
+
+  template <class T>
+  bool is() const {
+    return std::holds_alternative<T>(data_);
+  }
+  bool is_text() const { return is<Text>(); }
+  bool is_number() const { return is<int64_t>() || is<double>() || is<bool>(); }
+  const Data& data() const { return data_; }
+  // The caller has asked is<>().
+  const std::string& str() const { return *std::get<Text>(data_); }
+  const std::vector<Value>& items() const;
+  const std::vector<std::pair<std::string, Value>>& members() const;
+  // bool and int64_t.
+  bool is_integer() const { return is<int64_t>() || is<bool>(); }
+  int64_t integer() const;
+  double real() const;
+
+  bool truth() const;
+  // "str", "dict": as Python calls it.
+  std::string_view type() const;
+  // Bytes or elements.
+  size_t size() const;
+  // With all that it holds: what reading it costs.
+  size_t weight() const;
+  int depth() const;
+
+ private:
+  Data data_;
+};
+
+struct List {
+  std::vector<Value> items;
+  bool tuple;
+  int depth;
+  size_t weight;
+};
+struct Dict {
+  std::vector<std::pair<std::string, Value>> items;  // in the order of insertion
+  int depth;
+  size_t weight;
+  const Value* find(std::string_view key) const;
+};
+struct Namespace {
+  std::map<std::string, Value, std::less<>> items;
+};
+// The variable `loop`.
+struct Loop {
+  std::shared_ptr<const std::vector<Value>> items;
+  size_t index;  // from 0
+};
+
+// -- conversions, as Python has them; false and kBadInput where Python raises
+
+bool equal(const Value& a, const Value& b);
+// -1, 0, 1.
+Result<int> compare(const Value& a, const Value& b);
+// str() and repr().
+std::string to_text(const Value& value);
+std::string to_repr(const Value& value);
+struct JsonStyle {
+  bool ensure_ascii = false, sort_keys = false;
+  int64_t indent = -1;  // none
+  std::string item_separator = ", ", key_separator = ": ";
+};
+// json.dumps.
+Result<std::string> to_json(const Value& value, const JsonStyle& style);
+
+}  // namespace ferry::text::chat

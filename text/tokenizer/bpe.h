@@ -1,0 +1,109 @@
+// Bpe: byte-pair encoding of one word at a time, as the BPE model of tokenizer.json describes it.
+// The result is that of merging the pair of lowest rank, the leftmost first, until none is left.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/vocabulary.h"
+#include "text/tokenizer/word_cache.h"
+
+namespace ferry::text {
+
+// Merges by their pair of ids: open addressing, 16 bytes an entry.
+class MergeTable {
+ public:
+  struct Merge {
+    uint32_t rank, id;  // id: of the merged token
+  };
+
+  explicit MergeTable(size_t count);
+  // A later merge of the same pair replaces the earlier one.
+  void insert(uint32_t left, uint32_t right, Merge merge);
+  // nullptr where the pair does not merge.
+  const Merge* find(uint32_t left, uint32_t right) const {
+    for (size_t at = slot(left, right);; at = (at + 1) & mask_) {
+      const Entry& entry = entries_[at];
+      if (entry.left == left && entry.right == right) return &entry.merge;
+      if (entry.left == kNone) return nullptr;
+    }
+  }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct Entry {
+    uint32_t left = kNone, right = kNone;
+    Merge merge{};
+  };
+  size_t slot(uint32_t left, uint32_t right) const { return hash_pair(left, right, seed_) & mask_; }
+
+  uint64_t seed_;
+  size_t mask_;
+  std::vector<Entry> entries_;
+};
+
+// Not thread-safe: it remembers words.
+class Bpe {
+ public:
+  // With `byte_level` words are bytes, and the vocabulary writes them in the byte-level alphabet;
+  // without, both are text. `vocabulary` must outlive this. kUnsupported, by name, for other models
+  // and for options that are not built.
+  static Result<Bpe> make(const TokenizerDocument& document, const Vocabulary& vocabulary,
+                          bool byte_level);
+
+  // Appends the ids of `word`, which is valid UTF-8 unless byte-level.
+  void encode(std::string_view word, std::vector<int64_t>& ids);
+  // The same for a long text that no pre-tokenizer has cut: cut where no merge can join.
+  void encode_text(std::string_view text, std::vector<int64_t>& ids);
+
+ private:
+  struct Symbol {
+    uint32_t id;
+    int32_t previous, next;  // indices; -1 at the ends
+    bool merged;             // into the one before
+  };
+  struct Candidate {
+    uint32_t rank, id;
+    int32_t at;  // index of the left symbol
+  };
+  // A heap's order: the candidate that comes last.
+  static bool later(const Candidate& a, const Candidate& b) {
+    return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
+  }
+
+  explicit Bpe(size_t merges) : merges_(merges) {}
+  Status read_options(const TokenizerDocument& document);
+  Status read_merges(const TokenizerDocument& document);
+  void find_bytes();
+  bool marker_is_a_cut(const TokenizerDocument& document) const;
+  std::optional<uint32_t> whole(std::string_view word);
+  void encode_new(std::string_view word);
+  void split_bytes(std::string_view word);
+  void split_characters(std::string_view word);
+  bool add_fallback(std::string_view character);
+  void merge_short();
+  void merge_long();
+  void push_candidate(int32_t left, int32_t right);
+
+  const Vocabulary* vocabulary_ = nullptr;
+  bool byte_level_ = false, byte_fallback_ = false, fuse_unk_ = false, ignore_merges_ = false;
+  bool cut_at_marker_ = false;
+  std::optional<uint32_t> unk_;
+  // By byte: the token of its byte-level character, and that of <0xNN>.
+  std::vector<std::optional<uint32_t>> byte_tokens_, fallback_tokens_;
+  MergeTable merges_;
+  WordCache cache_;
+  // Of the word at hand, kept for their memory.
+  std::string spelled_;
+  std::vector<uint32_t> symbols_;
+  std::vector<MergeTable::Merge> pairs_;
+  std::vector<Symbol> links_;
+  std::vector<Candidate> heap_;
+};
+
+}  // namespace ferry::text

@@ -1,0 +1,27 @@
+// Matcher: what a Split or a Replace looks for: a literal text, a regex, or one of the known
+// word-splitting regexes, which have code of their own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "text/tokenizer/regex.h"
+#include "text/tokenizer/tokenizer_json.h"
+
+namespace ferry::text {
+
+// Not thread-safe.
+class Matcher {
+ public:
+  virtual ~Matcher() = default;
+  // Appends every match in `text`, from left to right, not overlapping, none empty.
+  virtual Status find_all(std::string_view text, std::vector<TextRange>& matches) const = 0;
+};
+
+// `where` begins the messages.
+Result<std::unique_ptr<Matcher>> make_matcher(const StepPattern& pattern, const std::string& where);
+
+}  // namespace ferry::text

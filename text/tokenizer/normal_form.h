@@ -1,0 +1,16 @@
+// Unicode normal forms of a whole text.
+#pragma once
+
+#include <string>
+
+#include "core/result.h"
+
+namespace ferry::text {
+
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// `text` is valid UTF-8. Only stretches that can change are normalized, so text that is in the form
+// already costs one look at each character.
+Status normalize(std::string& text, NormalForm form);
+
+}  // namespace ferry::text

@@ -1,0 +1,110 @@
+#include "text/tokenizer/post_processor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+
+namespace ferry::text {
+namespace {
+
+using nlohmann::json;
+using Piece = PostProcessor::Piece;
+
+constexpr size_t kMaxPieces = 64, kMaxTemplates = 4;
+
+// The ids of the special token `name` in the table `special_tokens`.
+Result<std::vector<int64_t>> special_ids(const json& table, const std::string& name,
+                                         const std::string& where) {
+  const auto entry = table.find(name);
+  if (entry == table.end()) {
+    return bad_input(fmt::format("{}: special_tokens lacks {}", where, quoted(name, 60)));
+  }
+  StepFields fields = FERRY_TRY(StepFields::of(*entry, where + ": special_tokens"));
+  fields.find("id");
+  fields.find("tokens");  // the ids as text
+  std::vector<int64_t> ids;
+  for (const json& id : *FERRY_TRY(fields.array("ids"))) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId) ||
+        ids.size() == kMaxPieces) {
+      return fields.bad("bad ids");
+    }
+    ids.push_back(id.get<int64_t>());
+  }
+  FERRY_RETURN_IF_ERROR(fields.finish());
+  return ids;
+}
+
+Result<Piece> read_piece(const json& value, const json& table, const std::string& where) {
+  StepFields piece = FERRY_TRY(StepFields::of(value, where));
+  const json* special = piece.find("SpecialToken");
+  const json* sequence = piece.find("Sequence");
+  FERRY_RETURN_IF_ERROR(piece.finish());
+  if ((special == nullptr) == (sequence == nullptr)) {
+    return piece.bad("neither SpecialToken nor Sequence");
+  }
+  StepFields fields = FERRY_TRY(StepFields::of(special != nullptr ? *special : *sequence, where));
+  const std::string id = FERRY_TRY(fields.text("id"));
+  fields.find("type_id");  // of pairs of texts, which nobody makes here
+  FERRY_RETURN_IF_ERROR(fields.finish());
+  if (special != nullptr) return Piece{false, FERRY_TRY(special_ids(table, id, where))};
+  if (id != "A") return piece.bad(fmt::format("sequence {} in 'single'", quoted(id, 60)));
+  return Piece{true, {}};
+}
+
+Result<std::vector<Piece>> read_template(StepFields& fields) {
+  const json* table = fields.find("special_tokens");
+  if (table == nullptr || !table->is_object()) return fields.bad("'special_tokens' is missing");
+  fields.find("pair");  // of pairs of texts
+  const json* single = FERRY_TRY(fields.array("single"));
+  if (single->size() > kMaxPieces) return fields.bad("'single' is too long");
+  std::vector<Piece> pieces;
+  for (const json& value : *single) {
+    pieces.push_back(FERRY_TRY(read_piece(value, *table, fields.where())));
+  }
+  // Templates one after the other would multiply it.
+  if (std::ranges::count(pieces, true, &Piece::is_text) > 1) {
+    return fields.unsupported("'single' repeats the text");
+  }
+  return pieces;
+}
+
+Status read_step(StepFields& fields, const std::string& type,
+                 std::vector<std::vector<Piece>>& templates) {
+  if (type == "TemplateProcessing") {
+    if (templates.size() == kMaxTemplates) return fields.bad("too many templates");
+    templates.push_back(FERRY_TRY(read_template(fields)));
+    return {};
+  }
+  if (type != "ByteLevel") return fields.unknown_type(type);
+  for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {
+    FERRY_RETURN_IF_ERROR(fields.flag(flag, true));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PostProcessor> PostProcessor::make(const json& value, const std::string& where) {
+  PostProcessor processor;
+  FERRY_RETURN_IF_ERROR(
+      for_each_step(value, where, "processors", [&](StepFields& fields, const std::string& type) {
+        return read_step(fields, type, processor.templates_);
+      }));
+  return processor;
+}
+
+std::vector<int64_t> PostProcessor::apply(std::vector<int64_t> ids) const {
+  for (const std::vector<Piece>& pieces : templates_) {
+    std::vector<int64_t> out;
+    for (const Piece& piece : pieces) {
+      const std::vector<int64_t>& more = piece.is_text ? ids : piece.ids;
+      out.insert(out.end(), more.begin(), more.end());
+    }
+    ids = std::move(out);
+  }
+  return ids;
+}
+
+}  // namespace ferry::text

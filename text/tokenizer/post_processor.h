@@ -1,0 +1,32 @@
+// PostProcessor: the special tokens that a tokenizer sets around a text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "text/tokenizer/tokenizer_json.h"
+
+namespace ferry::text {
+
+class PostProcessor {
+ public:
+  // `value` is the field `post_processor`, null included. TemplateProcessing, ByteLevel (which
+  // concerns offsets only), Sequence; kUnsupported, by name, for others.
+  static Result<PostProcessor> make(const nlohmann::json& value, const std::string& where);
+
+  // `ids` with the special tokens of one text.
+  std::vector<int64_t> apply(std::vector<int64_t> ids) const;
+
+  // Special tokens around the text, or the text itself, several times even.
+  struct Piece {
+    bool is_text = false;
+    std::vector<int64_t> ids;
+  };
+
+ private:
+  std::vector<std::vector<Piece>> templates_;  // one after the other
+};
+
+}  // namespace ferry::text

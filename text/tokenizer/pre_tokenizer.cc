@@ -1,0 +1,176 @@
+#include "text/tokenizer/pre_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "core/utf8.h"
+#include "text/tokenizer/replace.h"  // growth_limit
+#include "text/tokenizer/split.h"
+#include "text/tokenizer/word_rules.h"
+#include "text/unicode.h"
+
+namespace ferry::text {
+namespace {
+
+using nlohmann::json;
+using StepPtr = std::unique_ptr<PreTokenizerStep>;
+
+class NumberMatcher final : public Matcher {
+ public:
+  Status find_all(std::string_view text, std::vector<TextRange>& matches) const override {
+    for (size_t at = 0; at < text.size();) {
+      const utf8::Char c = utf8::decode_valid(text, at);
+      const size_t end = at + c.size;
+      if (unicode::is_number(c.value)) {
+        matches.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(end)});
+      }
+      at = end;
+    }
+    return {};
+  }
+};
+
+// A blank before every piece that does not begin with one. With `mark` blanks are written as it,
+// and the blank before a piece too.
+class Prefix final : public PreTokenizerStep {
+ public:
+  enum class Where { kNever, kFirst, kAlways };
+  Prefix(std::string blank, Where where) : blank_(std::move(blank)), where_(where) {}
+
+  Status apply(Pieces& pieces) override {
+    const size_t most = growth_limit(pieces.text.size());
+    Pieces out;
+    out.starts_input = pieces.starts_input;
+    out.text.reserve(pieces.text.size() + 16);
+    for (size_t i = 0; i < pieces.ranges.size(); ++i) {
+      const auto begin = static_cast<uint32_t>(out.text.size());
+      const bool first = pieces.starts_input && pieces.ranges[i].begin == 0;
+      const bool wanted = where_ == Where::kAlways || (where_ == Where::kFirst && first);
+      append_piece(pieces.at(i), wanted, out.text);
+      if (out.text.size() > most) return bad_input("a text becomes too long");
+      out.ranges.push_back({begin, static_cast<uint32_t>(out.text.size())});
+    }
+    pieces = std::move(out);
+    return {};
+  }
+  bool minds_start() const override { return where_ == Where::kFirst; }
+
+ private:
+  void append_piece(std::string_view piece, bool wanted, std::string& out) const {
+    if (wanted && !piece.starts_with(' ') && !piece.starts_with(blank_)) out += blank_;
+    if (blank_ == " ") {
+      out += piece;
+      return;
+    }
+    for (size_t at = 0; at < piece.size();) {
+      const size_t blank = std::min(piece.find(' ', at), piece.size());
+      out += piece.substr(at, blank - at);
+      if (blank < piece.size()) out += blank_;
+      at = blank + 1;
+    }
+  }
+
+  std::string blank_;
+  Where where_;
+};
+
+using Steps = std::vector<StepPtr>;
+
+Status read_split(StepFields& fields, Steps& steps) {
+  const StepPattern pattern = FERRY_TRY(read_pattern(fields));
+  const std::string name = FERRY_TRY(fields.text("behavior"));
+  const auto behavior = find_split_behavior(name);
+  if (!behavior) return fields.bad(fmt::format("unknown behavior {}", quoted(name, 60)));
+  const bool invert = FERRY_TRY(fields.flag("invert", false));
+  auto matcher = FERRY_TRY(make_matcher(pattern, fields.where()));
+  steps.push_back(std::make_unique<Split>(std::move(matcher), *behavior, invert));
+  return {};
+}
+
+Status read_digits(StepFields& fields, Steps& steps) {
+  const bool individual = FERRY_TRY(fields.flag("individual_digits", false));
+  steps.push_back(std::make_unique<Split>(
+      std::make_unique<NumberMatcher>(),
+      individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
+  return {};
+}
+
+Status read_byte_level(StepFields& fields, Steps& steps) {
+  FERRY_RETURN_IF_ERROR(
+      fields.flag("trim_offsets", true));  // of offsets, which nobody asks for here
+  if (FERRY_TRY(fields.flag("add_prefix_space", true))) {
+    steps.push_back(std::make_unique<Prefix>(" ", Prefix::Where::kAlways));
+  }
+  if (FERRY_TRY(fields.flag("use_regex", true))) {
+    auto matcher = FERRY_TRY(make_matcher({true, std::string(kGpt2Regex)}, fields.where()));
+    steps.push_back(std::make_unique<Split>(std::move(matcher), SplitBehavior::kIsolated, false));
+  }
+  return {};
+}
+
+Status read_metaspace(StepFields& fields, Steps& steps) {
+  const std::string mark = FERRY_TRY(fields.text("replacement"));
+  if (mark.empty() || utf8::decode_valid(mark, 0).size != mark.size()) {
+    return fields.bad("'replacement' is not one character");
+  }
+  fields.find("str_rep");  // of old files; the same again
+  const bool prefix = FERRY_TRY(fields.flag("add_prefix_space", true));
+  const auto scheme =
+      FERRY_TRY(fields.optional_text("prepend_scheme")).value_or(prefix ? "always" : "never");
+  using Where = Prefix::Where;
+  const Where where = scheme == "always"  ? Where::kAlways
+                      : scheme == "first" ? Where::kFirst
+                                          : Where::kNever;
+  if (where == Where::kNever && scheme != "never") {
+    return fields.bad(fmt::format("unknown prepend_scheme {}", quoted(scheme, 60)));
+  }
+  steps.push_back(std::make_unique<Prefix>(mark, where));
+  if (FERRY_TRY(fields.flag("split", true))) {
+    auto matcher = FERRY_TRY(make_matcher({false, mark}, fields.where()));
+    steps.push_back(
+        std::make_unique<Split>(std::move(matcher), SplitBehavior::kMergedWithNext, false));
+  }
+  return {};
+}
+
+struct Kind {
+  std::string_view type;
+  Status (*read)(StepFields&, Steps&);
+};
+constexpr std::string_view kByteLevel = "ByteLevel";
+constexpr Kind kKinds[] = {
+    {"Split", read_split},
+    {"Digits", read_digits},
+    {kByteLevel, read_byte_level},
+    {"Metaspace", read_metaspace},
+};
+
+Status read_step(StepFields& fields, const std::string& type, Steps& steps) {
+  for (const Kind& kind : kKinds) {
+    if (kind.type == type) return kind.read(fields, steps);
+  }
+  return fields.unknown_type(type);
+}
+
+}  // namespace
+
+Result<PreTokenizer> PreTokenizer::make(const json& value, const std::string& where) {
+  PreTokenizer result;
+  FERRY_RETURN_IF_ERROR(for_each_step(
+      value, where, "pretokenizers", [&](StepFields& fields, const std::string& type) -> Status {
+        if (result.byte_level_) {
+          return fields.unsupported("a step behind ByteLevel is not supported");
+        }
+        result.byte_level_ = type == kByteLevel;
+        return read_step(fields, type, result.steps_);
+      }));
+  for (const auto& step : result.steps_) result.minds_start_ |= step->minds_start();
+  return result;
+}
+
+Status PreTokenizer::apply(Pieces& pieces) {
+  for (const auto& step : steps_) FERRY_RETURN_IF_ERROR(step->apply(pieces));
+  return {};
+}
+
+}  // namespace ferry::text

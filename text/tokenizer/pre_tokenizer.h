@@ -1,0 +1,53 @@
+// PreTokenizer: cuts a normalized text into the words that the model encodes one at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "text/tokenizer/regex.h"
+#include "text/tokenizer/tokenizer_json.h"
+
+namespace ferry::text {
+
+// A text and the pieces that it is cut into, in order; a step may drop some of it.
+struct Pieces {
+  std::string text;
+  std::vector<TextRange> ranges;
+  bool starts_input = false;  // whether the text begins where the whole input does
+
+  std::string_view at(size_t i) const {
+    return std::string_view(text).substr(ranges[i].begin, ranges[i].end - ranges[i].begin);
+  }
+};
+
+class PreTokenizerStep {
+ public:
+  virtual ~PreTokenizerStep() = default;
+  virtual Status apply(Pieces& pieces) = 0;
+  virtual bool minds_start() const { return false; }
+};
+
+// Not thread-safe: steps keep scratch memory.
+class PreTokenizer {
+ public:
+  // `value` is the field `pre_tokenizer`, null included. Split, ByteLevel, Digits, Metaspace,
+  // Sequence; kUnsupported, by name, for others.
+  static Result<PreTokenizer> make(const nlohmann::json& value, const std::string& where);
+
+  // Words are bytes for a byte-level vocabulary. ByteLevel leaves the mapping to characters to the
+  // model, which spares it.
+  bool byte_level() const { return byte_level_; }
+  // Whether the piece at the beginning of the input is treated in a special way.
+  bool minds_start() const { return minds_start_; }
+  // `pieces` has one range: all of its text.
+  Status apply(Pieces& pieces);
+
+ private:
+  std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
+  bool byte_level_ = false, minds_start_ = false;
+};
+
+}  // namespace ferry::text

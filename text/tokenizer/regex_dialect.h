@@ -1,0 +1,15 @@
+// From Oniguruma's dialect (Ruby syntax, Unicode) to that of PCRE2.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/result.h"
+
+namespace ferry::text {
+
+// The pattern for PCRE2 with UTF and UCP. kUnsupported, by name, for constructs that the two do not
+// share or that no tokenizer at hand uses; `where` begins the messages.
+Result<std::string> to_pcre2(std::string_view pattern, const std::string& where);
+
+}  // namespace ferry::text

@@ -1,0 +1,33 @@
+// Replace: every match of a pattern becomes a given text. A step of normalizers and of decoders.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "core/result.h"
+#include "text/tokenizer/matcher.h"
+#include "text/tokenizer/tokenizer_json.h"
+
+namespace ferry::text {
+
+// How large steps may make a text of `size` bytes: more than any real tokenizer needs, and still
+// little for a file whose steps double what the step before has doubled.
+inline size_t growth_limit(size_t size) {
+  return std::min(size * 32 + (size_t{1} << 16), size_t{1} << 30);
+}
+
+class Replace {
+ public:
+  // From the fields `pattern` and `content`.
+  static Result<Replace> read(StepFields& fields);
+  // kBadInput when the text would become larger than `most` bytes.
+  Status apply(std::string& text, size_t most) const;
+  bool removes() const { return content_.empty(); }
+
+ private:
+  std::unique_ptr<Matcher> matcher_;
+  std::string content_, where_;
+};
+
+}  // namespace ferry::text

@@ -1,0 +1,45 @@
+// Split: cuts every piece where a matcher finds something.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer/matcher.h"
+#include "text/tokenizer/pre_tokenizer.h"
+
+namespace ferry::text {
+
+// What becomes of the matches.
+enum class SplitBehavior {
+  kRemoved,
+  kIsolated,            // pieces of their own
+  kMergedWithPrevious,  // a match ends the piece before it
+  kMergedWithNext,      // a match begins the piece after it
+  kContiguous           // neighbouring matches are one piece
+};
+std::optional<SplitBehavior> find_split_behavior(std::string_view name);
+
+class Split final : public PreTokenizerStep {
+ public:
+  // `invert`: what is between the matches counts as matched.
+  Split(std::unique_ptr<Matcher> matcher, SplitBehavior behavior, bool invert)
+      : matcher_(std::move(matcher)), behavior_(behavior), invert_(invert) {}
+
+  Status apply(Pieces& pieces) override;
+
+ private:
+  void cut(TextRange piece, std::vector<TextRange>& out);
+  void add(TextRange range, bool matched, std::vector<TextRange>& out);
+
+  std::unique_ptr<Matcher> matcher_;
+  SplitBehavior behavior_;
+  bool invert_;
+  // Of the piece at hand.
+  std::vector<TextRange> matches_;
+  bool first_ = true, last_matched_ = false;
+  std::vector<TextRange> out_;
+};
+
+}  // namespace ferry::text

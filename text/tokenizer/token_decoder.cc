@@ -1,0 +1,240 @@
+#include "text/tokenizer/token_decoder.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "core/text.h"
+#include "core/utf8.h"
+#include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/replace.h"
+
+namespace ferry::text {
+namespace {
+
+using nlohmann::json;
+using StepPtr = std::unique_ptr<TokenDecoderStep>;
+using Texts = std::vector<std::string>;
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+std::string join(const Texts& texts, std::string_view separator) {
+  return fmt::format("{}", fmt::join(texts, separator));
+}
+
+class ByteLevelStep final : public TokenDecoderStep {
+ public:
+  Status apply(Texts& texts) const override {
+    std::string bytes;
+    for (const std::string& text : texts) append_bytes(text, bytes);
+    texts = {utf8::make_valid(bytes)};
+    return {};
+  }
+
+ private:
+  // A text with a character outside of the alphabet, such as an added token, stands for itself.
+  static void append_bytes(const std::string& text, std::string& bytes) {
+    const size_t size = bytes.size();
+    for (size_t at = 0; at < text.size();) {
+      const utf8::Char c = utf8::decode_valid(text, at);
+      const auto byte = byte_level::byte_of(c.value);
+      if (!byte) {
+        bytes.resize(size);
+        bytes += text;
+        return;
+      }
+      bytes += static_cast<char>(*byte);
+      at += c.size;
+    }
+  }
+};
+
+class ReplaceStep final : public TokenDecoderStep {
+ public:
+  explicit ReplaceStep(Replace replace) : replace_(std::move(replace)) {}
+  Status apply(Texts& texts) const override {
+    for (std::string& text : texts) {
+      FERRY_RETURN_IF_ERROR(replace_.apply(text, growth_limit(text.size())));
+    }
+    return {};
+  }
+
+ private:
+  Replace replace_;
+};
+
+// Tokens <0xNN> in a row are the bytes of a text; where they are none, each becomes U+FFFD.
+class ByteFallback final : public TokenDecoderStep {
+ public:
+  Status apply(Texts& texts) const override {
+    Texts out;
+    std::string bytes;
+    const auto flush = [&] {
+      if (bytes.empty()) return;
+      if (utf8::is_valid(bytes)) {
+        out.push_back(bytes);
+      } else {
+        out.insert(out.end(), bytes.size(), std::string(kReplacement));
+      }
+      bytes.clear();
+    };
+    for (std::string& text : texts) {
+      if (const auto byte = byte_of(text)) {
+        bytes += static_cast<char>(*byte);
+      } else {
+        flush();
+        out.push_back(std::move(text));
+      }
+    }
+    flush();
+    texts = std::move(out);
+    return {};
+  }
+
+ private:
+  static std::optional<unsigned> byte_of(std::string_view text) {
+    if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
+    const auto digit = [](char c) -> int {
+      if (c >= '0' && c <= '9') return c - '0';
+      if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+      return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    };
+    const int high = text[3] == '+' ? 0 : digit(text[3]);  // the reference takes a sign
+    const int low = digit(text[4]);
+    if (high < 0 || low < 0) return std::nullopt;
+    return static_cast<unsigned>(high * 16 + low);
+  }
+};
+
+class Fuse final : public TokenDecoderStep {
+ public:
+  Status apply(Texts& texts) const override {
+    texts = {join(texts, "")};
+    return {};
+  }
+};
+
+// Takes up to `start` characters `content` off the beginning of every text, and `stop` off its end.
+class Strip final : public TokenDecoderStep {
+ public:
+  Strip(std::string content, int64_t start, int64_t stop)
+      : content_(std::move(content)), start_(start), stop_(stop) {}
+  Status apply(Texts& texts) const override {
+    for (std::string& text : texts) {
+      std::string_view rest = text;
+      for (int64_t i = 0; i < start_ && rest.starts_with(content_); ++i) {
+        rest.remove_prefix(content_.size());
+      }
+      for (int64_t i = 0; i < stop_ && rest.ends_with(content_); ++i) {
+        rest.remove_suffix(content_.size());
+      }
+      text = std::string(rest);
+    }
+    return {};
+  }
+
+ private:
+  std::string content_;
+  int64_t start_, stop_;
+};
+
+// Marks become blanks again, but for those of the first token, which encoding has set before it.
+class MetaspaceStep final : public TokenDecoderStep {
+ public:
+  MetaspaceStep(std::string mark, bool prepended) : mark_(std::move(mark)), prepended_(prepended) {}
+  Status apply(Texts& texts) const override {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      std::string out;
+      const std::string& text = texts[i];
+      for (size_t at = 0; at < text.size();) {
+        const size_t mark = std::min(text.find(mark_, at), text.size());
+        out.append(text, at, mark - at);
+        if (mark < text.size() && !(i == 0 && prepended_)) out += ' ';
+        at = mark + mark_.size();
+      }
+      texts[i] = std::move(out);
+    }
+    return {};
+  }
+
+ private:
+  std::string mark_;
+  bool prepended_;
+};
+
+// -- reading
+
+Result<std::string> character(StepFields& fields, const char* key) {
+  std::string text = FERRY_TRY(fields.text(key));
+  if (text.empty() || utf8::decode_valid(text, 0).size != text.size()) {
+    return fields.bad(fmt::format("'{}' is not one character", key));
+  }
+  return text;
+}
+
+Result<StepPtr> read_byte_level(StepFields& fields) {
+  for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {
+    FERRY_RETURN_IF_ERROR(fields.flag(flag, true));  // of the other direction
+  }
+  return std::make_unique<ByteLevelStep>();
+}
+Result<StepPtr> read_replace(StepFields& fields) {
+  return std::make_unique<ReplaceStep>(FERRY_TRY(Replace::read(fields)));
+}
+Result<StepPtr> read_byte_fallback(StepFields&) { return std::make_unique<ByteFallback>(); }
+Result<StepPtr> read_fuse(StepFields&) { return std::make_unique<Fuse>(); }
+Result<StepPtr> read_strip(StepFields& fields) {
+  std::string content = FERRY_TRY(character(fields, "content"));
+  const int64_t start = FERRY_TRY(fields.integer("start", 0, 1 << 20));
+  const int64_t stop = FERRY_TRY(fields.integer("stop", 0, 1 << 20));
+  return std::make_unique<Strip>(std::move(content), start, stop);
+}
+Result<StepPtr> read_metaspace(StepFields& fields) {
+  std::string mark = FERRY_TRY(character(fields, "replacement"));
+  fields.find("str_rep");
+  FERRY_RETURN_IF_ERROR(fields.flag("split", true));
+  const bool prefix = FERRY_TRY(fields.flag("add_prefix_space", true));
+  const auto scheme = FERRY_TRY(fields.optional_text("prepend_scheme"));
+  const bool prepended = scheme ? *scheme != "never" : prefix;
+  return std::make_unique<MetaspaceStep>(std::move(mark), prepended);
+}
+
+struct Kind {
+  std::string_view type;
+  Result<StepPtr> (*read)(StepFields&);
+};
+constexpr Kind kKinds[] = {
+    {"ByteLevel", read_byte_level},
+    {"Replace", read_replace},
+    {"ByteFallback", read_byte_fallback},
+    {"Fuse", read_fuse},
+    {"Strip", read_strip},
+    {"Metaspace", read_metaspace},
+};
+
+Result<StepPtr> read_step(StepFields& fields, const std::string& type) {
+  for (const Kind& kind : kKinds) {
+    if (kind.type == type) return kind.read(fields);
+  }
+  return fields.unknown_type(type);
+}
+
+}  // namespace
+
+Result<TokenDecoder> TokenDecoder::make(const json& value, const std::string& where) {
+  TokenDecoder decoder;
+  FERRY_RETURN_IF_ERROR(for_each_step(
+      value, where, "decoders", [&](StepFields& fields, const std::string& type) -> Status {
+        decoder.steps_.push_back(FERRY_TRY(read_step(fields, type)));
+        return {};
+      }));
+  return decoder;
+}
+
+Result<std::string> TokenDecoder::apply(std::vector<std::string> texts) const {
+  if (steps_.empty()) return join(texts, " ");
+  for (const auto& step : steps_) FERRY_RETURN_IF_ERROR(step->apply(texts));
+  return join(texts, "");
+}
+
+}  // namespace ferry::text

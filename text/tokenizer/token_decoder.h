@@ -1,0 +1,34 @@
+// TokenDecoder: from the texts of tokens back to a text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "text/tokenizer/tokenizer_json.h"
+
+namespace ferry::text {
+
+// Takes the list of texts that the step before left, and leaves another.
+class TokenDecoderStep {
+ public:
+  virtual ~TokenDecoderStep() = default;
+  virtual Status apply(std::vector<std::string>& texts) const = 0;
+};
+
+class TokenDecoder {
+ public:
+  // `value` is the field `decoder`, null included. ByteLevel, Replace, ByteFallback, Fuse, Strip,
+  // Metaspace, Sequence; kUnsupported, by name, for others.
+  static Result<TokenDecoder> make(const nlohmann::json& value, const std::string& where);
+
+  // Without steps the texts are joined by blanks, as in the reference.
+  Result<std::string> apply(std::vector<std::string> texts) const;
+
+ private:
+  std::vector<std::unique_ptr<TokenDecoderStep>> steps_;
+};
+
+}  // namespace ferry::text

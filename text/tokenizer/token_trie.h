@@ -1,0 +1,34 @@
+// TokenTrie: finds the longest of a set of texts at a place. The texts are sorted, and narrowed
+// byte by byte, which needs no memory beyond them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ferry::text {
+
+class TokenTrie {
+ public:
+  // Texts that are not empty, each with a number. Of equal texts the first counts.
+  explicit TokenTrie(std::vector<std::pair<std::string, uint32_t>> texts = {});
+
+  struct Match {
+    size_t begin, end;
+    uint32_t number;
+  };
+  // The first place at or after `from` where a text stands, and the longest one there.
+  std::optional<Match> find(std::string_view text, size_t from) const;
+
+ private:
+  std::optional<Match> longest_at(std::string_view text, size_t at) const;
+
+  std::vector<std::pair<std::string, uint32_t>> texts_;  // sorted
+  std::array<uint32_t, 257> first_{};                    // by first byte: where its texts begin
+};
+
+}  // namespace ferry::text

@@ -1,0 +1,168 @@
+#include "text/tokenizer/tokenizer.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "text/tokenizer/added_tokens.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/normalizer.h"
+#include "text/tokenizer/post_processor.h"
+#include "text/tokenizer/pre_tokenizer.h"
+#include "text/tokenizer/token_decoder.h"
+#include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/vocabulary.h"
+
+namespace ferry::text {
+namespace {
+
+constexpr size_t kMaxText = 256 << 20;
+
+// Only null means what is built here: the reference would cut or fill encodings.
+Status check_top_level(const TokenizerDocument& document) {
+  StepFields fields = FERRY_TRY(StepFields::of(document.root, document.name));
+  for (const char* known : {"version", "added_tokens", "normalizer", "pre_tokenizer", "model",
+                            "post_processor", "decoder"}) {
+    fields.find(known);
+  }
+  for (const char* unbuilt : {"truncation", "padding"}) {
+    if (fields.find(unbuilt) != nullptr) {
+      return fields.unsupported(fmt::format("'{}' is not supported", unbuilt));
+    }
+  }
+  return fields.finish();
+}
+
+nlohmann::json part(const TokenizerDocument& document, const char* key) {
+  return document.root.value(key, nlohmann::json());
+}
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  Vocabulary vocabulary;
+  Normalizer normalizer;
+  AddedTokens added;
+  PreTokenizer pre_tokenizer;
+  std::optional<Bpe> model;
+  PostProcessor post_processor;
+  TokenDecoder decoder;
+  // Of the text at hand.
+  std::vector<AddedTokens::Part> parts, inner_parts;
+  Pieces pieces;
+
+  Status encode_part(std::string_view text, bool first, std::vector<int64_t>& ids);
+  Status encode_words(std::string text, bool first, std::vector<int64_t>& ids);
+};
+
+Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+
+Result<Tokenizer> Tokenizer::load(const std::string& path) {
+  const std::string text = FERRY_TRY(read_text_file(path, kMaxTokenizerFile));
+  return parse(text, printable(path));
+}
+
+Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
+  const TokenizerDocument document = FERRY_TRY(parse_tokenizer_document(json, name));
+  FERRY_RETURN_IF_ERROR(check_top_level(document));
+  auto impl = std::make_unique<Impl>();
+  const auto where = [&](const char* key) { return name + ": " + key; };
+  impl->normalizer = FERRY_TRY(Normalizer::make(part(document, "normalizer"), where("normalizer")));
+  impl->pre_tokenizer =
+      FERRY_TRY(PreTokenizer::make(part(document, "pre_tokenizer"), where("pre_tokenizer")));
+  if (impl->pre_tokenizer.minds_start() && impl->normalizer.drops_start()) {
+    // The reference goes by places in the text before normalization, which are not kept here.
+    return fail(ErrorCode::kUnsupported,
+                where("pre_tokenizer") +
+                    ": prepend_scheme 'first' behind a normalizer that strips is not supported");
+  }
+  impl->post_processor =
+      FERRY_TRY(PostProcessor::make(part(document, "post_processor"), where("post_processor")));
+  impl->decoder = FERRY_TRY(TokenDecoder::make(part(document, "decoder"), where("decoder")));
+  impl->vocabulary = FERRY_TRY(Vocabulary::make(document));
+  impl->model = FERRY_TRY(Bpe::make(document, impl->vocabulary, impl->pre_tokenizer.byte_level()));
+  impl->added = FERRY_TRY(AddedTokens::make(document, impl->vocabulary, impl->normalizer));
+  return Tokenizer(std::move(impl));
+}
+
+Result<std::vector<int64_t>> Tokenizer::encode(std::string_view text, bool add_special) {
+  if (text.size() > kMaxText) return bad_input("a text of more than 256 MiB");
+  if (!utf8::is_valid(text)) return bad_input("a text that is not valid UTF-8");
+  std::vector<int64_t> ids;
+  ids.reserve(text.size() / 4);
+  impl_->parts.clear();
+  impl_->added.cut(text, /*normalized=*/false, impl_->parts);
+  for (const AddedTokens::Part& part : impl_->parts) {
+    if (part.token != nullptr) {
+      ids.push_back(part.token->id);
+    } else {
+      FERRY_RETURN_IF_ERROR(
+          impl_->encode_part(text.substr(part.begin, part.end - part.begin), part.begin == 0, ids));
+    }
+  }
+  if (add_special) return impl_->post_processor.apply(std::move(ids));
+  return ids;
+}
+
+// A stretch between added tokens that are looked for in the text as it is; `first` if the input
+// begins with it.
+Status Tokenizer::Impl::encode_part(std::string_view text, bool first, std::vector<int64_t>& ids) {
+  std::string normal(text);
+  FERRY_RETURN_IF_ERROR(normalizer.apply(normal));
+  inner_parts.clear();
+  added.cut(normal, /*normalized=*/true, inner_parts);
+  if (inner_parts.size() == 1 && inner_parts[0].token == nullptr) {
+    return encode_words(std::move(normal), first, ids);
+  }
+  for (const AddedTokens::Part& part : inner_parts) {
+    if (part.token != nullptr) {
+      ids.push_back(part.token->id);
+    } else {
+      FERRY_RETURN_IF_ERROR(encode_words(normal.substr(part.begin, part.end - part.begin),
+                                         first && part.begin == 0, ids));
+    }
+  }
+  return {};
+}
+
+Status Tokenizer::Impl::encode_words(std::string text, bool first, std::vector<int64_t>& ids) {
+  pieces.text = std::move(text);
+  pieces.ranges.assign(1, {0, static_cast<uint32_t>(pieces.text.size())});
+  pieces.starts_input = first;
+  FERRY_RETURN_IF_ERROR(pre_tokenizer.apply(pieces));
+  for (size_t i = 0; i < pieces.ranges.size(); ++i) model->encode_text(pieces.at(i), ids);
+  return {};
+}
+
+Result<std::string> Tokenizer::decode(std::span<const int64_t> ids, bool skip_special) const {
+  std::vector<std::string> texts;
+  texts.reserve(ids.size());
+  for (const int64_t id : ids) {
+    if (const AddedToken* token = impl_->added.find(id)) {
+      if (!skip_special || !token->skipped) texts.push_back(token->text);
+    } else if (const auto text = impl_->vocabulary.token(id)) {
+      texts.emplace_back(*text);
+    }
+  }
+  return impl_->decoder.apply(std::move(texts));
+}
+
+int64_t Tokenizer::id_bound() const {
+  int64_t bound = impl_->vocabulary.id_bound();
+  for (const AddedToken& token : impl_->added.all()) {
+    bound = std::max(bound, int64_t{token.id} + 1);
+  }
+  return bound;
+}
+
+std::optional<int64_t> Tokenizer::find(std::string_view token) const {
+  if (const AddedToken* added = impl_->added.find(token)) return added->id;
+  return impl_->vocabulary.find(token);
+}
+
+}  // namespace ferry::text

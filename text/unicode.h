@@ -1,0 +1,24 @@
+// Classes of characters, as tokenizers and chat templates tell them apart. UTF-8 itself is in
+// core/utf8.h.
+#pragma once
+
+#include <cstdint>
+
+namespace ferry::text::unicode {
+
+// The classes that the splitting rules of tokenizers tell apart. kOther is none of them.
+enum Class : uint8_t {
+  kOther = 0,
+  kLetter = 1,   // L
+  kMark = 2,     // M
+  kNumber = 4,   // Nd, Nl, No
+  kSpace = 8,    // White_Space
+  kNewline = 16  // \r and \n, which are kSpace too
+};
+uint8_t class_of(char32_t c);
+
+bool is_space(char32_t c);   // White_Space
+bool is_number(char32_t c);  // Nd, Nl, No
+bool is_word(char32_t c);    // Alphabetic, M, Nd, Pc, Join_Control
+
+}  // namespace ferry::text::unicode
