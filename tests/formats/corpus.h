@@ -13,7 +13,7 @@
 #include "core/sha256.h"
 #include "core/tensor_source.h"
 
-namespace ferry::formats {
+namespace ferry {
 
 inline nlohmann::json corpus(const std::string& format) {
   const std::string path = std::string(FERRY_TESTDATA "/hostile/") + format + "/verdicts.json";
@@ -48,4 +48,4 @@ inline void expect_tensors(const TensorSource& source, const nlohmann::json& ite
   }
 }
 
-}  // namespace ferry::formats
+}  // namespace ferry

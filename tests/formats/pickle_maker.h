@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace ferry::formats {
+namespace ferry {
 
 // An f32 tensor in the storage `storage`.
 struct PickleTensor {
@@ -45,4 +45,4 @@ inline std::string make_pickle(const std::vector<PickleTensor>& tensors) {
   return out + "u.";
 }
 
-}  // namespace ferry::formats
+}  // namespace ferry

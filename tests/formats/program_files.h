@@ -12,7 +12,7 @@
 #include "core/result.h"
 #include "formats/pte/program.h"
 
-namespace ferry::formats {
+namespace ferry {
 
 inline std::vector<std::byte> read_test_file(const std::string& relative) {
   std::ifstream file(FERRY_TESTDATA "/" + relative, std::ios::binary);
@@ -45,4 +45,4 @@ inline Tensor planned(std::vector<int32_t> sizes, uint64_t offset, uint32_t memo
 }
 
 }  // namespace pte
-}  // namespace ferry::formats
+}  // namespace ferry

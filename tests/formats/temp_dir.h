@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace ferry::formats {
+namespace ferry {
 
 class TempDir {
  public:
@@ -33,4 +33,4 @@ class TempDir {
   std::string path_;
 };
 
-}  // namespace ferry::formats
+}  // namespace ferry

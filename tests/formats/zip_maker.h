@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ferry::formats {
+namespace ferry {
 
 // An entry; what its headers say need not be true.
 struct ZipItem {
@@ -92,4 +92,4 @@ inline std::string make_zip(const std::vector<ZipItem>& items) {
   return out;
 }
 
-}  // namespace ferry::formats
+}  // namespace ferry

@@ -13,11 +13,11 @@ namespace {
 using ferry::converters::ModelConfig;
 using ferry::converters::RopeConfig;
 
-void require_attention(const converters::ModelConfig& config) {
+void require_attention(const ModelConfig& config) {
   ferry::require(config.num_heads % config.num_kv_heads == 0);
   ferry::require(config.rotary_dim() >= 2 && config.rotary_dim() % 2 == 0);
   ferry::require(config.rotary_dim() <= config.head_dim);
-  for (const converters::RopeConfig& rope : {config.rope, config.sliding_rope}) {
+  for (const RopeConfig& rope : {config.rope, config.sliding_rope}) {
     const std::vector<float> rates =
         ferry::converters::rope_inverse_frequencies(rope, config.rotary_dim());
     ferry::require(std::ssize(rates) == config.rotary_dim() / 2);

@@ -26,7 +26,7 @@ void check(std::span<const std::byte> file) {
   if (!loaded) return require_good_message(loaded.error());
   touch(loaded->data.constants);
   touch(loaded->data.initial);
-  for (const runner::Method& method : loaded->program.methods) {
+  for (const Method& method : loaded->program.methods) {
     if (!method.delegates.empty()) return;  // these cannot be written
   }
   const auto layout = plan_program(

@@ -11,7 +11,7 @@ using Excluded = decltype(Kind::excluded);
 
 std::string none(const Checkpoint&, const Facts&) { return ""; }
 
-size_t elements(const kernels::Tensor& tensor) {
+size_t elements(const Tensor& tensor) {
   return tensor.bytes.size() * 8 / static_cast<size_t>(dtype_bits(tensor.dtype));
 }
 
@@ -20,7 +20,7 @@ size_t elements(const kernels::Tensor& tensor) {
 // The norm inside linear attention is a plain one in every family.
 bool is_plain(const std::string& leaf) { return leaf == "linear_attn.norm.weight"; }
 
-void shift(kernels::Tensor& norm, float by) {
+void shift(Tensor& norm, float by) {
   for (size_t i = 0; i < elements(norm); ++i) norm.set_value(i, norm.value(i) + by);
 }
 
@@ -62,7 +62,7 @@ void take_other_layers_norm(Checkpoint& c, const Facts& f) {
 std::vector<std::string> wide_norms(const Checkpoint& c, const Facts& f, int64_t i) {
   std::vector<std::string> wide;
   for (const std::string& leaf : f.norms_of(i)) {
-    const kernels::Tensor& norm = c.tensors.at(f.layer(i) + leaf);
+    const Tensor& norm = c.tensors.at(f.layer(i) + leaf);
     if (norm.shape == c.tensors.at(f.final_norm).shape && leaf.find("self_attn") == leaf.npos) {
       wide.push_back(f.layer(i) + leaf);
     }
@@ -97,7 +97,7 @@ std::string no_qk_norm(const Checkpoint& c, const Facts& f) {
 // key's is repeated, and the query's cut.
 void swap_qk_norms(Checkpoint& c, const Facts& f) {
   const auto [q, k] = qk_norms(c, f);
-  const kernels::Tensor q_norm = c.at(q), k_norm = c.at(k);
+  const Tensor q_norm = c.at(q), k_norm = c.at(k);
   for (size_t i = 0; i < elements(q_norm); ++i) {
     c.at(q).set_value(i, k_norm.value(i % elements(k_norm)));
   }
@@ -172,8 +172,8 @@ std::string linear_key(const Facts& f, const char* leaf) {
 }
 
 void swap_a_log_dt_bias(Checkpoint& c, const Facts& f) {
-  kernels::Tensor& a = c.at(linear_key(f, "A_log"));
-  kernels::Tensor& dt = c.at(linear_key(f, "dt_bias"));
+  Tensor& a = c.at(linear_key(f, "A_log"));
+  Tensor& dt = c.at(linear_key(f, "dt_bias"));
   for (size_t i = 0; i < elements(a); ++i) {
     const float value = a.value(i);
     a.set_value(i, dt.value(i));
@@ -182,9 +182,8 @@ void swap_a_log_dt_bias(Checkpoint& c, const Facts& f) {
 }
 
 // Rows [begin, begin + count) of every key head's group of `stride` rows.
-kernels::Rows grouped(const std::string& key, int64_t groups, int64_t stride, int64_t begin,
-                      int64_t count) {
-  kernels::Rows rows{key, {}};
+Rows grouped(const std::string& key, int64_t groups, int64_t stride, int64_t begin, int64_t count) {
+  Rows rows{key, {}};
   for (int64_t g = 0; g < groups; ++g) {
     for (int64_t i = 0; i < count; ++i) rows.at.push_back(g * stride + begin + i);
   }
@@ -233,7 +232,7 @@ void read_qkvz_by_other_layout(Checkpoint& c, const Facts& f) {
 }
 
 void permute_value_heads(Checkpoint& c, const Facts& f) {
-  kernels::Tensor& a = c.at(linear_key(f, "A_log"));
+  Tensor& a = c.at(linear_key(f, "A_log"));
   const std::string first = a.row(0);
   a.set_row(0, a.row(f.value_heads - 1));
   a.set_row(f.value_heads - 1, first);
@@ -253,8 +252,8 @@ std::string no_conv(const Checkpoint& c, const Facts& f) {
 }
 
 void reverse_kernels(Checkpoint& c, const Facts& f) {
-  kernels::Tensor& conv = c.at(conv_key(c, f));
-  const kernels::Tensor before = conv;
+  Tensor& conv = c.at(conv_key(c, f));
+  const Tensor before = conv;
   const auto kernel = static_cast<size_t>(conv.shape.back());
   for (size_t i = 0; i < elements(conv); ++i) {
     conv.set_value(i, before.value(i / kernel * kernel + kernel - 1 - i % kernel));

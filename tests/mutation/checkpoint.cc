@@ -20,24 +20,24 @@ T require(Result<T> result) {
 
 }  // namespace
 
-int64_t kernels::Tensor::rows() const {
+int64_t Tensor::rows() const {
   if (shape.size() < 2) return static_cast<int64_t>(bytes.size()) * 8 / dtype_bits(dtype);
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
   return rows;
 }
 
-size_t kernels::Tensor::row_bytes() const { return bytes.size() / static_cast<size_t>(rows()); }
+size_t Tensor::row_bytes() const { return bytes.size() / static_cast<size_t>(rows()); }
 
-std::string kernels::Tensor::row(int64_t i) const {
+std::string Tensor::row(int64_t i) const {
   return bytes.substr(static_cast<size_t>(i) * row_bytes(), row_bytes());
 }
 
-void kernels::Tensor::set_row(int64_t i, const std::string& row) {
+void Tensor::set_row(int64_t i, const std::string& row) {
   bytes.replace(static_cast<size_t>(i) * row_bytes(), row.size(), row);
 }
 
-float kernels::Tensor::value(size_t element) const {
+float Tensor::value(size_t element) const {
   if (dtype == DType::kF32) {
     float value = 0;
     std::memcpy(&value, bytes.data() + 4 * element, sizeof value);
@@ -48,7 +48,7 @@ float kernels::Tensor::value(size_t element) const {
   return dtype == DType::kBF16 ? bf16_to_f32(bits) : f16_to_f32(bits);
 }
 
-void kernels::Tensor::set_value(size_t element, float value) {
+void Tensor::set_value(size_t element, float value) {
   if (dtype == DType::kF32) {
     std::memcpy(bytes.data() + 4 * element, &value, sizeof value);
     return;
@@ -57,12 +57,12 @@ void kernels::Tensor::set_value(size_t element, float value) {
   std::memcpy(bytes.data() + 2 * element, &bits, sizeof bits);
 }
 
-std::map<std::string, kernels::Tensor> read_tensors(const std::string& path) {
-  std::map<std::string, kernels::Tensor> tensors;
+std::map<std::string, Tensor> read_tensors(const std::string& path) {
+  std::map<std::string, Tensor> tensors;
   const auto source = require(formats::open_checkpoint(path));
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const TensorEntry& entry = source->entries()[i];
-    kernels::Tensor tensor{entry.dtype, entry.shape, std::string(entry.bytes, '\0')};
+    Tensor tensor{entry.dtype, entry.shape, std::string(entry.bytes, '\0')};
     const Status read = source->read(i, 0, std::as_writable_bytes(std::span(tensor.bytes)));
     if (!read) throw std::runtime_error(read.error().message);
     tensors.emplace(entry.name, std::move(tensor));
@@ -100,7 +100,7 @@ std::set<std::string> changed_keys(const Checkpoint& a, const Checkpoint& b) {
   return keys;
 }
 
-void swap_rows(Checkpoint& c, const kernels::Rows& a, const kernels::Rows& b) {
+void swap_rows(Checkpoint& c, const Rows& a, const Rows& b) {
   if (a.at.size() != b.at.size()) throw std::runtime_error("swap_rows: " + a.key + ", " + b.key);
   for (size_t i = 0; i < a.at.size(); ++i) {
     const std::string row = c.at(a.key).row(a.at[i]);
@@ -109,15 +109,15 @@ void swap_rows(Checkpoint& c, const kernels::Rows& a, const kernels::Rows& b) {
   }
 }
 
-void reorder_rows(Checkpoint& c, const kernels::Rows& rows, const std::vector<int64_t>& order) {
-  const kernels::Tensor before = c.at(rows.key);
+void reorder_rows(Checkpoint& c, const Rows& rows, const std::vector<int64_t>& order) {
+  const Tensor before = c.at(rows.key);
   for (size_t i = 0; i < rows.at.size(); ++i) {
     c.at(rows.key).set_row(rows.at[i], before.row(rows.at[static_cast<size_t>(order.at(i))]));
   }
 }
 
-void zero_rows(Checkpoint& c, const kernels::Rows& rows) {
-  kernels::Tensor& tensor = c.at(rows.key);
+void zero_rows(Checkpoint& c, const Rows& rows) {
+  Tensor& tensor = c.at(rows.key);
   for (int64_t row : rows.at) tensor.set_row(row, std::string(tensor.row_bytes(), '\0'));
 }
 

@@ -17,7 +17,7 @@ struct Tensor {
   DType dtype = DType::kF32;
   Shape shape;
   std::string bytes;  // row-major, little-endian
-  bool operator==(const kernels::Tensor&) const = default;
+  bool operator==(const Tensor&) const = default;
 
   // Rows are what a converter splits and reorders: the elements of a vector, the rows of a matrix,
   // the rows of all matrices of a stack one after the other, the kernels of a convolution.
@@ -37,26 +37,26 @@ struct Rows {
 
 struct Checkpoint {
   nlohmann::json config;
-  std::map<std::string, kernels::Tensor> tensors;
+  std::map<std::string, Tensor> tensors;
   bool operator==(const Checkpoint&) const = default;
 
-  kernels::Tensor& at(const std::string& key) { return tensors.at(key); }
+  Tensor& at(const std::string& key) { return tensors.at(key); }
   bool has(const std::string& key) const { return tensors.contains(key); }
 };
 
 // Throws std::runtime_error, as all below, because nothing here is allowed to go wrong.
 Checkpoint read_checkpoint(const std::string& directory);
-std::map<std::string, kernels::Tensor> read_tensors(const std::string& path);
+std::map<std::string, Tensor> read_tensors(const std::string& path);
 // model.safetensors and config.json in a new directory, with the other JSON files of `like`.
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& like,
                       const std::string& directory);
 // Keys that only one has, or that differ.
 std::set<std::string> changed_keys(const Checkpoint& a, const Checkpoint& b);
 
-void swap_rows(Checkpoint& c, const kernels::Rows& a, const kernels::Rows& b);
+void swap_rows(Checkpoint& c, const Rows& a, const Rows& b);
 // Row i of `rows` becomes what row order[i] of it was.
-void reorder_rows(Checkpoint& c, const kernels::Rows& rows, const std::vector<int64_t>& order);
-void zero_rows(Checkpoint& c, const kernels::Rows& rows);
+void reorder_rows(Checkpoint& c, const Rows& rows, const std::vector<int64_t>& order);
+void zero_rows(Checkpoint& c, const Rows& rows);
 void swap_tensors(Checkpoint& c, const std::string& a, const std::string& b);
 
 }  // namespace ferry::mutation

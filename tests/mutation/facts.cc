@@ -46,24 +46,23 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   final_norm = codegen                ? "transformer.ln_f.weight"
                : model_type == "lfm2" ? "model.embedding_norm.weight"
                                       : "model.norm.weight";
-  layers = kernels::number(config, {"num_hidden_layers", "n_layer"}, 0);
-  heads = kernels::number(config, {"num_attention_heads", "n_head"}, 1);
-  kv_heads = kernels::number(config, {"num_key_value_heads"}, heads);
-  head_dim = kernels::number(config, {"head_dim"},
-                             kernels::number(config, {"hidden_size", "n_embd"}, 1) / heads);
+  layers = number(config, {"num_hidden_layers", "n_layer"}, 0);
+  heads = number(config, {"num_attention_heads", "n_head"}, 1);
+  kv_heads = number(config, {"num_key_value_heads"}, heads);
+  head_dim = number(config, {"head_dim"}, number(config, {"hidden_size", "n_embd"}, 1) / heads);
   const Json* partial = find_deep(config, "partial_rotary_factor");
-  rotary_dim = kernels::number(config, {"rotary_dim"}, head_dim);
+  rotary_dim = number(config, {"rotary_dim"}, head_dim);
   if (partial) rotary_dim = static_cast<int64_t>(partial->get<double>() * double(head_dim));
   shifted_norms = model_type.starts_with("gemma") || qwen_hybrid;
   paired_rope = codegen || model_type == "glm";
   output_gate = qwen_hybrid;
   tied = !checkpoint.has(head);
-  expert_count = kernels::number(config, {"num_local_experts", "num_experts"}, 0);
-  expert_size = kernels::number(config, {"moe_intermediate_size"}, 0);
-  key_heads = kernels::number(config, {"linear_num_key_heads"}, 0);
-  value_heads = kernels::number(config, {"linear_num_value_heads"}, 0);
-  key_dim = kernels::number(config, {"linear_key_head_dim"}, 0);
-  value_dim = kernels::number(config, {"linear_value_head_dim"}, 0);
+  expert_count = number(config, {"num_local_experts", "num_experts"}, 0);
+  expert_size = number(config, {"moe_intermediate_size"}, 0);
+  key_heads = number(config, {"linear_num_key_heads"}, 0);
+  value_heads = number(config, {"linear_num_value_heads"}, 0);
+  key_dim = number(config, {"linear_key_head_dim"}, 0);
+  value_dim = number(config, {"linear_value_head_dim"}, 0);
   read_layer_kinds();
 }
 
@@ -71,8 +70,8 @@ void Facts::read_layer_kinds() {
   const Json& config = checkpoint_.config;
   const Json* types = find_deep(config, "layer_types");
   const bool every = model_type == "mistral" || model_type == "phi3" || model_type == "qwen3_moe";
-  const bool window = kernels::number(config, {"sliding_window"}, 0) > 0 &&
-                      config.value("use_sliding_window", true);
+  const bool window =
+      number(config, {"sliding_window"}, 0) > 0 && config.value("use_sliding_window", true);
   for (int64_t i = 0; i < layers; ++i) {
     const auto at = static_cast<size_t>(i);
     if (has(layer(i) + "linear_attn.out_proj.weight")) linear.push_back(i);
@@ -97,25 +96,25 @@ std::string Facts::first_of(int64_t i, const std::vector<std::string>& leaves) c
   return "";
 }
 
-kernels::Rows Facts::all_rows(const std::string& key) const {
+Rows Facts::all_rows(const std::string& key) const {
   return {key, range(0, checkpoint_.tensors.at(key).rows())};
 }
 
 // Parts of tensors that hold several.
-std::optional<kernels::Rows> Facts::packed_part(int64_t i, Part part) const {
+std::optional<Rows> Facts::packed_part(int64_t i, Part part) const {
   const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
   const std::string qkv = first_of(i, {"self_attn.qkv_proj.weight"});
   if (!qkv.empty()) {
-    if (part == Part::kQuery) return kernels::Rows{qkv, range(0, q)};
-    if (part == Part::kKey) return kernels::Rows{qkv, range(q, kv)};
-    if (part == Part::kValue) return kernels::Rows{qkv, range(q + kv, kv)};
+    if (part == Part::kQuery) return Rows{qkv, range(0, q)};
+    if (part == Part::kKey) return Rows{qkv, range(q, kv)};
+    if (part == Part::kValue) return Rows{qkv, range(q + kv, kv)};
   }
   const std::string blocks = first_of(i, {"attn.qkv_proj.weight"});
   if (!blocks.empty() && part != Part::kGate && part != Part::kUp) {
     // Per block q, v, k.
     const int64_t rows = q / kCodegenBlocks;
     const int64_t place = part == Part::kQuery ? 0 : part == Part::kValue ? 1 : 2;
-    kernels::Rows all{blocks, {}};
+    Rows all{blocks, {}};
     for (int64_t b = 0; b < kCodegenBlocks; ++b) {
       for (int64_t row : range((3 * b + place) * rows, rows)) all.at.push_back(row);
     }
@@ -124,12 +123,12 @@ std::optional<kernels::Rows> Facts::packed_part(int64_t i, Part part) const {
   const std::string gate_up = first_of(i, {"mlp.gate_up_proj.weight"});
   if (!gate_up.empty() && (part == Part::kGate || part == Part::kUp)) {
     const int64_t half = checkpoint_.tensors.at(gate_up).rows() / 2;
-    return kernels::Rows{gate_up, range(part == Part::kGate ? 0 : half, half)};
+    return Rows{gate_up, range(part == Part::kGate ? 0 : half, half)};
   }
   return std::nullopt;
 }
 
-std::optional<kernels::Rows> Facts::part(int64_t i, Part part, const std::string& leaf) const {
+std::optional<Rows> Facts::part(int64_t i, Part part, const std::string& leaf) const {
   std::vector<std::string> names;
   switch (part) {
     case Part::kQuery:
@@ -154,8 +153,8 @@ std::optional<kernels::Rows> Facts::part(int64_t i, Part part, const std::string
   return leaf == "weight" ? packed_part(i, part) : std::nullopt;
 }
 
-kernels::Rows Facts::head_rows(int64_t i, Part which, int64_t h, const std::string& leaf) const {
-  const kernels::Rows all = rows(i, which, leaf);
+Rows Facts::head_rows(int64_t i, Part which, int64_t h, const std::string& leaf) const {
+  const Rows all = rows(i, which, leaf);
   const auto width = static_cast<int64_t>(all.at.size()) / heads_of(which);
   return {all.key, {all.at.begin() + h * width, all.at.begin() + (h + 1) * width}};
 }
@@ -171,7 +170,7 @@ std::vector<std::string> Facts::keys_of(int64_t i) const {
 std::vector<std::string> Facts::norms_of(int64_t i) const {
   std::vector<std::string> norms;
   for (const std::string& leaf : keys_of(i)) {
-    const kernels::Tensor& tensor = checkpoint_.tensors.at(layer(i) + leaf);
+    const Tensor& tensor = checkpoint_.tensors.at(layer(i) + leaf);
     if (tensor.shape.size() == 1 && leaf.ends_with(".weight")) norms.push_back(leaf);
   }
   return norms;
@@ -185,7 +184,7 @@ std::vector<std::string> Facts::matrices_of(int64_t i) const {
   return matrices;
 }
 
-kernels::Rows Facts::expert_rows(int64_t i, int64_t expert, Part part) const {
+Rows Facts::expert_rows(int64_t i, int64_t expert, Part part) const {
   const bool up = part == Part::kUp;
   if (fused_experts) {
     const int64_t begin = expert * 2 * expert_size + (up ? expert_size : 0);

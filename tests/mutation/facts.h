@@ -31,15 +31,13 @@ struct Facts {
 
   std::string layer(int64_t i) const { return prefix_ + std::to_string(i) + "."; }
   // The rows of a part; nothing where the layer has no such tensor. `leaf` is weight or bias.
-  std::optional<kernels::Rows> part(int64_t layer, Part part,
-                                    const std::string& leaf = "weight") const;
+  std::optional<Rows> part(int64_t layer, Part part, const std::string& leaf = "weight") const;
   // The same for a layer that has it.
-  kernels::Rows rows(int64_t layer, Part which, const std::string& leaf = "weight") const {
+  Rows rows(int64_t layer, Part which, const std::string& leaf = "weight") const {
     return part(layer, which, leaf).value();
   }
   // Of one head of q (with its gate), k or v.
-  kernels::Rows head_rows(int64_t layer, Part part, int64_t head,
-                          const std::string& leaf = "weight") const;
+  Rows head_rows(int64_t layer, Part part, int64_t head, const std::string& leaf = "weight") const;
   int64_t heads_of(Part part) const { return part == Part::kQuery ? heads : kv_heads; }
 
   // Keys of layer `i` without the layer's name, those of vectors and of matrices.
@@ -53,13 +51,13 @@ struct Facts {
   // Experts of a layer, each one's gate and up rows, and all of its keys where they are apart.
   int64_t expert_count = 0, expert_size = 0;
   bool fused_experts = false;
-  kernels::Rows expert_rows(int64_t layer, int64_t expert, Part part) const;
+  Rows expert_rows(int64_t layer, int64_t expert, Part part) const;
 
   int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;  // of linear attention
 
  private:
-  std::optional<kernels::Rows> packed_part(int64_t layer, Part part) const;
-  kernels::Rows all_rows(const std::string& key) const;
+  std::optional<Rows> packed_part(int64_t layer, Part part) const;
+  Rows all_rows(const std::string& key) const;
   void read_layer_kinds();
 
   const Checkpoint& checkpoint_;

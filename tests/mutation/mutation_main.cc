@@ -33,14 +33,14 @@ bool chosen(const std::vector<std::string>& names, const std::string& name) {
 
 struct Task {
   const Kind* kind;  // null: the unchanged checkpoint
-  const graph::Model* model;
+  const Model* model;
   std::vector<std::string> dtypes;
 };
 
-std::vector<Task> whole(const std::vector<Kind>& kinds, const std::vector<graph::Model>& models,
+std::vector<Task> whole(const std::vector<Kind>& kinds, const std::vector<Model>& models,
                         const std::vector<std::string>& dtypes) {
   std::vector<Task> tasks;
-  for (const graph::Model& model : models) {
+  for (const Model& model : models) {
     tasks.push_back({nullptr, &model, dtypes});
     for (const Kind& kind : kinds) tasks.push_back({&kind, &model, dtypes});
   }
@@ -50,12 +50,12 @@ std::vector<Task> whole(const std::vector<Kind>& kinds, const std::vector<graph:
 // Every kind once: on the first that it applies to of the models from the n-th on, in the n-th
 // dtype, where n goes with the kind, so that together they meet most models and all dtypes. And
 // every model unchanged, in the dtype that most are used in.
-std::vector<Task> sample(const std::vector<Kind>& kinds, const std::vector<graph::Model>& models) {
+std::vector<Task> sample(const std::vector<Kind>& kinds, const std::vector<Model>& models) {
   std::vector<Task> tasks;
-  for (const graph::Model& model : models) tasks.push_back({nullptr, &model, {"bf16"}});
+  for (const Model& model : models) tasks.push_back({nullptr, &model, {"bf16"}});
   for (size_t i = 0; i < kinds.size(); ++i) {
     for (size_t m = 0; m < models.size(); ++m) {
-      const graph::Model& model = models[(5 * i + m) % models.size()];
+      const Model& model = models[(5 * i + m) % models.size()];
       if (!excluded(kinds[i], model).empty()) continue;
       tasks.push_back({&kinds[i], &model, {kDTypes[(i + 1) % kDTypes.size()]}});
       break;
@@ -218,9 +218,8 @@ int print_failures(const std::vector<Trial>& trials, bool every_line) {
 int run(const Options& options) {
   std::vector<Kind> kinds = all_kinds();
   std::erase_if(kinds, [&](const Kind& kind) { return !chosen(options.kinds, kind.name); });
-  std::vector<graph::Model> tried = models();
-  std::erase_if(tried,
-                [&](const graph::Model& model) { return !chosen(options.models, model.name); });
+  std::vector<Model> tried = models();
+  std::erase_if(tried, [&](const Model& model) { return !chosen(options.models, model.name); });
   const std::vector<std::string>& dtypes = options.dtypes.empty() ? kDTypes : options.dtypes;
   const std::vector<Trial> trials =
       run_all(options.sample ? sample(kinds, tried) : whole(kinds, tried, dtypes), options.jobs);

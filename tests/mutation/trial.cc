@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 struct Right {
   Checkpoint checkpoint;
   Facts facts;
-  explicit Right(const graph::Model& model)
+  explicit Right(const Model& model)
       : checkpoint(read_checkpoint(model.directory)), facts(checkpoint) {
     for (const auto& [name, tensor] : read_tensors(model.reference)) {
       if (name.ends_with(".key")) facts.reference_has_keys = true;
@@ -35,7 +35,7 @@ struct Right {
   }
 };
 
-const Right& right_of(const graph::Model& model) {
+const Right& right_of(const Model& model) {
   static std::mutex mutex;
   static std::map<std::string, std::unique_ptr<Right>> known;
   const std::lock_guard lock(mutex);
@@ -181,20 +181,20 @@ void judge(const Outcome& outcome, const Wrong& wrong, const Facts& f, Verdict& 
 }
 
 // Both modes for one dtype.
-void verify_both(const Kind& kind, const graph::Model& model, const std::string& wrong_checkpoint,
+void verify_both(const Kind& kind, const Model& model, const std::string& wrong_checkpoint,
                  const std::string& bundle, const Wrong& wrong, const Facts& facts, Trial& trial,
                  const std::string& dtype) {
   const Tool tool{kind.change ? "" : kind.name};
   Verdict verdict{.mode = Mode::kBundle, .dtype = dtype};
-  judge(proof::verify({}, bundle, model.directory, model.reference), wrong, facts, verdict);
+  judge(verify({}, bundle, model.directory, model.reference), wrong, facts, verdict);
   trial.verdicts.push_back(verdict);
   if (!trial.invisible.empty()) return;
   verdict = {.mode = Mode::kConversion, .dtype = dtype};
-  judge(proof::verify(tool, bundle, wrong_checkpoint, model.reference), wrong, facts, verdict);
+  judge(verify(tool, bundle, wrong_checkpoint, model.reference), wrong, facts, verdict);
   trial.verdicts.push_back(verdict);
 }
 
-void run_applicable(const Kind& kind, const graph::Model& model, const Right& right,
+void run_applicable(const Kind& kind, const Model& model, const Right& right,
                     const std::vector<std::string>& dtypes, Trial& trial) {
   const TempDir dir;
   Checkpoint changed = right.checkpoint;
@@ -274,25 +274,24 @@ void judge_control(const Outcome& outcome, Verdict& verdict) {
 
 const char* mode_name(Mode mode) { return mode == Mode::kBundle ? "bundle" : "conversion"; }
 
-std::vector<graph::Model> models() {
-  std::vector<graph::Model> all;
+std::vector<Model> models() {
+  std::vector<Model> all;
   const auto add = [&](const std::string& directory) {
     all.push_back({fs::path(directory).filename(), directory, directory + "/golden.safetensors"});
   };
   for (const auto& entry : fs::directory_iterator(fixture("golden"))) add(entry.path());
   add(fixture("llama3_tied"));
   add(fixture("qwen3_5_text"));
-  std::ranges::sort(all, {}, &graph::Model::name);
+  std::ranges::sort(all, {}, &Model::name);
   return all;
 }
 
-std::string excluded(const Kind& kind, const graph::Model& model) {
+std::string excluded(const Kind& kind, const Model& model) {
   const Right& right = right_of(model);
   return kind.excluded(right.checkpoint, right.facts);
 }
 
-Trial run_trial(const Kind& kind, const graph::Model& model,
-                const std::vector<std::string>& dtypes) {
+Trial run_trial(const Kind& kind, const Model& model, const std::vector<std::string>& dtypes) {
   Trial trial{.kind = kind.name, .model = model.name};
   try {
     const Right& right = right_of(model);
@@ -306,14 +305,14 @@ Trial run_trial(const Kind& kind, const graph::Model& model,
   return trial;
 }
 
-Trial run_control(const graph::Model& model, const std::vector<std::string>& dtypes) {
+Trial run_control(const Model& model, const std::vector<std::string>& dtypes) {
   Trial trial{.kind = "unchanged", .model = model.name};
   try {
     const TempDir dir;
     for (const std::string& dtype : dtypes) {
       convert({}, model.directory, dir / dtype, {dtype});
       Verdict verdict{.mode = Mode::kBundle, .dtype = dtype};
-      judge_control(proof::verify({}, dir / dtype, model.directory, model.reference), verdict);
+      judge_control(verify({}, dir / dtype, model.directory, model.reference), verdict);
       trial.verdicts.push_back(verdict);
     }
   } catch (const std::exception& e) {

@@ -38,7 +38,7 @@ struct Model {
   std::string name, directory, reference;
 };
 // Every checkpoint with a reference in the test data.
-std::vector<graph::Model> models();
+std::vector<Model> models();
 
 struct Trial {
   std::string kind = {}, model = {};
@@ -49,12 +49,12 @@ struct Trial {
 };
 
 // Why a kind does not apply; empty where it does.
-std::string excluded(const Kind& kind, const graph::Model& model);
+std::string excluded(const Kind& kind, const Model& model);
 // Safe to call from several threads.
-Trial run_trial(const Kind& kind, const graph::Model& model,
+Trial run_trial(const Kind& kind, const Model& model,
                 const std::vector<std::string>& dtypes);
 // The unchanged checkpoint: `caught` means that verify refused it, or that it passed by less than
 // kLeastMargins.
-Trial run_control(const graph::Model& model, const std::vector<std::string>& dtypes);
+Trial run_control(const Model& model, const std::vector<std::string>& dtypes);
 
 }  // namespace ferry::mutation

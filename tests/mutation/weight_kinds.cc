@@ -63,7 +63,7 @@ void mix_rope_conventions(Checkpoint& c, const Facts& f) {
   for (const Part part : {Part::kQuery, Part::kKey}) {
     for (const char* leaf : {"weight", "bias"}) {
       for (int64_t h = 0; f.part(i, part, leaf) && h < f.heads_of(part); ++h) {
-        const kernels::Rows rows = f.head_rows(i, part, h, leaf);
+        const Rows rows = f.head_rows(i, part, h, leaf);
         reorder_rows(c, rows, other_convention(f, static_cast<int64_t>(rows.at.size())));
       }
     }
@@ -76,7 +76,7 @@ std::string no_gate(const Checkpoint&, const Facts& f) {
 
 // All queries, then all gates, instead of head by head.
 void split_output_gate(Checkpoint& c, const Facts& f) {
-  const kernels::Rows all = f.rows(f.attention.back(), Part::kQuery);
+  const Rows all = f.rows(f.attention.back(), Part::kQuery);
   std::vector<int64_t> order;
   for (int64_t half = 0; half < 2; ++half) {
     for (int64_t h = 0; h < f.heads; ++h) {
@@ -99,8 +99,8 @@ std::string no_packed_qkv(const Checkpoint&, const Facts& f) {
 // [q | k | v] for CodeGen's blocks, and q, k, v head by head for [q | k | v].
 void read_qkv_by_other_layout(Checkpoint& c, const Facts& f) {
   const int64_t i = f.attention.back();
-  const kernels::Rows all = f.rows(i, Part::kQuery);
-  kernels::Rows whole{all.key, {}};
+  const Rows all = f.rows(i, Part::kQuery);
+  Rows whole{all.key, {}};
   std::vector<int64_t> order;
   if (f.model_type == "codegen") {
     for (const Part part : {Part::kQuery, Part::kKey, Part::kValue}) {
@@ -141,8 +141,8 @@ std::string no_packed_gate_up(const Checkpoint&, const Facts& f) {
 
 void interleave_gate_up(Checkpoint& c, const Facts& f) {
   const int64_t i = f.gated.back();
-  const kernels::Rows gate = f.rows(i, Part::kGate);
-  kernels::Rows all = gate;
+  const Rows gate = f.rows(i, Part::kGate);
+  Rows all = gate;
   for (int64_t row : f.rows(i, Part::kUp).at) all.at.push_back(row);
   std::vector<int64_t> order;
   for (size_t row = 0; row < gate.at.size(); ++row) {
@@ -227,8 +227,8 @@ std::string no_square(const Checkpoint& c, const Facts& f) {
 }
 
 void transpose_square(Checkpoint& c, const Facts& f) {
-  kernels::Tensor& matrix = c.at(square_matrix(c, f));
-  const kernels::Tensor before = matrix;
+  Tensor& matrix = c.at(square_matrix(c, f));
+  const Tensor before = matrix;
   const auto size = static_cast<size_t>(matrix.shape[0]);
   for (size_t i = 0; i < size; ++i) {
     for (size_t j = 0; j < size; ++j) matrix.set_value(i * size + j, before.value(j * size + i));
@@ -262,8 +262,8 @@ std::vector<int64_t> rolled(int64_t count) {
   return order;
 }
 
-kernels::Rows every_row(const Checkpoint& c, const std::string& key) {
-  kernels::Rows rows{key, {}};
+Rows every_row(const Checkpoint& c, const std::string& key) {
+  Rows rows{key, {}};
   for (int64_t i = 0; i < c.tensors.at(key).rows(); ++i) rows.at.push_back(i);
   return rows;
 }
@@ -272,12 +272,12 @@ kernels::Rows every_row(const Checkpoint& c, const std::string& key) {
 void untie_head(Checkpoint& c, const Facts& f) {
   set_tie(c, false);
   c.tensors[f.head] = c.at(f.embedding);
-  const kernels::Rows rows = every_row(c, f.head);
+  const Rows rows = every_row(c, f.head);
   reorder_rows(c, rows, rolled(static_cast<int64_t>(rows.at.size())));
 }
 
 void shift_embedding(Checkpoint& c, const Facts& f) {
-  const kernels::Rows rows = every_row(c, f.embedding);
+  const Rows rows = every_row(c, f.embedding);
   reorder_rows(c, rows, rolled(static_cast<int64_t>(rows.at.size())));
 }
 
@@ -291,7 +291,7 @@ void zero_head_row(Checkpoint& c, const Facts& f) {
 
 // The lowest bit of the exponent: the value doubles or halves. The bits of a bf16 are the upper
 // half of those of an f32.
-void flip_exponent_bit(kernels::Tensor& tensor, size_t element) {
+void flip_exponent_bit(Tensor& tensor, size_t element) {
   const size_t bytes = tensor.dtype == DType::kF32 ? 4 : 2;
   const size_t high = bytes * element + bytes - 2;  // the second highest byte
   if (tensor.dtype == DType::kF16) {
@@ -303,7 +303,7 @@ void flip_exponent_bit(kernels::Tensor& tensor, size_t element) {
 
 void flip_in_norm(Checkpoint& c, const Facts& f) { flip_exponent_bit(c.at(f.final_norm), 3); }
 
-size_t largest(const kernels::Tensor& tensor) {
+size_t largest(const Tensor& tensor) {
   size_t found = 0;
   const size_t count = static_cast<size_t>(tensor.rows()) * tensor.row_bytes() * 8 /
                        static_cast<size_t>(dtype_bits(tensor.dtype));
@@ -324,7 +324,7 @@ void flip_in_matrix(Checkpoint& c, const Facts& f) {
 
 // Of the embedding of a token that occurs in no prompt.
 void flip_in_unused_row(Checkpoint& c, const Facts& f) {
-  kernels::Tensor& table = c.at(f.embedding);
+  Tensor& table = c.at(f.embedding);
   flip_exponent_bit(table, 2 * static_cast<size_t>(table.shape[1]) + 5);
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "runner/sampler.h"
+
 namespace ferry::proof {
 namespace {
 
@@ -119,9 +121,9 @@ TEST(Worse, TakesTheWorstOfEveryField) {
 }
 
 TEST(Argmax, IsTheFirstOfEqualsAndNeverNaN) {
-  EXPECT_EQ(argmax(std::vector<float>{1, 3, 3, 2}), 1U);
-  EXPECT_EQ(argmax(std::vector<float>{kNaN, 1, kNaN, 2}), 3U);
-  EXPECT_EQ(argmax(std::vector<float>{-5}), 0U);
+  EXPECT_EQ(runner::argmax(std::vector<float>{1, 3, 3, 2}), 1U);
+  EXPECT_EQ(runner::argmax(std::vector<float>{kNaN, 1, kNaN, 2}), 3U);
+  EXPECT_EQ(runner::argmax(std::vector<float>{-5}), 0U);
 }
 
 TEST(TopMargin, IsTheDistanceToTheSecond) {

@@ -30,7 +30,7 @@ TEST(BmmTest, MatchesDoubleWithAnyPool) {
     const auto b = random_values(c.batch * c.k * c.n, 21);
     const auto run = [&](ThreadPool& pool) {
       std::vector<float> out(c.batch * c.m * c.n, kNan);
-      kernels::bmm_f32(a.data(), b.data(), out.data(), c.batch, c.m, c.n, c.k, pool);
+      bmm_f32(a.data(), b.data(), out.data(), c.batch, c.m, c.n, c.k, pool);
       return out;
     };
     expect_same_with_any_pool(run);
@@ -55,7 +55,7 @@ TEST(BmmTest, MatchesDoubleWithAnyPool) {
 enum class Seen { kCausal, kAll, kMask };
 
 struct SdpaCase {
-  kernels::SdpaShape shape;
+  SdpaShape shape;
   int64_t start_pos;
   Seen seen;
 };
@@ -65,7 +65,7 @@ struct SdpaData {
 };
 
 SdpaData sdpa_data(const SdpaCase& c) {
-  const kernels::SdpaShape& s = c.shape;
+  const SdpaShape& s = c.shape;
   SdpaData d{random_values(s.batch * s.t * s.heads * s.dim, 30, 3),
              random_values(s.batch * s.context * s.kv_heads * s.dim, 31, 3),
              random_values(s.batch * s.context * s.kv_heads * s.dim, 32, 3),
@@ -76,15 +76,15 @@ SdpaData sdpa_data(const SdpaCase& c) {
 
 std::vector<float> run_sdpa(const SdpaCase& c, const SdpaData& d, ThreadPool& pool) {
   std::vector<float> out(d.query.size(), kNan);
-  kernels::sdpa_f32(c.shape, d.query.data(), d.key.data(), d.value.data(),
-                    d.mask.empty() ? nullptr : d.mask.data(), c.seen == Seen::kCausal, c.start_pos,
-                    0.3f, out.data(), pool);
+  sdpa_f32(c.shape, d.query.data(), d.key.data(), d.value.data(),
+           d.mask.empty() ? nullptr : d.mask.data(), c.seen == Seen::kCausal, c.start_pos, 0.3f,
+           out.data(), pool);
   return out;
 }
 
 // The twin: softmax over all seen keys at once. A row without a finite score is zero.
 std::vector<double> naive_sdpa(const SdpaCase& c, const SdpaData& d) {
-  const kernels::SdpaShape& s = c.shape;
+  const SdpaShape& s = c.shape;
   std::vector<double> out(d.query.size(), 0.0);
   for (int64_t row = 0; row < s.batch * s.t * s.heads; ++row) {
     const int64_t b = row / s.heads / s.t, i = row / s.heads % s.t;
@@ -220,7 +220,7 @@ struct DeltaRuleData {
   std::vector<float> query, key, value, decay, beta, state;
 };
 
-DeltaRuleData delta_rule_data(const kernels::DeltaRuleShape& s) {
+DeltaRuleData delta_rule_data(const DeltaRuleShape& s) {
   const int64_t heads = s.batch * s.heads, steps = heads * s.t;
   DeltaRuleData d{random_values(steps * s.key_dim, 40),
                   random_values(steps * s.key_dim, 41),
@@ -240,16 +240,16 @@ DeltaRuleData delta_rule_data(const kernels::DeltaRuleShape& s) {
 }
 
 // out, then the state.
-std::vector<float> run_delta_rule(const kernels::DeltaRuleShape& s, const DeltaRuleData& d,
+std::vector<float> run_delta_rule(const DeltaRuleShape& s, const DeltaRuleData& d,
                                   ThreadPool& pool) {
   std::vector<float> result(d.value.size() + d.state.size(), kNan);
-  kernels::gated_delta_rule_f32(s, d.query.data(), d.key.data(), d.value.data(), d.decay.data(),
-                                d.beta.data(), d.state.data(), result.data(),
-                                result.data() + d.value.size(), pool);
+  gated_delta_rule_f32(s, d.query.data(), d.key.data(), d.value.data(), d.decay.data(),
+                       d.beta.data(), d.state.data(), result.data(), result.data() + d.value.size(),
+                       pool);
   return result;
 }
 
-std::vector<double> naive_delta_rule(const kernels::DeltaRuleShape& s, const DeltaRuleData& d) {
+std::vector<double> naive_delta_rule(const DeltaRuleShape& s, const DeltaRuleData& d) {
   std::vector<double> result;
   std::vector<double> state(d.state.begin(), d.state.end());
   for (int64_t at = 0; at < s.batch * s.heads * s.t; ++at) {
@@ -272,7 +272,7 @@ std::vector<double> naive_delta_rule(const kernels::DeltaRuleShape& s, const Del
   return result;
 }
 
-const kernels::DeltaRuleShape kDeltaRuleCases[] = {
+const DeltaRuleShape kDeltaRuleCases[] = {
     {1, 1, 1, 1, 1, false},    {2, 3, 1, 16, 64, false},  {1, 2, 9, 17, 33, true},
     {1, 4, 20, 64, 63, false}, {1, 1, 3, 128, 128, true}, {2, 1, 2, 3, 257, false},
     {1, 2, 0, 4, 5, false},
@@ -280,7 +280,7 @@ const kernels::DeltaRuleShape kDeltaRuleCases[] = {
 
 TEST(DeltaRuleTest, MatchesDoubleOnEveryTarget) {
   ThreadPool pool(2);
-  for (const kernels::DeltaRuleShape& s : kDeltaRuleCases) {
+  for (const DeltaRuleShape& s : kDeltaRuleCases) {
     const DeltaRuleData d = delta_rule_data(s);
     const auto expected = naive_delta_rule(s, d);
     on_every_target([&] { expect_near(run_delta_rule(s, d, pool), expected, 2e-5); });
@@ -288,7 +288,7 @@ TEST(DeltaRuleTest, MatchesDoubleOnEveryTarget) {
 }
 
 TEST(DeltaRuleTest, SameBitsWithAnyPool) {
-  for (const kernels::DeltaRuleShape& s : kDeltaRuleCases) {
+  for (const DeltaRuleShape& s : kDeltaRuleCases) {
     const DeltaRuleData d = delta_rule_data(s);
     expect_same_with_any_pool([&](ThreadPool& pool) { return run_delta_rule(s, d, pool); });
   }
@@ -296,11 +296,11 @@ TEST(DeltaRuleTest, SameBitsWithAnyPool) {
 
 TEST(DeltaRuleTest, StepByStepHasTheBitsOfTheWholeSequence) {
   ThreadPool pool(2);
-  const kernels::DeltaRuleShape all{1, 1, 12, 24, 70, false};
+  const DeltaRuleShape all{1, 1, 12, 24, 70, false};
   const DeltaRuleData d = delta_rule_data(all);
   on_every_target([&] {
     const auto expected = run_delta_rule(all, d, pool);
-    kernels::DeltaRuleShape one = all;
+    DeltaRuleShape one = all;
     one.t = 1;
     std::vector<float> result, state = d.state;
     for (int64_t t = 0; t < all.t; ++t) {
@@ -320,14 +320,14 @@ TEST(DeltaRuleTest, StepByStepHasTheBitsOfTheWholeSequence) {
 
 TEST(DeltaRuleTest, TheStateMayBeUpdatedInPlace) {
   ThreadPool pool(2);
-  for (const kernels::DeltaRuleShape& s : kDeltaRuleCases) {
+  for (const DeltaRuleShape& s : kDeltaRuleCases) {
     const DeltaRuleData d = delta_rule_data(s);
     on_every_target([&] {
       std::vector<float> result(d.value.size() + d.state.size());
       float* const state = result.data() + d.value.size();
       std::copy(d.state.begin(), d.state.end(), state);
-      kernels::gated_delta_rule_f32(s, d.query.data(), d.key.data(), d.value.data(), d.decay.data(),
-                                    d.beta.data(), state, result.data(), state, pool);
+      gated_delta_rule_f32(s, d.query.data(), d.key.data(), d.value.data(), d.decay.data(),
+                           d.beta.data(), state, result.data(), state, pool);
       EXPECT_EQ(result, run_delta_rule(s, d, pool));
     });
   }

@@ -57,7 +57,7 @@ const LinearCase kLinearCases[] = {
 std::vector<char> run_linear(DType dtype, const Stored& x, const void* w, const LinearCase& c,
                              ThreadPool& pool) {
   std::vector<char> out(c.m * c.n * dtype_bytes(dtype));
-  kernels::linear(dtype, x.bytes.data(), w, out.data(), c.m, c.n, c.k, pool);
+  linear(dtype, x.bytes.data(), w, out.data(), c.m, c.n, c.k, pool);
   return out;
 }
 
@@ -98,8 +98,8 @@ TEST_P(LinearTest, RowOfABatchHasTheBitsItHasAlone) {
       const auto batch = run_linear(GetParam(), x, w.bytes.data(), c, pool);
       std::vector<char> row(c.n * dtype_bytes(GetParam()));
       for (int64_t i = 0; i < c.m; ++i) {
-        kernels::linear(GetParam(), &x.bytes[i * c.k * dtype_bytes(GetParam())], w.bytes.data(),
-                        row.data(), 1, c.n, c.k, pool);
+        linear(GetParam(), &x.bytes[i * c.k * dtype_bytes(GetParam())], w.bytes.data(), row.data(),
+               1, c.n, c.k, pool);
         ASSERT_EQ(std::memcmp(row.data(), &batch[i * row.size()], row.size()), 0)
             << c.m << "x" << c.n << "x" << c.k << " row " << i;
       }
@@ -134,7 +134,7 @@ TEST_P(LinearTest, NothingToSumGivesZero) {
   ThreadPool pool(2);
   const LinearCase c{3, 5, 0};
   std::vector<char> out(c.m * c.n * dtype_bytes(GetParam()), 1);
-  kernels::linear(GetParam(), nullptr, nullptr, out.data(), c.m, c.n, c.k, pool);
+  linear(GetParam(), nullptr, nullptr, out.data(), c.m, c.n, c.k, pool);
   EXPECT_EQ(out, std::vector<char>(out.size(), 0));
 }
 
@@ -157,8 +157,8 @@ TEST(ElementwiseTest, AddAndMulRoundOnceAndMayWriteOverAnInput) {
     for (const int64_t n : kLengths) {
       const auto a = random_values(n, 1, 100), b = random_values(n, 2, 100);
       std::vector<float> sum = a, product = b;
-      kernels::add_f32(sum.data(), b.data(), sum.data(), n);
-      kernels::mul_f32(a.data(), product.data(), product.data(), n);
+      add_f32(sum.data(), b.data(), sum.data(), n);
+      mul_f32(a.data(), product.data(), product.data(), n);
       for (int64_t i = 0; i < n; ++i) {
         ASSERT_EQ(sum[i], a[i] + b[i]);
         ASSERT_EQ(product[i], a[i] * b[i]);
@@ -181,7 +181,7 @@ TEST(ElementwiseTest, ExpIsWithinOneUlp) {
   on_every_target([] {
     const auto x = exponents();
     std::vector<float> y(x.size());
-    kernels::exp_f32(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    exp_f32(x.data(), y.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); ++i) {
       ASSERT_LE(ulps(y[i], std::exp(double(x[i]))), 1.0) << "exp(" << x[i] << ") = " << y[i];
     }
@@ -192,7 +192,7 @@ TEST(ElementwiseTest, SigmoidIsWithinTwoUlp) {
   on_every_target([] {
     const auto x = exponents();
     std::vector<float> y(x.size());
-    kernels::sigmoid_f32(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    sigmoid_f32(x.data(), y.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); ++i) {
       ASSERT_LE(ulps(y[i], 1 / (1 + std::exp(-double(x[i])))), 2.0) << "at " << x[i];
     }
@@ -203,15 +203,15 @@ TEST(ElementwiseTest, ExpAndSigmoidOfSpecialValues) {
   on_every_target([] {
     for (const int64_t n : {1, 16}) {
       std::vector<float> x(n, kNan), y(n);
-      kernels::exp_f32(x.data(), y.data(), n);
+      exp_f32(x.data(), y.data(), n);
       EXPECT_TRUE(std::isnan(y.back()));
-      kernels::sigmoid_f32(x.data(), y.data(), n);
+      sigmoid_f32(x.data(), y.data(), n);
       EXPECT_TRUE(std::isnan(y.back()));
       for (const float v : {-kInf, kInf, -1e30f, 1e30f}) {
         x.assign(n, v);
-        kernels::exp_f32(x.data(), y.data(), n);
+        exp_f32(x.data(), y.data(), n);
         EXPECT_EQ(y.back(), v < 0 ? 0 : kInf);
-        kernels::sigmoid_f32(x.data(), y.data(), n);
+        sigmoid_f32(x.data(), y.data(), n);
         EXPECT_EQ(y.back(), v < 0 ? 0 : 1);
       }
     }
@@ -238,8 +238,7 @@ TEST(CastTest, To16BitsRoundsAsTheScalarConversion) {
   on_every_target([&] {
     for (const DType to : {DType::kF16, DType::kBF16}) {
       std::vector<uint16_t> bits(values.size());
-      kernels::cast(DType::kF32, values.data(), to, bits.data(),
-                    static_cast<int64_t>(values.size()));
+      cast(DType::kF32, values.data(), to, bits.data(), static_cast<int64_t>(values.size()));
       for (size_t i = 0; i < values.size(); ++i) {
         const bool half = to == DType::kF16;
         if (std::isnan(values[i])) {
@@ -258,8 +257,7 @@ TEST(CastTest, From16BitsIsExactForEveryValue) {
   on_every_target([&] {
     for (const DType from : {DType::kF16, DType::kBF16}) {
       std::vector<float> values(bits.size());
-      kernels::cast(from, bits.data(), DType::kF32, values.data(),
-                    static_cast<int64_t>(bits.size()));
+      cast(from, bits.data(), DType::kF32, values.data(), static_cast<int64_t>(bits.size()));
       for (size_t i = 0; i < bits.size(); ++i) {
         const float v = from == DType::kF16 ? f16_to_f32(bits[i]) : bf16_to_f32(bits[i]);
         if (std::isnan(v)) {
@@ -280,7 +278,7 @@ TEST(CastTest, EveryPairAndLengthAgreesWithTheScalarConversion) {
         for (const int64_t n : kLengths) {
           const Stored a = stored(from, random_values(n, 11, 10));
           std::vector<char> out(n * dtype_bytes(to));
-          kernels::cast(from, a.bytes.data(), to, out.data(), n);
+          cast(from, a.bytes.data(), to, out.data(), n);
           ASSERT_EQ(out, stored(to, a.values).bytes);
         }
       }
@@ -293,9 +291,9 @@ TEST(SumTest, SameBitsOnEveryTarget) {
     const auto a = random_values(n, 12);
     double expected = 0;
     for (const float v : a) expected += v;
-    const float sum = kernels::sum_f32(a.data(), n);
+    const float sum = sum_f32(a.data(), n);
     EXPECT_NEAR(sum, expected, 1e-6 * static_cast<double>(n));
-    on_every_target([&] { EXPECT_EQ(kernels::sum_f32(a.data(), n), sum); });
+    on_every_target([&] { EXPECT_EQ(sum_f32(a.data(), n), sum); });
   }
 }
 
@@ -309,7 +307,7 @@ TEST(SoftmaxTest, MatchesDouble) {
       double total = 0;
       for (const float v : a) total += std::exp(double(v) - top);
       std::vector<float> out = a;
-      kernels::softmax_row_f32(out.data(), out.data(), n);
+      softmax_row_f32(out.data(), out.data(), n);
       for (int64_t i = 0; i < n; ++i) {
         const double expected = std::exp(double(a[i]) - top) / total;
         ASSERT_NEAR(out[i], expected, 5e-6 * expected + 1e-40);
@@ -321,7 +319,7 @@ TEST(SoftmaxTest, MatchesDouble) {
 TEST(SoftmaxTest, NothingButMinusInfinityIsNan) {
   on_every_target([] {
     std::vector<float> a(17, -kInf);
-    kernels::softmax_row_f32(a.data(), a.data(), 17);
+    softmax_row_f32(a.data(), a.data(), 17);
     EXPECT_TRUE(std::isnan(a[0]) && std::isnan(a[16]));
   });
 }
@@ -346,8 +344,8 @@ TEST(ConvTest, MatchesDoubleWithAnyPool) {
     for (const float* b : {bias.data(), static_cast<const float*>(nullptr)}) {
       const auto run = [&](ThreadPool& pool) {
         std::vector<float> out(c.channels * positions);
-        kernels::depthwise_conv1d_f32(x.data(), w.data(), b, out.data(), c.channels, c.length,
-                                      c.kernel, pool);
+        depthwise_conv1d_f32(x.data(), w.data(), b, out.data(), c.channels, c.length, c.kernel,
+                             pool);
         return out;
       };
       expect_same_with_any_pool(run);
@@ -373,14 +371,12 @@ TEST(ConvTest, AStepAloneHasTheBitsOfTheStepInASequence) {
   on_every_target([&] {
     ThreadPool pool(1);
     std::vector<float> all(channels * (length - 3)), step(channels), window(channels * 4);
-    kernels::depthwise_conv1d_f32(x.data(), w.data(), nullptr, all.data(), channels, length, 4,
-                                  pool);
+    depthwise_conv1d_f32(x.data(), w.data(), nullptr, all.data(), channels, length, 4, pool);
     for (int64_t t = 0; t < length - 3; ++t) {
       for (int64_t c = 0; c < channels; ++c) {
         std::copy_n(&x[c * length + t], 4, &window[c * 4]);
       }
-      kernels::depthwise_conv1d_f32(window.data(), w.data(), nullptr, step.data(), channels, 4, 4,
-                                    pool);
+      depthwise_conv1d_f32(window.data(), w.data(), nullptr, step.data(), channels, 4, 4, pool);
       for (int64_t c = 0; c < channels; ++c) ASSERT_EQ(step[c], all[c * (length - 3) + t]);
     }
   });

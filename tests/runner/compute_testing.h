@@ -41,7 +41,7 @@ void on_every_target(const Body& body) {
 
 // `kernel(pool)` returns a vector that pools of 1, 2 and 3 threads must fill with the same bits.
 template <class Kernel>
-void expect_same_with_any_pool(const kernels::Kernel& kernel) {
+void expect_same_with_any_pool(const Kernel& kernel) {
   ThreadPool one(1), two(2), three(3);
   const auto expected = kernel(one);
   EXPECT_EQ(std::memcmp(kernel(two).data(), expected.data(), expected.size() * sizeof expected[0]),

@@ -26,14 +26,12 @@ Values i32(Shape shape, std::vector<double> values) {
 TEST(Elementwise, BinaryOperatorsBroadcast) {
   check_cases({
       {"aten::add.out",
-       {f32({2, 3}, {1, 2, 3, 4, 5, 6}), f32({3}, {10, 20, 30}), kernels::integer(1)},
+       {f32({2, 3}, {1, 2, 3, 4, 5, 6}), f32({3}, {10, 20, 30}), integer(1)},
        {f32({2, 3}, {11, 22, 33, 14, 25, 36})}},
       {"aten::mul.out",
        {f32({2, 1}, {2, 3}), f32({1, 3}, {1, 10, 100})},
        {f32({2, 3}, {2, 20, 200, 3, 30, 300})}},
-      {"aten::sub.out",
-       {f32({2}, {1, 2}), f32({}, {5}), kernels::integer(2)},
-       {f32({2}, {-9, -8})}},
+      {"aten::sub.out", {f32({2}, {1, 2}), f32({}, {5}), integer(2)}, {f32({2}, {-9, -8})}},
       {"aten::div.out", {f32({2}, {1, -1}), f32({2}, {4, 0})}, {f32({2}, {0.25, -kInf})}},
       {"aten::maximum.out",
        {f32({3}, {1, kNan, 3}), f32({3}, {2, 2, kNan})},
@@ -47,25 +45,17 @@ TEST(Elementwise, BinaryOperatorsBroadcast) {
 
 TEST(Elementwise, MixedDtypesPromoteAsInTorch) {
   check_cases({
-      {"aten::add.out",
-       {f32({2}, {0.5, 1}), i64({}, {2}), kernels::integer(1)},
-       {f32({2}, {2.5, 3})}},
+      {"aten::add.out", {f32({2}, {0.5, 1}), i64({}, {2}), integer(1)}, {f32({2}, {2.5, 3})}},
       // bf16 has 8 bits: 256 + 1 is computed in f32 and rounds to 256 when stored.
-      {"aten::add.out",
-       {bf16({2}, {256, 4}), bf16({}, {1}), kernels::integer(1)},
-       {bf16({2}, {256, 5})}},
-      {"aten::add.out",
-       {bf16({2}, {256, 4}), f32({}, {1}), kernels::integer(1)},
-       {f32({2}, {257, 5})}},
+      {"aten::add.out", {bf16({2}, {256, 4}), bf16({}, {1}), integer(1)}, {bf16({2}, {256, 5})}},
+      {"aten::add.out", {bf16({2}, {256, 4}), f32({}, {1}), integer(1)}, {f32({2}, {257, 5})}},
       {"aten::mul.out", {f16({1}, {0.5}), bf16({1}, {3})}, {f32({1}, {1.5})}},
       {"aten::mul.Scalar_out", {i64({2}, {3, 4}), 0.5}, {f32({2}, {1.5, 2})}},
       {"aten::mul.Scalar_out", {f16({2}, {3, 4}), 0.5}, {f16({2}, {1.5, 2})}},
       {"aten::div.out", {i64({2}, {1, 3}), i64({}, {2})}, {f32({2}, {0.5, 1.5})}},
-      {"aten::add.out",
-       {kernels::boolean({2}, {1, 0}), i32({2}, {5, 6}), kernels::integer(1)},
-       {i32({2}, {6, 6})}},
+      {"aten::add.out", {boolean({2}, {1, 0}), i32({2}, {5, 6}), integer(1)}, {i32({2}, {6, 6})}},
       {"aten::add.Scalar_out",
-       {f64({1}, {1e-12}), 1.0, kernels::integer(1)},
+       {f64({1}, {1e-12}), 1.0, integer(1)},
        {f64({1}, {1 + 1e-12})},
        1e-15},
   });
@@ -74,30 +64,26 @@ TEST(Elementwise, MixedDtypesPromoteAsInTorch) {
 TEST(Elementwise, IntegersWrap) {
   check_cases({
       {"aten::add.out",
-       {i32({1}, {2147483647}), i32({1}, {1}), kernels::integer(1)},
+       {i32({1}, {2147483647}), i32({1}, {1}), integer(1)},
        {i32({1}, {-2147483648.0})}},
       {"aten::neg.out", {i32({1}, {-2147483648.0})}, {i32({1}, {-2147483648.0})}},
       {"aten::floor_divide.out",
        {i64({3}, {7, -7, 7}), i64({3}, {2, 2, -1})},
        {i64({3}, {3, -4, -7})}},
-      {"aten::remainder.Scalar_out",
-       {i64({3}, {7, -7, -8}), kernels::integer(4)},
-       {i64({3}, {3, 1, 0})}},
+      {"aten::remainder.Scalar_out", {i64({3}, {7, -7, -8}), integer(4)}, {i64({3}, {3, 1, 0})}},
       {"aten::pow.Tensor_Scalar_out",
-       {i64({3}, {2, -3, 10}), kernels::integer(3)},
+       {i64({3}, {2, -3, 10}), integer(3)},
        {i64({3}, {8, -27, 1000})}},
   });
 }
 
 TEST(Elementwise, ScalarVariantsAndAlpha) {
   check_cases({
-      {"aten::add.Scalar_out", {f32({2}, {1, 2}), 0.5, kernels::integer(2)}, {f32({2}, {2, 3})}},
-      {"aten::sub.Scalar_out",
-       {f32({2}, {1, 2}), 0.5, kernels::integer(1)},
-       {f32({2}, {0.5, 1.5})}},
-      {"aten::rsub.Scalar_out", {f32({2}, {1, 2}), 5.0, kernels::integer(1)}, {f32({2}, {4, 3})}},
-      {"aten::rsub.Scalar_out", {f32({2}, {1, 2}), 5.0, kernels::integer(2)}, {f32({2}, {3, 1})}},
-      {"aten::pow.Tensor_Scalar_out", {f32({2}, {3, -2}), kernels::integer(2)}, {f32({2}, {9, 4})}},
+      {"aten::add.Scalar_out", {f32({2}, {1, 2}), 0.5, integer(2)}, {f32({2}, {2, 3})}},
+      {"aten::sub.Scalar_out", {f32({2}, {1, 2}), 0.5, integer(1)}, {f32({2}, {0.5, 1.5})}},
+      {"aten::rsub.Scalar_out", {f32({2}, {1, 2}), 5.0, integer(1)}, {f32({2}, {4, 3})}},
+      {"aten::rsub.Scalar_out", {f32({2}, {1, 2}), 5.0, integer(2)}, {f32({2}, {3, 1})}},
+      {"aten::pow.Tensor_Scalar_out", {f32({2}, {3, -2}), integer(2)}, {f32({2}, {9, 4})}},
       {"aten::pow.Scalar_out", {2.0, f32({2}, {3, -1})}, {f32({2}, {8, 0.5})}},
       {"aten::pow.Tensor_Tensor_out", {f32({2}, {3, 4}), f32({2}, {3, 0.5})}, {f32({2}, {27, 2})}},
   });
@@ -105,39 +91,29 @@ TEST(Elementwise, ScalarVariantsAndAlpha) {
 
 TEST(Elementwise, ComparisonsAndLogic) {
   check_cases({
-      {"aten::eq.Scalar_out",
-       {f32({3}, {-kInf, 0, kNan}), -kInf},
-       {kernels::boolean({3}, {1, 0, 0})}},
-      {"aten::gt.Scalar_out",
-       {f32({3}, {19, 20, 21}), kernels::integer(20)},
-       {kernels::boolean({3}, {0, 0, 1})}},
-      {"aten::ge.Scalar_out",
-       {i64({3}, {1, 2, 3}), kernels::integer(2)},
-       {kernels::boolean({3}, {0, 1, 1})}},
-      {"aten::lt.Scalar_out", {i64({3}, {1, 2, 3}), 2.5}, {kernels::boolean({3}, {1, 1, 0})}},
+      {"aten::eq.Scalar_out", {f32({3}, {-kInf, 0, kNan}), -kInf}, {boolean({3}, {1, 0, 0})}},
+      {"aten::gt.Scalar_out", {f32({3}, {19, 20, 21}), integer(20)}, {boolean({3}, {0, 0, 1})}},
+      {"aten::ge.Scalar_out", {i64({3}, {1, 2, 3}), integer(2)}, {boolean({3}, {0, 1, 1})}},
+      {"aten::lt.Scalar_out", {i64({3}, {1, 2, 3}), 2.5}, {boolean({3}, {1, 1, 0})}},
       {"aten::le.Tensor_out",
        {i64({2, 1}, {1, 3}), i64({2}, {1, 2})},
-       {kernels::boolean({2, 2}, {1, 1, 0, 0})}},
-      {"aten::ne.Scalar_out",
-       {kernels::boolean({2}, {1, 0}), kernels::integer(1)},
-       {kernels::boolean({2}, {0, 1})}},
+       {boolean({2, 2}, {1, 1, 0, 0})}},
+      {"aten::ne.Scalar_out", {boolean({2}, {1, 0}), integer(1)}, {boolean({2}, {0, 1})}},
       {"aten::logical_and.out",
-       {kernels::boolean({2, 1}, {1, 0}), kernels::boolean({2}, {1, 0})},
-       {kernels::boolean({2, 2}, {1, 0, 0, 0})}},
-      {"aten::logical_or.out",
-       {f32({2}, {0, 0.5}), f32({2}, {0, 0})},
-       {kernels::boolean({2}, {0, 1})}},
-      {"aten::logical_not.out", {kernels::boolean({2}, {1, 0})}, {kernels::boolean({2}, {0, 1})}},
-      {"aten::bitwise_not.out", {kernels::boolean({2}, {1, 0})}, {kernels::boolean({2}, {0, 1})}},
+       {boolean({2, 1}, {1, 0}), boolean({2}, {1, 0})},
+       {boolean({2, 2}, {1, 0, 0, 0})}},
+      {"aten::logical_or.out", {f32({2}, {0, 0.5}), f32({2}, {0, 0})}, {boolean({2}, {0, 1})}},
+      {"aten::logical_not.out", {boolean({2}, {1, 0})}, {boolean({2}, {0, 1})}},
+      {"aten::bitwise_not.out", {boolean({2}, {1, 0})}, {boolean({2}, {0, 1})}},
       {"aten::bitwise_and.Tensor_out", {i64({2}, {6, 5}), i64({}, {3})}, {i64({2}, {2, 1})}},
       // The result of a comparison may be stored in another dtype.
-      {"aten::eq.Scalar_out", {f32({2}, {1, 2}), kernels::integer(1)}, {f32({2}, {1, 0})}},
-      {"aten::isnan.out", {f32({2}, {kNan, 1})}, {kernels::boolean({2}, {1, 0})}},
+      {"aten::eq.Scalar_out", {f32({2}, {1, 2}), integer(1)}, {f32({2}, {1, 0})}},
+      {"aten::isnan.out", {f32({2}, {kNan, 1})}, {boolean({2}, {1, 0})}},
   });
 }
 
 TEST(Elementwise, AnyNonZeroByteIsTrue) {
-  Values condition = kernels::boolean({3}, {});
+  Values condition = boolean({3}, {});
   condition.dtype = DType::kU8;  // bytes 0, 1, 255 as the storage of a bool
   condition.values = {0, 1, 255};
   ProgramBuilder program;
@@ -155,17 +131,15 @@ TEST(Elementwise, AnyNonZeroByteIsTrue) {
 TEST(Elementwise, WhereClampAndMaskedFill) {
   check_cases({
       {"aten::where.self_out",
-       {kernels::boolean({2, 1}, {1, 0}), f32({2}, {1, 2}), f32({}, {-kInf})},
+       {boolean({2, 1}, {1, 0}), f32({2}, {1, 2}), f32({}, {-kInf})},
        {f32({2, 2}, {1, 2, -kInf, -kInf})}},
       {"aten::where.self_out",
-       {kernels::boolean({2}, {1, 0}), i64({2}, {1, 2}), f32({}, {0.5})},
+       {boolean({2}, {1, 0}), i64({2}, {1, 2}), f32({}, {0.5})},
        {f32({2}, {1, 0.5})}},
       {"aten::clamp.out", {f32({4}, {-1, 0.5, 2, kNan}), 0.0, 1.0}, {f32({4}, {0, 0.5, 1, kNan})}},
-      {"aten::clamp.out",
-       {i64({3}, {-1, 5, 9}), NoValue{}, kernels::integer(6)},
-       {i64({3}, {-1, 5, 6})}},
+      {"aten::clamp.out", {i64({3}, {-1, 5, 9}), NoValue{}, integer(6)}, {i64({3}, {-1, 5, 6})}},
       {"aten::masked_fill.Scalar_out",
-       {f32({2, 2}, {1, 2, 3, 4}), kernels::boolean({2}, {0, 1}), -kInf},
+       {f32({2, 2}, {1, 2, 3, 4}), boolean({2}, {0, 1}), -kInf},
        {f32({2, 2}, {1, -kInf, 3, -kInf})}},
   });
 }
@@ -255,7 +229,7 @@ TEST(Elementwise, ConversionsBetweenAllDtypes) {
        0},
       {"aten::_to_copy.out",
        {f32({3}, {kNan, 0.25, 0}), false, NoValue{}},
-       {kernels::boolean({3}, {1, 1, 0})}},
+       {boolean({3}, {1, 1, 0})}},
       {"aten::copy.out",
        {f32({2, 2}, {0, 0, 0, 0}), i64({2}, {3, 4}), false},
        {f32({2, 2}, {3, 4, 3, 4})}},
@@ -265,22 +239,16 @@ TEST(Elementwise, ConversionsBetweenAllDtypes) {
 TEST(Elementwise, WhatDoesNotFitIsRefused) {
   const Values a = f32({2, 3}, {1, 2, 3, 4, 5, 6});
   check_refused({
-      {"aten::add.out", {a, f32({2}, {1, 2}), kernels::integer(1)}, {a}, "cannot be broadcast"},
-      {"aten::add.out",
-       {a, a, kernels::integer(1)},
-       {f32({3, 2}, {})},
-       "cannot take the result's shape"},
-      {"aten::add.out",
-       {a, a, kernels::integer(1)},
-       {f32({6}, {})},
-       "instruction 0 (aten::add.out)"},
-      {"aten::add.out", {a, a, kernels::integer(1)}, {i64({2, 3}, {})}, "cannot be stored"},
+      {"aten::add.out", {a, f32({2}, {1, 2}), integer(1)}, {a}, "cannot be broadcast"},
+      {"aten::add.out", {a, a, integer(1)}, {f32({3, 2}, {})}, "cannot take the result's shape"},
+      {"aten::add.out", {a, a, integer(1)}, {f32({6}, {})}, "instruction 0 (aten::add.out)"},
+      {"aten::add.out", {a, a, integer(1)}, {i64({2, 3}, {})}, "cannot be stored"},
       {"aten::floor_divide.out",
        {i64({2}, {1, 2}), i64({2}, {1, 0})},
        {i64({2}, {})},
        "division by zero"},
       {"aten::remainder.Scalar_out",
-       {i64({1}, {1}), kernels::integer(0)},
+       {i64({1}, {1}), integer(0)},
        {i64({1}, {})},
        "division by zero"},
       {"aten::where.self_out",
@@ -312,9 +280,9 @@ TEST(Elementwise, BroadcastingMatchesIndexArithmetic) {
       for (int64_t i = 0; i < n; ++i) values.values.push_back(static_cast<double>(random() % 100));
       return values;
     };
-    const Values x = kernels::fill(a, round % 2 == 0 ? DType::kF32 : DType::kI32);
-    const Values y = kernels::fill(b, round % 3 == 0 ? DType::kBF16 : DType::kF32);
-    Values want = kernels::fill(out, DType::kF32);
+    const Values x = fill(a, round % 2 == 0 ? DType::kF32 : DType::kI32);
+    const Values y = fill(b, round % 3 == 0 ? DType::kBF16 : DType::kF32);
+    Values want = fill(out, DType::kF32);
     for (size_t i = 0; i < want.values.size(); ++i) {
       size_t rest = i, at_x = 0, at_y = 0, step_x = 1, step_y = 1;
       for (size_t d = rank; d-- > 0;) {
@@ -328,7 +296,7 @@ TEST(Elementwise, BroadcastingMatchesIndexArithmetic) {
       want.values[i] = x.values[at_x] - y.values[at_y];
     }
     SCOPED_TRACE(to_string(a) + " - " + to_string(b));
-    check_cases({{"aten::sub.out", {x, y, kernels::integer(1)}, {want}}});
+    check_cases({{"aten::sub.out", {x, y, integer(1)}, {want}}});
   }
 }
 

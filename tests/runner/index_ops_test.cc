@@ -11,8 +11,8 @@ namespace {
 //  8  9 10 11
 Values grid() { return f32({3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}); }
 
-std::vector<graph::Arg> embedding_args(const Values& table, const Values& ids) {
-  return {table, ids, kernels::integer(-1), false, false};
+std::vector<Arg> embedding_args(const Values& table, const Values& ids) {
+  return {table, ids, integer(-1), false, false};
 }
 
 TEST(Index, EmbeddingTakesRows) {
@@ -68,7 +68,7 @@ TEST(Index, IndexingBroadcastsAndPlacesDimensionsAsTorchDoes) {
        "index -4"},
       {"aten::index.Tensor_out", {grid(), TensorArgs{std::nullopt}}, {grid()}, "no dimension"},
       {"aten::index.Tensor_out",
-       {grid(), TensorArgs{kernels::boolean({3}, {1, 0, 1})}},
+       {grid(), TensorArgs{boolean({3}, {1, 0, 1})}},
        {f32({2, 4}, {})},
        "to be an index"},
       {"aten::index.Tensor_out",
@@ -123,56 +123,51 @@ TEST(Index, IndexPutOfACache) {
 TEST(Index, NonzeroListsPlacesInRowMajorOrder) {
   check_cases({
       {"aten::nonzero.out",
-       {kernels::boolean({2, 3}, {0, 1, 0, 1, 0, 1})},
+       {boolean({2, 3}, {0, 1, 0, 1, 0, 1})},
        {i64({3, 2}, {0, 1, 1, 0, 1, 2})}},
       {"aten::nonzero.out", {i64({4}, {0, -7, 0, 2})}, {i64({2, 1}, {1, 3})}},
       // NaN is not zero, minus zero is.
       {"aten::nonzero.out", {f32({3}, {std::nan(""), -0.0, 1e-30})}, {i64({2, 1}, {0, 2})}},
-      {"aten::nonzero.out",
-       {kernels::boolean({2, 1, 2}, {1, 0, 0, 1})},
-       {i64({2, 3}, {0, 0, 0, 1, 0, 1})}},
-      {"aten::nonzero.out", {kernels::boolean({2, 2}, {0, 0, 0, 0})}, {i64({0, 2}, {})}},
+      {"aten::nonzero.out", {boolean({2, 1, 2}, {1, 0, 0, 1})}, {i64({2, 3}, {0, 0, 0, 1, 0, 1})}},
+      {"aten::nonzero.out", {boolean({2, 2}, {0, 0, 0, 0})}, {i64({0, 2}, {})}},
   });
   check_refused({
-      {"aten::nonzero.out", {kernels::boolean({2}, {1, 1})}, {f32({2, 1}, {})}, "must be i64"},
-      {"aten::nonzero.out", {kernels::boolean({2}, {1, 1})}, {i64({1, 1}, {})}, "value 1"},
+      {"aten::nonzero.out", {boolean({2}, {1, 1})}, {f32({2, 1}, {})}, "must be i64"},
+      {"aten::nonzero.out", {boolean({2}, {1, 1})}, {i64({1, 1}, {})}, "value 1"},
   });
 }
 
 TEST(Index, SelectGatherAndScatter) {
   check_cases({
       {"aten::index_select.out",
-       {grid(), kernels::integer(1), i64({2}, {3, 0})},
+       {grid(), integer(1), i64({2}, {3, 0})},
        {f32({3, 2}, {3, 0, 7, 4, 11, 8})}},
       {"aten::gather.out",
-       {grid(), kernels::integer(1), i64({2, 2}, {3, 0, 1, 1}), false},
+       {grid(), integer(1), i64({2, 2}, {3, 0, 1, 1}), false},
        {f32({2, 2}, {3, 0, 5, 5})}},
       {"aten::gather.out",
-       {grid(), kernels::integer(0), i64({1, 4}, {2, 1, 0, 2}), false},
+       {grid(), integer(0), i64({1, 4}, {2, 1, 0, 2}), false},
        {f32({1, 4}, {8, 5, 2, 11})}},
       {"aten::scatter.src_out",
-       {grid(), kernels::integer(1), i64({2, 1}, {3, 0}), f32({2, 2}, {20, 21, 22, 23})},
+       {grid(), integer(1), i64({2, 1}, {3, 0}), f32({2, 2}, {20, 21, 22, 23})},
        {f32({3, 4}, {0, 1, 2, 20, 22, 5, 6, 7, 8, 9, 10, 11})}},
   });
   check_refused({
-      {"aten::index_select.out",
-       {grid(), kernels::integer(1), i64({1}, {4})},
-       {f32({3, 1}, {})},
-       "index 4"},
+      {"aten::index_select.out", {grid(), integer(1), i64({1}, {4})}, {f32({3, 1}, {})}, "index 4"},
       {"aten::gather.out",
-       {grid(), kernels::integer(1), i64({1, 1}, {4}), false},
+       {grid(), integer(1), i64({1, 1}, {4}), false},
        {f32({1, 1}, {})},
        "index 4"},
       {"aten::gather.out",
-       {grid(), kernels::integer(1), i64({4, 1}, {0, 0, 0, 0}), false},
+       {grid(), integer(1), i64({4, 1}, {0, 0, 0, 0}), false},
        {f32({4, 1}, {})},
        "must have shape"},
       {"aten::scatter.src_out",
-       {grid(), kernels::integer(1), i64({1, 1}, {-1}), f32({1, 1}, {1})},
+       {grid(), integer(1), i64({1, 1}, {-1}), f32({1, 1}, {1})},
        {grid()},
        "index -1"},
       {"aten::scatter.src_out",
-       {grid(), kernels::integer(1), i64({1, 2}, {0, 1}), f32({1, 1}, {1})},
+       {grid(), integer(1), i64({1, 2}, {0, 1}), f32({1, 1}, {1})},
        {grid()},
        "must have shape"},
   });

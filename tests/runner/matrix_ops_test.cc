@@ -65,10 +65,7 @@ TEST(Matrix, Products) {
       scaled.values[i] = 2 * product.values[i] + 3 * bias.values[i % 6];
     }
     check_cases({
-        {"aten::addmm.out",
-         {bias, m1, m2, kernels::integer(1), kernels::integer(1)},
-         {sum},
-         2 * tolerance},
+        {"aten::addmm.out", {bias, m1, m2, integer(1), integer(1)}, {sum}, 2 * tolerance},
         {"aten::addmm.out", {bias, m1, m2, 3.0, 2.0}, {scaled}, 4 * tolerance},
     });
     // linear takes the second factor transposed.
@@ -166,17 +163,9 @@ Values naive_convolution(const ConvCase& c, const Values& x, const Values& w, co
   return out;
 }
 
-std::vector<graph::Arg> convolution_args(const ConvCase& c, const Values& x, const Values& w,
-                                         graph::Arg bias) {
-  return {x,
-          w,
-          std::move(bias),
-          ints(c.stride),
-          ints(c.padding),
-          ints(c.dilation),
-          false,
-          ints({0}),
-          kernels::integer(c.groups)};
+std::vector<Arg> convolution_args(const ConvCase& c, const Values& x, const Values& w, Arg bias) {
+  return {x,     w,         std::move(bias),  ints(c.stride), ints(c.padding), ints(c.dilation),
+          false, ints({0}), integer(c.groups)};
 }
 
 TEST(Convolution, MatchesPlainLoops) {
@@ -234,7 +223,7 @@ TEST(Convolution, WhatDoesNotFitIsRefused) {
   c = good;
   c.padding = {std::numeric_limits<int64_t>::max()};
   refused(c, "stride, padding or dilation");
-  std::vector<graph::Arg> transposed = convolution_args(good, x, w, NoValue{});
+  std::vector<Arg> transposed = convolution_args(good, x, w, NoValue{});
   transposed[6] = true;
   check_refused({{"aten::convolution.out", transposed, {out}, "transposed"}});
 }
@@ -284,9 +273,9 @@ Values naive_attention(const SdpaCase& c, const Values& q, const Values& k, cons
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-std::vector<graph::Arg> sdpa_args(const Values& q, const Values& k, const Values& v, int64_t start,
-                                  graph::Arg mask, bool causal, graph::Arg scale) {
-  return {q, k, v, kernels::integer(start), std::move(mask), 0.0, causal, std::move(scale)};
+std::vector<Arg> sdpa_args(const Values& q, const Values& k, const Values& v, int64_t start,
+                           Arg mask, bool causal, Arg scale) {
+  return {q, k, v, integer(start), std::move(mask), 0.0, causal, std::move(scale)};
 }
 
 TEST(Attention, CausalOverACacheWithUnwrittenNan) {
@@ -336,7 +325,7 @@ TEST(Attention, WithAMaskAndAScale) {
 TEST(Attention, WhatDoesNotFitIsRefused) {
   const Values q = random_values({1, 3, 4, 4}, 1);
   const Values k = random_values({1, 6, 2, 4}, 2);
-  const auto refused = [&](std::vector<graph::Arg> args, const std::string& message) {
+  const auto refused = [&](std::vector<Arg> args, const std::string& message) {
     check_refused({{"llama::custom_sdpa.out", std::move(args), {q}, message}});
   };
   refused(sdpa_args(q, k, k, 4, NoValue{}, true, NoValue{}), "3 positions from 4");

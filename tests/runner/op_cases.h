@@ -14,7 +14,7 @@ namespace ferry::runner {
 
 struct OpCase {
   std::string name;
-  std::vector<graph::Arg> args;
+  std::vector<Arg> args;
   std::vector<Values> expected;
   double tolerance = 1e-6;  // relative to 1 or the value
 };
@@ -49,7 +49,7 @@ inline void check_cases(const std::vector<OpCase>& cases) {
 // Each must be refused with a message that contains the text.
 struct RefusedCase {
   std::string name;
-  std::vector<graph::Arg> args;
+  std::vector<Arg> args;
   std::vector<Values> outs;
   std::string message;
 };

@@ -42,8 +42,8 @@ struct NoValue {};
 using TensorArgs = std::vector<std::optional<Values>>;
 using Arg = std::variant<NoValue, int64_t, bool, double, std::string, Values, std::vector<int64_t>,
                          TensorArgs>;
-inline graph::Arg integer(int64_t value) { return value; }
-inline graph::Arg ints(std::vector<int64_t> values) { return values; }
+inline Arg integer(int64_t value) { return value; }
+inline Arg ints(std::vector<int64_t> values) { return values; }
 
 inline std::vector<std::byte> encode(const Values& tensor) {
   const int64_t width = dtype_bytes(tensor.dtype);
@@ -80,14 +80,14 @@ class ProgramBuilder {
     return static_cast<int32_t>(method().values.size()) - 1;
   }
   int32_t constant(const Values& values) {
-    pte::Tensor tensor = kernels::describe(values.dtype, values.shape);
+    pte::Tensor tensor = describe(values.dtype, values.shape);
     tensor.data_index = static_cast<uint32_t>(loaded_.data.constants.size());
     loaded_.data.constants.push_back(storage_.emplace_back(encode(values)));
     return add(std::move(tensor));
   }
   int32_t planned(DType dtype, const Shape& shape,
                   pte::Dynamism dynamism = pte::Dynamism::kStatic) {
-    pte::Tensor tensor = kernels::describe(dtype, shape);
+    pte::Tensor tensor = describe(dtype, shape);
     tensor.dynamism = dynamism;
     uint64_t& used = method().memory_bytes[1];
     tensor.allocation = {1, used};
@@ -96,13 +96,13 @@ class ProgramBuilder {
   }
   int32_t initialised(const Values& values) {
     const int32_t id = planned(values.dtype, values.shape);
-    kernels::tensor(id).data_index = static_cast<uint32_t>(loaded_.data.initial.size());
+    tensor(id).data_index = static_cast<uint32_t>(loaded_.data.initial.size());
     loaded_.data.initial.push_back(storage_.emplace_back(encode(values)));
     return id;
   }
   int32_t unplanned(DType dtype, const Shape& shape,
                     pte::Dynamism dynamism = pte::Dynamism::kStatic) {
-    pte::Tensor tensor = kernels::describe(dtype, shape);
+    pte::Tensor tensor = describe(dtype, shape);
     tensor.dynamism = dynamism;
     return add(std::move(tensor));
   }
@@ -111,13 +111,13 @@ class ProgramBuilder {
     for (int64_t value : values) list.items.push_back(add(value));
     return add(std::move(list));
   }
-  int32_t argument(const graph::Arg& arg) {
+  int32_t argument(const Arg& arg) {
     if (const auto* v = std::get_if<int64_t>(&arg)) return add(*v);
     if (const auto* v = std::get_if<bool>(&arg)) return add(*v);
     if (const auto* v = std::get_if<double>(&arg)) return add(*v);
     if (const auto* v = std::get_if<std::string>(&arg)) return add(*v);
     if (const auto* v = std::get_if<Values>(&arg)) return constant(*v);
-    if (const auto* v = std::get_if<std::vector<int64_t>>(&arg)) return kernels::int_list(*v);
+    if (const auto* v = std::get_if<std::vector<int64_t>>(&arg)) return int_list(*v);
     if (const auto* v = std::get_if<TensorArgs>(&arg)) return tensor_list(*v);
     return add(pte::None{});
   }
@@ -166,12 +166,11 @@ class ProgramBuilder {
 };
 
 // What `name` computes from `args` into outs of the declared dtypes and shapes.
-inline Result<std::vector<Values>> run_op(const std::string& name,
-                                          const std::vector<graph::Arg>& args,
+inline Result<std::vector<Values>> run_op(const std::string& name, const std::vector<Arg>& args,
                                           const std::vector<Values>& outs) {
   ProgramBuilder program;
   std::vector<int32_t> ids;
-  for (const graph::Arg& arg : args) ids.push_back(program.argument(arg));
+  for (const Arg& arg : args) ids.push_back(program.argument(arg));
   const pte::OpSchema& schema = *pte::find_op_schema(name);
   const bool list = schema.args.back().kind == pte::ArgKind::kTensorList;
   for (const Values& out : outs) {
@@ -191,7 +190,7 @@ inline Result<std::vector<Values>> run_op(const std::string& name,
 }
 
 // The message of the error that it ends with, empty if there is none.
-inline std::string op_error(const std::string& name, const std::vector<graph::Arg>& args,
+inline std::string op_error(const std::string& name, const std::vector<Arg>& args,
                             const std::vector<Values>& outs) {
   const auto result = run_op(name, args, outs);
   return result ? "" : result.error().message;

@@ -32,7 +32,7 @@ TEST(Reduce, SumsAndMeansOverAnyDimensions) {
       {"aten::sum.IntList_out", {matrix(), NoValue{}, false, NoValue{}}, {f32({}, {21})}},
       {"aten::sum.IntList_out", {matrix(), ints({0, 1}), true, NoValue{}}, {f32({1, 1}, {21})}},
       {"aten::sum.IntList_out",
-       {kernels::boolean({3}, {1, 0, 1}), ints({0}), false, NoValue{}},
+       {boolean({3}, {1, 0, 1}), ints({0}), false, NoValue{}},
        {i64({}, {2})}},
       {"aten::sum.IntList_out", {i64({2}, {3, -5}), ints({}), false, NoValue{}}, {i64({}, {-2})}},
       {"aten::sum.IntList_out", {f32({2, 0}, {}), ints({1}), false, NoValue{}}, {f32({2}, {0, 0})}},
@@ -64,34 +64,31 @@ TEST(Reduce, ExtremesAndTheirPlaces) {
   check_cases({
       {"aten::amax.out", {rows, ints({1}), false}, {f32({2}, {9, kNan})}},
       {"aten::amin.out", {rows, ints({1}), true}, {f32({2, 1}, {-2, kNan})}},
-      {"aten::argmax.out", {rows, kernels::integer(1), false}, {i64({2}, {1, 1})}},
+      {"aten::argmax.out", {rows, integer(1), false}, {i64({2}, {1, 1})}},
       {"aten::argmax.out", {matrix(), NoValue{}, false}, {i64({}, {5})}},
-      {"aten::argmin.out", {matrix(), kernels::integer(0), true}, {i64({1, 3}, {0, 0, 0})}},
+      {"aten::argmin.out", {matrix(), integer(0), true}, {i64({1, 3}, {0, 0, 0})}},
       {"aten::max.dim_max",
-       {matrix(), kernels::integer(0), false},
+       {matrix(), integer(0), false},
        {f32({3}, {4, 5, 6}), i64({3}, {1, 1, 1})}},
       {"aten::min.dim_min",
-       {i64({3}, {4, -7, 2}), kernels::integer(0), true},
+       {i64({3}, {4, -7, 2}), integer(0), true},
        {i64({1}, {-7}), i64({1}, {1})}},
       {"aten::amax.out", {f32({2}, {-kInf, -kInf}), ints({0}), false}, {f32({}, {-kInf})}},
   });
   check_refused({
       {"aten::amax.out", {f32({2, 0}, {}), ints({1}), false}, {f32({2}, {})}, "no values"},
-      {"aten::argmax.out",
-       {matrix(), kernels::integer(2), false},
-       {i64({2}, {})},
-       "outside of rank"},
-      {"aten::argmax.out", {matrix(), kernels::integer(1), false}, {f32({2}, {})}, "must be i64"},
+      {"aten::argmax.out", {matrix(), integer(2), false}, {i64({2}, {})}, "outside of rank"},
+      {"aten::argmax.out", {matrix(), integer(1), false}, {f32({2}, {})}, "must be i64"},
   });
 }
 
 TEST(Reduce, Any) {
   check_cases({
       {"aten::any.out",
-       {kernels::boolean({2, 2}, {0, 0, 0, 1}), kernels::integer(-1), true},
-       {kernels::boolean({2, 1}, {0, 1})}},
-      {"aten::any.dims_out", {f32({2}, {0, kNan}), NoValue{}, false}, {kernels::boolean({}, {1})}},
-      {"aten::any.all_out", {f32({2}, {0, 0})}, {kernels::boolean({}, {0})}},
+       {boolean({2, 2}, {0, 0, 0, 1}), integer(-1), true},
+       {boolean({2, 1}, {0, 1})}},
+      {"aten::any.dims_out", {f32({2}, {0, kNan}), NoValue{}, false}, {boolean({}, {1})}},
+      {"aten::any.all_out", {f32({2}, {0, 0})}, {boolean({}, {0})}},
   });
 }
 
@@ -149,31 +146,23 @@ TEST(Rows, SoftmaxAlongAnyDimension) {
     }
   }
   check_cases({
+      {"aten::_softmax.out", {f32({3}, {-kInf, 0, 0}), integer(0), false}, {f32({3}, {0, .5, .5})}},
+      {"aten::_softmax.out", {f32({}, {4}), integer(0), false}, {f32({}, {1})}},
       {"aten::_softmax.out",
-       {f32({3}, {-kInf, 0, 0}), kernels::integer(0), false},
-       {f32({3}, {0, .5, .5})}},
-      {"aten::_softmax.out", {f32({}, {4}), kernels::integer(0), false}, {f32({}, {1})}},
-      {"aten::_softmax.out",
-       {Values{DType::kF16, {2}, {1, 1}}, kernels::integer(0), true},
+       {Values{DType::kF16, {2}, {1, 1}}, integer(0), true},
        {f32({2}, {0.5, 0.5})}},
   });
   check_refused({{"aten::_softmax.out",
-                  {i64({2}, {1, 2}), kernels::integer(0), false},
+                  {i64({2}, {1, 2}), integer(0), false},
                   {f32({2}, {})},
                   "softmax of"}});
 }
 
 TEST(Rows, CumulativeSums) {
   check_cases({
-      {"aten::cumsum.out",
-       {matrix(), kernels::integer(1), NoValue{}},
-       {f32({2, 3}, {1, 3, 6, 4, 9, 15})}},
-      {"aten::cumsum.out",
-       {matrix(), kernels::integer(0), NoValue{}},
-       {f32({2, 3}, {1, 2, 3, 5, 7, 9})}},
-      {"aten::cumsum.out",
-       {kernels::boolean({3}, {1, 0, 1}), kernels::integer(0), NoValue{}},
-       {i64({3}, {1, 1, 2})}},
+      {"aten::cumsum.out", {matrix(), integer(1), NoValue{}}, {f32({2, 3}, {1, 3, 6, 4, 9, 15})}},
+      {"aten::cumsum.out", {matrix(), integer(0), NoValue{}}, {f32({2, 3}, {1, 2, 3, 5, 7, 9})}},
+      {"aten::cumsum.out", {boolean({3}, {1, 0, 1}), integer(0), NoValue{}}, {i64({3}, {1, 1, 2})}},
   });
 }
 
@@ -206,14 +195,14 @@ TEST(Rows, TopK) {
   const Values row = f32({1, 5}, {3, 9, -1, 9, 5});
   check_cases({
       {"aten::topk.values",
-       {row, kernels::integer(3), kernels::integer(-1), true, true},
+       {row, integer(3), integer(-1), true, true},
        {f32({1, 3}, {9, 9, 5}), i64({1, 3}, {1, 3, 4})}},
       {"aten::topk.values",
-       {row, kernels::integer(2), kernels::integer(-1), false, true},
+       {row, integer(2), integer(-1), false, true},
        {f32({1, 2}, {-1, 3}), i64({1, 2}, {2, 0})}},
   });
   check_refused({{"aten::topk.values",
-                  {row, kernels::integer(6), kernels::integer(-1), true, true},
+                  {row, integer(6), integer(-1), true, true},
                   {f32({1, 6}, {}), i64({1, 6}, {})},
                   "6 largest"}});
 }
