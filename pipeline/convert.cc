@@ -255,4 +255,13 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   return c;
 }
 
+Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
+                                      bool overwrite, ThreadPool& pool) {
+  const Conversion conversion = FERRY_TRY(plan_conversion(options));
+  if (!conversion.problems.empty()) {
+    return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
+  }
+  return conversion.plan->write(directory, overwrite, pool, {});
+}
+
 }  // namespace ferry::pipeline

@@ -13,6 +13,7 @@
 #include "converters/keys/key_rule.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
+#include "core/thread_pool.h"
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
 #include "packer/bundle_writer.h"
@@ -61,5 +62,10 @@ struct Conversion {
 
 // Keys that do not fit the model come back as Conversion::problems, not as an error.
 Result<Conversion> plan_conversion(const ConvertOptions& options);
+
+// Plans and writes in one step, for callers that report neither plan nor progress. Keys that do not
+// fit the model are an error. `overwrite`: replaces an existing bundle at `directory`.
+Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
+                                      bool overwrite, ThreadPool& pool);
 
 }  // namespace ferry::pipeline

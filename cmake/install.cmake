@@ -1,0 +1,59 @@
+# The library as other projects use it: one archive, libferry.a, of all rooms but cli; the public
+# headers; and a package for find_package(ferry), which defines the target ferry::ferry.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# What a program includes; docs/library.md is about these.
+set(public_headers
+  formats/checkpoint.h packer/bundle_reader.h packer/check.h pipeline/convert.h pipeline/listing.h
+  pipeline/verify.h proof/reference.h proof/verify.h runner/decoder.h runner/sampler.h
+  text/chat_template/chat_template.h text/tokenizer/text_stream.h text/tokenizer/tokenizer.h)
+
+# ... and what these include, so that the set is complete by construction.
+set(installed_headers)
+while(public_headers)
+  list(POP_FRONT public_headers header)
+  if(header IN_LIST installed_headers)
+    continue()
+  endif()
+  list(APPEND installed_headers ${header})
+  file(STRINGS ${PROJECT_SOURCE_DIR}/${header} includes REGEX "^#include \"")
+  foreach(line ${includes})
+    string(REGEX REPLACE "^#include \"([^\"]+)\".*" "\\1" included "${line}")
+    list(APPEND public_headers ${included})
+  endforeach()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})
+endwhile()
+list(SORT installed_headers)
+
+get_property(rooms GLOBAL PROPERTY FERRY_ROOMS)
+add_library(ferry_library STATIC)
+add_library(ferry::ferry ALIAS ferry_library)
+set_target_properties(ferry_library PROPERTIES OUTPUT_NAME ferry EXPORT_NAME ferry LINKER_LANGUAGE CXX)
+foreach(room ${rooms})
+  target_sources(ferry_library PRIVATE $<TARGET_OBJECTS:${room}>)
+endforeach()
+target_compile_features(ferry_library PUBLIC cxx_std_20)
+target_link_libraries(ferry_library
+  PUBLIC tl::expected fmt::fmt Threads::Threads
+  PRIVATE OpenSSL::Crypto ZLIB::ZLIB PkgConfig::hdf5 PkgConfig::seccomp PkgConfig::hwy
+          PkgConfig::pcre2 PkgConfig::utf8proc)
+list(TRANSFORM installed_headers PREPEND ${PROJECT_SOURCE_DIR}/)
+target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
+                                    FILES ${installed_headers})
+# <ferry/pipeline/convert.h> in programs; "pipeline/convert.h" in the headers themselves.
+target_include_directories(ferry_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+
+install(TARGETS ferry_library EXPORT ferry
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry)
+install(TARGETS ferry)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md TYPE DOC)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ferry)
+install(EXPORT ferry NAMESPACE ferry:: FILE ferryTargets.cmake DESTINATION ${package})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ferryConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/ferryConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
+        DESTINATION ${package})

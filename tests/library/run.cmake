@@ -1,0 +1,43 @@
+# Installs the build tree BUILD into DIRECTORY, takes the example out of docs/library.md, and builds and
+# runs it there, outside of the source tree.
+#   cmake -DSOURCE=... -DBUILD=... -DDIRECTORY=... -DCOMPILER=... -P run.cmake
+cmake_minimum_required(VERSION 3.25)
+file(REMOVE_RECURSE ${DIRECTORY})
+file(MAKE_DIRECTORY ${DIRECTORY}/example)
+
+function(run)
+  execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${ARGN}: ${code}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+# extract(LANGUAGE FILE): the only block of LANGUAGE in the document.
+function(extract language file)
+  file(READ ${SOURCE}/docs/library.md document)
+  string(FIND "${document}" "```${language}\n" begin)
+  if(begin EQUAL -1)
+    message(FATAL_ERROR "docs/library.md has no ${language}")
+  endif()
+  string(LENGTH "```${language}\n" skip)
+  math(EXPR begin "${begin} + ${skip}")
+  string(SUBSTRING "${document}" ${begin} -1 rest)
+  string(FIND "${rest}" "```" length)
+  string(SUBSTRING "${rest}" 0 ${length} block)
+  file(WRITE ${DIRECTORY}/example/${file} "${block}")
+endfunction()
+
+extract(cmake CMakeLists.txt)
+extract(cpp example.cc)
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${DIRECTORY}/prefix)
+run(${CMAKE_COMMAND} -G Ninja -S ${DIRECTORY}/example -B ${DIRECTORY}/build
+    -DCMAKE_PREFIX_PATH=${DIRECTORY}/prefix -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_FLAGS=${FLAGS})
+run(${CMAKE_COMMAND} --build ${DIRECTORY}/build)
+set(sample ${SOURCE}/testdata/qwen3_5_text)
+run(${DIRECTORY}/build/example ${sample} ${DIRECTORY}/bundle ${sample}/golden.safetensors)
+if(NOT output MATCHES "next token: [0-9]+\nparity\n")
+  message(FATAL_ERROR "the example printed: ${output}")
+endif()
+run(${DIRECTORY}/prefix/bin/ferry check ${DIRECTORY}/bundle)
+file(REMOVE_RECURSE ${DIRECTORY})
