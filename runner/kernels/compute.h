@@ -1,5 +1,5 @@
 // The kernels that decide speed: plain functions over raw row-major memory, written with Highway
-// and dispatched at run time to the best instruction set (AVX-512, AVX2, SSE4, plain loops). Each
+// and dispatched at run time to the best instruction set (AVX-512, AVX2, NEON, plain loops). Each
 // has a naive twin in the tests.
 //
 // Every output element is summed in an order that depends on its own sizes only, so results are

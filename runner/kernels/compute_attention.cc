@@ -288,8 +288,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 
-#include "hwy/aligned_allocator.h"
 #include "runner/kernels/compute.h"
+#include "runner/kernels/compute_scratch.h"
 
 namespace ferry::kernels {
 namespace {
@@ -354,8 +354,8 @@ void sdpa_f32(const SdpaShape& shape, const float* query, const float* key, cons
   pool.parallel_for(tasks * args.blocks, [&](size_t task) {
     const size_t block = args.blocks - 1 - task % args.blocks;  // the longest first
     const size_t begin = task / args.blocks * step, end = std::min(heads, begin + step);
-    const auto scratch = hwy::AllocateAligned<float>((end - begin) * args.scratch());
-    HWY_DYNAMIC_DISPATCH(sdpa_task)(args, block, begin, end, scratch.get());
+    const Scratch scratch((end - begin) * args.scratch());
+    HWY_DYNAMIC_DISPATCH(sdpa_task)(args, block, begin, end, scratch.data());
   });
 }
 
@@ -385,9 +385,9 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
                              initial_state + head * k * v,
                              out + head * t * v,
                              final_state + head * k * v};
-    const auto scratch = hwy::AllocateAligned<float>(std::max<size_t>(1, k * kStateCols));
+    const Scratch scratch(k * kStateCols);
     HWY_DYNAMIC_DISPATCH(delta_rule_task)
-    (args, begin, std::min(v, begin + kStateCols), scratch.get());
+    (args, begin, std::min(v, begin + kStateCols), scratch.data());
   });
 }
 

@@ -17,9 +17,9 @@ static_assert(kTaskCols % kTileCols == 0);
 // Columns [begin, end) of out for all of a few rows.
 void linear_direct_task(const LinearArgs& a, size_t begin, size_t end) {
   const RowProducts p{a.x, a.x_stride, a.m, a.w, a.k, a.out, a.n, a.k};
-  if (a.dtype == DType::kF32) return products<float>(p, begin, end);
-  if (a.dtype == DType::kBF16) return products<BF16>(p, begin, end);
-  products<F16>(p, begin, end);
+  if (a.dtype == DType::kF32) return banded_products<float>(p, begin, end);
+  if (a.dtype == DType::kBF16) return banded_products<BF16>(p, begin, end);
+  banded_products<F16>(p, begin, end);
 }
 
 // Weights [j, j + kTileCols) x [c, c + depth) as f32, missing rows and the end of k as zeros;
@@ -120,9 +120,10 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
+#include <optional>
 
-#include "hwy/aligned_allocator.h"
 #include "runner/kernels/compute.h"
+#include "runner/kernels/compute_scratch.h"
 
 namespace ferry::kernels {
 namespace {
@@ -137,23 +138,20 @@ constexpr size_t kMaxRowTaskBytes = size_t{1} << 19;
 // a widened copy.
 constexpr size_t kFewRows = 12;
 
-// Points args.x at rows of f32 padded with zeros: x itself if it is so already, else a copy.
-hwy::AlignedFreeUniquePtr<float[]> widen_x(const void* x, LinearArgs& args, ThreadPool& pool) {
-  args.x_stride = round_up(args.k, kMaxLanes);
-  if (args.dtype == DType::kF32 && args.x_stride == args.k) {
-    args.x = static_cast<const float*>(x);
-    return nullptr;
-  }
-  auto copy = hwy::AllocateAligned<float>(std::max<size_t>(1, args.m * args.x_stride));
+bool is_padded_f32(const LinearArgs& args) {
+  return args.dtype == DType::kF32 && args.k % kMaxLanes == 0;
+}
+
+// Rows of x as f32, padded with zeros, into `copy`; args.x then points there.
+void widen_x(const void* x, float* copy, LinearArgs& args, ThreadPool& pool) {
   const size_t row_bytes = args.k * dtype_bytes(args.dtype);
   pool.parallel_for(args.m, [&](size_t i) {
-    float* row = copy.get() + i * args.x_stride;
+    float* row = copy + i * args.x_stride;
     cast(args.dtype, static_cast<const char*>(x) + i * row_bytes, DType::kF32, row,
          static_cast<int64_t>(args.k));
     std::fill(row + args.k, row + args.x_stride, 0.0f);
   });
-  args.x = copy.get();
-  return copy;
+  args.x = copy;
 }
 
 void linear_few_rows(const LinearArgs& args, ThreadPool& pool) {
@@ -170,9 +168,9 @@ void linear_few_rows(const LinearArgs& args, ThreadPool& pool) {
 void linear_batch(const LinearArgs& args, ThreadPool& pool) {
   const size_t cols = std::min(round_up(args.n / 64 + 1, kTaskCols), kMaxTaskCols);
   pool.parallel_for((args.n + cols - 1) / cols, [&](size_t task) {
-    const auto scratch = hwy::AllocateAligned<float>(block_scratch(cols));
+    const Scratch scratch(block_scratch(cols));
     HWY_DYNAMIC_DISPATCH(linear_block_task)
-    (args, task * cols, std::min(args.n, (task + 1) * cols), scratch.get());
+    (args, task * cols, std::min(args.n, (task + 1) * cols), scratch.data());
   });
 }
 
@@ -181,8 +179,14 @@ void linear_batch(const LinearArgs& args, ThreadPool& pool) {
 void linear(DType dtype, const void* x, const void* w, void* out, int64_t m, int64_t n, int64_t k,
             ThreadPool& pool) {
   if (m <= 0 || n <= 0) return;
-  LinearArgs args{dtype, nullptr, 0, w, out, size_t(m), size_t(n), size_t(k)};
-  const auto copy = widen_x(x, args, pool);
+  LinearArgs args{dtype,    static_cast<const float*>(x), size_t(k), w, out, size_t(m), size_t(n),
+                  size_t(k)};
+  std::optional<Scratch> copy;
+  if (!is_padded_f32(args)) {
+    args.x_stride = round_up(args.k, kMaxLanes);
+    copy.emplace(args.m * args.x_stride);
+    widen_x(x, copy->data(), args, pool);
+  }
   if (args.m <= kFewRows || k == 0) {
     linear_few_rows(args, pool);
   } else {

@@ -25,6 +25,8 @@ constexpr size_t kTileRows = 4, kTileCols = 6;
 constexpr size_t kTileRows = 4, kTileCols = 3;
 #endif
 static_assert(kTileCols <= kMaxTileCols);
+// Rows of weights that a single row of x is multiplied with at a time.
+constexpr size_t kBands = 4;
 
 // acc[i * kN + j] += x_i * w_j over one vector.
 template <size_t kM, size_t kN, class W>
@@ -90,51 +92,68 @@ HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
   for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
 }
 
-// Columns [j, j + kN) of out, rows [i, i + kM).
-// kAhead: the next kN rows of w are used next, and are fetched while these are. Many rows side by
-// side keep more requests in flight than one long read does.
+// Columns j, j + apart, ..., j + (kN - 1) * apart of out, rows [i, i + kM). kAhead: the next kN
+// rows of w are used next, and are fetched while these are.
 template <size_t kM, size_t kN, class T, bool kAhead>
-HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j) {
+HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j, size_t apart) {
   VF32 acc[kM * kN];
   clear(acc);
   steps<kM, kN, kAhead>(p.x + i * p.x_stride, p.x_stride,
-                        static_cast<const T*>(p.w) + j * p.w_stride, p.w_stride, p.k, acc);
-  T out[round_up(kM * kN, kMaxLanes)];
-  finish(acc, out);
+                        static_cast<const T*>(p.w) + j * p.w_stride, apart * p.w_stride, p.k, acc);
+  T sums[round_up(kM * kN, kMaxLanes)];
+  finish(acc, sums);
   for (size_t r = 0; r < kM; ++r) {
-    std::memcpy(static_cast<T*>(p.out) + (i + r) * p.out_stride + j, out + r * kN, kN * sizeof(T));
+    T* out = static_cast<T*>(p.out) + (i + r) * p.out_stride + j;
+    for (size_t c = 0; c < kN; ++c) out[c * apart] = sums[r * kN + c];
   }
 }
 
-// Columns [j, j + kN) of out for all rows. Only the first tile fetches ahead.
-template <size_t kM, size_t kN, class T>
-HWY_INLINE void product_columns(const RowProducts& p, size_t j, bool ahead) {
+// The columns of product_tile for all rows. Only the first tile fetches ahead.
+template <size_t kM, size_t kN, class T, bool kAhead>
+HWY_INLINE void product_columns(const RowProducts& p, size_t j, size_t apart) {
   size_t i = 0;
-  for (; i + kM <= p.m; i += kM, ahead = false) {
-    if (ahead) {
-      product_tile<kM, kN, T, true>(p, i, j);
-    } else {
-      product_tile<kM, kN, T, false>(p, i, j);
-    }
+  if constexpr (kAhead) {
+    if (p.m >= kM) product_tile<kM, kN, T, true>(p, 0, j, apart), i = kM;
   }
+  for (; i + kM <= p.m; i += kM) product_tile<kM, kN, T, false>(p, i, j, apart);
   if constexpr (kM > 1) {
-    for (; i < p.m; ++i) product_tile<1, kN, T, false>(p, i, j);
+    for (; i < p.m; ++i) product_tile<1, kN, T, false>(p, i, j, apart);
   }
 }
 
+// Rows of w that lie side by side, kN at a time. Returns the first column that is left.
 template <size_t kM, size_t kN, class T>
 HWY_INLINE size_t product_range(const RowProducts& p, size_t begin, size_t end) {
   size_t j = begin;
-  for (; j + kN <= end; j += kN) product_columns<kM, kN, T>(p, j, j + 2 * kN <= end);
+  for (; j + 2 * kN <= end; j += kN) product_columns<kM, kN, T, true>(p, j, 1);
+  for (; j + kN <= end; j += kN) product_columns<kM, kN, T, false>(p, j, 1);
   return j;
 }
 
-// Columns [begin, end) of out.
+// As product_range, but the kN rows are the next ones of kN bands of the range. So memory sees kN
+// streams, each of which goes on without a gap from one row to the next, and fetches ahead by
+// itself.
+template <size_t kM, size_t kN, class T>
+HWY_INLINE size_t product_bands(const RowProducts& p, size_t begin, size_t end) {
+  const size_t band = (end - begin) / kN;
+  for (size_t j = begin; j < begin + band; ++j) product_columns<kM, kN, T, false>(p, j, band);
+  return begin + band * kN;
+}
+
+// Columns [begin, end) of out, where the rows of w are short or lie apart.
 template <class T>
 HWY_NOINLINE void products(const RowProducts& p, size_t begin, size_t end) {
   const size_t j = p.m < kTileRows ? product_range<1, 8, T>(p, begin, end)
                                    : product_range<kTileRows, kTileCols, T>(p, begin, end);
   product_range<1, 1, T>(p, j, end);
+}
+
+// Columns [begin, end) of out, where w is one long piece of memory.
+template <class T>
+HWY_NOINLINE void banded_products(const RowProducts& p, size_t begin, size_t end) {
+  const size_t j = p.m < kTileRows ? product_bands<1, kBands, T>(p, begin, end)
+                                   : product_bands<kTileRows, kTileCols, T>(p, begin, end);
+  product_bands<1, 1, T>(p, j, end);
 }
 
 }  // namespace HWY_NAMESPACE

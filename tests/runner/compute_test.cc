@@ -107,6 +107,26 @@ TEST_P(LinearTest, RowOfABatchHasTheBitsItHasAlone) {
   });
 }
 
+TEST_P(LinearTest, ColumnHasTheBitsItHasAlone) {
+  ThreadPool pool(2);
+  on_every_target([&] {
+    for (const LinearCase& c : {LinearCase{1, 203, 257}, LinearCase{4, 203, 257}}) {
+      const Stored x = stored(GetParam(), random_values(c.m * c.k, 9));
+      const Stored w = stored(GetParam(), random_values(c.n * c.k, 10));
+      const auto all = run_linear(GetParam(), x, w.bytes.data(), c, pool);
+      const int64_t size = dtype_bytes(GetParam());
+      for (int64_t j = 0; j < c.n; ++j) {
+        const auto column =
+            run_linear(GetParam(), x, &w.bytes[j * c.k * size], {c.m, 1, c.k}, pool);
+        for (int64_t i = 0; i < c.m; ++i) {
+          ASSERT_EQ(std::memcmp(&column[i * size], &all[(i * c.n + j) * size], size), 0)
+              << "row " << i << " column " << j;
+        }
+      }
+    }
+  });
+}
+
 TEST_P(LinearTest, SameBitsWithAnyPool) {
   for (const LinearCase& c : {LinearCase{1, 3000, 257}, LinearCase{9, 301, 2100}}) {
     const Stored x = stored(GetParam(), random_values(c.m * c.k, 5));

@@ -29,7 +29,7 @@ inline std::vector<float> random_values(size_t n, uint32_t seed = 1, float range
 // Calls body once for each instruction set that is compiled in and that this machine has.
 template <class Body>
 void on_every_target(const Body& body) {
-  const int64_t compiled = HWY_SCALAR | HWY_SSE4 | HWY_AVX2 | HWY_AVX3 | HWY_NEON;
+  const int64_t compiled = HWY_SCALAR | HWY_AVX2 | HWY_AVX3 | HWY_NEON;
   for (int64_t left = (hwy::SupportedTargets() & compiled) | HWY_SCALAR; left; left &= left - 1) {
     const int64_t target = left & -left;
     SCOPED_TRACE(hwy::TargetName(target));

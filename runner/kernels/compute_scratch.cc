@@ -1,0 +1,58 @@
+#include "runner/kernels/compute_scratch.h"
+
+#include <array>
+#include <new>
+#include <utility>
+
+namespace ferry::kernels {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+// Larger pieces go back to the system: they belong to long prompts, which are worth an allocation.
+constexpr size_t kMaxKept = size_t{1} << 20;
+
+float* allocate(size_t count) {
+  return static_cast<float*>(::operator new(count * sizeof(float), kAlignment));
+}
+
+void release(float* data) { ::operator delete(data, kAlignment); }
+
+// The pieces of a thread that are not in use. Kernels nest two deep at most.
+struct Kept {
+  struct Piece {
+    float* data = nullptr;
+    size_t capacity = 0;
+  };
+  std::array<Piece, 2> pieces;
+  size_t count = 0;
+
+  ~Kept() {
+    while (count > 0) release(pieces[--count].data);
+  }
+};
+
+thread_local Kept kept;
+
+}  // namespace
+
+Scratch::Scratch(size_t count) : data_(nullptr), capacity_(0) {
+  if (kept.count > 0) {
+    const Kept::Piece piece = kept.pieces[--kept.count];
+    data_ = piece.data;
+    capacity_ = piece.capacity;
+  }
+  if (data_ != nullptr && capacity_ >= count) return;
+  if (data_ != nullptr) release(data_);
+  data_ = allocate(count);
+  capacity_ = count;
+}
+
+Scratch::~Scratch() {
+  if (kept.count < kept.pieces.size() && capacity_ <= kMaxKept) {
+    kept.pieces[kept.count++] = {data_, capacity_};
+  } else {
+    release(data_);
+  }
+}
+
+}  // namespace ferry::kernels

@@ -1,0 +1,25 @@
+// Scratch: memory for the intermediate results of a kernel. Each thread keeps what it has used, so
+// that decoding does not allocate.
+#pragma once
+
+#include <cstddef>
+
+namespace ferry::kernels {
+
+// `count` values that nothing else on this thread uses while the object lives; uninitialised,
+// aligned for every vector.
+class Scratch {
+ public:
+  explicit Scratch(size_t count);
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  float* data() const { return data_; }
+
+ private:
+  float* data_;
+  size_t capacity_;
+};
+
+}  // namespace ferry::kernels
