@@ -1,10 +1,21 @@
 #!/usr/bin/env bash
 # Installs what packages.txt names (Debian, as root, only where something is missing) and builds:
 #   build.sh [PRESET [TARGET...]]      the preset `release` and everything in it by default
+# Prints little, unless something fails.
 set -euo pipefail
 cd "$(dirname "$0")"
 preset=${1:-release}
 shift || true
+
+# Runs a command and shows its output only if it fails.
+quietly() {
+  local log status=0
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 || status=$?
+  [ "$status" = 0 ] || cat "$log" >&2
+  rm -f "$log"
+  return "$status"
+}
 
 if command -v dpkg-query >/dev/null; then
   missing=()
@@ -16,10 +27,13 @@ if command -v dpkg-query >/dev/null; then
       echo "build.sh: please install: ${missing[*]}" >&2
       exit 2
     fi
-    apt-get update -q
-    DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"
+    echo "build.sh: installing ${#missing[@]} packages"
+    export DEBIAN_FRONTEND=noninteractive
+    quietly apt-get update
+    quietly apt-get install -y --no-install-recommends "${missing[@]}"
   fi
 fi
 
-cmake --preset "$preset"
-cmake --build --preset "$preset" ${1:+--target "$@"}
+echo "build.sh: building ${*:-everything} (preset $preset)"
+quietly cmake --preset "$preset"
+cmake --build --preset "$preset" ${1:+--target "$@"} -- --quiet

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -143,33 +144,48 @@ std::string reason_of(const nlohmann::json::exception& error) {
 
 }  // namespace
 
-bool JsonHandler::start_object(size_t) {
-  if (++depth_ > kMaxJsonDepth) return refuse(fmt::format("nested deeper than {}", kMaxJsonDepth));
-  return begin_object();
-}
+// What the library calls: hands its events to a handler.
+class JsonEvents {
+ public:
+  JsonEvents(JsonHandler& handler, const TextStream& stream) : handler_(handler), stream_(stream) {}
 
-bool JsonHandler::end_object() {
-  --depth_;
-  return close_object();
-}
+  bool null() { return handler_.null(); }
+  bool boolean(bool value) { return handler_.boolean(value); }
+  bool number_integer(int64_t value) { return handler_.number_integer(value); }
+  bool number_unsigned(uint64_t value) { return handler_.number_unsigned(value); }
+  bool number_float(double value, const std::string& text) {
+    return handler_.number_float(value, text);
+  }
+  bool string(std::string& value) { return handler_.string(value); }
+  bool key(std::string& value) { return handler_.key(value); }
+  bool binary(nlohmann::json::binary_t&) { return handler_.refuse("binary value"); }
 
-bool JsonHandler::start_array(size_t) {
-  if (++depth_ > kMaxJsonDepth) return refuse(fmt::format("nested deeper than {}", kMaxJsonDepth));
-  return begin_array();
-}
+  bool start_object(size_t) { return handler_.enter() && handler_.begin_object(); }
+  bool start_array(size_t) { return handler_.enter() && handler_.begin_array(); }
+  bool end_object() {
+    --handler_.depth_;
+    return handler_.close_object();
+  }
+  bool end_array() {
+    --handler_.depth_;
+    return handler_.close_array();
+  }
 
-bool JsonHandler::end_array() {
-  --depth_;
-  return close_array();
-}
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& error) {
+    // The position counts characters read, the offending one included.
+    const uint64_t offset = stream_.offset_of(position == 0 ? 0 : position - 1);
+    return handler_.refuse(fmt::format("not valid JSON: {} (offset {})", reason_of(error), offset));
+  }
 
-bool JsonHandler::binary(nlohmann::json::binary_t&) { return refuse("binary value"); }
+  const std::string& error() const { return handler_.error_; }
 
-bool JsonHandler::parse_error(size_t position, const std::string&,
-                              const nlohmann::json::exception& error) {
-  // The position counts characters read, the offending one included.
-  const uint64_t offset = offset_of_(position == 0 ? 0 : position - 1);
-  return refuse(fmt::format("not valid JSON: {} (offset {})", reason_of(error), offset));
+ private:
+  JsonHandler& handler_;
+  const TextStream& stream_;
+};
+
+bool JsonHandler::enter() {
+  return ++depth_ <= kMaxJsonDepth || refuse(fmt::format("nested deeper than {}", kMaxJsonDepth));
 }
 
 bool JsonHandler::refuse(std::string message) {
@@ -180,12 +196,12 @@ bool JsonHandler::refuse(std::string message) {
 Status parse_json_events(const JsonPieces& next, const std::string& name, JsonHandler& handler,
                          uint64_t base_offset) {
   TextStream stream(next, base_offset);
-  handler.offset_of_ = [&](size_t position) { return stream.offset_of(position); };
+  JsonEvents events(handler, stream);
   const bool parsed =
-      nlohmann::json::sax_parse(TextIterator{&stream}, TextIterator{&stream}, &handler);
+      nlohmann::json::sax_parse(TextIterator{&stream}, TextIterator{&stream}, &events);
   if (auto problem = stream.take_problem(name)) return tl::unexpected<Error>(*std::move(problem));
   if (parsed) return {};
-  return bad_input(name + ": " + handler.error_);
+  return bad_input(name + ": " + events.error());
 }
 
 Status parse_json_events(std::string_view text, const std::string& name, JsonHandler& handler,

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -19,18 +18,18 @@ inline constexpr uint64_t kMaxJsonTokenBytes = uint64_t{16} << 20;
 // The first piece has 3 bytes or more, unless it is all.
 using JsonPieces = std::function<Result<std::string_view>()>;
 
-// Base of handlers: bounds the nesting and keeps the first error. A handler overrides the event
-// functions of nlohmann::json_sax that it needs (null, boolean, number_*, string, key) and the four
-// begin/end functions below; each returns true to go on, or refuse(...).
-class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
+// Base of handlers. Each function returns true to go on, or refuse(...). The nesting is bounded,
+// and the first error is kept.
+class JsonHandler {
  public:
-  bool start_object(size_t elements) final;
-  bool end_object() final;
-  bool start_array(size_t elements) final;
-  bool end_array() final;
-  bool binary(nlohmann::json::binary_t& value) final;
-  bool parse_error(size_t position, const std::string& token,
-                   const nlohmann::json::exception& error) final;
+  virtual ~JsonHandler() = default;
+  virtual bool null() = 0;
+  virtual bool boolean(bool value) = 0;
+  virtual bool number_integer(int64_t value) = 0;  // negative
+  virtual bool number_unsigned(uint64_t value) = 0;
+  virtual bool number_float(double value, const std::string& text) = 0;  // `text`: as it is written
+  virtual bool string(std::string& value) = 0;
+  virtual bool key(std::string& value) = 0;
 
  protected:
   virtual bool begin_object() = 0;
@@ -43,9 +42,10 @@ class JsonHandler : public nlohmann::json_sax<nlohmann::json> {
   int depth() const { return depth_; }
 
  private:
-  friend Status parse_json_events(const JsonPieces&, const std::string&, JsonHandler&, uint64_t);
+  friend class JsonEvents;
+  bool enter();
+
   int depth_ = 0;
-  std::function<uint64_t(size_t)> offset_of_;  // in the file, by the library's position
   std::string error_;
 };
 

@@ -70,11 +70,11 @@ struct ThreadPool::Impl {
 
   ~Impl() { end_workers(); }
 
-  // True when all `count` threads run. Where the system refuses one, none is left running.
-  bool start_workers(size_t count) {
+  // True when all `wanted` threads run. Where the system refuses one, none is left running.
+  bool start_workers(size_t wanted) {
     try {
-      workers.reserve(count);
-      while (workers.size() < count) workers.emplace_back([this] { loop(); });
+      workers.reserve(wanted);
+      while (workers.size() < wanted) workers.emplace_back([this] { loop(); });
       return true;
     } catch (const std::system_error&) {
     } catch (const std::bad_alloc&) {

@@ -18,7 +18,7 @@ struct LayerResult {
   ReferenceTensor tensor;
   ValueMetrics metrics;
   bool within = true;              // its bounds
-  std::optional<double> floor_db;  // of its signal-to-noise ratio, where it has one
+  std::optional<double> floor_db = {};  // of its signal-to-noise ratio, where it has one
 };
 
 // Largest distances from logits computed in f64.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/text.h"
 
@@ -40,6 +41,8 @@ std::string_view JsonFields::shown_name(std::string_view key) const {
   }
   return names->stated[0].empty() ? key : names->stated[0];
 }
+
+size_t JsonFields::size() const { return object_->size(); }
 
 bool JsonFields::states(std::string_view key) const { return stated(key) != nullptr; }
 

@@ -4,7 +4,7 @@
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <span>
@@ -50,7 +50,7 @@ class JsonFields {
   const nlohmann::json* find(std::string_view key) const;
   // Whether the key is in the object itself, be it with a null.
   bool states(std::string_view key) const;
-  size_t size() const { return object_->size(); }  // keys of the object itself
+  size_t size() const;  // keys of the object itself
 
   Result<std::optional<int64_t>> integer(std::string_view key, IntRange range) const;
   Result<std::optional<double>> number(std::string_view key, FloatRange range) const;

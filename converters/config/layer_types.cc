@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "converters/config/model_config_parts.h"
 #include "core/text.h"
