@@ -69,36 +69,6 @@ Result<std::vector<Segment>> segments_of(const TensorExpr& expr, const TensorSou
   return segments;
 }
 
-// The conversion is a template argument, so that it is inlined and the loop becomes vector code.
-template <float (*Convert)(uint16_t)>
-void decode(const std::byte* in, float* out, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    uint16_t bits;
-    std::memcpy(&bits, in + i * sizeof(bits), sizeof(bits));
-    out[i] = Convert(bits);
-  }
-}
-
-template <uint16_t (*Convert)(float)>
-void encode(const float* in, std::byte* out, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    const uint16_t bits = Convert(in[i]);
-    std::memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
-  }
-}
-
-void to_f32(DType dtype, const std::byte* in, float* out, size_t count) {
-  if (dtype == DType::kF16) return decode<f16_to_f32>(in, out, count);
-  if (dtype == DType::kBF16) return decode<bf16_to_f32>(in, out, count);
-  std::memcpy(out, in, count * sizeof(float));
-}
-
-void from_f32(DType dtype, const float* in, std::byte* out, size_t count) {
-  if (dtype == DType::kF16) return encode<f32_to_f16>(in, out, count);
-  if (dtype == DType::kBF16) return encode<f32_to_bf16>(in, out, count);
-  std::memcpy(out, in, count * sizeof(float));
-}
-
 void apply(const ElementStep& step, float* data, size_t count) {
   const auto operand = static_cast<float>(step.value);
   for (size_t i = 0; i < count; ++i) {
@@ -137,10 +107,6 @@ Status convert(const TensorExpr& expr, const TensorSource& source, const Segment
 }
 
 }  // namespace
-
-bool is_castable(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
 
 uint64_t TensorExpr::bytes() const {
   return element_count(shape) * static_cast<uint64_t>(dtype_bits(dtype)) / 8;

@@ -56,9 +56,6 @@ struct TensorExpr {
 // The whole entry as it is.
 TensorExpr expr_of_entry(const TensorSource& source, size_t entry);
 
-// f32, f16 and bf16: what materialize casts from and to, and what steps apply to.
-bool is_castable(DType dtype);
-
 // Fills `out` with bytes [offset, offset + out.size()) of the result; both must be multiples of the
 // element size of `expr.dtype`. Thread-safe. Uses memory proportional to out.size(). kInterrupted
 // once something has asked to stop.

@@ -39,11 +39,6 @@ double float_at(DType dtype, const std::byte* data, size_t i) {
   }
 }
 
-bool is_float(DType dtype) {
-  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 ||
-         dtype == DType::kBF16;
-}
-
 Result<std::vector<std::byte>> read_all(const TensorSource& source, size_t entry) {
   std::vector<std::byte> bytes(source.entries()[entry].bytes);
   FERRY_RETURN_IF_ERROR(source.read(entry, 0, bytes));
@@ -127,7 +122,7 @@ const Shape& Reference::shape(const ReferencePrompt& prompt, const std::string& 
 }
 
 Status Reference::check_type(const TensorEntry& entry, const Shape& expected) const {
-  if (!is_float(entry.dtype)) {
+  if (!is_floating(entry.dtype)) {
     return bad_input(fmt::format("{}: dtype {} where a floating-point type is expected (tensor {})",
                                  path(), dtype_name(entry.dtype), quoted(entry.name)));
   }

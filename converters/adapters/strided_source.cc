@@ -44,10 +44,6 @@ struct Tensor {
   }
 };
 
-bool is_float(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 // -- checking and simplifying what is asked for
 
 class Maker {
@@ -145,7 +141,7 @@ class Maker {
     for (const Piece& piece : made.pieces) change |= piece.dtype != first;
     made.dtype = change ? DType::kF32 : first;
     for (const Piece& piece : made.pieces) {
-      if (!change || is_float(piece.dtype)) continue;
+      if (!change || is_castable(piece.dtype)) continue;
       return bad_input(fmt::format("{}: {} is {}, expected f32, f16 or bf16", path(),
                                    stored(piece.entry), dtype_name(piece.dtype)));
     }

@@ -85,10 +85,6 @@ std::vector<TakenPrefix> prefixes_of(const TensorSource& source) {
   }
 }
 
-bool is_convertible(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 // The shape of an expression whose rows have been chosen; its matrices keep equally many each.
 void set_row_count(graph::TensorExpr& expr) {
   if (expr.shape.size() < expr.row_rank) return;
@@ -227,7 +223,7 @@ class Mapper {
 
   // Whether the entry by itself is what the rule takes; a problem if not.
   bool fits(const KeyRule& rule, const TensorEntry& entry) {
-    if (!is_convertible(entry.dtype)) {
+    if (!is_castable(entry.dtype)) {
       problem(KeyProblem::Kind::kDType, entry,
               fmt::format("dtype: {} is {}, expected f32, f16 or bf16", quoted(entry.stored_name()),
                           dtype_name(entry.dtype)));
@@ -337,7 +333,7 @@ class Mapper {
     const auto [part, added] = stack.parts.emplace(std::stoll(numbers.expert), index);
     if (!added) return duplicate(entry, source_.entries()[part->second].stored_name(), target);
     const TensorEntry& first = source_.entries()[stack.parts.begin()->second];
-    if (fits(rule, entry) && is_convertible(first.dtype) && entry.dtype != first.dtype) {
+    if (fits(rule, entry) && is_castable(first.dtype) && entry.dtype != first.dtype) {
       problem(KeyProblem::Kind::kDType, entry,
               fmt::format("dtype: {} is {}, but {} is {}", quoted(entry.stored_name()),
                           dtype_name(entry.dtype), quoted(first.stored_name()),
