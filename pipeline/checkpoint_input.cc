@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "converters/adapters/gguf/adopt.h"
 #include "converters/adapters/keras/config.h"
@@ -15,8 +16,6 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
-#include "formats/gguf/gguf.h"
-#include "formats/hdf5/hdf5.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -94,15 +93,15 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
 }
 
 // The older layout of Keras files names weights by layers that a user named.
-Status refuse_legacy_keras(const TensorSource& source) {
-  const auto* hdf5 = dynamic_cast<const formats::Hdf5Source*>(&source);
-  if (hdf5 == nullptr) return {};
-  for (const hdf5::Attribute& attribute : hdf5->attributes()) {
+Status refuse_legacy_keras(const formats::Checkpoint& checkpoint) {
+  const auto* keras = std::get_if<formats::KerasAttributes>(&checkpoint.extra);
+  if (keras == nullptr) return {};
+  for (const hdf5::Attribute& attribute : keras->attributes) {
     if (!attribute.name.starts_with("layer_names")) continue;
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: a legacy Keras file, whose weights belong to no family by their "
                             "names; .weights.h5 files of KerasHub backbones are supported",
-                            printable(source.path())));
+                            printable(checkpoint.source->path())));
   }
   return {};
 }
@@ -173,16 +172,19 @@ Status adopt_keras(CheckpointInput& input) {
 }  // namespace
 
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config) {
-  CheckpointInput input;
-  input.source = FERRY_TRY(formats::open_checkpoint(path));
-  if (const auto* gguf = dynamic_cast<const formats::GgufSource*>(input.source.get())) {
-    FERRY_RETURN_IF_ERROR(adopt(input, gguf->metadata(), config));
-    return input;
+  formats::Checkpoint checkpoint = FERRY_TRY(formats::open_checkpoint(path));
+  if (!std::holds_alternative<formats::GgufMetadata>(checkpoint.extra)) {
+    FERRY_RETURN_IF_ERROR(refuse_foreign_names(*checkpoint.source));
+    FERRY_RETURN_IF_ERROR(refuse_legacy_keras(checkpoint));
   }
-  FERRY_RETURN_IF_ERROR(refuse_foreign_names(*input.source));
-  FERRY_RETURN_IF_ERROR(refuse_legacy_keras(*input.source));
-  FERRY_RETURN_IF_ERROR(add_files_beside(input, path, config));
-  FERRY_RETURN_IF_ERROR(adopt_keras(input));
+  CheckpointInput input;
+  input.source = std::move(checkpoint.source);
+  if (const auto* gguf = std::get_if<formats::GgufMetadata>(&checkpoint.extra)) {
+    FERRY_RETURN_IF_ERROR(adopt(input, *gguf, config));
+  } else {
+    FERRY_RETURN_IF_ERROR(add_files_beside(input, path, config));
+    FERRY_RETURN_IF_ERROR(adopt_keras(input));
+  }
   return input;
 }
 

@@ -194,7 +194,7 @@ Result<packer::CopiedFile> reference_to_copy(const std::string& path, const Conv
                                 .experts = conversion.config.moe.experts,
                                 .experts_per_token = conversion.config.moe.per_token};
   for (const PlannedBuffer& buffer : conversion.buffers) shapes.buffers[buffer.name] = buffer.shape;
-  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_checkpoint(path));
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
   FERRY_RETURN_IF_ERROR(
       proof::check_reference(FERRY_TRY(proof::Reference::open(*source)), manifest, shapes));
   return packer::CopiedFile{reference_name(path), path};

@@ -241,7 +241,7 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
 }
 
 Result<Listing> list_checkpoint(const std::string& path) {
-  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_checkpoint(path));
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
   Listing listing{.kind = "checkpoint", .path = path};
   for (const SourceFile& file : source->files()) listing.files.push_back({file.name, file.bytes});
   const bool several = listing.files.size() > 1;

@@ -11,15 +11,14 @@
 
 namespace ferry::formats {
 
-class GgufSource : public TensorSource {
- public:
-  // Lives as long as the source.
-  virtual const GgufMetadata& metadata() const = 0;
+struct GgufFile {
+  std::unique_ptr<TensorSource> source;
+  GgufMetadata metadata;  // refers to the header that the source holds
 };
 
 // kBadInput for a malformed file, kUnsupported for element types that we do not read (header.h). In
 // files(), the header is all that precedes the tensor data. An entry's `bytes` are those of its
 // values; for block types those in the file are its `encoded_bytes`.
-Result<std::unique_ptr<GgufSource>> open_gguf(const std::string& path);
+Result<GgufFile> open_gguf(const std::string& path);
 
 }  // namespace ferry::formats

@@ -14,6 +14,7 @@
 #include "core/checked.h"
 #include "core/strided_gather.h"
 #include "core/text.h"
+#include "formats/file_tensor_source.h"
 #include "formats/torch/state_dict.h"
 #include "formats/torch/zip.h"
 #include "formats/torch/zip_contents.h"
@@ -116,7 +117,7 @@ StridedWalk walk_of(const TorchTensor& tensor) {
 }
 
 struct TorchFile {
-  std::unique_ptr<InputFile> input;  // the storages point to it
+  std::unique_ptr<InputFile> input;  // until the source has it; the storages point to it
   std::string shown;
   std::vector<std::unique_ptr<Storage>> storages;
   std::vector<TorchTensor> tensors;
@@ -248,32 +249,24 @@ Result<TorchFile> read_torch_file(const std::string& path) {
   return out;
 }
 
-class TorchSource final : public TensorSource {
+class TorchSource final : public FileTensorSource {
  public:
-  explicit TorchSource(std::string path) : path_(std::move(path)) {}
+  explicit TorchSource(std::string path) : FileTensorSource(std::move(path)) {}
 
   Status add(const CheckpointFile& file);
 
-  const std::string& path() const override { return path_; }
-  const std::vector<SourceFile>& files() const override { return files_; }
-  const std::vector<TensorEntry>& entries() const override { return entries_; }
-  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override;
-  Status check_unchanged() const override;
-
  private:
+  Status read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const override;
   Status read_blocks(size_t index, uint64_t offset, std::span<std::byte> out) const;
 
-  std::string path_;
-  std::vector<TorchFile> torch_files_;
-  std::vector<SourceFile> files_;  // parallel to torch_files_
-  std::vector<TensorEntry> entries_;
-  std::vector<size_t> tensors_;  // parallel to entries_: index in TorchFile::tensors
-  mutable BlockCache blocks_;    // of views that jump around
+  std::vector<TorchFile> torch_files_;  // parallel to files()
+  std::vector<size_t> tensors_;         // parallel to entries(): index in TorchFile::tensors
+  mutable BlockCache blocks_;           // of views that jump around
 };
 
 Status TorchSource::add(const CheckpointFile& file) {
   TorchFile opened = FERRY_TRY(read_torch_file(file.path));
-  const auto number = static_cast<uint32_t>(files_.size());
+  const auto number = static_cast<uint32_t>(files().size());
   std::vector<std::pair<TensorEntry, size_t>> entries;
   for (size_t i = 0; i < opened.tensors.size(); ++i) {
     const TorchTensor& tensor = opened.tensors[i];
@@ -285,37 +278,28 @@ Status TorchSource::add(const CheckpointFile& file) {
            std::tie(b.first.offset, b.first.bytes, b.first.name);
   });
   for (auto& [entry, tensor] : entries) {
-    entries_.push_back(std::move(entry));
+    add_entry(std::move(entry));
     tensors_.push_back(tensor);
   }
-  files_.push_back({file.name, opened.input->size(), std::move(opened.pickle)});
+  add_file(file.name, std::move(opened.input), std::move(opened.pickle));
   torch_files_.push_back(std::move(opened));
   return {};
 }
 
-Status TorchSource::read(size_t index, uint64_t offset, std::span<std::byte> out) const {
-  if (index >= entries_.size() || !range_inside(offset, out.size(), entries_[index].bytes)) {
-    return fail(ErrorCode::kInternal,
-                fmt::format("{}: read outside of a tensor", printable(path_)));
-  }
-  if (out.empty()) return {};
-  const TensorEntry& entry = entries_[index];
-  const TorchFile& file = torch_files_[entry.file];
+Status TorchSource::read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const {
+  const TorchFile& file = torch_files_[entries()[index].file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
   Storage& storage = *file.storages[tensor.storage];
-  if (is_contiguous(tensor)) {
-    FERRY_RETURN_IF_ERROR(storage.read(tensor.first + offset, out));
-  } else {
-    FERRY_RETURN_IF_ERROR(read_blocks(index, offset, out));
-  }
+  FERRY_RETURN_IF_ERROR(is_contiguous(tensor) ? storage.read(tensor.first + offset, out)
+                                              : read_blocks(index, offset, out));
   storage.finish_read(out.size());
-  return file.input->check_unchanged();
+  return {};
 }
 
 // A view that jumps around is gathered block by block, so that neither its storage nor all of it is
 // in memory, and small reads do not gather it anew each time.
 Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::byte> out) const {
-  const TorchFile& file = torch_files_[entries_[index].file];
+  const TorchFile& file = torch_files_[entries()[index].file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
   Storage& storage = *file.storages[tensor.storage];
   const int64_t item = dtype_bytes(tensor.dtype);
@@ -339,11 +323,6 @@ Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::by
     out = out.subspan(count);
     offset += count;
   }
-  return {};
-}
-
-Status TorchSource::check_unchanged() const {
-  for (const TorchFile& file : torch_files_) FERRY_RETURN_IF_ERROR(file.input->check_unchanged());
   return {};
 }
 

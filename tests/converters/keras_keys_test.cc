@@ -201,14 +201,14 @@ std::map<std::string, std::string> bytes_by_name(const TensorSource& source) {
 
 TEST(KerasKeys, TheWeightsOfAPresetAreThoseOfTheHuggingFaceCheckpoint) {
   for (const std::string name : {"qwen2", "gemma2"}) {
-    auto source = formats::open_checkpoint(preset(name).string());
+    auto source = formats::open_tensors(preset(name).string());
     ASSERT_TRUE(source.has_value()) << source.error().message;
     auto tensors = keras_tensors(**source, config_of(name));
     ASSERT_TRUE(tensors.has_value()) << tensors.error().message;
     const auto adopted = StridedSource::make(*std::move(source), *std::move(tensors));
     ASSERT_TRUE(adopted.has_value()) << adopted.error().message;
     const auto expected =
-        formats::open_checkpoint((preset(name) / "huggingface.safetensors").string());
+        formats::open_tensors((preset(name) / "huggingface.safetensors").string());
     ASSERT_TRUE(expected.has_value()) << expected.error().message;
     EXPECT_TRUE(bytes_by_name(**adopted) == bytes_by_name(**expected)) << name;
   }

@@ -86,8 +86,8 @@ TEST(Gguf, BlockTypesGiveTheReferenceValuesToTheBit) {
   std::set<std::string> seen;
   for (const std::string name : {"mixA", "mixB"}) {
     const std::string path = FERRY_TESTDATA "/gguf/" + name + ".rows";
-    const auto source = open_gguf(path + ".gguf").value();
-    const auto golden = open_checkpoint(path + ".safetensors").value();
+    const auto source = open_gguf(path + ".gguf").value().source;
+    const auto golden = open_tensors(path + ".safetensors").value();
     ASSERT_EQ(source->entries().size(), golden->entries().size());
     for (size_t i = 0; i < source->entries().size(); ++i) {
       const TensorEntry& entry = source->entries()[i];
@@ -109,7 +109,7 @@ TEST(Gguf, BlockTypesGiveTheReferenceValuesToTheBit) {
 
 // A whole file as the reference writer made it: q8_0 matrices, f32 vectors.
 TEST(Gguf, AFileOfTheReferenceWriterHasTheReferenceValues) {
-  const auto source = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value();
+  const auto source = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value().source;
   const std::string path = FERRY_TESTDATA "/gguf/gemma3_q8_0.sha256.json";
   const auto digests = parse_json(read_text_file(path, 1 << 20).value(), path).value();
   ASSERT_EQ(source->entries().size(), digests.size());
@@ -121,7 +121,7 @@ TEST(Gguf, AFileOfTheReferenceWriterHasTheReferenceValues) {
 }
 
 TEST(Gguf, AnyRangeOfABlockTensorCanBeRead) {
-  const auto source = open_gguf(FERRY_TESTDATA "/gguf/mixB.rows.gguf").value();
+  const auto source = open_gguf(FERRY_TESTDATA "/gguf/mixB.rows.gguf").value().source;
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const std::vector<std::byte> whole = values_of(*source, i);
     for (const size_t offset : {0u, 4u, 124u, 128u, 132u, 1020u, 1024u}) {
@@ -145,7 +145,7 @@ TEST(Gguf, ALongTensorIsReadInPieces) {
     file.number<uint16_t>(0x3c00);  // the scale, 1
     for (size_t j = 0; j < 32; ++j) file.number(static_cast<int8_t>(i % 251 - 125));
   }
-  const auto source = open_gguf(dir.write("x.gguf", file.pad().str())).value();
+  const auto source = open_gguf(dir.write("x.gguf", file.pad().str())).value().source;
   const std::vector<std::byte> bytes = values_of(*source, 0);
   ASSERT_EQ(bytes.size(), 4 * 32 * kBlocks);
   for (size_t i = 0; i < 32 * kBlocks; ++i) {
@@ -172,7 +172,7 @@ TEST(Gguf, PlainTypesPassAsTheyAreStored) {
     const size_t start = file.str().size();
     for (uint64_t i = 0; i < 6 * c.bytes; ++i) file.number(static_cast<uint8_t>(200 + i));
     const std::string path = dir.write(fmt::format("{}.gguf", c.type), file.str());
-    const auto source = open_gguf(path).value();
+    const auto source = open_gguf(path).value().source;
     const TensorEntry& entry = source->entries()[0];
     EXPECT_EQ(entry.dtype, c.dtype);
     EXPECT_EQ(entry.shape, (Shape{2, 3}));
@@ -189,7 +189,7 @@ TEST(Gguf, TheHeaderIsAllThatPrecedesTheData) {
   file.tensor("b", {5}, 0, 0).tensor("a", {1}, 0, 128).pad(128);
   const std::string head = file.str();
   file.data(20).pad(128).data(4);
-  const auto source = open_gguf(dir.write("x.gguf", file.str())).value();
+  const auto source = open_gguf(dir.write("x.gguf", file.str())).value().source;
   ASSERT_EQ(source->files().size(), 1u);
   EXPECT_EQ(source->files()[0].name, "x.gguf");
   EXPECT_EQ(source->files()[0].bytes, file.str().size());
@@ -200,8 +200,8 @@ TEST(Gguf, TheHeaderIsAllThatPrecedesTheData) {
 }
 
 TEST(Gguf, MetadataAreReadByType) {
-  const auto source = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value();
-  const GgufMetadata& metadata = source->metadata();
+  const GgufFile opened = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value();
+  const GgufMetadata& metadata = opened.metadata;
   EXPECT_EQ(metadata.items().size(), 28u);
   EXPECT_EQ(metadata.text("general.architecture").value(), "gemma3");
   EXPECT_EQ(metadata.integer("gemma3.embedding_length").value(), 32);
@@ -214,8 +214,8 @@ TEST(Gguf, MetadataAreReadByType) {
 }
 
 TEST(Gguf, MetadataAsJsonHaveTheNumbersThatTheWriterMeant) {
-  const auto source = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value();
-  const nlohmann::json all = source->metadata().to_json().value();
+  const GgufFile opened = open_gguf(FERRY_TESTDATA "/gguf/gemma3_q8_0.gguf").value();
+  const nlohmann::json all = opened.metadata.to_json().value();
   EXPECT_EQ(all.size(), 28u);
   EXPECT_EQ(all["gemma3.embedding_length"], 32);
   EXPECT_EQ(all["gemma3.attention.layer_norm_rms_epsilon"], 1e-6);  // stored as f32
@@ -228,8 +228,8 @@ TEST(Gguf, MetadataWithTooManyElementsHaveNoJson) {
   FileText file;
   file.head(0, 1).array("big", GgufValueType::kU8, GgufMetadata::kMaxJsonElements + 1);
   file.data(GgufMetadata::kMaxJsonElements + 1);
-  const auto source = open_gguf(dir.write("x.gguf", file.str())).value();
-  const auto all = source->metadata().to_json();
+  const GgufFile opened = open_gguf(dir.write("x.gguf", file.str())).value();
+  const auto all = opened.metadata.to_json();
   ASSERT_FALSE(all);
   EXPECT_EQ(all.error().code, ErrorCode::kUnsupported);
 }
@@ -244,8 +244,8 @@ TEST(Gguf, MetadataOfAnotherKindAreRefused) {
   file.array("r", GgufValueType::kF32, 2).number(1.5f).number(-2.0f);
   file.array("n", GgufValueType::kI16, 0);
   file.key("s", GgufValueType::kString).text("\xff");
-  const auto source = open_gguf(dir.write("x.gguf", file.str())).value();
-  const GgufMetadata& metadata = source->metadata();
+  const GgufFile opened = open_gguf(dir.write("x.gguf", file.str())).value();
+  const GgufMetadata& metadata = opened.metadata;
   EXPECT_EQ(metadata.integer("i").value(), -5);
   EXPECT_TRUE(metadata.boolean("b").value());
   EXPECT_EQ(metadata.real("d").value(), 0.1);
@@ -387,7 +387,7 @@ TEST(Gguf, AFileThatChangesIsNoticed) {
   TempDir dir;
   const FileText file = FileText().head(1, 0).tensor("w", {32}, 8, 0).pad().data(34);
   const std::string path = dir.write("x.gguf", file.str());
-  const auto source = open_gguf(path).value();
+  const auto source = open_gguf(path).value().source;
   std::vector<std::byte> bytes(128);
   EXPECT_TRUE(source->read(0, 0, bytes));
   EXPECT_TRUE(source->check_unchanged());
@@ -399,7 +399,7 @@ TEST(Gguf, AFileThatChangesIsNoticed) {
 TEST(Gguf, ReadsOutsideOfATensorAreRefused) {
   TempDir dir;
   const FileText file = FileText().head(1, 0).tensor("w", {32}, 8, 0).pad().data(34);
-  const auto source = open_gguf(dir.write("x.gguf", file.str())).value();
+  const auto source = open_gguf(dir.write("x.gguf", file.str())).value().source;
   std::vector<std::byte> bytes(12);
   EXPECT_TRUE(source->read(0, 116, bytes));
   EXPECT_FALSE(source->read(0, 120, bytes));
