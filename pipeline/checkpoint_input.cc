@@ -11,7 +11,6 @@
 #include "converters/adapters/gguf/adopt.h"
 #include "converters/adapters/keras/config.h"
 #include "converters/adapters/keras/keys.h"
-#include "converters/adapters/strided_source.h"
 #include "converters/config/model_config.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -72,13 +71,11 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
   if (!config.empty()) text = FERRY_TRY(read_text_file(config, kMaxConfigBytes));
   const nlohmann::json keys = FERRY_TRY(metadata.to_json());
   converters::AdoptedGguf adopted =
-      FERRY_TRY(converters::adopt_gguf(std::move(input.source), keys, text, config));
-  input.source = std::move(adopted.source);
+      FERRY_TRY(converters::adopt_gguf(*input.source, keys, text, config));
+  input.tensors = std::move(adopted.tensors);
   input.config = std::move(adopted.config);
   input.config_name = std::move(adopted.config_name);
   input.generation = std::move(adopted.generation);
-  input.format_rules = std::move(adopted.format_rules);
-  input.stored_names = std::move(adopted.stored_names);
   input.copied.push_back({kConfig, {}, input.config});
   if (!input.generation.empty()) input.copied.push_back({kGenerationConfig, {}, input.generation});
   if (adopted.tokenizer.missing.empty()) {
@@ -158,14 +155,13 @@ Status adopt_keras(CheckpointInput& input) {
         input.config, converters::has_keras_head(*input.source), input.config_name));
     input.copied.insert(input.copied.begin(), {kConfig, {}, input.config});
   }
-  if (!own_names) return {};
+  if (!own_names) {
+    input.tensors = converters::key_by_name(*input.source);
+    return {};
+  }
   const converters::ModelConfig config =
       FERRY_TRY(converters::parse_model_config(input.config, "", input.config_name));
-  std::vector<converters::StridedTensor> tensors =
-      FERRY_TRY(converters::keras_tensors(*input.source, config));
-  input.source =
-      FERRY_TRY(converters::StridedSource::make(std::move(input.source), std::move(tensors)));
-  input.stored_names = converters::keras_paths(config);
+  input.tensors = FERRY_TRY(converters::key_keras_tensors(*input.source, config));
   return {};
 }
 

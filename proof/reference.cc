@@ -76,6 +76,12 @@ std::string dotted(std::string name) {
 Result<Reference> Reference::open(const TensorSource& source) {
   Reference reference(source);
   const std::vector<TensorEntry>& entries = source.entries();
+  const auto encoded = std::ranges::find_if(
+      entries, [](const TensorEntry& entry) { return entry.encoding != nullptr; });
+  if (encoded != entries.end()) {
+    return bad_input(fmt::format("{}: stored as {}, but a reference holds plain values (tensor {})",
+                                 source.path(), encoded->form(), quoted(encoded->name)));
+  }
   for (size_t i = 0; i < entries.size(); ++i) {
     const std::string name = dotted(entries[i].name);
     const auto prefix = prompt_prefix(name);

@@ -1,5 +1,5 @@
-// GGUF files as a TensorSource. Names are those of the file; shapes are row-major; tensors that are
-// stored in blocks are handed out as f32, computed for each read from the blocks that it touches.
+// open_gguf() opens a GGUF file as a TensorSource. Names are those of the file, shapes are
+// row-major. Quantised tensors are read as they are stored: TensorEntry::encoding decodes them.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,7 @@ struct GgufFile {
 };
 
 // kBadInput for a malformed file, kUnsupported for element types that we do not read (header.h). In
-// files(), the header is all that precedes the tensor data. An entry's `bytes` are those of its
-// values; for block types those in the file are its `encoded_bytes`.
+// files(), the header is all that precedes the tensor data.
 Result<GgufFile> open_gguf(const std::string& path);
 
 }  // namespace ferry::formats

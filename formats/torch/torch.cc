@@ -44,6 +44,7 @@ class Storage {
         shown_(shown) {}
 
   const ZipEntry& entry() const { return entry_; }
+  uint64_t expected_reads() const { return expected_reads_; }
   // The CRC of all contents has been compared before any of them are given. What is compressed
   // stays in memory until finish_read() says that its tensors have been read.
   Status read(uint64_t offset, std::span<std::byte> out);
@@ -107,13 +108,9 @@ void Storage::finish_read(uint64_t bytes) {
   left_ = expected_reads_;
 }
 
-// The elements of the tensor in its storage; its shape has no zero.
-StridedWalk walk_of(const TorchTensor& tensor) {
-  StridedWalk walk;
-  for (size_t i = 0; i < tensor.shape.size(); ++i) {
-    add_axis(walk, {tensor.shape[i], tensor.strides[i]});
-  }
-  return walk;
+// Of the first element in its storage.
+uint64_t first_byte(const TorchTensor& tensor) {
+  return static_cast<uint64_t>(tensor.place.offset * dtype_bytes(tensor.dtype));
 }
 
 struct TorchFile {
@@ -203,8 +200,8 @@ std::vector<std::unique_ptr<Storage>> make_storages(const InputFile& input,
   std::vector<uint64_t> expected(data.size(), 0);
   std::vector<std::string> first(data.size());
   for (const TorchTensor& tensor : tensors) {
-    expected[tensor.storage] += tensor.bytes;  // rule T2 bounds the sum
-    if (first[tensor.storage].empty()) first[tensor.storage] = tensor.name;
+    expected[tensor.place.tensor] += tensor.bytes;  // rule T2 bounds the sum
+    if (first[tensor.place.tensor].empty()) first[tensor.place.tensor] = tensor.name;
   }
   std::vector<std::unique_ptr<Storage>> storages;
   for (size_t i = 0; i < data.size(); ++i) {
@@ -249,6 +246,22 @@ Result<TorchFile> read_torch_file(const std::string& path) {
   return out;
 }
 
+// What the file does to the bytes of the tensor. Tensors of one compressed storage share its bytes
+// in proportion to theirs.
+void note_filters(TensorEntry& entry, const TorchTensor& tensor, const Storage& storage) {
+  if (tensor.bytes == 0) return;
+  if (!tensor.place.is_run()) {
+    entry.filters = "view";
+    const int64_t span = end_of(tensor.place).value_or(0) - tensor.place.offset;
+    entry.filtered_bytes = static_cast<uint64_t>(span * dtype_bytes(tensor.dtype));
+  }
+  if (!storage.entry().deflated) return;
+  entry.filters += entry.filters.empty() ? "deflate" : " deflate";
+  const double share =
+      static_cast<double>(tensor.bytes) / static_cast<double>(storage.expected_reads());
+  entry.filtered_bytes = static_cast<uint64_t>(static_cast<double>(storage.entry().stored) * share);
+}
+
 class TorchSource final : public FileTensorSource {
  public:
   explicit TorchSource(std::string path) : FileTensorSource(std::move(path)) {}
@@ -270,8 +283,15 @@ Status TorchSource::add(const CheckpointFile& file) {
   std::vector<std::pair<TensorEntry, size_t>> entries;
   for (size_t i = 0; i < opened.tensors.size(); ++i) {
     const TorchTensor& tensor = opened.tensors[i];
-    const uint64_t offset = opened.storages[tensor.storage]->entry().offset + tensor.first;
-    entries.push_back({{tensor.name, tensor.dtype, tensor.shape, tensor.bytes, number, offset}, i});
+    const Storage& storage = *opened.storages[tensor.place.tensor];
+    TensorEntry entry{.name = tensor.name,
+                      .dtype = tensor.dtype,
+                      .shape = tensor.shape,
+                      .bytes = tensor.bytes,
+                      .file = number,
+                      .offset = storage.entry().offset + first_byte(tensor)};
+    note_filters(entry, tensor, storage);
+    entries.push_back({std::move(entry), i});
   }
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first.offset, a.first.bytes, a.first.name) <
@@ -289,8 +309,8 @@ Status TorchSource::add(const CheckpointFile& file) {
 Status TorchSource::read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const {
   const TorchFile& file = torch_files_[entries()[index].file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
-  Storage& storage = *file.storages[tensor.storage];
-  FERRY_RETURN_IF_ERROR(is_contiguous(tensor) ? storage.read(tensor.first + offset, out)
+  Storage& storage = *file.storages[tensor.place.tensor];
+  FERRY_RETURN_IF_ERROR(tensor.place.is_run() ? storage.read(first_byte(tensor) + offset, out)
                                               : read_blocks(index, offset, out));
   storage.finish_read(out.size());
   return {};
@@ -301,11 +321,10 @@ Status TorchSource::read_entry(size_t index, uint64_t offset, std::span<std::byt
 Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::byte> out) const {
   const TorchFile& file = torch_files_[entries()[index].file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
-  Storage& storage = *file.storages[tensor.storage];
+  Storage& storage = *file.storages[tensor.place.tensor];
   const int64_t item = dtype_bytes(tensor.dtype);
-  const StridedWalk walk = walk_of(tensor);
-  const ReadArray read = [&](uint64_t place, std::span<std::byte> window) {
-    return storage.read(tensor.first + place, window);
+  const ReadTensor read = [&](uint64_t place, std::span<std::byte> window) {
+    return storage.read(place, window);
   };
   const uint64_t block_bytes = static_cast<uint64_t>(kBlockElements * item);
   while (!out.empty()) {
@@ -313,7 +332,7 @@ Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::by
     const auto block = FERRY_TRY(blocks_.get(index, number, [&]() -> Result<BlockCache::Bytes> {
       const uint64_t begin = number * block_bytes;
       BlockCache::Bytes bytes(std::min(block_bytes, tensor.bytes - begin));
-      FERRY_RETURN_IF_ERROR(gather(walk, item, static_cast<int64_t>(begin) / item,
+      FERRY_RETURN_IF_ERROR(gather(tensor.place, item, static_cast<int64_t>(begin) / item,
                                    static_cast<int64_t>(bytes.size()) / item, read, bytes.data()));
       return bytes;
     }));

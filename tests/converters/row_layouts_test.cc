@@ -8,10 +8,12 @@
 namespace ferry::converters {
 namespace {
 
-std::vector<int64_t> expand(const std::vector<graph::RowRun>& runs) {
+std::vector<int64_t> expand(const RowOrder& order) {
   std::vector<int64_t> rows;
-  for (const graph::RowRun& run : runs) {
-    for (int64_t i = 0; i < run.count; ++i) rows.push_back(run.begin + i);
+  for (const StridedPiece& piece : order) {
+    for_each_run(piece, [&](int64_t offset, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) rows.push_back(offset + i);
+    });
   }
   return rows;
 }
@@ -54,19 +56,19 @@ ModelConfig sizes(int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t int
   return c;
 }
 
-void add(std::vector<int64_t>& rows, const std::vector<graph::RowRun>& runs) {
-  std::ranges::copy(kernels::expand(runs), std::back_inserter(rows));
+void add(std::vector<int64_t>& rows, const RowOrder& runs) {
+  std::ranges::copy(expand(runs), std::back_inserter(rows));
 }
 
 TEST(RowLayouts, EverySplitUsesEveryRowOnce) {
   for (PackedLayout layout : kLayouts) {
     for (const LinearAttentionConfig& c : layouts()) {
-      std::vector<int64_t> qkvz = kernels::expand(qkv_rows(c, layout));
+      std::vector<int64_t> qkvz = expand(qkv_rows(c, layout));
       EXPECT_EQ(std::ssize(qkvz), c.conv_channels());
       add(qkvz, qkvz_rows(c, layout, QkvzPart::kGate));
       EXPECT_TRUE(is_bijection(qkvz, qkvz_row_count(c)));
 
-      std::vector<int64_t> ba = kernels::expand(ba_rows(c, layout, BaPart::kBeta));
+      std::vector<int64_t> ba = expand(ba_rows(c, layout, BaPart::kBeta));
       EXPECT_EQ(std::ssize(ba), c.value_heads);
       add(ba, ba_rows(c, layout, BaPart::kAlpha));
       EXPECT_TRUE(is_bijection(ba, ba_row_count(c)));
@@ -78,7 +80,7 @@ TEST(RowLayouts, EverySplitUsesEveryRowOnce) {
         add(qkv, fused_qkv_rows(c, layout, part));
       }
       EXPECT_TRUE(is_bijection(qkv, fused_qkv_row_count(c)));
-      std::vector<int64_t> gate_up = kernels::expand(gate_up_rows(c, layout, GateUpPart::kGate));
+      std::vector<int64_t> gate_up = expand(gate_up_rows(c, layout, GateUpPart::kGate));
       add(gate_up, gate_up_rows(c, layout, GateUpPart::kUp));
       EXPECT_TRUE(is_bijection(gate_up, 2 * c.intermediate_size));
     }
@@ -90,22 +92,18 @@ TEST(RowLayouts, FusedProjectionsRowByRow) {
   using Rows = std::vector<int64_t>;
   const ModelConfig c = sizes(4, 2, 3, 3);
   const auto whole = PackedLayout::kConcatenated;
-  EXPECT_EQ(kernels::expand(fused_qkv_rows(c, whole, QkvPart::kQuery)),
-            (kernels::Rows{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
-  EXPECT_EQ(kernels::expand(fused_qkv_rows(c, whole, QkvPart::kKey)),
-            (kernels::Rows{12, 13, 14, 15, 16, 17}));
-  EXPECT_EQ(kernels::expand(fused_qkv_rows(c, whole, QkvPart::kValue)),
-            (kernels::Rows{18, 19, 20, 21, 22, 23}));
-  EXPECT_EQ(kernels::expand(gate_up_rows(c, whole, GateUpPart::kUp)), (kernels::Rows{3, 4, 5}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, whole, QkvPart::kQuery)),
+            (Rows{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, whole, QkvPart::kKey)), (Rows{12, 13, 14, 15, 16, 17}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, whole, QkvPart::kValue)), (Rows{18, 19, 20, 21, 22, 23}));
+  EXPECT_EQ(expand(gate_up_rows(c, whole, GateUpPart::kUp)), (Rows{3, 4, 5}));
   const auto turns = PackedLayout::kInterleaved;
-  EXPECT_EQ(kernels::expand(fused_qkv_rows(c, turns, QkvPart::kQuery)),
-            (kernels::Rows{0, 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17}));
-  EXPECT_EQ(kernels::expand(fused_qkv_rows(c, turns, QkvPart::kKey)),
-            (kernels::Rows{6, 7, 8, 18, 19, 20}));
-  EXPECT_EQ(kernels::expand(fused_qkv_rows(c, turns, QkvPart::kValue)),
-            (kernels::Rows{9, 10, 11, 21, 22, 23}));
-  EXPECT_EQ(kernels::expand(gate_up_rows(c, turns, GateUpPart::kGate)), (kernels::Rows{0, 2, 4}));
-  EXPECT_EQ(kernels::expand(gate_up_rows(c, turns, GateUpPart::kUp)), (kernels::Rows{1, 3, 5}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, turns, QkvPart::kQuery)),
+            (Rows{0, 1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, turns, QkvPart::kKey)), (Rows{6, 7, 8, 18, 19, 20}));
+  EXPECT_EQ(expand(fused_qkv_rows(c, turns, QkvPart::kValue)), (Rows{9, 10, 11, 21, 22, 23}));
+  EXPECT_EQ(expand(gate_up_rows(c, turns, GateUpPart::kGate)), (Rows{0, 2, 4}));
+  EXPECT_EQ(expand(gate_up_rows(c, turns, GateUpPart::kUp)), (Rows{1, 3, 5}));
 }
 
 // The formulas row by row, per head and dimension, as the reference implementation's reshapes give
@@ -130,12 +128,12 @@ TEST(RowLayouts, EqualTheFormulasPerRow) {
         z.push_back((h / r) * group + 2 * c.key_dim + (r + h % r) * c.value_dim + d);
       }
     }
-    EXPECT_EQ(kernels::expand(qkvz_rows(c, turns, QkvzPart::kQuery)), q);
-    EXPECT_EQ(kernels::expand(qkvz_rows(c, turns, QkvzPart::kKey)), k);
-    EXPECT_EQ(kernels::expand(qkvz_rows(c, turns, QkvzPart::kValue)), v);
-    EXPECT_EQ(kernels::expand(qkvz_rows(c, turns, QkvzPart::kGate)), z);
-    EXPECT_EQ(kernels::expand(ba_rows(c, turns, BaPart::kBeta)), b);
-    EXPECT_EQ(kernels::expand(ba_rows(c, turns, BaPart::kAlpha)), a);
+    EXPECT_EQ(expand(qkvz_rows(c, turns, QkvzPart::kQuery)), q);
+    EXPECT_EQ(expand(qkvz_rows(c, turns, QkvzPart::kKey)), k);
+    EXPECT_EQ(expand(qkvz_rows(c, turns, QkvzPart::kValue)), v);
+    EXPECT_EQ(expand(qkvz_rows(c, turns, QkvzPart::kGate)), z);
+    EXPECT_EQ(expand(ba_rows(c, turns, BaPart::kBeta)), b);
+    EXPECT_EQ(expand(ba_rows(c, turns, BaPart::kAlpha)), a);
   }
 }
 
@@ -143,33 +141,29 @@ TEST(RowLayouts, CodegenBlocksAreQueryValueKey) {
   using Rows = std::vector<int64_t>;
   ModelConfig c = sizes(4, 4, 2, 1);
   c.qkv_blocks = 2;  // of two heads, so four rows of each kind
-  EXPECT_EQ(kernels::expand(codegen_qkv_rows(c, QkvPart::kQuery)),
-            (kernels::Rows{0, 1, 2, 3, 12, 13, 14, 15}));
-  EXPECT_EQ(kernels::expand(codegen_qkv_rows(c, QkvPart::kValue)),
-            (kernels::Rows{4, 5, 6, 7, 16, 17, 18, 19}));
-  EXPECT_EQ(kernels::expand(codegen_qkv_rows(c, QkvPart::kKey)),
-            (kernels::Rows{8, 9, 10, 11, 20, 21, 22, 23}));
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kQuery)), (Rows{0, 1, 2, 3, 12, 13, 14, 15}));
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kValue)), (Rows{4, 5, 6, 7, 16, 17, 18, 19}));
+  EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kKey)), (Rows{8, 9, 10, 11, 20, 21, 22, 23}));
 }
 
 TEST(RowLayouts, NeighboursBecomeHalves) {
   using Rows = std::vector<int64_t>;
   ModelConfig c = sizes(2, 2, 8, 1);
   c.rope.partial_rotary_factor = 0.75;
-  EXPECT_EQ(kernels::expand(rope_half_rows(c, 2)),
-            (kernels::Rows{0, 2, 4, 1, 3, 5, 6, 7, 8, 10, 12, 9, 11, 13, 14, 15}));
+  EXPECT_EQ(expand(pairs_to_halves(2, c.head_dim, c.rotary_dim())),
+            (Rows{0, 2, 4, 1, 3, 5, 6, 7, 8, 10, 12, 9, 11, 13, 14, 15}));
   for (double partial : {0.25, 0.5, 1.0}) {
     c.rope.partial_rotary_factor = partial;
-    EXPECT_TRUE(is_bijection(kernels::expand(rope_half_rows(c, 2)), 16));
+    EXPECT_TRUE(is_bijection(expand(pairs_to_halves(2, c.head_dim, c.rotary_dim())), 16));
   }
-  EXPECT_EQ(kernels::expand(select_rows(rows_range(10, 4), {{0, 3, 1}, {0, 0, 2}})),
-            (kernels::Rows{13, 10, 11}));
 }
 
 TEST(RowLayouts, RunsThatTouchAreOne) {
   LinearAttentionConfig c;
   c.key_heads = c.value_heads = 1;
   c.key_dim = c.value_dim = 4;
-  for (PackedLayout layout : kLayouts) EXPECT_EQ(qkv_rows(c, layout), rows_range(0, 12));
+  for (PackedLayout layout : kLayouts)
+    EXPECT_EQ(qkv_rows(c, layout), RowOrder{run_piece(0, 0, 12)});
 }
 
 }  // namespace
