@@ -1,6 +1,7 @@
 #include "cli/convert_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cli/error_report.h"
+#include "core/checked.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 
@@ -23,48 +25,73 @@ constexpr size_t kShownKeys = 32;  // of those that have no effect; JSON has all
 
 // -- what is done to a tensor
 
-std::string step_text(const graph::ElementStep& step) {
+// Nothing for steps that transform_text() puts into words together with the dtypes.
+std::string step_text(const graph::Step& step) {
   switch (step.kind) {
-    case graph::ElementStep::Kind::kAdd:
+    case graph::Step::Kind::kAdd:
       return fmt::format("{:+g}", step.value);
-    case graph::ElementStep::Kind::kMul:
+    case graph::Step::Kind::kMul:
       return fmt::format("x {:g}", step.value);
-    case graph::ElementStep::Kind::kNegExp:
+    case graph::Step::Kind::kNegExp:
       return "-exp";
+    case graph::Step::Kind::kLogNegated:
+      return "log(-x)";
+    case graph::Step::Kind::kDecode:
+    case graph::Step::Kind::kCast:
+      break;
   }
-  return "?";
+  return {};
 }
 
-// "rows 0..63 of 192", "64 of 192 rows in 4 runs", "rows of 8 tensors", or nothing for all rows of
-// one tensor.
-std::string rows_text(const graph::TensorExpr& expr, const TensorSource& source) {
-  if (expr.rows.empty()) return {};
-  std::set<size_t> entries;
-  int64_t taken = 0;
-  for (const graph::RowRun& run : expr.rows) {
-    entries.insert(run.entry);
-    taken += run.count;
-  }
+// "rows 0..63 of 192", "64 of 192 rows in 4 runs", "8 tensors one after the other", "reordered", or
+// nothing for all elements of one tensor in their order.
+std::string order_text(const graph::Recipe& recipe, const TensorSource& source) {
+  const std::vector<size_t> entries = entries_of(recipe);
+  if (entries.empty()) return {};
   if (entries.size() > 1) return fmt::format("{} tensors one after the other", entries.size());
-  const Shape& shape = source.entries()[*entries.begin()].shape;
-  int64_t rows = 1;
-  for (size_t i = 0; i < std::min(expr.row_rank, shape.size()); ++i) rows *= shape[i];
-  const graph::RowRun& first = expr.rows.front();
-  if (expr.rows.size() > 1) {
-    return taken == rows ? fmt::format("{} rows in {} runs", rows, expr.rows.size())
-                         : fmt::format("{} of {} rows in {} runs", taken, rows, expr.rows.size());
+  const Shape& shape = source.entries()[entries[0]].shape;
+  const int64_t all = checked_numel(shape).value_or(0);
+  const int64_t width = shape.size() < 2 ? 1 : std::max<int64_t>(shape.back(), 1);
+  int64_t first = 0, taken = 0, end = -1, runs = 0;
+  bool whole_rows = true;
+  const auto note = [&](int64_t offset, int64_t count) {
+    if (taken == 0) first = offset;
+    runs += offset == end ? 0 : 1;
+    taken += count;
+    end = offset + count;
+    whole_rows = whole_rows && offset % width == 0 && count % width == 0;
+  };
+  for (const StridedPiece& piece : recipe.pieces) {
+    if (!piece.axes.empty() && piece.axes.back().stride != 1) return "reordered";
+    for_each_run(piece, note);
+  }
+  if (!whole_rows) return "reordered";
+  const int64_t rows = all / width;
+  taken /= width;
+  if (runs > 1) {
+    return taken == rows ? fmt::format("{} rows in {} runs", rows, runs)
+                         : fmt::format("{} of {} rows in {} runs", taken, rows, runs);
   }
   if (taken == rows) return {};
-  return fmt::format("rows {}..{} of {}", first.begin, first.begin + first.count - 1, rows);
+  return fmt::format("rows {}..{} of {}", first / width, first / width + taken - 1, rows);
 }
 
-std::string transform_text(const graph::TensorExpr& expr, const TensorSource& source) {
-  std::string text = rows_text(expr, source);
-  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  for (const graph::ElementStep& step : expr.steps) add(step_text(step));
-  if (expr.source_dtype != expr.dtype) {
-    add(fmt::format("{} to {}", dtype_name(expr.source_dtype), dtype_name(expr.dtype)));
-  }
+// The forms that the sources are stored in: "bf16", "q8_0", "q8_0 and f16".
+std::string stored_forms(const graph::Recipe& recipe, const TensorSource& source) {
+  std::set<std::string_view> forms;
+  for (const size_t entry : entries_of(recipe)) forms.insert(source.entries()[entry].form());
+  return fmt::format("{}", fmt::join(forms, " and "));
+}
+
+std::string transform_text(const graph::Recipe& recipe, const TensorSource& source) {
+  std::string text = order_text(recipe, source);
+  const auto add = [&](const std::string& part) {
+    if (!part.empty()) text += (text.empty() ? "" : ", ") + part;
+  };
+  for (const graph::Step& step : recipe.steps) add(step_text(step));
+  const std::string stored = stored_forms(recipe, source);
+  const std::string_view made = dtype_name(recipe.output().dtype);
+  if (!stored.empty() && stored != made) add(fmt::format("{} to {}", stored, made));
   return text.empty() ? "copy" : text;
 }
 
@@ -75,7 +102,7 @@ Transforms transforms_of(const pipeline::Conversion& c) {
   Transforms transforms;
   for (const graph::Model& part : c.parts) {
     for (const graph::Weight& weight : part.weights.weights()) {
-      transforms.emplace(weight.name, transform_text(weight.expr, *c.source));
+      transforms.emplace(weight.name, transform_text(weight.recipe, *c.source));
     }
   }
   return transforms;

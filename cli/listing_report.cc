@@ -19,9 +19,7 @@ void write_tensors(JsonWriter& json, const char* key,
   for (const pipeline::ListedTensor& t : tensors) {
     json.begin_object().member("name", t.name).member("dtype", dtype_name(t.dtype));
     json.member("shape", t.shape).member("bytes", t.bytes);
-    if (!t.encoding.empty()) {
-      json.member("stored", t.encoding).member("stored_bytes", t.encoded_bytes);
-    }
+    json.member("stored", t.stored).member("stored_bytes", t.stored_bytes);
     if (!t.shares.empty()) json.member("shares", t.shares);
     if (!t.file.empty()) json.member("file", t.file);
     json.end_object();
@@ -80,7 +78,7 @@ using Out = std::back_insert_iterator<std::string>;
 // Of the file; what several tensors share counts once.
 uint64_t total_bytes(const std::vector<pipeline::ListedTensor>& tensors) {
   uint64_t total = 0;
-  for (const pipeline::ListedTensor& t : tensors) total += t.shares.empty() ? t.stored_bytes() : 0;
+  for (const pipeline::ListedTensor& t : tensors) total += t.shares.empty() ? t.stored_bytes : 0;
   return total;
 }
 
@@ -92,9 +90,9 @@ void print_tensors(Out out, const std::vector<pipeline::ListedTensor>& tensors) 
   for (const pipeline::ListedTensor& t : tensors) {
     std::string name = quoted(t.name);
     name = name.substr(1, name.size() - 2);
-    const std::string_view form = t.encoding.empty() ? dtype_name(t.dtype) : t.encoding;
-    fmt::format_to(out, "  {:{}}  {:8}  {:20}  {:>14} B{}{}", name, width, form, to_string(t.shape),
-                   t.stored_bytes(), t.file.empty() ? "" : "  ", printable(t.file));
+    fmt::format_to(out, "  {:{}}  {:8}  {:20}  {:>14} B{}{}", name, width, t.stored,
+                   to_string(t.shape), t.stored_bytes, t.file.empty() ? "" : "  ",
+                   printable(t.file));
     fmt::format_to(out, "{}{}\n", t.shares.empty() ? "" : "  shared with ",
                    t.shares.empty() ? "" : quoted(t.shares));
   }

@@ -12,22 +12,23 @@
 namespace ferry::converters {
 namespace {
 
-// How the checkpoint itself calls what families know as `key`.
+// What the file calls the tensor that families know as `key`.
 class StoredNames {
  public:
-  StoredNames(const TensorSource& source, const MappingOptions& mapping, std::string prefix)
-      : stored_(mapping.stored_names), prefix_(std::move(prefix)) {
-    for (const TensorEntry& entry : source.entries()) {
-      if (!entry.original.empty()) stored_[entry.name] = entry.original;
+  StoredNames(const TensorSource& source, const KeyedTensors& keyed, std::string prefix)
+      : names_(keyed.names), prefix_(std::move(prefix)) {
+    for (const KeyedTensor& tensor : keyed.tensors) {
+      std::string name = source_names(tensor.recipe, source);
+      if (name != tensor.key) names_[tensor.key] = std::move(name);
     }
   }
   std::string of(const std::string& key) const {
-    const auto found = stored_.find(key);
-    return found == stored_.end() ? prefix_ + key : found->second;
+    const auto found = names_.find(key);
+    return found == names_.end() ? prefix_ + key : found->second;
   }
 
  private:
-  std::unordered_map<std::string, std::string> stored_;
+  std::unordered_map<std::string, std::string> names_;
   std::string prefix_;  // of wrappers, before all keys
 };
 
@@ -50,19 +51,19 @@ std::vector<KeyProblem> compare(const graph::Graph& graph, const MappedKeys& map
     for (const graph::Dim& dim : value.shape) shape.push_back(dim.base);
     const std::string key = stored.of(expected_key(rules, value.name, mapped.matched));
     const graph::Weight* weight = mapped.weights.find(value.name);
-    if (weight == nullptr && mapped.spoiled.contains(value.name)) continue;
+    if (weight == nullptr && mapped.rejected.contains(value.name)) continue;
     if (weight == nullptr) {
       problems.push_back(
           {.kind = KeyProblem::Kind::kMissing,
            .key = key,
            .message = fmt::format("missing: {} {} (for {}{})", quoted(key), to_string(shape),
                                   value.name, head_hint(value.name, config))});
-    } else if (weight->expr.shape != shape) {
-      problems.push_back(
-          {.kind = KeyProblem::Kind::kShape,
-           .key = key,
-           .message = fmt::format("shape: {} gives {} {}, the config wants {}", quoted(key),
-                                  value.name, to_string(weight->expr.shape), to_string(shape))});
+    } else if (weight->recipe.output().shape != shape) {
+      problems.push_back({.kind = KeyProblem::Kind::kShape,
+                          .key = key,
+                          .message = fmt::format(
+                              "shape: {} gives {} {}, the config wants {}", quoted(key), value.name,
+                              to_string(weight->recipe.output().shape), to_string(shape))});
     }
   }
   for (const graph::Weight& weight : mapped.weights.weights()) {
@@ -79,15 +80,16 @@ std::vector<KeyProblem> compare(const graph::Graph& graph, const MappedKeys& map
 
 }  // namespace
 
-Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config,
-                           const FamilySpec& family, const BuildOptions& build,
-                           const MappingOptions& mapping) {
+Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed,
+                           const ModelConfig& config, const FamilySpec& family,
+                           const BuildOptions& build, const MappingOptions& mapping) {
   const std::vector<KeyRule> rules = family.rules(config);
   MappingOptions options = mapping;
   options.base_prefix = family.base_prefix;
-  MappedKeys mapped = FERRY_TRY(map_keys(source, config, rules, family.ties(config), options));
+  MappedKeys mapped =
+      FERRY_TRY(map_keys(source, keyed, config, rules, family.ties(config), options));
   graph::Graph graph = FERRY_TRY(family.build(config, build));
-  const StoredNames stored(source, mapping, mapped.report.prefix());
+  const StoredNames stored(source, keyed, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);
   for (KeyProblem& problem : compare(graph, mapped, rules, config, stored)) {

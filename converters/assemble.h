@@ -16,9 +16,9 @@ struct Assembled {
   std::vector<KeyProblem> problems;
 };
 
-Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config,
-                           const FamilySpec& family, const BuildOptions& build,
-                           const MappingOptions& mapping);
+Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed,
+                           const ModelConfig& config, const FamilySpec& family,
+                           const BuildOptions& build, const MappingOptions& mapping);
 
 // The problems as one error: kBadInput (kUnsupported if they are dtypes only), a summary line, one
 // detail line per problem.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstring>
 
 namespace ferry {
 namespace {
@@ -48,6 +49,24 @@ std::optional<DType> find(Predicate matches) {
   return std::nullopt;
 }
 
+// The conversion is a template argument, so that it is inlined and the loop becomes vector code.
+template <float (*Convert)(uint16_t)>
+void widen(const std::byte* stored, float* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, stored + i * sizeof(bits), sizeof(bits));
+    out[i] = Convert(bits);
+  }
+}
+
+template <uint16_t (*Convert)(float)>
+void narrow(const float* values, std::byte* out, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t bits = Convert(values[i]);
+    std::memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
+  }
+}
+
 }  // namespace
 
 const DTypeInfo& dtype_info(DType dtype) { return kDTypes[static_cast<size_t>(dtype)]; }
@@ -63,6 +82,18 @@ std::optional<DType> dtype_from_safetensors(std::string_view name) {
 std::optional<DType> dtype_from_executorch(int scalar_type) {
   if (scalar_type < 0) return std::nullopt;
   return find([&](const DTypeInfo& info) { return info.executorch == scalar_type; });
+}
+
+void to_f32(DType dtype, const std::byte* stored, float* out, size_t count) {
+  if (dtype == DType::kF16) return widen<f16_to_f32>(stored, out, count);
+  if (dtype == DType::kBF16) return widen<bf16_to_f32>(stored, out, count);
+  std::memcpy(out, stored, count * sizeof(float));
+}
+
+void from_f32(DType dtype, const float* values, std::byte* out, size_t count) {
+  if (dtype == DType::kF16) return narrow<f32_to_f16>(values, out, count);
+  if (dtype == DType::kBF16) return narrow<f32_to_bf16>(values, out, count);
+  std::memcpy(out, values, count * sizeof(float));
 }
 
 }  // namespace ferry

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -46,6 +47,12 @@ inline std::string_view dtype_name(DType dtype) { return dtype_info(dtype).name;
 inline int dtype_bits(DType dtype) { return dtype_info(dtype).bits; }
 // Bytes of one element; only for types whose size is a whole number of bytes.
 inline int64_t dtype_bytes(DType dtype) { return dtype_info(dtype).bits / 8; }
+
+constexpr bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+// The types that weights are converted from and to, by way of f32.
+constexpr bool is_castable(DType dtype) { return is_half(dtype) || dtype == DType::kF32; }
+// The floating-point types that are computed with.
+constexpr bool is_floating(DType dtype) { return is_castable(dtype) || dtype == DType::kF64; }
 
 std::optional<DType> dtype_from_name(std::string_view name);         // "bf16"
 std::optional<DType> dtype_from_safetensors(std::string_view name);  // "BF16"
@@ -98,5 +105,9 @@ inline uint16_t f32_to_f16(float value) {
   out = select_bits(magnitude > 0x7f800000u, nan, out);
   return static_cast<uint16_t>(sign | out);
 }
+
+// `count` elements of a castable type to f32, and back. `stored` may have any alignment.
+void to_f32(DType dtype, const std::byte* stored, float* out, size_t count);
+void from_f32(DType dtype, const float* values, std::byte* out, size_t count);
 
 }  // namespace ferry

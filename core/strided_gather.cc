@@ -1,5 +1,5 @@
-// The part of the walk that is asked for is cut into boxes (ranges of all axes), and each box is
-// gathered from windows of consecutive elements.
+// The part of the piece that is asked for is cut into boxes, which are ranges of all axes. Each box
+// is gathered from windows of consecutive elements.
 #include "core/strided_gather.h"
 
 #include <algorithm>
@@ -56,8 +56,8 @@ void scatter(int64_t size, const std::byte* in, std::byte* out, std::span<const 
 
 class Gather {
  public:
-  Gather(const StridedWalk& walk, int64_t item, const ReadArray& read)
-      : axes_(walk.axes), offset_(walk.offset), size_(item), read_(read) {}
+  Gather(const StridedPiece& piece, int64_t item, const ReadTensor& read)
+      : axes_(piece.axes), offset_(piece.offset), size_(item), read_(read) {}
 
   Status run(int64_t from, int64_t count, std::byte* out) {
     return walk(0, offset_, from, count, out);
@@ -70,8 +70,8 @@ class Gather {
     return count;
   }
 
-  // The same for the walk over the axes from `level` on, which begins at stored element `base`: a
-  // part of one slice, whole slices, a part of the last one.
+  // Gathers elements of the walk over the axes from `level` on, which begins at element `base` of
+  // the tensor: a part of one slice, whole slices, a part of the last one.
   Status walk(size_t level, int64_t base, int64_t from, int64_t count, std::byte* out) {
     if (count == 0) return {};
     if (level == axes_.size()) return box({}, base, out);
@@ -144,30 +144,18 @@ class Gather {
     return {};
   }
 
-  const std::vector<WalkAxis>& axes_;
+  const std::vector<StridedAxis>& axes_;
   int64_t offset_;
   int64_t size_;  // of an element
-  const ReadArray& read_;
+  const ReadTensor& read_;
   std::vector<std::byte> window_;
 };
 
 }  // namespace
 
-void add_axis(StridedWalk& walk, WalkAxis axis) {
-  if (axis.size < 2) return;
-  // The caller has checked that the walk lies in an array, so that no product overflows.
-  if (!walk.axes.empty() && axis.stride != 0 &&
-      walk.axes.back().stride / axis.stride == axis.size &&
-      walk.axes.back().stride % axis.stride == 0) {
-    walk.axes.back() = {walk.axes.back().size * axis.size, axis.stride};
-  } else {
-    walk.axes.push_back(axis);
-  }
-}
-
-Status gather(const StridedWalk& walk, int64_t item, int64_t from, int64_t count,
-              const ReadArray& read, std::byte* out) {
-  return Gather(walk, item, read).run(from, count, out);
+Status gather(const StridedPiece& piece, int64_t item, int64_t from, int64_t count,
+              const ReadTensor& read, std::byte* out) {
+  return Gather(piece, item, read).run(from, count, out);
 }
 
 }  // namespace ferry

@@ -1,35 +1,38 @@
-// TensorSource: what every checkpoint reader offers, whatever the file format.
+// TensorSource: the tensors of a checkpoint as its files store them, whatever the file format.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/block_encoding.h"
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/shape.h"
 
 namespace ferry {
 
-// One tensor as it is read. Bytes are little-endian, row-major, contiguous.
+// One tensor. read() gives its values little-endian, row-major and contiguous, or, where there is
+// an encoding, the blocks that hold them.
 struct TensorEntry {
-  std::string name;  // untrusted: quote it with quoted() before printing
-  DType dtype;
+  std::string name;  // as the file has it; untrusted: quote it with quoted() before printing
+  DType dtype;       // of the values; f32 where there is an encoding
   Shape shape;
-  uint64_t bytes = 0;   // product(shape) * bits / 8, checked
+  uint64_t bytes = 0;   // that read() gives, checked against the shape
   uint32_t file = 0;    // index into TensorSource::files()
   uint64_t offset = 0;  // of the first byte in that file
-  // Where the file has the values in another form, such as "q8_0": its name, and how many bytes of
-  // the file it takes. Else empty and 0.
-  std::string encoding = {};
-  uint64_t encoded_bytes = 0;
-  uint64_t stored_bytes() const { return encoding.empty() ? bytes : encoded_bytes; }
-  // Where an adapter presents a stored tensor under another name: the stored name, else empty.
-  std::string original = {};
-  // The name that users know: the one in their file.
-  const std::string& stored_name() const { return original.empty() ? name : original; }
+  const BlockEncoding* encoding = nullptr;
+  // What the file does to these bytes beyond that, and read() undoes: "deflate", "big-endian".
+  // Where it does something, the bytes of the file are `filtered_bytes`.
+  std::string filters = {};
+  uint64_t filtered_bytes = 0;
+
+  // The name of the encoding, or of the dtype.
+  std::string_view form() const { return encoding ? encoding->name : dtype_name(dtype); }
+  uint64_t stored_bytes() const { return filters.empty() ? bytes : filtered_bytes; }
 };
 
 struct SourceFile {

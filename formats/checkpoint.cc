@@ -25,7 +25,20 @@ namespace ferry::formats {
 namespace {
 
 namespace fs = std::filesystem;
-using SourceResult = Result<std::unique_ptr<TensorSource>>;
+
+Result<Checkpoint> plain_checkpoint(Result<std::unique_ptr<TensorSource>> source) {
+  return Checkpoint{FERRY_TRY(std::move(source))};
+}
+
+Result<Checkpoint> gguf_checkpoint(const std::string& path) {
+  GgufFile file = FERRY_TRY(open_gguf(path));
+  return Checkpoint{std::move(file.source), std::move(file.metadata)};
+}
+
+Result<Checkpoint> hdf5_checkpoint(Result<Hdf5File> opened) {
+  Hdf5File file = FERRY_TRY(std::move(opened));
+  return Checkpoint{std::move(file.source), std::move(file.attributes)};
+}
 
 constexpr std::string_view kSingleFile = "model.safetensors";
 constexpr std::string_view kIndexFile = "model.safetensors.index.json";
@@ -133,7 +146,7 @@ Result<std::vector<CheckpointFile>> files_of_index(const ShardIndex& index,
   return with_tensor(std::move(error), first_tensor[missing.front()]);
 }
 
-SourceResult open_index(const std::string& path, const CheckpointOptions& options) {
+Result<Checkpoint> open_index(const std::string& path, const CheckpointOptions& options) {
   const std::string shown = printable(path);
   const std::string text = FERRY_TRY(read_text_file(path, kMaxIndexBytes));
   const bool torch = path.ends_with(kTorchIndexSuffix);
@@ -143,7 +156,7 @@ SourceResult open_index(const std::string& path, const CheckpointOptions& option
   std::unique_ptr<TensorSource> source =
       FERRY_TRY(torch ? open_torch(files, path) : open_safetensors(files, path));
   FERRY_RETURN_IF_ERROR(check_against_index(index, *source, shown));
-  return source;
+  return Checkpoint{std::move(source)};
 }
 
 // The numbered files of a sharded Keras checkpoint that are in the directory.
@@ -161,7 +174,7 @@ Result<std::vector<std::string>> keras_files_in(const std::string& directory,
   return names;
 }
 
-SourceResult open_keras(const std::string& path, const CheckpointOptions& options) {
+Result<Checkpoint> open_keras(const std::string& path, const CheckpointOptions& options) {
   const std::string shown = printable(path);
   const std::string directory = checkpoint_directory(path);
   const std::string text = FERRY_TRY(read_text_file(path, kMaxIndexBytes));
@@ -175,9 +188,9 @@ SourceResult open_keras(const std::string& path, const CheckpointOptions& option
     std::string file = FERRY_TRY(file_in_checkpoint(directory, name, options));
     files.push_back({std::move(file), name});
   }
-  auto source = FERRY_TRY(open_hdf5(files, path, /*keras=*/true));
-  FERRY_RETURN_IF_ERROR(check_against_keras_index(index, *source, shown));
-  return source;
+  Hdf5File file = FERRY_TRY(open_hdf5(files, path, /*keras=*/true));
+  FERRY_RETURN_IF_ERROR(check_against_keras_index(index, file, shown));
+  return hdf5_checkpoint(std::move(file));
 }
 
 // The one GGUF file of a directory, or an empty name.
@@ -249,7 +262,7 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
                                printable(path), fmt::join(kKnownFiles, ", ")));
 }
 
-SourceResult open_directory(const std::string& path, const CheckpointOptions& options) {
+Result<Checkpoint> open_directory(const std::string& path, const CheckpointOptions& options) {
   for (const std::string_view known : kKnownFiles) {
     if (!exists_in(path, known)) continue;
     const std::string name(known);
@@ -257,32 +270,33 @@ SourceResult open_directory(const std::string& path, const CheckpointOptions& op
     if (known.ends_with(kIndexSuffix)) return open_index(file, options);
     if (known == kKerasIndexFile) return open_keras(file, options);
     const std::vector<CheckpointFile> files = {{file, name}};
-    if (known == kKerasFile) return FERRY_TRY(open_hdf5(files, path));
-    return known == kTorchFile ? open_torch(files, path) : open_safetensors(files, path);
+    if (known == kKerasFile) return hdf5_checkpoint(open_hdf5(files, path));
+    return plain_checkpoint(known == kTorchFile ? open_torch(files, path)
+                                                : open_safetensors(files, path));
   }
   if (const std::string name = only_gguf_file(path); !name.empty()) {
     const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));
-    return FERRY_TRY(open_gguf(file));
+    return gguf_checkpoint(file);
   }
   return explain_directory(path);
 }
 
-SourceResult open_file(const std::string& path) {
+Result<Checkpoint> open_file(const std::string& path) {
   const std::string name = base_name(path);
-  if (name.ends_with(".gguf")) return FERRY_TRY(open_gguf(path));
+  if (name.ends_with(".gguf")) return gguf_checkpoint(path);
   const InputFile file = FERRY_TRY(InputFile::open(path));
   if (const OtherFormat* format = other_format(name)) {
     return unsupported(
         path, fmt::format("{} checkpoints are not supported{}", format->name, format->advice));
   }
   if (has_hdf5_name(name) || FERRY_TRY(detect_hdf5(file))) {
-    return FERRY_TRY(open_hdf5({{path, name}}, path));
+    return hdf5_checkpoint(open_hdf5({{path, name}}, path));
   }
   // The first bytes decide, and the end of the name where they could be either format's.
   const bool is_torch =
       FERRY_TRY(detect_torch(file)) != TorchContent::kOther || has_torch_name(name);
   const bool named = name.ends_with(".safetensors");
-  if (is_torch && !named) return open_torch({{path, name}}, path);
+  if (is_torch && !named) return plain_checkpoint(open_torch({{path, name}}, path));
   if (!named && !FERRY_TRY(may_be_safetensors(file))) {
     return bad_input(
         fmt::format("{}: no tensor file of a known kind, by its first bytes and its "
@@ -290,7 +304,7 @@ SourceResult open_file(const std::string& path) {
                     "HDF5 (.h5, .hdf5), or an index of them (.index.json)",
                     printable(path)));
   }
-  return open_safetensors({{path, name}}, path);
+  return plain_checkpoint(open_safetensors({{path, name}}, path));
 }
 
 }  // namespace
@@ -320,7 +334,7 @@ Result<std::string> file_in_checkpoint(const std::string& directory, const std::
                                printable(path), quoted(target.string(), 60)));
 }
 
-SourceResult open_checkpoint(const std::string& path, const CheckpointOptions& options) {
+Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOptions& options) {
   std::error_code error;
   if (fs::is_directory(path, error)) return open_directory(path, options);
   if (looks_like_hub_id(path) && !fs::exists(fs::symlink_status(path, error))) {
@@ -333,6 +347,11 @@ SourceResult open_checkpoint(const std::string& path, const CheckpointOptions& o
   if (path.ends_with(kIndexSuffix)) return open_index(path, options);
   if (path.ends_with(kKerasIndexSuffix)) return open_keras(path, options);
   return open_file(path);
+}
+
+Result<std::unique_ptr<TensorSource>> open_tensors(const std::string& path,
+                                                   const CheckpointOptions& options) {
+  return FERRY_TRY(open_checkpoint(path, options)).source;
 }
 
 }  // namespace ferry::formats

@@ -1,13 +1,22 @@
-// Opens checkpoints of any format that is built, by path.
+// open_checkpoint() opens checkpoints of every supported format, by path.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "core/result.h"
 #include "core/tensor_source.h"
+#include "formats/gguf/metadata.h"
+#include "formats/hdf5/hdf5.h"
 
 namespace ferry::formats {
+
+struct Checkpoint {
+  std::unique_ptr<TensorSource> source;
+  // What a GGUF or an HDF5 file says beside its tensors; it refers to the source.
+  std::variant<std::monostate, GgufMetadata, KerasAttributes> extra = {};
+};
 
 struct CheckpointOptions {
   // Follow any symbolic link inside a checkpoint directory. Without it only links within the
@@ -19,11 +28,14 @@ struct CheckpointOptions {
 // else the same of pytorch_model.bin, or else model.weights.h5 or model.weights.json, or else the
 // only .gguf file in it), an index.json, a Keras NAME.weights.json, or a single tensor file:
 // safetensors, or PyTorch where its first bytes or the end of its name (.bin, .pt, .pth, .ckpt) say
-// so, HDF5 likewise (.h5, .hdf5; an Hdf5Source, formats/hdf5/hdf5.h), GGUF where its name ends in
-// .gguf (a GgufSource, formats/gguf/gguf.h). The path itself may be a symbolic link. kUnsupported
-// for other formats; kBadInput for malformed files and for an incomplete set of them.
-Result<std::unique_ptr<TensorSource>> open_checkpoint(const std::string& path,
-                                                      const CheckpointOptions& options = {});
+// so, HDF5 likewise (.h5, .hdf5), GGUF where its name ends in .gguf. The path itself may be a
+// symbolic link. kUnsupported for other formats; kBadInput for malformed files and for an
+// incomplete set of them.
+Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOptions& options = {});
+
+// The tensors alone.
+Result<std::unique_ptr<TensorSource>> open_tensors(const std::string& path,
+                                                   const CheckpointOptions& options = {});
 
 // The directory that holds config.json and the tokenizer files: `path` itself or its parent.
 std::string checkpoint_directory(const std::string& path);

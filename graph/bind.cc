@@ -21,13 +21,13 @@ std::string mismatch(const Value& value, const Weight* weight) {
   if (weight == nullptr) {
     return fmt::format("missing weight {} {}", quoted(value.name), to_string(wanted));
   }
-  if (weight->expr.shape != wanted) {
+  if (weight->recipe.output().shape != wanted) {
     return fmt::format("weight {} has shape {}, the model wants {}", quoted(value.name),
-                       to_string(weight->expr.shape), to_string(wanted));
+                       to_string(weight->recipe.output().shape), to_string(wanted));
   }
-  if (!is_castable(weight->expr.source_dtype)) {
+  if (!is_castable(weight->recipe.source_dtype)) {
     return fmt::format("weight {} is {}, the model wants f32, f16 or bf16", quoted(value.name),
-                       dtype_name(weight->expr.source_dtype));
+                       dtype_name(weight->recipe.source_dtype));
   }
   return "";
 }
@@ -44,7 +44,7 @@ Result<Model> bind(Graph graph, StateDict dict, const std::string& source_name) 
     if (std::string problem = mismatch(value, weight); !problem.empty()) {
       problems.push_back(std::move(problem));
     } else {
-      weight->expr.dtype = value.dtype;
+      weight->recipe.cast(value.dtype);
     }
   }
   for (const Weight& weight : dict.weights()) {

@@ -195,10 +195,6 @@ class Builder {
   std::map<std::pair<size_t, DType>, Ref> casts_;
 };
 
-bool is_float(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
 }  // namespace
 
 ExpertsProgram experts_program(const Graph& graph, const Node& node) {
@@ -236,7 +232,7 @@ Result<Types> infer_experts(const RuleInput& in) {
     return misfit("not one choice for each token");
   }
   for (size_t i : {kW1, kW3, kW2}) {
-    if (!is_float(in.tensor(i).dtype)) return misfit("weights are no floats");
+    if (!is_castable(in.tensor(i).dtype)) return misfit("weights are no floats");
   }
   const bool fit = w1[0].is_static() && ids.shape[1].is_static() && w1[2] == x.shape[1] &&
                    in.tensor(kW3).shape == w1 && in.tensor(kW2).shape == Dims{w1[0], w1[2], w1[1]};

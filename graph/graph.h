@@ -15,7 +15,7 @@
 #include "core/dtype.h"
 #include "core/result.h"
 #include "graph/op.h"
-#include "graph/tensor_expr.h"
+#include "graph/recipe.h"
 
 namespace ferry::graph {
 

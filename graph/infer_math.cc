@@ -13,22 +13,17 @@ Types tensor_of(DType dtype, Dims shape) {
   return {{Value::Kind::kTensor, dtype, std::move(shape)}};
 }
 
-bool is_float(DType dtype) {
-  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 ||
-         dtype == DType::kF64;
-}
-
 // bool < integers by size < floats by size; only the dtypes that our graphs compute with.
 int rank_of(DType dtype) {
   if (dtype == DType::kBool) return 0;
-  return (is_float(dtype) ? 100 : 1) + dtype_bits(dtype);
+  return (is_floating(dtype) ? 100 : 1) + dtype_bits(dtype);
 }
 
 }  // namespace
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
-  if (rank_of(a) == rank_of(b) && is_float(a)) return DType::kF32;  // f16 with bf16
+  if (rank_of(a) == rank_of(b) && is_floating(a)) return DType::kF32;  // f16 with bf16
   return rank_of(a) >= rank_of(b) ? a : b;
 }
 
@@ -50,7 +45,7 @@ Result<Types> infer_linear(const RuleInput& in) {
   if (in.given(2)) return misfit("a bias is added by itself");
   if (weight.shape.size() != 2 || x.shape.size() < 2) return misfit("too few dimensions");
   if (x.shape.back() != weight.shape[1]) return misfit("inner dimensions differ");
-  if (x.dtype != weight.dtype || !is_float(x.dtype)) return misfit("dtypes differ");
+  if (x.dtype != weight.dtype || !is_floating(x.dtype)) return misfit("dtypes differ");
   Dims shape = x.shape;
   shape.back() = weight.shape[0];
   return tensor_of(x.dtype, std::move(shape));
@@ -63,7 +58,7 @@ Result<Types> infer_bmm(const RuleInput& in) {
   if (a.shape.size() != 3 || b.shape.size() != 3) return misfit("wants three dimensions");
   if (a.shape[0] != b.shape[0]) return misfit("batches differ");
   if (a.shape[2] != b.shape[1]) return misfit("inner dimensions differ");
-  if (a.dtype != b.dtype || !is_float(a.dtype)) return misfit("dtypes differ");
+  if (a.dtype != b.dtype || !is_floating(a.dtype)) return misfit("dtypes differ");
   return tensor_of(a.dtype, {a.shape[0], a.shape[1], b.shape[2]});
 }
 
@@ -80,7 +75,7 @@ Result<Types> infer_logical(const RuleInput& in) {
 }
 
 Result<Types> infer_float(const RuleInput& in) {
-  if (!is_float(in.tensor(0).dtype)) return misfit("wants floating-point numbers");
+  if (!is_floating(in.tensor(0).dtype)) return misfit("wants floating-point numbers");
   return tensor_of(in.tensor(0).dtype, in.tensor(0).shape);
 }
 
@@ -108,7 +103,7 @@ Result<Types> infer_reduce(const RuleInput& in) {
   if (dim.value.valid() || (dim.number != -1 && dim.number != last)) {
     return misfit("reduces the last dimension only");
   }
-  if (!is_float(x.dtype)) return misfit("wants floating-point numbers");
+  if (!is_floating(x.dtype)) return misfit("wants floating-point numbers");
   Dims shape = x.shape;
   shape.pop_back();
   if (std::get<bool>(in.node.args[2])) shape.push_back(1);
@@ -157,7 +152,7 @@ Result<Types> infer_convolution(const RuleInput& in) {
                        weight.shape[1].is_static() && channels.base % groups.number == 0 &&
                        channels.base / groups.number == weight.shape[1].base;
   if (!divides) return misfit("channels and groups differ");
-  if (x.dtype != weight.dtype || !is_float(x.dtype)) return misfit("dtypes differ");
+  if (x.dtype != weight.dtype || !is_floating(x.dtype)) return misfit("dtypes differ");
   const std::optional<Dim> shorter = dim_sub(x.shape[2], kernel);
   if (!kernel.is_static() || !shorter || dim_min(*shorter) < 0) {
     return misfit("the kernel is longer than the input can be");
@@ -235,7 +230,7 @@ Result<Types> infer_gated_delta_rule(const RuleInput& in) {
 // x, [width], weight, bias, eps -> the normed x, and mean and reciprocal deviation of each row.
 Result<Types> infer_layer_norm(const RuleInput& in) {
   const Value& x = in.tensor(0);
-  if (x.shape.empty() || !is_float(x.dtype)) return misfit("wants floating-point numbers");
+  if (x.shape.empty() || !is_floating(x.dtype)) return misfit("wants floating-point numbers");
   const Dim& width = x.shape.back();
   if (!width.is_static() || in.integers(1) != std::vector<IntArg>{width.base}) {
     return misfit("norms the last dimension only");

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <set>
 #include <span>
-#include <unordered_set>
 
 #include "core/text.h"
 #include "packer/bundle_examination.h"
@@ -65,7 +64,7 @@ class Planner {
     manifest.files.clear();
     placement_ = FERRY_TRY(place_weights(parts(), max_file_bytes));
     for (const WeightPlacement::Stored& stored : placement_.stored) {
-      impl_.weights.push_back(stored.expr);
+      impl_.weights.push_back(stored.recipe);
     }
     name_data_files();
     size_t next_data_file = 0;
@@ -161,18 +160,18 @@ class Planner {
     ManifestTensor tensor;
     tensor.name = weight.name;
     tensor.file = file;
-    tensor.dtype = weight.expr.dtype;
-    tensor.shape = weight.expr.shape;
+    tensor.dtype = weight.recipe.output().dtype;
+    tensor.shape = weight.recipe.output().shape;
     tensor.offset = place.offset;
     tensor.bytes = place.size;
     tensor.sha256 = kZeroDigest;
-    tensor.rounded = weight.expr.dtype != DType::kF32 && !weight.expr.is_copy();
+    tensor.rounded = tensor.dtype != DType::kF32 && !weight.recipe.is_copy();
     tensor.rule = weight.rule;
-    std::vector<size_t> entries = entries_of(weight.expr);
+    std::vector<size_t> entries = entries_of(weight.recipe);
     for (size_t entry : entries) {
       const TensorEntry& from = impl_.source->entries()[entry];
       tensor.sources.push_back(
-          {impl_.source->files()[from.file].name, from.stored_name(), std::string(kZeroDigest)});
+          {impl_.source->files()[from.file].name, from.name, std::string(kZeroDigest)});
     }
     impl_.manifest.tensors.push_back(std::move(tensor));
     impl_.tensor_weight.push_back(stored);
@@ -246,15 +245,6 @@ class Planner {
 };
 
 }  // namespace
-
-std::vector<size_t> entries_of(const graph::TensorExpr& expr) {
-  std::vector<size_t> entries;
-  std::unordered_set<size_t> seen;
-  for (const graph::RowRun& run : expr.rows) {
-    if (seen.insert(run.entry).second) entries.push_back(run.entry);
-  }
-  return entries;
-}
 
 Result<BundlePlan> BundlePlan::make(BundleInput input, const TensorSource& source,
                                     uint64_t max_file_bytes) {

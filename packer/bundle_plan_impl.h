@@ -37,10 +37,10 @@ struct FilePlan {
 struct BundlePlan::Impl {
   BundleInput input;
   const TensorSource* source = nullptr;
-  std::vector<FilePlan> files;                    // in the order of manifest.files
-  std::vector<const graph::TensorExpr*> weights;  // distinct expressions, each stored once
-  std::vector<InputFile> copied;                  // in the order of input.copied
-  Manifest manifest;                              // with zeros for digests
+  std::vector<FilePlan> files;                // in the order of manifest.files
+  std::vector<const graph::Recipe*> weights;  // distinct recipes, each stored once
+  std::vector<InputFile> copied;              // in the order of input.copied
+  Manifest manifest;                          // with zeros for digests
   // For manifest.tensors[i]: its index into `weights`, and the source entries of its sources.
   std::vector<size_t> tensor_weight;
   std::vector<std::vector<size_t>> tensor_entries;
@@ -51,7 +51,7 @@ struct BundlePlan::Impl {
 // Where the weights of all parts go. Plain data, made by place_weights().
 struct WeightPlacement {
   struct Stored {
-    const graph::TensorExpr* expr = nullptr;
+    const graph::Recipe* recipe = nullptr;
     std::vector<const graph::Weight*> keys;  // names that stand for it, in order of first use
   };
   struct DataFile {
@@ -68,8 +68,5 @@ struct WeightPlacement {
 // `max_file_bytes` 0 is unlimited. kUsage if a tensor does not fit a file of its own.
 Result<WeightPlacement> place_weights(const std::vector<BundleInput::Part>& parts,
                                       uint64_t max_file_bytes);
-
-// Distinct entries of an expression, in order of first use.
-std::vector<size_t> entries_of(const graph::TensorExpr& expr);
 
 }  // namespace ferry::packer

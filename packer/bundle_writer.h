@@ -13,7 +13,7 @@
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
 #include "graph/lower.h"
-#include "graph/tensor_expr.h"
+#include "graph/recipe.h"
 #include "packer/manifest.h"
 
 namespace ferry::packer {

@@ -30,9 +30,11 @@ struct Task {
 };
 
 // Unchanged bytes of one whole source tensor: one digest serves both.
-bool is_whole_copy(const graph::TensorExpr& expr, const TensorSource& source) {
-  return expr.is_copy() && expr.rows.size() == 1 && expr.rows[0].begin == 0 &&
-         expr.bytes() == source.entries()[expr.rows[0].entry].bytes;
+bool is_whole_copy(const graph::Recipe& recipe, const TensorSource& source) {
+  if (!recipe.is_copy() || recipe.pieces.size() != 1) return false;
+  const StridedPiece& piece = recipe.pieces[0];
+  return piece.is_run() && piece.offset == 0 &&
+         recipe.output().bytes() == source.entries()[piece.tensor].bytes;
 }
 
 // A file written from front to back, with its digest. Gaps are zeros already.
@@ -88,8 +90,8 @@ class FileWriter {
   void assign_entries() {
     hashed_by_.resize(digests_.entries.size(), SIZE_MAX);
     for (size_t i = 0; i < plan_.weights.size(); ++i) {
-      const graph::TensorExpr& expr = *plan_.weights[i];
-      if (is_whole_copy(expr, *plan_.source)) hashed_by_[expr.rows[0].entry] = i;
+      const graph::Recipe& recipe = *plan_.weights[i];
+      if (is_whole_copy(recipe, *plan_.source)) hashed_by_[recipe.pieces[0].tensor] = i;
     }
     for (size_t i = 0; i < plan_.weights.size(); ++i) {
       for (size_t entry : entries_of(*plan_.weights[i])) {
@@ -144,11 +146,11 @@ class FileWriter {
   }
 
   Status write_weight(size_t file, const Extent& extent) {
-    const graph::TensorExpr& expr = *plan_.weights[extent.index];
+    const graph::Recipe& recipe = *plan_.weights[extent.index];
     SourceTap tap(*plan_.source);
-    const bool copied = is_whole_copy(expr, *plan_.source);
+    const bool copied = is_whole_copy(recipe, *plan_.source);
     std::vector<size_t> watched;
-    for (size_t entry : entries_of(expr)) {
+    for (size_t entry : entries_of(recipe)) {
       if (copied || hashed_by_[entry] != extent.index) continue;
       tap.watch(entry);
       watched.push_back(entry);
@@ -157,32 +159,32 @@ class FileWriter {
     Sha256 hash;
     NonFiniteCount& non_finite = digests_.non_finite[extent.index];
     const auto write_tile = [&](uint64_t offset, std::span<std::byte> tile) -> Status {
-      FERRY_RETURN_IF_ERROR(graph::materialize(expr, tap, offset, tile));
+      FERRY_RETURN_IF_ERROR(graph::materialize(recipe, tap, offset, tile));
       hash.update(tile);
-      const NonFiniteCount found = FERRY_TRY(count_non_finite(expr, *plan_.source, offset, tile));
+      const NonFiniteCount found = FERRY_TRY(count_non_finite(recipe, *plan_.source, offset, tile));
       non_finite.stored += found.stored;
       non_finite.overflowed += found.overflowed;
       FERRY_RETURN_IF_ERROR(out.write_at(extent.offset + offset, tile));
       out.start_writeback(extent.offset + offset, tile.size());
       return {};
     };
-    FERRY_RETURN_IF_ERROR(for_each_tile(extent.bytes, write_tile));
+    FERRY_RETURN_IF_ERROR(for_each_tile(extent.bytes, graph::tile_bytes(recipe), write_tile));
     digests_.weights[extent.index] = hash.finish();
     for (size_t entry : watched) digests_.entries[entry] = FERRY_TRY(tap.finish(entry));
-    const size_t first = expr.rows.empty() ? SIZE_MAX : expr.rows[0].entry;
+    const size_t first = recipe.pieces.empty() ? SIZE_MAX : recipe.pieces[0].tensor;
     if (copied && hashed_by_[first] == extent.index) {
       digests_.entries[first] = digests_.weights[extent.index];
     }
     return {};
   }
 
-  // body(offset, tile) over `bytes` bytes; `tile` is the caller's to fill.
+  // body(offset, tile) over `bytes` bytes, `tile_bytes` at a time; `tile` is the caller's to fill.
   template <class Body>
-  Status for_each_tile(uint64_t bytes, const Body& body) {
-    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(kTileBytes, bytes));
-    for (uint64_t offset = 0; offset < bytes && !stop_; offset += kTileBytes) {
+  Status for_each_tile(uint64_t bytes, uint64_t tile_bytes, const Body& body) {
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(tile_bytes, bytes));
+    for (uint64_t offset = 0; offset < bytes && !stop_; offset += tile_bytes) {
       FERRY_RETURN_IF_ERROR(check_interrupt());
-      const uint64_t size = std::min(kTileBytes, bytes - offset);
+      const uint64_t size = std::min(tile_bytes, bytes - offset);
       FERRY_RETURN_IF_ERROR(body(offset, std::span(buffer.get(), size)));
       advance(size);
     }
@@ -207,14 +209,14 @@ class FileWriter {
         advance(extent.bytes);
         return out.append(file.head);
       case Extent::Kind::kLiteral:
-        return for_each_tile(extent.bytes,
+        return for_each_tile(extent.bytes, kTileBytes,
                              [&](uint64_t offset, std::span<std::byte> tile) -> Status {
                                file.literals[extent.index]->fill(offset, tile);
                                return out.append(tile);
                              });
       case Extent::Kind::kCopy:
         return for_each_tile(
-            extent.bytes, [&](uint64_t offset, std::span<std::byte> tile) -> Status {
+            extent.bytes, kTileBytes, [&](uint64_t offset, std::span<std::byte> tile) -> Status {
               FERRY_RETURN_IF_ERROR(plan_.copied[extent.index].read_at(offset, tile));
               return out.append(tile);
             });

@@ -7,7 +7,7 @@
 
 #include "core/result.h"
 #include "core/tensor_source.h"
-#include "graph/tensor_expr.h"
+#include "graph/recipe.h"
 
 namespace ferry::packer {
 
@@ -18,7 +18,7 @@ struct NonFiniteCount {
 
 // `tile` holds bytes [offset, offset + tile.size()) of `expr`. Reads the source again where there
 // is something to count, which is rare.
-Result<NonFiniteCount> count_non_finite(const graph::TensorExpr& expr, const TensorSource& source,
+Result<NonFiniteCount> count_non_finite(const graph::Recipe& recipe, const TensorSource& source,
                                         uint64_t offset, std::span<const std::byte> tile);
 
 }  // namespace ferry::packer

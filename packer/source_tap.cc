@@ -13,9 +13,11 @@ constexpr uint64_t kChunk = uint64_t{1} << 20;
 Status SourceTap::read(size_t index, uint64_t offset, std::span<std::byte> out) const {
   FERRY_RETURN_IF_ERROR(source_.read(index, offset, out));
   const auto found = watched_.find(index);
-  if (found == watched_.end() || found->second.done != offset) return {};
-  found->second.hash.update(out);
-  found->second.done += out.size();
+  if (found == watched_.end()) return {};
+  Watched& watched = found->second;
+  if (offset > watched.done || offset + out.size() <= watched.done) return {};
+  watched.hash.update(out.subspan(watched.done - offset));
+  watched.done = offset + out.size();
   return {};
 }
 

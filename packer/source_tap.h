@@ -9,9 +9,9 @@
 
 namespace ferry::packer {
 
-// Passes reads on to a source and hashes those of watched entries as long as they come in order, so
-// that a conversion which reads a tensor from front to back needs no second pass. Reads may also go
-// backwards or skip; the entry is then hashed by finish(). For use by one thread.
+// Passes reads on to a source. Of watched entries it hashes what the reads give, as long as each
+// begins at or before the end of those before it, so that a conversion which reads a tensor from
+// front to back needs no second pass. finish() reads and hashes the rest. For use by one thread.
 class SourceTap : public TensorSource {
  public:
   explicit SourceTap(const TensorSource& source) : source_(source) {}

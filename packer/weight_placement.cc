@@ -1,4 +1,4 @@
-// place_weights: each distinct expression is stored once in the whole bundle, in a data file of the
+// place_weights: each distinct recipe is stored once in the whole bundle, in a data file of the
 // first part that uses it, under all the names that any part has for it.
 #include <fmt/format.h>
 
@@ -14,12 +14,12 @@
 namespace ferry::packer {
 namespace {
 
-// Expressions with equal keys may be equal, others are not.
-size_t bucket_of(const graph::TensorExpr& expr) {
-  size_t key = static_cast<size_t>(expr.dtype) + 32 * expr.rows.size();
-  if (!expr.rows.empty()) {
-    key = key * 1000003 + expr.rows[0].entry;
-    key = key * 1000003 + static_cast<size_t>(expr.rows[0].begin);
+// Recipes with equal keys may be equal, others are not.
+size_t bucket_of(const graph::Recipe& recipe) {
+  size_t key = static_cast<size_t>(recipe.output().dtype) + 32 * recipe.pieces.size();
+  if (!recipe.pieces.empty()) {
+    key = key * 1000003 + recipe.pieces[0].tensor;
+    key = key * 1000003 + static_cast<size_t>(recipe.pieces[0].offset);
   }
   return key;
 }
@@ -76,39 +76,39 @@ class Placer {
   Status add(size_t part, const graph::Weight& weight) {
     const auto known = by_name_.find(weight.name);
     if (known != by_name_.end()) {
-      if (*result_.stored[known->second].expr != weight.expr) {
+      if (*result_.stored[known->second].recipe != weight.recipe) {
         return defect(weight.name, "means different tensors in two parts");
       }
       needs_[part].push_back(known->second);
       return {};
     }
-    for (int64_t size : weight.expr.shape) {
+    for (int64_t size : weight.recipe.output().shape) {
       if (size < 0 || size > std::numeric_limits<int32_t>::max()) {
         return fail(ErrorCode::kUnsupported,
                     fmt::format("weight {} has shape {}, a data file holds sizes below 2^31",
-                                quoted(weight.name), to_string(weight.expr.shape)));
+                                quoted(weight.name), to_string(weight.recipe.output().shape)));
       }
     }
-    const size_t index = find_or_store(weight.expr, part);
+    const size_t index = find_or_store(weight.recipe, part);
     result_.stored[index].keys.push_back(&weight);
     by_name_.emplace(weight.name, index);
     needs_[part].push_back(index);
     return {};
   }
 
-  size_t find_or_store(const graph::TensorExpr& expr, size_t part) {
-    std::vector<size_t>& bucket = buckets_[bucket_of(expr)];
+  size_t find_or_store(const graph::Recipe& recipe, size_t part) {
+    std::vector<size_t>& bucket = buckets_[bucket_of(recipe)];
     for (size_t index : bucket) {
-      if (*result_.stored[index].expr == expr) return index;
+      if (*result_.stored[index].recipe == recipe) return index;
     }
     bucket.push_back(result_.stored.size());
     first_part_.push_back(part);
     all_.push_back(result_.stored.size());
-    result_.stored.push_back({&expr, {}});
+    result_.stored.push_back({&recipe, {}});
     return bucket.back();
   }
 
-  // Expressions are numbered in order of first use, so those of a part are one run of numbers.
+  // Recipes are numbered in order of first use, so those of a part are one run of numbers.
   std::span<const size_t> first_used_by(size_t part) const {
     const auto range = std::equal_range(first_part_.begin(), first_part_.end(), part);
     return std::span(all_).subspan(static_cast<size_t>(range.first - first_part_.begin()),
@@ -122,12 +122,13 @@ class Placer {
     std::vector<uint64_t> sizes;
     for (uint32_t segment = 0; segment < stored.size(); ++segment) {
       const WeightPlacement::Stored& item = result_.stored[stored[segment]];
-      sizes.push_back(item.expr->bytes());
+      sizes.push_back(item.recipe->output().bytes());
       for (const graph::Weight* key : item.keys) {
-        file.tensors.push_back({key->name,
-                                item.expr->dtype,
-                                {item.expr->shape.begin(), item.expr->shape.end()},
-                                segment});
+        file.tensors.push_back(
+            {key->name,
+             item.recipe->output().dtype,
+             {item.recipe->output().shape.begin(), item.recipe->output().shape.end()},
+             segment});
       }
     }
     file.layout = FERRY_TRY(ptd::plan_data_file(file.tensors, sizes));
@@ -139,7 +140,7 @@ class Placer {
     if (limit == 0) return stored.size();
     size_t high = 0;  // bytes alone allow this many
     for (uint64_t sum = 0; high < stored.size(); ++high) {
-      sum += result_.stored[stored[high]].expr->bytes();
+      sum += result_.stored[stored[high]].recipe->output().bytes();
       if (sum > limit) break;
     }
     size_t low = 0;  // so many fit with header and padding

@@ -6,17 +6,15 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include "converters/adapters/gguf/adopt.h"
 #include "converters/adapters/keras/config.h"
 #include "converters/adapters/keras/keys.h"
-#include "converters/adapters/strided_source.h"
 #include "converters/config/model_config.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
-#include "formats/gguf/gguf.h"
-#include "formats/hdf5/hdf5.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -73,13 +71,11 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
   if (!config.empty()) text = FERRY_TRY(read_text_file(config, kMaxConfigBytes));
   const nlohmann::json keys = FERRY_TRY(metadata.to_json());
   converters::AdoptedGguf adopted =
-      FERRY_TRY(converters::adopt_gguf(std::move(input.source), keys, text, config));
-  input.source = std::move(adopted.source);
+      FERRY_TRY(converters::adopt_gguf(*input.source, keys, text, config));
+  input.tensors = std::move(adopted.tensors);
   input.config = std::move(adopted.config);
   input.config_name = std::move(adopted.config_name);
   input.generation = std::move(adopted.generation);
-  input.format_rules = std::move(adopted.format_rules);
-  input.stored_names = std::move(adopted.stored_names);
   input.copied.push_back({kConfig, {}, input.config});
   if (!input.generation.empty()) input.copied.push_back({kGenerationConfig, {}, input.generation});
   if (adopted.tokenizer.missing.empty()) {
@@ -94,15 +90,15 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
 }
 
 // The older layout of Keras files names weights by layers that a user named.
-Status refuse_legacy_keras(const TensorSource& source) {
-  const auto* hdf5 = dynamic_cast<const formats::Hdf5Source*>(&source);
-  if (hdf5 == nullptr) return {};
-  for (const hdf5::Attribute& attribute : hdf5->attributes()) {
+Status refuse_legacy_keras(const formats::Checkpoint& checkpoint) {
+  const auto* keras = std::get_if<formats::KerasAttributes>(&checkpoint.extra);
+  if (keras == nullptr) return {};
+  for (const hdf5::Attribute& attribute : keras->attributes) {
     if (!attribute.name.starts_with("layer_names")) continue;
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: a legacy Keras file, whose weights belong to no family by their "
                             "names; .weights.h5 files of KerasHub backbones are supported",
-                            printable(source.path())));
+                            printable(checkpoint.source->path())));
   }
   return {};
 }
@@ -159,30 +155,32 @@ Status adopt_keras(CheckpointInput& input) {
         input.config, converters::has_keras_head(*input.source), input.config_name));
     input.copied.insert(input.copied.begin(), {kConfig, {}, input.config});
   }
-  if (!own_names) return {};
+  if (!own_names) {
+    input.tensors = converters::key_by_name(*input.source);
+    return {};
+  }
   const converters::ModelConfig config =
       FERRY_TRY(converters::parse_model_config(input.config, "", input.config_name));
-  std::vector<converters::StridedTensor> tensors =
-      FERRY_TRY(converters::keras_tensors(*input.source, config));
-  input.source =
-      FERRY_TRY(converters::StridedSource::make(std::move(input.source), std::move(tensors)));
-  input.stored_names = converters::keras_paths(config);
+  input.tensors = FERRY_TRY(converters::key_keras_tensors(*input.source, config));
   return {};
 }
 
 }  // namespace
 
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config) {
-  CheckpointInput input;
-  input.source = FERRY_TRY(formats::open_checkpoint(path));
-  if (const auto* gguf = dynamic_cast<const formats::GgufSource*>(input.source.get())) {
-    FERRY_RETURN_IF_ERROR(adopt(input, gguf->metadata(), config));
-    return input;
+  formats::Checkpoint checkpoint = FERRY_TRY(formats::open_checkpoint(path));
+  if (!std::holds_alternative<formats::GgufMetadata>(checkpoint.extra)) {
+    FERRY_RETURN_IF_ERROR(refuse_foreign_names(*checkpoint.source));
+    FERRY_RETURN_IF_ERROR(refuse_legacy_keras(checkpoint));
   }
-  FERRY_RETURN_IF_ERROR(refuse_foreign_names(*input.source));
-  FERRY_RETURN_IF_ERROR(refuse_legacy_keras(*input.source));
-  FERRY_RETURN_IF_ERROR(add_files_beside(input, path, config));
-  FERRY_RETURN_IF_ERROR(adopt_keras(input));
+  CheckpointInput input;
+  input.source = std::move(checkpoint.source);
+  if (const auto* gguf = std::get_if<formats::GgufMetadata>(&checkpoint.extra)) {
+    FERRY_RETURN_IF_ERROR(adopt(input, *gguf, config));
+  } else {
+    FERRY_RETURN_IF_ERROR(add_files_beside(input, path, config));
+    FERRY_RETURN_IF_ERROR(adopt_keras(input));
+  }
   return input;
 }
 

@@ -23,7 +23,6 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr uint64_t kTile = uint64_t{1} << 20;
 constexpr int64_t kGreedyTokens = 8;
 
 // Which buffers the programs have contents of.
@@ -104,26 +103,26 @@ Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions optio
   return plan_for(bundle, options);
 }
 
-// "'a.weight' + 2 more", the source keys of a weight.
-std::string keys_of(const graph::TensorExpr& expr, const TensorSource& source) {
-  std::set<size_t> entries;
-  for (const graph::RowRun& run : expr.rows) entries.insert(run.entry);
+// "'a.weight' and 2 more", the source keys of a weight.
+std::string keys_of(const graph::Recipe& recipe, const TensorSource& source) {
+  const std::vector<size_t> entries = entries_of(recipe);
   if (entries.empty()) return "no source";
-  std::string text = quoted(source.entries()[*entries.begin()].stored_name());
+  std::string text = quoted(source.entries()[entries[0]].name);
   if (entries.size() > 1) text += fmt::format(" and {} more", entries.size() - 1);
   return text;
 }
 
 // The first byte that differs, if any.
-Result<std::optional<uint64_t>> first_difference(const graph::TensorExpr& expr,
+Result<std::optional<uint64_t>> first_difference(const graph::Recipe& recipe,
                                                  const TensorSource& source,
                                                  std::span<const std::byte> stored) {
-  std::vector<std::byte> tile(std::min<uint64_t>(kTile, stored.size()));
-  for (uint64_t at = 0; at < stored.size(); at += kTile) {
+  const uint64_t tile_size = graph::tile_bytes(recipe);
+  std::vector<std::byte> tile(std::min<uint64_t>(tile_size, stored.size()));
+  for (uint64_t at = 0; at < stored.size(); at += tile_size) {
     const std::span<const std::byte> have =
-        stored.subspan(at, std::min<uint64_t>(kTile, stored.size() - at));
+        stored.subspan(at, std::min<uint64_t>(tile_size, stored.size() - at));
     const std::span<std::byte> want = std::span(tile).first(have.size());
-    FERRY_RETURN_IF_ERROR(graph::materialize(expr, source, at, want));
+    FERRY_RETURN_IF_ERROR(graph::materialize(recipe, source, at, want));
     const auto differs = std::ranges::mismatch(have, want).in1;
     if (differs != have.end()) return at + static_cast<uint64_t>(differs - have.begin());
   }
@@ -140,16 +139,16 @@ Result<std::string> compare_tensor(const packer::ManifestTensor& tensor,
   if (found == weights.end()) {
     return fmt::format("{}: the checkpoint's model has no such weight", quoted(tensor.name));
   }
-  graph::TensorExpr expr = found->second->expr;
-  expr.dtype = tensor.dtype;
-  const std::string keys = keys_of(expr, source);
-  if (expr.shape != tensor.shape || expr.bytes() != tensor.bytes) {
+  graph::Recipe recipe = found->second->recipe;
+  recipe.cast(tensor.dtype);
+  const std::string keys = keys_of(recipe, source);
+  if (recipe.output().shape != tensor.shape || recipe.output().bytes() != tensor.bytes) {
     return fmt::format("{}: shape {} in the bundle, {} from {}", quoted(tensor.name),
-                       to_string(tensor.shape), to_string(expr.shape), keys);
+                       to_string(tensor.shape), to_string(recipe.output().shape), keys);
   }
   const std::span<const std::byte> file = bundle.data().at(tensor.file).file.bytes();
   const auto at =
-      FERRY_TRY(first_difference(expr, source, file.subspan(tensor.offset, tensor.bytes)));
+      FERRY_TRY(first_difference(recipe, source, file.subspan(tensor.offset, tensor.bytes)));
   if (!at) return std::string();
   return fmt::format("{}: differs from {} at byte {} of {}", quoted(tensor.name), keys, *at,
                      tensor.bytes);
@@ -181,7 +180,7 @@ Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bund
   for (const auto& [name, weight] : weights) {
     if (stored.contains(name)) continue;
     proof.different.push_back(fmt::format("{}: made by {}, but not in the bundle", quoted(name),
-                                          keys_of(weight->expr, *conversion.source)));
+                                          keys_of(weight->recipe, *conversion.source)));
   }
   FERRY_RETURN_IF_ERROR(conversion.source->check_unchanged());
   return proof;

@@ -51,16 +51,16 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   return build;
 }
 
-// Whether two expressions give equal bytes; compared in tiles.
-Result<bool> same_bytes(const graph::TensorExpr& a, const graph::TensorExpr& b,
+// Whether two recipes give equal bytes; compared in tiles.
+Result<bool> same_bytes(const graph::Recipe& a, const graph::Recipe& b,
                         const TensorSource& source) {
   if (a == b) return true;
-  if (a.dtype != b.dtype || a.shape != b.shape) return false;
-  constexpr uint64_t kTile = uint64_t{1} << 20;
-  std::vector<std::byte> left(std::min(kTile, a.bytes()));
-  std::vector<std::byte> right(left.size());
-  for (uint64_t at = 0; at < a.bytes(); at += kTile) {
-    const size_t count = std::min(kTile, a.bytes() - at);
+  if (a.output() != b.output()) return false;
+  const uint64_t bytes = a.output().bytes();
+  const uint64_t tile = std::min(std::max(tile_bytes(a), tile_bytes(b)), bytes);
+  std::vector<std::byte> left(tile), right(tile);
+  for (uint64_t at = 0; at < bytes; at += tile) {
+    const size_t count = std::min(tile, bytes - at);
     FERRY_RETURN_IF_ERROR(graph::materialize(a, source, at, std::span(left).first(count)));
     FERRY_RETURN_IF_ERROR(graph::materialize(b, source, at, std::span(right).first(count)));
     if (std::memcmp(left.data(), right.data(), count) != 0) return false;
@@ -74,15 +74,15 @@ Status join_ties(converters::Assembled& made, const std::vector<converters::TieR
   for (const converters::TieRule& tie : ties) {
     graph::Weight* target = made.model.weights.find(tie.target);
     const graph::Weight* same = made.model.weights.find(tie.same_as);
-    if (target == nullptr || same == nullptr || target->expr == same->expr) continue;
-    const std::string& key = source.entries()[target->expr.rows.front().entry].stored_name();
-    if (!FERRY_TRY(same_bytes(target->expr, same->expr, source))) {
+    if (target == nullptr || same == nullptr || target->recipe == same->recipe) continue;
+    const std::string key = source_names(target->recipe, source);
+    if (!FERRY_TRY(same_bytes(target->recipe, same->recipe, source))) {
       return bad_input(fmt::format(
           "{}: the config ties '{}' to '{}', but the checkpoint holds other values for it "
           "(tensor {})",
           source.path(), tie.target, tie.same_as, quoted(key)));
     }
-    target->expr = same->expr;
+    target->recipe = same->recipe;
     for (converters::MappedEntry& entry : made.report.entries) {
       if (entry.source == key) entry.rule = tie.name;
     }
@@ -194,7 +194,7 @@ Result<packer::CopiedFile> reference_to_copy(const std::string& path, const Conv
                                 .experts = conversion.config.moe.experts,
                                 .experts_per_token = conversion.config.moe.per_token};
   for (const PlannedBuffer& buffer : conversion.buffers) shapes.buffers[buffer.name] = buffer.shape;
-  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_checkpoint(path));
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
   FERRY_RETURN_IF_ERROR(
       proof::check_reference(FERRY_TRY(proof::Reference::open(*source)), manifest, shapes));
   return packer::CopiedFile{reference_name(path), path};
@@ -219,12 +219,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
     c.notes.push_back(converters::longrope_note(*limit, build));
   }
 
-  converters::Assembled made =
-      FERRY_TRY(converters::assemble(*c.source, c.config, *family, build,
-                                     {.allow_unmapped = options.allow_unmapped,
-                                      .packed_layout = options.packed_layout,
-                                      .format_rules = opened.format_rules,
-                                      .stored_names = opened.stored_names}));
+  converters::Assembled made = FERRY_TRY(converters::assemble(
+      *c.source, opened.tensors, c.config, *family, build,
+      {.allow_unmapped = options.allow_unmapped, .packed_layout = options.packed_layout}));
   if (options.packed_layout && made.problems.empty() && !made.report.packed_keys) {
     return fail(ErrorCode::kUsage,
                 fmt::format("--packed-layout: {} has no packed tensor that comes "

@@ -15,8 +15,6 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr uint64_t kTile = uint64_t{1} << 20;
-
 using Bytes = std::vector<std::byte>;
 
 // One execution of every part: tokens from `position` on.
@@ -103,7 +101,7 @@ class LoadedPart {
 Status LoadedPart::fill_weights(const graph::Model& model, const TensorSource& source,
                                 ThreadPool& pool) {
   struct Tile {
-    const graph::TensorExpr* expr;
+    const graph::Recipe* recipe;
     uint64_t offset;
     std::span<std::byte> out;
   };
@@ -111,18 +109,18 @@ Status LoadedPart::fill_weights(const graph::Model& model, const TensorSource& s
   for (const pte::Value& value : program_.program.methods.front().values) {
     const auto* tensor = std::get_if<pte::Tensor>(&value);
     if (tensor == nullptr || !tensor->external) continue;
-    const graph::TensorExpr& expr = model.weights.find(tensor->fqn)->expr;
-    const uint64_t bytes = expr.bytes();
+    const graph::Recipe& recipe = model.weights.find(tensor->fqn)->recipe;
+    const uint64_t bytes = recipe.output().bytes(), tile = graph::tile_bytes(recipe);
     weights_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
     const std::span<std::byte> all(weights_.back().get(), bytes);
     external_.push_back({tensor->fqn, tensor->dtype, tensor->sizes, all});
-    for (uint64_t at = 0; at < bytes; at += kTile) {
-      tiles.push_back({&expr, at, all.subspan(at, std::min(kTile, bytes - at))});
+    for (uint64_t at = 0; at < bytes; at += tile) {
+      tiles.push_back({&recipe, at, all.subspan(at, std::min(tile, bytes - at))});
     }
   }
   std::vector<Status> filled(tiles.size());
   pool.parallel_for(tiles.size(), [&](size_t i) {
-    filled[i] = graph::materialize(*tiles[i].expr, source, tiles[i].offset, tiles[i].out);
+    filled[i] = graph::materialize(*tiles[i].recipe, source, tiles[i].offset, tiles[i].out);
   });
   for (Status& status : filled) FERRY_RETURN_IF_ERROR(std::move(status));
   return {};

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/checked.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
@@ -23,6 +24,12 @@ namespace {
 
 Shape to_shape(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes.end()}; }
 
+// A tensor whose bytes in the file are its values.
+ListedTensor plain_tensor(const std::string& name, DType dtype, Shape shape, uint64_t bytes,
+                          const std::string& file = {}) {
+  return {name, dtype, std::move(shape), bytes, file, std::string(dtype_name(dtype)), bytes};
+}
+
 // Where the bytes of a tensor are.
 struct Place {
   std::string file;
@@ -35,9 +42,9 @@ void mark_shared(std::vector<ListedTensor>& tensors, const std::vector<Place>& p
   std::map<std::tuple<std::string_view, uint64_t, uint64_t>, const std::string*> first;
   for (size_t i = 0; i < tensors.size(); ++i) {
     ListedTensor& tensor = tensors[i];
-    if (tensor.stored_bytes() == 0 || !places[i].known) continue;
+    if (tensor.stored_bytes == 0 || !places[i].known) continue;
     const auto [at, fresh] = first.emplace(
-        std::tuple(std::string_view(places[i].file), places[i].offset, tensor.stored_bytes()),
+        std::tuple(std::string_view(places[i].file), places[i].offset, tensor.stored_bytes),
         &tensor.name);
     if (!fresh) tensor.shares = *at->second;
   }
@@ -137,7 +144,7 @@ void list_tensors(const pte::Method& method, ListedMethod& listed, ListedProgram
     const uint64_t bytes = pte::tensor_bytes(*t).value_or(0);
     if (t->external) {
       if (seen.insert(t->fqn).second) {
-        program.external.push_back({t->fqn, t->dtype, to_shape(t->sizes), bytes, ""});
+        program.external.push_back(plain_tensor(t->fqn, t->dtype, to_shape(t->sizes), bytes));
       }
     } else if (t->allocation &&
                (t->data_index > 0 || state.values().contains(static_cast<int32_t>(i)))) {
@@ -207,7 +214,7 @@ Result<Listing> list_data_file(const std::string& path) {
   std::vector<Place> places;
   for (const ptd::NamedTensor& t : data.tensors) {
     const ptd::Segment& segment = data.segments[t.segment];
-    listing.tensors.push_back({t.key, t.dtype, to_shape(t.sizes), segment.size, ""});
+    listing.tensors.push_back(plain_tensor(t.key, t.dtype, to_shape(t.sizes), segment.size));
     places.push_back({"", segment.offset});
   }
   mark_shared(listing.tensors, places);
@@ -224,7 +231,7 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
   std::vector<Place> places;
   std::map<std::string_view, Place> place_of;
   for (const packer::ManifestTensor& t : manifest.tensors) {
-    listing.tensors.push_back({t.name, t.dtype, t.shape, t.bytes, t.file});
+    listing.tensors.push_back(plain_tensor(t.name, t.dtype, t.shape, t.bytes, t.file));
     places.push_back({t.file, t.offset});
     place_of[t.name] = places.back();
   }
@@ -241,7 +248,7 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
 }
 
 Result<Listing> list_checkpoint(const std::string& path) {
-  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_checkpoint(path));
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
   Listing listing{.kind = "checkpoint", .path = path};
   for (const SourceFile& file : source->files()) listing.files.push_back({file.name, file.bytes});
   const bool several = listing.files.size() > 1;
@@ -249,8 +256,12 @@ Result<Listing> list_checkpoint(const std::string& path) {
   std::vector<Place> places;
   for (const TensorEntry& entry : source->entries()) {
     const std::string& file = source->files()[entry.file].name;
-    listing.tensors.push_back({entry.name, entry.dtype, entry.shape, entry.bytes,
-                               several ? file : "", entry.encoding, entry.encoded_bytes});
+    const uint64_t bytes = static_cast<uint64_t>(checked_numel(entry.shape).value_or(0)) *
+                           static_cast<uint64_t>(dtype_bits(entry.dtype)) / 8;
+    std::string stored(entry.form());
+    if (!entry.filters.empty()) stored += " " + entry.filters;
+    listing.tensors.push_back({entry.name, entry.dtype, entry.shape, bytes, several ? file : "",
+                               std::move(stored), entry.stored_bytes()});
     // HDF5 has datasets that are nowhere.
     places.push_back({file, entry.offset, entry.offset != 0});
   }

@@ -16,16 +16,15 @@ namespace ferry::pipeline {
 struct ListedTensor {
   std::string name;  // untrusted
   DType dtype = DType::kF32;
-  Shape shape;
-  uint64_t bytes = 0;  // of the values
-  std::string file;    // within a directory, otherwise empty
-  // As in TensorEntry.
-  std::string encoding = {};
-  uint64_t encoded_bytes = 0;
+  Shape shape = {};
+  uint64_t bytes = 0;     // of the values
+  std::string file = {};  // within a directory, otherwise empty
+  // How the file has the values: a dtype or an encoding and what is done to the bytes, such as
+  // "q8_0" or "f32 shuffle deflate"; and how many bytes of the file that takes.
+  std::string stored = {};
+  uint64_t stored_bytes = 0;
   std::string shares =
       {};  // name of an earlier tensor that is the same bytes of the file; or empty
-
-  uint64_t stored_bytes() const { return encoding.empty() ? bytes : encoded_bytes; }
 };
 
 struct ListedFile {

@@ -20,7 +20,7 @@ Result<std::unique_ptr<TensorSource>> open_reference(const VerifyOptions& option
   if (path.empty() && !bundle.manifest().reference.empty()) {
     path = bundle.path() + "/" + bundle.manifest().reference;
   }
-  if (!path.empty()) return formats::open_checkpoint(path);
+  if (!path.empty()) return formats::open_tensors(path);
   if (!options.checkpoint.empty()) return std::unique_ptr<TensorSource>();
   return fail(ErrorCode::kUsage,
               fmt::format("{}: the bundle has no embedded reference; give --reference FILE or "

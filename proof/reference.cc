@@ -39,11 +39,6 @@ double float_at(DType dtype, const std::byte* data, size_t i) {
   }
 }
 
-bool is_float(DType dtype) {
-  return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 ||
-         dtype == DType::kBF16;
-}
-
 Result<std::vector<std::byte>> read_all(const TensorSource& source, size_t entry) {
   std::vector<std::byte> bytes(source.entries()[entry].bytes);
   FERRY_RETURN_IF_ERROR(source.read(entry, 0, bytes));
@@ -81,6 +76,12 @@ std::string dotted(std::string name) {
 Result<Reference> Reference::open(const TensorSource& source) {
   Reference reference(source);
   const std::vector<TensorEntry>& entries = source.entries();
+  const auto encoded = std::ranges::find_if(
+      entries, [](const TensorEntry& entry) { return entry.encoding != nullptr; });
+  if (encoded != entries.end()) {
+    return bad_input(fmt::format("{}: stored as {}, but a reference holds plain values (tensor {})",
+                                 source.path(), encoded->form(), quoted(encoded->name)));
+  }
   for (size_t i = 0; i < entries.size(); ++i) {
     const std::string name = dotted(entries[i].name);
     const auto prefix = prompt_prefix(name);
@@ -127,7 +128,7 @@ const Shape& Reference::shape(const ReferencePrompt& prompt, const std::string& 
 }
 
 Status Reference::check_type(const TensorEntry& entry, const Shape& expected) const {
-  if (!is_float(entry.dtype)) {
+  if (!is_floating(entry.dtype)) {
     return bad_input(fmt::format("{}: dtype {} where a floating-point type is expected (tensor {})",
                                  path(), dtype_name(entry.dtype), quoted(entry.name)));
   }

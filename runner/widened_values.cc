@@ -5,8 +5,6 @@
 namespace ferry::runner {
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 bool is_constant(const pte::Tensor& tensor) {
   return tensor.external || (tensor.data_index > 0 && !tensor.allocation);
 }

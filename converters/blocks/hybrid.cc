@@ -30,7 +30,7 @@ std::vector<KeyRule> hybrid_rules(const std::string& prefix, const ModelConfig& 
   for (KeyRule& rule : rules) {
     if (rule.source.ends_with(".A_log")) {
       rule.name = "-exp(A_log)";
-      rule.steps = {{.kind = graph::ElementStep::Kind::kNegExp}};
+      rule.steps = {{.kind = graph::Step::Kind::kNegExp}};
     }
   }
   return rules;

@@ -22,23 +22,25 @@ KeyRule stack_rule(const std::string& source, const char* matrix,
   return rule;
 }
 
-// `size` rows from `begin` on of every expert's matrix, which has 2 * size.
-std::vector<graph::RowRun> half_rows(const ModelConfig& c, int64_t begin) {
-  std::vector<graph::RowRun> runs;
-  for (int64_t e = 0; e < c.moe.experts; ++e) {
-    runs.push_back({.begin = e * 2 * c.moe.expert_size + begin, .count = c.moe.expert_size});
-  }
-  return runs;
+// Of every expert's matrix, which has 2 * size rows, `size` rows from `begin` on.
+RuleTarget half_of_experts(const char* name, bool second) {
+  return {name,
+          [second](const ModelConfig& c) {
+            const int64_t size = c.moe.expert_size;
+            return RowOrder{
+                {.offset = second ? size : 0, .axes = {{c.moe.experts, 2 * size}, {size, 1}}}};
+          },
+          [](const ModelConfig& c) {
+            return Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
+          }};
 }
 
 std::vector<KeyRule> fused_rules(const std::string& experts) {
   KeyRule gate_up;
   gate_up.name = "split fused experts";
   gate_up.source = experts + "gate_up_proj";
-  gate_up.targets = {{"layers.{i}.feed_forward.experts.w1.weight",
-                      [](const ModelConfig& c) { return half_rows(c, 0); }, 2},
-                     {"layers.{i}.feed_forward.experts.w3.weight",
-                      [](const ModelConfig& c) { return half_rows(c, c.moe.expert_size); }, 2}};
+  gate_up.targets = {half_of_experts("layers.{i}.feed_forward.experts.w1.weight", false),
+                     half_of_experts("layers.{i}.feed_forward.experts.w3.weight", true)};
   gate_up.expected_shape = [](const ModelConfig& c) {
     return Shape{c.moe.experts, 2 * c.moe.expert_size, c.hidden_size};
   };

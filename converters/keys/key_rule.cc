@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -34,9 +35,10 @@ std::string layer_in(std::string_view key) {
   return "0";
 }
 
-// The known key nearest to `key`, with its layer number put in, as the format calls it; empty if
-// none is near.
-std::string nearest_key(const std::vector<KeyRule>& rules, const MappingOptions& options,
+// The known key nearest to `key`, with the layer's number in it, as the file would call it; empty
+// if none is near. `names` are KeyedTensors::names.
+std::string nearest_key(const std::vector<KeyRule>& rules,
+                        const std::unordered_map<std::string, std::string>& names,
                         const std::string& key) {
   if (key.size() > kMaxSuggestionLength) return {};
   std::string best;
@@ -46,8 +48,8 @@ std::string nearest_key(const std::vector<KeyRule>& rules, const MappingOptions&
     for (const KeyRule& rule : rules) {
       if (rule.kind == KeyRule::Kind::kDrop) continue;
       std::string candidate = fill_in(rule.source, {layer, number_after(key, "experts.")});
-      const auto stored = options.stored_names.find(candidate);
-      if (stored != options.stored_names.end()) candidate = stored->second;
+      const auto stored = names.find(candidate);
+      if (stored != names.end()) candidate = stored->second;
       const size_t distance = edit_distance(key, candidate);
       if (distance < best_distance) {
         best_distance = distance;
@@ -68,13 +70,13 @@ constexpr Wrapper kWrappers[] = {
 
 // The prefixes that all keys have. Where only some have them nothing is taken off: two keys could
 // mean one tensor.
-std::vector<TakenPrefix> prefixes_of(const TensorSource& source) {
+std::vector<TakenPrefix> prefixes_of(const std::vector<KeyedTensor>& tensors) {
   std::vector<TakenPrefix> taken;
-  if (source.entries().empty()) return taken;
+  if (tensors.empty()) return taken;
   size_t length = 0;
   const auto all_have = [&](const Wrapper& wrapper) {
-    return std::ranges::all_of(source.entries(), [&](const TensorEntry& entry) {
-      return std::string_view(entry.name).substr(length).starts_with(wrapper.prefix);
+    return std::ranges::all_of(tensors, [&](const KeyedTensor& tensor) {
+      return std::string_view(tensor.key).substr(length).starts_with(wrapper.prefix);
     });
   };
   for (;;) {
@@ -85,58 +87,57 @@ std::vector<TakenPrefix> prefixes_of(const TensorSource& source) {
   }
 }
 
-bool is_convertible(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
-
-// The shape of an expression whose rows have been chosen; its matrices keep equally many each.
-void set_row_count(graph::TensorExpr& expr) {
-  if (expr.shape.size() < expr.row_rank) return;
-  int64_t count = 0;
-  for (const graph::RowRun& run : expr.rows) count += run.count;
-  for (size_t i = 0; i + 1 < expr.row_rank; ++i) count /= expr.shape[i];
-  expr.shape[expr.row_rank - 1] = count;
+int64_t rows_of(const Shape& shape) {
+  int64_t rows = 1;
+  for (size_t i = 0; i < std::max<size_t>(shape.size(), 2) - 1 && i < shape.size(); ++i) {
+    rows *= shape[i];
+  }
+  return rows;
 }
 
 class Mapper {
  public:
-  Mapper(const TensorSource& source, const ModelConfig& config, const std::vector<KeyRule>& rules,
-         const MappingOptions& options)
-      : source_(source), config_(config), rules_(rules), options_(options) {
+  Mapper(const TensorSource& source, const KeyedTensors& keyed, const ModelConfig& config,
+         const std::vector<KeyRule>& rules, const MappingOptions& options)
+      : source_(source), keyed_(keyed), config_(config), rules_(rules), options_(options) {
     for (const KeyRule& rule : rules_) patterns_.emplace_back(rule.source);
     out.matched.assign(rules.size(), false);
-    out.report.prefixes = prefixes_of(source);
+    out.report.prefixes = prefixes_of(keyed.tensors);
     prefix_ = out.report.prefix();
   }
 
   Status map_entry(size_t index) {
-    const TensorEntry& entry = source_.entries()[index];
-    const std::string_view key = std::string_view(entry.name).substr(prefix_.size());
-    Match match = FERRY_TRY(match_key(key, entry));
+    const KeyedTensor& tensor = keyed_.tensors[index];
+    if (!tensor.unused.empty()) {
+      const std::string name = name_of(tensor);
+      out.report.entries.push_back({name, {}, "drop " + name, tensor.unused});
+      return {};
+    }
+    const std::string_view key = std::string_view(tensor.key).substr(prefix_.size());
+    Match match = FERRY_TRY(match_key(key, tensor));
     const std::string excess = match.excess;
     const std::string& base = options_.base_prefix;
     if (match.rules.empty() && excess.empty() && !base.empty()) {
-      match = FERRY_TRY(match_key(base + std::string(key), entry));
+      match = FERRY_TRY(match_key(base + std::string(key), tensor));
       if (!match.rules.empty()) {
         ++out.report.without_base_prefix;
       } else if (key.starts_with(base)) {
-        match = FERRY_TRY(match_key(key.substr(base.size()), entry));
+        match = FERRY_TRY(match_key(key.substr(base.size()), tensor));
       }
     }
     const std::vector<const KeyRule*>& matching = match.rules;
     const KeyNumbers& found = match.numbers;
     if (matching.empty()) {
-      unmapped(entry, excess);
+      unmapped(tensor, excess);
     } else if (matching[0]->kind == KeyRule::Kind::kDrop) {
-      out.report.entries.push_back(
-          {entry.stored_name(), {}, matching[0]->name, matching[0]->reason});
+      out.report.entries.push_back({name_of(tensor), {}, matching[0]->name, matching[0]->reason});
     } else if (matching[0]->kind == KeyRule::Kind::kStack) {
       add_to_stack(*matching[0], index, found);
-    } else if (const KeyRule* rule = choose(matching, entry)) {
+    } else if (const KeyRule* rule = choose(matching, tensor)) {
       apply(*rule, index, found);
     } else {
       for (const RuleTarget& target : matching[0]->targets) {
-        out.spoiled.insert(fill_in(target.name, found));
+        out.rejected.insert(fill_in(target.name, found));
       }
     }
     return {};
@@ -153,8 +154,8 @@ class Mapper {
     if ((target == nullptr) == (same == nullptr)) return;  // none: reported as missing by itself
     const std::string& name = target == nullptr ? tie.target : tie.same_as;
     const std::string& stored = target == nullptr ? tie.same_as : tie.target;
-    graph::TensorExpr expr = (target == nullptr ? same : target)->expr;
-    (void)out.weights.add({.name = name, .expr = std::move(expr), .rule = tie.name});
+    graph::Recipe recipe = (target == nullptr ? same : target)->recipe;
+    (void)out.weights.add({.name = name, .recipe = std::move(recipe), .rule = tie.name});
     out.report.entries.push_back({"", {name}, tie.name, "the same as " + stored});
   }
 
@@ -167,7 +168,7 @@ class Mapper {
     std::string excess;  // why a key that looks known is not
   };
 
-  Result<Match> match_key(std::string_view key, const TensorEntry& entry) {
+  Result<Match> match_key(std::string_view key, const KeyedTensor& tensor) {
     Match match;
     for (size_t r = 0; r < rules_.size(); ++r) {
       std::optional<KeyNumbers> matched = patterns_[r].match(key);
@@ -175,8 +176,8 @@ class Mapper {
       if (!matched || !match.excess.empty()) continue;
       if (!match.rules.empty() && !(match.rules[0]->layout && rules_[r].layout)) {
         return fail(ErrorCode::kInternal,
-                    fmt::format("key {} matches the rules '{}' and '{}'",
-                                quoted(entry.stored_name()), match.rules[0]->name, rules_[r].name));
+                    fmt::format("key {} matches the rules '{}' and '{}'", quoted(name_of(tensor)),
+                                match.rules[0]->name, rules_[r].name));
       }
       match.rules.push_back(&rules_[r]);
       out.matched[r] = true;
@@ -185,8 +186,13 @@ class Mapper {
     return match;
   }
 
-  void problem(KeyProblem::Kind kind, const TensorEntry& entry, std::string message) {
-    out.problems.push_back({kind, entry.stored_name(), std::move(message)});
+  // As the file calls it.
+  std::string name_of(const KeyedTensor& tensor) const {
+    return source_names(tensor.recipe, source_);
+  }
+
+  void problem(KeyProblem::Kind kind, const KeyedTensor& tensor, std::string message) {
+    out.problems.push_back({kind, name_of(tensor), std::move(message)});
   }
 
   // A sentence if the config has fewer layers or experts than the key says.
@@ -206,61 +212,63 @@ class Mapper {
     return {};
   }
 
-  void unmapped(const TensorEntry& entry, const std::string& excess) {
+  void unmapped(const KeyedTensor& tensor, const std::string& excess) {
+    const std::string name = name_of(tensor);
     for (const std::string& glob : options_.allow_unmapped) {
-      if (!glob_match(glob, entry.stored_name())) continue;
-      out.report.allowed.push_back(entry.stored_name());
-      out.report.entries.push_back(
-          {entry.stored_name(), {}, "allowed unmapped", "--allow-unmapped " + glob});
+      if (!glob_match(glob, name)) continue;
+      out.report.allowed.push_back(name);
+      out.report.entries.push_back({name, {}, "allowed unmapped", "--allow-unmapped " + glob});
       return;
     }
-    std::string message = fmt::format("unmapped: {} {} {}", quoted(entry.stored_name()),
-                                      dtype_name(entry.dtype), to_string(entry.shape));
+    const graph::RecipeOutput& made = tensor.recipe.output();
+    std::string message = fmt::format("unmapped: {} {} {}", quoted(name), dtype_name(made.dtype),
+                                      to_string(made.shape));
     if (!excess.empty()) {
       message += fmt::format(" ({})", excess);
     } else if (suggestions_++ < kMaxSuggestions) {
-      const std::string near = nearest_key(rules_, options_, entry.stored_name());
+      const std::string near = nearest_key(rules_, keyed_.names, name);
       if (!near.empty()) message += fmt::format(" (nearest known key: {})", quoted(near));
     }
-    problem(KeyProblem::Kind::kUnmapped, entry, std::move(message));
+    problem(KeyProblem::Kind::kUnmapped, tensor, std::move(message));
   }
 
-  // Whether the entry by itself is what the rule takes; a problem if not.
-  bool fits(const KeyRule& rule, const TensorEntry& entry) {
-    if (!is_convertible(entry.dtype)) {
-      problem(KeyProblem::Kind::kDType, entry,
-              fmt::format("dtype: {} is {}, expected f32, f16 or bf16", quoted(entry.stored_name()),
-                          dtype_name(entry.dtype)));
+  // Whether the tensor by itself is what the rule takes; a problem if not.
+  bool fits(const KeyRule& rule, const KeyedTensor& tensor) {
+    const graph::RecipeOutput& made = tensor.recipe.output();
+    const std::string name = quoted(name_of(tensor));
+    if (!is_castable(made.dtype)) {
+      problem(
+          KeyProblem::Kind::kDType, tensor,
+          fmt::format("dtype: {} is {}, expected f32, f16 or bf16", name, dtype_name(made.dtype)));
       return false;
     }
-    if (rule.expected_shape && entry.shape != rule.expected_shape(config_)) {
-      problem(KeyProblem::Kind::kShape, entry,
-              fmt::format("shape: {} {}, the config wants {}", quoted(entry.stored_name()),
-                          to_string(entry.shape), to_string(rule.expected_shape(config_))));
+    if (rule.expected_shape && made.shape != rule.expected_shape(config_)) {
+      problem(KeyProblem::Kind::kShape, tensor,
+              fmt::format("shape: {} {}, the config wants {}", name, to_string(made.shape),
+                          to_string(rule.expected_shape(config_))));
       return false;
     }
-    const int64_t rows = entry.shape.empty() ? 1 : entry.shape[0];
+    const int64_t rows = made.shape.empty() ? 1 : made.shape[0];
     if (!rule.expected_rows || rows == rule.expected_rows(config_)) return true;
-    problem(KeyProblem::Kind::kShape, entry,
-            fmt::format("shape: {} {} has {} rows, the config wants {} for '{}'",
-                        quoted(entry.stored_name()), to_string(entry.shape), rows,
-                        rule.expected_rows(config_), rule.name));
+    problem(KeyProblem::Kind::kShape, tensor,
+            fmt::format("shape: {} {} has {} rows, the config wants {} for '{}'", name,
+                        to_string(made.shape), rows, rule.expected_rows(config_), rule.name));
     return false;
   }
 
-  // The rule of the layout that the entry has. nullptr, with a problem, where the entry fits none
+  // The rule of the layout that the tensor has. nullptr, with a problem, where the tensor fits none
   // of them or nothing says which it is. Rules of one key differ in nothing but their rows.
-  const KeyRule* choose(const std::vector<const KeyRule*>& rules, const TensorEntry& entry) {
+  const KeyRule* choose(const std::vector<const KeyRule*>& rules, const KeyedTensor& tensor) {
     const KeyRule& first = *rules[0];
     if (rules.size() > 1) out.report.packed_keys = true;
-    if (!fits(first, entry)) return nullptr;
+    if (!fits(first, tensor)) return nullptr;
     if (rules.size() == 1) return &first;
     const auto wanted = std::ranges::find_if(rules, [&](const KeyRule* rule) {
       return options_.packed_layout ? rule->layout == options_.packed_layout : rule->own_layout;
     });
     if (wanted != rules.end()) return *wanted;
     if (all_same_rows(rules)) return &first;
-    ambiguous(rules, entry);
+    ambiguous(rules, tensor);
     return nullptr;
   }
 
@@ -274,44 +282,67 @@ class Mapper {
     return true;
   }
 
-  void ambiguous(const std::vector<const KeyRule*>& rules, const TensorEntry& entry) {
+  void ambiguous(const std::vector<const KeyRule*>& rules, const KeyedTensor& tensor) {
     std::string ways;
     for (const KeyRule* rule : rules) {
       ways += fmt::format("{}'{}' (--packed-layout {})", ways.empty() ? "" : " or ", rule->name,
                           packed_layout_name(*rule->layout));
     }
-    problem(KeyProblem::Kind::kAmbiguous, entry,
-            fmt::format("ambiguous: {} {} may be {}", quoted(entry.stored_name()),
-                        to_string(entry.shape), ways));
+    problem(KeyProblem::Kind::kAmbiguous, tensor,
+            fmt::format("ambiguous: {} {} may be {}", quoted(name_of(tensor)),
+                        to_string(tensor.recipe.output().shape), ways));
   }
 
   void apply(const KeyRule& rule, size_t index, const KeyNumbers& numbers) {
-    const TensorEntry& entry = source_.entries()[index];
-    MappedEntry mapped{entry.stored_name(), {}, rule.name, rule.reason};
+    const KeyedTensor& tensor = keyed_.tensors[index];
+    MappedEntry mapped{name_of(tensor), {}, rule.name, rule.reason};
     for (const RuleTarget& target : rule.targets) {
       std::string name = fill_in(target.name, numbers);
-      graph::TensorExpr expr = graph::expr_of_entry(source_, index);
-      expr.steps = rule.steps;
-      if (target.rows) {
-        expr.rows = target.rows(config_);
-        for (graph::RowRun& run : expr.rows) run.entry = index;
-        expr.row_rank = target.row_rank;
-        set_row_count(expr);
-      }
-      if (const auto [other, fresh] = made_by_.emplace(name, entry.stored_name()); !fresh) {
-        duplicate(entry, other->second, name);
+      graph::Recipe recipe = tensor.recipe;
+      if (target.rows && !take_rows(target, rule, tensor, recipe)) continue;
+      for (const graph::Step& step : rule.steps) recipe.apply(step);
+      if (const auto [other, fresh] = made_by_.emplace(name, mapped.source); !fresh) {
+        duplicate(tensor, other->second, name);
         continue;
       }
       mapped.targets.push_back(name);
-      (void)out.weights.add({.name = std::move(name), .expr = std::move(expr), .rule = rule.name});
+      (void)out.weights.add(
+          {.name = std::move(name), .recipe = std::move(recipe), .rule = rule.name});
     }
     out.report.entries.push_back(std::move(mapped));
   }
 
-  void duplicate(const TensorEntry& entry, const std::string& other, const std::string& target) {
-    problem(KeyProblem::Kind::kDuplicate, entry,
-            fmt::format("duplicate: {} and {} both make {}", quoted(other),
-                        quoted(entry.stored_name()), target));
+  // Leaves only the rows of the target, in its order. False, with a problem, where the tensor has
+  // fewer.
+  bool take_rows(const RuleTarget& target, const KeyRule& rule, const KeyedTensor& tensor,
+                 graph::Recipe& recipe) {
+    Shape& shape = recipe.output().shape;
+    const std::vector<StridedPiece> order = target.rows(config_);
+    const int64_t rows = rows_of(shape);
+    int64_t count = 0;
+    for (const StridedPiece& piece : order) {
+      if (const auto end = end_of(piece); !end || *end > rows) {
+        problem(KeyProblem::Kind::kShape, tensor,
+                fmt::format("shape: {} {} has fewer rows than '{}' needs", quoted(name_of(tensor)),
+                            to_string(shape), rule.name));
+        return false;
+      }
+      count += piece.count();
+    }
+    const int64_t width = shape.size() < 2 ? 1 : shape.back();
+    recipe.pieces = select(recipe.pieces, rows_to_elements(order, width));
+    if (target.shape) {
+      shape = target.shape(config_);
+    } else if (!shape.empty() && rows > 0) {
+      shape[0] = count / (rows / shape[0]);
+    }
+    return true;
+  }
+
+  void duplicate(const KeyedTensor& tensor, const std::string& other, const std::string& target) {
+    problem(KeyProblem::Kind::kDuplicate, tensor,
+            fmt::format("duplicate: {} and {} both make {}", quoted(other), quoted(name_of(tensor)),
+                        target));
   }
 
   // -- stacks: one weight of the matrices of all experts
@@ -319,46 +350,46 @@ class Mapper {
     const KeyRule* rule;
     KeyNumbers numbers;  // the layer
     std::string target;
-    std::map<int64_t, size_t> parts;  // expert -> entry
+    std::map<int64_t, size_t> parts;  // expert -> index in KeyedTensors::tensors
   };
 
   void add_to_stack(const KeyRule& rule, size_t index, const KeyNumbers& numbers) {
-    const TensorEntry& entry = source_.entries()[index];
+    const KeyedTensor& tensor = keyed_.tensors[index];
+    const std::string name = name_of(tensor);
     const std::string target = fill_in(rule.targets[0].name, numbers);
     const auto [known, fresh] = stack_of_.try_emplace(target, stacks_.size());
     if (fresh) {
-      if (const auto [other, first] = made_by_.emplace(target, entry.stored_name()); !first) {
+      if (const auto [other, first] = made_by_.emplace(target, name); !first) {
         stack_of_.erase(known);
-        return duplicate(entry, other->second, target);
+        return duplicate(tensor, other->second, target);
       }
       stacks_.push_back({&rule, numbers, target, {}});
     }
     Stack& stack = stacks_[known->second];
     const auto [part, added] = stack.parts.emplace(std::stoll(numbers.expert), index);
-    if (!added) return duplicate(entry, source_.entries()[part->second].stored_name(), target);
-    const TensorEntry& first = source_.entries()[stack.parts.begin()->second];
-    if (fits(rule, entry) && is_convertible(first.dtype) && entry.dtype != first.dtype) {
-      problem(KeyProblem::Kind::kDType, entry,
-              fmt::format("dtype: {} is {}, but {} is {}", quoted(entry.stored_name()),
-                          dtype_name(entry.dtype), quoted(first.stored_name()),
-                          dtype_name(first.dtype)));
+    if (!added) return duplicate(tensor, name_of(keyed_.tensors[part->second]), target);
+    const KeyedTensor& first = keyed_.tensors[stack.parts.begin()->second];
+    const DType dtype = tensor.recipe.output().dtype, expected = first.recipe.output().dtype;
+    if (fits(rule, tensor) && is_castable(expected) && dtype != expected) {
+      problem(KeyProblem::Kind::kDType, tensor,
+              fmt::format("dtype: {} is {}, but {} is {}", quoted(name), dtype_name(dtype),
+                          quoted(name_of(first)), dtype_name(expected)));
     }
-    out.report.entries.push_back({entry.stored_name(), {target}, rule.name, rule.reason});
+    out.report.entries.push_back({name, {target}, rule.name, rule.reason});
   }
 
   // The weight is there even if parts of it are missing: the problem says which.
   void finish(Stack& stack) {
     const Shape part = stack.rule->expected_shape(config_);
-    graph::TensorExpr expr;
-    expr.source_dtype = source_.entries()[stack.parts.begin()->second].dtype;
-    expr.dtype = expr.source_dtype;
-    expr.shape = part;
-    expr.shape.insert(expr.shape.begin(), config_.moe.experts);
-    expr.steps = stack.rule->steps;
+    graph::Recipe recipe = keyed_.tensors[stack.parts.begin()->second].recipe;
+    recipe.output().shape = part;
+    recipe.output().shape.insert(recipe.output().shape.begin(), config_.moe.experts);
+    recipe.pieces.clear();
     int64_t missing = 0;
     for (int64_t e = 0; e < config_.moe.experts; ++e) {
       if (const auto known = stack.parts.find(e); known != stack.parts.end()) {
-        expr.rows.push_back({.entry = known->second, .begin = 0, .count = part[0]});
+        std::ranges::copy(keyed_.tensors[known->second].recipe.pieces,
+                          std::back_inserter(recipe.pieces));
       } else if (++missing <= kMaxMissingExperts) {
         stack.numbers.expert = std::to_string(e);
         const std::string key = fill_in(stack.rule->source, stack.numbers);
@@ -372,11 +403,14 @@ class Mapper {
                               fmt::format("missing: {} more experts of {}",
                                           missing - kMaxMissingExperts, stack.target)});
     }
+    recipe.pieces = folded(recipe.pieces);
+    for (const graph::Step& step : stack.rule->steps) recipe.apply(step);
     (void)out.weights.add(
-        {.name = stack.target, .expr = std::move(expr), .rule = stack.rule->name});
+        {.name = stack.target, .recipe = std::move(recipe), .rule = stack.rule->name});
   }
 
   const TensorSource& source_;
+  const KeyedTensors& keyed_;
   const ModelConfig& config_;
   const std::vector<KeyRule>& rules_;
   const MappingOptions& options_;
@@ -412,13 +446,13 @@ std::string MappingReport::prefix() const {
   return all;
 }
 
-Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
-                            const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
-                            const MappingOptions& options) {
-  std::vector<KeyRule> all = rules;
-  all.insert(all.end(), options.format_rules.begin(), options.format_rules.end());
-  Mapper mapper(source, config, all, options);
-  for (size_t i = 0; i < source.entries().size(); ++i) FERRY_RETURN_IF_ERROR(mapper.map_entry(i));
+Result<MappedKeys> map_keys(const TensorSource& source, const KeyedTensors& keyed,
+                            const ModelConfig& config, const std::vector<KeyRule>& rules,
+                            const std::vector<TieRule>& ties, const MappingOptions& options) {
+  Mapper mapper(source, keyed, config, rules, options);
+  for (size_t i = 0; i < keyed.tensors.size(); ++i) {
+    FERRY_RETURN_IF_ERROR(mapper.map_entry(i));
+  }
   mapper.finish_stacks();
   for (const TieRule& tie : ties) mapper.tie(tie);
   return std::move(mapper.out);

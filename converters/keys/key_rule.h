@@ -1,31 +1,32 @@
-// Key rules: how the keys of a checkpoint become the weights of a model. Metadata only; no weight
-// is touched. Each source key must match exactly one rule, each weight must be produced exactly
-// once.
+// map_keys() turns the keys of a checkpoint into the weights of a model, by the rules of a family.
+// It works on metadata and reads no weight. Each key must match exactly one rule, and each weight
+// must be made exactly once.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "converters/config/model_config.h"
+#include "converters/keys/keyed_tensors.h"
 #include "converters/keys/row_layouts.h"
 #include "core/result.h"
+#include "core/strided.h"
 #include "core/tensor_source.h"
-#include "graph/tensor_expr.h"
+#include "graph/recipe.h"
 
 namespace ferry::converters {
 
-// One output of a rule: the runtime name ("{i}" is the layer, as in the pattern) and the row runs
-// of the source that make it. Empty runs mean all rows.
+// One weight that a rule makes.
 struct RuleTarget {
-  std::string name;
-  // Rows of the source in the order of the target; entry index is filled in by map_keys.
-  std::function<std::vector<graph::RowRun>(const ModelConfig&)> rows = nullptr;
-  // How many dimensions of the source its rows run over: 2 for the rows of all matrices of a stack.
-  size_t row_rank = 1;
+  std::string name;  // runtime name; "{i}" is the layer, as in the pattern
+  // The rows of the source in the order of the target; none: all rows as they are. A row is a slice
+  // of the source's last dimension, or an element where it has one dimension only. `tensor` is 0.
+  std::function<std::vector<StridedPiece>(const ModelConfig&)> rows = nullptr;
+  // The shape of the target, where it is not that of the source with another first dimension.
+  std::function<Shape(const ModelConfig&)> shape = nullptr;
 };
 
 struct KeyRule {
@@ -41,7 +42,7 @@ struct KeyRule {
   // number in [0, moe.experts), a trailing "*" any rest (drops only).
   std::string source;
   std::vector<RuleTarget> targets = {};
-  std::vector<graph::ElementStep> steps = {};
+  std::vector<graph::Step> steps = {};
   std::string reason = {};
   // Rows that the source must have, where the split needs it: the message says what was expected.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
@@ -88,11 +89,6 @@ struct MappingReport {
 struct MappingOptions {
   std::vector<std::string> allow_unmapped = {};    // globs
   std::optional<PackedLayout> packed_layout = {};  // of every packed key that comes in several
-  // Rules for keys that the checkpoint's format brings along, beside those of the family.
-  std::vector<KeyRule> format_rules = {};
-  // What the format calls the keys of this model, where it has names of its own: for messages about
-  // keys that are not there.
-  std::unordered_map<std::string, std::string> stored_names = {};
   // What stands before the keys of the base model in one with a head ("model."). A checkpoint of
   // the base model alone lacks it: a key that no rule knows is tried with it, and without it.
   std::string base_prefix = {};
@@ -116,17 +112,18 @@ struct MappedKeys {
   graph::StateDict weights;
   MappingReport report;
   std::vector<KeyProblem> problems;  // all of them, in the order of the entries
-  // Weights of keys with a problem of their own: that they are missing follows from it.
-  std::set<std::string> spoiled;
+  // Weights whose source key has a problem. They are not reported as missing again.
+  std::set<std::string> rejected;
   std::vector<bool> matched;  // per rule: some key is its
 };
 
-// Applies `rules` to every entry, below the prefixes of wrappers that all keys have, by its name;
-// reports and problems have its stored name. Never stops at the first problem. kInternal if two
-// rules match one key without being layouts of it, which is a defect of a family's table.
-Result<MappedKeys> map_keys(const TensorSource& source, const ModelConfig& config,
-                            const std::vector<KeyRule>& rules, const std::vector<TieRule>& ties,
-                            const MappingOptions& options);
+// Applies `rules` to the key of every tensor, after taking off the prefixes of wrappers that all
+// keys have. Reports and problems name tensors as the file does. Never stops at the first problem.
+// kInternal if two rules match one key without being layouts of it, which is a defect of a family's
+// table.
+Result<MappedKeys> map_keys(const TensorSource& source, const KeyedTensors& keyed,
+                            const ModelConfig& config, const std::vector<KeyRule>& rules,
+                            const std::vector<TieRule>& ties, const MappingOptions& options);
 
 // The source key that a rule would make `target` of ("model.layers.3.mlp.up_proj.weight"), or
 // empty. Of several rules the one that is most like a rule which other keys of the checkpoint

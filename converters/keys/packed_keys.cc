@@ -7,7 +7,7 @@
 namespace ferry::converters {
 namespace {
 
-using Rows = std::function<std::vector<graph::RowRun>(const ModelConfig&, PackedLayout)>;
+using Rows = std::function<RowOrder(const ModelConfig&, PackedLayout)>;
 
 struct Part {
   const char* target;  // without the parameter's name
@@ -129,7 +129,7 @@ std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias) {
       rule.name = fmt::format("RoPE pairs to halves in {}", p.target);
       rule.source = name + p.source + parameter;
       rule.targets = {{p.target + parameter, [heads = p.heads](const ModelConfig& c) {
-                         return rope_half_rows(c, heads(c));
+                         return pairs_to_halves(heads(c), c.head_dim, c.rotary_dim());
                        }}};
       rule.expected_rows = [heads = p.heads](const ModelConfig& c) {
         return heads(c) * c.head_dim;
@@ -143,7 +143,8 @@ std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias) {
 KeyRule codegen_qkv_rule(const std::string& source) {
   const auto turned = [](QkvPart part) {
     return [part](const ModelConfig& c) {
-      return select_rows(codegen_qkv_rows(c, part), rope_half_rows(c, c.num_heads));
+      return select(codegen_qkv_rows(c, part),
+                    pairs_to_halves(c.num_heads, c.head_dim, c.rotary_dim()));
     };
   };
   KeyRule rule;

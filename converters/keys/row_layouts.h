@@ -1,4 +1,4 @@
-// Row layouts of packed projections: which source rows make which target, as bijections over rows.
+// Row layouts of packed projections: which rows of the source make which target.
 #pragma once
 
 #include <optional>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "converters/config/model_config.h"
-#include "graph/tensor_expr.h"
+#include "core/strided.h"
 
 namespace ferry::converters {
 
@@ -20,30 +20,26 @@ enum class PackedLayout {
 const char* packed_layout_name(PackedLayout layout);
 std::optional<PackedLayout> packed_layout_of(std::string_view name);
 
-// Rows [begin, begin + count) as one run.
-std::vector<graph::RowRun> rows_range(int64_t begin, int64_t count);
+// Rows of a tensor in another order, or some of them; `tensor` is 0.
+using RowOrder = std::vector<StridedPiece>;
 
 // q, k and v in one tensor: [q | k | v], or [q.. k v] for each key-value head.
 enum class QkvPart { kQuery, kKey, kValue };
-std::vector<graph::RowRun> fused_qkv_rows(const ModelConfig& config, PackedLayout layout,
-                                          QkvPart part);
+RowOrder fused_qkv_rows(const ModelConfig& config, PackedLayout layout, QkvPart part);
 int64_t fused_qkv_row_count(const ModelConfig& config);
 
 // Gate and up in one tensor of 2 * intermediate_size rows: [gate | up], or row by row in turn.
 enum class GateUpPart { kGate, kUp };
-std::vector<graph::RowRun> gate_up_rows(const ModelConfig& config, PackedLayout layout,
-                                        GateUpPart part);
+RowOrder gate_up_rows(const ModelConfig& config, PackedLayout layout, GateUpPart part);
 
 // CodeGen groups qkv_proj in blocks of heads, each [q | v | k] (one per core that it was trained
 // on).
-std::vector<graph::RowRun> codegen_qkv_rows(const ModelConfig& config, QkvPart part);
+RowOrder codegen_qkv_rows(const ModelConfig& config, QkvPart part);
 
-// Families that turn neighbouring dimensions (2j, 2j + 1) of a head: the order that makes them
-// pairs (j, j + rotary_dim / 2), as all blocks turn them. In q and k alike it changes no score.
-std::vector<graph::RowRun> rope_half_rows(const ModelConfig& config, int64_t heads);
-// Rows `order` of the rows `rows`.
-std::vector<graph::RowRun> select_rows(const std::vector<graph::RowRun>& rows,
-                                       const std::vector<graph::RowRun>& order);
+// The heads of projections whose RoPE turns neighbouring dimensions (2j, 2j + 1) of a head, in the
+// order that makes them pairs (j, j + rotary_dim / 2), which all blocks turn. The same order in q
+// and k changes no score. Dimensions from `rotary_dim` on stay where they are.
+RowOrder pairs_to_halves(int64_t heads, int64_t head_dim, int64_t rotary_dim);
 
 // Qwen3-Next stores in_proj_qkvz grouped per key head as q, k, v.., z.. and in_proj_ba as b.., a..
 // (transformers, Qwen3NextGatedDeltaNet.fix_query_key_value_ordering). A split along dimension 0
@@ -51,12 +47,10 @@ std::vector<graph::RowRun> select_rows(const std::vector<graph::RowRun>& rows,
 // Qwen3.5 concatenate them: [q | k | v | z] and [b | a].
 enum class QkvzPart { kQuery, kKey, kValue, kGate };  // gate is z
 enum class BaPart { kBeta, kAlpha };
-std::vector<graph::RowRun> qkvz_rows(const LinearAttentionConfig& config, PackedLayout layout,
-                                     QkvzPart part);
+RowOrder qkvz_rows(const LinearAttentionConfig& config, PackedLayout layout, QkvzPart part);
 // q, then k, then v: the rows of the separate in_proj_qkv.
-std::vector<graph::RowRun> qkv_rows(const LinearAttentionConfig& config, PackedLayout layout);
-std::vector<graph::RowRun> ba_rows(const LinearAttentionConfig& config, PackedLayout layout,
-                                   BaPart part);
+RowOrder qkv_rows(const LinearAttentionConfig& config, PackedLayout layout);
+RowOrder ba_rows(const LinearAttentionConfig& config, PackedLayout layout, BaPart part);
 // Rows that the packed tensors must have.
 int64_t qkvz_row_count(const LinearAttentionConfig& config);
 int64_t ba_row_count(const LinearAttentionConfig& config);

@@ -21,7 +21,7 @@ std::vector<KeyRule> shifted_norm_rules(const std::string& prefix,
   std::vector<KeyRule> rules = rename_rules(prefix, table);
   for (size_t i = 0; i < rules.size(); ++i) {
     rules[i].name = std::string("1 + w ") + (table.begin() + i)->target;
-    rules[i].steps = {{.kind = graph::ElementStep::Kind::kAdd, .value = 1.0}};
+    rules[i].steps = {{.kind = graph::Step::Kind::kAdd, .value = 1.0}};
   }
   return rules;
 }

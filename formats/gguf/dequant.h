@@ -10,20 +10,19 @@
 #include <string>
 #include <string_view>
 
+#include "core/block_encoding.h"
 #include "core/dtype.h"
 
 namespace ferry::formats {
 
-inline constexpr size_t kMaxGgufBlockElements = 256;
-
 struct GgufType {
   uint32_t id;
   std::string_view name;  // as ggml has it: "Q4_K"
-  DType dtype;            // of the values that we hand out: f32 for block types
-  uint32_t block_elements;
-  uint32_t block_bytes;
-  // From block_bytes bytes at any address, block_elements values; null where bytes are values.
-  void (*dequantize)(const std::byte* block, float* out);
+  DType dtype;            // of the values: f32 for block types
+  // A type whose bytes are values has "blocks" of one element and no decode().
+  BlockEncoding block;
+
+  const BlockEncoding* encoding() const { return block.decode == nullptr ? nullptr : &block; }
 };
 
 // Null for types that we do not read.

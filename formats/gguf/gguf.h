@@ -1,5 +1,5 @@
-// GGUF files as a TensorSource. Names are those of the file; shapes are row-major; tensors that are
-// stored in blocks are handed out as f32, computed for each read from the blocks that it touches.
+// open_gguf() opens a GGUF file as a TensorSource. Names are those of the file, shapes are
+// row-major. Quantised tensors are read as they are stored: TensorEntry::encoding decodes them.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,13 @@
 
 namespace ferry::formats {
 
-class GgufSource : public TensorSource {
- public:
-  // Lives as long as the source.
-  virtual const GgufMetadata& metadata() const = 0;
+struct GgufFile {
+  std::unique_ptr<TensorSource> source;
+  GgufMetadata metadata;  // refers to the header that the source holds
 };
 
 // kBadInput for a malformed file, kUnsupported for element types that we do not read (header.h). In
-// files(), the header is all that precedes the tensor data. An entry's `bytes` are those of its
-// values; for block types those in the file are its `encoded_bytes`.
-Result<std::unique_ptr<GgufSource>> open_gguf(const std::string& path);
+// files(), the header is all that precedes the tensor data.
+Result<GgufFile> open_gguf(const std::string& path);
 
 }  // namespace ferry::formats

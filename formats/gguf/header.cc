@@ -211,29 +211,24 @@ Status HeaderReader::take_shape(GgufTensor& tensor) {
   return {};
 }
 
-// Of the stored bytes and of the values.
+// The bytes in the file. Those of the values must have a size too.
 Status HeaderReader::set_sizes(GgufTensor& tensor) {
-  const GgufType& type = *tensor.type;
+  const BlockEncoding& block = tensor.type->block;
   const Shape& shape = tensor.entry.shape;
   const int64_t row = shape.empty() ? 1 : shape.back();
-  if (row % type.block_elements != 0) {
-    return bad(fmt::format("rows of {} elements are not whole {} blocks of {}", row, type.name,
-                           type.block_elements));
+  if (row % block.elements != 0) {
+    return bad(fmt::format("rows of {} elements are not whole {} blocks of {}", row,
+                           tensor.type->name, block.elements));
   }
   const auto count = checked_numel(shape);
   const auto values = count ? checked_mul(*count, dtype_bytes(tensor.entry.dtype)) : std::nullopt;
   const auto stored =
-      count ? checked_mul<int64_t>(*count / type.block_elements, type.block_bytes) : std::nullopt;
+      count ? checked_mul<int64_t>(*count / block.elements, block.bytes) : std::nullopt;
   if (!values || !stored) {
     return bad(fmt::format("the shape {} has too many elements", to_string(shape)));
   }
-  tensor.entry.bytes = static_cast<uint64_t>(*values);
-  if (type.dequantize != nullptr) {
-    for (const char c : type.name) {
-      tensor.entry.encoding += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    }
-    tensor.entry.encoded_bytes = static_cast<uint64_t>(*stored);
-  }
+  tensor.entry.bytes = static_cast<uint64_t>(*stored);
+  tensor.entry.encoding = tensor.type->encoding();
   return {};
 }
 
@@ -298,12 +293,12 @@ Status HeaderReader::place_tensors() {
       return bad_at(fmt::format("{}: the data are at {}, but belong at {}", what, offset, next),
                     data_start_);
     }
-    if (!range_inside(offset, tensor.entry.stored_bytes(), data_bytes)) {
+    if (!range_inside(offset, tensor.entry.bytes, data_bytes)) {
       return bad_at(fmt::format("{} bytes at data offset {}, but the file has {} bytes of data",
-                                tensor.entry.stored_bytes(), offset, data_bytes),
+                                tensor.entry.bytes, offset, data_bytes),
                     data_start_);
     }
-    end = offset + tensor.entry.stored_bytes();
+    end = offset + tensor.entry.bytes;
     next = align_up(end, alignment_);
     tensor.entry.offset += data_start_;
   }
@@ -314,7 +309,7 @@ Status HeaderReader::place_tensors() {
   }
   std::sort(header_.tensors.begin(), header_.tensors.end(),
             [](const GgufTensor& a, const GgufTensor& b) {
-              const uint64_t left = a.entry.stored_bytes(), right = b.entry.stored_bytes();
+              const uint64_t left = a.entry.bytes, right = b.entry.bytes;
               return std::tie(a.entry.offset, left, a.entry.name) <
                      std::tie(b.entry.offset, right, b.entry.name);
             });

@@ -32,9 +32,7 @@ namespace ferry::formats {
 inline constexpr uint64_t kMaxGgufHeaderBytes = uint64_t{64} << 20;
 
 struct GgufTensor {
-  // Row-major shape: the dimensions of the file in reverse. dtype and bytes are those of the values
-  // that we hand out, the offset is that of the stored bytes. The encoding is the name of a block
-  // type in lower case.
+  // The shape is row-major: the dimensions of the file in reverse.
   TensorEntry entry;
   const GgufType* type = nullptr;
 };

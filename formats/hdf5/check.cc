@@ -310,6 +310,24 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
 
 // -- one dataset
 
+// What the file does to the bytes of the tensor, for TensorEntry.
+void note_filters(CheckedTensor& tensor) {
+  TensorEntry& entry = tensor.entry;
+  const auto add = [&](std::string_view what) {
+    entry.filters += entry.filters.empty() ? "" : " ";
+    entry.filters += what;
+  };
+  for (const Filter& filter : tensor.filters) {
+    add(filter.id == kDeflate ? "deflate" : filter.id == kShuffle ? "shuffle" : "fletcher32");
+  }
+  if (tensor.layout == Layout::kChunked && tensor.filters.empty()) add("chunked");
+  if (tensor.layout == Layout::kContiguous && !tensor.fill.empty()) add("not stored");
+  if (tensor.big_endian) add("big-endian");
+  for (const Chunk& chunk : tensor.chunks) entry.filtered_bytes += chunk.bytes;
+  const bool whole = tensor.layout != Layout::kChunked && tensor.fill.empty();
+  if (whole) entry.filtered_bytes = entry.bytes;
+}
+
 Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
   CheckedTensor out;
   out.layout = dataset.layout;
@@ -326,10 +344,10 @@ Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
   switch (dataset.layout) {
     case Layout::kContiguous:
       FERRY_RETURN_IF_ERROR(contiguous(dataset, out));
-      return out;
+      break;
     case Layout::kChunked:
       FERRY_RETURN_IF_ERROR(chunked(dataset, out));
-      return out;
+      break;
     case Layout::kCompact:
       if (dataset.inline_bytes.size() != out.entry.bytes) {
         return failure_.bad(dataset.path,
@@ -337,10 +355,12 @@ Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
                                         dataset.inline_bytes.size(), out.entry.bytes));
       }
       out.inline_bytes = std::move(dataset.inline_bytes);
-      return out;
+      break;
     default:
       return failure_.unsupported(dataset.path, "an unknown layout");
   }
+  note_filters(out);
+  return out;
 }
 
 // H8, for all of them. Headers of datasets are a byte each here: enough to notice that data lie

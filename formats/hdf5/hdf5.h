@@ -57,13 +57,17 @@
 
 namespace ferry::formats {
 
-class Hdf5Source : public TensorSource {
- public:
+// What a Keras file says beside its tensors.
+struct KerasAttributes {
   // The text attributes `dtype`, `name`, `layer_names`, `weight_names` (or their parts, numbered),
   // `keras_version` and `backend`, of all groups and datasets, in the order of files and paths.
-  virtual const std::vector<hdf5::Attribute>& attributes() const = 0;
-  // Of the optimizer's state, which is no entry (H12).
-  virtual uint64_t optimizer_bytes() const = 0;
+  std::vector<hdf5::Attribute> attributes;
+  uint64_t optimizer_bytes = 0;  // of the optimizer's state, which is no entry (H12)
+};
+
+struct Hdf5File {
+  std::unique_ptr<TensorSource> source;
+  KerasAttributes attributes;
 };
 
 // Whether the file begins with the signature of HDF5. One after a user block is not looked for
@@ -74,7 +78,7 @@ Result<bool> detect_hdf5(const InputFile& file);
 // files(), the header is the description of the file, from which all entries follow. kBadInput for
 // a malformed file and for a tensor that is in two files, kUnsupported by the rules above. `keras`:
 // the files are known to be shards of a Keras checkpoint, so that H12 holds for each of them.
-Result<std::unique_ptr<Hdf5Source>> open_hdf5(const std::vector<CheckpointFile>& files,
-                                              const std::string& display_path, bool keras = false);
+Result<Hdf5File> open_hdf5(const std::vector<CheckpointFile>& files,
+                           const std::string& display_path, bool keras = false);
 
 }  // namespace ferry::formats

@@ -123,10 +123,11 @@ Result<std::vector<std::string>> keras_shards(const KerasIndex& index, const std
   return std::vector<std::string>(files.begin(), files.end());
 }
 
-Status check_against_keras_index(const KerasIndex& index, const Hdf5Source& source,
+Status check_against_keras_index(const KerasIndex& index, const Hdf5File& opened,
                                  const std::string& name) {
   std::set<std::pair<std::string_view, std::string_view>> held;  // group, file
-  uint64_t bytes = source.optimizer_bytes();
+  const TensorSource& source = *opened.source;
+  uint64_t bytes = opened.attributes.optimizer_bytes;
   for (const TensorEntry& entry : source.entries()) {
     const size_t slash = std::min(entry.name.rfind('/'), entry.name.size());
     held.emplace(std::string_view(entry.name).substr(0, slash), source.files()[entry.file].name);

@@ -43,7 +43,7 @@ Result<std::vector<std::string>> keras_shards(const KerasIndex& index, const std
                                               const std::vector<std::string>& present,
                                               const std::string& name);
 
-Status check_against_keras_index(const KerasIndex& index, const Hdf5Source& source,
+Status check_against_keras_index(const KerasIndex& index, const Hdf5File& opened,
                                  const std::string& name);
 
 }  // namespace ferry::formats

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 
-#include "core/checked.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "formats/file_tensor_source.h"
 #include "formats/safetensors/header.h"
 
 namespace ferry::formats {
@@ -18,23 +17,11 @@ constexpr uint64_t kPieceBytes = uint64_t{64} << 10;
 // Those of real checkpoints are a hundredth of this; the format allows 100 MB.
 constexpr uint64_t kMaxKeptHeaderBytes = uint64_t{16} << 20;
 
-class SafetensorsSource final : public TensorSource {
+class SafetensorsSource final : public FileTensorSource {
  public:
-  explicit SafetensorsSource(std::string path) : path_(std::move(path)) {}
+  explicit SafetensorsSource(std::string path) : FileTensorSource(std::move(path)) {}
 
   Status add(const SafetensorsFile& file);
-
-  const std::string& path() const override { return path_; }
-  const std::vector<SourceFile>& files() const override { return files_; }
-  const std::vector<TensorEntry>& entries() const override { return entries_; }
-  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override;
-  Status check_unchanged() const override;
-
- private:
-  std::string path_;
-  std::vector<InputFile> inputs_;
-  std::vector<SourceFile> files_;  // parallel to inputs_
-  std::vector<TensorEntry> entries_;
 };
 
 struct Header {
@@ -65,32 +52,11 @@ Result<Header> read_header(const InputFile& input, const std::string& name, uint
 }
 
 Status SafetensorsSource::add(const SafetensorsFile& file) {
-  InputFile input = FERRY_TRY(InputFile::open(file.path));
-  Header header =
-      FERRY_TRY(read_header(input, printable(file.path), static_cast<uint32_t>(files_.size())));
-  files_.push_back({file.name, input.size(), std::move(header.bytes)});
-  inputs_.push_back(std::move(input));
-  if (entries_.empty()) {
-    entries_ = std::move(header.entries);
-  } else {
-    std::move(header.entries.begin(), header.entries.end(), std::back_inserter(entries_));
-  }
-  return {};
-}
-
-Status SafetensorsSource::read(size_t index, uint64_t offset, std::span<std::byte> out) const {
-  if (index >= entries_.size() || !range_inside(offset, out.size(), entries_[index].bytes)) {
-    return fail(ErrorCode::kInternal,
-                fmt::format("{}: read outside of a tensor", printable(path_)));
-  }
-  const TensorEntry& entry = entries_[index];
-  const InputFile& input = inputs_[entry.file];
-  FERRY_RETURN_IF_ERROR(input.read_at(entry.offset + offset, out));
-  return input.check_unchanged();
-}
-
-Status SafetensorsSource::check_unchanged() const {
-  for (const InputFile& input : inputs_) FERRY_RETURN_IF_ERROR(input.check_unchanged());
+  auto input = std::make_unique<InputFile>(FERRY_TRY(InputFile::open(file.path)));
+  const auto number = static_cast<uint32_t>(files().size());
+  Header header = FERRY_TRY(read_header(*input, printable(file.path), number));
+  add_file(file.name, std::move(input), std::move(header.bytes));
+  for (TensorEntry& entry : header.entries) add_entry(std::move(entry));
   return {};
 }
 

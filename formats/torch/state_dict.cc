@@ -66,7 +66,8 @@ class StateDictReader {
   Result<std::vector<int64_t>> sizes(Id id, std::string_view what) const;
   Result<TorchTensor> tensor(Id id) const;
   Status check_hooks(Id hooks) const;
-  Status place(TorchTensor& tensor, int64_t offset, uint64_t storage_bytes) const;
+  Status place(TorchTensor& tensor, int64_t offset, const std::vector<int64_t>& strides,
+               uint64_t storage_bytes) const;
 
   const Pickle& pickle_;
   const StorageRecords& storages_;
@@ -164,22 +165,21 @@ Result<std::vector<int64_t>> StateDictReader::sizes(Id id, std::string_view what
 }
 
 // The last element that the strides reach must lie in the storage.
-Status StateDictReader::place(TorchTensor& tensor, int64_t offset, uint64_t storage_bytes) const {
+Status StateDictReader::place(TorchTensor& tensor, int64_t offset,
+                              const std::vector<int64_t>& strides, uint64_t storage_bytes) const {
   const int64_t item = dtype_bytes(tensor.dtype);
   const auto count = checked_numel(tensor.shape);
   const auto bytes = count ? checked_mul(*count, item) : std::nullopt;
   if (!bytes) return bad(fmt::format("the shape {} overflows", to_string(tensor.shape)));
-  std::optional<int64_t> end = offset;  // in elements
-  for (size_t i = 0; end && *count > 0 && i < tensor.shape.size(); ++i) {
-    const auto reach = checked_mul(tensor.shape[i] - 1, tensor.strides[i]);
-    end = reach ? checked_add(*end, *reach) : std::nullopt;
-  }
-  if (end && *count > 0) end = checked_add<int64_t>(*end, 1);
+  StridedPiece walk{.tensor = tensor.place.tensor, .offset = offset};
+  for (size_t i = 0; i < strides.size(); ++i) walk.axes.push_back({tensor.shape[i], strides[i]});
+  auto end = end_of(walk);
   if (end) end = checked_mul(*end, item);
   if (!end || static_cast<uint64_t>(*end) > storage_bytes) {
     return bad(fmt::format("the tensor reaches past its storage of {} bytes", storage_bytes));
   }
-  tensor.first = static_cast<uint64_t>(offset * item);
+  tensor.place.offset = offset;
+  for (const StridedAxis& axis : walk.axes) add_axis(tensor.place, axis);
   tensor.bytes = static_cast<uint64_t>(*bytes);
   return {};
 }
@@ -209,13 +209,13 @@ Result<TorchTensor> StateDictReader::tensor(Id id) const {
   TorchTensor out;
   out.name = std::string(tensor_);
   out.dtype = *dtype;
-  out.storage = from.record.index;
+  out.place.tensor = from.record.index;
   out.shape = FERRY_TRY(sizes(args[2], "size"));
-  out.strides = FERRY_TRY(sizes(args[3], "stride"));
-  if (out.shape.size() != out.strides.size()) return bad("sizes and strides differ in number");
+  const std::vector<int64_t> strides = FERRY_TRY(sizes(args[3], "stride"));
+  if (out.shape.size() != strides.size()) return bad("sizes and strides differ in number");
   const int64_t offset = pickle_.integer(args[1]);
   if (offset < 0) return bad(fmt::format("negative storage offset {}", offset));
-  FERRY_RETURN_IF_ERROR(place(out, offset, from.record.bytes));
+  FERRY_RETURN_IF_ERROR(place(out, offset, strides, from.record.bytes));
   return out;
 }
 
@@ -241,16 +241,6 @@ Result<std::vector<TorchTensor>> StateDictReader::read(uint64_t max_bytes) {
 }
 
 }  // namespace
-
-bool is_contiguous(const TorchTensor& tensor) {
-  if (tensor.bytes == 0) return true;
-  int64_t stride = 1;  // cannot overflow: the number of elements does not
-  for (size_t i = tensor.shape.size(); i-- > 0;) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != stride) return false;
-    stride *= tensor.shape[i];
-  }
-  return true;
-}
 
 Result<std::vector<TorchTensor>> read_state_dict(const Pickle& pickle,
                                                  const StorageRecords& storages, uint64_t max_bytes,

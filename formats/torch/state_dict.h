@@ -10,20 +10,19 @@
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/shape.h"
+#include "core/strided.h"
 #include "formats/torch/pickle.h"
 
 namespace ferry::formats {
 
-// A view of a storage. Sizes, strides and the offset are in elements; every element that they reach
-// lies inside of the storage.
+// A view of a storage.
 struct TorchTensor {
   std::string name;  // valid UTF-8
   DType dtype;
   Shape shape;
-  std::vector<int64_t> strides;
-  uint64_t first = 0;  // byte in the storage
+  StridedPiece
+      place;  // its elements; `tensor` is StorageRecord::index, and they lie in the storage
   uint64_t bytes = 0;  // when contiguous
-  size_t storage = 0;  // StorageRecord::index
 };
 
 struct StorageRecord {
@@ -32,9 +31,6 @@ struct StorageRecord {
 };
 // By key, which is the last part of the name of the storage's entry.
 using StorageRecords = std::unordered_map<std::string_view, StorageRecord>;
-
-// True when the elements lie in the storage as they do in a contiguous tensor.
-bool is_contiguous(const TorchTensor& tensor);
 
 // The tensors in the order of the dict. All together, made contiguous, have at most `max_bytes`.
 Result<std::vector<TorchTensor>> read_state_dict(const Pickle& pickle,

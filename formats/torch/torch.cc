@@ -14,6 +14,7 @@
 #include "core/checked.h"
 #include "core/strided_gather.h"
 #include "core/text.h"
+#include "formats/file_tensor_source.h"
 #include "formats/torch/state_dict.h"
 #include "formats/torch/zip.h"
 #include "formats/torch/zip_contents.h"
@@ -43,6 +44,7 @@ class Storage {
         shown_(shown) {}
 
   const ZipEntry& entry() const { return entry_; }
+  uint64_t expected_reads() const { return expected_reads_; }
   // The CRC of all contents has been compared before any of them are given. What is compressed
   // stays in memory until finish_read() says that its tensors have been read.
   Status read(uint64_t offset, std::span<std::byte> out);
@@ -106,17 +108,13 @@ void Storage::finish_read(uint64_t bytes) {
   left_ = expected_reads_;
 }
 
-// The elements of the tensor in its storage; its shape has no zero.
-StridedWalk walk_of(const TorchTensor& tensor) {
-  StridedWalk walk;
-  for (size_t i = 0; i < tensor.shape.size(); ++i) {
-    add_axis(walk, {tensor.shape[i], tensor.strides[i]});
-  }
-  return walk;
+// Of the first element in its storage.
+uint64_t first_byte(const TorchTensor& tensor) {
+  return static_cast<uint64_t>(tensor.place.offset * dtype_bytes(tensor.dtype));
 }
 
 struct TorchFile {
-  std::unique_ptr<InputFile> input;  // the storages point to it
+  std::unique_ptr<InputFile> input;  // until the source has it; the storages point to it
   std::string shown;
   std::vector<std::unique_ptr<Storage>> storages;
   std::vector<TorchTensor> tensors;
@@ -202,8 +200,8 @@ std::vector<std::unique_ptr<Storage>> make_storages(const InputFile& input,
   std::vector<uint64_t> expected(data.size(), 0);
   std::vector<std::string> first(data.size());
   for (const TorchTensor& tensor : tensors) {
-    expected[tensor.storage] += tensor.bytes;  // rule T2 bounds the sum
-    if (first[tensor.storage].empty()) first[tensor.storage] = tensor.name;
+    expected[tensor.place.tensor] += tensor.bytes;  // rule T2 bounds the sum
+    if (first[tensor.place.tensor].empty()) first[tensor.place.tensor] = tensor.name;
   }
   std::vector<std::unique_ptr<Storage>> storages;
   for (size_t i = 0; i < data.size(); ++i) {
@@ -248,80 +246,85 @@ Result<TorchFile> read_torch_file(const std::string& path) {
   return out;
 }
 
-class TorchSource final : public TensorSource {
+// What the file does to the bytes of the tensor. Tensors of one compressed storage share its bytes
+// in proportion to theirs.
+void note_filters(TensorEntry& entry, const TorchTensor& tensor, const Storage& storage) {
+  if (tensor.bytes == 0) return;
+  if (!tensor.place.is_run()) {
+    entry.filters = "view";
+    const int64_t span = end_of(tensor.place).value_or(0) - tensor.place.offset;
+    entry.filtered_bytes = static_cast<uint64_t>(span * dtype_bytes(tensor.dtype));
+  }
+  if (!storage.entry().deflated) return;
+  entry.filters += entry.filters.empty() ? "deflate" : " deflate";
+  const double share =
+      static_cast<double>(tensor.bytes) / static_cast<double>(storage.expected_reads());
+  entry.filtered_bytes = static_cast<uint64_t>(static_cast<double>(storage.entry().stored) * share);
+}
+
+class TorchSource final : public FileTensorSource {
  public:
-  explicit TorchSource(std::string path) : path_(std::move(path)) {}
+  explicit TorchSource(std::string path) : FileTensorSource(std::move(path)) {}
 
   Status add(const CheckpointFile& file);
 
-  const std::string& path() const override { return path_; }
-  const std::vector<SourceFile>& files() const override { return files_; }
-  const std::vector<TensorEntry>& entries() const override { return entries_; }
-  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override;
-  Status check_unchanged() const override;
-
  private:
+  Status read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const override;
   Status read_blocks(size_t index, uint64_t offset, std::span<std::byte> out) const;
 
-  std::string path_;
-  std::vector<TorchFile> torch_files_;
-  std::vector<SourceFile> files_;  // parallel to torch_files_
-  std::vector<TensorEntry> entries_;
-  std::vector<size_t> tensors_;  // parallel to entries_: index in TorchFile::tensors
-  mutable BlockCache blocks_;    // of views that jump around
+  std::vector<TorchFile> torch_files_;  // parallel to files()
+  std::vector<size_t> tensors_;         // parallel to entries(): index in TorchFile::tensors
+  mutable BlockCache blocks_;           // of views that jump around
 };
 
 Status TorchSource::add(const CheckpointFile& file) {
   TorchFile opened = FERRY_TRY(read_torch_file(file.path));
-  const auto number = static_cast<uint32_t>(files_.size());
+  const auto number = static_cast<uint32_t>(files().size());
   std::vector<std::pair<TensorEntry, size_t>> entries;
   for (size_t i = 0; i < opened.tensors.size(); ++i) {
     const TorchTensor& tensor = opened.tensors[i];
-    const uint64_t offset = opened.storages[tensor.storage]->entry().offset + tensor.first;
-    entries.push_back({{tensor.name, tensor.dtype, tensor.shape, tensor.bytes, number, offset}, i});
+    const Storage& storage = *opened.storages[tensor.place.tensor];
+    TensorEntry entry{.name = tensor.name,
+                      .dtype = tensor.dtype,
+                      .shape = tensor.shape,
+                      .bytes = tensor.bytes,
+                      .file = number,
+                      .offset = storage.entry().offset + first_byte(tensor)};
+    note_filters(entry, tensor, storage);
+    entries.push_back({std::move(entry), i});
   }
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
     return std::tie(a.first.offset, a.first.bytes, a.first.name) <
            std::tie(b.first.offset, b.first.bytes, b.first.name);
   });
   for (auto& [entry, tensor] : entries) {
-    entries_.push_back(std::move(entry));
+    add_entry(std::move(entry));
     tensors_.push_back(tensor);
   }
-  files_.push_back({file.name, opened.input->size(), std::move(opened.pickle)});
+  add_file(file.name, std::move(opened.input), std::move(opened.pickle));
   torch_files_.push_back(std::move(opened));
   return {};
 }
 
-Status TorchSource::read(size_t index, uint64_t offset, std::span<std::byte> out) const {
-  if (index >= entries_.size() || !range_inside(offset, out.size(), entries_[index].bytes)) {
-    return fail(ErrorCode::kInternal,
-                fmt::format("{}: read outside of a tensor", printable(path_)));
-  }
-  if (out.empty()) return {};
-  const TensorEntry& entry = entries_[index];
-  const TorchFile& file = torch_files_[entry.file];
+Status TorchSource::read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const {
+  const TorchFile& file = torch_files_[entries()[index].file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
-  Storage& storage = *file.storages[tensor.storage];
-  if (is_contiguous(tensor)) {
-    FERRY_RETURN_IF_ERROR(storage.read(tensor.first + offset, out));
-  } else {
-    FERRY_RETURN_IF_ERROR(read_blocks(index, offset, out));
-  }
+  Storage& storage = *file.storages[tensor.place.tensor];
+  FERRY_RETURN_IF_ERROR(tensor.place.is_run() ? storage.read(first_byte(tensor) + offset, out)
+                                              : read_blocks(index, offset, out));
   storage.finish_read(out.size());
-  return file.input->check_unchanged();
+  return {};
 }
 
 // A view that jumps around is gathered block by block, so that neither its storage nor all of it is
 // in memory, and small reads do not gather it anew each time.
 Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::byte> out) const {
-  const TorchFile& file = torch_files_[entries_[index].file];
+  const TorchFile& file = torch_files_[entries()[index].file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
-  Storage& storage = *file.storages[tensor.storage];
+  Storage& storage = *file.storages[tensor.place.tensor];
   const int64_t item = dtype_bytes(tensor.dtype);
-  const StridedWalk walk = walk_of(tensor);
-  const ReadArray read = [&](uint64_t place, std::span<std::byte> window) {
-    return storage.read(tensor.first + place, window);
+  const ReadTensor read = [&](uint64_t place, std::span<std::byte> window) {
+    return storage.read(place, window);
   };
   const uint64_t block_bytes = static_cast<uint64_t>(kBlockElements * item);
   while (!out.empty()) {
@@ -329,7 +332,7 @@ Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::by
     const auto block = FERRY_TRY(blocks_.get(index, number, [&]() -> Result<BlockCache::Bytes> {
       const uint64_t begin = number * block_bytes;
       BlockCache::Bytes bytes(std::min(block_bytes, tensor.bytes - begin));
-      FERRY_RETURN_IF_ERROR(gather(walk, item, static_cast<int64_t>(begin) / item,
+      FERRY_RETURN_IF_ERROR(gather(tensor.place, item, static_cast<int64_t>(begin) / item,
                                    static_cast<int64_t>(bytes.size()) / item, read, bytes.data()));
       return bytes;
     }));
@@ -339,11 +342,6 @@ Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::by
     out = out.subspan(count);
     offset += count;
   }
-  return {};
-}
-
-Status TorchSource::check_unchanged() const {
-  for (const TorchFile& file : torch_files_) FERRY_RETURN_IF_ERROR(file.input->check_unchanged());
   return {};
 }
 

@@ -45,10 +45,10 @@ std::set<ValueId> find_matrices(const Graph& graph) {
   return matrices;
 }
 
-DType target_of(WeightDType dtype, const TensorExpr& expr) {
+DType target_of(WeightDType dtype, const Recipe& recipe) {
   switch (dtype) {
     case WeightDType::kKeep:
-      return expr.source_dtype;
+      return recipe.source_dtype;
     case WeightDType::kF16:
       return DType::kF16;
     case WeightDType::kBF16:
@@ -59,7 +59,7 @@ DType target_of(WeightDType dtype, const TensorExpr& expr) {
   return DType::kF32;
 }
 
-// Gives every weight, its value and its expression, the dtype that it is stored in.
+// Gives every weight, its value and its recipe, the dtype that it is stored in.
 Status settle_dtypes(Model& model, WeightDType dtype) {
   const std::set<ValueId> matrices = find_matrices(model.graph);
   for (size_t i = 0; i < model.graph.values.size(); ++i) {
@@ -70,14 +70,14 @@ Status settle_dtypes(Model& model, WeightDType dtype) {
       return fail(ErrorCode::kInternal, fmt::format("weight {} is not bound", quoted(value.name)));
     }
     const bool is_matrix = matrices.contains({static_cast<int32_t>(i)});
-    const DType target = is_matrix ? target_of(dtype, weight->expr) : DType::kF32;
-    if (!is_castable(weight->expr.source_dtype)) {
+    const DType target = is_matrix ? target_of(dtype, weight->recipe) : DType::kF32;
+    if (!is_castable(weight->recipe.source_dtype)) {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("weight {} is {}, expected f32, f16 or bf16", quoted(value.name),
-                              dtype_name(weight->expr.source_dtype)));
+                              dtype_name(weight->recipe.source_dtype)));
     }
     value.dtype = target;
-    weight->expr.dtype = target;
+    weight->recipe.cast(target);
   }
   return {};
 }

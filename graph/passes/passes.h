@@ -15,9 +15,9 @@ namespace ferry::graph {
 // is a few kilobytes, and it keeps the residual stream exact.
 enum class WeightDType { kKeep, kF32, kF16, kBF16 };
 
-// Settles the dtype of every weight: adds casts to the TensorExprs, and _to_copy nodes around
-// linear and embedding nodes whose weight is not f32 (their operators want equal dtypes). One cast
-// of an activation serves all the linear nodes that read it.
+// Settles the dtype of every weight: adds casts to the recipes, and _to_copy nodes around linear
+// and embedding nodes whose weight is not f32 (their operators want equal dtypes). One cast of an
+// activation serves all the linear nodes that read it.
 Result<Model> cast_weights(Model model, WeightDType dtype);
 
 enum class BufferInit { kNone, kState, kAll };

@@ -44,7 +44,7 @@ std::vector<uint64_t> layer_costs(const Model& model) {
       const Value& value = model.graph[id];
       if (value.origin != Value::Origin::kWeight || !counted.insert({layer, id}).second) continue;
       const Weight* weight = model.weights.find(value.name);
-      if (weight != nullptr) costs[static_cast<size_t>(layer)] += weight->expr.bytes();
+      if (weight != nullptr) costs[static_cast<size_t>(layer)] += weight->recipe.output().bytes();
     }
   }
   return costs;

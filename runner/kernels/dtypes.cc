@@ -7,8 +7,6 @@ namespace {
 
 int category(DType dtype) { return is_floating(dtype) ? 2 : dtype == DType::kBool ? 0 : 1; }
 
-bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 bool is_signed(DType dtype) {
   return dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI32 ||
          dtype == DType::kI64;

@@ -65,10 +65,6 @@ decltype(auto) dispatch(DType dtype, F&& f) {
   }
 }
 
-constexpr bool is_floating(DType dtype) {
-  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 ||
-         dtype == DType::kF64;
-}
 constexpr bool is_integral(DType dtype) { return dtype != DType::kBool && !is_floating(dtype); }
 
 // torch.promote_types; unsigned types wider than 8 bits promote with others to i64.

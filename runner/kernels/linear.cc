@@ -76,8 +76,6 @@ Status add_bias(const Call& call, const Tensor& bias, Tensor& out) {
   return add_scaled(call, operands[0], operands[1], Number::of_int(1), out.dtype, out);
 }
 
-bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
 // out[m,n] = input[m,k] * weight[n,k] in f32, with a weight in half precision. Each task widens a
 // few rows of it into memory that its core's cache holds.
 void linear_of_half(const Call& call, const Tensor& input, const Tensor& weight, Tensor& out,

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "formats/gguf/gguf.h"
 #include "tests/cli/ferry_process.h"
 
 namespace ferry {
@@ -92,7 +93,7 @@ TEST(Inspect, ListsAGgufFileAsTheValuesThatItHolds) {
   size_t found = 0;
   for (const Json& tensor : listing["tensors"]) {
     const int64_t values = tensor["bytes"].get<int64_t>() / 4;
-    const int64_t bytes = tensor.value("stored_bytes", tensor["bytes"].get<int64_t>());
+    const int64_t bytes = tensor["stored_bytes"].get<int64_t>();
     total += bytes;
     const auto stored = kStored.find(tensor["name"].get<std::string>());
     if (stored == kStored.end()) continue;
@@ -109,6 +110,55 @@ TEST(Inspect, ListsAGgufFileAsTheValuesThatItHolds) {
       std::string::npos)
       << text;
   EXPECT_EQ(text.find(" f32       [2, 256] "), std::string::npos) << text;
+}
+
+// Header, padding and the stored bytes of the tensors are all of a GGUF file.
+TEST(Inspect, TheStoredBytesOfAGgufFileAreThoseOfTheFile) {
+  constexpr int64_t kAlignment = 32;
+  for (const char* name : {"gguf/llama3_tied_q8_0.gguf", "gguf/mixA.rows.gguf"}) {
+    const Json listing = inspect(fixture(name));
+    const auto padded = [](int64_t bytes) {
+      return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    };
+    int64_t data = 0, last = 0;
+    std::set<std::string> forms;
+    for (const Json& tensor : listing["tensors"]) {
+      last = tensor["stored_bytes"].get<int64_t>();
+      data += padded(last);
+      forms.insert(tensor["stored"].get<std::string>());
+    }
+    EXPECT_TRUE(forms.contains("q8_0") && (forms.contains("q4_0") || forms.contains("f32")));
+    const auto source = formats::open_gguf(fixture(name)).value().source;
+    const int64_t header = std::ssize(source->files()[0].header);
+    EXPECT_EQ(header % kAlignment, 0);
+    const auto file = std::ssize(read_bytes(fixture(name)));
+    EXPECT_TRUE(file == header + data || file == header + data - padded(last) + last) << name;
+  }
+}
+
+// How a tensor is stored is shown for every format.
+TEST(Inspect, ShowsTheStoredFormOfEveryTensor) {
+  for (const char* name : {"llama3_tied", "llama3_tied_bin", "gguf/llama3_tied_f16.gguf",
+                           "keras/qwen2", "official_pte/llama_tiny_ext.ptd"}) {
+    const Json listing = inspect(fixture(name));
+    ASSERT_FALSE(listing["tensors"].empty()) << name;
+    for (const Json& tensor : listing["tensors"]) {
+      EXPECT_EQ(tensor["stored"], tensor["dtype"]) << name;
+      EXPECT_EQ(tensor["stored_bytes"], tensor["bytes"]) << name;
+    }
+  }
+  std::map<std::string, Json> zipped;
+  for (const Json& tensor : inspect(fixture("torch/views_zipped.bin"))["tensors"]) {
+    zipped[tensor["stored"].get<std::string>()] = tensor;
+  }
+  EXPECT_TRUE(zipped.contains("f32 deflate") || zipped.contains("f32 view deflate"));
+  EXPECT_TRUE(inspect(fixture("torch/views.bin")).dump().find("f32 view\"") != std::string::npos);
+  std::map<std::string, size_t> chunked;
+  for (const Json& tensor : inspect(fixture("hdf5/layouts.h5"))["tensors"]) {
+    ++chunked[tensor["stored"].get<std::string>()];
+    EXPECT_GE(tensor["stored_bytes"].get<int64_t>(), 0);
+  }
+  EXPECT_GT(chunked.size(), 2u);
 }
 
 // A tied head is the same segment as the embedding: it says so, and counts once.

@@ -31,7 +31,7 @@ TEST(GgufConfig, IsThatOfTheModel) {
   EXPECT_FALSE(config.attention_bias);
   EXPECT_EQ(config.bos_id, 1);
   EXPECT_EQ(config.eos_ids, (std::vector<int64_t>{2}));
-  EXPECT_EQ(adopted.stored_names.at("model.layers.0.self_attn.q_proj.weight"),
+  EXPECT_EQ(adopted.tensors.names.at("model.layers.0.self_attn.q_proj.weight"),
             "blk.0.attn_q.weight");
 }
 

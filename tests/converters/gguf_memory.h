@@ -100,10 +100,35 @@ inline std::unique_ptr<GgufMemory> gguf_memory() {
   return source;
 }
 
-inline Result<AdoptedGguf> adopt(const Json& keys,
-                                 std::unique_ptr<GgufMemory> source = gguf_memory(),
-                                 const std::string& user = {}) {
-  return adopt_gguf(std::move(source), keys, user, "user.json");
+struct AdoptedMemory : AdoptedGguf {
+  std::unique_ptr<GgufMemory> source;
+
+  const KeyedTensor* find(const std::string& key) const {
+    for (const KeyedTensor& tensor : tensors.tensors) {
+      if (tensor.key == key) return &tensor;
+    }
+    return nullptr;
+  }
+  // The values of a tensor, by its Hugging Face key.
+  Floats values_of(const std::string& key) const {
+    const KeyedTensor* tensor = find(key);
+    if (tensor == nullptr) {
+      ADD_FAILURE() << "no tensor " << key;
+      return {};
+    }
+    Floats values(tensor->recipe.output().bytes() / sizeof(float));
+    EXPECT_TRUE(
+        graph::materialize(tensor->recipe, *source, 0, std::as_writable_bytes(std::span(values))));
+    return values;
+  }
+};
+
+inline Result<AdoptedMemory> adopt(const Json& keys,
+                                   std::unique_ptr<GgufMemory> source = gguf_memory(),
+                                   const std::string& user = {}) {
+  AdoptedMemory adopted{FERRY_TRY(adopt_gguf(*source, keys, user, "user.json"))};
+  adopted.source = std::move(source);
+  return adopted;
 }
 
 }  // namespace ferry::converters

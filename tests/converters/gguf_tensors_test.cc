@@ -12,17 +12,6 @@
 namespace ferry::converters {
 namespace {
 
-Floats values_of(const TensorSource& source, const std::string& name) {
-  for (size_t i = 0; i < source.entries().size(); ++i) {
-    if (source.entries()[i].name != name) continue;
-    Floats values(source.entries()[i].bytes / sizeof(float));
-    EXPECT_TRUE(source.read(i, 0, std::as_writable_bytes(std::span(values))));
-    return values;
-  }
-  ADD_FAILURE() << "no tensor " << name;
-  return {};
-}
-
 // -- layouts: GGUF row g of a tensor is row index[g] of the Hugging Face one
 
 using Index = std::vector<int64_t>;
@@ -103,12 +92,11 @@ void expect_inverse(const Json& keys, const std::vector<LayoutCase>& cases) {
   const auto adopted = adopt(keys, std::move(source));
   ASSERT_TRUE(adopted) << adopted.error().message;
   for (const LayoutCase& c : cases) {
-    EXPECT_EQ(values_of(*adopted->source, c.hf), numbered(c.shape)) << c.gguf;
-    for (const TensorEntry& entry : adopted->source->entries()) {
-      if (entry.name != c.hf) continue;
-      EXPECT_EQ(entry.shape, c.shape) << c.gguf;
-      EXPECT_EQ(entry.original, c.gguf);
-    }
+    EXPECT_EQ(adopted->values_of(c.hf), numbered(c.shape)) << c.gguf;
+    const graph::Recipe& recipe = adopted->find(c.hf)->recipe;
+    EXPECT_EQ(recipe.output().shape, c.shape) << c.gguf;
+    EXPECT_EQ(source_names(recipe, *adopted->source), c.gguf);
+    EXPECT_LE(recipe.pieces.size(), 2u) << c.gguf;  // a strided piece, after the rows of q and k
   }
 }
 
@@ -151,8 +139,8 @@ TEST(Gguf, TiledValueHeadsBecomeGrouped) {
   source->add("blk.0.ssm_dt.bias", {4}, {1, 3, 2, 4});
   source->add("blk.0.ssm_a", {4}, {-std::exp(1.0f), -std::exp(3.0f), -1.0f, -std::exp(0.5f)});
   const auto adopted = adopt(hybrid_keys("qwen35"), std::move(source)).value();
-  EXPECT_EQ(values_of(*adopted.source, names[4]), (Floats{1, 2, 3, 4}));
-  const Floats logs = values_of(*adopted.source, attn + "A_log");
+  EXPECT_EQ(adopted.values_of(names[4]), (Floats{1, 2, 3, 4}));
+  const Floats logs = adopted.values_of(attn + "A_log");
   const Floats expected = {1.0f, 0.0f, 3.0f, 0.5f};
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(logs[i], expected[i], 1e-6);
 }
@@ -169,15 +157,15 @@ TEST(Gguf, InputProjectionOfQwen3NextIsPackedAgain) {
   source->add("blk.1.ffn_up_exps.weight", {3, 2, 5});
   const auto adopted = adopt(hybrid_keys("qwen3next"), std::move(source)).value();
   const std::string layer = "model.layers.1.";
-  EXPECT_EQ(values_of(*adopted.source, layer + "linear_attn.in_proj_qkvz.weight"), packed);
+  EXPECT_EQ(adopted.values_of(layer + "linear_attn.in_proj_qkvz.weight"), packed);
   std::map<std::string, Shape> shapes;
-  for (const TensorEntry& entry : adopted.source->entries()) shapes[entry.name] = entry.shape;
+  for (const KeyedTensor& t : adopted.tensors.tensors) shapes[t.key] = t.recipe.output().shape;
   EXPECT_EQ(shapes[layer + "linear_attn.in_proj_qkvz.weight"], (Shape{32, 5}));
   EXPECT_EQ(shapes[layer + "linear_attn.conv1d.weight"], (Shape{20, 1, 4}));
   EXPECT_EQ(shapes[layer + "mlp.shared_expert_gate.weight"], (Shape{1, 5}));
   for (int expert = 0; expert < 3; ++expert) {
     const Floats all =
-        values_of(*adopted.source, fmt::format("{}mlp.experts.{}.up_proj.weight", layer, expert));
+        adopted.values_of(fmt::format("{}mlp.experts.{}.up_proj.weight", layer, expert));
     ASSERT_EQ(all.size(), 10u);
     EXPECT_EQ(all[0], static_cast<float>(10 * expert) + 0.5f);
   }
@@ -207,7 +195,7 @@ TEST(Gguf, NormsAreShiftedWhereWritersShiftThem) {
     auto source = gguf_memory();
     source->add(c.gguf, {2}, {1.25f, 1.25f});
     const auto adopted = adopt(c.keys, std::move(source)).value();
-    EXPECT_EQ(values_of(*adopted.source, c.hf), (Floats{c.expected, c.expected})) << c.gguf;
+    EXPECT_EQ(adopted.values_of(c.hf), (Floats{c.expected, c.expected})) << c.gguf;
   }
 }
 
@@ -222,7 +210,9 @@ TEST(Gguf, WhatIsNotOfTheModelKeepsItsName) {
   }
   const auto adopted = adopt(keys, std::move(source)).value();
   std::map<std::string, std::string> names;
-  for (const TensorEntry& entry : adopted.source->entries()) names[entry.original] = entry.name;
+  for (const KeyedTensor& tensor : adopted.tensors.tensors) {
+    names[source_names(tensor.recipe, *adopted.source)] = tensor.key;
+  }
   EXPECT_EQ(names["blk.0.attn_sinks.weight"], "gguf:blk.0.attn_sinks.weight");
   EXPECT_EQ(names["blk.00.attn_norm.weight"], "gguf:blk.00.attn_norm.weight");
   EXPECT_EQ(names["blk.4.attn_norm.weight"], "mtp.blk.4.attn_norm.weight");

@@ -126,9 +126,10 @@ int64_t stored_at(const Variable& v, int64_t r, int64_t c) {
   return v.shape.size() == 1 ? r : r * v.shape[1] + c;
 }
 
-Result<std::unique_ptr<StridedSource>> adopt(const Counting& source, const ModelConfig& config) {
-  std::vector<StridedTensor> tensors = FERRY_TRY(keras_tensors(source, config));
-  return StridedSource::make(std::make_unique<Counting>(source), std::move(tensors));
+std::map<std::string, const graph::Recipe*> by_key(const KeyedTensors& keyed) {
+  std::map<std::string, const graph::Recipe*> recipes;
+  for (const KeyedTensor& tensor : keyed.tensors) recipes[tensor.key] = &tensor.recipe;
+  return recipes;
 }
 
 class KerasKeysTest : public testing::TestWithParam<std::string> {};
@@ -137,22 +138,19 @@ TEST_P(KerasKeysTest, EveryVariableIsTheTensorThatItsImporterMakesIt) {
   const std::vector<Variable> variables = variables_of(GetParam());
   const Counting source(variables);
   ASSERT_TRUE(has_keras_paths(source));
-  const auto adopted = adopt(source, config_of(GetParam()));
-  ASSERT_TRUE(adopted.has_value()) << adopted.error().message;
-  std::map<std::string, size_t> by_name;
-  for (size_t i = 0; i < (*adopted)->entries().size(); ++i) {
-    by_name[(*adopted)->entries()[i].name] = i;
-  }
-  EXPECT_EQ(by_name.size(), variables.size());
+  const auto keyed = key_keras_tensors(source, config_of(GetParam()));
+  ASSERT_TRUE(keyed.has_value()) << keyed.error().message;
+  const auto recipes = by_key(*keyed);
+  EXPECT_EQ(recipes.size(), variables.size());
   for (size_t e = 0; e < variables.size(); ++e) {
     const Variable& v = variables[e];
-    ASSERT_TRUE(by_name.contains(v.key)) << v.key;
-    const size_t index = by_name[v.key];
-    const TensorEntry& entry = (*adopted)->entries()[index];
-    EXPECT_EQ(entry.shape, v.shape) << v.key;
-    EXPECT_EQ(entry.original, v.path);
+    ASSERT_TRUE(recipes.contains(v.key)) << v.key;
+    const graph::Recipe& recipe = *recipes.at(v.key);
+    EXPECT_EQ(recipe.output().shape, v.shape) << v.key;
+    EXPECT_EQ(source_names(recipe, source), v.path);
+    EXPECT_EQ(keyed->names.at(v.key), v.path);
     std::vector<float> values(static_cast<size_t>(elements_of(v.shape)));
-    ASSERT_TRUE((*adopted)->read(index, 0, std::as_writable_bytes(std::span(values))).has_value());
+    ASSERT_TRUE(materialize(recipe, source, 0, std::as_writable_bytes(std::span(values))));
     const int64_t columns = v.shape.size() == 2 ? v.shape[1] : 1;
     for (size_t i = 0; i < values.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
@@ -169,18 +167,13 @@ TEST_P(KerasKeysTest, ThePrefixOfATaskIsNoPartOfThePath) {
   for (Variable& v : variables) v.path = "layers/some_backbone/" + v.path;
   const Counting task(variables);
   EXPECT_EQ(has_keras_head(task), has_keras_head(plain));
-  const auto expected = keras_tensors(plain, config);
-  const auto found = keras_tensors(task, config);
+  const auto expected = key_keras_tensors(plain, config);
+  const auto found = key_keras_tensors(task, config);
   ASSERT_TRUE(found.has_value()) << found.error().message;
-  ASSERT_EQ(found->size(), expected->size());
-  for (size_t i = 0; i < found->size(); ++i) EXPECT_EQ((*found)[i].name, (*expected)[i].name);
-}
-
-TEST_P(KerasKeysTest, PathsOfKeysAreThoseOfTheFile) {
-  const auto paths = keras_paths(config_of(GetParam()));
-  for (const Variable& v : variables_of(GetParam())) {
-    ASSERT_TRUE(paths.contains(v.key)) << v.key;
-    EXPECT_EQ(paths.at(v.key), v.path);
+  ASSERT_EQ(found->tensors.size(), expected->tensors.size());
+  for (size_t i = 0; i < found->tensors.size(); ++i) {
+    EXPECT_EQ(found->tensors[i].key, expected->tensors[i].key);
+    EXPECT_EQ(found->tensors[i].recipe, expected->tensors[i].recipe);
   }
 }
 
@@ -189,28 +182,28 @@ INSTANTIATE_TEST_SUITE_P(Presets, KerasKeysTest,
                                          "gemma3", "gemma3_deep"),
                          [](const auto& preset_name) { return preset_name.param; });
 
-std::map<std::string, std::string> bytes_by_name(const TensorSource& source) {
+std::map<std::string, std::string> bytes_by_key(const KeyedTensors& keyed,
+                                                const TensorSource& source) {
   std::map<std::string, std::string> tensors;
-  for (size_t i = 0; i < source.entries().size(); ++i) {
-    std::string bytes(source.entries()[i].bytes, '\0');
-    EXPECT_TRUE(source.read(i, 0, std::as_writable_bytes(std::span(bytes))).has_value());
-    tensors[source.entries()[i].name] = std::move(bytes);
+  for (const KeyedTensor& tensor : keyed.tensors) {
+    std::string bytes(tensor.recipe.output().bytes(), '\0');
+    EXPECT_TRUE(materialize(tensor.recipe, source, 0, std::as_writable_bytes(std::span(bytes))));
+    tensors[tensor.key] = std::move(bytes);
   }
   return tensors;
 }
 
 TEST(KerasKeys, TheWeightsOfAPresetAreThoseOfTheHuggingFaceCheckpoint) {
   for (const std::string name : {"qwen2", "gemma2"}) {
-    auto source = formats::open_checkpoint(preset(name).string());
+    const auto source = formats::open_tensors(preset(name).string());
     ASSERT_TRUE(source.has_value()) << source.error().message;
-    auto tensors = keras_tensors(**source, config_of(name));
-    ASSERT_TRUE(tensors.has_value()) << tensors.error().message;
-    const auto adopted = StridedSource::make(*std::move(source), *std::move(tensors));
-    ASSERT_TRUE(adopted.has_value()) << adopted.error().message;
+    const auto keyed = key_keras_tensors(**source, config_of(name));
+    ASSERT_TRUE(keyed.has_value()) << keyed.error().message;
     const auto expected =
-        formats::open_checkpoint((preset(name) / "huggingface.safetensors").string());
+        formats::open_tensors((preset(name) / "huggingface.safetensors").string());
     ASSERT_TRUE(expected.has_value()) << expected.error().message;
-    EXPECT_TRUE(bytes_by_name(**adopted) == bytes_by_name(**expected)) << name;
+    EXPECT_TRUE(bytes_by_key(*keyed, **source) == bytes_by_key(key_by_name(**expected), **expected))
+        << name;
   }
 }
 
@@ -238,16 +231,16 @@ TEST(KerasKeys, PathsThatAreNearlyRightStayWhatTheyAre) {
         "layers/other/layers/qwen3_layer_norm/vars/0", "layers/", "layers/a_backbone/", "/", ""}) {
     Counting source({});
     source.add(path, {32});
-    const auto tensors = keras_tensors(source, config);
-    ASSERT_TRUE(tensors.has_value()) << path;
-    EXPECT_TRUE(tensors->empty()) << path;
+    const auto keyed = key_keras_tensors(source, config);
+    ASSERT_TRUE(keyed.has_value()) << path;
+    EXPECT_EQ(keyed->tensors[0].key, path);
   }
 }
 
 Error error_of(const Counting& source, const ModelConfig& config) {
-  const auto tensors = keras_tensors(source, config);
-  EXPECT_FALSE(tensors.has_value());
-  return tensors ? Error{} : tensors.error();
+  const auto keyed = key_keras_tensors(source, config);
+  EXPECT_FALSE(keyed.has_value());
+  return keyed ? Error{} : keyed.error();
 }
 
 TEST(KerasKeys, AnotherShapeIsRefusedUnderItsPath) {
@@ -326,7 +319,6 @@ TEST(KerasKeys, FamiliesWithoutATableAreUnsupported) {
   EXPECT_EQ(error.message,
             "model.weights.h5: Keras weights of model_type 'mistral' are not supported; supported "
             "are llama, qwen2, qwen3, gemma, gemma2, gemma3_text");
-  EXPECT_TRUE(keras_paths(config).empty());
 }
 
 }  // namespace

@@ -36,8 +36,12 @@ KeyRule drop(const std::string& source) {
 }
 
 MappedKeys map(std::vector<TensorEntry> entries, const std::vector<KeyRule>& rules,
-               const std::vector<TieRule>& ties = {}, const MappingOptions& options = {}) {
-  return map_keys(Names(std::move(entries)), config_of(12), rules, ties, options).value();
+               const std::vector<TieRule>& ties = {}, const MappingOptions& options = {},
+               const std::unordered_map<std::string, std::string>& names = {}) {
+  const Names source(std::move(entries));
+  KeyedTensors keyed = key_by_name(source);
+  keyed.names = names;
+  return map_keys(source, keyed, config_of(12), rules, ties, options).value();
 }
 
 std::vector<std::string> messages(const MappedKeys& mapped) {
@@ -79,8 +83,9 @@ TEST(KeyRule, DropsAreReportedWithTheirReason) {
 }
 
 TEST(KeyRule, TwoMatchingRulesAreOurDefect) {
-  const auto mapped =
-      map_keys(Names({entry("a.b")}), config_of(1), {map_rule("a.b", "x"), drop("a.*")}, {}, {});
+  const Names source({entry("a.b")});
+  const auto mapped = map_keys(source, key_by_name(source), config_of(1),
+                               {map_rule("a.b", "x"), drop("a.*")}, {}, {});
   ASSERT_FALSE(mapped);
   EXPECT_EQ(mapped.error().code, ErrorCode::kInternal);
 }
@@ -129,7 +134,7 @@ TEST(KeyRule, EitherNameOfATiedWeightMayBeStored) {
     const MappedKeys mapped = map({entry(stored)}, rules, ties);
     ASSERT_NE(mapped.weights.find("output"), nullptr) << stored;
     ASSERT_NE(mapped.weights.find("embedding"), nullptr) << stored;
-    EXPECT_EQ(mapped.weights.find("output")->expr, mapped.weights.find("embedding")->expr);
+    EXPECT_EQ(mapped.weights.find("output")->recipe, mapped.weights.find("embedding")->recipe);
     const std::string made = stored == "embed" ? "output" : "embedding";
     EXPECT_EQ(mapped.report.entries.back().targets, std::vector<std::string>{made});
   }
@@ -146,15 +151,16 @@ TEST(KeyRule, AllowedKeysPassWithoutARule) {
 
 TEST(KeyRule, ASplitTakesItsRowsFromTheEntry) {
   KeyRule rule = map_rule("packed", "first");
-  rule.targets = {{"first", [](const ModelConfig&) { return rows_range(0, 3); }},
-                  {"second", [](const ModelConfig&) { return rows_range(3, 1); }}};
+  rule.targets = {{"first", [](const ModelConfig&) { return RowOrder{run_piece(0, 0, 3)}; }},
+                  {"second", [](const ModelConfig&) { return RowOrder{run_piece(0, 3, 1)}; }}};
   rule.expected_rows = [](const ModelConfig&) { return int64_t{4}; };
   const MappedKeys mapped = map({entry("other"), entry("packed")}, {drop("other"), rule});
   const graph::Weight* first = mapped.weights.find("first");
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->expr.shape, (Shape{3, 2}));
-  EXPECT_EQ(first->expr.rows, (std::vector<graph::RowRun>{{1, 0, 3}}));
-  EXPECT_EQ(mapped.weights.find("second")->expr.rows, (std::vector<graph::RowRun>{{1, 3, 1}}));
+  EXPECT_EQ(first->recipe.output().shape, (Shape{3, 2}));
+  EXPECT_EQ(first->recipe.pieces, (std::vector<StridedPiece>{run_piece(1, 0, 6)}));
+  EXPECT_EQ(mapped.weights.find("second")->recipe.pieces,
+            (std::vector<StridedPiece>{run_piece(1, 6, 2)}));
 
   for (const Shape& shape : {Shape{5, 2}, Shape{3, 2}, Shape{}}) {
     const MappedKeys wrong = map({entry("packed", shape)}, {rule});
@@ -168,14 +174,14 @@ TEST(KeyRule, ASplitTakesItsRowsFromTheEntry) {
 std::vector<KeyRule> layouts_of_packed(std::optional<PackedLayout> own) {
   KeyRule halves = map_rule("packed", "first");
   halves.name = "halves";
-  halves.targets = {{"first", [](const ModelConfig&) { return rows_range(0, 2); }},
-                    {"second", [](const ModelConfig&) { return rows_range(2, 2); }}};
+  halves.targets = {{"first", [](const ModelConfig&) { return RowOrder{run_piece(0, 0, 2)}; }},
+                    {"second", [](const ModelConfig&) { return RowOrder{run_piece(0, 2, 2)}; }}};
   halves.layout = PackedLayout::kConcatenated;
   halves.own_layout = own == halves.layout;
   KeyRule turns = halves;
   turns.name = "turns";
-  const std::vector<graph::RowRun> even = {{0, 0, 1}, {0, 2, 1}};
-  const std::vector<graph::RowRun> odd = {{0, 1, 1}, {0, 3, 1}};
+  const RowOrder even = {{.offset = 0, .axes = {{2, 2}}}};
+  const RowOrder odd = {{.offset = 1, .axes = {{2, 2}}}};
   turns.targets[0].rows = [even](const ModelConfig&) { return even; };
   turns.targets[1].rows = [odd](const ModelConfig&) { return odd; };
   turns.layout = PackedLayout::kInterleaved;
@@ -204,12 +210,12 @@ TEST(KeyRule, ALayoutIsTheOneAskedForElseTheFamilysOwnElseAProblem) {
                                          "(--packed-layout concatenated) or 'turns' "
                                          "(--packed-layout interleaved)"});
       EXPECT_EQ(mapped.problems[0].kind, KeyProblem::Kind::kAmbiguous);
-      EXPECT_EQ(mapped.spoiled, (std::set<std::string>{"first", "second"}));
+      EXPECT_EQ(mapped.rejected, (std::set<std::string>{"first", "second"}));
       continue;
     }
     ASSERT_TRUE(mapped.problems.empty());
     EXPECT_EQ(mapped.weights.find("second")->rule, c.rule);
-    EXPECT_EQ(mapped.weights.find("second")->expr.rows.size(), c.rule == "halves" ? 1U : 2U);
+    EXPECT_EQ(mapped.weights.find("second")->recipe.pieces[0].is_run(), c.rule == "halves");
   }
 }
 
@@ -224,12 +230,12 @@ TEST(KeyRule, TiesFillInWhatIsMissing) {
   const std::vector<TieRule> ties = {{"tied head", "out", "tok"}};
   const MappedKeys tied = map({entry("embed")}, rules, ties);
   ASSERT_NE(tied.weights.find("out"), nullptr);
-  EXPECT_EQ(tied.weights.find("out")->expr, tied.weights.find("tok")->expr);
+  EXPECT_EQ(tied.weights.find("out")->recipe, tied.weights.find("tok")->recipe);
   EXPECT_EQ(tied.report.entries.back().source, "");
   EXPECT_EQ(tied.report.entries.back().targets, std::vector<std::string>{"out"});
 
   const MappedKeys both = map({entry("embed"), entry("head")}, rules, ties);
-  EXPECT_EQ(both.weights.find("out")->expr.rows[0].entry, 1u);
+  EXPECT_EQ(both.weights.find("out")->recipe.pieces[0].tensor, 1u);
   EXPECT_EQ(both.report.entries.size(), 2u);
 }
 
@@ -287,16 +293,34 @@ TEST(KeyRule, AKeyWithAndWithoutAPrefixIsRefused) {
 
 TEST(KeyRule, TheNearestKeyIsNamedAsTheFormatNamesIt) {
   const std::vector<KeyRule> rules = {map_rule("m.layers.{i}.up", "layers.{i}.w3")};
-  const MappingOptions options = {
-      .allow_unmapped = {},
-      .format_rules = {},
-      .stored_names = {{"m.layers.0.up", "decoder/up"}, {"m.layers.3.up", "decoder_3/up"}}};
-  EXPECT_EQ(messages(map({entry("decoder_3/upp"), entry("decoder/upp"), entry("decoder_9/up")},
-                         rules, {}, options)),
-            (std::vector<std::string>{
-                "unmapped: 'decoder_3/upp' bf16 [4, 2] (nearest known key: 'decoder_3/up')",
-                "unmapped: 'decoder/upp' bf16 [4, 2] (nearest known key: 'decoder/up')",
-                "unmapped: 'decoder_9/up' bf16 [4, 2] (nearest known key: 'decoder/up')"}));
+  EXPECT_EQ(
+      messages(map({entry("decoder_3/upp"), entry("decoder/upp"), entry("decoder_9/up")}, rules, {},
+                   {}, {{"m.layers.0.up", "decoder/up"}, {"m.layers.3.up", "decoder_3/up"}})),
+      (std::vector<std::string>{
+          "unmapped: 'decoder_3/upp' bf16 [4, 2] (nearest known key: 'decoder_3/up')",
+          "unmapped: 'decoder/upp' bf16 [4, 2] (nearest known key: 'decoder/up')",
+          "unmapped: 'decoder_9/up' bf16 [4, 2] (nearest known key: 'decoder/up')"}));
+}
+
+TEST(KeyRule, ARowThatTheSourceDoesNotHaveIsAProblem) {
+  KeyRule rule = map_rule("packed", "first");
+  rule.targets[0].rows = [](const ModelConfig&) { return RowOrder{run_piece(0, 2, 3)}; };
+  EXPECT_EQ(
+      messages(map({entry("packed")}, {rule})),
+      std::vector<std::string>{"shape: 'packed' [4, 2] has fewer rows than 'map first' needs"});
+}
+
+TEST(KeyRule, ATensorThatItsFormatLeavesOutIsDroppedWithTheReason) {
+  const Names source({entry("factors"), entry("a")});
+  KeyedTensors keyed = key_by_name(source);
+  keyed.tensors[0].key = "format:factors";
+  keyed.tensors[0].unused = "checked";
+  const MappedKeys mapped =
+      map_keys(source, keyed, config_of(1), {map_rule("a", "x")}, {}, {}).value();
+  EXPECT_TRUE(mapped.problems.empty());
+  EXPECT_EQ(mapped.report.entries[0].source, "factors");
+  EXPECT_EQ(mapped.report.entries[0].rule, "drop factors");
+  EXPECT_EQ(mapped.report.entries[0].reason, "checked");
 }
 
 TEST(KeyRule, HostileNamesAreShownSafely) {

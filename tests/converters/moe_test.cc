@@ -32,7 +32,8 @@ std::vector<TensorEntry> up_matrices() {
 
 MappedKeys map(std::vector<TensorEntry> entries) {
   const ModelConfig c = config();
-  return map_keys(Names(std::move(entries)), c, expert_rules("model.", c), {}, {}).value();
+  const Names source(std::move(entries));
+  return map_keys(source, key_by_name(source), c, expert_rules("model.", c), {}, {}).value();
 }
 
 std::vector<std::string> messages(const MappedKeys& mapped) {
@@ -46,9 +47,10 @@ TEST(ExpertKeys, MatricesAreStackedInTheOrderOfTheirNumbers) {
   EXPECT_EQ(messages(mapped), std::vector<std::string>{});
   const graph::Weight* w3 = mapped.weights.find("layers.0.feed_forward.experts.w3.weight");
   ASSERT_NE(w3, nullptr);
-  EXPECT_EQ(w3->expr.shape, (Shape{3, 4, 2}));
-  EXPECT_EQ(w3->expr.rows, (std::vector<graph::RowRun>{{1, 0, 4}, {2, 0, 4}, {0, 0, 4}}));
-  EXPECT_EQ(w3->expr.source_dtype, DType::kBF16);
+  EXPECT_EQ(w3->recipe.output().shape, (Shape{3, 4, 2}));
+  EXPECT_EQ(w3->recipe.pieces, (std::vector<StridedPiece>{run_piece(1, 0, 8), run_piece(2, 0, 8),
+                                                          run_piece(0, 0, 8)}));
+  EXPECT_EQ(w3->recipe.source_dtype, DType::kBF16);
   // Every one of them is accounted for.
   ASSERT_EQ(mapped.report.entries.size(), 3u);
   for (const MappedEntry& mapped_entry : mapped.report.entries) {
@@ -69,8 +71,9 @@ TEST(ExpertKeys, EveryMatrixGoesToItsOwnWeight) {
     entries.push_back(entry("experts." + e + ".up_proj.weight", {4, 2}));
     entries.push_back(entry("experts." + e + ".down_proj.weight", {2, 4}));
   }
+  const Names source(std::move(entries));
   const MappedKeys mapped =
-      map_keys(Names(std::move(entries)), c, expert_rules("model.", c), {}, {}).value();
+      map_keys(source, key_by_name(source), c, expert_rules("model.", c), {}, {}).value();
   EXPECT_EQ(messages(mapped), std::vector<std::string>{});
   const struct {
     const char* weight;
@@ -88,9 +91,9 @@ TEST(ExpertKeys, EveryMatrixGoesToItsOwnWeight) {
     const std::string name = std::string("layers.0.feed_forward.") + expected.weight + ".weight";
     const graph::Weight* weight = mapped.weights.find(name);
     ASSERT_NE(weight, nullptr) << name;
-    EXPECT_EQ(weight->expr.shape, expected.shape) << name;
+    EXPECT_EQ(weight->recipe.output().shape, expected.shape) << name;
     std::vector<size_t> from;
-    for (const graph::RowRun& run : weight->expr.rows) from.push_back(run.entry);
+    for (const StridedPiece& piece : weight->recipe.pieces) from.push_back(piece.tensor);
     EXPECT_EQ(from, expected.entries) << name;
   }
 }
@@ -134,12 +137,15 @@ TEST(ExpertKeys, FusedMatricesAreTakenApart) {
   const graph::Weight* w2 = mapped.weights.find("layers.0.feed_forward.experts.w2.weight");
   ASSERT_TRUE(w1 && w2 && w3);
   for (const graph::Weight* wide : {w1, w3}) {
-    EXPECT_EQ(wide->expr.shape, (Shape{3, 4, 2}));
-    EXPECT_EQ(wide->expr.row_rank, 2u);
+    EXPECT_EQ(wide->recipe.output().shape, (Shape{3, 4, 2}));
   }
-  EXPECT_EQ(w1->expr.rows, (std::vector<graph::RowRun>{{0, 0, 4}, {0, 8, 4}, {0, 16, 4}}));
-  EXPECT_EQ(w3->expr.rows, (std::vector<graph::RowRun>{{0, 4, 4}, {0, 12, 4}, {0, 20, 4}}));
-  EXPECT_EQ(w2->expr.shape, (Shape{3, 2, 4}));
+  // Of the 3 matrices of 16 elements the first and the second half.
+  const auto half = [](int64_t offset) {
+    return std::vector<StridedPiece>{{.offset = offset, .axes = {{3, 16}, {8, 1}}}};
+  };
+  EXPECT_EQ(w1->recipe.pieces, half(0));
+  EXPECT_EQ(w3->recipe.pieces, half(8));
+  EXPECT_EQ(w2->recipe.output().shape, (Shape{3, 2, 4}));
   ASSERT_EQ(map({entry("experts.down_proj", {3, 4, 2})}).problems.size(), 1u);
   for (const Shape& wrong : {Shape{3, 2, 8}, Shape{2, 8, 2}, Shape{24, 2}, Shape{}}) {
     const MappedKeys refused = map({entry("experts.gate_up_proj", wrong)});

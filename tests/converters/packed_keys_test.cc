@@ -59,10 +59,10 @@ ModelConfig tiny() {
 }
 
 std::vector<float> values_of(const graph::Weight& weight, const TensorSource& source) {
-  graph::TensorExpr expr = weight.expr;
-  expr.dtype = DType::kF32;
-  std::vector<float> values(expr.bytes() / sizeof(float));
-  EXPECT_TRUE(graph::materialize(expr, source, 0, std::as_writable_bytes(std::span(values))));
+  graph::Recipe recipe = weight.recipe;
+  recipe.cast(DType::kF32);
+  std::vector<float> values(recipe.output().bytes() / sizeof(float));
+  EXPECT_TRUE(graph::materialize(recipe, source, 0, std::as_writable_bytes(std::span(values))));
   return values;
 }
 
@@ -72,7 +72,7 @@ std::vector<float> rows_of(const MappedKeys& mapped, const std::string& name,
   const graph::Weight* weight = mapped.weights.find(name);
   if (weight == nullptr) return {};
   const std::vector<float> values = values_of(*weight, source);
-  const size_t rows = static_cast<size_t>(weight->expr.shape[0]);
+  const size_t rows = static_cast<size_t>(weight->recipe.output().shape[0]);
   std::vector<float> first;
   for (size_t row = 0; row < rows; ++row) {
     const size_t width = values.size() / rows;
@@ -99,7 +99,8 @@ TEST(PackedKeys, ASplitMovesRowsOfMatricesAndVectorsAlike) {
       source.add("l.0.qkv_proj.bias", dtype, {32});
       source.add("l.0.gate_up_proj.weight", dtype, {12, 3});
       source.add("l.0.gate_up_proj.bias", dtype, {12, 1});  // one scale per row, as a column
-      const MappedKeys mapped = map_keys(source, config, rules, {}, {}).value();
+      const MappedKeys mapped =
+          map_keys(source, key_by_name(source), config, rules, {}, {}).value();
       ASSERT_TRUE(mapped.problems.empty()) << mapped.problems[0].message;
       ASSERT_EQ(mapped.weights.weights().size(), 10U);
       for (const std::string name :
@@ -124,19 +125,20 @@ TEST(PackedKeys, DeltaNetsHaveTheirOwnLayoutOnlyWhereTheFamilyHasOne) {
   RowNumbers source;
   source.add("m.layers.0.linear_attn.in_proj_qkvz.weight", DType::kF32, {32, 2});
   source.add("m.layers.0.linear_attn.in_proj_ba.weight", DType::kF32, {8, 2});
-  const MappedKeys open =
-      map_keys(source, tiny(), packed_delta_net_rules("m.", std::nullopt), {}, {}).value();
+  const MappedKeys open = map_keys(source, key_by_name(source), tiny(),
+                                   packed_delta_net_rules("m.", std::nullopt), {}, {})
+                              .value();
   ASSERT_EQ(open.problems.size(), 2U);
   EXPECT_EQ(open.problems[0].kind, KeyProblem::Kind::kAmbiguous);
-  const MappedKeys own =
-      map_keys(source, tiny(), packed_delta_net_rules("m.", PackedLayout::kInterleaved), {}, {})
-          .value();
+  const MappedKeys own = map_keys(source, key_by_name(source), tiny(),
+                                  packed_delta_net_rules("m.", PackedLayout::kInterleaved), {}, {})
+                             .value();
   EXPECT_EQ(rows_of(own, "layers.0.attention.in_proj_b.weight", source),
             (std::vector<float>{0, 1, 4, 5}));
-  const MappedKeys asked =
-      map_keys(source, tiny(), packed_delta_net_rules("m.", PackedLayout::kInterleaved), {},
-               {.packed_layout = PackedLayout::kConcatenated})
-          .value();
+  const MappedKeys asked = map_keys(source, key_by_name(source), tiny(),
+                                    packed_delta_net_rules("m.", PackedLayout::kInterleaved), {},
+                                    {.packed_layout = PackedLayout::kConcatenated})
+                               .value();
   EXPECT_EQ(rows_of(asked, "layers.0.attention.in_proj_b.weight", source),
             (std::vector<float>{0, 1, 2, 3}));
 }

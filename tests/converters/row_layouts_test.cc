@@ -8,10 +8,12 @@
 namespace ferry::converters {
 namespace {
 
-std::vector<int64_t> expand(const std::vector<graph::RowRun>& runs) {
+std::vector<int64_t> expand(const RowOrder& order) {
   std::vector<int64_t> rows;
-  for (const graph::RowRun& run : runs) {
-    for (int64_t i = 0; i < run.count; ++i) rows.push_back(run.begin + i);
+  for (const StridedPiece& piece : order) {
+    for_each_run(piece, [&](int64_t offset, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) rows.push_back(offset + i);
+    });
   }
   return rows;
 }
@@ -54,7 +56,7 @@ ModelConfig sizes(int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t int
   return c;
 }
 
-void add(std::vector<int64_t>& rows, const std::vector<graph::RowRun>& runs) {
+void add(std::vector<int64_t>& rows, const RowOrder& runs) {
   std::ranges::copy(expand(runs), std::back_inserter(rows));
 }
 
@@ -148,20 +150,20 @@ TEST(RowLayouts, NeighboursBecomeHalves) {
   using Rows = std::vector<int64_t>;
   ModelConfig c = sizes(2, 2, 8, 1);
   c.rope.partial_rotary_factor = 0.75;
-  EXPECT_EQ(expand(rope_half_rows(c, 2)),
+  EXPECT_EQ(expand(pairs_to_halves(2, c.head_dim, c.rotary_dim())),
             (Rows{0, 2, 4, 1, 3, 5, 6, 7, 8, 10, 12, 9, 11, 13, 14, 15}));
   for (double partial : {0.25, 0.5, 1.0}) {
     c.rope.partial_rotary_factor = partial;
-    EXPECT_TRUE(is_bijection(expand(rope_half_rows(c, 2)), 16));
+    EXPECT_TRUE(is_bijection(expand(pairs_to_halves(2, c.head_dim, c.rotary_dim())), 16));
   }
-  EXPECT_EQ(expand(select_rows(rows_range(10, 4), {{0, 3, 1}, {0, 0, 2}})), (Rows{13, 10, 11}));
 }
 
 TEST(RowLayouts, RunsThatTouchAreOne) {
   LinearAttentionConfig c;
   c.key_heads = c.value_heads = 1;
   c.key_dim = c.value_dim = 4;
-  for (PackedLayout layout : kLayouts) EXPECT_EQ(qkv_rows(c, layout), rows_range(0, 12));
+  for (PackedLayout layout : kLayouts)
+    EXPECT_EQ(qkv_rows(c, layout), RowOrder{run_piece(0, 0, 12)});
 }
 
 }  // namespace

@@ -21,14 +21,14 @@ void write_shard(const std::string& path, const std::vector<std::string>& names)
 constexpr std::string_view kIndex = "model.safetensors.index.json";
 
 std::string message_of(const std::string& path, const CheckpointOptions& options = {}) {
-  const auto source = open_checkpoint(path, options);
+  const auto source = open_tensors(path, options);
   return source ? "accepted" : source.error().message;
 }
 
 TEST(Checkpoint, ADirectoryWithOneFile) {
   TempDir dir;
   write_shard(dir / "model.safetensors", {"a"});
-  const auto source = open_checkpoint(dir.path()).value();
+  const auto source = open_tensors(dir.path()).value();
   EXPECT_EQ(source->path(), dir.path());
   EXPECT_EQ(source->files()[0].name, "model.safetensors");
   EXPECT_EQ(source->entries()[0].name, "a");
@@ -42,7 +42,7 @@ TEST(Checkpoint, ShardsAreReadInTheOrderOfTheirNames) {
       "b": "model.safetensors-00001-of-00002.safetensors",
       "c": "model.safetensors-00001-of-00002.safetensors"}})");
   for (const std::string& path : {dir.path(), dir.path() + "/", dir / kIndex}) {
-    const auto source = open_checkpoint(path).value();
+    const auto source = open_tensors(path).value();
     ASSERT_EQ(source->entries().size(), 3u);
     EXPECT_EQ(source->entries()[0].name, "b");
     EXPECT_EQ(source->entries()[2].name, "a");
@@ -57,7 +57,7 @@ TEST(Checkpoint, AllMissingFilesAreListed) {
   dir.write(
       kIndex,
       R"({"weight_map": {"a": "1.safetensors", "b": "2.safetensors", "c": "3.safetensors"}})");
-  const auto source = open_checkpoint(dir.path());
+  const auto source = open_tensors(dir.path());
   ASSERT_FALSE(source);
   EXPECT_EQ(source.error().message,
             (dir / kIndex) + ": 2 of 3 files are missing: '1.safetensors', ... (tensor 'a')");
@@ -71,7 +71,7 @@ TEST(Checkpoint, AllDisagreementsWithTheIndexAreListed) {
   write_shard(dir / "2.safetensors", {"b"});
   dir.write(kIndex, R"({"weight_map": {"a": "2.safetensors", "b": "2.safetensors",
                                        "gone": "1.safetensors"}})");
-  const auto source = open_checkpoint(dir.path());
+  const auto source = open_tensors(dir.path());
   ASSERT_FALSE(source);
   EXPECT_EQ(source.error().details,
             (std::vector<std::string>{
@@ -139,7 +139,7 @@ TEST(Checkpoint, FilesOfOtherFormatsAreUnsupported) {
     TempDir dir;
     dir.write(name, "x");
     for (const std::string& path : {dir / name, dir.path()}) {
-      const auto source = open_checkpoint(path);
+      const auto source = open_tensors(path);
       ASSERT_FALSE(source);
       EXPECT_EQ(source.error().code, ErrorCode::kUnsupported) << source.error().message;
     }
@@ -158,7 +158,7 @@ TEST(Checkpoint, AnIndexOfOtherFilesIsUnsupported) {
   TempDir dir;
   const std::string path =
       dir.write("model.safetensors.index.json", R"({"weight_map": {"a": "pytorch_model-1.bin"}})");
-  const auto source = open_checkpoint(path);
+  const auto source = open_tensors(path);
   ASSERT_FALSE(source);
   EXPECT_EQ(source.error().code, ErrorCode::kUnsupported);
 }
@@ -166,7 +166,7 @@ TEST(Checkpoint, AnIndexOfOtherFilesIsUnsupported) {
 TEST(Checkpoint, AnAbsentPathIsAnIoError) {
   TempDir dir;
   for (const std::string name : {"absent", "absent.safetensors", "absent.bin", "a.index.json"}) {
-    const auto source = open_checkpoint(dir / name);
+    const auto source = open_tensors(dir / name);
     ASSERT_FALSE(source);
     EXPECT_EQ(source.error().code, ErrorCode::kIo);
     EXPECT_NE(source.error().message.find(name), std::string::npos);

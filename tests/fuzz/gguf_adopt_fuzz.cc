@@ -1,4 +1,4 @@
-// Input: a whole GGUF file, presented as a Hugging Face checkpoint as far as that goes.
+// Input: a whole GGUF file, adopted as a Hugging Face checkpoint.
 
 #include <algorithm>
 #include <cstring>
@@ -15,25 +15,17 @@ namespace {
 
 constexpr uint64_t kReadBytes = 4096;  // of each tensor
 
-// Values of block types are zeros here: what matters is which of them are read.
 class Memory : public TensorSource {
  public:
   Memory(const formats::GgufHeader& header, std::span<const std::byte> file) : file_(file) {
-    for (const formats::GgufTensor& tensor : header.tensors) {
-      entries_.push_back(tensor.entry);
-      plain_.push_back(tensor.type->dequantize == nullptr);
-    }
+    for (const formats::GgufTensor& tensor : header.tensors) entries_.push_back(tensor.entry);
   }
   const std::string& path() const override { return path_; }
   const std::vector<SourceFile>& files() const override { return files_; }
   const std::vector<TensorEntry>& entries() const override { return entries_; }
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override {
     require(index < entries_.size() && range_inside(offset, out.size(), entries_[index].bytes));
-    if (plain_[index]) {
-      std::ranges::copy(file_.subspan(entries_[index].offset + offset, out.size()), out.begin());
-    } else {
-      std::ranges::fill(out, std::byte{0});
-    }
+    std::ranges::copy(file_.subspan(entries_[index].offset + offset, out.size()), out.begin());
     return {};
   }
 
@@ -42,7 +34,6 @@ class Memory : public TensorSource {
   std::string path_ = "f";
   std::vector<SourceFile> files_ = {{"f", 0}};
   std::vector<TensorEntry> entries_;
-  std::vector<bool> plain_;
 };
 
 void run(std::span<const std::byte> file) {
@@ -54,16 +45,16 @@ void run(std::span<const std::byte> file) {
   if (!header) return;
   const auto metadata = formats::GgufMetadata(header->items, header->bytes, "f").to_json();
   if (!metadata) return require_good_message(metadata.error());
-  const auto adopted =
-      converters::adopt_gguf(std::make_unique<Memory>(*header, file), *metadata, "", "");
+  const Memory source(*header, file);
+  const auto adopted = converters::adopt_gguf(source, *metadata, "", "");
   if (!adopted) return require_good_message(adopted.error());
   require(converters::parse_model_config(adopted->config, adopted->generation, "f").has_value());
-  for (size_t i = 0; i < adopted->source->entries().size(); ++i) {
-    const TensorEntry& entry = adopted->source->entries()[i];
-    const auto count = checked_numel(entry.shape);
-    require(count && entry.bytes == static_cast<uint64_t>(*count * dtype_bytes(entry.dtype)));
-    std::vector<std::byte> bytes(std::min(entry.bytes, kReadBytes));
-    require(adopted->source->read(i, entry.bytes - bytes.size(), bytes).has_value());
+  for (const converters::KeyedTensor& tensor : adopted->tensors.tensors) {
+    const graph::RecipeOutput& made = tensor.recipe.output();
+    const auto count = checked_numel(made.shape);
+    require(count && made.bytes() == static_cast<uint64_t>(*count * dtype_bytes(made.dtype)));
+    std::vector<std::byte> bytes(std::min(made.bytes(), kReadBytes));
+    require(materialize(tensor.recipe, source, made.bytes() - bytes.size(), bytes).has_value());
   }
 }
 

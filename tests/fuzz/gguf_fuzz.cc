@@ -18,14 +18,12 @@ void check_tensors(const formats::GgufHeader& header, uint64_t file_bytes) {
   std::set<std::string_view> names;
   for (const formats::GgufTensor& tensor : header.tensors) {
     const TensorEntry& entry = tensor.entry;
-    require(entry.offset >= end &&
-            range_inside(entry.offset, tensor.entry.stored_bytes(), file_bytes));
+    require(entry.offset >= end && range_inside(entry.offset, entry.bytes, file_bytes));
     const auto count = checked_numel(entry.shape);
-    require(count && entry.bytes == static_cast<uint64_t>(*count * dtype_bytes(entry.dtype)));
-    require(tensor.entry.stored_bytes() * tensor.type->block_elements ==
-            static_cast<uint64_t>(*count) * tensor.type->block_bytes);
+    require(count && entry.bytes * tensor.type->block.elements ==
+                         static_cast<uint64_t>(*count) * tensor.type->block.bytes);
     require(names.insert(entry.name).second);
-    end = entry.offset + tensor.entry.stored_bytes();
+    end = entry.offset + entry.bytes;
   }
 }
 
@@ -48,10 +46,12 @@ void read_values(const formats::GgufMetadata& metadata) {
 }
 
 void dequantize_first_blocks(const formats::GgufHeader& header, std::span<const std::byte> file) {
-  float values[formats::kMaxGgufBlockElements];
+  float values[kMaxBlockElements];
   for (const formats::GgufTensor& tensor : header.tensors) {
-    if (tensor.type->dequantize == nullptr || tensor.entry.stored_bytes() == 0) continue;
-    tensor.type->dequantize(file.data() + tensor.entry.offset, values);
+    const BlockEncoding* encoding = tensor.entry.encoding;
+    if (encoding != nullptr && tensor.entry.bytes > 0) {
+      encoding->decode(file.data() + tensor.entry.offset, values);
+    }
   }
 }
 

@@ -38,9 +38,9 @@ Model model_of(int64_t experts, DType stored = DType::kF32) {
   Model model{graph_of(experts).value(), {}};
   for (const Value& value : model.graph.values) {
     if (value.origin != Value::Origin::kWeight) continue;
-    TensorExpr expr{.source_dtype = stored};
-    for (const Dim& dim : value.shape) expr.shape.push_back(dim.base);
-    EXPECT_TRUE(model.weights.add({.name = value.name, .expr = expr, .rule = ""}));
+    Recipe recipe{.source_dtype = stored};
+    for (const Dim& dim : value.shape) recipe.output().shape.push_back(dim.base);
+    EXPECT_TRUE(model.weights.add({.name = value.name, .recipe = recipe, .rule = ""}));
   }
   return model;
 }
@@ -98,9 +98,9 @@ TEST(Experts, MatricesAreStoredAsAskedAndTheRouterIsNot) {
   const auto cast = cast_weights(model_of(4), WeightDType::kBF16);
   ASSERT_TRUE(cast) << cast.error().message;
   for (const char* name : {"w1", "w2", "w3", "tok"}) {
-    EXPECT_EQ(cast->weights.find(name)->expr.dtype, DType::kBF16) << name;
+    EXPECT_EQ(cast->weights.find(name)->recipe.output().dtype, DType::kBF16) << name;
   }
-  EXPECT_EQ(cast->weights.find("router")->expr.dtype, DType::kF32);
+  EXPECT_EQ(cast->weights.find("router")->recipe.output().dtype, DType::kF32);
   // Casts are part of the loop, and an expert's matrix takes half the memory.
   const pte::Method m = lowered(*cast).program.methods[0];
   std::set<std::string> names;

@@ -26,8 +26,8 @@ TEST(Bind, ReportsEveryMismatchAtOnce) {
   const StateDict complete = weights_for(graph);
   for (Weight weight : complete.weights()) {
     if (weight.name == "output.weight") continue;
-    if (weight.name == "layers.0.wk.weight") weight.expr.shape = {8, 9};
-    if (weight.name == "layers.0.wq.weight") weight.expr.source_dtype = DType::kI8;
+    if (weight.name == "layers.0.wk.weight") weight.recipe.output().shape = {8, 9};
+    if (weight.name == "layers.0.wq.weight") weight.recipe.source_dtype = DType::kI8;
     ASSERT_TRUE(dict.add(weight).has_value());
   }
   ASSERT_TRUE(dict.add({"extra\n", {}, ""}).has_value());
@@ -53,8 +53,8 @@ TEST(Bind, ABoundModelIsF32Throughout) {
   const Model model = tiny_model({}, DType::kBF16);
   EXPECT_TRUE(validate(model.graph).has_value());
   for (const Weight& weight : model.weights.weights()) {
-    EXPECT_EQ(weight.expr.source_dtype, DType::kBF16);
-    EXPECT_EQ(weight.expr.dtype, DType::kF32);
+    EXPECT_EQ(weight.recipe.source_dtype, DType::kBF16);
+    EXPECT_EQ(weight.recipe.output().dtype, DType::kF32);
   }
 }
 
@@ -102,8 +102,8 @@ TEST(CastWeights, F32LeavesTheGraphAsItIs) {
     const Model after = *cast_weights(before, WeightDType::kF32);
     EXPECT_EQ(to_text(after.graph), to_text(before.graph));
     for (const Weight& weight : after.weights.weights()) {
-      EXPECT_EQ(weight.expr.dtype, DType::kF32);
-      EXPECT_EQ(weight.expr.source_dtype, stored);
+      EXPECT_EQ(weight.recipe.output().dtype, DType::kF32);
+      EXPECT_EQ(weight.recipe.source_dtype, stored);
     }
   }
 }
@@ -111,10 +111,10 @@ TEST(CastWeights, F32LeavesTheGraphAsItIs) {
 TEST(CastWeights, KeepIsWhatTheCheckpointHas) {
   const Model model = *cast_weights(projections(DType::kF16), WeightDType::kKeep);
   for (const char* name : {"table", "wq", "wk"}) {
-    EXPECT_TRUE(model.weights.find(name)->expr.is_copy()) << name;
-    EXPECT_EQ(model.weights.find(name)->expr.dtype, DType::kF16) << name;
+    EXPECT_TRUE(model.weights.find(name)->recipe.is_copy()) << name;
+    EXPECT_EQ(model.weights.find(name)->recipe.output().dtype, DType::kF16) << name;
   }
-  EXPECT_EQ(model.weights.find("norm")->expr.dtype, DType::kF32);
+  EXPECT_EQ(model.weights.find("norm")->recipe.output().dtype, DType::kF32);
   const Model plain = *cast_weights(projections(DType::kF32), WeightDType::kKeep);
   EXPECT_EQ(to_text(plain.graph), to_text(projections(DType::kF32).graph));
 }
@@ -152,7 +152,7 @@ TEST(CastWeights, AMatrixThatIsMoreThanThatStaysF32) {
   const ValueId w = b.weight("w", {4, 4});
   b.output(b.linear(b.mul(w, w), w), "out");
   const Model model = *cast_weights(bound(b, DType::kBF16), WeightDType::kKeep);
-  EXPECT_EQ(model.weights.find("w")->expr.dtype, DType::kF32);
+  EXPECT_EQ(model.weights.find("w")->recipe.output().dtype, DType::kF32);
   EXPECT_EQ(model.graph.nodes.size(), 2U);
 }
 

@@ -93,10 +93,14 @@ StateDict weights_for(const Graph& graph, DType stored) {
   size_t entry = 0;
   for (const Value& value : graph.values) {
     if (value.origin != Value::Origin::kWeight) continue;
-    TensorExpr expr{.source_dtype = stored, .dtype = stored};
-    for (const Dim& dim : value.shape) expr.shape.push_back(dim.base);
-    expr.rows = {{entry++, 0, expr.shape.empty() ? 1 : expr.shape[0]}};
-    EXPECT_TRUE(dict.add({value.name, expr, "rename"}).has_value());
+    Recipe recipe{.source_dtype = stored, .outputs = {{.dtype = stored}}};
+    int64_t count = 1;
+    for (const Dim& dim : value.shape) {
+      recipe.output().shape.push_back(dim.base);
+      count *= dim.base;
+    }
+    recipe.pieces = {run_piece(entry++, 0, count)};
+    EXPECT_TRUE(dict.add({value.name, recipe, "rename"}).has_value());
   }
   return dict;
 }

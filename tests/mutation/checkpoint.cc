@@ -59,7 +59,7 @@ void Tensor::set_value(size_t element, float value) {
 
 std::map<std::string, Tensor> read_tensors(const std::string& path) {
   std::map<std::string, Tensor> tensors;
-  const auto source = require(formats::open_checkpoint(path));
+  const auto source = require(formats::open_tensors(path));
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const TensorEntry& entry = source->entries()[i];
     Tensor tensor{entry.dtype, entry.shape, std::string(entry.bytes, '\0')};

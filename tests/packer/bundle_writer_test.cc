@@ -489,7 +489,7 @@ TEST(BundleWriter, ALinkToADirectoryIsNamedAsSuch) {
 
 // -- more than one tile
 
-// Weights of odd sizes over several tiles, of every kind of expression.
+// Weights of odd sizes over several tiles, of every kind of recipe.
 TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
   const TempDir dir;
   TinyModel model;
@@ -497,17 +497,21 @@ TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
   const size_t half = model.source.add("half", DType::kF32, {900, 777}, 1);
   const size_t copied = model.source.add("copied", DType::kF32, {700, 1111}, 1);
   graph::StateDict& weights = model.weights;
-  graph::TensorExpr cast = graph::expr_of_entry(model.source, big);
-  cast.dtype = DType::kF32;
+  graph::Recipe cast = graph::whole_tensor(model.source, big);
+  cast.cast(DType::kF32);
   ASSERT_TRUE(weights.add({"cast", cast, "rule"}));
-  ASSERT_TRUE(
-      weights.add({"swapped",
-                   {DType::kF32, DType::kF32, {900, 777}, {{half, 450, 450}, {half, 0, 450}}},
-                   "rule"}));
-  ASSERT_TRUE(weights.add({"copied", graph::expr_of_entry(model.source, copied), "rule"}));
+  constexpr int64_t kHalf = 450 * 777;
+  graph::Recipe swap = graph::whole_tensor(model.source, half);
+  swap.pieces = {run_piece(half, kHalf, kHalf), run_piece(half, 0, kHalf)};
+  ASSERT_TRUE(weights.add({"swapped", swap, "rule"}));
+  graph::Recipe turn = graph::whole_tensor(model.source, half);
+  turn.pieces = {{.tensor = half, .axes = {{777, 1}, {900, 777}}}};
+  turn.output().shape = {777, 900};
+  ASSERT_TRUE(weights.add({"turned", turn, "rule"}));
+  ASSERT_TRUE(weights.add({"copied", graph::whole_tensor(model.source, copied), "rule"}));
   BundleInput input = model.one_shard();
   input.parts[0].lowered = tiny_program(
-      weights, {"tok.weight", "cast", "swapped", "copied", "norm.weight"}, "tokens", "y");
+      weights, {"tok.weight", "cast", "swapped", "turned", "copied", "norm.weight"}, "tokens", "y");
   const auto plan = BundlePlan::make(std::move(input), model.source, 0);
   ASSERT_TRUE(plan) << plan.error().message;
   for (size_t threads : {1, 3, 8}) {
@@ -525,6 +529,11 @@ TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
     const ManifestTensor& swapped = tensor_of(manifest->manifest, "swapped");
     EXPECT_EQ(stored_bytes(out, swapped), bytes.substr(middle) + bytes.substr(0, middle));
     EXPECT_EQ(swapped.sources[0].sha256, hex_digest(bytes));
+    const std::string turned = stored_bytes(out, tensor_of(manifest->manifest, "turned"));
+    for (const size_t at : {size_t{0}, size_t{1}, size_t{900}, size_t{350001}, size_t{699299}}) {
+      EXPECT_EQ(turned.substr(4 * at, 4), bytes.substr(4 * (at % 900 * 777 + at / 900), 4)) << at;
+    }
+    EXPECT_EQ(tensor_of(manifest->manifest, "turned").sources[0].sha256, hex_digest(bytes));
     EXPECT_EQ(tensor_of(manifest->manifest, "cast").sources[0].sha256,
               hex_digest(model.source.bytes_of(big)));
     EXPECT_EQ(tensor_of(manifest->manifest, "copied").sha256,

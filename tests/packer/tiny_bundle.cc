@@ -146,9 +146,9 @@ graph::LoweredProgram tiny_program(const graph::StateDict& weights,
   maker.method.operators = {{"aten::add", "out"}, {"aten::linear", "out"}};
   maker.method.instructions.push_back(pte::KernelCall{0, {x, constant, alpha, y, y}});
   for (const std::string& name : names) {
-    const graph::TensorExpr& expr = weights.find(name)->expr;
-    pte::Tensor weight = f32_tensor({expr.shape.begin(), expr.shape.end()});
-    weight.dtype = expr.dtype;
+    const graph::RecipeOutput& made = weights.find(name)->recipe.output();
+    pte::Tensor weight = f32_tensor({made.shape.begin(), made.shape.end()});
+    weight.dtype = made.dtype;
     weight.external = true;
     weight.fqn = name;
     const int32_t w = maker.add(weight);
@@ -181,16 +181,19 @@ TinyModel::TinyModel() {
   const size_t q = source.add("model.q", DType::kF32, {4, 4});
   const size_t gate = source.add("model.gate", DType::kF32, {2, 4}, 1);
   const size_t up = source.add("model.up", DType::kF32, {3, 4}, 1);
-  const auto add = [&](const std::string& name, graph::TensorExpr expr, const std::string& rule) {
-    EXPECT_TRUE(weights.add({name, std::move(expr), rule}));
+  const auto add = [&](const std::string& name, graph::Recipe recipe, const std::string& rule) {
+    EXPECT_TRUE(weights.add({name, std::move(recipe), rule}));
   };
-  add("tok.weight", graph::expr_of_entry(source, tok), "embedding");
-  add("output.weight", graph::expr_of_entry(source, tok), "tied");
-  graph::TensorExpr cast = graph::expr_of_entry(source, norm);
-  cast.dtype = DType::kF32;
+  add("tok.weight", graph::whole_tensor(source, tok), "embedding");
+  add("output.weight", graph::whole_tensor(source, tok), "tied");
+  graph::Recipe cast = graph::whole_tensor(source, norm);
+  cast.cast(DType::kF32);
   add("norm.weight", cast, "norm");
-  add("q.weight", {DType::kF32, DType::kF32, {4, 4}, {{q, 2, 2}, {q, 0, 2}}}, "rows");
-  add("ffn.weight", {DType::kF32, DType::kF32, {5, 4}, {{gate, 0, 2}, {up, 0, 3}}}, "stack");
+  add("q.weight",
+      {.pieces = {run_piece(q, 8, 8), run_piece(q, 0, 8)}, .outputs = {{.shape = {4, 4}}}}, "rows");
+  add("ffn.weight",
+      {.pieces = {run_piece(gate, 0, 8), run_piece(up, 0, 12)}, .outputs = {{.shape = {5, 4}}}},
+      "stack");
 }
 
 BundleInput TinyModel::input() const {

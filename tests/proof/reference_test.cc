@@ -25,6 +25,10 @@ class MemorySource : public TensorSource {
     data_.insert(data_.end(), bytes.begin(), bytes.end());
     return *this;
   }
+  MemorySource& encode_last(const BlockEncoding* encoding) {
+    entries_.back().encoding = encoding;
+    return *this;
+  }
   MemorySource& ids(const std::string& name, std::vector<int64_t> values) {
     const auto count = static_cast<int64_t>(values.size());
     return add(name, DType::kI64, {1, count}, std::move(values));
@@ -51,6 +55,17 @@ void expect_bad_input(const MemorySource& source, const std::string& part) {
   ASSERT_FALSE(reference);
   EXPECT_EQ(reference.error().code, ErrorCode::kBadInput);
   EXPECT_NE(reference.error().message.find(part), std::string::npos) << reference.error().message;
+}
+
+TEST(Reference, TensorsInBlocksAreRefused) {
+  static constexpr BlockEncoding kBlocks = {"q8_0", 32, 34, nullptr};
+  MemorySource source;
+  source.ids("short.input_ids", {1, 2});
+  source.add<uint8_t>("short.logits", DType::kF32, {1, 32}, std::vector<uint8_t>(34));
+  source.encode_last(&kBlocks);
+  expect_bad_input(source,
+                   "stored as q8_0, but a reference holds plain values (tensor "
+                   "'short.logits')");
 }
 
 TEST(Reference, PathsOfHdf5AreNamesWithDots) {

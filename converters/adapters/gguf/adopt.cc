@@ -51,23 +51,21 @@ Result<std::string> generation_config(const nlohmann::json& metadata, const std:
 
 }  // namespace
 
-Result<AdoptedGguf> adopt_gguf(std::unique_ptr<TensorSource> inner, const nlohmann::json& metadata,
+Result<AdoptedGguf> adopt_gguf(const TensorSource& source, const nlohmann::json& metadata,
                                const std::string& user_config, const std::string& user_name) {
-  const std::string path = printable(inner->path());
+  const std::string path = printable(source.path());
   const GgufArchitecture* architecture = FERRY_TRY(architecture_of(JsonFields(metadata, path, "")));
   GgufConfig config = FERRY_TRY(make_gguf_config({.architecture = architecture,
                                                   .metadata = &metadata,
-                                                  .tensors = inner.get(),
+                                                  .tensors = &source,
                                                   .user_config = user_config,
                                                   .user_name = user_name}));
   AdoptedGguf out;
   out.tokenizer = FERRY_TRY(make_gguf_tokenizer(metadata, path));
   out.generation = FERRY_TRY(generation_config(metadata, path));
-  out.source = FERRY_TRY(present_gguf_tensors(std::move(inner), *architecture, config.parsed));
-  out.stored_names = gguf_stored_names(*architecture, config.parsed);
+  out.tensors = FERRY_TRY(key_gguf_tensors(source, *architecture, config.parsed));
   out.config = std::move(config.text);
   out.config_name = std::move(config.name);
-  out.format_rules = gguf_format_rules();
   return out;
 }
 

@@ -1,15 +1,76 @@
 #include "converters/adapters/gguf/architecture.h"
 
+#include <utility>
+
+#include "converters/keys/row_layouts.h"
+
 namespace ferry::converters {
 namespace {
 
-using L = GgufLayout;
+constexpr GgufForm kNorm = {.values = GgufForm::Values::kNorm};
+constexpr GgufForm kConv = {.shape = GgufForm::Shape::kChannelAxis};
+constexpr GgufForm kOneRow = {.shape = GgufForm::Shape::kOneRow};
+constexpr GgufForm kStacked = {.shape = GgufForm::Shape::kExperts};
+constexpr GgufForm kNegExp = {.values = GgufForm::Values::kNegExp};
+
+// The file has the rows of each head in rotation pairs.
+constexpr GgufForm kRopeQuery = {.order = [](const ModelConfig& c) {
+  return pairs_to_halves(c.num_heads, c.head_dim, c.head_dim);
+}};
+constexpr GgufForm kRopeKey = {.order = [](const ModelConfig& c) {
+  return pairs_to_halves(c.num_kv_heads, c.head_dim, c.head_dim);
+}};
+
+// V heads of `dim` rows from row `from` on. The file has them tiled over the key heads: its head
+// t * nk + k is head k * r + t, with r = nv / nk.
+std::vector<StridedPiece> grouped_heads(const LinearAttentionConfig& c, int64_t from, int64_t dim) {
+  StridedPiece heads{.offset = from};
+  add_axis(heads, {c.key_heads, dim});
+  add_axis(heads, {c.groups(), c.key_heads * dim});
+  add_axis(heads, {dim, 1});
+  const StridedPiece pieces[] = {run_piece(0, 0, from), std::move(heads)};
+  return folded(pieces);
+}
+
+constexpr GgufOrder kValueDims = [](const ModelConfig& c) {
+  return grouped_heads(c.linear, 0, c.linear.value_dim);
+};
+constexpr GgufOrder kQkvDims = [](const ModelConfig& c) {  // the same after q and k
+  return grouped_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
+};
+constexpr GgufOrder kHeads = [](const ModelConfig& c) { return grouped_heads(c.linear, 0, 1); };
+
+constexpr GgufForm kValueRows = {.order = kValueDims};
+constexpr GgufForm kValueColumns = {.order = kValueDims, .of_columns = true};
+constexpr GgufForm kQkvRows = {.order = kQkvDims};
+constexpr GgufForm kQkvConv = {.order = kQkvDims, .shape = GgufForm::Shape::kChannelAxis};
+constexpr GgufForm kValueHeads = {.order = kHeads};
+constexpr GgufForm kValueHeadsNegExp = {.order = kHeads, .values = GgufForm::Values::kNegExp};
+
+// Per key head its rows of q, k, v and z, of all q, all k, all v and, in the gate, all z.
+constexpr GgufForm kPackedInput = {
+    .order =
+        [](const ModelConfig& config) {
+          const LinearAttentionConfig& c = config.linear;
+          const int64_t key = c.key_dim;
+          const int64_t value = c.groups() * c.value_dim;
+          std::vector<StridedPiece> rows;
+          for (int64_t head = 0; head < c.key_heads; ++head) {
+            rows.push_back(run_piece(0, head * key, key));
+            rows.push_back(run_piece(0, c.key_size() + head * key, key));
+            rows.push_back(run_piece(0, 2 * c.key_size() + head * value, value));
+            rows.push_back(run_piece(0, c.conv_channels() + head * value, value));
+          }
+          return rows;
+        },
+    .with_gate = true};
+constexpr GgufForm kPackedGate = {.is_part = true};
 
 constexpr GgufName kFrame[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
-    {"output_norm.weight", "model.norm.weight", L::kNorm},
+    {"output_norm.weight", "model.norm.weight", kNorm},
     {"output.weight", "lm_head.weight"},
-    {"blk.{i}.attn_norm.weight", "model.layers.{i}.input_layernorm.weight", L::kNorm},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.input_layernorm.weight", kNorm},
 };
 
 constexpr GgufName kMlp[] = {
@@ -23,13 +84,11 @@ constexpr GgufName kMlp[] = {
 
 constexpr GgufName kExperts[] = {
     {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.gate.weight"},
-    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.mlp.experts.{e}.gate_proj.weight",
-     L::kExperts},
-    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mlp.experts.{e}.up_proj.weight", L::kExperts},
-    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight",
-     L::kExperts},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.mlp.experts.{e}.gate_proj.weight", kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mlp.experts.{e}.up_proj.weight", kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight", kStacked},
     {"blk.{i}.ffn_gate_inp_shexp.weight", "model.layers.{i}.mlp.shared_expert_gate.weight",
-     L::kOneRow},
+     kOneRow},
     {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.mlp.shared_expert.gate_proj.weight"},
     {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.mlp.shared_expert.up_proj.weight"},
     {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mlp.shared_expert.down_proj.weight"},
@@ -41,16 +100,16 @@ constexpr GgufName kAttention[] = {
     {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
     {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias"},
     {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias"},
-    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_norm.weight", L::kNorm},
-    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_norm.weight", L::kNorm},
+    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_norm.weight", kNorm},
+    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_norm.weight", kNorm},
 };
 
 // Rotated in pairs: rows were permuted.
 constexpr GgufName kPairedAttention[] = {
-    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight", L::kRopeQuery},
-    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight", L::kRopeKey},
-    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias", L::kRopeQuery},
-    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias", L::kRopeKey},
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight", kRopeQuery},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight", kRopeKey},
+    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias", kRopeQuery},
+    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias", kRopeKey},
 };
 
 constexpr GgufName kValueAndOutput[] = {
@@ -61,44 +120,41 @@ constexpr GgufName kValueAndOutput[] = {
 };
 
 constexpr GgufName kPreNorm[] = {
-    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.post_attention_layernorm.weight", L::kNorm},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.post_attention_layernorm.weight", kNorm},
 };
 
 constexpr GgufName kPostAttentionNorm[] = {
     {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
-     L::kNorm},
+     kNorm},
 };
 
 constexpr GgufName kFourNorms[] = {
     {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
-     L::kNorm},
-    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_feedforward_layernorm.weight", L::kNorm},
-    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight",
-     L::kNorm},
+     kNorm},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_feedforward_layernorm.weight", kNorm},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight", kNorm},
 };
 
 // The gated norm of linear attention multiplies by w itself: it is not shifted.
 constexpr GgufName kTiledDeltaNet[] = {
-    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkv.weight", L::kQkvRows},
-    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_z.weight", L::kValueRows},
-    {"blk.{i}.ssm_beta.weight", "model.layers.{i}.linear_attn.in_proj_b.weight", L::kValueHeads},
-    {"blk.{i}.ssm_alpha.weight", "model.layers.{i}.linear_attn.in_proj_a.weight", L::kValueHeads},
-    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", L::kValueHeadsNegExp},
-    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias", L::kValueHeads},
-    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", L::kQkvConv},
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkv.weight", kQkvRows},
+    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_z.weight", kValueRows},
+    {"blk.{i}.ssm_beta.weight", "model.layers.{i}.linear_attn.in_proj_b.weight", kValueHeads},
+    {"blk.{i}.ssm_alpha.weight", "model.layers.{i}.linear_attn.in_proj_a.weight", kValueHeads},
+    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", kValueHeadsNegExp},
+    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias", kValueHeads},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", kQkvConv},
     {"blk.{i}.ssm_norm.weight", "model.layers.{i}.linear_attn.norm.weight"},
-    {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight", L::kValueColumns},
+    {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight", kValueColumns},
 };
 
 constexpr GgufName kGroupedDeltaNet[] = {
-    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight",
-     L::kPackedInput},
-    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight",
-     L::kPackedGate},
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight", kPackedInput},
+    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight", kPackedGate},
     {"blk.{i}.ssm_ba.weight", "model.layers.{i}.linear_attn.in_proj_ba.weight"},
-    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", L::kNegExp},
+    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", kNegExp},
     {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias"},
-    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", L::kConv},
+    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", kConv},
     {"blk.{i}.ssm_norm.weight", "model.layers.{i}.linear_attn.norm.weight"},
     {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight"},
 };
@@ -106,9 +162,8 @@ constexpr GgufName kGroupedDeltaNet[] = {
 // Norms follow attention and MLP; there are none before.
 constexpr GgufName kTwoPostNorms[] = {
     {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
-     L::kNorm},
-    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight",
-     L::kNorm},
+     kNorm},
+    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight", kNorm},
 };
 
 // One tensor for q, k and v, and one for gate and up, as they are in the checkpoint.
@@ -142,20 +197,20 @@ const std::vector<GgufArchitecture>& architectures() {
        .model_type = "qwen3_5_text",
        .other_types = {"qwen3_5"},
        .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kTiledDeltaNet},
-       .norms = ElementChange::kSubtractOne,
+       .shifted_norms = true,
        .linear_attention = true},
       {.name = "qwen3next",
        .model_type = "qwen3_next",
        .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kExperts,
                   kGroupedDeltaNet},
-       .norms = ElementChange::kSubtractOne,
+       .shifted_norms = true,
        .linear_attention = true,
        .normed_experts = true},
       {.name = "gemma3",
        .model_type = "gemma3_text",
        .other_types = {"gemma3"},
        .tables = {kFrame, kAttention, kValueAndOutput, kFourNorms, kMlp},
-       .norms = ElementChange::kSubtractOne,
+       .shifted_norms = true,
        .sliding_pattern = true,
        .gemma = true,
        .layers_scaled_by_hidden = 62,
@@ -163,7 +218,7 @@ const std::vector<GgufArchitecture>& architectures() {
       {.name = "gemma2",
        .model_type = "gemma2",
        .tables = {kFrame, kAttention, kValueAndOutput, kFourNorms, kMlp},
-       .norms = ElementChange::kSubtractOne,
+       .shifted_norms = true,
        .gemma = true,
        .layers_scaled_by_hidden = 46},
       {.name = "granite",
@@ -187,10 +242,10 @@ const std::vector<GgufArchitecture>& architectures() {
 
 }  // namespace
 
-bool GgufArchitecture::has(GgufLayout layout) const {
+bool GgufArchitecture::has_experts() const {
   for (const auto& table : tables) {
     for (const GgufName& row : table) {
-      if (row.layout == layout) return true;
+      if (row.form.shape == GgufForm::Shape::kExperts) return true;
     }
   }
   return false;

@@ -8,35 +8,43 @@
 #include <string_view>
 #include <vector>
 
-#include "converters/adapters/strided_source.h"
+#include "converters/config/model_config.h"
+#include "core/strided.h"
 
 namespace ferry::converters {
 
-// How the elements of a tensor were rearranged. Rows are those of the stored tensor.
-enum class GgufLayout {
-  kAsIs,
-  kNorm,         // as is, but for the architecture's shift of norms
-  kRopeQuery,    // rows of each head: 2j + s <- s * d/2 + j, s in {0, 1}
-  kRopeKey,      // the same for key/value heads
-  kConv,         // [channels, kernel] <- [channels, 1, kernel]
-  kOneRow,       // [columns] or [1, columns] <- [1, columns]
-  kExperts,      // a stack over experts; "{e}" in the name
-  kNegExp,       // -exp(x)
-  kPackedInput,  // q, k, v of in_proj_qkvz; the row of kPackedGate has its z
-  kPackedGate,
-  // What follows has its V heads tiled, head t * nk + k <- head k * r + t with r = nv / nk:
-  kValueRows,        // value_dim rows per V head
-  kQkvRows,          // the same after the rows of q and k
-  kQkvConv,          // kQkvRows and kConv
-  kValueColumns,     // value_dim columns per V head
-  kValueHeads,       // one row per V head
-  kValueHeadsNegExp  // one element per V head, and kNegExp
+// An order of rows, or of columns: that of Hugging Face, as pieces that count those of the file.
+using GgufOrder = std::vector<StridedPiece> (*)(const ModelConfig& config);
+
+// How a tensor of the file becomes one of a Hugging Face checkpoint. By default it is the same.
+struct GgufForm {
+  enum class Shape {
+    kStored,
+    kChannelAxis,  // [channels, kernel] becomes [channels, 1, kernel]
+    kOneRow,       // [columns] becomes [1, columns]
+    kExperts,      // [experts, rows, columns] becomes a tensor for each expert, "{e}" in the name
+  };
+  enum class Values {
+    kStored,
+    kNorm,    // 1 is subtracted, where the architecture has shifted norms
+    kNegExp,  // x becomes log(-x): the file has -exp(A_log)
+  };
+  GgufOrder order = nullptr;  // of the rows, or none
+  bool of_columns = false;    // `order` is that of the columns
+  bool with_gate = false;     // the rows of kGgufPackedGate follow before they are put in order
+  bool is_part = false;       // the tensor belongs to kGgufPackedInput, where the file has that
+  Shape shape = Shape::kStored;
+  Values values = Values::kStored;
 };
+
+// Of one layer, "{i}".
+inline constexpr std::string_view kGgufPackedInput = "blk.{i}.attn_qkv.weight";
+inline constexpr std::string_view kGgufPackedGate = "blk.{i}.attn_gate.weight";
 
 struct GgufName {
   std::string_view gguf;  // "{i}" is the layer
   std::string_view hf;
-  GgufLayout layout = GgufLayout::kAsIs;
+  GgufForm form = {};
 };
 
 struct GgufArchitecture {
@@ -45,10 +53,10 @@ struct GgufArchitecture {
   // Other model types that writers give this architecture; a config may name them.
   std::vector<std::string_view> other_types = {};
   std::vector<std::span<const GgufName>> tables;
-  ElementChange norms = ElementChange::kNone;  // undoes what was done to kNorm
-  bool linear_attention = false;               // has ssm keys
-  bool sliding_pattern = false;                // gemma3: every sixth layer is global
-  bool gemma = false;                          // its activation, softcaps and scale of queries
+  bool shifted_norms = false;     // norms are stored as 1 + w
+  bool linear_attention = false;  // has ssm keys
+  bool sliding_pattern = false;   // gemma3: every sixth layer is global
+  bool gemma = false;             // its activation, softcaps and scale of queries
   // Of gemma: how many layers the one model has that scales queries by hidden size / heads.
   int64_t layers_scaled_by_hidden = 0;
   bool multipliers = false;      // granite: of embeddings, scores, residuals and logits
@@ -58,7 +66,7 @@ struct GgufArchitecture {
   // Embedding rows beyond the tokenizer's are cut, so that a config may tell more.
   bool cuts_vocabulary = false;
 
-  bool has(GgufLayout layout) const;
+  bool has_experts() const;
 };
 
 // nullptr where there is none.

@@ -351,7 +351,7 @@ class Maker {
   }
 
   Status read_experts() {
-    if (!input_.architecture->has(GgufLayout::kExperts)) {
+    if (!input_.architecture->has_experts()) {
       return keys_.unsupported("expert_count", "is not 0: not supported in this architecture");
     }
     config_["decoder_sparse_step"] = 1;

@@ -150,8 +150,8 @@ class RopeReader {
     const TensorEntry& entry = in_.tensors->entries()[index];
     const bool fits =
         rotary_ == 0 || entry.bytes == static_cast<uint64_t>(rotary_) / 2 * sizeof(float);
-    if (entry.dtype != DType::kF32 || entry.shape.size() != 1 || !fits ||
-        entry.bytes > kMaxFactorBytes) {
+    if (entry.dtype != DType::kF32 || entry.encoding != nullptr || entry.shape.size() != 1 ||
+        !fits || entry.bytes > kMaxFactorBytes) {
       return bad_tensor(entry, fmt::format("expected f32, one for each pair of a head's {} "
                                            "dimensions",
                                            rotary_));

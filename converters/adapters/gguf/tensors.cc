@@ -6,16 +6,17 @@
 #include <charconv>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "converters/keys/standard_keys.h"
 #include "core/checked.h"
 #include "core/text.h"
 
 namespace ferry::converters {
 namespace {
+
+using graph::Recipe;
+using graph::Step;
 
 constexpr std::string_view kUnknown = "gguf:";
 constexpr std::string_view kRopeFactors[] = {"rope_freqs.weight", "rope_factors_short.weight",
@@ -24,7 +25,7 @@ constexpr std::string_view kLayer = "{i}";
 constexpr std::string_view kExpert = "{e}";
 constexpr int64_t kMaxExpertTensors = 1 << 19;  // of a file; the largest models have 2^17
 
-// Name of a row with the layer's number in it.
+// `pattern` with `number` in the place of `what`.
 std::string with_number(std::string_view pattern, std::string_view what, int64_t number) {
   std::string text(pattern);
   const size_t at = text.find(what);
@@ -51,39 +52,55 @@ bool is_hugging_face_name(std::string_view name) {
   return false;
 }
 
-// Layouts that need the sizes of linear attention.
-bool is_linear_attention(GgufLayout layout) {
-  return layout == GgufLayout::kNegExp || layout >= GgufLayout::kPackedInput;
+// Whether the form depends on the sizes of linear attention.
+bool needs_linear_sizes(const GgufName& row) {
+  const GgufForm& form = row.form;
+  return (form.order != nullptr && row.hf.find(".linear_attn.") != row.hf.npos) ||
+         form.values == GgufForm::Values::kNegExp;
 }
 
-class Presenter {
+// Elements of a row.
+int64_t width_of(const TensorEntry& stored) {
+  int64_t width = 1;
+  for (size_t i = 1; i < stored.shape.size(); ++i) width *= stored.shape[i];
+  return width;
+}
+
+int64_t count_of(std::span<const StridedPiece> pieces) {
+  int64_t count = 0;
+  for (const StridedPiece& piece : pieces) count += piece.count();
+  return count;
+}
+
+class Keyer {
  public:
-  Presenter(const TensorSource& inner, const GgufArchitecture& architecture,
-            const ModelConfig& config)
-      : inner_(inner), architecture_(architecture), config_(config) {
+  Keyer(const TensorSource& source, const GgufArchitecture& architecture, const ModelConfig& config)
+      : source_(source), architecture_(architecture), config_(config) {
     for (const auto& table : architecture.tables) {
       for (const GgufName& row : table) rows_.emplace(row.gguf, &row);
     }
-    for (size_t i = 0; i < inner.entries().size(); ++i) index_.emplace(inner.entries()[i].name, i);
+    for (size_t i = 0; i < source.entries().size(); ++i) index_.emplace(entry(i).name, i);
   }
 
-  Result<std::vector<StridedTensor>> run() {
-    for (size_t i = 0; i < inner_.entries().size(); ++i) FERRY_RETURN_IF_ERROR(add(i));
+  Result<KeyedTensors> run() {
+    for (size_t i = 0; i < source_.entries().size(); ++i) FERRY_RETURN_IF_ERROR(add(i));
     return std::move(out_);
   }
 
  private:
-  const TensorEntry& entry(size_t index) const { return inner_.entries()[index]; }
+  const TensorEntry& entry(size_t index) const { return source_.entries()[index]; }
 
   tl::unexpected<Error> bad(const TensorEntry& entry, std::string_view what) const {
-    return bad_input(fmt::format("{}: {} (tensor {} {})", printable(inner_.path()), what,
+    return bad_input(fmt::format("{}: {} (tensor {} {})", printable(source_.path()), what,
                                  quoted(entry.name), to_string(entry.shape)));
   }
 
-  void keep(size_t index, std::string name) {
-    out_.push_back({.name = std::move(name),
-                    .shape = entry(index).shape,
-                    .pieces = {whole_piece(inner_, index)}});
+  StridedPiece whole(size_t index) const {
+    return run_piece(index, 0, checked_numel(entry(index).shape).value_or(0));
+  }
+
+  void keep(size_t index, std::string key) {
+    out_.tensors.push_back({std::move(key), graph::whole_tensor(source_, index)});
   }
 
   Status add(size_t index) {
@@ -97,84 +114,54 @@ class Presenter {
     const auto found = rows_.find(pattern);
     if (layer >= config_.num_layers) {
       keep(index, "mtp." + stored.name);  // the model's own layers are fewer
-    } else if (found == rows_.end() || !belongs(*found->second, layer)) {
-      keep(index, std::string(kUnknown) + stored.name);
-    } else {
+    } else if (found != rows_.end() && is_part(*found->second, layer)) {
+      // The tensor that it is a part of takes it.
+    } else if (found != rows_.end() && !found->second->form.is_part) {
       FERRY_RETURN_IF_ERROR(arrange(*found->second, index, layer));
+    } else {
+      keep(index, std::string(kUnknown) + stored.name);
+      if (std::ranges::count(kRopeFactors, stored.name) > 0) {
+        out_.tensors.back().unused = "checked: it is what the config's rope scaling gives";
+      }
     }
     return {};
   }
 
-  // A gate is part of the packed projection, if there is one.
-  bool belongs(const GgufName& row, int64_t layer) const {
-    return row.layout != GgufLayout::kPackedGate ||
-           index_.contains(with_number("blk.{i}.attn_qkv.weight", kLayer, layer));
+  // Whether another tensor of the file takes the tensor of this row.
+  bool is_part(const GgufName& row, int64_t layer) const {
+    return row.form.is_part && index_.contains(with_number(kGgufPackedInput, kLayer, layer));
   }
-
-  // -- layouts: what the Hugging Face tensor is made of
 
   Status arrange(const GgufName& row, size_t index, int64_t layer) {
     const TensorEntry& stored = entry(index);
-    StridedTensor made{.name = with_number(row.hf, kLayer, layer),
-                       .shape = stored.shape,
-                       .pieces = {whole_piece(inner_, index)},
-                       .change = ElementChange::kNone};
-    const LinearAttentionConfig& linear = config_.linear;
-    if (is_linear_attention(row.layout) && linear.key_heads == 0) {
+    const GgufForm& form = row.form;
+    if (needs_linear_sizes(row) && config_.linear.key_heads == 0) {
       return bad(stored, "the config has no layer of linear attention");
     }
-    switch (row.layout) {
-      case GgufLayout::kAsIs:
-        break;
-      case GgufLayout::kNorm:
-        made.change = architecture_.norms;
-        break;
-      case GgufLayout::kRopeQuery:
-        FERRY_RETURN_IF_ERROR(pairs_to_halves(index, config_.num_heads, made));
-        break;
-      case GgufLayout::kRopeKey:
-        FERRY_RETURN_IF_ERROR(pairs_to_halves(index, config_.num_kv_heads, made));
-        break;
-      case GgufLayout::kConv:
-        FERRY_RETURN_IF_ERROR(with_channel_axis(stored, made));
-        break;
-      case GgufLayout::kOneRow:
-        if (made.shape.size() == 1) made.shape.insert(made.shape.begin(), 1);
-        break;
-      case GgufLayout::kExperts:
-        return unstack(index, made);
-      case GgufLayout::kNegExp:
-        FERRY_RETURN_IF_ERROR(log_of_negated(index, made));
-        break;
-      case GgufLayout::kPackedInput:
-        FERRY_RETURN_IF_ERROR(pack(index, layer, made));
-        break;
-      case GgufLayout::kPackedGate:
-        return {};  // with kPackedInput
-      case GgufLayout::kValueRows:
-        FERRY_RETURN_IF_ERROR(tiled_to_grouped(index, 0, linear.value_dim, made));
-        break;
-      case GgufLayout::kQkvRows:
-        FERRY_RETURN_IF_ERROR(
-            tiled_to_grouped(index, 2 * linear.key_size(), linear.value_dim, made));
-        break;
-      case GgufLayout::kQkvConv:
-        FERRY_RETURN_IF_ERROR(
-            tiled_to_grouped(index, 2 * linear.key_size(), linear.value_dim, made));
-        FERRY_RETURN_IF_ERROR(with_channel_axis(stored, made));
-        break;
-      case GgufLayout::kValueColumns:
-        FERRY_RETURN_IF_ERROR(tiled_columns(index, made));
-        break;
-      case GgufLayout::kValueHeads:
-        FERRY_RETURN_IF_ERROR(tiled_to_grouped(index, 0, 1, made));
-        break;
-      case GgufLayout::kValueHeadsNegExp:
-        FERRY_RETURN_IF_ERROR(tiled_to_grouped(index, 0, 1, made));
-        FERRY_RETURN_IF_ERROR(log_of_negated(index, made));
-        break;
+    if (form.shape == GgufForm::Shape::kExperts) return unstack(row, index, layer);
+    std::vector<StridedPiece> pieces = {whole(index)};
+    Shape shape = stored.shape;
+    if (form.with_gate) {
+      pieces.push_back(FERRY_TRY(gate_of(index, layer)));
+      shape[0] += entry(pieces[1].tensor).shape[0];
     }
-    out_.push_back(std::move(made));
+    if (form.order != nullptr) pieces = FERRY_TRY(reorder(form, stored, shape, pieces));
+    FERRY_RETURN_IF_ERROR(add_axis_of_shape(form, stored, shape));
+    const std::string key = with_number(row.hf, kLayer, layer);
+    Recipe recipe =
+        FERRY_TRY(graph::make_recipe(source_, std::move(pieces), std::move(shape), key));
+    if (form.values == GgufForm::Values::kNorm && architecture_.shifted_norms) {
+      if (!is_castable(recipe.source_dtype)) {
+        return bad(stored,
+                   fmt::format("{}, expected f32, f16 or bf16", dtype_name(recipe.source_dtype)));
+      }
+      recipe.apply({.kind = Step::Kind::kAdd, .value = -1});
+    }
+    if (form.values == GgufForm::Values::kNegExp) {
+      FERRY_RETURN_IF_ERROR(check_neg_exp(index));
+      recipe.apply({.kind = Step::Kind::kLogNegated});
+    }
+    out_.tensors.push_back({key, std::move(recipe)});
     return {};
   }
 
@@ -183,116 +170,81 @@ class Presenter {
     return bad(stored, fmt::format("the config wants {} rows", rows));
   }
 
-  // Elements of a row.
-  int64_t width(const TensorEntry& stored) const {
-    int64_t width = 1;
-    for (size_t i = 1; i < stored.shape.size(); ++i) width *= stored.shape[i];
-    return width;
-  }
-
-  Status pairs_to_halves(size_t index, int64_t heads, StridedTensor& made) const {
-    const int64_t head = config_.head_dim;
-    FERRY_RETURN_IF_ERROR(want_rows(entry(index), heads * head));
-    if (head % 2 != 0) return bad(entry(index), "heads of an odd size cannot be in pairs");
-    const int64_t row = width(entry(index));
-    made.pieces = {{.entry = index,
-                    .dims = {heads, 2, head / 2, row},
-                    .strides = {head * row, row, 2 * row, 1}}};
-    return {};
-  }
-
-  // The V heads from row `from` on, each of `dim` rows.
-  Status tiled_to_grouped(size_t index, int64_t from, int64_t dim, StridedTensor& made) const {
-    const int64_t keys = config_.linear.key_heads;
-    const int64_t groups = config_.linear.groups();
-    FERRY_RETURN_IF_ERROR(want_rows(entry(index), from + keys * groups * dim));
-    if (groups == 1) return {};
-    const int64_t row = width(entry(index));
-    made.pieces.clear();
-    if (from > 0) made.pieces.push_back({.entry = index, .dims = {from * row}, .strides = {1}});
-    made.pieces.push_back({.entry = index,
-                           .offset = from * row,
-                           .dims = {keys, groups, dim * row},
-                           .strides = {dim * row, keys * dim * row, 1}});
-    return {};
-  }
-
-  Status tiled_columns(size_t index, StridedTensor& made) const {
-    const LinearAttentionConfig& linear = config_.linear;
-    const TensorEntry& stored = entry(index);
-    if (stored.shape.size() != 2 || stored.shape[1] != linear.value_size()) {
-      return bad(stored, fmt::format("the config wants {} columns", linear.value_size()));
+  // The elements of `pieces`, which make a tensor of `shape`, in the order of the form.
+  Result<std::vector<StridedPiece>> reorder(const GgufForm& form, const TensorEntry& stored,
+                                            const Shape& shape,
+                                            std::span<const StridedPiece> pieces) const {
+    const std::vector<StridedPiece> order = form.order(config_);
+    const int64_t count = count_of(order);
+    if (form.of_columns) {
+      if (shape.size() != 2 || shape[1] != count) {
+        return bad(stored, fmt::format("the config wants {} columns", count));
+      }
+      std::vector<StridedPiece> in_rows;
+      for (int64_t row = 0; row < shape[0]; ++row) {
+        for (StridedPiece piece : order) {
+          piece.offset += row * count;
+          in_rows.push_back(std::move(piece));
+        }
+      }
+      return select(pieces, in_rows);
     }
-    if (linear.groups() == 1) return {};
-    made.pieces = {{.entry = index,
-                    .dims = {stored.shape[0], linear.key_heads, linear.groups(), linear.value_dim},
-                    .strides = {linear.value_size(), linear.value_dim,
-                                linear.key_heads * linear.value_dim, 1}}};
-    return {};
+    if (pieces.size() == 1) FERRY_RETURN_IF_ERROR(want_rows(stored, count));
+    return select(pieces, rows_to_elements(order, width_of(stored)));
   }
 
-  Status with_channel_axis(const TensorEntry& stored, StridedTensor& made) const {
-    if (stored.shape.size() != 2) return bad(stored, "expected two dimensions");
-    made.shape = {stored.shape[0], 1, stored.shape[1]};
+  Status add_axis_of_shape(const GgufForm& form, const TensorEntry& stored, Shape& shape) const {
+    if (form.shape == GgufForm::Shape::kChannelAxis) {
+      if (shape.size() != 2) return bad(stored, "expected two dimensions");
+      shape = {shape[0], 1, shape[1]};
+    }
+    if (form.shape == GgufForm::Shape::kOneRow && shape.size() == 1) shape.insert(shape.begin(), 1);
     return {};
   }
 
   // [experts, rows, columns] to a tensor for each of them.
-  Status unstack(size_t index, const StridedTensor& pattern) {
+  Status unstack(const GgufName& row, size_t index, int64_t layer) {
     const TensorEntry& stored = entry(index);
     if (stored.shape.size() != 3) return bad(stored, "expected three dimensions");
     expert_tensors_ += std::min(stored.shape[0], kMaxExpertTensors + 1);
     if (expert_tensors_ > kMaxExpertTensors) return bad(stored, "more experts than any model has");
     const int64_t each = stored.shape[1] * stored.shape[2];
+    const std::string pattern = with_number(row.hf, kLayer, layer);
     for (int64_t expert = 0; expert < stored.shape[0]; ++expert) {
-      out_.push_back(
-          {.name = with_number(pattern.name, kExpert, expert),
-           .shape = {stored.shape[1], stored.shape[2]},
-           .pieces = {{.entry = index, .offset = expert * each, .dims = {each}, .strides = {1}}}});
+      std::string key = with_number(pattern, kExpert, expert);
+      Recipe recipe = FERRY_TRY(graph::make_recipe(source_, {run_piece(index, expert * each, each)},
+                                                   {stored.shape[1], stored.shape[2]}, key));
+      out_.tensors.push_back({std::move(key), std::move(recipe)});
     }
     return {};
   }
 
-  // Per key head the rows of q, k, v and z, from attn_qkv (all q, all k, all v) and attn_gate.
-  Status pack(size_t index, int64_t layer, StridedTensor& made) const {
-    const LinearAttentionConfig& linear = config_.linear;
-    const std::string gate_name = with_number("blk.{i}.attn_gate.weight", kLayer, layer);
-    const auto gate = index_.find(gate_name);
+  // The tensor whose rows follow those of the packed input: both have the sizes of the config.
+  Result<StridedPiece> gate_of(size_t index, int64_t layer) const {
+    const std::string name = with_number(kGgufPackedGate, kLayer, layer);
+    const auto gate = index_.find(name);
     if (gate == index_.end()) {
-      return bad(entry(index), fmt::format("there is no {} for it", quoted(gate_name)));
+      return bad(entry(index), fmt::format("there is no {} for it", quoted(name)));
     }
-    FERRY_RETURN_IF_ERROR(want_rows(entry(index), linear.conv_channels()));
-    FERRY_RETURN_IF_ERROR(want_rows(entry(gate->second), linear.value_size()));
-    const int64_t row = width(entry(index));
-    if (width(entry(gate->second)) != row) {
-      return bad(entry(gate->second), fmt::format("the config wants rows of {}", row));
+    const TensorEntry& stored = entry(gate->second);
+    FERRY_RETURN_IF_ERROR(want_rows(entry(index), config_.linear.conv_channels()));
+    FERRY_RETURN_IF_ERROR(want_rows(stored, config_.linear.value_size()));
+    const int64_t width = width_of(entry(index));
+    if (width_of(stored) != width) {
+      return bad(stored, fmt::format("the config wants rows of {}", width));
     }
-    const int64_t key = linear.key_dim;
-    const int64_t value = linear.groups() * linear.value_dim;  // of a key head
-    made.shape = {linear.conv_channels() + linear.value_size(), row};
-    made.pieces.clear();
-    const auto add = [&](size_t from, int64_t begin, int64_t count) {
-      made.pieces.push_back(
-          {.entry = from, .offset = begin * row, .dims = {count * row}, .strides = {1}});
-    };
-    for (int64_t head = 0; head < linear.key_heads; ++head) {
-      add(index, head * key, key);
-      add(index, linear.key_size() + head * key, key);
-      add(index, 2 * linear.key_size() + head * value, value);
-      add(gate->second, head * value, value);
-    }
-    return {};
+    return whole(gate->second);
   }
 
   // A checkpoint that kept A_log itself has values that are not negative.
-  Status log_of_negated(size_t index, StridedTensor& made) const {
+  Status check_neg_exp(size_t index) const {
     const TensorEntry& stored = entry(index);
-    made.change = ElementChange::kLogOfNegated;
     FERRY_RETURN_IF_ERROR(want_rows(stored, config_.linear.value_heads));
-    if (stored.dtype != DType::kF32 || width(stored) != 1)
+    if (stored.dtype != DType::kF32 || stored.encoding != nullptr || width_of(stored) != 1) {
       return bad(stored, "expected f32, one per V head");
+    }
     std::vector<float> values(static_cast<size_t>(config_.linear.value_heads));
-    FERRY_RETURN_IF_ERROR(inner_.read(index, 0, std::as_writable_bytes(std::span(values))));
+    FERRY_RETURN_IF_ERROR(source_.read(index, 0, std::as_writable_bytes(std::span(values))));
     for (size_t i = 0; i < values.size(); ++i) {
       if (std::isfinite(values[i]) && values[i] < 0) continue;
       return bad(stored, fmt::format("element {} is {}, expected -exp(A_log), which is negative: "
@@ -302,26 +254,18 @@ class Presenter {
     return {};
   }
 
-  const TensorSource& inner_;
+  const TensorSource& source_;
   const GgufArchitecture& architecture_;
   const ModelConfig& config_;
   std::map<std::string_view, const GgufName*, std::less<>> rows_;
   std::map<std::string, size_t> index_;  // by stored name
   int64_t expert_tensors_ = 0;
-  std::vector<StridedTensor> out_;
+  KeyedTensors out_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<TensorSource>> present_gguf_tensors(std::unique_ptr<TensorSource> inner,
-                                                           const GgufArchitecture& architecture,
-                                                           const ModelConfig& config) {
-  auto tensors = FERRY_TRY(Presenter(*inner, architecture, config).run());
-  return FERRY_TRY(StridedSource::make(std::move(inner), std::move(tensors)));
-}
-
-std::unordered_map<std::string, std::string> gguf_stored_names(const GgufArchitecture& architecture,
-                                                               const ModelConfig& config) {
+// What the file calls each key of the model.
+std::unordered_map<std::string, std::string> names_of(const GgufArchitecture& architecture,
+                                                      const ModelConfig& config) {
   std::unordered_map<std::string, std::string> names;
   for (const auto& table : architecture.tables) {
     for (const GgufName& row : table) {
@@ -334,14 +278,14 @@ std::unordered_map<std::string, std::string> gguf_stored_names(const GgufArchite
   return names;
 }
 
-std::vector<KeyRule> gguf_format_rules() {
-  std::vector<KeyRule> rules;
-  for (const std::string_view name : kRopeFactors) {
-    rules.push_back(drop_rule(std::string(kUnknown) + std::string(name),
-                              "checked: it is what the config's rope scaling gives"));
-    rules.back().name = "drop " + std::string(name);
-  }
-  return rules;
+}  // namespace
+
+Result<KeyedTensors> key_gguf_tensors(const TensorSource& source,
+                                      const GgufArchitecture& architecture,
+                                      const ModelConfig& config) {
+  KeyedTensors keyed = FERRY_TRY(Keyer(source, architecture, config).run());
+  keyed.names = names_of(architecture, config);
+  return keyed;
 }
 
 }  // namespace ferry::converters

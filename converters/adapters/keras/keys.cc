@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "core/checked.h"
 #include "core/text.h"
 
 namespace ferry::converters {
@@ -235,48 +237,42 @@ Paths known_paths(const Family& family, const ModelConfig& config) {
 
 // -- operations
 
-// `known.shape` is that of the entry, and has the rank of the operation.
-StridedTensor apply(const Known& known, size_t entry) {
+// The tensor of the entry, whose shape is `known.shape`.
+Result<KeyedTensor> arrange(const Known& known, const TensorSource& source, size_t entry) {
   const Shape& s = known.shape;
-  StridedPiece piece;
-  piece.entry = entry;
-  StridedTensor out;
-  out.name = known.key;
-  const auto walk = [&](Shape shape, std::vector<int64_t> dims, std::vector<int64_t> strides) {
-    out.shape = std::move(shape);
-    piece.dims = std::move(dims);
-    piece.strides = std::move(strides);
+  StridedPiece piece{.tensor = entry};
+  Shape shape;
+  const auto walk = [&](Shape to, std::initializer_list<StridedAxis> axes) {
+    shape = std::move(to);
+    for (const StridedAxis& axis : axes) add_axis(piece, axis);
   };
   switch (known.op) {
     case Op::kCopy:
     case Op::kFlatten: {
-      int64_t elements = 1;
-      for (const int64_t dim : s) elements *= dim;
-      walk(known.op == Op::kCopy ? s : Shape{elements}, {elements}, {1});
+      const int64_t elements = checked_numel(s).value_or(0);
+      walk(known.op == Op::kCopy ? s : Shape{elements}, {{elements, 1}});
       break;
     }
     case Op::kTranspose:
-      walk({s[1], s[0]}, {s[1], s[0]}, {1, s[1]});
+      walk({s[1], s[0]}, {{s[1], 1}, {s[0], s[1]}});
       break;
     case Op::kMergeLastTranspose: {
       const int64_t rows = s[1] * s[2];
-      walk({rows, s[0]}, {rows, s[0]}, {1, rows});
+      walk({rows, s[0]}, {{rows, 1}, {s[0], rows}});
       break;
     }
     case Op::kMergeFirstTranspose: {
       const int64_t columns = s[0] * s[1];
-      walk({s[2], columns}, {s[2], columns}, {1, s[2]});
+      walk({s[2], columns}, {{s[2], 1}, {columns, s[2]}});
       break;
     }
     case Op::kSwapLastMergeFirst:
-      walk({s[0] * s[2], s[1]}, {s[0], s[2], s[1]}, {s[1] * s[2], 1, s[2]});
+      walk({s[0] * s[2], s[1]}, {{s[0], s[1] * s[2]}, {s[2], 1}, {s[1], s[2]}});
       break;
   }
-  out.pieces.push_back(std::move(piece));
-  return out;
+  return KeyedTensor{known.key, FERRY_TRY(graph::make_recipe(source, {std::move(piece)},
+                                                             std::move(shape), known.key))};
 }
-
-// -- refusals
 
 bool is_integer(DType dtype) {
   return dtype == DType::kI8 || dtype == DType::kU8 || dtype == DType::kI16 ||
@@ -321,8 +317,7 @@ bool has_keras_head(const TensorSource& source) {
       source.entries(), [](const TensorEntry& entry) { return without_task(entry.name) == kHead; });
 }
 
-Result<std::vector<StridedTensor>> keras_tensors(const TensorSource& source,
-                                                 const ModelConfig& config) {
+Result<KeyedTensors> key_keras_tensors(const TensorSource& source, const ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(refuse_lora(source));
   const Family* family = find_family_table(config);
   if (family == nullptr) {
@@ -334,12 +329,15 @@ Result<std::vector<StridedTensor>> keras_tensors(const TensorSource& source,
   }
   const Paths paths = known_paths(*family, config);
   std::unordered_map<std::string_view, std::string_view> made_by;  // key -> stored path
-  std::vector<StridedTensor> tensors;
+  KeyedTensors keyed;
   std::vector<std::string> wrong;
   for (size_t i = 0; i < source.entries().size(); ++i) {
     const TensorEntry& entry = source.entries()[i];
     const auto known = paths.find(std::string(without_task(entry.name)));
-    if (known == paths.end()) continue;
+    if (known == paths.end()) {
+      keyed.tensors.push_back({entry.name, graph::whole_tensor(source, i)});
+      continue;
+    }
     if (is_integer(entry.dtype)) {
       return unsupported(source, fmt::format("{} is {}: quantised presets are not supported",
                                              quoted(entry.name), dtype_name(entry.dtype)));
@@ -353,18 +351,11 @@ Result<std::vector<StridedTensor>> keras_tensors(const TensorSource& source,
       return bad_input(fmt::format("{}: {} and {} are both {}", printable(source.path()),
                                    quoted(other->second), quoted(entry.name), known->second.key));
     }
-    tensors.push_back(apply(known->second, i));
+    keyed.tensors.push_back(FERRY_TRY(arrange(known->second, source, i)));
   }
   if (!wrong.empty()) return shape_error(source, std::move(wrong));
-  return tensors;
-}
-
-std::unordered_map<std::string, std::string> keras_paths(const ModelConfig& config) {
-  std::unordered_map<std::string, std::string> names;
-  if (const Family* family = find_family_table(config)) {
-    for (auto& [path, known] : known_paths(*family, config)) names.emplace(known.key, path);
-  }
-  return names;
+  for (const auto& [path, known] : paths) keyed.names.emplace(known.key, path);
+  return keyed;
 }
 
 }  // namespace ferry::converters

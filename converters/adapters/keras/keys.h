@@ -7,15 +7,8 @@
 // Source: KerasHub 0.31 and what it writes; docs/keras.md.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
-
-#include "converters/adapters/strided_source.h"
 #include "converters/config/model_config.h"
+#include "converters/keys/keyed_tensors.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 
@@ -26,14 +19,11 @@ bool has_keras_paths(const TensorSource& source);
 // Whether there is an output matrix beside the embedding.
 bool has_keras_head(const TensorSource& source);
 
-// The tensors that the table of the family knows, as Hugging Face has them. The other entries stay
-// what they are, for map_keys to report. kUnsupported for families
-// without a table, quantised and LoRA files; kBadInput where a variable has another shape than the
-// config says or where two paths mean the same tensor. Messages name the stored paths.
-Result<std::vector<StridedTensor>> keras_tensors(const TensorSource& source,
-                                                 const ModelConfig& config);
-
-// The path of every Hugging Face key of this model, as a backbone's file has it.
-std::unordered_map<std::string, std::string> keras_paths(const ModelConfig& config);
+// The variables that the table of the family knows, under the keys and in the shapes of Hugging
+// Face. The other entries have their own names as keys, for map_keys() to report. kUnsupported for
+// families without a table, for quantised and for LoRA files. kBadInput where a variable has
+// another shape than the config says, or where two paths mean the same tensor. Messages name the
+// paths of the file.
+Result<KeyedTensors> key_keras_tensors(const TensorSource& source, const ModelConfig& config);
 
 }  // namespace ferry::converters

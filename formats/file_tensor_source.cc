@@ -1,0 +1,39 @@
+#include "formats/file_tensor_source.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/checked.h"
+#include "core/text.h"
+
+namespace ferry::formats {
+
+Status FileTensorSource::read(size_t index, uint64_t offset, std::span<std::byte> out) const {
+  if (index >= entries_.size() || !range_inside(offset, out.size(), entries_[index].bytes)) {
+    return fail(ErrorCode::kInternal,
+                fmt::format("{}: read outside of a tensor", printable(path_)));
+  }
+  if (out.empty()) return {};
+  FERRY_RETURN_IF_ERROR(read_entry(index, offset, out));
+  return input(entries_[index].file).check_unchanged();
+}
+
+Status FileTensorSource::check_unchanged() const {
+  for (const auto& file : inputs_) FERRY_RETURN_IF_ERROR(file->check_unchanged());
+  return {};
+}
+
+uint32_t FileTensorSource::add_file(std::string name, std::unique_ptr<InputFile> file,
+                                    std::vector<std::byte> header) {
+  files_.push_back({std::move(name), file->size(), std::move(header)});
+  inputs_.push_back(std::move(file));
+  return static_cast<uint32_t>(files_.size() - 1);
+}
+
+Status FileTensorSource::read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const {
+  const TensorEntry& entry = entries_[index];
+  return input(entry.file).read_at(entry.offset + offset, out);
+}
+
+}  // namespace ferry::formats

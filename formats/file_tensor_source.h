@@ -1,0 +1,43 @@
+// FileTensorSource: what the tensor sources of all file formats share. A format adds its files and
+// entries while it opens them, and says how the bytes of an entry are read.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "core/result.h"
+#include "core/tensor_source.h"
+
+namespace ferry::formats {
+
+class FileTensorSource : public TensorSource {
+ public:
+  const std::string& path() const final { return path_; }
+  const std::vector<SourceFile>& files() const final { return files_; }
+  const std::vector<TensorEntry>& entries() const final { return entries_; }
+  // Checks the range, calls read_entry(), and then checks that the file is unchanged.
+  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const final;
+  Status check_unchanged() const final;
+
+ protected:
+  explicit FileTensorSource(std::string path) : path_(std::move(path)) {}
+
+  // Returns the number of the file, for TensorEntry::file. `header` is SourceFile::header.
+  uint32_t add_file(std::string name, std::unique_ptr<InputFile> file,
+                    std::vector<std::byte> header);
+  void add_entry(TensorEntry entry) { entries_.push_back(std::move(entry)); }
+  const InputFile& input(uint32_t file) const { return *inputs_[file]; }
+  // As read(), of bytes that the entry has; `out` is not empty. By default the bytes are those of
+  // the file from the entry's offset on.
+  virtual Status read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  std::string path_;
+  std::vector<std::unique_ptr<InputFile>> inputs_;
+  std::vector<SourceFile> files_;  // parallel to inputs_
+  std::vector<TensorEntry> entries_;
+};
+
+}  // namespace ferry::formats

@@ -1,0 +1,190 @@
+// materialize(): each piece is read, decoded to f32, passed through the steps and rounded, a chunk
+// at a time. Only pieces that jump around in their tensor are gathered as a whole, for the part of
+// the output that is asked for.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "core/checked.h"
+#include "core/interrupt.h"
+#include "core/strided_gather.h"
+#include "core/text.h"
+#include "graph/recipe.h"
+
+namespace ferry::graph {
+namespace {
+
+// Elements that are converted at a time: three small buffers, whatever the tile.
+constexpr int64_t kChunk = 16384;
+constexpr uint64_t kTileBytes = uint64_t{1} << 20;
+constexpr uint64_t kScatteredTileElements = uint64_t{1} << 20;
+
+tl::unexpected<Error> broken(const TensorSource& source, const std::string& message) {
+  return fail(ErrorCode::kInternal, fmt::format("{}: {}", printable(source.path()), message));
+}
+
+// The elements of one entry: as they are stored, or decoded to f32 where that is in blocks.
+class ElementReader {
+ public:
+  ElementReader(const TensorSource& source, size_t entry)
+      : source_(source), index_(entry), entry_(source.entries()[entry]) {}
+
+  DType dtype() const { return entry_.dtype; }
+  int64_t size() const { return dtype_bytes(entry_.dtype); }
+
+  // Bytes of the elements from `offset` on; whole elements.
+  Status read(uint64_t offset, std::span<std::byte> out) {
+    if (entry_.encoding == nullptr) return source_.read(index_, offset, out);
+    return decode(offset / sizeof(float), out);
+  }
+
+ private:
+  // `first` is an element, `out` has room for f32 values.
+  Status decode(uint64_t first, std::span<std::byte> out) {
+    const BlockEncoding& encoding = *entry_.encoding;
+    const uint64_t count = out.size() / sizeof(float);
+    const uint64_t begin = first / encoding.elements;
+    const uint64_t end = (first + count + encoding.elements - 1) / encoding.elements;
+    blocks_.resize((end - begin) * encoding.bytes);
+    FERRY_RETURN_IF_ERROR(source_.read(index_, begin * encoding.bytes, blocks_));
+    std::array<float, kMaxBlockElements> values;
+    uint64_t skip = first - begin * encoding.elements;
+    for (size_t at = 0; !out.empty(); at += encoding.bytes) {
+      encoding.decode(blocks_.data() + at, values.data());
+      const auto part = std::as_bytes(std::span(values).first(encoding.elements).subspan(skip));
+      const size_t bytes = std::min(part.size(), out.size());
+      std::memcpy(out.data(), part.data(), bytes);
+      out = out.subspan(bytes);
+      skip = 0;
+    }
+    return {};
+  }
+
+  const TensorSource& source_;
+  size_t index_;
+  const TensorEntry& entry_;
+  std::vector<std::byte> blocks_;
+};
+
+void apply(const Step& step, std::span<float> values) {
+  const auto operand = static_cast<float>(step.value);
+  switch (step.kind) {
+    case Step::Kind::kAdd:
+      for (float& x : values) x += operand;
+      break;
+    case Step::Kind::kMul:
+      for (float& x : values) x *= operand;
+      break;
+    // Through f64: the functions for f32 differ between C libraries.
+    case Step::Kind::kNegExp:
+      for (float& x : values) x = -static_cast<float>(std::exp(static_cast<double>(x)));
+      break;
+    case Step::Kind::kLogNegated:
+      for (float& x : values) x = static_cast<float>(std::log(-static_cast<double>(x)));
+      break;
+    case Step::Kind::kDecode:
+    case Step::Kind::kCast:
+      break;  // of the conversions before and after
+  }
+}
+
+// The elements [from, from + count) of a piece to `out`, by way of f32.
+Status convert(const Recipe& recipe, const StridedPiece& piece, int64_t from, int64_t count,
+               ElementReader& reader, std::byte* out) {
+  const int64_t in_size = reader.size(), out_size = dtype_bytes(recipe.output().dtype);
+  const ReadTensor read = [&](uint64_t offset, std::span<std::byte> bytes) {
+    return reader.read(offset, bytes);
+  };
+  const int64_t gathered = piece.is_run() ? std::min(kChunk, count) : count;
+  std::vector<std::byte> stored(static_cast<size_t>(gathered * in_size));
+  std::vector<float> values(static_cast<size_t>(std::min(kChunk, count)));
+  for (int64_t done = 0; done < count; done += kChunk) {
+    if (done % gathered == 0) {
+      FERRY_RETURN_IF_ERROR(gather(piece, in_size, from + done, std::min(gathered, count - done),
+                                   read, stored.data()));
+    }
+    const auto chunk = std::span(values).first(static_cast<size_t>(std::min(kChunk, count - done)));
+    to_f32(reader.dtype(), stored.data() + done % gathered * in_size, chunk.data(), chunk.size());
+    for (const Step& step : recipe.steps) apply(step, chunk);
+    from_f32(recipe.output().dtype, chunk.data(), out + done * out_size, chunk.size());
+  }
+  return {};
+}
+
+// Refuses a piece that its entry does not have, and one of another stored form than the recipe
+// says.
+Status check_piece(const Recipe& recipe, const StridedPiece& piece, const TensorSource& source) {
+  if (piece.tensor >= source.entries().size()) return broken(source, "a piece of no tensor");
+  const TensorEntry& entry = source.entries()[piece.tensor];
+  const auto end = end_of(piece);
+  const bool decoded = !recipe.steps.empty() && recipe.steps[0].kind == Step::Kind::kDecode;
+  const bool fits = decoded ? is_castable(entry.dtype)
+                            : entry.encoding == nullptr && entry.dtype == recipe.source_dtype;
+  if (!fits || !end || *end > checked_numel(entry.shape).value_or(0)) {
+    return broken(source, fmt::format("tensor {} has no such elements", quoted(entry.name)));
+  }
+  return {};
+}
+
+Status check(const Recipe& recipe, const TensorSource& source, uint64_t offset, uint64_t bytes) {
+  const RecipeOutput& output = recipe.output();
+  if (recipe.outputs.size() != 1) return broken(source, "a recipe of several outputs");
+  const bool castable = is_castable(recipe.source_dtype) && is_castable(output.dtype);
+  if (!castable && (!recipe.is_copy() || dtype_bits(output.dtype) % 8 != 0)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: cannot convert {} to {}", printable(source.path()),
+                            dtype_name(recipe.source_dtype), dtype_name(output.dtype)));
+  }
+  if (recipe.is_copy() && output.dtype != recipe.source_dtype) {
+    return broken(source, "a recipe without the cast to its dtype");
+  }
+  const auto size = static_cast<uint64_t>(dtype_bytes(output.dtype));
+  if (offset % size != 0 || bytes % size != 0 || !range_inside(offset, bytes, output.bytes())) {
+    return broken(source, "a tile that is no part of the tensor");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status materialize(const Recipe& recipe, const TensorSource& source, uint64_t offset,
+                   std::span<std::byte> out) {
+  FERRY_RETURN_IF_ERROR(check_interrupt());
+  FERRY_RETURN_IF_ERROR(check(recipe, source, offset, out.size()));
+  const int64_t size = dtype_bytes(recipe.output().dtype);
+  int64_t skip = static_cast<int64_t>(offset) / size;
+  int64_t left = static_cast<int64_t>(out.size()) / size;
+  std::byte* to = out.data();
+  for (const StridedPiece& piece : recipe.pieces) {
+    if (left == 0) return {};
+    FERRY_RETURN_IF_ERROR(check_piece(recipe, piece, source));
+    const int64_t elements = piece.count();
+    const int64_t count = std::clamp<int64_t>(elements - skip, 0, left);
+    if (count > 0) {
+      ElementReader reader(source, piece.tensor);
+      const ReadTensor read = [&](uint64_t at, std::span<std::byte> bytes) {
+        return reader.read(at, bytes);
+      };
+      FERRY_RETURN_IF_ERROR(recipe.is_copy() ? gather(piece, size, skip, count, read, to)
+                                             : convert(recipe, piece, skip, count, reader, to));
+    }
+    skip = std::max<int64_t>(skip - elements, 0);
+    left -= count;
+    to += count * size;
+  }
+  if (left > 0) return broken(source, "the pieces of a recipe have fewer elements than its shape");
+  return {};
+}
+
+uint64_t tile_bytes(const Recipe& recipe) {
+  const bool scattered = std::ranges::any_of(recipe.pieces, [](const StridedPiece& piece) {
+    return !piece.axes.empty() && piece.axes.back().stride != 1;
+  });
+  if (!scattered) return kTileBytes;
+  return kScatteredTileElements * static_cast<uint64_t>(dtype_bytes(recipe.output().dtype));
+}
+
+}  // namespace ferry::graph

@@ -1,0 +1,161 @@
+// Recipes as metadata, and the dictionary of weights. materialize.cc computes them.
+#include "graph/recipe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "core/checked.h"
+#include "core/text.h"
+
+namespace ferry::graph {
+namespace {
+
+constexpr size_t kMaxNamedSources = 4;
+
+}  // namespace
+
+std::string step_name(const Step& step) {
+  switch (step.kind) {
+    case Step::Kind::kDecode:
+      return "decode";
+    case Step::Kind::kAdd:
+      return fmt::format("add {:g}", step.value);
+    case Step::Kind::kMul:
+      return fmt::format("mul {:g}", step.value);
+    case Step::Kind::kNegExp:
+      return "neg_exp";
+    case Step::Kind::kLogNegated:
+      return "log_negated";
+    case Step::Kind::kCast:
+      return fmt::format("cast {}", dtype_name(step.dtype));
+  }
+  return {};  // no enumerator: -Wswitch reports a missing case
+}
+
+uint64_t RecipeOutput::bytes() const {
+  uint64_t count = 1;
+  for (const int64_t dim : shape) count *= static_cast<uint64_t>(dim);
+  return count * static_cast<uint64_t>(dtype_bits(dtype)) / 8;
+}
+
+void Recipe::apply(const Step& step) {
+  steps.push_back(step);
+  output().dtype = DType::kF32;
+}
+
+void Recipe::cast(DType dtype) {
+  if (!steps.empty() && steps.back().kind == Step::Kind::kCast) steps.pop_back();
+  const DType made = steps.empty() ? source_dtype : DType::kF32;
+  if (made != dtype) steps.push_back({.kind = Step::Kind::kCast, .dtype = dtype});
+  output().dtype = dtype;
+}
+
+Recipe whole_tensor(const TensorSource& source, size_t entry) {
+  const TensorEntry& tensor = source.entries()[entry];
+  Recipe recipe{.pieces = {run_piece(entry, 0, checked_numel(tensor.shape).value_or(0))},
+                .source_dtype = tensor.dtype,
+                .outputs = {{.dtype = tensor.dtype, .shape = tensor.shape}}};
+  if (tensor.encoding != nullptr) recipe.steps.push_back({.kind = Step::Kind::kDecode});
+  return recipe;
+}
+
+Result<Recipe> make_recipe(const TensorSource& source, std::vector<StridedPiece> pieces,
+                           Shape shape, const std::string& key) {
+  const std::string path = printable(source.path());
+  bool decoded = false;
+  int64_t count = 0;
+  for (const StridedPiece& piece : pieces) {
+    const TensorEntry& entry = source.entries()[piece.tensor];
+    decoded |= entry.encoding != nullptr || entry.dtype != source.entries()[pieces[0].tensor].dtype;
+    const auto end = end_of(piece);
+    if (!end || *end > checked_numel(entry.shape).value_or(0)) {
+      return bad_input(fmt::format("{}: {} {} has fewer elements than {} needs of it", path,
+                                   quoted(entry.name), to_string(entry.shape), quoted(key)));
+    }
+    const auto sum = checked_add(count, piece.count());
+    if (!sum) return bad_input(fmt::format("{}: {} is too large", path, quoted(key)));
+    count = *sum;
+  }
+  if (pieces.empty() || count != checked_numel(shape)) {
+    return bad_input(
+        fmt::format("{}: {} gives {} elements, but {} {} is expected", path,
+                    pieces.empty() ? "no tensor" : quoted(source.entries()[pieces[0].tensor].name),
+                    count, quoted(key), to_string(shape)));
+  }
+  Recipe recipe{.pieces = std::move(pieces)};
+  recipe.source_dtype = decoded ? DType::kF32 : source.entries()[recipe.pieces[0].tensor].dtype;
+  for (const StridedPiece& piece : recipe.pieces) {
+    const TensorEntry& entry = source.entries()[piece.tensor];
+    if (!decoded || is_castable(entry.dtype)) continue;
+    return bad_input(fmt::format("{}: {} is {}, expected f32, f16 or bf16", path,
+                                 quoted(entry.name), dtype_name(entry.dtype)));
+  }
+  if (decoded) recipe.steps.push_back({.kind = Step::Kind::kDecode});
+  recipe.outputs = {{.dtype = recipe.source_dtype, .shape = std::move(shape)}};
+  return recipe;
+}
+
+std::vector<size_t> entries_of(const Recipe& recipe) {
+  std::vector<size_t> entries;
+  std::unordered_set<size_t> seen;
+  for (const StridedPiece& piece : recipe.pieces) {
+    if (seen.insert(piece.tensor).second) entries.push_back(piece.tensor);
+  }
+  return entries;
+}
+
+std::string source_names(const Recipe& recipe, const TensorSource& source) {
+  const std::vector<size_t> entries = entries_of(recipe);
+  std::string text;
+  for (size_t i = 0; i < std::min(entries.size(), kMaxNamedSources); ++i) {
+    text += (i > 0 ? " + " : "") + source.entries()[entries[i]].name;
+  }
+  if (entries.size() > kMaxNamedSources) {
+    text += fmt::format(" + {} more", entries.size() - kMaxNamedSources);
+  }
+  return text;
+}
+
+RecipeText text_of(const Recipe& recipe, const TensorSource& source) {
+  RecipeText text;
+  const std::vector<size_t> entries = entries_of(recipe);
+  std::unordered_map<size_t, size_t> number;
+  for (const size_t entry : entries) {
+    number.emplace(entry, number.size());
+    text.forms.emplace_back(source.entries()[entry].form());
+  }
+  for (const StridedPiece& piece : recipe.pieces) {
+    RecipeText::Piece& out = text.pieces.emplace_back();
+    out.source = number.at(piece.tensor);
+    out.offset = piece.offset;
+    for (const StridedAxis& axis : piece.axes) {
+      out.sizes.push_back(axis.size);
+      out.strides.push_back(axis.stride);
+    }
+  }
+  for (const Step& step : recipe.steps) text.steps.push_back(step_name(step));
+  return text;
+}
+
+Status StateDict::add(Weight weight) {
+  if (!index_.emplace(weight.name, weights_.size()).second) {
+    return bad_input(fmt::format("two tensors make the weight {}", quoted(weight.name)));
+  }
+  weights_.push_back(std::move(weight));
+  return {};
+}
+
+const Weight* StateDict::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &weights_[found->second];
+}
+
+Weight* StateDict::find(const std::string& name) {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &weights_[found->second];
+}
+
+}  // namespace ferry::graph

@@ -1,0 +1,455 @@
+// Recipes: any tile of any recipe is what computing it element by element gives.
+
+#include "graph/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace ferry::graph {
+namespace {
+
+// Tensors in memory; refuses reads outside of them.
+class MemorySource : public TensorSource {
+ public:
+  size_t add(DType dtype, Shape shape, std::vector<std::byte> bytes,
+             const BlockEncoding* encoding = nullptr) {
+    entries_.push_back({.name = "tensor" + std::to_string(entries_.size()),
+                        .dtype = dtype,
+                        .shape = std::move(shape),
+                        .bytes = bytes.size(),
+                        .encoding = encoding});
+    data_.push_back(std::move(bytes));
+    return entries_.size() - 1;
+  }
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override {
+    const std::vector<std::byte>& data = data_.at(index);
+    if (offset > data.size() || out.size() > data.size() - offset) {
+      return fail(ErrorCode::kIo, "outside");
+    }
+    std::copy_n(data.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
+    return {};
+  }
+  const std::vector<std::byte>& data(size_t index) const { return data_.at(index); }
+
+ private:
+  std::string path_ = "memory";
+  std::vector<SourceFile> files_;
+  std::vector<TensorEntry> entries_;
+  std::vector<std::vector<std::byte>> data_;
+};
+
+// splitmix64
+struct Random {
+  uint64_t state;
+  uint64_t next() {
+    uint64_t z = (state += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  uint64_t below(uint64_t n) { return next() % n; }
+};
+
+constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+
+void append(std::vector<std::byte>& bytes, DType dtype, float value) {
+  std::byte raw[4];
+  size_t size = 2;
+  if (dtype == DType::kF32) {
+    size = 4;
+    std::memcpy(raw, &value, 4);
+  } else {
+    const uint16_t bits = dtype == DType::kF16 ? f32_to_f16(value) : f32_to_bf16(value);
+    std::memcpy(raw, &bits, 2);
+  }
+  bytes.insert(bytes.end(), raw, raw + size);
+}
+
+float element(const std::vector<std::byte>& bytes, DType dtype, size_t index) {
+  if (dtype == DType::kF32) {
+    float value = 0;
+    std::memcpy(&value, &bytes[index * 4], 4);
+    return value;
+  }
+  uint16_t bits = 0;
+  std::memcpy(&bits, &bytes[index * 2], 2);
+  return dtype == DType::kF16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+// Blocks of four values in three bytes: m + a, m - a, m + b, m - b.
+void decode_toy(const std::byte* block, float* out) {
+  const auto at = [&](int i) { return static_cast<float>(std::to_integer<int>(block[i])); };
+  for (int i = 0; i < 4; ++i) out[i] = at(0) + (i % 2 == 0 ? at(1 + i / 2) : -at(1 + i / 2));
+}
+constexpr BlockEncoding kToy = {"toy", 4, 3, decode_toy};
+
+// Element `index` of an entry, as f32.
+float element_of(const MemorySource& source, size_t entry, size_t index) {
+  const TensorEntry& tensor = source.entries()[entry];
+  if (tensor.encoding == nullptr) return element(source.data(entry), tensor.dtype, index);
+  float values[4];
+  decode_toy(&source.data(entry)[index / 4 * 3], values);
+  return values[index % 4];
+}
+
+// The whole result, element by element.
+std::vector<std::byte> naive(const Recipe& recipe, const MemorySource& source) {
+  std::vector<std::byte> out;
+  for (const StridedPiece& piece : recipe.pieces) {
+    std::vector<size_t> elements;
+    for_each_run(piece, [&](int64_t offset, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) elements.push_back(static_cast<size_t>(offset + i));
+    });
+    for (const size_t index : elements) {
+      float x = element_of(source, piece.tensor, index);
+      for (const Step& step : recipe.steps) {
+        if (step.kind == Step::Kind::kAdd) x = x + static_cast<float>(step.value);
+        if (step.kind == Step::Kind::kMul) x = x * static_cast<float>(step.value);
+        if (step.kind == Step::Kind::kNegExp) {
+          x = -static_cast<float>(std::exp(static_cast<double>(x)));
+        }
+      }
+      append(out, recipe.output().dtype, x);
+    }
+  }
+  return out;
+}
+
+size_t add_random(MemorySource& source, Random& random, DType dtype, const Shape& shape) {
+  std::vector<std::byte> bytes;
+  size_t count = 1;
+  for (int64_t dim : shape) count *= static_cast<size_t>(dim);
+  for (size_t i = 0; i < count; ++i) {
+    append(bytes, dtype, static_cast<float>(static_cast<int64_t>(random.below(4001)) - 2000) / 512);
+  }
+  return source.add(dtype, shape, std::move(bytes));
+}
+
+size_t add_toy(MemorySource& source, Random& random, const Shape& shape) {
+  size_t count = 1;
+  for (int64_t dim : shape) count *= static_cast<size_t>(dim);
+  std::vector<std::byte> bytes(count / 4 * 3);
+  for (std::byte& byte : bytes) byte = std::byte(random.below(100));
+  return source.add(DType::kF32, shape, std::move(bytes), &kToy);
+}
+
+// Runs, transposes and slices of tensors of `rows` times `width` elements.
+StridedPiece random_piece(Random& random, size_t tensor, int64_t rows, int64_t width) {
+  const auto below = [&](int64_t n) {
+    return static_cast<int64_t>(random.below(static_cast<uint64_t>(n)));
+  };
+  const int64_t row = below(rows), column = below(width);
+  const StridedAxis down = {1 + below(rows - row), width}, along = {1 + below(width - column), 1};
+  StridedPiece piece{.tensor = tensor, .offset = row * width + column};
+  const bool turned = random.below(2) == 0;
+  add_axis(piece, turned ? along : down);
+  add_axis(piece, turned ? down : along);
+  return piece;
+}
+
+Recipe random_recipe(Random& random, const MemorySource& source, int64_t rows, int64_t width) {
+  std::vector<StridedPiece> pieces;
+  int64_t count = 0;
+  for (uint64_t left = 1 + random.below(5); left > 0; --left) {
+    pieces.push_back(random_piece(random, random.below(source.entries().size()), rows, width));
+    count += pieces.back().count();
+  }
+  Recipe recipe = make_recipe(source, std::move(pieces), {count}, "made").value();
+  if (random.below(2) == 0) recipe.apply({.kind = Step::Kind::kAdd, .value = 1});
+  if (random.below(3) == 0) recipe.apply({.kind = Step::Kind::kMul, .value = 0.37});
+  if (random.below(3) == 0) recipe.apply({.kind = Step::Kind::kNegExp});
+  if (random.below(3) > 0) recipe.cast(kDTypes[random.below(3)]);
+  return recipe;
+}
+
+TEST(Recipe, TilesOfRandomRecipesEqualTheWhole) {
+  Random random{1};
+  for (int round = 0; round < 600; ++round) {
+    MemorySource source;
+    const DType from = kDTypes[random.below(3)];
+    const auto rows = static_cast<int64_t>(1 + random.below(9));
+    const auto width = static_cast<int64_t>(4 * (1 + random.below(4)));
+    const uint64_t kind = random.below(4);  // plain, in blocks, both, of two dtypes
+    for (int i = 0; i < 3; ++i) {
+      if (kind == 1 || (kind == 2 && i == 1)) {
+        add_toy(source, random, {rows, width});
+      } else {
+        add_random(source, random, kind == 3 ? kDTypes[i] : from, {rows, width});
+      }
+    }
+    const Recipe recipe = random_recipe(random, source, rows, width);
+    const std::vector<std::byte> expected = naive(recipe, source);
+    ASSERT_EQ(recipe.output().bytes(), expected.size());
+    std::vector<std::byte> result(expected.size());
+    const uint64_t size = static_cast<uint64_t>(dtype_bytes(recipe.output().dtype));
+    for (uint64_t done = 0; done < result.size();) {
+      const uint64_t tile = std::min<uint64_t>((1 + random.below(11)) * size, result.size() - done);
+      const Status status =
+          materialize(recipe, source, done, std::span(result).subspan(done, tile));
+      ASSERT_TRUE(status.has_value()) << status.error().message;
+      done += tile;
+    }
+    EXPECT_EQ(result, expected) << round;
+  }
+}
+
+TEST(Recipe, LongTensorsAreConvertedInPieces) {
+  Random random{2};
+  MemorySource source;
+  const size_t plain = add_random(source, random, DType::kBF16, {3, 30000});
+  const size_t blocks = add_toy(source, random, {300, 400});
+  for (const size_t entry : {plain, blocks}) {
+    Recipe recipe = whole_tensor(source, entry);
+    recipe.cast(DType::kF16);
+    std::vector<std::byte> result(recipe.output().bytes());
+    ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
+    EXPECT_EQ(result, naive(recipe, source));
+    // The same turned around: gathered, and then converted in pieces.
+    const Shape shape = source.entries()[entry].shape;
+    recipe.pieces = {{.tensor = entry, .axes = {{shape[1], 1}, {shape[0], shape[1]}}}};
+    ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
+    EXPECT_EQ(result, naive(recipe, source));
+  }
+}
+
+TEST(Recipe, AnEntryAsItIsIsCopied) {
+  Random random{3};
+  MemorySource source;
+  add_random(source, random, DType::kF16, {4, 5});
+  const Recipe recipe = whole_tensor(source, 0);
+  EXPECT_TRUE(recipe.is_copy());
+  std::vector<std::byte> result(recipe.output().bytes());
+  ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
+  EXPECT_EQ(result, source.data(0));
+}
+
+TEST(Recipe, NaNsAreCopiedBitForBit) {
+  MemorySource source;
+  std::vector<std::byte> bytes(4, std::byte{0xff});  // a signalling NaN would change in a register
+  bytes[1] = std::byte{0x7c};
+  source.add(DType::kF16, {2}, bytes);
+  std::vector<std::byte> result(4);
+  ASSERT_TRUE(materialize(whole_tensor(source, 0), source, 0, result).has_value());
+  EXPECT_EQ(result, bytes);
+}
+
+TEST(Recipe, ACastIsTheLastStepAndOnlyOne) {
+  Random random{5};
+  MemorySource source;
+  add_random(source, random, DType::kBF16, {4, 4});
+  add_toy(source, random, {4, 4});
+  Recipe plain = whole_tensor(source, 0);
+  plain.cast(DType::kF32);
+  EXPECT_EQ(plain.steps, (std::vector<Step>{{.kind = Step::Kind::kCast, .dtype = DType::kF32}}));
+  plain.cast(DType::kBF16);
+  EXPECT_TRUE(plain.is_copy());
+  plain.apply({.kind = Step::Kind::kAdd, .value = -1});
+  plain.cast(DType::kF32);
+  EXPECT_EQ(plain.steps.size(), 1u);  // arithmetic gives f32
+  Recipe decoded = whole_tensor(source, 1);
+  EXPECT_EQ(decoded.steps, std::vector<Step>{{.kind = Step::Kind::kDecode}});
+  decoded.cast(DType::kF16);
+  EXPECT_EQ(decoded.steps.size(), 2u);
+  EXPECT_EQ(step_name(decoded.steps[0]), "decode");
+  EXPECT_EQ(step_name(decoded.steps[1]), "cast f16");
+  EXPECT_EQ(step_name(plain.steps[0]), "add -1");
+}
+
+TEST(Recipe, LogUndoesTheNegativeExponential) {
+  MemorySource source;
+  std::vector<std::byte> bytes;
+  for (const float x : {-1.0F, -std::exp(3.0F), -0.25F}) append(bytes, DType::kF32, x);
+  source.add(DType::kF32, {3}, bytes);
+  Recipe recipe = whole_tensor(source, 0);
+  recipe.apply({.kind = Step::Kind::kLogNegated});
+  std::vector<std::byte> result(bytes.size());
+  ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
+  EXPECT_EQ(element(result, DType::kF32, 0), 0.0F);
+  EXPECT_NEAR(element(result, DType::kF32, 1), 3.0F, 1e-6);
+  EXPECT_EQ(element(result, DType::kF32, 2), static_cast<float>(std::log(0.25)));
+}
+
+TEST(Recipe, SourcesAreNamedOnce) {
+  Random random{6};
+  MemorySource source;
+  for (int i = 0; i < 6; ++i) add_random(source, random, DType::kF32, {2});
+  Recipe recipe = whole_tensor(source, 1);
+  EXPECT_EQ(source_names(recipe, source), "tensor1");
+  recipe.pieces = {run_piece(3, 0, 1), run_piece(0, 0, 2), run_piece(3, 1, 1)};
+  EXPECT_EQ(entries_of(recipe), (std::vector<size_t>{3, 0}));
+  EXPECT_EQ(source_names(recipe, source), "tensor3 + tensor0");
+  for (size_t i = 1; i < 6; ++i) recipe.pieces.push_back(run_piece(i, 0, 1));
+  EXPECT_EQ(source_names(recipe, source), "tensor3 + tensor0 + tensor1 + tensor2 + 2 more");
+}
+
+TEST(Recipe, IsWrittenInPlainWords) {
+  Random random{8};
+  MemorySource source;
+  add_random(source, random, DType::kF16, {4, 4});
+  add_toy(source, random, {4, 4});
+  Recipe recipe = make_recipe(source,
+                              {run_piece(1, 4, 8),
+                               {.tensor = 0, .offset = 0, .axes = {{4, 1}, {3, 4}}},
+                               run_piece(1, 0, 1)},
+                              {21}, "made")
+                      .value();
+  recipe.apply({.kind = Step::Kind::kAdd, .value = 1});
+  recipe.cast(DType::kBF16);
+  const RecipeText expected = {.forms = {"toy", "f16"},
+                               .pieces = {{0, 4, {8}, {1}}, {1, 0, {4, 3}, {1, 4}}, {0, 0, {}, {}}},
+                               .steps = {"decode", "add 1", "cast bf16"}};
+  EXPECT_EQ(text_of(recipe, source), expected);
+}
+
+TEST(Recipe, PiecesThatDoNotFitAreRefused) {
+  Random random{7};
+  MemorySource source;
+  add_random(source, random, DType::kF32, {4, 2});
+  add_random(source, random, DType::kF16, {4, 2});
+  source.add(DType::kI32, {2}, std::vector<std::byte>(8));
+  const auto error_of = [&](std::vector<StridedPiece> pieces, Shape shape) {
+    const auto made = make_recipe(source, std::move(pieces), std::move(shape), "made");
+    return made ? "" : made.error().message;
+  };
+  EXPECT_EQ(error_of({run_piece(0, 1, 7)}, {7}), "");
+  EXPECT_EQ(error_of({run_piece(0, 0, 9)}, {9}),
+            "memory: 'tensor0' [4, 2] has fewer elements than 'made' needs of it");
+  EXPECT_EQ(error_of({{.tensor = 0, .offset = -1}}, {1}),
+            "memory: 'tensor0' [4, 2] has fewer elements than 'made' needs of it");
+  EXPECT_EQ(error_of({run_piece(0, 0, 8)}, {4}),
+            "memory: 'tensor0' gives 8 elements, but 'made' [4] is expected");
+  EXPECT_EQ(error_of({run_piece(0, 0, 8), run_piece(2, 0, 2)}, {10}),
+            "memory: 'tensor2' is i32, expected f32, f16 or bf16");
+  EXPECT_EQ(
+      make_recipe(source, {run_piece(0, 0, 2), run_piece(1, 0, 2)}, {4}, "made")->output().dtype,
+      DType::kF32);
+}
+
+TEST(Recipe, RankZeroIsOneRow) {
+  MemorySource source;
+  std::vector<std::byte> bytes;
+  append(bytes, DType::kF32, 2.5F);
+  source.add(DType::kF32, {}, bytes);
+  Recipe recipe = whole_tensor(source, 0);
+  EXPECT_EQ(recipe.pieces, (std::vector<StridedPiece>{run_piece(0, 0, 1)}));
+  EXPECT_EQ(recipe.output().bytes(), 4U);
+  recipe.apply({.kind = Step::Kind::kAdd, .value = 1});
+  std::vector<std::byte> result(4);
+  ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
+  EXPECT_EQ(element(result, DType::kF32, 0), 3.5F);
+}
+
+TEST(Recipe, NegativeExponential) {
+  MemorySource source;
+  std::vector<std::byte> bytes;
+  append(bytes, DType::kF32, 0.0F);
+  append(bytes, DType::kF32, std::log(16.0F));
+  source.add(DType::kF32, {2}, bytes);
+  Recipe recipe = whole_tensor(source, 0);
+  recipe.apply({.kind = Step::Kind::kNegExp});
+  std::vector<std::byte> result(8);
+  ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
+  EXPECT_EQ(element(result, DType::kF32, 0), -1.0F);
+  EXPECT_NEAR(element(result, DType::kF32, 1), -16.0F, 1e-5);
+}
+
+// expf() differs between C libraries in the last bit; the nearest f32 of the value is the same.
+TEST(Recipe, ExponentialsAreTheNearestFloats) {
+  constexpr size_t kCount = 20000;
+  MemorySource source;
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i < kCount; ++i) {
+    append(bytes, DType::kF32, -9.0F + static_cast<float>(i) * 0.001F);
+  }
+  source.add(DType::kF32, {static_cast<int64_t>(kCount)}, bytes);
+  Recipe recipe = whole_tensor(source, 0);
+  recipe.apply({.kind = Step::Kind::kNegExp});
+  std::vector<std::byte> result(bytes.size());
+  ASSERT_TRUE(materialize(recipe, source, 0, result).has_value());
+  for (size_t i = 0; i < kCount; ++i) {
+    const float x = element(bytes, DType::kF32, i);
+    const auto exact = static_cast<float>(std::exp(static_cast<long double>(x)));
+    EXPECT_EQ(element(result, DType::kF32, i), -exact) << x;
+  }
+}
+
+TEST(Recipe, AnEmptyTensorHasNoBytes) {
+  MemorySource source;
+  source.add(DType::kF32, {0, 4}, {});
+  Recipe recipe = whole_tensor(source, 0);
+  recipe.cast(DType::kF16);
+  EXPECT_EQ(recipe.output().bytes(), 0U);
+  EXPECT_TRUE(materialize(recipe, source, 0, {}).has_value());
+}
+
+TEST(Recipe, WhatTheSourceDoesNotHaveIsAnError) {
+  Random random{4};
+  MemorySource source;
+  add_random(source, random, DType::kF32, {4, 2});
+  const Recipe good = whole_tensor(source, 0);
+  std::vector<std::byte> tile(8);
+  ASSERT_TRUE(materialize(good, source, 24, tile).has_value());
+
+  const auto fails = [&](const Recipe& recipe, uint64_t offset) {
+    return !materialize(recipe, source, offset, tile).has_value();
+  };
+  EXPECT_TRUE(fails(good, 28)) << "behind the end";
+  EXPECT_TRUE(fails(good, UINT64_MAX - 3)) << "far behind the end";
+  EXPECT_TRUE(fails(good, 2)) << "within an element";
+  Recipe recipe = good;
+  recipe.pieces = {run_piece(1, 0, 8)};
+  EXPECT_TRUE(fails(recipe, 0)) << "no such entry";
+  recipe.pieces = {run_piece(0, 1, 8)};
+  EXPECT_TRUE(fails(recipe, 0)) << "too many elements";
+  recipe.pieces = {run_piece(0, -1, 8)};
+  EXPECT_TRUE(fails(recipe, 0)) << "negative offset";
+  recipe.pieces = {{.tensor = 0, .axes = {{8, -1}}}};
+  EXPECT_TRUE(fails(recipe, 0)) << "negative stride";
+  recipe.pieces = {run_piece(0, 3, std::numeric_limits<int64_t>::max())};
+  EXPECT_TRUE(fails(recipe, 0)) << "overflow";
+  recipe.pieces = {run_piece(0, 0, 2)};
+  EXPECT_TRUE(fails(recipe, 8)) << "fewer elements than the shape says";
+  recipe = good;
+  recipe.source_dtype = recipe.output().dtype = DType::kI32;
+  EXPECT_TRUE(fails(recipe, 0)) << "another dtype than the entry";
+  recipe = good;
+  recipe.output().dtype = DType::kF16;
+  EXPECT_TRUE(fails(recipe, 0)) << "another dtype without a cast";
+  recipe = good;
+  recipe.outputs.push_back({});
+  EXPECT_TRUE(fails(recipe, 0)) << "several outputs";
+}
+
+TEST(Recipe, IntegersAreCopiedButNotCast) {
+  MemorySource source;
+  source.add(DType::kI64, {1}, std::vector<std::byte>(8, std::byte{7}));
+  Recipe recipe = whole_tensor(source, 0);
+  std::vector<std::byte> result(8);
+  EXPECT_TRUE(materialize(recipe, source, 0, result).has_value());
+  EXPECT_EQ(result, source.data(0));
+  recipe.cast(DType::kF32);
+  const Status status = materialize(recipe, source, 0, std::span(result).first(4));
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(StateDict, NamesAreUnique) {
+  StateDict dict;
+  EXPECT_TRUE(dict.add({"a", {}, "x"}).has_value());
+  EXPECT_TRUE(dict.add({"b", {}, "y"}).has_value());
+  const Status again = dict.add({"a", {}, "z"});
+  ASSERT_FALSE(again.has_value());
+  EXPECT_EQ(again.error().code, ErrorCode::kBadInput);
+  EXPECT_EQ(dict.weights().size(), 2U);
+  EXPECT_EQ(dict.find("a")->rule, "x");
+  EXPECT_EQ(dict.find("c"), nullptr);
+}
+
+}  // namespace
+}  // namespace ferry::graph
