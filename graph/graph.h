@@ -139,6 +139,12 @@ struct Graph {
   uint64_t max_bytes(ValueId id) const;
 };
 
+// One method of a program.
+struct MethodGraph {
+  std::string name;  // "forward"
+  Graph graph;
+};
+
 // A graph and where its weights come from. Bound: every kWeight value has a Weight of its shape.
 struct Model {
   Graph graph;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "converters/config/model_config_parts.h"
+#include "converters/config/config_parts.h"
 #include "core/text.h"
 
 namespace ferry::converters {
@@ -24,7 +24,7 @@ Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
                                                           linear.value_heads, linear.key_heads));
 }
 
-Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeTraits& type) {
+Result<std::optional<int64_t>> read_window(const JsonFields& fields, const ModelType& type) {
   if (type.window == WindowRule::kNever) return std::nullopt;
   const bool asked = type.window == WindowRule::kFromLayer ||
                      type.window == WindowRule::kWhereNoRope ||
@@ -34,7 +34,7 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeT
 }
 
 // Layers that turn q and k: 1 in no_rope_layers means that RoPE is used.
-Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const TypeTraits& type,
+Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
   std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
   if (!type.nope) return turned;
@@ -53,7 +53,7 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const TypeT
 }
 
 // The sliding layers, where the type has such and the config a window.
-Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const TypeTraits& type,
+Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const ModelType& type,
                                          const ModelConfig& config) {
   const bool from_layer = type.window == WindowRule::kFromLayer;
   const bool pattern = type.window == WindowRule::kPattern;
@@ -99,7 +99,7 @@ Result<std::vector<LayerType>> conv_layers(const JsonFields& fields, const Model
   return types;
 }
 
-Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const TypeTraits& type,
+Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const ModelType& type,
                                                    const ModelConfig& config, bool window) {
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
@@ -137,7 +137,7 @@ Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
 
 }  // namespace
 
-Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   config.rope_layers = FERRY_TRY(read_rope_layers(fields, type, config));
   const auto window = FERRY_TRY(read_window(fields, type));
   config.layer_types = FERRY_TRY(derived_layer_types(fields, type, config, window.has_value()));

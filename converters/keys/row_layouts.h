@@ -34,8 +34,9 @@ enum class GateUpPart { kGate, kUp };
 std::vector<graph::RowRun> gate_up_rows(const ModelConfig& config, PackedLayout layout,
                                         GateUpPart part);
 
-// CodeGen groups qkv_proj in blocks of heads, each [q | v | k] (one per core that it was trained
-// on).
+// CodeGen groups the rows of qkv_proj in blocks of heads, one for each core that it was trained on.
+// A block is [q | v | k]. ModelConfig::numbers holds the number of blocks under this name.
+inline constexpr const char* kQkvBlocks = "qkv_blocks";
 std::vector<graph::RowRun> codegen_qkv_rows(const ModelConfig& config, QkvPart part);
 
 // Families that turn neighbouring dimensions (2j, 2j + 1) of a head: the order that makes them

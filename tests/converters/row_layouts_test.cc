@@ -142,7 +142,7 @@ TEST(RowLayouts, EqualTheFormulasPerRow) {
 TEST(RowLayouts, CodegenBlocksAreQueryValueKey) {
   using Rows = std::vector<int64_t>;
   ModelConfig c = sizes(4, 4, 2, 1);
-  c.qkv_blocks = 2;  // of two heads, so four rows of each kind
+  c.numbers[kQkvBlocks] = 2;  // of two heads, so four rows of each kind
   EXPECT_EQ(kernels::expand(codegen_qkv_rows(c, QkvPart::kQuery)),
             (kernels::Rows{0, 1, 2, 3, 12, 13, 14, 15}));
   EXPECT_EQ(kernels::expand(codegen_qkv_rows(c, QkvPart::kValue)),
