@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
 #include "converters/blocks/softcap_attention.h"
@@ -47,14 +48,14 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   ValueId k = projection(b, x, prefix + ".wk", g.hidden_size, g.kv_size(), style.qkv_bias);
   ValueId v = projection(b, x, prefix + ".wv", g.hidden_size, g.kv_size(), style.qkv_bias);
   if (style.qk_norm == kWhole) norm_qk(q, k);
-  q = b.view(q, {1, c.tokens, g.num_heads, q_width});
-  k = b.view(k, {1, c.tokens, g.num_kv_heads, head});
-  v = b.view(v, {1, c.tokens, g.num_kv_heads, head});
+  q = b.view(q, {batch(), c.tokens, heads(g.num_heads), head_dim(q_width)});
+  k = b.view(k, {batch(), c.tokens, heads(g.num_kv_heads), head_dim(head)});
+  v = b.view(v, {batch(), c.tokens, heads(g.num_kv_heads), head_dim(head)});
   ValueId gate;
   if (style.output_gate) {
     const std::vector<ValueId> parts = b.split(q, {head, head}, 3);
     q = parts[0];
-    gate = b.view(parts[1], {1, c.tokens, g.q_size()});
+    gate = b.view(parts[1], {batch(), c.tokens, features(g.q_size())});
   }
   if (style.qk_norm == kHead) norm_qk(q, k);
   if (g.rope_layers[static_cast<size_t>(layer)]) {
@@ -62,7 +63,7 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
     k = rope(b, kind.rope, k);
   }
   const KvCache cache = updated_kv_cache(b, c, layer, k, v);
-  ValueId out = b.view(attend(b, c, kind, q, cache), {1, c.tokens, g.q_size()});
+  ValueId out = b.view(attend(b, c, kind, q, cache), {batch(), c.tokens, features(g.q_size())});
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "converters/blocks/axes.h"
+
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
 // append nodes: compilers differ in which they evaluate first.
 
@@ -26,9 +28,10 @@ ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double e
   return b.layer_norm(x, weight, bias, eps);
 }
 
-ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, int64_t out,
+ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, Dim out,
                    bool bias) {
-  const ValueId y = b.linear(x, b.weight(name + ".weight", {out, in}));
+  if (out.axis == graph::Axis::kNone) out = features(out);
+  const ValueId y = b.linear(x, b.weight(name + ".weight", {out, features(in)}));
   return bias ? b.add(y, b.weight(name + ".bias", {out})) : y;
 }
 

@@ -18,8 +18,9 @@ ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double e
 // Over the last dimension, with NAME.weight and NAME.bias.
 ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps);
 
-// Linear with weight NAME.weight and, if asked for, NAME.bias added in f32.
-ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, int64_t out,
+// Linear with weight NAME.weight (out, in) and, if asked for, NAME.bias added in f32. The axis of
+// `out` is that of features if it is not named.
+ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, Dim out,
                    bool bias);
 
 ValueId silu(GraphBuilder& b, ValueId x);

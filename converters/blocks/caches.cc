@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 
 namespace ferry::converters {
@@ -9,7 +10,8 @@ namespace ferry::converters {
 KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                          ValueId values) {
   const std::string name = layer_name(layer, "attention.kv_cache.");
-  const Dims shape = {1, c.options.context_length, c.config.num_kv_heads, c.config.head_dim};
+  const Dims shape = {batch(), positions(c.options.context_length), heads(c.config.num_kv_heads),
+                      head_dim(c.config.head_dim)};
   KvCache cache;
   cache.keys = b.buffer(name + "k_cache", DType::kF32, shape);
   cache.values = b.buffer(name + "v_cache", DType::kF32, shape);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/moe.h"
 
@@ -33,12 +34,13 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
                             const DecoderParts& parts) {
   GraphBuilder b(static_cast<int32_t>(config.num_layers));
   const int32_t t = b.symbol("T", options.prefill_length, ValueId{});
-  const ValueId tokens = b.input("tokens", DType::kI64, {1, Dim::of(t)});
+  const ValueId tokens = b.input("tokens", DType::kI64, {batch(), positions(Dim::of(t))});
   const ValueId input_pos = b.input("input_pos", DType::kI64, {1});
   b.bind_symbol(t, b.sym_size(tokens, 1));
   const DecoderContext c = make_decoder_context(b, config, options, input_pos, t);
 
-  const ValueId table = b.weight("tok_embeddings.weight", {config.vocab_size, config.hidden_size});
+  const ValueId table = b.weight("tok_embeddings.weight",
+                                 {features(config.vocab_size), features(config.hidden_size)});
   ValueId x = scaled(b, b.embedding(table, tokens), config.scalars.embedding);
   b.probe("hidden_states.0", x);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/longrope.h"
 
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
@@ -104,12 +105,12 @@ ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t lim
 RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                    const RopeConfig& rope) {
   const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
-  int64_t positions = 0;
-  for (const RopeRows& run : runs) positions += run.positions;
-  const Shape shape = {positions, 1, c.config.rotary_dim()};
+  int64_t rows = 0;
+  for (const RopeRows& run : runs) rows += run.positions;
+  const Dims shape = {positions(rows), 1, head_dim(c.config.rotary_dim())};
   const auto table_of = [&](bool sine) {
     return b.literal(DType::kF32, shape,
-                     rope_literal(name, runs, rope.attention_factor, positions, sine));
+                     rope_literal(name, runs, rope.attention_factor, rows, sine));
   };
   const ValueId cos = table_of(/*sine=*/false);
   const ValueId sin = table_of(/*sine=*/true);
@@ -150,7 +151,7 @@ KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   const ValueId keys = b.int_sub(c.end_pos, start);
   const int64_t most = std::min(c.options.context_length, window - 1 + c.options.prefill_length);
   range.start = start;
-  range.keys = Dim::of(b.symbol("W", most, keys));
+  range.keys = positions(Dim::of(b.symbol("W", most, keys)));
   const ValueId distance = distances(b, c, range);
   const ValueId not_after = b.ge(distance, 0);
   const ValueId inside = b.lt(distance, window);
@@ -161,7 +162,7 @@ KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
 // All keys up to the query's own.
 KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   KeyRange range;
-  range.keys = Dim::of(b.symbol("N", c.options.context_length, c.end_pos));
+  range.keys = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
   range.mask = additive_mask(b, b.ge(distances(b, c, range), 0), "causal_mask");
   return range;
 }
@@ -194,7 +195,7 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol) {
   DecoderContext c{.config = config, .options = options};
-  c.tokens = Dim::of(token_symbol);
+  c.tokens = positions(Dim::of(token_symbol));
   const ValueId position = b.select(input_pos, 0, 0);
   c.start_pos = b.item(position);
   if (longrope_switch(config.rope, options)) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
 #include "converters/blocks/causal_conv.h"
@@ -26,11 +27,11 @@ ValueId l2_norm(GraphBuilder& b, ValueId x) {
 }
 
 // [1,T,heads,dim] -> [1,T,heads*groups,dim], each head `groups` times in a row.
-ValueId repeat_heads(GraphBuilder& b, ValueId x, Dim tokens, int64_t heads, int64_t dim,
+ValueId repeat_heads(GraphBuilder& b, ValueId x, Dim tokens, int64_t count, int64_t dim,
                      int64_t groups) {
   if (groups == 1) return x;
-  const ValueId wide = b.expand(b.unsqueeze(x, 3), {1, tokens, heads, groups, dim});
-  return b.view(wide, {1, tokens, heads * groups, dim});
+  const ValueId wide = b.expand(b.unsqueeze(x, 3), {1, tokens, count, groups, dim});
+  return b.view(wide, {batch(), tokens, heads(count * groups), head_dim(dim)});
 }
 
 }  // namespace
@@ -39,19 +40,21 @@ ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int
   const std::string prefix = layer_name(layer, "attention");
   const ModelConfig& g = c.config;
   const LinearAttentionConfig& lin = g.linear;
-  const int64_t heads = lin.value_heads;
+  const int64_t count = lin.value_heads;
   const ValueId mixed =
       projection(b, x, prefix + ".in_proj_qkv", g.hidden_size, lin.conv_channels(), false);
   const ValueId z = projection(b, x, prefix + ".in_proj_z", g.hidden_size, lin.value_size(), false);
-  const ValueId beta_in = projection(b, x, prefix + ".in_proj_b", g.hidden_size, heads, false);
-  const ValueId alpha_in = projection(b, x, prefix + ".in_proj_a", g.hidden_size, heads, false);
+  const ValueId beta_in =
+      projection(b, x, prefix + ".in_proj_b", g.hidden_size, heads(count), false);
+  const ValueId alpha_in =
+      projection(b, x, prefix + ".in_proj_a", g.hidden_size, heads(count), false);
 
   const ValueId conv = causal_conv(b, c, mixed, prefix, lin.conv_channels(), lin.conv_kernel);
   const ValueId convolved = b.permute(silu(b, conv), {0, 2, 1});
   const std::vector<ValueId> parts =
       b.split(convolved, {lin.key_size(), lin.key_size(), lin.value_size()}, 2);
   const auto key_heads = [&](ValueId part) {
-    return b.view(part, {1, c.tokens, lin.key_heads, lin.key_dim});
+    return b.view(part, {batch(), c.tokens, heads(lin.key_heads), head_dim(lin.key_dim)});
   };
   const auto all_heads = [&](ValueId part) {
     return b.permute(repeat_heads(b, part, c.tokens, lin.key_heads, lin.key_dim, lin.groups()),
@@ -60,23 +63,26 @@ ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int
   const double scale = 1.0 / std::sqrt(static_cast<double>(lin.key_dim));
   const ValueId query = all_heads(b.mul(l2_norm(b, key_heads(parts[0])), scale));
   const ValueId key = all_heads(l2_norm(b, key_heads(parts[1])));
-  const ValueId value =
-      b.permute(b.view(parts[2], {1, c.tokens, heads, lin.value_dim}), {0, 2, 1, 3});
+  const ValueId value = b.permute(
+      b.view(parts[2], {batch(), c.tokens, heads(count), head_dim(lin.value_dim)}), {0, 2, 1, 3});
 
   // Per value head: beta in (0, 1), and the decay exp(A * softplus(a + dt_bias)) with A < 0.
   const ValueId beta = b.permute(b.sigmoid(beta_in), {0, 2, 1});
-  const ValueId rate = softplus(b, b.add(alpha_in, b.weight(prefix + ".dt_bias", {heads})));
-  const ValueId decay = b.permute(b.exp(b.mul(rate, b.weight(prefix + ".A", {heads}))), {0, 2, 1});
+  const ValueId rate = softplus(b, b.add(alpha_in, b.weight(prefix + ".dt_bias", {heads(count)})));
+  const ValueId decay =
+      b.permute(b.exp(b.mul(rate, b.weight(prefix + ".A", {heads(count)}))), {0, 2, 1});
 
   const State memory =
-      state(b, c, prefix + ".recurrent_state", {1, heads, lin.key_dim, lin.value_dim});
+      state(b, c, prefix + ".recurrent_state",
+            {batch(), heads(count), head_dim(lin.key_dim), head_dim(lin.value_dim)});
   const ValueId mixed_out =
       b.gated_delta_rule(query, key, value, decay, beta, memory.before, memory.buffer);
 
   const ValueId normed =
       rms_norm(b, b.permute(mixed_out, {0, 2, 1, 3}), prefix + ".norm.weight", g.rms_norm_eps);
-  const ValueId gate = silu(b, b.view(z, {1, c.tokens, heads, lin.value_dim}));
-  const ValueId out = b.view(b.mul(normed, gate), {1, c.tokens, lin.value_size()});
+  const ValueId gate =
+      silu(b, b.view(z, {batch(), c.tokens, heads(count), head_dim(lin.value_dim)}));
+  const ValueId out = b.view(b.mul(normed, gate), {batch(), c.tokens, features(lin.value_size())});
   return projection(b, out, prefix + ".out_proj", lin.value_size(), g.hidden_size, false);
 }
 

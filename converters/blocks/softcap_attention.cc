@@ -7,9 +7,8 @@ ValueId softcap_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId 
   const Dims shape = b.graph()[query].shape;
   const Dim tokens = shape[1], dim = shape[3];
   const Dim count = b.graph()[keys].shape[1];
-  const int64_t heads = shape[2].base;
-  const int64_t kv_heads = b.graph()[keys].shape[2].base;
-  const int64_t groups = heads / kv_heads;
+  const Dim kv_heads = b.graph()[keys].shape[2];
+  const int64_t groups = shape[2].base / kv_heads.base;
   // The query heads of one key head are rows of one product, so that no key is repeated.
   const Dim rows = Dim::of(tokens.symbol, groups);
   const ValueId grouped =
@@ -21,7 +20,7 @@ ValueId softcap_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId 
   const ValueId weights = b.view(b.softmax_last(masked), {kv_heads, rows, count});
   const ValueId held = b.permute(b.view(values, {count, kv_heads, dim}), {1, 0, 2});
   const ValueId mixed = b.view(b.bmm(weights, held), {kv_heads, groups, tokens, dim});
-  return b.view(b.permute(mixed, {2, 0, 1, 3}), {1, tokens, heads, dim});
+  return b.view(b.permute(mixed, {2, 0, 1, 3}), shape);
 }
 
 }  // namespace ferry::converters
