@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "converters/keys/standard_keys.h"
 #include "core/text.h"
 
 namespace ferry::converters {
@@ -81,14 +82,16 @@ std::vector<KeyProblem> compare(const graph::Graph& graph, const MappedKeys& map
 }  // namespace
 
 Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed,
-                           const ModelConfig& config, const FamilySpec& family,
-                           const BuildOptions& build, const MappingOptions& mapping) {
-  const std::vector<KeyRule> rules = family.rules(config);
+                           const ModelConfig& config, const BuildOptions& build,
+                           const MappingOptions& mapping) {
+  const FamilySpec& family = *config.family;
+  const std::vector<KeyRule> rules = key_rules(family, config);
   MappingOptions options = mapping;
-  options.base_prefix = family.base_prefix;
+  options.base_prefix = family.text_decoder().prefixes.front();
   MappedKeys mapped =
-      FERRY_TRY(map_keys(source, keyed, config, rules, family.ties(config), options));
-  graph::Graph graph = FERRY_TRY(family.build(config, build));
+      FERRY_TRY(map_keys(source, keyed, config, rules, standard_ties(config), options));
+  Methods methods = FERRY_TRY(family.text_decoder().build(config, build));
+  graph::Graph graph = std::move(methods.front().graph);
   const StoredNames stored(source, keyed, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);

@@ -1,5 +1,5 @@
-// assemble: checkpoint keys and a family's graph become a bound model, or a list of all that is in
-// the way. Metadata only.
+// assemble: makes a bound model of the keys of a checkpoint and the graph of its family, or lists
+// all problems of the keys. Reads metadata only.
 #pragma once
 
 #include <vector>
@@ -11,17 +11,18 @@
 namespace ferry::converters {
 
 struct Assembled {
-  graph::Model model;  // bound, if there is no problem; else only as far as it went
+  graph::Model model;  // bound if `problems` is empty; else incomplete
   MappingReport report;
   std::vector<KeyProblem> problems;
 };
 
+// `config` must have been parsed: its family is the one whose rules and graph are used.
 Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed,
-                           const ModelConfig& config, const FamilySpec& family,
+                           const ModelConfig& config,
                            const BuildOptions& build, const MappingOptions& mapping);
 
-// The problems as one error: kBadInput (kUnsupported if they are dtypes only), a summary line, one
-// detail line per problem.
+// The problems as one error: a summary line, and one detail line for each. kUnsupported if all of
+// them are about dtypes, else kBadInput.
 Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource& source);
 
 }  // namespace ferry::converters

@@ -1,35 +1,59 @@
 #include "converters/family.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "converters/config/model_types.h"
 #include "converters/families/families.h"
-#include "core/text.h"
+#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {
 
-const std::vector<const FamilySpec*>& all_families() {
-  static const std::vector<const FamilySpec*> table = {
-      &families::kCodegen, &families::kGemma,   &families::kGemma2,   &families::kGemma3,
-      &families::kGlm,     &families::kGranite, &families::kLfm2,     &families::kLlama,
-      &families::kMistral, &families::kOlmo2,   &families::kPhi3,     &families::kQwen2,
-      &families::kQwen3,   &families::kQwen35,  &families::kQwen3Moe, &families::kQwen3Next,
-      &families::kSmollm3,
+FamilyTable all_families() {
+  static constexpr const FamilySpec* kTable[] = {
+#define FERRY_FAMILY(name) &families::name,
+#include "converters/families/families.def"
+#undef FERRY_FAMILY
   };
-  return table;
+  return kTable;
 }
 
-Result<const FamilySpec*> find_family(const ModelConfig& config, const std::string& name) {
-  for (const std::string& type : {config.text_type, config.model_type}) {
-    for (const FamilySpec* family : all_families()) {
-      if (std::ranges::count(family->model_types, type) > 0) return family;
+std::vector<KeyRule> key_rules(const FamilySpec& family, const ModelConfig& config) {
+  std::vector<KeyRule> rules;
+  for (const Component& component : family.components) {
+    for (const std::string& prefix : component.prefixes) {
+      rules = concat({rules, component.rules(config, prefix)});
+    }
+    for (const std::string& head : component.heads) rules.push_back(head_rule(head));
+  }
+  for (const DroppedKeys& keys : family.dropped) {
+    rules.push_back(drop_rule(keys.pattern, keys.reason));
+  }
+  return rules;
+}
+
+std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type) {
+  if (model_type.empty()) return std::nullopt;
+  for (const FamilySpec* family : families) {
+    for (const ModelType& type : family->types) {
+      if (type.name == model_type) return FamilyMatch{family, &type, false};
+      if (type.wrapper.name == model_type) return FamilyMatch{family, &type, true};
     }
   }
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: 'model_type' is {}: not supported; supported are {}", name,
-                          quoted(config.text_type), supported_types()));
+  return std::nullopt;
+}
+
+std::string supported_types(FamilyTable families) {
+  std::vector<std::string_view> types;
+  for (const FamilySpec* family : families) {
+    for (const ModelType& type : family->types) {
+      types.push_back(type.name);
+      if (!type.wrapper.name.empty()) types.push_back(type.wrapper.name);
+    }
+  }
+  std::ranges::sort(types);
+  return fmt::format("{}", fmt::join(types, ", "));
 }
 
 }  // namespace ferry::converters

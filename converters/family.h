@@ -1,37 +1,61 @@
-// FamilySpec: everything Ferry knows about one model family, in one declarative file under
-// families/.
+// FamilySpec: everything that Ferry knows about one model family. Each family declares one in a
+// file of its own under families/; families/families.def lists them. Callers use all_families(), or
+// ModelConfig::family of a parsed config.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "converters/blocks/graph_names.h"
+#include "converters/build_options.h"
 #include "converters/config/model_config.h"
+#include "converters/config/model_type.h"
 #include "converters/keys/key_rule.h"
-#include "graph/builder.h"
-#include "graph/graph.h"
 
 namespace ferry::converters {
 
-// What the user chooses about the program; validated against the config.
-struct BuildOptions {
-  int64_t context_length = 0;  // positions of the KV caches
-  int64_t prefill_length = 0;  // upper bound of T in one call
-  bool all_logits = false;     // [1,T,V] instead of [1,V] of the last token
+// A part of a model that has programs of its own.
+struct Component {
+  std::string_view role = "text_decoder";
+  // What precedes the keys of the component in a checkpoint: one of these. A checkpoint of a base
+  // model, saved without its head, may lack the first.
+  std::vector<std::string> prefixes = {"model."};
+  std::vector<std::string> heads = {"lm_head.weight"};  // the keys that the head may have
+  // The rules of the keys that follow `prefix`, without the head.
+  std::vector<KeyRule> (*rules)(const ModelConfig&, const std::string& prefix);
+  Result<Methods> (*build)(const ModelConfig&, const BuildOptions&);
+};
+
+// Keys of parts that Ferry does not build.
+struct DroppedKeys {
+  const char* pattern;  // as KeyRule::source
+  const char* reason;
 };
 
 struct FamilySpec {
-  std::vector<std::string> model_types;  // config model_type values this family serves
-  std::vector<KeyRule> (*rules)(const ModelConfig&);
-  std::vector<TieRule> (*ties)(const ModelConfig&);
-  // Stateful style: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits.
-  Result<graph::Graph> (*build)(const ModelConfig&, const BuildOptions&);
-  std::string base_prefix = "model.";  // of the keys that a model without its head has, too
+  std::vector<ModelType> types;       // the values of model_type that it serves; at least one
+  std::vector<Component> components;  // the first is the text decoder
+  std::vector<DroppedKeys> dropped = {};
+
+  std::string_view name() const { return types.front().name; }
+  const Component& text_decoder() const { return components.front(); }
 };
 
-// The one visible table of families.
-const std::vector<const FamilySpec*>& all_families();
-// By text_type, and where no family has it by model_type. kUnsupported with the list of what is
-// supported; `name` begins the message.
-Result<const FamilySpec*> find_family(const ModelConfig& config, const std::string& name);
+// All rules of a family's checkpoints.
+std::vector<KeyRule> key_rules(const FamilySpec& family, const ModelConfig& config);
+
+// A model_type, and the family that serves it.
+struct FamilyMatch {
+  const FamilySpec* family;
+  const ModelType* type;  // of the text decoder
+  bool multimodal;        // model_type is the wrapper of `type`
+};
+
+std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type);
+// "codegen, gemma, ...": the values of model_type that the families serve, sorted.
+std::string supported_types(FamilyTable families);
 
 }  // namespace ferry::converters

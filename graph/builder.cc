@@ -23,7 +23,8 @@ size_t out_count(Op op, const std::vector<Arg>& args) {
 }
 
 bool has_type(const Value& value, const ValueType& type) {
-  return value.kind == type.kind && value.dtype == type.dtype && value.shape == type.shape;
+  return value.kind == type.kind && value.dtype == type.dtype && value.shape == type.shape &&
+         carries_axes(value.shape, type.shape);
 }
 
 Value value_of(ValueType type) {
@@ -78,7 +79,9 @@ ValueId GraphBuilder::weight(std::string name, Dims shape) {
   for (size_t i = 0; i < graph_.values.size(); ++i) {
     const Value& known = graph_.values[i];
     if (known.origin != Value::Origin::kWeight || known.name != name) continue;
-    if (known.shape != shape) misuse(fmt::format("weight {} has two shapes", quoted(name)));
+    if (known.shape != shape || !axes_agree(known.shape, shape)) {
+      misuse(fmt::format("weight {} has two shapes", quoted(name)));
+    }
     return {static_cast<int32_t>(i)};
   }
   Value value = value_of({Value::Kind::kTensor, DType::kF32, std::move(shape)});
@@ -100,19 +103,18 @@ ValueId GraphBuilder::buffer(std::string name, DType dtype, Dims shape) {
   return add_value(std::move(value));
 }
 
-ValueId GraphBuilder::literal(DType dtype, Shape shape, Literal literal) {
-  const Dims dims(shape.begin(), shape.end());
+ValueId GraphBuilder::literal(DType dtype, Dims shape, Literal literal) {
   size_t index = 0;
   while (index < graph_.literals.size() && graph_.literals[index].key != literal.key) ++index;
   for (size_t i = 0; i < graph_.values.size(); ++i) {
     const Value& known = graph_.values[i];
     if (known.origin == Value::Origin::kLiteral && known.literal == static_cast<int32_t>(index) &&
-        known.dtype == dtype && known.shape == dims) {
+        known.dtype == dtype && known.shape == shape) {
       return {static_cast<int32_t>(i)};
     }
   }
   if (index == graph_.literals.size()) graph_.literals.push_back(std::move(literal));
-  Value value = value_of({Value::Kind::kTensor, dtype, dims});
+  Value value = value_of({Value::Kind::kTensor, dtype, std::move(shape)});
   value.origin = Value::Origin::kLiteral;
   value.literal = static_cast<int32_t>(index);
   return add_value(std::move(value));
@@ -199,6 +201,20 @@ std::vector<IntArg> GraphBuilder::size_args(const Dims& shape) {
   return args;
 }
 
+ValueId GraphBuilder::name_axes(ValueId value, const Dims& named) {
+  if (!error_.empty()) return value;
+  Dims& shape = graph_[value].shape;
+  if (!axes_agree(shape, named)) {
+    misuse(fmt::format("graph: {} is not {}", to_text(graph_, graph_[value].dtype, shape),
+                       to_text(graph_, graph_[value].dtype, named)));
+    return value;
+  }
+  for (size_t i = 0; i < shape.size(); ++i) {
+    shape[i].axis = *join(shape[i].axis, named[i].axis);
+  }
+  return value;
+}
+
 ValueId GraphBuilder::expect_length(ValueId value, int64_t dim, const Dim& length) {
   if (!error_.empty()) return value;
   const Dims& shape = graph_[value].shape;
@@ -207,8 +223,11 @@ ValueId GraphBuilder::expect_length(ValueId value, int64_t dim, const Dim& lengt
   if (found != length) {
     misuse(fmt::format("graph: the length is {}, not {}", to_text(graph_, found),
                        to_text(graph_, length)));
+    return value;
   }
-  return value;
+  Dims named(shape.size());
+  named[static_cast<size_t>(index)].axis = length.axis;
+  return name_axes(value, named);
 }
 
 ValueId GraphBuilder::embedding(ValueId table, ValueId ids) {
@@ -277,10 +296,12 @@ ValueId GraphBuilder::unsqueeze(ValueId x, int64_t dim) {
   return emit_one(Op::kUnsqueeze, {x, IntArg(dim)});
 }
 ValueId GraphBuilder::expand(ValueId x, Dims shape) {
-  return emit_one(Op::kExpand, {x, size_args(shape), false});
+  const ValueId wide = emit_one(Op::kExpand, {x, size_args(shape), false});
+  return name_axes(wide, shape);
 }
 ValueId GraphBuilder::view(ValueId x, Dims shape) {
-  return emit_one(Op::kView, {x, size_args(shape)});
+  const ValueId out = emit_one(Op::kView, {x, size_args(shape)});
+  return name_axes(out, shape);
 }
 std::vector<ValueId> GraphBuilder::split(ValueId x, std::vector<int64_t> sizes, int64_t dim) {
   return emit(Op::kSplit, {x, int_args(sizes), IntArg(dim)});

@@ -23,13 +23,15 @@ class GraphBuilder {
   // For a symbol declared before its value could exist (the size of an input that has it).
   void bind_symbol(int32_t symbol, ValueId int_value);
   ValueId input(std::string name, DType dtype, Dims shape);
+  // The dimensions of a shape that is given here name their axes (Dim::as).
+  //
   // f32 as far as the graph is concerned; the cast pass settles the stored dtype.
   // One value per name; the same name again must have the same shape.
   ValueId weight(std::string name, Dims shape);
   // The same for a matrix that stays f32 whatever the others are stored in.
   ValueId weight_f32(std::string name, Dims shape);
   ValueId buffer(std::string name, DType dtype, Dims shape);  // initially zero
-  ValueId literal(DType dtype, Shape shape, Literal literal);
+  ValueId literal(DType dtype, Dims shape, Literal literal);
   ValueId scalar(float value);  // rank-0 f32 literal, one per distinct value
   void output(ValueId value, std::string name);
   void probe(std::string name, ValueId value);
@@ -75,6 +77,7 @@ class GraphBuilder {
   ValueId permute(ValueId x, std::vector<int64_t> dims);
   ValueId unsqueeze(ValueId x, int64_t dim);
   ValueId expand(ValueId x, Dims shape);
+  // Names the axes that the dimensions of `shape` name; leading ones that x has keep theirs.
   ValueId view(ValueId x, Dims shape);
   std::vector<ValueId> split(ValueId x, std::vector<int64_t> sizes, int64_t dim);
   ValueId to(ValueId x, DType dtype);
@@ -126,6 +129,8 @@ class GraphBuilder {
   ValueId emit_one(Op op, std::vector<Arg> args);
   IntArg size_arg(const Dim& dim);
   std::vector<IntArg> size_args(const Dims& shape);
+  // Names axes that inference could not. A name that contradicts an inferred one is a misuse.
+  ValueId name_axes(ValueId value, const Dims& named);
   // The length that the caller knows must be the one that was inferred.
   ValueId expect_length(ValueId value, int64_t dim, const Dim& length);
 

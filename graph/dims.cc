@@ -30,12 +30,14 @@ std::optional<Dim> combine(const Dim& a, const Dim& b, Op op) {
   int64_t base = 0;
   int64_t scale = 0;
   if (op(a.base, b.base, &base) || op(a.scale, b.scale, &scale)) return std::nullopt;
-  return canonical(base, a.is_static() ? b.symbol : a.symbol, scale);
+  return canonical(base, a.is_static() ? b.symbol : a.symbol, scale).as(a.axis);
 }
 
 std::optional<Dim> broadcast_dim(const Dim& a, const Dim& b) {
-  if (a == b || b == Dim(1)) return a;
-  if (a == Dim(1)) return b;
+  const std::optional<Axis> axis = join(a.axis, b.axis);
+  if (!axis) return std::nullopt;
+  if (a == b || b == Dim(1)) return a.as(*axis);
+  if (a == Dim(1)) return b.as(*axis);
   return std::nullopt;
 }
 
@@ -49,6 +51,22 @@ std::optional<Dim> dim_add(const Dim& a, const Dim& b) {
 std::optional<Dim> dim_sub(const Dim& a, const Dim& b) {
   return combine(
       a, b, [](int64_t x, int64_t y, int64_t* out) { return __builtin_sub_overflow(x, y, out); });
+}
+
+std::optional<Axis> join(Axis a, Axis b) {
+  if (a == b || b == Axis::kNone) return a;
+  return a == Axis::kNone ? std::optional(b) : std::nullopt;
+}
+
+bool axes_agree(const Dims& a, const Dims& b) {
+  return std::ranges::equal(
+      a, b, [](const Dim& x, const Dim& y) { return join(x.axis, y.axis).has_value(); });
+}
+
+bool carries_axes(const Dims& dims, const Dims& inferred) {
+  return std::ranges::equal(dims, inferred, [](const Dim& has, const Dim& wanted) {
+    return wanted.axis == Axis::kNone || wanted.axis == has.axis;
+  });
 }
 
 int64_t dim_min(const Dim& dim) { return dim.base + dim.scale; }
@@ -108,7 +126,10 @@ std::string to_text(const Graph& graph, const Dim& dim) {
 
 std::string to_text(const Graph& graph, DType dtype, const Dims& shape) {
   std::string text;
-  for (const Dim& dim : shape) text += (text.empty() ? "" : ",") + to_text(graph, dim);
+  for (const Dim& dim : shape) {
+    text += (text.empty() ? "" : ",") + to_text(graph, dim);
+    if (dim.axis != Axis::kNone) text += fmt::format(":{}", axis_name(dim.axis));
+  }
   return fmt::format("{}[{}]", dtype_name(dtype), text);
 }
 

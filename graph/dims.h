@@ -9,13 +9,22 @@
 
 namespace ferry::graph {
 
-// nullopt where the result is no Dim (two different symbols) or does not fit.
+// nullopt where the result is no Dim (two different symbols) or does not fit. The axis is that of
+// `a`.
 std::optional<Dim> dim_add(const Dim& a, const Dim& b);
 std::optional<Dim> dim_sub(const Dim& a, const Dim& b);
 // Smallest value; a symbol is at least 1.
 int64_t dim_min(const Dim& dim);
 
-// The shape that torch broadcasts `a` and `b` to; nullopt if it does not.
+// The axis that two dimensions have in common, where one of them may not be named; nullopt if they
+// have different names.
+std::optional<Axis> join(Axis a, Axis b);
+// Whether each pair of dimensions has a common axis. The shapes have the same rank.
+bool axes_agree(const Dims& a, const Dims& b);
+// Whether `dims` has every axis that is named in `inferred`. The shapes have the same rank.
+bool carries_axes(const Dims& dims, const Dims& inferred);
+
+// The shape that torch broadcasts `a` and `b` to, with their common axes; nullopt if there is none.
 std::optional<Dims> broadcast(const Dims& a, const Dims& b);
 
 // A product of dimensions in normal form: equal counts compare equal, [T, 8] like [2*T, 4].
@@ -31,7 +40,7 @@ std::optional<Dim> quotient(const ElementCount& dividend, const ElementCount& di
 
 // "7", "T", "2*T+4"
 std::string to_text(const Graph& graph, const Dim& dim);
-// "f32[1,T,64]"
+// "f32[1,T,64]"; "f32[1:batch,T:sequence,64:feature]" where axes are named.
 std::string to_text(const Graph& graph, DType dtype, const Dims& shape);
 
 }  // namespace ferry::graph

@@ -6,6 +6,26 @@
 
 namespace ferry::graph {
 
+std::string_view axis_name(Axis axis) {
+  switch (axis) {
+    case Axis::kNone:
+      return "none";
+    case Axis::kBatch:
+      return "batch";
+    case Axis::kSequence:
+      return "sequence";
+    case Axis::kHead:
+      return "head";
+    case Axis::kHeadDim:
+      return "head_dim";
+    case Axis::kFeature:
+      return "feature";
+    case Axis::kExpert:
+      return "expert";
+  }
+  return "none";
+}
+
 int64_t Graph::max_of(const Dim& dim) const {
   if (dim.is_static()) return dim.base;
   return dim.base + dim.scale * symbols[static_cast<size_t>(dim.symbol)].max;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -27,11 +28,26 @@ struct ValueId {
   bool valid() const { return index >= 0; }
 };
 
+// What a dimension of a tensor counts. Set where shapes are made and carried by inference, for
+// passes that must not conclude it from sizes.
+enum class Axis : uint8_t {
+  kNone,  // not named
+  kBatch,
+  kSequence,  // tokens of a call, positions of a cache
+  kHead,
+  kHeadDim,  // elements of one head
+  kFeature,  // elements of a hidden state or an MLP, entries of the vocabulary
+  kExpert,
+};
+// "head_dim"; "none".
+std::string_view axis_name(Axis axis);
+
 // base + scale * symbol. A static dimension has no symbol (-1).
 struct Dim {
   int64_t base = 0;
   int32_t symbol = -1;  // index into Graph::symbols
   int64_t scale = 0;
+  Axis axis = Axis::kNone;
   Dim() = default;
   Dim(int64_t n) : base(n) {}  // NOLINT: a plain number is a dimension
   static Dim of(int32_t symbol, int64_t scale = 1, int64_t base = 0) {
@@ -40,8 +56,16 @@ struct Dim {
     d.scale = scale;
     return d;
   }
+  Dim as(Axis name) const {
+    Dim d = *this;
+    d.axis = name;
+    return d;
+  }
   bool is_static() const { return symbol < 0; }
-  bool operator==(const Dim&) const = default;
+  // Equal sizes, whatever the axes are.
+  bool operator==(const Dim& other) const {
+    return base == other.base && symbol == other.symbol && scale == other.scale;
+  }
 };
 using Dims = std::vector<Dim>;
 
@@ -139,6 +163,12 @@ struct Graph {
   uint64_t max_bytes(ValueId id) const;
 };
 
+// One method of a program.
+struct MethodGraph {
+  std::string name;  // "forward"
+  Graph graph;
+};
+
 // A graph and where its weights come from. Bound: every kWeight value has a Weight of its shape.
 struct Model {
   Graph graph;
@@ -150,8 +180,8 @@ struct Model {
 // dtype of their value, which cast_weights may change.
 Result<Model> bind(Graph graph, StateDict dict, const std::string& source_name);
 
-// Rank, dtype and shape of every node's results re-inferred, uses after definitions, ids in range.
-// kInternal: a graph that fails is our defect.
+// Rank, dtype, shape and axes of every node's results re-inferred, uses after definitions, ids in
+// range. kInternal: a graph that fails is our defect.
 Status validate(const Graph& graph);
 
 // One line per value that no node makes, then one per node; stable. What the tests of passes

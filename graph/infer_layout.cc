@@ -81,6 +81,16 @@ Result<std::vector<std::optional<Dim>>> sizes_of(const RuleInput& in,
   return sizes;
 }
 
+// An index of a leading dimension means the same element in both shapes, if the dimensions up to it
+// are equal. The last dimension of either shape is split, merged or both, even if its size is that
+// of another (one head, heads of one element): its axis is not known.
+void keep_leading_axes(const Dims& from, Dims& to) {
+  if (from == to) to = from;
+  for (size_t i = 0; i + 1 < std::min(from.size(), to.size()) && from[i] == to[i]; ++i) {
+    to[i].axis = from[i].axis;
+  }
+}
+
 }  // namespace
 
 // start, end, step
@@ -100,7 +110,7 @@ Result<Types> infer_cat(const RuleInput& in) {
   const Value& first = in.graph[in.tensors(0)[0]];
   const size_t dim = FERRY_TRY(dim_index(in.integer(1), first.shape.size()));
   Dims shape = first.shape;
-  shape[dim] = 0;
+  shape[dim] = Dim(0).as(first.shape[dim].axis);
   for (ValueId id : in.tensors(0)) {
     const Value& part = in.graph[id];
     if (part.dtype != first.dtype) return misfit("dtypes differ");
@@ -110,7 +120,11 @@ Result<Types> infer_cat(const RuleInput& in) {
     }
     const std::optional<Dim> sum = dim_add(shape[dim], part.shape[dim]);
     if (!sum) return misfit("a sum of different symbols is no dimension");
+    if (!axes_agree(shape, part.shape)) return misfit("axes differ");
     shape[dim] = *sum;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      shape[i].axis = *join(shape[i].axis, part.shape[i].axis);
+    }
   }
   return tensor_of(first, std::move(shape));
 }
@@ -122,7 +136,8 @@ Result<Types> infer_slice(const RuleInput& in) {
   if (!in.given(2) || !in.given(3)) return misfit("wants explicit bounds");
   if (in.integer(4) != IntArg(1)) return misfit("wants step 1");
   Dims shape = x.shape;
-  shape[dim] = FERRY_TRY(slice_length(in, x.shape[dim], in.integer(2), in.integer(3)));
+  const Dim length = FERRY_TRY(slice_length(in, x.shape[dim], in.integer(2), in.integer(3)));
+  shape[dim] = length.as(x.shape[dim].axis);
   return tensor_of(x, std::move(shape));
 }
 
@@ -178,7 +193,7 @@ Result<Types> infer_expand(const RuleInput& in) {
     const Dim from = fresh ? Dim(1) : x.shape[i - added];
     const Dim to = sizes[i].value_or(from);
     if (from != to && from != Dim(1)) return misfit("only dimensions of size 1 expand");
-    shape.push_back(to);
+    shape.push_back(to.as(from.axis));
   }
   return tensor_of(x, std::move(shape));
 }
@@ -194,13 +209,13 @@ Result<Types> infer_split(const RuleInput& in) {
     left = dim_sub(*left, *size);
     if (!left) return misfit("a size of another symbol");
     types.push_back({Value::Kind::kTensor, x.dtype, x.shape});
-    types.back().shape[dim] = *size;
+    types.back().shape[dim] = size->as(x.shape[dim].axis);
   }
   if (types.empty() || *left != Dim(0)) return misfit("sizes do not add up to the dimension");
   return types;
 }
 
-// self, size; one size may be -1
+// self, size; one size may be -1. The builder names the axes that are not kept.
 Result<Types> infer_view(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const auto sizes = FERRY_TRY(sizes_of(in, in.integers(1)));
@@ -216,6 +231,7 @@ Result<Types> infer_view(const RuleInput& in) {
   if (given.size() == sizes.size() ? *from != *to : !rest) return misfit("element counts differ");
   Dims shape;
   for (const auto& size : sizes) shape.push_back(size ? *size : *rest);
+  keep_leading_axes(x.shape, shape);
   return tensor_of(x, std::move(shape));
 }
 

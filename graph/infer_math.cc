@@ -45,6 +45,7 @@ Result<Types> infer_linear(const RuleInput& in) {
   if (in.given(2)) return misfit("a bias is added by itself");
   if (weight.shape.size() != 2 || x.shape.size() < 2) return misfit("too few dimensions");
   if (x.shape.back() != weight.shape[1]) return misfit("inner dimensions differ");
+  if (!join(x.shape.back().axis, weight.shape[1].axis)) return misfit("inner axes differ");
   if (x.dtype != weight.dtype || !is_floating(x.dtype)) return misfit("dtypes differ");
   Dims shape = x.shape;
   shape.back() = weight.shape[0];
@@ -59,12 +60,14 @@ Result<Types> infer_bmm(const RuleInput& in) {
   if (a.shape[0] != b.shape[0]) return misfit("batches differ");
   if (a.shape[2] != b.shape[1]) return misfit("inner dimensions differ");
   if (a.dtype != b.dtype || !is_floating(a.dtype)) return misfit("dtypes differ");
-  return tensor_of(a.dtype, {a.shape[0], a.shape[1], b.shape[2]});
+  const std::optional<Axis> batch = join(a.shape[0].axis, b.shape[0].axis);
+  if (!batch || !join(a.shape[2].axis, b.shape[1].axis)) return misfit("axes differ");
+  return tensor_of(a.dtype, {a.shape[0].as(*batch), a.shape[1], b.shape[2]});
 }
 
 Result<Types> infer_binary(const RuleInput& in) {
   std::optional<Dims> shape = broadcast(in.tensor(0).shape, in.tensor(1).shape);
-  if (!shape) return misfit("shapes do not broadcast");
+  if (!shape) return misfit("shapes or axes do not broadcast");
   return tensor_of(promote(in.tensor(0).dtype, in.tensor(1).dtype), *std::move(shape));
 }
 
@@ -106,7 +109,7 @@ Result<Types> infer_reduce(const RuleInput& in) {
   if (!is_floating(x.dtype)) return misfit("wants floating-point numbers");
   Dims shape = x.shape;
   shape.pop_back();
-  if (std::get<bool>(in.node.args[2])) shape.push_back(1);
+  if (std::get<bool>(in.node.args[2])) shape.push_back(Dim(1).as(x.shape.back().axis));
   return tensor_of(x.dtype, std::move(shape));
 }
 
@@ -121,7 +124,7 @@ Result<Types> infer_topk(const RuleInput& in) {
     return misfit("more values than there are");
   }
   Dims shape = x.shape;
-  shape.back() = k.number;
+  shape.back() = Dim(k.number).as(x.shape.back().axis);
   return Types{{Value::Kind::kTensor, x.dtype, shape}, {Value::Kind::kTensor, DType::kI64, shape}};
 }
 
@@ -129,7 +132,7 @@ Result<Types> infer_where(const RuleInput& in) {
   if (in.tensor(0).dtype != DType::kBool) return misfit("the condition is not bool");
   const std::optional<Dims> both = broadcast(in.tensor(1).shape, in.tensor(2).shape);
   std::optional<Dims> shape = both ? broadcast(in.tensor(0).shape, *both) : std::nullopt;
-  if (!shape) return misfit("shapes do not broadcast");
+  if (!shape) return misfit("shapes or axes do not broadcast");
   return tensor_of(promote(in.tensor(1).dtype, in.tensor(2).dtype), *std::move(shape));
 }
 
@@ -168,7 +171,8 @@ Result<Types> infer_to_copy(const RuleInput& in) {
 
 Result<Types> infer_copy(const RuleInput& in) {
   const Value& self = in.tensor(0);
-  if (self.shape != in.tensor(1).shape || self.dtype != in.tensor(1).dtype) {
+  if (self.shape != in.tensor(1).shape || !axes_agree(self.shape, in.tensor(1).shape) ||
+      self.dtype != in.tensor(1).dtype) {
     return misfit("source and destination differ");
   }
   return tensor_of(self.dtype, self.shape);
@@ -182,6 +186,7 @@ Result<Types> infer_update_cache(const RuleInput& in) {
       value.shape[3] != cache.shape[3]) {
     return misfit("value and cache differ in more than their length");
   }
+  if (!axes_agree(value.shape, cache.shape)) return misfit("axes of value and cache differ");
   if (in.graph.max_of(value.shape[1]) > in.graph.max_of(cache.shape[1])) {
     return misfit("more positions than the cache has");
   }
@@ -199,6 +204,7 @@ Result<Types> infer_sdpa(const RuleInput& in) {
   const bool grouped = q[2].is_static() && k[2].is_static() && k[2].base > 0 &&
                        q[2].base % k[2].base == 0 && q[3] == k[3] && q[0] == k[0];
   if (!grouped) return misfit("heads of query and keys do not match");
+  if (!axes_agree(q, k) || !axes_agree(k, in.tensor(2).shape)) return misfit("axes differ");
   if (in.given(4)) {
     if (in.node.args[6] == Arg(true)) return misfit("either a mask or causal");
     const Value& mask = in.tensor(4);
@@ -242,7 +248,7 @@ Result<Types> infer_layer_norm(const RuleInput& in) {
     }
   }
   Dims rows = x.shape;
-  rows.back() = 1;
+  rows.back() = Dim(1).as(width.axis);
   return Types{{Value::Kind::kTensor, x.dtype, x.shape},
                {Value::Kind::kTensor, x.dtype, rows},
                {Value::Kind::kTensor, x.dtype, rows}};

@@ -161,7 +161,8 @@ class Validator {
   Status check_out(const Node& node, ValueId id, const ValueType& type) {
     if (!exists(id)) return broken(fmt::format("{} has no out", op_name(node.op)));
     const Value& out = graph_[id];
-    if (out.kind != type.kind || out.dtype != type.dtype || out.shape != type.shape) {
+    if (out.kind != type.kind || out.dtype != type.dtype || out.shape != type.shape ||
+        !carries_axes(out.shape, type.shape)) {
       return broken(fmt::format("%{} is {}, but {} makes {}", id.index,
                                 to_text(graph_, out.dtype, out.shape), op_name(node.op),
                                 to_text(graph_, type.dtype, type.shape)));

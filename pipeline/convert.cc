@@ -10,6 +10,7 @@
 #include "converters/assemble.h"
 #include "converters/blocks/longrope.h"
 #include "converters/family.h"
+#include "converters/keys/standard_keys.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "graph/lower.h"
@@ -211,16 +212,14 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   c.config = FERRY_TRY(converters::parse_model_config(opened.config, opened.generation,
                                                       opened.config_name, &report));
   c.unused_config_keys = std::move(report.unused_keys);
-  const converters::FamilySpec* family =
-      FERRY_TRY(converters::find_family(c.config, opened.config_name));
-  c.family = family->model_types.front();
+  c.family = c.config.family->name();
   const converters::BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
   if (const std::optional<int64_t> limit = converters::longrope_switch(c.config.rope, build)) {
     c.notes.push_back(converters::longrope_note(*limit, build));
   }
 
   converters::Assembled made = FERRY_TRY(converters::assemble(
-      *c.source, opened.tensors, c.config, *family, build,
+      *c.source, opened.tensors, c.config, build,
       {.allow_unmapped = options.allow_unmapped, .packed_layout = options.packed_layout}));
   if (options.packed_layout && made.problems.empty() && !made.report.packed_keys) {
     return fail(ErrorCode::kUsage,
@@ -229,7 +228,8 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
                             printable(options.source)));
   }
   c.problems = std::move(made.problems);
-  if (c.problems.empty()) FERRY_RETURN_IF_ERROR(join_ties(made, family->ties(c.config), *c.source));
+  if (c.problems.empty())
+    FERRY_RETURN_IF_ERROR(join_ties(made, converters::standard_ties(c.config), *c.source));
   c.mapping = std::move(made.report);
   if (!c.problems.empty()) return c;
   graph::Model model = FERRY_TRY(graph::cast_weights(std::move(made.model), options.dtype));

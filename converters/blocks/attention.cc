@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/caches.h"
 #include "converters/blocks/softcap_attention.h"
 
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
@@ -11,14 +13,14 @@
 namespace ferry::converters {
 namespace {
 
-// q [1,T,H,D]; the caches have been written up to the last position.
-graph::ValueId attend(graph::GraphBuilder& b, const DecoderContext& c, const AttentionKind& kind,
-                      graph::ValueId q, graph::ValueId k_cache, graph::ValueId v_cache) {
+// q [1,T,H,D]; the cache has been written up to the last position of the call.
+ValueId attend(GraphBuilder& b, const DecoderContext& c, const AttentionKind& kind, ValueId q,
+               const KvCache& cache) {
   const ScalarConfig& scalars = c.config.scalars;
-  if (!kind.range) return b.sdpa(q, k_cache, v_cache, c.start_pos, scalars.attention);
+  if (!kind.range) return b.sdpa(q, cache.keys, cache.values, c.start_pos, scalars.attention);
   const KeyRange& range = *kind.range;
-  const graph::ValueId keys = b.slice(k_cache, 1, range.start, c.end_pos, range.keys);
-  const graph::ValueId values = b.slice(v_cache, 1, range.start, c.end_pos, range.keys);
+  const ValueId keys = b.slice(cache.keys, 1, range.start, c.end_pos, range.keys);
+  const ValueId values = b.slice(cache.values, 1, range.start, c.end_pos, range.keys);
   if (!scalars.attention_softcap) {
     return b.sdpa_masked(q, keys, values, range.mask, scalars.attention);
   }
@@ -29,43 +31,39 @@ graph::ValueId attend(graph::GraphBuilder& b, const DecoderContext& c, const Att
 
 }  // namespace
 
-graph::ValueId attention(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                         int64_t layer, const AttentionStyle& style) {
+ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                  const AttentionStyle& style) {
   using enum AttentionStyle::QkNorm;
   const ModelConfig& g = c.config;
   const AttentionKind& kind = c.kind_of(layer);
   const std::string prefix = layer_name(layer, "attention");
   const int64_t head = g.head_dim;
   const int64_t q_width = style.output_gate ? 2 * head : head;
-  const auto norm_qk = [&](graph::ValueId& q, graph::ValueId& k) {
+  const auto norm_qk = [&](ValueId& q, ValueId& k) {
     q = rms_norm(b, q, prefix + ".q_norm.weight", g.rms_norm_eps);
     k = rms_norm(b, k, prefix + ".k_norm.weight", g.rms_norm_eps);
   };
-  graph::ValueId q =
+  ValueId q =
       projection(b, x, prefix + ".wq", g.hidden_size, g.num_heads * q_width, style.qkv_bias);
-  graph::ValueId k = projection(b, x, prefix + ".wk", g.hidden_size, g.kv_size(), style.qkv_bias);
-  graph::ValueId v = projection(b, x, prefix + ".wv", g.hidden_size, g.kv_size(), style.qkv_bias);
+  ValueId k = projection(b, x, prefix + ".wk", g.hidden_size, g.kv_size(), style.qkv_bias);
+  ValueId v = projection(b, x, prefix + ".wv", g.hidden_size, g.kv_size(), style.qkv_bias);
   if (style.qk_norm == kWhole) norm_qk(q, k);
-  q = b.view(q, {1, c.tokens, g.num_heads, q_width});
-  k = b.view(k, {1, c.tokens, g.num_kv_heads, head});
-  v = b.view(v, {1, c.tokens, g.num_kv_heads, head});
-  graph::ValueId gate;
+  q = b.view(q, {batch(), c.tokens, heads(g.num_heads), head_dim(q_width)});
+  k = b.view(k, {batch(), c.tokens, heads(g.num_kv_heads), head_dim(head)});
+  v = b.view(v, {batch(), c.tokens, heads(g.num_kv_heads), head_dim(head)});
+  ValueId gate;
   if (style.output_gate) {
-    const std::vector<graph::ValueId> parts = b.split(q, {head, head}, 3);
+    const std::vector<ValueId> parts = b.split(q, {head, head}, 3);
     q = parts[0];
-    gate = b.view(parts[1], {1, c.tokens, g.q_size()});
+    gate = b.view(parts[1], {batch(), c.tokens, features(g.q_size())});
   }
   if (style.qk_norm == kHead) norm_qk(q, k);
   if (g.rope_layers[static_cast<size_t>(layer)]) {
     q = rope(b, kind.rope, q);
     k = rope(b, kind.rope, k);
   }
-  const graph::Dims cache_shape = {1, c.options.context_length, g.num_kv_heads, head};
-  const graph::ValueId k_cache = b.buffer(prefix + ".kv_cache.k_cache", DType::kF32, cache_shape);
-  const graph::ValueId v_cache = b.buffer(prefix + ".kv_cache.v_cache", DType::kF32, cache_shape);
-  b.update_cache(k, k_cache, c.start_pos);
-  b.update_cache(v, v_cache, c.start_pos);
-  graph::ValueId out = b.view(attend(b, c, kind, q, k_cache, v_cache), {1, c.tokens, g.q_size()});
+  const KvCache cache = updated_kv_cache(b, c, layer, k, v);
+  ValueId out = b.view(attend(b, c, kind, q, cache), {batch(), c.tokens, features(g.q_size())});
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
 }

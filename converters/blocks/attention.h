@@ -19,7 +19,7 @@ struct AttentionStyle {
 };
 
 // Causal attention of layer `layer` with KV cache, windowed where the config's layer_types say so.
-graph::ValueId attention(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                         int64_t layer, const AttentionStyle& style);
+ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                  const AttentionStyle& style);
 
 }  // namespace ferry::converters

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "converters/blocks/axes.h"
+
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
 // append nodes: compilers differ in which they evaluate first.
 
@@ -11,32 +13,31 @@ std::string layer_name(int64_t layer, const char* part) {
   return fmt::format("layers.{}.{}", layer, part);
 }
 
-graph::ValueId rms_norm(graph::GraphBuilder& b, graph::ValueId x, const std::string& weight,
-                        double eps) {
-  const graph::Dim width = b.graph()[x].shape.back();
-  const graph::ValueId mean = b.mean_last(b.mul(x, x));
-  const graph::ValueId inverse = b.rsqrt(b.add(mean, b.scalar(static_cast<float>(eps))));
-  const graph::ValueId normed = b.mul(x, inverse);
+ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double eps) {
+  const Dim width = b.graph()[x].shape.back();
+  const ValueId mean = b.mean_last(b.mul(x, x));
+  const ValueId inverse = b.rsqrt(b.add(mean, b.scalar(static_cast<float>(eps))));
+  const ValueId normed = b.mul(x, inverse);
   return b.mul(normed, b.weight(weight, {width}));
 }
 
-graph::ValueId layer_norm(graph::GraphBuilder& b, graph::ValueId x, const std::string& name,
-                          double eps) {
-  const graph::Dim width = b.graph()[x].shape.back();
-  const graph::ValueId weight = b.weight(name + ".weight", {width});
-  const graph::ValueId bias = b.weight(name + ".bias", {width});
+ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps) {
+  const Dim width = b.graph()[x].shape.back();
+  const ValueId weight = b.weight(name + ".weight", {width});
+  const ValueId bias = b.weight(name + ".bias", {width});
   return b.layer_norm(x, weight, bias, eps);
 }
 
-graph::ValueId projection(graph::GraphBuilder& b, graph::ValueId x, const std::string& name,
-                          int64_t in, int64_t out, bool bias) {
-  const graph::ValueId y = b.linear(x, b.weight(name + ".weight", {out, in}));
+ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, Dim out,
+                   bool bias) {
+  if (out.axis == graph::Axis::kNone) out = features(out);
+  const ValueId y = b.linear(x, b.weight(name + ".weight", {out, features(in)}));
   return bias ? b.add(y, b.weight(name + ".bias", {out})) : y;
 }
 
-graph::ValueId silu(graph::GraphBuilder& b, graph::ValueId x) { return b.mul(x, b.sigmoid(x)); }
+ValueId silu(GraphBuilder& b, ValueId x) { return b.mul(x, b.sigmoid(x)); }
 
-graph::ValueId activate(graph::GraphBuilder& b, Activation activation, graph::ValueId x) {
+ValueId activate(GraphBuilder& b, Activation activation, ValueId x) {
   switch (activation) {
     case Activation::kGelu:
       return b.gelu(x, "none");
@@ -48,22 +49,20 @@ graph::ValueId activate(graph::GraphBuilder& b, Activation activation, graph::Va
   return silu(b, x);
 }
 
-graph::ValueId softcap(graph::GraphBuilder& b, graph::ValueId x, double cap) {
+ValueId softcap(GraphBuilder& b, ValueId x, double cap) {
   return b.mul(b.tanh(b.mul(x, 1.0 / cap)), cap);
 }
 
-graph::ValueId gated_mlp(graph::GraphBuilder& b, const ModelConfig& g, graph::ValueId x,
-                         const std::string& prefix, int64_t size) {
-  const graph::ValueId gate = projection(b, x, prefix + ".w1", g.hidden_size, size, g.mlp_bias);
-  const graph::ValueId up = projection(b, x, prefix + ".w3", g.hidden_size, size, g.mlp_bias);
+ValueId gated_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix,
+                  int64_t size) {
+  const ValueId gate = projection(b, x, prefix + ".w1", g.hidden_size, size, g.mlp_bias);
+  const ValueId up = projection(b, x, prefix + ".w3", g.hidden_size, size, g.mlp_bias);
   return projection(b, b.mul(activate(b, g.activation, gate), up), prefix + ".w2", size,
                     g.hidden_size, g.mlp_bias);
 }
 
-graph::ValueId plain_mlp(graph::GraphBuilder& b, const ModelConfig& g, graph::ValueId x,
-                         const std::string& prefix) {
-  const graph::ValueId wide =
-      projection(b, x, prefix + ".w1", g.hidden_size, g.intermediate_size, true);
+ValueId plain_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix) {
+  const ValueId wide = projection(b, x, prefix + ".w1", g.hidden_size, g.intermediate_size, true);
   return projection(b, activate(b, g.activation, wide), prefix + ".w2", g.intermediate_size,
                     g.hidden_size, true);
 }

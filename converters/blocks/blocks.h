@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "converters/blocks/graph_names.h"
 #include "converters/config/model_config.h"
-#include "graph/builder.h"
 
 namespace ferry::converters {
 
@@ -13,29 +13,27 @@ std::string layer_name(int64_t layer, const char* part);
 
 // x * rsqrt(mean(x^2) + eps) * w over the last dimension. Families with (1 + w) norms add the 1
 // when the weight is packed.
-graph::ValueId rms_norm(graph::GraphBuilder& b, graph::ValueId x, const std::string& weight,
-                        double eps);
+ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double eps);
 
 // Over the last dimension, with NAME.weight and NAME.bias.
-graph::ValueId layer_norm(graph::GraphBuilder& b, graph::ValueId x, const std::string& name,
-                          double eps);
+ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps);
 
-// Linear with weight NAME.weight and, if asked for, NAME.bias added in f32.
-graph::ValueId projection(graph::GraphBuilder& b, graph::ValueId x, const std::string& name,
-                          int64_t in, int64_t out, bool bias);
+// Linear with weight NAME.weight (out, in) and, if asked for, NAME.bias added in f32. The axis of
+// `out` is that of features if it is not named.
+ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, Dim out,
+                   bool bias);
 
-graph::ValueId silu(graph::GraphBuilder& b, graph::ValueId x);
-graph::ValueId activate(graph::GraphBuilder& b, Activation activation, graph::ValueId x);
+ValueId silu(GraphBuilder& b, ValueId x);
+ValueId activate(GraphBuilder& b, Activation activation, ValueId x);
 
 // cap * tanh(x / cap)
-graph::ValueId softcap(graph::GraphBuilder& b, graph::ValueId x, double cap);
+ValueId softcap(GraphBuilder& b, ValueId x, double cap);
 
 // w2(activation(w1 x) * w3 x), `size` wide inside; `prefix` is "layers.N.feed_forward".
-graph::ValueId gated_mlp(graph::GraphBuilder& b, const ModelConfig& config, graph::ValueId x,
-                         const std::string& prefix, int64_t size);
+ValueId gated_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix,
+                  int64_t size);
 
 // w2(activation(w1 x)) with biases; `prefix` is "layers.N.feed_forward".
-graph::ValueId plain_mlp(graph::GraphBuilder& b, const ModelConfig& config, graph::ValueId x,
-                         const std::string& prefix);
+ValueId plain_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix);
 
 }  // namespace ferry::converters

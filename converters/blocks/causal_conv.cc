@@ -2,15 +2,18 @@
 
 #include <limits>
 
+#include "converters/blocks/axes.h"
+#include "converters/blocks/caches.h"
+
 namespace ferry::converters {
 
-graph::ValueId causal_conv(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                           const std::string& prefix, int64_t channels, int64_t kernel) {
-  const graph::ValueId state = b.buffer(prefix + ".conv_state", DType::kF32, {1, channels, kernel});
-  const graph::ValueId past = b.where(c.is_start, b.scalar(0.0F), state);
-  const graph::ValueId columns = b.cat({b.slice(past, 2, 1, kernel), b.permute(x, {0, 2, 1})}, 2);
-  b.slice_into(state, columns, 2, -kernel, std::numeric_limits<int64_t>::max());
-  const graph::ValueId weight = b.weight(prefix + ".conv1d.weight", {channels, 1, kernel});
+ValueId causal_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix,
+                    int64_t channels, int64_t kernel) {
+  const State past =
+      state(b, c, prefix + ".conv_state", {batch(), features(channels), positions(kernel)});
+  const ValueId columns = b.cat({b.slice(past.before, 2, 1, kernel), b.permute(x, {0, 2, 1})}, 2);
+  b.slice_into(past.buffer, columns, 2, -kernel, std::numeric_limits<int64_t>::max());
+  const ValueId weight = b.weight(prefix + ".conv1d.weight", {features(channels), 1, kernel});
   return b.depthwise_conv1d(columns, weight);
 }
 

@@ -10,7 +10,7 @@ namespace ferry::converters {
 // x [1,T,channels] -> [1,channels,T] with weight PREFIX.conv1d.weight (channels, 1, kernel). Buffer
 // PREFIX.conv_state [1,channels,kernel] holds the last `kernel` inputs, one more than the
 // convolution needs: the layout that transformers and ExecuTorch keep.
-graph::ValueId causal_conv(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                           const std::string& prefix, int64_t channels, int64_t kernel);
+ValueId causal_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix,
+                    int64_t channels, int64_t kernel);
 
 }  // namespace ferry::converters

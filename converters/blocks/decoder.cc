@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/moe.h"
 
@@ -11,36 +12,36 @@
 namespace ferry::converters {
 namespace {
 
-graph::ValueId scaled(graph::GraphBuilder& b, graph::ValueId x, double factor) {
+ValueId scaled(GraphBuilder& b, ValueId x, double factor) {
   return factor == 1.0 ? x : b.mul(x, factor);
 }
 
 // What a block adds to the residual stream. `before` and `after` are names of norms.
-graph::ValueId add_block(graph::GraphBuilder& b, const ModelConfig& config, NormStyle norms,
-                         int64_t layer, const char* before, const char* after, graph::ValueId x,
-                         const std::function<graph::ValueId(graph::ValueId)>& block) {
-  const auto norm = [&](graph::ValueId value, const char* name) {
+ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, int64_t layer,
+                  const char* before, const char* after, ValueId x,
+                  const std::function<ValueId(ValueId)>& block) {
+  const auto norm = [&](ValueId value, const char* name) {
     return rms_norm(b, value, layer_name(layer, name) + ".weight", config.rms_norm_eps);
   };
-  graph::ValueId y = block(norms.before ? norm(x, before) : x);
+  ValueId y = block(norms.before ? norm(x, before) : x);
   if (norms.after) y = norm(y, after);
   return b.add(x, scaled(b, y, config.scalars.residual));
 }
 
 }  // namespace
 
-Result<graph::Graph> build_frame(const ModelConfig& config, const BuildOptions& options,
-                                 const DecoderParts& parts) {
-  graph::GraphBuilder b(static_cast<int32_t>(config.num_layers));
-  const int32_t t = b.symbol("T", options.prefill_length, graph::ValueId{});
-  const graph::ValueId tokens = b.input("tokens", DType::kI64, {1, graph::Dim::of(t)});
-  const graph::ValueId input_pos = b.input("input_pos", DType::kI64, {1});
+Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
+                            const DecoderParts& parts) {
+  GraphBuilder b(static_cast<int32_t>(config.num_layers));
+  const int32_t t = b.symbol("T", options.prefill_length, ValueId{});
+  const ValueId tokens = b.input("tokens", DType::kI64, {batch(), positions(Dim::of(t))});
+  const ValueId input_pos = b.input("input_pos", DType::kI64, {1});
   b.bind_symbol(t, b.sym_size(tokens, 1));
   const DecoderContext c = make_decoder_context(b, config, options, input_pos, t);
 
-  const graph::ValueId table =
-      b.weight("tok_embeddings.weight", {config.vocab_size, config.hidden_size});
-  graph::ValueId x = scaled(b, b.embedding(table, tokens), config.scalars.embedding);
+  const ValueId table = b.weight("tok_embeddings.weight",
+                                 {features(config.vocab_size), features(config.hidden_size)});
+  ValueId x = scaled(b, b.embedding(table, tokens), config.scalars.embedding);
   b.probe("hidden_states.0", x);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     b.set_layer(static_cast<int32_t>(layer));
@@ -54,38 +55,36 @@ Result<graph::Graph> build_frame(const ModelConfig& config, const BuildOptions& 
   if (!options.all_logits) x = b.select(x, 1, -1);
   x = parts.final_norm(b, x);
   b.probe(fmt::format("hidden_states.{}", config.num_layers), x);
-  graph::ValueId logits =
+  ValueId logits =
       projection(b, x, "output", config.hidden_size, config.vocab_size, parts.head_bias);
   logits = scaled(b, logits, config.scalars.logits);
   if (config.scalars.logit_softcap) logits = softcap(b, logits, *config.scalars.logit_softcap);
   b.output(logits, "logits");
-  return b.finish();
+  return Methods{{"forward", FERRY_TRY(b.finish())}};
 }
 
-Result<graph::Graph> build_decoder(const ModelConfig& config, const BuildOptions& options,
-                                   const Mixer& mixer, NormStyle norms) {
-  const Layer both = [&](graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                         int64_t layer) {
+Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& options,
+                              const Mixer& mixer, NormStyle norms) {
+  const Layer both = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
     x = add_block(b, config, norms, layer, "attention_norm", "post_attention_norm", x,
-                  [&](graph::ValueId in) { return mixer(b, c, in, layer); });
-    return add_block(b, config, norms, layer, "ffn_norm", "post_ffn_norm", x,
-                     [&](graph::ValueId in) {
-                       const std::string prefix = layer_name(layer, "feed_forward");
-                       return config.has_experts(layer)
-                                  ? sparse_mlp(b, c, in, layer, prefix)
-                                  : gated_mlp(b, config, in, prefix, config.intermediate_size);
-                     });
+                  [&](ValueId in) { return mixer(b, c, in, layer); });
+    return add_block(b, config, norms, layer, "ffn_norm", "post_ffn_norm", x, [&](ValueId in) {
+      const std::string prefix = layer_name(layer, "feed_forward");
+      return config.has_experts(layer) ? sparse_mlp(b, c, in, layer, prefix)
+                                       : gated_mlp(b, config, in, prefix, config.intermediate_size);
+    });
   };
-  const auto final_norm = [&](graph::GraphBuilder& b, graph::ValueId x) {
+  const auto final_norm = [&](GraphBuilder& b, ValueId x) {
     return rms_norm(b, x, "norm.weight", config.rms_norm_eps);
   };
   return build_frame(config, options, {.layer = both, .final_norm = final_norm});
 }
 
-Result<graph::Graph> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
-                                             const AttentionStyle& style, NormStyle norms) {
-  const Mixer mixer = [&](graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                          int64_t layer) { return attention(b, c, x, layer, style); };
+Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
+                                        const AttentionStyle& style, NormStyle norms) {
+  const Mixer mixer = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+    return attention(b, c, x, layer, style);
+  };
   return build_decoder(config, options, mixer, norms);
 }
 

@@ -10,35 +10,36 @@
 namespace ferry::converters {
 
 // One layer: x [1,T,hidden_size] -> the same.
-using Layer = std::function<graph::ValueId(graph::GraphBuilder&, const DecoderContext&,
-                                           graph::ValueId x, int64_t layer)>;
+using Layer =
+    std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
 
 struct DecoderParts {
   Layer layer;
-  std::function<graph::ValueId(graph::GraphBuilder&, graph::ValueId x)> final_norm;
+  std::function<ValueId(GraphBuilder&, ValueId x)> final_norm;
   bool head_bias = false;
 };
 
-// Embedding, layers, final norm and head; with the multipliers and the softcap of config.scalars.
-Result<graph::Graph> build_frame(const ModelConfig& config, const BuildOptions& options,
-                                 const DecoderParts& parts);
+// Embedding, layers, final norm and head, with the multipliers and the softcap of config.scalars.
+// The stateful style has one method: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits.
+Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
+                            const DecoderParts& parts);
 
 // The mixer of a layer: normed x [1,T,hidden_size] -> what is added to the residual stream.
-using Mixer = std::function<graph::ValueId(graph::GraphBuilder&, const DecoderContext&,
-                                           graph::ValueId x, int64_t layer)>;
+using Mixer =
+    std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
 
-// Where a layer normalises what goes into its two blocks and what comes out of them.
+// Where a layer normalises the inputs and outputs of its two blocks.
 struct NormStyle {
   bool before = true;  // attention_norm, ffn_norm
   bool after = false;  // post_attention_norm, post_ffn_norm
 };
 
 // Per layer x += mixer(x), x += mlp(x), each between the RMS norms of the style.
-Result<graph::Graph> build_decoder(const ModelConfig& config, const BuildOptions& options,
-                                   const Mixer& mixer, NormStyle norms = {});
+Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& options,
+                              const Mixer& mixer, NormStyle norms = {});
 
 // The same with attention in every layer.
-Result<graph::Graph> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
-                                             const AttentionStyle& style, NormStyle norms = {});
+Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
+                                        const AttentionStyle& style, NormStyle norms = {});
 
 }  // namespace ferry::converters

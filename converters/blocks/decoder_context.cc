@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/longrope.h"
 
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
@@ -77,7 +78,7 @@ graph::Literal rope_literal(const std::string& name, const std::vector<RopeRows>
   return literal;
 }
 
-graph::ValueId int_scalar(graph::GraphBuilder& b, int64_t number) {
+ValueId int_scalar(GraphBuilder& b, int64_t number) {
   const std::array<int64_t, 1> value = {number};
   return b.literal(DType::kI64, {},
                    {.key = fmt::format("i64:{}", number),
@@ -90,31 +91,31 @@ graph::ValueId int_scalar(graph::GraphBuilder& b, int64_t number) {
 
 // Row of the table for the call's first position, of a table that has the rows of the short factors
 // behind those of the long ones.
-graph::ValueId longrope_first_row(graph::GraphBuilder& b, const DecoderContext& c, int64_t limit) {
-  const graph::ValueId ends = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
-  const graph::ValueId not_said = b.ge(c.signed_start, 0);
-  const graph::ValueId ends_before = b.lt(b.select(ends, 0, 0), limit + 1);
-  const graph::ValueId is_short = b.logical_and(not_said, ends_before);
-  const graph::ValueId skipped = int_scalar(b, c.options.context_length);
-  const graph::ValueId none = int_scalar(b, 0);
+ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t limit) {
+  const ValueId ends = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
+  const ValueId not_said = b.ge(c.signed_start, 0);
+  const ValueId ends_before = b.lt(b.select(ends, 0, 0), limit + 1);
+  const ValueId is_short = b.logical_and(not_said, ends_before);
+  const ValueId skipped = int_scalar(b, c.options.context_length);
+  const ValueId none = int_scalar(b, 0);
   return b.int_add(c.start_pos, b.item(b.where(is_short, skipped, none)));
 }
 
 // The rows of this call; `name` tells the tables of a program apart.
-RopeTable add_rope(graph::GraphBuilder& b, const DecoderContext& c, const std::string& name,
+RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                    const RopeConfig& rope) {
   const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
-  int64_t positions = 0;
-  for (const RopeRows& run : runs) positions += run.positions;
-  const Shape shape = {positions, 1, c.config.rotary_dim()};
+  int64_t rows = 0;
+  for (const RopeRows& run : runs) rows += run.positions;
+  const Dims shape = {positions(rows), 1, head_dim(c.config.rotary_dim())};
   const auto table_of = [&](bool sine) {
     return b.literal(DType::kF32, shape,
-                     rope_literal(name, runs, rope.attention_factor, positions, sine));
+                     rope_literal(name, runs, rope.attention_factor, rows, sine));
   };
-  const graph::ValueId cos = table_of(/*sine=*/false);
-  const graph::ValueId sin = table_of(/*sine=*/true);
-  graph::ValueId first = c.start_pos;
-  graph::ValueId end = c.end_pos;
+  const ValueId cos = table_of(/*sine=*/false);
+  const ValueId sin = table_of(/*sine=*/true);
+  ValueId first = c.start_pos;
+  ValueId end = c.end_pos;
   if (const std::optional<int64_t> limit = longrope_switch(rope, c.options)) {
     first = longrope_first_row(b, c, *limit);
     end = b.int_add(first, b.graph().symbols[static_cast<size_t>(c.tokens.symbol)].value);
@@ -128,45 +129,45 @@ RopeTable add_rope(graph::GraphBuilder& b, const DecoderContext& c, const std::s
 }
 
 // How far each key of the range lies before each query: i64 [T, keys].
-graph::ValueId distances(graph::GraphBuilder& b, const DecoderContext& c, const KeyRange& range) {
-  const graph::ValueId rows = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 1);
-  const graph::ValueId columns = b.arange(range.start, c.end_pos, range.keys);
+ValueId distances(GraphBuilder& b, const DecoderContext& c, const KeyRange& range) {
+  const ValueId rows = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 1);
+  const ValueId columns = b.arange(range.start, c.end_pos, range.keys);
   return b.sub(rows, columns);
 }
 
-graph::ValueId additive_mask(graph::GraphBuilder& b, graph::ValueId seen, std::string name) {
-  const graph::ValueId open = b.scalar(0.0F);
-  const graph::ValueId masked = b.scalar(kMasked);
-  const graph::ValueId mask = b.where(seen, open, masked);
+ValueId additive_mask(GraphBuilder& b, ValueId seen, std::string name) {
+  const ValueId open = b.scalar(0.0F);
+  const ValueId masked = b.scalar(kMasked);
+  const ValueId mask = b.where(seen, open, masked);
   b.name(mask, std::move(name));
   return mask;
 }
 
 // A query at position p sees the keys (p - window, p]. The keys are a slice of the cache that holds
 // only written positions, because a masked kernel reads everything it is given.
-KeyRange add_window(graph::GraphBuilder& b, const DecoderContext& c, int64_t window) {
+KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   KeyRange range;
-  const graph::ValueId start = b.int_max(b.int_sub(c.start_pos, window - 1), 0);
-  const graph::ValueId keys = b.int_sub(c.end_pos, start);
+  const ValueId start = b.int_max(b.int_sub(c.start_pos, window - 1), 0);
+  const ValueId keys = b.int_sub(c.end_pos, start);
   const int64_t most = std::min(c.options.context_length, window - 1 + c.options.prefill_length);
   range.start = start;
-  range.keys = graph::Dim::of(b.symbol("W", most, keys));
-  const graph::ValueId distance = distances(b, c, range);
-  const graph::ValueId not_after = b.ge(distance, 0);
-  const graph::ValueId inside = b.lt(distance, window);
+  range.keys = positions(Dim::of(b.symbol("W", most, keys)));
+  const ValueId distance = distances(b, c, range);
+  const ValueId not_after = b.ge(distance, 0);
+  const ValueId inside = b.lt(distance, window);
   range.mask = additive_mask(b, b.logical_and(not_after, inside), "window_mask");
   return range;
 }
 
 // All keys up to the query's own.
-KeyRange add_causal_range(graph::GraphBuilder& b, const DecoderContext& c) {
+KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   KeyRange range;
-  range.keys = graph::Dim::of(b.symbol("N", c.options.context_length, c.end_pos));
+  range.keys = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
   range.mask = additive_mask(b, b.ge(distances(b, c, range), 0), "causal_mask");
   return range;
 }
 
-void add_attention_kinds(graph::GraphBuilder& b, DecoderContext& c) {
+void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
   c.full.rope = add_rope(b, c, "rope", config.rope);
   // The attention operator knows no softcap: what replaces it wants a mask in every layer.
@@ -182,21 +183,20 @@ void add_attention_kinds(graph::GraphBuilder& b, DecoderContext& c) {
 }
 
 // `position` is 0, or -1 where complements of positions are given too.
-graph::ValueId is_first_position(graph::GraphBuilder& b, const DecoderContext& c,
-                                 graph::ValueId position) {
+ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId position) {
   if (!c.signed_start.valid()) return b.eq(position, 0);
-  const graph::ValueId not_before = b.ge(position, -1);
+  const ValueId not_before = b.ge(position, -1);
   return b.logical_and(not_before, b.lt(position, 1));
 }
 
 }  // namespace
 
-DecoderContext make_decoder_context(graph::GraphBuilder& b, const ModelConfig& config,
-                                    const BuildOptions& options, graph::ValueId input_pos,
+DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
+                                    const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol) {
   DecoderContext c{.config = config, .options = options};
-  c.tokens = graph::Dim::of(token_symbol);
-  const graph::ValueId position = b.select(input_pos, 0, 0);
+  c.tokens = positions(Dim::of(token_symbol));
+  const ValueId position = b.select(input_pos, 0, 0);
   c.start_pos = b.item(position);
   if (longrope_switch(config.rope, options)) {
     c.signed_start = position;
@@ -210,16 +210,16 @@ DecoderContext make_decoder_context(graph::GraphBuilder& b, const ModelConfig& c
   return c;
 }
 
-graph::ValueId rope(graph::GraphBuilder& b, const RopeTable& table, graph::ValueId x) {
+ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x) {
   const int64_t rotary = b.graph()[table.cos].shape.back().base;
   const bool partial = rotary < b.graph()[x].shape.back().base;
-  const graph::ValueId turned = partial ? b.slice(x, 3, 0, rotary) : x;
-  const graph::ValueId first = b.slice(turned, 3, 0, rotary / 2);
-  const graph::ValueId second = b.slice(turned, 3, rotary / 2, kToEnd);
-  const graph::ValueId swapped = b.cat({second, first}, 3);
-  const graph::ValueId straight = b.mul(turned, table.cos);
-  const graph::ValueId across = b.mul(swapped, table.sin);
-  const graph::ValueId out = b.add(straight, across);
+  const ValueId turned = partial ? b.slice(x, 3, 0, rotary) : x;
+  const ValueId first = b.slice(turned, 3, 0, rotary / 2);
+  const ValueId second = b.slice(turned, 3, rotary / 2, kToEnd);
+  const ValueId swapped = b.cat({second, first}, 3);
+  const ValueId straight = b.mul(turned, table.cos);
+  const ValueId across = b.mul(swapped, table.sin);
+  const ValueId out = b.add(straight, across);
   return partial ? b.cat({out, b.slice(x, 3, rotary, kToEnd)}, 3) : out;
 }
 

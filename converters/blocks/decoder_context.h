@@ -3,22 +3,22 @@
 
 #include <optional>
 
+#include "converters/blocks/graph_names.h"
+#include "converters/build_options.h"
 #include "converters/config/model_config.h"
-#include "converters/family.h"
-#include "graph/builder.h"
 
 namespace ferry::converters {
 
 // f32 [T,1,rotary_dim], the rows of this call's positions; the first half of sin is negated.
 struct RopeTable {
-  graph::ValueId cos = {}, sin = {};
+  ValueId cos = {}, sin = {};
 };
 
 // The keys that a call's queries may see, where they are chosen by a mask.
 struct KeyRange {
-  graph::IntArg start = 0;   // position of the first key
-  graph::Dim keys = {};      // their number, up to and with the call's last position
-  graph::ValueId mask = {};  // additive, f32 [T, keys]
+  graph::IntArg start = 0;  // position of the first key
+  Dim keys = {};            // their number, up to and with the call's last position
+  ValueId mask = {};        // additive, f32 [T, keys]
 };
 
 // What the attention layers of one kind (full or sliding) have in common.
@@ -30,13 +30,13 @@ struct AttentionKind {
 struct DecoderContext {
   const ModelConfig& config;
   const BuildOptions& options;
-  graph::Dim tokens = {};         // T, the number of tokens of a call
-  graph::ValueId start_pos = {};  // Int: position of the first token
-  graph::ValueId end_pos = {};    // Int: start_pos + T
+  Dim tokens = {};         // T, the number of tokens of a call
+  ValueId start_pos = {};  // Int: position of the first token
+  ValueId end_pos = {};    // Int: start_pos + T
   // i64 []: start_pos, or -1 - start_pos where the caller says that the sequence needs the long
   // factors of longrope; valid only in a program that has both sets.
-  graph::ValueId signed_start = {};
-  graph::ValueId is_start = {};  // bool [], true when the call begins a sequence
+  ValueId signed_start = {};
+  ValueId is_start = {};  // bool [], true when the call begins a sequence
   // Sliding layers with a window that no context can leave are as full ones.
   AttentionKind full = {}, sliding = {};
 
@@ -47,11 +47,11 @@ struct DecoderContext {
 };
 
 // `input_pos` is i64 [1]; `token_symbol` is T.
-DecoderContext make_decoder_context(graph::GraphBuilder& b, const ModelConfig& config,
-                                    const BuildOptions& options, graph::ValueId input_pos,
+DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
+                                    const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol);
 
 // Turns as many of the first dimensions of every head of x [1,T,heads,head_dim] as the table has.
-graph::ValueId rope(graph::GraphBuilder& b, const RopeTable& table, graph::ValueId x);
+ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x);
 
 }  // namespace ferry::converters

@@ -1,10 +1,27 @@
 #include "converters/blocks/gemma.h"
 
+#include <cmath>
+
+#include "converters/config/ranges.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {
 
-std::vector<KeyRule> gemma_rules(const std::string& prefix, const ModelConfig& config) {
+Status read_gemma_scalars(const JsonFields&, ModelConfig& config) {
+  // In f32. The reference rounds it to the dtype that it computes in: in bf16 sqrt(1152) is 34
+  // there. Our residual stream is f32 whatever the dtype of the weights, and so is this.
+  config.scalars.embedding = std::sqrt(static_cast<double>(config.hidden_size));
+  return {};
+}
+
+Status read_query_scalar(const JsonFields& fields, ModelConfig& config) {
+  if (const auto scalar = FERRY_TRY(fields.number("query_pre_attn_scalar", kScaleRange))) {
+    config.scalars.attention = 1.0 / std::sqrt(*scalar);
+  }
+  return {};
+}
+
+std::vector<KeyRule> gemma_rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
       {standard_matrix_rules(prefix),
        bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),

@@ -1,14 +1,22 @@
-// What Gemma 2 and Gemma 3 share: norms by (1 + w) before and after both blocks of a layer.
+// Shared by the Gemma families: multipliers, and the keys of Gemma 2 and 3, whose layers have norms
+// that multiply by (1 + w) before and after both blocks.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "converters/config/json_fields.h"
+#include "converters/config/model_config.h"
 #include "converters/keys/key_rule.h"
 
 namespace ferry::converters {
 
-// All keys below `prefix`: matrices, biases that the config asks for, norms.
-std::vector<KeyRule> gemma_rules(const std::string& prefix, const ModelConfig& config);
+// The multiplier of the embeddings, sqrt(hidden_size). Reads no key.
+Status read_gemma_scalars(const JsonFields& fields, ModelConfig& config);
+// query_pre_attn_scalar: scores are divided by its square root.
+Status read_query_scalar(const JsonFields& fields, ModelConfig& config);
+
+// Of Gemma 2 and 3: matrices, biases that the config asks for, norms.
+std::vector<KeyRule> gemma_rules(const ModelConfig& config, const std::string& prefix);
 
 }  // namespace ferry::converters

@@ -7,7 +7,7 @@
 
 namespace ferry::converters {
 
-std::vector<KeyRule> hybrid_rules(const std::string& prefix, const ModelConfig& config) {
+std::vector<KeyRule> hybrid_rules(const ModelConfig& config, const std::string& prefix) {
   std::vector<KeyRule> rules = concat(
       {standard_matrix_rules(prefix),
        expert_rules(prefix, config),
@@ -36,14 +36,13 @@ std::vector<KeyRule> hybrid_rules(const std::string& prefix, const ModelConfig& 
   return rules;
 }
 
-Result<graph::Graph> build_hybrid(const ModelConfig& config, const BuildOptions& options) {
+Result<Methods> build_hybrid(const ModelConfig& config, const BuildOptions& options) {
   const AttentionStyle style = {.qkv_bias = config.attention_bias,
                                 .output_bias = config.attention_bias,
                                 .qk_norm = AttentionStyle::QkNorm::kHead,
                                 .output_gate = true};
   return build_decoder(
-      config, options,
-      [&](graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x, int64_t layer) {
+      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
         return config.layer_types[static_cast<size_t>(layer)] == LayerType::kLinearAttention
                    ? gated_delta_net(b, c, x, layer)
                    : attention(b, c, x, layer, style);

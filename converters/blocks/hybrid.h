@@ -1,17 +1,19 @@
-// What the hybrid families (Qwen3.5, Qwen3-Next) share: gated full attention every few layers,
+// Shared by the hybrid families (Qwen3.5, Qwen3-Next): gated full attention in every few layers,
 // Gated DeltaNet in the others, norms that multiply by (1 + w).
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "converters/family.h"
+#include "converters/blocks/graph_names.h"
+#include "converters/build_options.h"
+#include "converters/keys/key_rule.h"
 
 namespace ferry::converters {
 
-// All keys but the input projections of the linear layers, which the two families pack differently.
-std::vector<KeyRule> hybrid_rules(const std::string& prefix, const ModelConfig& config);
+// All keys except the input projections of the linear layers, which the families pack differently.
+std::vector<KeyRule> hybrid_rules(const ModelConfig& config, const std::string& prefix);
 
-Result<graph::Graph> build_hybrid(const ModelConfig& config, const BuildOptions& options);
+Result<Methods> build_hybrid(const ModelConfig& config, const BuildOptions& options);
 
 }  // namespace ferry::converters

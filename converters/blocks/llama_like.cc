@@ -5,15 +5,13 @@
 
 namespace ferry::converters {
 
-std::vector<KeyRule> llama_rules(const ModelConfig& config) {
+std::vector<KeyRule> llama_rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
-      {standard_matrix_rules("model."),
-       standard_norm_rules("model."),
-       bias_rules("model.", config.attention_bias, config.attention_bias, config.mlp_bias),
-       {head_rule()}});
+      {standard_matrix_rules(prefix), standard_norm_rules(prefix),
+       bias_rules(prefix, config.attention_bias, config.attention_bias, config.mlp_bias)});
 }
 
-Result<graph::Graph> build_llama(const ModelConfig& config, const BuildOptions& options) {
+Result<Methods> build_llama(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(
       config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
 }

@@ -1,17 +1,19 @@
-// What families share that are Llama but for numbers of their config: multipliers, layers without
-// RoPE.
+// Shared by families with Llama's architecture that differ only in config values: multipliers,
+// layers without RoPE.
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "converters/family.h"
+#include "converters/blocks/graph_names.h"
+#include "converters/build_options.h"
 #include "converters/keys/key_rule.h"
 
 namespace ferry::converters {
 
-// All keys of the model: matrices, norms, biases that the config asks for, the head.
-std::vector<KeyRule> llama_rules(const ModelConfig& config);
+// Matrices, norms, and the biases that the config asks for.
+std::vector<KeyRule> llama_rules(const ModelConfig& config, const std::string& prefix);
 // Attention in every layer, with the biases that the config asks for.
-Result<graph::Graph> build_llama(const ModelConfig& config, const BuildOptions& options);
+Result<Methods> build_llama(const ModelConfig& config, const BuildOptions& options);
 
 }  // namespace ferry::converters

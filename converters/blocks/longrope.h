@@ -7,15 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "converters/config/json_fields.h"
+#include "converters/build_options.h"
 #include "converters/config/model_config.h"
-#include "converters/family.h"
 
 namespace ferry::converters {
-
-// Fills in the factors of config.rope; sizes, rotary dimensions and original_max_positions must be
-// there. `rope` is the rope object of the config.
-Status read_longrope(const JsonFields& rope, ModelConfig& config);
 
 // How many positions a sequence may have for the short factors, where a program has both sets; none
 // where it has one: no longrope, equal sets, or a context that long factors are not for.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/keys/standard_keys.h"
 
@@ -77,31 +78,32 @@ std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& 
                                                "layers.{i}.feed_forward.shared_gate.weight"}})});
 }
 
-graph::ValueId sparse_mlp(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                          int64_t layer, const std::string& prefix) {
+ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                   const std::string& prefix) {
   const MoeConfig& moe = c.config.moe;
   const int64_t hidden = c.config.hidden_size;
-  const graph::ValueId rows = b.view(x, {c.tokens, hidden});
-  const graph::ValueId router = b.weight_f32(prefix + ".gate.weight", {moe.experts, hidden});
-  const graph::ValueId logits = b.linear(rows, router);
+  const ValueId rows = b.view(x, {c.tokens, features(hidden)});
+  const ValueId router =
+      b.weight_f32(prefix + ".gate.weight", {experts(moe.experts), features(hidden)});
+  const ValueId logits = b.linear(rows, router);
   auto [scores, ids] = b.topk_last(b.softmax_last(logits), moe.per_token);
   b.probe(fmt::format("router_logits.{}", layer), logits);
   b.probe(fmt::format("router_weights.{}", layer), scores);
   b.probe(fmt::format("router_experts.{}", layer), ids);
   if (moe.norm_top_scores) scores = b.div(scores, b.sum_last(scores));
-  const graph::ValueId w1 =
-      b.weight(prefix + ".experts.w1.weight", {moe.experts, moe.expert_size, hidden});
-  const graph::ValueId w3 =
-      b.weight(prefix + ".experts.w3.weight", {moe.experts, moe.expert_size, hidden});
-  const graph::ValueId w2 =
-      b.weight(prefix + ".experts.w2.weight", {moe.experts, hidden, moe.expert_size});
-  const graph::ValueId routed =
-      b.view(b.experts(rows, ids, scores, w1, w3, w2), {1, c.tokens, hidden});
+  const ValueId w1 = b.weight(prefix + ".experts.w1.weight",
+                              {experts(moe.experts), features(moe.expert_size), features(hidden)});
+  const ValueId w3 = b.weight(prefix + ".experts.w3.weight",
+                              {experts(moe.experts), features(moe.expert_size), features(hidden)});
+  const ValueId w2 = b.weight(prefix + ".experts.w2.weight",
+                              {experts(moe.experts), features(hidden), features(moe.expert_size)});
+  const ValueId routed =
+      b.view(b.experts(rows, ids, scores, w1, w3, w2), {batch(), c.tokens, features(hidden)});
   if (moe.shared_size == 0) return routed;
 
-  const graph::ValueId shared = gated_mlp(b, c.config, x, prefix + ".shared", moe.shared_size);
-  const graph::ValueId gate =
-      b.sigmoid(b.linear(x, b.weight_f32(prefix + ".shared_gate.weight", {1, hidden})));
+  const ValueId shared = gated_mlp(b, c.config, x, prefix + ".shared", moe.shared_size);
+  const ValueId gate =
+      b.sigmoid(b.linear(x, b.weight_f32(prefix + ".shared_gate.weight", {1, features(hidden)})));
   return b.add(routed, b.mul(shared, gate));
 }
 

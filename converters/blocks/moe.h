@@ -20,7 +20,7 @@ std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& 
 // Probes record the router of the layer: router_logits.N f32 [T,experts] before the softmax,
 // router_experts.N i64 [T,k] and router_weights.N f32 [T,k], the chosen experts and their softmax
 // values.
-graph::ValueId sparse_mlp(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                          int64_t layer, const std::string& prefix);
+ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
+                   const std::string& prefix);
 
 }  // namespace ferry::converters

@@ -8,17 +8,17 @@
 
 namespace ferry::converters {
 
-graph::ValueId short_conv(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                          int64_t layer) {
+ValueId short_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   const std::string prefix = layer_name(layer, "attention");
   const int64_t width = c.config.hidden_size;
-  const ShortConvConfig& conv = c.config.short_conv;
-  const graph::ValueId mixed = projection(b, x, prefix + ".in_proj", width, 3 * width, conv.bias);
-  const std::vector<graph::ValueId> parts = b.split(mixed, {width, width, width}, 2);
-  const graph::ValueId gated = b.mul(parts[0], parts[2]);
-  graph::ValueId y = b.permute(causal_conv(b, c, gated, prefix, width, conv.kernel), {0, 2, 1});
-  if (conv.bias) y = b.add(y, b.weight(prefix + ".conv1d.bias", {width}));
-  return projection(b, b.mul(parts[1], y), prefix + ".out_proj", width, width, conv.bias);
+  const bool bias = c.config.number(kConvBias) != 0;
+  const ValueId mixed = projection(b, x, prefix + ".in_proj", width, 3 * width, bias);
+  const std::vector<ValueId> parts = b.split(mixed, {width, width, width}, 2);
+  const ValueId gated = b.mul(parts[0], parts[2]);
+  ValueId y =
+      b.permute(causal_conv(b, c, gated, prefix, width, c.config.number(kConvKernel)), {0, 2, 1});
+  if (bias) y = b.add(y, b.weight(prefix + ".conv1d.bias", {width}));
+  return projection(b, b.mul(parts[1], y), prefix + ".out_proj", width, width, bias);
 }
 
 }  // namespace ferry::converters

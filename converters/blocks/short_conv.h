@@ -6,8 +6,11 @@
 
 namespace ferry::converters {
 
+// The names of its sizes in ModelConfig::numbers.
+inline constexpr const char* kConvKernel = "conv_kernel";
+inline constexpr const char* kConvBias = "conv_bias";  // 0 or 1, of all projections
+
 // out_proj(C * conv(B * x)), where in_proj gives B, C and x side by side.
-graph::ValueId short_conv(graph::GraphBuilder& b, const DecoderContext& c, graph::ValueId x,
-                          int64_t layer);
+ValueId short_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer);
 
 }  // namespace ferry::converters

@@ -5,7 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "converters/config/model_config_parts.h"
+#include "converters/config/config_parts.h"
 #include "core/text.h"
 
 namespace ferry::converters {
@@ -25,7 +25,7 @@ Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
                                                           linear.value_heads, linear.key_heads));
 }
 
-Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeTraits& type) {
+Result<std::optional<int64_t>> read_window(const JsonFields& fields, const ModelType& type) {
   if (type.window == WindowRule::kNever) return std::nullopt;
   const bool asked = type.window == WindowRule::kFromLayer ||
                      type.window == WindowRule::kWhereNoRope ||
@@ -35,7 +35,7 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const TypeT
 }
 
 // Layers that turn q and k: 1 in no_rope_layers means that RoPE is used.
-Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const TypeTraits& type,
+Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
   std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
   if (!type.nope) return turned;
@@ -54,7 +54,7 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const TypeT
 }
 
 // The sliding layers, where the type has such and the config a window.
-Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const TypeTraits& type,
+Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const ModelType& type,
                                          const ModelConfig& config) {
   const bool from_layer = type.window == WindowRule::kFromLayer;
   const bool pattern = type.window == WindowRule::kPattern;
@@ -100,7 +100,7 @@ Result<std::vector<LayerType>> conv_layers(const JsonFields& fields, const Model
   return types;
 }
 
-Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const TypeTraits& type,
+Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, const ModelType& type,
                                                    const ModelConfig& config, bool window) {
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
@@ -138,7 +138,7 @@ Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
 
 }  // namespace
 
-Status read_layer_types(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   config.rope_layers = FERRY_TRY(read_rope_layers(fields, type, config));
   const auto window = FERRY_TRY(read_window(fields, type));
   config.layer_types = FERRY_TRY(derived_layer_types(fields, type, config, window.has_value()));

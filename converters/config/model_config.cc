@@ -5,14 +5,16 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "converters/config/model_config_parts.h"
+#include "converters/config/config_parts.h"
+#include "converters/config/inert_keys.h"
+#include "converters/family.h"
 #include "core/json.h"
 #include "core/text.h"
 
 namespace ferry::converters {
 namespace {
 
-Status read_sizes(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_sizes(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   config.vocab_size = FERRY_TRY(fields.required("vocab_size", kSizeRange));
   config.hidden_size = FERRY_TRY(fields.required("hidden_size", kSizeRange));
   if (type.mlp_ratio > 0) {
@@ -40,8 +42,14 @@ Status read_sizes(const JsonFields& fields, const TypeTraits& type, ModelConfig&
   return {};
 }
 
+Status check_q_size(const JsonFields& fields, const ModelConfig& config) {
+  if (config.q_size() <= kSizeRange.max) return {};
+  return fields.bad("num_attention_heads", fmt::format("is {}: too many for heads of {}",
+                                                       config.num_heads, config.head_dim));
+}
+
 // Names of transformers' activations.py that stand for operators which programs have.
-Result<Activation> read_activation(const JsonFields& fields, const TypeTraits& type) {
+Result<Activation> read_activation(const JsonFields& fields, const ModelType& type) {
   constexpr std::pair<std::string_view, Activation> kNames[] = {
       {"silu", Activation::kSilu},
       {"swish", Activation::kSilu},
@@ -64,7 +72,7 @@ Result<Activation> read_activation(const JsonFields& fields, const TypeTraits& t
 }
 
 // transformers reads is_causal for every decoder: anything but true opens the mask, a null too.
-Status refuse_two_way_attention(const JsonFields& fields, const TypeTraits& type) {
+Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type) {
   const nlohmann::json* causal = fields.find("is_causal");
   if (fields.states("is_causal") && (causal == nullptr || *causal != true)) {
     return fields.error(ErrorCode::kUnsupported, "is_causal",
@@ -77,7 +85,7 @@ Status refuse_two_way_attention(const JsonFields& fields, const TypeTraits& type
   return {};
 }
 
-Status read_layer_details(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_layer_details(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   config.rms_norm_eps = FERRY_TRY(fields.number_or("rms_norm_eps", kEpsRange, 1e-6));
   config.activation = FERRY_TRY(read_activation(fields, type));
   config.attention_bias =
@@ -134,52 +142,52 @@ Status refuse_quantization(const JsonFields& fields) {
   return {};
 }
 
-// The list of types behind it makes the line long enough.
+// A longer model_type is cut: the list of types that follows it makes the line long enough.
 constexpr size_t kShownType = 40;
 
-tl::unexpected<Error> unsupported_type(const JsonFields& fields, const std::string& type) {
-  return fields.error(ErrorCode::kUnsupported, "model_type",
-                      fmt::format("is {}: not supported; supported are {}",
-                                  quoted(type, kShownType), supported_types()));
+// The family of the outer model_type. Whatever the config of the text decoder says, its type
+// follows from the outer one.
+Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& model_type,
+                                 FamilyTable families) {
+  const bool has_text_part = FERRY_TRY(outer.object("text_config")).has_value();
+  const std::optional<FamilyMatch> match = find_family(families, model_type);
+  if (!match || (has_text_part && !match->multimodal)) {
+    return outer.error(ErrorCode::kUnsupported, "model_type",
+                       fmt::format("is {}: not supported; supported are {}",
+                                   quoted(model_type, kShownType), supported_types(families)));
+  }
+  if (match->multimodal && !has_text_part) return outer.bad("text_config", "is missing");
+  return *match;
 }
 
-// The part of the config that describes the text decoder: the outer config itself, or text_config
-// of a multimodal one. The outer type settles the type of the text part, whatever that says.
-Result<JsonFields> text_part(const JsonFields& outer, const WrapperTraits* wrapper,
-                             ModelConfig& config) {
-  const auto inside = FERRY_TRY(outer.object("text_config"));
-  config.multimodal = wrapper != nullptr;
-  config.text_type = config.model_type;
-  if (wrapper == nullptr) {
-    if (inside || find_type(config.model_type) == nullptr) {
-      return unsupported_type(outer, config.model_type);
-    }
-    return outer;
+// The part of the config that describes the text decoder: text_config of a multimodal config, else
+// the outer config itself.
+Result<JsonFields> text_part(const JsonFields& outer, const FamilyMatch& match) {
+  if (!match.multimodal) return outer;
+  JsonFields inside = FERRY_TRY(outer.object("text_config")).value();
+  const ModelType& type = *match.type;
+  const auto stated = FERRY_TRY(inside.text("model_type"));
+  if (stated && *stated != type.wrapper.name && *stated != type.name) {
+    return inside.error(ErrorCode::kUnsupported, "model_type",
+                        fmt::format("is {}: the text part of {} is {}", quoted(*stated),
+                                    type.wrapper.name, type.name));
   }
-  if (!inside) return outer.bad("text_config", "is missing");
-  const auto stated = FERRY_TRY(inside->text("model_type"));
-  if (stated && *stated != wrapper->type && *stated != wrapper->text_type) {
-    return inside->error(ErrorCode::kUnsupported, "model_type",
-                         fmt::format("is {}: the text part of {} is {}", quoted(*stated),
-                                     wrapper->type, wrapper->text_type));
-  }
-  config.text_type = wrapper->text_type;
-  return *inside;
+  return inside;
 }
 
-// The outer config of a multimodal model ties the head; what its text part says has no effect.
+// Whether the head is tied in a multimodal config. What its text part says has no effect.
 Result<bool> read_tie(const JsonFields& outer, bool otherwise) {
   const bool stated = outer.states("tie_word_embeddings");
   return FERRY_TRY(outer.flag("tie_word_embeddings")).value_or(!stated && otherwise);
 }
 
-Status read_text_part(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(refuse_quantization(fields));
   FERRY_RETURN_IF_ERROR(read_sizes(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
-  FERRY_RETURN_IF_ERROR(read_scalars(fields, type, config));
-  FERRY_RETURN_IF_ERROR(read_family_sizes(fields, config));
+  FERRY_RETURN_IF_ERROR(check_q_size(fields, config));
+  if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
   FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_heads(fields, config));
@@ -193,31 +201,39 @@ int64_t ModelConfig::rotary_dim() const {
   return static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
 }
 
+int64_t ModelConfig::number(std::string_view name) const {
+  const auto found = numbers.find(name);
+  return found == numbers.end() ? 0 : found->second;
+}
+
 Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        const std::string& generation_json, const std::string& name,
-                                       ConfigReport* report) {
+                                       ConfigReport* report, FamilyTable families) {
   const nlohmann::json document = FERRY_TRY(parse_object(config_json, name));
   KeyLog log;
   JsonFields outer(document, name, "");
   outer.record_in(log);
-  ModelConfig config;
   const auto model_type = FERRY_TRY(outer.text("model_type"));
   if (!model_type) return outer.bad("model_type", "is missing");
-  config.model_type = *model_type;
-  const WrapperTraits* wrapper = find_wrapper(config.model_type);
-  JsonFields text = FERRY_TRY(text_part(outer, wrapper, config));
-  const TypeTraits& type = *find_type(config.text_type);
+  const FamilyMatch match = FERRY_TRY(match_family(outer, *model_type, families));
+  const ModelType& type = *match.type;
+  JsonFields text = FERRY_TRY(text_part(outer, match));
   const nlohmann::json defaults = nlohmann::json::parse(type.defaults);
   text.set_defaults(defaults);
   text.set_names(type.names);
 
+  ModelConfig config;
+  config.family = match.family;
+  config.model_type = *model_type;
+  config.text_type = type.name;
+  config.multimodal = match.multimodal;
   FERRY_RETURN_IF_ERROR(refuse_quantization(outer));
-  if (wrapper != nullptr) FERRY_RETURN_IF_ERROR(refuse_two_way_attention(outer, type));
+  if (match.multimodal) FERRY_RETURN_IF_ERROR(refuse_two_way_attention(outer, type));
   FERRY_RETURN_IF_ERROR(read_token_ids(outer, config));
   FERRY_RETURN_IF_ERROR(read_text_part(text, type, config));
   config.tie_word_embeddings =
-      FERRY_TRY(wrapper != nullptr ? read_tie(outer, wrapper->tied)
-                                   : text.flag_or("tie_word_embeddings", false));
+      FERRY_TRY(match.multimodal ? read_tie(outer, type.wrapper.tied)
+                                 : text.flag_or("tie_word_embeddings", false));
   if (report != nullptr) report->unused_keys = unused_keys(document, "", log, is_inert_key);
 
   if (!generation_json.empty()) {

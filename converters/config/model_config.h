@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/result.h"
@@ -71,15 +74,13 @@ struct MoeConfig {
   bool operator==(const MoeConfig&) const = default;
 };
 
-// LFM2; kernel is 0 where the model has no such layers.
-struct ShortConvConfig {
-  int64_t kernel = 0;
-  bool bias = false;
-  bool operator==(const ShortConvConfig&) const = default;
-};
+struct FamilySpec;  // family.h
+using FamilyTable = std::span<const FamilySpec* const>;
+FamilyTable all_families();
 
 struct ModelConfig {
-  std::string model_type;   // of the outer config: "qwen3_5"
+  const FamilySpec* family = nullptr;  // that serves model_type; never null in a parsed config
+  std::string model_type;              // of the outer config: "qwen3_5"
   std::string text_type;    // of the text part; equals model_type where there is no text_config
   bool multimodal = false;  // the text part was found under text_config
 
@@ -101,8 +102,9 @@ struct ModelConfig {
   RopeConfig sliding_rope;                // of sliding attention: the same in most families
   ScalarConfig scalars;
   LinearAttentionConfig linear;
-  ShortConvConfig short_conv;
-  int64_t qkv_blocks = 0;              // CodeGen: blocks that the rows of qkv_proj are grouped in
+  // Numbers that only one family has, under names of its own. ModelType::read fills them in, the
+  // family's rules and blocks read them.
+  std::map<std::string, int64_t, std::less<>> numbers;
   std::vector<LayerType> layer_types;  // one per layer, always filled
   std::vector<bool> rope_layers;       // the same: whether attention of the layer turns q and k
 
@@ -114,6 +116,7 @@ struct ModelConfig {
   bool has_experts(int64_t layer) const {
     return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];
   }
+  int64_t number(std::string_view name) const;  // of `numbers`; 0 if absent
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   // Dimensions of a head that RoPE turns: even, at most head_dim.
@@ -125,7 +128,7 @@ struct ModelConfig {
 struct ConfigReport {
   // Keys that neither Ferry nor the reference takes notice of, as sorted paths
   // ("text_config.rope_scaling.finetuned"). Left out are nulls and keys that are known to change
-  // nothing (is_inert_key() in model_types.h).
+  // nothing (is_inert_key() in inert_keys.h).
   std::vector<std::string> unused_keys;
 };
 
@@ -136,7 +139,8 @@ struct ConfigReport {
 // out have the defaults of transformers' configuration classes. `report` may be null.
 Result<ModelConfig> parse_model_config(const std::string& config_json,
                                        const std::string& generation_json, const std::string& name,
-                                       ConfigReport* report = nullptr);
+                                       ConfigReport* report = nullptr,
+                                       FamilyTable families = all_families());
 
 // 1 / theta^(2i/rotary_dim) for i in [0, rotary_dim/2), in f32 with the scaling of rope.type
 // applied as transformers does it.

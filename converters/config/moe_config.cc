@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "converters/config/model_config_parts.h"
+#include "converters/config/config_parts.h"
 
 namespace ferry::converters {
 namespace {
 
-Result<std::vector<bool>> expert_layers(const JsonFields& fields, const TypeTraits& type,
+Result<std::vector<bool>> expert_layers(const JsonFields& fields, const ModelType& type,
                                         int64_t num_layers) {
   std::vector<bool> layers(static_cast<size_t>(num_layers), true);
   if (type.experts == ExpertRule::kAll) return layers;
@@ -26,7 +26,7 @@ Result<std::vector<bool>> expert_layers(const JsonFields& fields, const TypeTrai
 }  // namespace
 
 // The numbers of experts are read only where some layer has any: a dense config may hold whatever.
-Status read_experts(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   if (type.experts == ExpertRule::kNever) return {};
   const std::string_view name = "num_experts";
   const int64_t experts = FERRY_TRY(fields.required(name, kExpertRange));

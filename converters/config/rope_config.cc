@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "converters/blocks/longrope.h"
-#include "converters/config/model_config_parts.h"
+#include "converters/config/config_parts.h"
 #include "core/text.h"
 
 namespace ferry::converters {
@@ -43,7 +42,7 @@ struct RopeKeys {
   }
 };
 
-Result<Type> rope_type(const RopeKeys& keys, const TypeTraits& type) {
+Result<Type> rope_type(const RopeKeys& keys, const ModelType& type) {
   struct Name {
     std::string_view name;
     Type type;
@@ -75,7 +74,7 @@ Result<Type> rope_type(const RopeKeys& keys, const TypeTraits& type) {
 
 // The factor beside the object is in force again whenever a scaled RoPE is computed; a plain one
 // takes that in the object.
-Status read_partial(const RopeKeys& keys, const TypeTraits& type, Type rope_type,
+Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
                     const ModelConfig& config, RopeConfig& out) {
   const bool plain = rope_type == Type::kDefault;
   if (plain && !type.partial_rope) return {};
@@ -186,7 +185,7 @@ Status read_llama3(const RopeKeys& keys, const ModelConfig& config, RopeConfig& 
 }
 
 // All of one RoPE. `theta_key` is what the base is called beside the object.
-Status read_one(const RopeKeys& keys, std::string_view theta_key, const TypeTraits& type,
+Status read_one(const RopeKeys& keys, std::string_view theta_key, const ModelType& type,
                 const ModelConfig& config, RopeConfig& out) {
   const JsonFields& stating = keys.of("rope_theta");
   out.theta = stating.states("rope_theta")
@@ -230,7 +229,7 @@ bool has_layers(const ModelConfig& config, LayerType type) {
 }
 
 // rope_scaling (transformers 4) or rope_parameters (5): the first that has anything.
-Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
   RopeKeys keys{.fields = fields, .objects = {}};
   auto scaling = FERRY_TRY(fields.object("rope_scaling"));
@@ -257,7 +256,7 @@ Status read_shared_rope(const JsonFields& fields, const TypeTraits& type, ModelC
 // transformers 5 has an object for each kind of layer; 4 has rope_theta and rope_scaling for full
 // attention, rope_local_base_freq for sliding. Where a config has both, the keys of rope_scaling
 // replace those of the object.
-Status read_rope_by_layer(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
   const JsonFields none(nothing, "", "");
   RopeKeys full{.fields = fields, .objects = {}, .by_layer = true};
@@ -293,7 +292,7 @@ Status read_rope_by_layer(const JsonFields& fields, const TypeTraits& type, Mode
 
 }  // namespace
 
-Status read_rope(const JsonFields& fields, const TypeTraits& type, ModelConfig& config) {
+Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   switch (type.rope) {
     case RopeRule::kNone:
       config.sliding_rope = config.rope;

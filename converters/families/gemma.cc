@@ -1,7 +1,8 @@
-// Gemma (1): Llama with tanh-GELU, norms by (1 + w), embeddings times sqrt(hidden_size), a head_dim
-// of its own and a tied head.
+// Gemma (1): Llama with tanh-GELU, norms that multiply by (1 + w), embeddings multiplied by
+// sqrt(hidden_size), a head_dim of its own and a tied head.
 // Source: transformers, models/gemma/modeling_gemma.py.
 
+#include "converters/blocks/gemma.h"
 #include "converters/blocks/llama_like.h"
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
@@ -9,20 +10,27 @@
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
-      {standard_matrix_rules("model."),
-       bias_rules("model.", config.attention_bias, config.attention_bias, /*mlp=*/false),
+      {standard_matrix_rules(prefix),
+       bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
        shifted_norm_rules(
-           "model.", {{"layers.{i}.input_layernorm.weight", "layers.{i}.attention_norm.weight"},
-                      {"layers.{i}.post_attention_layernorm.weight", "layers.{i}.ffn_norm.weight"},
-                      {"norm.weight", "norm.weight"}}),
-       {head_rule()}});
+           prefix, {{"layers.{i}.input_layernorm.weight", "layers.{i}.attention_norm.weight"},
+                    {"layers.{i}.post_attention_layernorm.weight", "layers.{i}.ffn_norm.weight"},
+                    {"norm.weight", "norm.weight"}})});
 }
 
 }  // namespace
 
-const FamilySpec kGemma = {
-    .model_types = {"gemma"}, .rules = rules, .ties = standard_ties, .build = build_llama};
+const FamilySpec kGemma = {.types = {{.name = "gemma",
+                                      .defaults = R"({"vocab_size": 256000, "hidden_size": 3072,
+                               "intermediate_size": 24576, "num_hidden_layers": 28,
+                               "num_attention_heads": 16, "num_key_value_heads": 16,
+                               "head_dim": 256, "max_position_embeddings": 8192,
+                               "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true})",
+                                      .attention_bias = true,
+                                      .bidirectional = true,
+                                      .read = read_gemma_scalars}},
+                           .components = {{.rules = rules, .build = build_llama}}};
 
 }  // namespace ferry::converters::families

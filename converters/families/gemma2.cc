@@ -1,21 +1,27 @@
-// Gemma 2: every second layer has a sliding window, norms stand before and after both blocks,
-// scores and logits are softcapped, scores are scaled by query_pre_attn_scalar before that. Source:
-// transformers, models/gemma2/modeling_gemma2.py, with its eager attention: the fused one leaves
-// the softcap out.
+// Gemma 2: every second layer has a sliding window. Norms stand before and after both blocks of a
+// layer. Attention scores are multiplied by 1/sqrt(query_pre_attn_scalar), then softcapped; logits
+// are softcapped too.
+// Source: transformers, models/gemma2/modeling_gemma2.py, with its eager attention: the fused one
+// omits the softcap.
 
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/gemma.h"
+#include "converters/config/ranges.h"
 #include "converters/families/families.h"
-#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
-  return concat({gemma_rules("model.", config), {head_rule()}});
+Status read(const JsonFields& fields, ModelConfig& config) {
+  FERRY_RETURN_IF_ERROR(read_gemma_scalars(fields, config));
+  FERRY_RETURN_IF_ERROR(read_query_scalar(fields, config));
+  ScalarConfig& out = config.scalars;
+  out.attention_softcap = FERRY_TRY(fields.number("attn_logit_softcapping", kScaleRange));
+  out.logit_softcap = FERRY_TRY(fields.number("final_logit_softcapping", kScaleRange));
+  return {};
 }
 
-Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(
       config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias},
       {.before = true, .after = true});
@@ -24,6 +30,22 @@ Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& option
 }  // namespace
 
 const FamilySpec kGemma2 = {
-    .model_types = {"gemma2"}, .rules = rules, .ties = standard_ties, .build = build};
+    .types = {{.name = "gemma2",
+               .defaults = R"({"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216,
+                               "num_hidden_layers": 26, "num_attention_heads": 8,
+                               "num_key_value_heads": 4, "head_dim": 256,
+                               "max_position_embeddings": 8192,
+                               "hidden_activation": "gelu_pytorch_tanh",
+                               "tie_word_embeddings": true, "query_pre_attn_scalar": 256,
+                               "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+                               "sliding_window": 4096, "sliding_window_pattern": 2})",
+               .names = {{"sliding_window_pattern", {}}},  // layers always alternate
+               .activation_key = "hidden_activation",
+               .window = WindowRule::kPattern,
+               .lists_layers = true,
+               .attention_bias = true,
+               .bidirectional = true,
+               .read = read}},
+    .components = {{.rules = gemma_rules, .build = build}}};
 
 }  // namespace ferry::converters::families

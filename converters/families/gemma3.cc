@@ -1,36 +1,37 @@
-// Gemma 3, text part: of text checkpoints and of multimodal ones, whose vision tower is left out.
-// Gemma 2 without score softcap, with norms of q and k by (1 + w), and with a RoPE of its own in
-// the sliding layers. Source: transformers, models/gemma3/modeling_gemma3.py.
+// Gemma 3, text decoder, of text checkpoints and of multimodal ones, whose vision tower is dropped.
+// Gemma 2 without the softcap of scores, with norms of q and k that multiply by (1 + w), and with a
+// second RoPE for the sliding layers.
+// Source: transformers, models/gemma3/modeling_gemma3.py.
 
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/gemma.h"
+#include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& config) {
+constexpr const char* kVision = "vision: only the text part is built";
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  FERRY_RETURN_IF_ERROR(read_gemma_scalars(fields, config));
+  FERRY_RETURN_IF_ERROR(read_query_scalar(fields, config));
+  if (config.multimodal) return {};  // the multimodal class does not read the softcap
+  config.scalars.logit_softcap = FERRY_TRY(fields.number("final_logit_softcapping", kScaleRange));
+  return {};
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
-      {gemma_rules(prefix, config),
+      {gemma_rules(config, prefix),
        shifted_norm_rules(
            prefix,
            {{"layers.{i}.self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
             {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"}})});
 }
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
-  constexpr const char* kVision = "vision: only the text part is built";
-  return concat({rules_below("model.", config),
-                 rules_below("model.language_model.", config),
-                 rules_below("language_model.model.", config),
-                 {head_rule(), head_rule("language_model.lm_head.weight"),
-                  drop_rule("model.vision_tower.*", kVision), drop_rule("vision_tower.*", kVision),
-                  drop_rule("model.multi_modal_projector.*", kVision),
-                  drop_rule("multi_modal_projector.*", kVision)}});
-}
-
-Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options,
                                  {.qkv_bias = config.attention_bias,
                                   .output_bias = config.attention_bias,
@@ -40,9 +41,31 @@ Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& option
 
 }  // namespace
 
-const FamilySpec kGemma3 = {.model_types = {"gemma3_text", "gemma3"},
-                            .rules = rules,
-                            .ties = standard_ties,
-                            .build = build};
+const FamilySpec kGemma3 = {
+    .types = {{.name = "gemma3_text",
+               .wrapper = {.name = "gemma3", .tied = true},
+               .defaults = R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+                               "num_hidden_layers": 26, "num_attention_heads": 8,
+                               "num_key_value_heads": 4, "head_dim": 256,
+                               "max_position_embeddings": 131072,
+                               "hidden_activation": "gelu_pytorch_tanh",
+                               "tie_word_embeddings": true, "query_pre_attn_scalar": 256,
+                               "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
+                               "sliding_window": 4096, "sliding_window_pattern": 6})",
+               .activation_key = "hidden_activation",
+               .rope = RopeRule::kByLayer,
+               .window = WindowRule::kPattern,
+               .lists_layers = true,
+               .attention_bias = true,
+               .bidirectional = true,
+               .read = read}},
+    .components = {{.prefixes = {"model.", "model.language_model.", "language_model.model."},
+                    .heads = {"lm_head.weight", "language_model.lm_head.weight"},
+                    .rules = rules,
+                    .build = build}},
+    .dropped = {{"model.vision_tower.*", kVision},
+                {"vision_tower.*", kVision},
+                {"model.multi_modal_projector.*", kVision},
+                {"multi_modal_projector.*", kVision}}};
 
 }  // namespace ferry::converters::families

@@ -2,12 +2,31 @@
 // Source: transformers, models/granite/modeling_granite.py.
 
 #include "converters/blocks/llama_like.h"
+#include "converters/config/ranges.h"
 #include "converters/families/families.h"
-#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families {
+namespace {
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  ScalarConfig& out = config.scalars;
+  out.embedding = FERRY_TRY(fields.number_or("embedding_multiplier", kScaleRange, 1.0));
+  out.residual = FERRY_TRY(fields.number_or("residual_multiplier", kScaleRange, 1.0));
+  out.attention = FERRY_TRY(fields.number_or("attention_multiplier", kScaleRange, 1.0));
+  out.logits = 1.0 / FERRY_TRY(fields.number_or("logits_scaling", kScaleRange, 1.0));
+  return {};
+}
+
+}  // namespace
 
 const FamilySpec kGranite = {
-    .model_types = {"granite"}, .rules = llama_rules, .ties = standard_ties, .build = build_llama};
+    .types = {{.name = "granite",
+               .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
+                               "num_hidden_layers": 32, "num_attention_heads": 32,
+                               "max_position_embeddings": 2048})",
+               .attention_bias = true,
+               .mlp_bias = true,
+               .read = read}},
+    .components = {{.rules = llama_rules, .build = build_llama}}};
 
 }  // namespace ferry::converters::families

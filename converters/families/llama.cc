@@ -1,4 +1,4 @@
-// Llama 2 and 3, and what is built like them under the same model_type (SmolLM2, TinyLlama, ...).
+// Llama 2 and 3, and other models that are stored under the same model_type (SmolLM2, TinyLlama).
 // Source: transformers, models/llama/modeling_llama.py.
 
 #include "converters/blocks/llama_like.h"
@@ -9,14 +9,20 @@
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
-  return concat(
-      {llama_rules(config), packed_export_rules("model.", config.attention_bias, config.mlp_bias)});
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return concat({llama_rules(config, prefix),
+                 packed_export_rules(prefix, config.attention_bias, config.mlp_bias)});
 }
 
 }  // namespace
 
 const FamilySpec kLlama = {
-    .model_types = {"llama"}, .rules = rules, .ties = standard_ties, .build = build_llama};
+    .types = {{.name = "llama",
+               .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
+                               "num_hidden_layers": 32, "num_attention_heads": 32,
+                               "max_position_embeddings": 2048})",
+               .attention_bias = true,
+               .mlp_bias = true}},
+    .components = {{.rules = rules, .build = build_llama}}};
 
 }  // namespace ferry::converters::families

@@ -1,6 +1,5 @@
-// OLMo 2: norms stand after the two blocks of a layer and not before them; q and k are normalised
-// over all heads together.
-// Source: transformers, models/olmo2/modeling_olmo2.py.
+// OLMo 2: norms stand after the two blocks of a layer instead of before them; q and k are
+// normalised over all heads together. Source: transformers, models/olmo2/modeling_olmo2.py.
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
@@ -9,21 +8,20 @@
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
-      {standard_matrix_rules("model."),
+      {standard_matrix_rules(prefix),
        rename_rules(
-           "model.",
+           prefix,
            {{"layers.{i}.self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
             {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"},
             {"layers.{i}.post_attention_layernorm.weight", "layers.{i}.post_attention_norm.weight"},
             {"layers.{i}.post_feedforward_layernorm.weight", "layers.{i}.post_ffn_norm.weight"},
             {"norm.weight", "norm.weight"}}),
-       bias_rules("model.", config.attention_bias, config.attention_bias, /*mlp=*/false),
-       {head_rule()}});
+       bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false)});
 }
 
-Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options,
                                  {.qkv_bias = config.attention_bias,
                                   .output_bias = config.attention_bias,
@@ -34,6 +32,11 @@ Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& option
 }  // namespace
 
 const FamilySpec kOlmo2 = {
-    .model_types = {"olmo2"}, .rules = rules, .ties = standard_ties, .build = build};
+    .types = {{.name = "olmo2",
+               .defaults = R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+                               "num_hidden_layers": 32, "num_attention_heads": 32,
+                               "max_position_embeddings": 2048, "rms_norm_eps": 1e-5})",
+               .attention_bias = true}},
+    .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families

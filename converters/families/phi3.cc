@@ -1,6 +1,6 @@
-// Phi-3, Phi-3.5 and Phi-4-mini: Llama with q, k and v in one tensor, gate and up in another,
-// LongRoPE over a part of each head, and a sliding window in every layer where the config has one.
-// Source: transformers, models/phi3/modeling_phi3.py.
+// Phi-3, Phi-3.5 and Phi-4-mini: Llama with q, k and v in one tensor and gate and up in another,
+// LongRoPE over a part of each head, and a sliding window in every layer where the config states
+// one. Source: transformers, models/phi3/modeling_phi3.py.
 
 #include "converters/blocks/decoder.h"
 #include "converters/families/families.h"
@@ -10,28 +10,35 @@
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules(const ModelConfig&) {
-  const std::string layer = "model.layers.{i}.";
+std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
+  const std::string layer = prefix + "layers.{i}.";
   return concat(
       {packed_qkv_rules(layer + "self_attn.qkv_proj", /*bias=*/false, PackedLayout::kConcatenated),
        packed_gate_up_rules(layer + "mlp.gate_up_proj", /*bias=*/false,
                             PackedLayout::kConcatenated),
-       rename_rules("model.",
+       rename_rules(prefix,
                     {{"embed_tokens.weight", "tok_embeddings.weight"},
                      {"layers.{i}.self_attn.o_proj.weight", "layers.{i}.attention.wo.weight"},
                      {"layers.{i}.mlp.down_proj.weight", "layers.{i}.feed_forward.w2.weight"}}),
-       standard_norm_rules("model."),
-       {head_rule(),
-        drop_rule("model.layers.{i}.self_attn.rotary_emb.inv_freq", "derived from the config")}});
+       standard_norm_rules(prefix),
+       {drop_rule(layer + "self_attn.rotary_emb.inv_freq", "derived from the config")}});
 }
 
-Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options, {});
 }
 
 }  // namespace
 
 const FamilySpec kPhi3 = {
-    .model_types = {"phi3"}, .rules = rules, .ties = standard_ties, .build = build};
+    .types = {{.name = "phi3",
+               .defaults = R"({"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
+                               "num_hidden_layers": 32, "num_attention_heads": 32,
+                               "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+                               "original_max_position_embeddings": 4096})",
+               .rope = RopeRule::kPhi3,
+               .partial_rope = true,
+               .window = WindowRule::kAll}},
+    .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families

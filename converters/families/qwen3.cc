@@ -9,19 +9,17 @@
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
-      {standard_matrix_rules("model."),
-       standard_norm_rules("model."),
-       rename_rules("model.",
+      {standard_matrix_rules(prefix), standard_norm_rules(prefix),
+       rename_rules(prefix,
                     {{"layers.{i}.self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
                      {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"}}),
-       bias_rules("model.", config.attention_bias, config.attention_bias, /*mlp=*/false),
-       packed_export_rules("model.", config.attention_bias, /*mlp_bias=*/false),
-       {head_rule()}});
+       bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
+       packed_export_rules(prefix, config.attention_bias, /*mlp_bias=*/false)});
 }
 
-Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& options) {
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   return build_attention_decoder(config, options,
                                  {.qkv_bias = config.attention_bias,
                                   .output_bias = config.attention_bias,
@@ -30,7 +28,15 @@ Result<graph::Graph> build(const ModelConfig& config, const BuildOptions& option
 
 }  // namespace
 
-const FamilySpec kQwen3 = {
-    .model_types = {"qwen3"}, .rules = rules, .ties = standard_ties, .build = build};
+const FamilySpec kQwen3 = {.types = {{.name = "qwen3",
+                                      .defaults = R"({"vocab_size": 151936, "hidden_size": 4096,
+                               "intermediate_size": 22016, "num_hidden_layers": 32,
+                               "num_attention_heads": 32, "num_key_value_heads": 32,
+                               "head_dim": 128, "max_position_embeddings": 32768,
+                               "sliding_window": 4096, "max_window_layers": 28})",
+                                      .window = WindowRule::kFromLayer,
+                                      .lists_layers = true,
+                                      .attention_bias = true}},
+                           .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families

@@ -1,5 +1,5 @@
-// Qwen3.5, dense and with experts (qwen3_5_moe), text part: of text checkpoints under either prefix
-// and of multimodal ones, whose vision tower and multi-token-prediction head are left out. Source:
+// Qwen3.5, dense and with experts (qwen3_5_moe), text decoder, of text checkpoints and of
+// multimodal ones. The vision tower and the head for multi-token prediction are dropped. Source:
 // transformers, models/qwen3_5/modeling_qwen3_5.py and models/qwen3_5_moe/modeling_qwen3_5_moe.py.
 
 #include "converters/blocks/hybrid.h"
@@ -10,9 +10,12 @@
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& config) {
+constexpr const char* kVision = "vision tower: only the text part is built";
+constexpr const char* kMtp = "multi-token prediction: not part of the model's output";
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
-      {hybrid_rules(prefix, config),
+      {hybrid_rules(config, prefix),
        rename_rules(
            prefix,
            {{"layers.{i}.linear_attn.in_proj_qkv.weight",
@@ -23,23 +26,46 @@ std::vector<KeyRule> rules_below(const std::string& prefix, const ModelConfig& c
        packed_delta_net_rules(prefix, std::nullopt)});
 }
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
-  constexpr const char* kVision = "vision tower: only the text part is built";
-  constexpr const char* kMtp = "multi-token prediction: not part of the model's output";
-  return concat({rules_below("model.", config),
-                 rules_below("model.language_model.", config),
-                 rules_below("language_model.model.", config),
-                 {head_rule(), head_rule("language_model.lm_head.weight"),
-                  drop_rule("model.visual.*", kVision), drop_rule("visual.*", kVision),
-                  drop_rule("mtp.*", kMtp), drop_rule("model.mtp.*", kMtp)}});
-}
-
 }  // namespace
 
 const FamilySpec kQwen35 = {
-    .model_types = {"qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe"},
-    .rules = rules,
-    .ties = standard_ties,
-    .build = build_hybrid};
+    .types = {{.name = "qwen3_5_text",
+               .wrapper = {.name = "qwen3_5"},
+               .defaults = R"({"vocab_size": 248320, "hidden_size": 4096,
+                               "intermediate_size": 12288, "num_hidden_layers": 32,
+                               "num_attention_heads": 16, "num_key_value_heads": 4,
+                               "head_dim": 256, "max_position_embeddings": 32768,
+                               "partial_rotary_factor": 0.25, "linear_num_key_heads": 16,
+                               "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+                               "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4})",
+               .partial_rope = true,
+               .lists_layers = true,
+               .attention_bias = true,
+               .hybrid = true},
+              {.name = "qwen3_5_moe_text",
+               .wrapper = {.name = "qwen3_5_moe"},
+               .defaults = R"({"vocab_size": 248320, "hidden_size": 2048, "num_hidden_layers": 40,
+                               "num_attention_heads": 16, "num_key_value_heads": 2,
+                               "head_dim": 256, "max_position_embeddings": 32768,
+                               "partial_rotary_factor": 0.25, "linear_num_key_heads": 16,
+                               "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+                               "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
+                               "num_experts": 256, "num_experts_per_tok": 8,
+                               "moe_intermediate_size": 512,
+                               "shared_expert_intermediate_size": 512})",
+               .partial_rope = true,
+               .lists_layers = true,
+               .attention_bias = true,
+               .hybrid = true,
+               .experts = ExpertRule::kAll,
+               .shared_expert = true}},
+    .components = {{.prefixes = {"model.", "model.language_model.", "language_model.model."},
+                    .heads = {"lm_head.weight", "language_model.lm_head.weight"},
+                    .rules = rules,
+                    .build = build_hybrid}},
+    .dropped = {{"model.visual.*", kVision},
+                {"visual.*", kVision},
+                {"mtp.*", kMtp},
+                {"model.mtp.*", kMtp}}};
 
 }  // namespace ferry::converters::families

@@ -8,17 +8,28 @@
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
-  return concat({kQwen3.rules(config), expert_rules("model.", config)});
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return concat({kQwen3.text_decoder().rules(config, prefix), expert_rules(prefix, config)});
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  return kQwen3.text_decoder().build(config, options);
 }
 
 }  // namespace
 
-const FamilySpec kQwen3Moe = {.model_types = {"qwen3_moe"},
-                              .rules = rules,
-                              .ties = standard_ties,
-                              .build = [](const ModelConfig& config, const BuildOptions& options) {
-                                return kQwen3.build(config, options);
-                              }};
+const FamilySpec kQwen3Moe = {
+    .types = {{.name = "qwen3_moe",
+               .defaults = R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
+                               "num_hidden_layers": 24, "num_attention_heads": 32,
+                               "num_key_value_heads": 4, "max_position_embeddings": 32768,
+                               "sliding_window": 4096, "num_experts": 128,
+                               "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+                               "norm_topk_prob": false})",
+               .names = {{"num_experts", {"num_local_experts", "num_experts"}}},
+               .window = WindowRule::kAllIfUsed,
+               .attention_bias = true,
+               .experts = ExpertRule::kListed}},
+    .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families

@@ -10,16 +10,31 @@
 namespace ferry::converters::families {
 namespace {
 
-std::vector<KeyRule> rules(const ModelConfig& config) {
-  return concat({hybrid_rules("model.", config),
-                 packed_delta_net_rules("model.", PackedLayout::kInterleaved),
-                 {head_rule(),
-                  drop_rule("mtp.*", "multi-token prediction: not part of the model's output")}});
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return concat(
+      {hybrid_rules(config, prefix), packed_delta_net_rules(prefix, PackedLayout::kInterleaved)});
 }
 
 }  // namespace
 
 const FamilySpec kQwen3Next = {
-    .model_types = {"qwen3_next"}, .rules = rules, .ties = standard_ties, .build = build_hybrid};
+    .types = {{.name = "qwen3_next",
+               .defaults = R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
+                               "num_hidden_layers": 48, "num_attention_heads": 16,
+                               "num_key_value_heads": 2, "head_dim": 256,
+                               "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+                               "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+                               "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+                               "linear_conv_kernel_dim": 4, "num_experts": 512,
+                               "num_experts_per_tok": 10, "moe_intermediate_size": 512,
+                               "shared_expert_intermediate_size": 512, "norm_topk_prob": true})",
+               .partial_rope = true,
+               .lists_layers = true,
+               .attention_bias = true,
+               .hybrid = true,
+               .experts = ExpertRule::kListed,
+               .shared_expert = true}},
+    .components = {{.rules = rules, .build = build_hybrid}},
+    .dropped = {{"mtp.*", "multi-token prediction: not part of the model's output"}}};
 
 }  // namespace ferry::converters::families

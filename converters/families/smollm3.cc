@@ -1,13 +1,22 @@
-// SmolLM3: Llama whose every fourth layer has no RoPE, as no_rope_layers says.
+// SmolLM3: Llama, where layers that no_rope_layers lists have no RoPE; every fourth one by default.
 // Source: transformers, models/smollm3/modeling_smollm3.py.
 
 #include "converters/blocks/llama_like.h"
 #include "converters/families/families.h"
-#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families {
 
-const FamilySpec kSmollm3 = {
-    .model_types = {"smollm3"}, .rules = llama_rules, .ties = standard_ties, .build = build_llama};
+const FamilySpec kSmollm3 = {.types = {{.name = "smollm3",
+                                        .defaults = R"({"vocab_size": 128256, "hidden_size": 2048,
+                               "intermediate_size": 11008, "num_hidden_layers": 36,
+                               "num_attention_heads": 16, "num_key_value_heads": 4,
+                               "max_position_embeddings": 32768, "rope_theta": 2000000.0,
+                               "no_rope_layer_interval": 4, "tie_word_embeddings": true})",
+                                        .window = WindowRule::kWhereNoRope,
+                                        .lists_layers = true,
+                                        .attention_bias = true,
+                                        .mlp_bias = true,
+                                        .nope = true}},
+                             .components = {{.rules = llama_rules, .build = build_llama}}};
 
 }  // namespace ferry::converters::families

@@ -50,9 +50,10 @@ RowOrder gate_up_rows(const ModelConfig& config, PackedLayout layout, GateUpPart
 }
 
 RowOrder codegen_qkv_rows(const ModelConfig& config, QkvPart part) {
-  const int64_t rows = config.q_size() / config.qkv_blocks;
+  const int64_t blocks = config.number(kQkvBlocks);
+  const int64_t rows = config.q_size() / blocks;
   const size_t place = part == QkvPart::kQuery ? 0 : part == QkvPart::kValue ? 1 : 2;
-  return packed_rows(config.qkv_blocks, {rows, rows, rows}, place, PackedLayout::kInterleaved);
+  return packed_rows(blocks, {rows, rows, rows}, place, PackedLayout::kInterleaved);
 }
 
 RowOrder pairs_to_halves(int64_t heads, int64_t head_dim, int64_t rotary_dim) {

@@ -32,8 +32,9 @@ int64_t fused_qkv_row_count(const ModelConfig& config);
 enum class GateUpPart { kGate, kUp };
 RowOrder gate_up_rows(const ModelConfig& config, PackedLayout layout, GateUpPart part);
 
-// CodeGen groups qkv_proj in blocks of heads, each [q | v | k] (one per core that it was trained
-// on).
+// CodeGen groups the rows of qkv_proj in blocks of heads, one for each core that it was trained on.
+// A block is [q | v | k]. ModelConfig::numbers holds the number of blocks under this name.
+inline constexpr const char* kQkvBlocks = "qkv_blocks";
 RowOrder codegen_qkv_rows(const ModelConfig& config, QkvPart part);
 
 // The heads of projections whose RoPE turns neighbouring dimensions (2j, 2j + 1) of a head, in the

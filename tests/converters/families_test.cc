@@ -65,9 +65,8 @@ Case load(const std::string& name) {
 }
 
 Result<graph::Model> assemble_case(const Case& c) {
-  const FamilySpec* family = FERRY_TRY(find_family(c.config, "config.json"));
   Assembled made =
-      FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config, *family,
+      FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config,
                          {.context_length = 64, .prefill_length = 16, .all_logits = false}, {}));
   if (!made.problems.empty()) {
     return tl::unexpected<Error>(problems_error(made.problems, c.keys));

@@ -28,7 +28,8 @@ TEST(ModelConfig, Lfm2SizesAreDerived) {
   EXPECT_EQ(c.intermediate_size, 104);
   EXPECT_EQ(c.rms_norm_eps, 1e-4);
   EXPECT_FALSE(c.tie_word_embeddings);
-  EXPECT_EQ(c.short_conv, (ShortConvConfig{.kernel = 4, .bias = false}));
+  EXPECT_EQ(c.number("conv_kernel"), 4);
+  EXPECT_EQ(c.number("conv_bias"), 0);
   EXPECT_EQ(c.layer_types, (std::vector<LayerType>{LayerType::kShortConv, LayerType::kFullAttention,
                                                    LayerType::kShortConv}));
   const ModelConfig plain = parse_text(
@@ -47,8 +48,8 @@ TEST(ModelConfig, CodegenHasNamesOfItsOwn) {
   EXPECT_EQ(first.max_positions, 2048);
   EXPECT_EQ(first.rotary_dim(), 4);
   EXPECT_EQ(first.activation, Activation::kGeluTanh);
-  EXPECT_EQ(first.qkv_blocks, 4);
-  EXPECT_EQ(parse_text(text + R"(, "head_dim": 8})").qkv_blocks, 8);
+  EXPECT_EQ(first.number("qkv_blocks"), 4);
+  EXPECT_EQ(parse_text(text + R"(, "head_dim": 8})").number("qkv_blocks"), 8);
 }
 
 TEST(ModelConfig, SizesOfOneFamilyAreChecked) {

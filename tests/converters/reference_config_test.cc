@@ -1,12 +1,12 @@
 // What transformers 5.12.1 reads in a config, and what it takes no notice of, type by type.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "converters/config/model_config.h"
-#include "converters/config/model_types.h"
 #include "converters/family.h"
 
 namespace ferry::converters {
@@ -475,11 +475,13 @@ TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
   EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "conv")}})), "accepted");
 }
 
-TEST(FindFamily, EverySupportedTypeHasAFamily) {
-  for (const std::string& type : kTypes) {
-    EXPECT_NE(find_type(type), nullptr) << type;
-    EXPECT_TRUE(find_family(parse(sizes(type)), "config.json")) << type;
+TEST(ReferenceConfig, EveryTypeOfAFamilyIsTestedHere) {
+  std::vector<std::string> served;
+  for (const FamilySpec* family : all_families()) {
+    for (const ModelType& type : family->types) served.emplace_back(type.name);
   }
+  EXPECT_TRUE(std::ranges::is_permutation(served, kTypes));
+  for (const std::string& type : kTypes) EXPECT_NE(parse(sizes(type)).family, nullptr) << type;
 }
 
 }  // namespace

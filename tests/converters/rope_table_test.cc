@@ -37,9 +37,10 @@ TEST(RopeTable, HasTheReferencesValuesInTilesOfAnySize) {
   const ModelConfig config = tiny_config();
   ASSERT_EQ(config.head_dim, kHead);
   ASSERT_EQ(config.rotary_dim(), kRotary);
-  const graph::Graph graph =
-      *(*find_family(config, "config.json"))
-           ->build(config, {.context_length = kContext, .prefill_length = 4});
+  const Methods methods = config.family->text_decoder()
+                              .build(config, {.context_length = kContext, .prefill_length = 4})
+                              .value();
+  const graph::Graph& graph = methods[0].graph;
   int tables = 0;
   for (const graph::Literal& literal : graph.literals) {
     if (!literal.key.starts_with("rope.")) continue;
@@ -72,8 +73,10 @@ TEST(RopeTable, HasBothSetsOfLongRope) {
   config.rope.long_factors = {1.0, 2.0, 3.0, 4.0};
   config.rope.attention_factor = 1.5;
   config.sliding_rope = config.rope;
-  const graph::Graph graph =
-      *families::kLlama.build(config, {.context_length = kContext, .prefill_length = 4});
+  const Methods methods = families::kLlama.text_decoder()
+                              .build(config, {.context_length = kContext, .prefill_length = 4})
+                              .value();
+  const graph::Graph& graph = methods[0].graph;
   const auto cos = std::ranges::find_if(graph.literals, [](const graph::Literal& literal) {
     return literal.key.starts_with("rope.cos");
   });

@@ -140,7 +140,7 @@ TEST(RowLayouts, EqualTheFormulasPerRow) {
 TEST(RowLayouts, CodegenBlocksAreQueryValueKey) {
   using Rows = std::vector<int64_t>;
   ModelConfig c = sizes(4, 4, 2, 1);
-  c.qkv_blocks = 2;  // of two heads, so four rows of each kind
+  c.numbers[kQkvBlocks] = 2;  // of two heads, so four rows of each kind
   EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kQuery)), (Rows{0, 1, 2, 3, 12, 13, 14, 15}));
   EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kValue)), (Rows{4, 5, 6, 7, 16, 17, 18, 19}));
   EXPECT_EQ(expand(codegen_qkv_rows(c, QkvPart::kKey)), (Rows{8, 9, 10, 11, 20, 21, 22, 23}));

@@ -1,0 +1,22 @@
+// The parts of parse_model_config (private to config/). Each reads one topic of config.json into
+// `config`, and needs what its comment names to have been read.
+#pragma once
+
+#include "converters/config/json_fields.h"
+#include "converters/config/model_config.h"
+#include "converters/config/model_type.h"
+#include "converters/config/ranges.h"
+
+namespace ferry::converters {
+
+// Needs num_layers and the activation.
+Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig& config);
+// Layer types, windows, layers without RoPE, and the sizes of linear layers. Needs num_layers.
+Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelConfig& config);
+// Needs head_dim and the layer types.
+Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config);
+// The factors of longrope into config.rope. Needs its original_max_positions and the rotary
+// dimensions. `rope` is the object under rope_scaling or rope_parameters.
+Status read_longrope(const JsonFields& rope, ModelConfig& config);
+
+}  // namespace ferry::converters

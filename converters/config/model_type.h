@@ -1,0 +1,74 @@
+// ModelType: how the config of one model_type is read. A row of FamilySpec::types (family.h).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "converters/config/json_fields.h"
+#include "converters/config/model_config.h"
+
+namespace ferry::converters {
+
+// Which layers have a sliding window where layer_types does not list them.
+enum class WindowRule {
+  kNever,       // all attention is full, whatever the config says about windows
+  kAll,         // every layer, where sliding_window is set
+  kAllIfUsed,   // every layer, where use_sliding_window is set too
+  kFromLayer,   // layers from max_window_layers on, where use_sliding_window is set
+  kPattern,     // all but every sliding_window_pattern-th layer
+  kWhereNoRope  // layers without RoPE, where use_sliding_window is set
+};
+
+// Which layers have experts instead of an MLP.
+enum class ExpertRule {
+  kNever,
+  kListed,  // every decoder_sparse_step-th layer that mlp_only_layers does not list
+  kAll      // every layer; there is no other MLP, and scores are always normalised
+};
+
+// Which kinds of RoPE scaling the type's configuration class accepts.
+enum class RopeRule {
+  kNone,     // frequencies are fixed; no key is read
+  kShared,   // one RoPE for all layers
+  kByLayer,  // one for full attention, one for sliding attention
+  kPhi3      // shared; default or longrope, which may be spelled su and yarn
+};
+
+// The multimodal model_type whose config has the text decoder's under text_config.
+struct WrapperType {
+  std::string_view name = {};  // empty: there is none
+  bool tied = false;           // default of tie_word_embeddings in the outer config
+};
+
+// What transformers' configuration class and model of a type read. A key that a type does not read
+// has no effect and is reported as unused. Defaults are those of transformers 5.12.1,
+// models/TYPE/configuration_TYPE.py.
+struct ModelType {
+  std::string_view name;  // the value of model_type
+  WrapperType wrapper = {};
+  // The class's defaults of keys that a config may leave out, as a JSON object. A key that is
+  // present and null stays null.
+  std::string_view defaults = "{}";
+  std::vector<KeyNames> names = {};                // keys that the class reads under other names
+  std::string_view activation_key = "hidden_act";  // empty: silu, whatever the config says
+  int64_t mlp_ratio = 0;  // default of intermediate_size / hidden_size; 0: it must be stated
+  RopeRule rope = RopeRule::kShared;
+  bool partial_rope = false;  // reads partial_rotary_factor; without it RoPE rotates whole heads
+  WindowRule window = WindowRule::kNever;
+  bool lists_layers = false;    // reads layer_types
+  bool attention_bias = false;  // reads attention_bias
+  bool qkv_bias = false;        // q, k and v always have a bias
+  bool mlp_bias = false;        // reads mlp_bias
+  bool bidirectional = false;   // reads use_bidirectional_attention
+  bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
+  bool convs = false;   // layers are full attention or short convolutions
+  bool nope = false;    // some layers lack RoPE (no_rope_layers, no_rope_layer_interval)
+  ExpertRule experts = ExpertRule::kNever;
+  bool shared_expert = false;  // beside the routed ones
+  // Reads the keys that only this type or its family has. Called when sizes, biases and experts
+  // have been read, before layer types and RoPE.
+  Status (*read)(const JsonFields&, ModelConfig&) = nullptr;
+};
+
+}  // namespace ferry::converters
