@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/program_interface.h"
 #include "core/text.h"
 
 namespace ferry::converters {
@@ -95,9 +96,10 @@ Result<Assembled> assemble(const TensorSource& source, const ModelConfig& config
   }
   out.report = std::move(mapped.report);
   if (out.problems.empty()) {
-    out.model = FERRY_TRY(graph::bind(std::move(graph), std::move(mapped.weights), source.path()));
+    out.model = FERRY_TRY(graph::bind({{std::string(kForwardMethod), std::move(graph)}},
+                                      std::move(mapped.weights), source.path()));
   } else {
-    out.model.graph = std::move(graph);
+    out.model.methods.push_back({std::string(kForwardMethod), std::move(graph)});
     out.model.weights = std::move(mapped.weights);
   }
   return out;

@@ -257,8 +257,10 @@ Result<std::vector<graph::Model>> wrapped_shard(const graph::Model& model, int32
   const auto change = changes().find(name ? name : "");
   if (change == changes().end()) return fail(ErrorCode::kUsage, "FERRY_WRONG: no such change");
   graph::Model wrong = model;
-  change->second(wrong.graph);
-  FERRY_RETURN_IF_ERROR(graph::validate(wrong.graph));
+  for (graph::MethodGraph& method : wrong.methods) {
+    change->second(method.graph);
+    FERRY_RETURN_IF_ERROR(graph::validate(method.graph));
+  }
   return real_shard(wrong, count);
 }
 
