@@ -1,5 +1,6 @@
-// Passes: Model -> Result<Model>. One file each. A pass treats all methods of the model, keeps their
-// graphs valid (graph.h) and what they share equal, and has tests of the form {before, pass, after}.
+// Passes: Model -> Result<Model>. One file each. A pass treats all methods of the model, keeps
+// their graphs valid (graph.h) and what they share equal, and has tests of the form {before, pass,
+// after}.
 #pragma once
 
 #include <map>
