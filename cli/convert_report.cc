@@ -100,9 +100,11 @@ using Transforms = std::unordered_map<std::string, std::string>;
 
 Transforms transforms_of(const pipeline::Conversion& c) {
   Transforms transforms;
-  for (const graph::Model& part : c.parts) {
-    for (const graph::Weight& weight : part.weights.weights()) {
-      transforms.emplace(weight.name, transform_text(weight.recipe, *c.source));
+  for (const pipeline::ConvertedComponent& component : c.components) {
+    for (const graph::Model& part : component.parts) {
+      for (const graph::Weight& weight : part.weights.weights()) {
+        transforms.emplace(weight.name, transform_text(weight.recipe, *c.source));
+      }
     }
   }
   return transforms;

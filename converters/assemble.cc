@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -39,32 +40,44 @@ std::string head_hint(const std::string& weight, const ModelConfig& config) {
   return "; the config does not tie the head to the embedding (tie_word_embeddings is false)";
 }
 
-// Weights that the graph wants and the dict lacks, or has in another shape; weights nobody wants.
-std::vector<KeyProblem> compare(const graph::Graph& graph, const MappedKeys& mapped,
+// What is wrong with the weight that `value` stands for; none if it is there in the right shape.
+std::optional<KeyProblem> check_weight(const graph::Value& value, const MappedKeys& mapped,
+                                       const std::vector<KeyRule>& rules, const ModelConfig& config,
+                                       const StoredNames& stored) {
+  Shape shape;
+  for (const graph::Dim& dim : value.shape) shape.push_back(dim.base);
+  const std::string key = stored.of(expected_key(rules, value.name, mapped.matched));
+  const graph::Weight* weight = mapped.weights.find(value.name);
+  if (weight == nullptr) {
+    if (mapped.rejected.contains(value.name)) return std::nullopt;
+    return KeyProblem{
+        .kind = KeyProblem::Kind::kMissing,
+        .key = key,
+        .message = fmt::format("missing: {} {} (for {}{})", quoted(key), to_string(shape),
+                               value.name, head_hint(value.name, config))};
+  }
+  if (weight->recipe.output().shape == shape) return std::nullopt;
+  return KeyProblem{
+      .kind = KeyProblem::Kind::kShape,
+      .key = key,
+      .message = fmt::format("shape: {} gives {} {}, the config wants {}", quoted(key), value.name,
+                             to_string(weight->recipe.output().shape), to_string(shape))};
+}
+
+// Weights that the methods use and the checkpoint lacks, or has in another shape; weights that no
+// method uses.
+std::vector<KeyProblem> compare(const Methods& methods, const MappedKeys& mapped,
                                 const std::vector<KeyRule>& rules, const ModelConfig& config,
                                 const StoredNames& stored) {
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
-  for (const graph::Value& value : graph.values) {
-    if (value.origin != graph::Value::Origin::kWeight) continue;
-    wanted.insert(value.name);
-    Shape shape;
-    for (const graph::Dim& dim : value.shape) shape.push_back(dim.base);
-    const std::string key = stored.of(expected_key(rules, value.name, mapped.matched));
-    const graph::Weight* weight = mapped.weights.find(value.name);
-    if (weight == nullptr && mapped.rejected.contains(value.name)) continue;
-    if (weight == nullptr) {
-      problems.push_back(
-          {.kind = KeyProblem::Kind::kMissing,
-           .key = key,
-           .message = fmt::format("missing: {} {} (for {}{})", quoted(key), to_string(shape),
-                                  value.name, head_hint(value.name, config))});
-    } else if (weight->recipe.output().shape != shape) {
-      problems.push_back({.kind = KeyProblem::Kind::kShape,
-                          .key = key,
-                          .message = fmt::format(
-                              "shape: {} gives {} {}, the config wants {}", quoted(key), value.name,
-                              to_string(weight->recipe.output().shape), to_string(shape))});
+  for (const graph::MethodGraph& method : methods) {
+    for (const graph::Value& value : method.graph.values) {
+      if (value.origin != graph::Value::Origin::kWeight) continue;
+      if (!wanted.insert(value.name).second) continue;
+      if (auto problem = check_weight(value, mapped, rules, config, stored)) {
+        problems.push_back(*std::move(problem));
+      }
     }
   }
   for (const graph::Weight& weight : mapped.weights.weights()) {
@@ -91,19 +104,18 @@ Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed
   MappedKeys mapped =
       FERRY_TRY(map_keys(source, keyed, config, rules, standard_ties(config), options));
   Methods methods = FERRY_TRY(family.text_decoder().build(config, build));
-  graph::Graph graph = std::move(methods.front().graph);
   const StoredNames stored(source, keyed, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);
-  for (KeyProblem& problem : compare(graph, mapped, rules, config, stored)) {
+  for (KeyProblem& problem : compare(methods, mapped, rules, config, stored)) {
     out.problems.push_back(std::move(problem));
   }
   out.report = std::move(mapped.report);
   if (out.problems.empty()) {
-    out.model = FERRY_TRY(graph::bind(std::move(graph), std::move(mapped.weights), source.path()));
+    out.model =
+        FERRY_TRY(graph::bind(std::move(methods), std::move(mapped.weights), source.path()));
   } else {
-    out.model.graph = std::move(graph);
-    out.model.weights = std::move(mapped.weights);
+    out.model = {std::move(methods), std::move(mapped.weights)};
   }
   return out;
 }

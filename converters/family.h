@@ -14,12 +14,13 @@
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
 #include "converters/keys/key_rule.h"
+#include "core/program_interface.h"
 
 namespace ferry::converters {
 
 // A part of a model that has programs of its own.
 struct Component {
-  std::string_view role = "text_decoder";
+  std::string_view role = kTextDecoderRole;
   // What precedes the keys of the component in a checkpoint: one of these. A checkpoint of a base
   // model, saved without its head, may lack the first.
   std::vector<std::string> prefixes = {"model."};

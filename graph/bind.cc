@@ -1,10 +1,11 @@
-// bind: weights that a graph wants, paired with weights that a checkpoint gives.
+// bind: the weights that methods use, paired with the weights that a checkpoint has.
 #include <fmt/format.h>
 
 #include <set>
 
 #include "core/text.h"
 #include "graph/graph.h"
+#include "graph/shared_values.h"
 
 namespace ferry::graph {
 namespace {
@@ -34,24 +35,27 @@ std::string mismatch(const Value& value, const Weight* weight) {
 
 }  // namespace
 
-Result<Model> bind(Graph graph, StateDict dict, const std::string& source_name) {
+Result<Model> bind(std::vector<MethodGraph> methods, StateDict dict,
+                   const std::string& source_name) {
+  FERRY_RETURN_IF_ERROR(check_shared_values(methods));
   std::vector<std::string> problems;
   std::set<std::string> wanted;
-  for (const Value& value : graph.values) {
-    if (value.origin != Value::Origin::kWeight) continue;
-    wanted.insert(value.name);
-    Weight* weight = dict.find(value.name);
-    if (std::string problem = mismatch(value, weight); !problem.empty()) {
-      problems.push_back(std::move(problem));
-    } else {
-      weight->recipe.cast(value.dtype);
+  for (const MethodGraph& method : methods) {
+    for (const Value& value : method.graph.values) {
+      if (value.origin != Value::Origin::kWeight || !wanted.insert(value.name).second) continue;
+      Weight* weight = dict.find(value.name);
+      if (std::string problem = mismatch(value, weight); !problem.empty()) {
+        problems.push_back(std::move(problem));
+      } else {
+        weight->recipe.cast(value.dtype);
+      }
     }
   }
   for (const Weight& weight : dict.weights()) {
     if (wanted.contains(weight.name)) continue;
     problems.push_back(fmt::format("unexpected weight {}", quoted(weight.name)));
   }
-  if (problems.empty()) return Model{std::move(graph), std::move(dict)};
+  if (problems.empty()) return Model{std::move(methods), std::move(dict)};
   const std::string summary = problems.size() == 1
                                   ? problems[0]
                                   : fmt::format("{} weights do not fit the model", problems.size());

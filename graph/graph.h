@@ -163,22 +163,25 @@ struct Graph {
   uint64_t max_bytes(ValueId id) const;
 };
 
-// One method of a program.
+// One method of a program: its name, and what it computes.
 struct MethodGraph {
   std::string name;  // "forward"
   Graph graph;
 };
 
-// A graph and where its weights come from. Bound: every kWeight value has a Weight of its shape.
+// The methods of one program, and where their weights come from. Weights and buffers are shared by
+// name: a name means the same in every method. Bound: every kWeight value has a Weight of its
+// shape.
 struct Model {
-  Graph graph;
+  std::vector<MethodGraph> methods;
   StateDict weights;
 };
 
-// Pairs the weights that `graph` wants with those that `dict` has; reports all that are missing,
+// Pairs the weights that `methods` use with those that `dict` has; reports all that are missing,
 // left over, or of another shape at once. A bound model is f32 throughout: expressions cast to the
 // dtype of their value, which cast_weights may change.
-Result<Model> bind(Graph graph, StateDict dict, const std::string& source_name);
+Result<Model> bind(std::vector<MethodGraph> methods, StateDict dict,
+                   const std::string& source_name);
 
 // Rank, dtype, shape and axes of every node's results re-inferred, uses after definitions, ids in
 // range. kInternal: a graph that fails is our defect.

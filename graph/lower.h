@@ -1,7 +1,8 @@
-// Lowering: a bound model becomes a Program (formats/pte) with planned memory, plus what its data
-// is made of. No bytes of weights are touched.
+// lower: the methods of a bound model become a Program (formats/pte) with planned memory, plus the
+// recipe of its data. No bytes of weights are touched.
 #pragma once
 
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -19,7 +20,7 @@ struct MetadataMethod {
   std::variant<int64_t, bool, std::vector<int64_t>> value;
 };
 
-// Where a value of the graph ended up in the program.
+// Where a value of the graph is in its method.
 struct LoweredProbe {
   std::string name;
   int32_t value = 0;  // index into Method::values
@@ -40,22 +41,33 @@ struct LoweredPort {  // an input or output of the method
   Shape shape;  // upper bounds
 };
 
-struct LoweredProgram {
-  pte::Program program;
-  pte::DataSizes sizes;
-  std::vector<Literal> constants;    // [i] is the contents of constant i; [0] unused
-  std::vector<Literal> initial;      // the same for initial contents
-  std::vector<std::string> weights;  // names of the external tensors, in first-use order
+// What there is to say about a method beside its pte::Method.
+struct LoweredMethod {
+  std::string name;
   std::vector<LoweredPort> inputs, outputs;
   std::vector<LoweredProbe> probes;
   std::vector<LoweredBuffer> buffers;
   uint64_t activation_bytes = 0;        // planned arena of activations (memory 1)
   uint64_t activation_lower_bound = 0;  // largest sum of simultaneously live activations
-  uint64_t state_bytes = 0;             // mutable buffers (memory 2)
 };
 
-// Method `forward` plus the metadata methods. Inputs are unplanned (they share the caller's
-// memory); outputs are planned. Activations live in memory 1, mutable buffers in memory 2.
-Result<LoweredProgram> lower(const Model& model, const std::vector<MetadataMethod>& metadata);
+struct LoweredProgram {
+  pte::Program program;
+  pte::DataSizes sizes;
+  std::vector<Literal> constants;      // [i] is the contents of constant i; [0] unused
+  std::vector<Literal> initial;        // the same for initial contents
+  std::vector<std::string> weights;    // names of the external tensors, in first-use order
+  std::vector<LoweredMethod> methods;  // [i] describes program.methods[i]; constant methods follow
+  uint64_t state_bytes = 0;            // mutable buffers of all methods (memory 2)
+};
+
+// One method for each graph, in order, then the constant methods. Weights are pooled by name,
+// literals by key, buffers by name. Inputs are unplanned (they share the caller's memory); outputs
+// are planned. Activations are in memory 1, of which each method states the size that it needs
+// itself. Mutable buffers are in memory 2, which has the same layout and size in every method that
+// has buffers. kInternal, with the names of both methods, where a name means different things in
+// two of them.
+Result<LoweredProgram> lower(std::span<const MethodGraph> methods,
+                             const std::vector<MetadataMethod>& metadata);
 
 }  // namespace ferry::graph

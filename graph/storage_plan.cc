@@ -63,7 +63,21 @@ class Lifetimes {
 
 }  // namespace
 
-StoragePlan plan_storage(const Graph& graph) {
+StatePlan plan_state(std::span<const MethodGraph> methods) {
+  StatePlan plan;
+  for (const MethodGraph& method : methods) {
+    for (size_t i = 0; i < method.graph.values.size(); ++i) {
+      const Value& value = method.graph.values[i];
+      if (value.origin != Value::Origin::kBuffer) continue;
+      const uint64_t offset = align_up(plan.bytes, kAlignment);
+      if (!plan.offsets.emplace(value.name, offset).second) continue;
+      plan.bytes = offset + method.graph.max_bytes({static_cast<int32_t>(i)});
+    }
+  }
+  return plan;
+}
+
+StoragePlan plan_storage(const Graph& graph, const StatePlan& state) {
   const std::vector<ValueId> roots = find_roots(graph);
   const Lifetimes lifetimes(graph, roots);
   const MemoryPlan memory = plan_memory(lifetimes.all(), kAlignment);
@@ -74,9 +88,7 @@ StoragePlan plan_storage(const Graph& graph) {
   plan.activation_lower_bound = memory.lower_bound;
   for (size_t i = 0; i < graph.values.size(); ++i) {
     if (graph.values[i].origin != Value::Origin::kBuffer) continue;
-    const uint64_t offset = align_up(plan.state_bytes, kAlignment);
-    plan.places[i] = pte::Allocation{kStateMemory, offset};
-    plan.state_bytes = offset + graph.max_bytes({static_cast<int32_t>(i)});
+    plan.places[i] = pte::Allocation{kStateMemory, state.offsets.at(graph.values[i].name)};
   }
   for (size_t i = 0; i < graph.values.size(); ++i) {
     const int32_t slot = lifetimes.slot_of(roots[i]);

@@ -51,7 +51,11 @@ struct BundleContents {
 Result<BundleContents> examine_bundle(const std::string& directory, bool check_digests,
                                       ThreadPool& pool, ProblemList& problems);
 
-// The manifest in itself (packer/bundle_structure.cc): unique names, references between its lists.
+// "f32 [1, 4]"
+std::string describe_type(DType dtype, const Shape& shape);
+
+// The manifest in itself (packer/manifest_structure.cc): unique names, references between its
+// lists, methods of a component that fit together.
 void check_manifest(const Manifest& manifest, ProblemList& problems);
 // Tensors of one data file against those that the manifest states for it.
 void check_data_file(const Manifest& manifest, const std::string& file,

@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 #include "packer/bundle_plan_impl.h"
@@ -13,8 +14,10 @@
 namespace ferry::packer {
 namespace {
 
-std::string part_name(size_t part, size_t parts) {
-  return fmt::format("decoder-{:05}-of-{:05}", part + 1, parts);
+// What the files of a program are called, without the extension.
+std::string part_name(std::string_view role, size_t part, size_t parts) {
+  const std::string_view stem = role == kTextDecoderRole ? "decoder" : role;
+  return fmt::format("{}-{:05}-of-{:05}", stem, part + 1, parts);
 }
 
 template <class Port>
@@ -24,23 +27,31 @@ std::vector<ManifestPort> manifest_ports(const std::vector<Port>& ports) {
   return out;
 }
 
-ManifestProgram describe_program(const BundleInput::Part& part) {
-  const graph::LoweredProgram& lowered = part.lowered;
-  ManifestProgram program;
-  program.inputs = manifest_ports(lowered.inputs);
-  program.outputs = manifest_ports(lowered.outputs);
+ManifestMethod describe_method(const graph::LoweredMethod& lowered) {
+  ManifestMethod method;
+  method.name = lowered.name;
+  method.inputs = manifest_ports(lowered.inputs);
+  method.outputs = manifest_ports(lowered.outputs);
   for (const graph::LoweredProbe& probe : lowered.probes) {
-    program.probes.push_back({probe.name, probe.value});
+    method.probes.push_back({probe.name, probe.value});
   }
   for (const graph::LoweredBuffer& buffer : lowered.buffers) {
-    program.buffers.push_back({buffer.name, buffer.value, buffer.dtype, buffer.shape, buffer.bytes,
-                               buffer.initial > 0 ? "stored" : "none"});
+    method.buffers.push_back({buffer.name, buffer.value, buffer.dtype, buffer.shape, buffer.bytes,
+                              buffer.initial > 0 ? "stored" : "none"});
   }
+  method.activation_bytes = lowered.activation_bytes;
+  method.activation_lower_bound = lowered.activation_lower_bound;
+  return method;
+}
+
+ManifestProgram describe_program(const BundleInput::Part& part) {
+  ManifestProgram program;
   program.first_layer = part.first_layer;
   program.layer_count = part.layer_count;
-  program.activation_bytes = lowered.activation_bytes;
-  program.activation_lower_bound = lowered.activation_lower_bound;
-  program.state_bytes = lowered.state_bytes;
+  program.state_bytes = part.lowered.state_bytes;
+  for (const graph::LoweredMethod& method : part.lowered.methods) {
+    program.methods.push_back(describe_method(method));
+  }
   return program;
 }
 
@@ -50,16 +61,21 @@ class Planner {
     impl_.manifest = std::move(input.manifest);
     impl_.input = std::move(input);
     impl_.source = &source;
+    for (const BundleInput::Component& component : impl_.input.components) {
+      for (size_t i = 0; i < component.parts.size(); ++i) {
+        part_names_.push_back(part_name(component.role, i, component.parts.size()));
+        impl_.parts.push_back(&component.parts[i]);
+      }
+    }
   }
 
   Status run(uint64_t max_file_bytes) {
     Manifest& manifest = impl_.manifest;
-    if (parts().empty()) return fail(ErrorCode::kInternal, "a bundle without a program");
     manifest.source_files.clear();
     for (const SourceFile& file : impl_.source->files()) {
       manifest.source_files.push_back({file.name, file.bytes, std::string(kZeroDigest)});
     }
-    manifest.programs.clear();
+    manifest.components.clear();
     manifest.tensors.clear();
     manifest.files.clear();
     placement_ = FERRY_TRY(place_weights(parts(), max_file_bytes));
@@ -67,14 +83,8 @@ class Planner {
       impl_.weights.push_back(stored.recipe);
     }
     name_data_files();
-    size_t next_data_file = 0;
-    for (size_t part = 0; part < parts().size(); ++part) {
-      FERRY_RETURN_IF_ERROR(add_program(part));
-      for (; next_data_file < placement_.files.size() &&
-             placement_.files[next_data_file].part == part;
-           ++next_data_file) {
-        add_data_file(next_data_file);
-      }
+    for (const BundleInput::Component& component : impl_.input.components) {
+      FERRY_RETURN_IF_ERROR(add_component(component));
     }
     for (const CopiedFile& copied : impl_.input.copied) FERRY_RETURN_IF_ERROR(add_copied(copied));
     return add_manifest();
@@ -85,13 +95,27 @@ class Planner {
   }
 
  private:
-  const std::vector<BundleInput::Part>& parts() const { return impl_.input.parts; }
+  const std::vector<const BundleInput::Part*>& parts() const { return impl_.parts; }
+
+  // Each program, then the data files that begin with it.
+  Status add_component(const BundleInput::Component& component) {
+    impl_.manifest.components.push_back({component.role, {}});
+    for (size_t i = 0; i < component.parts.size(); ++i, ++next_part_) {
+      FERRY_RETURN_IF_ERROR(add_program(next_part_));
+      for (; next_data_file_ < placement_.files.size() &&
+             placement_.files[next_data_file_].part == next_part_;
+           ++next_data_file_) {
+        add_data_file(next_data_file_);
+      }
+    }
+    return {};
+  }
 
   void name_data_files() {
     std::vector<size_t> files_of_part(parts().size(), 0), seen(parts().size(), 0);
     for (const auto& file : placement_.files) ++files_of_part[file.part];
     for (const auto& file : placement_.files) {
-      const std::string stem = part_name(file.part, parts().size());
+      const std::string& stem = part_names_[file.part];
       const size_t count = files_of_part[file.part];
       data_names_.push_back(
           count == 1 ? stem + ".ptd"
@@ -109,10 +133,10 @@ class Planner {
   }
 
   Status add_program(size_t part) {
-    const graph::LoweredProgram& lowered = parts()[part].lowered;
+    const graph::LoweredProgram& lowered = parts()[part]->lowered;
     pte::Layout layout = FERRY_TRY(pte::plan_program(lowered.program, lowered.sizes));
     FilePlan file;
-    file.name = part_name(part, parts().size()) + ".pte";
+    file.name = part_names_[part] + ".pte";
     file.bytes = layout.file_bytes;
     file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
     file.head = std::move(layout.head);
@@ -128,10 +152,10 @@ class Planner {
           {Extent::Kind::kLiteral, file.literals.size(), piece.offset, piece.size});
       file.literals.push_back(&literals[piece.index]);
     }
-    ManifestProgram program = describe_program(parts()[part]);
+    ManifestProgram program = describe_program(*parts()[part]);
     program.file = file.name;
     for (size_t data : placement_.part_files[part]) program.data_files.push_back(data_names_[data]);
-    impl_.manifest.programs.push_back(std::move(program));
+    impl_.manifest.components.back().programs.push_back(std::move(program));
     add_file(std::move(file));
     return {};
   }
@@ -208,8 +232,9 @@ class Planner {
       planned.content = {file.tensors, file.layout.segments};
       check_data_file(impl_.manifest, data_names_[i], planned.content, problems);
     }
+    const std::vector<const ManifestProgram*> programs = impl_.manifest.programs();
     for (size_t part = 0; part < parts().size(); ++part) {
-      check_program(impl_.manifest.programs[part], parts()[part].lowered.program, data, problems);
+      check_program(*programs[part], parts()[part]->lowered.program, data, problems);
     }
     if (problems.empty()) return {};
     Error error{ErrorCode::kInternal, "the planned bundle contradicts itself"};
@@ -241,7 +266,8 @@ class Planner {
 
   BundlePlan::Impl impl_;
   WeightPlacement placement_;
-  std::vector<std::string> data_names_;
+  std::vector<std::string> part_names_, data_names_;
+  size_t next_part_ = 0, next_data_file_ = 0;
 };
 
 }  // namespace
@@ -260,15 +286,15 @@ uint64_t BundlePlan::total_bytes() const { return impl_->total_bytes; }
 const Manifest& BundlePlan::manifest() const { return impl_->manifest; }
 
 const pte::Program& BundlePlan::program(size_t index) const {
-  return impl_->input.parts[index].lowered.program;
+  return impl_->parts[index]->lowered.program;
 }
 const std::vector<graph::Literal>& BundlePlan::constants(size_t index) const {
-  return impl_->input.parts[index].lowered.constants;
+  return impl_->parts[index]->lowered.constants;
 }
 
 void BundlePlan::read_program(size_t index, uint64_t offset, std::span<std::byte> out) const {
   const auto file =
-      std::ranges::find(impl_->files, impl_->manifest.programs[index].file, &FilePlan::name);
+      std::ranges::find(impl_->files, impl_->manifest.programs()[index]->file, &FilePlan::name);
   std::ranges::fill(out, std::byte{0});
   for (const Extent& extent : file->extents) {
     const uint64_t begin = std::max(offset, extent.offset);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct FilePlan {
 
 struct BundlePlan::Impl {
   BundleInput input;
+  std::vector<const BundleInput::Part*> parts;  // of all components, in order
   const TensorSource* source = nullptr;
   std::vector<FilePlan> files;                // in the order of manifest.files
   std::vector<const graph::Recipe*> weights;  // distinct recipes, each stored once
@@ -66,7 +68,7 @@ struct WeightPlacement {
 };
 
 // `max_file_bytes` 0 is unlimited. kUsage if a tensor does not fit a file of its own.
-Result<WeightPlacement> place_weights(const std::vector<BundleInput::Part>& parts,
+Result<WeightPlacement> place_weights(std::span<const BundleInput::Part* const> parts,
                                       uint64_t max_file_bytes);
 
 }  // namespace ferry::packer

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/interrupt.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 
@@ -179,8 +180,8 @@ class Examiner {
   }
 
   void load_data() {
-    for (const ManifestProgram& program : contents_.manifest.programs) {
-      for (const std::string& file : program.data_files) {
+    for (const ManifestProgram* program : contents_.manifest.programs()) {
+      for (const std::string& file : program->data_files) {
         const InputFile* input = usable(file);
         if (contents_.data.contains(file) || input == nullptr) continue;
         auto data = load_part<BundleData>(file, *input, ptd::read_data_file, problems_);
@@ -192,15 +193,23 @@ class Examiner {
   }
 
   void load_programs() {
-    for (const ManifestProgram& program : contents_.manifest.programs) {
-      const InputFile* input = usable(program.file);
-      if (input == nullptr) continue;
-      auto part = load_part<BundleProgram>(program.file, *input, pte::read_program, problems_);
-      if (!part) continue;
-      check_program(program, part->loaded.program, contents_.data, problems_);
-      check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
-      contents_.programs.push_back(std::move(*part));
+    for (const ManifestComponent& component : contents_.manifest.components) {
+      for (const ManifestProgram& program : component.programs) {
+        load_program(program, component.role == kTextDecoderRole);
+      }
     }
+  }
+
+  void load_program(const ManifestProgram& program, bool of_text_decoder) {
+    const InputFile* input = usable(program.file);
+    if (input == nullptr) return;
+    auto part = load_part<BundleProgram>(program.file, *input, pte::read_program, problems_);
+    if (!part) return;
+    check_program(program, part->loaded.program, contents_.data, problems_);
+    if (of_text_decoder) {
+      check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
+    }
+    contents_.programs.push_back(std::move(*part));
   }
 
   bool check_digests_;
@@ -241,9 +250,9 @@ Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, Th
   bundle.programs_ = std::move(contents.programs);
   bundle.data_ = std::move(contents.data);
   bundle.other_files_ = std::move(contents.open_files);
-  for (const ManifestProgram& program : bundle.manifest_.programs) {
-    bundle.other_files_.erase(program.file);
-    for (const std::string& file : program.data_files) bundle.other_files_.erase(file);
+  for (const ManifestProgram* program : bundle.manifest_.programs()) {
+    bundle.other_files_.erase(program->file);
+    for (const std::string& file : program->data_files) bundle.other_files_.erase(file);
   }
   return bundle;
 }
@@ -258,9 +267,20 @@ Result<std::string> Bundle::text(const std::string& name, uint64_t limit) const 
   return text;
 }
 
+std::vector<size_t> Bundle::programs_of(std::string_view role) const {
+  std::vector<size_t> indices;
+  size_t next = 0;
+  for (const ManifestComponent& component : manifest_.components) {
+    for (size_t i = 0; i < component.programs.size(); ++i, ++next) {
+      if (component.role == role) indices.push_back(next);
+    }
+  }
+  return indices;
+}
+
 std::vector<const BundleData*> Bundle::data_of(size_t index) const {
   std::vector<const BundleData*> data;
-  for (const std::string& file : manifest_.programs[index].data_files) {
+  for (const std::string& file : entry(index).data_files) {
     data.push_back(&data_.at(file));
   }
   return data;

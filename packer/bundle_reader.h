@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/file.h"
@@ -36,15 +37,19 @@ class Bundle {
 
   const std::string& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
-  // In the order of manifest().programs.
+  // Of all components, in the order of manifest().programs().
   const std::vector<BundleProgram>& programs() const { return programs_; }
+  // What the manifest says of programs()[index].
+  const ManifestProgram& entry(size_t index) const { return *manifest_.programs()[index]; }
+  // Indices into programs() of one component's, in order of execution; empty if there is none.
+  std::vector<size_t> programs_of(std::string_view role) const;
   const std::map<std::string, BundleData>& data() const { return data_; }  // by file name
   // The other files that the manifest lists, such as tokenizer.json: they stay open, so that these
   // are the bytes that were checked.
   bool has_text(const std::string& name) const { return other_files_.contains(name); }
   // kIo where there is none of this name, or it has changed since.
   Result<std::string> text(const std::string& name, uint64_t limit) const;
-  // Data files of program `index`, in manifest order.
+  // Data files of programs()[index], in manifest order.
   std::vector<const BundleData*> data_of(size_t index) const;
 
  private:

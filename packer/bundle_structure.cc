@@ -1,161 +1,18 @@
-// Cross-checks between the manifest, the programs and the data files of a bundle. No bytes of
-// tensors are looked at.
+// check_data_file and check_program: the data files and programs of a bundle against its manifest.
+// No bytes of tensors are looked at.
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_map>
 
 #include "core/text.h"
 #include "packer/bundle_examination.h"
-#include "packer/segment_digest.h"
 
 namespace ferry::packer {
 namespace {
 
-constexpr std::string_view kForward = "forward";
-// Inputs that every program may ask for, whether or not the first one does.
-constexpr std::string_view kModelInputs[] = {"tokens", "input_pos"};
-
-std::string describe_type(DType dtype, const Shape& shape) {
-  return fmt::format("{} {}", dtype_name(dtype), to_string(shape));
-}
-
 Shape shape_of(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes.end()}; }
-
-void check_unique_files(const Manifest& manifest, const std::string& self, ProblemList& problems) {
-  std::set<std::string_view> names;
-  for (const ManifestFile& file : manifest.files) {
-    if (file.path == kManifestName) problems.add(self, "files lists the manifest itself");
-    if (!names.insert(file.path).second) {
-      problems.add(self, fmt::format("files lists {} twice", quoted(file.path)));
-    }
-  }
-  const auto require = [&](const std::string& path, std::string_view role) {
-    if (!names.contains(path)) {
-      problems.add(self, fmt::format("{} {} is not among the files", role, quoted(path)));
-    }
-  };
-  std::set<std::string_view> programs;
-  for (const ManifestProgram& program : manifest.programs) {
-    require(program.file, "program");
-    if (!programs.insert(program.file).second) {
-      problems.add(self, fmt::format("program {} is listed twice", quoted(program.file)));
-    }
-    std::set<std::string_view> data_files;
-    for (const std::string& data : program.data_files) {
-      require(data, "data file");
-      if (!data_files.insert(data).second) {
-        problems.add(self, fmt::format("program {} lists data file {} twice", quoted(program.file),
-                                       quoted(data)));
-      }
-    }
-  }
-  for (const ManifestProgram& program : manifest.programs) {
-    for (const std::string& data : program.data_files) {
-      if (programs.contains(data)) {
-        problems.add(self, fmt::format("{} is both a program and a data file", quoted(data)));
-      }
-    }
-  }
-  if (!manifest.reference.empty()) require(manifest.reference, "reference");
-}
-
-void check_tensors(const Manifest& manifest, const std::string& self, ProblemList& problems) {
-  std::set<std::string_view> data_files;
-  for (const ManifestProgram& program : manifest.programs) {
-    data_files.insert(program.data_files.begin(), program.data_files.end());
-  }
-  std::set<std::string_view> names;
-  for (const ManifestTensor& tensor : manifest.tensors) {
-    if (!names.insert(tensor.name).second) {
-      problems.add(self, fmt::format("tensor {} is listed twice", quoted(tensor.name)));
-    }
-    if (!data_files.contains(tensor.file)) {
-      problems.add(self, fmt::format("tensor {} is in {}, which no program loads",
-                                     quoted(tensor.name), quoted(tensor.file)));
-    }
-  }
-}
-
-// Tensors of a data file are stated in ascending order and share bytes as a whole or not at all,
-// and the method of each file is the one for its kind.
-void check_places(const Manifest& manifest, const std::string& self, ProblemList& problems) {
-  std::set<std::string_view> data_files;
-  for (const ManifestProgram& program : manifest.programs) {
-    data_files.insert(program.data_files.begin(), program.data_files.end());
-  }
-  const TensorsByFile tensors = tensors_by_file(manifest);
-  for (const ManifestFile& file : manifest.files) {
-    const bool segmented = data_files.contains(file.path);
-    if (file.method != (segmented ? kSegmentsDigest : kPlainDigest)) {
-      problems.add(self, fmt::format("file {} has a digest of method {}", quoted(file.path),
-                                     quoted(file.method)));
-    }
-    const auto found = tensors.find(file.path);
-    if (found != tensors.end() && !segments_of(found->second, file.bytes, nullptr)) {
-      problems.add(
-          self, fmt::format("tensors of {} overlap, are out of order or beyond its end, or share a "
-                            "place but not a digest",
-                            quoted(file.path)));
-    }
-  }
-}
-
-// Later programs are fed by earlier ones.
-void check_ports(const Manifest& manifest, const std::string& self, ProblemList& problems) {
-  std::unordered_map<std::string, const ManifestPort*> known;
-  for (size_t i = 0; i < manifest.programs.size(); ++i) {
-    const ManifestProgram& program = manifest.programs[i];
-    const auto check_input = [&](const ManifestPort& port) {
-      const auto found = known.find(port.name);
-      if (found != known.end()) {
-        if (port.dtype == found->second->dtype && port.shape == found->second->shape) return;
-        problems.add(self, fmt::format("program {} takes {} as {}, an earlier one has it as {}",
-                                       quoted(program.file), quoted(port.name),
-                                       describe_type(port.dtype, port.shape),
-                                       describe_type(found->second->dtype, found->second->shape)));
-      } else if (i > 0 && std::find(std::begin(kModelInputs), std::end(kModelInputs), port.name) ==
-                              std::end(kModelInputs)) {
-        problems.add(self, fmt::format("input {} of program {} comes from no earlier program",
-                                       quoted(port.name), quoted(program.file)));
-      }
-    };
-    std::set<std::string_view> inputs;
-    for (const ManifestPort& port : program.inputs) {
-      check_input(port);
-      if (!inputs.insert(port.name).second) {
-        problems.add(self, fmt::format("program {} has two inputs {}", quoted(program.file),
-                                       quoted(port.name)));
-      }
-    }
-    for (const ManifestPort& port : program.inputs) known.emplace(port.name, &port);
-    std::set<std::string_view> outputs;
-    for (const ManifestPort& port : program.outputs) {
-      known[port.name] = &port;  // a name means the latest value that has it
-      if (outputs.insert(port.name).second) continue;
-      problems.add(self, fmt::format("program {} has two outputs {}", quoted(program.file),
-                                     quoted(port.name)));
-    }
-  }
-}
-
-// The programs hold all layers, in order.
-void check_layers(const Manifest& manifest, const std::string& self, ProblemList& problems) {
-  int64_t next = 0;
-  for (const ManifestProgram& program : manifest.programs) {
-    if (program.layer_count == 0) continue;
-    if (program.first_layer != next) {
-      problems.add(self, fmt::format("program {} begins with layer {} where {} is next",
-                                     quoted(program.file), program.first_layer, next));
-    }
-    next = int64_t{program.first_layer} + program.layer_count;
-  }
-  if (next != manifest.num_layers) {
-    problems.add(self, fmt::format("the programs end with layer {}, the model has {}", next,
-                                   manifest.num_layers));
-  }
-}
 
 // The tensor at `value`, of the stated type, or nullptr and a problem.
 const pte::Tensor* check_value(const pte::Method& method, int32_t value, const std::string& what,
@@ -194,14 +51,21 @@ void check_port_list(const pte::Method& method, const std::vector<int32_t>& valu
   }
 }
 
+// Where each buffer of a program is planned, by the first method that has it.
+using BufferPlaces = std::map<std::string_view, pte::Allocation>;
+
 void check_buffer(const pte::Method& method, const ManifestBuffer& buffer, const std::string& file,
-                  ProblemList& problems) {
+                  BufferPlaces& places, ProblemList& problems) {
   const std::string what = fmt::format("buffer {}", quoted(buffer.name));
   const pte::Tensor* tensor =
       check_value(method, buffer.value, what, &buffer.dtype, &buffer.shape, file, problems);
   if (!tensor) return;
   if (!tensor->allocation) {
     problems.add(file, fmt::format("{} has no planned memory", what));
+  } else if (places.emplace(buffer.name, *tensor->allocation).first->second !=
+             *tensor->allocation) {
+    problems.add(file, fmt::format("{} is at another place in method {} than in an earlier one",
+                                   what, quoted(method.name)));
   }
   if (pte::tensor_bytes(*tensor) != buffer.bytes) {
     problems.add(file, fmt::format("{} does not have the {} bytes that the manifest states", what,
@@ -211,6 +75,27 @@ void check_buffer(const pte::Method& method, const ManifestBuffer& buffer, const
     problems.add(file,
                  fmt::format("{} is {} in the manifest, but the program {} its contents", what,
                              buffer.init, tensor->data_index > 0 ? "has" : "does not have"));
+  }
+}
+
+void check_method(const ManifestMethod& stated, const pte::Method& method, const std::string& file,
+                  BufferPlaces& places, ProblemList& problems) {
+  check_port_list(method, method.inputs, stated.inputs, "input", file, problems);
+  check_port_list(method, method.outputs, stated.outputs, "output", file, problems);
+  std::set<std::string_view> names;
+  for (const ManifestProbe& probe : stated.probes) {
+    check_value(method, probe.value, fmt::format("probe {}", quoted(probe.name)), nullptr, nullptr,
+                file, problems);
+    if (!names.insert(probe.name).second) {
+      problems.add(file, fmt::format("has two probes {}", quoted(probe.name)));
+    }
+  }
+  names.clear();
+  for (const ManifestBuffer& buffer : stated.buffers) {
+    check_buffer(method, buffer, file, places, problems);
+    if (!names.insert(buffer.name).second) {
+      problems.add(file, fmt::format("has two buffers {}", quoted(buffer.name)));
+    }
   }
 }
 
@@ -237,15 +122,8 @@ void check_externals(const pte::Method& method, const KeyMap& keys, const std::s
 
 }  // namespace
 
-void check_manifest(const Manifest& manifest, ProblemList& problems) {
-  const std::string self(kManifestName);
-  if (manifest.programs.empty()) problems.add(self, "lists no program");
-  check_unique_files(manifest, self, problems);
-  check_tensors(manifest, self, problems);
-  check_places(manifest, self, problems);
-  check_ports(manifest, self, problems);
-  check_layers(manifest, self, problems);
-  check_model(manifest, problems);
+std::string describe_type(DType dtype, const Shape& shape) {
+  return fmt::format("{} {}", dtype_name(dtype), to_string(shape));
 }
 
 void check_data_file(const Manifest& manifest, const std::string& file,
@@ -285,11 +163,6 @@ void check_data_file(const Manifest& manifest, const std::string& file,
 
 void check_program(const ManifestProgram& entry, const pte::Program& program,
                    const std::map<std::string, BundleData>& data, ProblemList& problems) {
-  const pte::Method* forward = program.find(kForward);
-  if (!forward) {
-    problems.add(entry.file, "has no method forward");
-    return;
-  }
   KeyMap keys;
   for (const std::string& name : entry.data_files) {
     const auto found = data.find(name);
@@ -301,21 +174,13 @@ void check_program(const ManifestProgram& entry, const pte::Program& program,
   for (const pte::Method& method : program.methods) {
     check_externals(method, keys, entry.file, problems);
   }
-  check_port_list(*forward, forward->inputs, entry.inputs, "input", entry.file, problems);
-  check_port_list(*forward, forward->outputs, entry.outputs, "output", entry.file, problems);
-  std::set<std::string_view> names;
-  for (const ManifestProbe& probe : entry.probes) {
-    check_value(*forward, probe.value, fmt::format("probe {}", quoted(probe.name)), nullptr,
-                nullptr, entry.file, problems);
-    if (!names.insert(probe.name).second) {
-      problems.add(entry.file, fmt::format("has two probes {}", quoted(probe.name)));
-    }
-  }
-  names.clear();
-  for (const ManifestBuffer& buffer : entry.buffers) {
-    check_buffer(*forward, buffer, entry.file, problems);
-    if (!names.insert(buffer.name).second) {
-      problems.add(entry.file, fmt::format("has two buffers {}", quoted(buffer.name)));
+  BufferPlaces places;
+  for (const ManifestMethod& stated : entry.methods) {
+    const pte::Method* method = program.find(stated.name);
+    if (method == nullptr) {
+      problems.add(entry.file, fmt::format("has no method {}", quoted(stated.name)));
+    } else {
+      check_method(stated, *method, entry.file, places, problems);
     }
   }
 }

@@ -26,15 +26,19 @@ struct CopiedFile {
 };
 
 struct BundleInput {
-  // Everything about the model; programs, tensors, files and digests are filled in by the writer.
+  // Everything about the model; components, tensors, files and digests are filled in by the writer.
   Manifest manifest;
-  // One per shard, in order.
+  // One program.
   struct Part {
     graph::LoweredProgram lowered;
     const graph::StateDict* weights = nullptr;  // has every name in lowered.weights
     int32_t first_layer = 0, layer_count = 0;
   };
-  std::vector<Part> parts;
+  struct Component {
+    std::string role;
+    std::vector<Part> parts;  // one per shard, in order
+  };
+  std::vector<Component> components;
   std::vector<CopiedFile> copied;
 };
 
@@ -67,8 +71,8 @@ class BundlePlan {
   // As it will be written, with zeros for digests.
   const Manifest& manifest() const;
 
-  // The program of part `index`, the contents of its constants, and bytes [offset, offset +
-  // out.size()) of its file, which has the size that files() states.
+  // manifest().programs()[index]: the program, the contents of its constants, and bytes [offset,
+  // offset + out.size()) of its file, which has the size that files() states.
   const pte::Program& program(size_t index) const;
   const std::vector<graph::Literal>& constants(size_t index) const;
   void read_program(size_t index, uint64_t offset, std::span<std::byte> out) const;

@@ -1,5 +1,7 @@
-// manifest.json from and to a Manifest. The members are described once, below, for both directions;
-// docs/bundle_format.md is the specification.
+// write_manifest and read_manifest. The members are described once, below, for both directions;
+// docs/bundle_format.md is the specification. A member that came with a later version than
+// kOldestManifestVersion is described under `if (a.since(VERSION))`, at its place among the others:
+// manifests of earlier versions do not have it, and its field keeps its default value.
 #include "packer/manifest.h"
 
 #include <fmt/format.h>
@@ -46,18 +48,30 @@ static void describe(Archive& a, ManifestBuffer& buffer) {
 }
 
 template <class Archive>
+static void describe(Archive& a, ManifestMethod& method) {
+  a.text("name", method.name);
+  a.objects("inputs", method.inputs);
+  a.objects("outputs", method.outputs);
+  a.objects("probes", method.probes);
+  a.objects("buffers", method.buffers);
+  a.count("activation_bytes", method.activation_bytes);
+  a.count("activation_lower_bound", method.activation_lower_bound);
+}
+
+template <class Archive>
 static void describe(Archive& a, ManifestProgram& program) {
   a.file_name("file", program.file);
   a.file_names("data_files", program.data_files);
-  a.objects("inputs", program.inputs);
-  a.objects("outputs", program.outputs);
-  a.objects("probes", program.probes);
-  a.objects("buffers", program.buffers);
   a.index("first_layer", program.first_layer);
   a.index("layer_count", program.layer_count);
-  a.count("activation_bytes", program.activation_bytes);
-  a.count("activation_lower_bound", program.activation_lower_bound);
   a.count("state_bytes", program.state_bytes);
+  a.objects("methods", program.methods);
+}
+
+template <class Archive>
+static void describe(Archive& a, ManifestComponent& component) {
+  a.text("role", component.role);
+  a.objects("programs", component.programs);
 }
 
 template <class Archive>
@@ -122,9 +136,8 @@ static void describe_model(Archive& a, Manifest& m) {
 template <class Archive>
 static void describe(Archive& a, Manifest& m, std::string& self_digest) {
   std::string format(kFormatName);
-  int64_t version = kManifestVersion;
   a.text("format", format);
-  a.count("version", version);
+  a.count("version", m.version);
   a.group("model", [&](Archive& inner) { describe_model(inner, m); });
   a.group("source", [&](Archive& inner) {
     inner.objects("files", m.source_files);
@@ -132,7 +145,7 @@ static void describe(Archive& a, Manifest& m, std::string& self_digest) {
     inner.texts("allowed_unmapped", m.allowed_unmapped);
     inner.choice("packed_layout", m.packed_layout, {"own", "concatenated", "interleaved"});
   });
-  a.objects("programs", m.programs);
+  a.objects("components", m.components);
   a.objects("tensors", m.tensors);
   a.objects("files", m.files);
   a.optional_file_name("reference", m.reference);
@@ -155,31 +168,57 @@ std::string digest_with_zeros(std::string text, size_t position) {
   return to_hex(sha256(std::as_bytes(std::span<const char>(text))));
 }
 
-// The format and version come first, so that a manifest of a later version is told from a bad one.
-Status check_header(const nlohmann::json& json, const std::string& name) {
-  const auto string_at = [&](const char* key) -> const std::string* {
+// The version, which decides the members that the text has.
+Result<int64_t> read_version(const nlohmann::json& json, const std::string& name) {
+  const auto member = [&](const char* key) -> const nlohmann::json* {
     const auto found = json.is_object() ? json.find(key) : json.end();
-    return found == json.end() ? nullptr : found->get_ptr<const std::string*>();
+    return found == json.end() ? nullptr : &*found;
   };
-  const std::string* format = string_at("format");
-  if (!format || *format != kFormatName) {
+  const nlohmann::json* format = member("format");
+  if (format == nullptr || *format != kFormatName) {
     return bad_input(fmt::format("{}: not the manifest of a bundle", name));
   }
-  const auto version = json.find("version");
-  const uint64_t* number = version == json.end() ? nullptr : version->get_ptr<const uint64_t*>();
-  if (!number) return bad_input(fmt::format("{}: version is not an integer", name));
-  if (*number == kManifestVersion) return {};
-  return fail(ErrorCode::kUnsupported,
-              fmt::format("{}: bundle format version {}, this program reads version {}", name,
-                          *number, kManifestVersion));
+  const nlohmann::json* version = member("version");
+  const auto* number = version == nullptr ? nullptr : version->get_ptr<const uint64_t*>();
+  if (number == nullptr) return bad_input(fmt::format("{}: version is not an integer", name));
+  if (*number < kOldestManifestVersion) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: written by an older Ferry (bundle format version {}); convert the "
+                            "checkpoint again",
+                            name, *number));
+  }
+  if (*number > kManifestVersion) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: bundle format version {}, this program reads versions up to {}",
+                            name, *number, kManifestVersion));
+  }
+  return static_cast<int64_t>(*number);
 }
 
 }  // namespace
 
+const ManifestMethod* ManifestProgram::find(std::string_view method) const {
+  const auto found = std::ranges::find(methods, method, &ManifestMethod::name);
+  return found == methods.end() ? nullptr : &*found;
+}
+
+const ManifestComponent* Manifest::find(std::string_view role) const {
+  const auto found = std::ranges::find(components, role, &ManifestComponent::role);
+  return found == components.end() ? nullptr : &*found;
+}
+
+std::vector<const ManifestProgram*> Manifest::programs() const {
+  std::vector<const ManifestProgram*> all;
+  for (const ManifestComponent& component : components) {
+    for (const ManifestProgram& program : component.programs) all.push_back(&program);
+  }
+  return all;
+}
+
 std::string write_manifest(const Manifest& manifest) {
   Manifest copy = manifest;  // one description serves both directions, so it takes references
   std::string self_digest(kZeroDigest);
-  ManifestWriter writer;
+  ManifestWriter writer(manifest.version);
   describe(writer, copy, self_digest);
   std::string text = writer.dump();
   const size_t position = self_digest_position(text);
@@ -193,11 +232,11 @@ Result<Manifest> read_manifest(const std::string& text, const std::string& name)
                                  kMaxManifestBytes));
   }
   const nlohmann::json json = FERRY_TRY(parse_json(text, name));
-  FERRY_RETURN_IF_ERROR(check_header(json, name));
+  const int64_t version = FERRY_TRY(read_version(json, name));
   Manifest manifest;
   std::string error;
   std::string self_digest;
-  ManifestReader reader(json, "", error);
+  ManifestReader reader(json, "", version, error);
   describe(reader, manifest, self_digest);
   reader.finish();
   if (!error.empty()) return bad_input(fmt::format("{}: {}", name, error));

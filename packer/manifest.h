@@ -15,7 +15,10 @@
 namespace ferry::packer {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
-inline constexpr int kManifestVersion = 1;
+// Versions of the format that this program writes, and the oldest one that it reads. Each member
+// that came later states its version in manifest.cc.
+inline constexpr int64_t kManifestVersion = 2;
+inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 // Stands for a digest that is not known yet: sizes do not depend on digests.
 inline constexpr std::string_view kZeroDigest =
@@ -28,26 +31,41 @@ struct ManifestPort {
 };
 struct ManifestProbe {
   std::string name;   // "hidden_states.3"
-  int32_t value = 0;  // index into the values of method `forward`
+  int32_t value = 0;  // index into the values of its method
 };
 struct ManifestBuffer {
   std::string name;
-  int32_t value = 0;
+  int32_t value = 0;  // index into the values of its method
   DType dtype = DType::kF32;
   Shape shape;
   uint64_t bytes = 0;
   std::string init;  // "none" (zero-filled by the loader) or "stored"
 };
-// One .pte and the data files its external tensors are in. Programs run in the order of the list;
-// the outputs of one feed the inputs of later ones by name.
-struct ManifestProgram {
-  std::string file;
-  std::vector<std::string> data_files;
+// A method that computes. Methods without inputs, which only state a value, are not listed.
+struct ManifestMethod {
+  std::string name;  // "forward"
   std::vector<ManifestPort> inputs, outputs;
   std::vector<ManifestProbe> probes;
   std::vector<ManifestBuffer> buffers;
+  uint64_t activation_bytes = 0, activation_lower_bound = 0;
+};
+// One .pte and the data files its external tensors are in. Methods of one program share weights,
+// constants and buffers: a buffer name means the same memory in each of them.
+struct ManifestProgram {
+  std::string file;
+  std::vector<std::string> data_files;
   int32_t first_layer = 0, layer_count = 0;
-  uint64_t activation_bytes = 0, activation_lower_bound = 0, state_bytes = 0;
+  uint64_t state_bytes = 0;
+  std::vector<ManifestMethod> methods;
+
+  const ManifestMethod* find(std::string_view method) const;  // nullptr if there is none
+};
+// A part of the model that is executed on its own, in one program or several. Its programs have the
+// same methods and run in the order of the list; within a method, outputs of one program feed
+// inputs of later ones by name.
+struct ManifestComponent {
+  std::string role;  // "text_decoder"
+  std::vector<ManifestProgram> programs;
 };
 // One weight: where it came from and where it is.
 struct ManifestTensor {
@@ -87,6 +105,7 @@ struct ManifestDrop {
 };
 
 struct Manifest {
+  int64_t version = kManifestVersion;  // of the text: which members it has
   std::string model_type;
   int64_t vocab_size = 0, hidden_size = 0, num_layers = 0;
   int64_t context_length = 0, prefill_length = 0;
@@ -104,19 +123,25 @@ struct Manifest {
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
   std::string packed_layout = "own";  // what --packed-layout said about packed tensors
-  std::vector<ManifestProgram> programs;
+  std::vector<ManifestComponent> components;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;  // every file of the bundle but the manifest itself
   std::string reference;            // file with the embedded reference, or empty
   double default_tolerance = 0;     // for verify without --tolerance
+
+  const ManifestComponent* find(std::string_view role) const;  // nullptr if there is none
+  // Those of all components, in the order of the lists.
+  std::vector<const ManifestProgram*> programs() const;
 };
 
-// Canonical text: same manifest, same bytes. The last member, "manifest_sha256", is the SHA-256 of
-// the text with that value replaced by 64 zeros, so that a change anywhere is seen.
+// Canonical text of manifest.version: same manifest, same bytes. The last member,
+// "manifest_sha256", is the SHA-256 of the text with that value replaced by 64 zeros, so that a
+// change anywhere is seen.
 std::string write_manifest(const Manifest& manifest);
 
-// Strict: unknown, missing or ill-typed members are refused, paths are plain file names, and the
-// text is exactly what write_manifest gives for the result. `name` begins the messages.
+// Strict: the text has exactly the members of its version, paths are plain file names, and
+// write_manifest returns the same text for the result. `name` begins the messages. kUnsupported for
+// a version that this program does not read.
 Result<Manifest> read_manifest(const std::string& text, const std::string& name);
 
 }  // namespace ferry::packer

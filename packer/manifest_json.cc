@@ -25,8 +25,9 @@ bool is_plain_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
-ManifestReader::ManifestReader(const Json& object, std::string where, std::string& error)
-    : object_(object), where_(std::move(where)), error_(error) {
+ManifestReader::ManifestReader(const Json& object, std::string where, int64_t version,
+                               std::string& error)
+    : object_(object), where_(std::move(where)), version_(version), error_(error) {
   if (ok() && !object_.is_object()) error_ = fmt::format("{} is not an object", where_);
 }
 

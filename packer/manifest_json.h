@@ -25,6 +25,11 @@ using Choices = std::initializer_list<std::string_view>;
 
 class ManifestWriter {
  public:
+  explicit ManifestWriter(int64_t version) : version_(version) {}
+
+  // Whether the document has the members that came with `version`.
+  bool since(int64_t version) const { return version_ >= version; }
+
   void text(const char* name, const std::string& value) { out_[name] = value; }
   void choice(const char* name, const std::string& value, Choices) { out_[name] = value; }
   void file_name(const char* name, const std::string& value) { out_[name] = value; }
@@ -51,7 +56,7 @@ class ManifestWriter {
   void objects(const char* name, std::vector<T>& items) {
     Json list = Json::array();
     for (T& item : items) {
-      ManifestWriter inner;
+      ManifestWriter inner(version_);
       describe(inner, item);
       list.push_back(std::move(inner.out_));
     }
@@ -59,7 +64,7 @@ class ManifestWriter {
   }
   template <class Body>
   void group(const char* name, const Body& body) {
-    ManifestWriter inner;
+    ManifestWriter inner(version_);
     body(inner);
     out_[name] = std::move(inner.out_);
   }
@@ -71,6 +76,7 @@ class ManifestWriter {
 
  private:
   using Json = nlohmann::ordered_json;
+  int64_t version_;
   Json out_ = Json::object();
 };
 
@@ -78,8 +84,10 @@ class ManifestReader {
  public:
   using Json = nlohmann::json;
 
-  // `where` is the path of `object` in the document; `error` receives the first problem.
-  ManifestReader(const Json& object, std::string where, std::string& error);
+  // `where` is the path of `object` in a document of `version`; `error` receives the first problem.
+  ManifestReader(const Json& object, std::string where, int64_t version, std::string& error);
+
+  bool since(int64_t version) const { return version_ >= version; }
 
   void text(const char* name, std::string& value);
   void choice(const char* name, std::string& value, Choices choices);
@@ -107,7 +115,8 @@ class ManifestReader {
     if (!list) return;
     items.reserve(list->size());
     for (size_t i = 0; i < list->size() && ok(); ++i) {
-      ManifestReader inner((*list)[i], path(name) + "[" + std::to_string(i) + "]", error_);
+      ManifestReader inner((*list)[i], path(name) + "[" + std::to_string(i) + "]", version_,
+                           error_);
       describe(inner, items.emplace_back());
       inner.finish();
     }
@@ -116,7 +125,7 @@ class ManifestReader {
   void group(const char* name, const Body& body) {
     const Json* json = member(name);
     if (!json) return;
-    ManifestReader inner(*json, path(name), error_);
+    ManifestReader inner(*json, path(name), version_, error_);
     body(inner);
     inner.finish();
   }
@@ -139,6 +148,7 @@ class ManifestReader {
 
   const Json& object_;
   std::string where_;
+  int64_t version_;
   std::string& error_;
   std::vector<std::string_view> seen_;
 };

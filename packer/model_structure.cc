@@ -2,9 +2,11 @@
 // and verify() index by these sizes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
 
@@ -32,15 +34,32 @@ class ModelCheck {
     }
   }
 
-  void port(const std::string& file, const ManifestPort& port) {
-    const int64_t tokens = model_.prefill_length;
-    if (port.name == "tokens") return expect(file, "input", port, {1, tokens}, "prefill_length");
-    if (port.name == "input_pos") return expect(file, "input", port, {1}, "one position");
-    if (port.name == "hidden_states") {
+  // The tokens in one call of a method, at most: `forward` takes prefill_length, any other method
+  // as many as it says, up to that.
+  int64_t call_length(const ManifestComponent& decoder, const std::string& method) {
+    if (method == kForwardMethod) return model_.prefill_length;
+    for (const ManifestProgram& program : decoder.programs) {
+      const ManifestMethod* stated = program.find(method);
+      if (stated == nullptr) continue;
+      const auto port = std::ranges::find(stated->inputs, kTokensPort, &ManifestPort::name);
+      if (port == stated->inputs.end() || port->shape.size() != 2) continue;
+      const int64_t tokens = port->shape[1];
+      if (tokens >= 1 && tokens <= model_.prefill_length) return tokens;
+      add(program.file, fmt::format("method {} takes {} tokens, the prefill_length is {}",
+                                    quoted(method), tokens, model_.prefill_length));
+      return tokens;
+    }
+    return model_.prefill_length;
+  }
+
+  void port(const std::string& file, const ManifestPort& port, int64_t tokens) {
+    if (port.name == kTokensPort) return expect(file, "input", port, {1, tokens}, "prefill_length");
+    if (port.name == kInputPosPort) return expect(file, "input", port, {1}, "one position");
+    if (port.name == kHiddenStatesPort) {
       return expect(file, "value", port, {1, tokens, model_.hidden_size},
                     "prefill_length and hidden_size");
     }
-    if (port.name != "logits") return;
+    if (port.name != kLogitsPort) return;
     expect(file, "output", port,
            model_.all_logits ? Shape{1, tokens, model_.vocab_size} : Shape{1, model_.vocab_size},
            "vocab_size, prefill_length and all_logits");
@@ -112,10 +131,17 @@ class ModelCheck {
 void check_model(const Manifest& manifest, ProblemList& problems) {
   ModelCheck check(manifest, problems);
   check.sizes();
-  for (const ManifestProgram& program : manifest.programs) {
-    for (const ManifestPort& port : program.inputs) check.port(program.file, port);
-    for (const ManifestPort& port : program.outputs) check.port(program.file, port);
-    for (const ManifestBuffer& buffer : program.buffers) check.cache(program.file, buffer);
+  const ManifestComponent* decoder = manifest.find(kTextDecoderRole);
+  if (decoder == nullptr || decoder->programs.empty()) return;  // reported already
+  for (const ManifestMethod& first : decoder->programs.front().methods) {
+    const int64_t tokens = check.call_length(*decoder, first.name);
+    for (const ManifestProgram& program : decoder->programs) {
+      const ManifestMethod* method = program.find(first.name);
+      if (method == nullptr) continue;  // reported already
+      for (const ManifestPort& port : method->inputs) check.port(program.file, port, tokens);
+      for (const ManifestPort& port : method->outputs) check.port(program.file, port, tokens);
+      for (const ManifestBuffer& buffer : method->buffers) check.cache(program.file, buffer);
+    }
   }
 }
 
@@ -123,11 +149,14 @@ void check_model_of_program(const Manifest& manifest, const ManifestProgram& ent
                             const pte::Program& program, ProblemList& problems) {
   ModelCheck check(manifest, problems);
   check.metadata(entry.file, program);
-  const pte::Method* forward = program.find("forward");
-  for (const ManifestProbe& probe : entry.probes) {
-    const bool inside = forward != nullptr && probe.value >= 0 &&
-                        static_cast<size_t>(probe.value) < forward->values.size();
-    if (inside) check.probe(entry.file, probe, *forward);
+  for (const ManifestMethod& stated : entry.methods) {
+    const pte::Method* method = program.find(stated.name);
+    if (method == nullptr) continue;  // reported already
+    for (const ManifestProbe& probe : stated.probes) {
+      const bool inside =
+          probe.value >= 0 && static_cast<size_t>(probe.value) < method->values.size();
+      if (inside) check.probe(entry.file, probe, *method);
+    }
   }
 }
 

@@ -26,14 +26,14 @@ size_t bucket_of(const graph::Recipe& recipe) {
 
 class Placer {
  public:
-  explicit Placer(const std::vector<BundleInput::Part>& parts) : parts_(parts) {}
+  explicit Placer(std::span<const BundleInput::Part* const> parts) : parts_(parts) {}
 
   Status collect() {
     for (size_t part = 0; part < parts_.size(); ++part) {
       needs_.emplace_back();
-      for (const std::string& name : parts_[part].lowered.weights) {
+      for (const std::string& name : parts_[part]->lowered.weights) {
         const graph::Weight* weight =
-            parts_[part].weights ? parts_[part].weights->find(name) : nullptr;
+            parts_[part]->weights ? parts_[part]->weights->find(name) : nullptr;
         if (!weight) return defect(name, "is wanted by a program but not bound");
         FERRY_RETURN_IF_ERROR(add(part, *weight));
       }
@@ -161,7 +161,7 @@ class Placer {
                     quoted(result_.stored[stored[0]].keys[0]->name), alone.layout.file_bytes));
   }
 
-  const std::vector<BundleInput::Part>& parts_;
+  std::span<const BundleInput::Part* const> parts_;
   WeightPlacement result_;
   std::vector<size_t> all_;         // 0, 1, 2, ...
   std::vector<size_t> first_part_;  // by stored index, ascending
@@ -172,7 +172,7 @@ class Placer {
 
 }  // namespace
 
-Result<WeightPlacement> place_weights(const std::vector<BundleInput::Part>& parts,
+Result<WeightPlacement> place_weights(std::span<const BundleInput::Part* const> parts,
                                       uint64_t max_file_bytes) {
   Placer placer(parts);
   FERRY_RETURN_IF_ERROR(placer.collect());

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "converters/assemble.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "pipeline/convert.h"
 #include "pipeline/f32_path.h"
@@ -28,10 +29,12 @@ constexpr int64_t kGreedyTokens = 8;
 // Which buffers the programs have contents of.
 graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
   size_t stored = 0, buffers = 0;
-  for (const packer::ManifestProgram& program : manifest.programs) {
-    for (const packer::ManifestBuffer& buffer : program.buffers) {
-      buffers += 1;
-      stored += buffer.init == "stored" ? 1 : 0;
+  for (const packer::ManifestProgram* program : manifest.programs()) {
+    for (const packer::ManifestMethod& method : program->methods) {
+      for (const packer::ManifestBuffer& buffer : method.buffers) {
+        buffers += 1;
+        stored += buffer.init == "stored" ? 1 : 0;
+      }
     }
   }
   if (stored == 0) return graph::BufferInit::kNone;
@@ -45,7 +48,7 @@ ConvertOptions options_of(const packer::Bundle& bundle, const std::string& sourc
   ConvertOptions options;
   options.source = source;
   options.config = config;
-  options.shards = static_cast<int32_t>(manifest.programs.size());
+  options.shards = static_cast<int32_t>(bundle.programs_of(kTextDecoderRole).size());
   options.context_length = manifest.context_length;
   options.prefill_length = manifest.prefill_length;
   options.all_logits = manifest.all_logits;
@@ -158,9 +161,12 @@ Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bund
                                     const Conversion& conversion) {
   const std::vector<packer::ManifestTensor>& tensors = bundle.manifest().tensors;
   WeightMap weights;
-  for (const graph::Model& part : conversion.parts) {
-    for (const graph::Weight& weight : part.weights.weights())
-      weights.emplace(weight.name, &weight);
+  for (const ConvertedComponent& component : conversion.components) {
+    for (const graph::Model& part : component.parts) {
+      for (const graph::Weight& weight : part.weights.weights()) {
+        weights.emplace(weight.name, &weight);
+      }
+    }
   }
   std::vector<Result<std::string>> results(tensors.size(), std::string());
   pool.parallel_for(tensors.size(), [&](size_t i) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -92,10 +93,10 @@ Status join_ties(converters::Assembled& made, const std::vector<converters::TieR
 }
 
 // "f32" where all matrices have that dtype, "mixed" where they differ.
-std::string weight_dtype(const std::vector<graph::Model>& parts) {
+std::string weight_dtype(const graph::Model& model) {
   std::set<DType> dtypes;
-  for (const graph::Model& part : parts) {
-    for (const graph::Value& value : part.graph.values) {
+  for (const graph::MethodGraph& method : model.methods) {
+    for (const graph::Value& value : method.graph.values) {
       const bool is_matrix =
           value.origin == graph::Value::Origin::kWeight && value.shape.size() == 2;
       if (is_matrix && !value.keep_f32) dtypes.insert(value.dtype);
@@ -125,7 +126,7 @@ std::vector<graph::MetadataMethod> metadata_methods(const converters::ModelConfi
 packer::Manifest make_manifest(const converters::ModelConfig& config,
                                const converters::BuildOptions& build, const ConvertOptions& options,
                                const converters::MappingReport& mapping,
-                               const std::vector<graph::Model>& parts) {
+                               const graph::Model& decoder) {
   packer::Manifest m;
   m.model_type = config.model_type;
   m.vocab_size = config.vocab_size;
@@ -135,7 +136,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.prefill_length = build.prefill_length;
   m.all_logits = build.all_logits;
   m.program_style = "stateful";
-  m.weight_dtype = weight_dtype(parts);
+  m.weight_dtype = weight_dtype(decoder);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
   m.rope_switch = converters::longrope_switch(config.rope, build);
@@ -153,37 +154,52 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   return m;
 }
 
-// First layer and number of layers with a node in `graph`.
-std::pair<int32_t, int32_t> layers_of(const graph::Graph& graph, int64_t num_layers) {
-  auto first = static_cast<int32_t>(num_layers);
+// First layer and number of layers with a node in a method of `part`.
+std::pair<int32_t, int32_t> layers_of(const graph::Model& part) {
+  int32_t first = std::numeric_limits<int32_t>::max();
   int32_t end = 0;
-  for (const graph::Node& node : graph.nodes) {
-    if (node.layer < 0 || node.layer >= num_layers) continue;
-    first = std::min(first, node.layer);
-    end = std::max(end, node.layer + 1);
+  for (const graph::MethodGraph& method : part.methods) {
+    for (const graph::Node& node : method.graph.nodes) {
+      if (node.layer < 0 || node.layer >= method.graph.num_layers) continue;
+      first = std::min(first, node.layer);
+      end = std::max(end, node.layer + 1);
+    }
   }
   return end == 0 ? std::pair(0, 0) : std::pair(first, end - first);
 }
 
-// Lowers every part and adds what it needs to the conversion and to the writer's input.
-Status lower_parts(Conversion& conversion, const converters::BuildOptions& build,
-                   packer::BundleInput& input) {
-  const std::vector<graph::MetadataMethod> metadata = metadata_methods(conversion.config, build);
-  for (const graph::Model& part : conversion.parts) {
-    graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part, metadata));
-    if (lowered.activation_bytes > conversion.activation_bytes) {
-      conversion.activation_bytes = lowered.activation_bytes;
-      conversion.activation_lower_bound = lowered.activation_lower_bound;
+// What there is to say about the memory of a program. Buffers that methods share count once.
+void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
+  std::set<std::string_view> seen;
+  for (const graph::LoweredMethod& method : lowered.methods) {
+    if (method.activation_bytes > conversion.activation_bytes) {
+      conversion.activation_bytes = method.activation_bytes;
+      conversion.activation_lower_bound = method.activation_lower_bound;
     }
-    conversion.state_bytes += lowered.state_bytes;
-    for (const graph::LoweredBuffer& b : lowered.buffers) {
+    for (const graph::LoweredBuffer& b : method.buffers) {
+      if (!seen.insert(b.name).second) continue;
       conversion.buffers.push_back({b.name, b.dtype, b.shape, b.bytes, b.initial != 0});
     }
-    const auto [first, count] = layers_of(part.graph, conversion.config.num_layers);
-    input.parts.push_back({.lowered = std::move(lowered),
+  }
+  conversion.state_bytes += lowered.state_bytes;
+}
+
+// Lowers every part of every component, for the writer's input.
+Status lower_components(Conversion& conversion, const converters::BuildOptions& build,
+                        packer::BundleInput& input) {
+  const std::vector<graph::MetadataMethod> metadata = metadata_methods(conversion.config, build);
+  for (const ConvertedComponent& component : conversion.components) {
+    packer::BundleInput::Component& out = input.components.emplace_back();
+    out.role = component.role;
+    for (const graph::Model& part : component.parts) {
+      graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata));
+      add_memory(lowered, conversion);
+      const auto [first, count] = layers_of(part);
+      out.parts.push_back({.lowered = std::move(lowered),
                            .weights = &part.weights,
                            .first_layer = first,
                            .layer_count = count});
+    }
   }
   return {};
 }
@@ -234,17 +250,17 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   if (!c.problems.empty()) return c;
   graph::Model model = FERRY_TRY(graph::cast_weights(std::move(made.model), options.dtype));
   model = FERRY_TRY(graph::init_buffers(std::move(model), options.buffers));
-  c.parts = FERRY_TRY(graph::shard(model, options.shards));
-
   packer::BundleInput input;
-  input.manifest = make_manifest(c.config, build, options, c.mapping, c.parts);
+  input.manifest = make_manifest(c.config, build, options, c.mapping, model);
+  c.components.push_back({std::string(c.config.family->text_decoder().role),
+                          FERRY_TRY(graph::shard(model, options.shards))});
   input.copied = std::move(opened.copied);
   if (options.check_tokenizer) {
     for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {
       c.notes.push_back(std::move(note));
     }
   }
-  FERRY_RETURN_IF_ERROR(lower_parts(c, build, input));
+  FERRY_RETURN_IF_ERROR(lower_components(c, build, input));
   if (!options.reference.empty()) {
     input.copied.push_back(FERRY_TRY(reference_to_copy(options.reference, c, input.manifest)));
   }

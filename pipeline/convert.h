@@ -44,6 +44,12 @@ struct PlannedBuffer {
   bool stored = false;
 };
 
+// A component as programs: one model for each, with the weights that the plan points to.
+struct ConvertedComponent {
+  std::string role;
+  std::vector<graph::Model> parts;
+};
+
 // Everything that the plan refers to, and what there is to say about it. Move-only.
 struct Conversion {
   std::unique_ptr<TensorSource> source;
@@ -53,10 +59,10 @@ struct Conversion {
   std::vector<std::string> unused_config_keys;  // see ConfigReport
   std::vector<std::string> notes;  // lines for the user: what the bundle will not have or do
   std::vector<converters::KeyProblem> problems;  // if there are any, there is nothing below
-  std::vector<graph::Model> parts;               // the weights that the plan points to
+  std::vector<ConvertedComponent> components;    // the plan points into them
   std::vector<PlannedBuffer> buffers;
-  uint64_t activation_bytes = 0, activation_lower_bound = 0;  // the largest part
-  uint64_t state_bytes = 0;                                   // of all parts
+  uint64_t activation_bytes = 0, activation_lower_bound = 0;  // of the method that needs most
+  uint64_t state_bytes = 0;                                   // of all programs
   std::optional<packer::BundlePlan> plan;
 };
 

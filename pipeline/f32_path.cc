@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/memory_source.h"
+#include "core/program_interface.h"
 #include "graph/lower.h"
 #include "runner/method.h"
 
@@ -84,7 +85,7 @@ class LoadedPart {
   static Result<std::unique_ptr<LoadedPart>> load(const graph::Model& model,
                                                   const TensorSource& source, ThreadPool& pool,
                                                   const std::string& name);
-  const graph::LoweredProgram& lowered() const { return lowered_; }
+  const graph::LoweredMethod& lowered() const { return lowered_.methods.front(); }
   runner::Method& method() { return *method_; }
 
  private:
@@ -130,7 +131,11 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
                                                      const TensorSource& source, ThreadPool& pool,
                                                      const std::string& name) {
   auto part = std::make_unique<LoadedPart>();
-  part->lowered_ = FERRY_TRY(graph::lower(model, {}));
+  const auto method = std::ranges::find(model.methods, kForwardMethod, &graph::MethodGraph::name);
+  if (method == model.methods.end()) {
+    return fail(ErrorCode::kInternal, fmt::format("{}: no method {}", name, kForwardMethod));
+  }
+  part->lowered_ = FERRY_TRY(graph::lower(std::span(&*method, 1), {}));
   part->program_.program = part->lowered_.program;
   const auto fill = [&](const std::vector<graph::Literal>& literals,
                         std::vector<std::span<const std::byte>>& to) {
@@ -144,8 +149,8 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
   fill(part->lowered_.constants, part->program_.data.constants);
   fill(part->lowered_.initial, part->program_.data.initial);
   FERRY_RETURN_IF_ERROR(part->fill_weights(model, source, pool));
-  part->method_.emplace(
-      FERRY_TRY(runner::Method::load(part->program_, "forward", part->external_, pool, {}, name)));
+  part->method_.emplace(FERRY_TRY(
+      runner::Method::load(part->program_, kForwardMethod, part->external_, pool, {}, name)));
   return part;
 }
 
@@ -166,9 +171,12 @@ class F32Path {
   }
 
   Result<F32Outputs> run() {
-    for (const graph::Model& model : conversion_.parts) {
-      const auto part = FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
-      FERRY_RETURN_IF_ERROR(run_part(*part));
+    for (const ConvertedComponent& component : conversion_.components) {
+      if (component.role != kTextDecoderRole) continue;
+      for (const graph::Model& model : component.parts) {
+        const auto part = FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
+        FERRY_RETURN_IF_ERROR(run_part(*part));
+      }
     }
     auto one_call = std::make_unique<MemorySource>(name_);
     auto several_calls = std::make_unique<MemorySource>(name_);
@@ -208,9 +216,9 @@ class F32Path {
     const std::vector<graph::LoweredPort>& inputs = part.lowered().inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       runner::TensorView view;
-      if (inputs[i].name == "tokens") {
+      if (inputs[i].name == kTokensPort) {
         view = {DType::kI64, {1, tokens}, std::as_bytes(std::span(call_->tokens))};
-      } else if (inputs[i].name == "input_pos") {
+      } else if (inputs[i].name == kInputPosPort) {
         view = {DType::kI64, {1}, std::as_bytes(std::span(&call_->position, 1))};
       } else {
         const auto found = passed.find(inputs[i].name);
@@ -226,7 +234,7 @@ class F32Path {
     const std::vector<graph::LoweredPort>& outputs = part.lowered().outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
       const runner::TensorView view = part.method().output(i);
-      if (outputs[i].name == "logits") {
+      if (outputs[i].name == kLogitsPort) {
         keep_logits(view);
       } else {
         passed[outputs[i].name] = {view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}};

@@ -237,8 +237,7 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
   }
   mark_shared(listing.tensors, places);
   for (size_t i = 0; i < bundle.programs().size(); ++i) {
-    listing.programs.push_back(
-        list_program(bundle.programs()[i].loaded, manifest.programs[i].file));
+    listing.programs.push_back(list_program(bundle.programs()[i].loaded, bundle.entry(i).file));
     std::vector<ListedTensor>& external = listing.programs.back().external;
     places.clear();
     for (const ListedTensor& tensor : external) places.push_back(place_of[tensor.name]);

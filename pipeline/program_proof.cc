@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <variant>
 
 #include "core/text.h"
@@ -15,7 +17,6 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr std::string_view kForward = "forward";
 constexpr uint64_t kTile = uint64_t{1} << 20;
 
 // The values that an instruction names, outs included.
@@ -43,13 +44,16 @@ std::string kind_of(const pte::Method& method, const pte::Instruction& instructi
 // Finds the first instruction of two methods that differs in what it computes.
 class MethodDifference {
  public:
-  MethodDifference(const packer::BundleProgram& have, const packer::ManifestProgram& entry,
-                   const packer::BundlePlan& plan, size_t index)
-      : data_(have.loaded.data),
-        have_(*have.loaded.program.find(kForward)),
-        want_(*plan.program(index).find(kForward)),
-        constants_(plan.constants(index)),
-        entry_(entry) {}
+  // `stated` is what the manifest says of the method, `entry` of its program.
+  MethodDifference(const pte::ProgramData& data, const pte::Method& have, const pte::Method& want,
+                   const std::vector<graph::Literal>& constants,
+                   const packer::ManifestProgram& entry, const packer::ManifestMethod& stated)
+      : data_(data),
+        have_(have),
+        want_(want),
+        constants_(constants),
+        entry_(entry),
+        stated_(stated) {}
 
   // nullopt where only the memory plan differs.
   std::optional<std::string> find() {
@@ -78,7 +82,7 @@ class MethodDifference {
   // Probes of hidden states tell where a layer ends.
   int64_t layer_after(const pte::Instruction& instruction, int64_t layer) const {
     const std::vector<int32_t> values = values_of(instruction);
-    for (const packer::ManifestProbe& probe : entry_.probes) {
+    for (const packer::ManifestProbe& probe : stated_.probes) {
       if (values.empty() || probe.value != values.back()) continue;
       if (probe.name == "last_layer_prenorm")
         return int64_t{entry_.first_layer} + entry_.layer_count;
@@ -207,6 +211,7 @@ class MethodDifference {
   const pte::Method& want_;
   const std::vector<graph::Literal>& constants_;
   const packer::ManifestProgram& entry_;
+  const packer::ManifestMethod& stated_;
   std::map<std::pair<uint32_t, uint32_t>, bool> compared_;  // constants, by both indices
   std::map<int32_t, int32_t> theirs_of_, ours_of_;          // values that were met, by index
 };
@@ -231,15 +236,49 @@ std::optional<uint64_t> first_difference(std::span<const std::byte> have,
 std::string describe(const packer::Bundle& bundle, const packer::BundlePlan& plan, size_t index,
                      uint64_t byte) {
   const packer::BundleProgram& have = bundle.programs()[index];
-  const packer::ManifestProgram& entry = bundle.manifest().programs[index];
-  if (auto what = MethodDifference(have, entry, plan, index).find()) return *what;
+  const packer::ManifestProgram& entry = bundle.entry(index);
   for (const pte::Method& method : plan.program(index).methods) {
-    if (method.name == kForward) continue;
     const pte::Method* ours = have.loaded.program.find(method.name);
     if (ours == nullptr) return fmt::format("there is no method {}", quoted(method.name));
-    if (!(*ours == method)) return fmt::format("method {} gives other values", quoted(method.name));
+    const packer::ManifestMethod* stated = entry.find(method.name);
+    if (stated == nullptr) {
+      if (*ours == method) continue;
+      return fmt::format("method {} returns other values", quoted(method.name));
+    }
+    const auto what =
+        MethodDifference(have.loaded.data, *ours, method, plan.constants(index), entry, *stated)
+            .find();
+    if (!what) continue;
+    return entry.methods.size() == 1 ? *what
+                                     : fmt::format("method {}, {}", quoted(method.name), *what);
   }
   return fmt::format("memory plan or encoding, at byte {}", byte);
+}
+
+// Role, program file and name of every method.
+std::vector<std::array<std::string, 3>> methods_of(const packer::Manifest& manifest) {
+  std::vector<std::array<std::string, 3>> all;
+  for (const packer::ManifestComponent& component : manifest.components) {
+    for (const packer::ManifestProgram& program : component.programs) {
+      for (const packer::ManifestMethod& method : program.methods) {
+        all.push_back({component.role, program.file, method.name});
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<std::tuple<std::string, std::string, int32_t>> probes_of(
+    const packer::Manifest& manifest) {
+  std::vector<std::tuple<std::string, std::string, int32_t>> all;
+  for (const packer::ManifestProgram* program : manifest.programs()) {
+    for (const packer::ManifestMethod& method : program->methods) {
+      for (const packer::ManifestProbe& probe : method.probes) {
+        all.emplace_back(method.name, probe.name, probe.value);
+      }
+    }
+  }
+  return all;
 }
 
 // What the runner takes from the manifest and not from a program.
@@ -253,15 +292,8 @@ std::vector<std::string> different_statements(const packer::Manifest& have,
   compare("rope_switch", have.rope_switch, want.rope_switch);
   compare("bos_id", have.bos_id, want.bos_id);
   compare("eos_ids", have.eos_ids, want.eos_ids);
-  const auto probes = [](const packer::Manifest& manifest) {
-    std::vector<std::pair<std::string, int32_t>> all;
-    for (const packer::ManifestProgram& program : manifest.programs) {
-      for (const packer::ManifestProbe& probe : program.probes)
-        all.emplace_back(probe.name, probe.value);
-    }
-    return all;
-  };
-  compare("the list of probes", probes(have), probes(want));
+  compare("the list of components, programs and methods", methods_of(have), methods_of(want));
+  compare("the list of probes", probes_of(have), probes_of(want));
   return lines;
 }
 
@@ -270,15 +302,16 @@ std::vector<std::string> different_statements(const packer::Manifest& have,
 ProgramProof compare_programs(const packer::Bundle& bundle, const packer::BundlePlan& plan) {
   ProgramProof proof;
   const packer::Manifest& planned = plan.manifest();
-  const size_t count = std::min(planned.programs.size(), bundle.programs().size());
+  const std::vector<const packer::ManifestProgram*> programs = planned.programs();
+  const size_t count = std::min(programs.size(), bundle.programs().size());
   for (size_t i = 0; i < count; ++i) {
     const auto file =
-        std::ranges::find(planned.files, planned.programs[i].file, &packer::ManifestFile::path);
+        std::ranges::find(planned.files, programs[i]->file, &packer::ManifestFile::path);
     const auto byte = first_difference(bundle.programs()[i].file.bytes(), plan, i, file->bytes);
     proof.programs += 1;
     if (!byte) continue;
-    proof.different.push_back(fmt::format("{}: {}", bundle.manifest().programs[i].file,
-                                          describe(bundle, plan, i, *byte)));
+    proof.different.push_back(
+        fmt::format("{}: {}", bundle.entry(i).file, describe(bundle, plan, i, *byte)));
   }
   for (std::string& line : different_statements(bundle.manifest(), planned)) {
     proof.different.push_back(std::move(line));

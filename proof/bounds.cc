@@ -28,11 +28,15 @@ std::optional<double> floor_at(const ParityBounds& bounds, int64_t layer) {
 constexpr double kOneRowDb = 6;
 
 bool has_recurrent_state(const packer::Manifest& manifest) {
-  return std::ranges::any_of(manifest.programs, [](const packer::ManifestProgram& program) {
-    return std::ranges::any_of(program.buffers, [](const packer::ManifestBuffer& buffer) {
-      return buffer.name.ends_with(".recurrent_state");
-    });
-  });
+  const auto is_recurrent = [](const packer::ManifestBuffer& buffer) {
+    return buffer.name.ends_with(".recurrent_state");
+  };
+  for (const packer::ManifestProgram* program : manifest.programs()) {
+    for (const packer::ManifestMethod& method : program->methods) {
+      if (std::ranges::any_of(method.buffers, is_recurrent)) return true;
+    }
+  }
+  return false;
 }
 
 // The coarsest dtype that a matrix is stored in.

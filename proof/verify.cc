@@ -21,9 +21,11 @@ constexpr std::string_view kRoutePrefix = "router_experts.";
 struct BundleNames {
   std::set<std::string> probes, buffers;
   explicit BundleNames(const packer::Manifest& manifest) {
-    for (const packer::ManifestProgram& program : manifest.programs) {
-      for (const packer::ManifestProbe& probe : program.probes) probes.insert(probe.name);
-      for (const packer::ManifestBuffer& buffer : program.buffers) buffers.insert(buffer.name);
+    for (const packer::ManifestProgram* program : manifest.programs()) {
+      for (const packer::ManifestMethod& method : program->methods) {
+        for (const packer::ManifestProbe& probe : method.probes) probes.insert(probe.name);
+        for (const packer::ManifestBuffer& buffer : method.buffers) buffers.insert(buffer.name);
+      }
     }
   }
   bool has(const ReferenceTensor& tensor) const {

@@ -11,13 +11,10 @@
 #include <string_view>
 #include <utility>
 
+#include "core/program_interface.h"
+
 namespace ferry::runner {
 namespace {
-
-constexpr std::string_view kMethod = "forward";
-constexpr const char* kTokens = "tokens";
-constexpr const char* kInputPos = "input_pos";
-constexpr const char* kLogits = "logits";
 
 std::vector<ExternalTensor> external_tensors(const packer::Bundle& bundle, size_t program) {
   std::vector<ExternalTensor> tensors;
@@ -69,7 +66,10 @@ Status check_numbers(const packer::Bundle& bundle) {
 
 struct Decoder::Impl {
   const packer::Bundle* bundle = nullptr;
-  std::vector<Method> methods;  // one per program, in order
+  // One per program of the text decoder, in order of execution.
+  std::vector<size_t> programs;  // index in the bundle
+  std::vector<Method> methods;
+  std::vector<const packer::ManifestMethod*> stated;
   int64_t position = 0;
   int64_t announced = 0;         // the sequence will be as long as this at least
   bool is_long = false;          // the sequence has the RoPE factors beyond the switch
@@ -103,7 +103,7 @@ struct Decoder::Impl {
 
 void Decoder::Impl::find_routers() {
   for (size_t program = 0; program < methods.size(); ++program) {
-    for (const packer::ManifestProbe& probe : manifest().programs[program].probes) {
+    for (const packer::ManifestProbe& probe : stated[program]->probes) {
       const auto at = [&](std::string_view prefix, int32_t RouterProbes::*value) {
         if (const auto layer = probe_layer(probe.name, prefix)) {
           routers[*layer].program = program;
@@ -116,7 +116,8 @@ void Decoder::Impl::find_routers() {
     }
   }
   const auto width = [&](const RouterProbes& router, int32_t value) -> int64_t {
-    const auto& method = bundle->programs()[router.program].loaded.program.find(kMethod)->values;
+    const pte::Program& program = bundle->programs()[programs[router.program]].loaded.program;
+    const std::vector<pte::Value>& method = program.find(kForwardMethod)->values;
     if (value < 0 || static_cast<size_t>(value) >= method.size()) return 0;
     const auto* tensor = std::get_if<pte::Tensor>(&method[static_cast<size_t>(value)]);
     return tensor != nullptr && tensor->sizes.size() == 2 ? tensor->sizes[1] : 0;
@@ -177,20 +178,20 @@ Status Decoder::Impl::send_to_experts(int64_t layer, const RouterProbes& router,
 }
 
 Status Decoder::Impl::run_program(size_t index, std::map<std::string, TensorView>& values) {
-  const packer::ManifestProgram& program = manifest().programs[index];
+  const packer::ManifestMethod& ports = *stated[index];
   Method& method = methods[index];
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    const auto value = values.find(program.inputs[i].name);
+  for (size_t i = 0; i < ports.inputs.size(); ++i) {
+    const auto value = values.find(ports.inputs[i].name);
     if (value == values.end()) {
-      return bad_input(fmt::format("{}: no earlier program gives the input '{}'", program.file,
-                                   program.inputs[i].name));
+      return bad_input(fmt::format("{}: no earlier program has the output '{}'",
+                                   bundle->entry(programs[index]).file, ports.inputs[i].name));
     }
     FERRY_RETURN_IF_ERROR(method.set_input(i, value->second));
   }
   FERRY_RETURN_IF_ERROR(method.execute());
   if (route_error) return tl::unexpected<Error>(*std::exchange(route_error, std::nullopt));
-  for (size_t i = 0; i < program.outputs.size(); ++i) {
-    values[program.outputs[i].name] = method.output(i);
+  for (size_t i = 0; i < ports.outputs.size(); ++i) {
+    values[ports.outputs[i].name] = method.output(i);
   }
   return {};
 }
@@ -198,12 +199,12 @@ Status Decoder::Impl::run_program(size_t index, std::map<std::string, TensorView
 Result<std::vector<float>> Decoder::Impl::call(std::span<const int64_t> tokens) {
   call_tokens = static_cast<int64_t>(tokens.size());
   std::map<std::string, TensorView> values;
-  values[kTokens] = {DType::kI64, {1, call_tokens}, std::as_bytes(tokens)};
+  values[std::string(kTokensPort)] = {DType::kI64, {1, call_tokens}, std::as_bytes(tokens)};
   // Programs with a switch take a position's complement for one of a long sequence.
   const int64_t input_pos = is_long ? -1 - position : position;
-  values[kInputPos] = {DType::kI64, {1}, std::as_bytes(std::span(&input_pos, 1))};
+  values[std::string(kInputPosPort)] = {DType::kI64, {1}, std::as_bytes(std::span(&input_pos, 1))};
   for (size_t i = 0; i < methods.size(); ++i) FERRY_RETURN_IF_ERROR(run_program(i, values));
-  const auto logits = values.find(kLogits);
+  const auto logits = values.find(std::string(kLogitsPort));
   if (logits == values.end() || logits->second.dtype != DType::kF32) {
     return bad_input(fmt::format("{}: no program gives f32 'logits'", bundle->path()));
   }
@@ -239,7 +240,7 @@ void Decoder::Impl::deliver(const std::string& name, const TensorView& value) co
 Status Decoder::Impl::observe_probes() {
   if (std::exchange(observing, true)) return {};
   for (size_t i = 0; i < methods.size(); ++i) {
-    for (const packer::ManifestProbe& probe : manifest().programs[i].probes) {
+    for (const packer::ManifestProbe& probe : stated[i]->probes) {
       FERRY_RETURN_IF_ERROR(
           methods[i].observe(probe.value, [this, &probe](const TensorView& value) {
             deliver(probe.name, value);
@@ -260,10 +261,17 @@ Result<Decoder> Decoder::load(const packer::Bundle& bundle, ThreadPool& pool,
   FERRY_RETURN_IF_ERROR(check_numbers(bundle));
   auto impl = std::make_unique<Impl>();
   impl->bundle = &bundle;
-  for (size_t i = 0; i < bundle.programs().size(); ++i) {
+  impl->programs = bundle.programs_of(kTextDecoderRole);
+  for (size_t index : impl->programs) {
+    const packer::ManifestProgram& entry = bundle.entry(index);
+    impl->stated.push_back(entry.find(kForwardMethod));
+    if (impl->stated.back() == nullptr) {
+      return fail(ErrorCode::kUnsupported, fmt::format("{}/{}: has no method {}", bundle.path(),
+                                                       entry.file, kForwardMethod));
+    }
     impl->methods.push_back(
-        FERRY_TRY(Method::load(bundle.programs()[i].loaded, kMethod, external_tensors(bundle, i),
-                               pool, options, bundle.manifest().programs[i].file)));
+        FERRY_TRY(Method::load(bundle.programs()[index].loaded, kForwardMethod,
+                               external_tensors(bundle, index), pool, options, entry.file)));
   }
   impl->find_routers();
   return Decoder(std::move(impl));
@@ -346,7 +354,7 @@ std::pair<int64_t, int64_t> Decoder::experts_of(int64_t layer) const {
 
 Result<TensorView> Decoder::buffer(const std::string& name) const {
   for (size_t i = 0; i < impl_->methods.size(); ++i) {
-    for (const packer::ManifestBuffer& buffer : impl_->manifest().programs[i].buffers) {
+    for (const packer::ManifestBuffer& buffer : impl_->stated[i]->buffers) {
       if (buffer.name == name) return impl_->methods[i].value(buffer.value);
     }
   }

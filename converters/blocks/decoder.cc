@@ -5,6 +5,7 @@
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/moe.h"
+#include "core/program_interface.h"
 
 // The order of nodes is part of the bytes of a program. No call here takes two arguments that
 // append nodes: compilers differ in which they evaluate first.
@@ -60,7 +61,7 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
   logits = scaled(b, logits, config.scalars.logits);
   if (config.scalars.logit_softcap) logits = softcap(b, logits, *config.scalars.logit_softcap);
   b.output(logits, "logits");
-  return Methods{{"forward", FERRY_TRY(b.finish())}};
+  return Methods{{std::string(kForwardMethod), FERRY_TRY(b.finish())}};
 }
 
 Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& options,

@@ -1,5 +1,6 @@
 #include "converters/blocks/short_conv.h"
 
+#include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/causal_conv.h"
 
@@ -17,7 +18,7 @@ ValueId short_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const ValueId gated = b.mul(parts[0], parts[2]);
   ValueId y =
       b.permute(causal_conv(b, c, gated, prefix, width, c.config.number(kConvKernel)), {0, 2, 1});
-  if (bias) y = b.add(y, b.weight(prefix + ".conv1d.bias", {width}));
+  if (bias) y = b.add(y, b.weight(prefix + ".conv1d.bias", {features(width)}));
   return projection(b, b.mul(parts[1], y), prefix + ".out_proj", width, width, bias);
 }
 

@@ -23,27 +23,35 @@ bool is_matrix_arg(Op op, size_t arg) {
   return op == Op::kExperts ? arg >= 3 : static_cast<int>(arg) == matrix_arg(op);
 }
 
-// The weights that are nothing but matrices of linear, embedding and expert nodes.
-std::set<ValueId> find_matrices(const Graph& graph) {
-  std::set<ValueId> matrices, others;
-  for (const Node& node : graph.nodes) {
-    for (size_t i = 0; i < node.args.size(); ++i) {
-      const auto* id = std::get_if<ValueId>(&node.args[i]);
-      if (id == nullptr || graph[*id].origin != Value::Origin::kWeight) continue;
-      const bool matrix = is_matrix_arg(node.op, i) && !graph[*id].keep_f32;
-      (matrix ? matrices : others).insert(*id);
+// The weights that are nothing but matrices of linear, embedding and expert nodes, in every method
+// that uses them; by name.
+class MatrixFinder {
+ public:
+  explicit MatrixFinder(const std::vector<MethodGraph>& methods) {
+    for (const MethodGraph& method : methods) {
+      for (const Node& node : method.graph.nodes) add(method.graph, node);
     }
+    for (const std::string& name : others_) matrices_.erase(name);
   }
-  for (const Node& node : graph.nodes) {
-    for (const Arg& arg : node.args) {
-      if (const auto* list = std::get_if<TensorListArg>(&arg)) {
-        others.insert(list->items.begin(), list->items.end());
+  std::set<std::string> take() { return std::move(matrices_); }
+
+ private:
+  void add(const Graph& graph, const Node& node) {
+    for (size_t i = 0; i < node.args.size(); ++i) {
+      if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
+        add(graph[*id], is_matrix_arg(node.op, i));
+      } else if (const auto* list = std::get_if<TensorListArg>(&node.args[i])) {
+        for (ValueId item : list->items) add(graph[item], false);
       }
     }
   }
-  for (ValueId id : others) matrices.erase(id);
-  return matrices;
-}
+  void add(const Value& value, bool is_matrix) {
+    if (value.origin != Value::Origin::kWeight) return;
+    (is_matrix && !value.keep_f32 ? matrices_ : others_).insert(value.name);
+  }
+
+  std::set<std::string> matrices_, others_;
+};
 
 DType target_of(WeightDType dtype, const Recipe& recipe) {
   switch (dtype) {
@@ -59,25 +67,25 @@ DType target_of(WeightDType dtype, const Recipe& recipe) {
   return DType::kF32;
 }
 
-// Gives every weight, its value and its recipe, the dtype that it is stored in.
+// Gives every weight, its values and its recipe, the dtype that it is stored in.
 Status settle_dtypes(Model& model, WeightDType dtype) {
-  const std::set<ValueId> matrices = find_matrices(model.graph);
-  for (size_t i = 0; i < model.graph.values.size(); ++i) {
-    Value& value = model.graph.values[i];
-    if (value.origin != Value::Origin::kWeight) continue;
-    Weight* weight = model.weights.find(value.name);
-    if (weight == nullptr) {
-      return fail(ErrorCode::kInternal, fmt::format("weight {} is not bound", quoted(value.name)));
+  const std::set<std::string> matrices = MatrixFinder(model.methods).take();
+  for (MethodGraph& method : model.methods) {
+    for (Value& value : method.graph.values) {
+      if (value.origin != Value::Origin::kWeight) continue;
+      Weight* weight = model.weights.find(value.name);
+      if (weight == nullptr) {
+        return fail(ErrorCode::kInternal,
+                    fmt::format("weight {} is not bound", quoted(value.name)));
+      }
+      if (!is_castable(weight->recipe.source_dtype)) {
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("weight {} is {}, expected f32, f16 or bf16", quoted(value.name),
+                                dtype_name(weight->recipe.source_dtype)));
+      }
+      value.dtype = matrices.contains(value.name) ? target_of(dtype, weight->recipe) : DType::kF32;
+      weight->recipe.cast(value.dtype);
     }
-    const bool is_matrix = matrices.contains({static_cast<int32_t>(i)});
-    const DType target = is_matrix ? target_of(dtype, weight->recipe) : DType::kF32;
-    if (!is_castable(weight->recipe.source_dtype)) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("weight {} is {}, expected f32, f16 or bf16", quoted(value.name),
-                              dtype_name(weight->recipe.source_dtype)));
-    }
-    value.dtype = target;
-    weight->recipe.cast(target);
   }
   return {};
 }
@@ -169,8 +177,10 @@ class Caster {
 
 Result<Model> cast_weights(Model model, WeightDType dtype) {
   FERRY_RETURN_IF_ERROR(settle_dtypes(model, dtype));
-  Caster(model.graph).run();
-  FERRY_RETURN_IF_ERROR(validate(model.graph));
+  for (MethodGraph& method : model.methods) {
+    Caster(method.graph).run();
+    FERRY_RETURN_IF_ERROR(validate(method.graph));
+  }
   return model;
 }
 

@@ -33,23 +33,23 @@ int32_t zeros(Graph& graph, uint64_t bytes) {
   return index;
 }
 
-Status check_names(const Graph& graph, const std::vector<std::string>& names) {
+bool has_buffer(const MethodGraph& method, const std::string& name) {
+  return std::ranges::any_of(method.graph.values, [&](const Value& value) {
+    return value.origin == Value::Origin::kBuffer && is_named(value, {name});
+  });
+}
+
+Status check_names(const Model& model, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    const bool known = std::ranges::any_of(graph.values, [&](const Value& value) {
-      return value.origin == Value::Origin::kBuffer && is_named(value, {name});
-    });
-    if (!known) {
+    const auto has_it = [&](const MethodGraph& method) { return has_buffer(method, name); };
+    if (std::ranges::none_of(model.methods, has_it)) {
       return fail(ErrorCode::kUsage, fmt::format("the model has no buffer {}", quoted(name)));
     }
   }
   return {};
 }
 
-}  // namespace
-
-Result<Model> init_buffers(Model model, const BufferInitOptions& options) {
-  Graph& graph = model.graph;
-  FERRY_RETURN_IF_ERROR(check_names(graph, options.names));
+void settle(Graph& graph, const BufferInitOptions& options) {
   for (size_t i = 0; i < graph.values.size(); ++i) {
     Value& value = graph.values[i];
     if (value.origin != Value::Origin::kBuffer) continue;
@@ -57,7 +57,16 @@ Result<Model> init_buffers(Model model, const BufferInitOptions& options) {
     if (!value.stored || value.literal >= 0) continue;
     value.literal = zeros(graph, graph.max_bytes({static_cast<int32_t>(i)}));
   }
-  FERRY_RETURN_IF_ERROR(validate(graph));
+}
+
+}  // namespace
+
+Result<Model> init_buffers(Model model, const BufferInitOptions& options) {
+  FERRY_RETURN_IF_ERROR(check_names(model, options.names));
+  for (MethodGraph& method : model.methods) {
+    settle(method.graph, options);
+    FERRY_RETURN_IF_ERROR(validate(method.graph));
+  }
   return model;
 }
 

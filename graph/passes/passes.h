@@ -1,5 +1,6 @@
-// Passes: Model -> Result<Model>. One file each. Every pass keeps the graph valid (graph.h) and has
-// tests of the form {before, pass, after}.
+// Passes: Model -> Result<Model>. One file each. A pass treats all methods of the model, keeps
+// their graphs valid (graph.h) and what they share equal, and has tests of the form {before, pass,
+// after}.
 #pragma once
 
 #include <map>
@@ -30,10 +31,11 @@ struct BufferInitOptions {
 // exactly the last dotted component ("k_cache"), never a substring.
 Result<Model> init_buffers(Model model, const BufferInitOptions& options);
 
-// Cuts the decoder into exactly `count` models at layer boundaries, balanced by weight bytes. Every
-// tensor that crosses a cut is an output of one part and an input of a later one, of the same
-// dtype; integers and rank-0 tensors are recomputed from the program's inputs. kUsage if count < 1
-// or count > number of layers. Weights used by several parts (tied heads) are bound in each.
+// Cuts the model into exactly `count` models at layer boundaries, balanced by weight bytes. All
+// methods are cut at the same layers. Every tensor that crosses a cut is an output of one part and
+// an input of a later one, of the same dtype; integers and rank-0 tensors are recomputed from the
+// program's inputs. kUsage if count < 1 or count > number of layers. Weights used by several parts
+// (tied heads) are bound in each.
 Result<std::vector<Model>> shard(const Model& model, int32_t count);
 
 // Removes nodes and values that nothing needs, renumbers.

@@ -1,4 +1,4 @@
-// shard: a decoder in several models, cut between layers.
+// shard: a model in several, cut between layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,27 +35,31 @@ struct Cut {
   int32_t order(ValueId id) const { return producers[static_cast<size_t>(id.index)]; }
 };
 
-std::vector<uint64_t> layer_costs(const Model& model) {
-  std::vector<uint64_t> costs(static_cast<size_t>(model.graph.num_layers), 0);
-  std::set<std::pair<int32_t, ValueId>> counted;
-  for (const Node& node : model.graph.nodes) {
-    const int32_t layer = std::clamp(node.layer, 0, model.graph.num_layers - 1);
-    for (ValueId id : used_values(node)) {
-      const Value& value = model.graph[id];
-      if (value.origin != Value::Origin::kWeight || !counted.insert({layer, id}).second) continue;
-      const Weight* weight = model.weights.find(value.name);
-      if (weight != nullptr) costs[static_cast<size_t>(layer)] += weight->recipe.output().bytes();
+// Bytes of weights by layer. A weight counts once in each layer that uses it.
+std::vector<uint64_t> layer_costs(const Model& model, int32_t layers) {
+  std::vector<uint64_t> costs(static_cast<size_t>(layers), 0);
+  std::set<std::pair<int32_t, std::string>> counted;
+  for (const MethodGraph& method : model.methods) {
+    for (const Node& node : method.graph.nodes) {
+      const int32_t layer = std::clamp(node.layer, 0, layers - 1);
+      for (ValueId id : used_values(node)) {
+        const Value& value = method.graph[id];
+        if (value.origin != Value::Origin::kWeight) continue;
+        if (!counted.emplace(layer, value.name).second) continue;
+        const Weight* weight = model.weights.find(value.name);
+        if (weight != nullptr) costs[static_cast<size_t>(layer)] += weight->recipe.output().bytes();
+      }
     }
   }
   return costs;
 }
 
-Cut make_cut(const Model& model, int32_t count) {
-  Cut cut{model.graph, partition_layers(layer_costs(model), count), {}};
-  cut.producers.assign(model.graph.values.size(), -1);
-  for (size_t i = 0; i < model.graph.nodes.size(); ++i) {
-    for (ValueId out : model.graph.nodes[i].outs) {
-      if (model.graph[out].origin != Value::Origin::kNode) continue;
+Cut make_cut(const Graph& graph, const std::vector<int32_t>& bounds) {
+  Cut cut{graph, bounds, {}};
+  cut.producers.assign(graph.values.size(), -1);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (ValueId out : graph.nodes[i].outs) {
+      if (graph[out].origin != Value::Origin::kNode) continue;
       cut.producers[static_cast<size_t>(out.index)] = static_cast<int32_t>(i);
     }
   }
@@ -274,10 +278,12 @@ Status check_buffers(const Cut& cut) {
   return {};
 }
 
-Result<StateDict> weights_of(const Graph& graph, const StateDict& all) {
+Result<StateDict> weights_of(const std::vector<MethodGraph>& methods, const StateDict& all) {
   std::set<std::string> used;
-  for (const Value& value : graph.values) {
-    if (value.origin == Value::Origin::kWeight) used.insert(value.name);
+  for (const MethodGraph& method : methods) {
+    for (const Value& value : method.graph.values) {
+      if (value.origin == Value::Origin::kWeight) used.insert(value.name);
+    }
   }
   StateDict dict;
   for (const Weight& weight : all.weights()) {
@@ -327,32 +333,75 @@ Result<std::vector<PartBuilder>> build_parts(const Cut& cut) {
   return builders;
 }
 
-}  // namespace
-
-Result<std::vector<Model>> shard(const Model& model, int32_t count) {
-  if (count < 1 || count > model.graph.num_layers) {
-    return fail(ErrorCode::kUsage, fmt::format("a model of {} layers cannot be cut into {} parts",
-                                               model.graph.num_layers, count));
-  }
-  if (count == 1) return std::vector<Model>{model};
-  const Cut cut = make_cut(model, count);
+// The graph of each part.
+Result<std::vector<Graph>> cut_graph(const Graph& graph, const std::vector<int32_t>& bounds) {
+  const Cut cut = make_cut(graph, bounds);
   FERRY_RETURN_IF_ERROR(check_buffers(cut));
   std::vector<PartBuilder> builders = FERRY_TRY(build_parts(cut));
   LastUses last_uses;
-  for (int32_t part = 0; part < count; ++part) {
+  for (int32_t part = 0; part < cut.parts(); ++part) {
     for (ValueId id : builders[static_cast<size_t>(part)].crossing()) last_uses[id] = part;
   }
   const std::map<ValueId, std::string> names = port_names(cut, last_uses);
-  std::vector<Model> models;
-  for (int32_t part = 0; part < count; ++part) {
+  std::vector<Graph> graphs;
+  for (int32_t part = 0; part < cut.parts(); ++part) {
     PartBuilder& builder = builders[static_cast<size_t>(part)];
     add_ports(cut, part, names, builder);
-    Model out{remove_dead(std::move(builder.graph())), {}};
-    FERRY_RETURN_IF_ERROR(validate(out.graph));
-    out.weights = FERRY_TRY(weights_of(out.graph, model.weights));
-    models.push_back(std::move(out));
+    graphs.push_back(remove_dead(std::move(builder.graph())));
+    FERRY_RETURN_IF_ERROR(validate(graphs.back()));
   }
-  return models;
+  return graphs;
+}
+
+// The number of layers, which is the same in every method.
+Result<int32_t> layers_of(const Model& model) {
+  if (model.methods.empty()) return broken("a model without methods");
+  const int32_t layers = model.methods.front().graph.num_layers;
+  for (const MethodGraph& method : model.methods) {
+    if (method.graph.num_layers == layers) continue;
+    return broken(fmt::format("method {} has {} layers, method {} has {}",
+                              quoted(model.methods.front().name), layers, quoted(method.name),
+                              method.graph.num_layers));
+  }
+  return layers;
+}
+
+// All methods are cut at the same layers, so a buffer that two of them share must be in one part.
+Status check_shared_buffers(const std::vector<Model>& parts) {
+  std::map<std::string, size_t> owners;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    for (const MethodGraph& method : parts[part].methods) {
+      for (const Value& value : method.graph.values) {
+        if (value.origin != Value::Origin::kBuffer) continue;
+        if (owners.emplace(value.name, part).first->second != part) {
+          return broken(fmt::format("buffer {} is used in two parts", quoted(value.name)));
+        }
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Model>> shard(const Model& model, int32_t count) {
+  const int32_t layers = FERRY_TRY(layers_of(model));
+  if (count < 1 || count > layers) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("a model of {} layers cannot be cut into {} parts", layers, count));
+  }
+  if (count == 1) return std::vector<Model>{model};
+  const std::vector<int32_t> bounds = partition_layers(layer_costs(model, layers), count);
+  std::vector<Model> parts(static_cast<size_t>(count));
+  for (const MethodGraph& method : model.methods) {
+    std::vector<Graph> graphs = FERRY_TRY(cut_graph(method.graph, bounds));
+    for (size_t part = 0; part < parts.size(); ++part) {
+      parts[part].methods.push_back({method.name, std::move(graphs[part])});
+    }
+  }
+  for (Model& part : parts) part.weights = FERRY_TRY(weights_of(part.methods, model.weights));
+  FERRY_RETURN_IF_ERROR(check_shared_buffers(parts));
+  return parts;
 }
 
 }  // namespace ferry::graph

@@ -95,7 +95,7 @@ TEST(Usage, NumbersAreDecimalAndInRangeOrRefused) {
           .code,
       0);
   const auto manifest = nlohmann::json::parse(read_bytes(dir / "b/manifest.json"));
-  EXPECT_EQ(manifest["programs"].size(), 2U);
+  EXPECT_EQ(manifest["components"][0]["programs"].size(), 2U);
   EXPECT_EQ(manifest["model"]["context_length"], 10);
   const std::string verb[] = {"run", "verify"};
   const Line lines[] = {

@@ -92,8 +92,8 @@ TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
   const Case c = load(GetParam());
   const Result<graph::Model> model = assemble_case(c);
   ASSERT_TRUE(model.has_value()) << all_text(model.error());
-  EXPECT_TRUE(graph::validate(model->graph).has_value());
-  for (const graph::Value& value : model->graph.values) {
+  EXPECT_TRUE(graph::validate(model->methods[0].graph).has_value());
+  for (const graph::Value& value : model->methods[0].graph.values) {
     if (value.origin == graph::Value::Origin::kWeight) {
       EXPECT_NE(model->weights.find(value.name), nullptr) << value.name;
     }

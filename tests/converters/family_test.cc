@@ -143,7 +143,8 @@ TEST(AddedFamily, ItsCheckpointsBecomeModelsUnderEachPrefix) {
       parse_doubling(R"({"model_type": "doubling", "doublings": 3})").value();
   for (const std::string prefix : {"model.", "decoder.", ""}) {
     const Names source(doubling_entries(prefix));
-    const auto made = assemble(source, config, {.context_length = 8, .prefill_length = 4}, {});
+    const auto made = assemble(source, key_by_name(source), config,
+                               {.context_length = 8, .prefill_length = 4}, {});
     ASSERT_TRUE(made) << made.error().message;
     ASSERT_TRUE(made->problems.empty()) << made->problems[0].message;
     EXPECT_EQ(made->model.weights.weights().size(), 12u);
@@ -151,8 +152,9 @@ TEST(AddedFamily, ItsCheckpointsBecomeModelsUnderEachPrefix) {
   }
   std::vector<TensorEntry> entries = doubling_entries("decoder.");
   entries.erase(entries.begin());
+  const Names source(entries);
   const auto made =
-      assemble(Names(entries), config, {.context_length = 8, .prefill_length = 4}, {});
+      assemble(source, key_by_name(source), config, {.context_length = 8, .prefill_length = 4}, {});
   ASSERT_EQ(made->problems.size(), 1u);
   EXPECT_EQ(made->problems[0].key, "decoder.embed_tokens.weight");
 }

@@ -24,17 +24,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   uint64_t total = 0;
   for (const formats::TorchTensor& tensor : *tensors) {
-    require(tensor.shape.size() == tensor.strides.size());
     const auto count = checked_numel(tensor.shape);
     require(count && static_cast<uint64_t>(*count * dtype_bytes(tensor.dtype)) == tensor.bytes);
-    uint64_t last = tensor.first;  // first byte of the last element
-    for (size_t i = 0; i < tensor.shape.size() && tensor.bytes > 0; ++i) {
-      const auto steps = static_cast<uint64_t>(tensor.shape[i] - 1);
-      last += steps * static_cast<uint64_t>(tensor.strides[i]) *
-              static_cast<uint64_t>(dtype_bytes(tensor.dtype));
-    }
-    if (tensor.bytes > 0) require(last + dtype_bytes(tensor.dtype) <= 16);
-    formats::is_contiguous(tensor);
+    require(tensor.place.count() == *count);
+    const auto end = end_of(tensor.place);
+    require(end && *end * dtype_bytes(tensor.dtype) <= (tensor.place.tensor == 0 ? 16 : 0));
     total += tensor.bytes;
   }
   require(total <= kLimit);

@@ -35,8 +35,8 @@ Result<Graph> graph_of(int64_t experts) {
 }
 
 Model model_of(int64_t experts, DType stored = DType::kF32) {
-  Model model{graph_of(experts).value(), {}};
-  for (const Value& value : model.graph.values) {
+  Model model{{{"forward", graph_of(experts).value()}}, {}};
+  for (const Value& value : model.methods[0].graph.values) {
     if (value.origin != Value::Origin::kWeight) continue;
     Recipe recipe{.source_dtype = stored};
     for (const Dim& dim : value.shape) recipe.output().shape.push_back(dim.base);
@@ -46,7 +46,7 @@ Model model_of(int64_t experts, DType stored = DType::kF32) {
 }
 
 LoweredProgram lowered(const Model& model) {
-  auto program = lower(model, {});
+  auto program = lower(model.methods, {});
   EXPECT_TRUE(program) << program.error().message;
   const auto layout = pte::plan_program(program->program, program->sizes);
   EXPECT_TRUE(layout) << layout.error().message;
@@ -90,8 +90,8 @@ TEST(Experts, MemoryDoesNotGrowWithTheirNumber) {
   constexpr uint64_t kMatrix = kHidden * kInner * sizeof(float);
   const LoweredProgram few = lowered(model_of(4));
   const LoweredProgram many = lowered(model_of(32));
-  EXPECT_GE(few.activation_bytes, kMatrix);
-  EXPECT_LT(many.activation_bytes, few.activation_bytes + kMatrix);
+  EXPECT_GE(few.methods[0].activation_bytes, kMatrix);
+  EXPECT_LT(many.methods[0].activation_bytes, few.methods[0].activation_bytes + kMatrix);
 }
 
 TEST(Experts, MatricesAreStoredAsAskedAndTheRouterIsNot) {

@@ -17,10 +17,12 @@ namespace {
 using pte::KernelCall;
 using pte::Method;
 
+std::vector<MethodGraph> one_method(Graph graph) { return {{"forward", std::move(graph)}}; }
+
 // The lowered program, after a check that it survives writing and reading.
 LoweredProgram lowered(Result<Graph> graph, const std::vector<MetadataMethod>& metadata = {}) {
   EXPECT_TRUE(graph) << graph.error().message;
-  auto program = lower({*std::move(graph), {}}, metadata);
+  auto program = lower(one_method(*std::move(graph)), metadata);
   EXPECT_TRUE(program) << program.error().message;
   const auto layout = pte::plan_program(program->program, program->sizes);
   EXPECT_TRUE(layout) << layout.error().message;
@@ -101,15 +103,15 @@ TEST(Lower, ValuesAreWhereTheirOriginSays) {
   ASSERT_TRUE(output.allocation);
   EXPECT_EQ(output.allocation->memory, 1u);
   EXPECT_EQ(output.sizes, (std::vector<int32_t>{1, 8, 4}));
-  ASSERT_EQ(program.probes.size(), 1u);
-  EXPECT_EQ(program.probes[0].value, args[5]);
-  ASSERT_EQ(program.outputs.size(), 1u);
-  EXPECT_EQ(program.outputs[0].name, "hidden");
-  EXPECT_EQ(program.outputs[0].shape, (Shape{1, 8, 4}));
-  EXPECT_EQ(program.inputs[0].name, "tokens");
+  ASSERT_EQ(program.methods[0].probes.size(), 1u);
+  EXPECT_EQ(program.methods[0].probes[0].value, args[5]);
+  ASSERT_EQ(program.methods[0].outputs.size(), 1u);
+  EXPECT_EQ(program.methods[0].outputs[0].name, "hidden");
+  EXPECT_EQ(program.methods[0].outputs[0].shape, (Shape{1, 8, 4}));
+  EXPECT_EQ(program.methods[0].inputs[0].name, "tokens");
   EXPECT_EQ(m.memory_bytes, (std::vector<uint64_t>{0, 256}));  // no buffers, no memory 2
-  EXPECT_EQ(program.activation_bytes, 256u);
-  EXPECT_EQ(program.activation_lower_bound, 256u);
+  EXPECT_EQ(program.methods[0].activation_bytes, 256u);
+  EXPECT_EQ(program.methods[0].activation_lower_bound, 256u);
 }
 
 TEST(Lower, ViewsHaveTheMemoryOfTheirTensor) {
@@ -207,14 +209,14 @@ TEST(Lower, CacheAndAttention) {
   EXPECT_EQ(held<double>(m, sdpa[5]), 0.0);
   EXPECT_EQ(held<bool>(m, sdpa[6]), true);
 
-  ASSERT_EQ(program.buffers.size(), 2u);
-  EXPECT_EQ(program.buffers[0].name, "layers.0.k_cache");
-  EXPECT_EQ(program.buffers[0].value, update[1]);
-  EXPECT_EQ(program.buffers[0].bytes, 1024u);
-  EXPECT_EQ(program.buffers[0].initial, 0u);
+  ASSERT_EQ(program.methods[0].buffers.size(), 2u);
+  EXPECT_EQ(program.methods[0].buffers[0].name, "layers.0.k_cache");
+  EXPECT_EQ(program.methods[0].buffers[0].value, update[1]);
+  EXPECT_EQ(program.methods[0].buffers[0].bytes, 1024u);
+  EXPECT_EQ(program.methods[0].buffers[0].initial, 0u);
   EXPECT_EQ(tensor(m, update[1]).fqn, "layers.0.k_cache");
   EXPECT_FALSE(tensor(m, update[1]).external);
-  EXPECT_EQ(tensor(m, program.buffers[1].value).allocation, (pte::Allocation{2, 1024}));
+  EXPECT_EQ(tensor(m, program.methods[0].buffers[1].value).allocation, (pte::Allocation{2, 1024}));
   EXPECT_EQ(program.state_bytes, 2048u);
   EXPECT_EQ(m.memory_bytes[2], 2048u);
 }
@@ -235,12 +237,12 @@ TEST(Lower, DeltaRuleWritesAFreshOutAndABuffer) {
   const auto& rule = call(m, 0).args;
   ASSERT_EQ(rule.size(), 9u);
   EXPECT_EQ(rule[6], m.outputs[0]);
-  EXPECT_EQ(rule[7], program.buffers[1].value);
+  EXPECT_EQ(rule[7], program.methods[0].buffers[1].value);
   EXPECT_EQ(held<pte::TensorList>(m, rule[8]).items, (std::vector<int32_t>{rule[6], rule[7]}));
   ASSERT_EQ(op_of(m, 1), "aten::copy_");
   const auto& copy = call(m, 1).args;
   ASSERT_EQ(copy.size(), 4u);
-  EXPECT_EQ(copy[0], program.buffers[0].value);
+  EXPECT_EQ(copy[0], program.methods[0].buffers[0].value);
   EXPECT_EQ(copy[1], rule[7]);
   EXPECT_EQ(held<bool>(m, copy[2]), false);
   EXPECT_EQ(copy[3], copy[0]);
@@ -273,16 +275,16 @@ TEST(Lower, StoredBuffersShareEqualContentsButNotMemory) {
   ASSERT_TRUE(graph) << graph.error().message;
   for (Value& value : graph->values) value.stored = value.name == "a" || value.name == "c";
   const LoweredProgram program = lowered(std::move(graph));
-  ASSERT_EQ(program.buffers.size(), 3u);
-  EXPECT_EQ(program.buffers[0].initial, 1u);
-  EXPECT_EQ(program.buffers[1].initial, 0u);
-  EXPECT_EQ(program.buffers[2].initial, 1u);
+  ASSERT_EQ(program.methods[0].buffers.size(), 3u);
+  EXPECT_EQ(program.methods[0].buffers[0].initial, 1u);
+  EXPECT_EQ(program.methods[0].buffers[1].initial, 0u);
+  EXPECT_EQ(program.methods[0].buffers[2].initial, 1u);
   EXPECT_EQ(program.sizes.initial, (std::vector<uint64_t>{0, 16}));
   std::vector<std::byte> contents(16, std::byte{1});
   program.initial[1].fill(0, contents);
   EXPECT_EQ(contents, std::vector<std::byte>(16));
   std::set<uint64_t> offsets;
-  for (const LoweredBuffer& buffer : program.buffers) {
+  for (const LoweredBuffer& buffer : program.methods[0].buffers) {
     offsets.insert(tensor(forward(program), buffer.value).allocation->offset);
   }
   EXPECT_EQ(offsets.size(), 3u);
@@ -372,7 +374,8 @@ TEST(Lower, NothingIsOverwrittenBeforeItsLastUse) {
   }
   expect_intact(m.outputs[0]);
   EXPECT_GT(checked, 60u);
-  EXPECT_LE(program.activation_bytes * 10, program.activation_lower_bound * 11);
+  EXPECT_LE(program.methods[0].activation_bytes * 10,
+            program.methods[0].activation_lower_bound * 11);
 }
 
 TEST(Lower, SameGraphSameProgram) {
@@ -391,7 +394,7 @@ TEST(Lower, BrokenGraphsAreDefects) {
   b.output(b.add(x, x), "y");
   Graph graph = *b.finish();
   graph.nodes[0].args.pop_back();
-  const auto program = lower({graph, {}}, {});
+  const auto program = lower(one_method(graph), {});
   ASSERT_FALSE(program);
   EXPECT_EQ(program.error().code, ErrorCode::kInternal);
 }

@@ -15,7 +15,7 @@ namespace {
 Model bound(GraphBuilder& b, DType stored) {
   Graph graph = *b.finish();
   StateDict dict = weights_for(graph, stored);
-  return *bind(std::move(graph), std::move(dict), "test");
+  return *bind({{"forward", std::move(graph)}}, std::move(dict), "test");
 }
 
 // -- bind
@@ -31,7 +31,7 @@ TEST(Bind, ReportsEveryMismatchAtOnce) {
     ASSERT_TRUE(dict.add(weight).has_value());
   }
   ASSERT_TRUE(dict.add({"extra\n", {}, ""}).has_value());
-  const Result<Model> model = bind(graph, dict, "checkpoint");
+  const Result<Model> model = bind({{"forward", graph}}, dict, "checkpoint");
   ASSERT_FALSE(model.has_value());
   EXPECT_EQ(model.error().code, ErrorCode::kBadInput);
   EXPECT_EQ(model.error().message, "checkpoint: 4 weights do not fit the model");
@@ -44,14 +44,14 @@ TEST(Bind, ReportsEveryMismatchAtOnce) {
 
 TEST(Bind, AnEmptyCheckpointMissesEverything) {
   const Graph graph = tiny_decoder({.layers = 2});
-  const Result<Model> model = bind(graph, {}, "empty");
+  const Result<Model> model = bind({{"forward", graph}}, {}, "empty");
   ASSERT_FALSE(model.has_value());
   EXPECT_EQ(model.error().details.size(), weights_for(graph).weights().size());
 }
 
 TEST(Bind, ABoundModelIsF32Throughout) {
   const Model model = tiny_model({}, DType::kBF16);
-  EXPECT_TRUE(validate(model.graph).has_value());
+  EXPECT_TRUE(validate(model.methods[0].graph).has_value());
   for (const Weight& weight : model.weights.weights()) {
     EXPECT_EQ(weight.recipe.source_dtype, DType::kBF16);
     EXPECT_EQ(weight.recipe.output().dtype, DType::kF32);
@@ -77,7 +77,7 @@ Model projections(DType stored) {
 TEST(CastWeights, MatricesAreNarrowAndActivationsAreCastOnce) {
   const Result<Model> model = cast_weights(projections(DType::kF32), WeightDType::kBF16);
   ASSERT_TRUE(model.has_value()) << model.error().message;
-  EXPECT_EQ(to_text(model->graph),
+  EXPECT_EQ(to_text(model->methods[0].graph),
             "input %0 i64[1,3] ids\n"
             "weight %1 bf16[9,4] table\n"
             "weight %3 f32[4] norm\n"
@@ -100,7 +100,7 @@ TEST(CastWeights, F32LeavesTheGraphAsItIs) {
   for (DType stored : {DType::kF32, DType::kF16, DType::kBF16}) {
     const Model before = projections(stored);
     const Model after = *cast_weights(before, WeightDType::kF32);
-    EXPECT_EQ(to_text(after.graph), to_text(before.graph));
+    EXPECT_EQ(to_text(after.methods[0].graph), to_text(before.methods[0].graph));
     for (const Weight& weight : after.weights.weights()) {
       EXPECT_EQ(weight.recipe.output().dtype, DType::kF32);
       EXPECT_EQ(weight.recipe.source_dtype, stored);
@@ -116,12 +116,12 @@ TEST(CastWeights, KeepIsWhatTheCheckpointHas) {
   }
   EXPECT_EQ(model.weights.find("norm")->recipe.output().dtype, DType::kF32);
   const Model plain = *cast_weights(projections(DType::kF32), WeightDType::kKeep);
-  EXPECT_EQ(to_text(plain.graph), to_text(projections(DType::kF32).graph));
+  EXPECT_EQ(to_text(plain.methods[0].graph), to_text(projections(DType::kF32).methods[0].graph));
 }
 
 TEST(CastWeights, ATiedMatrixHasOneDtypeForBothUses) {
   const Model model = *cast_weights(tiny_model({.layers = 1, .tied = true}), WeightDType::kF16);
-  const Graph& graph = model.graph;
+  const Graph& graph = model.methods[0].graph;
   int uses = 0;
   for (const Node& node : graph.nodes) {
     if (node.op != Op::kEmbedding && node.op != Op::kLinear) continue;
@@ -136,11 +136,12 @@ TEST(CastWeights, ATiedMatrixHasOneDtypeForBothUses) {
 
 TEST(CastWeights, OutputsProbesAndStateStayF32) {
   const Model model = *cast_weights(tiny_model(), WeightDType::kBF16);
-  for (ValueId id : model.graph.outputs) EXPECT_EQ(model.graph[id].dtype, DType::kF32);
-  for (const Probe& probe : model.graph.probes) {
-    EXPECT_EQ(model.graph[probe.value].dtype, DType::kF32);
+  for (ValueId id : model.methods[0].graph.outputs)
+    EXPECT_EQ(model.methods[0].graph[id].dtype, DType::kF32);
+  for (const Probe& probe : model.methods[0].graph.probes) {
+    EXPECT_EQ(model.methods[0].graph[probe.value].dtype, DType::kF32);
   }
-  for (const Value& value : model.graph.values) {
+  for (const Value& value : model.methods[0].graph.values) {
     if (value.origin == Value::Origin::kBuffer) {
       EXPECT_EQ(value.dtype, DType::kF32);
     }
@@ -153,7 +154,7 @@ TEST(CastWeights, AMatrixThatIsMoreThanThatStaysF32) {
   b.output(b.linear(b.mul(w, w), w), "out");
   const Model model = *cast_weights(bound(b, DType::kBF16), WeightDType::kKeep);
   EXPECT_EQ(model.weights.find("w")->recipe.output().dtype, DType::kF32);
-  EXPECT_EQ(model.graph.nodes.size(), 2U);
+  EXPECT_EQ(model.methods[0].graph.nodes.size(), 2U);
 }
 
 TEST(CastWeights, ABufferIsCastAgainAfterItWasWritten) {
@@ -166,7 +167,7 @@ TEST(CastWeights, ABufferIsCastAgainAfterItWasWritten) {
     b.output(b.linear(read, w), "out");
     const Model before = bound(b, DType::kF16);
     const Model model = *cast_weights(before, WeightDType::kKeep);
-    const auto casts = std::ranges::count_if(model.graph.nodes, [&](const Node& node) {
+    const auto casts = std::ranges::count_if(model.methods[0].graph.nodes, [&](const Node& node) {
       return node.args[0] == Arg(read) && node.op == Op::kToCopy;
     });
     EXPECT_EQ(casts, 2);
@@ -195,15 +196,16 @@ Model buffers() {
     if (value.name == "l.0.state") value.literal = 0;
     if (value.name == "pos") value.must_store = true;
   }
-  return {std::move(graph), {}};
+  return {{{"forward", std::move(graph)}}, {}};
 }
 
 std::vector<std::string> stored(const Model& model) {
   std::vector<std::string> out;
-  for (const Value& value : model.graph.values) {
+  for (const Value& value : model.methods[0].graph.values) {
     if (!value.stored) continue;
     EXPECT_GE(value.literal, 0) << value.name;
-    out.push_back(value.name + "=" + model.graph.literals[static_cast<size_t>(value.literal)].key);
+    out.push_back(value.name + "=" +
+                  model.methods[0].graph.literals[static_cast<size_t>(value.literal)].key);
   }
   return out;
 }
@@ -220,9 +222,9 @@ TEST(InitBuffers, ModesSelect) {
 
 TEST(InitBuffers, EqualContentsAreOneLiteral) {
   const Model model = *init_buffers(buffers(), {BufferInit::kAll});
-  EXPECT_EQ(model.graph.literals.size(), 2U);
+  EXPECT_EQ(model.methods[0].graph.literals.size(), 2U);
   std::vector<std::byte> contents(16, std::byte{1});
-  model.graph.literals[1].fill(0, contents);
+  model.methods[0].graph.literals[1].fill(0, contents);
   EXPECT_EQ(contents, std::vector<std::byte>(16));
 }
 

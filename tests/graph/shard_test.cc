@@ -31,7 +31,7 @@ std::vector<std::string> names(const Graph& graph, const std::vector<ValueId>& i
 SymbolicRun run_parts(const std::vector<Model>& parts, Terms values) {
   SymbolicRun all;
   for (const Model& part : parts) {
-    SymbolicRun run = run_symbolically(part.graph, values);
+    SymbolicRun run = run_symbolically(part.methods[0].graph, values);
     for (const auto& [name, term] : run.outputs) values[name] = term;
     all.outputs = std::move(run.outputs);
     all.probes.merge(run.probes);
@@ -47,7 +47,7 @@ TEST(Shard, PartsComputeWhatTheWholeComputes) {
   for (const bool windowed : {false, true}) {
     for (const bool tied : {false, true}) {
       const Model whole = tiny_model({.layers = 5, .windowed = windowed, .tied = tied});
-      const SymbolicRun expected = run_symbolically(whole.graph, kInputs);
+      const SymbolicRun expected = run_symbolically(whole.methods[0].graph, kInputs);
       ASSERT_EQ(expected.outputs.size(), 1U);
       ASSERT_EQ(expected.probes.size(), 6U);
       for (int32_t count = 1; count <= 5; ++count) {
@@ -65,7 +65,7 @@ TEST(Shard, PartsComputeWhatTheWholeComputes) {
 TEST(Shard, CastsAreCutLikeEverythingElse) {
   const Model whole = *cast_weights(tiny_model({.windowed = true}), WeightDType::kBF16);
   const std::vector<Model> parts = cut(whole, 3);
-  const SymbolicRun expected = run_symbolically(whole.graph, kInputs);
+  const SymbolicRun expected = run_symbolically(whole.methods[0].graph, kInputs);
   EXPECT_EQ(run_parts(parts, kInputs).outputs.at("logits"), expected.outputs.at("logits"));
 }
 
@@ -74,14 +74,14 @@ TEST(Shard, EachLayerIsInOnePart) {
   int32_t next = 0;
   for (const Model& part : parts) {
     std::set<int32_t> layers;
-    for (const Node& node : part.graph.nodes) {
+    for (const Node& node : part.methods[0].graph.nodes) {
       if (node.layer >= 0 && node.layer < 7) layers.insert(node.layer);
     }
     ASSERT_FALSE(layers.empty());
     EXPECT_EQ(*layers.begin(), next);
     EXPECT_EQ(static_cast<int32_t>(layers.size()), *layers.rbegin() - next + 1);
     next = *layers.rbegin() + 1;
-    EXPECT_EQ(part.graph.num_layers, 7);
+    EXPECT_EQ(part.methods[0].graph.num_layers, 7);
   }
   EXPECT_EQ(next, 7);
 }
@@ -89,19 +89,22 @@ TEST(Shard, EachLayerIsInOnePart) {
 TEST(Shard, InterfacesNameWhatCrosses) {
   const std::vector<Model> parts = cut(tiny_model({.layers = 3}), 3);
   using Names = std::vector<std::string>;
-  EXPECT_EQ(names(parts[0].graph, parts[0].graph.inputs), (Names{"tokens", "input_pos"}));
-  EXPECT_EQ(names(parts[0].graph, parts[0].graph.outputs), (Names{"rope_cos", "hidden_states"}));
-  EXPECT_EQ(names(parts[1].graph, parts[1].graph.inputs),
+  EXPECT_EQ(names(parts[0].methods[0].graph, parts[0].methods[0].graph.inputs),
+            (Names{"tokens", "input_pos"}));
+  EXPECT_EQ(names(parts[0].methods[0].graph, parts[0].methods[0].graph.outputs),
+            (Names{"rope_cos", "hidden_states"}));
+  EXPECT_EQ(names(parts[1].methods[0].graph, parts[1].methods[0].graph.inputs),
             (Names{"hidden_states", "rope_cos", "input_pos"}));
-  EXPECT_EQ(names(parts[1].graph, parts[1].graph.outputs), (Names{"hidden_states"}));
-  EXPECT_EQ(names(parts[2].graph, parts[2].graph.inputs),
+  EXPECT_EQ(names(parts[1].methods[0].graph, parts[1].methods[0].graph.outputs),
+            (Names{"hidden_states"}));
+  EXPECT_EQ(names(parts[2].methods[0].graph, parts[2].methods[0].graph.inputs),
             (Names{"hidden_states", "rope_cos", "input_pos"}));
-  EXPECT_EQ(names(parts[2].graph, parts[2].graph.outputs), (Names{"logits"}));
+  EXPECT_EQ(names(parts[2].methods[0].graph, parts[2].methods[0].graph.outputs), (Names{"logits"}));
 }
 
 TEST(Shard, UnnamedValuesCrossUnderTheNameOfTheCut) {
   const std::vector<Model> parts = cut(tiny_model({.layers = 2, .windowed = true}), 2);
-  EXPECT_EQ(names(parts[1].graph, parts[1].graph.inputs),
+  EXPECT_EQ(names(parts[1].methods[0].graph, parts[1].methods[0].graph.inputs),
             (std::vector<std::string>{"hidden_states", "rope_cos", "cut0.0", "input_pos"}));
 }
 
@@ -112,19 +115,19 @@ TEST(Shard, PortsKeepDtypeAndSize) {
   for (const Model& part : parts) {
     const auto sizes_of = [&](const Value& value) {
       std::vector<int64_t> out;
-      for (const Dim& dim : value.shape) out.push_back(part.graph.max_of(dim));
+      for (const Dim& dim : value.shape) out.push_back(part.methods[0].graph.max_of(dim));
       return out;
     };
-    for (ValueId id : part.graph.inputs) {
-      const Value& input = part.graph[id];
+    for (ValueId id : part.methods[0].graph.inputs) {
+      const Value& input = part.methods[0].graph[id];
       const auto found = known.find(input.name);
       if (found == known.end()) continue;
       EXPECT_EQ(found->second->dtype, input.dtype) << input.name;
       EXPECT_EQ(sizes.at(input.name), sizes_of(input)) << input.name;
     }
-    for (ValueId id : part.graph.outputs) {
-      known[part.graph[id].name] = &part.graph[id];
-      sizes[part.graph[id].name] = sizes_of(part.graph[id]);
+    for (ValueId id : part.methods[0].graph.outputs) {
+      known[part.methods[0].graph[id].name] = &part.methods[0].graph[id];
+      sizes[part.methods[0].graph[id].name] = sizes_of(part.methods[0].graph[id]);
     }
   }
   EXPECT_EQ(known.size(), 4U);  // rope_cos, the mask, hidden_states, logits
@@ -132,7 +135,7 @@ TEST(Shard, PortsKeepDtypeAndSize) {
 
 TEST(Shard, LaterPartsTakeTheTokenCountFromTheHiddenState) {
   const std::vector<Model> parts = cut(tiny_model({.layers = 2}), 2);
-  const Graph& graph = parts[1].graph;
+  const Graph& graph = parts[1].methods[0].graph;
   ASSERT_EQ(graph.symbols.size(), 1U);
   const Value& hidden = graph[graph.inputs[0]];
   EXPECT_EQ(hidden.shape, (Dims{1, Dim::of(0), 8}));
@@ -147,7 +150,7 @@ TEST(Shard, EachPartHasItsWeights) {
   const Model whole = tiny_model({.layers = 4, .tied = true});
   std::map<std::string, int> uses;
   for (const Model& part : cut(whole, 2)) {
-    for (const Value& value : part.graph.values) {
+    for (const Value& value : part.methods[0].graph.values) {
       if (value.origin == Value::Origin::kWeight) {
         EXPECT_NE(part.weights.find(value.name), nullptr) << value.name;
       }
@@ -172,16 +175,18 @@ Model skipping_model() {
   b.name(y, "state");
   b.set_layer(2);
   b.output(b.add(b.view(x, {1, 4}), y), "out");
-  return {*b.finish(), {}};
+  return {{{"forward", *b.finish()}}, {}};
 }
 
 TEST(Shard, ANameIsNotTakenWhileALaterPartStillNeedsIt) {
   const Model whole = skipping_model();
   const std::vector<Model> parts = cut(whole, 3);
   const SymbolicRun run = run_parts(parts, {{"x", "x"}});
-  EXPECT_EQ(run.outputs.at("out"), run_symbolically(whole.graph, {{"x", "x"}}).outputs.at("out"));
-  EXPECT_EQ(names(parts[1].graph, parts[1].graph.outputs), (std::vector<std::string>{"state.2"}));
-  EXPECT_EQ(parts[2].graph.inputs.size(), 2U);
+  EXPECT_EQ(run.outputs.at("out"),
+            run_symbolically(whole.methods[0].graph, {{"x", "x"}}).outputs.at("out"));
+  EXPECT_EQ(names(parts[1].methods[0].graph, parts[1].methods[0].graph.outputs),
+            (std::vector<std::string>{"state.2"}));
+  EXPECT_EQ(parts[2].methods[0].graph.inputs.size(), 2U);
 }
 
 TEST(Shard, AViewIsMadeAgainBehindTheCut) {
@@ -191,10 +196,10 @@ TEST(Shard, AViewIsMadeAgainBehindTheCut) {
   const ValueId flat = b.view(b.exp(in), {4});
   b.set_layer(1);
   b.output(b.sigmoid(flat), "out");
-  const std::vector<Model> parts = cut({*b.finish(), {}}, 2);
-  EXPECT_EQ(parts[1].graph[parts[1].graph.inputs[0]].shape, (Dims{1, 4}));
-  EXPECT_EQ(parts[1].graph.nodes[0].op, Op::kView);
-  EXPECT_EQ(parts[0].graph.nodes.size(), 1U);
+  const std::vector<Model> parts = cut({{{"forward", *b.finish()}}, {}}, 2);
+  EXPECT_EQ(parts[1].methods[0].graph[parts[1].methods[0].graph.inputs[0]].shape, (Dims{1, 4}));
+  EXPECT_EQ(parts[1].methods[0].graph.nodes[0].op, Op::kView);
+  EXPECT_EQ(parts[0].methods[0].graph.nodes.size(), 1U);
 }
 
 TEST(Shard, ABufferUsedInTwoPartsIsRefused) {
@@ -204,7 +209,7 @@ TEST(Shard, ABufferUsedInTwoPartsIsRefused) {
   b.copy_into(state, b.exp(b.input("x", DType::kF32, {1, 4})));
   b.set_layer(1);
   b.output(b.exp(state), "out");
-  const Result<std::vector<Model>> parts = shard({*b.finish(), {}}, 2);
+  const Result<std::vector<Model>> parts = shard({{{"forward", *b.finish()}}, {}}, 2);
   ASSERT_FALSE(parts.has_value());
   EXPECT_NE(parts.error().message.find("'state'"), std::string::npos);
 }

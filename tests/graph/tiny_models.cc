@@ -6,7 +6,6 @@ namespace ferry::graph {
 namespace {
 
 constexpr int64_t kContext = 32;
-constexpr int64_t kPrefill = 8;
 constexpr int64_t kWindow = 4;
 
 struct Context {
@@ -15,7 +14,7 @@ struct Context {
 };
 
 Context preamble(GraphBuilder& b, const TinyOptions& options) {
-  const int32_t t = b.symbol("T", kPrefill, ValueId{});
+  const int32_t t = b.symbol("T", options.prefill, ValueId{});
   const ValueId tokens = b.input("tokens", DType::kI64, {1, Dim::of(t)});
   const ValueId input_pos = b.input("input_pos", DType::kI64, {1});
   const ValueId count = b.sym_size(tokens, 1);
@@ -33,7 +32,7 @@ Context preamble(GraphBuilder& b, const TinyOptions& options) {
   b.name(c.cos, "rope_cos");
   if (options.windowed) {
     c.first_key = b.int_max(b.int_sub(c.start, kWindow - 1), 0);
-    c.keys = Dim::of(b.symbol("W", kWindow - 1 + kPrefill, b.int_sub(c.end, c.first_key)));
+    c.keys = Dim::of(b.symbol("W", kWindow - 1 + options.prefill, b.int_sub(c.end, c.first_key)));
     const ValueId rows = b.unsqueeze(b.arange(c.start, c.end, c.tokens), 1);
     const ValueId distance = b.sub(rows, b.arange(c.first_key, c.end, c.keys));
     const ValueId seen = b.logical_and(b.ge(distance, 0), b.lt(distance, kWindow));
@@ -108,7 +107,7 @@ StateDict weights_for(const Graph& graph, DType stored) {
 Model tiny_model(const TinyOptions& options, DType stored) {
   Graph graph = tiny_decoder(options);
   StateDict dict = weights_for(graph, stored);
-  Result<Model> model = bind(std::move(graph), std::move(dict), "tiny");
+  Result<Model> model = bind({{"forward", std::move(graph)}}, std::move(dict), "tiny");
   EXPECT_TRUE(model.has_value()) << model.error().message;
   return model ? *model : Model{};
 }

@@ -15,6 +15,7 @@ struct TinyOptions {
   bool tied = false;      // the head is the embedding table
   int64_t width = 8;
   int64_t vocabulary = 16;
+  int64_t prefill = 8;  // tokens in one call, at most
 };
 
 // A decoder with RoPE-like tables, a cache per layer, and the probes of a real one. Inputs tokens

@@ -256,8 +256,10 @@ Result<std::vector<Model>> wrapped_shard(const Model& model, int32_t count) {
   const auto change = changes().find(name ? name : "");
   if (change == changes().end()) return fail(ErrorCode::kUsage, "FERRY_WRONG: no such change");
   Model wrong = model;
-  change->second(wrong.graph);
-  FERRY_RETURN_IF_ERROR(validate(wrong.graph));
+  for (MethodGraph& method : wrong.methods) {
+    change->second(method.graph);
+    FERRY_RETURN_IF_ERROR(validate(method.graph));
+  }
   return real_shard(wrong, count);
 }
 

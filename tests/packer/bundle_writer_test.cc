@@ -168,8 +168,8 @@ TEST(BundleWriter, TiedWeightsShareBytesAcrossShards) {
   EXPECT_EQ(out.file, "decoder-00001-of-00002.ptd");
   EXPECT_EQ(out.offset, tok.offset);
   EXPECT_EQ(out.file, tok.file);
-  EXPECT_EQ(manifest.programs[0].data_files, (Names{"decoder-00001-of-00002.ptd"}));
-  EXPECT_EQ(manifest.programs[1].data_files,
+  EXPECT_EQ(manifest.components[0].programs[0].data_files, (Names{"decoder-00001-of-00002.ptd"}));
+  EXPECT_EQ(manifest.components[0].programs[1].data_files,
             (Names{"decoder-00001-of-00002.ptd", "decoder-00002-of-00002.ptd"}));
 }
 
@@ -212,8 +212,9 @@ TEST(BundleWriter, SizeLimitSplitsWeightFiles) {
   const uint64_t limit = whole->files()[1].bytes - 1;
   const Manifest manifest = write_tiny_bundle(model, dir / "out", 2, limit);
   const std::string stem = "decoder-00001-of-00002.part-00";
-  EXPECT_EQ(manifest.programs[0].data_files, (Names{stem + "1-of-002.ptd", stem + "2-of-002.ptd"}));
-  EXPECT_EQ(manifest.programs[1].data_files,
+  EXPECT_EQ(manifest.components[0].programs[0].data_files,
+            (Names{stem + "1-of-002.ptd", stem + "2-of-002.ptd"}));
+  EXPECT_EQ(manifest.components[0].programs[1].data_files,
             (Names{stem + "1-of-002.ptd", "decoder-00002-of-00002.ptd"}));
   for (const ManifestFile& file : manifest.files) {
     if (file.path.ends_with(".ptd")) {
@@ -233,11 +234,13 @@ TEST(BundleWriter, ManyFilesOfOneWeightEach) {
   std::vector<std::string> names;
   for (int64_t i = 0; i < 70; ++i) {
     names.push_back("row." + std::to_string(i));
-    ASSERT_TRUE(model.weights.add(
-        {names.back(), {DType::kF32, DType::kF32, {4}, {{rows, i, 1}}}, "split"}));
+    graph::Recipe row = graph::whole_tensor(model.source, rows);
+    row.pieces = {run_piece(rows, 4 * i, 4)};
+    row.output().shape = {4};
+    ASSERT_TRUE(model.weights.add({names.back(), row, "split"}));
   }
   BundleInput input = model.one_shard();
-  input.parts[0].lowered = tiny_program(model.weights, names, "tokens", "logits");
+  input.components[0].parts[0].lowered = tiny_program(model.weights, names, "tokens", "logits");
   const auto plan = BundlePlan::make(std::move(input), model.source, 400);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->files()[1].path, "decoder-00001-of-00001.part-001-of-070.ptd");
@@ -264,7 +267,7 @@ TEST(BundleWriter, TensorThatFitsNoFileIsNamed) {
 TEST(BundleWriter, WeightOfOtherShapeThanTheProgramIsADefect) {
   TinyModel model;
   BundleInput input = model.input();
-  for (pte::Value& value : input.parts[0].lowered.program.methods[0].values) {
+  for (pte::Value& value : input.components[0].parts[0].lowered.program.methods[0].values) {
     auto* tensor = std::get_if<pte::Tensor>(&value);
     if (tensor && tensor->fqn == "q.weight") tensor->sizes = {2, 8};
   }
@@ -510,7 +513,7 @@ TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
   ASSERT_TRUE(weights.add({"turned", turn, "rule"}));
   ASSERT_TRUE(weights.add({"copied", graph::whole_tensor(model.source, copied), "rule"}));
   BundleInput input = model.one_shard();
-  input.parts[0].lowered = tiny_program(
+  input.components[0].parts[0].lowered = tiny_program(
       weights, {"tok.weight", "cast", "swapped", "turned", "copied", "norm.weight"}, "tokens", "y");
   const auto plan = BundlePlan::make(std::move(input), model.source, 0);
   ASSERT_TRUE(plan) << plan.error().message;

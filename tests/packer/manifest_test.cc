@@ -1,9 +1,90 @@
 #include "packer/manifest.h"
 
+#include <fmt/format.h>
+
+#include "packer/manifest_json.h"
 #include "tests/packer/tiny_bundle.h"
 
 namespace ferry::packer {
+
+// A document whose members came with versions 2, 3 and 4.
+struct Leaf {
+  std::string name, colour = "none";
+};
+struct Growing {
+  std::string title;
+  std::vector<Leaf> leaves;
+  int64_t age = -1;
+};
+
+template <class Archive>
+static void describe(Archive& a, Leaf& leaf) {
+  a.text("name", leaf.name);
+  if (a.since(4)) a.text("colour", leaf.colour);
+}
+
+template <class Archive>
+static void describe(Archive& a, Growing& document) {
+  a.text("title", document.title);
+  if (a.since(3)) a.count("age", document.age);
+  a.objects("leaves", document.leaves);
+  a.group("crown", [&](Archive& inner) {
+    if (inner.since(4)) inner.count("height", document.age);
+  });
+}
+
 namespace {
+
+std::string written(Growing document, int64_t version) {
+  ManifestWriter writer(version);
+  describe(writer, document);
+  return nlohmann::json::parse(writer.dump()).dump();
+}
+
+// What is wrong with `text` as a document of `version`; empty if it was read into `document`.
+std::string read_into(Growing& document, const std::string& text, int64_t version) {
+  std::string error;
+  const nlohmann::json json = nlohmann::json::parse(text);
+  ManifestReader reader(json, "", version, error);
+  describe(reader, document);
+  reader.finish();
+  return error;
+}
+
+TEST(ManifestMember, IsAbsentBeforeTheVersionThatItCameWith) {
+  const Growing oak{"oak", {{"a", "green"}}, 7};
+  EXPECT_EQ(written(oak, 2), R"({"crown":{},"leaves":[{"name":"a"}],"title":"oak"})");
+  EXPECT_EQ(written(oak, 3), R"({"age":7,"crown":{},"leaves":[{"name":"a"}],"title":"oak"})");
+  EXPECT_EQ(written(oak, 4), R"({"age":7,"crown":{"height":7},)"
+                             R"("leaves":[{"colour":"green","name":"a"}],"title":"oak"})");
+}
+
+TEST(ManifestMember, OfALaterVersionHasItsDefaultInAnOlderDocument) {
+  Growing read;
+  EXPECT_EQ(read_into(read, R"({"crown":{},"leaves":[{"name":"a"}],"title":"oak"})", 2), "");
+  EXPECT_EQ(read.title, "oak");
+  EXPECT_EQ(read.age, -1);
+  ASSERT_EQ(read.leaves.size(), 1u);
+  EXPECT_EQ(read.leaves[0].colour, "none");
+}
+
+TEST(ManifestMember, OfALaterVersionIsRefusedInAnOlderDocument) {
+  Growing read;
+  EXPECT_EQ(read_into(read, R"({"age":7,"crown":{},"leaves":[],"title":"oak"})", 2),
+            "the document has an unknown member 'age'");
+  EXPECT_EQ(read_into(read, R"({"age":7,"crown":{"height":7},"leaves":[],"title":"oak"})", 3),
+            "crown has an unknown member 'height'");
+  EXPECT_EQ(read_into(read,
+                      R"({"age":7,"crown":{},"leaves":[{"colour":"red","name":"a"}],)"
+                      R"("title":"oak"})",
+                      3),
+            "leaves[0] has an unknown member 'colour'");
+}
+
+TEST(ManifestMember, IsRequiredFromItsVersionOn) {
+  Growing read;
+  EXPECT_EQ(read_into(read, R"({"crown":{},"leaves":[],"title":"oak"})", 3), "age is missing");
+}
 
 Manifest full_manifest() {
   const std::string digest(64, 'a');
@@ -16,14 +97,17 @@ Manifest full_manifest() {
   m.source_files = {{"model.safetensors", 123, digest}};
   m.dropped = {{"a\n\"\xc3\xa9", "rule", "reason"}};
   m.allowed_unmapped = {"x.*"};
+  ManifestMethod forward;
+  forward.name = "forward";
+  forward.inputs = {{"tokens", DType::kI64, {1, 4}}};
+  forward.outputs = {{"logits", DType::kF32, {1, 6}}};
+  forward.probes = {{"hidden_states.0", 7}};
+  forward.buffers = {{"cache", 9, DType::kF16, {}, 2, "none"}};
   ManifestProgram program;
   program.file = "p.pte";
   program.data_files = {"p.ptd"};
-  program.inputs = {{"tokens", DType::kI64, {1, 4}}};
-  program.outputs = {{"logits", DType::kF32, {1, 6}}};
-  program.probes = {{"hidden_states.0", 7}};
-  program.buffers = {{"cache", 9, DType::kF16, {}, 2, "none"}};
-  m.programs = {program};
+  program.methods = {forward};
+  m.components = {{"text_decoder", {program}}};
   m.tensors = {{"w",
                 "p.ptd",
                 DType::kBF16,
@@ -59,13 +143,13 @@ TEST(Manifest, WhatIsWrittenIsRead) {
   EXPECT_EQ(read->default_tolerance, 0.00012);
   EXPECT_FALSE(read->bos_id);
   EXPECT_EQ(read->tensors[0].shape, (Shape{2, 3}));
-  EXPECT_EQ(read->programs[0].buffers[0].dtype, DType::kF16);
+  EXPECT_EQ(read->programs()[0]->methods[0].buffers[0].dtype, DType::kF16);
 }
 
 TEST(Manifest, IsLaidOutAsDocumented) {
   const std::string text = write_manifest(full_manifest());
   EXPECT_EQ(text.substr(0, 69),
-            "{\n \"format\": \"ferry-bundle\",\n \"version\": 1,\n \"model\": {\n  \"model_type");
+            "{\n \"format\": \"ferry-bundle\",\n \"version\": 2,\n \"model\": {\n  \"model_type");
   EXPECT_EQ(text.substr(text.size() - 4), "\"\n}\n");
   EXPECT_NE(text.find("\n  \"bos_id\": null,\n"), std::string::npos);
 }
@@ -121,10 +205,12 @@ const Edit kEdits[] = {
     {"\"all_logits\": false", "\"all_logits\": 0", "model.all_logits is not true or false"},
     {"\"model_type\": \"tiny\"", "\"model_type\": null", "model.model_type is not a string"},
     {"\"stateful\"", "\"stateless\"", "unknown value 'stateless'"},
-    {"\"dtype\": \"i64\"", "\"dtype\": \"I64\"", "programs[0].inputs[0].dtype is an unknown dtype"},
+    {"\"dtype\": \"i64\"", "\"dtype\": \"I64\"",
+     "components[0].programs[0].methods[0].inputs[0].dtype is an unknown dtype"},
     {"\"init\": \"none\"", "\"init\": \"some\"",
-     "programs[0].buffers[0].init has the unknown value"},
-    {"\"file\": \"p.pte\"", "\"file\": \"../p.pte\"", "programs[0].file is not a plain file name"},
+     "components[0].programs[0].methods[0].buffers[0].init has the unknown value"},
+    {"\"file\": \"p.pte\"", "\"file\": \"../p.pte\"",
+     "components[0].programs[0].file is not a plain file name"},
     {"\"file\": \"p.pte\"", "\"file\": \"a/p.pte\"", "plain file name"},
     {"\"file\": \"p.pte\"", "\"file\": \"a\\\\p.pte\"", "plain file name"},
     {"\"file\": \"p.pte\"", "\"file\": \"p.pte\\u0000\"", "plain file name"},
@@ -134,7 +220,8 @@ const Edit kEdits[] = {
     {"\"path\": \"model.safetensors\"", "\"path\": \"/model\"", "source.files[0].path"},
     {"aaaaaaaa\"", "aaaaaaaA\"", "is not 64 lower-case hexadecimal digits"},
     {"aaaaaaaa\"", "aaaaaaa\"", "is not 64 lower-case hexadecimal digits"},
-    {"\"value\": 7", "\"value\": 2147483648", "programs[0].probes[0].value is not an integer"},
+    {"\"value\": 7", "\"value\": 2147483648",
+     "components[0].programs[0].methods[0].probes[0].value is not an integer"},
     {"0.00012", "-0.00012", "default_tolerance is not a finite"},
     {"0.00012", "1.2e-4", "canonical form"},
     {"0.00012", "0", "default_tolerance is not a finite"},
@@ -163,12 +250,27 @@ TEST(Manifest, LongestFileNameIsAccepted) {
   EXPECT_FALSE(read_manifest(write_manifest(m), "manifest.json"));
 }
 
-TEST(Manifest, LaterVersionIsUnsupportedRatherThanBad) {
-  const std::string text =
-      edited(write_manifest(full_manifest()), "\"version\": 1", "\"version\": 2");
-  const auto read = read_manifest(text, "manifest.json");
-  ASSERT_FALSE(read);
-  EXPECT_EQ(read.error().code, ErrorCode::kUnsupported);
+TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
+  const std::string text = write_manifest(full_manifest());
+  const auto refusal = [&](const std::string& version) {
+    const auto read =
+        read_manifest(edited(text, "\"version\": 2", "\"version\": " + version), "manifest.json");
+    EXPECT_FALSE(read) << version;
+    return read ? Error() : read.error();
+  };
+  const Error later = refusal(std::to_string(kManifestVersion + 1));
+  EXPECT_EQ(later.code, ErrorCode::kUnsupported);
+  EXPECT_EQ(later.message,
+            fmt::format("manifest.json: bundle format version {}, this program reads "
+                        "versions up to {}",
+                        kManifestVersion + 1, kManifestVersion));
+  const Error older = refusal("1");
+  EXPECT_EQ(older.code, ErrorCode::kUnsupported);
+  EXPECT_EQ(older.message,
+            "manifest.json: written by an older Ferry (bundle format version 1); convert the "
+            "checkpoint again");
+  EXPECT_EQ(refusal("-1").code, ErrorCode::kBadInput);
+  EXPECT_EQ(refusal("\"2\"").code, ErrorCode::kBadInput);
 }
 
 TEST(Manifest, InvalidUtf8InNamesDoesNotStopWriting) {

@@ -163,13 +163,16 @@ graph::LoweredProgram tiny_program(const graph::StateDict& weights,
   lowered.constants = {graph::Literal{}, counting_literal("bias", 16)};
   lowered.initial = {graph::Literal{}, counting_literal("kept", 12)};
   lowered.weights = names;
-  lowered.inputs = {{input, DType::kF32, {1, kWidth}}};
-  lowered.outputs = {{output, DType::kF32, {1, kWidth}}};
-  lowered.probes = {{"hidden_states." + output, y}};
-  lowered.buffers = {{"plain", plain, DType::kF32, {2}, 8, 0},
+  graph::LoweredMethod forward;
+  forward.name = "forward";
+  forward.inputs = {{input, DType::kF32, {1, kWidth}}};
+  forward.outputs = {{output, DType::kF32, {1, kWidth}}};
+  forward.probes = {{"hidden_states." + output, y}};
+  forward.buffers = {{"plain", plain, DType::kF32, {2}, 8, 0},
                      {"kept", stored, DType::kF32, {3}, 12, 1}};
-  lowered.activation_bytes = 272;
-  lowered.activation_lower_bound = 272;
+  forward.activation_bytes = 272;
+  forward.activation_lower_bound = 272;
+  lowered.methods = {std::move(forward)};
   lowered.state_bytes = 28;
   return lowered;
 }
@@ -210,10 +213,12 @@ BundleInput TinyModel::input() const {
   input.manifest.eos_ids = {2, 3};
   input.manifest.dropped = {{"vision.patch", "vision", "no vision encoder \u00fc"}};
   input.manifest.default_tolerance = 1e-5;
-  input.parts.push_back(
+  BundleInput::Component& decoder = input.components.emplace_back();
+  decoder.role = "text_decoder";
+  decoder.parts.push_back(
       {tiny_program(weights, {"tok.weight", "norm.weight", "q.weight"}, "tokens", "hidden"),
        &weights, 0, 1});
-  input.parts.push_back(
+  decoder.parts.push_back(
       {tiny_program(weights, {"ffn.weight", "output.weight"}, "hidden", "logits"), &weights, 1, 1});
   input.copied = copied;
   return input;
@@ -222,9 +227,22 @@ BundleInput TinyModel::input() const {
 BundleInput TinyModel::one_shard() const {
   BundleInput whole = input();
   whole.manifest.num_layers = 1;
-  whole.parts.pop_back();
-  whole.parts[0].lowered = tiny_program(weights, {"tok.weight", "norm.weight"}, "tokens", "logits");
+  whole.components[0].parts.pop_back();
+  whole.components[0].parts[0].lowered =
+      tiny_program(weights, {"tok.weight", "norm.weight"}, "tokens", "logits");
   return whole;
+}
+
+BundleInput TinyModel::two_methods() const {
+  BundleInput both = input();
+  for (BundleInput::Part& part : both.components[0].parts) {
+    std::vector<pte::Method>& methods = part.lowered.program.methods;
+    methods.insert(methods.begin() + 1, methods[0]);
+    methods[1].name = "decode";
+    part.lowered.methods.push_back(part.lowered.methods[0]);
+    part.lowered.methods[1].name = "decode";
+  }
+  return both;
 }
 
 Manifest write_tiny_bundle(const TinyModel& model, const std::string& directory, size_t threads,

@@ -50,7 +50,7 @@ class MemorySource : public TensorSource {
   bool changed_ = false;
 };
 
-// One program of method `forward` and a metadata method. Every weight has the shape of the
+// One program of method `forward` and a constant method. Every weight has the shape of the
 // expression that `weights` has for it, and is an operand of a linear of its own; inputs and
 // outputs are f32 [1,4].
 graph::LoweredProgram tiny_program(const graph::StateDict& weights,
@@ -62,7 +62,8 @@ graph::LoweredProgram tiny_program(const graph::StateDict& weights,
 struct TinyModel {
   TinyModel();
   BundleInput input() const;
-  BundleInput one_shard() const;  // with two of the weights
+  BundleInput one_shard() const;    // with two of the weights
+  BundleInput two_methods() const;  // input() with a method `decode` in each program
 
   MemorySource source;
   graph::StateDict weights;

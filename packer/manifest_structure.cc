@@ -1,0 +1,248 @@
+// check_manifest: the manifest against itself. Names are unique, references between its lists have
+// targets, methods of one component fit together. No file of the bundle is looked at.
+#include <fmt/format.h>
+
+#include <set>
+#include <unordered_map>
+
+#include "core/program_interface.h"
+#include "core/text.h"
+#include "packer/bundle_examination.h"
+#include "packer/segment_digest.h"
+
+namespace ferry::packer {
+namespace {
+
+class ManifestCheck {
+ public:
+  ManifestCheck(const Manifest& manifest, ProblemList& problems)
+      : manifest_(manifest), programs_(manifest.programs()), problems_(problems) {
+    for (const ManifestProgram* program : programs_) {
+      data_files_.insert(program->data_files.begin(), program->data_files.end());
+    }
+  }
+
+  void run() {
+    check_roles();
+    check_files();
+    check_tensors();
+    check_places();
+    for (const ManifestComponent& component : manifest_.components) {
+      check_methods(component);
+      check_layers(component);
+    }
+  }
+
+ private:
+  void add(const std::string& what) { problems_.add(std::string(kManifestName), what); }
+
+  void check_roles() {
+    std::set<std::string_view> roles;
+    for (const ManifestComponent& component : manifest_.components) {
+      if (!roles.insert(component.role).second) {
+        add(fmt::format("component {} is listed twice", quoted(component.role)));
+      }
+      if (component.programs.empty()) {
+        add(fmt::format("component {} lists no program", quoted(component.role)));
+      }
+    }
+    if (!roles.contains(kTextDecoderRole)) {
+      add(fmt::format("lists no component {}", quoted(kTextDecoderRole)));
+    }
+  }
+
+  void check_files() {
+    std::set<std::string_view> names;
+    for (const ManifestFile& file : manifest_.files) {
+      if (file.path == kManifestName) add("files lists the manifest itself");
+      if (!names.insert(file.path).second) {
+        add(fmt::format("files lists {} twice", quoted(file.path)));
+      }
+    }
+    const auto require = [&](const std::string& path, std::string_view role) {
+      if (!names.contains(path)) {
+        add(fmt::format("{} {} is not among the files", role, quoted(path)));
+      }
+    };
+    std::set<std::string_view> programs;
+    for (const ManifestProgram* program : programs_) {
+      require(program->file, "program");
+      if (!programs.insert(program->file).second) {
+        add(fmt::format("program {} is listed twice", quoted(program->file)));
+      }
+      std::set<std::string_view> data_files;
+      for (const std::string& data : program->data_files) {
+        require(data, "data file");
+        if (!data_files.insert(data).second) {
+          add(fmt::format("program {} lists data file {} twice", quoted(program->file),
+                          quoted(data)));
+        }
+      }
+    }
+    for (std::string_view data : data_files_) {
+      if (programs.contains(data)) {
+        add(fmt::format("{} is both a program and a data file", quoted(data)));
+      }
+    }
+    if (!manifest_.reference.empty()) require(manifest_.reference, "reference");
+  }
+
+  void check_tensors() {
+    std::set<std::string_view> names;
+    for (const ManifestTensor& tensor : manifest_.tensors) {
+      if (!names.insert(tensor.name).second) {
+        add(fmt::format("tensor {} is listed twice", quoted(tensor.name)));
+      }
+      if (!data_files_.contains(tensor.file)) {
+        add(fmt::format("tensor {} is in {}, which no program loads", quoted(tensor.name),
+                        quoted(tensor.file)));
+      }
+    }
+  }
+
+  // Tensors of a data file are in ascending order and share bytes as a whole or not at all. Each
+  // file has the digest method of its kind.
+  void check_places() {
+    const TensorsByFile tensors = tensors_by_file(manifest_);
+    for (const ManifestFile& file : manifest_.files) {
+      const bool segmented = data_files_.contains(file.path);
+      if (file.method != (segmented ? kSegmentsDigest : kPlainDigest)) {
+        add(fmt::format("file {} has a digest of method {}", quoted(file.path),
+                        quoted(file.method)));
+      }
+      const auto found = tensors.find(file.path);
+      if (found != tensors.end() && !segments_of(found->second, file.bytes, nullptr)) {
+        add(
+            fmt::format("tensors of {} overlap, are out of order or beyond its end, or share a "
+                        "place but not a digest",
+                        quoted(file.path)));
+      }
+    }
+  }
+
+  // The programs of a component have the same methods, and each method can run through all of them.
+  void check_methods(const ManifestComponent& component) {
+    for (const ManifestProgram& program : component.programs) {
+      check_method_names(program, component.programs.front());
+      check_shared_buffers(program);
+    }
+    if (component.programs.empty()) return;
+    for (const ManifestMethod& method : component.programs.front().methods) {
+      check_ports(component, method.name);
+    }
+    if (component.role == kTextDecoderRole && manifest_.program_style == "stateful" &&
+        component.programs.front().find(kForwardMethod) == nullptr) {
+      add(fmt::format("component {} has no method {}", quoted(component.role), kForwardMethod));
+    }
+  }
+
+  void check_method_names(const ManifestProgram& program, const ManifestProgram& first) {
+    if (program.methods.empty()) {
+      add(fmt::format("program {} lists no method", quoted(program.file)));
+    }
+    std::set<std::string_view> names;
+    for (const ManifestMethod& method : program.methods) {
+      if (!names.insert(method.name).second) {
+        add(fmt::format("program {} has two methods {}", quoted(program.file),
+                        quoted(method.name)));
+      }
+    }
+    if (!std::ranges::equal(program.methods, first.methods, {}, &ManifestMethod::name,
+                            &ManifestMethod::name)) {
+      add(fmt::format("programs {} and {} do not have the same methods", quoted(first.file),
+                      quoted(program.file)));
+    }
+  }
+
+  // A name means the same buffer in every method of a program.
+  void check_shared_buffers(const ManifestProgram& program) {
+    std::unordered_map<std::string_view, const ManifestBuffer*> known;
+    for (const ManifestMethod& method : program.methods) {
+      for (const ManifestBuffer& buffer : method.buffers) {
+        const ManifestBuffer& first = *known.emplace(buffer.name, &buffer).first->second;
+        if (first.dtype == buffer.dtype && first.shape == buffer.shape &&
+            first.bytes == buffer.bytes && first.init == buffer.init) {
+          continue;
+        }
+        add(fmt::format("buffer {} of program {} differs from method to method",
+                        quoted(buffer.name), quoted(program.file)));
+      }
+    }
+  }
+
+  // Later programs are fed by earlier ones.
+  void check_ports(const ManifestComponent& component, const std::string& name) {
+    std::unordered_map<std::string_view, const ManifestPort*> known;
+    for (const ManifestProgram& program : component.programs) {
+      const ManifestMethod* method = program.find(name);
+      if (method == nullptr) return;  // reported already
+      const bool is_first = &program == &component.programs.front();
+      std::set<std::string_view> inputs, outputs;
+      for (const ManifestPort& port : method->inputs) {
+        check_input(program, *method, port, known, is_first);
+        if (!inputs.insert(port.name).second) {
+          add(fmt::format("{} has two inputs {}", label(program, *method), quoted(port.name)));
+        }
+      }
+      for (const ManifestPort& port : method->inputs) known.emplace(port.name, &port);
+      for (const ManifestPort& port : method->outputs) {
+        known[port.name] = &port;  // a name means the latest value that has it
+        if (outputs.insert(port.name).second) continue;
+        add(fmt::format("{} has two outputs {}", label(program, *method), quoted(port.name)));
+      }
+    }
+  }
+
+  void check_input(const ManifestProgram& program, const ManifestMethod& method,
+                   const ManifestPort& port,
+                   const std::unordered_map<std::string_view, const ManifestPort*>& known,
+                   bool is_first) {
+    const auto found = known.find(port.name);
+    if (found == known.end()) {
+      if (is_first || is_component_input(port.name)) return;
+      add(fmt::format("input {} of {} comes from no earlier program", quoted(port.name),
+                      label(program, method)));
+      return;
+    }
+    const ManifestPort& from = *found->second;
+    if (port.dtype == from.dtype && port.shape == from.shape) return;
+    add(fmt::format("{} takes {} as {}, an earlier program has it as {}", label(program, method),
+                    quoted(port.name), describe_type(port.dtype, port.shape),
+                    describe_type(from.dtype, from.shape)));
+  }
+
+  static std::string label(const ManifestProgram& program, const ManifestMethod& method) {
+    return fmt::format("method {} of program {}", quoted(method.name), quoted(program.file));
+  }
+
+  // The programs of a component hold its layers in order; those of the text decoder hold all.
+  void check_layers(const ManifestComponent& component) {
+    int64_t next = 0;
+    for (const ManifestProgram& program : component.programs) {
+      if (program.layer_count == 0) continue;
+      if (program.first_layer != next) {
+        add(fmt::format("program {} begins with layer {} where {} is next", quoted(program.file),
+                        program.first_layer, next));
+      }
+      next = int64_t{program.first_layer} + program.layer_count;
+    }
+    if (component.role == kTextDecoderRole && next != manifest_.num_layers) {
+      add(fmt::format("the programs end with layer {}, the model has {}", next,
+                      manifest_.num_layers));
+    }
+  }
+
+  const Manifest& manifest_;
+  const std::vector<const ManifestProgram*> programs_;
+  std::set<std::string_view> data_files_;
+  ProblemList& problems_;
+};
+
+}  // namespace
+
+void check_manifest(const Manifest& manifest, ProblemList& problems) {
+  ManifestCheck(manifest, problems).run();
+  check_model(manifest, problems);
+}
+
+}  // namespace ferry::packer
