@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/checked.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/sha256.h"
@@ -148,6 +149,25 @@ TEST(Gguf, AnyRangeOfTheStoredBytesCanBeRead) {
       }
     }
   }
+}
+
+// With q8_0 and q4_0 tensors, among others: inspect shows these numbers.
+TEST(Gguf, HeaderPaddingAndStoredBytesAreTheWholeFile) {
+  constexpr uint64_t kAlignment = 32;
+  std::set<std::string_view> forms;
+  for (const char* name : {"/gguf/llama3_tied_q8_0.gguf", "/gguf/mixA.rows.gguf"}) {
+    const auto source = open_gguf(std::string(FERRY_TESTDATA) + name).value().source;
+    uint64_t end = source->files()[0].header.size();
+    uint64_t last = end;
+    for (const TensorEntry& entry : source->entries()) {
+      forms.insert(entry.form());
+      last = end + entry.stored_bytes();
+      end = align_up(last, kAlignment);
+    }
+    const uint64_t file = source->files()[0].bytes;
+    EXPECT_TRUE(file == end || file == last) << name << " " << file << " " << last;
+  }
+  EXPECT_TRUE(forms.contains("q8_0") && forms.contains("q4_0"));
 }
 
 TEST(Gguf, PlainTypesPassAsTheyAreStored) {
