@@ -125,13 +125,15 @@ TEST(Inspect, ShowsTheStoredFormOfEveryTensor) {
     }
   }
   std::map<std::string, Json> zipped;
-  for (const Json& tensor : inspect(fixture("torch/views_zipped.bin"))["tensors"]) {
+  const Json views = inspect(fixture("torch/views_zipped.bin"));
+  for (const Json& tensor : views["tensors"]) {
     zipped[tensor["stored"].get<std::string>()] = tensor;
   }
   EXPECT_TRUE(zipped.contains("f32 deflate") || zipped.contains("f32 view deflate"));
   EXPECT_TRUE(inspect(fixture("torch/views.bin")).dump().find("f32 view\"") != std::string::npos);
   std::map<std::string, size_t> chunked;
-  for (const Json& tensor : inspect(fixture("hdf5/layouts.h5"))["tensors"]) {
+  const Json layouts = inspect(fixture("hdf5/layouts.h5"));
+  for (const Json& tensor : layouts["tensors"]) {
     ++chunked[tensor["stored"].get<std::string>()];
     EXPECT_GE(tensor["stored_bytes"].get<int64_t>(), 0);
   }
