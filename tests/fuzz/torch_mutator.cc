@@ -15,7 +15,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace {
 
-using ferry::ZipItem;
+using ferry::formats::ZipItem;
 
 uint64_t number(std::string_view text, size_t at, size_t size) {
   uint64_t value = 0;
@@ -28,21 +28,19 @@ std::vector<ZipItem> take_apart(std::string_view zip) {
   std::vector<ZipItem> items;
   if (zip.size() < 22) return items;
   const size_t end = zip.size() - 22;
-  size_t at = kernels::number(zip, end + 16, 4);
-  for (uint64_t left = kernels::number(zip, end + 10, 2); left > 0; --left) {
+  size_t at = number(zip, end + 16, 4);
+  for (uint64_t left = number(zip, end + 10, 2); left > 0; --left) {
     if (at > end || end - at < 46 || zip.substr(at, 4) != "PK\x01\x02") return {};
-    const size_t name_bytes = kernels::number(zip, at + 28, 2),
-                 local = kernels::number(zip, at + 42, 4);
-    const size_t stored = kernels::number(zip, at + 20, 4);
-    const size_t data =
-        local + 30 + kernels::number(zip, local + 26, 2) + kernels::number(zip, local + 28, 2);
+    const size_t name_bytes = number(zip, at + 28, 2), local = number(zip, at + 42, 4);
+    const size_t stored = number(zip, at + 20, 4);
+    const size_t data = local + 30 + number(zip, local + 26, 2) + number(zip, local + 28, 2);
     if (at + 46 + name_bytes > end || data > end || stored > end - data) return {};
     items.push_back({std::string(zip.substr(at + 46, name_bytes)),
-                     static_cast<uint16_t>(kernels::number(zip, at + 10, 2)),
+                     static_cast<uint16_t>(number(zip, at + 10, 2)),
                      std::string(zip.substr(data, stored)),
-                     static_cast<uint32_t>(kernels::number(zip, at + 24, 4)),
-                     static_cast<uint32_t>(kernels::number(zip, at + 16, 4))});
-    at += 46 + name_bytes + kernels::number(zip, at + 30, 2) + kernels::number(zip, at + 32, 2);
+                     static_cast<uint32_t>(number(zip, at + 24, 4)),
+                     static_cast<uint32_t>(number(zip, at + 16, 4))});
+    at += 46 + name_bytes + number(zip, at + 30, 2) + number(zip, at + 32, 2);
   }
   return items;
 }
@@ -55,8 +53,8 @@ void change(ZipItem& item, unsigned seed) {
   if (item.method == 8) {  // a stream that is wrong, in a file that is right
     item.stored = text;
   } else {
-    item =
-        seed % 4 == 0 ? ferry::deflated_item(item.name, text) : ferry::stored_item(item.name, text);
+    item = seed % 4 == 0 ? ferry::formats::deflated_item(item.name, text)
+                         : ferry::formats::stored_item(item.name, text);
   }
 }
 
@@ -68,7 +66,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (seed % 8 != 0) items = take_apart({reinterpret_cast<const char*>(data), size});
   if (items.empty()) return LLVMFuzzerMutate(data, size, max_size);
   change(items[(seed >> 8) % items.size()], seed >> 4);
-  const std::string zip = ferry::make_zip(items);
+  const std::string zip = ferry::formats::make_zip(items);
   if (zip.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
   std::memcpy(data, zip.data(), zip.size());
   return zip.size();

@@ -1,0 +1,134 @@
+// Takes a .pte file apart, changes one thing of a method (a number, a size, a dtype, an argument,
+// an operator, a jump) and writes the program again, if it is still valid; now and then it changes
+// the bytes of the file itself.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "formats/pte/reader.h"
+#include "formats/pte/writer.h"
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+namespace {
+
+using namespace ferry;
+
+constexpr int kTries = 16;  // most changes make a program invalid
+
+using Random = std::minstd_rand;
+
+size_t below(Random& random, size_t end) { return end == 0 ? 0 : random() % end; }
+
+// A number near `n`, or one of those that often break things.
+int64_t other_number(Random& random, int64_t n) {
+  const int64_t numbers[] = {n - 1, n + 1, n / 2, -n, 0, 1, -1, INT64_MAX, INT64_MIN};
+  if (random() % 2 == 0 && n < INT32_MAX && n > INT32_MIN) return numbers[random() % 2];
+  return numbers[below(random, std::size(numbers))];
+}
+
+void change_tensor(Random& random, pte::Tensor& tensor) {
+  switch (random() % 4) {
+    case 0:
+      tensor.dtype = static_cast<DType>(random() % (static_cast<int>(DType::kF64) + 1));
+      return;
+    case 1:
+      if (tensor.allocation) tensor.allocation->offset = below(random, 64) * 16;
+      return;
+    case 2:
+      tensor.dynamism = tensor.dynamism == pte::Dynamism::kStatic ? pte::Dynamism::kDynamicBound
+                                                                  : pte::Dynamism::kStatic;
+      return;
+    default:
+      if (tensor.sizes.empty()) return;
+      tensor.sizes[below(random, tensor.sizes.size())] = static_cast<int32_t>(random() % 9);
+  }
+}
+
+void change_value(Random& random, pte::Value& value) {
+  if (auto* tensor = std::get_if<pte::Tensor>(&value)) {
+    change_tensor(random, *tensor);
+  } else if (auto* integer = std::get_if<int64_t>(&value)) {
+    *integer = other_number(random, *integer);
+  } else if (auto* number = std::get_if<double>(&value)) {
+    *number = static_cast<double>(other_number(random, static_cast<int64_t>(*number)));
+  } else if (auto* flag = std::get_if<bool>(&value)) {
+    *flag = !*flag;
+  } else if (auto* list = std::get_if<pte::IntList>(&value); list && !list->items.empty()) {
+    std::swap(list->items.front(), list->items[below(random, list->items.size())]);
+  }
+}
+
+void change_instruction(Random& random, pte::Method& method) {
+  if (method.instructions.empty()) return;
+  pte::Instruction& one = method.instructions[below(random, method.instructions.size())];
+  const auto value = static_cast<int32_t>(below(random, method.values.size()));
+  if (auto* call = std::get_if<pte::KernelCall>(&one)) {
+    if (random() % 4 == 0) {
+      call->op = static_cast<int32_t>(below(random, method.operators.size()));
+    } else if (!call->args.empty()) {
+      call->args[below(random, call->args.size())] = value;
+    }
+  } else if (auto* jump = std::get_if<pte::JumpFalseCall>(&one)) {
+    jump->destination = static_cast<int32_t>(below(random, method.instructions.size() + 1));
+  } else if (auto* move = std::get_if<pte::MoveCall>(&one)) {
+    (random() % 2 == 0 ? move->from : move->to) = value;
+  }
+}
+
+void change(Random& random, pte::Program& program) {
+  if (program.methods.empty()) return;
+  pte::Method& method = program.methods[below(random, program.methods.size())];
+  if (random() % 2 == 0 && !method.values.empty()) {
+    change_value(random, method.values[below(random, method.values.size())]);
+  } else {
+    change_instruction(random, method);
+  }
+}
+
+std::vector<uint64_t> sizes_of(const std::vector<std::span<const std::byte>>& pieces) {
+  std::vector<uint64_t> sizes;
+  for (const auto& piece : pieces) sizes.push_back(piece.size());
+  return sizes;
+}
+
+// Empty where the program is not valid, or too large.
+std::vector<std::byte> write(const pte::Program& program, const pte::ProgramData& data,
+                             size_t max_size) {
+  const auto layout =
+      pte::plan_program(program, {sizes_of(data.constants), sizes_of(data.initial)});
+  if (!layout || layout->file_bytes > max_size) return {};
+  std::vector<std::byte> file = layout->head;
+  file.resize(layout->file_bytes);
+  for (const pte::Piece& piece : layout->pieces) {
+    const auto& from = piece.kind == pte::Piece::Kind::kConstant ? data.constants : data.initial;
+    std::ranges::copy(from[piece.index].first(piece.size),
+                      file.begin() + static_cast<std::ptrdiff_t>(piece.offset));
+  }
+  return file;
+}
+
+}  // namespace
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                          unsigned seed) {
+  if (seed % 16 == 0) return LLVMFuzzerMutate(data, size, max_size);
+  const auto loaded = pte::read_program(std::as_bytes(std::span(data, size)), "f");
+  if (!loaded) return LLVMFuzzerMutate(data, size, max_size);
+  Random random(seed);
+  for (int i = 0; i < kTries; ++i) {
+    pte::Program program = loaded->program;
+    change(random, program);
+    if (program == loaded->program) continue;
+    const std::vector<std::byte> file = write(program, loaded->data, max_size);
+    if (file.empty()) continue;
+    std::memcpy(data, file.data(), file.size());
+    return file.size();
+  }
+  return LLVMFuzzerMutate(data, size, max_size);
+}

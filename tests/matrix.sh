@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Everything that must hold of the sources beyond one build and its suite:
+#   tests/matrix.sh [STEP...]     all steps by default; --list prints their names
+# As root on Debian 12 it installs the tools that a step needs. Prints little, unless a step fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs=$(nproc)
+export CMAKE_BUILD_PARALLEL_LEVEL=$jobs CTEST_PARALLEL_LEVEL=$jobs
+export CTEST_OUTPUT_ON_FAILURE=1 CMAKE_COLOR_DIAGNOSTICS=OFF
+
+# need COMMAND PACKAGE: installs the package if the command is absent.
+need() {
+  command -v "$1" >/dev/null && return
+  if [ "$(id -u)" != 0 ]; then
+    echo "matrix.sh: please install $2" >&2
+    return 2
+  fi
+  DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends "$2" >/dev/null
+}
+
+# build DIRECTORY CMAKE-OPTIONS... -- TARGETS...: configures and builds with -Werror.
+build() {
+  local directory=$1 options=()
+  shift
+  while [ "$1" != -- ]; do
+    options+=("$1")
+    shift
+  done
+  shift
+  cmake -S . -B "$directory" -G Ninja -DFERRY_WERROR=ON "${options[@]}" >"$directory.log" 2>&1 ||
+    { cat "$directory.log" >&2; return 1; }
+  cmake --build "$directory" ${1:+--target "$@"} -- --quiet
+}
+
+step_format() {
+  need clang-format clang-format
+  git ls-files '*.cc' '*.h' | xargs clang-format --dry-run -Werror
+}
+
+# Precompiled headers are off in these three, so that a missing include is an error.
+step_gcc() {
+  build build/matrix-gcc --preset release -DCMAKE_CXX_COMPILER=g++ \
+    -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON --
+  ctest --test-dir build/matrix-gcc --quiet
+}
+step_clang() {
+  need clang++ clang
+  build build/matrix-clang --preset release -DCMAKE_CXX_COMPILER=clang++ \
+    -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON --
+  ctest --test-dir build/matrix-clang --quiet
+}
+step_tidy() {
+  need clang-tidy clang-tidy
+  need clang++ clang
+  build build/matrix-tidy --preset tidy --
+}
+
+# Each header of a room compiles alone.
+step_headers() {
+  local header
+  git ls-files '*.h' | grep -v -e '-inl.h$' -e '^tests/' | xargs -P "$jobs" -I{} \
+    g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -Wno-pragma-once-outside-header -I. -x c++ {}
+}
+
+# What reads foreign bytes and what executes programs; processes are left out, they take long.
+step_asan() {
+  build build/matrix-asan --preset asan-ubsan -- core_tests formats_tests graph_tests packer_tests \
+    runner_tests text_tests
+  ctest --test-dir build/matrix-asan --quiet -R '^(Chat|Gguf|Hdf5|Json|Method|Pte|Safetensors|Text|Torch|Zip)'
+}
+# What uses threads.
+step_tsan() {
+  build build/matrix-tsan --preset tsan -- core_tests packer_tests runner_tests
+  for tests in core_tests packer_tests runner_tests; do
+    build/matrix-tsan/bin/$tests --gtest_brief=1
+  done
+}
+
+steps=$(compgen -A function step_ | sed 's/^step_//')
+if [ "${1:-}" = --list ]; then
+  echo "$steps"
+  exit
+fi
+for step in ${@:-$steps}; do
+  echo "== $step"
+  "step_$step"
+done
