@@ -18,8 +18,8 @@ struct Assembled {
 
 // `config` must have been parsed: its family is the one whose rules and graph are used.
 Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed,
-                           const ModelConfig& config,
-                           const BuildOptions& build, const MappingOptions& mapping);
+                           const ModelConfig& config, const BuildOptions& build,
+                           const MappingOptions& mapping);
 
 // The problems as one error: a summary line, and one detail line for each. kUnsupported if all of
 // them are about dtypes, else kBadInput.

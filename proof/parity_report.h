@@ -17,7 +17,7 @@ namespace ferry::proof {
 struct LayerResult {
   ReferenceTensor tensor;
   ValueMetrics metrics;
-  bool within = true;              // its bounds
+  bool within = true;                   // its bounds
   std::optional<double> floor_db = {};  // of its signal-to-noise ratio, where it has one
 };
 

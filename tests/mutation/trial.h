@@ -51,8 +51,7 @@ struct Trial {
 // Why a kind does not apply; empty where it does.
 std::string excluded(const Kind& kind, const Model& model);
 // Safe to call from several threads.
-Trial run_trial(const Kind& kind, const Model& model,
-                const std::vector<std::string>& dtypes);
+Trial run_trial(const Kind& kind, const Model& model, const std::vector<std::string>& dtypes);
 // The unchanged checkpoint: `caught` means that verify refused it, or that it passed by less than
 // kLeastMargins.
 Trial run_control(const Model& model, const std::vector<std::string>& dtypes);
