@@ -31,10 +31,10 @@ class StoredNames {
 
  private:
   std::unordered_map<std::string, std::string> names_;
-  std::string prefix_;  // of wrappers, before all keys
+  std::string prefix_;  // that a wrapper put before all keys
 };
 
-// Why a checkpoint without its own output head is not complete.
+// Explains why the output head is missing.
 std::string head_hint(const std::string& weight, const ModelConfig& config) {
   if (weight != "output.weight" || config.tie_word_embeddings) return {};
   return "; the config does not tie the head to the embedding (tie_word_embeddings is false)";
@@ -60,7 +60,7 @@ std::optional<KeyProblem> check_weight(const graph::Value& value, const MappedKe
   return KeyProblem{
       .kind = KeyProblem::Kind::kShape,
       .key = key,
-      .message = fmt::format("shape: {} gives {} {}, the config wants {}", quoted(key), value.name,
+      .message = fmt::format("shape: {} makes {} {}, the config wants {}", quoted(key), value.name,
                              to_string(weight->recipe.output().shape), to_string(shape))};
 }
 
@@ -121,7 +121,7 @@ Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed
 }
 
 Error problems_error(const std::vector<KeyProblem>& problems, const TensorSource& source) {
-  // Dtypes that are not cast are a limit of ours; all else is wrong with the checkpoint.
+  // A dtype that Ferry cannot cast is a limit of Ferry; any other problem is one of the checkpoint.
   const bool only_dtypes = std::ranges::all_of(
       problems, [](const KeyProblem& p) { return p.kind == KeyProblem::Kind::kDType; });
   Error error{.code = only_dtypes ? ErrorCode::kUnsupported : ErrorCode::kBadInput,

@@ -7,8 +7,8 @@
 #include "converters/blocks/caches.h"
 #include "converters/blocks/softcap_attention.h"
 
-// The order of nodes is part of the bytes of a program. No call here takes two arguments that
-// append nodes: compilers differ in which they evaluate first.
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
 
 namespace ferry::converters {
 namespace {

@@ -1,5 +1,5 @@
-// Attention blocks as graph nodes. Shapes are [1,T,...]; the layouts are those of the llama::
-// operators (sequence in dim 1).
+// attention: the attention block of a decoder layer. Shapes are [1,T,...], with the
+// sequence in dimension 1 as the llama:: operators need it.
 #pragma once
 
 #include "converters/blocks/decoder_context.h"
@@ -15,7 +15,7 @@ struct AttentionStyle {
     kHead,  // RMSNorm over head_dim before RoPE
     kWhole  // RMSNorm over all heads together before RoPE (OLMo 2)
   } qk_norm = QkNorm::kNone;
-  bool output_gate = false;  // wq gives [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
+  bool output_gate = false;  // wq makes [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
 };
 
 // Causal attention of layer `layer` with KV cache, windowed where the config's layer_types say so.

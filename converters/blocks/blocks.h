@@ -1,4 +1,4 @@
-// Blocks that everything in a decoder layer is made of, as graph nodes. Shapes are [1,T,...].
+// The building blocks of decoder layers: norms, projections, MLPs. Shapes are [1,T,...].
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What a decoder keeps between calls. This is the only place that makes it, so that a program of
-// another style differs here alone. In the stateful style caches and states are mutable buffers of
+// KV caches and states: what a decoder keeps between calls. Blocks use no other buffers, so that
+// another program style changes this file alone. In the stateful style they are mutable buffers of
 // the program.
 #pragma once
 

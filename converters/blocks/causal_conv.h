@@ -1,4 +1,4 @@
-// A causal depthwise convolution over time with its rolling state.
+// causal_conv: a causal depthwise convolution over time, with its state.
 #pragma once
 
 #include <string>

@@ -7,8 +7,8 @@
 #include "converters/blocks/moe.h"
 #include "core/program_interface.h"
 
-// The order of nodes is part of the bytes of a program. No call here takes two arguments that
-// append nodes: compilers differ in which they evaluate first.
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
 
 namespace ferry::converters {
 namespace {
@@ -17,7 +17,7 @@ ValueId scaled(GraphBuilder& b, ValueId x, double factor) {
   return factor == 1.0 ? x : b.mul(x, factor);
 }
 
-// What a block adds to the residual stream. `before` and `after` are names of norms.
+// x plus the output of a block. `before` and `after` are the names of its norms.
 ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, int64_t layer,
                   const char* before, const char* after, ValueId x,
                   const std::function<ValueId(ValueId)>& block) {
@@ -48,7 +48,7 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
     b.set_layer(static_cast<int32_t>(layer));
     x = parts.layer(b, c, x, layer);
     b.name(x, "hidden_states");
-    // The reference's last hidden state is the one after the final norm.
+    // In the reference, the last hidden state is the output of the final norm.
     const bool last = layer + 1 == config.num_layers;
     b.probe(last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1), x);
   }

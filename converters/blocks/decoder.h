@@ -1,5 +1,5 @@
-// The frame of a decoder: inputs, embedding, layers, final norm and head, with the probes that
-// reference files name.
+// build_decoder() and its variants: the graph of a decoder, with the probes that reference files
+// name.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,8 @@ struct DecoderParts {
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
 
-// The mixer of a layer: normed x [1,T,hidden_size] -> what is added to the residual stream.
+// The mixer of a layer (attention, convolution, ...): normed x [1,T,hidden_size] -> the same shape,
+// to be added to the residual stream.
 using Mixer =
     std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x, int64_t layer)>;
 

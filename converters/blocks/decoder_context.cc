@@ -13,25 +13,26 @@
 #include "converters/blocks/axes.h"
 #include "converters/blocks/longrope.h"
 
-// The order of nodes is part of the bytes of a program. No call here takes two arguments that
-// append nodes: compilers differ in which they evaluate first.
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
 
 namespace ferry::converters {
 namespace {
 
-// Masked scores. Finite on purpose: a block of keys that is masked as a whole must not turn into
-// NaN in a softmax that proceeds block by block, and exp(-65535 - maximum) is exactly zero in f32.
+// The value of masked scores. It is finite, so that a softmax computed block by block gives no NaN
+// for a block whose keys are all masked. exp(-65535 - maximum) is exactly zero in f32.
 constexpr float kMasked = -65535.0F;
 
 constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
 
-// A run of rows of a RoPE table: positions from 0 on, at these inverse frequencies.
+// Consecutive rows of a RoPE table: the positions from 0 on, with these inverse frequencies.
 struct RopeRows {
   int64_t positions = 0;
   std::vector<float> inverse;
 };
 
-// Of longrope all positions of the context with the long factors, then those with the short ones.
+// The rows of the table. Longrope has all positions of the context with the long factors, then
+// those up to the switch with the short ones.
 std::vector<RopeRows> rope_table_rows(const RopeConfig& rope, int64_t rotary_dim,
                                       const BuildOptions& options) {
   const RopeRows rows = {options.context_length, rope_inverse_frequencies(rope, rotary_dim)};
@@ -43,8 +44,8 @@ std::vector<RopeRows> rope_table_rows(const RopeConfig& rope, int64_t rotary_dim
           {*limit, rows.inverse}};
 }
 
-// cos or sin of position * inverse frequency, the frequencies twice side by side (half-split RoPE).
-// The first half of a sine row is negated, so that x * cos + swapped(x) * sin turns every pair.
+// cos or sin of position * inverse frequency. A row holds the frequencies twice (half-split RoPE).
+// The first half of a sine row is negated, so that x * cos + swapped(x) * sin rotates every pair.
 graph::Literal rope_literal(const std::string& name, const std::vector<RopeRows>& runs,
                             double factor, int64_t positions, bool sine) {
   const auto scale = static_cast<float>(factor);
@@ -89,8 +90,8 @@ ValueId int_scalar(GraphBuilder& b, int64_t number) {
                     }});
 }
 
-// Row of the table for the call's first position, of a table that has the rows of the short factors
-// behind those of the long ones.
+// The row of the call's first position in a table where the rows of the short factors follow those
+// of the long ones.
 ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t limit) {
   const ValueId ends = b.arange(c.end_pos, b.int_add(c.end_pos, 1), 1);
   const ValueId not_said = b.ge(c.signed_start, 0);
@@ -101,7 +102,7 @@ ValueId longrope_first_row(GraphBuilder& b, const DecoderContext& c, int64_t lim
   return b.int_add(c.start_pos, b.item(b.where(is_short, skipped, none)));
 }
 
-// The rows of this call; `name` tells the tables of a program apart.
+// The rows of this call. `name` is unique among the tables of a program.
 RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
                    const RopeConfig& rope) {
   const std::vector<RopeRows> runs = rope_table_rows(rope, c.config.rotary_dim(), c.options);
@@ -128,7 +129,7 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
   return table;
 }
 
-// How far each key of the range lies before each query: i64 [T, keys].
+// Position of each query minus position of each key: i64 [T, keys].
 ValueId distances(GraphBuilder& b, const DecoderContext& c, const KeyRange& range) {
   const ValueId rows = b.unsqueeze(b.arange(c.start_pos, c.end_pos, c.tokens), 1);
   const ValueId columns = b.arange(range.start, c.end_pos, range.keys);
@@ -143,8 +144,8 @@ ValueId additive_mask(GraphBuilder& b, ValueId seen, std::string name) {
   return mask;
 }
 
-// A query at position p sees the keys (p - window, p]. The keys are a slice of the cache that holds
-// only written positions, because a masked kernel reads everything it is given.
+// A query at position p attends to the keys at (p - window, p]. The keys are a slice of the cache
+// with written positions only, because a masked kernel reads all of its keys.
 KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   KeyRange range;
   const ValueId start = b.int_max(b.int_sub(c.start_pos, window - 1), 0);
@@ -159,7 +160,7 @@ KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   return range;
 }
 
-// All keys up to the query's own.
+// A query at position p attends to the keys at [0, p].
 KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   KeyRange range;
   range.keys = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
@@ -170,7 +171,7 @@ KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
   c.full.rope = add_rope(b, c, "rope", config.rope);
-  // The attention operator knows no softcap: what replaces it wants a mask in every layer.
+  // The attention operator has no softcap; softcap_attention() needs a mask in every layer.
   if (config.scalars.attention_softcap) c.full.range = add_causal_range(b, c);
   c.sliding = c.full;
   if (!config.sliding_window) return;
@@ -182,7 +183,7 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   }
 }
 
-// `position` is 0, or -1 where complements of positions are given too.
+// Whether `position` is 0, or -1 in programs where callers may pass -1 - position.
 ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId position) {
   if (!c.signed_start.valid()) return b.eq(position, 0);
   const ValueId not_before = b.ge(position, -1);

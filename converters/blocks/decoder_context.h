@@ -1,4 +1,5 @@
-// What every layer of a decoder needs beside the hidden state; made once, before the first layer.
+// DecoderContext: the values that all layers of a decoder share. make_decoder_context() makes it
+// once, before the first layer.
 #pragma once
 
 #include <optional>
@@ -14,17 +15,17 @@ struct RopeTable {
   ValueId cos = {}, sin = {};
 };
 
-// The keys that a call's queries may see, where they are chosen by a mask.
+// The keys that the queries of a call may attend to, where a mask selects them.
 struct KeyRange {
   graph::IntArg start = 0;  // position of the first key
-  Dim keys = {};            // their number, up to and with the call's last position
+  Dim keys = {};            // their number; the last one is at the last position of the call
   ValueId mask = {};        // additive, f32 [T, keys]
 };
 
-// What the attention layers of one kind (full or sliding) have in common.
+// Shared by the attention layers of one kind, full or sliding.
 struct AttentionKind {
   RopeTable rope = {};
-  std::optional<KeyRange> range = {};  // none: causality is left to the attention operator
+  std::optional<KeyRange> range = {};  // none: the attention operator masks causally
 };
 
 struct DecoderContext {
@@ -33,11 +34,11 @@ struct DecoderContext {
   Dim tokens = {};         // T, the number of tokens of a call
   ValueId start_pos = {};  // Int: position of the first token
   ValueId end_pos = {};    // Int: start_pos + T
-  // i64 []: start_pos, or -1 - start_pos where the caller says that the sequence needs the long
-  // factors of longrope; valid only in a program that has both sets.
+  // i64 []: start_pos, or -1 - start_pos if the caller states that the sequence needs the long
+  // factors of longrope. Valid only in a program that has both sets of factors.
   ValueId signed_start = {};
   ValueId is_start = {};  // bool [], true when the call begins a sequence
-  // Sliding layers with a window that no context can leave are as full ones.
+  // If the window is at least context_length, sliding attention equals full attention.
   AttentionKind full = {}, sliding = {};
 
   const AttentionKind& kind_of(int64_t layer) const {
@@ -51,7 +52,7 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol);
 
-// Turns as many of the first dimensions of every head of x [1,T,heads,head_dim] as the table has.
+// Rotates the first dimensions of every head of x [1,T,heads,head_dim], as many as the table has.
 ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x);
 
 }  // namespace ferry::converters

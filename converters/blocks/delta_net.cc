@@ -7,13 +7,13 @@
 #include "converters/blocks/caches.h"
 #include "converters/blocks/causal_conv.h"
 
-// The order of nodes is part of the bytes of a program. No call here takes two arguments that
-// append nodes: compilers differ in which they evaluate first.
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
 
 namespace ferry::converters {
 namespace {
 
-// log(1 + exp(x)), x itself above 20 as the reference computes it.
+// log(1 + exp(x)); x itself if it is above 20, as in the reference.
 ValueId softplus(GraphBuilder& b, ValueId x) {
   const ValueId linear = b.gt(x, 20.0);
   const ValueId curved = b.log1p(b.exp(x));

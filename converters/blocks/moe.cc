@@ -23,7 +23,8 @@ KeyRule stack_rule(const std::string& source, const char* matrix,
   return rule;
 }
 
-// Of every expert's matrix, which has 2 * size rows, `size` rows from `begin` on.
+// The first or the second half of the rows of every expert's matrix, which has 2 * expert_size
+// rows.
 RuleTarget half_of_experts(const char* name, bool second) {
   return {name,
           [second](const ModelConfig& c) {

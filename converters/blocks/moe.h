@@ -1,5 +1,6 @@
-// Mixture of experts: keys and block. A router scores all experts for every token; the token passes
-// through the few best, and through a shared one where the family has it.
+// Mixture of experts: expert_rules() and sparse_mlp(). A router scores all experts for every token.
+// The token passes through those with the highest scores, and through a shared one where the family
+// has it.
 #pragma once
 
 #include <string>
@@ -10,9 +11,9 @@
 
 namespace ferry::converters {
 
-// Router, experts and shared expert below PREFIXlayers.N.mlp; none for a model without experts.
-// Experts come one by one (experts.E.gate_proj.weight) or fused (experts.gate_up_proj of
-// (experts, 2 * size, hidden), gate rows first, and experts.down_proj).
+// Router, experts and shared expert below PREFIXlayers.N.mlp; empty for a model without experts.
+// Experts are stored one by one (experts.E.gate_proj.weight) or fused (experts.gate_up_proj of
+// shape (experts, 2 * size, hidden), gate rows first, and experts.down_proj).
 std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config);
 
 // sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x); x

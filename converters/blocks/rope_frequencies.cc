@@ -1,5 +1,5 @@
-// The frequencies of RoPE. Powers are computed in f64 and rounded to f32, so that they do not
-// depend on the f32 functions of a C library; all else is f32, operation by operation as in the
+// rope_inverse_frequencies. Powers are computed in f64 and rounded to f32, so that they do not
+// depend on the f32 functions of a C library. All other operations are f32, in the order of the
 // reference. Source: transformers, modeling_rope_utils.py.
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace ferry::converters {
 namespace {
 
-// Long waves are slowed down, short ones kept, those between interpolated.
+// Low frequencies are divided by the factor, high ones are kept, those between are interpolated.
 float llama3_frequency(const RopeConfig& rope, float frequency) {
   const auto factor = static_cast<float>(rope.factor);
   const auto original = static_cast<double>(rope.original_max_positions);
@@ -23,14 +23,14 @@ float llama3_frequency(const RopeConfig& rope, float frequency) {
   return (1.0F - smooth) * frequency / factor + smooth * frequency;
 }
 
-// The pairs between which yarn goes from the plain frequencies to the slowed down ones.
+// The pairs between which yarn interpolates from the plain to the scaled frequencies.
 struct YarnRange {
   double low, high;
 };
 
 YarnRange yarn_range(const RopeConfig& rope, int64_t rotary_dim) {
   const auto dim = static_cast<double>(rotary_dim);
-  // The pair that turns so often within the original length.
+  // The pair that makes so many turns within the original length.
   const auto pair_of = [&](double turns) {
     const double length = static_cast<double>(rope.original_max_positions);
     return dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(rope.theta));

@@ -4,8 +4,8 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/causal_conv.h"
 
-// The order of nodes is part of the bytes of a program. No call here takes two arguments that
-// append nodes: compilers differ in which they evaluate first.
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
 
 namespace ferry::converters {
 

@@ -9,7 +9,7 @@ ValueId softcap_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId 
   const Dim count = b.graph()[keys].shape[1];
   const Dim kv_heads = b.graph()[keys].shape[2];
   const int64_t groups = shape[2].base / kv_heads.base;
-  // The query heads of one key head are rows of one product, so that no key is repeated.
+  // The query heads that share a key head are rows of one product, so that no key is copied.
   const Dim rows = Dim::of(tokens.symbol, groups);
   const ValueId grouped =
       b.permute(b.view(b.mul(query, scale / cap), {tokens, kv_heads, groups, dim}), {1, 2, 0, 3});

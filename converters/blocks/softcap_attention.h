@@ -1,4 +1,5 @@
-// Attention with a softcap on the scores (Gemma 2), of core operators: llama::custom_sdpa has none.
+// Attention with a softcap on the scores (Gemma 2), composed of core operators, because
+// llama::custom_sdpa has no softcap.
 #pragma once
 
 #include "converters/blocks/graph_names.h"

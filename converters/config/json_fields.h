@@ -1,5 +1,5 @@
-// Reads numbers and flags out of one JSON object, strictly: a value of the wrong kind or out of
-// range is an error that names the key. A null counts as absent.
+// JsonFields: reads numbers and flags from a JSON object. A value of the wrong kind or out of range
+// is an error that names the key. A null counts as absent.
 #pragma once
 
 #include <array>
@@ -23,8 +23,9 @@ struct FloatRange {
   double min, max;  // inclusive
 };
 
-// The names under which an object may state what readers ask for as `key`. The first name that is
-// there wins. Without any name the key has no meaning in the object; only its default counts.
+// Other names of a key. Readers ask for `key`; the object may state it under any of `stated`, and
+// the first name that is present is used. Without names the object cannot state the key, which then
+// has its default.
 struct KeyNames {
   std::string_view key;
   std::array<std::string_view, 2> stated = {};  // empty: none
@@ -35,20 +36,20 @@ using KeyLog = std::set<std::string, std::less<>>;
 
 class JsonFields {
  public:
-  // `object` must outlive this; `name` begins the messages; `path` precedes keys in them ("", or
-  // "text_config.").
+  // `object` must outlive this. Messages begin with `name`; in them, `path` precedes the keys (""
+  // or "text_config.").
   JsonFields(const nlohmann::json& object, std::string name, std::string path)
       : object_(&object), name_(std::move(name)), path_(std::move(path)) {}
 
-  // All of these must outlive this. `defaults` is an object: a key counts as stated with its
-  // default where it is absent; one that is null keeps its null.
+  // The arguments must outlive this. `defaults` is an object with the values of absent keys. A key
+  // that is present and null stays null.
   void set_defaults(const nlohmann::json& defaults) { defaults_ = &defaults; }
   void set_names(std::span<const KeyNames> names) { names_ = names; }
   void record_in(KeyLog& log) { log_ = &log; }
 
-  // nullptr where the key is absent or null.
+  // nullptr if the key is absent or null.
   const nlohmann::json* find(std::string_view key) const;
-  // Whether the key is in the object itself, be it with a null.
+  // Whether the key is in the object itself, null or not.
   bool states(std::string_view key) const;
   size_t size() const;  // keys of the object itself
 
@@ -56,7 +57,7 @@ class JsonFields {
   Result<std::optional<double>> number(std::string_view key, FloatRange range) const;
   Result<std::optional<bool>> flag(std::string_view key) const;
   Result<std::optional<std::string>> text(std::string_view key) const;
-  // kBadInput where the key is absent.
+  // kBadInput if the key is absent.
   Result<int64_t> required(std::string_view key, IntRange range) const;
   Result<int64_t> integer_or(std::string_view key, IntRange range, int64_t otherwise) const;
   Result<double> number_or(std::string_view key, FloatRange range, double otherwise) const;

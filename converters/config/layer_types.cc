@@ -1,4 +1,4 @@
-// Which kind of mixer each layer has.
+// read_layer_types: which mixer each layer has.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
   return fields.integer("sliding_window", kPositionRange);
 }
 
-// Layers that turn q and k: 1 in no_rope_layers means that RoPE is used.
+// The layers with RoPE. In no_rope_layers, 1 means that the layer has it.
 Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
   std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
@@ -53,7 +53,7 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
   return turned;
 }
 
-// The sliding layers, where the type has such and the config a window.
+// The layers that have a sliding window if the config states one.
 Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const ModelType& type,
                                          const ModelConfig& config) {
   const bool from_layer = type.window == WindowRule::kFromLayer;
@@ -76,7 +76,7 @@ Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const ModelTy
   return sliding;
 }
 
-// Of hybrid models: all but every full_attention_interval-th layer.
+// Linear attention in all but every full_attention_interval-th layer.
 Result<std::vector<LayerType>> hybrid_layers(const JsonFields& fields, const ModelConfig& config) {
   const int64_t interval = FERRY_TRY(
       fields.integer_or("full_attention_interval", kLayerRange, kDefaultFullAttentionInterval));
@@ -88,7 +88,7 @@ Result<std::vector<LayerType>> hybrid_layers(const JsonFields& fields, const Mod
   return types;
 }
 
-// The first configs of LFM2 list the attention layers; none listed means all.
+// The first configs of LFM2 list the layers with attention. Without a list all layers have it.
 Result<std::vector<LayerType>> conv_layers(const JsonFields& fields, const ModelConfig& config) {
   std::vector<LayerType> types(static_cast<size_t>(config.num_layers), LayerType::kFullAttention);
   const auto full = FERRY_TRY(fields.integers("full_attn_idxs", {0, kLayerRange.max}));
@@ -148,7 +148,7 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
       return fields.bad("layer_types", fmt::format("has {} elements for {} layers", listed.size(),
                                                    config.num_layers));
     }
-    // Going on would build another model than the reference, which takes no notice of the list.
+    // The reference ignores the list here: following it would build another model.
     if (!type.lists_layers && listed != config.layer_types) {
       return fields.error(ErrorCode::kUnsupported, "layer_types",
                           fmt::format("differs from what {} does", quoted(config.text_type)));
@@ -172,7 +172,8 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
       return fields.error(ErrorCode::kUnsupported, "layer_types", "has sliding attention");
     }
     if (!window) {
-      return fields.bad("sliding_window", "is not set or not used, but layer_types wants it");
+      return fields.bad("sliding_window",
+                        "is not set or not used, but layer_types has sliding attention");
     }
     config.sliding_window = window;
   }

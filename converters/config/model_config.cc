@@ -48,7 +48,7 @@ Status check_q_size(const JsonFields& fields, const ModelConfig& config) {
                                                        config.num_heads, config.head_dim));
 }
 
-// Names of transformers' activations.py that stand for operators which programs have.
+// Names in transformers' activations.py, and the operators that compute them.
 Result<Activation> read_activation(const JsonFields& fields, const ModelType& type) {
   constexpr std::pair<std::string_view, Activation> kNames[] = {
       {"silu", Activation::kSilu},
@@ -71,7 +71,8 @@ Result<Activation> read_activation(const JsonFields& fields, const ModelType& ty
       fmt::format("is {}; silu, gelu and gelu_pytorch_tanh are supported", quoted(name)));
 }
 
-// transformers reads is_causal for every decoder: anything but true opens the mask, a null too.
+// transformers reads is_causal in every decoder. Any value but true, null included, disables the
+// causal mask.
 Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type) {
   const nlohmann::json* causal = fields.find("is_causal");
   if (fields.states("is_causal") && (causal == nullptr || *causal != true)) {
@@ -94,7 +95,7 @@ Status read_layer_details(const JsonFields& fields, const ModelType& type, Model
   return refuse_two_way_attention(fields, type);
 }
 
-// The sizes of attention, where any layer has it.
+// Checks the sizes of attention, if any layer has it.
 Status check_heads(const JsonFields& fields, const ModelConfig& config) {
   const auto attends = [](LayerType type) {
     return type == LayerType::kFullAttention || type == LayerType::kSlidingAttention;
@@ -106,15 +107,15 @@ Status check_heads(const JsonFields& fields, const ModelConfig& config) {
   }
   const int64_t rotary = config.rotary_dim();
   if (rotary >= 2 && rotary % 2 == 0) return {};
-  // The reference rounds an odd part of a head up; it cannot turn an odd head as a whole.
+  // The reference rounds an odd part of a head up, and fails if the whole head is odd.
   const bool part = rotary < config.head_dim;
   return fields.error(part ? ErrorCode::kUnsupported : ErrorCode::kBadInput, "head_dim",
-                      fmt::format("is {}: RoPE would turn {} dimensions of it, which is not a "
+                      fmt::format("is {}: RoPE would rotate {} dimensions of it, which is not a "
                                   "positive even number",
                                   config.head_dim, rotary));
 }
 
-// Negative ids, which some configs have for "none", cannot be generated and are left out.
+// Some configs state -1 for "none". Negative ids are ignored.
 Status read_token_ids(const JsonFields& fields, ModelConfig& config) {
   if (const auto bos = FERRY_TRY(fields.integer("bos_token_id", kTokenRange))) {
     config.bos_id = *bos < 0 ? std::nullopt : bos;
@@ -132,7 +133,7 @@ Result<nlohmann::json> parse_object(const std::string& text, const std::string& 
   return document;
 }
 
-// The quantised forms pack several elements into one; reading them as plain tensors would be wrong.
+// Quantised checkpoints pack several elements into one, which a plain reading would get wrong.
 Status refuse_quantization(const JsonFields& fields) {
   for (const std::string_view key : {"quantization_config", "compression_config"}) {
     if (!fields.find(key)) continue;

@@ -1,4 +1,4 @@
-// Experts: how many, how large, in which layers.
+// read_experts: number, sizes and layers of experts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ Result<std::vector<bool>> expert_layers(const JsonFields& fields, const ModelTyp
 
 }  // namespace
 
-// The numbers of experts are read only where some layer has any: a dense config may hold whatever.
+// The sizes of experts are read only if some layer has experts: in a dense config they may be
+// anything.
 Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   if (type.experts == ExpertRule::kNever) return {};
   const std::string_view name = "num_experts";

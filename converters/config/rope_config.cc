@@ -1,7 +1,7 @@
-// RoPE: its keys in config.json.
+// read_rope: the keys of RoPE in config.json.
 // Source: transformers, modeling_rope_utils.py: convert_rope_params_to_dict and
-// standardize_rope_params, which settle what counts where a key is stated twice, and the functions
-// that compute the frequencies of each type.
+// standardize_rope_params, which decide between two statements of one key, and the functions that
+// compute the frequencies of each type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,14 +25,15 @@ constexpr std::string_view kPartial = "partial_rotary_factor";
 constexpr FloatRange kBetaRange = {1e-6, 1e6};
 constexpr FloatRange kMscaleRange = {0.0, 1e6};
 
-// One RoPE of a model, and where its keys are stated.
+// Where the keys of one RoPE of a model are stated.
 struct RopeKeys {
   const JsonFields& fields;         // the text part of the config
-  std::vector<JsonFields> objects;  // the first that has a key wins; at least one
-  // By kind of layer: original_max_position_embeddings beside the objects has no effect.
+  std::vector<JsonFields> objects;  // at least one; the first that has a key decides
+  // One RoPE for each kind of layer: original_max_position_embeddings beside the objects has no
+  // effect.
   bool by_layer = false;
-  bool outer_partial = true;  // partial_rotary_factor beside the objects counts
-  bool truncate = true;       // yarn, by_layer: it counts beside the objects only
+  bool outer_partial = true;  // partial_rotary_factor beside the objects is read
+  bool truncate = true;       // yarn, by_layer: read beside the objects only
 
   const JsonFields& of(std::string_view key) const {
     for (const JsonFields& object : objects) {
@@ -50,7 +51,7 @@ Result<Type> rope_type(const RopeKeys& keys, const ModelType& type) {
   constexpr Name kNames[] = {{"default", Type::kDefault},   {"linear", Type::kLinear},
                              {"dynamic", Type::kDynamic},   {"llama3", Type::kLlama3},
                              {"longrope", Type::kLongRope}, {"yarn", Type::kYarn}};
-  // "su" and "yarn" were longrope in the first configs of Phi-3.
+  // The first configs of Phi-3 call longrope "su" or "yarn".
   constexpr Name kPhi3Names[] = {{"default", Type::kDefault},
                                  {"longrope", Type::kLongRope},
                                  {"su", Type::kLongRope},
@@ -72,8 +73,8 @@ Result<Type> rope_type(const RopeKeys& keys, const ModelType& type) {
                                        : "default, linear, dynamic, yarn, llama3 and longrope"));
 }
 
-// The factor beside the object is in force again whenever a scaled RoPE is computed; a plain one
-// takes that in the object.
+// partial_rotary_factor: a plain RoPE prefers the one inside the object, a scaled RoPE the one
+// beside it.
 Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
                     const ModelConfig& config, RopeConfig& out) {
   const bool plain = rope_type == Type::kDefault;
@@ -90,8 +91,8 @@ Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
     return {};
   }
   return keys.fields.error(ErrorCode::kUnsupported, kPartial,
-                           fmt::format("is {}, but {} turns whole heads", out.partial_rotary_factor,
-                                       quoted(config.text_type)));
+                           fmt::format("is {}, but {} rotates whole heads",
+                                       out.partial_rotary_factor, quoted(config.text_type)));
 }
 
 Result<double> required_factor(const RopeKeys& keys) {
@@ -109,7 +110,8 @@ Result<int64_t> original_positions(const RopeKeys& keys, const ModelConfig& conf
   return keys.of(kOriginal).integer_or(kOriginal, kPositionRange, config.max_positions);
 }
 
-// Within max_position_embeddings, which no context exceeds, the base changes by rounding only.
+// No context exceeds max_position_embeddings. Up to there, the base differs from theta by rounding
+// only.
 Status read_dynamic(const RopeKeys& keys, const ModelConfig& config, RopeConfig& out) {
   const double factor = FERRY_TRY(required_factor(keys));
   const auto rotary = static_cast<double>(
@@ -125,7 +127,7 @@ Status read_dynamic(const RopeKeys& keys, const ModelConfig& config, RopeConfig&
   return {};
 }
 
-// How much yarn multiplies cos and sin where the config does not say.
+// The default of the factor by which yarn multiplies cos and sin.
 double yarn_attention(double factor, double mscale, double mscale_all_dim) {
   const auto scale = [&](double m) {
     return factor <= 1.0 ? 1.0 : 0.1 * m * std::log(factor) + 1.0;
@@ -134,7 +136,7 @@ double yarn_attention(double factor, double mscale, double mscale_all_dim) {
   return scale(mscale) / scale(mscale_all_dim);
 }
 
-// A 0 means the default, as a null does.
+// 0 means the default, as null does.
 Result<double> read_beta(const RopeKeys& keys, std::string_view key, double otherwise) {
   const JsonFields& object = keys.of(key);
   const nlohmann::json* stated = object.find(key);
@@ -146,7 +148,7 @@ Status read_yarn(const RopeKeys& keys, const ModelConfig& config, RopeConfig& ou
   const JsonFields& object = keys.of("factor");
   out.original_max_positions = FERRY_TRY(original_positions(keys, config));
   const auto factor = FERRY_TRY(object.number("factor", kFactorRange));
-  // A null stands for the ratio of the lengths; an absent key is an error of the reference.
+  // null means the ratio of the lengths. An absent key is an error, as in the reference.
   if (!factor && !object.states("factor")) return object.bad("factor", "is missing");
   out.factor = factor.value_or(static_cast<double>(config.max_positions) /
                                static_cast<double>(out.original_max_positions));
@@ -163,7 +165,7 @@ Status read_yarn(const RopeKeys& keys, const ModelConfig& config, RopeConfig& ou
   out.truncate = keys.truncate;
   if (!keys.by_layer) {
     const JsonFields& stating = keys.of("truncate");
-    // A null is false here.
+    // null means false here.
     out.truncate = FERRY_TRY(stating.flag("truncate")).value_or(!stating.states("truncate"));
   }
   if (out.theta != 1.0) return {};
@@ -184,7 +186,7 @@ Status read_llama3(const RopeKeys& keys, const ModelConfig& config, RopeConfig& 
   return {};
 }
 
-// All of one RoPE. `theta_key` is what the base is called beside the object.
+// Reads one RoPE. `theta_key` is the name of its base beside the objects.
 Status read_one(const RopeKeys& keys, std::string_view theta_key, const ModelType& type,
                 const ModelConfig& config, RopeConfig& out) {
   const JsonFields& stating = keys.of("rope_theta");
@@ -207,12 +209,12 @@ Status read_one(const RopeKeys& keys, std::string_view theta_key, const ModelTyp
       return read_llama3(keys, config, out);
     case Type::kLongRope:
       out.original_max_positions = FERRY_TRY(original_positions(keys, config));
-      return {};  // the rest by read_longrope()
+      return {};  // read_longrope() reads the rest
   }
   return {};
 }
 
-// The RoPE of layers that a model does not have may be wrong: it then becomes a plain one.
+// Errors in the RoPE of layers that the model does not have are ignored; it becomes a plain one.
 Status if_used(const ModelConfig& config, std::initializer_list<LayerType> users, RopeConfig& rope,
                Status read) {
   if (read) return read;
@@ -228,7 +230,7 @@ bool has_layers(const ModelConfig& config, LayerType type) {
   return std::ranges::count(config.layer_types, type) > 0;
 }
 
-// rope_scaling (transformers 4) or rope_parameters (5): the first that has anything.
+// rope_scaling (transformers 4) if it is not empty, else rope_parameters (5).
 Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
   RopeKeys keys{.fields = fields, .objects = {}};
@@ -253,9 +255,9 @@ Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelCo
   return {};
 }
 
-// transformers 5 has an object for each kind of layer; 4 has rope_theta and rope_scaling for full
-// attention, rope_local_base_freq for sliding. Where a config has both, the keys of rope_scaling
-// replace those of the object.
+// transformers 5 has an object for each kind of layer. Transformers 4 has rope_theta and
+// rope_scaling for full attention and rope_local_base_freq for sliding attention. If a config has
+// both, the keys of rope_scaling replace those of the object.
 Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
   const JsonFields none(nothing, "", "");
@@ -274,8 +276,8 @@ Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, Model
     if (auto object = FERRY_TRY(parameters->object("sliding_attention"))) {
       sliding.objects.push_back(*std::move(object));
     }
-    // The reference tells objects by layer from one object by their keys: with any further key the
-    // factor beside them counts for none.
+    // The reference takes rope_parameters for one shared object if it has any key but the two. It
+    // then ignores the factor beside it.
     const size_t known = size_t{parameters->states("full_attention")} +
                          size_t{parameters->states("sliding_attention")};
     if (parameters->size() > known) full.outer_partial = sliding.outer_partial = false;

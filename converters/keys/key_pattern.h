@@ -1,5 +1,5 @@
-// Patterns of checkpoint keys and weight names: literal text, "{i}" a layer number, "{e}" an expert
-// number, a trailing "*" any rest.
+// KeyPattern: patterns of checkpoint keys and weight names. Literal text; "{i}", a layer number;
+// "{e}", an expert number; a trailing "*", any text.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace ferry::converters {
 
-// Decimal digits as they stand in a key, without leading zeros; empty where a pattern has none.
+// Decimal digits without leading zeros, as in the key; empty if the pattern has no such number.
 struct KeyNumbers {
   std::string layer, expert;
 };
@@ -17,7 +17,7 @@ struct KeyNumbers {
 class KeyPattern {
  public:
   explicit KeyPattern(std::string_view pattern);
-  // The numbers in `key`, of any size; nullopt if it does not match.
+  // The numbers in `key`, with any number of digits; nullopt if the key does not match.
   std::optional<KeyNumbers> match(std::string_view key) const;
 
  private:
@@ -29,7 +29,7 @@ class KeyPattern {
   bool open_end_ = false;
 };
 
-// The pattern with numbers in place of "{i}" and "{e}"; 0 where a number is empty.
+// The pattern with numbers in place of "{i}" and "{e}"; an empty number becomes 0.
 std::string fill_in(std::string pattern, const KeyNumbers& numbers);
 
 // Decimal digits without leading zeros at the start of `text`.

@@ -16,13 +16,13 @@
 namespace ferry::converters {
 namespace {
 
-// The nearest known key is looked for only for so many unknown keys, of at most this length.
+// Limits of the search for the nearest known key: number and length of the unknown keys.
 constexpr size_t kMaxSuggestions = 64;
 constexpr size_t kMaxSuggestionLength = 160;
-constexpr int64_t kMaxMissingExperts = 64;  // that are listed of one weight
+constexpr int64_t kMaxMissingExperts = 64;  // listed for one weight
 
-// The layer number in `key`: its first number between "." or "_" and "." or "/". Of the first layer
-// where there is none.
+// The layer number in `key`: its first number between "." or "_" and "." or "/"; "0" if there is
+// none.
 std::string layer_in(std::string_view key) {
   for (size_t at = 1; at < key.size(); ++at) {
     if (key[at - 1] != '.' && key[at - 1] != '_') continue;
@@ -35,15 +35,15 @@ std::string layer_in(std::string_view key) {
   return "0";
 }
 
-// The known key nearest to `key`, with the layer's number in it, as the file would call it; empty
-// if none is near. `names` are KeyedTensors::names.
+// The known key with the smallest edit distance to `key`, with its layer number, as the file names
+// it; empty if none is close. `names` are KeyedTensors::names.
 std::string nearest_key(const std::vector<KeyRule>& rules,
                         const std::unordered_map<std::string, std::string>& names,
                         const std::string& key) {
   if (key.size() > kMaxSuggestionLength) return {};
   std::string best;
   size_t best_distance = key.size() / 3 + 1;
-  // A number may belong to another name than the layer's, where the first layer has none.
+  // The number may not be that of a layer: some formats do not number the first layer.
   for (const std::string& layer : {layer_in(key), std::string("0")}) {
     for (const KeyRule& rule : rules) {
       if (rule.kind == KeyRule::Kind::kDrop) continue;
@@ -68,8 +68,8 @@ constexpr Wrapper kWrappers[] = {
     {"_orig_mod.", "torch.compile"}, {"module.", "DataParallel"},  // and DistributedDataParallel
 };
 
-// The prefixes that all keys have. Where only some have them nothing is taken off: two keys could
-// mean one tensor.
+// The prefixes that all keys have. A prefix that only some keys have is kept: without it two keys
+// could be equal.
 std::vector<TakenPrefix> prefixes_of(const std::vector<KeyedTensor>& tensors) {
   std::vector<TakenPrefix> taken;
   if (tensors.empty()) return taken;
@@ -163,9 +163,9 @@ class Mapper {
 
  private:
   struct Match {
-    std::vector<const KeyRule*> rules;  // several where a key comes in several layouts
+    std::vector<const KeyRule*> rules;  // several if the key exists in several layouts
     KeyNumbers numbers;
-    std::string excess;  // why a key that looks known is not
+    std::string excess;  // why a key that matches a pattern has no rule
   };
 
   Result<Match> match_key(std::string_view key, const KeyedTensor& tensor) {
@@ -195,7 +195,7 @@ class Mapper {
     out.problems.push_back({kind, name_of(tensor), std::move(message)});
   }
 
-  // A sentence if the config has fewer layers or experts than the key says.
+  // A clause if the layer or expert number of a key is beyond those of the config; else empty.
   std::string excess_of(const KeyNumbers& numbers) const {
     const auto below = [](const std::string& digits, int64_t count) {
       int64_t number = 0;
@@ -232,7 +232,7 @@ class Mapper {
     problem(KeyProblem::Kind::kUnmapped, tensor, std::move(message));
   }
 
-  // Whether the tensor by itself is what the rule takes; a problem if not.
+  // Whether dtype and shape of the tensor are those that the rule expects. Adds a problem if not.
   bool fits(const KeyRule& rule, const KeyedTensor& tensor) {
     const graph::RecipeOutput& made = tensor.recipe.output();
     const std::string name = quoted(name_of(tensor));
@@ -256,8 +256,8 @@ class Mapper {
     return false;
   }
 
-  // The rule of the layout that the tensor has. nullptr, with a problem, where the tensor fits none
-  // of them or nothing says which it is. Rules of one key differ in nothing but their rows.
+  // The rule of the tensor's layout. nullptr, with a problem, if the tensor fits none of the rules
+  // or the layout is unknown. The rules differ in their rows only.
   const KeyRule* choose(const std::vector<const KeyRule*>& rules, const KeyedTensor& tensor) {
     const KeyRule& first = *rules[0];
     if (rules.size() > 1) out.report.packed_keys = true;
@@ -272,7 +272,7 @@ class Mapper {
     return nullptr;
   }
 
-  // One key-value head, for instance: then there is nothing to choose.
+  // The layouts may be equal, for instance with one key-value head.
   bool all_same_rows(const std::vector<const KeyRule*>& rules) const {
     for (const KeyRule* rule : rules) {
       for (size_t t = 0; t < rule->targets.size(); ++t) {
@@ -378,7 +378,7 @@ class Mapper {
     out.report.entries.push_back({name, {target}, rule.name, rule.reason});
   }
 
-  // The weight is there even if parts of it are missing: the problem says which.
+  // Adds the weight even if parts of it are missing; the problems list them.
   void finish(Stack& stack) {
     const Shape part = stack.rule->expected_shape(config_);
     graph::Recipe recipe = keyed_.tensors[stack.parts.begin()->second].recipe;
@@ -415,15 +415,15 @@ class Mapper {
   const std::vector<KeyRule>& rules_;
   const MappingOptions& options_;
   std::vector<KeyPattern> patterns_;
-  std::string prefix_;                          // of all keys, not seen by rules
+  std::string prefix_;                          // of all keys, removed before matching
   std::map<std::string, std::string> made_by_;  // target -> source key
-  std::vector<Stack> stacks_;                   // as their first parts come
+  std::vector<Stack> stacks_;                   // in the order of their first parts
   std::map<std::string, size_t> stack_of_;      // by target
   size_t suggestions_ = 0;
 };
 
-// How much rule `r` has in common with one that keys of the checkpoint match: the length of the
-// names, up to a dot, that both begin with; more if it is such a rule itself.
+// Similarity of rule `r` to the rules that keys of the checkpoint matched: the length of the
+// longest common prefix of their sources, up to a dot; more than any if `r` itself was matched.
 size_t likeness_to_matched(const std::vector<KeyRule>& rules, size_t r,
                            const std::vector<bool>& matched) {
   const std::string& source = rules[r].source;

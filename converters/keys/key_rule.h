@@ -38,24 +38,25 @@ struct KeyRule {
   };
   std::string name;  // of the rule, for reports: "attention.wq", "drop mtp"
   Kind kind = Kind::kMap;
-  // Source key: literal text, "{i}" one decimal layer number in [0, num_layers), "{e}" one expert
-  // number in [0, moe.experts), a trailing "*" any rest (drops only).
+  // Pattern of source keys: literal text; "{i}", a decimal layer number in [0, num_layers); "{e}",
+  // an expert number in [0, moe.experts); a trailing "*", any text (drops only).
   std::string source;
   std::vector<RuleTarget> targets = {};
   std::vector<graph::Step> steps = {};
   std::string reason = {};
-  // Rows that the source must have, where the split needs it: the message says what was expected.
+  // The number of rows that the source must have, if it is split.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
-  // The whole shape, where rows alone do not settle it; a stack needs it, of each source.
+  // The shape that the source must have, if the number of rows does not determine it. Stacks need
+  // it, of each source.
   std::function<Shape(const ModelConfig&)> expected_shape = nullptr;
-  // Where one source key comes in more than one layout (packed_keys.h): one rule for each, of which
-  // at most one is the family's own.
+  // If a source key exists in several layouts (packed_keys.h), there is one rule for each; at most
+  // one is that of the family's own checkpoints.
   std::optional<PackedLayout> layout = {};
   bool own_layout = false;
 };
 
-// A weight that is another one under a second name ("output.weight" = "tok_embeddings.weight").
-// Where a checkpoint has one of the two, it is both.
+// Two names of one weight ("output.weight" and "tok_embeddings.weight"). If a checkpoint has one of
+// them, it stands for both.
 struct TieRule {
   std::string name;
   std::string target;
@@ -69,43 +70,44 @@ struct MappedEntry {
   std::string reason;  // of a drop
 };
 
-// A prefix that all keys of a checkpoint have because a wrapper saved them, and that no rule sees.
+// A prefix that a wrapper put before all keys of a checkpoint. It is removed before rules are
+// matched.
 struct TakenPrefix {
   std::string prefix;  // "_orig_mod."
   std::string rule;    // "torch.compile"
 };
 
 struct MappingReport {
-  std::vector<MappedEntry> entries;  // one per source entry, in its order, then ties (source empty)
-  std::vector<std::string> allowed;  // keys without a rule that --allow-unmapped let pass
-  bool packed_keys = false;          // a key came in a layout that --packed-layout chooses
+  std::vector<MappedEntry> entries;   // one per source entry, in order; then ties, without source
+  std::vector<std::string> allowed;   // keys without a rule that --allow-unmapped accepts
+  bool packed_keys = false;           // some key exists in several layouts
   std::vector<TakenPrefix> prefixes;  // outermost first
-  size_t without_base_prefix = 0;     // keys that were taken with the base prefix before them
+  size_t without_base_prefix = 0;     // keys that matched after the base prefix was added
 
-  // All of them, as they stand before a key.
+  // All prefixes, concatenated.
   std::string prefix() const;
 };
 
 struct MappingOptions {
   std::vector<std::string> allow_unmapped = {};    // globs
-  std::optional<PackedLayout> packed_layout = {};  // of every packed key that comes in several
-  // What stands before the keys of the base model in one with a head ("model."). A checkpoint of
-  // the base model alone lacks it: a key that no rule knows is tried with it, and without it.
+  std::optional<PackedLayout> packed_layout = {};  // of every key that exists in several
+  // The prefix of the base model's keys in a model with a head ("model."). A checkpoint of the base
+  // model alone lacks it, so a key without a rule is tried again with it, and without it.
   std::string base_prefix = {};
 };
 
-// One reason why a checkpoint does not fit its model.
+// A reason why a checkpoint does not match its model.
 struct KeyProblem {
   enum class Kind {
-    kUnmapped,   // a source key that no rule knows
-    kMissing,    // a weight that no source key makes
-    kDuplicate,  // two source keys make the same weight
+    kUnmapped,   // a source key without a rule
+    kMissing,    // a weight without a source key
+    kDuplicate,  // two source keys produce the same weight
     kShape,      // wrong shape, or wrong number of rows for a split
     kDType,      // not a float type that can be converted
-    kAmbiguous,  // packed in one of several layouts, and nothing says in which
+    kAmbiguous,  // packed in one of several layouts, and it is unknown in which
   } kind;
-  std::string key;      // stored source key, or the expected one
-  std::string message;  // a whole line, the key quoted in it
+  std::string key;      // stored source key; for kMissing the expected one
+  std::string message;  // one line that quotes the key
 };
 
 struct MappedKeys {
@@ -114,7 +116,7 @@ struct MappedKeys {
   std::vector<KeyProblem> problems;  // all of them, in the order of the entries
   // Weights whose source key has a problem. They are not reported as missing again.
   std::set<std::string> rejected;
-  std::vector<bool> matched;  // per rule: some key is its
+  std::vector<bool> matched;  // for each rule: whether a key matched it
 };
 
 // Applies `rules` to the key of every tensor, after taking off the prefixes of wrappers that all

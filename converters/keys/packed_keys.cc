@@ -15,7 +15,7 @@ struct Part {
 };
 struct Packed {
   std::vector<Part> parts;
-  const char* concatenated;  // what the layouts look like, for the names of the rules
+  const char* concatenated;  // the layouts, for the names of the rules
   const char* interleaved;
   int64_t (*row_count)(const ModelConfig&);
 };

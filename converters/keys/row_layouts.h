@@ -10,13 +10,15 @@
 
 namespace ferry::converters {
 
-// Two ways to pack what belongs together. The shapes are equal, so that a shape cannot tell which.
+// Two ways to pack parts into one tensor. The shapes are equal, so a shape does not determine the
+// layout.
 enum class PackedLayout {
   kConcatenated,  // all of the first part, then all of the second, ...
-  kInterleaved,   // group by group: of each key(-value) head its parts, of each gate row its up row
+  kInterleaved,   // group by group: the parts of each key(-value) head, each gate row with its up
+                  // row
 };
 
-// "concatenated", "interleaved"; and the layout of a name, or nullopt.
+// "concatenated" or "interleaved", and the reverse; nullopt for another name.
 const char* packed_layout_name(PackedLayout layout);
 std::optional<PackedLayout> packed_layout_of(std::string_view name);
 

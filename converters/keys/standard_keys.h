@@ -1,4 +1,4 @@
-// Key rules that families share. Tables of a family are put together from these and its own rows.
+// Key rules that families share. A family combines them with rules of its own.
 #pragma once
 
 #include <initializer_list>
@@ -16,21 +16,21 @@ struct Rename {
 };
 
 std::vector<KeyRule> rename_rules(const std::string& prefix, std::initializer_list<Rename> table);
-// The same, for norms that multiply by (1 + w): the 1 is added when the weight is packed.
+// The same for norms that multiply by (1 + w). The 1 is added when the weight is written.
 std::vector<KeyRule> shifted_norm_rules(const std::string& prefix,
                                         std::initializer_list<Rename> table);
 KeyRule drop_rule(std::string source, std::string reason);
 
-// Embedding, attention and MLP matrices, named as Hugging Face's decoders name them, and the known
-// leftovers (rotary_emb.inv_freq).
+// Embedding, attention and MLP matrices under their usual names in transformers; drops
+// rotary_emb.inv_freq.
 std::vector<KeyRule> standard_matrix_rules(const std::string& prefix);
 // input_layernorm, post_attention_layernorm, norm.
 std::vector<KeyRule> standard_norm_rules(const std::string& prefix);
-// Biases of q, k, v; of o; of the MLP: only those that the config asks for.
+// Biases of q, k and v; of o; of the MLP.
 std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output, bool mlp);
-// lm_head.weight, which has no prefix.
+// The output head.
 KeyRule head_rule(const std::string& source = "lm_head.weight");
-// The head is the embedding, where the config says so.
+// The head is the embedding if the config ties them.
 std::vector<TieRule> standard_ties(const ModelConfig& config);
 
 std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists);

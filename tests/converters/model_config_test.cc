@@ -341,7 +341,7 @@ TEST(ModelConfig, BadNumbersAreRefusedByName) {
        "'num_attention_heads' is 7, which does not divide hidden_size 64, and there is no "
        "head_dim"},
       {{{"head_dim", 23}},
-       "'head_dim' is 23: RoPE would turn 23 dimensions of it, which is not a positive even "
+       "'head_dim' is 23: RoPE would rotate 23 dimensions of it, which is not a positive even "
        "number"},
       {{{"rms_norm_eps", 0}}, "'rms_norm_eps' is 0, not from 1e-30 to 1"},
       {{{"tie_word_embeddings", 1}}, "'tie_word_embeddings' is not true or false"},

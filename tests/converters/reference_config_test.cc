@@ -105,7 +105,7 @@ TEST(ReferenceConfig, ScaledRopeTakesThePartialFactorBesideTheObject) {
 
 TEST(ReferenceConfig, AnOddPartOfAHeadIsNotSupported) {
   const std::string said =
-      ": RoPE would turn 5 dimensions of it, which is not a positive even number";
+      ": RoPE would rotate 5 dimensions of it, which is not a positive even number";
   EXPECT_EQ(refusal(with(sizes("glm"), {{"head_dim", 10}})),
             "4 config.json: 'head_dim' is 10" + said);
   EXPECT_EQ(refusal(with(sizes("llama"), {{"head_dim", 5}})),
@@ -122,7 +122,7 @@ TEST(ReferenceConfig, OtherTypesTurnWholeHeads) {
   // The reference fails here.
   const json scaled = {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}};
   EXPECT_EQ(refusal(with_rope("llama", scaled)),
-            "4 config.json: 'partial_rotary_factor' is 0.5, but 'llama' turns whole heads");
+            "4 config.json: 'partial_rotary_factor' is 0.5, but 'llama' rotates whole heads");
 }
 
 TEST(ReferenceConfig, TheOriginalLengthBesideTheObjectWins) {
@@ -236,7 +236,8 @@ TEST(ReferenceConfig, KindsOfLayersThatATypeDoesNotHaveAreRefused) {
   EXPECT_EQ(said("lfm2", "linear_attention"), "4 config.json: 'layer_types' has linear attention");
   EXPECT_EQ(said("qwen3", "conv"), "4 config.json: 'layer_types' has short convolutions");
   EXPECT_EQ(said("qwen3", "sliding_attention"),
-            "3 config.json: 'sliding_window' is not set or not used, but layer_types wants it");
+            "3 config.json: 'sliding_window' is not set or not used, but layer_types has sliding "
+            "attention");
 }
 
 TEST(ReferenceConfig, AWindowThatIsNotUsedMayBeAnything) {
