@@ -43,12 +43,12 @@ struct RopeConfig {
 
 // Multipliers and softcaps of some families. The defaults have no effect.
 struct ScalarConfig {
-  double embedding = 1.0;                   // multiplies the embeddings
-  double residual = 1.0;                    // multiplies the output of a block
-  double logits = 1.0;                      // multiplies the logits
-  std::optional<double> attention;          // multiplies the scores; none: 1/sqrt(head_dim)
-  std::optional<double> attention_softcap;  // scaled scores become cap * tanh(score / cap)
-  std::optional<double> logit_softcap;      // logits likewise
+  double embedding = 1.0;                        // multiplies the embeddings
+  double residual = 1.0;                         // multiplies the output of a block
+  double logits = 1.0;                           // multiplies the logits
+  std::optional<double> attention = {};          // multiplies the scores; none: 1/sqrt(head_dim)
+  std::optional<double> attention_softcap = {};  // scaled scores become cap * tanh(score / cap)
+  std::optional<double> logit_softcap = {};      // logits likewise
   bool operator==(const ScalarConfig&) const = default;
 };
 

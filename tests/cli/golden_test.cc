@@ -66,8 +66,8 @@ TEST_P(GoldenTest, IsAtParityWholeAndShardedAndBitEqualBetweenThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, testing::ValuesIn(checkpoints()),
-                         [](const auto& info) {
-                           std::string name = info.param.substr(info.param.rfind('/') + 1);
+                         [](const auto& test) {
+                           std::string name = test.param.substr(test.param.rfind('/') + 1);
                            return name;
                          });
 

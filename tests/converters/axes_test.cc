@@ -129,7 +129,7 @@ std::vector<std::string> families() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyAxes, testing::ValuesIn(families()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST(AxesOfFamilies, EveryFamilyIsAmongThem) {
   std::set<std::string_view> seen;

@@ -101,7 +101,7 @@ inline std::unique_ptr<GgufMemory> gguf_memory() {
 }
 
 struct AdoptedMemory : AdoptedGguf {
-  std::unique_ptr<GgufMemory> source;
+  std::unique_ptr<GgufMemory> source = {};
 
   const KeyedTensor* find(const std::string& key) const {
     for (const KeyedTensor& tensor : tensors.tensors) {

@@ -67,7 +67,7 @@ TEST_P(KerasConfigTest, SaysWhatTheConfigOfTheSameModelSays) {
 INSTANTIATE_TEST_SUITE_P(Presets, KerasConfigTest,
                          testing::Values("llama", "llama3", "qwen2", "qwen3", "gemma", "gemma2",
                                          "gemma3", "gemma3_deep"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST(KerasConfig, IsToldFromAHuggingFaceConfig) {
   EXPECT_TRUE(is_keras_config(keras_config("qwen3").dump()));

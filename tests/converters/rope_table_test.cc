@@ -51,7 +51,8 @@ TEST(RopeTable, HasTheReferencesValuesInTilesOfAnySize) {
     for (int64_t p = 0; p < kContext; ++p) {
       for (int64_t i = 0; i < kRotary; ++i) {
         const int64_t pair = i % (kRotary / 2);
-        const double angle = static_cast<double>(p) * std::pow(100.0, -2.0 * pair / kRotary);
+        const double angle =
+            static_cast<double>(p) * std::pow(100.0, -2.0 * static_cast<double>(pair) / kRotary);
         const double expected = !sine             ? std::cos(angle)
                                 : i < kRotary / 2 ? -std::sin(angle)
                                                   : std::sin(angle);

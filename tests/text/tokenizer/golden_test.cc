@@ -55,7 +55,7 @@ TEST_P(Golden, EveryListOfIdsHasTheTextOfTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Golden,
                          testing::Values("qwen", "qwen35", "llama3", "smollm2", "llama2", "gemma"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
 }  // namespace ferry::text
