@@ -59,7 +59,7 @@ step_tidy() {
 step_headers() {
   local header
   git ls-files '*.h' | grep -v -e '-inl.h$' -e '^tests/' | xargs -P "$jobs" -I{} \
-    g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -Wno-pragma-once-outside-header -I. -x c++ {}
+    g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -I. -include {} -x c++ /dev/null
 }
 
 # What reads foreign bytes and what executes programs; processes are left out, they take long.
