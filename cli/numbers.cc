@@ -28,4 +28,10 @@ std::optional<double> parse_real(std::string_view text) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
+Result<std::optional<uint64_t>> memory_limit(const std::optional<int64_t>& bytes) {
+  if (!bytes) return std::optional<uint64_t>();
+  if (*bytes < 1) return fail(ErrorCode::kUsage, "--memory must be at least 1");
+  return std::optional<uint64_t>(static_cast<uint64_t>(*bytes));
+}
+
 }  // namespace ferry::cli

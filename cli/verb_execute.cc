@@ -9,6 +9,7 @@
 #include <memory>
 #include <string_view>
 
+#include "cli/numbers.h"
 #include "cli/verbs.h"
 #include "core/checked.h"
 #include "core/file.h"
@@ -29,6 +30,7 @@ struct Options {
   std::string method = "forward";
   std::vector<std::string> data;
   bool poison = false;
+  std::optional<int64_t> memory;
 };
 
 // An input of one execution, with its bytes.
@@ -305,10 +307,11 @@ std::string as_json(const Options& options, size_t runs, const std::vector<Outpu
 }
 
 Result<int> execute(const Options& options, Context& context) {
+  const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
   const Files files = FERRY_TRY(open_files(options));
-  runner::Method method =
-      FERRY_TRY(runner::Method::load(files.program, options.method, files.external, context.pool(),
-                                     {.poison = options.poison}, base_name(options.program)));
+  runner::Method method = FERRY_TRY(runner::Method::load(
+      files.program, options.method, files.external, context.pool(),
+      {.poison = options.poison, .memory = memory}, base_name(options.program)));
   std::string script = "\n";
   if (!options.script.empty()) {
     script = FERRY_TRY(read_text_file(options.script, kMaxScriptBytes));
@@ -359,6 +362,8 @@ void add_execute(CommandLine& line) {
       .option("--script", options->script,
               "One execution per line: i:1,2@1,2 or f:0.5@1 or a raw file x.bin@1,3")
       .option("--outdir", options->outdir, "Directory for raw outputs and manifest.txt")
+      .option("--memory", options->memory,
+              "Bytes that planned memory may have; default: what the system has available")
       .flag("--poison", options->poison, "Fill planned memory with NaN first")
       .action([options](Context& context) { return execute(*options, context); });
 }

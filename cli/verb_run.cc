@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "cli/error_report.h"
+#include "cli/numbers.h"
 #include "cli/present_time.h"
 #include "cli/verbs.h"
 #include "core/interrupt.h"
@@ -21,8 +22,8 @@
 #include "core/utf8.h"
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
-#include "runner/decoder.h"
 #include "runner/sampler.h"
+#include "runner/stateful_decoder.h"
 #include "text/chat_template/chat_template.h"
 #include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer.h"
@@ -41,6 +42,7 @@ struct Options {
   int64_t max_new = 16;
   runner::SamplingOptions sampling;
   int64_t seed = 0;
+  std::optional<int64_t> memory;
   bool ignore_eos = false, skip_digests = false;
 };
 
@@ -120,7 +122,7 @@ class TextOutput {
 
 // Why `g` ends with its last token, or nothing while it goes on. The context is a limit: what does
 // not fit is not generated.
-std::string_view reason_to_stop(const Generation& g, const runner::Decoder& decoder,
+std::string_view reason_to_stop(const Generation& g, const runner::StatefulDecoder& decoder,
                                 const packer::Manifest& manifest, const Options& options) {
   if (!options.ignore_eos && std::ranges::count(manifest.eos_ids, g.tokens.back()) > 0) return kEos;
   if (std::ssize(g.tokens) >= options.max_new) return "max_new";
@@ -134,16 +136,16 @@ Error in_bundle(const Options& options, Error error) {
 }
 
 // An interrupt ends the answer with what there is of it, if there is anything.
-Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& manifest,
+Result<Generation> generate(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
                             const Options& options, runner::Sampler& sampler, TextOutput& text,
                             Generation g) {
   const auto vocab = static_cast<size_t>(manifest.vocab_size);
   g.times.start = Clock::now();
-  std::vector<float> row = FERRY_TRY(decoder.forward(g.prompt));
+  std::span<const float> row = FERRY_TRY(decoder.forward(g.prompt));
   g.times.prompt_end = Clock::now();
   while (true) {
     if (row.size() < vocab) return bad_input("the bundle's logits are shorter than its vocabulary");
-    const std::span<const float> last = std::span(row).last(vocab);
+    const std::span<const float> last = row.last(vocab);
     const auto sampling_start = Clock::now();
     const Result<int64_t> token = sampler.sample(last);
     if (!token) return tl::unexpected<Error>(in_bundle(options, token.error()));
@@ -290,11 +292,13 @@ Result<int> run(Context& context, const Options& options) {
   runner::Sampler sampler = FERRY_TRY(make_sampler(options));
   Generation g;
   if (!options.tokens.empty()) g.prompt = FERRY_TRY(parse_tokens(options.tokens));
+  const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   g.times.load_start = Clock::now();
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, !options.skip_digests, context.pool()));
   std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
-  runner::Decoder decoder = FERRY_TRY(runner::Decoder::load(bundle, context.pool(), {}));
+  runner::StatefulDecoder decoder =
+      FERRY_TRY(runner::StatefulDecoder::load(bundle, context.pool(), method));
   g.times.load_end = Clock::now();
   if (tokenizer) g.prompt = FERRY_TRY(encode_prompt(*tokenizer, bundle, options));
   TextOutput text(tokenizer ? &*tokenizer : nullptr, [&](std::string_view part) {
@@ -334,6 +338,8 @@ void add_run(CommandLine& line) {
       .option("--seed", o->seed, "Of the sampler; without effect at temperature 0")
       .option("--dump-logits", o->dump_logits,
               "New safetensors file for the logits that each token was chosen from")
+      .option("--memory", o->memory,
+              "Bytes that planned memory may have; default: what the system has available")
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
       .flag("--skip-digests", o->skip_digests,
             "Trust the bundle's bytes: load without hashing them")

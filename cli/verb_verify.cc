@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 
+#include "cli/numbers.h"
 #include "cli/verbs.h"
 #include "cli/verify_report.h"
 #include "packer/bundle_reader.h"
@@ -16,6 +17,7 @@ namespace {
 struct Options {
   std::string bundle;
   pipeline::VerifyOptions verify;
+  std::optional<int64_t> memory;
 };
 
 Status check_options(const pipeline::VerifyOptions& options) {
@@ -29,11 +31,13 @@ Status check_options(const pipeline::VerifyOptions& options) {
 }
 
 Result<int> verify_bundle(Context& context, const Options& options) {
-  FERRY_RETURN_IF_ERROR(check_options(options.verify));
+  pipeline::VerifyOptions verify = options.verify;
+  FERRY_RETURN_IF_ERROR(check_options(verify));
+  verify.memory = FERRY_TRY(memory_limit(options.memory));
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
   const pipeline::Verification verification =
-      FERRY_TRY(pipeline::verify(bundle, options.verify, context.pool()));
+      FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));
   if (context.json) {
     context.print(to_json(verification));
   } else if (!context.quiet) {
@@ -61,6 +65,8 @@ void add_verify(CommandLine& line) {
       .option("--config", options->verify.config, "With --checkpoint: as for convert")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
+      .option("--memory", options->memory,
+              "Bytes that planned memory may have; default: what the system has available")
       .action([options](Context& context) { return verify_bundle(context, *options); });
 }
 

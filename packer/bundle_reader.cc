@@ -244,23 +244,20 @@ Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, Th
     for (size_t i = 1; i < found.size(); ++i) error.details.push_back(found[i].message);
     return tl::unexpected<Error>(std::move(error));
   }
-  Bundle bundle;
-  bundle.path_ = directory;
-  bundle.manifest_ = std::move(contents.manifest);
-  bundle.programs_ = std::move(contents.programs);
-  bundle.data_ = std::move(contents.data);
-  bundle.other_files_ = std::move(contents.open_files);
-  for (const ManifestProgram* program : bundle.manifest_.programs()) {
-    bundle.other_files_.erase(program->file);
-    for (const std::string& file : program->data_files) bundle.other_files_.erase(file);
+  for (const ManifestProgram* program : contents.manifest.programs()) {
+    contents.open_files.erase(program->file);
+    for (const std::string& file : program->data_files) contents.open_files.erase(file);
   }
-  return bundle;
+  return Bundle(std::make_shared<const Parts>(
+      Parts{directory, std::move(contents.manifest), std::move(contents.programs),
+            std::move(contents.data), std::move(contents.open_files)}));
 }
 
 Result<std::string> Bundle::text(const std::string& name, uint64_t limit) const {
-  const auto found = other_files_.find(name);
-  if (found == other_files_.end()) {
-    return fail(ErrorCode::kIo, fmt::format("{}: the bundle has no {}", printable(path_), name));
+  const auto found = parts_->other_files.find(name);
+  if (found == parts_->other_files.end()) {
+    return fail(ErrorCode::kIo,
+                fmt::format("{}: the bundle has no {}", printable(parts_->path), name));
   }
   std::string text = FERRY_TRY(read_text(found->second, limit));
   FERRY_RETURN_IF_ERROR(found->second.check_unchanged());
@@ -270,7 +267,7 @@ Result<std::string> Bundle::text(const std::string& name, uint64_t limit) const 
 std::vector<size_t> Bundle::programs_of(std::string_view role) const {
   std::vector<size_t> indices;
   size_t next = 0;
-  for (const ManifestComponent& component : manifest_.components) {
+  for (const ManifestComponent& component : parts_->manifest.components) {
     for (size_t i = 0; i < component.programs.size(); ++i, ++next) {
       if (component.role == role) indices.push_back(next);
     }
@@ -281,7 +278,7 @@ std::vector<size_t> Bundle::programs_of(std::string_view role) const {
 std::vector<const BundleData*> Bundle::data_of(size_t index) const {
   std::vector<const BundleData*> data;
   for (const std::string& file : entry(index).data_files) {
-    data.push_back(&data_.at(file));
+    data.push_back(&parts_->data.at(file));
   }
   return data;
 }

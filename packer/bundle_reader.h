@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/file.h"
@@ -27,7 +29,8 @@ struct BundleData {
   ptd::DataFile content;
 };
 
-// Everything in it stays alive and unmoved as long as the Bundle does.
+// A handle: copies share the same mapped files, which stay where they are as long as any copy
+// lives.
 class Bundle {
  public:
   // Reads the manifest, maps the files, validates all structure: file list and sizes, programs,
@@ -35,29 +38,34 @@ class Bundle {
   // and buffers are what the manifest says. With `check_digests` every byte is hashed as well.
   static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool);
 
-  const std::string& path() const { return path_; }
-  const Manifest& manifest() const { return manifest_; }
+  const std::string& path() const { return parts_->path; }
+  const Manifest& manifest() const { return parts_->manifest; }
   // Of all components, in the order of manifest().programs().
-  const std::vector<BundleProgram>& programs() const { return programs_; }
+  const std::vector<BundleProgram>& programs() const { return parts_->programs; }
   // What the manifest says of programs()[index].
-  const ManifestProgram& entry(size_t index) const { return *manifest_.programs()[index]; }
+  const ManifestProgram& entry(size_t index) const { return *parts_->manifest.programs()[index]; }
   // Indices into programs() of one component's, in order of execution; empty if there is none.
   std::vector<size_t> programs_of(std::string_view role) const;
-  const std::map<std::string, BundleData>& data() const { return data_; }  // by file name
+  const std::map<std::string, BundleData>& data() const { return parts_->data; }  // by file name
   // The other files that the manifest lists, such as tokenizer.json: they stay open, so that these
   // are the bytes that were checked.
-  bool has_text(const std::string& name) const { return other_files_.contains(name); }
+  bool has_text(const std::string& name) const { return parts_->other_files.contains(name); }
   // kIo where there is none of this name, or it has changed since.
   Result<std::string> text(const std::string& name, uint64_t limit) const;
   // Data files of programs()[index], in manifest order.
   std::vector<const BundleData*> data_of(size_t index) const;
 
  private:
-  std::string path_;
-  Manifest manifest_;
-  std::vector<BundleProgram> programs_;
-  std::map<std::string, BundleData> data_;
-  std::map<std::string, InputFile> other_files_;
+  struct Parts {
+    std::string path;
+    Manifest manifest;
+    std::vector<BundleProgram> programs;
+    std::map<std::string, BundleData> data;
+    std::map<std::string, InputFile> other_files;
+  };
+  explicit Bundle(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+  std::shared_ptr<const Parts> parts_;
 };
 
 }  // namespace ferry::packer

@@ -18,8 +18,8 @@
 #include "pipeline/f32_path.h"
 #include "proof/rounding_proof.h"
 #include "proof/verify.h"
-#include "runner/decoder.h"
 #include "runner/sampler.h"
+#include "runner/stateful_decoder.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -212,17 +212,17 @@ std::vector<proof::RecordedPrompt> probing_prompts(const packer::Manifest& manif
 }
 
 // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
-Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,
+Status continue_prompts(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
                         std::vector<proof::RecordedPrompt>& prompts) {
   const auto vocab = static_cast<size_t>(manifest.vocab_size);
   for (proof::RecordedPrompt& prompt : prompts) {
     const auto tokens = static_cast<int64_t>(prompt.tokens.size());
     const int64_t room = std::min(kGreedyTokens, manifest.context_length - tokens + 1);
     decoder.restart();
-    std::vector<float> row = FERRY_TRY(decoder.forward(prompt.tokens));
+    std::span<const float> row = FERRY_TRY(decoder.forward(prompt.tokens));
     while (true) {
       if (row.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
-      const std::span<const float> last = std::span(row).last(vocab);
+      const std::span<const float> last = row.last(vocab);
       prompt.continuation.push_back(static_cast<int64_t>(runner::argmax(last)));
       if (static_cast<int64_t>(prompt.continuation.size()) >= room) break;
       row = FERRY_TRY(decoder.forward({&prompt.continuation.back(), 1}));
@@ -263,9 +263,12 @@ Result<std::string> not_finite(const TensorSource& path) {
 
 }  // namespace
 
-Result<CheckpointProof> prove_against_checkpoint(
-    const packer::Bundle& bundle, const std::string& source, const std::string& config,
-    const proof::Reference* reference, std::optional<double> tolerance, ThreadPool& pool) {
+Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
+                                                 const std::string& source,
+                                                 const std::string& config,
+                                                 const proof::Reference* reference,
+                                                 std::optional<double> tolerance,
+                                                 std::optional<uint64_t> memory, ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
   const ConvertOptions options = options_of(bundle, source, config);
   CheckpointProof proof;
@@ -274,7 +277,8 @@ Result<CheckpointProof> prove_against_checkpoint(
     proof.tensors = FERRY_TRY(compare_tensors(pool, bundle, conversion));
     proof.programs = compare_programs(bundle, *conversion.plan);
   }
-  runner::Decoder decoder = FERRY_TRY(runner::Decoder::load(bundle, pool, {}));
+  runner::StatefulDecoder decoder =
+      FERRY_TRY(runner::StatefulDecoder::load(bundle, pool, {.memory = memory}));
   std::vector<proof::RecordedPrompt> prompts;
   if (reference != nullptr) {
     prompts = FERRY_TRY(proof::prompts_of(*reference, manifest));

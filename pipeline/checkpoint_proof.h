@@ -45,6 +45,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  const std::string& source,
                                                  const std::string& config,
                                                  const proof::Reference* reference,
-                                                 std::optional<double> tolerance, ThreadPool& pool);
+                                                 std::optional<double> tolerance,
+                                                 std::optional<uint64_t> memory, ThreadPool& pool);
 
 }  // namespace ferry::pipeline

@@ -8,7 +8,7 @@
 #include "formats/checkpoint.h"
 #include "proof/reference.h"
 #include "proof/verify.h"
-#include "runner/decoder.h"
+#include "runner/stateful_decoder.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -41,15 +41,17 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
   if (!options.checkpoint.empty()) {
     out.proof = FERRY_TRY(prove_against_checkpoint(bundle, options.checkpoint, options.config,
                                                    reference ? &*reference : nullptr,
-                                                   options.tolerance, pool));
+                                                   options.tolerance, options.memory, pool));
     return out;
   }
   const proof::ParityBounds bounds = proof::bounds_of(bundle, options.tolerance);
   if (bounds.rounding) {
-    out.rounding = FERRY_TRY(proof::prove_rounding(bundle, *reference, bounds, pool));
+    out.rounding =
+        FERRY_TRY(proof::prove_rounding(bundle, *reference, bounds, options.memory, pool));
     return out;
   }
-  runner::Decoder decoder = FERRY_TRY(runner::Decoder::load(bundle, pool, {}));
+  runner::StatefulDecoder decoder =
+      FERRY_TRY(runner::StatefulDecoder::load(bundle, pool, {.memory = options.memory}));
   out.direct = FERRY_TRY(proof::verify(decoder, bundle.manifest(), *reference, bounds));
   return out;
 }

@@ -19,6 +19,7 @@ struct VerifyOptions {
   std::string checkpoint;  // anything that ConvertOptions::source accepts; may be empty
   std::string config;      // with `checkpoint`: as ConvertOptions::config
   std::optional<double> tolerance;  // largest absolute logit error; none: docs/verifying.md
+  std::optional<uint64_t> memory;   // bytes that planned memory of the bundle may have
 };
 
 // What was compared. Exactly one of `direct`, `rounding` and `proof` is there.

@@ -117,12 +117,12 @@ void PromptRecorder::write(MemorySource& out) const {
 
 namespace {
 
-Status record_prompt(runner::Decoder& decoder, const packer::Manifest& manifest,
+Status record_prompt(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
                      const RecordedPrompt& prompt, PromptRecorder& recorder) {
   const std::vector<int64_t> tokens = prompt.executed();
   decoder.restart(static_cast<int64_t>(prompt.tokens.size()));
   for (size_t t = 0; t < tokens.size(); ++t) {
-    const std::vector<float> row = FERRY_TRY(decoder.forward({&tokens[t], 1}));
+    const std::span<const float> row = FERRY_TRY(decoder.forward({&tokens[t], 1}));
     if (row.size() != static_cast<size_t>(manifest.vocab_size)) {
       return bad_input("the bundle's logits are not [1, vocabulary]");
     }
@@ -139,7 +139,7 @@ Status record_prompt(runner::Decoder& decoder, const packer::Manifest& manifest,
 
 }  // namespace
 
-Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
+Result<std::unique_ptr<TensorSource>> record_reference(runner::StatefulDecoder& decoder,
                                                        const packer::Manifest& manifest,
                                                        const std::vector<RecordedPrompt>& prompts,
                                                        const std::string& name) {

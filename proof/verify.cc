@@ -50,8 +50,8 @@ std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
 // Runs one prompt. Members hold what is compared while the decoder runs.
 class CaseRunner {
  public:
-  CaseRunner(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
-             const ReferencePrompt& prompt, const ParityBounds& bounds,
+  CaseRunner(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+             const Reference& reference, const ReferencePrompt& prompt, const ParityBounds& bounds,
              const VerifyOptions& options)
       : decoder_(decoder),
         manifest_(manifest),
@@ -86,7 +86,7 @@ class CaseRunner {
   Status run_steps();
   Status run_prefill();
   // Goes on with the reference's token where it is not the bundle's own, if that is explained.
-  Status run_greedy(std::vector<float> logits);
+  Status run_greedy(Row logits);
   Status compare_caches();
   Status compare_cache(const ReferenceTensor& tensor);
   void compare_probe(const std::string& name, int64_t position, int64_t rows, Row values);
@@ -100,7 +100,7 @@ class CaseRunner {
   // Closes the comparison of one way: its metrics are judged by their own scale.
   void close_way();
 
-  runner::Decoder& decoder_;
+  runner::StatefulDecoder& decoder_;
   const packer::Manifest& manifest_;
   const Reference& reference_;
   const ReferencePrompt& prompt_;
@@ -277,8 +277,7 @@ Status CaseRunner::run_steps() {
   // The reference computed all of the prompt as a sequence of its whole length.
   decoder_.restart(tokens_);
   for (int64_t t = 0; t < tokens_; ++t) {
-    const std::vector<float> row =
-        FERRY_TRY(decoder_.forward({&prompt_.input_ids[static_cast<size_t>(t)], 1}));
+    const Row row = FERRY_TRY(decoder_.forward({&prompt_.input_ids[static_cast<size_t>(t)], 1}));
     if (row.size() != static_cast<size_t>(manifest_.vocab_size)) {
       return bad_input("the bundle's logits are not [1, vocabulary]");
     }
@@ -293,20 +292,20 @@ Status CaseRunner::run_steps() {
 Status CaseRunner::run_prefill() {
   LogitComparison comparison;
   decoder_.restart();
-  const std::vector<float> logits = FERRY_TRY(decoder_.forward(prompt_.input_ids));
+  const Row logits = FERRY_TRY(decoder_.forward(prompt_.input_ids));
   const auto vocab = static_cast<size_t>(manifest_.vocab_size);
   const size_t rows = logits.size() / vocab;
   if (rows == 0 || rows * vocab != logits.size() || rows > prompt_.input_ids.size()) {
     return bad_input("the bundle's logits are not [rows, vocabulary]");
   }
   for (size_t r = 0; r < rows; ++r) {
-    compare_logits(Row(logits).subspan(r * vocab, vocab), tokens_ - static_cast<int64_t>(rows - r),
+    compare_logits(logits.subspan(r * vocab, vocab), tokens_ - static_cast<int64_t>(rows - r),
                    comparison);
   }
   FERRY_RETURN_IF_ERROR(compare_caches());
   close_way();
   report_.prefill = comparison.metrics();
-  return run_greedy({logits.end() - static_cast<std::ptrdiff_t>(vocab), logits.end()});
+  return run_greedy(logits.last(vocab));
 }
 
 Result<std::vector<float>> CaseRunner::greedy_logits(int64_t rows) const {
@@ -317,7 +316,7 @@ Result<std::vector<float>> CaseRunner::greedy_logits(int64_t rows) const {
   return options_.recorded->floats(*recorded, "greedy_logits", shape);
 }
 
-Status CaseRunner::run_greedy(std::vector<float> row) {
+Status CaseRunner::run_greedy(Row row) {
   if (!options_.continuation || !prompt_.has("greedy_ids")) return {};
   const std::vector<int64_t> ids = FERRY_TRY(reference_.ids(prompt_, "greedy_ids"));
   report_.greedy_total = static_cast<int64_t>(ids.size());
@@ -402,7 +401,7 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
   return {};
 }
 
-Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
+Result<ParityReport> verify(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options) {
   std::vector<CaseReport> cases;

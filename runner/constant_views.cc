@@ -70,7 +70,7 @@ class Finder {
            !is_port(static_cast<int32_t>(dim));
   }
 
-  // What views or moves give a second name to, under which it may be written.
+  // Values that views or moves alias; they may be written through the alias.
   std::vector<bool> aliased_values() const {
     std::vector<bool> aliased(writers_.size(), false);
     for (const Step& step : state_.steps) {

@@ -1,6 +1,6 @@
-// Selecting from a constant without copying it: what an instruction takes out of a constant along
-// its outermost dimension lies there in one piece, so its result can simply point at it. Programs
-// with experts select three matrices per expert; copying them costs as much as using them.
+// view_selected_constants: selects from constants without copying. A selection along the outermost
+// dimension is contiguous, so the result can point into the constant. Programs with experts select
+// three matrices per expert, and copying them costs as much as using them.
 #pragma once
 
 #include "formats/pte/program.h"
@@ -8,9 +8,9 @@
 
 namespace ferry::runner {
 
-// Makes views of the aten::select_copy.int_out steps of `state` of which nobody can tell: from a
-// constant along dimension 0, into a tensor that is no input or output, has no second name, and
-// that nothing else writes. Call after all steps are made.
+// Replaces select_copy along dimension 0 of a constant by a view where that is unobservable: the
+// result is no input or output, is not aliased, and has no other writer. Call after all steps are
+// made.
 void view_selected_constants(const pte::Method& method, MethodState& state);
 
 }  // namespace ferry::runner

@@ -5,31 +5,117 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <string>
+#include <sstream>
+#include <string_view>
 
-#include "core/text.h"
+#include "core/checked.h"
 
 namespace ferry::runner {
 namespace {
 
-// As the kernel estimates it; all of the machine's where it does not say.
-uint64_t available_bytes() {
-  std::ifstream info("/proc/meminfo");
-  std::string name;
-  uint64_t kilobytes = 0;
-  while (info >> name >> kilobytes) {
-    if (name == "MemAvailable:") return std::min(Arena::limit(), kilobytes * 1024);
-    info.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+// Programs below this are not worth a look at the system.
+constexpr uint64_t kAlwaysGranted = uint64_t{64} << 20;
+
+// The number in a file of one number; nullopt where there is none, such as "max".
+std::optional<uint64_t> number_in(const std::string& path) {
+  std::ifstream file(path);
+  uint64_t number = 0;
+  if (!(file >> number)) return std::nullopt;
+  return number;
+}
+
+// The value of the line "NAME value" or "NAME: value kB" of a file.
+std::optional<uint64_t> field_in(const std::string& path, std::string_view name) {
+  std::ifstream file(path);
+  std::string word;
+  uint64_t value = 0;
+  while (file >> word >> value) {
+    if (word == name) return value;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return Arena::limit();
+  return std::nullopt;
+}
+
+struct GroupFiles {
+  const char *limit, *usage, *cache;
+};
+
+// What one group leaves. Its usage counts cached files too, which the kernel drops when it must.
+std::optional<uint64_t> left_in_group(const std::string& folder, const GroupFiles& names) {
+  const std::optional<uint64_t> limit = number_in(folder + "/" + names.limit);
+  if (!limit) return std::nullopt;
+  const uint64_t usage = number_in(folder + "/" + names.usage).value_or(0);
+  const uint64_t cache = field_in(folder + "/memory.stat", names.cache).value_or(0);
+  const uint64_t used = usage - std::min(usage, cache);
+  return *limit - std::min(*limit, used);
+}
+
+uint64_t machine_bytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+uint64_t available_bytes() {
+  const uint64_t kilobytes =
+      field_in("/proc/meminfo", "MemAvailable:").value_or(machine_bytes() / 1024);
+  const std::optional<uint64_t> group =
+      control_group_bytes(text_of("/proc/self/cgroup"), "/sys/fs/cgroup");
+  return std::min(kilobytes * 1024, group.value_or(UINT64_MAX));
 }
 
 }  // namespace
 
-Result<Arena> Arena::allocate(uint64_t bytes) {
+std::optional<uint64_t> control_group_bytes(const std::string& membership,
+                                            const std::string& root) {
+  constexpr GroupFiles kVersion2 = {"memory.max", "memory.current", "file"};
+  constexpr GroupFiles kVersion1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                    "total_cache"};
+  std::optional<uint64_t> least;
+  std::istringstream lines(membership);
+  for (std::string line; std::getline(lines, line);) {
+    // "hierarchy:controllers:/path"; version 2 is hierarchy 0 and names no controllers.
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool version2 = controllers == ",,";
+    if (!version2 && controllers.find(",memory,") == std::string::npos) continue;
+    const std::string top = version2 ? root : root + "/memory";
+    // The limits of all parents count. In a container the path may not exist below `root`.
+    for (std::string path = line.substr(second + 1);; path.resize(path.rfind('/'))) {
+      while (path.ends_with('/')) path.pop_back();
+      const auto left = left_in_group(top + path, version2 ? kVersion2 : kVersion1);
+      if (left) least = std::min(least.value_or(UINT64_MAX), *left);
+      if (path.rfind('/') == std::string::npos) break;
+    }
+  }
+  return least;
+}
+
+Status MemoryBudget::take(uint64_t bytes) {
+  const std::optional<uint64_t> sum = checked_add(taken_, bytes);
+  taken_ = sum.value_or(UINT64_MAX);
+  if (!bytes_ && taken_ <= kAlwaysGranted) return {};
+  if (!bytes_) bytes_ = available_bytes();
+  if (taken_ <= *bytes_) return {};
+  return fail(
+      ErrorCode::kIo,
+      fmt::format("planned memory of {} bytes exceeds the {} bytes that {}", taken_, *bytes_,
+                  chosen_ ? "--memory allows" : "are available (--memory sets the limit)"));
+}
+
+Result<Arena> Arena::allocate(uint64_t bytes, MemoryBudget& budget) {
+  FERRY_RETURN_IF_ERROR(budget.take(bytes));
   Arena arena;
   if (bytes == 0) return arena;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -46,25 +132,27 @@ Arena::~Arena() {
   if (data_ != nullptr) munmap(data_, size_);
 }
 
-uint64_t Arena::limit() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-Status Arena::check_available(uint64_t bytes) {
-  constexpr uint64_t kNotWorthAsking = uint64_t{64} << 20;
-  if (bytes <= kNotWorthAsking) return {};
-  const uint64_t available = available_bytes();
-  if (bytes <= available) return {};
-  return fail(ErrorCode::kIo, fmt::format("plans {} of memory, of which {} are available",
-                                          human_bytes(bytes), human_bytes(available)));
-}
-
 void Arena::refill(bool poison) {
   if (data_ == nullptr) return;
   // Private anonymous pages that are given back read as zero.
   if (madvise(data_, size_, MADV_DONTNEED) != 0) std::memset(data_, 0, size_);
   if (poison) std::memset(data_, 0xff, size_);
+}
+
+std::span<const std::byte> ProgramMemory::aligned_copy(std::span<const std::byte> bytes) {
+  std::vector<std::byte>& copy = copies_[{bytes.data(), bytes.size()}];
+  if (copy.empty()) copy.assign(bytes.begin(), bytes.end());
+  return copy;
+}
+
+void ProgramMemory::fill(bool all, bool poison) {
+  for (size_t i = 0; i < arenas.size(); ++i) {
+    if (holds_state[i] || (all && poison)) arenas[i].refill(poison);
+  }
+  for (const InitialContents& contents : initial) {
+    std::memcpy(arenas[contents.arena].data() + contents.offset, contents.bytes.data(),
+                contents.bytes.size());
+  }
 }
 
 }  // namespace ferry::runner

@@ -1,15 +1,42 @@
-// Arena: planned memory. Anonymous pages, so that what a program never touches costs nothing.
+// Planned memory: what a program states that its methods need, allocated before they execute.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/result.h"
 
 namespace ferry::runner {
 
-// Move-only. Starts at a page boundary; zero-filled.
+// How many bytes of planned memory programs may have together.
+class MemoryBudget {
+ public:
+  // `bytes`, or without a value what the system has available: free memory of the machine, and what
+  // the limits of the process's control groups leave.
+  explicit MemoryBudget(std::optional<uint64_t> bytes) : bytes_(bytes), chosen_(bytes) {}
+
+  // kIo, with the numbers, once more than the budget has been taken.
+  Status take(uint64_t bytes);
+
+ private:
+  std::optional<uint64_t> bytes_;  // asked of the system when it is first needed
+  bool chosen_;
+  uint64_t taken_ = 0;
+};
+
+// Bytes that a control group and its parents leave to the process; nullopt without a limit.
+// `membership` is the text of /proc/self/cgroup, `root` the folder where control groups are
+// mounted.
+std::optional<uint64_t> control_group_bytes(const std::string& membership, const std::string& root);
+
+// Anonymous pages: what a program never touches costs nothing. Move-only. Starts at a page
+// boundary, filled with zeros.
 class Arena {
  public:
   Arena() = default;
@@ -20,17 +47,12 @@ class Arena {
     return *this;
   }
 
-  // kIo when the system has no such memory.
-  static Result<Arena> allocate(uint64_t bytes);
-  // Most that one method may plan: the machine's memory.
-  static uint64_t limit();
-  // kIo where less than `bytes` is free now or can be freed. Planned pages are not reserved: a
-  // program that used more than there is would have the system end a process.
-  static Status check_available(uint64_t bytes);
+  // kIo when the budget or the system has no such memory.
+  static Result<Arena> allocate(uint64_t bytes, MemoryBudget& budget);
 
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
-  // Every byte zero again, or 0xff.
+  // Sets every byte to zero, or with `poison` to 0xff.
   void refill(bool poison);
 
  private:
@@ -40,6 +62,28 @@ class Arena {
   }
   std::byte* data_ = nullptr;
   uint64_t size_ = 0;
+};
+
+// Contents that a reset restores.
+struct InitialContents {
+  size_t arena;
+  uint64_t offset;
+  std::span<const std::byte> bytes;
+};
+
+// The memory that all methods of one program share.
+struct ProgramMemory {
+  std::vector<Arena> arenas;      // [m] is memory id m
+  std::vector<bool> holds_state;  // per arena: something in it is read before it is written
+  std::vector<InitialContents> initial;
+
+  // A copy of a constant that is not aligned in its file, the same one for all methods.
+  std::span<const std::byte> aligned_copy(std::span<const std::byte> bytes);
+  // Brings arenas that hold state, or all of them, to their contents before the first execution.
+  void fill(bool all, bool poison);
+
+ private:
+  std::map<std::pair<const std::byte*, size_t>, std::vector<std::byte>> copies_;
 };
 
 }  // namespace ferry::runner

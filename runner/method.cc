@@ -17,18 +17,17 @@ namespace {
 // As the official runtime: a loop that never ends is an error.
 constexpr int64_t kMaxSteps = 10'000'000;
 
-TensorView view_of(const kernels::Tensor& tensor, const kernels::Dims& sizes) {
-  TensorView view;
+void set_view(const kernels::Tensor& tensor, const kernels::Dims& sizes, TensorView& view) {
   view.dtype = tensor.dtype;
   view.shape.assign(sizes.begin(), sizes.end());
+  view.bytes = {};
   if (tensor.data != nullptr) view.bytes = {tensor.data, static_cast<size_t>(tensor.bytes())};
-  return view;
 }
 
 // A number appears as rank 0, in its own storage.
-TensorView view_of(const kernels::Value& value) {
-  if (value.tensor != nullptr) return view_of(*value.tensor, value.tensor->sizes);
-  TensorView view;
+void set_view(const kernels::Value& value, TensorView& view) {
+  if (value.tensor != nullptr) return set_view(*value.tensor, value.tensor->sizes, view);
+  view.shape.clear();
   switch (value.kind) {
     case kernels::Value::Kind::kBool:
       view.dtype = DType::kBool;
@@ -42,6 +41,11 @@ TensorView view_of(const kernels::Value& value) {
       view.dtype = DType::kI64;
       view.bytes = std::as_bytes(std::span(&value.integer, 1));
   }
+}
+
+TensorView view_of(const kernels::Value& value) {
+  TensorView view;
+  set_view(value, view);
   return view;
 }
 
@@ -171,14 +175,17 @@ Error MethodState::at_step(size_t step, Error error) const {
   return error;
 }
 
-void MethodState::fill_arenas(bool all) {
-  for (size_t i = 0; i < arenas.size(); ++i) {
-    if (holds_state[i] || (all && poison)) arenas[i].refill(poison);
-  }
-  for (const InitialContents& contents : initial) {
-    std::memcpy(arenas[contents.arena].data() + contents.offset, contents.bytes.data(),
-                contents.bytes.size());
-  }
+tl::unexpected<Error> MethodState::error(ErrorCode code, const std::string& message) const {
+  return fail(code, fmt::format("{}: method {}: {}", file, quoted(method), message));
+}
+
+tl::unexpected<Error> MethodState::bad(const std::string& message) const {
+  return error(ErrorCode::kBadInput, message);
+}
+
+void MethodState::reset() {
+  memory->fill(/*all=*/false, poison);
+  if (outs_hold_state) outs.refill(poison);
 }
 
 struct Method::Impl : MethodState {
@@ -196,7 +203,8 @@ struct Method::Impl : MethodState {
       view.bytes = {};
       return view;
     }
-    TensorView view = view_of(*value.tensor, bounds[static_cast<size_t>(index)]);
+    TensorView view;
+    set_view(*value.tensor, bounds[static_cast<size_t>(index)], view);
     view.bytes = {};
     return view;
   }
@@ -300,17 +308,45 @@ Method& Method::operator=(Method&&) noexcept = default;
 Result<Method> Method::load(const pte::LoadedProgram& program, std::string_view method,
                             const std::vector<ExternalTensor>& external, ThreadPool& pool,
                             const MethodOptions& options, const std::string& file_name) {
-  const pte::Method* found = program.program.find(method);
-  if (found == nullptr) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: there is no method {}", file_name, quoted(method)));
+  MemoryBudget budget(options.memory);
+  std::vector<Method> methods = FERRY_TRY(
+      load_all(program, std::span(&method, 1), external, pool, options, budget, file_name));
+  return std::move(methods.front());
+}
+
+Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
+                                             std::span<const std::string_view> methods,
+                                             const std::vector<ExternalTensor>& external,
+                                             ThreadPool& pool, const MethodOptions& options,
+                                             MemoryBudget& budget, const std::string& file_name) {
+  std::vector<const pte::Method*> found;
+  std::vector<std::unique_ptr<Impl>> impls;
+  for (std::string_view name : methods) {
+    found.push_back(program.program.find(name));
+    if (found.back() == nullptr) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{}: there is no method {}", file_name, quoted(name)));
+    }
+    auto& impl = impls.emplace_back(std::make_unique<Impl>(pool));
+    impl->file = file_name;
+    impl->method = name;
+    impl->poison = options.poison;
+    impl->widen = options.widen;
+    FERRY_RETURN_IF_ERROR(check_operators(*found.back(), *impl));
   }
-  auto impl = std::make_unique<Impl>(pool);
-  impl->file = file_name;
-  impl->poison = options.poison;
-  impl->widen = options.widen;
-  FERRY_RETURN_IF_ERROR(load_method(program, *found, external, *impl));
-  return Method(std::move(impl));
+  Result<std::shared_ptr<ProgramMemory>> memory = allocate_memory(found, budget);
+  if (!memory) {
+    return fail(memory.error().code, fmt::format("{}: {}", file_name, memory.error().message));
+  }
+  std::vector<Method> loaded;
+  for (size_t i = 0; i < impls.size(); ++i) {
+    impls[i]->memory = *memory;
+    FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, *impls[i]));
+    if (options.poison) impls[i]->outs.refill(true);
+    loaded.push_back(Method(std::move(impls[i])));
+  }
+  (*memory)->fill(/*all=*/true, options.poison);
+  return loaded;
 }
 
 size_t Method::input_count() const { return impl_->inputs.size(); }
@@ -336,10 +372,13 @@ Status Method::execute() {
   for (const Rebound& rebound : impl_->rebound) *rebound.tensor = rebound.home;
   Status status = run_steps(*impl_, impl_->pool);
   impl_->release_inputs();
+  for (size_t i = 0; i < impl_->outputs.size(); ++i) {
+    set_view(impl_->at(impl_->outputs[i]), impl_->output_views[i]);
+  }
   return status;
 }
 
-TensorView Method::output(size_t index) const { return view_of(impl_->at(impl_->outputs[index])); }
+const TensorView& Method::output(size_t index) const { return impl_->output_views[index]; }
 
 Status Method::observe(int32_t value, std::function<void(const TensorView&)> observer) {
   std::erase_if(impl_->observers, [&](const auto& other) { return other.value == value; });
@@ -354,6 +393,15 @@ Status Method::observe(int32_t value, std::function<void(const TensorView&)> obs
   if (found) return {};
   return fail(ErrorCode::kUsage, fmt::format("{}: method {}: nothing produces value {}",
                                              impl_->file, quoted(impl_->method), value));
+}
+
+Result<TensorView> Method::value_meta(int32_t value) const {
+  if (value < 0 || static_cast<size_t>(value) >= impl_->values.size() ||
+      impl_->at(value).tensor == nullptr) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} is no tensor", impl_->file,
+                                               quoted(impl_->method), value));
+  }
+  return impl_->meta(value);
 }
 
 Result<TensorView> Method::value(int32_t value) const {
@@ -378,6 +426,6 @@ Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
   return {};
 }
 
-void Method::reset() { impl_->fill_arenas(false); }
+void Method::reset() { impl_->reset(); }
 
 }  // namespace ferry::runner

@@ -1,10 +1,11 @@
-// Method: one method of a program, made ready to execute: planned memory allocated, constants and
-// external tensors resolved, operators looked up, state kept between calls.
+// Method: one method of a program, ready to execute: its memory is allocated, its constants and
+// operators are looked up, and its state is kept between executions.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,15 +46,28 @@ struct MethodOptions {
   // Hold activations that the program has in f16 or bf16 in f32, and widen matrices as they are
   // read: what the program computes without the rounding of its dtype. Takes more memory.
   bool widen = false;
+  // Bytes that planned memory may have. Without a value: what the system has available.
+  std::optional<uint64_t> memory = {};
 };
+
+class MemoryBudget;
 
 class Method {
  public:
   // `program` and the external bytes must outlive the Method. kUnsupported lists every operator
-  // that has no kernel; kBadInput for external tensors that are absent or differ in dtype or shape.
+  // that has no kernel; kBadInput for external tensors that are absent or differ in dtype or shape;
+  // kIo for planned memory beyond MethodOptions::memory. `file_name` begins the messages.
   static Result<Method> load(const pte::LoadedProgram& program, std::string_view method,
                              const std::vector<ExternalTensor>& external, ThreadPool& pool,
                              const MethodOptions& options, const std::string& file_name);
+  // Several methods of one program, in the order of `methods`. They share all planned memory: each
+  // memory id is one arena, as large as the method that asks for most. So they share their state,
+  // and the outputs of one are valid until any of them executes. Takes the memory from `budget`.
+  static Result<std::vector<Method>> load_all(const pte::LoadedProgram& program,
+                                              std::span<const std::string_view> methods,
+                                              const std::vector<ExternalTensor>& external,
+                                              ThreadPool& pool, const MethodOptions& options,
+                                              MemoryBudget& budget, const std::string& file_name);
   ~Method();
   Method(Method&&) noexcept;
   Method& operator=(Method&&) noexcept;
@@ -69,19 +83,24 @@ class Method {
   // sizes beyond the bounds, with the input's index.
   Status set_input(size_t index, const TensorView& tensor);
   // Runs every instruction. State changes stay for the next call. Errors name the instruction.
+  // Once the method has been executed, it allocates nothing for the same shapes.
   Status execute();
   // Valid until the next execute(). A non-tensor output (Int, Bool, Double) appears as rank 0.
-  TensorView output(size_t index) const;
+  const TensorView& output(size_t index) const;
 
-  // Called with a copy-worthy view right after the instruction that produces value `value` (index
-  // into the method's values); at most one observer per value. kUsage if nothing produces it.
+  // Calls `observer` right after each instruction that produces value `value`, an index into the
+  // method's values. The view is valid during the call. A value has one observer at most. kUsage if
+  // nothing produces the value.
   Status observe(int32_t value, std::function<void(const TensorView&)> observer);
+  // Dtype and declared shape of a tensor among the method's values. kUsage for other values.
+  Result<TensorView> value_meta(int32_t value) const;
   // Current contents of a value with planned memory or a constant; for state buffers between calls.
   Result<TensorView> value(int32_t value) const;
   // Replaces the contents of a tensor in planned memory; inside an observer this decides what the
   // instructions that follow read. kUsage if the tensor has another size or no memory of its own.
   Status overwrite(int32_t value, std::span<const std::byte> bytes);
-  // Every mutable buffer back to its initial contents (zeros where none are stored).
+  // Sets every mutable buffer of the program to its initial contents, which are zeros where none
+  // are stored.
   void reset();
 
  private:

@@ -1,8 +1,9 @@
-// What a loaded method consists of. method_load.cc builds it, method.cc executes it.
+// What a loaded method consists of. method_load.cc makes it, method.cc executes it.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,6 @@ struct Step {
   kernels::Value* from = nullptr;                 // kMove; kJumpIfFalse: the condition
   kernels::Value* to = nullptr;                   // kMove
   size_t destination = 0;                         // kJumpIfFalse
-};
-
-// Contents that reset() restores.
-struct InitialContents {
-  size_t arena;
-  uint64_t offset;
-  std::span<const std::byte> bytes;
 };
 
 struct Observer {
@@ -60,23 +54,26 @@ struct MethodState {
   std::vector<int32_t> inputs, outputs;              // value indices
   std::vector<bool> input_set;                       // per input
   std::vector<std::vector<std::byte>> input_copies;  // per input: the caller's bytes, if unaligned
+  std::vector<TensorView> output_views;              // per output: of the last execution
 
   std::vector<Step> steps;
   std::vector<std::string> step_names;         // operator of each step, for messages
   std::vector<kernels::Value*> step_values;    // Step::args
   std::vector<kernels::Tensor*> step_tensors;  // Step::inputs and ::outs
   std::vector<std::vector<int32_t>> written;   // per step: values that it produces
-
-  std::vector<Arena> arenas;      // [m] is memory id m; the last is for outs without a plan
-  std::vector<bool> holds_state;  // per arena: something in it is read before it is written
-  std::vector<InitialContents> initial;
-  std::deque<std::vector<std::byte>> copies;  // of constants that are not aligned
   std::vector<Observer> observers;
 
+  std::shared_ptr<ProgramMemory> memory;  // planned by the program
+  Arena outs;                             // of results that the program does not plan
+  bool outs_hold_state = false;
+
+  // "FILE: method 'm': MESSAGE"
+  tl::unexpected<Error> error(ErrorCode code, const std::string& message) const;
+  tl::unexpected<Error> bad(const std::string& message) const;
   // "FILE: method 'm', instruction N (operator): " before the message.
   Error at_step(size_t step, Error error) const;
-  // Planned memory as it is before the first execution; only arenas that hold state, or all.
-  void fill_arenas(bool all);
+  // State as it is before the first execution.
+  void reset();
 };
 
 // Whether memory can be read as elements of that size.
@@ -87,8 +84,17 @@ inline bool is_aligned(const void* data, int64_t element_bytes) {
 // Memory for tensors without elements, which must not be null.
 std::byte* no_bytes();
 
-// Fills `state`, whose file and poison are set. Errors as for Method::load.
+// kUnsupported for delegates and for operators without a kernel, all of which it lists.
+Status check_operators(const pte::Method& method, const MethodState& state);
+
+// Allocates the memory that `methods` of one program share: each memory id is as large as the
+// method that asks for most. Errors as for Method::load.
+Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Method* const> methods,
+                                                       MemoryBudget& budget);
+
+// Fills `state`, whose file, poison, widen and memory are set. Errors as for Method::load.
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
-                   const std::vector<ExternalTensor>& external, MethodState& state);
+                   const std::vector<ExternalTensor>& external, MemoryBudget& budget,
+                   MethodState& state);
 
 }  // namespace ferry::runner

@@ -25,19 +25,19 @@ class Random {
 };
 
 struct SamplingOptions {
-  double temperature = 0;  // 0: the largest logit, whatever the rest says
+  double temperature = 0;  // 0: the largest logit; the other options have no effect
   int64_t top_k = 0;       // 0: all tokens
-  double top_p = 1;        // the likeliest tokens that together have at least this probability
+  double top_p = 1;        // the fewest likeliest tokens with at least this probability together
   uint64_t seed = 0;
 };
 
 class Sampler {
  public:
-  // kUsage for numbers out of range.
+  // kUsage if an option is out of range.
   static Result<Sampler> make(const SamplingOptions& options);
 
-  // An index into `logits`, which are not empty. kBadInput, at any temperature, for logits
-  // that are NaN or infinite, but for -inf beside others.
+  // Returns an index into `logits`, which must not be empty. kBadInput, at any temperature, if a
+  // logit is NaN or +inf, or if all are -inf.
   Result<int64_t> sample(std::span<const float> logits);
 
  private:

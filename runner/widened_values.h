@@ -1,4 +1,4 @@
-// Which values of a method are half-precision activations. Not a public header.
+// widened_values: which values of a method are half-precision activations. Not a public header.
 #pragma once
 
 #include <vector>

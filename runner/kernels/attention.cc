@@ -58,7 +58,7 @@ Status check_attention(const Attention& a) {
   if (a.query.size(0) != a.key.size(0) || a.query.size(3) != a.key.size(3) || kv_heads == 0 ||
       a.query.size(2) % kv_heads != 0) {
     return bad_input(
-        fmt::format("query {} does not fit key {}", describe(a.query), describe(a.key)));
+        fmt::format("shape mismatch: query {}, key {}", describe(a.query), describe(a.key)));
   }
   const int64_t context = a.key.size(1);
   if (a.start_pos < 0 || a.start_pos > context || a.query.size(1) > context - a.start_pos) {
@@ -71,7 +71,7 @@ Status check_attention(const Attention& a) {
   FERRY_RETURN_IF_ERROR(require_dtype(mask, DType::kF32));
   if (mask.rank() < 2 || mask.numel != a.query.size(1) * context || mask.sizes.back() != context ||
       mask.size(mask.rank() - 2) != a.query.size(1)) {
-    return bad_input(fmt::format("mask {} does not fit {} queries of a context of {}",
+    return bad_input(fmt::format("shape mismatch: mask {}, {} queries, context of {}",
                                  describe(mask), a.query.size(1), context));
   }
   return {};

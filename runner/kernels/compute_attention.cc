@@ -287,6 +287,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
+#include <functional>
 
 #include "runner/kernels/compute.h"
 #include "runner/kernels/compute_scratch.h"
@@ -312,7 +313,7 @@ void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t 
   if (batch <= 0 || m <= 0 || n <= 0) return;
   const size_t rows = size_t(m), cols = size_t(n), depth = size_t(k);
   const size_t row_parts = parts(rows, kBmmRows), col_parts = parts(cols, kBmmCols);
-  pool.parallel_for(size_t(batch) * row_parts * col_parts, [&](size_t task) {
+  const auto run = [&](size_t task) {
     const size_t j = task % col_parts * kBmmCols;
     const size_t i = task / col_parts % row_parts * kBmmRows;
     const size_t item = task / col_parts / row_parts;
@@ -320,7 +321,8 @@ void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t 
     ({a + (item * rows + i) * depth, depth, std::min(kBmmRows, rows - i),
       b + item * depth * cols + j, cols, depth, out + (item * rows + i) * cols + j, cols,
       std::min(kBmmCols, cols - j)});
-  });
+  };
+  pool.parallel_for(size_t(batch) * row_parts * col_parts, std::ref(run));
 }
 
 void sdpa_f32(const SdpaShape& shape, const float* query, const float* key, const float* value,
@@ -351,12 +353,18 @@ void sdpa_f32(const SdpaShape& shape, const float* query, const float* key, cons
   const bool few = args.t * args.group() <= kFewRows;
   const size_t step = few ? parts(heads, pool.size()) : 1;
   const size_t tasks = parts(heads, step);
-  pool.parallel_for(tasks * args.blocks, [&](size_t task) {
+  const size_t size = step * args.scratch();
+  // The few tasks of a step of decoding get their memory here: which thread would need some is left
+  // to chance, and so would be whether decoding allocates.
+  const Scratch shared(few ? tasks * args.blocks * size : 0);
+  const auto run = [&](size_t task) {
+    const Scratch own(few ? 0 : size);
     const size_t block = args.blocks - 1 - task % args.blocks;  // the longest first
     const size_t begin = task / args.blocks * step, end = std::min(heads, begin + step);
-    const Scratch scratch((end - begin) * args.scratch());
-    HWY_DYNAMIC_DISPATCH(sdpa_task)(args, block, begin, end, scratch.data());
-  });
+    HWY_DYNAMIC_DISPATCH(sdpa_task)
+    (args, block, begin, end, few ? shared.data() + task * size : own.data());
+  };
+  pool.parallel_for(tasks * args.blocks, std::ref(run));
 }
 
 void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const float* key,
@@ -371,7 +379,7 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
     return;
   }
   const size_t strips = parts(v, kStateCols);
-  pool.parallel_for(heads * strips, [&](size_t task) {
+  const auto run = [&](size_t task) {
     const size_t head = task / strips, begin = task % strips * kStateCols;
     const DeltaRuleArgs args{t,
                              k,
@@ -385,10 +393,12 @@ void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const
                              initial_state + head * k * v,
                              out + head * t * v,
                              final_state + head * k * v};
-    const Scratch scratch(k * kStateCols);
+    // Only several steps keep the state in between.
+    const Scratch scratch(t > 1 ? k * kStateCols : 0);
     HWY_DYNAMIC_DISPATCH(delta_rule_task)
     (args, begin, std::min(v, begin + kStateCols), scratch.data());
-  });
+  };
+  pool.parallel_for(heads * strips, std::ref(run));
 }
 
 }  // namespace ferry::kernels

@@ -195,6 +195,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
+#include <functional>
 
 #include "runner/kernels/compute.h"
 
@@ -256,10 +257,11 @@ void depthwise_conv1d_f32(const float* x, const float* w, const float* bias, flo
   if (channels <= 0 || kernel < 0 || length < kernel) return;
   const ConvArgs args{x, w, bias, out, count(length), count(kernel)};
   const size_t step = std::max<size_t>(1, kConvTaskValues / (args.length * 2 + 1));
-  pool.parallel_for((count(channels) + step - 1) / step, [&](size_t task) {
+  const auto run = [&](size_t task) {
     HWY_DYNAMIC_DISPATCH(convolve_task)
     (args, task * step, std::min(count(channels), (task + 1) * step));
-  });
+  };
+  pool.parallel_for((count(channels) + step - 1) / step, std::ref(run));
 }
 
 }  // namespace ferry::kernels

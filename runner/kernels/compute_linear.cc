@@ -120,6 +120,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "runner/kernels/compute.h"
@@ -145,12 +146,13 @@ bool is_padded_f32(const LinearArgs& args) {
 // Rows of x as f32, padded with zeros, into `copy`; args.x then points there.
 void widen_x(const void* x, float* copy, LinearArgs& args, ThreadPool& pool) {
   const size_t row_bytes = args.k * dtype_bytes(args.dtype);
-  pool.parallel_for(args.m, [&](size_t i) {
+  const auto widen_row = [&](size_t i) {
     float* row = copy + i * args.x_stride;
     cast(args.dtype, static_cast<const char*>(x) + i * row_bytes, DType::kF32, row,
          static_cast<int64_t>(args.k));
     std::fill(row + args.k, row + args.x_stride, 0.0f);
-  });
+  };
+  pool.parallel_for(args.m, std::ref(widen_row));
   args.x = copy;
 }
 
@@ -159,10 +161,12 @@ void linear_few_rows(const LinearArgs& args, ThreadPool& pool) {
   const size_t share = row_bytes * args.n / (2 * pool.size());
   const size_t bytes = std::clamp(share, kMinRowTaskBytes, kMaxRowTaskBytes);
   const size_t rows = round_up((bytes + row_bytes - 1) / row_bytes, kTaskCols);
-  pool.parallel_for((args.n + rows - 1) / rows, [&](size_t task) {
+  const auto task = [&](size_t index) {
     HWY_DYNAMIC_DISPATCH(linear_direct_task)
-    (args, task * rows, std::min(args.n, (task + 1) * rows));
-  });
+    (args, index * rows, std::min(args.n, (index + 1) * rows));
+  };
+  // By reference, because a copy of the task would be an allocation.
+  pool.parallel_for((args.n + rows - 1) / rows, std::ref(task));
 }
 
 void linear_batch(const LinearArgs& args, ThreadPool& pool) {

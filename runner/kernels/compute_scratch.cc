@@ -8,7 +8,7 @@ namespace ferry::kernels {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-// Larger pieces go back to the system: they belong to long prompts, which are worth an allocation.
+// Larger pieces go back to the system: only long prompts need them.
 constexpr size_t kMaxKept = size_t{1} << 20;
 
 float* allocate(size_t count) {
@@ -36,6 +36,7 @@ thread_local Kept kept;
 }  // namespace
 
 Scratch::Scratch(size_t count) : data_(nullptr), capacity_(0) {
+  if (count == 0) return;
   if (kept.count > 0) {
     const Kept::Piece piece = kept.pieces[--kept.count];
     data_ = piece.data;
@@ -48,6 +49,7 @@ Scratch::Scratch(size_t count) : data_(nullptr), capacity_(0) {
 }
 
 Scratch::~Scratch() {
+  if (data_ == nullptr) return;
   if (kept.count < kept.pieces.size() && capacity_ <= kMaxKept) {
     kept.pieces[kept.count++] = {data_, capacity_};
   } else {

@@ -1,5 +1,5 @@
-// Scratch: memory for the intermediate results of a kernel. Each thread keeps what it has used, so
-// that decoding does not allocate.
+// Scratch: memory for the intermediate results of a kernel. Each thread keeps what it has used for
+// the next kernel, so that decoding allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 namespace ferry::kernels {
 
 // `count` values that nothing else on this thread uses while the object lives; uninitialised,
-// aligned for every vector.
+// aligned for every vector. Null for 0 values.
 class Scratch {
  public:
   explicit Scratch(size_t count);

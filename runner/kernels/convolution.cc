@@ -64,8 +64,8 @@ Result<Shape> shape_of(const Call& call, const Tensor& input, const Tensor& weig
   Shape shape{input.size(0), input.size(1), weight.size(0), integer(call, 8), {}, {}};
   if (shape.groups < 1 || shape.in_channels % shape.groups != 0 ||
       shape.out_channels % shape.groups != 0 || shape.group_in() != weight.size(1)) {
-    return bad_input(fmt::format("{} groups of {} do not fit {}", shape.groups, describe(weight),
-                                 describe(input)));
+    return bad_input(fmt::format("shape mismatch: {} groups, weight {}, input {}", shape.groups,
+                                 describe(weight), describe(input)));
   }
   if (spatial == 2) shape.y = FERRY_TRY(axis_of(call, input, weight, 0));
   shape.x = FERRY_TRY(axis_of(call, input, weight, spatial - 1));

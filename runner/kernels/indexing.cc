@@ -258,7 +258,7 @@ Status index_select(const Call& call) {
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   FERRY_RETURN_IF_ERROR(require_indices(indices));
   if (self.rank() == 0 || indices.rank() > 1) {
-    return bad_input(fmt::format("{} selected by {}", describe(self), describe(indices)));
+    return bad_input(fmt::format("{} cannot be indexed by {}", describe(self), describe(indices)));
   }
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   Dims sizes = self.sizes;

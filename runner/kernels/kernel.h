@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -34,11 +35,12 @@ Result<Dims> int_list(const Call& call, size_t i);
 
 // -- shapes
 
-// Gives `out` its size; kBadInput unless it may have it.
+// Sets the run-time shape of `out`. kBadInput if `out` is static and differs, or if its planned
+// memory is too small.
 Status resize(Tensor& out, const Dims& sizes);
 // dim in [-rank, rank) as one in [0, rank); a tensor of rank 0 counts as rank 1.
 Result<int> wrap_dim(int64_t dim, int rank);
-// Numpy's rule; kBadInput if the sizes do not go together.
+// The broadcast shape by NumPy's rules; kBadInput if there is none.
 Result<Dims> broadcast(const Dims& a, const Dims& b);
 
 // -- checks
@@ -54,7 +56,7 @@ Status require_sizes(const Tensor& tensor, const Dims& sizes);
 // kBadInput when the value's declared kind cannot hold `number`.
 Status set_number(Value& out, Number number);
 
-// Every element of `out`; defined in fill.cc.
+// Sets every element of `out`. Defined in fill.cc.
 void fill(Tensor& out, const Number& value);
 
 // -- parallel loops
@@ -70,7 +72,8 @@ void for_pieces(ThreadPool& pool, int64_t count, int64_t piece, const Body& body
   if (pieces <= 1) {
     if (count > 0) run(0);
   } else {
-    pool.parallel_for(static_cast<size_t>(pieces), run);
+    // By reference, because a copy of `run` would be an allocation.
+    pool.parallel_for(static_cast<size_t>(pieces), std::ref(run));
   }
 }
 

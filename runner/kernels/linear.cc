@@ -67,7 +67,7 @@ Status require_product(const Tensor& a, const Tensor& b, const Tensor& out) {
       (rank == 2 || a.size(0) == b.size(0))) {
     return {};
   }
-  return bad_input(fmt::format("{} and {} cannot be multiplied", describe(a), describe(b)));
+  return bad_input(fmt::format("shape mismatch: {} times {}", describe(a), describe(b)));
 }
 
 // out += bias along the last dimension.
@@ -110,7 +110,8 @@ Status linear(const Call& call) {
   if (!widened) FERRY_RETURN_IF_ERROR(require_same_dtype(input, weight));
   FERRY_RETURN_IF_ERROR(require_same_dtype(input, out));
   if (input.rank() == 0 || input.sizes.back() != weight.size(1)) {
-    return bad_input(fmt::format("{} does not go into {}", describe(input), describe(weight)));
+    return bad_input(
+        fmt::format("shape mismatch: input {}, weight {}", describe(input), describe(weight)));
   }
   const int64_t k = weight.size(1);
   const int64_t n = weight.size(0);

@@ -1,6 +1,6 @@
 // Operators that move elements: permutations, slices, joins and splits.
+#include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "runner/kernels/dtypes.h"
 #include "runner/kernels/kernel.h"
@@ -105,41 +105,49 @@ Result<int64_t> wrap_index(int64_t index, int64_t size) {
   return index < 0 ? index + size : index;
 }
 
-// Consecutive parts of `self` along `dim`, one for each out.
-Status split_into(const Call& call, const Tensor& self, int dim, std::span<const int64_t> sizes,
-                  std::span<Value* const> outs, bool drop) {
-  if (outs.size() != sizes.size()) {
-    return bad_input(fmt::format("{} parts for {} outs", sizes.size(), outs.size()));
+// Consecutive parts of `self` along `dim`, one for each out; part i has size_of(i) elements there.
+template <class SizeOf>
+Status split_into(const Call& call, const Tensor& self, int dim, size_t parts,
+                  const SizeOf& size_of, std::span<Value* const> outs, bool drop) {
+  if (outs.size() != parts) {
+    return bad_input(fmt::format("{} parts, but {} outputs", parts, outs.size()));
   }
   int64_t start = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] < 0 || sizes[i] > self.size(dim) - start) {
+  for (size_t i = 0; i < parts; ++i) {
+    const int64_t size = size_of(i);
+    if (size < 0 || size > self.size(dim) - start) {
       return bad_input(fmt::format("the parts do not add up to {}", describe(self)));
     }
-    FERRY_RETURN_IF_ERROR(take(call, self, part_of(self.sizes, dim, {start, sizes[i], 1}),
+    FERRY_RETURN_IF_ERROR(take(call, self, part_of(self.sizes, dim, {start, size, 1}),
                                drop ? dim : -1, *outs[i]->tensor));
-    start += sizes[i];
+    start += size;
   }
   if (start == self.size(dim)) return {};
   return bad_input(fmt::format("the parts do not add up to {}", describe(self)));
 }
 
-// Tensors one after the other along `dim` of `out`, which has shape `sizes`; `extents` are the
-// parts'.
-Status join(const Call& call, std::span<const Tensor* const> parts, const Dims& sizes, int dim,
-            std::span<const int64_t> extents, Tensor& out) {
+// Tensors one after the other along `dim` of `out`, which has shape `sizes`; extent_of(tensor) is
+// what a part takes of that dimension. Parts without elements take nothing.
+template <class ExtentOf>
+Status join(const Call& call, std::span<Value* const> parts, const Dims& sizes, int dim,
+            const ExtentOf& extent_of, Tensor& out) {
   FERRY_RETURN_IF_ERROR(resize(out, sizes));
   const Dims strides = contiguous_strides(sizes);
   int64_t start = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
+  for (const Value* item : parts) {
+    if (item->tensor->numel == 0) continue;
     Dims part = sizes;
-    part[dim] = extents[i];
-    strided_copy(call.pool, part, out.element_bytes(), {parts[i]->data, contiguous_strides(part)},
+    part[dim] = extent_of(*item->tensor);
+    strided_copy(call.pool, part, out.element_bytes(),
+                 {item->tensor->data, contiguous_strides(part)},
                  strided(out, start * strides[dim], strides));
-    start += extents[i];
+    start += part[dim];
   }
   return {};
 }
+
+// torch skips empty tensors of one dimension whatever the others' shape.
+bool is_skipped(const Tensor& part) { return part.rank() == 1 && part.numel == 0; }
 
 }  // namespace
 
@@ -270,57 +278,55 @@ Status select_scatter(const Call& call) {
 
 Status cat(const Call& call) {
   Tensor& out = tensor(call, 2);
-  std::vector<const Tensor*> parts;
-  for (const Value* item : list(call, 0)) {
-    // torch skips empty tensors of one dimension whatever the others' shape.
-    const Tensor& part = *item->tensor;
-    if (part.rank() != 1 || part.numel != 0) parts.push_back(&part);
-  }
-  if (parts.empty()) return resize(out, {0});
-  FERRY_RETURN_IF_ERROR(no_scalar(*parts[0]));
-  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), parts[0]->rank()));
-  Dims sizes = parts[0]->sizes;
-  std::vector<int64_t> extents;
+  const std::span<Value* const> items = list(call, 0);
+  const auto first =
+      std::ranges::find_if(items, [](const Value* item) { return !is_skipped(*item->tensor); });
+  if (first == items.end()) return resize(out, {0});
+  FERRY_RETURN_IF_ERROR(no_scalar(*(*first)->tensor));
+  Dims sizes = (*first)->tensor->sizes;
+  const int dim = FERRY_TRY(wrap_dim(integer(call, 1), sizes.rank()));
   int64_t total = 0;
-  for (const Tensor* part : parts) {
-    FERRY_RETURN_IF_ERROR(require_same_dtype(*part, out));
-    FERRY_RETURN_IF_ERROR(require_rank(*part, sizes.rank()));
-    extents.push_back(part->size(dim));
-    const std::optional<int64_t> sum = checked_add(total, part->size(dim));
+  for (const Value* item : items) {
+    const Tensor& part = *item->tensor;
+    if (is_skipped(part)) continue;
+    FERRY_RETURN_IF_ERROR(require_same_dtype(part, out));
+    FERRY_RETURN_IF_ERROR(require_rank(part, sizes.rank()));
+    const std::optional<int64_t> sum = checked_add(total, part.size(dim));
     if (!sum) return bad_input("the joined size overflows");
     total = *sum;
-    sizes[dim] = part->size(dim);
-    FERRY_RETURN_IF_ERROR(require_sizes(*part, sizes));
+    sizes[dim] = part.size(dim);
+    FERRY_RETURN_IF_ERROR(require_sizes(part, sizes));
   }
   sizes[dim] = total;
-  return join(call, parts, sizes, dim, extents, out);
+  return join(
+      call, items, sizes, dim, [&](const Tensor& part) { return part.size(dim); }, out);
 }
 
 Status stack(const Call& call) {
   Tensor& out = tensor(call, 2);
   const std::span<Value* const> items = list(call, 0);
   if (items.empty()) return bad_input("nothing to stack");
-  std::vector<const Tensor*> parts;
   const Tensor& first = *items[0]->tensor;
   for (const Value* item : items) {
     FERRY_RETURN_IF_ERROR(require_same_dtype(*item->tensor, out));
     FERRY_RETURN_IF_ERROR(require_sizes(*item->tensor, first.sizes));
-    parts.push_back(item->tensor);
   }
   if (first.rank() == kMaxRank) return bad_input("the result has too many dimensions");
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), first.rank() + 1));
   Dims sizes = first.sizes;
-  sizes.insert(dim, static_cast<int64_t>(parts.size()));
-  return join(call, parts, sizes, dim, std::vector<int64_t>(parts.size(), 1), out);
+  sizes.insert(dim, static_cast<int64_t>(items.size()));
+  return join(
+      call, items, sizes, dim, [](const Tensor&) { return int64_t{1}; }, out);
 }
 
 Status split_with_sizes(const Call& call) {
   const Tensor& self = tensor(call, 0);
   FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
-  std::vector<int64_t> sizes;
-  for (const Value* item : list(call, 1)) sizes.push_back(item->integer);
-  return split_into(call, self, dim, sizes, list(call, 3), false);
+  const std::span<Value* const> sizes = list(call, 1);
+  return split_into(
+      call, self, dim, sizes.size(), [&](size_t i) { return sizes[i]->integer; }, list(call, 3),
+      false);
 }
 
 Status split_size(const Call& call) {
@@ -330,13 +336,12 @@ Status split_size(const Call& call) {
   const int64_t size = integer(call, 1);
   if (size < 1) return bad_input(fmt::format("cannot split into parts of {}", size));
   const std::span<Value* const> outs = list(call, 3);
-  std::vector<int64_t> sizes;
-  int64_t left = self.size(dim);
-  for (; left > 0 && sizes.size() <= outs.size(); left -= sizes.back()) {
-    sizes.push_back(std::min(size, left));
-  }
-  if (sizes.empty()) sizes.push_back(0);
-  return split_into(call, self, dim, sizes, outs, false);
+  const int64_t whole = self.size(dim);
+  const int64_t parts = whole == 0 ? 1 : (whole - 1) / size + 1;
+  return split_into(
+      call, self, dim, static_cast<size_t>(parts),
+      [&](size_t i) { return std::min(size, whole - static_cast<int64_t>(i) * size); }, outs,
+      false);
 }
 
 Status unbind(const Call& call) {
@@ -344,8 +349,8 @@ Status unbind(const Call& call) {
   FERRY_RETURN_IF_ERROR(no_scalar(self));
   const int dim = FERRY_TRY(wrap_dim(integer(call, 1), self.rank()));
   const std::span<Value* const> outs = list(call, 2);
-  const std::vector<int64_t> sizes(outs.size(), 1);
-  return split_into(call, self, dim, sizes, outs, true);
+  return split_into(
+      call, self, dim, outs.size(), [](size_t) { return int64_t{1}; }, outs, true);
 }
 
 Status constant_pad(const Call& call) {

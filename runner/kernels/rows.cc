@@ -94,7 +94,8 @@ Result<NormShape> norm_shape(const Tensor& input, const Dims& normalized) {
   const int kept = input.rank() - normalized.rank();
   if (kept < 0 || normalized.rank() == 0 ||
       !std::equal(normalized.begin(), normalized.end(), input.sizes.begin() + std::max(kept, 0))) {
-    return bad_input(fmt::format("{} does not end in the normalized shape", describe(input)));
+    return bad_input(
+        fmt::format("shape mismatch: {} does not end in the normalized shape", describe(input)));
   }
   for (int dim = 0; dim < input.rank(); ++dim) {
     (dim < kept ? shape.rows : shape.length) *= input.size(dim);
@@ -109,7 +110,8 @@ Status softmax(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 3);
   if (!is_floating(self.dtype) || !is_floating(out.dtype)) {
-    return bad_input(fmt::format("softmax of {} into {}", describe(self), describe(out)));
+    return bad_input(
+        fmt::format("softmax of {} cannot be stored in {}", describe(self), describe(out)));
   }
   const bool logarithm = call.variant == 1;
   return along_dim(
@@ -129,7 +131,8 @@ Status cumsum(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 3);
   if (!can_cast(self.dtype, out.dtype)) {
-    return bad_input(fmt::format("sums of {} in {}", describe(self), describe(out)));
+    return bad_input(
+        fmt::format("cumulative sums of {} cannot be stored in {}", describe(self), describe(out)));
   }
   return along_dim(call, self, integer(call, 1), out,
                    [&](const std::byte* in, std::byte* to, int64_t n) {
@@ -203,10 +206,10 @@ Status topk(const Call& call) {
   Tensor& indices = tensor(call, 6);
   const int dim = FERRY_TRY(wrap_dim(integer(call, 2), self.rank()));
   if (self.rank() == 0 || dim != self.rank() - 1) {
-    return fail(ErrorCode::kUnsupported, "topk along another dimension than the last");
+    return fail(ErrorCode::kUnsupported, "topk along a dimension other than the last");
   }
   if (k < 0 || k > self.size(dim)) {
-    return bad_input(fmt::format("{} largest values of {}", k, describe(self)));
+    return bad_input(fmt::format("k is {}, out of range for {}", k, describe(self)));
   }
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, values));
   FERRY_RETURN_IF_ERROR(require_dtype(indices, DType::kI64));

@@ -1,4 +1,4 @@
-// Tensors seen as rows: the dimensions that an operator works along, brought to the end.
+// Rows: a tensor as rows along the dimensions that an operator reduces or normalises.
 #pragma once
 
 #include <vector>

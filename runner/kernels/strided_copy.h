@@ -1,5 +1,5 @@
-// Moves elements between memory of any strides: what permute, slice, cat, expand and the like come
-// down to.
+// strided_copy: copies elements between memory of any strides. permute, slice, cat, expand and
+// others are made of it.
 #pragma once
 
 #include "core/thread_pool.h"

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "packer/bundle_reader.h"
-#include "runner/decoder.h"
+#include "runner/stateful_decoder.h"
 
 namespace ferry {
 namespace {
@@ -43,7 +43,7 @@ void load(benchmark::State& state) {
   for (auto _ : state) {
     Result<packer::Bundle> opened =
         packer::Bundle::open(bundle_path(), /*check_digests=*/false, pool());
-    Result<runner::Decoder> decoder = runner::Decoder::load(*opened, pool(), {});
+    Result<runner::StatefulDecoder> decoder = runner::StatefulDecoder::load(*opened, pool(), {});
     if (!decoder) state.SkipWithError(decoder.error().message.c_str());
     benchmark::DoNotOptimize(decoder);
   }
@@ -75,11 +75,11 @@ void plain_read(benchmark::State& state) {
 }
 
 void decode(benchmark::State& state) {
-  Result<runner::Decoder> decoder = runner::Decoder::load(bundle(), pool(), {});
+  Result<runner::StatefulDecoder> decoder = runner::StatefulDecoder::load(bundle(), pool(), {});
   const std::vector<int64_t> one = {1};
   for (auto _ : state) {
     if (decoder->position() == bundle().manifest().context_length) decoder->restart();
-    Result<std::vector<float>> logits = decoder->forward(one);
+    Result<std::span<const float>> logits = decoder->forward(one);
     if (!logits) state.SkipWithError(logits.error().message.c_str());
     benchmark::DoNotOptimize(logits);
   }
@@ -88,11 +88,11 @@ void decode(benchmark::State& state) {
 }
 
 void prefill(benchmark::State& state) {
-  Result<runner::Decoder> decoder = runner::Decoder::load(bundle(), pool(), {});
+  Result<runner::StatefulDecoder> decoder = runner::StatefulDecoder::load(bundle(), pool(), {});
   const std::vector<int64_t> tokens(static_cast<size_t>(state.range(0)), 1);
   for (auto _ : state) {
     decoder->restart();
-    Result<std::vector<float>> logits = decoder->forward(tokens);
+    Result<std::span<const float>> logits = decoder->forward(tokens);
     if (!logits) state.SkipWithError(logits.error().message.c_str());
   }
   state.SetItemsProcessed(state.iterations() * state.range(0));

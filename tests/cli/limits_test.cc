@@ -86,5 +86,19 @@ TEST_F(LimitsTest, MoreShardsThanFilesThatMayBeOpen) {
   EXPECT_EQ(read_bytes(dir / "out" + weights), read_bytes(bundle + weights));
 }
 
+TEST_F(LimitsTest, PlannedMemoryBeyondTheOptionIsRefused) {
+  const std::vector<std::string> run = {"run", bundle, "--tokens", "1,2", "--quiet", "--memory"};
+  const auto with = [&](const std::string& bytes) {
+    std::vector<std::string> args = run;
+    args.push_back(bytes);
+    return run_ferry(args);
+  };
+  EXPECT_EQ(with("1000000000").code, 0);
+  const Outcome refused = with("1000");
+  EXPECT_EQ(refused.code, 5);
+  EXPECT_NE(refused.err.find("exceeds the 1000 bytes that --memory allows"), std::string::npos);
+  EXPECT_EQ(with("0").code, 2);
+}
+
 }  // namespace
 }  // namespace ferry

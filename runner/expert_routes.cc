@@ -1,0 +1,144 @@
+#include "runner/expert_routes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+namespace ferry::runner {
+namespace {
+
+constexpr std::string_view kLogits = "router_logits.";
+constexpr std::string_view kWeights = "router_weights.";
+constexpr std::string_view kExperts = "router_experts.";
+
+// The layer N of a probe "PREFIX.N".
+std::optional<int64_t> probe_layer(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  int64_t layer = 0;
+  const auto [end, error] =
+      std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return layer;
+}
+
+// Columns of a matrix; 0 for anything else.
+int64_t columns_of(const Method& method, int32_t value) {
+  const Result<TensorView> view = method.value_meta(value);
+  return view && view->shape.size() == 2 ? view->shape[1] : 0;
+}
+
+Status check_route(int64_t layer, std::span<const int64_t> ids, int64_t chosen, int64_t width) {
+  const auto row_size = static_cast<size_t>(chosen);
+  if (chosen == 0 || ids.size() % row_size != 0) {
+    return bad_input(fmt::format("expert routes of layer {} do not fit the bundle", layer));
+  }
+  for (size_t at = 0; at < ids.size(); at += row_size) {
+    std::vector<int64_t> row(ids.begin() + static_cast<std::ptrdiff_t>(at),
+                             ids.begin() + static_cast<std::ptrdiff_t>(at + row_size));
+    std::ranges::sort(row);
+    if (row.front() < 0 || row.back() >= width || std::ranges::adjacent_find(row) != row.end()) {
+      return bad_input(fmt::format("expert routes of layer {} are not {} distinct experts of {}",
+                                   layer, chosen, width));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+ExpertRouter::ExpertRouter(const MethodChain& chain) {
+  for (const MethodChain::Link& link : chain.links()) {
+    for (const packer::ManifestProbe& probe : link.ports->probes) {
+      const auto at = [&](std::string_view prefix, int32_t Router::*value) {
+        if (const auto layer = probe_layer(probe.name, prefix)) {
+          routers_[*layer].method = link.method;
+          routers_[*layer].*value = probe.value;
+        }
+      };
+      at(kLogits, &Router::logits);
+      at(kWeights, &Router::weights);
+      at(kExperts, &Router::experts);
+    }
+  }
+  for (auto& [layer, router] : routers_) {
+    router.width = columns_of(*router.method, router.logits);
+    router.chosen = columns_of(*router.method, router.experts);
+  }
+  std::erase_if(routers_, [](const auto& item) {
+    const Router& router = item.second;
+    return router.chosen < 1 || router.chosen > router.width ||
+           columns_of(*router.method, router.weights) != router.chosen;
+  });
+}
+
+std::pair<int64_t, int64_t> ExpertRouter::experts_of(int64_t layer) const {
+  const auto found = routers_.find(layer);
+  if (found == routers_.end()) return {0, 0};
+  return {found->second.chosen, found->second.width};
+}
+
+Status ExpertRouter::force(const ExpertRoutes* routes) {
+  routes_ = nullptr;
+  if (routes == nullptr) return {};
+  for (const auto& [layer, ids] : *routes) {
+    const auto [chosen, width] = experts_of(layer);
+    FERRY_RETURN_IF_ERROR(check_route(layer, ids, chosen, width));
+  }
+  routes_ = routes;
+  return {};
+}
+
+// Routers are seen in the order of execution: their logits, then their choice.
+void ExpertRouter::see(std::string_view probe, const TensorView& value, int64_t position) {
+  if (const auto layer = probe_layer(probe, kLogits); layer && routers_.contains(*layer)) {
+    routers_[*layer].seen = probe_floats(value);
+  }
+  const auto layer = probe_layer(probe, kExperts);
+  if (routes_ == nullptr || !layer || !routers_.contains(*layer)) return;
+  if (Status replaced = replace(*layer, routers_[*layer], value, position); !replaced) {
+    error_ = std::move(replaced).error();
+  }
+}
+
+Status ExpertRouter::take_error() {
+  if (!error_) return {};
+  return tl::unexpected<Error>(*std::exchange(error_, std::nullopt));
+}
+
+// Replaces the choice of the router, and the scores of the chosen experts, for
+// positions with a route.
+Status ExpertRouter::replace(int64_t layer, const Router& router, const TensorView& chosen,
+                             int64_t position) {
+  const auto route = routes_->find(layer);
+  if (route == routes_->end() || chosen.bytes.empty()) return {};
+  const auto k = static_cast<size_t>(router.chosen);
+  const auto width = static_cast<size_t>(router.width);
+  std::vector<int64_t> ids(chosen.bytes.size() / sizeof(int64_t));
+  std::memcpy(ids.data(), chosen.bytes.data(), ids.size() * sizeof(int64_t));
+  Method& method = *router.method;
+  std::vector<float> weights = probe_floats(FERRY_TRY(method.value(router.weights)));
+  const size_t rows = ids.size() / k;
+  if (weights.size() != ids.size() || router.seen.size() != rows * width) {
+    return bad_input(fmt::format("the probes of the router of layer {} do not match", layer));
+  }
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t from = (static_cast<size_t>(position) + row) * k;
+    if (from + k > route->second.size()) break;
+    const auto logits = std::span(router.seen).subspan(row * width, width);
+    const float largest = *std::ranges::max_element(logits);
+    float sum = 0;
+    for (float logit : logits) sum += std::exp(logit - largest);
+    for (size_t i = 0; i < k; ++i) {
+      const int64_t expert = route->second[from + i];
+      ids[row * k + i] = expert;
+      weights[row * k + i] = std::exp(logits[static_cast<size_t>(expert)] - largest) / sum;
+    }
+  }
+  FERRY_RETURN_IF_ERROR(method.overwrite(router.experts, std::as_bytes(std::span(ids))));
+  return method.overwrite(router.weights, std::as_bytes(std::span(weights)));
+}
+
+}  // namespace ferry::runner

@@ -1,0 +1,54 @@
+// ExpertRouter: sends tokens through chosen experts instead of those that a program's routers
+// choose. Programs know nothing of it: results of the routers are replaced while a method executes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/result.h"
+#include "runner/program_set.h"
+
+namespace ferry::runner {
+
+// Experts that tokens pass through: layer -> expert ids, row-major [positions, experts per token],
+// from position 0 on.
+using ExpertRoutes = std::map<int64_t, std::vector<int64_t>>;
+
+class ExpertRouter {
+ public:
+  // `chain` must outlive the router. Layers whose routers lack a probe have no experts here.
+  explicit ExpertRouter(const MethodChain& chain);
+
+  // Experts per token, and experts in all; {0, 0} for a layer without routed experts.
+  std::pair<int64_t, int64_t> experts_of(int64_t layer) const;
+
+  // kBadInput unless every route has whole rows of distinct experts of its layer. `routes` must
+  // stay until it is replaced; nullptr ends it.
+  Status force(const ExpertRoutes* routes);
+
+  // To be called with every probe value of a call, right after the instruction that produces it.
+  // `position` is that of the call's first token. Errors appear in take_error().
+  void see(std::string_view probe, const TensorView& value, int64_t position);
+  Status take_error();
+
+ private:
+  // The probes of one router.
+  struct Router {
+    Method* method = nullptr;
+    int32_t logits = -1, weights = -1, experts = -1;  // values of the method
+    int64_t width = 0, chosen = 0;                    // experts in all, and per token
+    std::vector<float> seen;                          // router logits of the call that runs now
+  };
+
+  Status replace(int64_t layer, const Router& router, const TensorView& chosen, int64_t position);
+
+  std::map<int64_t, Router> routers_;  // by layer
+  const ExpertRoutes* routes_ = nullptr;
+  std::optional<Error> error_;
+};
+
+}  // namespace ferry::runner

@@ -1,0 +1,42 @@
+// The steps of load_method: values, their memory, instructions. Not a public header.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runner/method_state.h"
+
+namespace ferry::runner {
+
+constexpr size_t kMaxListed = 100;  // offenders that one error lists
+
+using IndexList = std::vector<int32_t>;
+
+// What the steps hand on to each other, beside the state that they fill.
+struct Loading {
+  const pte::LoadedProgram& program;
+  const pte::Method& method;
+  MethodState& state;
+  std::vector<size_t> memory_id = {};     // per value with planned memory
+  std::vector<IndexList> reads = {};      // per instruction: values that it reads
+  std::vector<IndexList> unplanned = {};  // per instruction: outs that may need memory
+
+  const pte::Tensor* pte_tensor(int32_t value) const {
+    return std::get_if<pte::Tensor>(&method.values[static_cast<size_t>(value)]);
+  }
+  kernels::Tensor* tensor(int32_t value) const {
+    return state.values[static_cast<size_t>(value)].tensor;
+  }
+  // Its memory is kept from one execution to the next.
+  void mark_state(int32_t value);
+};
+
+// Values of their kinds; tensors have sizes, but no memory yet.
+Status make_values(Loading& loading);
+// Planned memory and constants for the tensors. kBadInput lists every external tensor that is
+// absent.
+Status bind_tensors(Loading& loading, const std::vector<ExternalTensor>& external);
+// Instructions, with operators and values looked up. Fills Loading::reads and ::unplanned.
+Status make_steps(Loading& loading);
+
+}  // namespace ferry::runner

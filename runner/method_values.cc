@@ -1,0 +1,248 @@
+// The values of a method and the memory of its tensors. Offers make_values and bind_tensors.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <unordered_map>
+
+#include "core/checked.h"
+#include "core/text.h"
+#include "runner/kernels/dtypes.h"
+#include "runner/method_loading.h"
+#include "runner/widened_values.h"
+
+namespace ferry::runner {
+namespace {
+
+Status check_tensor(const MethodState& state, int32_t id, const pte::Tensor& from) {
+  const auto refuse = [&](ErrorCode code, const std::string& why) {
+    const std::string name = from.fqn.empty() ? "" : " " + quoted(from.fqn);
+    return state.error(code, fmt::format("value {}{}: {}", id, name, why));
+  };
+  if (!kernels::is_computable(from.dtype)) {
+    return refuse(ErrorCode::kUnsupported, fmt::format("dtype {}", dtype_name(from.dtype)));
+  }
+  if (from.sizes.size() > kernels::kMaxRank) {
+    return refuse(ErrorCode::kBadInput, "too many dimensions");
+  }
+  for (size_t i = 0; i < from.dim_order.size(); ++i) {
+    if (from.dim_order[i] != i) {
+      return refuse(ErrorCode::kUnsupported, "a dimension order other than row-major");
+    }
+  }
+  const std::vector<int64_t> sizes(from.sizes.begin(), from.sizes.end());
+  const std::optional<int64_t> count = checked_numel(sizes);
+  // As f64, which no element is larger than.
+  if (!count || !checked_mul<int64_t>(*count, sizeof(double))) {
+    return refuse(ErrorCode::kBadInput, "its size overflows");
+  }
+  return {};
+}
+
+Status make_tensor(MethodState& state, const pte::Tensor& from, bool widened, kernels::Value& to) {
+  FERRY_RETURN_IF_ERROR(check_tensor(state, to.id, from));
+  kernels::Tensor& tensor = state.tensors.emplace_back();
+  tensor.id = to.id;
+  tensor.widened = widened;
+  tensor.dtype = widened ? DType::kF32 : from.dtype;
+  tensor.dynamic = from.dynamism != pte::Dynamism::kStatic;
+  for (int32_t size : from.sizes) tensor.sizes.push_back(size);
+  tensor.numel = kernels::numel(tensor.sizes.span());
+  tensor.capacity = static_cast<uint64_t>(tensor.bytes());
+  to.kind = kernels::Value::Kind::kTensor;
+  to.tensor = &tensor;
+  state.bounds[static_cast<size_t>(to.id)] = tensor.sizes;
+  return {};
+}
+
+void make_list(MethodState& state, kernels::Value::Kind kind, const IndexList& indices,
+               kernels::Value& to) {
+  to.kind = kind;
+  for (int32_t index : indices) {
+    to.items.push_back(index < 0 ? nullptr : &state.values[static_cast<size_t>(index)]);
+  }
+}
+
+void make_number(const pte::Value& from, kernels::Value& to) {
+  using Kind = kernels::Value::Kind;
+  if (const auto* integer = std::get_if<int64_t>(&from)) {
+    to.kind = Kind::kInt;
+    to.integer = *integer;
+  } else if (const auto* boolean = std::get_if<bool>(&from)) {
+    to.kind = Kind::kBool;
+    to.boolean = *boolean;
+  } else if (const auto* real = std::get_if<double>(&from)) {
+    to.kind = Kind::kDouble;
+    to.real = *real;
+  }
+}
+
+void make_other(MethodState& state, const pte::Value& from, kernels::Value& to) {
+  using Kind = kernels::Value::Kind;
+  if (const auto* text = std::get_if<std::string>(&from)) {
+    to.kind = Kind::kString;
+    to.text = *text;
+  } else if (const auto* ints = std::get_if<pte::IntList>(&from)) {
+    make_list(state, Kind::kIntList, ints->items, to);
+  } else if (const auto* list = std::get_if<pte::TensorList>(&from)) {
+    make_list(state, Kind::kTensorList, list->items, to);
+  } else if (const auto* optionals = std::get_if<pte::OptionalTensorList>(&from)) {
+    make_list(state, Kind::kOptionalTensorList, optionals->items, to);
+  } else if (std::holds_alternative<pte::BoolList>(from)) {
+    to.kind = Kind::kBoolList;
+  } else if (std::holds_alternative<pte::DoubleList>(from)) {
+    to.kind = Kind::kDoubleList;
+  } else {
+    make_number(from, to);
+  }
+}
+
+// Finds memory for tensors.
+class Binder {
+ public:
+  Binder(Loading& loading, const std::vector<ExternalTensor>& external)
+      : loading_(loading), state_(loading.state) {
+    for (const ExternalTensor& tensor : external) external_.emplace(tensor.key, &tensor);
+  }
+
+  Status bind(const pte::Tensor& from, kernels::Tensor& to);
+  std::vector<std::string> missing;  // external tensors
+
+ private:
+  Status bind_planned(const pte::Tensor& from, kernels::Tensor& to);
+  Status bind_constant(std::span<const std::byte> bytes, kernels::Tensor& to);
+  Result<std::span<const std::byte>> external_bytes(const pte::Tensor& from,
+                                                    const kernels::Tensor& to);
+  Result<std::span<const std::byte>> initial_contents(const pte::Tensor& from,
+                                                      const kernels::Tensor& to);
+
+  Loading& loading_;
+  MethodState& state_;
+  std::unordered_map<std::string_view, const ExternalTensor*> external_;
+};
+
+Result<std::span<const std::byte>> Binder::external_bytes(const pte::Tensor& from,
+                                                          const kernels::Tensor& to) {
+  const auto found = external_.find(from.fqn);
+  if (found == external_.end()) {
+    missing.push_back(quoted(from.fqn));
+    return std::span<const std::byte>();
+  }
+  const ExternalTensor& tensor = *found->second;
+  const bool same_sizes =
+      std::equal(tensor.sizes.begin(), tensor.sizes.end(), from.sizes.begin(), from.sizes.end());
+  if (tensor.dtype != to.dtype || !same_sizes || tensor.bytes.size() < to.capacity) {
+    return state_.bad(
+        fmt::format("external tensor {} is {}[{}] in the data and {}[{}] in the program",
+                    quoted(from.fqn), dtype_name(tensor.dtype), fmt::join(tensor.sizes, ", "),
+                    dtype_name(to.dtype), fmt::join(from.sizes, ", ")));
+  }
+  return tensor.bytes.first(to.capacity);
+}
+
+Status Binder::bind_constant(std::span<const std::byte> bytes, kernels::Tensor& to) {
+  if (bytes.size() < to.capacity) {
+    return state_.bad(
+        fmt::format("value {}: {} bytes of data, expected {}", to.id, bytes.size(), to.capacity));
+  }
+  if (!is_aligned(bytes.data(), to.element_bytes())) {
+    bytes = state_.memory->aligned_copy(bytes.first(to.capacity));
+  }
+  // Only written to where Tensor::writable is set.
+  to.data = const_cast<std::byte*>(bytes.data());
+  return {};
+}
+
+Result<std::span<const std::byte>> Binder::initial_contents(const pte::Tensor& from,
+                                                            const kernels::Tensor& to) {
+  if (from.external) return external_bytes(from, to);
+  if (from.data_index == 0) return std::span<const std::byte>();
+  const auto& initial = loading_.program.data.initial;
+  if (from.data_index >= initial.size() || initial[from.data_index].size() < to.capacity) {
+    return state_.bad(fmt::format("value {} has no initial contents {}", to.id, from.data_index));
+  }
+  return initial[from.data_index].first(to.capacity);
+}
+
+Status Binder::bind_planned(const pte::Tensor& from, kernels::Tensor& to) {
+  const pte::Allocation& place = *from.allocation;
+  const std::vector<uint64_t>& sizes = loading_.method.memory_bytes;
+  if (place.memory == 0 || place.memory >= sizes.size() ||
+      !range_inside(place.offset, to.capacity, sizes[place.memory])) {
+    return state_.bad(
+        fmt::format("value {} lies outside of planned memory {}", to.id, place.memory));
+  }
+  if (place.offset % static_cast<uint64_t>(to.element_bytes()) != 0) {
+    return state_.bad(
+        fmt::format("value {} is planned at offset {}, which is not aligned to its {}", to.id,
+                    place.offset, dtype_name(to.dtype)));
+  }
+  to.data = state_.memory->arenas[place.memory].data() + place.offset;
+  to.writable = true;
+  state_.planned[static_cast<size_t>(to.id)] = true;
+  loading_.memory_id[static_cast<size_t>(to.id)] = place.memory;
+  const std::span<const std::byte> contents = FERRY_TRY(initial_contents(from, to));
+  if (!contents.empty()) {
+    state_.memory->initial.push_back({place.memory, place.offset, contents});
+  }
+  if (!contents.empty() || !from.fqn.empty()) loading_.mark_state(to.id);
+  return {};
+}
+
+Status Binder::bind(const pte::Tensor& from, kernels::Tensor& to) {
+  if (to.widened) {
+    // Its planned memory is too small: it gets memory as a result without a plan does.
+  } else if (from.allocation) {
+    FERRY_RETURN_IF_ERROR(bind_planned(from, to));
+  } else if (from.external) {
+    const std::span<const std::byte> bytes = FERRY_TRY(external_bytes(from, to));
+    if (!bytes.empty()) FERRY_RETURN_IF_ERROR(bind_constant(bytes, to));
+  } else if (from.data_index > 0) {
+    const auto& constants = loading_.program.data.constants;
+    if (from.data_index >= constants.size()) {
+      return state_.bad(fmt::format("value {} has no constant {}", to.id, from.data_index));
+    }
+    FERRY_RETURN_IF_ERROR(bind_constant(constants[from.data_index], to));
+  }
+  if (to.capacity == 0) to.data = no_bytes();
+  return {};
+}
+
+}  // namespace
+
+Status make_values(Loading& loading) {
+  MethodState& state = loading.state;
+  const size_t count = loading.method.values.size();
+  state.values.resize(count);
+  state.bounds.resize(count);
+  state.planned.assign(count, false);
+  loading.memory_id.assign(count, 0);
+  std::vector<bool> widened(count, false);
+  if (state.widen) widened = widened_values(loading.method);
+  for (size_t i = 0; i < count; ++i) {
+    kernels::Value& to = state.values[i];
+    to.id = static_cast<int32_t>(i);
+    if (const pte::Tensor* from = loading.pte_tensor(to.id)) {
+      FERRY_RETURN_IF_ERROR(make_tensor(state, *from, widened[i], to));
+    } else {
+      make_other(state, loading.method.values[i], to);
+    }
+  }
+  return {};
+}
+
+Status bind_tensors(Loading& loading, const std::vector<ExternalTensor>& external) {
+  MethodState& state = loading.state;
+  Binder binder(loading, external);
+  for (kernels::Tensor& to : state.tensors) {
+    FERRY_RETURN_IF_ERROR(binder.bind(*loading.pte_tensor(to.id), to));
+  }
+  std::vector<std::string>& missing = binder.missing;
+  if (missing.empty()) return {};
+  tl::unexpected<Error> report = state.bad(fmt::format(
+      "{} external tensors are absent from the data files, first {}", missing.size(), missing[0]));
+  if (missing.size() > kMaxListed) missing.resize(kMaxListed);
+  report.value().details = std::move(missing);
+  return report;
+}
+
+}  // namespace ferry::runner

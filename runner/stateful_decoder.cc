@@ -1,0 +1,217 @@
+#include "runner/stateful_decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/program_interface.h"
+#include "core/text.h"
+#include "runner/program_set.h"
+
+namespace ferry::runner {
+namespace {
+
+// Inputs and outputs of the chain, by index.
+constexpr size_t kTokens = 0, kInputPos = 1, kLogits = 0;
+
+// The numbers of the manifest that loops and divisions rely on.
+Status check_numbers(const packer::Bundle& bundle) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  constexpr int64_t kMostLayers = 1 << 16;
+  const packer::Manifest& m = bundle.manifest();
+  const auto sane = [](int64_t n) { return n > 0 && n <= kMost; };
+  if (sane(m.vocab_size) && sane(m.hidden_size) && sane(m.context_length) &&
+      sane(m.prefill_length) && m.num_layers > 0 && m.num_layers <= kMostLayers) {
+    return {};
+  }
+  return bad_input(fmt::format("{}/{}: a size of the model is out of range",
+                               printable(bundle.path()), packer::kManifestName));
+}
+
+// tokens i64 [1,T], input_pos i64 [1] -> logits f32 [1,V] or [1,T,V].
+Result<MethodChain> bind_protocol(ProgramSet& set) {
+  const packer::Manifest& m = set.bundle().manifest();
+  const PortType inputs[] = {{kTokensPort, DType::kI64, {1, m.prefill_length}},
+                             {kInputPosPort, DType::kI64, {1}}};
+  const PortType outputs[] = {
+      {kLogitsPort, DType::kF32,
+       m.all_logits ? Shape{1, m.prefill_length, m.vocab_size} : Shape{1, m.vocab_size}}};
+  return set.bind(kForwardMethod, inputs, outputs);
+}
+
+}  // namespace
+
+struct StatefulDecoder::Impl {
+  Impl(ProgramSet&& programs, MethodChain&& methods)
+      : set(std::move(programs)), chain(std::move(methods)), router(chain) {}
+
+  ProgramSet set;
+  MethodChain chain;
+  ExpertRouter router;
+  int64_t position = 0;
+  int64_t announced = 0;         // the sequence will be as long as this at least
+  bool is_long = false;          // the sequence has the RoPE factors beyond the switch
+  std::vector<int64_t> history;  // the sequence, as long as it could have to be computed again
+  ProbeSink sink;
+  bool observing = false;
+  int64_t input_pos = 0;    // of the call that runs now
+  int64_t call_tokens = 0;  // of the call that runs now
+
+  const packer::Manifest& manifest() const { return set.bundle().manifest(); }
+
+  // Whether a sequence with `count` more tokens has the RoPE factors beyond the
+  // switch.
+  bool needs_long(size_t count) const {
+    const int64_t length = std::max(announced, position + static_cast<int64_t>(count));
+    return manifest().rope_switch && length > *manifest().rope_switch;
+  }
+  Status check_tokens(std::span<const int64_t> tokens) const;
+  // Tokens that fit into the context, in calls.
+  Result<std::span<const float>> run(std::span<const int64_t> tokens);
+  // One pass of at most prefill_length tokens through all programs.
+  Result<std::span<const float>> call(std::span<const int64_t> tokens);
+  // The whole sequence with `tokens` at its end; logits of `tokens` at most.
+  Result<std::span<const float>> run_again(std::span<const int64_t> tokens);
+  Status observe_probes();
+  void deliver(const std::string& name, const TensorView& value) const;
+};
+
+Status StatefulDecoder::Impl::check_tokens(std::span<const int64_t> tokens) const {
+  if (tokens.empty()) return fail(ErrorCode::kUsage, "no tokens to run");
+  const int64_t vocabulary = manifest().vocab_size;
+  const auto bad =
+      std::ranges::find_if(tokens, [&](int64_t id) { return id < 0 || id >= vocabulary; });
+  if (bad != tokens.end()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("token {} is outside of the vocabulary of {}", *bad, vocabulary));
+  }
+  const auto room = static_cast<size_t>(manifest().context_length - position);
+  if (tokens.size() <= room) return {};
+  return fail(ErrorCode::kUsage, fmt::format("{} tokens from position {} exceed the context of {}",
+                                             tokens.size(), position, manifest().context_length));
+}
+
+Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {
+  call_tokens = static_cast<int64_t>(tokens.size());
+  chain.input(kTokens).shape[1] = call_tokens;
+  chain.input(kTokens).bytes = std::as_bytes(tokens);
+  // Programs with a switch take a position's complement for one of a long
+  // sequence.
+  input_pos = is_long ? -1 - position : position;
+  chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
+  FERRY_RETURN_IF_ERROR(chain.run());
+  FERRY_RETURN_IF_ERROR(router.take_error());
+  position += call_tokens;
+  const std::span<const std::byte> logits = chain.output(kLogits).bytes;
+  // A tensor's memory is aligned to its dtype, which bind() has checked.
+  return std::span(reinterpret_cast<const float*>(logits.data()), logits.size() / sizeof(float));
+}
+
+Result<std::span<const float>> StatefulDecoder::Impl::run(std::span<const int64_t> tokens) {
+  const auto most = static_cast<size_t>(manifest().prefill_length);
+  std::span<const float> logits;
+  while (!tokens.empty()) {
+    const auto part = tokens.first(std::min(tokens.size(), most));
+    logits = FERRY_TRY(call(part));
+    if (manifest().rope_switch && !is_long) {
+      history.insert(history.end(), part.begin(), part.end());
+    }
+    tokens = tokens.subspan(part.size());
+  }
+  return logits;
+}
+
+Result<std::span<const float>> StatefulDecoder::Impl::run_again(std::span<const int64_t> tokens) {
+  history.insert(history.end(), tokens.begin(), tokens.end());
+  const std::vector<int64_t> sequence = std::exchange(history, {});
+  position = 0;
+  const std::span<const float> logits = FERRY_TRY(run(sequence));
+  return logits.last(
+      std::min(logits.size(), tokens.size() * static_cast<size_t>(manifest().vocab_size)));
+}
+
+void StatefulDecoder::Impl::deliver(const std::string& name, const TensorView& value) const {
+  if (!sink || value.shape.empty() || value.shape.back() <= 0) return;
+  const std::vector<float> floats = probe_floats(value);
+  if (floats.empty()) return;
+  const int64_t rows = static_cast<int64_t>(floats.size()) / value.shape.back();
+  // A probe behind the cut to the last token has fewer rows than the call has
+  // tokens.
+  sink(name, position + call_tokens - rows, rows, floats);
+}
+
+Status StatefulDecoder::Impl::observe_probes() {
+  if (std::exchange(observing, true)) return {};
+  for (const MethodChain::Link& link : chain.links()) {
+    for (const packer::ManifestProbe& probe : link.ports->probes) {
+      FERRY_RETURN_IF_ERROR(
+          link.method->observe(probe.value, [this, &probe](const TensorView& value) {
+            deliver(probe.name, value);
+            router.see(probe.name, value, position);
+          }));
+    }
+  }
+  return {};
+}
+
+StatefulDecoder::StatefulDecoder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+StatefulDecoder::~StatefulDecoder() = default;
+StatefulDecoder::StatefulDecoder(StatefulDecoder&&) noexcept = default;
+StatefulDecoder& StatefulDecoder::operator=(StatefulDecoder&&) noexcept = default;
+
+Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, ThreadPool& pool,
+                                              const MethodOptions& options) {
+  FERRY_RETURN_IF_ERROR(check_numbers(bundle));
+  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options));
+  MethodChain chain = FERRY_TRY(bind_protocol(set));
+  return StatefulDecoder(std::make_unique<Impl>(std::move(set), std::move(chain)));
+}
+
+Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t> tokens) {
+  FERRY_RETURN_IF_ERROR(impl_->check_tokens(tokens));
+  const bool was_long = std::exchange(impl_->is_long, impl_->needs_long(tokens.size()));
+  if (impl_->position == 0 || was_long == impl_->is_long) return impl_->run(tokens);
+  // What is cached was computed with the factors of shorter sequences.
+  return impl_->run_again(tokens);
+}
+
+// The programs themselves forget what came before when input_pos is 0, as
+// official runners expect.
+void StatefulDecoder::restart(int64_t length) {
+  impl_->position = 0;
+  impl_->announced = length;
+  impl_->is_long = false;
+  impl_->history.clear();
+  // A sequence is only recorded up to the switch.
+  if (impl_->manifest().rope_switch) {
+    impl_->history.reserve(static_cast<size_t>(*impl_->manifest().rope_switch));
+  }
+}
+
+int64_t StatefulDecoder::position() const { return impl_->position; }
+
+Status StatefulDecoder::set_probe_sink(ProbeSink sink) {
+  impl_->sink = std::move(sink);
+  return impl_->sink ? impl_->observe_probes() : Status();
+}
+
+Status StatefulDecoder::force_experts(const ExpertRoutes* routes) {
+  FERRY_RETURN_IF_ERROR(impl_->router.force(routes));
+  return routes != nullptr ? impl_->observe_probes() : Status();
+}
+
+std::pair<int64_t, int64_t> StatefulDecoder::experts_of(int64_t layer) const {
+  return impl_->router.experts_of(layer);
+}
+
+Result<TensorView> StatefulDecoder::buffer(const std::string& name) const {
+  for (const MethodChain::Link& link : impl_->chain.links()) {
+    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
+      if (buffer.name == name) return link.method->value(buffer.value);
+    }
+  }
+  return fail(ErrorCode::kUsage, fmt::format("the bundle has no buffer '{}'", name));
+}
+
+}  // namespace ferry::runner

@@ -1,0 +1,116 @@
+// Bundles of the sample checkpoints, decoded in this process: nothing is
+// allocated per token, and ports are bound by name and type.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "runner/program_set.h"
+#include "runner/stateful_decoder.h"
+#include "tests/cli/ferry_process.h"
+#include "tests/decoding/counting_new.h"
+
+namespace ferry {
+namespace {
+
+packer::Bundle convert(const TempDir& dir, const std::string& checkpoint,
+                       const std::vector<std::string>& options, ThreadPool& pool) {
+  std::vector<std::string> args = {"convert", fixture("golden/" + checkpoint), "-o",
+                                   dir / "bundle"};
+  args.insert(args.end(), options.begin(), options.end());
+  const Outcome outcome = run_ferry_once(args);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return packer::Bundle::open(dir / "bundle", /*check_digests=*/false, pool).value();
+}
+
+struct Decoding {
+  std::string checkpoint;
+  std::vector<std::string> options;
+};
+
+void PrintTo(const Decoding& decoding, std::ostream* out) { *out << decoding.checkpoint; }
+
+class DecodingTest : public testing::TestWithParam<Decoding> {};
+
+TEST_P(DecodingTest, ATokenAllocatesNothingAfterTheFirst) {
+  for (const size_t threads : {1, 2}) {
+    SCOPED_TRACE(threads);
+    const TempDir dir;
+    ThreadPool pool(threads);
+    const packer::Bundle bundle = convert(dir, GetParam().checkpoint, GetParam().options, pool);
+    auto decoder = runner::StatefulDecoder::load(bundle, pool, {});
+    ASSERT_TRUE(decoder) << decoder.error().message;
+    const std::vector<int64_t> prompt = {1, 2, 3};
+    ASSERT_TRUE(decoder->forward(prompt));
+    ASSERT_TRUE(decoder->forward({&prompt[0], 1}));
+    for (int token = 0; token < 4; ++token) {
+      const uint64_t before = allocations();
+      const auto logits = decoder->forward({&prompt[1], 1});
+      const uint64_t after = allocations();
+      ASSERT_TRUE(logits);
+      EXPECT_TRUE(std::isfinite(logits->back()));
+      EXPECT_EQ(after - before, 0) << "token " << token;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, DecodingTest,
+                         testing::Values(Decoding{"qwen3", {}},
+                                         Decoding{"llama", {"--dtype", "bf16"}},
+                                         Decoding{"qwen2", {"--shards", "2"}},
+                                         Decoding{"qwen3_next_dense", {}}, Decoding{"lfm2", {}}));
+
+TEST(AllocationCounter, Counts) {
+  const uint64_t before = allocations();
+  delete new int(1);
+  EXPECT_GE(allocations() - before, 1);
+}
+
+TEST(ProgramSet, BindsPortsByNameAndType) {
+  const TempDir dir;
+  ThreadPool pool(1);
+  const packer::Bundle bundle = convert(dir, "qwen3", {}, pool);
+  auto set = runner::ProgramSet::load(bundle, "text_decoder", pool, {});
+  ASSERT_TRUE(set) << set.error().message;
+  const packer::Manifest& m = bundle.manifest();
+  const runner::PortType tokens = {"tokens", DType::kI64, {1, m.prefill_length}};
+  const runner::PortType input_pos = {"input_pos", DType::kI64, {1}};
+  const runner::PortType logits = {"logits", DType::kF32, {1, m.vocab_size}};
+  struct Case {
+    std::vector<runner::PortType> inputs, outputs;
+    std::string error;  // a part of it; empty if there is none
+  };
+  const Case cases[] = {
+      {{tokens, input_pos}, {logits}, ""},
+      {{input_pos, tokens}, {}, ""},
+      {{tokens}, {logits}, "no earlier program has an output 'input_pos'"},
+      {{tokens, input_pos}, {{"scores", DType::kF32, {1}}}, "no program has an output 'scores'"},
+      {{{"tokens", DType::kI32, tokens.shape}, input_pos},
+       {logits},
+       "input 'tokens' is i64" + to_string(tokens.shape) + ", expected i32"},
+      {{tokens, input_pos},
+       {{"logits", DType::kF32, {1, m.vocab_size + 1}}},
+       "output 'logits' is f32" + to_string(logits.shape) + ", expected f32"},
+  };
+  for (const Case& c : cases) {
+    const auto chain = set->bind("forward", c.inputs, c.outputs);
+    EXPECT_EQ(chain.has_value(), c.error.empty());
+    const std::string message = chain ? "" : chain.error().message;
+    EXPECT_NE(message.find(c.error), std::string::npos) << message;
+  }
+}
+
+TEST(StatefulDecoder, OutlivesTheBundleObjectThatItWasLoadedFrom) {
+  const TempDir dir;
+  ThreadPool pool(1);
+  auto decoder = [&] {
+    return runner::StatefulDecoder::load(convert(dir, "qwen3", {}, pool), pool, {});
+  }();
+  ASSERT_TRUE(decoder);
+  const std::vector<int64_t> prompt = {1, 2, 3};
+  EXPECT_TRUE(decoder->forward(prompt));
+}
+
+}  // namespace
+}  // namespace ferry
