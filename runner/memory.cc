@@ -87,7 +87,7 @@ std::optional<uint64_t> control_group_bytes(const std::string& membership,
     const size_t first = line.find(':');
     const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const bool version2 = controllers == ",,";
     if (!version2 && controllers.find(",memory,") == std::string::npos) continue;
     const std::string top = version2 ? root : root + "/memory";

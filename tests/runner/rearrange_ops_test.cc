@@ -241,7 +241,7 @@ TEST(Shapes, JoinsAndSplits) {
       {"aten::split_with_sizes_copy.out",
        {matrix(), ints({3}), integer(1)},
        {column, column},
-       "1 parts for 2 outs"},
+       "1 parts, but 2 outputs"},
       {"aten::unbind_copy.int_out", {matrix(), integer(0)}, {f32({3}, {})}, "do not add up"},
   });
 }
