@@ -33,8 +33,8 @@ struct Exchange {
 
 class Search {
  public:
-  Search(runner::StatefulDecoder& decoder, const packer::Manifest& manifest, const Reference& reference,
-         const ReferencePrompt& prompt)
+  Search(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+         const Reference& reference, const ReferencePrompt& prompt)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),

@@ -15,7 +15,7 @@ namespace {
 
 Status check_tensor(const MethodState& state, int32_t id, const pte::Tensor& from) {
   const auto refuse = [&](ErrorCode code, const std::string& why) {
-    const std::string name = from.fqn.empty() ? "" : " " + quoted(from.fqn);
+    const std::string name = from.fqn.empty() ? "" : fmt::format(" {}", quoted(from.fqn));
     return state.error(code, fmt::format("value {}{}: {}", id, name, why));
   };
   if (!kernels::is_computable(from.dtype)) {
