@@ -57,9 +57,9 @@ step_tidy() {
 
 # Each header of a room compiles alone.
 step_headers() {
-  local header
   git ls-files '*.h' | grep -v -e '-inl.h$' -e '^tests/' | xargs -P "$jobs" -I{} \
-    g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -I. -include {} -x c++ /dev/null
+    g++ -std=c++20 -fsyntax-only -Werror -Wall -Wextra -I. $(pkg-config --cflags hdf5) \
+    -include {} -x c++ /dev/null
 }
 
 # What reads foreign bytes and what executes programs; processes are left out, they take long.

@@ -220,7 +220,7 @@ TEST(Checkpoint, FilesOfOtherKindsAreToldFromBrokenOnes) {
         << message_of(path);
   }
   // What says that it is safetensors, by name or by its first bytes, is told what is wrong with it.
-  for (const std::string path :
+  for (const std::string& path :
        {dir.write("a.safetensors", text), dir.write("b", std::string("\x7f\0\0\0\0\0\0\0{", 9))}) {
     EXPECT_NE(message_of(path).find("header of "), std::string::npos) << message_of(path);
   }
