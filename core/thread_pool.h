@@ -1,4 +1,5 @@
-// A fixed set of threads with fixed partitions, so that results do not depend on their number.
+// Runs independent items on a fixed set of threads. Each item writes only its own results, so they
+// do not depend on the number of threads.
 #pragma once
 
 #include <cstddef>

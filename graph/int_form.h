@@ -1,5 +1,5 @@
-// What the Int values of a graph stand for: linear forms over those that nothing is known of. So
-// the length of a slice from `pos` to `pos + T` is known to be T.
+// Symbolic integers in normal form: base + sum(factor * unknown). They let the builder prove that
+// the length of a slice from `pos` to `pos + T` is T.
 #pragma once
 
 #include <map>
