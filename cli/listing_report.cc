@@ -84,13 +84,15 @@ uint64_t total_bytes(const std::vector<pipeline::ListedTensor>& tensors) {
 
 void print_tensors(Out out, const std::vector<pipeline::ListedTensor>& tensors) {
   constexpr size_t kWidest = 60;
-  size_t width = 0;
-  for (const pipeline::ListedTensor& t : tensors)
+  size_t width = 0, form_width = 8;
+  for (const pipeline::ListedTensor& t : tensors) {
     width = std::max(width, std::min(t.name.size(), kWidest));
+    form_width = std::max(form_width, t.stored.size());
+  }
   for (const pipeline::ListedTensor& t : tensors) {
     std::string name = quoted(t.name);
     name = name.substr(1, name.size() - 2);
-    fmt::format_to(out, "  {:{}}  {:8}  {:20}  {:>14} B{}{}", name, width, t.stored,
+    fmt::format_to(out, "  {:{}}  {:{}}  {:20}  {:>14} B{}{}", name, width, t.stored, form_width,
                    to_string(t.shape), t.stored_bytes, t.file.empty() ? "" : "  ",
                    printable(t.file));
     fmt::format_to(out, "{}{}\n", t.shares.empty() ? "" : "  shared with ",
