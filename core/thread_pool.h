@@ -1,5 +1,4 @@
-// Runs independent items on a fixed set of threads. Each item writes only its own results, so they
-// do not depend on the number of threads.
+// Runs independent items on a fixed set of threads. Results do not depend on their number.
 #pragma once
 
 #include <cstddef>
