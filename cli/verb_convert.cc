@@ -15,6 +15,7 @@
 #include "cli/verbs.h"
 #include "converters/assemble.h"
 #include "core/checked.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "pipeline/convert.h"
 
@@ -24,7 +25,7 @@ namespace {
 struct Options {
   pipeline::ConvertOptions convert;
   std::string out;
-  std::string dtype = "keep", logits = "last", init_buffers = "none";
+  std::string dtype = "keep", logits = "last", init_buffers = "none", program = "stateful";
   std::string packed_layout = "own";
   std::string max_file_size;
   int64_t shards = 1;
@@ -67,6 +68,8 @@ Status settle(Options& options) {
     c.max_file_bytes = FERRY_TRY(parse_size(options.max_file_size));
   }
   c.all_logits = options.logits == "all";
+  c.style = options.program == kStaticStyle ? converters::ProgramStyle::kStatic
+                                            : converters::ProgramStyle::kStateful;
   c.dtype = options.dtype == "f32"    ? graph::WeightDType::kF32
             : options.dtype == "f16"  ? graph::WeightDType::kF16
             : options.dtype == "bf16" ? graph::WeightDType::kBF16
@@ -129,12 +132,16 @@ void add_convert(CommandLine& line) {
           "Keras HDF5")
       .option("-o,--out", o.out, "Bundle directory to make")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
+      .choice("--program", o.program, {"stateful", "static"},
+              "Caches inside of the program, or fixed shapes with caches, masks and positions as "
+              "inputs and outputs")
       .option("--shards", o.shards, "Programs to cut the decoder into")
       .option("--max-file-size", o.max_file_size, "Split weight files: 500M, 2GiB, ...")
       .option("--context-length", o.convert.context_length,
               "Positions of the caches; default: the smaller of the config and 4096")
       .option("--prefill-length", o.convert.prefill_length,
-              "Tokens in one call; default: the smaller of the context and 512")
+              "Tokens in one call; default: the smaller of the context and 512 (static: of half "
+              "the context and 128)")
       .choice("--logits", o.logits, {"last", "all"}, "Logits of the last token or of all")
       .choice("--init-buffers", o.init_buffers, {"none", "state", "all"},
               "Mutable buffers whose initial contents are stored")

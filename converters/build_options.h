@@ -5,11 +5,19 @@
 
 namespace ferry::converters {
 
-// Checked against the config by the caller: 1 <= prefill_length <= context_length <= max_positions.
+enum class ProgramStyle : uint8_t {
+  kStateful,  // one method; caches are mutable buffers of the program
+  kStatic,    // two methods of fixed shapes; caches, masks and positions are inputs and outputs
+};
+
+// Checked against the config by the caller: 1 <= prefill_length <= context_length <= max_positions;
+// in the static style prefill_length and decode_length are less than context_length.
 struct BuildOptions {
   int64_t context_length = 0;  // positions of the KV caches
   int64_t prefill_length = 0;  // maximum number of tokens of one call
   bool all_logits = false;     // logits of all tokens, [1,T,V], instead of the last one, [1,V]
+  ProgramStyle style = ProgramStyle::kStateful;
+  int64_t decode_length = 1;  // tokens of a call of kv_forward, static style
 };
 
 }  // namespace ferry::converters

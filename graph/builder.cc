@@ -280,8 +280,10 @@ ValueId GraphBuilder::slice(ValueId x, int64_t dim, IntArg start, IntArg end) {
 ValueId GraphBuilder::slice(ValueId x, int64_t dim, IntArg start, IntArg end, Dim length) {
   return expect_length(slice(x, dim, start, end), dim, length);
 }
-void GraphBuilder::slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end) {
-  emit_into(Op::kSlice, {x, IntArg(dim), IntArg(start), IntArg(end), IntArg(1)}, {buffer});
+ValueId GraphBuilder::slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start,
+                                 int64_t end) {
+  return emit_into(Op::kSlice, {x, IntArg(dim), IntArg(start), IntArg(end), IntArg(1)}, {buffer})
+      .front();
 }
 void GraphBuilder::copy_into(ValueId buffer, ValueId source) {
   emit_into(Op::kCopy, {buffer, source, false}, {buffer});
@@ -363,11 +365,13 @@ ValueId GraphBuilder::sdpa_masked(ValueId query, ValueId keys, ValueId values, V
   return emit_one(Op::kSdpa,
                   {query, keys, values, IntArg(0), mask, 0.0, false, optional_arg(scale)});
 }
-ValueId GraphBuilder::gated_delta_rule(ValueId query, ValueId key, ValueId value, ValueId decay,
-                                       ValueId beta, ValueId state, ValueId final_state) {
-  return emit_into(Op::kGatedDeltaRule, {query, key, value, decay, beta, state},
-                   {ValueId{}, final_state})
-      .front();
+std::pair<ValueId, ValueId> GraphBuilder::gated_delta_rule(ValueId query, ValueId key,
+                                                           ValueId value, ValueId decay,
+                                                           ValueId beta, ValueId state,
+                                                           ValueId final_state) {
+  const std::vector<ValueId> outs = emit_into(
+      Op::kGatedDeltaRule, {query, key, value, decay, beta, state}, {ValueId{}, final_state});
+  return {outs.front(), outs.back()};
 }
 
 Result<Graph> GraphBuilder::finish() {

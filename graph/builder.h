@@ -95,8 +95,9 @@ class GraphBuilder {
   ValueId arange(IntArg start, IntArg end, Dim length);
   // A slice whose bounds are symbolic; `length` is end - start as the caller knows it.
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end, Dim length);
-  // The same as slice(x, dim, start, end), written into a buffer.
-  void slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
+  // The same as slice(x, dim, start, end), written into a buffer; into a fresh value if `buffer` is
+  // invalid. Returns what was written.
+  ValueId slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
   void copy_into(ValueId buffer, ValueId source);
   // Over the last dimension; weight and bias (width).
   ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double eps);
@@ -114,10 +115,12 @@ class GraphBuilder {
   // The same with an additive mask [T,n] over every key instead of causality.
   ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask,
                       std::optional<double> scale = {});
-  // query, key [1,H,T,K], value [1,H,T,V], decay, beta [1,H,T], state [1,H,K,V] -> [1,H,T,V]; the
-  // final state goes into `final_state`, a buffer that must not be `state`.
-  ValueId gated_delta_rule(ValueId query, ValueId key, ValueId value, ValueId decay, ValueId beta,
-                           ValueId state, ValueId final_state);
+  // query, key [1,H,T,K], value [1,H,T,V], decay, beta [1,H,T], state [1,H,K,V] -> [1,H,T,V] and
+  // the final state. That goes into `final_state`, a buffer that must not be `state`; into a fresh
+  // value if `final_state` is invalid.
+  std::pair<ValueId, ValueId> gated_delta_rule(ValueId query, ValueId key, ValueId value,
+                                               ValueId decay, ValueId beta, ValueId state,
+                                               ValueId final_state);
 
   const Graph& graph() const { return graph_; }
   // The graph, validated; or the first misuse.

@@ -83,11 +83,12 @@ Result<std::vector<std::optional<Dim>>> sizes_of(const RuleInput& in,
 
 // An index of a leading dimension means the same element in both shapes, if the dimensions up to it
 // are equal. The last dimension of either shape is split, merged or both, even if its size is that
-// of another (one head, heads of one element): its axis is not known.
+// of another (one head, heads of one element): its axis is not known. Nor is that of a dimension of
+// size 1, which may have been removed and another one added.
 void keep_leading_axes(const Dims& from, Dims& to) {
   if (from == to) to = from;
   for (size_t i = 0; i + 1 < std::min(from.size(), to.size()) && from[i] == to[i]; ++i) {
-    to[i].axis = from[i].axis;
+    if (from[i] != Dim(1)) to[i].axis = from[i].axis;
   }
 }
 

@@ -130,9 +130,11 @@ class ManifestCheck {
     for (const ManifestMethod& method : component.programs.front().methods) {
       check_ports(component, method.name);
     }
-    if (component.role == kTextDecoderRole && manifest_.program_style == "stateful" &&
-        component.programs.front().find(kForwardMethod) == nullptr) {
-      add(fmt::format("component {} has no method {}", quoted(component.role), kForwardMethod));
+    if (component.role != kTextDecoderRole) return;
+    const bool is_static = manifest_.program_style == kStaticStyle;
+    const std::string_view method = is_static ? kKvForwardMethod : kForwardMethod;
+    if (component.programs.front().find(method) == nullptr) {
+      add(fmt::format("component {} has no method {}", quoted(component.role), method));
     }
   }
 

@@ -54,7 +54,15 @@ class ModelCheck {
 
   void port(const std::string& file, const ManifestPort& port, int64_t tokens) {
     if (port.name == kTokensPort) return expect(file, "input", port, {1, tokens}, "prefill_length");
-    if (port.name == kInputPosPort) return expect(file, "input", port, {1}, "one position");
+    if (port.name == kInputPosPort) {
+      return is_static() ? expect(file, "input", port, {1, tokens}, "tokens of a call")
+                         : expect(file, "input", port, {1}, "one position");
+    }
+    if (port.name == kAttentionMaskPort || port.name == kWindowMaskPort) {
+      return expect(file, "input", port, {1, 1, tokens, model_.context_length}, "context_length");
+    }
+    if (is_layer_port(port.name, kKCachePort)) return cached(file, port, 3, tokens);
+    if (is_layer_port(port.name, kVCachePort)) return cached(file, port, 2, tokens);
     if (port.name == kHiddenStatesPort) {
       return expect(file, "value", port, {1, tokens, model_.hidden_size},
                     "prefill_length and hidden_size");
@@ -89,7 +97,7 @@ class ModelCheck {
   void metadata(const std::string& file, const pte::Program& program) {
     const std::pair<std::string_view, int64_t> expected[] = {
         {"get_vocab_size", model_.vocab_size},
-        {"get_max_seq_len", model_.prefill_length},
+        {"get_max_seq_len", is_static() ? model_.context_length : model_.prefill_length},
         {"get_max_context_len", model_.context_length},
         {"get_n_layers", model_.num_layers}};
     for (const auto& [name, value] : expected) {
@@ -101,6 +109,17 @@ class ModelCheck {
   }
 
  private:
+  bool is_static() const { return model_.program_style == kStaticStyle; }
+
+  // A cache of a static program holds what the call does not bring; `axis` counts positions.
+  void cached(const std::string& file, const ManifestPort& port, size_t axis, int64_t tokens) {
+    if (port.shape.size() == 4 && port.shape[axis] == model_.context_length - tokens) return;
+    add(file, fmt::format("input {} is {}, a call of {} tokens with the manifest's context_length "
+                          "{} leaves {} positions",
+                          quoted(port.name), to_string(port.shape), tokens, model_.context_length,
+                          model_.context_length - tokens));
+  }
+
   void add(std::string_view file, const std::string& what) {
     problems_.add(std::string(file), what);
   }

@@ -10,8 +10,10 @@
 
 #include "converters/assemble.h"
 #include "converters/blocks/longrope.h"
+#include "converters/blocks/static_ports.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "graph/lower.h"
@@ -25,11 +27,28 @@ namespace {
 
 constexpr int64_t kDefaultContext = 4096;
 constexpr int64_t kDefaultPrefill = 512;
+// A static prefill computes all of its tokens, however short the prompt is.
+constexpr int64_t kDefaultStaticPrefill = 128;
 
 // The name of the embedded reference, a copy of the file at `path`.
 const char* reference_name(const std::string& path) {
   const bool hdf5 = path.ends_with(".h5") || path.ends_with(".hdf5");
   return hdf5 ? "reference.h5" : "reference.safetensors";
+}
+
+// What the static style asks of a model and its context.
+Status check_static(const converters::ModelConfig& config, const converters::BuildOptions& build) {
+  if (build.context_length < 2) {
+    return fail(ErrorCode::kUsage, "--program static: --context-length must be at least 2");
+  }
+  if (const auto limit = converters::longrope_switch(config.rope, build)) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--program static: sequences of more than {} tokens have other RoPE "
+                            "factors (longrope), which a static program cannot switch; give "
+                            "--context-length {} or less",
+                            *limit, *limit));
+  }
+  return {};
 }
 
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
@@ -42,14 +61,20 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                 fmt::format("--context-length {}: the model has 1 to {} positions",
                             build.context_length, config.max_positions));
   }
-  build.prefill_length =
-      options.prefill_length.value_or(std::min(build.context_length, kDefaultPrefill));
-  if (build.prefill_length < 1 || build.prefill_length > build.context_length) {
-    return fail(ErrorCode::kUsage, fmt::format("--prefill-length {}: must be from 1 to the context "
-                                               "length, {}",
-                                               build.prefill_length, build.context_length));
+  build.style = options.style;
+  const bool fixed = build.style == converters::ProgramStyle::kStatic;
+  if (fixed) FERRY_RETURN_IF_ERROR(check_static(config, build));
+  build.prefill_length = options.prefill_length.value_or(
+      fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
+            : std::min(build.context_length, kDefaultPrefill));
+  // A static program has at least one column for the cache.
+  const int64_t most = build.context_length - (fixed ? 1 : 0);
+  if (build.prefill_length < 1 || build.prefill_length > most) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--prefill-length {}: must be from 1 to {} with a context of {}",
+                            build.prefill_length, most, build.context_length));
   }
-  build.all_logits = options.all_logits;
+  build.all_logits = options.all_logits || fixed;
   return build;
 }
 
@@ -105,9 +130,37 @@ std::string weight_dtype(const graph::Model& model) {
   return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
 }
 
+// What ExecuTorch's static llama states (facts of a program, of its decode method).
+std::vector<graph::MetadataMethod> static_metadata(const converters::ModelConfig& config,
+                                                   const converters::BuildOptions& build) {
+  const int64_t kv_layers = std::ranges::count_if(config.layer_types, converters::is_attention);
+  std::vector<graph::MetadataMethod> methods = {
+      {"get_ar_len", build.decode_length},       {"get_dim", config.hidden_size},
+      {"get_head_dim", config.head_dim},         {"get_max_batch_size", int64_t{1}},
+      {"get_max_seq_len", build.context_length}, {"get_max_context_len", build.context_length},
+      {"get_n_kv_heads", config.num_kv_heads},   {"get_n_layers", config.num_layers},
+      {"get_vocab_size", config.vocab_size},     {"get_use_kv_cache", kv_layers > 0},
+      {"get_kv_io_bit_width", int64_t{32}},
+  };
+  if (converters::has_window(config, build)) {
+    methods.push_back({"get_sliding_window", *config.sliding_window});
+  }
+  if (config.bos_id) {
+    methods.push_back({"get_bos_id", *config.bos_id});
+    methods.push_back({"get_n_bos", int64_t{1}});
+  }
+  if (!config.eos_ids.empty()) {
+    methods.push_back({"get_eos_id", config.eos_ids.front()});
+    methods.push_back({"get_n_eos", static_cast<int64_t>(config.eos_ids.size())});
+    methods.push_back({"get_eos_ids", config.eos_ids});
+  }
+  return methods;
+}
+
 // The names that official LLM runners read.
 std::vector<graph::MetadataMethod> metadata_methods(const converters::ModelConfig& config,
                                                     const converters::BuildOptions& build) {
+  if (build.style == converters::ProgramStyle::kStatic) return static_metadata(config, build);
   std::vector<graph::MetadataMethod> methods = {
       {"get_vocab_size", config.vocab_size},
       // Official runners prefill in chunks of at most this many tokens.
@@ -135,7 +188,8 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.context_length = build.context_length;
   m.prefill_length = build.prefill_length;
   m.all_logits = build.all_logits;
-  m.program_style = "stateful";
+  m.program_style =
+      build.style == converters::ProgramStyle::kStatic ? kStaticStyle : kStatefulStyle;
   m.weight_dtype = weight_dtype(decoder);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;

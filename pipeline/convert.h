@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "converters/build_options.h"
 #include "converters/config/model_config.h"
 #include "converters/keys/key_rule.h"
 #include "core/result.h"
@@ -27,7 +28,9 @@ struct ConvertOptions {
   int32_t shards = 1;
   uint64_t max_file_bytes = 0;            // 0: unlimited
   std::optional<int64_t> context_length;  // default: the smaller of the config and 4096
-  std::optional<int64_t> prefill_length;  // default: the smaller of the context and 512
+  // Default: the smaller of the context and 512; of half the context and 128 in the static style.
+  std::optional<int64_t> prefill_length;
+  converters::ProgramStyle style = converters::ProgramStyle::kStateful;
   bool all_logits = false;
   graph::BufferInitOptions buffers = {};
   std::vector<std::string> allow_unmapped = {};

@@ -6,6 +6,7 @@
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
 #include "converters/blocks/softcap_attention.h"
+#include "converters/blocks/static_attention.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
 // call they evaluate first. So at most one argument of a call appends nodes.
@@ -62,8 +63,9 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
     q = rope(b, kind.rope, q);
     k = rope(b, kind.rope, k);
   }
-  const KvCache cache = updated_kv_cache(b, c, layer, k, v);
-  ValueId out = b.view(attend(b, c, kind, q, cache), {batch(), c.tokens, features(g.q_size())});
+  ValueId out = c.ports != nullptr ? static_attention(b, c, layer, q, k, v)
+                                   : attend(b, c, kind, q, updated_kv_cache(b, c, layer, k, v));
+  out = b.view(out, {batch(), c.tokens, features(g.q_size())});
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);
 }

@@ -1,9 +1,12 @@
 #include "converters/blocks/caches.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/static_ports.h"
 
 namespace ferry::converters {
 
@@ -20,11 +23,24 @@ KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer
   return cache;
 }
 
-State state(GraphBuilder& b, const DecoderContext& c, const std::string& name, Dims shape) {
+State state(GraphBuilder& b, const DecoderContext& c, int64_t layer, std::string name, Dims shape) {
   State out;
-  out.buffer = b.buffer(name, DType::kF32, std::move(shape));
-  out.before = b.where(c.is_start, b.scalar(0.0F), out.buffer);
+  out.layer = layer;
+  ValueId held;
+  if (c.ports != nullptr) {
+    held = b.input(fmt::format("{}_{}", name, layer), DType::kF32, std::move(shape));
+  } else {
+    out.buffer = b.buffer(layer_name(layer, "attention.") + name, DType::kF32, std::move(shape));
+    held = out.buffer;
+  }
+  out.name = std::move(name);
+  out.before = b.where(c.is_start, b.scalar(0.0F), held);
   return out;
+}
+
+void keep(const DecoderContext& c, const State& state, ValueId after) {
+  if (c.ports == nullptr) return;
+  c.ports->add_state(fmt::format("new_{}_{}", state.name, state.layer), after);
 }
 
 }  // namespace ferry::converters

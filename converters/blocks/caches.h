@@ -1,6 +1,6 @@
-// KV caches and states: what a decoder keeps between calls. Blocks use no other buffers, so that
-// another program style changes this file alone. In the stateful style they are mutable buffers of
-// the program.
+// KV caches and states: what a decoder keeps between calls. Blocks use no other buffers. In the
+// stateful style they are mutable buffers of the program, in the static style its inputs and
+// outputs (static_ports.h).
 #pragma once
 
 #include <string>
@@ -15,18 +15,23 @@ struct KvCache {
   ValueId keys, values;
 };
 
-// The KV cache of attention layer `layer`, after keys and values [1,T,kv_heads,head_dim] of this
-// call have been written into it.
+// The KV cache of attention layer `layer` in the stateful style, after keys and values
+// [1,T,kv_heads,head_dim] of this call have been written into it.
 KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                          ValueId values);
 
 // A state of fixed size, f32.
 struct State {
   ValueId before;  // its contents before this call, zeros where the call begins a sequence
-  ValueId buffer;  // where the call must write its new contents
+  ValueId buffer;  // where the call must write its new contents; invalid: a fresh value
+  int64_t layer = 0;
+  std::string name;
 };
 
-// `name` is unique in the model: "layers.3.attention.recurrent_state".
-State state(GraphBuilder& b, const DecoderContext& c, const std::string& name, Dims shape);
+// `name` is that of one state of the layer: "recurrent_state".
+State state(GraphBuilder& b, const DecoderContext& c, int64_t layer, std::string name, Dims shape);
+
+// To be called with the new contents, which have been written to State::buffer.
+void keep(const DecoderContext& c, const State& state, ValueId after);
 
 }  // namespace ferry::converters

@@ -5,6 +5,7 @@
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/moe.h"
+#include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
@@ -29,17 +30,10 @@ ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, i
   return b.add(x, scaled(b, y, config.scalars.residual));
 }
 
-}  // namespace
-
-Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
-                            const DecoderParts& parts) {
-  GraphBuilder b(static_cast<int32_t>(config.num_layers));
-  const int32_t t = b.symbol("T", options.prefill_length, ValueId{});
-  const ValueId tokens = b.input("tokens", DType::kI64, {batch(), positions(Dim::of(t))});
-  const ValueId input_pos = b.input("input_pos", DType::kI64, {1});
-  b.bind_symbol(t, b.sym_size(tokens, 1));
-  const DecoderContext c = make_decoder_context(b, config, options, input_pos, t);
-
+// From token ids to logits.
+ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
+                    ValueId tokens) {
+  const ModelConfig& config = c.config;
   const ValueId table = b.weight("tok_embeddings.weight",
                                  {features(config.vocab_size), features(config.hidden_size)});
   ValueId x = scaled(b, b.embedding(table, tokens), config.scalars.embedding);
@@ -53,15 +47,52 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
     b.probe(last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1), x);
   }
   b.set_layer(static_cast<int32_t>(config.num_layers));
-  if (!options.all_logits) x = b.select(x, 1, -1);
+  if (c.ports == nullptr && !c.options.all_logits) x = b.select(x, 1, -1);
   x = parts.final_norm(b, x);
   b.probe(fmt::format("hidden_states.{}", config.num_layers), x);
   ValueId logits =
       projection(b, x, "output", config.hidden_size, config.vocab_size, parts.head_bias);
   logits = scaled(b, logits, config.scalars.logits);
-  if (config.scalars.logit_softcap) logits = softcap(b, logits, *config.scalars.logit_softcap);
-  b.output(logits, "logits");
-  return Methods{{std::string(kForwardMethod), FERRY_TRY(b.finish())}};
+  return config.scalars.logit_softcap ? softcap(b, logits, *config.scalars.logit_softcap) : logits;
+}
+
+Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildOptions& options,
+                                         const DecoderParts& parts) {
+  GraphBuilder b(static_cast<int32_t>(config.num_layers));
+  const int32_t t = b.symbol("T", options.prefill_length, ValueId{});
+  const ValueId tokens =
+      b.input(std::string(kTokensPort), DType::kI64, {batch(), positions(Dim::of(t))});
+  const ValueId input_pos = b.input(std::string(kInputPosPort), DType::kI64, {1});
+  b.bind_symbol(t, b.sym_size(tokens, 1));
+  const DecoderContext c = make_decoder_context(b, config, options, input_pos, t);
+  b.output(build_stack(b, c, parts, tokens), std::string(kLogitsPort));
+  return graph::MethodGraph{std::string(kForwardMethod), FERRY_TRY(b.finish())};
+}
+
+Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOptions& options,
+                                        const DecoderParts& parts, std::string_view name,
+                                        int64_t tokens) {
+  GraphBuilder b(static_cast<int32_t>(config.num_layers));
+  StaticPorts ports(b, config, options, tokens);
+  const DecoderContext c = make_static_context(b, config, options, ports, tokens);
+  ports.finish(b, build_stack(b, c, parts, ports.tokens()));
+  return graph::MethodGraph{std::string(name), FERRY_TRY(b.finish())};
+}
+
+}  // namespace
+
+Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
+                            const DecoderParts& parts) {
+  Methods methods;
+  if (options.style == ProgramStyle::kStateful) {
+    methods.push_back(FERRY_TRY(build_forward(config, options, parts)));
+    return methods;
+  }
+  methods.push_back(
+      FERRY_TRY(build_static(config, options, parts, kKvForwardMethod, options.decode_length)));
+  methods.push_back(FERRY_TRY(
+      build_static(config, options, parts, kPrefillForwardMethod, options.prefill_length)));
+  return methods;
 }
 
 Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& options,

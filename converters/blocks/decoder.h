@@ -20,7 +20,8 @@ struct DecoderParts {
 };
 
 // Embedding, layers, final norm and head, with the multipliers and the softcap of config.scalars.
-// The stateful style has one method: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits.
+// The stateful style has one method: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits. The
+// static style has two, kv_forward and prefill_forward, with the ports of static_ports.h.
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
 

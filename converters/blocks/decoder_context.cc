@@ -12,6 +12,7 @@
 
 #include "converters/blocks/axes.h"
 #include "converters/blocks/longrope.h"
+#include "converters/blocks/static_ports.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
 // call they evaluate first. So at most one argument of a call appends nodes.
@@ -183,6 +184,32 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   }
 }
 
+bool has_attention(const ModelConfig& config) {
+  return std::ranges::any_of(config.layer_types, is_attention);
+}
+bool has_states(const ModelConfig& config) {
+  return !std::ranges::all_of(config.layer_types, is_attention);
+}
+
+// The rows of the positions of this call, in a static program.
+RopeTable look_up_rope(GraphBuilder& b, const DecoderContext& c, const std::string& name,
+                       const RopeConfig& rope) {
+  const int64_t dim = c.config.rotary_dim();
+  const std::vector<RopeRows> runs = rope_table_rows(rope, dim, c.options);
+  const int64_t rows = c.options.context_length;
+  const auto rows_of = [&](bool sine) {
+    const ValueId table = b.literal(DType::kF32, {positions(rows), head_dim(dim)},
+                                    rope_literal(name, runs, rope.attention_factor, rows, sine));
+    const ValueId picked = b.embedding(table, c.ports->input_pos());
+    b.name(picked, name + (sine ? "_sin" : "_cos"));
+    return b.unsqueeze(picked, 2);
+  };
+  RopeTable out;
+  out.cos = rows_of(/*sine=*/false);
+  out.sin = rows_of(/*sine=*/true);
+  return out;
+}
+
 // Whether `position` is 0, or -1 in programs where callers may pass -1 - position.
 ValueId is_first_position(GraphBuilder& b, const DecoderContext& c, ValueId position) {
   if (!c.signed_start.valid()) return b.eq(position, 0);
@@ -204,10 +231,26 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
     c.start_pos = b.int_max(c.start_pos, b.int_sub(-1, c.start_pos));
   }
   c.end_pos = b.int_add(c.start_pos, b.graph().symbols[static_cast<size_t>(token_symbol)].value);
-  const int64_t stateful = std::ranges::count(config.layer_types, LayerType::kLinearAttention) +
-                           std::ranges::count(config.layer_types, LayerType::kShortConv);
-  if (stateful > 0) c.is_start = is_first_position(b, c, position);
-  if (stateful < config.num_layers) add_attention_kinds(b, c);
+  if (has_states(config)) c.is_start = is_first_position(b, c, position);
+  if (has_attention(config)) add_attention_kinds(b, c);
+  return c;
+}
+
+DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
+                                   const BuildOptions& options, StaticPorts& ports,
+                                   int64_t tokens) {
+  DecoderContext c{.config = config, .options = options};
+  c.tokens = positions(tokens);
+  c.ports = &ports;
+  if (has_states(config)) c.is_start = b.eq(b.select(ports.input_pos(), 1, 0), 0);
+  if (!ports.attention_mask().valid()) return c;
+  c.full.rope = look_up_rope(b, c, "rope", config.rope);
+  c.full.mask = ports.attention_mask();
+  c.sliding = c.full;
+  if (config.sliding_window && config.sliding_rope != config.rope) {
+    c.sliding.rope = look_up_rope(b, c, "sliding_rope", config.sliding_rope);
+  }
+  if (ports.window_mask().valid()) c.sliding.mask = ports.window_mask();
   return c;
 }
 

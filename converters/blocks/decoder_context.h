@@ -10,7 +10,8 @@
 
 namespace ferry::converters {
 
-// f32 [T,1,rotary_dim], the rows of this call's positions; the first half of sin is negated.
+// f32 [T,1,rotary_dim], in the static style [1,T,1,rotary_dim]: the rows of this call's positions.
+// The first half of sin is negated.
 struct RopeTable {
   ValueId cos = {}, sin = {};
 };
@@ -26,14 +27,19 @@ struct KeyRange {
 struct AttentionKind {
   RopeTable rope = {};
   std::optional<KeyRange> range = {};  // none: the attention operator masks causally
+  ValueId mask = {};                   // static style: additive, f32 [1,1,T,context_length]
 };
+
+class StaticPorts;
 
 struct DecoderContext {
   const ModelConfig& config;
   const BuildOptions& options;
-  Dim tokens = {};         // T, the number of tokens of a call
-  ValueId start_pos = {};  // Int: position of the first token
-  ValueId end_pos = {};    // Int: start_pos + T
+  Dim tokens = {};  // T, the number of tokens of a call
+  StaticPorts* ports =
+      nullptr;             // inputs and outputs of a static program; none in the stateful style
+  ValueId start_pos = {};  // Int: position of the first token; stateful style
+  ValueId end_pos = {};    // Int: start_pos + T; stateful style
   // i64 []: start_pos, or -1 - start_pos if the caller states that the sequence needs the long
   // factors of longrope. Valid only in a program that has both sets of factors.
   ValueId signed_start = {};
@@ -47,10 +53,14 @@ struct DecoderContext {
   }
 };
 
-// `input_pos` is i64 [1]; `token_symbol` is T.
+// Of the stateful style. `input_pos` is i64 [1]; `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol);
+
+// Of a method of a static program, which takes `tokens` tokens.
+DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
+                                   const BuildOptions& options, StaticPorts& ports, int64_t tokens);
 
 // Rotates the first dimensions of every head of x [1,T,heads,head_dim], as many as the table has.
 ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x);

@@ -49,7 +49,7 @@ ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int
   const ValueId alpha_in =
       projection(b, x, prefix + ".in_proj_a", g.hidden_size, heads(count), false);
 
-  const ValueId conv = causal_conv(b, c, mixed, prefix, lin.conv_channels(), lin.conv_kernel);
+  const ValueId conv = causal_conv(b, c, mixed, layer, lin.conv_channels(), lin.conv_kernel);
   const ValueId convolved = b.permute(silu(b, conv), {0, 2, 1});
   const std::vector<ValueId> parts =
       b.split(convolved, {lin.key_size(), lin.key_size(), lin.value_size()}, 2);
@@ -73,10 +73,11 @@ ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int
       b.permute(b.exp(b.mul(rate, b.weight(prefix + ".A", {heads(count)}))), {0, 2, 1});
 
   const State memory =
-      state(b, c, prefix + ".recurrent_state",
+      state(b, c, layer, "recurrent_state",
             {batch(), heads(count), head_dim(lin.key_dim), head_dim(lin.value_dim)});
-  const ValueId mixed_out =
+  const auto [mixed_out, after] =
       b.gated_delta_rule(query, key, value, decay, beta, memory.before, memory.buffer);
+  keep(c, memory, after);
 
   const ValueId normed =
       rms_norm(b, b.permute(mixed_out, {0, 2, 1, 3}), prefix + ".norm.weight", g.rms_norm_eps);

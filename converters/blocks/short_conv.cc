@@ -17,7 +17,7 @@ ValueId short_conv(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const std::vector<ValueId> parts = b.split(mixed, {width, width, width}, 2);
   const ValueId gated = b.mul(parts[0], parts[2]);
   ValueId y =
-      b.permute(causal_conv(b, c, gated, prefix, width, c.config.number(kConvKernel)), {0, 2, 1});
+      b.permute(causal_conv(b, c, gated, layer, width, c.config.number(kConvKernel)), {0, 2, 1});
   if (bias) y = b.add(y, b.weight(prefix + ".conv1d.bias", {features(width)}));
   return projection(b, b.mul(parts[1], y), prefix + ".out_proj", width, width, bias);
 }

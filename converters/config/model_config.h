@@ -19,6 +19,10 @@ namespace ferry::converters {
 enum class Activation { kSilu, kGelu, kGeluTanh };
 
 enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention, kShortConv };
+// Whether a layer of this type has a KV cache. All others have states of fixed size.
+constexpr bool is_attention(LayerType type) {
+  return type == LayerType::kFullAttention || type == LayerType::kSlidingAttention;
+}
 
 struct RopeConfig {
   // Dynamic RoPE is read as default: they are equal at all positions that a program can have.

@@ -22,6 +22,7 @@ struct Cut {
   const Graph& graph;
   std::vector<int32_t> bounds;     // first layer of each part, then the number of layers
   std::vector<int32_t> producers;  // node that makes each value, -1 for none
+  std::vector<bool> read;          // whether a node reads it
 
   int32_t parts() const { return static_cast<int32_t>(bounds.size()) - 1; }
   // What comes before the first layer belongs to it, what comes after the last one to that.
@@ -55,9 +56,11 @@ std::vector<uint64_t> layer_costs(const Model& model, int32_t layers) {
 }
 
 Cut make_cut(const Graph& graph, const std::vector<int32_t>& bounds) {
-  Cut cut{graph, bounds, {}};
+  Cut cut{graph, bounds, {}, {}};
   cut.producers.assign(graph.values.size(), -1);
+  cut.read.assign(graph.values.size(), false);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    for (ValueId id : used_values(graph.nodes[i])) cut.read[static_cast<size_t>(id.index)] = true;
     for (ValueId out : graph.nodes[i].outs) {
       if (graph[out].origin != Value::Origin::kNode) continue;
       cut.producers[static_cast<size_t>(out.index)] = static_cast<int32_t>(i);
@@ -194,16 +197,18 @@ class PartBuilder {
     return {};
   }
 
-  // Values that no node makes belong to the first part even if nothing reads them.
+  // Values that no node makes or reads belong to the first part.
   Status import_unmade(ValueId old) {
     if (cut_.graph[old].origin != Value::Origin::kNode) FERRY_TRY(import(old));
     return {};
   }
 
-  // Inputs: crossing ones, then those of the program in their order; the first part has them all.
+  // Inputs: crossing ones, then those of the program in their order, where they are read.
   Status finish_inputs() {
     for (ValueId old : cut_.graph.inputs) {
-      if (part_ == 0) FERRY_RETURN_IF_ERROR(import_unmade(old));
+      if (part_ == 0 && !cut_.read[static_cast<size_t>(old.index)]) {
+        FERRY_RETURN_IF_ERROR(import_unmade(old));
+      }
       if (const auto known = mapped_.find(old); known != mapped_.end()) {
         out_.inputs.push_back(known->second);
       }

@@ -333,10 +333,12 @@ TEST(Builder, AttentionAndDeltaRuleCheckEveryShape) {
   const auto delta = [t](Dims key, Dims value, Dims decay, Dims state) {
     return [=](Fixture& f) {
       const ValueId k = f.f32(key);
-      return f.b.gated_delta_rule(
-          k, k, f.f32(value), f.f32(decay), f.f32({1, 3, t}),
-          f.b.where(f.b.eq(f.of(DType::kI64, {}), 0), f.b.scalar(0), f.f32(state)),
-          f.b.buffer("state", DType::kF32, {1, 3, 4, 5}));
+      return f.b
+          .gated_delta_rule(
+              k, k, f.f32(value), f.f32(decay), f.f32({1, 3, t}),
+              f.b.where(f.b.eq(f.of(DType::kI64, {}), 0), f.b.scalar(0), f.f32(state)),
+              f.b.buffer("state", DType::kF32, {1, 3, 4, 5}))
+          .first;
     };
   };
   const auto cache = [t](Dims value, Dims held) {

@@ -229,7 +229,7 @@ TEST(Lower, DeltaRuleWritesAFreshOutAndABuffer) {
   const ValueId gate = b.input("gate", DType::kF32, heads);
   const ValueId state = b.buffer("state", DType::kF32, {1, 2, 8, 6});
   const ValueId next = b.buffer("next", DType::kF32, {1, 2, 8, 6});
-  b.output(b.gated_delta_rule(q, q, v, gate, gate, state, next), "out");
+  b.output(b.gated_delta_rule(q, q, v, gate, gate, state, next).first, "out");
   b.copy_into(state, next);
   const LoweredProgram program = lowered(b.finish());
   const Method& m = forward(program);

@@ -1,0 +1,43 @@
+#include "converters/blocks/static_attention.h"
+
+#include <cmath>
+
+#include "converters/blocks/axes.h"
+#include "converters/blocks/blocks.h"
+#include "converters/blocks/static_ports.h"
+
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
+
+namespace ferry::converters {
+namespace {
+
+double score_scale(const ModelConfig& config) {
+  const double usual = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  return config.scalars.attention.value_or(usual);
+}
+
+}  // namespace
+
+ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
+                         ValueId keys, ValueId values) {
+  const ModelConfig& g = c.config;
+  const int64_t tokens = c.tokens.base, context = c.options.context_length;
+  const int64_t groups = g.num_heads / g.num_kv_heads;
+  const Dim all = positions(context), kv = heads(g.num_kv_heads), dim = head_dim(g.head_dim);
+  const auto [all_keys, all_values] = c.ports->extend(b, layer, keys, values);
+  // The query heads that share a key head are rows of one product, so that no key is copied.
+  const double cap = g.scalars.attention_softcap.value_or(1.0);
+  const ValueId by_head = b.permute(b.mul(query, score_scale(g) / cap), {0, 2, 1, 3});
+  const ValueId rows = b.view(by_head, {kv, groups * tokens, dim});
+  ValueId scores = b.bmm(rows, b.view(all_keys, {kv, dim, all}));
+  if (g.scalars.attention_softcap) scores = b.mul(b.tanh(scores), cap);
+  const ValueId masked =
+      b.add(b.view(scores, {kv, groups, positions(tokens), all}), c.kind_of(layer).mask);
+  const ValueId weights = b.view(b.softmax_last(masked), {kv, groups * tokens, all});
+  const ValueId mixed = b.bmm(weights, b.view(all_values, {kv, all, dim}));
+  const ValueId out = b.view(mixed, {batch(), heads(g.num_heads), positions(tokens), dim});
+  return b.permute(out, {0, 2, 1, 3});
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,50 @@
+// StaticPorts: inputs and outputs of a method of a static program, in the order that ExecuTorch's
+// static llama has. Names: core/program_interface.h. Written A: tokens of a call, S: context
+// length, C = S - A: cached positions, G: kv heads, D: head_dim.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "converters/blocks/graph_names.h"
+#include "converters/build_options.h"
+#include "converters/config/model_config.h"
+
+namespace ferry::converters {
+
+class StaticPorts {
+ public:
+  // Adds the inputs: tokens, masks, input_pos, K of all attention layers, V of all of them. States
+  // follow as blocks ask for them (caches.h).
+  StaticPorts(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
+              int64_t tokens);
+
+  ValueId tokens() const { return tokens_; }        // i32 [1,A]
+  ValueId input_pos() const { return input_pos_; }  // i32 [1,A]
+  // f32 [1,1,A,S], additive. Columns [0, C) are the cache, [C, S) the tokens of the call.
+  ValueId attention_mask() const { return attention_mask_; }
+  ValueId window_mask() const { return window_mask_; }
+
+  // Keys f32 [1,G,D,S] and values f32 [1,G,S,D] of attention layer `layer`: the cache and behind it
+  // those of this call, keys [1,A,G,D] and values [1,A,G,D], which become outputs.
+  std::pair<ValueId, ValueId> extend(GraphBuilder& b, int64_t layer, ValueId keys, ValueId values);
+  void add_state(std::string name, ValueId after);
+
+  // Adds the outputs: logits, new K, new V, states.
+  void finish(GraphBuilder& b, ValueId logits);
+
+ private:
+  struct Layer {
+    int64_t number;
+    ValueId past_keys, past_values, new_keys = {}, new_values = {};
+  };
+  ValueId tokens_, attention_mask_, window_mask_, input_pos_;
+  std::vector<Layer> layers_;
+  std::vector<std::pair<std::string, ValueId>> states_;
+};
+
+// Whether sliding layers see less than the whole context.
+bool has_window(const ModelConfig& config, const BuildOptions& options);
+
+}  // namespace ferry::converters
