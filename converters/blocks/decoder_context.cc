@@ -242,7 +242,7 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   DecoderContext c{.config = config, .options = options};
   c.tokens = positions(tokens);
   c.ports = &ports;
-  if (has_states(config)) c.is_start = b.eq(b.select(ports.input_pos(), 1, 0), 0);
+  if (has_states(config)) c.is_start = b.eq(b.select(b.select(ports.input_pos(), 1, 0), 0, 0), 0);
   if (!ports.attention_mask().valid()) return c;
   c.full.rope = look_up_rope(b, c, "rope", config.rope);
   c.full.mask = ports.attention_mask();

@@ -76,8 +76,10 @@ TEST_F(Axes, ProductsHaveTheOuterNames) {
 TEST_F(Axes, AViewKeepsLeadingNamesAndTakesTheOthersFromTheBuilder) {
   const ValueId x = input("x", {batch, tokens, width});
   const ValueId split = b.view(x, {1, 6, axis(2, kHead), axis(4, kHeadDim)});
-  EXPECT_EQ(of(split), (Names{kBatch, kSequence, kHead, kHeadDim}));
-  EXPECT_EQ(of(b.view(split, {1, 6, 8})), (Names{kBatch, kSequence, kNone}));
+  // A dimension of size 1 may be another one than before.
+  EXPECT_EQ(of(split), (Names{kNone, kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(b.view(x, {axis(1, kHead), 6, 2, 4})), (Names{kHead, kSequence, kNone, kNone}));
+  EXPECT_EQ(of(b.view(split, {1, 6, 8})), (Names{kNone, kSequence, kNone}));
   EXPECT_EQ(of(b.view(x, {1, 6, 8})), (Names{kBatch, kSequence, kFeature}));
   EXPECT_EQ(of(b.view(x, {6, 8})), (Names{kNone, kNone}));
   EXPECT_EQ(problem(), "");
@@ -87,11 +89,11 @@ TEST_F(Axes, AViewKeepsLeadingNamesAndTakesTheOthersFromTheBuilder) {
 TEST_F(Axes, AViewDoesNotConcludeNamesFromEqualSizes) {
   const ValueId x = input("x", {batch, tokens, width});
   const ValueId one_head = b.view(x, {1, 6, axis(1, kHead), axis(8, kHeadDim)});
-  EXPECT_EQ(of(one_head), (Names{kBatch, kSequence, kHead, kHeadDim}));
-  EXPECT_EQ(of(b.view(one_head, {1, 6, width})), (Names{kBatch, kSequence, kFeature}));
+  EXPECT_EQ(of(one_head), (Names{kNone, kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(b.view(one_head, {1, 6, width})), (Names{kNone, kSequence, kFeature}));
   const ValueId small_heads = b.view(x, {1, 6, axis(8, kHead), axis(1, kHeadDim)});
-  EXPECT_EQ(of(small_heads), (Names{kBatch, kSequence, kHead, kHeadDim}));
-  EXPECT_EQ(of(b.view(small_heads, {1, 6, width})), (Names{kBatch, kSequence, kFeature}));
+  EXPECT_EQ(of(small_heads), (Names{kNone, kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(b.view(small_heads, {1, 6, width})), (Names{kNone, kSequence, kFeature}));
   EXPECT_EQ(problem(), "");
 }
 
