@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/encoding.h"
 #include "core/result.h"
 #include "core/shape.h"
 
@@ -17,7 +18,7 @@ namespace ferry::packer {
 inline constexpr std::string_view kManifestName = "manifest.json";
 // Versions of the format that this program writes, and the oldest one that it reads. Each member
 // that came later states its version in manifest.cc.
-inline constexpr int64_t kManifestVersion = 2;
+inline constexpr int64_t kManifestVersion = 3;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 // Stands for a digest that is not known yet: sizes do not depend on digests.
@@ -27,7 +28,8 @@ inline constexpr std::string_view kZeroDigest =
 struct ManifestPort {
   std::string name;
   DType dtype = DType::kF32;
-  Shape shape;  // upper bounds
+  Shape shape;                            // upper bounds
+  std::optional<Encoding> encoding = {};  // of u8 and u16; other dtypes have none
 };
 struct ManifestProbe {
   std::string name;   // "hidden_states.3"
