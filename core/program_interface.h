@@ -9,40 +9,54 @@ namespace ferry {
 // The component that turns tokens into logits. Every bundle has one.
 inline constexpr std::string_view kTextDecoderRole = "text_decoder";
 
+// Program styles. A stateful program keeps its caches in mutable buffers. A static one has fixed
+// shapes; its caches, masks and positions are inputs and outputs (ExecuTorch's static llama).
+inline constexpr std::string_view kStatefulStyle = "stateful";
+inline constexpr std::string_view kStaticStyle = "static";
+
 // The method of the stateful text decoder: (tokens, input_pos) -> logits.
 inline constexpr std::string_view kForwardMethod = "forward";
+// The methods of the static text decoder: one token or, for lookahead decoding, a few; and
+// prefill_length tokens.
+inline constexpr std::string_view kKvForwardMethod = "kv_forward";
+inline constexpr std::string_view kPrefillForwardMethod = "prefill_forward";
 
 inline constexpr std::string_view kTokensPort = "tokens";               // i64 [1,T]
 inline constexpr std::string_view kInputPosPort = "input_pos";          // i64 [1]
 inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [1,T,hidden_size]
 inline constexpr std::string_view kLogitsPort = "logits";               // f32 [1,V] or [1,T,V]
 
-// The methods of a static text decoder. Each takes a fixed number of tokens (AR) in a context of a
-// fixed number of positions (CL), of which C = CL - AR are cached; caches are inputs, and the new
-// columns are outputs: (tokens i32 [1,AR], masks, input_pos i32 [1,AR], caches) -> (logits
-// [1,AR,V], new columns).
-inline constexpr std::string_view kKvForwardMethod = "kv_forward";  // a token, or a lookahead
-inline constexpr std::string_view kPrefillForwardMethod = "prefill_forward";
+// Of static programs. tokens and input_pos are i32 [1,A] there, logits [1,A,V], where A is the
+// number of tokens of a call. S is the context length, C = S - A. G kv heads, D head_dim. A port of
+// a cache or state ends with the number of its layer. docs/static_programs.md describes all of
+// them.
+inline constexpr std::string_view kAttentionMaskPort = "attention_mask";  // [1,1,A,S], additive
+inline constexpr std::string_view kWindowMaskPort = "window_mask";        // of sliding layers
+inline constexpr std::string_view kKCachePort = "k_cache_";               // [1,G,D,C]
+inline constexpr std::string_view kVCachePort = "v_cache_";               // [1,G,C,D]
+inline constexpr std::string_view kNewKPort = "new_k_";                   // output [1,G,D,A]
+inline constexpr std::string_view kNewVPort = "new_v_";                   // output [1,G,A,D]
+inline constexpr std::string_view kConvStatePort = "conv_state_";  // f32; out: "new_" before it
+inline constexpr std::string_view kRecurrentStatePort = "recurrent_state_";  // f32; the same
 
-inline constexpr std::string_view kAttentionMaskPort = "attention_mask";  // [1,1,AR,CL]
-inline constexpr std::string_view kWindowMaskPort = "window_mask";        // [1,1,AR,CL]
-// Prefixes of the ports of layer N, "k_cache_N". A layer has G key heads of D elements.
-inline constexpr std::string_view kKCachePort = "k_cache_";  // [1,G,D,C], the time is last
-inline constexpr std::string_view kVCachePort = "v_cache_";  // [1,G,C,D]
-inline constexpr std::string_view kNewKPort = "new_k_";      // [1,G,D,AR]
-inline constexpr std::string_view kNewVPort = "new_v_";      // [1,G,AR,D]
-// Of recurrent layers: the state before the call, and after it under the name with "new_" before.
-inline constexpr std::string_view kConvStatePort = "conv_state_";
-inline constexpr std::string_view kRecurrentStatePort = "recurrent_state_";
+// Precedes the name of a state where it is an output.
 inline constexpr std::string_view kNewStatePrefix = "new_";
-
 // A method without inputs of programs with a window_mask: the positions that a window has.
 inline constexpr std::string_view kSlidingWindowMethod = "get_sliding_window";
+
+// Whether `port` is one of those that begin with `stem` and end with the number of a layer.
+constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
+  return port.starts_with(stem) && port.size() > stem.size() &&
+         port.find_first_not_of("0123456789", stem.size()) == std::string_view::npos;
+}
 
 // Inputs of a component that each of its programs may ask for. All other inputs of a program that
 // is not the first are outputs or inputs of the programs before it.
 constexpr bool is_component_input(std::string_view port) {
-  return port == kTokensPort || port == kInputPosPort;
+  return port == kTokensPort || port == kInputPosPort || port == kAttentionMaskPort ||
+         port == kWindowMaskPort || is_layer_port(port, kKCachePort) ||
+         is_layer_port(port, kVCachePort) || is_layer_port(port, kConvStatePort) ||
+         is_layer_port(port, kRecurrentStatePort);
 }
 
 }  // namespace ferry

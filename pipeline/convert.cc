@@ -143,7 +143,7 @@ std::vector<graph::MetadataMethod> static_metadata(const converters::ModelConfig
       {"get_kv_io_bit_width", int64_t{32}},
   };
   if (converters::has_window(config, build)) {
-    methods.push_back({"get_sliding_window", *config.sliding_window});
+    methods.push_back({std::string(kSlidingWindowMethod), *config.sliding_window});
   }
   if (config.bos_id) {
     methods.push_back({"get_bos_id", *config.bos_id});
