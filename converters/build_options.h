@@ -2,12 +2,27 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/encoding.h"
 
 namespace ferry::converters {
 
 enum class ProgramStyle : uint8_t {
   kStateful,  // one method; caches are mutable buffers of the program
   kStatic,    // two methods of fixed shapes; caches, masks and positions are inputs and outputs
+};
+
+// Inputs and outputs of a static program: f32, f16, bf16, u16 or u8 each. What a program computes
+// inside is f32; it converts at its edge.
+struct PortTypes {
+  DType cache = DType::kF32;  // cached and new keys and values
+  DType mask = DType::kF32;
+  DType logits = DType::kF32;
+  // Of u16 and u8 ports, by calibration: one for each layer with attention, in order.
+  std::vector<Encoding> keys = {}, values = {};
+  Encoding logits_encoding = {};
 };
 
 // Checked against the config by the caller: 1 <= prefill_length <= context_length <= max_positions;
@@ -17,7 +32,9 @@ struct BuildOptions {
   int64_t prefill_length = 0;  // maximum number of tokens of one call
   bool all_logits = false;     // logits of all tokens, [1,T,V], instead of the last one, [1,V]
   ProgramStyle style = ProgramStyle::kStateful;
-  int64_t decode_length = 1;  // tokens of a call of kv_forward, static style
+  // Of the static style.
+  int64_t decode_length = 1;  // tokens of a call of kv_forward
+  PortTypes ports = {};
 };
 
 }  // namespace ferry::converters

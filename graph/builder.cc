@@ -136,6 +136,10 @@ void GraphBuilder::output(ValueId value, std::string name) {
   this->name(value, std::move(name));
 }
 
+void GraphBuilder::set_encoding(ValueId value, Encoding encoding) {
+  if (value.valid()) graph_[value].encoding = encoding;
+}
+
 void GraphBuilder::name(ValueId value, std::string name) {
   if (!value.valid() || graph_[value].origin != Value::Origin::kNode) return;
   graph_[value].name = std::move(name);

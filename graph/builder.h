@@ -34,6 +34,8 @@ class GraphBuilder {
   ValueId literal(DType dtype, Dims shape, Literal literal);
   ValueId scalar(float value);  // rank-0 f32 literal, one per distinct value
   void output(ValueId value, std::string name);
+  // For an input or output of u8 or u16: what its codes mean.
+  void set_encoding(ValueId value, Encoding encoding);
   void probe(std::string name, ValueId value);
   // What the value is called where it has to be an input or output of a part of the model.
   void name(ValueId value, std::string name);

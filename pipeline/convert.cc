@@ -10,14 +10,15 @@
 
 #include "converters/assemble.h"
 #include "converters/blocks/longrope.h"
-#include "converters/blocks/static_ports.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "graph/lower.h"
+#include "pipeline/calibration.h"
 #include "pipeline/checkpoint_input.h"
+#include "pipeline/program_metadata.h"
 #include "pipeline/tokenizer_notes.h"
 #include "proof/bounds.h"
 #include "proof/reference_check.h"
@@ -37,9 +38,17 @@ const char* reference_name(const std::string& path) {
 }
 
 // What the static style asks of a model and its context.
-Status check_static(const converters::ModelConfig& config, const converters::BuildOptions& build) {
+Status check_static(const ConvertOptions& options, const converters::ModelConfig& config,
+                    const converters::BuildOptions& build) {
   if (build.context_length < 2) {
     return fail(ErrorCode::kUsage, "--program static: --context-length must be at least 2");
+  }
+  if (options.decode_length.value_or(1) > 1 &&
+      !std::ranges::all_of(config.layer_types, converters::is_attention)) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--decode-length {}: tokens of a lookahead may be rejected, and the "
+                            "recurrent states of {} cannot be rolled back",
+                            *options.decode_length, config.model_type));
   }
   if (const auto limit = converters::longrope_switch(config.rope, build)) {
     return fail(ErrorCode::kUsage,
@@ -63,7 +72,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   }
   build.style = options.style;
   const bool fixed = build.style == converters::ProgramStyle::kStatic;
-  if (fixed) FERRY_RETURN_IF_ERROR(check_static(config, build));
+  if (fixed) FERRY_RETURN_IF_ERROR(check_static(options, config, build));
   build.prefill_length = options.prefill_length.value_or(
       fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
             : std::min(build.context_length, kDefaultPrefill));
@@ -75,6 +84,19 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                             build.prefill_length, most, build.context_length));
   }
   build.all_logits = options.all_logits || fixed;
+  build.decode_length = options.decode_length.value_or(1);
+  if (build.decode_length < 1 || build.decode_length > build.prefill_length) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--decode-length {}: must be from 1 to the prefill length, {}",
+                            build.decode_length, build.prefill_length));
+  }
+  build.ports = options.ports;
+  const auto caches =
+      static_cast<size_t>(std::ranges::count_if(config.layer_types, converters::is_attention));
+  if (is_encoded(build.ports.cache)) {
+    build.ports.keys.resize(caches);
+    build.ports.values.resize(caches);
+  }
   return build;
 }
 
@@ -128,52 +150,6 @@ std::string weight_dtype(const graph::Model& model) {
     }
   }
   return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
-}
-
-// What ExecuTorch's static llama states (facts of a program, of its decode method).
-std::vector<graph::MetadataMethod> static_metadata(const converters::ModelConfig& config,
-                                                   const converters::BuildOptions& build) {
-  const int64_t kv_layers = std::ranges::count_if(config.layer_types, converters::is_attention);
-  std::vector<graph::MetadataMethod> methods = {
-      {"get_ar_len", build.decode_length},       {"get_dim", config.hidden_size},
-      {"get_head_dim", config.head_dim},         {"get_max_batch_size", int64_t{1}},
-      {"get_max_seq_len", build.context_length}, {"get_max_context_len", build.context_length},
-      {"get_n_kv_heads", config.num_kv_heads},   {"get_n_layers", config.num_layers},
-      {"get_vocab_size", config.vocab_size},     {"get_use_kv_cache", kv_layers > 0},
-      {"get_kv_io_bit_width", int64_t{32}},
-  };
-  if (converters::has_window(config, build)) {
-    methods.push_back({std::string(kSlidingWindowMethod), *config.sliding_window});
-  }
-  if (config.bos_id) {
-    methods.push_back({"get_bos_id", *config.bos_id});
-    methods.push_back({"get_n_bos", int64_t{1}});
-  }
-  if (!config.eos_ids.empty()) {
-    methods.push_back({"get_eos_id", config.eos_ids.front()});
-    methods.push_back({"get_n_eos", static_cast<int64_t>(config.eos_ids.size())});
-    methods.push_back({"get_eos_ids", config.eos_ids});
-  }
-  return methods;
-}
-
-// The names that official LLM runners read.
-std::vector<graph::MetadataMethod> metadata_methods(const converters::ModelConfig& config,
-                                                    const converters::BuildOptions& build) {
-  if (build.style == converters::ProgramStyle::kStatic) return static_metadata(config, build);
-  std::vector<graph::MetadataMethod> methods = {
-      {"get_vocab_size", config.vocab_size},
-      // Official runners prefill in chunks of at most this many tokens.
-      {"get_max_seq_len", build.prefill_length},
-      {"get_max_context_len", build.context_length},
-      {"get_n_layers", config.num_layers},
-      {"enable_dynamic_shape", true},
-      {"use_kv_cache", true},
-      {"use_sdpa_with_kv_cache", true},
-  };
-  if (config.bos_id) methods.push_back({"get_bos_id", *config.bos_id});
-  if (!config.eos_ids.empty()) methods.push_back({"get_eos_ids", config.eos_ids});
-  return methods;
 }
 
 packer::Manifest make_manifest(const converters::ModelConfig& config,
@@ -241,7 +217,7 @@ void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
 // Lowers every part of every component, for the writer's input.
 Status lower_components(Conversion& conversion, const converters::BuildOptions& build,
                         packer::BundleInput& input) {
-  const std::vector<graph::MetadataMethod> metadata = metadata_methods(conversion.config, build);
+  const std::vector<graph::MetadataMethod> metadata = program_metadata(conversion.config, build);
   for (const ConvertedComponent& component : conversion.components) {
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
@@ -324,7 +300,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
 
 Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
                                       bool overwrite, ThreadPool& pool) {
-  const Conversion conversion = FERRY_TRY(plan_conversion(options));
+  ConvertOptions calibrated = options;
+  if (needs_calibration(options)) FERRY_RETURN_IF_ERROR(calibrate(calibrated, {}, pool));
+  const Conversion conversion = FERRY_TRY(plan_conversion(calibrated));
   if (!conversion.problems.empty()) {
     return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
   }

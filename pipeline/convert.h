@@ -31,6 +31,9 @@ struct ConvertOptions {
   // Default: the smaller of the context and 512; of half the context and 128 in the static style.
   std::optional<int64_t> prefill_length;
   converters::ProgramStyle style = converters::ProgramStyle::kStateful;
+  // Of the static style. Encodings that are absent are those of a plan: any; see calibrate().
+  std::optional<int64_t> decode_length;  // tokens of a call of kv_forward; default: 1
+  converters::PortTypes ports = {};
   bool all_logits = false;
   graph::BufferInitOptions buffers = {};
   std::vector<std::string> allow_unmapped = {};
@@ -72,8 +75,8 @@ struct Conversion {
 // Keys that do not fit the model come back as Conversion::problems, not as an error.
 Result<Conversion> plan_conversion(const ConvertOptions& options);
 
-// Plans and writes in one step, for callers that report neither plan nor progress. Keys that do not
-// fit the model are an error. `overwrite`: replaces an existing bundle at `directory`.
+// Calibrates where that is needed, plans and writes in one step, for callers that report neither
+// plan nor progress. Keys that do not fit the model are an error. `overwrite`: replaces an existing bundle at `directory`.
 Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
                                       bool overwrite, ThreadPool& pool);
 

@@ -69,10 +69,18 @@ Cut make_cut(const Graph& graph, const std::vector<int32_t>& bounds) {
   return cut;
 }
 
+// Whether `node` only converts an input of the program, such as a mask, to another dtype.
+bool converts_input(const Cut& cut, const Node& node) {
+  if (node.op != Op::kToCopy && node.op != Op::kDequantize) return false;
+  return cut.graph[std::get<ValueId>(node.args[0])].origin == Value::Origin::kInput;
+}
+
 // A value that every part makes itself instead of getting it from another one.
 bool is_recomputed(const Cut& cut, ValueId id) {
   const Value& value = cut.graph[id];
-  return value.kind == Value::Kind::kInt || value.shape.empty() || cut.producer(id).op == Op::kView;
+  const Node& producer = cut.producer(id);
+  return value.kind == Value::Kind::kInt || value.shape.empty() || producer.op == Op::kView ||
+         converts_input(cut, producer);
 }
 
 // Builds the graph of one part. `crossing` are the values of other parts that it takes as inputs;
