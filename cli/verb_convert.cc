@@ -72,7 +72,7 @@ Status settle_ports(Options& options) {
     if (!is_static) {
       return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", name));
     }
-    *dtype = *dtype_of(*text);
+    *dtype = *dtype_from_name(*text);
   }
   if (c.decode_length && !is_static) {
     return fail(ErrorCode::kUsage, "--decode-length: only with --program static");

@@ -108,8 +108,8 @@ Result<Conversion> plan_f32(const ConvertOptions& options) {
     return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
   }
   for (ConvertedComponent& component : conversion.components) {
-    component.parts = FERRY_TRY(graph::shard(
-        component.parts.front(), static_cast<int32_t>(conversion.config.num_layers)));
+    component.parts = FERRY_TRY(
+        graph::shard(component.parts.front(), static_cast<int32_t>(conversion.config.num_layers)));
   }
   return conversion;
 }
@@ -134,7 +134,10 @@ Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded) {
 std::vector<proof::RecordedPrompt> recorded_prompts(const Prompts& prompts) {
   std::vector<proof::RecordedPrompt> recorded;
   for (const std::vector<int64_t>& tokens : prompts) {
-    if (!tokens.empty()) recorded.push_back({.name = std::to_string(recorded.size()), .tokens = tokens});
+    if (tokens.empty()) continue;
+    proof::RecordedPrompt& prompt = recorded.emplace_back();
+    prompt.name = std::to_string(recorded.size() - 1);
+    prompt.tokens = tokens;
   }
   return recorded;
 }
@@ -172,8 +175,7 @@ Status calibrate(ConvertOptions& options, const Prompts& prompts, ThreadPool& po
   const Conversion conversion = FERRY_TRY(plan_f32(options));
   const converters::ModelConfig& config = conversion.config;
   const int64_t context = conversion.plan->manifest().context_length;
-  const Prompts used =
-      prompts.empty() ? default_prompts(config.vocab_size, context) : prompts;
+  const Prompts used = prompts.empty() ? default_prompts(config.vocab_size, context) : prompts;
   FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
   const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
   const F32Outputs path =

@@ -34,14 +34,14 @@ ValueId StaticPorts::input(GraphBuilder& b, std::string name, const Port& port, 
   return value;
 }
 
-void StaticPorts::output(GraphBuilder& b, std::string name, const Port& port, ValueId value) {
+ValueId StaticPorts::stored(GraphBuilder& b, ValueId value, const Port& port) {
   if (is_encoded(port.dtype)) {
-    value = b.quantize(value, port.encoding.scale, port.encoding.zero_point, port.dtype);
-    b.set_encoding(value, port.encoding);
-  } else if (port.dtype != DType::kF32) {
-    value = b.to(value, port.dtype);
+    const ValueId codes =
+        b.quantize(value, port.encoding.scale, port.encoding.zero_point, port.dtype);
+    b.set_encoding(codes, port.encoding);
+    return codes;
   }
-  b.output(value, std::move(name));
+  return port.dtype == DType::kF32 ? value : b.to(value, port.dtype);
 }
 
 ValueId StaticPorts::real(GraphBuilder& b, ValueId value, const Port& port) {
@@ -95,12 +95,14 @@ void StaticPorts::add_masks(GraphBuilder& b, const ModelConfig& config,
 std::pair<ValueId, ValueId> StaticPorts::extend(GraphBuilder& b, int64_t layer, ValueId keys,
                                                 ValueId values) {
   Layer& at = *std::ranges::find(layers_, layer, &Layer::number);
-  at.new_keys = b.permute(keys, {0, 2, 3, 1});
-  at.new_values = b.permute(values, {0, 2, 1, 3});
+  const ValueId new_keys = b.permute(keys, {0, 2, 3, 1});
+  const ValueId new_values = b.permute(values, {0, 2, 1, 3});
+  at.new_keys = stored(b, new_keys, at.key_port);
+  at.new_values = stored(b, new_values, at.value_port);
   const ValueId past_keys = real(b, at.past_keys, at.key_port);
   const ValueId past_values = real(b, at.past_values, at.value_port);
-  const ValueId all_keys = b.cat({past_keys, at.new_keys}, 3);
-  const ValueId all_values = b.cat({past_values, at.new_values}, 2);
+  const ValueId all_keys = b.cat({past_keys, new_keys}, 3);
+  const ValueId all_values = b.cat({past_values, new_values}, 2);
   return {all_keys, all_values};
 }
 
@@ -109,12 +111,10 @@ void StaticPorts::add_state(std::string name, ValueId after) {
 }
 
 void StaticPorts::finish(GraphBuilder& b, ValueId logits) {
-  output(b, std::string(kLogitsPort), logits_, logits);
+  b.output(stored(b, logits, logits_), std::string(kLogitsPort));
+  for (const Layer& layer : layers_) b.output(layer.new_keys, layer_port(kNewKPort, layer.number));
   for (const Layer& layer : layers_) {
-    output(b, layer_port(kNewKPort, layer.number), layer.key_port, layer.new_keys);
-  }
-  for (const Layer& layer : layers_) {
-    output(b, layer_port(kNewVPort, layer.number), layer.value_port, layer.new_values);
+    b.output(layer.new_values, layer_port(kNewVPort, layer.number));
   }
   for (const auto& [name, after] : states_) b.output(after, name);
 }

@@ -46,8 +46,8 @@ class StaticPorts {
     ValueId past_keys = {}, past_values = {}, new_keys = {}, new_values = {};
   };
   static ValueId input(GraphBuilder& b, std::string name, const Port& port, Dims shape);
-  static void output(GraphBuilder& b, std::string name, const Port& port, ValueId value);
-  // The f32 value of an input.
+  // What an output gives for an f32 value, and the f32 value of an input.
+  static ValueId stored(GraphBuilder& b, ValueId value, const Port& port);
   static ValueId real(GraphBuilder& b, ValueId value, const Port& port);
 
   void add_masks(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,

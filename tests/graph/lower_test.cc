@@ -328,7 +328,7 @@ TEST(Lower, MetadataBecomesConstantMethods) {
   const ValueId x = b.input("x", DType::kF32, {4});
   b.output(b.add(x, x), "y");
   const LoweredProgram program = lowered(b.finish(), {{"get_max_seq_len", {int64_t{128}}},
-                                                      {"use_kv_cache", true},
+                                                      {"use_kv_cache", {true}},
                                                       {"get_eos_ids", {int64_t{2}, int64_t{7}}}});
   const pte::Method* seq = program.program.find("get_max_seq_len");
   ASSERT_NE(seq, nullptr);
