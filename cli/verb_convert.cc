@@ -74,6 +74,9 @@ Status settle_ports(Options& options) {
     }
     *dtype = *dtype_from_name(*text);
   }
+  if (c.shards_in_one_file && !is_static) {
+    return fail(ErrorCode::kUsage, "--shards-in-one-file: only with --program static");
+  }
   if (c.decode_length && !is_static) {
     return fail(ErrorCode::kUsage, "--decode-length: only with --program static");
   }
@@ -169,6 +172,8 @@ void add_convert(CommandLine& line) {
               "Caches inside of the program, or fixed shapes with caches, masks and positions as "
               "inputs and outputs")
       .option("--shards", o.shards, "Programs to cut the decoder into")
+      .flag("--shards-in-one-file", o.convert.shards_in_one_file,
+            "Static: the shards are parts of one program, with llama::fallback between them")
       .option("--max-file-size", o.max_file_size, "Split weight files: 500M, 2GiB, ...")
       .option("--context-length", o.convert.context_length,
               "Positions of the caches; default: the smaller of the config and 4096")

@@ -138,6 +138,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.optional_count("bos_id", m.bos_id);
   a.counts("eos_ids", m.eos_ids);
   a.optional_count("rope_switch", m.rope_switch);
+  if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 
 template <class Archive>

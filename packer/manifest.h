@@ -124,6 +124,8 @@ struct Manifest {
       source_files;  // provenance: the checkpoint's files and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
+  // Parts that each program consists of, with llama::fallback between them.
+  int64_t parts_in_program = 1;
   std::string packed_layout = "own";  // what --packed-layout said about packed tensors
   std::vector<ManifestComponent> components;
   std::vector<ManifestTensor> tensors;

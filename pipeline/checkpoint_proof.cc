@@ -57,6 +57,10 @@ std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& man
 // What the ports of a static program say about the options that it was made with.
 void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
   options.style = converters::ProgramStyle::kStatic;
+  if (manifest.parts_in_program > 1) {
+    options.shards_in_one_file = true;
+    options.shards = static_cast<int32_t>(std::min<int64_t>(manifest.parts_in_program, INT32_MAX));
+  }
   const std::map<std::string, packer::ManifestPort> ports = ports_of(manifest, kKvForwardMethod);
   const auto find = [&](std::string_view name) -> const packer::ManifestPort* {
     const auto found = ports.find(std::string(name));
@@ -282,6 +286,7 @@ Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
   // The caches inside, whatever the style of the bundle is.
   options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
+  options.shards_in_one_file = false;
   options.ports = {};
   options.dtype = graph::WeightDType::kF32;
   options.shards = static_cast<int32_t>(bundle.manifest().num_layers);

@@ -166,6 +166,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.all_logits = build.all_logits;
   m.program_style =
       build.style == converters::ProgramStyle::kStatic ? kStaticStyle : kStatefulStyle;
+  if (options.shards_in_one_file) m.parts_in_program = options.shards;
   m.weight_dtype = weight_dtype(decoder);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
@@ -234,6 +235,14 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
   return {};
 }
 
+// The programs of the decoder.
+Result<std::vector<graph::Model>> cut(graph::Model model, const ConvertOptions& options) {
+  if (!options.shards_in_one_file) return graph::shard(model, options.shards);
+  std::vector<graph::Model> parts;
+  parts.push_back(FERRY_TRY(graph::mark_cuts(std::move(model), options.shards)));
+  return parts;
+}
+
 // The file of --reference, once it has been seen to be one, and one of this model.
 Result<packer::CopiedFile> reference_to_copy(const std::string& path, const Conversion& conversion,
                                              const packer::Manifest& manifest) {
@@ -283,7 +292,7 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   packer::BundleInput input;
   input.manifest = make_manifest(c.config, build, options, c.mapping, model);
   c.components.push_back({std::string(c.config.family->text_decoder().role),
-                          FERRY_TRY(graph::shard(model, options.shards))});
+                          FERRY_TRY(cut(std::move(model), options))});
   input.copied = std::move(opened.copied);
   if (options.check_tokenizer) {
     for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {

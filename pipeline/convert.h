@@ -26,6 +26,7 @@ struct ConvertOptions {
   std::string config;  // path of a config.json instead of the checkpoint's; may be empty
   graph::WeightDType dtype = graph::WeightDType::kKeep;
   int32_t shards = 1;
+  bool shards_in_one_file = false;        // static style: parts of one program; see mark_cuts()
   uint64_t max_file_bytes = 0;            // 0: unlimited
   std::optional<int64_t> context_length;  // default: the smaller of the config and 4096
   // Default: the smaller of the context and 512; of half the context and 128 in the static style.
@@ -76,7 +77,8 @@ struct Conversion {
 Result<Conversion> plan_conversion(const ConvertOptions& options);
 
 // Calibrates where that is needed, plans and writes in one step, for callers that report neither
-// plan nor progress. Keys that do not fit the model are an error. `overwrite`: replaces an existing bundle at `directory`.
+// plan nor progress. Keys that do not fit the model are an error. `overwrite`: replaces an existing
+// bundle at `directory`.
 Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
                                       bool overwrite, ThreadPool& pool);
 
