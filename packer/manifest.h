@@ -17,9 +17,10 @@ namespace ferry::packer {
 inline constexpr std::string_view kManifestName = "manifest.json";
 // Versions of the format that this program writes, and the oldest one that it reads. Each member
 // that came later states its version in manifest.cc.
-inline constexpr int64_t kManifestVersion = 2;
+inline constexpr int64_t kManifestVersion = 3;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxRecipeBytes = uint64_t{1} << 20;
 // Stands for a digest that is not known yet: sizes do not depend on digests.
 inline constexpr std::string_view kZeroDigest =
     "0000000000000000000000000000000000000000000000000000000000000000";
@@ -83,6 +84,7 @@ struct ManifestTensor {
     std::string sha256;  // of the whole source tensor's bytes as stored
   };
   std::vector<Source> sources;
+  std::string recipe = {};  // graph::text_of(): how it is made of `sources`; empty before version 3
 };
 // A file of the checkpoint. Its digest is taken over the digests of its tensors, so that no byte is
 // hashed twice for it; docs/bundle_format.md, "Source files".
