@@ -197,6 +197,7 @@ class Planner {
       tensor.sources.push_back(
           {impl_.source->files()[from.file].name, from.name, std::string(kZeroDigest)});
     }
+    tensor.recipe = graph::text_of(weight.recipe, *impl_.source);
     impl_.manifest.tensors.push_back(std::move(tensor));
     impl_.tensor_weight.push_back(stored);
     impl_.tensor_entries.push_back(std::move(entries));

@@ -100,6 +100,7 @@ static void describe(Archive& a, ManifestTensor& tensor) {
   a.boolean("rounded", tensor.rounded);
   a.text("rule", tensor.rule);
   a.objects("sources", tensor.sources);
+  if (a.since(3)) a.line("recipe", tensor.recipe, kMaxRecipeBytes);
 }
 
 template <class Archive>
@@ -176,6 +177,11 @@ std::string digest_with_zeros(std::string text, size_t position) {
   return to_hex(sha256(std::as_bytes(std::span<const char>(text))));
 }
 
+std::string canonical_text(Manifest& manifest, std::string self_digest) {
+  ManifestWriter writer(manifest.version);
+  return writer.document([&] { describe(writer, manifest, self_digest); });
+}
+
 // The version, which decides the members that the text has.
 Result<int64_t> read_version(const nlohmann::json& json, const std::string& name) {
   const auto member = [&](const char* key) -> const nlohmann::json* {
@@ -225,10 +231,7 @@ std::vector<const ManifestProgram*> Manifest::programs() const {
 
 std::string write_manifest(const Manifest& manifest) {
   Manifest copy = manifest;  // one description serves both directions, so it takes references
-  std::string self_digest(kZeroDigest);
-  ManifestWriter writer(manifest.version);
-  describe(writer, copy, self_digest);
-  std::string text = writer.dump();
+  std::string text = canonical_text(copy, std::string(kZeroDigest));
   const size_t position = self_digest_position(text);
   text.replace(position, kZeroDigest.size(), digest_with_zeros(text, position));
   return text;
@@ -244,7 +247,7 @@ Result<Manifest> read_manifest(const std::string& text, const std::string& name)
   Manifest manifest;
   std::string error;
   std::string self_digest;
-  ManifestReader reader(json, "", version, error);
+  ManifestReader reader(json, version, error);
   describe(reader, manifest, self_digest);
   reader.finish();
   if (!error.empty()) return bad_input(fmt::format("{}: {}", name, error));
@@ -254,7 +257,7 @@ Result<Manifest> read_manifest(const std::string& text, const std::string& name)
     return bad_input(fmt::format(
         "{}: does not have the SHA-256 that it states in {}: it was changed", name, kSelfDigest));
   }
-  const std::string canonical = write_manifest(manifest);
+  const std::string canonical = canonical_text(manifest, self_digest);
   if (canonical != text) {
     const auto differ = std::mismatch(text.begin(), text.end(), canonical.begin(), canonical.end());
     return bad_input(

@@ -60,8 +60,7 @@ struct StatefulDecoder::Impl {
 
   const packer::Manifest& manifest() const { return set.bundle().manifest(); }
 
-  // Whether a sequence with `count` more tokens has the RoPE factors beyond the
-  // switch.
+  // Whether a sequence with `count` more tokens has the RoPE factors beyond the switch.
   bool needs_long(size_t count) const {
     const int64_t length = std::max(announced, position + static_cast<int64_t>(count));
     return manifest().rope_switch && length > *manifest().rope_switch;
@@ -96,8 +95,7 @@ Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64
   call_tokens = static_cast<int64_t>(tokens.size());
   chain.input(kTokens).shape[1] = call_tokens;
   chain.input(kTokens).bytes = std::as_bytes(tokens);
-  // Programs with a switch take a position's complement for one of a long
-  // sequence.
+  // Programs with a switch take a position's complement for one of a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
   FERRY_RETURN_IF_ERROR(chain.run());
@@ -136,8 +134,7 @@ void StatefulDecoder::Impl::deliver(const std::string& name, const TensorView& v
   const std::vector<float> floats = probe_floats(value);
   if (floats.empty()) return;
   const int64_t rows = static_cast<int64_t>(floats.size()) / value.shape.back();
-  // A probe behind the cut to the last token has fewer rows than the call has
-  // tokens.
+  // A probe behind the cut to the last token has fewer rows than the call has tokens.
   sink(name, position + call_tokens - rows, rows, floats);
 }
 
@@ -176,8 +173,7 @@ Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t>
   return impl_->run_again(tokens);
 }
 
-// The programs themselves forget what came before when input_pos is 0, as
-// official runners expect.
+// The programs themselves forget what came before when input_pos is 0, as official runners expect.
 void StatefulDecoder::restart(int64_t length) {
   impl_->position = 0;
   impl_->announced = length;

@@ -440,6 +440,17 @@ TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
   EXPECT_TRUE(Bundle::open(path, true, pool));
 }
 
+TEST_F(BundleReader, OpensABundleOfVersion2) {
+  use_one_shard();
+  const std::string stored = FERRY_TESTDATA "/manifest/version";
+  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "3.json"));
+  write_file(path + "/manifest.json", read_file(stored + "2.json"));
+  const auto bundle = Bundle::open(path, true, pool);
+  ASSERT_TRUE(bundle) << all_messages(bundle);
+  EXPECT_EQ(bundle->manifest().version, 2);
+  EXPECT_TRUE(check_bundle(path, pool)->ok());
+}
+
 // The same for what a second method adds.
 const Lie kMethodLies[] = {
     {"buffer of another shape",
