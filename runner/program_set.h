@@ -65,8 +65,22 @@ class ProgramSet {
   // has no such component; other errors as for Method::load_all.
   static Result<ProgramSet> load(const packer::Bundle& bundle, std::string_view role,
                                  ThreadPool& pool, const MethodOptions& options);
+  // The same, from a budget that pays for other memory too.
+  static Result<ProgramSet> load(const packer::Bundle& bundle, std::string_view role,
+                                 ThreadPool& pool, const MethodOptions& options,
+                                 MemoryBudget& budget);
 
   const packer::Bundle& bundle() const { return bundle_; }
+
+  // Whether the first program has the method `name`; bind() tells of others that have it not.
+  bool has(std::string_view name) const { return programs_.front().entry->find(name) != nullptr; }
+  // The ports that the method `name` has as a whole: inputs that no earlier program gives, and
+  // outputs of all programs, in their order. Of several of one name the first input and the last
+  // output.
+  struct Ports {
+    std::vector<packer::ManifestPort> inputs, outputs;
+  };
+  Ports ports(std::string_view name) const;
 
   // Binds the method `name` of every program. An input of a program comes from the output of the
   // same name of the nearest earlier program, else from the chain's input of that name. kBadInput

@@ -295,7 +295,7 @@ TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
             "manifest.json: written by an older Ferry (bundle format version 1); convert the "
             "checkpoint again");
   EXPECT_EQ(refusal("-1").code, ErrorCode::kBadInput);
-  EXPECT_EQ(refusal("\"2\"").code, ErrorCode::kBadInput);
+  EXPECT_EQ(refusal("\"3\"").code, ErrorCode::kBadInput);
 }
 
 // Strings as another writer of JSON writes them.

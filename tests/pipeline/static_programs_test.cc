@@ -126,9 +126,8 @@ TEST(StaticPrograms, OfSeveralFilesHaveOnlyTheCachesThatTheyRead) {
 
 TEST(StaticPrograms, RefuseWhatTheyCannotDo) {
   ConvertOptions options = static_options("golden/phi4_mini");
-  options.context_length = 64;
-  EXPECT_NE(refusal(options).find("give --context-length 48 or less"), std::string::npos);
-  options.context_length = 48;
+  EXPECT_NE(refusal(options).find("give --context-length 24 or less"), std::string::npos);
+  options.context_length = 24;
   EXPECT_EQ(refusal(options), "");
 
   options = static_options("qwen3_5_text");
