@@ -66,13 +66,9 @@ class ManifestWriter {
   // null, or describe(archive, *item).
   template <class T>
   void optional_object(const char* name, std::optional<T>& item) {
-    if (!item) {
-      out_[name] = nullptr;
-      return;
-    }
-    ManifestWriter inner(version_);
-    describe(inner, *item);
-    out_[name] = std::move(inner.out_);
+    if (!item) return raw(name, "null");
+    key(name);
+    object([&] { describe(*this, *item); });
   }
   template <class Body>
   void group(const char* name, const Body& body) {
@@ -170,7 +166,7 @@ class ManifestReader {
   void optional_object(const char* name, std::optional<T>& item) {
     const Json* json = member(name);
     if (!json || json->is_null()) return;
-    ManifestReader inner(*json, path(name), version_, error_);
+    ManifestReader inner(*json, version_, error_, this, name, kNoIndex);
     describe(inner, item.emplace());
     inner.finish();
   }
