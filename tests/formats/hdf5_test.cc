@@ -228,7 +228,7 @@ TEST(Hdf5, WhatIsNotReadIsSaid) {
 }
 
 TEST(Hdf5, AttributesOfKerasAreKept) {
-  const Hdf5File file = open_hdf5({{fixture("legacy_model.h5"), "m.h5"}}, "m.h5").value();
+  const Hdf5File file = open_hdf5(one_file(InputFile::open(fixture("legacy_model.h5")).value(), "m.h5"), "m.h5").value();
   const auto find = [&](const std::string& object, const std::string& name) {
     for (const hdf5::Attribute& a : file.attributes.attributes) {
       if (a.object == object && a.name == name) return a.values;
@@ -244,7 +244,7 @@ TEST(Hdf5, AttributesOfKerasAreKept) {
 }
 
 TEST(Hdf5, TheOptimizerIsLeftOut) {
-  const Hdf5File file = open_hdf5({{fixture("functional.weights.h5"), "m.h5"}}, "m.h5").value();
+  const Hdf5File file = open_hdf5(one_file(InputFile::open(fixture("functional.weights.h5")).value(), "m.h5"), "m.h5").value();
   EXPECT_GT(file.attributes.optimizer_bytes, 0u);
   for (const TensorEntry& entry : file.source->entries()) EXPECT_FALSE(is_optimizer(entry.name));
 }
