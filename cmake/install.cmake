@@ -56,4 +56,5 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ferryConfig.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/hdf5_archive.cmake
         DESTINATION ${package})

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "converters/blocks/longrope.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
+#include "core/file.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
@@ -253,7 +255,8 @@ Result<packer::CopiedFile> reference_to_copy(const std::string& path, const Conv
   const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
   FERRY_RETURN_IF_ERROR(
       proof::check_reference(FERRY_TRY(proof::Reference::open(*source)), manifest, shapes));
-  return packer::CopiedFile{reference_name(path), path};
+  return packer::CopiedFile{reference_name(path),
+                            std::make_shared<const InputFile>(FERRY_TRY(InputFile::open(path)))};
 }
 
 }  // namespace

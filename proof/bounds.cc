@@ -13,7 +13,7 @@ namespace {
 constexpr double kPlainBF16 = 21, kDeltaBF16 = 5;
 // Three more bits of significand are 18 dB.
 constexpr double kMoreInF16 = 18;
-// Rounding adds up from layer to layer: the noise of independent errors grows with their number.
+// Independent rounding errors add up from layer to layer.
 constexpr double kFirstLayers = 4;
 
 std::optional<double> floor_at(const ParityBounds& bounds, int64_t layer) {
@@ -24,7 +24,7 @@ std::optional<double> floor_at(const ParityBounds& bounds, int64_t layer) {
   return base - 10 * std::log10(depth);
 }
 
-// A single row may have this much more noise than all of them together.
+// A single row may have this much more noise than the whole tensor.
 constexpr double kOneRowDb = 6;
 
 bool has_recurrent_state(const packer::Manifest& manifest) {
@@ -75,14 +75,14 @@ bool ParityBounds::logits_within(const ValueMetrics& metrics) const {
 }
 
 bool ParityBounds::explains_choice(std::span<const float> got, std::span<const float> want) const {
-  // Errors of e at most can exchange two logits that are no further apart than 2 e.
+  // Errors of at most e can swap two logits whose difference is at most 2 e.
   if (max_abs) return top_margin(want) <= 2 * *max_abs;
   ValueComparison row;
   row.add(got, want);
   return row.metrics().sqnr_db >= *logits_floor_db() - kOneRowDb;
 }
 
-// Ten times the noise that the reference implementation has in f32 against f64.
+// Ten times the error of the reference implementation in f32 against f64.
 double f32_tolerance(bool delta_rule) { return delta_rule ? 1e-3 : 1e-4; }
 
 ParityBounds f32_bounds(const packer::Bundle& bundle) {

@@ -26,7 +26,7 @@ struct RecordedPrompt {
   std::vector<int64_t> executed() const;
 };
 
-// Rows come in by position, in order; a position that is there already keeps its first row.
+// Rows are added by ascending position. A position that has a row keeps it.
 class PromptRecorder {
  public:
   // `prompt` must outlive the recorder.
@@ -57,7 +57,7 @@ class PromptRecorder {
   std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;
 };
 
-// Runs every prompt token by token. `name` is what messages call the result.
+// Runs every prompt token by token. Messages call the result `name`.
 Result<std::unique_ptr<TensorSource>> record_reference(runner::StatefulDecoder& decoder,
                                                        const packer::Manifest& manifest,
                                                        const std::vector<RecordedPrompt>& prompts,

@@ -23,7 +23,7 @@ bool any_rounded(const packer::Manifest& manifest) {
   return std::ranges::any_of(manifest.tensors, &packer::ManifestTensor::rounded);
 }
 
-// Floors of the tensors of a report, from the noise that rounding makes in the same tensors.
+// Signal-to-noise floors of tensors, from the rounding noise measured in the same tensors.
 class MeasuredFloors {
  public:
   explicit MeasuredFloors(const ParityReport& rounding)
@@ -61,8 +61,7 @@ class MeasuredFloors {
     return logits.values.finite && logits.values.sqnr_db >= logits_;
   }
 
-  // A tensor that no activation's rounding reaches, such as an embedding, still has rounded
-  // weights.
+  // A tensor without rounded activations, such as an embedding, still has rounded weights.
   double floor_of(const ValueMetrics& noise) const {
     return std::min(noise.sqnr_db, least_noise_) - kRoundedWeightsDb;
   }

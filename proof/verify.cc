@@ -85,7 +85,8 @@ class CaseRunner {
   Result<std::vector<float>> greedy_logits(int64_t rows) const;
   Status run_steps();
   Status run_prefill();
-  // Goes on with the reference's token where it is not the bundle's own, if that is explained.
+  // Continues with the reference's token where the bundle's differs, if the bounds explain the
+  // difference.
   Status run_greedy(Row logits);
   Status compare_caches();
   Status compare_cache(const ReferenceTensor& tensor);
@@ -97,7 +98,7 @@ class CaseRunner {
     return Row(logits_).subspan(static_cast<size_t>(position * manifest_.vocab_size),
                                 static_cast<size_t>(manifest_.vocab_size));
   }
-  // Closes the comparison of one way: its metrics are judged by their own scale.
+  // Ends the comparison of one execution. Its metrics are judged by their own scale.
   void close_way();
 
   runner::StatefulDecoder& decoder_;
@@ -113,7 +114,7 @@ class CaseRunner {
   std::map<std::string, std::vector<float>> expected_;  // by reference name
   std::vector<ReferenceTensor> compared_;
   runner::ExpertRoutes routes_;
-  std::map<std::string, ValueComparison> running_;  // of the present way, by reference name
+  std::map<std::string, ValueComparison> running_;  // of the current execution, by reference name
 };
 
 Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNames& names) {
@@ -150,7 +151,7 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNam
   return {};
 }
 
-// The routes of the prompt, with those of the continuation behind them.
+// The routes of the prompt, followed by those of the continuation.
 Status CaseRunner::load_routes() {
   const Reference* from = &reference_;
   const ReferencePrompt* prompt = &prompt_;
@@ -162,8 +163,8 @@ Status CaseRunner::load_routes() {
   for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
     if (!prompt->has(route_name(layer))) continue;
     const int64_t chosen = decoder_.experts_of(layer).first;
-    // Another number of experts for a token is another model: it goes its own way, and is judged by
-    // what it computes.
+    // A model with another number of experts per token uses its own routes. Its outputs are
+    // compared all the same.
     const Shape& stated = from->shape(*prompt, route_name(layer));
     if (stated.size() == 3 && stated[2] != chosen) {
       report_.routing.choices += tokens_;
@@ -274,7 +275,7 @@ void CaseRunner::close_way() {
 
 Status CaseRunner::run_steps() {
   LogitComparison logits;
-  // The reference computed all of the prompt as a sequence of its whole length.
+  // The reference computed the whole prompt as one sequence.
   decoder_.restart(tokens_);
   for (int64_t t = 0; t < tokens_; ++t) {
     const Row row = FERRY_TRY(decoder_.forward({&prompt_.input_ids[static_cast<size_t>(t)], 1}));

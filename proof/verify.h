@@ -1,5 +1,5 @@
-// Verify: runs a bundle on the prompts of a reference and says how far it is from what the original
-// model computed, tensor by tensor.
+// verify() runs a bundle on the prompts of a reference and measures, tensor by tensor, how far it
+// is from what the original model computed.
 #pragma once
 
 #include "core/result.h"
