@@ -6,7 +6,7 @@
 
 #include "core/result.h"
 #include "proof/reference.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 
@@ -20,7 +20,7 @@ struct FoundRoutes {
 // exchanged for another whose score is the same up to the error that the layer's input has already;
 // the exchange is kept where it brings the hidden state near. So on, layer by layer. Needs the
 // hidden states of the reference; without them the routers' own choice is returned.
-Result<FoundRoutes> find_routes(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt);
 
 }  // namespace ferry::proof
