@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 # What a program includes; docs/library.md is about these.
 set(public_headers
   formats/checkpoint.h packer/bundle_reader.h packer/check.h pipeline/convert.h pipeline/listing.h
-  pipeline/verify.h proof/reference.h proof/verify.h runner/stateful_decoder.h runner/sampler.h
+  pipeline/verify.h proof/reference.h proof/verify.h runner/decoder.h runner/sampler.h
   text/chat_template/chat_template.h text/tokenizer/text_stream.h text/tokenizer/tokenizer.h)
 
 # ... and what these include, so that the set is complete by construction.

@@ -8,7 +8,7 @@
 #include "formats/checkpoint.h"
 #include "proof/reference.h"
 #include "proof/verify.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -50,9 +50,9 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
         FERRY_TRY(proof::prove_rounding(bundle, *reference, bounds, options.memory, pool));
     return out;
   }
-  runner::StatefulDecoder decoder =
-      FERRY_TRY(runner::StatefulDecoder::load(bundle, pool, {.memory = options.memory}));
-  out.direct = FERRY_TRY(proof::verify(decoder, bundle.manifest(), *reference, bounds));
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}));
+  out.direct = FERRY_TRY(proof::verify(*decoder, bundle.manifest(), *reference, bounds));
   return out;
 }
 

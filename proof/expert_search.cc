@@ -33,8 +33,8 @@ struct Exchange {
 
 class Search {
  public:
-  Search(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
-         const Reference& reference, const ReferencePrompt& prompt)
+  Search(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
+         const ReferencePrompt& prompt)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
@@ -178,7 +178,7 @@ class Search {
     return {};
   }
 
-  runner::StatefulDecoder& decoder_;
+  runner::Decoder& decoder_;
   const packer::Manifest& manifest_;
   const Reference& reference_;
   const ReferencePrompt& prompt_;
@@ -189,7 +189,7 @@ class Search {
 
 }  // namespace
 
-Result<FoundRoutes> find_routes(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt) {
   return Search(decoder, manifest, reference, prompt).run();
 }

@@ -7,7 +7,7 @@
 
 #include "core/result.h"
 #include "proof/reference.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 
@@ -21,7 +21,7 @@ struct FoundRoutes {
 // expert of that token is exchanged for another whose score is equal within the error of the
 // layer's input. The exchange is kept if it brings the hidden state near. Needs the hidden states
 // of the reference; without them the routers' own choice is returned.
-Result<FoundRoutes> find_routes(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt);
 
 }  // namespace ferry::proof

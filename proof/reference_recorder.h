@@ -11,7 +11,7 @@
 
 #include "core/memory_source.h"
 #include "proof/reference_names.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 
@@ -58,7 +58,7 @@ class PromptRecorder {
 };
 
 // Runs every prompt token by token. Messages call the result `name`.
-Result<std::unique_ptr<TensorSource>> record_reference(runner::StatefulDecoder& decoder,
+Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
                                                        const packer::Manifest& manifest,
                                                        const std::vector<RecordedPrompt>& prompts,
                                                        const std::string& name);

@@ -50,8 +50,8 @@ std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
 // Runs one prompt. Members hold what is compared while the decoder runs.
 class CaseRunner {
  public:
-  CaseRunner(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
-             const Reference& reference, const ReferencePrompt& prompt, const ParityBounds& bounds,
+  CaseRunner(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
+             const ReferencePrompt& prompt, const ParityBounds& bounds,
              const VerifyOptions& options)
       : decoder_(decoder),
         manifest_(manifest),
@@ -101,7 +101,7 @@ class CaseRunner {
   // Ends the comparison of one execution. Its metrics are judged by their own scale.
   void close_way();
 
-  runner::StatefulDecoder& decoder_;
+  runner::Decoder& decoder_;
   const packer::Manifest& manifest_;
   const Reference& reference_;
   const ReferencePrompt& prompt_;
@@ -292,16 +292,19 @@ Status CaseRunner::run_steps() {
 
 Status CaseRunner::run_prefill() {
   LogitComparison comparison;
-  decoder_.restart();
-  const Row logits = FERRY_TRY(decoder_.forward(prompt_.input_ids));
   const auto vocab = static_cast<size_t>(manifest_.vocab_size);
-  const size_t rows = logits.size() / vocab;
-  if (rows == 0 || rows * vocab != logits.size() || rows > prompt_.input_ids.size()) {
+  decoder_.restart();
+  decoder_.set_logits_sink([&](int64_t position, int64_t rows, Row values) {
+    for (int64_t r = 0; r < rows && position + r < tokens_; ++r) {
+      compare_logits(values.subspan(static_cast<size_t>(r) * vocab, vocab), position + r,
+                     comparison);
+    }
+  });
+  const Result<Row> computed = decoder_.forward(prompt_.input_ids);
+  decoder_.set_logits_sink({});
+  const Row logits = FERRY_TRY(computed);
+  if (logits.empty() || logits.size() % vocab != 0) {
     return bad_input("the bundle's logits are not [rows, vocabulary]");
-  }
-  for (size_t r = 0; r < rows; ++r) {
-    compare_logits(logits.subspan(r * vocab, vocab), tokens_ - static_cast<int64_t>(rows - r),
-                   comparison);
   }
   FERRY_RETURN_IF_ERROR(compare_caches());
   close_way();
@@ -402,7 +405,7 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
   return {};
 }
 
-Result<ParityReport> verify(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options) {
   std::vector<CaseReport> cases;

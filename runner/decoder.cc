@@ -51,9 +51,9 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
   }
   if (decode.mode) {
     return fail(ErrorCode::kUsage,
-                fmt::format("{}: a bundle of style {} has no modes: those of --mode are for static "
-                            "programs",
-                            printable(bundle.path()), bundle.manifest().program_style));
+                fmt::format("{}: mode {} is for static programs; this bundle is of style {}",
+                            printable(bundle.path()), name_of(*decode.mode),
+                            bundle.manifest().program_style));
   }
   return std::unique_ptr<Decoder>(
       std::make_unique<StatefulDecoder>(FERRY_TRY(StatefulDecoder::load(bundle, pool, options))));

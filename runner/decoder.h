@@ -12,24 +12,11 @@
 
 #include "core/result.h"
 #include "packer/bundle_reader.h"
+#include "runner/decode_options.h"
 #include "runner/expert_routes.h"
 #include "runner/method.h"
-#include "runner/static_program/lookahead.h"
 
 namespace ferry::runner {
-
-// How a static program decodes. Every mode gives the same tokens.
-enum class DecodeMode {
-  kKv,         // every token by kv_forward
-  kHybrid,     // prompts by prefill_forward
-  kLookahead,  // the same, and several tokens from one call of kv_forward
-};
-
-struct DecodeOptions {
-  // Without a value: kHybrid where a static program has prefill_forward, else kKv.
-  std::optional<DecodeMode> mode = {};
-  LookaheadOptions lookahead = {};
-};
 
 // Tokens that lookahead has given.
 struct LookaheadCounts {

@@ -14,16 +14,10 @@
 #include <vector>
 
 #include "core/result.h"
+#include "runner/decode_options.h"
 #include "runner/sampler.h"
 
 namespace ferry::runner {
-
-struct LookaheadOptions {
-  int64_t ngram = 3, window = 2, gcap = 2;
-  uint64_t seed = 0;  // of the first guesses; has no effect on the output
-
-  bool operator==(const LookaheadOptions&) const = default;
-};
 
 class Lookahead {
  public:

@@ -14,9 +14,6 @@
 namespace ferry::runner {
 namespace {
 
-// States the length of the sliding window, where there is one.
-constexpr std::string_view kWindowMethod = "get_sliding_window";
-
 // One method of every program of a set.
 class ChainMethod final : public StaticMethod {
  public:
@@ -52,7 +49,7 @@ Result<std::unique_ptr<ChainMethod>> bind_method(ProgramSet& set, std::string_vi
 
 std::optional<int64_t> window_of(const packer::Bundle& bundle) {
   for (const size_t index : bundle.programs_of(kTextDecoderRole)) {
-    const pte::Method* method = bundle.programs()[index].loaded.program.find(kWindowMethod);
+    const pte::Method* method = bundle.programs()[index].loaded.program.find(kSlidingWindowMethod);
     if (method == nullptr || method->outputs.size() != 1) continue;
     const auto value = static_cast<size_t>(method->outputs[0]);
     if (value >= method->values.size()) continue;

@@ -14,8 +14,6 @@ namespace {
 
 using packer::ManifestPort;
 
-constexpr std::string_view kNew = "new_";
-
 // The layer of a port "PREFIXn".
 std::optional<int64_t> layer_of(std::string_view name, std::string_view prefix) {
   if (!is_layer_port(name, prefix)) return std::nullopt;
@@ -216,7 +214,7 @@ class PortReader {
     const auto numel = checked_numel(port.shape);
     const auto bytes = numel ? checked_mul(*numel, int64_t{4}) : std::nullopt;
     if (port.dtype != DType::kF32 || !bytes) return wrong(port, "f32");
-    const std::string name = fmt::format("{}{}", kNew, port.name);
+    const std::string name = fmt::format("{}{}", kNewStatePrefix, port.name);
     const auto at = find(outputs_, name);
     if (!at) return bad(fmt::format("has an input {} but no output {}", quoted(port.name), name));
     if (outputs_[*at].dtype != port.dtype || outputs_[*at].shape != port.shape) {
