@@ -116,8 +116,8 @@ Result<Reference> Reference::open(const TensorSource& source) {
     }
     const size_t skip = prompt->name.empty() ? 0 : prompt->name.size() + 1;
     if (!prompt->tensors.emplace(name.substr(skip), i).second) {
-      return bad_input(fmt::format("{}: occurs twice, with '/' and with '.' (tensor {})", source.path(),
-                                   quoted(entries[i].name)));
+      return bad_input(fmt::format("{}: occurs twice, with '/' and with '.' (tensor {})",
+                                   source.path(), quoted(entries[i].name)));
     }
   }
   return reference;

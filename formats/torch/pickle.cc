@@ -238,8 +238,8 @@ Status PickleMachine::global() {
     push(add({PickleKind::kGlobal, false, 0, static_cast<uint32_t>(i)}));
     return {};
   }
-  return bad(fmt::format("asks for {} of {}, which is not allowed in a state dict", quoted(name, 60),
-                         quoted(module, 60)));
+  return bad(fmt::format("asks for {} of {}, which is not allowed in a state dict",
+                         quoted(name, 60), quoted(module, 60)));
 }
 
 Status PickleMachine::unicode() {
