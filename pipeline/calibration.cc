@@ -20,6 +20,9 @@ namespace {
 constexpr uint64_t kMaxPromptBytes = 64 << 20;
 constexpr int64_t kDefaultPrompts = 4;
 constexpr int64_t kDefaultTokens = 64;
+// How much wider an encoding is than what was seen, because other prompts have greater values. 16
+// bits have codes to spare.
+constexpr double kMarginU16 = 2.0, kMarginU8 = 1.1;
 
 // The least and the greatest value that a tensor had, and 0.
 struct Range {
@@ -33,11 +36,12 @@ struct Range {
   // The scale is an f32, as programs use it.
   Encoding encoding(DType dtype) const {
     const auto codes = static_cast<double>(largest_code(dtype));
-    const double width = static_cast<double>(greatest) - static_cast<double>(least);
+    const double margin = dtype == DType::kU16 ? kMarginU16 : kMarginU8;
+    const double width = margin * (static_cast<double>(greatest) - static_cast<double>(least));
     const double scale = std::max(width / codes, double{std::numeric_limits<float>::min()} * codes);
     Encoding encoding;
     encoding.scale = static_cast<float>(scale);
-    const double zero = std::nearbyint(-static_cast<double>(least) / encoding.scale);
+    const double zero = std::nearbyint(-margin * static_cast<double>(least) / encoding.scale);
     encoding.zero_point = static_cast<int64_t>(std::clamp(zero, 0.0, codes));
     return encoding;
   }

@@ -183,7 +183,9 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   const bool delta_rule =
       std::ranges::count(config.layer_types, converters::LayerType::kLinearAttention) > 0;
   // In half precision the verifier holds each tensor to a signal-to-noise ratio instead.
-  if (m.weight_dtype == "f32") m.default_tolerance = proof::f32_tolerance(delta_rule);
+  const bool f32_ports = build.ports.cache == DType::kF32 && build.ports.mask == DType::kF32 &&
+                         build.ports.logits == DType::kF32;
+  if (m.weight_dtype == "f32" && f32_ports) m.default_tolerance = proof::f32_tolerance(delta_rule);
   return m;
 }
 

@@ -45,7 +45,8 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
     return out;
   }
   const proof::ParityBounds bounds = proof::bounds_of(bundle, options.tolerance);
-  if (bounds.rounding) {
+  // Ports that are not f32 cannot be widened: floors alone judge what they round.
+  if (bounds.rounding && !bounds.rounded_ports) {
     out.rounding =
         FERRY_TRY(proof::prove_rounding(bundle, *reference, bounds, options.memory, pool));
     return out;

@@ -16,10 +16,12 @@ struct ParityBounds {
   // Largest absolute error of a logit; a layer tensor may differ by this times its largest value,
   // or times 1 if that is larger. None: only the floors hold.
   std::optional<double> max_abs;
-  // kF16 or kBF16: the matrices are stored in it, and every tensor has a floor of its
-  // signal-to-noise ratio. None: all is f32.
+  // kF16 or kBF16: the matrices are stored in it; kF16, kBF16, kU16 or kU8: inputs or outputs of a
+  // static program are; the coarsest of them. Every tensor has a floor of its signal-to-noise
+  // ratio. None: all is f32.
   std::optional<DType> rounding;
-  bool delta_rule = false;  // the model has recurrent states (Gated DeltaNet)
+  bool rounded_ports = false;  // inputs or outputs are not f32
+  bool delta_rule = false;     // the model has recurrent states (Gated DeltaNet)
   int64_t layers = 0;
 
   // In dB; none where nothing is rounded.
