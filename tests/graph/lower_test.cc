@@ -393,14 +393,15 @@ TEST(Lower, NothingIsOverwrittenBeforeItsLastUse) {
       }
     }
     if (!std::holds_alternative<pte::Tensor>(m.values[static_cast<size_t>(out)])) continue;
-    const auto [begin, end] = range(out);
+    const std::pair<uint64_t, uint64_t> bytes = range(out);
     if (op_of(m, i) == "executorch_prim::et_view.default") {
       root[static_cast<size_t>(out)] = root[static_cast<size_t>(args[0])];
       continue;
     }
     root[static_cast<size_t>(out)] = out;
-    std::erase_if(memory, [&](const Owner& o) { return o.begin < end && begin < o.end; });
-    memory.push_back({begin, end, out});
+    std::erase_if(memory,
+                  [&](const Owner& o) { return o.begin < bytes.second && bytes.first < o.end; });
+    memory.push_back({bytes.first, bytes.second, out});
     for (size_t a = 0; a < schema->args.size(); ++a) {
       if (!schema->args[a].out) expect_intact(args[a]);  // nor by this call itself
     }
