@@ -76,6 +76,14 @@ step_tsan() {
   done
 }
 
+# Each fuzz target for a minute, from the inputs that are kept of it. None may crash, or take 25 s for
+# one input.
+step_fuzz() {
+  need clang++ clang
+  build build/matrix-fuzz --preset fuzz --
+  ctest --test-dir build/matrix-fuzz --quiet -R '^fuzz\.'
+}
+
 steps=$(compgen -A function step_ | sed 's/^step_//')
 if [ "${1:-}" = --list ]; then
   echo "$steps"
