@@ -87,10 +87,11 @@ Result<runner::DecodeMode> parse_mode(const std::string& name) {
     return static_cast<runner::DecodeMode>(found - std::begin(runner::kDecodeModeNames));
   }
   const std::string modes = fmt::format("{}", fmt::join(runner::kDecodeModeNames, ", "));
-  return fail(ErrorCode::kUsage,
-              name == "shift-pointer"
-                  ? fmt::format("--mode shift-pointer: there is no such mode; modes are {}", modes)
-                  : fmt::format("--mode {}: expected one of {}", quoted(name), modes));
+  return fail(
+      ErrorCode::kUsage,
+      name == "shift-pointer"
+          ? fmt::format("--mode shift-pointer: there is no shift-pointer mode; modes are {}", modes)
+          : fmt::format("--mode {}: expected one of {}", quoted(name), modes));
 }
 
 Result<runner::LookaheadOptions> parse_lookahead(const Options& o) {
