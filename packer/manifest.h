@@ -17,7 +17,7 @@ namespace ferry::packer {
 inline constexpr std::string_view kManifestName = "manifest.json";
 // Versions of the format that this program writes, and the oldest one that it reads. Each member
 // that came later states its version in manifest.cc.
-inline constexpr int64_t kManifestVersion = 2;
+inline constexpr int64_t kManifestVersion = 3;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 // Stands for a digest that is not known yet: sizes do not depend on digests.
@@ -111,7 +111,11 @@ struct Manifest {
   int64_t context_length = 0, prefill_length = 0;
   bool all_logits = false;
   std::string program_style;  // "stateful"
-  std::string weight_dtype;   // "f32", "f16", "bf16", "mixed"
+  // How static programs attend; members of version 3.
+  std::string attention = "mha";  // or "sha": one projection for each head
+  std::string softmax = "plain";  // or "masked"
+  std::string rotate = "none";    // or "r3": K caches hold rotated keys
+  std::string weight_dtype;       // "f32", "f16", "bf16", "mixed"
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
   // Sequences of more positions than this are computed with other RoPE factors, from their first

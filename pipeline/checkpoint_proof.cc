@@ -41,6 +41,13 @@ graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
   return stored == buffers ? graph::BufferInit::kAll : graph::BufferInit::kState;
 }
 
+void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
+  options.style = converters::ProgramStyle::kStatic;
+  options.single_head_attention = manifest.attention == "sha";
+  if (manifest.softmax == "masked") options.softmax = converters::SoftmaxStyle::kMasked;
+  if (manifest.rotate == "r3") options.rotation = converters::Rotation::kR3;
+}
+
 // The options that the bundle was made with, as far as they decide programs.
 ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
                           const std::string& config) {
@@ -55,6 +62,7 @@ ConvertOptions options_of(const packer::Bundle& bundle, const std::string& sourc
   options.allow_unmapped = manifest.allowed_unmapped;
   options.packed_layout = converters::packed_layout_of(manifest.packed_layout);
   options.buffers.mode = buffer_mode(manifest);
+  if (manifest.program_style == kStaticStyle) set_static_options(manifest, options);
   return options;
 }
 
@@ -239,6 +247,11 @@ Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
   for (const proof::RecordedPrompt& prompt : prompts) {
     longest = std::max(longest, prompt.tokens.size() + prompt.continuation.size());
   }
+  // The caches inside and plain attention, whatever the style of the bundle is.
+  options.style = converters::ProgramStyle::kStateful;
+  options.single_head_attention = false;
+  options.softmax = converters::SoftmaxStyle::kPlain;
+  options.rotation = converters::Rotation::kNone;
   options.dtype = graph::WeightDType::kF32;
   options.shards = static_cast<int32_t>(bundle.manifest().num_layers);
   options.all_logits = true;

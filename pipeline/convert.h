@@ -31,6 +31,9 @@ struct ConvertOptions {
   // Default: the smaller of the context and 512; of half the context and 128 in the static style.
   std::optional<int64_t> prefill_length;
   converters::ProgramStyle style = converters::ProgramStyle::kStateful;
+  bool single_head_attention = false;  // split_heads(); static style only, as the next two
+  converters::SoftmaxStyle softmax = converters::SoftmaxStyle::kPlain;
+  converters::Rotation rotation = converters::Rotation::kNone;
   bool all_logits = false;
   graph::BufferInitOptions buffers = {};
   std::vector<std::string> allow_unmapped = {};
