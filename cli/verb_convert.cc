@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "cli/convert_report.h"
 #include "cli/error_report.h"
@@ -17,6 +18,7 @@
 #include "core/checked.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "pipeline/calibration.h"
 #include "pipeline/convert.h"
 
 namespace ferry::cli {
@@ -28,6 +30,7 @@ struct Options {
   std::string dtype = "keep", logits = "last", init_buffers = "none", program = "stateful";
   std::string packed_layout = "own";
   std::string attention = "mha", softmax = "plain", rotate = "none";
+  std::string kv_dtype, mask_dtype, logits_dtype, calibrate;
   std::string max_file_size;
   int64_t shards = 1;
   bool dry_run = false, overwrite = false;
@@ -71,6 +74,32 @@ Status settle_attention(Options& options) {
   return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", given));
 }
 
+// Dtypes of inputs and outputs, which only static programs have.
+Status settle_ports(Options& options) {
+  pipeline::ConvertOptions& c = options.convert;
+  converters::PortTypes& ports = c.ports;
+  const std::tuple<const char*, const std::string*, DType*> dtypes[] = {
+      {"--kv-dtype", &options.kv_dtype, &ports.cache},
+      {"--mask-dtype", &options.mask_dtype, &ports.mask},
+      {"--logits-dtype", &options.logits_dtype, &ports.logits}};
+  const bool is_static = c.style == converters::ProgramStyle::kStatic;
+  for (const auto& [name, text, dtype] : dtypes) {
+    if (text->empty()) continue;
+    if (!is_static) {
+      return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", name));
+    }
+    *dtype = *dtype_from_name(*text);
+  }
+  if (c.shards_in_one_file && !is_static) {
+    return fail(ErrorCode::kUsage, "--shards-in-one-file: only with --program static");
+  }
+  if (c.decode_length && !is_static) {
+    return fail(ErrorCode::kUsage, "--decode-length: only with --program static");
+  }
+  if (options.calibrate.empty() || pipeline::needs_calibration(c)) return {};
+  return fail(ErrorCode::kUsage, "--calibrate: no --kv-dtype or --logits-dtype is u8 or u16");
+}
+
 Status settle(Options& options) {
   pipeline::ConvertOptions& c = options.convert;
   if (options.out.empty() && !options.dry_run) {
@@ -87,6 +116,7 @@ Status settle(Options& options) {
   c.style = options.program == kStaticStyle ? converters::ProgramStyle::kStatic
                                             : converters::ProgramStyle::kStateful;
   FERRY_RETURN_IF_ERROR(settle_attention(options));
+  FERRY_RETURN_IF_ERROR(settle_ports(options));
   c.dtype = options.dtype == "f32"    ? graph::WeightDType::kF32
             : options.dtype == "f16"  ? graph::WeightDType::kF16
             : options.dtype == "bf16" ? graph::WeightDType::kBF16
@@ -112,6 +142,12 @@ int refuse_keys(Context& context, const pipeline::Conversion& conversion) {
 Result<int> convert(Context& context, Options& options) {
   const auto start = std::chrono::steady_clock::now();
   FERRY_RETURN_IF_ERROR(settle(options));
+  // The sizes of a plan do not depend on encodings.
+  if (!options.dry_run && pipeline::needs_calibration(options.convert)) {
+    pipeline::Prompts prompts;
+    if (!options.calibrate.empty()) prompts = FERRY_TRY(pipeline::read_prompts(options.calibrate));
+    FERRY_RETURN_IF_ERROR(pipeline::calibrate(options.convert, prompts, context.pool()));
+  }
   const pipeline::Conversion conversion = FERRY_TRY(pipeline::plan_conversion(options.convert));
   if (!conversion.problems.empty()) return refuse_keys(context, conversion);
   ConversionOutcome outcome;
@@ -153,6 +189,8 @@ void add_convert(CommandLine& line) {
               "Caches inside of the program, or fixed shapes with caches, masks and positions as "
               "inputs and outputs")
       .option("--shards", o.shards, "Programs to cut the decoder into")
+      .flag("--shards-in-one-file", o.convert.shards_in_one_file,
+            "Static: the shards are parts of one program, with llama::fallback between them")
       .option("--max-file-size", o.max_file_size, "Split weight files: 500M, 2GiB, ...")
       .option("--context-length", o.convert.context_length,
               "Positions of the caches; default: the smaller of the config and 4096")
@@ -166,6 +204,17 @@ void add_convert(CommandLine& line) {
               "one of their row")
       .choice("--rotate", o.rotate, {"none", "r3"},
               "Static: multiply queries and keys by a Hadamard matrix after RoPE (SpinQuant's R3)")
+      .option("--decode-length", o.convert.decode_length,
+              "Static: tokens in one call of kv_forward; default: 1; more for lookahead decoding")
+      .choice("--kv-dtype", o.kv_dtype, {"f32", "f16", "bf16", "u16", "u8"},
+              "Static: dtype of the KV caches")
+      .choice("--mask-dtype", o.mask_dtype, {"f32", "f16", "bf16", "u16", "u8"},
+              "Static: dtype of the attention masks")
+      .choice("--logits-dtype", o.logits_dtype, {"f32", "f16", "bf16", "u16", "u8"},
+              "Static: dtype of the logits")
+      .option("--calibrate", o.calibrate,
+              "Static: prompts that the encodings of u16 and u8 are found with, a text file with "
+              "the token ids of one prompt in each line; default: 4 fixed prompts")
       .choice("--logits", o.logits, {"last", "all"}, "Logits of the last token or of all")
       .choice("--init-buffers", o.init_buffers, {"none", "state", "all"},
               "Mutable buffers whose initial contents are stored")

@@ -2,6 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/encoding.h"
 
 namespace ferry::converters {
 
@@ -16,10 +20,21 @@ enum class SoftmaxStyle : uint8_t {
   kMasked,  // their score is 20 less than the smallest one of the row
 };
 
-// What queries and keys are multiplied by after RoPE. Static style.
+// What queries and keys are multiplied by after RoPE.
 enum class Rotation : uint8_t {
   kNone,
   kR3,  // a Hadamard matrix over head_dim; K caches hold rotated keys
+};
+
+// Inputs and outputs of a static program: f32, f16, bf16, u16 or u8 each. What a program computes
+// inside is f32; it converts at its edge.
+struct PortTypes {
+  DType cache = DType::kF32;  // cached and new keys and values
+  DType mask = DType::kF32;
+  DType logits = DType::kF32;
+  // Of u16 and u8 ports, by calibration: one for each layer with attention, in order.
+  std::vector<Encoding> keys = {}, values = {};
+  Encoding logits_encoding = {};
 };
 
 // Checked against the config by the caller: 1 <= prefill_length <= context_length <= max_positions;
@@ -29,7 +44,9 @@ struct BuildOptions {
   int64_t prefill_length = 0;  // maximum number of tokens of one call
   bool all_logits = false;     // logits of all tokens, [1,T,V], instead of the last one, [1,V]
   ProgramStyle style = ProgramStyle::kStateful;
-  int64_t decode_length = 1;  // tokens of a call of kv_forward, static style
+  // Of the static style.
+  int64_t decode_length = 1;  // tokens of a call of kv_forward
+  PortTypes ports = {};
   SoftmaxStyle softmax = SoftmaxStyle::kPlain;
   Rotation rotation = Rotation::kNone;  // kR3: head_dim is a power of two
 };

@@ -39,6 +39,11 @@ inline constexpr std::string_view kNewVPort = "new_v_";                   // out
 inline constexpr std::string_view kConvStatePort = "conv_state_";  // f32; out: "new_" before it
 inline constexpr std::string_view kRecurrentStatePort = "recurrent_state_";  // f32; the same
 
+// Precedes the name of a state where it is an output.
+inline constexpr std::string_view kNewStatePrefix = "new_";
+// A method without inputs of programs with a window_mask: the positions that a window has.
+inline constexpr std::string_view kSlidingWindowMethod = "get_sliding_window";
+
 // Whether `port` is one of those that begin with `stem` and end with the number of a layer.
 constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
   return port.starts_with(stem) && port.size() > stem.size() &&

@@ -41,6 +41,12 @@ std::vector<IntArg> int_args(const std::vector<int64_t>& numbers) {
 
 constexpr std::monostate kNone;
 
+// scale, zero_point, quant_min, quant_max, dtype: all the codes of the dtype are used.
+std::vector<Arg> quantized(ValueId x, double scale, int64_t zero_point, DType dtype) {
+  const CodeRange range = code_range(dtype);
+  return {x, scale, IntArg(zero_point), IntArg(range.least), IntArg(range.greatest), dtype};
+}
+
 Arg optional_arg(std::optional<double> number) { return number ? Arg(*number) : Arg(kNone); }
 
 }  // namespace
@@ -134,6 +140,10 @@ ValueId GraphBuilder::scalar(float number) {
 void GraphBuilder::output(ValueId value, std::string name) {
   graph_.outputs.push_back(value);
   this->name(value, std::move(name));
+}
+
+void GraphBuilder::set_encoding(ValueId value, Encoding encoding) {
+  if (value.valid()) graph_[value].encoding = encoding;
 }
 
 void GraphBuilder::name(ValueId value, std::string name) {
@@ -353,8 +363,20 @@ ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {
                                      false, int_args({0}), IntArg(channels)});
 }
 
+ValueId GraphBuilder::quantize(ValueId x, double scale, int64_t zero_point, DType dtype) {
+  return emit_one(Op::kQuantize, quantized(x, scale, zero_point, dtype));
+}
+ValueId GraphBuilder::dequantize(ValueId x, double scale, int64_t zero_point) {
+  const bool known = x.valid() && static_cast<size_t>(x.index) < graph_.values.size();
+  const DType codes = known ? graph_[x].dtype : DType::kU8;
+  std::vector<Arg> args = quantized(x, scale, zero_point, codes);
+  args.emplace_back(DType::kF32);
+  return emit_one(Op::kDequantize, std::move(args));
+}
+
 // -- llama::
 
+ValueId GraphBuilder::fallback(ValueId x) { return emit_one(Op::kFallback, {x}); }
 void GraphBuilder::update_cache(ValueId value, ValueId cache, IntArg start_pos) {
   emit(Op::kUpdateCache, {value, cache, start_pos});
 }

@@ -34,6 +34,8 @@ class GraphBuilder {
   ValueId literal(DType dtype, Dims shape, Literal literal);
   ValueId scalar(float value);  // rank-0 f32 literal, one per distinct value
   void output(ValueId value, std::string name);
+  // For an input or output of u8 or u16: what its codes mean.
+  void set_encoding(ValueId value, Encoding encoding);
   void probe(std::string name, ValueId value);
   // What the value is called where it has to be an input or output of a part of the model.
   void name(ValueId value, std::string name);
@@ -105,7 +107,15 @@ class GraphBuilder {
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);
 
+  // -- codes of 8 or 16 bits: code = clamp(round(x / scale) + zero_point), over the range of the
+  // dtype, halves to even. The scale is for the whole tensor. kU8, kI8, kU16 or kI16.
+  ValueId quantize(ValueId x, double scale, int64_t zero_point, DType dtype);
+  // (code - zero_point) * scale in f32.
+  ValueId dequantize(ValueId x, double scale, int64_t zero_point);
+
   // -- llama:: operators (sequence in dim 1)
+
+  ValueId fallback(ValueId x);  // a copy
 
   // Writes value [1,T,KV,D] into cache [1,ctx,KV,D] at start_pos.
   void update_cache(ValueId value, ValueId cache, IntArg start_pos);

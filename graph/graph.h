@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/encoding.h"
 #include "core/result.h"
 #include "graph/op.h"
 #include "graph/recipe.h"
@@ -110,6 +112,8 @@ struct Value {
   bool must_store = false;
   // kBuffer: the initial contents are serialised. Set by the init_buffers pass.
   bool stored = false;
+  // Inputs and outputs of u8 and u16: what their codes mean, for the manifest.
+  std::optional<Encoding> encoding = {};
 };
 
 // Integer argument: a number, or a symbolic Int value.

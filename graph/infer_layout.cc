@@ -94,6 +94,11 @@ void keep_leading_axes(const Dims& from, Dims& to) {
 
 }  // namespace
 
+// Any dtype and shape, and the same again.
+Result<Types> infer_same(const RuleInput& in) {
+  return tensor_of(in.tensor(0), in.tensor(0).shape);
+}
+
 // start, end, step
 Result<Types> infer_arange(const RuleInput& in) {
   for (size_t i = 0; i < 3; ++i) {

@@ -13,15 +13,9 @@ pte::Method constant(const MetadataMethod& entry) {
   pte::Method method;
   method.name = entry.name;
   method.memory_bytes = {0};
-  if (const auto* list = std::get_if<std::vector<int64_t>>(&entry.value)) {
-    method.values.assign(list->begin(), list->end());
-  } else if (const auto* flag = std::get_if<bool>(&entry.value)) {
-    method.values.emplace_back(*flag);
-  } else {
-    method.values.emplace_back(std::get<int64_t>(entry.value));
-  }
-  for (size_t i = 0; i < method.values.size(); ++i) {
-    method.outputs.push_back(static_cast<int32_t>(i));
+  for (const MetadataMethod::Value& value : entry.values) {
+    method.outputs.push_back(static_cast<int32_t>(method.values.size()));
+    std::visit([&](const auto& v) { method.values.emplace_back(v); }, value);
   }
   return method;
 }

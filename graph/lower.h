@@ -14,10 +14,11 @@
 
 namespace ferry::graph {
 
-// A constant method: no inputs, one value (or several Int outputs for a list).
+// A constant method: no inputs, one output for each value.
 struct MetadataMethod {
+  using Value = std::variant<int64_t, bool, double, std::string>;
   std::string name;
-  std::variant<int64_t, bool, std::vector<int64_t>> value;
+  std::vector<Value> values;
 };
 
 // Where a value of the graph is in its method.
@@ -38,7 +39,8 @@ struct LoweredBuffer {
 struct LoweredPort {  // an input or output of the method
   std::string name;
   DType dtype;
-  Shape shape;  // upper bounds
+  Shape shape;                            // upper bounds
+  std::optional<Encoding> encoding = {};  // of u8 and u16
 };
 
 // What there is to say about a method beside its pte::Method.

@@ -227,7 +227,7 @@ class MethodLowering {
   }
 
   LoweredPort port(ValueId id) const {
-    return {graph_[id].name, graph_[id].dtype, bounds(graph_[id])};
+    return {graph_[id].name, graph_[id].dtype, bounds(graph_[id]), graph_[id].encoding};
   }
 
   const Graph& graph_;

@@ -48,6 +48,9 @@ enum class Op {
   kSdpa,            // llama::custom_sdpa.out
   kGatedDeltaRule,  // llama::gated_delta_rule.out
   kLayerNorm,       // aten::native_layer_norm.out
+  kFallback,        // llama::fallback.out: a copy, where a program is cut into parts
+  kQuantize,        // quantized_decomposed::quantize_per_tensor.out
+  kDequantize,      // quantized_decomposed::dequantize_per_tensor.out
   kView,            // executorch_prim::et_view.default, shares memory with its input
   kExperts,         // no operator of the runtime but a loop over several, see experts.h
   // scalars

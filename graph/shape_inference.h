@@ -55,6 +55,13 @@ const pte::OpSchema* op_schema(Op op);
 // message that names the operator, if they do not fit.
 Result<Types> infer_types(const Graph& graph, const IntForms& forms, const Node& node);
 
+// The codes that a quantized dtype (8 or 16 bits) has; {0, -1} for other dtypes.
+struct CodeRange {
+  int64_t least = 0;
+  int64_t greatest = -1;
+};
+CodeRange code_range(DType dtype);
+
 // The dtype of an operation on `a` and `b`.
 DType promote(DType a, DType b);
 
@@ -83,6 +90,9 @@ Result<Types> infer_update_cache(const RuleInput& in);
 Result<Types> infer_sdpa(const RuleInput& in);
 Result<Types> infer_gated_delta_rule(const RuleInput& in);
 Result<Types> infer_layer_norm(const RuleInput& in);
+Result<Types> infer_same(const RuleInput& in);
+Result<Types> infer_quantize(const RuleInput& in);    // infer_quantize.cc
+Result<Types> infer_dequantize(const RuleInput& in);  // infer_quantize.cc
 Result<Types> infer_arange(const RuleInput& in);
 Result<Types> infer_cat(const RuleInput& in);
 Result<Types> infer_slice(const RuleInput& in);

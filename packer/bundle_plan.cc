@@ -23,7 +23,7 @@ std::string part_name(std::string_view role, size_t part, size_t parts) {
 template <class Port>
 std::vector<ManifestPort> manifest_ports(const std::vector<Port>& ports) {
   std::vector<ManifestPort> out;
-  for (const Port& port : ports) out.push_back({port.name, port.dtype, port.shape});
+  for (const Port& port : ports) out.push_back({port.name, port.dtype, port.shape, port.encoding});
   return out;
 }
 

@@ -25,10 +25,17 @@ constexpr const char* kSelfDigest = "manifest_sha256";
 // Not in the unnamed namespace: ManifestWriter and ManifestReader find these by argument type.
 
 template <class Archive>
+static void describe(Archive& a, Encoding& encoding) {
+  a.real("scale", encoding.scale);
+  a.count("zero_point", encoding.zero_point);
+}
+
+template <class Archive>
 static void describe(Archive& a, ManifestPort& port) {
   a.text("name", port.name);
   a.dtype("dtype", port.dtype);
   a.shape("shape", port.shape);
+  if (a.since(3)) a.optional_object("encoding", port.encoding);
 }
 
 template <class Archive>
@@ -134,6 +141,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.optional_count("bos_id", m.bos_id);
   a.counts("eos_ids", m.eos_ids);
   a.optional_count("rope_switch", m.rope_switch);
+  if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
 
 template <class Archive>

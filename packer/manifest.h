@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/encoding.h"
 #include "core/result.h"
 #include "core/shape.h"
 
@@ -27,7 +28,8 @@ inline constexpr std::string_view kZeroDigest =
 struct ManifestPort {
   std::string name;
   DType dtype = DType::kF32;
-  Shape shape;  // upper bounds
+  Shape shape;                            // upper bounds
+  std::optional<Encoding> encoding = {};  // of u8 and u16; other dtypes have none
 };
 struct ManifestProbe {
   std::string name;   // "hidden_states.3"
@@ -126,6 +128,8 @@ struct Manifest {
       source_files;  // provenance: the checkpoint's files and their digests
   std::vector<ManifestDrop> dropped;
   std::vector<std::string> allowed_unmapped;
+  // Parts that each program consists of, with llama::fallback between them.
+  int64_t parts_in_program = 1;
   std::string packed_layout = "own";  // what --packed-layout said about packed tensors
   std::vector<ManifestComponent> components;
   std::vector<ManifestTensor> tensors;

@@ -62,6 +62,17 @@ class ManifestWriter {
     }
     out_[name] = std::move(list);
   }
+  // null, or describe(archive, *item).
+  template <class T>
+  void optional_object(const char* name, std::optional<T>& item) {
+    if (!item) {
+      out_[name] = nullptr;
+      return;
+    }
+    ManifestWriter inner(version_);
+    describe(inner, *item);
+    out_[name] = std::move(inner.out_);
+  }
   template <class Body>
   void group(const char* name, const Body& body) {
     ManifestWriter inner(version_);
@@ -120,6 +131,14 @@ class ManifestReader {
       describe(inner, items.emplace_back());
       inner.finish();
     }
+  }
+  template <class T>
+  void optional_object(const char* name, std::optional<T>& item) {
+    const Json* json = member(name);
+    if (!json || json->is_null()) return;
+    ManifestReader inner(*json, path(name), version_, error_);
+    describe(inner, item.emplace());
+    inner.finish();
   }
   template <class Body>
   void group(const char* name, const Body& body) {

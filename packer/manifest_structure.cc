@@ -187,6 +187,9 @@ class ManifestCheck {
         }
       }
       for (const ManifestPort& port : method->inputs) known.emplace(port.name, &port);
+      for (const auto* ports : {&method->inputs, &method->outputs}) {
+        for (const ManifestPort& port : *ports) check_encoding(program, *method, port);
+      }
       for (const ManifestPort& port : method->outputs) {
         known[port.name] = &port;  // a name means the latest value that has it
         if (outputs.insert(port.name).second) continue;
@@ -211,6 +214,19 @@ class ManifestCheck {
     add(fmt::format("{} takes {} as {}, an earlier program has it as {}", label(program, method),
                     quoted(port.name), describe_type(port.dtype, port.shape),
                     describe_type(from.dtype, from.shape)));
+  }
+
+  // Codes mean nothing without an encoding, and other elements have none.
+  void check_encoding(const ManifestProgram& program, const ManifestMethod& method,
+                      const ManifestPort& port) {
+    if (manifest_.version < 3 || !is_encoded(port.dtype)) {
+      if (!port.encoding) return;
+      add(fmt::format("port {} of {} is {} and has an encoding", quoted(port.name),
+                      label(program, method), dtype_name(port.dtype)));
+    } else if (!port.encoding || !port.encoding->fits(port.dtype)) {
+      add(fmt::format("port {} of {} is {} without an encoding of that dtype", quoted(port.name),
+                      label(program, method), dtype_name(port.dtype)));
+    }
   }
 
   static std::string label(const ManifestProgram& program, const ManifestMethod& method) {

@@ -41,11 +41,50 @@ graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
   return stored == buffers ? graph::BufferInit::kAll : graph::BufferInit::kState;
 }
 
+// The ports of a method that all programs of the text decoder have, by name.
+std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& manifest,
+                                                     std::string_view method) {
+  std::map<std::string, packer::ManifestPort> ports;
+  for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
+    const packer::ManifestMethod* stated = program.find(method);
+    if (stated == nullptr) continue;
+    for (const packer::ManifestPort& port : stated->inputs) ports.emplace(port.name, port);
+    for (const packer::ManifestPort& port : stated->outputs) ports.emplace(port.name, port);
+  }
+  return ports;
+}
+
+// What the ports of a static program say about the options that it was made with.
 void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
   options.style = converters::ProgramStyle::kStatic;
   options.single_head_attention = manifest.attention == "sha";
   if (manifest.softmax == "masked") options.softmax = converters::SoftmaxStyle::kMasked;
   if (manifest.rotate == "r3") options.rotation = converters::Rotation::kR3;
+  if (manifest.parts_in_program > 1) {
+    options.shards_in_one_file = true;
+    options.shards = static_cast<int32_t>(std::min<int64_t>(manifest.parts_in_program, INT32_MAX));
+  }
+  const std::map<std::string, packer::ManifestPort> ports = ports_of(manifest, kKvForwardMethod);
+  const auto find = [&](std::string_view name) -> const packer::ManifestPort* {
+    const auto found = ports.find(std::string(name));
+    return found == ports.end() ? nullptr : &found->second;
+  };
+  if (const auto* tokens = find(kTokensPort); tokens != nullptr && tokens->shape.size() == 2) {
+    options.decode_length = tokens->shape[1];
+  }
+  if (const auto* mask = find(kAttentionMaskPort)) options.ports.mask = mask->dtype;
+  if (const auto* logits = find(kLogitsPort)) {
+    options.ports.logits = logits->dtype;
+    options.ports.logits_encoding = logits->encoding.value_or(Encoding{});
+  }
+  for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
+    const auto* keys = find(fmt::format("{}{}", kKCachePort, layer));
+    const auto* values = find(fmt::format("{}{}", kVCachePort, layer));
+    if (keys == nullptr || values == nullptr) continue;
+    options.ports.cache = keys->dtype;
+    if (keys->encoding) options.ports.keys.push_back(*keys->encoding);
+    if (values->encoding) options.ports.values.push_back(*values->encoding);
+  }
 }
 
 // The options that the bundle was made with, as far as they decide programs.
@@ -249,6 +288,9 @@ Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
   }
   // The caches inside and plain attention, whatever the style of the bundle is.
   options.style = converters::ProgramStyle::kStateful;
+  options.decode_length = {};
+  options.shards_in_one_file = false;
+  options.ports = {};
   options.single_head_attention = false;
   options.softmax = converters::SoftmaxStyle::kPlain;
   options.rotation = converters::Rotation::kNone;

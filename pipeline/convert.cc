@@ -11,14 +11,15 @@
 
 #include "converters/assemble.h"
 #include "converters/blocks/longrope.h"
-#include "converters/blocks/static_ports.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "graph/lower.h"
+#include "pipeline/calibration.h"
 #include "pipeline/checkpoint_input.h"
+#include "pipeline/program_metadata.h"
 #include "pipeline/tokenizer_notes.h"
 #include "proof/bounds.h"
 #include "proof/reference_check.h"
@@ -38,9 +39,17 @@ const char* reference_name(const std::string& path) {
 }
 
 // What the static style asks of a model and its context.
-Status check_static(const converters::ModelConfig& config, const converters::BuildOptions& build) {
+Status check_static(const ConvertOptions& options, const converters::ModelConfig& config,
+                    const converters::BuildOptions& build) {
   if (build.context_length < 2) {
     return fail(ErrorCode::kUsage, "--program static: --context-length must be at least 2");
+  }
+  if (options.decode_length.value_or(1) > 1 &&
+      !std::ranges::all_of(config.layer_types, converters::is_attention)) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--decode-length {}: tokens of a lookahead may be rejected, and the "
+                            "recurrent states of {} cannot be rolled back",
+                            *options.decode_length, config.model_type));
   }
   if (const auto limit = converters::longrope_switch(config.rope, build)) {
     return fail(ErrorCode::kUsage,
@@ -49,12 +58,15 @@ Status check_static(const converters::ModelConfig& config, const converters::Bui
                             "--context-length {} or less",
                             *limit, *limit));
   }
-  const bool rotates = build.rotation == converters::Rotation::kR3;
-  if (rotates && !std::has_single_bit(static_cast<uint64_t>(config.head_dim))) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("--rotate r3: head_dim is {}, not a power of two", config.head_dim));
-  }
   return {};
+}
+
+Status check_rotation(const converters::ModelConfig& config,
+                      const converters::BuildOptions& build) {
+  if (build.rotation == converters::Rotation::kNone) return {};
+  if (std::has_single_bit(static_cast<uint64_t>(config.head_dim))) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("--rotate r3: head_dim is {}, not a power of two", config.head_dim));
 }
 
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
@@ -70,8 +82,9 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   build.style = options.style;
   build.softmax = options.softmax;
   build.rotation = options.rotation;
+  FERRY_RETURN_IF_ERROR(check_rotation(config, build));
   const bool fixed = build.style == converters::ProgramStyle::kStatic;
-  if (fixed) FERRY_RETURN_IF_ERROR(check_static(config, build));
+  if (fixed) FERRY_RETURN_IF_ERROR(check_static(options, config, build));
   build.prefill_length = options.prefill_length.value_or(
       fixed ? std::min(build.context_length / 2, kDefaultStaticPrefill)
             : std::min(build.context_length, kDefaultPrefill));
@@ -83,6 +96,19 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                             build.prefill_length, most, build.context_length));
   }
   build.all_logits = options.all_logits || fixed;
+  build.decode_length = options.decode_length.value_or(1);
+  if (build.decode_length < 1 || build.decode_length > build.prefill_length) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--decode-length {}: must be from 1 to the prefill length, {}",
+                            build.decode_length, build.prefill_length));
+  }
+  build.ports = options.ports;
+  const auto caches =
+      static_cast<size_t>(std::ranges::count_if(config.layer_types, converters::is_attention));
+  if (is_encoded(build.ports.cache)) {
+    build.ports.keys.resize(caches);
+    build.ports.values.resize(caches);
+  }
   return build;
 }
 
@@ -156,52 +182,6 @@ std::string weight_dtype(const graph::Model& model) {
   return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
 }
 
-// What ExecuTorch's static llama states (facts of a program, of its decode method).
-std::vector<graph::MetadataMethod> static_metadata(const converters::ModelConfig& config,
-                                                   const converters::BuildOptions& build) {
-  const int64_t kv_layers = std::ranges::count_if(config.layer_types, converters::is_attention);
-  std::vector<graph::MetadataMethod> methods = {
-      {"get_ar_len", build.decode_length},       {"get_dim", config.hidden_size},
-      {"get_head_dim", config.head_dim},         {"get_max_batch_size", int64_t{1}},
-      {"get_max_seq_len", build.context_length}, {"get_max_context_len", build.context_length},
-      {"get_n_kv_heads", config.num_kv_heads},   {"get_n_layers", config.num_layers},
-      {"get_vocab_size", config.vocab_size},     {"get_use_kv_cache", kv_layers > 0},
-      {"get_kv_io_bit_width", int64_t{32}},
-  };
-  if (converters::has_window(config, build)) {
-    methods.push_back({"get_sliding_window", *config.sliding_window});
-  }
-  if (config.bos_id) {
-    methods.push_back({"get_bos_id", *config.bos_id});
-    methods.push_back({"get_n_bos", int64_t{1}});
-  }
-  if (!config.eos_ids.empty()) {
-    methods.push_back({"get_eos_id", config.eos_ids.front()});
-    methods.push_back({"get_n_eos", static_cast<int64_t>(config.eos_ids.size())});
-    methods.push_back({"get_eos_ids", config.eos_ids});
-  }
-  return methods;
-}
-
-// The names that official LLM runners read.
-std::vector<graph::MetadataMethod> metadata_methods(const converters::ModelConfig& config,
-                                                    const converters::BuildOptions& build) {
-  if (build.style == converters::ProgramStyle::kStatic) return static_metadata(config, build);
-  std::vector<graph::MetadataMethod> methods = {
-      {"get_vocab_size", config.vocab_size},
-      // Official runners prefill in chunks of at most this many tokens.
-      {"get_max_seq_len", build.prefill_length},
-      {"get_max_context_len", build.context_length},
-      {"get_n_layers", config.num_layers},
-      {"enable_dynamic_shape", true},
-      {"use_kv_cache", true},
-      {"use_sdpa_with_kv_cache", true},
-  };
-  if (config.bos_id) methods.push_back({"get_bos_id", *config.bos_id});
-  if (!config.eos_ids.empty()) methods.push_back({"get_eos_ids", config.eos_ids});
-  return methods;
-}
-
 packer::Manifest make_manifest(const converters::ModelConfig& config,
                                const converters::BuildOptions& build, const ConvertOptions& options,
                                const converters::MappingReport& mapping,
@@ -219,6 +199,7 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.attention = options.single_head_attention ? "sha" : "mha";
   m.softmax = build.softmax == converters::SoftmaxStyle::kMasked ? "masked" : "plain";
   m.rotate = build.rotation == converters::Rotation::kR3 ? "r3" : "none";
+  if (options.shards_in_one_file) m.parts_in_program = options.shards;
   m.weight_dtype = weight_dtype(decoder);
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
@@ -270,7 +251,7 @@ void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
 // Lowers every part of every component, for the writer's input.
 Status lower_components(Conversion& conversion, const converters::BuildOptions& build,
                         packer::BundleInput& input) {
-  const std::vector<graph::MetadataMethod> metadata = metadata_methods(conversion.config, build);
+  const std::vector<graph::MetadataMethod> metadata = program_metadata(conversion.config, build);
   for (const ConvertedComponent& component : conversion.components) {
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
@@ -285,6 +266,14 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
     }
   }
   return {};
+}
+
+// The programs of the decoder.
+Result<std::vector<graph::Model>> cut(graph::Model model, const ConvertOptions& options) {
+  if (!options.shards_in_one_file) return graph::shard(model, options.shards);
+  std::vector<graph::Model> parts;
+  parts.push_back(FERRY_TRY(graph::mark_cuts(std::move(model), options.shards)));
+  return parts;
 }
 
 // The file of --reference, once it has been seen to be one, and one of this model.
@@ -341,7 +330,7 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   packer::BundleInput input;
   input.manifest = make_manifest(c.config, build, options, c.mapping, model);
   c.components.push_back({std::string(c.config.family->text_decoder().role),
-                          FERRY_TRY(graph::shard(model, options.shards))});
+                          FERRY_TRY(cut(std::move(model), options))});
   input.copied = std::move(opened.copied);
   if (options.check_tokenizer) {
     for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {
@@ -358,7 +347,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
 
 Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
                                       bool overwrite, ThreadPool& pool) {
-  const Conversion conversion = FERRY_TRY(plan_conversion(options));
+  ConvertOptions calibrated = options;
+  if (needs_calibration(options)) FERRY_RETURN_IF_ERROR(calibrate(calibrated, {}, pool));
+  const Conversion conversion = FERRY_TRY(plan_conversion(calibrated));
   if (!conversion.problems.empty()) {
     return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
   }

@@ -26,12 +26,16 @@ struct ConvertOptions {
   std::string config;  // path of a config.json instead of the checkpoint's; may be empty
   graph::WeightDType dtype = graph::WeightDType::kKeep;
   int32_t shards = 1;
+  bool shards_in_one_file = false;        // static style: parts of one program; see mark_cuts()
   uint64_t max_file_bytes = 0;            // 0: unlimited
   std::optional<int64_t> context_length;  // default: the smaller of the config and 4096
   // Default: the smaller of the context and 512; of half the context and 128 in the static style.
   std::optional<int64_t> prefill_length;
   converters::ProgramStyle style = converters::ProgramStyle::kStateful;
-  bool single_head_attention = false;  // split_heads(); static style only, as the next two
+  // Of the static style. Encodings that are absent are those of a plan: any; see calibrate().
+  std::optional<int64_t> decode_length;  // tokens of a call of kv_forward; default: 1
+  converters::PortTypes ports = {};
+  bool single_head_attention = false;  // split_heads()
   converters::SoftmaxStyle softmax = converters::SoftmaxStyle::kPlain;
   converters::Rotation rotation = converters::Rotation::kNone;
   bool all_logits = false;
@@ -75,8 +79,9 @@ struct Conversion {
 // Keys that do not fit the model come back as Conversion::problems, not as an error.
 Result<Conversion> plan_conversion(const ConvertOptions& options);
 
-// Plans and writes in one step, for callers that report neither plan nor progress. Keys that do not
-// fit the model are an error. `overwrite`: replaces an existing bundle at `directory`.
+// Calibrates where that is needed, plans and writes in one step, for callers that report neither
+// plan nor progress. Keys that do not fit the model are an error. `overwrite`: replaces an existing
+// bundle at `directory`.
 Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
                                       bool overwrite, ThreadPool& pool);
 

@@ -196,13 +196,14 @@ RopeTable look_up_rope(GraphBuilder& b, const DecoderContext& c, const std::stri
                        const RopeConfig& rope) {
   const int64_t dim = c.config.rotary_dim();
   const std::vector<RopeRows> runs = rope_table_rows(rope, dim, c.options);
-  const int64_t rows = c.options.context_length;
+  const int64_t count = c.options.context_length;
   const auto rows_of = [&](bool sine) {
-    const ValueId table = b.literal(DType::kF32, {positions(rows), head_dim(dim)},
-                                    rope_literal(name, runs, rope.attention_factor, rows, sine));
+    const ValueId table = b.literal(DType::kF32, {positions(count), head_dim(dim)},
+                                    rope_literal(name, runs, rope.attention_factor, count, sine));
     const ValueId picked = b.embedding(table, c.ports->input_pos());
-    b.name(picked, name + (sine ? "_sin" : "_cos"));
-    return b.unsqueeze(picked, 2);
+    const ValueId rows = b.unsqueeze(picked, 2);
+    b.name(rows, name + (sine ? "_sin" : "_cos"));
+    return rows;
   };
   RopeTable out;
   out.cos = rows_of(/*sine=*/false);

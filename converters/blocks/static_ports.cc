@@ -21,42 +21,88 @@ bool has_window(const ModelConfig& config, const BuildOptions& options) {
          std::ranges::count(config.layer_types, LayerType::kSlidingAttention) > 0;
 }
 
+Encoding mask_encoding(DType dtype) {
+  if (!is_encoded(dtype)) return {};
+  constexpr int64_t kMasked = 65535;
+  const int64_t greatest = largest_code(dtype);
+  return {static_cast<double>(kMasked) / static_cast<double>(greatest), greatest};
+}
+
+ValueId StaticPorts::input(GraphBuilder& b, std::string name, const Port& port, Dims shape) {
+  const ValueId value = b.input(std::move(name), port.dtype, std::move(shape));
+  if (is_encoded(port.dtype)) b.set_encoding(value, port.encoding);
+  return value;
+}
+
+ValueId StaticPorts::stored(GraphBuilder& b, ValueId value, const Port& port) {
+  if (is_encoded(port.dtype)) {
+    const ValueId codes =
+        b.quantize(value, port.encoding.scale, port.encoding.zero_point, port.dtype);
+    b.set_encoding(codes, port.encoding);
+    return codes;
+  }
+  return port.dtype == DType::kF32 ? value : b.to(value, port.dtype);
+}
+
+ValueId StaticPorts::real(GraphBuilder& b, ValueId value, const Port& port) {
+  if (is_encoded(port.dtype)) {
+    return b.dequantize(value, port.encoding.scale, port.encoding.zero_point);
+  }
+  return port.dtype == DType::kF32 ? value : b.to(value, DType::kF32);
+}
+
 StaticPorts::StaticPorts(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
-                         int64_t tokens) {
+                         int64_t tokens)
+    : logits_{options.ports.logits, options.ports.logits_encoding} {
+  const PortTypes& types = options.ports;
   const Dims call = {batch(), positions(tokens)};
-  // One mask serves all heads, so its first two dimensions count nothing.
-  const Dims mask = {1, 1, positions(tokens), positions(options.context_length)};
-  const Dim past = positions(options.context_length - tokens);
-  const Dim kv = heads(config.num_kv_heads);
-  const Dim dim = head_dim(config.head_dim);
-  tokens_ = b.input(std::string(kTokensPort), DType::kI32, call);
   for (int64_t i = 0; i < config.num_layers; ++i) {
-    if (is_attention(config.layer_types[static_cast<size_t>(i)])) layers_.push_back({i, {}, {}});
+    if (!is_attention(config.layer_types[static_cast<size_t>(i)])) continue;
+    const size_t index = layers_.size();
+    Layer& layer = layers_.emplace_back(Layer{i, {types.cache}, {types.cache}});
+    if (!is_encoded(types.cache)) continue;
+    layer.key_port.encoding = types.keys[index];
+    layer.value_port.encoding = types.values[index];
   }
-  if (!layers_.empty()) {
-    attention_mask_ = b.input(std::string(kAttentionMaskPort), DType::kF32, mask);
-    if (has_window(config, options)) {
-      window_mask_ = b.input(std::string(kWindowMaskPort), DType::kF32, mask);
-    }
-  }
+  tokens_ = b.input(std::string(kTokensPort), DType::kI32, call);
+  add_masks(b, config, options, tokens);
   input_pos_ = b.input(std::string(kInputPosPort), DType::kI32, call);
+  const Dim past = positions(options.context_length - tokens);
+  const Dim kv = heads(config.num_kv_heads), dim = head_dim(config.head_dim);
   for (Layer& layer : layers_) {
-    layer.past_keys =
-        b.input(layer_port(kKCachePort, layer.number), DType::kF32, {batch(), kv, dim, past});
+    layer.past_keys = input(b, layer_port(kKCachePort, layer.number), layer.key_port,
+                            {batch(), kv, dim, past});
   }
   for (Layer& layer : layers_) {
-    layer.past_values =
-        b.input(layer_port(kVCachePort, layer.number), DType::kF32, {batch(), kv, past, dim});
+    layer.past_values = input(b, layer_port(kVCachePort, layer.number), layer.value_port,
+                              {batch(), kv, past, dim});
   }
+  if (attention_mask_.valid()) attention_mask_ = real(b, attention_mask_, mask_);
+  if (window_mask_.valid()) window_mask_ = real(b, window_mask_, mask_);
+}
+
+void StaticPorts::add_masks(GraphBuilder& b, const ModelConfig& config,
+                            const BuildOptions& options, int64_t tokens) {
+  if (layers_.empty()) return;
+  mask_ = {options.ports.mask, mask_encoding(options.ports.mask)};
+  // One mask serves all heads, so its first two dimensions count nothing.
+  const Dims shape = {1, 1, positions(tokens), positions(options.context_length)};
+  attention_mask_ = input(b, std::string(kAttentionMaskPort), mask_, shape);
+  if (!has_window(config, options)) return;
+  window_mask_ = input(b, std::string(kWindowMaskPort), mask_, shape);
 }
 
 std::pair<ValueId, ValueId> StaticPorts::extend(GraphBuilder& b, int64_t layer, ValueId keys,
                                                 ValueId values) {
   Layer& at = *std::ranges::find(layers_, layer, &Layer::number);
-  at.new_keys = b.permute(keys, {0, 2, 3, 1});
-  at.new_values = b.permute(values, {0, 2, 1, 3});
-  const ValueId all_keys = b.cat({at.past_keys, at.new_keys}, 3);
-  const ValueId all_values = b.cat({at.past_values, at.new_values}, 2);
+  const ValueId new_keys = b.permute(keys, {0, 2, 3, 1});
+  const ValueId new_values = b.permute(values, {0, 2, 1, 3});
+  at.new_keys = stored(b, new_keys, at.key_port);
+  at.new_values = stored(b, new_values, at.value_port);
+  const ValueId past_keys = real(b, at.past_keys, at.key_port);
+  const ValueId past_values = real(b, at.past_values, at.value_port);
+  const ValueId all_keys = b.cat({past_keys, new_keys}, 3);
+  const ValueId all_values = b.cat({past_values, new_values}, 2);
   return {all_keys, all_values};
 }
 
@@ -65,7 +111,7 @@ void StaticPorts::add_state(std::string name, ValueId after) {
 }
 
 void StaticPorts::finish(GraphBuilder& b, ValueId logits) {
-  b.output(logits, std::string(kLogitsPort));
+  b.output(stored(b, logits, logits_), std::string(kLogitsPort));
   for (const Layer& layer : layers_) b.output(layer.new_keys, layer_port(kNewKPort, layer.number));
   for (const Layer& layer : layers_) {
     b.output(layer.new_values, layer_port(kNewVPort, layer.number));

@@ -15,8 +15,8 @@ namespace ferry::converters {
 
 class StaticPorts {
  public:
-  // Adds the inputs: tokens, masks, input_pos, K of all attention layers, V of all of them. States
-  // follow as blocks ask for them (caches.h).
+  // Adds the inputs, with the dtypes of options.ports: tokens, masks, input_pos, K of all attention
+  // layers, V of all of them. States follow as blocks ask for them (caches.h), in f32.
   StaticPorts(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
               int64_t tokens);
 
@@ -35,14 +35,33 @@ class StaticPorts {
   void finish(GraphBuilder& b, ValueId logits);
 
  private:
+  // An input or output of one dtype, and what its codes mean.
+  struct Port {
+    DType dtype = DType::kF32;
+    Encoding encoding = {};
+  };
   struct Layer {
     int64_t number;
-    ValueId past_keys, past_values, new_keys = {}, new_values = {};
+    Port key_port, value_port;
+    ValueId past_keys = {}, past_values = {}, new_keys = {}, new_values = {};
   };
+  static ValueId input(GraphBuilder& b, std::string name, const Port& port, Dims shape);
+  // What an output gives for an f32 value, and the f32 value of an input.
+  static ValueId stored(GraphBuilder& b, ValueId value, const Port& port);
+  static ValueId real(GraphBuilder& b, ValueId value, const Port& port);
+
+  void add_masks(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
+                 int64_t tokens);
+
+  Port logits_, mask_;
   ValueId tokens_, attention_mask_, window_mask_, input_pos_;
   std::vector<Layer> layers_;
   std::vector<std::pair<std::string, ValueId>> states_;
 };
+
+// What a quantised mask holds: its greatest code is 0, which attends, code 0 is -65535. Float masks
+// have no encoding.
+Encoding mask_encoding(DType dtype);
 
 // Whether sliding layers see less than the whole context.
 bool has_window(const ModelConfig& config, const BuildOptions& options);

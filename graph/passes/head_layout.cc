@@ -117,6 +117,8 @@ class Rules {
       case Op::kTanh:
       case Op::kGelu:
       case Op::kToCopy:
+      case Op::kQuantize:
+      case Op::kDequantize:
       case Op::kEqScalar:
       case Op::kGtScalar:
       case Op::kGeScalar:

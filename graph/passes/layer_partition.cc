@@ -1,8 +1,16 @@
 #include "graph/passes/layer_partition.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <compare>
 #include <limits>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/text.h"
+#include "graph/node_values.h"
 
 namespace ferry::graph {
 namespace {
@@ -17,6 +25,39 @@ struct Choice {
   Score score = {std::numeric_limits<double>::infinity(), 0};
   size_t begin = 0;  // of the last part
 };
+
+// Bytes of weights by layer. A weight counts once in each layer that uses it.
+std::vector<uint64_t> layer_costs(const Model& model, int32_t layers) {
+  std::vector<uint64_t> costs(static_cast<size_t>(layers), 0);
+  std::set<std::pair<int32_t, std::string>> counted;
+  for (const MethodGraph& method : model.methods) {
+    for (const Node& node : method.graph.nodes) {
+      const int32_t layer = std::clamp(node.layer, 0, layers - 1);
+      for (ValueId id : used_values(node)) {
+        const Value& value = method.graph[id];
+        if (value.origin != Value::Origin::kWeight) continue;
+        if (!counted.emplace(layer, value.name).second) continue;
+        const Weight* weight = model.weights.find(value.name);
+        if (weight != nullptr) costs[static_cast<size_t>(layer)] += weight->recipe.output().bytes();
+      }
+    }
+  }
+  return costs;
+}
+
+// The number of layers, which is the same in every method.
+Result<int32_t> layers_of(const Model& model) {
+  if (model.methods.empty()) return fail(ErrorCode::kInternal, "shard: a model without methods");
+  const int32_t layers = model.methods.front().graph.num_layers;
+  for (const MethodGraph& method : model.methods) {
+    if (method.graph.num_layers == layers) continue;
+    return fail(ErrorCode::kInternal,
+                fmt::format("shard: method {} has {} layers, method {} has {}",
+                            quoted(model.methods.front().name), layers, quoted(method.name),
+                            method.graph.num_layers));
+  }
+  return layers;
+}
 
 }  // namespace
 
@@ -44,6 +85,15 @@ std::vector<int32_t> partition_layers(const std::vector<uint64_t>& costs, int32_
     bounds[p - 1] = static_cast<int32_t>(n);
   }
   return bounds;
+}
+
+Result<std::vector<int32_t>> partition_model(const Model& model, int32_t count) {
+  const int32_t layers = FERRY_TRY(layers_of(model));
+  if (count < 1 || count > layers) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("a model of {} layers cannot be cut into {} parts", layers, count));
+  }
+  return partition_layers(layer_costs(model, layers), count);
 }
 
 }  // namespace ferry::graph

@@ -48,6 +48,12 @@ Result<Model> init_buffers(Model model, const BufferInitOptions& options);
 // (tied heads) are bound in each.
 Result<std::vector<Model>> shard(const Model& model, int32_t count);
 
+// Marks where shard() would cut the model into `count` parts and leaves it whole: the hidden state
+// passes through llama::fallback, a copy that delegates do not take over, behind the last layer of
+// each part but the last. Its dtype stays. So one program consists of `count` parts. kUsage as for
+// shard().
+Result<Model> mark_cuts(Model model, int32_t count);
+
 // Removes nodes and values that nothing needs, renumbers.
 Graph remove_dead(Graph graph);
 

@@ -36,25 +36,6 @@ struct Cut {
   int32_t order(ValueId id) const { return producers[static_cast<size_t>(id.index)]; }
 };
 
-// Bytes of weights by layer. A weight counts once in each layer that uses it.
-std::vector<uint64_t> layer_costs(const Model& model, int32_t layers) {
-  std::vector<uint64_t> costs(static_cast<size_t>(layers), 0);
-  std::set<std::pair<int32_t, std::string>> counted;
-  for (const MethodGraph& method : model.methods) {
-    for (const Node& node : method.graph.nodes) {
-      const int32_t layer = std::clamp(node.layer, 0, layers - 1);
-      for (ValueId id : used_values(node)) {
-        const Value& value = method.graph[id];
-        if (value.origin != Value::Origin::kWeight) continue;
-        if (!counted.emplace(layer, value.name).second) continue;
-        const Weight* weight = model.weights.find(value.name);
-        if (weight != nullptr) costs[static_cast<size_t>(layer)] += weight->recipe.output().bytes();
-      }
-    }
-  }
-  return costs;
-}
-
 Cut make_cut(const Graph& graph, const std::vector<int32_t>& bounds) {
   Cut cut{graph, bounds, {}, {}};
   cut.producers.assign(graph.values.size(), -1);
@@ -69,10 +50,18 @@ Cut make_cut(const Graph& graph, const std::vector<int32_t>& bounds) {
   return cut;
 }
 
+// Whether `node` only converts an input of the program, such as a mask, to another dtype.
+bool converts_input(const Cut& cut, const Node& node) {
+  if (node.op != Op::kToCopy && node.op != Op::kDequantize) return false;
+  return cut.graph[std::get<ValueId>(node.args[0])].origin == Value::Origin::kInput;
+}
+
 // A value that every part makes itself instead of getting it from another one.
 bool is_recomputed(const Cut& cut, ValueId id) {
   const Value& value = cut.graph[id];
-  return value.kind == Value::Kind::kInt || value.shape.empty() || cut.producer(id).op == Op::kView;
+  const Node& producer = cut.producer(id);
+  return value.kind == Value::Kind::kInt || value.shape.empty() || producer.op == Op::kView ||
+         converts_input(cut, producer);
 }
 
 // Builds the graph of one part. `crossing` are the values of other parts that it takes as inputs;
@@ -358,19 +347,6 @@ Result<std::vector<Graph>> cut_graph(const Graph& graph, const std::vector<int32
   return graphs;
 }
 
-// The number of layers, which is the same in every method.
-Result<int32_t> layers_of(const Model& model) {
-  if (model.methods.empty()) return broken("a model without methods");
-  const int32_t layers = model.methods.front().graph.num_layers;
-  for (const MethodGraph& method : model.methods) {
-    if (method.graph.num_layers == layers) continue;
-    return broken(fmt::format("method {} has {} layers, method {} has {}",
-                              quoted(model.methods.front().name), layers, quoted(method.name),
-                              method.graph.num_layers));
-  }
-  return layers;
-}
-
 // All methods are cut at the same layers, so a buffer that two of them share must be in one part.
 Status check_shared_buffers(const std::vector<Model>& parts) {
   std::map<std::string, size_t> owners;
@@ -390,13 +366,8 @@ Status check_shared_buffers(const std::vector<Model>& parts) {
 }  // namespace
 
 Result<std::vector<Model>> shard(const Model& model, int32_t count) {
-  const int32_t layers = FERRY_TRY(layers_of(model));
-  if (count < 1 || count > layers) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("a model of {} layers cannot be cut into {} parts", layers, count));
-  }
+  const std::vector<int32_t> bounds = FERRY_TRY(partition_model(model, count));
   if (count == 1) return std::vector<Model>{model};
-  const std::vector<int32_t> bounds = partition_layers(layer_costs(model, layers), count);
   std::vector<Model> parts(static_cast<size_t>(count));
   for (const MethodGraph& method : model.methods) {
     std::vector<Graph> graphs = FERRY_TRY(cut_graph(method.graph, bounds));

@@ -263,6 +263,39 @@ TEST(Lower, CastsByTheDtypeOfTheOut) {
   EXPECT_EQ(tensor(m, args[3]).dtype, DType::kF16);
 }
 
+// The codes are all of the dtype; dtypes are scalar types of the official runtime.
+TEST(Lower, QuantizationStatesItsEncoding) {
+  GraphBuilder b(1);
+  const ValueId x = b.input("x", DType::kF32, {4});
+  const ValueId bytes = b.quantize(x, 0.125, 3, DType::kU8);
+  const ValueId words =
+      b.quantize(b.dequantize(b.fallback(bytes), 0.125, 3), 0.5, 65535, DType::kU16);
+  b.output(words, "y");
+  const LoweredProgram program = lowered(b.finish());
+  const Method& m = forward(program);
+  const auto numbers = [&](const std::vector<int32_t>& args, size_t begin, size_t end) {
+    std::vector<int64_t> held_numbers;
+    for (size_t i = begin; i < end; ++i) held_numbers.push_back(held<int64_t>(m, args[i]));
+    return held_numbers;
+  };
+  EXPECT_EQ(op_of(m, 0), "quantized_decomposed::quantize_per_tensor.out");
+  const auto& quantize = call(m, 0).args;
+  ASSERT_EQ(quantize.size(), 8u);
+  EXPECT_EQ(held<double>(m, quantize[1]), 0.125);
+  EXPECT_EQ(numbers(quantize, 2, 6), (std::vector<int64_t>{3, 0, 255, 0}));
+  EXPECT_EQ(tensor(m, quantize[6]).dtype, DType::kU8);
+  EXPECT_EQ(op_of(m, 1), "llama::fallback.out");
+  ASSERT_EQ(call(m, 1).args.size(), 3u);
+  EXPECT_EQ(tensor(m, call(m, 1).args[1]).dtype, DType::kU8);
+  EXPECT_EQ(op_of(m, 2), "quantized_decomposed::dequantize_per_tensor.out");
+  const auto& dequantize = call(m, 2).args;
+  ASSERT_EQ(dequantize.size(), 9u);
+  EXPECT_EQ(numbers(dequantize, 2, 7), (std::vector<int64_t>{3, 0, 255, 0, 6}));
+  EXPECT_EQ(tensor(m, dequantize[7]).dtype, DType::kF32);
+  EXPECT_EQ(numbers(call(m, 3).args, 2, 6), (std::vector<int64_t>{65535, 0, 65535, 27}));
+  EXPECT_EQ(tensor(m, call(m, 3).args[6]).dtype, DType::kU16);
+}
+
 TEST(Lower, StoredBuffersShareEqualContentsButNotMemory) {
   GraphBuilder b(1);
   const ValueId x = b.input("x", DType::kF32, {4});
@@ -294,9 +327,9 @@ TEST(Lower, MetadataBecomesConstantMethods) {
   GraphBuilder b(1);
   const ValueId x = b.input("x", DType::kF32, {4});
   b.output(b.add(x, x), "y");
-  const LoweredProgram program = lowered(b.finish(), {{"get_max_seq_len", int64_t{128}},
-                                                      {"use_kv_cache", true},
-                                                      {"get_eos_ids", std::vector<int64_t>{2, 7}}});
+  const LoweredProgram program = lowered(b.finish(), {{"get_max_seq_len", {int64_t{128}}},
+                                                      {"use_kv_cache", {true}},
+                                                      {"get_eos_ids", {int64_t{2}, int64_t{7}}}});
   const pte::Method* seq = program.program.find("get_max_seq_len");
   ASSERT_NE(seq, nullptr);
   EXPECT_EQ(seq->values, std::vector<pte::Value>{int64_t{128}});

@@ -23,7 +23,7 @@ std::vector<MethodGraph> two_methods(TinyOptions options = {}) {
 }
 
 LoweredProgram lowered(const std::vector<MethodGraph>& methods) {
-  auto program = lower(methods, {{"get_max_seq_len", int64_t{8}}});
+  auto program = lower(methods, {{"get_max_seq_len", {int64_t{8}}}});
   EXPECT_TRUE(program) << program.error().message;
   if (!program) return {};
   const auto layout = pte::plan_program(program->program, program->sizes);

@@ -149,7 +149,7 @@ TEST(Manifest, WhatIsWrittenIsRead) {
 TEST(Manifest, IsLaidOutAsDocumented) {
   const std::string text = write_manifest(full_manifest());
   EXPECT_EQ(text.substr(0, 69),
-            "{\n \"format\": \"ferry-bundle\",\n \"version\": 2,\n \"model\": {\n  \"model_type");
+            "{\n \"format\": \"ferry-bundle\",\n \"version\": 3,\n \"model\": {\n  \"model_type");
   EXPECT_EQ(text.substr(text.size() - 4), "\"\n}\n");
   EXPECT_NE(text.find("\n  \"bos_id\": null,\n"), std::string::npos);
 }
@@ -254,7 +254,7 @@ TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
   const std::string text = write_manifest(full_manifest());
   const auto refusal = [&](const std::string& version) {
     const auto read =
-        read_manifest(edited(text, "\"version\": 2", "\"version\": " + version), "manifest.json");
+        read_manifest(edited(text, "\"version\": 3", "\"version\": " + version), "manifest.json");
     EXPECT_FALSE(read) << version;
     return read ? Error() : read.error();
   };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "core/thread_pool.h"
 #include "graph/passes/passes.h"
@@ -21,6 +22,21 @@ graph::LoweredProgram lowered(const graph::Model& model) {
 const graph::LoweredMethod& method_of(const graph::LoweredProgram& program,
                                       const std::string& name) {
   return *std::ranges::find(program.methods, name, &graph::LoweredMethod::name);
+}
+
+std::vector<float> floats_of(const runner::TensorView& view) {
+  const auto size = static_cast<size_t>(dtype_bytes(view.dtype));
+  std::vector<float> values(view.bytes.size() / size);
+  if (is_castable(view.dtype)) {
+    to_f32(view.dtype, view.bytes.data(), values.data(), values.size());
+    return values;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t code = 0;
+    std::memcpy(&code, view.bytes.data() + i * size, size);
+    values[i] = code;
+  }
+  return values;
 }
 
 // A program with its constants and weights in memory.
@@ -104,7 +120,7 @@ Outputs execute(const graph::Model& model, const std::string& name, const Tensor
   const Status ran = method->execute();
   EXPECT_TRUE(ran) << ran.error().message;
   for (size_t i = 0; i < stated.outputs.size(); ++i) {
-    outputs[stated.outputs[i].name] = runner::probe_floats(method->output(i));
+    outputs[stated.outputs[i].name] = floats_of(method->output(i));
   }
   return outputs;
 }

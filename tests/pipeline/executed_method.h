@@ -18,8 +18,8 @@ using Outputs = std::map<std::string, std::vector<float>>;
 // The inputs of method `name`.
 std::vector<graph::LoweredPort> inputs_of(const graph::Model& model, const std::string& name);
 
-// Outputs by name, f32. The weights are those that the recipes make of `source`. Planned memory is
-// poisoned. Failures are reported to the test.
+// Outputs by name, as f32; codes of quantised ones. The weights are those that the recipes make of
+// `source`. Planned memory is poisoned. Failures are reported to the test.
 Outputs execute(const graph::Model& model, const std::string& name, const TensorSource& source,
                 const Tensors& inputs);
 

@@ -46,7 +46,7 @@ packer::BundleInput with_decode(const Conversion& several, const Conversion& sin
   for (size_t i = 0; i < parts.size(); ++i) {
     std::vector<graph::MethodGraph> methods = parts[i].methods;
     methods.push_back({kDecode, single.components[0].parts[i].methods[0].graph});
-    auto lowered = graph::lower(methods, {{"get_max_seq_len", kPrefill}});
+    auto lowered = graph::lower(methods, {{"get_max_seq_len", {kPrefill}}});
     EXPECT_TRUE(lowered) << lowered.error().message;
     decoder.parts.push_back(
         {*std::move(lowered), &parts[i].weights, stated[i]->first_layer, stated[i]->layer_count});

@@ -12,6 +12,7 @@
 
 #include "converters/assemble.h"
 #include "core/checked.h"
+#include "core/encoding.h"
 #include "core/program_interface.h"
 #include "graph/passes/passes.h"
 #include "tests/pipeline/executed_method.h"
@@ -70,6 +71,14 @@ class RandomCheckpoint : public TensorSource {
   std::vector<TensorEntry> entries_;
 };
 
+struct Variant {
+  converters::SoftmaxStyle softmax = converters::SoftmaxStyle::kPlain;
+  converters::Rotation rotation = converters::Rotation::kNone;
+  converters::PortTypes ports = {};
+};
+
+constexpr Encoding kCacheEncoding = {2.0 / 255, 128};
+
 struct Family {
   ModelConfig config;
   RandomCheckpoint source;
@@ -80,13 +89,17 @@ struct Family {
     if (parsed) config = *parsed;
   }
 
-  Model model(converters::SoftmaxStyle softmax, converters::Rotation rotation) const {
+  Model model(const Variant& variant) const {
     BuildOptions options{.context_length = 24,
                          .prefill_length = 8,
                          .all_logits = true,
                          .style = converters::ProgramStyle::kStatic};
-    options.softmax = softmax;
-    options.rotation = rotation;
+    options.softmax = variant.softmax;
+    options.rotation = variant.rotation;
+    options.ports = variant.ports;
+    options.ports.keys.assign(static_cast<size_t>(config.num_layers), kCacheEncoding);
+    options.ports.values = options.ports.keys;
+    options.ports.logits_encoding = {0.001, 30000};
     auto made = converters::assemble(source, converters::key_by_name(source), config, options, {});
     EXPECT_TRUE(made) << made.error().message;
     EXPECT_TRUE(made->problems.empty());
@@ -100,9 +113,10 @@ struct Family {
     Tensors inputs;
     for (const graph::LoweredPort& port : ports) {
       const auto count = static_cast<size_t>(*checked_numel(port.shape));
-      inputs[port.name] = port.dtype == DType::kI32     ? integers(port, count)
-                          : port.name.ends_with("mask") ? mask(port.shape)
-                                                        : bytes_of(randoms(random, count));
+      inputs[port.name] = port.dtype == DType::kI32 ? integers(port, count)
+                          : port.name.ends_with("mask")
+                              ? mask(port)
+                              : stored(randoms(random, count), port.dtype);
     }
     return inputs;
   }
@@ -121,22 +135,38 @@ struct Family {
     return {bytes.begin(), bytes.end()};
   }
 
-  static std::vector<std::byte> mask(const Shape& shape) {
+  static std::vector<std::byte> mask(const graph::LoweredPort& port) {
     std::vector<float> values;
-    for (int64_t row = 0; row < shape[2]; ++row) {
-      for (int64_t column = 0; column < shape[3]; ++column) {
-        const int64_t own = column - (shape[3] - shape[2]);
+    const int64_t tokens = port.shape[2], columns = port.shape[3];
+    const float open = is_encoded(port.dtype) ? 1.0F : 0.0F;
+    for (int64_t row = 0; row < tokens; ++row) {
+      for (int64_t column = 0; column < columns; ++column) {
+        const int64_t own = column - (columns - tokens);
         const bool seen = own >= 0 ? own <= row : column < kKept;
-        values.push_back(seen ? 0.0F : -65535.0F);
+        values.push_back(seen ? open : open - 60000.0F);
       }
     }
-    return bytes_of(values);
+    return stored(values, port.dtype);
+  }
+
+  // Codes of a mask: the largest one where a query attends, else 0.
+  static std::vector<std::byte> stored(const std::vector<float>& values, DType dtype) {
+    std::vector<std::byte> bytes(values.size() * static_cast<size_t>(dtype_bytes(dtype)));
+    if (!is_encoded(dtype)) {
+      from_f32(dtype, values.data(), bytes.data(), values.size());
+      return bytes;
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto code = static_cast<uint16_t>(kCacheEncoding.code(values[i], dtype));
+      std::memcpy(bytes.data() + i * bytes.size() / values.size(), &code,
+                  bytes.size() / values.size());
+    }
+    return bytes;
   }
 };
 
-void check_family(const Family& family, const std::string& what, converters::SoftmaxStyle softmax,
-                  converters::Rotation rotation) {
-  const Model made = family.model(softmax, rotation);
+void check_family(const Family& family, const std::string& what, const Variant& variant) {
+  const Model made = family.model(variant);
   const Result<Model> split = single_heads(made);
   ASSERT_TRUE(split) << what << ": " << split.error().message;
   const Model whole = *graph::cast_weights(made, graph::WeightDType::kF32);
@@ -162,8 +192,7 @@ TEST(SplitHeads, EveryFamilyComputesTheSame) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
     const Family family(entry.path());
-    check_family(family, entry.path().filename(), converters::SoftmaxStyle::kPlain,
-                 converters::Rotation::kNone);
+    check_family(family, entry.path().filename(), {});
     count += 1;
   }
   EXPECT_GE(count, 30U);
@@ -174,8 +203,20 @@ TEST(SplitHeads, EveryFamilyComputesTheSameWithMaskedSoftmaxAndR3) {
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
     const Family family(entry.path());
     const bool rotates = std::has_single_bit(static_cast<uint64_t>(family.config.head_dim));
-    check_family(family, entry.path().filename(), converters::SoftmaxStyle::kMasked,
-                 rotates ? converters::Rotation::kR3 : converters::Rotation::kNone);
+    check_family(family, entry.path().filename(),
+                 {.softmax = converters::SoftmaxStyle::kMasked,
+                  .rotation = rotates ? converters::Rotation::kR3 : converters::Rotation::kNone});
+  }
+}
+
+TEST(SplitHeads, CachesMasksAndLogitsOfOtherDTypesStayTheSame) {
+  for (const char* name : {"llama", "llama3_tied", "qwen3_5_text", "gemma3", "olmo2"}) {
+    const Family family(std::filesystem::path(FERRY_TESTDATA) / "families" / name);
+    for (const DType dtype : {DType::kU8, DType::kU16, DType::kF16, DType::kBF16}) {
+      Variant variant;
+      variant.ports.cache = variant.ports.mask = variant.ports.logits = dtype;
+      check_family(family, name + std::string(" ") + std::string(dtype_name(dtype)), variant);
+    }
   }
 }
 
@@ -209,13 +250,12 @@ std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
 
 // With rotated caches the logits are the same, and new keys are rotated.
 TEST(R3, ChangesKeysAndNoLogits) {
-  constexpr auto kPlain = converters::SoftmaxStyle::kPlain;
   for (const char* name : {"llama3_tied", "qwen3", "gemma3", "codegen", "smollm3", "granite",
                            "olmo2", "lfm2", "qwen3_5_text"}) {
     const Family family(std::filesystem::path(FERRY_TESTDATA) / "families" / name);
     ASSERT_TRUE(std::has_single_bit(static_cast<uint64_t>(family.config.head_dim)));
-    const Model plain = family.model(kPlain, converters::Rotation::kNone);
-    const Model turned = family.model(kPlain, converters::Rotation::kR3);
+    const Model plain = family.model({});
+    const Model turned = family.model({.rotation = converters::Rotation::kR3});
     const auto ports = inputs_of(plain, std::string(kPrefillForwardMethod));
     const Tensors inputs = family.inputs(ports);
     Tensors own = inputs;
@@ -239,8 +279,8 @@ TEST(R3, ChangesKeysAndNoLogits) {
 TEST(MaskedSoftmax, IsThePlainOneWhereScoresAreModerate) {
   for (const char* name : {"llama", "gemma2", "gemma3"}) {
     const Family family(std::filesystem::path(FERRY_TESTDATA) / "families" / name);
-    const Model plain = family.model(converters::SoftmaxStyle::kPlain, {});
-    const Model masked = family.model(converters::SoftmaxStyle::kMasked, {});
+    const Model plain = family.model({});
+    const Model masked = family.model({.softmax = converters::SoftmaxStyle::kMasked});
     for (const std::string_view method : {kKvForwardMethod, kPrefillForwardMethod}) {
       const std::string called(method);
       const Tensors inputs = family.inputs(inputs_of(plain, called));

@@ -1,0 +1,200 @@
+#include "pipeline/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "converters/assemble.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "pipeline/f32_path.h"
+
+namespace ferry::pipeline {
+namespace {
+
+constexpr uint64_t kMaxPromptBytes = 64 << 20;
+constexpr int64_t kDefaultPrompts = 4;
+constexpr int64_t kDefaultTokens = 64;
+
+// The least and the greatest value that a tensor had, and 0.
+struct Range {
+  float least = 0, greatest = 0;
+  void add(std::span<const float> values) {
+    for (const float value : values) {
+      least = std::min(least, value);
+      greatest = std::max(greatest, value);
+    }
+  }
+  // The scale is an f32, as programs use it.
+  Encoding encoding(DType dtype) const {
+    const auto codes = static_cast<double>(largest_code(dtype));
+    const double width = static_cast<double>(greatest) - static_cast<double>(least);
+    const double scale = std::max(width / codes, double{std::numeric_limits<float>::min()} * codes);
+    Encoding encoding;
+    encoding.scale = static_cast<float>(scale);
+    const double zero = std::nearbyint(-static_cast<double>(least) / encoding.scale);
+    encoding.zero_point = static_cast<int64_t>(std::clamp(zero, 0.0, codes));
+    return encoding;
+  }
+};
+
+Result<std::vector<int64_t>> parse_line(std::string_view line, const std::string& where) {
+  std::vector<int64_t> ids;
+  constexpr std::string_view kBetween = ", \t\r";
+  for (size_t at = line.find_first_not_of(kBetween); at != std::string_view::npos;
+       at = line.find_first_not_of(kBetween, at)) {
+    int64_t id = 0;
+    const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), id);
+    const auto next = static_cast<size_t>(end - line.data());
+    const bool whole = next == line.size() || kBetween.find(line[next]) != std::string_view::npos;
+    if (error != std::errc() || !whole) {
+      return bad_input(fmt::format("{}: expected token ids such as 1,2,3", where));
+    }
+    ids.push_back(id);
+    at = next;
+  }
+  return ids;
+}
+
+// Any odd constants do; fixed, so that every conversion of a checkpoint gives the same bytes.
+Prompts default_prompts(int64_t vocab_size, int64_t context_length) {
+  Prompts prompts(kDefaultPrompts);
+  uint64_t state = 0x9e3779b97f4a7c15;
+  for (std::vector<int64_t>& prompt : prompts) {
+    prompt.resize(static_cast<size_t>(std::min(kDefaultTokens, context_length)));
+    for (int64_t& id : prompt) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      id = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(vocab_size));
+    }
+  }
+  return prompts;
+}
+
+Status check_prompts(const Prompts& prompts, int64_t vocab_size, int64_t context_length) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (std::ssize(prompts[i]) > context_length) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("calibration prompt {} has {} tokens, the context {}", i + 1,
+                              prompts[i].size(), context_length));
+    }
+    for (const int64_t id : prompts[i]) {
+      if (id >= 0 && id < vocab_size) continue;
+      return fail(ErrorCode::kUsage, fmt::format("calibration prompt {}: token {} is outside of "
+                                                 "the vocabulary of {}",
+                                                 i + 1, id, vocab_size));
+    }
+  }
+  return {};
+}
+
+// The model in f32 with its caches inside, one part for each layer.
+Result<Conversion> plan_f32(const ConvertOptions& options) {
+  ConvertOptions plain;
+  plain.source = options.source;
+  plain.config = options.config;
+  plain.dtype = graph::WeightDType::kF32;
+  plain.context_length = options.context_length;
+  plain.prefill_length = options.context_length;
+  plain.all_logits = true;
+  plain.rotation = options.rotation;  // it changes the range of keys
+  plain.allow_unmapped = options.allow_unmapped;
+  plain.packed_layout = options.packed_layout;
+  Conversion conversion = FERRY_TRY(plan_conversion(plain));
+  if (!conversion.problems.empty()) {
+    return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
+  }
+  for (ConvertedComponent& component : conversion.components) {
+    component.parts = FERRY_TRY(
+        graph::shard(component.parts.front(), static_cast<int32_t>(conversion.config.num_layers)));
+  }
+  return conversion;
+}
+
+// Ranges of every tensor that the path recorded, by its name without the prompt.
+Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded) {
+  std::map<std::string, Range> ranges;
+  for (size_t i = 0; i < recorded.entries().size(); ++i) {
+    const TensorEntry& entry = recorded.entries()[i];
+    if (entry.dtype != DType::kF32) continue;
+    std::vector<float> values(entry.bytes / sizeof(float));
+    FERRY_RETURN_IF_ERROR(recorded.read(i, 0, std::as_writable_bytes(std::span(values))));
+    if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) {
+      return bad_input(fmt::format("{}: calibration gives values that are not finite (tensor {})",
+                                   recorded.path(), quoted(entry.name)));
+    }
+    ranges[entry.name.substr(entry.name.find('.') + 1)].add(values);
+  }
+  return ranges;
+}
+
+std::vector<proof::RecordedPrompt> recorded_prompts(const Prompts& prompts) {
+  std::vector<proof::RecordedPrompt> recorded;
+  for (const std::vector<int64_t>& tokens : prompts) {
+    if (tokens.empty()) continue;
+    proof::RecordedPrompt& prompt = recorded.emplace_back();
+    prompt.name = std::to_string(recorded.size() - 1);
+    prompt.tokens = tokens;
+  }
+  return recorded;
+}
+
+}  // namespace
+
+Result<Prompts> read_prompts(const std::string& path) {
+  const InputFile file = FERRY_TRY(InputFile::open(path));
+  if (file.size() > kMaxPromptBytes) return bad_input(fmt::format("{}: too large", path));
+  std::string text(file.size(), '\0');
+  FERRY_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span(text))));
+  Prompts prompts;
+  size_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string where = fmt::format("{}: line {}", printable(path), ++number);
+    std::vector<int64_t> ids =
+        FERRY_TRY(parse_line(std::string_view(text).substr(at, end - at), where));
+    if (!ids.empty()) prompts.push_back(std::move(ids));
+    at = end + 1;
+  }
+  if (prompts.empty()) return bad_input(fmt::format("{}: there is no prompt", printable(path)));
+  return prompts;
+}
+
+bool needs_calibration(const ConvertOptions& options) {
+  const converters::PortTypes& ports = options.ports;
+  return (is_encoded(ports.cache) && ports.keys.empty()) ||
+         (is_encoded(ports.logits) && ports.logits_encoding == Encoding{});
+}
+
+Status calibrate(ConvertOptions& options, const Prompts& prompts, ThreadPool& pool) {
+  converters::PortTypes& ports = options.ports;
+  if (!is_encoded(ports.cache) && !is_encoded(ports.logits)) return {};
+  const Conversion conversion = FERRY_TRY(plan_f32(options));
+  const converters::ModelConfig& config = conversion.config;
+  const int64_t context = conversion.plan->manifest().context_length;
+  const Prompts used = prompts.empty() ? default_prompts(config.vocab_size, context) : prompts;
+  FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
+  const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
+  const F32Outputs path =
+      FERRY_TRY(run_f32_path(conversion, recorded, conversion.source->path(), pool));
+  std::map<std::string, Range> ranges = FERRY_TRY(ranges_of(*path.one_call));
+  if (is_encoded(ports.logits)) ports.logits_encoding = ranges["logits"].encoding(ports.logits);
+  ports.keys.clear();
+  ports.values.clear();
+  if (!is_encoded(ports.cache)) return {};
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    if (!converters::is_attention(config.layer_types[static_cast<size_t>(layer)])) continue;
+    const auto encoding = [&](const char* kind) {
+      return ranges[fmt::format("cache.{}.{}", layer, kind)].encoding(ports.cache);
+    };
+    ports.keys.push_back(encoding("key"));
+    ports.values.push_back(encoding("value"));
+  }
+  return {};
+}
+
+}  // namespace ferry::pipeline

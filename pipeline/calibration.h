@@ -1,0 +1,31 @@
+// calibrate(): the encodings of quantised inputs and outputs of a static program, from what the
+// model computes in f32 for some prompts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "pipeline/convert.h"
+
+namespace ferry::pipeline {
+
+using Prompts = std::vector<std::vector<int64_t>>;
+
+// A text file: one prompt in each line, its token ids separated by commas or blanks. Empty lines
+// mean nothing. kBadInput, with the number of the line, for anything else.
+Result<Prompts> read_prompts(const std::string& path);
+
+// Whether a port is quantised and has no encoding yet.
+bool needs_calibration(const ConvertOptions& options);
+
+// Fills ports.keys, ports.values and ports.logits_encoding of `options` where the port is u8 or
+// u16; does nothing for float ports. Each encoding spans the least and the greatest value of its
+// tensor, and 0. Without prompts: 4 prompts of 64 tokens at most, the same for every model of a
+// vocabulary. One layer's weights are in memory at a time. kUsage for a prompt that does not fit
+// into the context, or a token outside of the vocabulary.
+Status calibrate(ConvertOptions& options, const Prompts& prompts, ThreadPool& pool);
+
+}  // namespace ferry::pipeline

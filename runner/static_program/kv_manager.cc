@@ -1,0 +1,166 @@
+#include "runner/static_program/kv_manager.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/checked.h"
+#include "runner/static_program/element.h"
+
+namespace ferry::runner {
+namespace {
+
+constexpr uint64_t kAlignment = 64;  // of each cache in memory
+
+size_t index(int64_t n) { return static_cast<size_t>(n); }
+
+bool is_cache_dtype(DType dtype) { return is_castable(dtype) || is_encoded(dtype); }
+
+// Bytes of a cache of `columns`, with what aligns the next one.
+std::optional<uint64_t> cache_bytes(const CacheTensor& tensor, int64_t columns, DType dtype) {
+  const int64_t dims[] = {tensor.heads, tensor.head_dim, columns, dtype_bytes(dtype)};
+  const auto bytes = checked_numel(dims);
+  if (!bytes || *bytes > INT64_MAX - int64_t{kAlignment}) return std::nullopt;
+  return align_up(static_cast<uint64_t>(*bytes), kAlignment);
+}
+
+// `count` consecutive elements from one encoding to another.
+void encode_anew(const std::byte* from, const Encoding& old_encoding, std::byte* to,
+                 const Encoding& new_encoding, size_t count, DType dtype) {
+  const auto size = static_cast<size_t>(dtype_bytes(dtype));
+  for (size_t i = 0; i < count; ++i) {
+    uint16_t code = 0;
+    std::memcpy(&code, from + i * size, size);
+    code = static_cast<uint16_t>(new_encoding.code(old_encoding.real(code), dtype));
+    std::memcpy(to + i * size, &code, size);
+  }
+}
+
+}  // namespace
+
+Result<KvManager> KvManager::make(DType dtype, std::vector<CacheTensor> tensors, int64_t cl,
+                                  std::span<const int64_t> ar_lengths) {
+  if (!is_cache_dtype(dtype)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("KV caches of {}; supported are f32, f16, bf16, u16 and u8",
+                            dtype_name(dtype)));
+  }
+  KvManager manager;
+  manager.dtype_ = dtype;
+  manager.element_ = static_cast<size_t>(dtype_bytes(dtype));
+  manager.cl_ = cl;
+  manager.ar_ = ar_lengths.front();
+  const int64_t most_columns = cl - *std::ranges::min_element(ar_lengths);
+  uint64_t total = 0;
+  for (CacheTensor& tensor : tensors) {
+    const auto bytes = cache_bytes(tensor, most_columns, dtype);
+    const auto sum = bytes ? checked_add(total, *bytes) : std::nullopt;
+    if (!sum || *sum > PTRDIFF_MAX) return fail(ErrorCode::kIo, "the KV caches are too large");
+    const uint32_t zero = tensor.encoding ? static_cast<uint32_t>(tensor.encoding->zero_point) : 0;
+    manager.caches_.push_back({std::move(tensor), static_cast<size_t>(total), zero});
+    total = *sum;
+  }
+  manager.memory_.resize(total);
+  manager.runs_.reserve(index(*std::ranges::max_element(ar_lengths)));
+  manager.clear();
+  return manager;
+}
+
+size_t KvManager::column_bytes(const Cache& cache) const { return index(cache.unit()) * element_; }
+
+std::span<const std::byte> KvManager::view(size_t index_of, int64_t ar) const {
+  const Cache& cache = caches_[index_of];
+  return {memory_.data() + cache.offset, index(cache.rows() * (cl_ - ar)) * column_bytes(cache)};
+}
+
+// Zeroes what lies behind the `length_` columns of a row of `columns`.
+void KvManager::zero_tail(const Cache& cache, std::byte* row, int64_t columns) {
+  fill(row + index(length_) * column_bytes(cache), index((columns - length_) * cache.unit()),
+       {cache.zero, element_});
+}
+
+void KvManager::clear() {
+  length_ = 0;
+  for (const Cache& cache : caches_) {
+    for (int64_t row = 0; row < cache.rows(); ++row) {
+      zero_tail(cache, at(cache) + index(row * (cl_ - ar_)) * column_bytes(cache), cl_ - ar_);
+    }
+  }
+}
+
+// Rows of `from` columns become rows of `to` columns. Rows that come closer are moved first to
+// last, others last to first, so that none is overwritten before it has moved.
+void KvManager::move_rows(const Cache& cache, int64_t from, int64_t to) {
+  const size_t column = column_bytes(cache);
+  for (int64_t i = 0; i < cache.rows(); ++i) {
+    const int64_t row = to < from ? i : cache.rows() - 1 - i;
+    std::byte* target = at(cache) + index(row * to) * column;
+    std::memmove(target, at(cache) + index(row * from) * column, index(length_) * column);
+    zero_tail(cache, target, to);
+  }
+}
+
+Status KvManager::rearrange(int64_t ar) {
+  if (length_ > cl_ - ar) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} cached positions exceed the {} of calls of {} tokens", length_,
+                            cl_ - ar, ar));
+  }
+  if (ar == ar_) return {};
+  for (const Cache& cache : caches_) move_rows(cache, cl_ - ar_, cl_ - ar);
+  ar_ = ar;
+  return {};
+}
+
+// Fills runs_ with the columns that update() copies; returns their number.
+int64_t KvManager::choose(int64_t n_update, std::span<const bool> selected) {
+  runs_.clear();
+  int64_t chosen = 0;
+  for (int64_t i = 0; i < ar_ && chosen < n_update; ++i) {
+    if (!selected.empty() && (i >= std::ssize(selected) || !selected[index(i)])) continue;
+    const bool follows = !runs_.empty() && runs_.back().begin + runs_.back().count == i;
+    if (!follows) runs_.push_back({i, 0});
+    ++runs_.back().count;
+    ++chosen;
+  }
+  return chosen;
+}
+
+void KvManager::copy(const Cache& cache, const std::byte* from, std::byte* to, size_t columns,
+                     const NewColumns& of) const {
+  if (of.encoding == cache.tensor.encoding) {
+    std::memcpy(to, from, columns * column_bytes(cache));
+  } else {
+    encode_anew(from, *of.encoding, to, *cache.tensor.encoding, columns * index(cache.unit()),
+                dtype_);
+  }
+}
+
+// The chosen columns of a call, for every head.
+void KvManager::append(const Cache& cache, const NewColumns& from) {
+  const size_t column = column_bytes(cache);
+  for (int64_t row = 0; row < cache.rows(); ++row) {
+    const std::byte* source = from.bytes.data() + index(row * ar_) * column;
+    std::byte* target = at(cache) + index(row * (cl_ - ar_) + length_) * column;
+    for (const Run& run : runs_) {
+      copy(cache, source + index(run.begin) * column, target, index(run.count), from);
+      target += index(run.count) * column;
+    }
+  }
+}
+
+Status KvManager::update(std::span<const NewColumns> columns, int64_t n_update,
+                         std::span<const bool> selected) {
+  if (choose(n_update, selected) != n_update || n_update > cl_ - ar_ - length_) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} new columns do not fit: a call has {} tokens, and {} of {} columns "
+                            "are cached",
+                            n_update, ar_, length_, cl_ - ar_));
+  }
+  for (size_t i = 0; i < caches_.size(); ++i) append(caches_[i], columns[i]);
+  length_ += n_update;
+  return {};
+}
+
+}  // namespace ferry::runner

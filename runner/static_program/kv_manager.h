@@ -1,0 +1,90 @@
+// KvManager: the KV caches of a static program, which its methods take as inputs. Both methods use
+// the same memory. Columns are as far apart as the active method has them: a call of AR tokens in a
+// context of CL has C = CL - AR columns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/encoding.h"
+#include "core/result.h"
+
+namespace ferry::runner {
+
+// Keys or values of one layer, [1,G,D,C] or [1,G,C,D].
+struct CacheTensor {
+  int64_t layer = 0;
+  bool is_key = false;
+  int64_t heads = 0, head_dim = 0;
+  std::optional<Encoding> encoding = {};  // of u8 and u16
+};
+
+// What a call gives for one CacheTensor: [1,G,D,AR] or [1,G,AR,D], of the cache's dtype. Where its
+// encoding is not that of the cache, elements are encoded anew as they are copied, once.
+struct NewColumns {
+  std::span<const std::byte> bytes;
+  std::optional<Encoding> encoding = {};
+};
+
+// Columns from length() on hold the number zero in every cache at all times, so that nothing that a
+// mask fails to hide there is a NaN, or differs from run to run.
+class KvManager {
+ public:
+  // Caches for calls of ar_lengths.front() tokens at first. kUnsupported for dtypes other than f32,
+  // f16, bf16, u16 and u8; kIo for more bytes than can be counted.
+  static Result<KvManager> make(DType dtype, std::vector<CacheTensor> tensors, int64_t cl,
+                                std::span<const int64_t> ar_lengths);
+
+  int64_t length() const { return length_; }
+  int64_t call_length() const { return ar_; }
+  uint64_t bytes() const { return memory_.size(); }
+
+  // The input for tensor `index` of a method of `ar` tokens; stays where it is.
+  std::span<const std::byte> view(size_t index, int64_t ar) const;
+
+  // Moves the columns to where a method of `ar` tokens has them. kUsage if they do not fit.
+  Status rearrange(int64_t ar);
+  // Appends the columns of a call of call_length() tokens, one NewColumns for each tensor: the
+  // first n_update, or the first n_update of those that are `selected`. kUsage if they do not fit.
+  Status update(std::span<const NewColumns> columns, int64_t n_update,
+                std::span<const bool> selected = {});
+  // Empties the caches, and keeps the arrangement.
+  void clear();
+
+ private:
+  struct Cache {
+    CacheTensor tensor;
+    size_t offset = 0;  // in memory_
+    uint32_t zero = 0;  // the element that stands for 0
+    // Keys are G * D rows of elements; values are G rows of D elements each.
+    int64_t rows() const { return tensor.is_key ? tensor.heads * tensor.head_dim : tensor.heads; }
+    int64_t unit() const { return tensor.is_key ? 1 : tensor.head_dim; }
+  };
+  KvManager() = default;
+
+  std::byte* at(const Cache& cache) { return memory_.data() + cache.offset; }
+  size_t column_bytes(const Cache& cache) const;
+  void move_rows(const Cache& cache, int64_t from, int64_t to);
+  void zero_tail(const Cache& cache, std::byte* row, int64_t columns);
+  int64_t choose(int64_t n_update, std::span<const bool> selected);
+  void append(const Cache& cache, const NewColumns& from);
+  void copy(const Cache& cache, const std::byte* from, std::byte* to, size_t columns,
+            const NewColumns& of) const;
+
+  DType dtype_ = DType::kF32;
+  size_t element_ = 4;
+  int64_t cl_ = 0, ar_ = 0, length_ = 0;
+  std::vector<Cache> caches_;
+  std::vector<std::byte> memory_;
+  // Columns of a call that update() copies, as runs of neighbours.
+  struct Run {
+    int64_t begin = 0, count = 0;
+  };
+  std::vector<Run> runs_;
+};
+
+}  // namespace ferry::runner

@@ -1,0 +1,304 @@
+#include "runner/static_program/kv_manager.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "runner/sampler.h"
+
+namespace ferry::runner {
+namespace {
+
+constexpr int64_t kCl = 13;
+
+// Codes or bit patterns, one for each element: [heads, positions, head_dim] of all that is cached.
+struct Expected {
+  CacheTensor tensor;
+  std::vector<uint32_t> elements;  // [position][head][d]
+};
+
+uint32_t element(std::span<const std::byte> bytes, int64_t at, size_t size) {
+  uint32_t value = 0;
+  std::memcpy(&value, bytes.data() + static_cast<size_t>(at) * size, size);
+  return value;
+}
+
+std::vector<CacheTensor> tensors_of(const std::optional<Encoding>& encoding) {
+  return {{0, true, 2, 3, encoding},
+          {3, true, 1, 4, encoding},
+          {0, false, 2, 3, encoding},
+          {3, false, 1, 4, encoding}};
+}
+
+// A KvManager beside a plain list of what it must hold.
+class Pair {
+ public:
+  Pair(DType dtype, std::optional<Encoding> encoding, std::array<int64_t, 2> ar)
+      : dtype_(dtype),
+        size_(static_cast<size_t>(dtype_bytes(dtype))),
+        zero_(encoding ? static_cast<uint32_t>(encoding->zero_point) : 0),
+        encoding_(encoding),
+        manager(KvManager::make(dtype, tensors_of(encoding), kCl, ar).value()) {
+    for (const CacheTensor& tensor : tensors_of(encoding)) expected_.push_back({tensor, {}});
+  }
+
+  // A call with random columns of which `chosen` are kept.
+  Status call(Random& random, const std::vector<int64_t>& chosen, std::span<const bool> selected) {
+    const int64_t ar = manager.call_length();
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<NewColumns> columns;
+    for (Expected& expected : expected_) {
+      const auto [layer, is_key, heads, dim, encoding] = expected.tensor;
+      std::vector<uint32_t> values(static_cast<size_t>(heads * dim * ar));
+      for (uint32_t& v : values) {
+        v = static_cast<uint32_t>(random.next()) & (size_ == 1   ? 0xffu
+                                                    : size_ == 2 ? 0xffffu
+                                                                 : ~0u);
+      }
+      auto& raw = bytes.emplace_back(values.size() * size_);
+      for (size_t i = 0; i < values.size(); ++i) std::memcpy(&raw[i * size_], &values[i], size_);
+      if (std::ssize(chosen) > room()) continue;
+      for (int64_t i : chosen) {
+        for (int64_t h = 0; h < heads; ++h) {
+          for (int64_t d = 0; d < dim; ++d) {
+            const int64_t at = is_key ? (h * dim + d) * ar + i : (h * ar + i) * dim + d;
+            expected.elements.push_back(values[static_cast<size_t>(at)]);
+          }
+        }
+      }
+    }
+    for (const auto& raw : bytes) columns.push_back({raw, encoding_});
+    return manager.update(columns, std::ssize(chosen), selected);
+  }
+
+  void expect_equal() const {
+    const int64_t columns = kCl - manager.call_length();
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      const auto [layer, is_key, heads, dim, encoding] = expected_[i].tensor;
+      const auto view = manager.view(i, manager.call_length());
+      ASSERT_EQ(view.size(), static_cast<size_t>(heads * dim * columns) * size_);
+      for (int64_t h = 0; h < heads; ++h) {
+        for (int64_t d = 0; d < dim; ++d) {
+          for (int64_t t = 0; t < columns; ++t) {
+            const int64_t at = is_key ? (h * dim + d) * columns + t : (h * columns + t) * dim + d;
+            const uint32_t want =
+                t < manager.length()
+                    ? expected_[i].elements[static_cast<size_t>((t * heads + h) * dim + d)]
+                    : zero_;
+            ASSERT_EQ(element(view, at, size_), want)
+                << "tensor " << i << " head " << h << " d " << d << " column " << t;
+          }
+        }
+      }
+    }
+  }
+
+  int64_t room() const { return kCl - manager.call_length() - manager.length(); }
+  void forget() {
+    for (Expected& e : expected_) e.elements.clear();
+  }
+
+ private:
+  DType dtype_;
+  size_t size_;
+  uint32_t zero_;
+  std::optional<Encoding> encoding_;
+  std::vector<Expected> expected_;
+
+ public:
+  KvManager manager;
+};
+
+std::vector<int64_t> first(int64_t n) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < n; ++i) all.push_back(i);
+  return all;
+}
+
+struct Kind {
+  DType dtype;
+  std::optional<Encoding> encoding;
+};
+
+const Kind kKinds[] = {{DType::kF32, {}},
+                       {DType::kF16, {}},
+                       {DType::kBF16, {}},
+                       {DType::kU8, Encoding{0.1, 128}},
+                       {DType::kU16, Encoding{0.001, 31000}}};
+
+TEST(KvManager, HoldsWhatItWasGivenThroughAnySequenceOfCallsAndRearrangements) {
+  for (const Kind& kind : kKinds) {
+    for (const auto& ar : {std::array<int64_t, 2>{5, 1}, {1, 4}, {8, 3}, {2, 2}}) {
+      for (uint64_t seed = 0; seed < 20; ++seed) {
+        Random random(seed);
+        Pair pair(kind.dtype, kind.encoding, ar);
+        for (int step = 0; step < 30; ++step) {
+          if (random.next() % 3 == 0) {
+            const int64_t to = ar[random.next() % 2];
+            const bool fits = pair.manager.length() <= kCl - to;
+            EXPECT_EQ(pair.manager.rearrange(to).has_value(), fits);
+          }
+          if (random.next() % 12 == 0) {
+            pair.manager.clear();
+            pair.forget();
+          }
+          const int64_t most = std::min(pair.manager.call_length(), pair.room());
+          const auto n = static_cast<int64_t>(random.next() % static_cast<uint64_t>(most + 1));
+          ASSERT_TRUE(pair.call(random, first(n), {}));
+          ASSERT_NO_FATAL_FAILURE(pair.expect_equal());
+        }
+      }
+    }
+  }
+}
+
+TEST(KvManager, RearrangementBothWaysKeepsEveryHead) {
+  for (const Kind& kind : kKinds) {
+    for (const int64_t n : {0, 1, 4, 5}) {
+      Random random(3);
+      Pair pair(kind.dtype, kind.encoding, {8, 1});
+      ASSERT_TRUE(pair.call(random, first(n), {}));
+      for (const int64_t ar : {1, 8, 1, 8}) {
+        ASSERT_TRUE(pair.manager.rearrange(ar));
+        ASSERT_NO_FATAL_FAILURE(pair.expect_equal());
+      }
+    }
+  }
+}
+
+TEST(KvManager, SelectedColumnsAreWrittenDenselyForEveryHead) {
+  for (const Kind& kind : kKinds) {
+    Random random(5);
+    Pair pair(kind.dtype, kind.encoding, {8, 1});
+    const bool selected[] = {true, false, false, true, true, false, true, false};
+    ASSERT_TRUE(pair.call(random, {0, 3, 4}, selected));  // the first three of four
+    ASSERT_NO_FATAL_FAILURE(pair.expect_equal());
+    const bool two[] = {false, true};  // shorter than the call
+    ASSERT_TRUE(pair.call(random, {1}, two));
+    ASSERT_NO_FATAL_FAILURE(pair.expect_equal());
+  }
+}
+
+TEST(KvManager, WhatDoesNotFitIsRefusedAndChangesNothing) {
+  Random random(5);
+  Pair pair(DType::kF32, {}, {4, 1});
+  ASSERT_TRUE(pair.call(random, first(4), {}));
+  ASSERT_TRUE(pair.call(random, first(4), {}));
+  const auto refused = pair.call(random, first(2), {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(refused.error().message,
+            "2 new columns do not fit: a call has 4 tokens, and 8 of 9 columns are cached");
+  pair.expect_equal();
+  const bool one[] = {true, false, false, false};
+  EXPECT_FALSE(pair.manager.update({}, 2, one));
+  ASSERT_TRUE(pair.call(random, first(1), {}));
+  ASSERT_TRUE(pair.manager.rearrange(1));
+  ASSERT_TRUE(pair.call(random, first(1), {}));
+  const Status back = pair.manager.rearrange(4);
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().message, "10 cached positions exceed the 9 of calls of 4 tokens");
+  pair.expect_equal();
+}
+
+TEST(KvManager, HasOneMemoryForBothMethods) {
+  const int64_t ar[] = {8, 2};
+  const auto manager = KvManager::make(DType::kU16, {{0, true, 2, 64, Encoding{1, 0}}}, 100, ar);
+  EXPECT_EQ(manager->bytes(), 2u * 64 * 98 * 2);
+  EXPECT_EQ(manager->view(0, 8).data(), manager->view(0, 2).data());
+  EXPECT_EQ(manager->view(0, 8).size(), 2u * 64 * 92 * 2);
+}
+
+TEST(KvManager, RefusesOtherDtypesAndSizesThatCannotBe) {
+  const int64_t ar[] = {1};
+  for (const DType dtype : {DType::kI32, DType::kI8, DType::kF64, DType::kI64}) {
+    const auto manager = KvManager::make(dtype, {{0, true, 1, 1}}, 8, ar);
+    ASSERT_FALSE(manager);
+    EXPECT_EQ(manager.error().code, ErrorCode::kUnsupported);
+  }
+  const auto huge = KvManager::make(DType::kF32, {{0, true, 1 << 30, 1 << 30}}, 1 << 30, ar);
+  ASSERT_FALSE(huge);
+  EXPECT_EQ(huge.error().message, "the KV caches are too large");
+}
+
+// -- encodings that differ from those of the cache
+
+std::vector<uint32_t> reencoded(DType dtype, const Encoding& from, const Encoding& to,
+                                const std::vector<uint32_t>& codes) {
+  const auto size = static_cast<size_t>(dtype_bytes(dtype));
+  const auto n = std::ssize(codes);
+  const int64_t ar[] = {n};
+  KvManager manager = KvManager::make(dtype, {{0, false, 1, 1, to}}, n * 2, ar).value();
+  std::vector<std::byte> bytes(codes.size() * size);
+  for (size_t i = 0; i < codes.size(); ++i) std::memcpy(&bytes[i * size], &codes[i], size);
+  const NewColumns columns[] = {{bytes, from}};
+  EXPECT_TRUE(manager.update(columns, n));
+  std::vector<uint32_t> out;
+  for (int64_t i = 0; i < n; ++i) out.push_back(element(manager.view(0, n), i, size));
+  return out;
+}
+
+TEST(KvManager, EncodesNewColumnsAsTheCacheIs) {
+  // (code - 10) * 2 as (code - 4) * 4: exact halves go to the even step, ends are clamped.
+  EXPECT_EQ(reencoded(DType::kU8, {2, 10}, {4, 4}, {10, 11, 12, 13, 14, 9, 7, 0, 255}),
+            (std::vector<uint32_t>{4, 4, 5, 6, 6, 4, 2, 0, 126}));
+  EXPECT_EQ(reencoded(DType::kU8, {4, 0}, {1, 0}, {0, 63, 64, 255}),
+            (std::vector<uint32_t>{0, 252, 255, 255}));
+  EXPECT_EQ(reencoded(DType::kU16, {1, 65535}, {1, 3}, {65535, 65533, 65532, 0}),
+            (std::vector<uint32_t>{3, 1, 0, 0}));
+}
+
+TEST(KvManager, EncodingAnewIsDecodingAndEncoding) {
+  Random random(9);
+  for (const DType dtype : {DType::kU8, DType::kU16}) {
+    for (int trial = 0; trial < 20; ++trial) {
+      const auto any = [&] {
+        return Encoding{0.01 + random.uniform(),
+                        static_cast<int64_t>(random.next() % (largest_code(dtype) + 1))};
+      };
+      const Encoding from = any(), to = any();
+      std::vector<uint32_t> codes, want;
+      for (int i = 0; i < 64; ++i) {
+        codes.push_back(static_cast<uint32_t>(random.next() % (largest_code(dtype) + 1)));
+        want.push_back(static_cast<uint32_t>(to.code(from.real(codes.back()), dtype)));
+      }
+      EXPECT_EQ(reencoded(dtype, from, to, codes), want);
+      EXPECT_EQ(reencoded(dtype, to, to, codes), codes);
+    }
+  }
+}
+
+// A later call, and a change of the method, leave columns as they are.
+TEST(KvManager, EncodesAColumnOnce) {
+  const Encoding from{0.3, 100}, to{1, 7};
+  const int64_t ar[] = {2, 1};
+  KvManager manager = KvManager::make(DType::kU8, {{0, true, 1, 1, to}}, 8, ar).value();
+  const std::byte codes[] = {std::byte{200}, std::byte{120}};
+  const NewColumns prefill[] = {{codes, from}}, decode[] = {{std::span(codes).first(1), to}};
+  ASSERT_TRUE(manager.update(prefill, 2));
+  ASSERT_TRUE(manager.rearrange(1));
+  ASSERT_TRUE(manager.update(decode, 1));
+  ASSERT_TRUE(manager.rearrange(2));
+  ASSERT_TRUE(manager.update(prefill, 1));
+  const uint32_t want[] = {37, 13, 200, 37, 7, 7};
+  for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(element(manager.view(0, 2), i, 1), want[i]) << i;
+}
+
+TEST(Encoding, RoundsHalvesToEvenBeforeTheZeroPoint) {
+  const Encoding odd{1, 3};
+  EXPECT_EQ(odd.code(0.5, DType::kU8), 3);
+  EXPECT_EQ(odd.code(1.5, DType::kU8), 5);
+  EXPECT_EQ(odd.code(-0.5, DType::kU8), 3);
+  EXPECT_EQ(odd.code(1e300, DType::kU8), 255);
+  EXPECT_EQ(odd.code(-1e300, DType::kU16), 0);
+  EXPECT_EQ(odd.code(std::numeric_limits<double>::infinity(), DType::kU16), 65535);
+  EXPECT_EQ(odd.code(std::numeric_limits<double>::quiet_NaN(), DType::kU8), 3);
+  EXPECT_EQ(odd.real(odd.code(0, DType::kU8)), 0.0);
+}
+
+}  // namespace
+}  // namespace ferry::runner
