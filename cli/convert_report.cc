@@ -111,16 +111,20 @@ Transforms transforms_of(const pipeline::Conversion& c) {
 }
 
 // One text for all targets where they agree, else one for each, in their order.
-std::string transform_of(const converters::MappedEntry& entry, const Transforms& transforms) {
+std::vector<std::string> transforms_of(const converters::MappedEntry& entry,
+                                       const Transforms& transforms) {
   std::vector<std::string> texts;
   for (const std::string& target : entry.targets) {
     const auto found = transforms.find(target);
     if (found != transforms.end()) texts.push_back(found->second);
   }
-  if (std::ranges::adjacent_find(texts, std::not_equal_to<>()) == texts.end()) {
-    return texts.empty() ? std::string() : texts.front();
-  }
-  return fmt::format("{}", fmt::join(texts, " | "));
+  const bool agree = std::ranges::adjacent_find(texts, std::not_equal_to<>()) == texts.end();
+  if (agree && texts.size() > 1) texts.resize(1);
+  return texts;
+}
+
+std::string transform_of(const converters::MappedEntry& entry, const Transforms& transforms) {
+  return fmt::format("{}", fmt::join(transforms_of(entry, transforms), " | "));
 }
 
 // -- JSON
@@ -257,6 +261,14 @@ void for_each_line(const converters::MappingReport& mapping,
   }
 }
 
+// All texts where there are few, else the first and the last one.
+std::string shortened(const std::vector<std::string>& texts, std::string_view separator) {
+  constexpr size_t kMost = 8;
+  if (texts.size() <= kMost) return fmt::format("{}", fmt::join(texts, separator));
+  return fmt::format("{}{}... ({}){}{}", texts.front(), separator, texts.size(), separator,
+                     texts.back());
+}
+
 TableLine table_line(const converters::MappedEntry& entry, size_t count,
                      const Transforms& transforms) {
   TableLine line{.source = entry.source.empty() ? "(tie)" : printable(entry.source),
@@ -267,8 +279,8 @@ TableLine table_line(const converters::MappedEntry& entry, size_t count,
     line.what = "dropped: " + entry.reason;
     return line;
   }
-  line.what = fmt::format("-> {}", fmt::join(entry.targets, ", "));
-  const std::string transform = transform_of(entry, transforms);
+  line.what = "-> " + shortened(entry.targets, ", ");
+  const std::string transform = shortened(transforms_of(entry, transforms), " | ");
   if (!transform.empty()) line.what += fmt::format("  [{}]", transform);
   if (!entry.reason.empty()) line.what += "  " + entry.reason;
   return line;
@@ -300,6 +312,15 @@ std::string drop_lines(const converters::MappingReport& mapping) {
     fmt::format_to(std::back_inserter(text), "  dropped {}: {}\n", what, entry.reason);
   });
   return text;
+}
+
+// What differs from the usual attention of a static program; nothing where nothing does.
+std::string attention_line(const packer::Manifest& manifest) {
+  std::vector<std::string_view> parts;
+  if (manifest.attention == "sha") parts.emplace_back("single-head (sha)");
+  if (manifest.softmax == "masked") parts.emplace_back("masked softmax");
+  if (manifest.rotate == "r3") parts.emplace_back("queries and keys rotated (r3)");
+  return parts.empty() ? std::string() : fmt::format("attention: {}\n", fmt::join(parts, ", "));
 }
 
 std::string unused_keys_line(const std::vector<std::string>& keys) {
@@ -380,6 +401,7 @@ std::string conversion_text(const pipeline::Conversion& c, bool table) {
     fmt::format_to(out, "  keys of a base model: {} lack the prefix of the model with a head\n",
                    count);
   }
+  text += attention_line(c.plan->manifest());
   text += table ? key_table(c) : drop_lines(c.mapping);
   if (table) text += unused_keys_line(c.unused_config_keys);
   for (const packer::PlannedFile& file : c.plan->files()) {

@@ -29,6 +29,7 @@ struct Options {
   std::string out;
   std::string dtype = "keep", logits = "last", init_buffers = "none", program = "stateful";
   std::string packed_layout = "own";
+  std::string attention = "mha", softmax = "plain", rotate = "none";
   std::string kv_dtype, mask_dtype, logits_dtype, calibrate;
   std::string max_file_size;
   int64_t shards = 1;
@@ -56,6 +57,21 @@ Result<uint64_t> parse_size(const std::string& text) {
         fmt::format("--max-file-size {}: expected a size such as 500M or 2GiB", quoted(text)));
   }
   return static_cast<uint64_t>(bytes);
+}
+
+// How static programs attend.
+Status settle_attention(Options& options) {
+  pipeline::ConvertOptions& c = options.convert;
+  c.single_head_attention = options.attention == "sha";
+  if (options.softmax == "masked") c.softmax = converters::SoftmaxStyle::kMasked;
+  if (options.rotate == "r3") c.rotation = converters::Rotation::kR3;
+  if (c.style == converters::ProgramStyle::kStatic) return {};
+  const char* given = c.single_head_attention                          ? "--attention sha"
+                      : c.softmax == converters::SoftmaxStyle::kMasked ? "--softmax masked"
+                      : c.rotation == converters::Rotation::kR3        ? "--rotate r3"
+                                                                       : nullptr;
+  if (given == nullptr) return {};
+  return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", given));
 }
 
 // Dtypes of inputs and outputs, which only static programs have.
@@ -99,6 +115,7 @@ Status settle(Options& options) {
   c.all_logits = options.logits == "all";
   c.style = options.program == kStaticStyle ? converters::ProgramStyle::kStatic
                                             : converters::ProgramStyle::kStateful;
+  FERRY_RETURN_IF_ERROR(settle_attention(options));
   FERRY_RETURN_IF_ERROR(settle_ports(options));
   c.dtype = options.dtype == "f32"    ? graph::WeightDType::kF32
             : options.dtype == "f16"  ? graph::WeightDType::kF16
@@ -180,6 +197,13 @@ void add_convert(CommandLine& line) {
       .option("--prefill-length", o.convert.prefill_length,
               "Tokens in one call; default: the smaller of the context and 512 (static: of half "
               "the context and 128)")
+      .choice("--attention", o.attention, {"mha", "sha"},
+              "Static: all heads in one projection, or a projection for each head")
+      .choice("--softmax", o.softmax, {"plain", "masked"},
+              "Static: the mask is added to scores, or masked scores are 20 below the smallest "
+              "one of their row")
+      .choice("--rotate", o.rotate, {"none", "r3"},
+              "Static: multiply queries and keys by a Hadamard matrix after RoPE (SpinQuant's R3)")
       .option("--decode-length", o.convert.decode_length,
               "Static: tokens in one call of kv_forward; default: 1; more for lookahead decoding")
       .choice("--kv-dtype", o.kv_dtype, {"f32", "f16", "bf16", "u16", "u8"},

@@ -14,6 +14,18 @@ enum class ProgramStyle : uint8_t {
   kStatic,    // two methods of fixed shapes; caches, masks and positions are inputs and outputs
 };
 
+// What softmax does with columns that the mask hides. Static style.
+enum class SoftmaxStyle : uint8_t {
+  kPlain,   // the mask is added to the scores
+  kMasked,  // their score is 20 less than the smallest one of the row
+};
+
+// What queries and keys are multiplied by after RoPE.
+enum class Rotation : uint8_t {
+  kNone,
+  kR3,  // a Hadamard matrix over head_dim; K caches hold rotated keys
+};
+
 // Inputs and outputs of a static program: f32, f16, bf16, u16 or u8 each. What a program computes
 // inside is f32; it converts at its edge.
 struct PortTypes {
@@ -35,6 +47,8 @@ struct BuildOptions {
   // Of the static style.
   int64_t decode_length = 1;  // tokens of a call of kv_forward
   PortTypes ports = {};
+  SoftmaxStyle softmax = SoftmaxStyle::kPlain;
+  Rotation rotation = Rotation::kNone;  // kR3: head_dim is a power of two
 };
 
 }  // namespace ferry::converters

@@ -258,6 +258,9 @@ ValueId GraphBuilder::mean_last(ValueId x) {
 ValueId GraphBuilder::sum_last(ValueId x) {
   return emit_one(Op::kSum, {x, int_args({-1}), true, kNone});
 }
+ValueId GraphBuilder::amin_last(ValueId x) {
+  return emit_one(Op::kAmin, {x, int_args({-1}), true});
+}
 ValueId GraphBuilder::rsqrt(ValueId x) { return emit_one(Op::kRsqrt, {x}); }
 ValueId GraphBuilder::sigmoid(ValueId x) { return emit_one(Op::kSigmoid, {x}); }
 ValueId GraphBuilder::exp(ValueId x) { return emit_one(Op::kExp, {x}); }

@@ -61,6 +61,7 @@ class GraphBuilder {
   ValueId div(ValueId a, ValueId b);
   ValueId mean_last(ValueId x);  // over the last dim, kept
   ValueId sum_last(ValueId x);
+  ValueId amin_last(ValueId x);
   ValueId rsqrt(ValueId x);
   ValueId sigmoid(ValueId x);
   ValueId exp(ValueId x);

@@ -95,11 +95,12 @@ Result<Types> infer_compare(const RuleInput& in) {
   return tensor_of(DType::kBool, in.tensor(0).shape);
 }
 
-// self, dims, keepdim, dtype; only over the last dimension, which is kept.
+// self, dims, keepdim and, of sums and means, dtype; only over the last dimension.
 Result<Types> infer_reduce(const RuleInput& in) {
   const Value& x = in.tensor(0);
   const int64_t last = static_cast<int64_t>(x.shape.size()) - 1;
-  if (last < 0 || !in.given(1) || in.integers(1).size() != 1 || in.given(3)) {
+  const bool other_dtype = in.node.args.size() > 3 && in.given(3);
+  if (last < 0 || !in.given(1) || in.integers(1).size() != 1 || other_dtype) {
     return misfit("reduces one dimension in its own dtype");
   }
   const IntArg& dim = in.integers(1)[0];

@@ -21,6 +21,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kDiv, "aten::div.out", infer_binary},
     OpInfo{Op::kMean, "aten::mean.out", infer_reduce},
     OpInfo{Op::kSum, "aten::sum.IntList_out", infer_reduce},
+    OpInfo{Op::kAmin, "aten::amin.out", infer_reduce},
     OpInfo{Op::kRsqrt, "aten::rsqrt.out", infer_float},
     OpInfo{Op::kSigmoid, "aten::sigmoid.out", infer_float},
     OpInfo{Op::kExp, "aten::exp.out", infer_float},

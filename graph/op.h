@@ -18,6 +18,7 @@ enum class Op {
   kDiv,             // aten::div.out
   kMean,            // aten::mean.out
   kSum,             // aten::sum.IntList_out
+  kAmin,            // aten::amin.out
   kRsqrt,           // aten::rsqrt.out
   kSigmoid,         // aten::sigmoid.out
   kExp,             // aten::exp.out

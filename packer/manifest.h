@@ -115,7 +115,11 @@ struct Manifest {
   int64_t context_length = 0, prefill_length = 0;
   bool all_logits = false;
   std::string program_style;  // "stateful"
-  std::string weight_dtype;   // "f32", "f16", "bf16", "mixed"
+  // How static programs attend; members of version 3.
+  std::string attention = "mha";  // or "sha": one projection for each head
+  std::string softmax = "plain";  // or "masked"
+  std::string rotate = "none";    // or "r3": K caches hold rotated keys
+  std::string weight_dtype;       // "f32", "f16", "bf16", "mixed"
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
   // Sequences of more positions than this are computed with other RoPE factors, from their first

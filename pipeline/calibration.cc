@@ -105,6 +105,7 @@ Result<Conversion> plan_f32(const ConvertOptions& options) {
   plain.context_length = options.context_length;
   plain.prefill_length = options.context_length;
   plain.all_logits = true;
+  plain.rotation = options.rotation;  // it changes the range of keys
   plain.allow_unmapped = options.allow_unmapped;
   plain.packed_layout = options.packed_layout;
   Conversion conversion = FERRY_TRY(plan_conversion(plain));

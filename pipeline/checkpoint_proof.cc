@@ -57,6 +57,9 @@ std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& man
 // What the ports of a static program say about the options that it was made with.
 void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
   options.style = converters::ProgramStyle::kStatic;
+  options.single_head_attention = manifest.attention == "sha";
+  if (manifest.softmax == "masked") options.softmax = converters::SoftmaxStyle::kMasked;
+  if (manifest.rotate == "r3") options.rotation = converters::Rotation::kR3;
   if (manifest.parts_in_program > 1) {
     options.shards_in_one_file = true;
     options.shards = static_cast<int32_t>(std::min<int64_t>(manifest.parts_in_program, INT32_MAX));
@@ -284,11 +287,14 @@ Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
   for (const proof::RecordedPrompt& prompt : prompts) {
     longest = std::max(longest, prompt.tokens.size() + prompt.continuation.size());
   }
-  // The caches inside, whatever the style of the bundle is.
+  // The caches inside and plain attention, whatever the style of the bundle is.
   options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
   options.shards_in_one_file = false;
   options.ports = {};
+  options.single_head_attention = false;
+  options.softmax = converters::SoftmaxStyle::kPlain;
+  options.rotation = converters::Rotation::kNone;
   options.dtype = graph::WeightDType::kF32;
   options.shards = static_cast<int32_t>(bundle.manifest().num_layers);
   options.all_logits = true;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -62,6 +63,14 @@ Status check_static(const ConvertOptions& options, const converters::ModelConfig
   return {};
 }
 
+Status check_rotation(const converters::ModelConfig& config,
+                      const converters::BuildOptions& build) {
+  if (build.rotation == converters::Rotation::kNone) return {};
+  if (std::has_single_bit(static_cast<uint64_t>(config.head_dim))) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("--rotate r3: head_dim is {}, not a power of two", config.head_dim));
+}
+
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                                 const converters::ModelConfig& config) {
   converters::BuildOptions build;
@@ -73,6 +82,9 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                             build.context_length, config.max_positions));
   }
   build.style = options.style;
+  build.softmax = options.softmax;
+  build.rotation = options.rotation;
+  FERRY_RETURN_IF_ERROR(check_rotation(config, build));
   const bool fixed = build.style == converters::ProgramStyle::kStatic;
   if (fixed) FERRY_RETURN_IF_ERROR(check_static(options, config, build));
   build.prefill_length = options.prefill_length.value_or(
@@ -141,6 +153,24 @@ Status join_ties(converters::Assembled& made, const std::vector<converters::TieR
   return {};
 }
 
+// Targets that were cut into the weights of heads become these.
+void name_head_weights(converters::MappingReport& mapping, const graph::StateDict& weights) {
+  for (converters::MappedEntry& entry : mapping.entries) {
+    std::vector<std::string> targets;
+    for (std::string& target : entry.targets) {
+      const auto of_head = [&](int64_t head) { return graph::head_weight_name(target, head); };
+      if (weights.find(target) != nullptr || weights.find(of_head(0)) == nullptr) {
+        targets.push_back(std::move(target));
+        continue;
+      }
+      for (int64_t head = 0; weights.find(of_head(head)) != nullptr; ++head) {
+        targets.push_back(of_head(head));
+      }
+    }
+    entry.targets = std::move(targets);
+  }
+}
+
 // "f32" where all matrices have that dtype, "mixed" where they differ.
 std::string weight_dtype(const graph::Model& model) {
   std::set<DType> dtypes;
@@ -168,6 +198,9 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.all_logits = build.all_logits;
   m.program_style =
       build.style == converters::ProgramStyle::kStatic ? kStaticStyle : kStatefulStyle;
+  m.attention = options.single_head_attention ? "sha" : "mha";
+  m.softmax = build.softmax == converters::SoftmaxStyle::kMasked ? "masked" : "plain";
+  m.rotate = build.rotation == converters::Rotation::kR3 ? "r3" : "none";
   if (options.shards_in_one_file) m.parts_in_program = options.shards;
   m.weight_dtype = weight_dtype(decoder);
   m.bos_id = config.bos_id;
@@ -292,7 +325,12 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
     FERRY_RETURN_IF_ERROR(join_ties(made, converters::standard_ties(c.config), *c.source));
   c.mapping = std::move(made.report);
   if (!c.problems.empty()) return c;
-  graph::Model model = FERRY_TRY(graph::cast_weights(std::move(made.model), options.dtype));
+  graph::Model model = std::move(made.model);
+  if (options.single_head_attention) {
+    model = FERRY_TRY(graph::split_heads(std::move(model)));
+    name_head_weights(c.mapping, model.weights);
+  }
+  model = FERRY_TRY(graph::cast_weights(std::move(model), options.dtype));
   model = FERRY_TRY(graph::init_buffers(std::move(model), options.buffers));
   packer::BundleInput input;
   input.manifest = make_manifest(c.config, build, options, c.mapping, model);

@@ -35,6 +35,9 @@ struct ConvertOptions {
   // Of the static style. Encodings that are absent are those of a plan: any; see calibrate().
   std::optional<int64_t> decode_length;  // tokens of a call of kv_forward; default: 1
   converters::PortTypes ports = {};
+  bool single_head_attention = false;  // split_heads()
+  converters::SoftmaxStyle softmax = converters::SoftmaxStyle::kPlain;
+  converters::Rotation rotation = converters::Rotation::kNone;
   bool all_logits = false;
   graph::BufferInitOptions buffers = {};
   std::vector<std::string> allow_unmapped = {};

@@ -5,6 +5,7 @@
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
+#include "converters/blocks/hadamard.h"
 #include "converters/blocks/softcap_attention.h"
 #include "converters/blocks/static_attention.h"
 
@@ -62,6 +63,10 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   if (g.rope_layers[static_cast<size_t>(layer)]) {
     q = rope(b, kind.rope, q);
     k = rope(b, kind.rope, k);
+  }
+  if (c.options.rotation == Rotation::kR3) {
+    q = hadamard_rotation(b, q);
+    k = hadamard_rotation(b, k);
   }
   ValueId out = c.ports != nullptr ? static_attention(b, c, layer, q, k, v)
                                    : attend(b, c, kind, q, updated_kv_cache(b, c, layer, k, v));

@@ -17,6 +17,18 @@ double score_scale(const ModelConfig& config) {
   return config.scalars.attention.value_or(usual);
 }
 
+// A masked column weighs exp(-20) of the least column that the query may attend to.
+constexpr float kBelowSmallest = -20.0F;
+
+// The scores that softmax sees. `mask` is 0 where a query may attend.
+ValueId masked_scores(GraphBuilder& b, const DecoderContext& c, ValueId scores, ValueId mask) {
+  if (c.options.softmax == SoftmaxStyle::kPlain) return b.add(scores, mask);
+  const ValueId seen = b.eq(mask, 0);
+  const ValueId smallest = b.amin_last(scores);
+  const ValueId hidden = b.add(smallest, b.scalar(kBelowSmallest));
+  return b.where(seen, scores, hidden);
+}
+
 }  // namespace
 
 ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
@@ -32,8 +44,8 @@ ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer
   const ValueId rows = b.view(by_head, {kv, groups * tokens, dim});
   ValueId scores = b.bmm(rows, b.view(all_keys, {kv, dim, all}));
   if (g.scalars.attention_softcap) scores = b.mul(b.tanh(scores), cap);
-  const ValueId masked =
-      b.add(b.view(scores, {kv, groups, positions(tokens), all}), c.kind_of(layer).mask);
+  const ValueId grouped = b.view(scores, {kv, groups, positions(tokens), all});
+  const ValueId masked = masked_scores(b, c, grouped, c.kind_of(layer).mask);
   const ValueId weights = b.view(b.softmax_last(masked), {kv, groups * tokens, all});
   const ValueId mixed = b.bmm(weights, b.view(all_values, {kv, all, dim}));
   const ValueId out = b.view(mixed, {batch(), heads(g.num_heads), positions(tokens), dim});

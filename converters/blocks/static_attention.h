@@ -8,7 +8,8 @@
 namespace ferry::converters {
 
 // query [1,A,H,D], keys and values [1,A,G,D] of this call -> [1,A,H,D]. Scores are scaled, capped
-// where the model has a softcap, masked. Only in the static style: c.ports is set.
+// where the model has a softcap, masked as BuildOptions::softmax says. Only in the static style:
+// c.ports is set.
 ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
                          ValueId keys, ValueId values);
 

@@ -16,6 +16,16 @@ namespace ferry::graph {
 // is a few kilobytes, and it keeps the residual stream exact.
 enum class WeightDType { kKeep, kF32, kF16, kBF16 };
 
+// Attention of several heads as attention of one head each: a projection for every head of queries,
+// keys and values, whose weights are rows of those of the model; scores, softmax and sums for every
+// query head; results side by side before the output projection. Inputs and outputs stay as they
+// are. H query heads and G key-value heads make 4 projections H + 2G + 1. For a bound model, before
+// cast_weights. Layers without a softmax over heads stay as they are. kUnsupported, with layer and
+// operator, where a layer cannot be divided.
+Result<Model> split_heads(Model model);
+// The weight of one head in the result: "layers.0.attention.wq.3.weight".
+std::string head_weight_name(const std::string& whole, int64_t head);
+
 // Settles the dtype of every weight: adds casts to the recipes, and _to_copy nodes around linear
 // and embedding nodes whose weight is not f32 (their operators want equal dtypes). One cast of an
 // activation serves all the linear nodes that read it.

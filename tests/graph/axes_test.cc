@@ -44,6 +44,7 @@ TEST_F(Axes, ElementwiseOperatorsKeepTheNameOfEitherOperand) {
   EXPECT_EQ(of(b.softmax_last(x)), all);
   EXPECT_EQ(of(b.where(b.ge(b.to(x, DType::kI64), 0), plain, x)), all);
   EXPECT_EQ(of(b.mean_last(x)), all);  // of size 1, and still the features
+  EXPECT_EQ(of(b.amin_last(x)), all);
   EXPECT_EQ(of(b.topk_last(x, 2).second), all);
   EXPECT_EQ(of(b.fallback(x)), all);
   EXPECT_EQ(of(b.dequantize(b.quantize(x, 0.5, 3, DType::kU8), 0.5, 3)), all);

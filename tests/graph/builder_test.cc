@@ -120,6 +120,11 @@ TEST(Builder, ArithmeticBroadcastsAndPromotes) {
          return f.b.mean_last(f.f32({1, f.t, 8}));
        },
        "f32[1,T,1]"},
+      {"smallest",
+       [](Fixture& f) {
+         return f.b.amin_last(f.f32({1, f.t, 8}));
+       },
+       "f32[1,T,1]"},
       {"sum of rank 0", [](Fixture& f) { return f.b.sum_last(f.f32({})); }, ""},
       {"softmax",
        [](Fixture& f) {
