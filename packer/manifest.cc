@@ -135,9 +135,11 @@ static void describe_model(Archive& a, Manifest& m) {
   a.count("prefill_length", m.prefill_length);
   a.boolean("all_logits", m.all_logits);
   a.choice("program_style", m.program_style, {"stateful", "static"});
-  if (a.since(3)) a.choice("attention", m.attention, {"mha", "sha"});
-  if (a.since(3)) a.choice("softmax", m.softmax, {"plain", "masked"});
-  if (a.since(3)) a.choice("rotate", m.rotate, {"none", "r3"});
+  if (a.since(3)) {
+    a.choice("attention", m.attention, {"mha", "sha"});
+    a.choice("softmax", m.softmax, {"plain", "masked"});
+    a.choice("rotate", m.rotate, {"none", "r3"});
+  }
   a.text("weight_dtype", m.weight_dtype);
   a.optional_count("bos_id", m.bos_id);
   a.counts("eos_ids", m.eos_ids);

@@ -232,7 +232,7 @@ const Edit kEdits[] = {
      "tensors[0].recipe is not 1 to 1048576 bytes of printable ASCII"},
     {"\"#0 f32 [0, 6:1] | cast bf16\"", "\"\"", "tensors[0].recipe is not 1 to 1048576 bytes"},
     {",\n   \"recipe\": \"#0 f32 [0, 6:1] | cast bf16\"", "", "tensors[0].recipe is missing"},
-    {"\"version\": 3", "\"version\": 2", "model has an unknown member 'parts_in_program'"},
+    {"\"version\": 3", "\"version\": 2", "model has an unknown member 'attention'"},
     {"ferry-bundle", "ferry-bungle", "not the manifest of a bundle"},
 };
 
