@@ -3,11 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "cli/numbers.h"
 #include "cli/verbs.h"
@@ -54,7 +56,9 @@ struct Output {
   size_t run, index;
   DType dtype;
   Shape shape;
-  std::string first;  // a few values, for people
+  std::string first;                // a few values, for people
+  std::optional<std::string> text;  // the whole of a String
+  std::string_view type() const { return text ? "string" : dtype_name(dtype); }
   std::string stem() const { return fmt::format("run{}_out{}", run, index); }
 };
 
@@ -97,6 +101,27 @@ void append(std::vector<std::byte>& bytes, T value) {
   bytes.insert(bytes.end(), begin, begin + sizeof value);
 }
 
+bool fits_integer(DType dtype, int64_t value) {
+  switch (dtype) {
+    case DType::kU8:
+      return std::in_range<uint8_t>(value);
+    case DType::kI8:
+      return std::in_range<int8_t>(value);
+    case DType::kU16:
+      return std::in_range<uint16_t>(value);
+    case DType::kI16:
+      return std::in_range<int16_t>(value);
+    case DType::kU32:
+      return std::in_range<uint32_t>(value);
+    case DType::kI32:
+      return std::in_range<int32_t>(value);
+    case DType::kU64:
+      return value >= 0;
+    default:
+      return true;
+  }
+}
+
 // A written number in the dtype that the input has. False if it does not fit there.
 bool append_number(DType dtype, std::string_view text, bool real, std::vector<std::byte>& bytes) {
   int64_t integer = 0;
@@ -122,6 +147,7 @@ bool append_number(DType dtype, std::string_view text, bool real, std::vector<st
   if (real) return false;
   const int64_t width = dtype_bytes(dtype);
   if (dtype == DType::kBool) integer = integer != 0 ? 1 : 0;
+  if (!fits_integer(dtype, integer)) return false;
   const std::byte* begin = reinterpret_cast<const std::byte*>(&integer);  // little-endian
   bytes.insert(bytes.end(), begin, begin + width);
   return true;
@@ -233,8 +259,23 @@ std::string first_values(const runner::TensorView& view) {
       case DType::kI64:
         text += fmt::format("{}", get(int64_t{0}));
         break;
+      case DType::kU64:
+        text += fmt::format("{}", get(uint64_t{0}));
+        break;
       case DType::kI32:
         text += fmt::format("{}", get(int32_t{0}));
+        break;
+      case DType::kU32:
+        text += fmt::format("{}", get(uint32_t{0}));
+        break;
+      case DType::kI16:
+        text += fmt::format("{}", get(int16_t{0}));
+        break;
+      case DType::kU16:
+        text += fmt::format("{}", get(uint16_t{0}));
+        break;
+      case DType::kI8:
+        text += fmt::format("{}", get(int8_t{0}));
         break;
       default:
         text += fmt::format("{}", get(uint8_t{0}));
@@ -273,8 +314,12 @@ Result<std::vector<Output>> collect(const runner::Method& method, size_t run,
   std::vector<Output> outputs;
   for (size_t i = 0; i < method.output_count(); ++i) {
     const runner::TensorView view = method.output(i);
-    const Output& output =
-        outputs.emplace_back(Output{run, i, view.dtype, view.shape, first_values(view)});
+    Output& output =
+        outputs.emplace_back(Output{run, i, view.dtype, view.shape, first_values(view), {}});
+    if (method.output_is_text(i)) {
+      output.text.emplace(reinterpret_cast<const char*>(view.bytes.data()), view.bytes.size());
+      output.first = quoted(*output.text);
+    }
     if (!outdir.empty()) {
       FERRY_RETURN_IF_ERROR(
           write_file(fmt::format("{}/{}.bin", outdir, output.stem()), view.bytes));
@@ -286,7 +331,7 @@ Result<std::vector<Output>> collect(const runner::Method& method, size_t run,
 std::string as_text(const std::vector<Output>& outputs) {
   std::string text;
   for (const Output& o : outputs) {
-    text += fmt::format("run {} output {}: {}{}  {}\n", o.run, o.index, dtype_name(o.dtype),
+    text += fmt::format("run {} output {}: {}{}  {}\n", o.run, o.index, o.type(),
                         to_string(o.shape), o.first);
   }
   return text;
@@ -298,7 +343,8 @@ std::string as_json(const Options& options, size_t runs, const std::vector<Outpu
   json.key("outputs").begin_array();
   for (const Output& o : outputs) {
     json.begin_object().member("run", o.run).member("output", o.index);
-    json.member("dtype", dtype_name(o.dtype)).member("shape", o.shape);
+    json.member("dtype", o.type()).member("shape", o.shape);
+    if (o.text) json.member("text", *o.text);
     if (!options.outdir.empty()) json.member("file", o.stem() + ".bin");
     json.end_object();
   }
@@ -333,8 +379,7 @@ Result<int> execute(const Options& options, Context& context) {
     if (split(line, " \t\r").empty() && method.input_count() > 0) continue;
     FERRY_RETURN_IF_ERROR(run_line(method, line, runs));
     for (Output& output : FERRY_TRY(collect(method, runs, options.outdir))) {
-      manifest += fmt::format("{} {} {}\n", output.stem(), dtype_name(output.dtype),
-                              sizes_text(output.shape));
+      manifest += fmt::format("{} {} {}\n", output.stem(), output.type(), sizes_text(output.shape));
       outputs.push_back(std::move(output));
     }
     ++runs;

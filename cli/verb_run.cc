@@ -22,8 +22,8 @@
 #include "core/utf8.h"
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
+#include "runner/decoder.h"
 #include "runner/sampler.h"
-#include "runner/stateful_decoder.h"
 #include "text/chat_template/chat_template.h"
 #include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer.h"
@@ -40,6 +40,7 @@ constexpr std::string_view kInterruption = "interrupted";
 struct Options {
   std::string bundle, tokens, prompt, chat, dump_logits;
   int64_t max_new = 16;
+  std::string mode, lookahead;
   runner::SamplingOptions sampling;
   int64_t seed = 0;
   std::optional<int64_t> memory;
@@ -58,24 +59,64 @@ struct Generation {
   std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
   // Why there are no more: "eos", "max_new", "context" (it is full) or "interrupted".
   std::string_view stop;
+  std::optional<runner::LookaheadCounts> lookahead;
   Times times;
 };
 
-Result<std::vector<int64_t>> parse_tokens(std::string_view text) {
-  std::vector<int64_t> tokens;
+Result<std::vector<int64_t>> parse_numbers(std::string_view option, std::string_view text,
+                                           std::string_view expected) {
+  std::vector<int64_t> numbers;
   const char* at = text.data();
   const char* end = at + text.size();
   while (true) {
-    int64_t token = 0;
-    const auto [rest, error] = std::from_chars(at, end, token);
+    int64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
     if (error != std::errc() || (rest != end && *rest != ',')) {
       return fail(ErrorCode::kUsage,
-                  fmt::format("--tokens {}: expected ids such as 1,2,3", quoted(text)));
+                  fmt::format("{} {}: expected {}", option, quoted(text), expected));
     }
-    tokens.push_back(token);
-    if (rest == end) return tokens;
+    numbers.push_back(number);
+    if (rest == end) return numbers;
     at = rest + 1;
   }
+}
+
+Result<runner::DecodeMode> parse_mode(const std::string& name) {
+  const auto found = std::ranges::find(runner::kDecodeModeNames, name);
+  if (found != std::end(runner::kDecodeModeNames)) {
+    return static_cast<runner::DecodeMode>(found - std::begin(runner::kDecodeModeNames));
+  }
+  const std::string modes = fmt::format("{}", fmt::join(runner::kDecodeModeNames, ", "));
+  return fail(
+      ErrorCode::kUsage,
+      name == "shift-pointer"
+          ? fmt::format("--mode shift-pointer: there is no shift-pointer mode; modes are {}", modes)
+          : fmt::format("--mode {}: expected one of {}", quoted(name), modes));
+}
+
+Result<runner::LookaheadOptions> parse_lookahead(const Options& o) {
+  constexpr std::string_view kExpected = "N,W,G such as 3,2,2";
+  runner::LookaheadOptions lookahead = {.seed = static_cast<uint64_t>(o.seed)};
+  if (o.lookahead.empty()) return lookahead;
+  const auto numbers = FERRY_TRY(parse_numbers("--lookahead", o.lookahead, kExpected));
+  if (numbers.size() != 3) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--lookahead {}: expected {}", quoted(o.lookahead), kExpected));
+  }
+  lookahead.ngram = numbers[0];
+  lookahead.window = numbers[1];
+  lookahead.gcap = numbers[2];
+  return lookahead;
+}
+
+Result<runner::DecodeOptions> decode_options(const Options& o) {
+  runner::DecodeOptions decode;
+  if (!o.mode.empty()) decode.mode = FERRY_TRY(parse_mode(o.mode));
+  if (!o.lookahead.empty() && decode.mode != runner::DecodeMode::kLookahead) {
+    return fail(ErrorCode::kUsage, "--lookahead is for --mode lookahead");
+  }
+  decode.lookahead = FERRY_TRY(parse_lookahead(o));
+  return decode;
 }
 
 Status check_options(const Options& o) {
@@ -122,11 +163,11 @@ class TextOutput {
 
 // Why `g` ends with its last token, or nothing while it goes on. The context is a limit: what does
 // not fit is not generated.
-std::string_view reason_to_stop(const Generation& g, const runner::StatefulDecoder& decoder,
+std::string_view reason_to_stop(const Generation& g, const runner::Decoder& decoder,
                                 const packer::Manifest& manifest, const Options& options) {
   if (!options.ignore_eos && std::ranges::count(manifest.eos_ids, g.tokens.back()) > 0) return kEos;
   if (std::ssize(g.tokens) >= options.max_new) return "max_new";
-  if (decoder.position() >= manifest.context_length) return "context";
+  if (decoder.position() >= decoder.capacity()) return "context";
   return {};
 }
 
@@ -135,34 +176,49 @@ Error in_bundle(const Options& options, Error error) {
   return error;
 }
 
+// The next token by the logits before it: it goes to `g` and to `text`. Returns nothing if it is
+// the last one.
+Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Generation& g,
+                                            const runner::Decoder& decoder,
+                                            const packer::Manifest& manifest,
+                                            const Options& options, runner::Sampler& sampler,
+                                            TextOutput& text) {
+  const auto vocab = static_cast<size_t>(manifest.vocab_size);
+  if (logits.size() < vocab)
+    return bad_input("the bundle's logits are shorter than its vocabulary");
+  const std::span<const float> last = logits.last(vocab);
+  const auto sampling_start = Clock::now();
+  const Result<int64_t> token = sampler.sample(last);
+  if (!token) return tl::unexpected<Error>(in_bundle(options, token.error()));
+  g.times.sampling += Clock::now() - sampling_start;
+  g.tokens.push_back(*token);
+  if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
+  g.stop = reason_to_stop(g, decoder, manifest, options);
+  if (g.stop != kEos) FERRY_RETURN_IF_ERROR(text.push(*token));
+  return g.stop.empty() ? std::optional(*token) : std::nullopt;
+}
+
 // An interrupt ends the answer with what there is of it, if there is anything.
-Result<Generation> generate(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const Options& options, runner::Sampler& sampler, TextOutput& text,
                             Generation g) {
-  const auto vocab = static_cast<size_t>(manifest.vocab_size);
+  const auto choose = [&](std::span<const float> logits) {
+    return choose_token(logits, g, decoder, manifest, options, sampler, text);
+  };
   g.times.start = Clock::now();
-  std::span<const float> row = FERRY_TRY(decoder.forward(g.prompt));
+  const std::span<const float> logits = FERRY_TRY(decoder.forward(g.prompt));
   g.times.prompt_end = Clock::now();
-  while (true) {
-    if (row.size() < vocab) return bad_input("the bundle's logits are shorter than its vocabulary");
-    const std::span<const float> last = row.last(vocab);
-    const auto sampling_start = Clock::now();
-    const Result<int64_t> token = sampler.sample(last);
-    if (!token) return tl::unexpected<Error>(in_bundle(options, token.error()));
-    g.times.sampling += Clock::now() - sampling_start;
-    g.tokens.push_back(*token);
-    if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
-    g.stop = reason_to_stop(g, decoder, manifest, options);
-    if (g.stop != kEos) FERRY_RETURN_IF_ERROR(text.push(*token));
-    if (!g.stop.empty()) break;
-    auto next = decoder.forward({&g.tokens.back(), 1});
+  std::optional<int64_t> token = FERRY_TRY(choose(logits));
+  while (token) {
+    auto next = decoder.advance(*token, choose);
     if (!next && next.error().code == ErrorCode::kInterrupted) {
       g.stop = kInterruption;
       break;
     }
-    row = FERRY_TRY(std::move(next));
+    token = FERRY_TRY(std::move(next));
   }
   g.times.end = Clock::now();
+  g.lookahead = decoder.lookahead_counts();
   g.text = FERRY_TRY(text.finish());
   return g;
 }
@@ -207,6 +263,13 @@ double rate(size_t tokens, double seconds) {
   return tokens > 0 && seconds > 0 ? static_cast<double>(tokens) / seconds : std::nan("");
 }
 
+// As official runners log it.
+std::string lookahead_line(const Generation& g) {
+  if (!g.lookahead) return {};
+  return fmt::format("Lookahead Decoding: n_generated = {} / n_accept = {}\n",
+                     g.lookahead->generated, g.lookahead->accepted);
+}
+
 std::string stats_lines(const Generation& g) {
   const Stats s(g);
   const auto line = [](const std::string& what, double seconds, size_t tokens) {
@@ -224,6 +287,7 @@ std::string stats_lines(const Generation& g) {
          line("Prompt evaluation", s.prompt_eval, s.prompt) + decoding +
          fmt::format("Time to first generated token: {:.3f} s\n", s.first_token) +
          fmt::format("Sampling time over {} tokens: {:.3f} s\n", s.generated, s.sampling) +
+         lookahead_line(g) +
          fmt::format("Peak RSS: {:.1f} MiB\n", static_cast<double>(peak_rss()) / (1 << 20));
 }
 
@@ -245,6 +309,10 @@ std::string to_json(const Generation& g, bool with_text) {
   json.member("first_token_s", s.first_token).member("sampling_s", s.sampling);
   json.member("prefill_token_per_sec", rate(s.prompt, s.prompt_eval));
   json.member("decode_token_per_sec", rate(s.decoded, s.generation));
+  if (g.lookahead) {
+    json.member("lookahead_generated", g.lookahead->generated);
+    json.member("lookahead_accepted", g.lookahead->accepted);
+  }
   json.member("peak_rss_bytes", peak_rss());
   json.end_object().end_object();
   return json.take();
@@ -291,14 +359,17 @@ Result<int> run(Context& context, const Options& options) {
   FERRY_RETURN_IF_ERROR(check_options(options));
   runner::Sampler sampler = FERRY_TRY(make_sampler(options));
   Generation g;
-  if (!options.tokens.empty()) g.prompt = FERRY_TRY(parse_tokens(options.tokens));
+  if (!options.tokens.empty()) {
+    g.prompt = FERRY_TRY(parse_numbers("--tokens", options.tokens, "ids such as 1,2,3"));
+  }
+  const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   g.times.load_start = Clock::now();
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, !options.skip_digests, context.pool()));
   std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
-  runner::StatefulDecoder decoder =
-      FERRY_TRY(runner::StatefulDecoder::load(bundle, context.pool(), method));
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
   g.times.load_end = Clock::now();
   if (tokenizer) g.prompt = FERRY_TRY(encode_prompt(*tokenizer, bundle, options));
   TextOutput text(tokenizer ? &*tokenizer : nullptr, [&](std::string_view part) {
@@ -306,7 +377,7 @@ Result<int> run(Context& context, const Options& options) {
     context.print(part);
     context.flush();
   });
-  g = FERRY_TRY(generate(decoder, bundle.manifest(), options, sampler, text, std::move(g)));
+  g = FERRY_TRY(generate(*decoder, bundle.manifest(), options, sampler, text, std::move(g)));
   if (!options.dump_logits.empty()) FERRY_RETURN_IF_ERROR(dump_logits(g, options.dump_logits));
   if (context.json) {
     context.print(to_json(g, tokenizer.has_value()));
@@ -335,7 +406,15 @@ void add_run(CommandLine& line) {
       .option("--top-k", o->sampling.top_k, "Sample from the K likeliest tokens; 0: from all")
       .option("--top-p", o->sampling.top_p,
               "Sample from the likeliest tokens that together have this probability")
-      .option("--seed", o->seed, "Of the sampler; without effect at temperature 0")
+      .option("--seed", o->seed,
+              "Of the sampler, without effect at temperature 0, and of the guesses of lookahead, "
+              "which have no effect on the answer")
+      .option("--mode", o->mode,
+              "How a static bundle decodes: kv (token by token), hybrid (prompts in chunks, the "
+              "default) or lookahead (the same, and several tokens from one call)")
+      .option("--lookahead", o->lookahead,
+              "Of --mode lookahead: N,W,G, the tokens of an n-gram, the window, and the n-grams "
+              "that are kept for each token; default: 3,2,2")
       .option("--dump-logits", o->dump_logits,
               "New safetensors file for the logits that each token was chosen from")
       .option("--memory", o->memory,

@@ -6,7 +6,7 @@ include(CMakePackageConfigHelpers)
 # What a program includes; docs/library.md is about these.
 set(public_headers
   formats/checkpoint.h packer/bundle_reader.h packer/check.h pipeline/convert.h pipeline/listing.h
-  pipeline/verify.h proof/reference.h proof/verify.h runner/stateful_decoder.h runner/sampler.h
+  pipeline/verify.h proof/reference.h proof/verify.h runner/decoder.h runner/sampler.h
   text/chat_template/chat_template.h text/tokenizer/text_stream.h text/tokenizer/tokenizer.h)
 
 # ... and what these include, so that the set is complete by construction.
@@ -56,4 +56,5 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ferryConfig.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/hdf5_archive.cmake
         DESTINATION ${package})

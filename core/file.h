@@ -30,6 +30,10 @@ class InputFile {
 
   // Refuses anything but a regular file before an open could block. `path` is used in messages.
   static Result<InputFile> open(const std::string& path, Links links = Links::kFollow);
+  // The same of `file`, a path relative to the open directory `directory`. `path` is used in
+  // messages, and to open the file again; whether it is the same file is checked then.
+  static Result<InputFile> open_at(int directory, const std::string& file, const std::string& path,
+                                   Links links);
 
   uint64_t size() const;
   const std::string& path() const;

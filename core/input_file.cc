@@ -60,21 +60,31 @@ struct OpenFile {
   struct stat info;
 };
 
+// What to open: `file` relative to the open directory `directory`. Messages name it `path`.
+struct Place {
+  int directory;
+  const std::string& file;
+  const std::string& path;
+  InputFile::Links links;
+};
+
 // stat first, so that a device is never opened at all; O_NONBLOCK and fstat after it, because the
 // name may mean something else by then.
-Result<OpenFile> open_regular(const std::string& path, InputFile::Links links) {
-  const bool follow = links == InputFile::Links::kFollow;
+Result<OpenFile> open_regular(const Place& place) {
+  const bool follow = place.links == InputFile::Links::kFollow;
+  const std::string& path = place.path;
   OpenFile file{};
-  if (path.find('\0') != std::string::npos) {
+  if (place.file.find('\0') != std::string::npos) {
     return bad_input(fmt::format("{}: a path cannot contain a NUL byte", printable(path)));
   }
-  if ((follow ? ::stat : ::lstat)(path.c_str(), &file.info) != 0) {
+  if (::fstatat(place.directory, place.file.c_str(), &file.info,
+                follow ? 0 : AT_SYMLINK_NOFOLLOW) != 0) {
     return os_error(path, "cannot open", errno);
   }
   FERRY_RETURN_IF_ERROR(require_regular(path, file.info));
   const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
   do {
-    file.fd = ::open(path.c_str(), flags);
+    file.fd = ::openat(place.directory, place.file.c_str(), flags);
   } while (file.fd < 0 && errno == EINTR);
   if (file.fd < 0) return os_error(path, "cannot open", errno);
   Status regular = {};
@@ -92,7 +102,6 @@ Result<OpenFile> open_regular(const std::string& path, InputFile::Links links) {
 
 struct InputFile::State {
   std::string path;
-  Links links;
   Identity identity;
   int fd;
   // Readers that use the descriptor now; -1 while there is none.
@@ -110,10 +119,10 @@ class OpenFiles {
     return *files;
   }
 
-  Result<std::unique_ptr<State>> open(const std::string& path, InputFile::Links links) {
+  Result<std::unique_ptr<State>> open(const Place& place) {
     const std::lock_guard lock(mutex_);
-    const OpenFile opened = FERRY_TRY(open_with_room(path, links));
-    std::unique_ptr<State> state(new State{path, links, Identity(opened.info), opened.fd});
+    const OpenFile opened = FERRY_TRY(open_with_room(place));
+    std::unique_ptr<State> state(new State{place.path, Identity(opened.info), opened.fd});
     open_.push_back(state.get());
     return state;
   }
@@ -123,7 +132,8 @@ class OpenFiles {
     if (try_acquire(state)) return {};
     const std::lock_guard lock(mutex_);
     if (try_acquire(state)) return {};  // another thread has opened it
-    const OpenFile opened = FERRY_TRY(open_with_room(state.path, state.links));
+    const OpenFile opened =
+        FERRY_TRY(open_with_room({AT_FDCWD, state.path, state.path, InputFile::Links::kFollow}));
     if (Identity(opened.info) != state.identity) {
       ::close(opened.fd);
       return changed(state.path);
@@ -155,13 +165,13 @@ class OpenFiles {
   }
 
   // Half of what the process may have is left to others.
-  Result<OpenFile> open_with_room(const std::string& path, InputFile::Links links) {
+  Result<OpenFile> open_with_room(const Place& place) {
     const size_t most = std::max(kLeastOpen, most_open_files() / 2);
     while (open_.size() >= most && close_one()) {
     }
     while (true) {
       errno = 0;
-      auto opened = open_regular(path, links);
+      auto opened = open_regular(place);
       if (opened || (errno != EMFILE && errno != ENFILE) || !close_one()) return opened;
     }
   }
@@ -192,9 +202,14 @@ InputFile& InputFile::operator=(InputFile&& other) noexcept {
 }
 
 Result<InputFile> InputFile::open(const std::string& path, Links links) {
-  InputFile file;
-  file.state_ = FERRY_TRY(OpenFiles::get().open(path, links));
-  return file;
+  return open_at(AT_FDCWD, path, path, links);
+}
+
+Result<InputFile> InputFile::open_at(int directory, const std::string& file,
+                                     const std::string& path, Links links) {
+  InputFile opened;
+  opened.state_ = FERRY_TRY(OpenFiles::get().open({directory, file, path, links}));
+  return opened;
 }
 
 uint64_t InputFile::size() const { return state_ ? state_->identity.size : 0; }

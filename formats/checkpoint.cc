@@ -7,11 +7,15 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/directory.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "formats/checkpoint_file.h"
 #include "formats/gguf/gguf.h"
 #include "formats/hdf5/hdf5.h"
 #include "formats/hdf5/keras_index.h"
@@ -30,8 +34,8 @@ Result<Checkpoint> plain_checkpoint(Result<std::unique_ptr<TensorSource>> source
   return Checkpoint{FERRY_TRY(std::move(source))};
 }
 
-Result<Checkpoint> gguf_checkpoint(const std::string& path) {
-  GgufFile file = FERRY_TRY(open_gguf(path));
+Result<Checkpoint> gguf_checkpoint(Result<GgufFile> opened) {
+  GgufFile file = FERRY_TRY(std::move(opened));
   return Checkpoint{std::move(file.source), std::move(file.metadata)};
 }
 
@@ -87,16 +91,6 @@ tl::unexpected<Error> unsupported(const std::string& path, std::string_view what
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", printable(path), what));
 }
 
-std::string join(const std::string& directory, std::string_view name) {
-  return directory + (directory.ends_with('/') ? "" : "/") + std::string(name);
-}
-
-bool exists_in(const std::string& directory, std::string_view name) {
-  std::error_code error;
-  // A dangling link exists: opening it then says what is wrong with it.
-  return fs::symlink_status(join(directory, name), error).type() != fs::file_type::not_found;
-}
-
 // The layout of the Hugging Face cache: snapshots/REVISION/model.safetensors is a link to
 // ../../blobs/HASH. Nothing else in it may be a link.
 bool is_cache_link(const fs::path& target) {
@@ -112,6 +106,8 @@ bool is_plain_target(const fs::path& target) {
   return target == target.filename() && target != "." && target != ".." && !target.empty();
 }
 
+bool may_follow(const fs::path& target) { return is_cache_link(target) || is_plain_target(target); }
+
 tl::unexpected<Error> with_tensor(Error error, const std::string& tensor) {
   error.message += fmt::format(" (tensor {})", quoted(tensor));
   return tl::unexpected<Error>(std::move(error));
@@ -120,20 +116,20 @@ tl::unexpected<Error> with_tensor(Error error, const std::string& tensor) {
 // The files that the index names, all of them or an error that lists those that are missing.
 Result<std::vector<CheckpointFile>> files_of_index(const ShardIndex& index,
                                                    const std::string& index_path,
+                                                   const Directory& directory,
                                                    const CheckpointOptions& options) {
-  const std::string directory = checkpoint_directory(index_path);
   std::map<std::string, std::string> first_tensor;  // by file name
   for (const auto& [tensor, file] : index) first_tensor.emplace(file, tensor);
   std::vector<CheckpointFile> files;
   std::vector<std::string> missing;
   for (const auto& [name, tensor] : first_tensor) {
-    if (!exists_in(directory, name)) {
+    if (!directory.contains(name)) {
       missing.push_back(name);
       continue;
     }
-    auto path = file_in_checkpoint(directory, name, options);
-    if (!path) return with_tensor(std::move(path).error(), tensor);
-    files.push_back({*std::move(path), name});
+    auto file = open_in_checkpoint(directory, name, options);
+    if (!file) return with_tensor(std::move(file).error(), tensor);
+    files.push_back({*std::move(file), name});
   }
   if (missing.empty()) return files;
   Error error{
@@ -146,38 +142,34 @@ Result<std::vector<CheckpointFile>> files_of_index(const ShardIndex& index,
   return with_tensor(std::move(error), first_tensor[missing.front()]);
 }
 
-Result<Checkpoint> open_index(const std::string& path, const CheckpointOptions& options) {
+Result<Checkpoint> open_index(const InputFile& file, const Directory& directory,
+                              const CheckpointOptions& options) {
+  const std::string& path = file.path();
   const std::string shown = printable(path);
-  const std::string text = FERRY_TRY(read_text_file(path, kMaxIndexBytes));
+  const std::string text = FERRY_TRY(read_text(file, kMaxIndexBytes));
   const bool torch = path.ends_with(kTorchIndexSuffix);
   const ShardIndex index =
       FERRY_TRY(parse_shard_index(text, shown, torch ? ".bin" : ".safetensors"));
-  const auto files = FERRY_TRY(files_of_index(index, path, options));
-  std::unique_ptr<TensorSource> source =
-      FERRY_TRY(torch ? open_torch(files, path) : open_safetensors(files, path));
+  auto files = FERRY_TRY(files_of_index(index, path, directory, options));
+  std::unique_ptr<TensorSource> source = FERRY_TRY(
+      torch ? open_torch(std::move(files), path) : open_safetensors(std::move(files), path));
   FERRY_RETURN_IF_ERROR(check_against_index(index, *source, shown));
   return Checkpoint{std::move(source)};
 }
 
 // The numbered files of a sharded Keras checkpoint that are in the directory.
-Result<std::vector<std::string>> keras_files_in(const std::string& directory,
+Result<std::vector<std::string>> keras_files_in(const Directory& directory,
                                                 const std::string& base) {
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (is_keras_shard(name, base)) names.push_back(name);
-  }
-  if (error) {
-    return fail(ErrorCode::kIo, fmt::format("{}: {}", printable(directory), error.message()));
-  }
+  std::vector<std::string> names = FERRY_TRY(directory.names());
+  std::erase_if(names, [&](const std::string& name) { return !is_keras_shard(name, base); });
   return names;
 }
 
-Result<Checkpoint> open_keras(const std::string& path, const CheckpointOptions& options) {
+Result<Checkpoint> open_keras(const InputFile& index_file, const Directory& directory,
+                              const CheckpointOptions& options) {
+  const std::string& path = index_file.path();
   const std::string shown = printable(path);
-  const std::string directory = checkpoint_directory(path);
-  const std::string text = FERRY_TRY(read_text_file(path, kMaxIndexBytes));
+  const std::string text = FERRY_TRY(read_text(index_file, kMaxIndexBytes));
   const KerasIndex index = FERRY_TRY(parse_keras_index(text, shown));
   std::string base = base_name(path);
   base.resize(base.size() - kKerasIndexSuffix.size());
@@ -185,25 +177,19 @@ Result<Checkpoint> open_keras(const std::string& path, const CheckpointOptions& 
   const auto names = FERRY_TRY(keras_shards(index, base, present, shown));
   std::vector<CheckpointFile> files;
   for (const std::string& name : names) {
-    std::string file = FERRY_TRY(file_in_checkpoint(directory, name, options));
+    InputFile file = FERRY_TRY(open_in_checkpoint(directory, name, options));
     files.push_back({std::move(file), name});
   }
-  Hdf5File file = FERRY_TRY(open_hdf5(files, path, /*keras=*/true));
+  Hdf5File file = FERRY_TRY(open_hdf5(std::move(files), path, /*keras=*/true));
   FERRY_RETURN_IF_ERROR(check_against_keras_index(index, file, shown));
   return hdf5_checkpoint(std::move(file));
 }
 
 // The one GGUF file of a directory, or an empty name.
-std::string only_gguf_file(const std::string& path) {
-  std::error_code error;
-  std::string found;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (!name.ends_with(".gguf")) continue;
-    if (!found.empty()) return {};
-    found = name;
-  }
-  return error ? std::string() : found;
+std::string only_gguf_file(const Directory& directory) {
+  std::vector<std::string> names = directory.names().value_or(std::vector<std::string>());
+  std::erase_if(names, [](const std::string& name) { return !name.ends_with(".gguf"); });
+  return names.size() == 1 ? names.front() : std::string();
 }
 
 // The index that the shard `name` ("model-00001-of-00002.safetensors") belongs to; empty where the
@@ -222,22 +208,21 @@ std::string index_of_shard(std::string_view name) {
 }
 
 // What is in a directory without a checkpoint under one of the known names.
-tl::unexpected<Error> explain_directory(const std::string& path) {
-  std::error_code error;
+tl::unexpected<Error> explain_directory(const Directory& directory) {
+  const std::string& path = directory.path();
+  const Result<std::vector<std::string>> names = directory.names();
+  if (!names) return tl::unexpected<Error>(names.error());
   std::vector<std::string> others, tensor_files;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
+  for (const std::string& name : *names) {
     if (name.ends_with(".safetensors") || has_torch_name(name) || has_hdf5_name(name)) {
       tensor_files.push_back(name);
     }
     if (other_format(name)) others.push_back(name);
   }
-  if (error) return fail(ErrorCode::kIo, fmt::format("{}: {}", printable(path), error.message()));
   if (const std::string snapshot = snapshot_of_cache_entry(path); !snapshot.empty()) {
     return bad_input(fmt::format("{}: an entry of the Hugging Face cache; the checkpoint is {}",
                                  printable(path), quoted(snapshot, kMaxShownPath)));
   }
-  std::ranges::sort(tensor_files);
   for (const std::string& name : tensor_files) {
     const std::string index = index_of_shard(name);
     if (index.empty()) continue;
@@ -250,7 +235,7 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
                                  kIndexFile, quoted(first)));
   }
   if (!others.empty()) {
-    const std::string& first = *std::min_element(others.begin(), others.end());
+    const std::string& first = others.front();
     if (first.ends_with(".gguf")) {
       return bad_input(fmt::format("{}: several GGUF files; give the path of one, such as {}",
                                    printable(path), quoted(first)));
@@ -262,41 +247,43 @@ tl::unexpected<Error> explain_directory(const std::string& path) {
                                printable(path), fmt::join(kKnownFiles, ", ")));
 }
 
-Result<Checkpoint> open_directory(const std::string& path, const CheckpointOptions& options) {
+Result<Checkpoint> open_directory(const Directory& directory, const CheckpointOptions& options) {
+  const std::string& path = directory.path();
   for (const std::string_view known : kKnownFiles) {
-    if (!exists_in(path, known)) continue;
     const std::string name(known);
-    const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));
-    if (known.ends_with(kIndexSuffix)) return open_index(file, options);
-    if (known == kKerasIndexFile) return open_keras(file, options);
-    const std::vector<CheckpointFile> files = {{file, name}};
-    if (known == kKerasFile) return hdf5_checkpoint(open_hdf5(files, path));
-    return plain_checkpoint(known == kTorchFile ? open_torch(files, path)
-                                                : open_safetensors(files, path));
+    if (!directory.contains(name)) continue;
+    InputFile file = FERRY_TRY(open_in_checkpoint(directory, name, options));
+    if (known.ends_with(kIndexSuffix)) return open_index(file, directory, options);
+    if (known == kKerasIndexFile) return open_keras(file, directory, options);
+    std::vector<CheckpointFile> files = one_file(std::move(file), name);
+    if (known == kKerasFile) return hdf5_checkpoint(open_hdf5(std::move(files), path));
+    return plain_checkpoint(known == kTorchFile ? open_torch(std::move(files), path)
+                                                : open_safetensors(std::move(files), path));
   }
-  if (const std::string name = only_gguf_file(path); !name.empty()) {
-    const std::string file = FERRY_TRY(file_in_checkpoint(path, name, options));
-    return gguf_checkpoint(file);
+  if (const std::string name = only_gguf_file(directory); !name.empty()) {
+    return gguf_checkpoint(open_gguf(FERRY_TRY(open_in_checkpoint(directory, name, options))));
   }
-  return explain_directory(path);
+  return explain_directory(directory);
 }
 
-Result<Checkpoint> open_file(const std::string& path) {
+// `file` is no index.
+Result<Checkpoint> open_single(InputFile file) {
+  const std::string path = file.path();
   const std::string name = base_name(path);
-  if (name.ends_with(".gguf")) return gguf_checkpoint(path);
-  const InputFile file = FERRY_TRY(InputFile::open(path));
+  if (name.ends_with(".gguf")) return gguf_checkpoint(open_gguf(std::move(file)));
   if (const OtherFormat* format = other_format(name)) {
     return unsupported(
         path, fmt::format("{} checkpoints are not supported{}", format->name, format->advice));
   }
   if (has_hdf5_name(name) || FERRY_TRY(detect_hdf5(file))) {
-    return hdf5_checkpoint(open_hdf5({{path, name}}, path));
+    return hdf5_checkpoint(open_hdf5(one_file(std::move(file), name), path));
   }
   // The first bytes decide, and the end of the name where they could be either format's.
   const bool is_torch =
       FERRY_TRY(detect_torch(file)) != TorchContent::kOther || has_torch_name(name);
   const bool named = name.ends_with(".safetensors");
-  if (is_torch && !named) return plain_checkpoint(open_torch({{path, name}}, path));
+  if (is_torch && !named)
+    return plain_checkpoint(open_torch(one_file(std::move(file), name), path));
   if (!named && !FERRY_TRY(may_be_safetensors(file))) {
     return bad_input(
         fmt::format("{}: no tensor file of a known kind, by its first bytes and its "
@@ -304,39 +291,47 @@ Result<Checkpoint> open_file(const std::string& path) {
                     "HDF5 (.h5, .hdf5), or an index of them (.index.json)",
                     printable(path)));
   }
-  return plain_checkpoint(open_safetensors({{path, name}}, path));
+  return plain_checkpoint(open_safetensors(one_file(std::move(file), name), path));
 }
 
-}  // namespace
+Result<Checkpoint> open_file(InputFile file, const Directory& directory,
+                             const CheckpointOptions& options) {
+  if (file.path().ends_with(kIndexSuffix)) return open_index(file, directory, options);
+  if (file.path().ends_with(kKerasIndexSuffix)) return open_keras(file, directory, options);
+  return open_single(std::move(file));
+}
 
-std::string checkpoint_directory(const std::string& path) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) return path;
+std::string parent_of(const std::string& path) {
   const std::string parent = fs::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
 }
 
-Result<std::string> file_in_checkpoint(const std::string& directory, const std::string& name,
-                                       const CheckpointOptions& options) {
-  const std::string path = join(directory, name);
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(path, error);
-  if (status.type() == fs::file_type::not_found) {
+}  // namespace
+
+Result<InputFile> open_in_checkpoint(const Directory& directory, const std::string& name,
+                                     const CheckpointOptions& options) {
+  const std::string path = directory.path_of(name);
+  if (!directory.contains(name)) {
     return fail(ErrorCode::kIo, fmt::format("{}: no such file", printable(path)));
   }
-  if (status.type() != fs::file_type::symlink || options.follow_symlinks) return path;
-  const fs::path target = fs::read_symlink(path, error);
-  const fs::path resolved = fs::path(directory) / target;
-  const bool allowed = !error && (is_cache_link(target) || is_plain_target(target));
+  if (options.follow_symlinks) return directory.open_file(name, name, InputFile::Links::kFollow);
+  const std::optional<std::string> target = directory.link_target(name);
+  if (!target) return directory.open_file(name, name, InputFile::Links::kRefuse);
   // One step only: what the link names must not be a link again.
-  if (allowed && !fs::is_symlink(fs::symlink_status(resolved, error))) return path;
+  if (may_follow(*target) && !directory.link_target(*target)) {
+    return directory.open_file(*target, name, InputFile::Links::kRefuse);
+  }
   return bad_input(fmt::format("{}: a symbolic link out of the checkpoint directory, to {}",
-                               printable(path), quoted(target.string(), 60)));
+                               printable(path), quoted(*target, 60)));
 }
 
 Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOptions& options) {
+  if (Result<Directory> directory = Directory::open(path)) {
+    Checkpoint checkpoint = FERRY_TRY(open_directory(*directory, options));
+    checkpoint.directory = *std::move(directory);
+    return checkpoint;
+  }
   std::error_code error;
-  if (fs::is_directory(path, error)) return open_directory(path, options);
   if (looks_like_hub_id(path) && !fs::exists(fs::symlink_status(path, error))) {
     return fail(
         ErrorCode::kIo,
@@ -344,9 +339,11 @@ Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOpti
                     "downloaded first",
                     printable(path)));
   }
-  if (path.ends_with(kIndexSuffix)) return open_index(path, options);
-  if (path.ends_with(kKerasIndexSuffix)) return open_keras(path, options);
-  return open_file(path);
+  InputFile file = FERRY_TRY(InputFile::open(path));
+  Directory directory = FERRY_TRY(Directory::open(parent_of(path)));
+  Checkpoint checkpoint = FERRY_TRY(open_file(std::move(file), directory, options));
+  checkpoint.directory = std::move(directory);
+  return checkpoint;
 }
 
 Result<std::unique_ptr<TensorSource>> open_tensors(const std::string& path,

@@ -5,6 +5,8 @@
 #include <string>
 #include <variant>
 
+#include "core/directory.h"
+#include "core/file.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "formats/gguf/metadata.h"
@@ -16,6 +18,8 @@ struct Checkpoint {
   std::unique_ptr<TensorSource> source;
   // What a GGUF or an HDF5 file says beside its tensors; it refers to the source.
   std::variant<std::monostate, GgufMetadata, KerasAttributes> extra = {};
+  // That of config.json and the tokenizer files.
+  Directory directory = {};
 };
 
 struct CheckpointOptions {
@@ -37,12 +41,10 @@ Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOpti
 Result<std::unique_ptr<TensorSource>> open_tensors(const std::string& path,
                                                    const CheckpointOptions& options = {});
 
-// The directory that holds config.json and the tokenizer files: `path` itself or its parent.
-std::string checkpoint_directory(const std::string& path);
-
-// Path of the file `name`, a plain name, in a checkpoint directory; refuses symbolic links by the
-// rule above. kIo where there is no such file.
-Result<std::string> file_in_checkpoint(const std::string& directory, const std::string& name,
-                                       const CheckpointOptions& options = {});
+// Opens the file `name`, a plain name, of a checkpoint directory. A symbolic link is read once; if
+// the rule above allows its target, the target is opened, and must be a regular file and no link.
+// kIo where there is no such file.
+Result<InputFile> open_in_checkpoint(const Directory& directory, const std::string& name,
+                                     const CheckpointOptions& options = {});
 
 }  // namespace ferry::formats

@@ -5,10 +5,17 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "core/text.h"
 
 namespace ferry::formats {
+
+std::vector<CheckpointFile> one_file(InputFile file, std::string name) {
+  std::vector<CheckpointFile> files;
+  files.push_back({std::move(file), std::move(name)});
+  return files;
+}
 
 bool is_index_file_name(std::string_view name) {
   constexpr size_t kMaxBytes = 255;

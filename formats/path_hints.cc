@@ -24,9 +24,9 @@ bool is_plain_name(std::string_view name) {
 // The revision that refs/main names, or an empty string.
 std::string main_revision(const std::string& directory) {
   const std::string file = directory + "/refs/main";
-  std::error_code error;
-  if (!fs::is_regular_file(fs::symlink_status(file, error))) return {};
-  Result<std::string> text = read_text_file(file, kMaxRevisionBytes);
+  const Result<InputFile> opened = InputFile::open(file, InputFile::Links::kRefuse);
+  if (!opened) return {};
+  Result<std::string> text = read_text(*opened, kMaxRevisionBytes);
   if (!text) return {};
   std::erase_if(*text, [](unsigned char c) { return std::isspace(c) != 0; });
   return is_plain_name(*text) ? *text : std::string();

@@ -182,7 +182,7 @@ struct Model {
 };
 
 // Pairs the weights that `methods` use with those that `dict` has; reports all that are missing,
-// left over, or of another shape at once. A bound model is f32 throughout: expressions cast to the
+// left over, or of another shape at once. A bound model is f32 throughout: recipes cast to the
 // dtype of their value, which cast_weights may change.
 Result<Model> bind(std::vector<MethodGraph> methods, StateDict dict,
                    const std::string& source_name);

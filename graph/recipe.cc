@@ -22,9 +22,9 @@ std::string step_name(const Step& step) {
     case Step::Kind::kDecode:
       return "decode";
     case Step::Kind::kAdd:
-      return fmt::format("add {:g}", step.value);
+      return fmt::format("add {}", step.value);
     case Step::Kind::kMul:
-      return fmt::format("mul {:g}", step.value);
+      return fmt::format("mul {}", step.value);
     case Step::Kind::kNegExp:
       return "neg_exp";
     case Step::Kind::kLogNegated:
@@ -119,24 +119,18 @@ std::string source_names(const Recipe& recipe, const TensorSource& source) {
   return text;
 }
 
-RecipeText text_of(const Recipe& recipe, const TensorSource& source) {
-  RecipeText text;
-  const std::vector<size_t> entries = entries_of(recipe);
+std::string text_of(const Recipe& recipe, const TensorSource& source) {
   std::unordered_map<size_t, size_t> number;
-  for (const size_t entry : entries) {
-    number.emplace(entry, number.size());
-    text.forms.emplace_back(source.entries()[entry].form());
-  }
+  std::string text;
   for (const StridedPiece& piece : recipe.pieces) {
-    RecipeText::Piece& out = text.pieces.emplace_back();
-    out.source = number.at(piece.tensor);
-    out.offset = piece.offset;
-    for (const StridedAxis& axis : piece.axes) {
-      out.sizes.push_back(axis.size);
-      out.strides.push_back(axis.stride);
-    }
+    const size_t index = number.emplace(piece.tensor, number.size()).first->second;
+    text += fmt::format("{}#{} {} [{}", text.empty() ? "" : " + ", index,
+                        source.entries()[piece.tensor].form(), piece.offset);
+    for (const StridedAxis& axis : piece.axes)
+      text += fmt::format(", {}:{}", axis.size, axis.stride);
+    text += "]";
   }
-  for (const Step& step : recipe.steps) text.steps.push_back(step_name(step));
+  for (const Step& step : recipe.steps) text += " | " + step_name(step);
   return text;
 }
 

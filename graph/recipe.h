@@ -32,7 +32,8 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16".
+// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16". Numbers read back as the same
+// double.
 std::string step_name(const Step& step);
 
 struct RecipeOutput {
@@ -80,20 +81,11 @@ std::vector<size_t> entries_of(const Recipe& recipe);
 // Their names: "a", "a + b", "a + b + c + d + 12 more".
 std::string source_names(const Recipe& recipe, const TensorSource& source);
 
-// A recipe in plain words and numbers, as a manifest or a report holds it.
-struct RecipeText {
-  struct Piece {
-    size_t source = 0;   // index into entries_of()
-    int64_t offset = 0;  // this and the strides in elements
-    std::vector<int64_t> sizes = {}, strides = {};
-    bool operator==(const Piece&) const = default;
-  };
-  std::vector<std::string> forms = {};  // how each of entries_of() is stored: "bf16", "q8_0"
-  std::vector<Piece> pieces = {};
-  std::vector<std::string> steps = {};  // by step_name()
-  bool operator==(const RecipeText&) const = default;
-};
-RecipeText text_of(const Recipe& recipe, const TensorSource& source);
+// The recipe in one line of printable ASCII, as a manifest holds it: the pieces, then the steps by
+// step_name(). A piece states the index of its tensor in entries_of(), how that is stored, the
+// offset, and SIZE:STRIDE of each axis, outermost first. Offsets and strides count elements.
+// "#0 q8_0 [0, 64:32, 8:1] + #1 f16 [4, 8:1] | decode | mul 2 | cast bf16".
+std::string text_of(const Recipe& recipe, const TensorSource& source);
 
 // Fills `out` with the bytes [offset, offset + out.size()) of the output. Both numbers must be
 // multiples of the size of an element. Thread-safe. Memory is proportional to out.size().

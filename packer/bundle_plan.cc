@@ -86,7 +86,7 @@ class Planner {
     for (const BundleInput::Component& component : impl_.input.components) {
       FERRY_RETURN_IF_ERROR(add_component(component));
     }
-    for (const CopiedFile& copied : impl_.input.copied) FERRY_RETURN_IF_ERROR(add_copied(copied));
+    for (const CopiedFile& copied : impl_.input.copied) add_copied(copied);
     return add_manifest();
   }
 
@@ -197,12 +197,13 @@ class Planner {
       tensor.sources.push_back(
           {impl_.source->files()[from.file].name, from.name, std::string(kZeroDigest)});
     }
+    tensor.recipe = graph::text_of(weight.recipe, *impl_.source);
     impl_.manifest.tensors.push_back(std::move(tensor));
     impl_.tensor_weight.push_back(stored);
     impl_.tensor_entries.push_back(std::move(entries));
   }
 
-  Status add_copied(const CopiedFile& copied) {
+  void add_copied(const CopiedFile& copied) {
     FilePlan file;
     file.name = copied.name;
     if (copied.text) {
@@ -211,14 +212,12 @@ class Planner {
       file.extents.push_back({Extent::Kind::kHead, 0, 0, file.bytes});
       file.head.assign(bytes.begin(), bytes.end());
       add_file(std::move(file));
-      return {};
+      return;
     }
-    InputFile input = FERRY_TRY(InputFile::open(copied.source_path));
-    file.bytes = input.size();
+    file.bytes = copied.file->size();
     file.extents.push_back({Extent::Kind::kCopy, impl_.copied.size(), 0, file.bytes});
-    impl_.copied.push_back(std::move(input));
+    impl_.copied.push_back(copied.file);
     add_file(std::move(file));
-    return {};
   }
 
   // What is about to be written passes the checks that it will meet when it is opened.

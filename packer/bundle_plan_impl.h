@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,10 +40,10 @@ struct BundlePlan::Impl {
   BundleInput input;
   std::vector<const BundleInput::Part*> parts;  // of all components, in order
   const TensorSource* source = nullptr;
-  std::vector<FilePlan> files;                // in the order of manifest.files
-  std::vector<const graph::Recipe*> weights;  // distinct recipes, each stored once
-  std::vector<InputFile> copied;              // in the order of input.copied
-  Manifest manifest;                          // with zeros for digests
+  std::vector<FilePlan> files;                           // in the order of manifest.files
+  std::vector<const graph::Recipe*> weights;             // distinct recipes, each stored once
+  std::vector<std::shared_ptr<const InputFile>> copied;  // in the order of input.copied
+  Manifest manifest;                                     // with zeros for digests
   // For manifest.tensors[i]: its index into `weights`, and the source entries of its sources.
   std::vector<size_t> tensor_weight;
   std::vector<std::vector<size_t>> tensor_entries;

@@ -23,8 +23,11 @@
 namespace ferry::packer {
 namespace {
 
-// Name -> what lstat says, of everything in the directory.
-using Listing = std::map<std::string, struct stat>;
+// The open directory of a bundle, and what lstat says of everything in it, by name.
+struct Listing {
+  std::unique_ptr<DIR, int (*)(DIR*)> directory;
+  std::map<std::string, struct stat> files = {};
+};
 
 Result<Listing> list_directory(const std::string& path) {
   const auto error = [&](int number) {
@@ -32,20 +35,20 @@ Result<Listing> list_directory(const std::string& path) {
     return fail(code, fmt::format("{}: cannot list the bundle: {}", printable(path),
                                   std::strerror(number)));
   };
-  std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), &::closedir);
-  if (!directory) return error(errno);
-  Listing listing;
+  Listing listing{{::opendir(path.c_str()), &::closedir}};
+  if (!listing.directory) return error(errno);
+  const int fd = ::dirfd(listing.directory.get());
   while (true) {
     errno = 0;
-    const dirent* entry = ::readdir(directory.get());
+    const dirent* entry = ::readdir(listing.directory.get());
     if (!entry) break;
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
     struct stat info {};
-    if (::fstatat(::dirfd(directory.get()), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (::fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
       return error(errno);
     }
-    listing.emplace(name, info);
+    listing.files.emplace(name, info);
   }
   if (errno != 0) return error(errno);
   return listing;
@@ -57,7 +60,7 @@ Status check_kind(const std::string& directory, const Listing& listing) {
     return file.first == kManifestName || file.first.ends_with(".pte") ||
            file.first.ends_with(".ptd");
   };
-  if (std::ranges::any_of(listing, is_part)) return {};
+  if (std::ranges::any_of(listing.files, is_part)) return {};
   return bad_input(
       fmt::format("{}: not a bundle: it has no {}", printable(directory), kManifestName));
 }
@@ -65,8 +68,8 @@ Status check_kind(const std::string& directory, const Listing& listing) {
 // Whether `name` is there as a regular file of `bytes` bytes (any number if absent).
 bool check_listed(const Listing& listing, const std::string& name, std::optional<uint64_t> bytes,
                   ProblemList& problems) {
-  const auto found = listing.find(name);
-  if (found == listing.end()) {
+  const auto found = listing.files.find(name);
+  if (found == listing.files.end()) {
     problems.add(name, "is missing from the bundle");
     return false;
   }
@@ -87,7 +90,7 @@ bool check_listed(const Listing& listing, const std::string& name, std::optional
 void check_nothing_extra(const Listing& listing, const Manifest& manifest, ProblemList& problems) {
   std::set<std::string_view> known = {kManifestName};
   for (const ManifestFile& file : manifest.files) known.insert(file.path);
-  for (const auto& [name, info] : listing) {
+  for (const auto& [name, info] : listing.files) {
     if (!known.contains(name)) problems.add(name, "is in the bundle but not in its manifest");
   }
 }
@@ -133,7 +136,7 @@ class Examiner {
   bool read_manifest_file(const Listing& listing) {
     const std::string self(kManifestName);
     if (!check_listed(listing, self, std::nullopt, problems_)) return false;
-    const auto text = read_manifest_text(problems_.path_of(self));
+    const auto text = read_manifest_text(listing);
     if (!text) {
       problems_.add(self, text.error());
       return false;
@@ -149,9 +152,15 @@ class Examiner {
     return true;
   }
 
-  static Result<std::string> read_manifest_text(const std::string& path) {
-    return read_text(FERRY_TRY(InputFile::open(path, InputFile::Links::kRefuse)),
+  Result<std::string> read_manifest_text(const Listing& listing) const {
+    return read_text(FERRY_TRY(open_listed(listing, std::string(kManifestName))),
                      kMaxManifestBytes);
+  }
+
+  // Relative to the directory that was listed, whatever its path has come to mean.
+  Result<InputFile> open_listed(const Listing& listing, const std::string& name) const {
+    return InputFile::open_at(::dirfd(listing.directory.get()), name, problems_.path_of(name),
+                              InputFile::Links::kRefuse);
   }
 
   // From here on the files are those that are open, whatever their names come to mean.
@@ -160,7 +169,7 @@ class Examiner {
       contents_.files += 1;
       if (!check_listed(listing, file.path, file.bytes, problems_)) continue;
       contents_.bytes += file.bytes;
-      auto opened = InputFile::open(problems_.path_of(file.path), InputFile::Links::kRefuse);
+      auto opened = open_listed(listing, file.path);
       if (!opened) {
         problems_.add(file.path, opened.error());
       } else if (opened->size() != file.bytes) {

@@ -74,7 +74,7 @@ Status write_manifest_file(const BundlePlan::Impl& plan, const Manifest& manifes
 // Bytes of two states of a checkpoint must never be mixed.
 Status check_sources_unchanged(const BundlePlan::Impl& plan) {
   FERRY_RETURN_IF_ERROR(plan.source->check_unchanged());
-  for (const InputFile& file : plan.copied) FERRY_RETURN_IF_ERROR(file.check_unchanged());
+  for (const auto& file : plan.copied) FERRY_RETURN_IF_ERROR(file->check_unchanged());
   return {};
 }
 

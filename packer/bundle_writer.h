@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
@@ -20,9 +21,9 @@ namespace ferry::packer {
 
 // A file taken into the bundle as it is, or one whose contents are given.
 struct CopiedFile {
-  std::string name;  // in the bundle
-  std::string source_path;
-  std::optional<std::string> text = std::nullopt;  // instead of a path
+  std::string name;                            // in the bundle
+  std::shared_ptr<const InputFile> file = {};  // nullptr where there is a text
+  std::optional<std::string> text = std::nullopt;
 };
 
 struct BundleInput {

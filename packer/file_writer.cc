@@ -217,7 +217,7 @@ class FileWriter {
       case Extent::Kind::kCopy:
         return for_each_tile(
             extent.bytes, kTileBytes, [&](uint64_t offset, std::span<std::byte> tile) -> Status {
-              FERRY_RETURN_IF_ERROR(plan_.copied[extent.index].read_at(offset, tile));
+              FERRY_RETURN_IF_ERROR(plan_.copied[extent.index]->read_at(offset, tile));
               return out.append(tile);
             });
       case Extent::Kind::kWeight:

@@ -100,6 +100,7 @@ static void describe(Archive& a, ManifestTensor& tensor) {
   a.boolean("rounded", tensor.rounded);
   a.text("rule", tensor.rule);
   a.objects("sources", tensor.sources);
+  if (a.since(3)) a.line("recipe", tensor.recipe, kMaxRecipeBytes);
 }
 
 template <class Archive>
@@ -134,9 +135,11 @@ static void describe_model(Archive& a, Manifest& m) {
   a.count("prefill_length", m.prefill_length);
   a.boolean("all_logits", m.all_logits);
   a.choice("program_style", m.program_style, {"stateful", "static"});
-  if (a.since(3)) a.choice("attention", m.attention, {"mha", "sha"});
-  if (a.since(3)) a.choice("softmax", m.softmax, {"plain", "masked"});
-  if (a.since(3)) a.choice("rotate", m.rotate, {"none", "r3"});
+  if (a.since(3)) {
+    a.choice("attention", m.attention, {"mha", "sha"});
+    a.choice("softmax", m.softmax, {"plain", "masked"});
+    a.choice("rotate", m.rotate, {"none", "r3"});
+  }
   a.text("weight_dtype", m.weight_dtype);
   a.optional_count("bos_id", m.bos_id);
   a.counts("eos_ids", m.eos_ids);
@@ -177,6 +180,11 @@ size_t self_digest_position(std::string_view text) {
 std::string digest_with_zeros(std::string text, size_t position) {
   text.replace(position, kZeroDigest.size(), kZeroDigest);
   return to_hex(sha256(std::as_bytes(std::span<const char>(text))));
+}
+
+std::string canonical_text(Manifest& manifest, std::string self_digest) {
+  ManifestWriter writer(manifest.version);
+  return writer.document([&] { describe(writer, manifest, self_digest); });
 }
 
 // The version, which decides the members that the text has.
@@ -228,10 +236,7 @@ std::vector<const ManifestProgram*> Manifest::programs() const {
 
 std::string write_manifest(const Manifest& manifest) {
   Manifest copy = manifest;  // one description serves both directions, so it takes references
-  std::string self_digest(kZeroDigest);
-  ManifestWriter writer(manifest.version);
-  describe(writer, copy, self_digest);
-  std::string text = writer.dump();
+  std::string text = canonical_text(copy, std::string(kZeroDigest));
   const size_t position = self_digest_position(text);
   text.replace(position, kZeroDigest.size(), digest_with_zeros(text, position));
   return text;
@@ -247,7 +252,7 @@ Result<Manifest> read_manifest(const std::string& text, const std::string& name)
   Manifest manifest;
   std::string error;
   std::string self_digest;
-  ManifestReader reader(json, "", version, error);
+  ManifestReader reader(json, version, error);
   describe(reader, manifest, self_digest);
   reader.finish();
   if (!error.empty()) return bad_input(fmt::format("{}: {}", name, error));
@@ -257,7 +262,7 @@ Result<Manifest> read_manifest(const std::string& text, const std::string& name)
     return bad_input(fmt::format(
         "{}: does not have the SHA-256 that it states in {}: it was changed", name, kSelfDigest));
   }
-  const std::string canonical = write_manifest(manifest);
+  const std::string canonical = canonical_text(manifest, self_digest);
   if (canonical != text) {
     const auto differ = std::mismatch(text.begin(), text.end(), canonical.begin(), canonical.end());
     return bad_input(

@@ -21,6 +21,7 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 inline constexpr int64_t kManifestVersion = 3;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxRecipeBytes = uint64_t{1} << 20;
 // Stands for a digest that is not known yet: sizes do not depend on digests.
 inline constexpr std::string_view kZeroDigest =
     "0000000000000000000000000000000000000000000000000000000000000000";
@@ -85,6 +86,7 @@ struct ManifestTensor {
     std::string sha256;  // of the whole source tensor's bytes as stored
   };
   std::vector<Source> sources;
+  std::string recipe = {};  // graph::text_of(): how it is made of `sources`; empty before version 3
 };
 // A file of the checkpoint. Its digest is taken over the digests of its tensors, so that no byte is
 // hashed twice for it; docs/bundle_format.md, "Source files".

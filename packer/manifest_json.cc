@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/text.h"
+#include "core/utf8.h"
 
 namespace ferry::packer {
 namespace {
@@ -18,6 +19,26 @@ bool is_digest(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+// Printable ASCII that stands for itself in a string.
+bool is_plain(char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; }
+
+// Appends the character at the start of `text`, which is not plain; its length in `text`.
+size_t put_other(std::string_view text, std::string& out) {
+  constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
+  const auto c = static_cast<unsigned char>(text[0]);
+  if (const size_t at = kEscaped.find(text[0]); at != std::string_view::npos) {
+    out.append(1, '\\').append(1, kLetters[at]);
+    return 1;
+  }
+  if (c < ' ') {
+    out += fmt::format("\\u{:04x}", c);
+    return 1;
+  }
+  const size_t length = utf8::decode(text, 0).size;
+  out += length == 0 ? "\xef\xbf\xbd" : text.substr(0, length);
+  return std::max<size_t>(length, 1);
+}
+
 }  // namespace
 
 bool is_plain_file_name(std::string_view name) {
@@ -25,14 +46,73 @@ bool is_plain_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
-ManifestReader::ManifestReader(const Json& object, std::string where, int64_t version,
-                               std::string& error)
-    : object_(object), where_(std::move(where)), version_(version), error_(error) {
-  if (ok() && !object_.is_object()) error_ = fmt::format("{} is not an object", where_);
+void ManifestWriter::begin(char bracket) {
+  out_ += bracket;
+  ++depth_;
+  empty_ = true;
+}
+
+void ManifestWriter::end(char bracket) {
+  --depth_;
+  if (!empty_) out_.append(1, '\n').append(depth_, ' ');
+  out_ += bracket;
+  empty_ = false;
+}
+
+void ManifestWriter::next() {
+  out_ += empty_ ? "\n" : ",\n";
+  out_.append(depth_, ' ');
+  empty_ = false;
+}
+
+void ManifestWriter::key(const char* name) {
+  next();
+  put_string(name);
+  out_ += ": ";
+}
+
+void ManifestWriter::raw(const char* name, std::string_view value) {
+  key(name);
+  out_ += value;
+}
+
+void ManifestWriter::put_string(std::string_view text) {
+  out_ += '"';
+  while (!text.empty()) {
+    const auto plain = std::ranges::find_if_not(text, is_plain);
+    const auto length = static_cast<size_t>(plain - text.begin());
+    out_ += text.substr(0, length);
+    text.remove_prefix(length);
+    if (!text.empty()) text.remove_prefix(put_other(text, out_));
+  }
+  out_ += '"';
+}
+
+// As the library writes it, whose form of a number is the shortest that reads back as the same.
+void ManifestWriter::real(const char* name, double value) {
+  raw(name, nlohmann::json(value).dump());
+}
+
+ManifestReader::ManifestReader(const Json& object, int64_t version, std::string& error,
+                               const ManifestReader* parent, const char* name, size_t index)
+    : object_(object),
+      version_(version),
+      error_(error),
+      parent_(parent),
+      name_(name),
+      index_(index) {
+  if (ok() && !object_.is_object()) error_ = fmt::format("{} is not an object", path());
+}
+
+std::string ManifestReader::path() const {
+  if (parent_ == nullptr) return {};
+  const std::string whole = parent_->path(name_);
+  return index_ == kNoIndex ? whole : fmt::format("{}[{}]", whole, index_);
 }
 
 std::string ManifestReader::path(const char* name) const {
-  return where_.empty() ? name : where_ + "." + name;
+  const std::string where = path();
+  return where.empty() ? name : where + "." + name;
 }
 
 void ManifestReader::wrong(const char* name, const std::string& what) {
@@ -78,6 +158,14 @@ void ManifestReader::check_file_name(const char* name, const std::string& value)
 
 void ManifestReader::text(const char* name, std::string& value) {
   if (const Json* json = member(name)) value = string(name, *json);
+}
+
+void ManifestReader::line(const char* name, std::string& value, uint64_t max_bytes) {
+  text(name, value);
+  const bool printable = std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; });
+  if (value.empty() || value.size() > max_bytes || !printable) {
+    wrong(name, fmt::format("is not 1 to {} bytes of printable ASCII", max_bytes));
+  }
 }
 
 void ManifestReader::choice(const char* name, std::string& value, Choices choices) {
@@ -177,8 +265,8 @@ void ManifestReader::finish() {
   if (!ok() || seen_.size() == object_.size()) return;
   for (const auto& [key, value] : object_.items()) {
     if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) continue;
-    error_ = fmt::format("{} has an unknown member {}", where_.empty() ? "the document" : where_,
-                         quoted(key));
+    error_ = fmt::format("{} has an unknown member {}",
+                         parent_ == nullptr ? "the document" : path(), quoted(key));
     return;
   }
 }

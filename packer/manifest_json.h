@@ -1,7 +1,7 @@
 // The two directions of manifest.json: one description of the members (packer/manifest.cc) is
-// walked by a ManifestWriter, which makes JSON of a struct, or by a ManifestReader, which fills a
-// struct and remembers the first thing that is wrong. Both have the same member functions. Private
-// to packer/.
+// walked by a ManifestWriter, which makes JSON text of a struct, or by a ManifestReader, which
+// fills a struct and remembers the first thing that is wrong. Both have the same member functions.
+// Private to packer/.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ inline constexpr size_t kMaxManifestRank = 16;
 
 using Choices = std::initializer_list<std::string_view>;
 
+// Appends the members to a text, in the layout of docs/bundle_format.md.
 class ManifestWriter {
  public:
   explicit ManifestWriter(int64_t version) : version_(version) {}
@@ -30,77 +31,107 @@ class ManifestWriter {
   // Whether the document has the members that came with `version`.
   bool since(int64_t version) const { return version_ >= version; }
 
-  void text(const char* name, const std::string& value) { out_[name] = value; }
-  void choice(const char* name, const std::string& value, Choices) { out_[name] = value; }
-  void file_name(const char* name, const std::string& value) { out_[name] = value; }
-  void optional_file_name(const char* name, const std::string& value) { out_[name] = value; }
-  void digest(const char* name, const std::string& value) { out_[name] = value; }
-  void dtype(const char* name, DType value) { out_[name] = dtype_name(value); }
-  void shape(const char* name, const Shape& value) { out_[name] = value; }
-  void boolean(const char* name, bool value) { out_[name] = value; }
-  void real(const char* name, double value) { out_[name] = value; }
+  void text(const char* name, const std::string& value) {
+    key(name);
+    put_string(value);
+  }
+  void line(const char* name, const std::string& value, uint64_t) { text(name, value); }
+  void choice(const char* name, const std::string& value, Choices) { text(name, value); }
+  void file_name(const char* name, const std::string& value) { text(name, value); }
+  void optional_file_name(const char* name, const std::string& value) { text(name, value); }
+  void digest(const char* name, const std::string& value) { text(name, value); }
+  void dtype(const char* name, DType value) { text(name, std::string(dtype_name(value))); }
+  void shape(const char* name, const Shape& value) { integers(name, value); }
+  void boolean(const char* name, bool value) { raw(name, value ? "true" : "false"); }
+  void real(const char* name, double value);
   template <class T>
   void count(const char* name, T value) {
-    out_[name] = value;
+    raw(name, std::to_string(value));
   }
-  void index(const char* name, int32_t value) { out_[name] = value; }
+  void index(const char* name, int32_t value) { count(name, value); }
   void optional_count(const char* name, const std::optional<int64_t>& value) {
-    out_[name] = value ? Json(*value) : Json(nullptr);
+    raw(name, value ? std::to_string(*value) : "null");
   }
-  void counts(const char* name, const std::vector<int64_t>& value) { out_[name] = value; }
-  void texts(const char* name, const std::vector<std::string>& value) { out_[name] = value; }
-  void file_names(const char* name, const std::vector<std::string>& value) { out_[name] = value; }
+  void counts(const char* name, const std::vector<int64_t>& value) { integers(name, value); }
+  void texts(const char* name, const std::vector<std::string>& value) {
+    list(name, value, [this](const std::string& item) { put_string(item); });
+  }
+  void file_names(const char* name, const std::vector<std::string>& value) { texts(name, value); }
 
   // describe(archive, item) for each item.
   template <class T>
   void objects(const char* name, std::vector<T>& items) {
-    Json list = Json::array();
-    for (T& item : items) {
-      ManifestWriter inner(version_);
-      describe(inner, item);
-      list.push_back(std::move(inner.out_));
-    }
-    out_[name] = std::move(list);
+    list(name, items, [this](T& item) { object([&] { describe(*this, item); }); });
   }
   // null, or describe(archive, *item).
   template <class T>
   void optional_object(const char* name, std::optional<T>& item) {
-    if (!item) {
-      out_[name] = nullptr;
-      return;
-    }
-    ManifestWriter inner(version_);
-    describe(inner, *item);
-    out_[name] = std::move(inner.out_);
+    if (!item) return raw(name, "null");
+    key(name);
+    object([&] { describe(*this, *item); });
   }
   template <class Body>
   void group(const char* name, const Body& body) {
-    ManifestWriter inner(version_);
-    body(inner);
-    out_[name] = std::move(inner.out_);
+    key(name);
+    object([&] { body(*this); });
   }
-
-  // `text` of the document. Invalid UTF-8 is replaced: the manifest stays readable.
-  std::string dump() const {
-    return out_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  // The document: the members that `body` writes.
+  template <class Body>
+  std::string document(const Body& body) {
+    object(body);
+    out_ += '\n';
+    return std::move(out_);
   }
 
  private:
-  using Json = nlohmann::ordered_json;
+  void begin(char bracket);
+  void end(char bracket);
+  // Before each element of a list and each member of an object.
+  void next();
+  void key(const char* name);
+  void raw(const char* name, std::string_view value);
+  // Bytes that are not UTF-8 become U+FFFD, so that the manifest stays readable.
+  void put_string(std::string_view text);
+
+  template <class Body>
+  void object(const Body& body) {
+    begin('{');
+    body();
+    end('}');
+  }
+  template <class List, class Put>
+  void list(const char* name, List& items, const Put& put) {
+    key(name);
+    begin('[');
+    for (auto& item : items) {
+      next();
+      put(item);
+    }
+    end(']');
+  }
+  void integers(const char* name, const std::vector<int64_t>& value) {
+    list(name, value, [this](int64_t item) { out_ += std::to_string(item); });
+  }
+
   int64_t version_;
-  Json out_ = Json::object();
+  std::string out_;
+  size_t depth_ = 0;
+  bool empty_ = true;  // nothing yet in the innermost bracket
 };
 
 class ManifestReader {
  public:
   using Json = nlohmann::json;
 
-  // `where` is the path of `object` in a document of `version`; `error` receives the first problem.
-  ManifestReader(const Json& object, std::string where, int64_t version, std::string& error);
+  // `object` is a document of `version`; `error` receives the first problem.
+  ManifestReader(const Json& object, int64_t version, std::string& error)
+      : ManifestReader(object, version, error, nullptr, "", kNoIndex) {}
 
   bool since(int64_t version) const { return version_ >= version; }
 
   void text(const char* name, std::string& value);
+  // 1 to `max_bytes` bytes of printable ASCII.
+  void line(const char* name, std::string& value, uint64_t max_bytes);
   void choice(const char* name, std::string& value, Choices choices);
   void file_name(const char* name, std::string& value);
   void optional_file_name(const char* name, std::string& value);
@@ -126,8 +157,7 @@ class ManifestReader {
     if (!list) return;
     items.reserve(list->size());
     for (size_t i = 0; i < list->size() && ok(); ++i) {
-      ManifestReader inner((*list)[i], path(name) + "[" + std::to_string(i) + "]", version_,
-                           error_);
+      ManifestReader inner((*list)[i], version_, error_, this, name, i);
       describe(inner, items.emplace_back());
       inner.finish();
     }
@@ -136,7 +166,7 @@ class ManifestReader {
   void optional_object(const char* name, std::optional<T>& item) {
     const Json* json = member(name);
     if (!json || json->is_null()) return;
-    ManifestReader inner(*json, path(name), version_, error_);
+    ManifestReader inner(*json, version_, error_, this, name, kNoIndex);
     describe(inner, item.emplace());
     inner.finish();
   }
@@ -144,7 +174,7 @@ class ManifestReader {
   void group(const char* name, const Body& body) {
     const Json* json = member(name);
     if (!json) return;
-    ManifestReader inner(*json, path(name), version_, error_);
+    ManifestReader inner(*json, version_, error_, this, name, kNoIndex);
     body(inner);
     inner.finish();
   }
@@ -154,6 +184,13 @@ class ManifestReader {
   bool ok() const { return error_.empty(); }
 
  private:
+  static constexpr size_t kNoIndex = SIZE_MAX;
+  // The member `name` of `parent`, or the element `index` of that list.
+  ManifestReader(const Json& object, int64_t version, std::string& error,
+                 const ManifestReader* parent, const char* name, size_t index);
+
+  // Paths are made for messages only. That of the document is empty.
+  std::string path() const;
   std::string path(const char* name) const;
   void wrong(const char* name, const std::string& what);
   // nullptr once anything is wrong, so that callers need no checks of their own.
@@ -166,9 +203,11 @@ class ManifestReader {
   void integers(const char* name, std::vector<T>& value, uint64_t max);
 
   const Json& object_;
-  std::string where_;
   int64_t version_;
   std::string& error_;
+  const ManifestReader* parent_;
+  const char* name_;
+  size_t index_;
   std::vector<std::string_view> seen_;
 };
 

@@ -2,6 +2,7 @@
 // targets, methods of one component fit together. No file of the bundle is looked at.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 

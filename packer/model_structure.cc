@@ -58,7 +58,8 @@ class ModelCheck {
       return is_static() ? expect(file, "input", port, {1, tokens}, "tokens of a call")
                          : expect(file, "input", port, {1}, "one position");
     }
-    if (port.name == kAttentionMaskPort || port.name == kWindowMaskPort) {
+    const bool is_mask = port.name == kAttentionMaskPort || port.name == kWindowMaskPort;
+    if (is_static() && is_mask) {
       return expect(file, "input", port, {1, 1, tokens, model_.context_length}, "context_length");
     }
     if (is_layer_port(port.name, kKCachePort)) return cached(file, port, 3, tokens);

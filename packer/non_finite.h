@@ -16,7 +16,7 @@ struct NonFiniteCount {
   uint64_t overflowed = 0;  // of these, finite in f32 before the cast to the stored dtype
 };
 
-// `tile` holds bytes [offset, offset + tile.size()) of `expr`. Reads the source again where there
+// `tile` holds bytes [offset, offset + tile.size()) of `recipe`. Reads the source again where there
 // is something to count, which is rare.
 Result<NonFiniteCount> count_non_finite(const graph::Recipe& recipe, const TensorSource& source,
                                         uint64_t offset, std::span<const std::byte> tile);

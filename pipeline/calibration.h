@@ -22,10 +22,10 @@ Result<Prompts> read_prompts(const std::string& path);
 bool needs_calibration(const ConvertOptions& options);
 
 // Fills ports.keys, ports.values and ports.logits_encoding of `options` where the port is u8 or
-// u16; does nothing for float ports. Each encoding spans the least and the greatest value of its
-// tensor, and 0. Without prompts: 4 prompts of 64 tokens at most, the same for every model of a
-// vocabulary. One layer's weights are in memory at a time. kUsage for a prompt that does not fit
-// into the context, or a token outside of the vocabulary.
+// u16; does nothing for float ports. Each encoding spans 0, the least and the greatest value of its
+// tensor, times 1.1 for u8 and times 2 for u16. Without prompts: 4 prompts of 64 tokens at most,
+// the same for every model of a vocabulary. One layer's weights are in memory at a time. kUsage for
+// a prompt that does not fit into the context, or a token outside of the vocabulary.
 Status calibrate(ConvertOptions& options, const Prompts& prompts, ThreadPool& pool);
 
 }  // namespace ferry::pipeline

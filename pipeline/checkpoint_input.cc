@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -12,6 +12,7 @@
 #include "converters/adapters/keras/config.h"
 #include "converters/adapters/keras/keys.h"
 #include "converters/config/model_config.h"
+#include "core/directory.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
@@ -30,34 +31,39 @@ constexpr const char* kCopied[] = {
     "special_tokens_map.json", "chat_template.jinja", "preprocessor_config.json",
 };
 
-// Path of a file of the checkpoint, or an empty string where there is none.
-Result<std::string> optional_file(const std::string& directory, const std::string& name) {
-  std::error_code ignored;
-  const auto status = std::filesystem::symlink_status(directory + "/" + name, ignored);
-  if (!std::filesystem::exists(status)) return std::string();
-  return formats::file_in_checkpoint(directory, name);
+using File = std::shared_ptr<const InputFile>;
+
+File shared(InputFile file) { return std::make_shared<const InputFile>(std::move(file)); }
+
+// nullptr where the checkpoint has no such file.
+Result<File> optional_file(const Directory& directory, const std::string& name) {
+  if (!directory.contains(name)) return File();
+  return shared(FERRY_TRY(formats::open_in_checkpoint(directory, name)));
 }
 
-// The path of the config.json to use.
-Result<std::string> find_config(const std::string& path, const std::string& config) {
-  if (!config.empty()) return config;
-  std::string found = FERRY_TRY(optional_file(formats::checkpoint_directory(path), kConfig));
-  if (!found.empty()) return found;
+// The config.json to use.
+Result<File> find_config(const Directory& directory, const std::string& path,
+                         const std::string& config) {
+  if (!config.empty()) return shared(FERRY_TRY(InputFile::open(config)));
+  File found = FERRY_TRY(optional_file(directory, kConfig));
+  if (found) return found;
   return bad_input(
       fmt::format("{}: no config.json beside the checkpoint; give --config FILE", path));
 }
 
-// Checkpoints with Hugging Face names, and the files beside them.
-Status add_files_beside(CheckpointInput& input, const std::string& path,
+// Checkpoints with Hugging Face names, and the files beside them. A file is opened once: what is
+// copied is what was read.
+Status add_files_beside(CheckpointInput& input, const Directory& directory, const std::string& path,
                         const std::string& config) {
-  input.config_name = FERRY_TRY(find_config(path, config));
-  input.config = FERRY_TRY(read_text_file(input.config_name, kMaxConfigBytes));
-  input.copied.push_back({kConfig, input.config_name});
+  const File found = FERRY_TRY(find_config(directory, path, config));
+  input.config_name = found->path();
+  input.config = FERRY_TRY(read_text(*found, kMaxConfigBytes));
+  input.copied.push_back({kConfig, found});
   for (const char* name : kCopied) {
-    std::string file = FERRY_TRY(optional_file(formats::checkpoint_directory(path), name));
-    if (file.empty()) continue;
+    File file = FERRY_TRY(optional_file(directory, name));
+    if (!file) continue;
     if (std::string_view(name) == kGenerationConfig) {
-      input.generation = FERRY_TRY(read_text_file(file, kMaxConfigBytes));
+      input.generation = FERRY_TRY(read_text(*file, kMaxConfigBytes));
     }
     input.copied.push_back({name, std::move(file)});
   }
@@ -135,8 +141,7 @@ Status drop_keras_objects(std::vector<packer::CopiedFile>& copied) {
   std::vector<packer::CopiedFile> kept;
   for (packer::CopiedFile& file : copied) {
     const bool text = file.name.ends_with(".json") && !file.text;
-    if (text &&
-        converters::is_keras_config(FERRY_TRY(read_text_file(file.source_path, kMaxTextBytes)))) {
+    if (text && converters::is_keras_config(FERRY_TRY(read_text(*file.file, kMaxTextBytes)))) {
       continue;
     }
     kept.push_back(std::move(file));
@@ -178,7 +183,7 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
   if (const auto* gguf = std::get_if<formats::GgufMetadata>(&checkpoint.extra)) {
     FERRY_RETURN_IF_ERROR(adopt(input, *gguf, config));
   } else {
-    FERRY_RETURN_IF_ERROR(add_files_beside(input, path, config));
+    FERRY_RETURN_IF_ERROR(add_files_beside(input, checkpoint.directory, path, config));
     FERRY_RETURN_IF_ERROR(adopt_keras(input));
   }
   return input;

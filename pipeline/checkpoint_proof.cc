@@ -18,8 +18,8 @@
 #include "pipeline/f32_path.h"
 #include "proof/rounding_proof.h"
 #include "proof/verify.h"
+#include "runner/decoder.h"
 #include "runner/sampler.h"
-#include "runner/stateful_decoder.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -239,11 +239,12 @@ Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bund
   return proof;
 }
 
-// Prompts that any model of this vocabulary and context can run: pseudo-random ids, always the same
-// for the same sizes.
-std::vector<proof::RecordedPrompt> probing_prompts(const packer::Manifest& manifest) {
+// Prompts that any model of this vocabulary and capacity can run: pseudo-random ids, always the
+// same for the same sizes.
+std::vector<proof::RecordedPrompt> probing_prompts(const packer::Manifest& manifest,
+                                                   int64_t capacity) {
   constexpr int64_t kPromptTokens = 24;
-  const int64_t longest = std::max<int64_t>(1, manifest.context_length - kGreedyTokens + 1);
+  const int64_t longest = std::max<int64_t>(1, capacity - kGreedyTokens + 1);
   std::vector<proof::RecordedPrompt> prompts;
   uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant; fixed, so that reports repeat
   for (const int64_t length : {std::min(longest, kPromptTokens), int64_t{1}}) {
@@ -259,12 +260,12 @@ std::vector<proof::RecordedPrompt> probing_prompts(const packer::Manifest& manif
 }
 
 // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
-Status continue_prompts(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,
                         std::vector<proof::RecordedPrompt>& prompts) {
   const auto vocab = static_cast<size_t>(manifest.vocab_size);
   for (proof::RecordedPrompt& prompt : prompts) {
     const auto tokens = static_cast<int64_t>(prompt.tokens.size());
-    const int64_t room = std::min(kGreedyTokens, manifest.context_length - tokens + 1);
+    const int64_t room = std::min(kGreedyTokens, decoder.capacity() - tokens + 1);
     decoder.restart();
     std::span<const float> row = FERRY_TRY(decoder.forward(prompt.tokens));
     while (true) {
@@ -332,14 +333,14 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof.tensors = FERRY_TRY(compare_tensors(pool, bundle, conversion));
     proof.programs = compare_programs(bundle, *conversion.plan);
   }
-  runner::StatefulDecoder decoder =
-      FERRY_TRY(runner::StatefulDecoder::load(bundle, pool, {.memory = memory}));
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}));
   std::vector<proof::RecordedPrompt> prompts;
   if (reference != nullptr) {
     prompts = FERRY_TRY(proof::prompts_of(*reference, manifest));
   } else {
-    prompts = probing_prompts(manifest);
-    FERRY_RETURN_IF_ERROR(continue_prompts(decoder, manifest, prompts));
+    prompts = probing_prompts(manifest, decoder->capacity());
+    FERRY_RETURN_IF_ERROR(continue_prompts(*decoder, manifest, prompts));
   }
   const std::string name = source + " in f32";
   const F32Outputs path = FERRY_TRY(compute_f32_path(pool, options, bundle, prompts, name));
@@ -358,7 +359,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
   }
   proof.outputs =
-      FERRY_TRY(proof::verify(decoder, manifest, recorded, proof::bounds_of(bundle, tolerance)));
+      FERRY_TRY(proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, tolerance)));
   return proof;
 }
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "converters/blocks/longrope.h"
 #include "converters/family.h"
 #include "converters/keys/standard_keys.h"
+#include "core/file.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
@@ -214,7 +216,9 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   const bool delta_rule =
       std::ranges::count(config.layer_types, converters::LayerType::kLinearAttention) > 0;
   // In half precision the verifier holds each tensor to a signal-to-noise ratio instead.
-  if (m.weight_dtype == "f32") m.default_tolerance = proof::f32_tolerance(delta_rule);
+  const bool f32_ports = build.ports.cache == DType::kF32 && build.ports.mask == DType::kF32 &&
+                         build.ports.logits == DType::kF32;
+  if (m.weight_dtype == "f32" && f32_ports) m.default_tolerance = proof::f32_tolerance(delta_rule);
   return m;
 }
 
@@ -251,12 +255,15 @@ void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
 // Lowers every part of every component, for the writer's input.
 Status lower_components(Conversion& conversion, const converters::BuildOptions& build,
                         packer::BundleInput& input) {
+  const graph::OutputMemory outputs = build.style == converters::ProgramStyle::kStatic
+                                          ? graph::OutputMemory::kCallers
+                                          : graph::OutputMemory::kPlanned;
   const std::vector<graph::MetadataMethod> metadata = program_metadata(conversion.config, build);
   for (const ConvertedComponent& component : conversion.components) {
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
     for (const graph::Model& part : component.parts) {
-      graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata));
+      graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata, outputs));
       add_memory(lowered, conversion);
       const auto [first, count] = layers_of(part);
       out.parts.push_back({.lowered = std::move(lowered),
@@ -286,7 +293,8 @@ Result<packer::CopiedFile> reference_to_copy(const std::string& path, const Conv
   const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
   FERRY_RETURN_IF_ERROR(
       proof::check_reference(FERRY_TRY(proof::Reference::open(*source)), manifest, shapes));
-  return packer::CopiedFile{reference_name(path), path};
+  return packer::CopiedFile{reference_name(path),
+                            std::make_shared<const InputFile>(FERRY_TRY(InputFile::open(path)))};
 }
 
 }  // namespace

@@ -197,8 +197,9 @@ ListedProgram list_program(const pte::LoadedProgram& loaded, const std::string& 
 
 // -- the kinds
 
-Result<Listing> list_program_file(const std::string& path) {
-  const MappedFile file = FERRY_TRY(MappedFile::open(path));
+Result<Listing> list_program_file(const InputFile& input) {
+  const std::string& path = input.path();
+  const MappedFile file = FERRY_TRY(MappedFile::map(input));
   const pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), printable(path)));
   Listing listing{.kind = "program", .path = path};
   listing.files.push_back({base_name(path), file.bytes().size()});
@@ -206,8 +207,9 @@ Result<Listing> list_program_file(const std::string& path) {
   return listing;
 }
 
-Result<Listing> list_data_file(const std::string& path) {
-  const MappedFile file = FERRY_TRY(MappedFile::open(path));
+Result<Listing> list_data_file(const InputFile& input) {
+  const std::string& path = input.path();
+  const MappedFile file = FERRY_TRY(MappedFile::map(input));
   const ptd::DataFile data = FERRY_TRY(ptd::read_data_file(file.bytes(), printable(path)));
   Listing listing{.kind = "data", .path = path};
   listing.files.push_back({base_name(path), file.bytes().size()});
@@ -269,8 +271,7 @@ Result<Listing> list_checkpoint(const std::string& path) {
 }
 
 // The FlatBuffer identifier of a regular file, for programs and data files under other names.
-Result<std::string> file_identifier(const std::string& path) {
-  const InputFile file = FERRY_TRY(InputFile::open(path));
+Result<std::string> file_identifier(const InputFile& file) {
   char bytes[8] = {};
   if (file.size() < sizeof bytes) return std::string();
   FERRY_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span(bytes))));
@@ -288,11 +289,12 @@ Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
     return exists("manifest.json") ? list_bundle(path, pool) : list_checkpoint(path);
   }
   if (!std::filesystem::exists(path, ignored)) return list_checkpoint(path);  // explains it
-  if (path.ends_with(".pte")) return list_program_file(path);
-  if (path.ends_with(".ptd")) return list_data_file(path);
-  const std::string identifier = FERRY_TRY(file_identifier(path));
-  if (identifier == "ET12") return list_program_file(path);
-  if (identifier == "FT01") return list_data_file(path);
+  const InputFile file = FERRY_TRY(InputFile::open(path));
+  if (path.ends_with(".pte")) return list_program_file(file);
+  if (path.ends_with(".ptd")) return list_data_file(file);
+  const std::string identifier = FERRY_TRY(file_identifier(file));
+  if (identifier == "ET12") return list_program_file(file);
+  if (identifier == "FT01") return list_data_file(file);
   return list_checkpoint(path);
 }
 

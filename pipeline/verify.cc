@@ -8,7 +8,7 @@
 #include "formats/checkpoint.h"
 #include "proof/reference.h"
 #include "proof/verify.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -45,14 +45,15 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
     return out;
   }
   const proof::ParityBounds bounds = proof::bounds_of(bundle, options.tolerance);
-  if (bounds.rounding) {
+  // Ports that are not f32 cannot be widened: floors alone judge what they round.
+  if (bounds.rounding && !bounds.rounded_ports) {
     out.rounding =
         FERRY_TRY(proof::prove_rounding(bundle, *reference, bounds, options.memory, pool));
     return out;
   }
-  runner::StatefulDecoder decoder =
-      FERRY_TRY(runner::StatefulDecoder::load(bundle, pool, {.memory = options.memory}));
-  out.direct = FERRY_TRY(proof::verify(decoder, bundle.manifest(), *reference, bounds));
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}));
+  out.direct = FERRY_TRY(proof::verify(*decoder, bundle.manifest(), *reference, bounds));
   return out;
 }
 

@@ -1,8 +1,12 @@
 #include "proof/bounds.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
+
+#include "core/encoding.h"
+#include "core/program_interface.h"
 
 namespace ferry::proof {
 namespace {
@@ -13,44 +17,76 @@ namespace {
 constexpr double kPlainBF16 = 21, kDeltaBF16 = 5;
 // Three more bits of significand are 18 dB.
 constexpr double kMoreInF16 = 18;
-// Rounding adds up from layer to layer: the noise of independent errors grows with their number.
+// Quantised ports hold each value as well as the range of their calibration fits it; values beyond
+// it are cut off. A wrong tensor has 0 dB.
+constexpr double kPlainU16 = 30, kPlainU8 = 12;
+// Independent rounding errors add up from layer to layer.
 constexpr double kFirstLayers = 4;
+
+double first_floor(DType rounding, bool delta_rule) {
+  const double plain = rounding == DType::kU8 ? kPlainU8 : kPlainU16;
+  if (is_encoded(rounding)) return delta_rule ? std::min(plain, kDeltaBF16) : plain;
+  return (delta_rule ? kDeltaBF16 : kPlainBF16) + (rounding == DType::kF16 ? kMoreInF16 : 0);
+}
 
 std::optional<double> floor_at(const ParityBounds& bounds, int64_t layer) {
   if (!bounds.rounding) return std::nullopt;
-  const double base = (bounds.delta_rule ? kDeltaBF16 : kPlainBF16) +
-                      (*bounds.rounding == DType::kF16 ? kMoreInF16 : 0);
+  const double base = first_floor(*bounds.rounding, bounds.delta_rule);
   const double depth = std::max(1.0, static_cast<double>(layer + 1) / kFirstLayers);
   return base - 10 * std::log10(depth);
 }
 
-// A single row may have this much more noise than all of them together.
+// A single row may have this much more noise than the whole tensor.
 constexpr double kOneRowDb = 6;
 
 bool has_recurrent_state(const packer::Manifest& manifest) {
   const auto is_recurrent = [](const packer::ManifestBuffer& buffer) {
     return buffer.name.ends_with(".recurrent_state");
   };
+  const auto is_port = [](const packer::ManifestPort& port) {
+    return is_layer_port(port.name, kRecurrentStatePort);
+  };
   for (const packer::ManifestProgram* program : manifest.programs()) {
     for (const packer::ManifestMethod& method : program->methods) {
       if (std::ranges::any_of(method.buffers, is_recurrent)) return true;
+      if (std::ranges::any_of(method.inputs, is_port)) return true;
     }
   }
   return false;
 }
 
-// The coarsest dtype that a matrix is stored in.
-std::optional<DType> coarsest(const packer::Bundle& bundle) {
+// From the one that loses least.
+constexpr std::array kRoundings = {DType::kF16, DType::kU16, DType::kBF16, DType::kU8};
+
+std::optional<DType> coarsest(const std::set<DType>& dtypes) {
+  const auto found = std::find_if(kRoundings.rbegin(), kRoundings.rend(),
+                                  [&](DType dtype) { return dtypes.contains(dtype); });
+  return found == kRoundings.rend() ? std::nullopt : std::optional(*found);
+}
+
+// Dtypes of ports that programs of the static style convert at their edge.
+std::set<DType> port_dtypes(const packer::Manifest& manifest) {
+  std::set<DType> dtypes;
+  if (manifest.program_style != kStaticStyle) return dtypes;
+  for (const packer::ManifestProgram* program : manifest.programs()) {
+    for (const packer::ManifestMethod& method : program->methods) {
+      for (const auto* ports : {&method.inputs, &method.outputs}) {
+        for (const packer::ManifestPort& port : *ports) dtypes.insert(port.dtype);
+      }
+    }
+  }
+  return dtypes;
+}
+
+// The dtypes that matrices are stored in.
+std::set<DType> matrix_dtypes(const packer::Bundle& bundle) {
   std::set<DType> dtypes;
   for (const auto& [name, data] : bundle.data()) {
     for (const ptd::NamedTensor& tensor : data.content.tensors) {
       if (tensor.sizes.size() >= 2) dtypes.insert(tensor.dtype);
     }
   }
-  for (DType dtype : {DType::kBF16, DType::kF16}) {
-    if (dtypes.contains(dtype)) return dtype;
-  }
-  return std::nullopt;
+  return dtypes;
 }
 
 }  // namespace
@@ -75,14 +111,14 @@ bool ParityBounds::logits_within(const ValueMetrics& metrics) const {
 }
 
 bool ParityBounds::explains_choice(std::span<const float> got, std::span<const float> want) const {
-  // Errors of e at most can exchange two logits that are no further apart than 2 e.
+  // Errors of at most e can swap two logits whose difference is at most 2 e.
   if (max_abs) return top_margin(want) <= 2 * *max_abs;
   ValueComparison row;
   row.add(got, want);
   return row.metrics().sqnr_db >= *logits_floor_db() - kOneRowDb;
 }
 
-// Ten times the noise that the reference implementation has in f32 against f64.
+// Ten times the error of the reference implementation in f32 against f64.
 double f32_tolerance(bool delta_rule) { return delta_rule ? 1e-3 : 1e-4; }
 
 ParityBounds f32_bounds(const packer::Bundle& bundle) {
@@ -99,7 +135,10 @@ ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> toler
     bounds.max_abs = tolerance;
     return bounds;
   }
-  bounds.rounding = coarsest(bundle);
+  std::set<DType> dtypes = port_dtypes(bundle.manifest());
+  bounds.rounded_ports = coarsest(dtypes).has_value();
+  dtypes.merge(matrix_dtypes(bundle));
+  bounds.rounding = coarsest(dtypes);
   if (bounds.rounding) bounds.max_abs.reset();
   const double stated = bundle.manifest().default_tolerance;
   if (stated > 0) bounds.max_abs = std::min(bounds.max_abs.value_or(stated), stated);

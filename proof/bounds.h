@@ -1,5 +1,5 @@
-// What a verification holds a bundle to. The bounds belong to the verifier and follow from the
-// dtypes of the bundle's weights; docs/verifying.md says how they were measured.
+// Bounds: the largest errors that a verification accepts. bounds_of() derives them from the dtypes
+// of the bundle's weights. docs/verifying.md says how they were measured.
 #pragma once
 
 #include <optional>
@@ -16,10 +16,12 @@ struct ParityBounds {
   // Largest absolute error of a logit; a layer tensor may differ by this times its largest value,
   // or times 1 if that is larger. None: only the floors hold.
   std::optional<double> max_abs;
-  // kF16 or kBF16: the matrices are stored in it, and every tensor has a floor of its
-  // signal-to-noise ratio. None: all is f32.
+  // kF16 or kBF16: the matrices are stored in it; kF16, kBF16, kU16 or kU8: inputs or outputs of a
+  // static program are; the coarsest of them. Every tensor has a floor of its signal-to-noise
+  // ratio. None: all is f32.
   std::optional<DType> rounding;
-  bool delta_rule = false;  // the model has recurrent states (Gated DeltaNet)
+  bool rounded_ports = false;  // inputs or outputs are not f32
+  bool delta_rule = false;     // the model has recurrent states (Gated DeltaNet)
   int64_t layers = 0;
 
   // In dB; none where nothing is rounded.
@@ -28,14 +30,15 @@ struct ParityBounds {
 
   bool within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const;
   bool logits_within(const ValueMetrics& metrics) const;
-  // Whether errors within the bounds may turn the largest of the logits `want` into that of `got`.
+  // Whether errors within the bounds can explain that `got` and `want` have their largest logits at
+  // different indices.
   bool explains_choice(std::span<const float> got, std::span<const float> want) const;
 };
 
 // Largest absolute error of a logit in f32.
 double f32_tolerance(bool delta_rule);
-// From the dtypes of the tensors in the bundle's data files, not from what its manifest says. A
-// tolerance in the manifest can tighten the result, not loosen it; `tolerance` replaces both.
+// Uses the dtypes in the bundle's data files, not those of its manifest. The manifest's tolerance
+// can tighten the result, not loosen it. `tolerance` replaces both.
 ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance);
 // For a bundle all of whose matrices are f32.
 ParityBounds f32_bounds(const packer::Bundle& bundle);

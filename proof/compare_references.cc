@@ -1,4 +1,4 @@
-// compare_references: two references, tensor by tensor.
+// compare_references() compares two references tensor by tensor.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -15,11 +15,11 @@
 namespace ferry::proof {
 namespace {
 
-// A row is suspect if it has this much less signal to noise than most rows of its layer, and an
-// exchange is right if it gains as much.
+// In dB. A row is suspect if its signal-to-noise ratio is lower than that of most rows of its layer
+// by this. An exchange is right if the ratio gains as much.
 constexpr double kSuspectDb = 10;
 constexpr double kGainDb = 6;
-// Scores that differ by less than this many standard deviations of their error nearly tie.
+// Two scores nearly tie if they differ by less than this many standard deviations of their error.
 constexpr double kTieDeviations = 8;
 constexpr int kAttempts = 3;  // exchanges tried for one token in one layer
 
@@ -33,8 +33,8 @@ struct Exchange {
 
 class Search {
  public:
-  Search(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
-         const Reference& reference, const ReferencePrompt& prompt)
+  Search(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
+         const ReferencePrompt& prompt)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
@@ -116,7 +116,8 @@ class Search {
     return *middle;
   }
 
-  // Exchanges that the error of the layer's input may have decided, the nearest tie first.
+  // Exchanges between nearly equal scores, given the error of the layer's input. The nearest tie is
+  // first.
   std::vector<Exchange> exchanges(int64_t layer, size_t token, double input_db) const {
     const auto [per_token, experts] = decoder_.experts_of(layer);
     const auto k = static_cast<size_t>(per_token);
@@ -177,7 +178,7 @@ class Search {
     return {};
   }
 
-  runner::StatefulDecoder& decoder_;
+  runner::Decoder& decoder_;
   const packer::Manifest& manifest_;
   const Reference& reference_;
   const ReferencePrompt& prompt_;
@@ -188,7 +189,7 @@ class Search {
 
 }  // namespace
 
-Result<FoundRoutes> find_routes(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt) {
   return Search(decoder, manifest, reference, prompt).run();
 }

@@ -1,12 +1,13 @@
-// Which experts the reference's tokens passed through. References do not say, and where two experts
-// score nearly alike a rounded weight decides between them.
+// Finds the experts that the reference's tokens passed through, for references that do not state
+// them. If two experts have nearly equal scores, rounded weights can choose another one than the
+// reference did.
 #pragma once
 
 #include <vector>
 
 #include "core/result.h"
 #include "proof/reference.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 
@@ -15,12 +16,12 @@ struct FoundRoutes {
   int64_t exchanged = 0;        // choices that are not the router's own
 };
 
-// Starts with what the bundle's routers choose. In the first layer where the hidden state of a
-// token is further from the reference's than those of the others, one expert of that token is
-// exchanged for another whose score is the same up to the error that the layer's input has already;
-// the exchange is kept where it brings the hidden state near. So on, layer by layer. Needs the
-// hidden states of the reference; without them the routers' own choice is returned.
-Result<FoundRoutes> find_routes(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+// Starts with the choice of the bundle's routers and goes through the layers in order. If the
+// hidden state of a token is further from the reference's than those of the other tokens, one
+// expert of that token is exchanged for another whose score is equal within the error of the
+// layer's input. The exchange is kept if it brings the hidden state near. Needs the hidden states
+// of the reference; without them the routers' own choice is returned.
+Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt);
 
 }  // namespace ferry::proof

@@ -1,4 +1,4 @@
-// Parity: how far computed values are from expected ones, as plain functions over numbers.
+// Metrics: how far computed values are from expected ones. Plain functions over numbers.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace ferry::proof {
 
-// What stands for infinity where a report must stay finite (JSON has neither infinity nor NaN). It
-// is beyond every tolerance, so that a script that compares numbers cannot take NaN for parity.
+// Replaces infinity and NaN in reports, because JSON has neither. It exceeds every tolerance, so
+// that a script that compares numbers never takes NaN for parity.
 inline constexpr double kBeyondAnyBound = std::numeric_limits<double>::max();
 // The signal-to-noise ratio reported for equal values; its negative where a value is not finite.
 inline constexpr double kExactSqnrDb = 999.0;
@@ -28,7 +28,7 @@ struct ValueMetrics {
   bool finite = true;             // false if any computed value was NaN or infinite
 };
 
-// The same over logits, with what is particular to distributions over a vocabulary.
+// The same for logits, with metrics of distributions over a vocabulary.
 struct LogitMetrics {
   ValueMetrics values;
   double kl_mean = 0;         // mean over rows of KL(softmax(want) || softmax(got)), in nats

@@ -1,4 +1,4 @@
-// ParityReport: what a verification compared, with which bounds, and how it came out.
+// ParityReport: what a verification compared, the bounds, and the results.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace ferry::proof {
 
-// One tensor of the model beside its reference: a hidden state, a cache, or what a router computes.
-// The worse of all comparisons of it.
+// The comparison of one tensor with its reference: a hidden state, a cache, or router logits. If it
+// was compared several times, the worst result.
 struct LayerResult {
   ReferenceTensor tensor;
   ValueMetrics metrics;
@@ -41,17 +41,17 @@ struct CaseReport {
   LogitMetrics steps;    // the prompt token by token
   LogitMetrics greedy;   // the continuation, up to the first token that is not explained
   int64_t greedy_match = 0, greedy_total = 0;
-  bool greedy_tie = false;  // tokens that differ are explained by the error of their logits
+  bool greedy_tie = false;  // errors within the bounds explain the tokens that differ
   RoutingReport routing;
   std::vector<LayerResult> layers;  // in model order
   std::optional<F64Distance> f64;
   std::vector<std::string> not_compared;  // reference tensors without a counterpart
   bool parity = true;
 
-  // The worst of the three; but agreement is the rate over all their rows, because a prefill may
-  // give a single one.
+  // The worst of the three. The agreement is the rate over the rows of all three, because a prefill
+  // may have a single row.
   LogitMetrics worst() const;
-  // Sets `parity` from everything else.
+  // Sets `parity` from the other members.
   void judge(const ParityBounds& bounds);
 };
 

@@ -65,7 +65,7 @@ ReferencePrompt* owner(std::vector<ReferencePrompt>& prompts, std::string_view n
   return best;
 }
 
-// A path of HDF5 is a name like any other: "short/logits" is "short.logits".
+// HDF5 paths become names: "short/logits" is "short.logits".
 std::string dotted(std::string name) {
   std::ranges::replace(name, '/', '.');
   return name;
@@ -79,7 +79,7 @@ Result<Reference> Reference::open(const TensorSource& source) {
   const auto encoded = std::ranges::find_if(
       entries, [](const TensorEntry& entry) { return entry.encoding != nullptr; });
   if (encoded != entries.end()) {
-    return bad_input(fmt::format("{}: stored as {}, but a reference holds plain values (tensor {})",
+    return bad_input(fmt::format("{}: stored as {}, expected plain values (tensor {})",
                                  source.path(), encoded->form(), quoted(encoded->name)));
   }
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -103,7 +103,7 @@ Result<Reference> Reference::open(const TensorSource& source) {
   }
   if (reference.prompts_.empty()) {
     return bad_input(
-        fmt::format("{}: no prompt: a reference has tensors PROMPT.input_ids", source.path()));
+        fmt::format("{}: no prompt: no tensor is named PROMPT.input_ids", source.path()));
   }
   for (size_t i = 0; i < entries.size(); ++i) {
     const std::string name = dotted(entries[i].name);
@@ -116,8 +116,8 @@ Result<Reference> Reference::open(const TensorSource& source) {
     }
     const size_t skip = prompt->name.empty() ? 0 : prompt->name.size() + 1;
     if (!prompt->tensors.emplace(name.substr(skip), i).second) {
-      return bad_input(fmt::format("{}: twice, with '/' and with '.' (tensor {})", source.path(),
-                                   quoted(entries[i].name)));
+      return bad_input(fmt::format("{}: occurs twice, with '/' and with '.' (tensor {})",
+                                   source.path(), quoted(entries[i].name)));
     }
   }
   return reference;

@@ -32,7 +32,7 @@ class PromptCheck {
   }
 
  private:
-  // What a prompt does not have is not compared.
+  // Tensors that the prompt lacks are not compared.
   Status check(const std::string& tensor, const Shape& expected) const {
     return prompt_.has(tensor) ? reference_.check(prompt_, tensor, expected) : Status();
   }
@@ -52,7 +52,7 @@ class PromptCheck {
     return {};
   }
 
-  // Empty for what the model does not have.
+  // Empty if the model has no such tensor.
   Shape shape_of(const ReferenceTensor& tensor) const {
     if (tensor.kind == ReferenceTensor::Kind::kHidden) return {1, tokens_, model_.hidden_size};
     if (tensor.kind == ReferenceTensor::Kind::kRouterLogits) {

@@ -1,5 +1,5 @@
-// Whether a reference can belong to a model at all: what `verify` would refuse is refused before a
-// bundle is made with it.
+// check_reference() checks whether a reference fits a model, before a bundle is made with it. It
+// refuses what `verify` would refuse.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ferry::proof {
 
-// What the manifest does not state.
+// Shapes and counts that the manifest does not state.
 struct ReferenceShapes {
   std::map<std::string, Shape> buffers;        // by name
   int64_t experts = 0, experts_per_token = 0;  // 0: no sparse layers

@@ -1,5 +1,5 @@
-// The tensors that a reference may hold, and what they are compared with in a bundle. The names are
-// those of docs/verifying.md.
+// The tensors that a reference may hold, and the probes and buffers of a bundle that they are
+// compared with. docs/verifying.md lists the names.
 #pragma once
 
 #include <cstdint>

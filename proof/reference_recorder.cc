@@ -117,7 +117,7 @@ void PromptRecorder::write(MemorySource& out) const {
 
 namespace {
 
-Status record_prompt(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Status record_prompt(runner::Decoder& decoder, const packer::Manifest& manifest,
                      const RecordedPrompt& prompt, PromptRecorder& recorder) {
   const std::vector<int64_t> tokens = prompt.executed();
   decoder.restart(static_cast<int64_t>(prompt.tokens.size()));
@@ -139,7 +139,7 @@ Status record_prompt(runner::StatefulDecoder& decoder, const packer::Manifest& m
 
 }  // namespace
 
-Result<std::unique_ptr<TensorSource>> record_reference(runner::StatefulDecoder& decoder,
+Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
                                                        const packer::Manifest& manifest,
                                                        const std::vector<RecordedPrompt>& prompts,
                                                        const std::string& name) {

@@ -11,7 +11,7 @@
 
 #include "core/memory_source.h"
 #include "proof/reference_names.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 
@@ -26,7 +26,7 @@ struct RecordedPrompt {
   std::vector<int64_t> executed() const;
 };
 
-// Rows come in by position, in order; a position that is there already keeps its first row.
+// Rows are added by ascending position. A position that has a row keeps it.
 class PromptRecorder {
  public:
   // `prompt` must outlive the recorder.
@@ -57,8 +57,8 @@ class PromptRecorder {
   std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;
 };
 
-// Runs every prompt token by token. `name` is what messages call the result.
-Result<std::unique_ptr<TensorSource>> record_reference(runner::StatefulDecoder& decoder,
+// Runs every prompt token by token. Messages call the result `name`.
+Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
                                                        const packer::Manifest& manifest,
                                                        const std::vector<RecordedPrompt>& prompts,
                                                        const std::string& name);

@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "proof/expert_search.h"
 #include "proof/verify.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 namespace {
@@ -23,7 +23,7 @@ bool any_rounded(const packer::Manifest& manifest) {
   return std::ranges::any_of(manifest.tensors, &packer::ManifestTensor::rounded);
 }
 
-// Floors of the tensors of a report, from the noise that rounding makes in the same tensors.
+// Signal-to-noise floors of tensors, from the rounding noise measured in the same tensors.
 class MeasuredFloors {
  public:
   explicit MeasuredFloors(const ParityReport& rounding)
@@ -61,8 +61,7 @@ class MeasuredFloors {
     return logits.values.finite && logits.values.sqnr_db >= logits_;
   }
 
-  // A tensor that no activation's rounding reaches, such as an embedding, still has rounded
-  // weights.
+  // A tensor without rounded activations, such as an embedding, still has rounded weights.
   double floor_of(const ValueMetrics& noise) const {
     return std::min(noise.sqnr_db, least_noise_) - kRoundedWeightsDb;
   }
@@ -72,7 +71,7 @@ class MeasuredFloors {
   std::map<std::string, double> floors_;  // by tensor
 };
 
-bool has_experts(const runner::StatefulDecoder& decoder, const packer::Manifest& manifest) {
+bool has_experts(const runner::Decoder& decoder, const packer::Manifest& manifest) {
   for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
     if (decoder.experts_of(layer).first > 0) return true;
   }
@@ -80,7 +79,7 @@ bool has_experts(const runner::StatefulDecoder& decoder, const packer::Manifest&
 }
 
 // kBadInput unless the model has the experts that the reference names.
-Status check_routes(runner::StatefulDecoder& decoder, const Reference& reference,
+Status check_routes(runner::Decoder& decoder, const Reference& reference,
                     const std::vector<RecordedPrompt>& prompts) {
   for (const RecordedPrompt& prompt : prompts) {
     const Status known = decoder.force_experts(&prompt.routes);
@@ -93,7 +92,7 @@ Status check_routes(runner::StatefulDecoder& decoder, const Reference& reference
 
 // Sends the tokens of every prompt through the experts of the reference. Returns how many choices
 // are not those of the bundle's own routers.
-Result<int64_t> follow_reference(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<int64_t> follow_reference(runner::Decoder& decoder, const packer::Manifest& manifest,
                                  const Reference& reference, std::vector<RecordedPrompt>& prompts) {
   if (!has_experts(decoder, manifest)) return 0;
   int64_t exchanged = 0;
@@ -156,23 +155,23 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   bool continued = true;
   {
     const runner::MethodOptions widened = {.widen = true, .memory = memory};
-    runner::StatefulDecoder decoder =
-        FERRY_TRY(runner::StatefulDecoder::load(bundle, pool, widened));
-    FERRY_RETURN_IF_ERROR(check_routes(decoder, reference, prompts));
+    const std::unique_ptr<runner::Decoder> decoder =
+        FERRY_TRY(runner::load_decoder(bundle, pool, widened));
+    FERRY_RETURN_IF_ERROR(check_routes(*decoder, reference, prompts));
     if (!proof.exact_weights) {
-      proof.exchanged = FERRY_TRY(follow_reference(decoder, manifest, reference, prompts));
-      continued = !has_experts(decoder, manifest);
+      proof.exchanged = FERRY_TRY(follow_reference(*decoder, manifest, reference, prompts));
+      continued = !has_experts(*decoder, manifest);
     }
     source = FERRY_TRY(
-        record_reference(decoder, manifest, prompts, bundle.path() + " with activations in f32"));
+        record_reference(*decoder, manifest, prompts, bundle.path() + " with activations in f32"));
   }
   const Reference recorded = FERRY_TRY(Reference::open(*source));
   const VerifyOptions options = {.recorded = &recorded, .continuation = continued};
   proof.in_f32 = FERRY_TRY(compare_references(recorded, reference, f32_bounds(bundle), options));
-  runner::StatefulDecoder decoder =
-      FERRY_TRY(runner::StatefulDecoder::load(bundle, pool, {.memory = memory}));
-  proof.rounding = FERRY_TRY(verify(decoder, manifest, recorded, bounds));
-  proof.outputs = FERRY_TRY(verify(decoder, manifest, reference, bounds, options));
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}));
+  proof.rounding = FERRY_TRY(verify(*decoder, manifest, recorded, bounds));
+  proof.outputs = FERRY_TRY(verify(*decoder, manifest, reference, bounds, options));
   if (!proof.exact_weights && !proof.in_f32.parity) {
     MeasuredFloors(proof.rounding).judge(proof.in_f32);
   }

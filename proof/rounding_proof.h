@@ -1,6 +1,6 @@
-// Proof of a bundle in half precision by a reference alone. How far its outputs may be from the
-// reference is not guessed: the bundle is executed twice, as it is and with its activations in f32,
-// and the difference of the two is the rounding of this very model.
+// Verifies a bundle in half precision with a reference and without the checkpoint. The bundle is
+// executed twice: as it is, and with its activations in f32. The difference is the rounding error
+// of this model, from which the bounds follow.
 #pragma once
 
 #include <vector>
@@ -23,9 +23,9 @@ struct RoundingProof {
   // Rounded weights may send a token to other experts than the reference; so many choices were
   // exchanged for the reference's. Its continuation, whose experts cannot be told, is not compared.
   int64_t exchanged = 0;
-  // The bundle as it is against itself in f32.
+  // The bundle as it is, against itself with activations in f32.
   ParityReport rounding;
-  // The bundle as it is against the reference.
+  // The bundle as it is, against the reference.
   ParityReport outputs;
   bool parity() const { return in_f32.parity && rounding.parity && outputs.parity; }
 };

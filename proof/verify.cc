@@ -50,8 +50,8 @@ std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
 // Runs one prompt. Members hold what is compared while the decoder runs.
 class CaseRunner {
  public:
-  CaseRunner(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
-             const Reference& reference, const ReferencePrompt& prompt, const ParityBounds& bounds,
+  CaseRunner(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
+             const ReferencePrompt& prompt, const ParityBounds& bounds,
              const VerifyOptions& options)
       : decoder_(decoder),
         manifest_(manifest),
@@ -85,7 +85,8 @@ class CaseRunner {
   Result<std::vector<float>> greedy_logits(int64_t rows) const;
   Status run_steps();
   Status run_prefill();
-  // Goes on with the reference's token where it is not the bundle's own, if that is explained.
+  // Continues with the reference's token where the bundle's differs, if the bounds explain the
+  // difference.
   Status run_greedy(Row logits);
   Status compare_caches();
   Status compare_cache(const ReferenceTensor& tensor);
@@ -97,10 +98,10 @@ class CaseRunner {
     return Row(logits_).subspan(static_cast<size_t>(position * manifest_.vocab_size),
                                 static_cast<size_t>(manifest_.vocab_size));
   }
-  // Closes the comparison of one way: its metrics are judged by their own scale.
+  // Ends the comparison of one execution. Its metrics are judged by their own scale.
   void close_way();
 
-  runner::StatefulDecoder& decoder_;
+  runner::Decoder& decoder_;
   const packer::Manifest& manifest_;
   const Reference& reference_;
   const ReferencePrompt& prompt_;
@@ -113,7 +114,7 @@ class CaseRunner {
   std::map<std::string, std::vector<float>> expected_;  // by reference name
   std::vector<ReferenceTensor> compared_;
   runner::ExpertRoutes routes_;
-  std::map<std::string, ValueComparison> running_;  // of the present way, by reference name
+  std::map<std::string, ValueComparison> running_;  // of the current execution, by reference name
 };
 
 Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNames& names) {
@@ -150,7 +151,7 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNam
   return {};
 }
 
-// The routes of the prompt, with those of the continuation behind them.
+// The routes of the prompt, followed by those of the continuation.
 Status CaseRunner::load_routes() {
   const Reference* from = &reference_;
   const ReferencePrompt* prompt = &prompt_;
@@ -162,8 +163,8 @@ Status CaseRunner::load_routes() {
   for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
     if (!prompt->has(route_name(layer))) continue;
     const int64_t chosen = decoder_.experts_of(layer).first;
-    // Another number of experts for a token is another model: it goes its own way, and is judged by
-    // what it computes.
+    // A model with another number of experts per token uses its own routes. Its outputs are
+    // compared all the same.
     const Shape& stated = from->shape(*prompt, route_name(layer));
     if (stated.size() == 3 && stated[2] != chosen) {
       report_.routing.choices += tokens_;
@@ -274,7 +275,7 @@ void CaseRunner::close_way() {
 
 Status CaseRunner::run_steps() {
   LogitComparison logits;
-  // The reference computed all of the prompt as a sequence of its whole length.
+  // The reference computed the whole prompt as one sequence.
   decoder_.restart(tokens_);
   for (int64_t t = 0; t < tokens_; ++t) {
     const Row row = FERRY_TRY(decoder_.forward({&prompt_.input_ids[static_cast<size_t>(t)], 1}));
@@ -291,16 +292,19 @@ Status CaseRunner::run_steps() {
 
 Status CaseRunner::run_prefill() {
   LogitComparison comparison;
-  decoder_.restart();
-  const Row logits = FERRY_TRY(decoder_.forward(prompt_.input_ids));
   const auto vocab = static_cast<size_t>(manifest_.vocab_size);
-  const size_t rows = logits.size() / vocab;
-  if (rows == 0 || rows * vocab != logits.size() || rows > prompt_.input_ids.size()) {
+  decoder_.restart();
+  decoder_.set_logits_sink([&](int64_t position, int64_t rows, Row values) {
+    for (int64_t r = 0; r < rows && position + r < tokens_; ++r) {
+      compare_logits(values.subspan(static_cast<size_t>(r) * vocab, vocab), position + r,
+                     comparison);
+    }
+  });
+  const Result<Row> computed = decoder_.forward(prompt_.input_ids);
+  decoder_.set_logits_sink({});
+  const Row logits = FERRY_TRY(computed);
+  if (logits.empty() || logits.size() % vocab != 0) {
     return bad_input("the bundle's logits are not [rows, vocabulary]");
-  }
-  for (size_t r = 0; r < rows; ++r) {
-    compare_logits(logits.subspan(r * vocab, vocab), tokens_ - static_cast<int64_t>(rows - r),
-                   comparison);
   }
   FERRY_RETURN_IF_ERROR(compare_caches());
   close_way();
@@ -401,7 +405,7 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
   return {};
 }
 
-Result<ParityReport> verify(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options) {
   std::vector<CaseReport> cases;

@@ -1,11 +1,11 @@
-// Verify: runs a bundle on the prompts of a reference and says how far it is from what the original
-// model computed, tensor by tensor.
+// verify() runs a bundle on the prompts of a reference and measures, tensor by tensor, how far it
+// is from what the original model computed.
 #pragma once
 
 #include "core/result.h"
 #include "proof/parity_report.h"
 #include "proof/reference.h"
-#include "runner/stateful_decoder.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 
@@ -21,7 +21,7 @@ struct VerifyOptions {
 // the bundle pass through the same ones; what its own routers chose is compared and counted.
 // kUnsupported if no prompt can be run; kBadInput for a reference that does not belong to the
 // model.
-Result<ParityReport> verify(runner::StatefulDecoder& decoder, const packer::Manifest& manifest,
+Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options = {});
 

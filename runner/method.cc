@@ -24,7 +24,7 @@ void set_view(const kernels::Tensor& tensor, const kernels::Dims& sizes, TensorV
   if (tensor.data != nullptr) view.bytes = {tensor.data, static_cast<size_t>(tensor.bytes())};
 }
 
-// A number appears as rank 0, in its own storage.
+// A number appears as rank 0, in its own storage; so do the bytes of a text, as rank 1.
 void set_view(const kernels::Value& value, TensorView& view) {
   if (value.tensor != nullptr) return set_view(*value.tensor, value.tensor->sizes, view);
   view.shape.clear();
@@ -36,6 +36,11 @@ void set_view(const kernels::Value& value, TensorView& view) {
     case kernels::Value::Kind::kDouble:
       view.dtype = DType::kF64;
       view.bytes = std::as_bytes(std::span(&value.real, 1));
+      break;
+    case kernels::Value::Kind::kString:
+      view.dtype = DType::kU8;
+      view.shape = {static_cast<int64_t>(value.text.size())};
+      view.bytes = std::as_bytes(std::span(value.text));
       break;
     default:
       view.dtype = DType::kI64;
@@ -376,6 +381,10 @@ Status Method::execute() {
     set_view(impl_->at(impl_->outputs[i]), impl_->output_views[i]);
   }
   return status;
+}
+
+bool Method::output_is_text(size_t index) const {
+  return impl_->at(impl_->outputs[index]).kind == kernels::Value::Kind::kString;
 }
 
 const TensorView& Method::output(size_t index) const { return impl_->output_views[index]; }

@@ -74,7 +74,7 @@ class Method {
 
   size_t input_count() const;
   size_t output_count() const;
-  // Dtype and upper-bound shape; for a non-tensor input dtype kI64 and an empty shape.
+  // Dtype and upper-bound shape; of what is no tensor those of its view, see output().
   TensorView input_meta(size_t index) const;
   TensorView output_meta(size_t index) const;
 
@@ -85,8 +85,11 @@ class Method {
   // Runs every instruction. State changes stay for the next call. Errors name the instruction.
   // Once the method has been executed, it allocates nothing for the same shapes.
   Status execute();
-  // Valid until the next execute(). A non-tensor output (Int, Bool, Double) appears as rank 0.
+  // Valid until the next execute(). A number (Int, Bool, Double) appears as rank 0, a String of n
+  // bytes as u8 [n].
   const TensorView& output(size_t index) const;
+  // Whether the output is a String.
+  bool output_is_text(size_t index) const;
 
   // Calls `observer` right after each instruction that produces value `value`, an index into the
   // method's values. The view is valid during the call. A value has one observer at most. kUsage if

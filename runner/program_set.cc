@@ -113,8 +113,14 @@ const TensorView& MethodChain::output(size_t index) const {
 
 Result<ProgramSet> ProgramSet::load(const packer::Bundle& bundle, std::string_view role,
                                     ThreadPool& pool, const MethodOptions& options) {
-  ProgramSet set(bundle);
   MemoryBudget budget(options.memory);
+  return load(bundle, role, pool, options, budget);
+}
+
+Result<ProgramSet> ProgramSet::load(const packer::Bundle& bundle, std::string_view role,
+                                    ThreadPool& pool, const MethodOptions& options,
+                                    MemoryBudget& budget) {
+  ProgramSet set(bundle);
   for (size_t index : bundle.programs_of(role)) {
     const packer::ManifestProgram& entry = bundle.entry(index);
     std::vector<std::string_view> names;
@@ -127,6 +133,27 @@ Result<ProgramSet> ProgramSet::load(const packer::Bundle& bundle, std::string_vi
   if (!set.programs_.empty()) return set;
   return bad_input(
       fmt::format("{}: there is no component {}", printable(bundle.path()), quoted(role)));
+}
+
+ProgramSet::Ports ProgramSet::ports(std::string_view name) const {
+  Ports all;
+  for (const Program& program : programs_) {
+    const packer::ManifestMethod* method = program.entry->find(name);
+    if (method == nullptr) continue;  // bind() reports it
+    for (const packer::ManifestPort& port : method->inputs) {
+      if (!find_port(all.inputs, port.name) && !find_port(all.outputs, port.name)) {
+        all.inputs.push_back(port);
+      }
+    }
+    for (const packer::ManifestPort& port : method->outputs) {
+      if (const auto earlier = find_port(all.outputs, port.name)) {
+        all.outputs[*earlier] = port;
+      } else {
+        all.outputs.push_back(port);
+      }
+    }
+  }
+  return all;
 }
 
 Result<MethodChain> ProgramSet::bind(std::string_view name, std::span<const PortType> inputs,

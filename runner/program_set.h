@@ -1,5 +1,5 @@
-// ProgramSet: the programs of one component of a bundle, loaded and ready to
-// execute. A decoder for each protocol stands on it.
+// ProgramSet: the programs of one component of a bundle, loaded and ready to execute. A decoder for
+// each protocol stands on it.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,15 @@ struct PortType {
   Shape shape;  // the largest that the port must take, and no larger
 };
 
-// One method of every program of a set, executed in order as one function. Its
-// ports are found by name once, when it is bound. The ProgramSet must outlive
-// it.
+// One method of every program of a set, executed in order as one function. Its ports are found by
+// name once, when it is bound. The ProgramSet must outlive it.
 class MethodChain {
  public:
   struct Link {
     Method* method;
     const packer::ManifestMethod* ports;
     std::string file;  // of its program, for messages
-    // Per input of the method: an output of an earlier link, or with link -1 an
-    // input of the chain.
+    // Per input of the method: an output of an earlier link, or with link -1 an input of the chain.
     struct Source {
       int link;
       size_t port;
@@ -42,8 +40,8 @@ class MethodChain {
     std::vector<Source> sources = {};
   };
 
-  // To be set before each run(); the bytes must stay until it returns. It keeps
-  // its contents, so that a caller can change a size without an allocation.
+  // To be set before each run(); the bytes must stay until it returns. It keeps its contents, so
+  // that a caller can change a size without an allocation.
   TensorView& input(size_t index) { return inputs_[index]; }
   Status run();
   // Valid until the next run().
@@ -62,20 +60,32 @@ class MethodChain {
 // Movable. A MethodChain stays valid when it moves.
 class ProgramSet {
  public:
-  // Loads every method of the component `role`, all of them within one budget
-  // of planned memory. Methods of one program share their state. `pool` must
-  // outlive the set. kBadInput if the bundle has no such component; other
-  // errors as for Method::load_all.
+  // Loads every method of the component `role`, all of them within one budget of planned memory.
+  // Methods of one program share their state. `pool` must outlive the set. kBadInput if the bundle
+  // has no such component; other errors as for Method::load_all.
   static Result<ProgramSet> load(const packer::Bundle& bundle, std::string_view role,
                                  ThreadPool& pool, const MethodOptions& options);
+  // The same, from a budget that pays for other memory too.
+  static Result<ProgramSet> load(const packer::Bundle& bundle, std::string_view role,
+                                 ThreadPool& pool, const MethodOptions& options,
+                                 MemoryBudget& budget);
 
   const packer::Bundle& bundle() const { return bundle_; }
 
-  // Binds the method `name` of every program. An input of a program comes from
-  // the output of the same name of the nearest earlier program, else from the
-  // chain's input of that name. kBadInput names the first port that has no
-  // source or is not of the type that the protocol expects; kUnsupported a
-  // program without the method.
+  // Whether the first program has the method `name`; bind() tells of others that have it not.
+  bool has(std::string_view name) const { return programs_.front().entry->find(name) != nullptr; }
+  // The ports that the method `name` has as a whole: inputs that no earlier program gives, and
+  // outputs of all programs, in their order. Of several of one name the first input and the last
+  // output.
+  struct Ports {
+    std::vector<packer::ManifestPort> inputs, outputs;
+  };
+  Ports ports(std::string_view name) const;
+
+  // Binds the method `name` of every program. An input of a program comes from the output of the
+  // same name of the nearest earlier program, else from the chain's input of that name. kBadInput
+  // names the first port that has no source or is not of the type that the protocol expects;
+  // kUnsupported a program without the method.
   Result<MethodChain> bind(std::string_view name, std::span<const PortType> inputs,
                            std::span<const PortType> outputs);
 

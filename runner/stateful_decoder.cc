@@ -15,20 +15,6 @@ namespace {
 // Inputs and outputs of the chain, by index.
 constexpr size_t kTokens = 0, kInputPos = 1, kLogits = 0;
 
-// The numbers of the manifest that loops and divisions rely on.
-Status check_numbers(const packer::Bundle& bundle) {
-  constexpr int64_t kMost = int64_t{1} << 31;
-  constexpr int64_t kMostLayers = 1 << 16;
-  const packer::Manifest& m = bundle.manifest();
-  const auto sane = [](int64_t n) { return n > 0 && n <= kMost; };
-  if (sane(m.vocab_size) && sane(m.hidden_size) && sane(m.context_length) &&
-      sane(m.prefill_length) && m.num_layers > 0 && m.num_layers <= kMostLayers) {
-    return {};
-  }
-  return bad_input(fmt::format("{}/{}: a size of the model is out of range",
-                               printable(bundle.path()), packer::kManifestName));
-}
-
 // tokens i64 [1,T], input_pos i64 [1] -> logits f32 [1,V] or [1,T,V].
 Result<MethodChain> bind_protocol(ProgramSet& set) {
   const packer::Manifest& m = set.bundle().manifest();
@@ -54,19 +40,18 @@ struct StatefulDecoder::Impl {
   bool is_long = false;          // the sequence has the RoPE factors beyond the switch
   std::vector<int64_t> history;  // the sequence, as long as it could have to be computed again
   ProbeSink sink;
+  LogitsSink logits_sink;
   bool observing = false;
   int64_t input_pos = 0;    // of the call that runs now
   int64_t call_tokens = 0;  // of the call that runs now
 
   const packer::Manifest& manifest() const { return set.bundle().manifest(); }
 
-  // Whether a sequence with `count` more tokens has the RoPE factors beyond the
-  // switch.
+  // Whether a sequence with `count` more tokens has the RoPE factors beyond the switch.
   bool needs_long(size_t count) const {
     const int64_t length = std::max(announced, position + static_cast<int64_t>(count));
     return manifest().rope_switch && length > *manifest().rope_switch;
   }
-  Status check_tokens(std::span<const int64_t> tokens) const;
   // Tokens that fit into the context, in calls.
   Result<std::span<const float>> run(std::span<const int64_t> tokens);
   // One pass of at most prefill_length tokens through all programs.
@@ -77,27 +62,11 @@ struct StatefulDecoder::Impl {
   void deliver(const std::string& name, const TensorView& value) const;
 };
 
-Status StatefulDecoder::Impl::check_tokens(std::span<const int64_t> tokens) const {
-  if (tokens.empty()) return fail(ErrorCode::kUsage, "no tokens to run");
-  const int64_t vocabulary = manifest().vocab_size;
-  const auto bad =
-      std::ranges::find_if(tokens, [&](int64_t id) { return id < 0 || id >= vocabulary; });
-  if (bad != tokens.end()) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("token {} is outside of the vocabulary of {}", *bad, vocabulary));
-  }
-  const auto room = static_cast<size_t>(manifest().context_length - position);
-  if (tokens.size() <= room) return {};
-  return fail(ErrorCode::kUsage, fmt::format("{} tokens from position {} exceed the context of {}",
-                                             tokens.size(), position, manifest().context_length));
-}
-
 Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {
   call_tokens = static_cast<int64_t>(tokens.size());
   chain.input(kTokens).shape[1] = call_tokens;
   chain.input(kTokens).bytes = std::as_bytes(tokens);
-  // Programs with a switch take a position's complement for one of a long
-  // sequence.
+  // Programs with a switch take a position's complement for one of a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
   FERRY_RETURN_IF_ERROR(chain.run());
@@ -105,7 +74,13 @@ Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64
   position += call_tokens;
   const std::span<const std::byte> logits = chain.output(kLogits).bytes;
   // A tensor's memory is aligned to its dtype, which bind() has checked.
-  return std::span(reinterpret_cast<const float*>(logits.data()), logits.size() / sizeof(float));
+  const std::span values(reinterpret_cast<const float*>(logits.data()),
+                         logits.size() / sizeof(float));
+  if (logits_sink) {
+    const int64_t rows = std::ssize(values) / manifest().vocab_size;
+    logits_sink(position - rows, rows, values);
+  }
+  return values;
 }
 
 Result<std::span<const float>> StatefulDecoder::Impl::run(std::span<const int64_t> tokens) {
@@ -136,8 +111,7 @@ void StatefulDecoder::Impl::deliver(const std::string& name, const TensorView& v
   const std::vector<float> floats = probe_floats(value);
   if (floats.empty()) return;
   const int64_t rows = static_cast<int64_t>(floats.size()) / value.shape.back();
-  // A probe behind the cut to the last token has fewer rows than the call has
-  // tokens.
+  // A probe behind the cut to the last token has fewer rows than the call has tokens.
   sink(name, position + call_tokens - rows, rows, floats);
 }
 
@@ -162,22 +136,22 @@ StatefulDecoder& StatefulDecoder::operator=(StatefulDecoder&&) noexcept = defaul
 
 Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, ThreadPool& pool,
                                               const MethodOptions& options) {
-  FERRY_RETURN_IF_ERROR(check_numbers(bundle));
+  FERRY_RETURN_IF_ERROR(check_model_sizes(bundle));
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options));
   MethodChain chain = FERRY_TRY(bind_protocol(set));
   return StatefulDecoder(std::make_unique<Impl>(std::move(set), std::move(chain)));
 }
 
 Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t> tokens) {
-  FERRY_RETURN_IF_ERROR(impl_->check_tokens(tokens));
+  FERRY_RETURN_IF_ERROR(
+      check_tokens(tokens, impl_->manifest().vocab_size, impl_->position, capacity()));
   const bool was_long = std::exchange(impl_->is_long, impl_->needs_long(tokens.size()));
   if (impl_->position == 0 || was_long == impl_->is_long) return impl_->run(tokens);
   // What is cached was computed with the factors of shorter sequences.
   return impl_->run_again(tokens);
 }
 
-// The programs themselves forget what came before when input_pos is 0, as
-// official runners expect.
+// The programs themselves forget what came before when input_pos is 0, as official runners expect.
 void StatefulDecoder::restart(int64_t length) {
   impl_->position = 0;
   impl_->announced = length;
@@ -190,6 +164,9 @@ void StatefulDecoder::restart(int64_t length) {
 }
 
 int64_t StatefulDecoder::position() const { return impl_->position; }
+int64_t StatefulDecoder::capacity() const { return impl_->manifest().context_length; }
+
+void StatefulDecoder::set_logits_sink(LogitsSink sink) { impl_->logits_sink = std::move(sink); }
 
 Status StatefulDecoder::set_probe_sink(ProbeSink sink) {
   impl_->sink = std::move(sink);

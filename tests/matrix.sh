@@ -76,6 +76,76 @@ step_tsan() {
   done
 }
 
+# Each fuzz target for a minute, from the inputs that are kept of it. None may crash, or take 25 s for
+# one input.
+step_fuzz() {
+  need clang++ clang
+  build build/matrix-fuzz --preset fuzz --
+  ctest --test-dir build/matrix-fuzz --quiet -R '^fuzz\.'
+}
+
+# Unpacks the arm64 packages of the libraries in packages.txt, and what they depend on. apt gets a
+# state of its own: the packages of this machine stay as they are.
+unpack_aarch64_root() {
+  local root=$PWD/build/aarch64-root apt=$PWD/build/aarch64-apt package
+  [ ! -e "$root/complete" ] || return 0
+  mkdir -p "$apt"/{lists,archives}/partial "$root"/usr/lib
+  : >"$apt/status"
+  ln -sfn usr/lib "$root/lib"
+  cat >"$apt/apt.conf" <<END
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+Dir::State::status "$apt/status";
+Dir::State::lists "$apt/lists";
+Dir::Cache "$apt";
+APT::Sandbox::User "root";
+Debug::NoLocking "true";
+Acquire::Languages "none";
+END
+  APT_CONFIG=$apt/apt.conf apt-get -qq update
+  grep -e '-dev$' packages.txt |
+    APT_CONFIG=$apt/apt.conf xargs apt-get -qq install --yes --download-only \
+      --no-install-recommends >"$apt/log" 2>&1 || { cat "$apt/log" >&2; return 1; }
+  for package in "$apt"/archives/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$root" --keep-directory-symlink
+  done
+  # Debian's alternative of this name is made when the package is installed.
+  ln -sf hdf5-serial.pc "$root/usr/lib/aarch64-linux-gnu/pkgconfig/hdf5.pc"
+  touch "$root/complete"
+}
+
+# The other kind of processor: the tests of four rooms, bundles with the bytes that x86 gives them,
+# and one proof. qemu-user has neither seccomp, without which the reader of HDF5 files refuses to
+# work, nor limits of the address space, which three other tests need.
+step_aarch64() {
+  need aarch64-linux-gnu-g++ g++-aarch64-linux-gnu
+  need qemu-aarch64-static qemu-user-static
+  unpack_aarch64_root
+  local arm=build/matrix-aarch64 samples=build/matrix-samples room sample name
+  local limited=ThreadPool.RefusedThreadsAreDoneWithout
+  limited+=:TorchMemory.AStorageIsNotLoadedForAStridedView
+  limited+=:TorchMemory.CompressedStoragesAreReleasedOnceRead
+  ./build.sh release ferry
+  build $arm --preset release --toolchain "$PWD/cmake/aarch64-linux-gnu.cmake" -- \
+    ferry core_tests formats_tests graph_tests runner_tests
+  export QEMU_LD_PREFIX=$PWD/build/aarch64-root
+  for room in core formats graph runner; do
+    qemu-aarch64-static $arm/bin/${room}_tests --gtest_brief=1 \
+      --gtest_filter="-Hdf5*:KerasShards*:$limited"
+  done
+  rm -rf $samples
+  mkdir -p $samples/x86 $samples/arm
+  for sample in testdata/{llama3_tied,qwen3_5_text,golden/{gemma3,phi3_window,qwen3_moe_bf16}} \
+    testdata/gguf/llama3_tied_q8_0.gguf; do
+    name=${sample##*/}
+    build/release/bin/ferry convert "$sample" -o "$samples/x86/$name" >/dev/null
+    qemu-aarch64-static $arm/bin/ferry convert "$sample" -o "$samples/arm/$name" >/dev/null
+  done
+  diff -r $samples/x86 $samples/arm
+  qemu-aarch64-static $arm/bin/ferry verify $samples/arm/llama3_tied \
+    --reference testdata/llama3_tied/golden.safetensors >/dev/null
+}
+
 steps=$(compgen -A function step_ | sed 's/^step_//')
 if [ "${1:-}" = --list ]; then
   echo "$steps"

@@ -1,12 +1,11 @@
-// Classes of characters, as tokenizers and chat templates tell them apart. UTF-8 itself is in
-// core/utf8.h.
+// Character classes of Unicode for tokenizers and chat templates. core/utf8.h decodes UTF-8.
 #pragma once
 
 #include <cstdint>
 
 namespace ferry::text::unicode {
 
-// The classes that the splitting rules of tokenizers tell apart. kOther is none of them.
+// The classes that the splitting rules of tokenizers use. kOther: none of them.
 enum Class : uint8_t {
   kOther = 0,
   kLetter = 1,   // L

@@ -248,6 +248,12 @@ class Mapper {
                           to_string(rule.expected_shape(config_))));
       return false;
     }
+    if (rule.expected_rows && made.shape.size() > 2) {
+      problem(KeyProblem::Kind::kShape, tensor,
+              fmt::format("shape: {} {} has {} dimensions, '{}' takes rows of a matrix", name,
+                          to_string(made.shape), made.shape.size(), rule.name));
+      return false;
+    }
     const int64_t rows = made.shape.empty() ? 1 : made.shape[0];
     if (!rule.expected_rows || rows == rule.expected_rows(config_)) return true;
     problem(KeyProblem::Kind::kShape, tensor,

@@ -44,7 +44,7 @@ struct KeyRule {
   std::vector<RuleTarget> targets = {};
   std::vector<graph::Step> steps = {};
   std::string reason = {};
-  // The number of rows that the source must have, if it is split.
+  // The number of rows that the source must have, if it is split. It must be a matrix or a vector.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
   // The shape that the source must have, if the number of rows does not determine it. Stacks need
   // it, of each source.

@@ -26,7 +26,12 @@ GgufSource::GgufSource(std::string path, std::unique_ptr<InputFile> file,
 }  // namespace
 
 Result<GgufFile> open_gguf(const std::string& path) {
-  auto file = std::make_unique<InputFile>(FERRY_TRY(InputFile::open(path)));
+  return open_gguf(FERRY_TRY(InputFile::open(path)));
+}
+
+Result<GgufFile> open_gguf(InputFile input) {
+  auto file = std::make_unique<InputFile>(std::move(input));
+  const std::string path = file->path();
   const GgufRead read = [&file](uint64_t offset, std::span<std::byte> out) {
     return file->read_at(offset, out);
   };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "core/file.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "formats/gguf/metadata.h"
@@ -19,5 +20,6 @@ struct GgufFile {
 // kBadInput for a malformed file, kUnsupported for element types that we do not read (header.h). In
 // files(), the header is all that precedes the tensor data.
 Result<GgufFile> open_gguf(const std::string& path);
+Result<GgufFile> open_gguf(InputFile file);
 
 }  // namespace ferry::formats

@@ -25,7 +25,7 @@ constexpr uint64_t kChecksumBytes = 4;
 constexpr uint64_t kMaxFilledRatio = 64;  // of bytes that are not stored, over the size of the file
 constexpr uint64_t kFilledAlways = uint64_t{1} << 20;
 
-// Bytes of the file that belong to a dataset.
+// A range of file bytes that belongs to a dataset.
 struct Extent {
   uint64_t begin, end;
   uint64_t object;  // whose they are
@@ -116,7 +116,7 @@ class Checker {
   bool legacy_;
   std::set<std::string_view> bfloat16_;
   std::map<std::string_view, const std::vector<std::byte>*> fills_;  // by path of the dataset
-  uint64_t filled_ = 0, most_filled_;  // bytes that fill values stand for
+  uint64_t filled_ = 0, most_filled_;                                // bytes of fill values
   std::vector<Extent> extents_;
 };
 
@@ -153,9 +153,10 @@ Status Checker::shape(const Dataset& dataset, TensorEntry& out) const {
 Status Checker::add_extent(const Dataset& dataset, uint64_t address, uint64_t bytes) {
   if (bytes == 0) return {};
   if (!range_inside(address, bytes, file_bytes_) || address < base_ + kSuperblockBytes) {
-    return failure_.bad(dataset.path,
-                        fmt::format("{} bytes at offset {} are not data of this file of {} bytes",
-                                    bytes, address, file_bytes_));
+    return failure_.bad(
+        dataset.path,
+        fmt::format("{} bytes at offset {} are outside of the data of a file of {} bytes", bytes,
+                    address, file_bytes_));
   }
   extents_.push_back({address, address + bytes, dataset.object, &dataset.path});
   return {};
@@ -167,14 +168,14 @@ Status Checker::fill(const Dataset& dataset, uint64_t bytes, CheckedTensor& out)
   const auto size = static_cast<size_t>(dtype_bytes(out.entry.dtype));
   if (found == fills_.end() || found->second->size() != size) {
     return failure_.bad(
-        dataset.path, fmt::format("{} of its {} bytes are not stored, and no fill value says what "
-                                  "they are",
-                                  bytes, out.entry.bytes));
+        dataset.path,
+        fmt::format("{} of its {} bytes are not stored, and the file states no fill value", bytes,
+                    out.entry.bytes));
   }
   filled_ = checked_add(filled_, bytes).value_or(UINT64_MAX);
   if (filled_ > most_filled_) {
     return failure_.bad(dataset.path,
-                        fmt::format("fill values stand for more than {} bytes", most_filled_));
+                        fmt::format("more than {} bytes are fill values", most_filled_));
   }
   out.fill = *found->second;
   if (out.big_endian) std::ranges::reverse(out.fill);
@@ -186,9 +187,8 @@ Status Checker::contiguous(const Dataset& dataset, CheckedTensor& out) {
   if (bytes == 0) return {};
   if (dataset.address == kNoAddress) return fill(dataset, bytes, out);
   if (dataset.stored_bytes != bytes) {
-    return failure_.bad(dataset.path,
-                        fmt::format("{} bytes are stored, its shape and type ask for {}",
-                                    dataset.stored_bytes, bytes));
+    return failure_.bad(
+        dataset.path, fmt::format("{} bytes are stored, expected {}", dataset.stored_bytes, bytes));
   }
   out.entry.offset = dataset.address;
   return add_extent(dataset, dataset.address, bytes);
@@ -203,7 +203,7 @@ Status Checker::filters(const Dataset& dataset) const {
       return failure_.unsupported(dataset.path, fmt::format("the filter {}", filter.id));
     }
     if (!seen.insert(filter.id).second) {
-      return failure_.bad(dataset.path, fmt::format("the filter {} twice", filter.id));
+      return failure_.bad(dataset.path, fmt::format("has the filter {} twice", filter.id));
     }
     if (filter.id == kShuffle && (filter.values.empty() || filter.values[0] != dataset.type.size)) {
       return failure_.bad(dataset.path, "shuffled by another size than that of its elements");
@@ -226,7 +226,7 @@ Status Checker::chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk
     if (dataset.filters[i].id == kDeflate) deflated = true;
     if (dataset.filters[i].id == kFletcher32) exact += kChecksumBytes;
   }
-  // What deflate makes of bytes that it cannot press is a little longer than they are.
+  // Deflate makes incompressible bytes slightly longer.
   const uint64_t most = exact + exact / 1000 + 64;
   const bool fits = deflated ? chunk.bytes > 0 && chunk.bytes <= most &&
                                    chunk_bytes / kMaxInflation <= chunk.bytes
@@ -238,7 +238,8 @@ Status Checker::chunk(const Dataset& dataset, const Chunk& chunk, uint64_t chunk
   return add_extent(dataset, chunk.address, chunk.bytes);
 }
 
-// Of the shape, not of what reaches beyond it; the chunks are in it and apart.
+// Counts elements of the shape, not chunk elements outside of it. The chunks begin inside the shape
+// and do not overlap.
 uint64_t bytes_in_chunks(const Dataset& dataset) {
   uint64_t bytes = 0;
   for (const Chunk& chunk : dataset.chunks) {
@@ -267,20 +268,22 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
     const uint64_t size = dataset.chunk_dims[i];
     const auto product = checked_mul(chunk_bytes, size);
     if (size == 0 || !product || *product > kMaxChunkBytes) {
-      return failure_.unsupported(
-          dataset.path, fmt::format("chunks of no or more than {} bytes", kMaxChunkBytes));
+      return failure_.unsupported(dataset.path,
+                                  fmt::format("chunks must have 1 to {} bytes", kMaxChunkBytes));
     }
     chunk_bytes = *product;
-    // Not more than the elements, whose number has been checked; an empty side has no chunks.
+    // There are at most as many chunks as elements, whose number has been checked. A dimension of
+    // size 0 has no chunks.
     const uint64_t along = dataset.dims[i] / size + (dataset.dims[i] % size != 0);
     wanted = checked_mul(wanted, along).value_or(UINT64_MAX);
     if (i > 0) abreast = checked_mul(abreast, along).value_or(UINT64_MAX);
   }
   if (dataset.chunks.size() > wanted || dataset.chunks.size() > kMaxChunksOfDataset) {
-    return failure_.bad(dataset.path, fmt::format("{} chunks are stored, its shape asks for {}",
+    return failure_.bad(dataset.path, fmt::format("{} chunks are stored, expected {}",
                                                   dataset.chunks.size(), wanted));
   }
-  // Read from front to back, rows need all their chunks at hand, or inflate them again and again.
+  // Sequential reading needs all chunks of a row in memory. Otherwise it would inflate them
+  // repeatedly.
   if (!dataset.filters.empty() && chunk_bytes * abreast > kMaxHeldBytes) {
     return failure_.unsupported(
         dataset.path, fmt::format("filtered chunks of {} bytes side by side, more than {}",
@@ -294,7 +297,7 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
     if (!on_grid) return failure_.bad(dataset.path, "a chunk outside of its shape");
     FERRY_RETURN_IF_ERROR(chunk(dataset, c, chunk_bytes));
   }
-  // None twice: each place has its chunk, or the fill value.
+  // No two chunks have the same coordinates. Elements in no chunk have the fill value.
   std::ranges::sort(dataset.chunks, {}, &Chunk::coordinates);
   const auto twice = std::ranges::adjacent_find(dataset.chunks, {}, &Chunk::coordinates);
   if (twice != dataset.chunks.end()) return failure_.bad(dataset.path, "two chunks in one place");
@@ -310,7 +313,7 @@ Status Checker::chunked(Dataset& dataset, CheckedTensor& out) {
 
 // -- one dataset
 
-// What the file does to the bytes of the tensor, for TensorEntry.
+// Sets TensorEntry::filters.
 void note_filters(CheckedTensor& tensor) {
   TensorEntry& entry = tensor.entry;
   const auto add = [&](std::string_view what) {
@@ -351,7 +354,7 @@ Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
     case Layout::kCompact:
       if (dataset.inline_bytes.size() != out.entry.bytes) {
         return failure_.bad(dataset.path,
-                            fmt::format("{} bytes are stored, its shape and type ask for {}",
+                            fmt::format("{} bytes are stored, expected {}",
                                         dataset.inline_bytes.size(), out.entry.bytes));
       }
       out.inline_bytes = std::move(dataset.inline_bytes);
@@ -363,8 +366,8 @@ Result<CheckedTensor> Checker::tensor(Dataset& dataset) {
   return out;
 }
 
-// H8, for all of them. Headers of datasets are a byte each here: enough to notice that data lie
-// over them.
+// H8 for all datasets. The header of a dataset counts as one byte, which is enough to find data
+// that overlap it.
 Status Checker::extents_apart(const std::vector<Dataset>& datasets) {
   for (const Dataset& d : datasets) {
     const auto header = checked_add(base_, d.object);
@@ -372,8 +375,8 @@ Status Checker::extents_apart(const std::vector<Dataset>& datasets) {
     extents_.push_back({*header, *header + 1, d.object, &d.path});
   }
   const auto key = [](const Extent& e) { return std::tuple(e.begin, e.end, e.object); };
-  // Several names of one dataset have the same extents; two of one name are chunks that would be
-  // read, and inflated, many times over.
+  // Several names of one dataset have equal extents. Equal extents under one name are chunks that
+  // would be read and inflated repeatedly.
   const auto named = [&](const Extent& e) {
     return std::tuple(e.begin, e.end, e.object, std::string_view(*e.path));
   };

@@ -1,5 +1,5 @@
-// From the untrusted description of an HDF5 file to tensors that can be read: the rules H1 to H13
-// of hdf5.h.
+// check() turns the untrusted description of an HDF5 file into tensors that can be read. It applies
+// the rules H1 to H13 of hdf5.h.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 namespace ferry::hdf5 {
 
 struct CheckedTensor {
-  TensorEntry entry;  // its offset is that of the first stored byte; 0 where there is none
+  TensorEntry entry;  // offset: of the first stored byte; 0 if no byte is stored
   bool big_endian = false;
   Layout layout = Layout::kContiguous;  // or compact or chunked
-  std::vector<std::byte> inline_bytes;  // compact: all of them
-  // Little-endian, of an element that is not stored: all of them where the layout is contiguous,
-  // those in no chunk where it is chunked. Empty where everything is stored.
+  std::vector<std::byte> inline_bytes;  // all bytes of a compact tensor
+  // The little-endian value of elements that are not stored: of every element if the layout is
+  // contiguous, of elements in no chunk if it is chunked. Empty if every element is stored.
   std::vector<std::byte> fill;
-  std::vector<uint64_t> chunk_dims;  // chunked
-  std::vector<Filter> filters;       // in the order in which they were applied
-  std::vector<Chunk> chunks;         // all of them, in row-major order of their places
+  std::vector<uint64_t> chunk_dims;  // empty unless chunked
+  std::vector<Filter> filters;       // in the order of writing
+  std::vector<Chunk> chunks;         // in row-major order of their coordinates
 };
 
-// Of filtered chunks that rows have in common: as many are held while rows are read in order.
+// The largest size of the unfiltered chunks that one row needs. They are kept in memory while rows
+// are read in order.
 inline constexpr uint64_t kMaxHeldBytes = uint64_t{64} << 20;
 
 struct CheckedFile {
@@ -34,9 +35,9 @@ struct CheckedFile {
   uint64_t optimizer_bytes = 0;  // left out by rule H12
 };
 
-// `base` is where the superblock is in the file: addresses of objects count from there. `name`
-// begins the messages. `keras`: the file is one of a Keras checkpoint, whatever is in this one.
-// kBadInput or kUnsupported.
+// `base` is the file offset of the superblock; addresses of objects count from it. `name` begins
+// the messages. `keras`: the file is known to be part of a Keras checkpoint. kBadInput or
+// kUnsupported.
 Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_bytes,
                           const std::string& name, bool keras = false);
 

@@ -28,12 +28,12 @@ Error with_place(Error error, const InputFile& input, const CheckedTensor& tenso
   return error;
 }
 
-// Exactly `bytes` come out, and nothing of the stream is left.
+// The stream must inflate to exactly `bytes` bytes and end there.
 Result<std::vector<std::byte>> inflate_exactly(std::span<const std::byte> stored, uint64_t bytes) {
   std::vector<std::byte> out(bytes);
   z_stream stream{};
   if (::inflateInit(&stream) != Z_OK) return fail(ErrorCode::kInternal, "zlib does not start");
-  // Both sizes have been checked: 64 MiB and a little at most.
+  // Both sizes have been checked: they are hardly larger than 64 MiB.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(stored.data()));
   stream.avail_in = static_cast<uInt>(stored.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -72,7 +72,7 @@ Status take_sum(std::vector<std::byte>& data) {
 
 bool is_applied(uint32_t skipped, size_t filter) { return (skipped >> filter & 1) == 0; }
 
-// The chunk's size before filter `end`: sums that came earlier are in it.
+// The chunk's size before filter `end`, including earlier checksums.
 uint64_t bytes_before(const std::vector<Filter>& filters, uint32_t skipped, size_t end,
                       uint64_t chunk_bytes) {
   for (size_t i = 0; i < end; ++i) {
@@ -81,8 +81,8 @@ uint64_t bytes_before(const std::vector<Filter>& filters, uint32_t skipped, size
   return chunk_bytes;
 }
 
-// Copies what chunk and request share, a run of the last dimension at a time. `flat` is the byte of
-// the tensor where the request begins.
+// Copies the intersection of a chunk and a request, one run of the last dimension at a time. The
+// request begins at byte `flat` of the tensor.
 class Scatter {
  public:
   Scatter(const CheckedTensor& tensor, const Chunk& chunk, uint64_t flat, std::span<std::byte> out)
@@ -102,14 +102,14 @@ class Scatter {
     }
   }
 
-  // Whether any byte of the chunk can be asked for.
+  // Whether the chunk and the request can intersect.
   bool meets() const { return last_ + element_bytes_ > flat_ && first_ < flat_ + out_.size(); }
 
   void copy(std::span<const std::byte> data) const { copy_dimension(data.data(), 0, first_); }
 
  private:
-  // `from` is where the part of the chunk begins that has the places chosen so far, `to` its byte
-  // in the tensor.
+  // `from` and `to`: the byte offsets, in the chunk and in the tensor, of the element with the
+  // coordinates chosen so far and 0 for the others.
   void copy_dimension(const std::byte* from, size_t dimension, uint64_t to) const {
     if (dimension + 1 == extent_.size()) return copy_run(from, to);
     uint64_t step = element_bytes_;
@@ -135,8 +135,8 @@ class Scatter {
 }  // namespace
 
 uint32_t fletcher32(std::span<const std::byte> data) {
-  // Two sums of big-endian 16-bit words modulo 65535, kept small by folding the carries; 360 words
-  // are as many as fit.
+  // Two sums of big-endian 16-bit words modulo 65535. Carries are folded in every 360 words, before
+  // a sum could overflow.
   constexpr size_t kWords = 360;
   uint32_t sum = 0, sum_of_sums = 0;
   const auto fold = [&] {

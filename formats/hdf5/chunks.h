@@ -1,4 +1,4 @@
-// Data that are stored in chunks, which may be filtered: read without libhdf5.
+// ChunkReader reads chunked data, filtered or not, without libhdf5.
 //
 // A chunk is a small array of the rank of the tensor, row-major; those at the end of a dimension
 // reach beyond it. The filters were applied to it in the order of their list:
@@ -23,7 +23,7 @@
 
 namespace ferry::hdf5 {
 
-// The sum of the fletcher32 filter.
+// The checksum of the fletcher32 filter.
 uint32_t fletcher32(std::span<const std::byte> data);
 
 struct ChunkShape {
@@ -31,17 +31,18 @@ struct ChunkShape {
   uint64_t element_bytes = 0;
 };
 
-// Undoes the filters, all of them or (`to_sum`) only as many as are needed to check the sum; the
-// result has `bytes` in the first case. kBadInput for a wrong sum and for a stream that does not
-// inflate to the size of the chunk; the message has neither file nor tensor.
+// Undoes the filters. With `to_sum` it stops after the checksum; otherwise the result has
+// shape.bytes bytes. kBadInput for a wrong checksum and for a stream that does not inflate to the
+// size of the chunk. The message names neither file nor tensor.
 Result<std::vector<std::byte>> unfilter_chunk(std::vector<std::byte> stored,
                                               const std::vector<Filter>& filters, uint32_t skipped,
                                               const ChunkShape& shape, bool to_sum = false);
 
-// Reads chunked tensors of one source, and keeps the chunks that were used last. Thread-safe.
+// Reads chunked tensors of one source. Caches the most recently used chunks. Thread-safe.
 class ChunkReader {
  public:
-  // Bytes [offset, offset + out.size()) of the tensor, which is in `input`. `tensor` identifies it.
+  // Reads bytes [offset, offset + out.size()) of `tensor`, which is in `input`. `id` identifies the
+  // tensor in the cache.
   Status read(const InputFile& input, const CheckedTensor& tensor, size_t id, uint64_t offset,
               std::span<std::byte> out);
 
@@ -56,10 +57,10 @@ class ChunkReader {
   uint64_t held_bytes_ = 0;
 };
 
-// Checks all sums of a tensor, if it has any.
+// Checks every fletcher32 checksum of the tensor.
 Status check_sums(const InputFile& input, const CheckedTensor& tensor);
 
-// Fills `out`, which begins at byte `offset` of a tensor, with elements.
+// Fills `out` with copies of `element`. `out` begins at byte `offset` of a tensor.
 void fill_elements(std::span<std::byte> out, uint64_t offset, std::span<const std::byte> element);
 
 // Reverses the bytes of every element.

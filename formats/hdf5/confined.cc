@@ -41,10 +41,11 @@ constexpr bool kSanitized = false;
 
 using Clock = std::chrono::steady_clock;
 
-// What the child says by its exit status; others are those of a sanitizer.
+// Exit statuses of the child. Others come from a sanitizer.
 enum ChildExit : int { kDone = 0, kNotConfined = 101, kNoMemory = 102, kThrew = 103 };
 
-// A wall clock that only a stuck child reaches: a busy machine may give it a tenth of a processor.
+// The wall-clock limit. It is long, because on a busy machine the child may have a tenth of a
+// processor.
 std::chrono::milliseconds wall_limit(const ConfinedLimits& limits) {
   return std::chrono::milliseconds(10'000 + 10 * limits.cpu_milliseconds);
 }
@@ -69,8 +70,8 @@ bool set_limits(const ConfinedLimits& limits) {
   if (kSanitized) return true;
   const uint64_t used = address_space_bytes();
   if (used == 0 || !limit_to(RLIMIT_AS, used + limits.memory_bytes)) return false;
-  // RLIMIT_CPU counts whole seconds, and what the parent had used does not count: the timer is the
-  // limit, and this one is behind it.
+  // The timer is the limit. RLIMIT_CPU, which counts whole seconds of the child alone, is a second
+  // one behind it.
   if (!limit_to(RLIMIT_CPU, 2 + limits.cpu_milliseconds / 1000)) return false;
   itimerval timer{};
   timer.it_value.tv_sec = static_cast<time_t>(limits.cpu_milliseconds / 1000);
@@ -78,8 +79,8 @@ bool set_limits(const ConfinedLimits& limits) {
   return ::setitimer(ITIMER_PROF, &timer, nullptr) == 0;
 }
 
-// From here on a system call that is not listed fails with EPERM, and so does a read of anything
-// but `in` and a write to anything but `out`.
+// After this call, an unlisted system call fails with EPERM. So does a read of any descriptor but
+// `in` and a write to any but `out`.
 bool enter_filter(int in, int out) {
   scmp_filter_ctx filter = ::seccomp_init(SCMP_ACT_ERRNO(EPERM));
   if (filter == nullptr) return false;
@@ -93,7 +94,7 @@ bool enter_filter(int in, int out) {
   };
   allow_on(SCMP_SYS(pread64), in);
   if (kSanitized) {
-    // Their reports, and pipes by which they find out whether memory can be read.
+    // Sanitizers write reports, and use pipes to find out whether memory can be read.
     for (const int call :
          {SCMP_SYS(write), SCMP_SYS(pipe), SCMP_SYS(pipe2), SCMP_SYS(read), SCMP_SYS(close)}) {
       allow(call);
@@ -109,7 +110,7 @@ bool enter_filter(int in, int out) {
         SCMP_SYS(exit_group)}) {
     allow(call);
   }
-  // Memory of its own: other descriptors of the parent are still open here.
+  // Private memory, because other descriptors of the parent are still open here.
   const scmp_arg_cmp anonymous = {3, SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS, MAP_ANONYMOUS};
   ok = ok && ::seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, &anonymous) == 0;
   ok = ok && ::seccomp_load(filter) == 0;  // sets no_new_privs
@@ -128,14 +129,15 @@ bool write_all(int fd, const std::string& text) {
   return true;
 }
 
-// Ends every answer, so that one is seen to be whole where nobody can ask how the child ended.
+// The trailer of every answer. It shows that the answer is complete if the exit status is
+// unavailable.
 std::string with_trailer(std::string answer) {
   const uint64_t size = answer.size();
   answer.append(reinterpret_cast<const char*>(&size), sizeof size);
   return answer;
 }
 
-// Takes the trailer off; false if the answer is not whole.
+// Removes the trailer. False if the answer is incomplete.
 bool take_trailer(std::string& answer) {
   uint64_t size = 0;
   if (answer.size() < sizeof size) return false;
@@ -198,7 +200,8 @@ Status judge_end(const std::string& name, int status, const ConfinedLimits& limi
     case kNotConfined:
       return fail(
           ErrorCode::kIo,
-          fmt::format("{}: HDF5 is not read, because the system cannot confine the reader", name));
+          fmt::format("{}: HDF5 is not supported on this system: it cannot confine the reader",
+                      name));
     case kExitCannotRead:
       return fail(ErrorCode::kIo, fmt::format("{}: cannot be read", name));
     case kNoMemory:
@@ -208,8 +211,8 @@ Status judge_end(const std::string& name, int status, const ConfinedLimits& limi
   }
 }
 
-// How the child ended; nothing where the program ignores its children, so that the system forgets
-// them.
+// The exit status of the child. nullopt if the program ignores SIGCHLD, because the system then
+// keeps no status.
 std::optional<int> wait_for(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
@@ -222,7 +225,8 @@ std::optional<int> wait_for(pid_t child) {
 
 void run_confined(int in, int out, const ConfinedLimits& limits, const ConfinedWork& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Handlers of the parent are not for the child's signals; a sanitizer's own print the report.
+  // The parent's signal handlers must not run in the child. Those of a sanitizer stay, because they
+  // print its report.
   for (const int number : {SIGINT, SIGTERM, SIGPIPE, SIGPROF, SIGXCPU}) {
     ::signal(number, SIG_DFL);
   }
@@ -262,8 +266,8 @@ Result<std::string> call_confined(const std::string& name, const ConfinedLimits&
   Pipe pipe;
   pid_t child = -1;
   {
-    // One at a time, so that no other child inherits the end that this one writes to: the answer
-    // ends when nobody holds it any more.
+    // Children are started one at a time, so that no child inherits the write end of another's
+    // pipe. The answer ends when the last write end is closed.
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     if (::pipe2(pipe.ends.data(), O_CLOEXEC) != 0) return system_error("connect to");

@@ -13,8 +13,8 @@ namespace {
 constexpr std::string_view kMagic = "FH5D";
 constexpr uint32_t kVersion = 1;
 
-// One function per structure names its fields in the order of the message; Writer and Reader are
-// the two directions.
+// One function for each structure lists its fields in the order of the message. Writer and Reader
+// call it.
 class Writer {
  public:
   template <class T>
@@ -86,7 +86,8 @@ class Reader {
     value.assign(left_.begin(), left_.begin() + size);
     left_ = left_.subspan(size);
   }
-  // `least_bytes` of the message are in every item, so that a count is bounded before it is used.
+  // Every item takes at least `least_bytes` of the message. This bounds the count before it is
+  // used.
   template <class T, class Item>
   void list(std::vector<T>& items, uint64_t least_bytes, const Item& item) {
     uint32_t count = 0;

@@ -1,5 +1,6 @@
-// What an HDF5 file holds, as plain data, and the message that carries it out of the confined
-// process that walks the file (walk.h) to the process that judges it (check.h).
+// Description: the contents of an HDF5 file as plain data. encode() and decode() make the message
+// that carries it from the confined process that walks the file (walk.h) to the process that checks
+// it (check.h).
 //
 // The message is untrusted: the library that wrote it has read a hostile file. It is
 //
@@ -24,28 +25,28 @@ namespace ferry::hdf5 {
 
 inline constexpr uint64_t kMaxMessageBytes = uint64_t{16} << 20;
 inline constexpr uint32_t kMaxRank = 32;                // as in libhdf5
-inline constexpr uint64_t kMaxChunksOfDataset = 32768;  // listing them takes time by the square
+inline constexpr uint64_t kMaxChunksOfDataset = 32768;  // listing them takes quadratic time
 inline constexpr uint64_t kNoAddress = UINT64_MAX;      // nothing is stored
 
 enum class TypeClass : uint8_t { kInteger, kFloat, kOpaque, kOther };
 
 struct ElementType {
   TypeClass type_class = TypeClass::kOther;
-  std::string name;  // of a class that is kOther: "string", "compound", ...
+  std::string name;  // of a kOther class: "string", "compound", ...
   uint32_t size = 0;
   bool big_endian = false;
   bool is_signed = false;
   uint32_t precision = 0, bit_offset = 0;
-  // Of a float: places and widths in bits.
+  // Of a float: positions and widths in bits.
   uint32_t sign_at = 0, exponent_at = 0, exponent_bits = 0, mantissa_at = 0, mantissa_bits = 0;
   uint64_t exponent_bias = 0;
-  bool implied_one = false;  // a normalised mantissa, whose first bit is not stored
+  bool implied_one = false;  // the first bit of a normalised mantissa is not stored
 };
 
 enum class Layout : uint8_t { kCompact, kContiguous, kChunked, kVirtual, kOther };
 enum class Space : uint8_t { kScalar, kSimple, kNull };
 
-// Filters that are read, by their numbers in the format.
+// The supported filters, by their numbers in the format.
 inline constexpr uint32_t kDeflate = 1, kShuffle = 2, kFletcher32 = 3;
 
 struct Filter {
@@ -67,7 +68,7 @@ struct Dataset {
   Space space = Space::kNull;
   std::vector<uint64_t> dims;
   Layout layout = Layout::kOther;
-  uint64_t external_files = 0;    // files outside of this one that hold the data
+  uint64_t external_files = 0;    // number of other files that hold the data
   uint64_t address = kNoAddress;  // of contiguous data
   uint64_t stored_bytes = 0;
   std::vector<std::byte> inline_bytes = {};  // of the compact layout
@@ -84,7 +85,7 @@ struct Attribute {
   std::vector<std::string> values;
 };
 
-// The value of the elements of a dataset that are not stored, where the file gives one.
+// The value of the elements of a dataset that are not stored, if the file states one.
 struct FillValue {
   std::string path;  // of the dataset
   std::vector<std::byte> element;
@@ -114,8 +115,8 @@ struct Description {
 
 std::string encode(const Description& description);
 
-// `name` begins the messages. kBadInput unless the message is well formed to its last byte; what it
-// says about the file is for check.h.
+// `name` begins the messages. kBadInput unless the message is well formed to its last byte. The
+// contents are checked by check.h.
 Result<Description> decode(std::span<const std::byte> message, const std::string& name);
 
 }  // namespace ferry::hdf5

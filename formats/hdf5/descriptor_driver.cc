@@ -16,8 +16,8 @@ struct File {
   haddr_t end_of_addresses;
 };
 
-// A driver of the library has no way to pass a pointer but a copied property; there is one file in
-// the life of the child.
+// Global, because a driver can receive a pointer only through a copied property. The child reads
+// one file in its life.
 int g_fd = -1;
 uint64_t g_file_bytes = 0;
 
@@ -46,7 +46,7 @@ herr_t file_read(H5FD_t*, H5FD_mem_t, hid_t, haddr_t address, size_t size, void*
   while (size > 0) {
     const ssize_t got = ::pread(g_fd, out, size, static_cast<off_t>(address));
     if (got < 0 && errno == EINTR) continue;
-    // It fails, or has become shorter than it was: what it holds is not to blame.
+    // The read failed or the file became shorter. That is no defect of the contents.
     if (got <= 0) ::_exit(kExitCannotRead);
     out += got;
     size -= static_cast<size_t>(got);

@@ -1,5 +1,5 @@
-// The driver through which libhdf5 reads its file in the confined child (confined.h): bytes of a
-// descriptor by offset, and nothing else.
+// The driver through which libhdf5 reads its file in the confined child (confined.h). It reads
+// bytes of one descriptor by offset.
 #pragma once
 
 #define H5_USE_110_API  // newer libraries keep the functions of 1.10 under their names
@@ -9,11 +9,11 @@
 
 namespace ferry::hdf5 {
 
-// The identifier of the driver, for H5Pset_driver; registered at the first call, which is for
-// before the confinement.
+// The identifier of the driver, for H5Pset_driver. The first call registers it and must precede the
+// confinement.
 hid_t descriptor_driver();
 
-// The file that is opened next, whatever name it is opened by. Where a read fails the process ends
+// Sets the file that the driver opens next; its name is ignored. A failed read ends the process
 // with kExitCannotRead.
 void read_from_descriptor(int fd, uint64_t file_bytes);
 

@@ -1,4 +1,4 @@
-// Which types of elements are read: rule H4 of hdf5.h.
+// dtype_of() applies rule H4 of hdf5.h: the supported element types.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace ferry::hdf5 {
 
-// The dtype of such elements, or what they are instead. `bfloat16`: opaque values of two bytes are
-// said to be that.
+// The dtype of the elements, or a description of an unsupported type. `bfloat16`: the file says
+// that opaque values of two bytes are bfloat16.
 tl::expected<DType, std::string> dtype_of(const ElementType& type, bool bfloat16);
 
 }  // namespace ferry::hdf5

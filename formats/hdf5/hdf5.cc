@@ -21,7 +21,8 @@ namespace {
 constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
 constexpr uint64_t kFirstUserBlock = 512;
 
-// An honest walk takes milliseconds for each MiB of headers; of large files few are headers.
+// The walk of a valid file takes milliseconds for each MiB of headers, and large files have few
+// headers.
 hdf5::ConfinedLimits limits_for(uint64_t file_bytes) {
   constexpr uint64_t kLeast = 700, kMost = 20'000;
   return {.memory_bytes = uint64_t{64} << 20,
@@ -33,8 +34,8 @@ class Hdf5Source final : public FileTensorSource {
  public:
   explicit Hdf5Source(std::string path) : FileTensorSource(std::move(path)) {}
 
-  // Adds what the file says beside its tensors to `attributes`.
-  Status add(const CheckpointFile& file, bool keras, KerasAttributes& attributes);
+  // Adds the file's attributes to `attributes`.
+  Status add(CheckpointFile file, bool keras, KerasAttributes& attributes);
 
  private:
   Status read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const override;
@@ -65,9 +66,9 @@ Result<std::string> describe(const InputFile& input, const std::string& shown) {
   return hdf5::describe_confined(shown, descriptor.fd(), input.size(), limits_for(input.size()));
 }
 
-Status Hdf5Source::add(const CheckpointFile& file, bool keras, KerasAttributes& attributes) {
-  const std::string shown = printable(file.path);
-  auto input = std::make_unique<InputFile>(FERRY_TRY(InputFile::open(file.path)));
+Status Hdf5Source::add(CheckpointFile file, bool keras, KerasAttributes& attributes) {
+  auto input = std::make_unique<InputFile>(std::move(file.file));
+  const std::string shown = printable(input->path());
   const auto base = FERRY_TRY(find_superblock(*input));
   if (!base) return bad_input(fmt::format("{}: no HDF5 signature", shown));
   const std::string message = FERRY_TRY(describe(*input, shown));
@@ -87,13 +88,13 @@ Status Hdf5Source::add(const CheckpointFile& file, bool keras, KerasAttributes& 
   }
   std::ranges::move(checked.attributes, std::back_inserter(attributes.attributes));
   attributes.optimizer_bytes += checked.optimizer_bytes;
-  // What the library and the checks saw was one state of the file.
+  // The library and the checks must have seen the same state of the file.
   FERRY_RETURN_IF_ERROR(input->check_unchanged());
   add_file(file.name, std::move(input), {bytes.begin(), bytes.end()});
   return {};
 }
 
-// Whole elements are needed to reverse their bytes.
+// Reads whole elements and reverses their bytes.
 Status Hdf5Source::read_swapped(size_t index, uint64_t offset, std::span<std::byte> out) const {
   const auto size = static_cast<uint64_t>(dtype_bytes(entries()[index].dtype));
   const uint64_t begin = offset / size * size;
@@ -126,12 +127,12 @@ Status Hdf5Source::read_entry(size_t index, uint64_t offset, std::span<std::byte
 
 Result<bool> detect_hdf5(const InputFile& file) { return has_signature(file, 0); }
 
-Result<Hdf5File> open_hdf5(const std::vector<CheckpointFile>& files,
-                           const std::string& display_path, bool keras) {
+Result<Hdf5File> open_hdf5(std::vector<CheckpointFile> files, const std::string& display_path,
+                           bool keras) {
   auto source = std::make_unique<Hdf5Source>(display_path);
   Hdf5File out;
-  for (const CheckpointFile& file : files) {
-    FERRY_RETURN_IF_ERROR(source->add(file, keras, out.attributes));
+  for (CheckpointFile& file : files) {
+    FERRY_RETURN_IF_ERROR(source->add(std::move(file), keras, out.attributes));
   }
   if (files.size() > 1) FERRY_RETURN_IF_ERROR(check_unique_names(*source));
   out.source = std::move(source);

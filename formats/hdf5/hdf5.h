@@ -78,7 +78,7 @@ Result<bool> detect_hdf5(const InputFile& file);
 // files(), the header is the description of the file, from which all entries follow. kBadInput for
 // a malformed file and for a tensor that is in two files, kUnsupported by the rules above. `keras`:
 // the files are known to be shards of a Keras checkpoint, so that H12 holds for each of them.
-Result<Hdf5File> open_hdf5(const std::vector<CheckpointFile>& files,
-                           const std::string& display_path, bool keras = false);
+Result<Hdf5File> open_hdf5(std::vector<CheckpointFile> files, const std::string& display_path,
+                           bool keras = false);
 
 }  // namespace ferry::formats

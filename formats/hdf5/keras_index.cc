@@ -19,7 +19,7 @@ constexpr std::string_view kShardSuffix = ".weights.h5";
 constexpr size_t kLeastDigits = 5;
 constexpr size_t kMaxDigits = 8;
 constexpr size_t kMaxShown = 60;
-// Beyond it a float has no exact integers.
+// Larger integers are not exact in f64.
 constexpr double kMaxTotal = 9007199254740992.0;
 
 std::optional<uint64_t> shard_number(std::string_view file, std::string_view base) {
@@ -76,7 +76,8 @@ Result<KerasIndex> parse_keras_index(std::string_view json, const std::string& n
     const std::string group = key.starts_with('/') ? key.substr(1) : key;
     auto [place, is_new] = index.files_of.try_emplace(group);
     if (!is_new) {
-      return bad_input(fmt::format("{}: a group twice (group {})", name, quoted(group, 160)));
+      return bad_input(
+          fmt::format("{}: the index lists a group twice (group {})", name, quoted(group, 160)));
     }
     if (!value.is_array()) {
       FERRY_RETURN_IF_ERROR(add_file(value, group, name, place->second));
@@ -100,7 +101,7 @@ Result<std::vector<std::string>> keras_shards(const KerasIndex& index, const std
   std::set<uint64_t> numbers;
   for (const auto& [group, names] : index.files_of) {
     for (const std::string& file : names) {
-      // Keras writes no others, and a directory that holds another one cannot tell us.
+      // Keras writes no other names. A file of another name in the directory would go unnoticed.
       const bool here = is_keras_shard(file, base) && files.contains(file);
       if (here) continue;
       return bad_input(fmt::format(
@@ -137,7 +138,7 @@ Status check_against_keras_index(const KerasIndex& index, const Hdf5File& opened
     if (group.starts_with("optimizer/")) continue;
     for (const std::string& file : files) {
       if (held.contains({group, file})) continue;
-      return bad_input(fmt::format("{}: {} holds nothing of it (group {})", name,
+      return bad_input(fmt::format("{}: {} has no tensor of the group (group {})", name,
                                    quoted(file, kMaxShown), quoted(group, 160)));
     }
   }

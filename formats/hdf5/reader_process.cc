@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kReaderName = "ferry-hdf5-reader";
 constexpr const char* kThisProgram = "/proc/self/exe";
 
-// What the reader is told, by its arguments.
+// The command-line arguments of the reader.
 struct Task {
   uint64_t in = 0, out = 0, file_bytes = 0, memory_bytes = 0, cpu_milliseconds = 0;
   std::array<uint64_t*, 5> fields() {
@@ -33,7 +33,7 @@ ConfinedWork work_of(int fd, uint64_t file_bytes) {
   return {prepare_walk, [fd, file_bytes] { return encode(walk(fd, file_bytes)); }};
 }
 
-// Runs before main(), in every process: only the arguments that start_reader() gives make it act.
+// Runs before main() in every process. It acts only on the arguments that start_reader() gives.
 __attribute__((constructor)) void serve_if_asked(int argc, char** argv) {
   Task task;
   const auto fields = task.fields();
@@ -83,7 +83,7 @@ struct SpawnSettings {
   }
 };
 
-// -1 and errno where this program cannot be started again.
+// -1 and errno if this program cannot be started again.
 pid_t start_reader(Task task) {
   std::array<std::string, 6> texts{std::string(kReaderName)};
   const auto fields = task.fields();
@@ -92,7 +92,7 @@ pid_t start_reader(Task task) {
   for (size_t i = 0; i < texts.size(); ++i) arguments[i] = texts[i].data();
 
   SpawnSettings settings;
-  // Onto themselves: they stay open there, and only there.
+  // dup2 onto the same number keeps the descriptors open in the child only.
   for (const uint64_t fd : {task.in, task.out}) {
     const int number = static_cast<int>(fd);
     ::posix_spawn_file_actions_adddup2(&settings.files, number, number);

@@ -50,7 +50,7 @@ class Id {
 
 // -- errors
 
-// The message of the library that is nearest to the cause.
+// The innermost message of the library's error stack.
 std::string library_error() {
   std::string text;
   const auto keep = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -229,8 +229,8 @@ bool is_stored_whole(const Dataset& d) {
   return d.chunks.size() >= chunks;
 }
 
-// What the library gives for elements that are not stored. It gives nothing where the value is
-// undefined, or is never to be used.
+// The value that the library gives for elements that are not stored. It gives none if the value is
+// undefined or is never written.
 void Walker::fill_value(hid_t id, hid_t properties, const Dataset& dataset) {
   if (is_stored_whole(dataset) || dataset.type.type_class == TypeClass::kOther ||
       dataset.type.size > kMaxFillBytes) {
@@ -313,8 +313,8 @@ void Walker::keep_text(const std::string& path, std::vector<std::string>& values
   values.emplace_back(text, size);
 }
 
-// Keeps an attribute that is a text or a list of them; others have no meaning for us, but for the
-// list without items, which h5py writes as one of floats.
+// Keeps a text attribute or a list of texts and ignores others. Exception: h5py writes an empty
+// list as a list of floats, which is kept.
 void Walker::attribute(hid_t object, const std::string& path, const std::string& name) {
   if (!has_attribute(object, path, name)) return;
   const Id id(require(H5Aopen(object, name.c_str(), H5P_DEFAULT), path), H5Aclose);
@@ -348,7 +348,7 @@ void Walker::attribute(hid_t object, const std::string& path, const std::string&
   out_.attributes.push_back(std::move(out));
 }
 
-// NAME, or where Keras split it NAME0, NAME1, ...
+// NAME, or NAME0, NAME1, ... if Keras split the attribute.
 void Walker::list_attribute(hid_t object, const std::string& path, const std::string& name) {
   if (has_attribute(object, path, name)) return attribute(object, path, name);
   for (size_t i = 0; i < kMaxTexts; ++i) {

@@ -108,6 +108,9 @@ constexpr Row kRows[] = {
     {"T self, i[] size > T out", "aten::view_copy.out"},
     {"T condition, T self, T other > T out", "aten::where.self_out"},
 
+    // dim_order_ops
+    {"T self, b non_blocking, i[]? dim_order > T out", "dim_order_ops::_clone_dim_order.out"},
+
     // Written in place; the result is `self`.
     {"T! self, T src, b non_blocking >> self", "aten::copy_"},
     {"T! self, T?[] indices, T values, b accumulate >> self", "aten::index_put_"},

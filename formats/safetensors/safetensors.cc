@@ -21,7 +21,7 @@ class SafetensorsSource final : public FileTensorSource {
  public:
   explicit SafetensorsSource(std::string path) : FileTensorSource(std::move(path)) {}
 
-  Status add(const SafetensorsFile& file);
+  Status add(CheckpointFile file);
 };
 
 struct Header {
@@ -51,10 +51,10 @@ Result<Header> read_header(const InputFile& input, const std::string& name, uint
   return header;
 }
 
-Status SafetensorsSource::add(const SafetensorsFile& file) {
-  auto input = std::make_unique<InputFile>(FERRY_TRY(InputFile::open(file.path)));
+Status SafetensorsSource::add(CheckpointFile file) {
+  auto input = std::make_unique<InputFile>(std::move(file.file));
   const auto number = static_cast<uint32_t>(files().size());
-  Header header = FERRY_TRY(read_header(*input, printable(file.path), number));
+  Header header = FERRY_TRY(read_header(*input, printable(input->path()), number));
   add_file(file.name, std::move(input), std::move(header.bytes));
   for (TensorEntry& entry : header.entries) add_entry(std::move(entry));
   return {};
@@ -62,10 +62,10 @@ Status SafetensorsSource::add(const SafetensorsFile& file) {
 
 }  // namespace
 
-Result<std::unique_ptr<TensorSource>> open_safetensors(const std::vector<SafetensorsFile>& files,
+Result<std::unique_ptr<TensorSource>> open_safetensors(std::vector<CheckpointFile> files,
                                                        const std::string& display_path) {
   auto source = std::make_unique<SafetensorsSource>(display_path);
-  for (const SafetensorsFile& file : files) FERRY_RETURN_IF_ERROR(source->add(file));
+  for (CheckpointFile& file : files) FERRY_RETURN_IF_ERROR(source->add(std::move(file)));
   if (files.size() > 1) FERRY_RETURN_IF_ERROR(check_unique_names(*source));
   return std::unique_ptr<TensorSource>(std::move(source));
 }

@@ -11,13 +11,10 @@
 
 namespace ferry::formats {
 
-// Its header has been checked when the source is open; its data are read later.
-using SafetensorsFile = CheckpointFile;
-
-// Opens all files, in this order, as one source. `display_path` is TensorSource::path(). kBadInput
-// for a malformed file and for a tensor that is in two files. SourceFile::header is empty where it
-// would have more than 16 MiB.
-Result<std::unique_ptr<TensorSource>> open_safetensors(const std::vector<SafetensorsFile>& files,
+// All files, in this order, as one source. Their headers are read and checked now, their data
+// later. `display_path` is TensorSource::path(). kBadInput for a malformed file and for a tensor
+// that is in two files. SourceFile::header is empty where it would have more than 16 MiB.
+Result<std::unique_ptr<TensorSource>> open_safetensors(std::vector<CheckpointFile> files,
                                                        const std::string& display_path);
 
 }  // namespace ferry::formats

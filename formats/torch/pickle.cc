@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kTorch = "torch", kStorageModule = "torch.storage",
                            kUtils = "torch._utils";
 
-// All names that a pickle may mention.
+// The allowed globals.
 constexpr std::array kNames = {
     PickleName{"collections", "OrderedDict", PickleGlobal::kOrderedDict},
     PickleName{kUtils, "_rebuild_tensor_v2", PickleGlobal::kRebuildTensorV2},
@@ -56,7 +56,7 @@ constexpr std::array kNames = {
     PickleName{kTorch, "float8_e8m0fnu", PickleGlobal::kDType, DType::kF8E8M0},
 };
 
-// The opcodes that are read; the numbers are those of the pickle format.
+// The supported opcodes, with their numbers in the pickle format.
 enum class Op : unsigned char {
   kMark = '(',
   kStop = '.',
@@ -99,7 +99,7 @@ class PickleMachine {
  public:
   PickleMachine(std::span<const std::byte> data, const std::string& name) : name_(name) {
     out_.data_ = data;
-    // Values without contents exist once.
+    // Values without contents are shared.
     none_ = add({PickleKind::kNone});
     false_ = add({PickleKind::kBool, false, 0, 0});
     true_ = add({PickleKind::kBool, false, 0, 1});
@@ -116,8 +116,8 @@ class PickleMachine {
     const std::string tensor = key ? fmt::format("tensor {}, ", quoted(*key, 120)) : "";
     return bad_input(fmt::format("{}: data.pkl: {} ({}offset {})", name_, what, tensor, op_at_));
   }
-  // The key of the innermost dict that has no value yet, or not a whole one: in a state dict the
-  // name of the tensor in hand.
+  // The key of the innermost dict whose value is missing or incomplete. In a state dict this is the
+  // name of the current tensor.
   std::optional<std::string_view> open_key() const;
   bool is(Id id, PickleKind kind) const { return out_.kind(id) == kind; }
 
@@ -187,7 +187,7 @@ std::optional<std::string_view> PickleMachine::open_key() const {
   for (size_t i = stack_.size(); i-- > 0;) {
     while (mark > 0 && marks_[mark - 1] > i) --mark;
     if (!is(stack_[i], PickleKind::kString) || i == 0 || !is(stack_[i - 1], PickleKind::kDict)) {
-      // Behind a mark, keys are at even places of what will be added to the dict before it.
+      // After a mark, keys are the even items; they will be added to the dict before the mark.
       const size_t begin = mark > 0 ? marks_[mark - 1] : 0;
       const bool items = mark > 0 && begin > 0 && is(stack_[begin - 1], PickleKind::kDict);
       if (!items || (i - begin) % 2 != 0 || !is(stack_[i], PickleKind::kString)) continue;
@@ -238,8 +238,8 @@ Status PickleMachine::global() {
     push(add({PickleKind::kGlobal, false, 0, static_cast<uint32_t>(i)}));
     return {};
   }
-  return bad(fmt::format("asks for {} of {}, which no plain state dict needs", quoted(name, 60),
-                         quoted(module, 60)));
+  return bad(fmt::format("asks for {} of {}, which is not allowed in a state dict",
+                         quoted(name, 60), quoted(module, 60)));
 }
 
 Status PickleMachine::unicode() {
@@ -259,7 +259,7 @@ Status PickleMachine::long1() {
   return push_integer(static_cast<int64_t>(value));
 }
 
-// The items from stack position `begin` become a tuple.
+// Replaces the items from stack position `begin` on by a tuple of them.
 Status PickleMachine::tuple(size_t begin) {
   const Id id = add({PickleKind::kTuple});
   for (size_t i = begin; i < stack_.size(); ++i) append(id, stack_[i]);
@@ -304,7 +304,8 @@ Status PickleMachine::reduce() {
   return {};
 }
 
-// Attributes of an object: a state dict has some (_metadata), which say nothing about tensors.
+// Sets attributes of an object. They are ignored: those of a state dict (_metadata) do not describe
+// tensors.
 Status PickleMachine::build() {
   const Id state = FERRY_TRY(pop());
   const Id object = FERRY_TRY(pop());
@@ -330,7 +331,7 @@ Status PickleMachine::get(uint64_t index) {
   return {};
 }
 
-// The items from stack position `begin` go to the list or dict before them.
+// Appends the items from stack position `begin` on to the list or dict before them.
 Status PickleMachine::extend(size_t begin, PickleKind kind) {
   if (begin <= floor()) return bad("takes more than there is");
   const Id container = stack_[begin - 1];

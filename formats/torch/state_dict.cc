@@ -145,7 +145,7 @@ Result<StateDictReader::Storage> StateDictReader::storage(Id id) const {
   return Storage{record->second, kind.dtype};
 }
 
-// A tuple of integers that are not negative, or torch.Size of one.
+// A tuple of integers >= 0, or torch.Size of such a tuple.
 Result<std::vector<int64_t>> StateDictReader::sizes(Id id, std::string_view what) const {
   if (is_call(id, PickleGlobal::kSize)) {
     const std::vector<Id> args = arguments(id);

@@ -1,4 +1,5 @@
-// The tensors that a pickle describes, checked against the storages of its file.
+// read_state_dict() returns the tensors that a pickle describes, checked against the storages of
+// its file.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +30,11 @@ struct StorageRecord {
   size_t index;  // the caller's number for it
   uint64_t bytes;
 };
-// By key, which is the last part of the name of the storage's entry.
+// By key: the last component of the name of the storage's zip entry.
 using StorageRecords = std::unordered_map<std::string_view, StorageRecord>;
 
-// The tensors in the order of the dict. All together, made contiguous, have at most `max_bytes`.
+// The tensors in the order of the dict. kBadInput if all tensors, made contiguous, have more than
+// `max_bytes` bytes.
 Result<std::vector<TorchTensor>> read_state_dict(const Pickle& pickle,
                                                  const StorageRecords& storages, uint64_t max_bytes,
                                                  const std::string& name);

@@ -32,10 +32,10 @@ constexpr std::string_view kTarMagic = "ustar";
 constexpr std::string_view kSaveAgain =
     "load it with torch.load where you trust it, and save it with torch.save or as safetensors";
 
-// A storage of a file, and what is known of it by now. Thread-safe.
+// A storage of a file, its state and its decompressed contents. Thread-safe.
 class Storage {
  public:
-  // `expected_reads` are the bytes of all tensors that lie in it.
+  // `expected_reads`: the sum of the bytes of all its tensors.
   Storage(const InputFile& file, ZipEntry entry, uint64_t expected_reads, const std::string& shown)
       : file_(&file),
         entry_(std::move(entry)),
@@ -45,10 +45,10 @@ class Storage {
 
   const ZipEntry& entry() const { return entry_; }
   uint64_t expected_reads() const { return expected_reads_; }
-  // The CRC of all contents has been compared before any of them are given. What is compressed
-  // stays in memory until finish_read() says that its tensors have been read.
+  // Checks the CRC of the whole storage before it returns the first bytes. Decompressed contents
+  // stay in memory until finish_read() has counted all expected reads.
   Status read(uint64_t offset, std::span<std::byte> out);
-  // `bytes` of its tensors have been handed out.
+  // Counts `bytes` bytes that read() has returned.
   void finish_read(uint64_t bytes);
 
  private:
@@ -98,7 +98,7 @@ Status Storage::read(uint64_t offset, std::span<std::byte> out) {
   return {};
 }
 
-// Whoever reads on, or again, has it decompressed anew.
+// A later read decompresses the storage again.
 void Storage::finish_read(uint64_t bytes) {
   if (!entry_.deflated) return;
   const std::lock_guard lock(mutex_);
@@ -212,10 +212,10 @@ std::vector<std::unique_ptr<Storage>> make_storages(const InputFile& input,
   return storages;
 }
 
-Result<TorchFile> read_torch_file(const std::string& path) {
+Result<TorchFile> read_torch_file(InputFile file) {
   TorchFile out;
-  out.shown = printable(path);
-  out.input = std::make_unique<InputFile>(FERRY_TRY(InputFile::open(path)));
+  out.input = std::make_unique<InputFile>(std::move(file));
+  out.shown = printable(out.input->path());
   const InputFile& input = *out.input;
   FERRY_RETURN_IF_ERROR(check_content(input, out.shown));
   const auto records = FERRY_TRY(read_zip_directory(input, out.shown));
@@ -246,8 +246,8 @@ Result<TorchFile> read_torch_file(const std::string& path) {
   return out;
 }
 
-// What the file does to the bytes of the tensor. Tensors of one compressed storage share its bytes
-// in proportion to theirs.
+// Sets TensorEntry::filters and filtered_bytes. A tensor's share of a compressed storage is
+// proportional to its bytes.
 void note_filters(TensorEntry& entry, const TorchTensor& tensor, const Storage& storage) {
   if (tensor.bytes == 0) return;
   if (!tensor.place.is_run()) {
@@ -266,7 +266,7 @@ class TorchSource final : public FileTensorSource {
  public:
   explicit TorchSource(std::string path) : FileTensorSource(std::move(path)) {}
 
-  Status add(const CheckpointFile& file);
+  Status add(CheckpointFile file);
 
  private:
   Status read_entry(size_t index, uint64_t offset, std::span<std::byte> out) const override;
@@ -274,11 +274,11 @@ class TorchSource final : public FileTensorSource {
 
   std::vector<TorchFile> torch_files_;  // parallel to files()
   std::vector<size_t> tensors_;         // parallel to entries(): index in TorchFile::tensors
-  mutable BlockCache blocks_;           // of views that jump around
+  mutable BlockCache blocks_;           // of strided views
 };
 
-Status TorchSource::add(const CheckpointFile& file) {
-  TorchFile opened = FERRY_TRY(read_torch_file(file.path));
+Status TorchSource::add(CheckpointFile file) {
+  TorchFile opened = FERRY_TRY(read_torch_file(std::move(file.file)));
   const auto number = static_cast<uint32_t>(files().size());
   std::vector<std::pair<TensorEntry, size_t>> entries;
   for (size_t i = 0; i < opened.tensors.size(); ++i) {
@@ -316,8 +316,8 @@ Status TorchSource::read_entry(size_t index, uint64_t offset, std::span<std::byt
   return {};
 }
 
-// A view that jumps around is gathered block by block, so that neither its storage nor all of it is
-// in memory, and small reads do not gather it anew each time.
+// Gathers a strided view block by block and caches blocks. So neither the storage nor the whole
+// view is in memory, and small reads do not gather a block repeatedly.
 Status TorchSource::read_blocks(size_t index, uint64_t offset, std::span<std::byte> out) const {
   const TorchFile& file = torch_files_[entries()[index].file];
   const TorchTensor& tensor = file.tensors[tensors_[index]];
@@ -352,7 +352,8 @@ Result<TorchContent> detect_torch(const InputFile& file) {
   const auto start = std::span(buffer).first(std::min<uint64_t>(buffer.size(), file.size()));
   FERRY_RETURN_IF_ERROR(file.read_at(0, start));
   const std::string_view text(reinterpret_cast<const char*>(start.data()), start.size());
-  // A safetensors file, by the length of its header; that length can look like anything below.
+  // A safetensors file begins with the length of its header. That length can look like any of the
+  // signatures below.
   if (text.size() > 8 && text[8] == '{' && text.substr(4, 4) == std::string_view("\0\0\0\0", 4)) {
     return TorchContent::kOther;
   }
@@ -364,10 +365,10 @@ Result<TorchContent> detect_torch(const InputFile& file) {
   return TorchContent::kOther;
 }
 
-Result<std::unique_ptr<TensorSource>> open_torch(const std::vector<CheckpointFile>& files,
+Result<std::unique_ptr<TensorSource>> open_torch(std::vector<CheckpointFile> files,
                                                  const std::string& display_path) {
   auto source = std::make_unique<TorchSource>(display_path);
-  for (const CheckpointFile& file : files) FERRY_RETURN_IF_ERROR(source->add(file));
+  for (CheckpointFile& file : files) FERRY_RETURN_IF_ERROR(source->add(std::move(file)));
   if (files.size() > 1) FERRY_RETURN_IF_ERROR(check_unique_names(*source));
   return std::unique_ptr<TensorSource>(std::move(source));
 }

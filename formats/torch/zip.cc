@@ -37,7 +37,7 @@ constexpr uint16_t kZip64Field = 1;
 
 using Bytes = std::span<const std::byte>;
 
-// The caller has checked that the number lies inside.
+// The caller has checked that the number is inside the range.
 template <class T>
 T number_at(Bytes bytes, size_t offset) {
   T value;
@@ -54,7 +54,7 @@ Result<std::vector<std::byte>> read_bytes(const InputFile& file, uint64_t offset
   return out;
 }
 
-// What the end record says; zip64 values have replaced those that refer to them.
+// The fields of the end record, with zip64 values where it refers to them.
 struct Directory {
   uint64_t offset = 0, bytes = 0, entries = 0;
 };
@@ -129,8 +129,8 @@ Result<Directory> ZipReader::read_end64(const Directory& end, uint64_t end_offse
   return wide;
 }
 
-// Replaces each of `fields` that refers to the zip64 field by what that says, in this order. False
-// if there is no room for one in the field.
+// Replaces each of `fields` that refers to the zip64 extra field by the next value of that field.
+// False if the extra field is too short.
 bool resolve_zip64(Bytes extra, std::initializer_list<uint64_t*> fields) {
   Bytes values;
   while (extra.size() >= 4) {

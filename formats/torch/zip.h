@@ -1,5 +1,5 @@
-// Zip archives as torch.save writes them, read by the central directory alone. Their entries are
-// stored; compressed ones (deflate), as zip tools make them from the same files, are read too.
+// read_zip_directory() reads zip archives as torch.save writes them, by the central directory.
+// Entries are stored, or compressed with deflate, which other zip tools use.
 //
 // Stricter than the format, so that no two readers can see different contents: the first entry
 // begins the file, entries follow each other without gaps and overlaps, the central directory and
@@ -30,7 +30,7 @@ struct ZipEntry {
   uint32_t crc = 0;     // of the contents, not checked by read_zip_directory
   uint16_t flags = 0;   // only bits 1 and 2 (meaningless here), 3 (descriptor) and 11 (UTF-8)
   bool deflated = false;
-  std::string tensor = {};  // one that lies in it, for messages; empty where none is known
+  std::string tensor = {};  // the name of a tensor in it, for messages; may be empty
 };
 
 inline bool is_directory(const ZipEntry& entry) {
@@ -39,8 +39,8 @@ inline bool is_directory(const ZipEntry& entry) {
 
 inline constexpr uint64_t kMaxZipDirectoryBytes = 64u << 20;
 
-// All entries in the order of their offsets. Checks all headers, reads no contents. `name` begins
-// the messages. kUnsupported for methods of compression other than deflate.
+// Returns all entries by ascending offset. Checks all headers and reads no contents. `name` begins
+// the messages. kUnsupported for compression methods other than deflate.
 Result<std::vector<ZipEntry>> read_zip_directory(const InputFile& file, const std::string& name);
 
 }  // namespace ferry::formats

@@ -35,7 +35,7 @@ Status compare_crc(uint32_t crc, const ZipEntry& entry, const std::string& name)
   return bad(entry, "do not have its CRC: damaged", name);
 }
 
-// Ends zlib's state with the scope.
+// Frees zlib's state at the end of the scope.
 struct InflateState {
   z_stream stream = {};
   bool ready = ::inflateInit2(&stream, kRawDeflate) == Z_OK;

@@ -1,4 +1,4 @@
-// The contents of zip entries, stored or deflated.
+// Reads the contents of zip entries, stored or deflated.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace ferry::formats {
 Result<std::vector<std::byte>> read_zip_entry(const InputFile& file, const ZipEntry& entry,
                                               uint64_t limit, const std::string& name);
 
-// The same into `out`, of the size of the contents. Memory that is handed over untouched stays so
-// where the contents turn out to be shorter than they claim.
+// The same into `out`, which has the size of the contents. If the contents are shorter than stated,
+// the rest of `out` is not touched.
 Status read_zip_entry_to(const InputFile& file, const ZipEntry& entry, std::span<std::byte> out,
                          const std::string& name);
 

@@ -17,13 +17,13 @@ float* allocate(size_t count) {
 
 void release(float* data) { ::operator delete(data, kAlignment); }
 
-// The pieces of a thread that are not in use. Kernels nest two deep at most.
+// The pieces of a thread that are not in use. Kernels nest three deep at most.
 struct Kept {
   struct Piece {
     float* data = nullptr;
     size_t capacity = 0;
   };
-  std::array<Piece, 2> pieces;
+  std::array<Piece, 3> pieces;
   size_t count = 0;
 
   ~Kept() {

@@ -1,12 +1,12 @@
 // aten::convolution: one or two dimensions, groups, not transposed. The causal depthwise
-// convolution of Gated DeltaNet has a kernel of its own; the rest is a matrix product of unfolded
-// patches.
-#include <cstring>
-#include <vector>
-
+// convolution of Gated DeltaNet has a kernel of its own; the rest is a linear layer over unfolded
+// patches. So a 1x1 convolution over one position is a linear layer, to the bit, and reads its
+// weights once however many positions there are.
 #include "runner/kernels/compute.h"
+#include "runner/kernels/compute_scratch.h"
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/kernels.h"
+#include "runner/kernels/strided_copy.h"
 
 namespace ferry::kernels {
 namespace {
@@ -97,6 +97,37 @@ void unfold(const Shape& s, const T* image, T* patches) {
   }
 }
 
+bool is_plain(const Axis& axis) {
+  return axis.kernel == 1 && axis.stride == 1 && axis.padding == 0;
+}
+
+// Every position is a patch: the patches are the image, transposed.
+bool is_pointwise(const Shape& s) { return is_plain(s.y) && is_plain(s.x); }
+
+// to[columns, rows] = from[rows, columns]
+void transposed(const Call& call, const std::byte* from, std::byte* to, int64_t rows,
+                int64_t columns, int64_t bytes) {
+  strided_copy(call.pool, {columns, rows}, bytes, {from, {1, columns}}, {to, {rows, 1}});
+}
+
+// The patches of one group of one image, in `memory` unless the image has them as they are.
+const std::byte* patches_of(const Call& call, const Shape& s, const std::byte* image,
+                            std::byte* memory, int64_t bytes) {
+  if (is_pointwise(s)) {
+    if (s.positions() == 1) return image;
+    transposed(call, image, memory, s.group_in(), s.positions(), bytes);
+  } else if (bytes == 4) {
+    unfold(s, reinterpret_cast<const uint32_t*>(image), reinterpret_cast<uint32_t*>(memory));
+  } else {
+    unfold(s, reinterpret_cast<const uint16_t*>(image), reinterpret_cast<uint16_t*>(memory));
+  }
+  return memory;
+}
+
+size_t floats_of(int64_t elements, int64_t bytes) {
+  return static_cast<size_t>((elements * bytes + 3) / 4);
+}
+
 Status by_patches(const Call& call, const Shape& s, const Tensor& input, const Tensor& weight,
                   Tensor& out) {
   const int64_t bytes = out.element_bytes();
@@ -104,21 +135,20 @@ Status by_patches(const Call& call, const Shape& s, const Tensor& input, const T
   if (!count || *count > kMaxUnfolded / bytes) {
     return fail(ErrorCode::kUnsupported, "a convolution of that size");
   }
-  std::vector<std::byte> patches(static_cast<size_t>(*count * bytes));
+  const bool many = s.positions() > 1;
+  const Scratch patches(many || !is_pointwise(s) ? floats_of(*count, bytes) : 0);
+  const Scratch products(many ? floats_of(s.group_out() * s.positions(), bytes) : 0);
   const int64_t image = s.group_in() * s.y.in * s.x.in * bytes;
   const int64_t result = s.group_out() * s.positions() * bytes;
   const int64_t kernel = s.group_out() * s.patch() * bytes;
   for (int64_t i = 0; i < s.batch * s.groups; ++i) {
-    const std::byte* source = input.data + i * image;
-    if (bytes == 4) {
-      unfold(s, reinterpret_cast<const uint32_t*>(source),
-             reinterpret_cast<uint32_t*>(patches.data()));
-    } else {
-      unfold(s, reinterpret_cast<const uint16_t*>(source),
-             reinterpret_cast<uint16_t*>(patches.data()));
-    }
-    kernels::linear(out.dtype, weight.data + i % s.groups * kernel, patches.data(),
-                    out.data + i * result, s.group_out(), s.positions(), s.patch(), call.pool);
+    const std::byte* rows = patches_of(call, s, input.data + i * image,
+                                       reinterpret_cast<std::byte*>(patches.data()), bytes);
+    std::byte* to = out.data + i * result;
+    std::byte* product = many ? reinterpret_cast<std::byte*>(products.data()) : to;
+    kernels::linear(out.dtype, rows, weight.data + i % s.groups * kernel, product, s.positions(),
+                    s.group_out(), s.patch(), call.pool);
+    if (many) transposed(call, product, to, s.positions(), s.group_out(), bytes);
   }
   return {};
 }

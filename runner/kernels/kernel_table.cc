@@ -171,6 +171,7 @@ constexpr Kernel kKernels[] = {
     each("aten::view_copy.out", view_copy),
     each("aten::where.self_out", where),
     row("aten::zeros.out", fill_constant, 0),
+    each("dim_order_ops::_clone_dim_order.out", dim_order_copy),
     row("executorch_prim::add.Scalar", scalar_binary, kernels::ScalarOp::kAdd),
     row("executorch_prim::ceil.Scalar", scalar_unary, kernels::ScalarOp::kCeil),
     row("executorch_prim::eq.Scalar", scalar_binary, kernels::ScalarOp::kEq),
@@ -201,6 +202,8 @@ constexpr Kernel kKernels[] = {
     row("llama::sdpa_with_kv_cache.out", sdpa_with_kv_cache),
     row("llama::update_cache.out", update_cache),
     row("llama::update_cache_with_indices.out", update_cache_indices),
+    row("quantized_decomposed::dequantize_per_tensor.out", dequantize),
+    row("quantized_decomposed::quantize_per_tensor.out", quantize),
 };
 
 constexpr bool is_sorted_by_name() {

@@ -97,9 +97,11 @@ Status arange(const Call& call);         // end -> out
 Status arange_start(const Call& call);   // start, end, step -> out
 
 // -- shape.cc: the same elements in the same order
-Status et_view(const Call& call);       // self, size -> out, sharing memory
-Status view_copy(const Call& call);     // self, size -> out
-Status same_copy(const Call& call);     // self, ... -> out at args[variant], same shape and dtype
+Status et_view(const Call& call);    // self, size -> out, sharing memory
+Status view_copy(const Call& call);  // self, size -> out
+Status same_copy(const Call& call);  // self, ... -> out at args[variant], same shape and dtype
+// self, non_blocking, dim_order? -> out, row-major and of the same dtype
+Status dim_order_copy(const Call& call);
 Status unsqueeze(const Call& call);     // self, dim -> out
 Status squeeze_dim(const Call& call);   // self, dim -> out
 Status squeeze_dims(const Call& call);  // self, dims -> out
@@ -189,6 +191,10 @@ Status update_cache_indices(const Call& call);  // value, cache, start_pos, indi
 Status custom_sdpa(const Call& call);           // query, key, value, start_pos, mask?, ... -> out
 Status sdpa_with_kv_cache(const Call& call);
 Status gated_delta_rule(const Call& call);
+
+// -- quantize.cc: one scale for the whole tensor
+Status quantize(const Call& call);    // self, scale, zero_point, min, max, dtype -> out
+Status dequantize(const Call& call);  // self, scale, zero_point, min, max, dtype, dtype? -> out
 
 // -- convolution.cc
 Status convolution(const Call& call);

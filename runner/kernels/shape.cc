@@ -57,6 +57,19 @@ Status same_copy(const Call& call) {
   return copy_as(self, self.sizes, tensor(call, static_cast<size_t>(call.variant)));
 }
 
+Status dim_order_copy(const Call& call) {
+  const Tensor& self = tensor(call, 0);
+  if (call.args[2]->kind != Value::Kind::kNone) {
+    const Dims order = FERRY_TRY(int_list(call, 2));
+    bool row_major = order.rank() == self.rank();
+    for (int dim = 0; dim < order.rank(); ++dim) row_major = row_major && order[dim] == dim;
+    if (!row_major) {
+      return fail(ErrorCode::kUnsupported, "a dimension order other than row-major");
+    }
+  }
+  return copy_as(self, self.sizes, tensor(call, 3));
+}
+
 Status unsqueeze(const Call& call) {
   const Tensor& self = tensor(call, 0);
   if (self.rank() == kMaxRank) return bad_input("the result has too many dimensions");

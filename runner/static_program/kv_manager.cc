@@ -40,7 +40,7 @@ void encode_anew(const std::byte* from, const Encoding& old_encoding, std::byte*
 }  // namespace
 
 Result<KvManager> KvManager::make(DType dtype, std::vector<CacheTensor> tensors, int64_t cl,
-                                  std::span<const int64_t> ar_lengths) {
+                                  std::span<const int64_t> ar_lengths, MemoryBudget& budget) {
   if (!is_cache_dtype(dtype)) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("KV caches of {}; supported are f32, f16, bf16, u16 and u8",
@@ -61,9 +61,12 @@ Result<KvManager> KvManager::make(DType dtype, std::vector<CacheTensor> tensors,
     manager.caches_.push_back({std::move(tensor), static_cast<size_t>(total), zero});
     total = *sum;
   }
-  manager.memory_.resize(total);
+  manager.memory_ = FERRY_TRY(Arena::allocate(total, budget));
   manager.runs_.reserve(index(*std::ranges::max_element(ar_lengths)));
-  manager.clear();
+  for (const Cache& cache : manager.caches_) {
+    const size_t end = index(cache.rows() * most_columns) * manager.column_bytes(cache);
+    if (cache.zero != 0) manager.zero(cache, 0, end);
+  }
   return manager;
 }
 
@@ -74,30 +77,37 @@ std::span<const std::byte> KvManager::view(size_t index_of, int64_t ar) const {
   return {memory_.data() + cache.offset, index(cache.rows() * (cl_ - ar)) * column_bytes(cache)};
 }
 
-// Zeroes what lies behind the `length_` columns of a row of `columns`.
-void KvManager::zero_tail(const Cache& cache, std::byte* row, int64_t columns) {
-  fill(row + index(length_) * column_bytes(cache), index((columns - length_) * cache.unit()),
-       {cache.zero, element_});
+// Bytes [begin, end) of a cache.
+void KvManager::zero(const Cache& cache, size_t begin, size_t end) {
+  if (begin < end) fill(at(cache) + begin, (end - begin) / element_, {cache.zero, element_});
 }
 
 void KvManager::clear() {
-  length_ = 0;
   for (const Cache& cache : caches_) {
+    const size_t column = column_bytes(cache);
     for (int64_t row = 0; row < cache.rows(); ++row) {
-      zero_tail(cache, at(cache) + index(row * (cl_ - ar_)) * column_bytes(cache), cl_ - ar_);
+      const size_t begin = index(row * (cl_ - ar_)) * column;
+      zero(cache, begin, begin + index(length_) * column);
     }
   }
+  length_ = 0;
 }
 
 // Rows of `from` columns become rows of `to` columns. Rows that come closer are moved first to
-// last, others last to first, so that none is overwritten before it has moved.
+// last, others last to first, so that none is overwritten before it has moved; what a row leaves
+// behind is zeroed.
 void KvManager::move_rows(const Cache& cache, int64_t from, int64_t to) {
   const size_t column = column_bytes(cache);
+  const size_t used = index(length_) * column;
   for (int64_t i = 0; i < cache.rows(); ++i) {
     const int64_t row = to < from ? i : cache.rows() - 1 - i;
-    std::byte* target = at(cache) + index(row * to) * column;
-    std::memmove(target, at(cache) + index(row * from) * column, index(length_) * column);
-    zero_tail(cache, target, to);
+    const size_t source = index(row * from) * column, target = index(row * to) * column;
+    std::memmove(at(cache) + target, at(cache) + source, used);
+    if (target < source) {
+      zero(cache, std::max(source, target + used), source + used);
+    } else {
+      zero(cache, source, std::min(source + used, target));
+    }
   }
 }
 

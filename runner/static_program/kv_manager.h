@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/encoding.h"
 #include "core/result.h"
+#include "runner/memory.h"
 
 namespace ferry::runner {
 
@@ -34,14 +35,14 @@ struct NewColumns {
 // mask fails to hide there is a NaN, or differs from run to run.
 class KvManager {
  public:
-  // Caches for calls of ar_lengths.front() tokens at first. kUnsupported for dtypes other than f32,
-  // f16, bf16, u16 and u8; kIo for more bytes than can be counted.
+  // For methods of these numbers of tokens, the first of which is active at first. kUnsupported for
+  // dtypes other than f32, f16, bf16, u16 and u8; kIo for more memory than `budget` has.
   static Result<KvManager> make(DType dtype, std::vector<CacheTensor> tensors, int64_t cl,
-                                std::span<const int64_t> ar_lengths);
+                                std::span<const int64_t> ar_lengths, MemoryBudget& budget);
 
   int64_t length() const { return length_; }
   int64_t call_length() const { return ar_; }
-  uint64_t bytes() const { return memory_.size(); }
+  uint64_t bytes() const { return memory_.size(); }  // of all caches
 
   // The input for tensor `index` of a method of `ar` tokens; stays where it is.
   std::span<const std::byte> view(size_t index, int64_t ar) const;
@@ -69,7 +70,7 @@ class KvManager {
   std::byte* at(const Cache& cache) { return memory_.data() + cache.offset; }
   size_t column_bytes(const Cache& cache) const;
   void move_rows(const Cache& cache, int64_t from, int64_t to);
-  void zero_tail(const Cache& cache, std::byte* row, int64_t columns);
+  void zero(const Cache& cache, size_t begin, size_t end);
   int64_t choose(int64_t n_update, std::span<const bool> selected);
   void append(const Cache& cache, const NewColumns& from);
   void copy(const Cache& cache, const std::byte* from, std::byte* to, size_t columns,
@@ -79,7 +80,7 @@ class KvManager {
   size_t element_ = 4;
   int64_t cl_ = 0, ar_ = 0, length_ = 0;
   std::vector<Cache> caches_;
-  std::vector<std::byte> memory_;
+  Arena memory_;
   // Columns of a call that update() copies, as runs of neighbours.
   struct Run {
     int64_t begin = 0, count = 0;

@@ -2,6 +2,7 @@
 // prefill as a share of what the multiply-add units can do. Run with --benchmark_filter=NAME.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <random>

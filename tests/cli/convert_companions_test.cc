@@ -1,6 +1,8 @@
 // What convert finds out about the reference and the tokenizer before a bundle has them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <map>
 #include <set>
 
 #include "tests/cli/ferry_process.h"

@@ -51,7 +51,7 @@ TEST_F(LimitsTest, RefusedThreadsAreDoneWithout) {
 TEST_F(LimitsTest, TooLittleMemoryIsAnIoError) {
   // Read as a whole: more than is left beside the program itself.
   write_bytes(bundle + "/manifest.json", std::string(size_t{60} << 20, ' '));
-  const Limit memory(RLIMIT_AS, rlim_t{80} << 20);
+  const Limit memory(RLIMIT_AS, rlim_t{64} << 20);
   const Outcome outcome = run_ferry({"check", bundle, "--threads", "1"});
   EXPECT_EQ(outcome.code, 5);
   EXPECT_EQ(outcome.err, "ferry: error: not enough memory\n");

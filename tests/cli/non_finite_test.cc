@@ -2,8 +2,10 @@
 // are refused.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "tests/cli/ferry_process.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 
 #include "tests/cli/ferry_process.h"
@@ -39,7 +40,9 @@ void pack_all(TensorFile& file, const Names& parts, const std::string& whole,
   TensorFile out = file;
   out.header = nlohmann::ordered_json::object();
   out.data.clear();
-  for (const auto& [name, entry] : file.header.items()) {
+  for (const auto& item : file.header.items()) {
+    const std::string& name = item.key();
+    const auto& entry = item.value();
     if (name == "__metadata__") continue;
     const auto is_part = [&](const std::string& part) {
       return name.find("." + part + ".") != std::string::npos;

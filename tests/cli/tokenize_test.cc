@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "tests/cli/ferry_process.h"
 
 namespace ferry {

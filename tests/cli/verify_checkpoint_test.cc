@@ -1,6 +1,7 @@
 // ferry verify --checkpoint: every weight again from its source, and the unsharded f32 path.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 

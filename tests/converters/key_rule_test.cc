@@ -170,6 +170,19 @@ TEST(KeyRule, ASplitTakesItsRowsFromTheEntry) {
   }
 }
 
+TEST(KeyRule, AThirdDimensionOfASplitIsAProblemThatShowsTheStoredShape) {
+  KeyRule rule = map_rule("packed", "first");
+  rule.targets[0].rows = [](const ModelConfig&) { return RowOrder{run_piece(0, 0, 24)}; };
+  rule.expected_rows = [](const ModelConfig&) { return int64_t{24}; };
+  for (const Shape& shape : {Shape{24, 32, 1}, Shape{24, 1, 32}, Shape{24, 2, 16}}) {
+    const MappedKeys wrong = map({entry("packed", shape)}, {rule});
+    EXPECT_EQ(messages(wrong),
+              std::vector<std::string>{"shape: 'packed' " + to_string(shape) +
+                                       " has 3 dimensions, 'map first' takes rows of a matrix"});
+    EXPECT_TRUE(wrong.weights.weights().empty());
+  }
+}
+
 // Two layouts of one key: one that halves it, one that takes turns.
 std::vector<KeyRule> layouts_of_packed(std::optional<PackedLayout> own) {
   KeyRule halves = map_rule("packed", "first");

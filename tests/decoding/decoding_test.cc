@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "runner/decoder.h"
 #include "runner/program_set.h"
+#include "runner/sampler.h"
 #include "runner/stateful_decoder.h"
 #include "tests/cli/ferry_process.h"
 #include "tests/decoding/counting_new.h"
@@ -60,6 +62,57 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, DecodingTest,
                                          Decoding{"llama", {"--dtype", "bf16"}},
                                          Decoding{"qwen2", {"--shards", "2"}},
                                          Decoding{"qwen3_next_dense", {}}, Decoding{"lfm2", {}}));
+
+struct StaticDecoding {
+  std::string checkpoint;
+  std::vector<std::string> options;
+  runner::DecodeMode mode;
+};
+
+void PrintTo(const StaticDecoding& decoding, std::ostream* out) {
+  *out << decoding.checkpoint << " " << name_of(decoding.mode);
+}
+
+class StaticDecodingTest : public testing::TestWithParam<StaticDecoding> {};
+
+TEST_P(StaticDecodingTest, ATokenAllocatesNothingAfterTheFirst) {
+  std::vector<std::string> options = {"--program", "static",           "--context-length",
+                                      "64",        "--prefill-length", "8"};
+  options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
+  const TempDir dir;
+  ThreadPool pool(2);
+  const packer::Bundle bundle = convert(dir, GetParam().checkpoint, options, pool);
+  auto decoder = runner::load_decoder(bundle, pool, {}, {.mode = GetParam().mode});
+  ASSERT_TRUE(decoder) << decoder.error().message;
+  const std::vector<int64_t> prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  const runner::Decoder::Choose likeliest =
+      [](std::span<const float> logits) -> Result<std::optional<int64_t>> {
+    return std::optional(static_cast<int64_t>(runner::argmax(logits)));
+  };
+  for (int turn = 0; turn < 2; ++turn) {
+    ASSERT_TRUE((*decoder)->forward(prompt));
+    auto token = (*decoder)->advance(1, likeliest);
+    for (int call = 0; call < 4; ++call) {
+      ASSERT_TRUE(token && *token);
+      const uint64_t before = allocations();
+      token = (*decoder)->advance(**token, likeliest);
+      EXPECT_EQ(allocations() - before, 0) << "call " << call;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, StaticDecodingTest,
+                         testing::Values(StaticDecoding{"qwen3", {}, runner::DecodeMode::kHybrid},
+                                         StaticDecoding{
+                                             "llama", {"--dtype", "bf16"}, runner::DecodeMode::kKv},
+                                         StaticDecoding{"gemma3",
+                                                        {"--decode-length", "8", "--shards", "2"},
+                                                        runner::DecodeMode::kLookahead},
+                                         StaticDecoding{"qwen2",
+                                                        {"--kv-dtype", "u8", "--mask-dtype", "u16",
+                                                         "--logits-dtype", "u16"},
+                                                        runner::DecodeMode::kHybrid},
+                                         StaticDecoding{"lfm2", {}, runner::DecodeMode::kHybrid}));
 
 TEST(AllocationCounter, Counts) {
   const uint64_t before = allocations();

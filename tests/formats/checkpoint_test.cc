@@ -1,6 +1,11 @@
 #include "formats/checkpoint.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
 
 #include "formats/safetensors/writer.h"
 #include "tests/formats/temp_dir.h"
@@ -247,9 +252,51 @@ TEST(Checkpoint, ShardsWithoutTheirIndexNameIt) {
 
 TEST(Checkpoint, TheDirectoryOfAFileHoldsItsConfig) {
   TempDir dir;
-  EXPECT_EQ(checkpoint_directory(dir.path()), dir.path());
-  EXPECT_EQ(checkpoint_directory(dir / "model.safetensors"), dir.path());
-  EXPECT_EQ(checkpoint_directory("model.safetensors"), ".");
+  write_shard(dir / "model.safetensors", {"a"});
+  EXPECT_EQ(open_checkpoint(dir.path())->directory.path(), dir.path());
+  EXPECT_EQ(open_checkpoint(dir / "model.safetensors")->directory.path(), dir.path());
+}
+
+// The directory that was opened is the one that is read, whatever its path comes to mean.
+TEST(Checkpoint, ADirectoryIsOpenedOnce) {
+  TempDir dir;
+  write_shard(dir / "in/model.safetensors", {"a"});
+  write_shard(dir / "other/model.safetensors", {"b"});
+  dir.write("in/config.json", "{}");
+  dir.write("other/config.json", "[]");
+  const Checkpoint checkpoint = open_checkpoint(dir / "in").value();
+  fs::rename(dir / "in", dir / "was");
+  fs::rename(dir / "other", dir / "in");
+  const InputFile config = open_in_checkpoint(checkpoint.directory, "config.json").value();
+  EXPECT_EQ(config.path(), dir / "in/config.json");
+  EXPECT_EQ(read_text(config, 10).value(), "{}");
+}
+
+// Another process exchanges the file and a link again and again.
+TEST(Checkpoint, ALinkThatIsPutInPlaceMeanwhileIsNotFollowed) {
+  TempDir dir;
+  dir.write("secret", "secret");
+  fs::create_directory(dir / "in");
+  dir.write("in/config.json", "plain");
+  fs::create_symlink("../secret", dir / "in/link");
+  const Directory directory = Directory::open(dir / "in").value();
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    const std::string link = dir / "in/link", file = dir / "in/config.json";
+    while (!done) {
+      ::renameat2(AT_FDCWD, link.c_str(), AT_FDCWD, file.c_str(), RENAME_EXCHANGE);
+    }
+  });
+  size_t opened = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const auto file = open_in_checkpoint(directory, "config.json");
+    if (!file) continue;
+    ++opened;
+    EXPECT_EQ(file->size(), 5u);
+  }
+  done = true;
+  other.join();
+  EXPECT_GT(opened, 0u);
 }
 
 }  // namespace

@@ -179,20 +179,20 @@ TEST(Hdf5Check, ADatasetMustBeReadableAsItIsStored) {
       {"f: a virtual dataset, whose data are in other files (tensor 'w')",
        [](Dataset& d) { d.layout = Layout::kVirtual; }},
       {"f: an unknown layout (tensor 'w')", [](Dataset& d) { d.layout = Layout::kOther; }},
-      {"f: 24 of its 24 bytes are not stored, and no fill value says what they are (tensor 'w')",
+      {"f: 24 of its 24 bytes are not stored, and the file states no fill value (tensor 'w')",
        [](Dataset& d) { d.address = kNoAddress; }},
-      {"f: 23 bytes are stored, its shape and type ask for 24 (tensor 'w')",
-       [](Dataset& d) { d.stored_bytes = 23; }},
-      {"f: 24 bytes at offset 9977 are not data of this file of 10000 bytes (tensor 'w')",
+      {"f: 23 bytes are stored, expected 24 (tensor 'w')", [](Dataset& d) { d.stored_bytes = 23; }},
+      {"f: 24 bytes at offset 9977 are outside of the data of a file of 10000 bytes (tensor 'w')",
        [](Dataset& d) { d.address = 9977; }},
-      {"f: 24 bytes at offset 18446744073709551606 are not data of this file of 10000 bytes "
+      {"f: 24 bytes at offset 18446744073709551606 are outside of the data of a file of 10000 "
+       "bytes "
        "(tensor 'w')",
        [](Dataset& d) { d.address = UINT64_MAX - 9; }},
-      {"f: 24 bytes at offset 47 are not data of this file of 10000 bytes (tensor 'w')",
+      {"f: 24 bytes at offset 47 are outside of the data of a file of 10000 bytes (tensor 'w')",
        [](Dataset& d) { d.address = 47; }},
       {"f: its bytes at offset 123 are also those of 'w' (tensor 'w')",
        [](Dataset& d) { d.object = 123; }},
-      {"f: 0 bytes are stored, its shape and type ask for 24 (tensor 'w')",
+      {"f: 0 bytes are stored, expected 24 (tensor 'w')",
        [](Dataset& d) {
          d.layout = Layout::kCompact;
          d.stored_bytes = 0;
@@ -217,9 +217,9 @@ TEST(Hdf5Check, ChunksMustCoverTheShapeOnce) {
   const std::string place = "f: a chunk outside of its shape (tensor 'w')";
   const Case cases[] = {
       {"accepted", [](Dataset&) {}},
-      {"f: 4 of its 20 bytes are not stored, and no fill value says what they are (tensor 'w')",
+      {"f: 4 of its 20 bytes are not stored, and the file states no fill value (tensor 'w')",
        [](Dataset& d) { d.chunks.pop_back(); }},
-      {"f: 4 chunks are stored, its shape asks for 3 (tensor 'w')",
+      {"f: 4 chunks are stored, expected 3 (tensor 'w')",
        [](Dataset& d) {
          d.chunks.push_back({1024, 8, 0, {4}});
        }},
@@ -236,9 +236,9 @@ TEST(Hdf5Check, ChunksMustCoverTheShapeOnce) {
        [](Dataset& d) {
          d.chunk_dims = {2, 1};
        }},
-      {"f: chunks of no or more than 67108864 bytes (tensor 'w')",
+      {"f: chunks must have 1 to 67108864 bytes (tensor 'w')",
        [](Dataset& d) { d.chunk_dims = {0}; }},
-      {"f: chunks of no or more than 67108864 bytes (tensor 'w')",
+      {"f: chunks must have 1 to 67108864 bytes (tensor 'w')",
        [](Dataset& d) { d.chunk_dims = {1ull << 62}; }},
       {"f: a chunk of 7 stored bytes, not 8 (tensor 'w')",
        [](Dataset& d) { d.chunks[0].bytes = 7; }},
@@ -253,7 +253,7 @@ TEST(Hdf5Check, ChunksMustCoverTheShapeOnce) {
        }},
       {"f: a chunk that skips a filter that it does not have (tensor 'w')",
        [](Dataset& d) { d.chunks[0].skipped = 1; }},
-      {"f: 8 bytes at offset 9993 are not data of this file of 10000 bytes (tensor 'w')",
+      {"f: 8 bytes at offset 9993 are outside of the data of a file of 10000 bytes (tensor 'w')",
        [](Dataset& d) { d.chunks[0].address = 9993; }},
       {"f: its bytes at offset 1015 are also those of 'w' (tensor 'w')",
        [](Dataset& d) { d.chunks[2].address = 1015; }},
@@ -261,7 +261,7 @@ TEST(Hdf5Check, ChunksMustCoverTheShapeOnce) {
        [](Dataset& d) {
          d.filters = {{6, {}}};
        }},
-      {"f: the filter 1 twice (tensor 'w')",
+      {"f: has the filter 1 twice (tensor 'w')",
        [](Dataset& d) {
          d.filters = {{kDeflate, {}}, {kDeflate, {}}};
        }},
@@ -326,18 +326,18 @@ TEST(Hdf5Check, FillValuesStandForWhatIsNotStored) {
 
   description.fills[0].element.pop_back();
   EXPECT_EQ(verdict(description),
-            "f: 24 of its 24 bytes are not stored, and no fill value says what they are (tensor "
+            "f: 24 of its 24 bytes are not stored, and the file states no fill value (tensor "
             "'a')");
   description.fills[0].element = value;
   // A megabyte is always allowed; 10,000 bytes may not stand for more.
   description.datasets[0].dims = {1 << 17, 2};
-  EXPECT_EQ(verdict(description), "f: fill values stand for more than 1048576 bytes (tensor 'w')");
+  EXPECT_EQ(verdict(description), "f: more than 1048576 bytes are fill values (tensor 'w')");
   description.datasets[0].dims = {1ull << 40, 1ull << 20};
-  EXPECT_EQ(verdict(description), "f: fill values stand for more than 1048576 bytes (tensor 'a')");
+  EXPECT_EQ(verdict(description), "f: more than 1048576 bytes are fill values (tensor 'a')");
   description.datasets.erase(description.datasets.begin());
   EXPECT_EQ(verdict(description), "accepted");
   description.datasets[0].dims = {1ull << 60};
-  EXPECT_EQ(verdict(description), "f: fill values stand for more than 1048576 bytes (tensor 'w')");
+  EXPECT_EQ(verdict(description), "f: more than 1048576 bytes are fill values (tensor 'w')");
 }
 
 TEST(Hdf5Check, DatasetsDoNotShareBytesButByTwoNames) {

@@ -213,10 +213,10 @@ TEST(Hdf5, WhatIsNotReadIsSaid) {
   const std::pair<std::string, std::string> cases[] = {
       {"soft_link.h5", ": a soft link (tensor 'x')"},
       {"fill_undefined.h5",
-       ": 140 of its 140 bytes are not stored, and no fill value says what they are (tensor 'w')"},
+       ": 140 of its 140 bytes are not stored, and the file states no fill value (tensor 'w')"},
       {"fill_never.h5",
-       ": 116 of its 140 bytes are not stored, and no fill value says what they are (tensor 'w')"},
-      {"fill_large.h5", ": fill values stand for more than 1048576 bytes (tensor 'w')"},
+       ": 116 of its 140 bytes are not stored, and the file states no fill value (tensor 'w')"},
+      {"fill_large.h5", ": more than 1048576 bytes are fill values (tensor 'w')"},
       {"enum.h5", ": elements of type enumeration (tensor 'w')"},
       {"scaleoffset.h5", ": the filter 6 (tensor 'w')"},
       {"partial_chunks.h5", ": partial chunks that are not filtered (tensor 'w')"},
@@ -228,7 +228,9 @@ TEST(Hdf5, WhatIsNotReadIsSaid) {
 }
 
 TEST(Hdf5, AttributesOfKerasAreKept) {
-  const Hdf5File file = open_hdf5({{fixture("legacy_model.h5"), "m.h5"}}, "m.h5").value();
+  const Hdf5File file =
+      open_hdf5(one_file(InputFile::open(fixture("legacy_model.h5")).value(), "m.h5"), "m.h5")
+          .value();
   const auto find = [&](const std::string& object, const std::string& name) {
     for (const hdf5::Attribute& a : file.attributes.attributes) {
       if (a.object == object && a.name == name) return a.values;
@@ -244,7 +246,9 @@ TEST(Hdf5, AttributesOfKerasAreKept) {
 }
 
 TEST(Hdf5, TheOptimizerIsLeftOut) {
-  const Hdf5File file = open_hdf5({{fixture("functional.weights.h5"), "m.h5"}}, "m.h5").value();
+  const Hdf5File file =
+      open_hdf5(one_file(InputFile::open(fixture("functional.weights.h5")).value(), "m.h5"), "m.h5")
+          .value();
   EXPECT_GT(file.attributes.optimizer_bytes, 0u);
   for (const TensorEntry& entry : file.source->entries()) EXPECT_FALSE(is_optimizer(entry.name));
 }
@@ -339,7 +343,7 @@ TEST_F(KerasShards, AGroupMayBeInSeveralFiles) {
   EXPECT_EQ(message_of(index()), "accepted");
   replace_in_index("\"model_00001.weights.h5\"", "\"model_00002.weights.h5\"");
   EXPECT_EQ(message_of(index()), index() +
-                                     ": 'model_00002.weights.h5' holds nothing of it (group "
+                                     ": 'model_00002.weights.h5' has no tensor of the group (group "
                                      "'layers/reversible_embedding/vars')");
 }
 

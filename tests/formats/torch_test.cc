@@ -158,8 +158,8 @@ TEST(Torch, FilesFromBefore16SayHowToSaveThemAgain) {
 TEST(Torch, MessagesNameWhatThePickleAsksFor) {
   EXPECT_EQ(message_of(kHostile + "evil_os_system.bin"),
             kHostile +
-                "evil_os_system.bin: data.pkl: asks for 'system' of 'os', which no plain "
-                "state dict needs (tensor 'w', offset 10)");
+                "evil_os_system.bin: data.pkl: asks for 'system' of 'os', which is not "
+                "allowed in a state dict (tensor 'w', offset 10)");
 }
 
 TEST(Torch, TheContentsDecideNotTheName) {
@@ -262,9 +262,10 @@ TEST(Pickle, MalformedOnesAreRefused) {
 
 TEST(Pickle, MessagesNameTheTensorInHand) {
   using namespace std::string_view_literals;
-  EXPECT_EQ(parse_message("\x80\x02}X\x01\0\0\0wcos\nsystem\n."sv),
-            "f: data.pkl: asks for 'system' of 'os', which no plain state dict needs (tensor 'w', "
-            "offset 9)");
+  EXPECT_EQ(
+      parse_message("\x80\x02}X\x01\0\0\0wcos\nsystem\n."sv),
+      "f: data.pkl: asks for 'system' of 'os', which is not allowed in a state dict (tensor 'w', "
+      "offset 9)");
   // The second of two, in the middle of its arguments; strings among those are no names.
   EXPECT_EQ(parse_message("\x80\x02}(X\x01\0\0\0aNX\x01\0\0\0bctorch\nSize\n"
                           "(X\x07\0\0\0storage0."sv),

@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::string path = "/proc/self/fd/" + std::to_string(file);
   require(::ftruncate(file, 0) == 0);
   require(::pwrite(file, data, size, 0) == static_cast<ssize_t>(size));
-  const auto source = formats::open_torch({{path, "f"}}, "f");
+  const auto source =
+      formats::open_torch(formats::one_file(InputFile::open(path).value(), "f"), "f");
   if (!source) {
     require_good_message(source.error());
   } else {

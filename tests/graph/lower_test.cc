@@ -393,14 +393,15 @@ TEST(Lower, NothingIsOverwrittenBeforeItsLastUse) {
       }
     }
     if (!std::holds_alternative<pte::Tensor>(m.values[static_cast<size_t>(out)])) continue;
-    const auto [begin, end] = range(out);
+    const std::pair<uint64_t, uint64_t> bytes = range(out);
     if (op_of(m, i) == "executorch_prim::et_view.default") {
       root[static_cast<size_t>(out)] = root[static_cast<size_t>(args[0])];
       continue;
     }
     root[static_cast<size_t>(out)] = out;
-    std::erase_if(memory, [&](const Owner& o) { return o.begin < end && begin < o.end; });
-    memory.push_back({begin, end, out});
+    std::erase_if(memory,
+                  [&](const Owner& o) { return o.begin < bytes.second && bytes.first < o.end; });
+    memory.push_back({bytes.first, bytes.second, out});
     for (size_t a = 0; a < schema->args.size(); ++a) {
       if (!schema->args[a].out) expect_intact(args[a]);  // nor by this call itself
     }
@@ -430,6 +431,37 @@ TEST(Lower, BrokenGraphsAreDefects) {
   const auto program = lower(one_method(graph), {});
   ASSERT_FALSE(program);
   EXPECT_EQ(program.error().code, ErrorCode::kInternal);
+}
+
+// Runners that set the memory of every output cannot do so where a program has planned it.
+TEST(Lower, OutputsOfTheCallerHaveNoPlace) {
+  GraphBuilder b(0);
+  const ValueId x = b.input("x", DType::kF32, {4});
+  const ValueId doubled = b.add(x, x);
+  b.output(doubled, "doubled");
+  b.output(b.mul(doubled, doubled), "squared");
+  const MethodGraph method{"forward", *b.finish()};
+  for (const OutputMemory outputs : {OutputMemory::kPlanned, OutputMemory::kCallers}) {
+    const auto program = lower(std::span(&method, 1), {}, outputs);
+    ASSERT_TRUE(program);
+    const pte::Method& m = program->program.methods[0];
+    for (const int32_t output : m.outputs) {
+      const auto& tensor = std::get<pte::Tensor>(m.values[static_cast<size_t>(output)]);
+      EXPECT_EQ(tensor.allocation.has_value(), outputs == OutputMemory::kPlanned);
+    }
+    EXPECT_EQ(program->methods[0].activation_bytes > 0, outputs == OutputMemory::kPlanned);
+  }
+}
+
+TEST(Lower, AnOutputOfTheCallerIsNoView) {
+  GraphBuilder b(0);
+  const ValueId x = b.input("x", DType::kF32, {4});
+  b.output(b.view(b.add(x, x), {2, 2}), "y");
+  const MethodGraph method{"forward", *b.finish()};
+  EXPECT_TRUE(lower(std::span(&method, 1), {}));
+  const auto program = lower(std::span(&method, 1), {}, OutputMemory::kCallers);
+  ASSERT_FALSE(program);
+  EXPECT_EQ(program.error().message, "lowering: output y is a view");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -301,10 +302,17 @@ TEST(Recipe, IsWrittenInPlainWords) {
                       .value();
   recipe.apply({.kind = Step::Kind::kAdd, .value = 1});
   recipe.cast(DType::kBF16);
-  const RecipeText expected = {.forms = {"toy", "f16"},
-                               .pieces = {{0, 4, {8}, {1}}, {1, 0, {4, 3}, {1, 4}}, {0, 0, {}, {}}},
-                               .steps = {"decode", "add 1", "cast bf16"}};
-  EXPECT_EQ(text_of(recipe, source), expected);
+  EXPECT_EQ(text_of(recipe, source),
+            "#0 toy [4, 8:1] + #1 f16 [0, 4:1, 3:4] + #0 toy [0] | decode | add 1 | cast bf16");
+  EXPECT_EQ(text_of(whole_tensor(source, 0), source), "#0 f16 [0, 16:1]");
+}
+
+TEST(Recipe, StepsAreWrittenWithAllDigits) {
+  const double root = std::sqrt(128.0);
+  const std::string text = step_name({.kind = Step::Kind::kMul, .value = root});
+  EXPECT_EQ(text.substr(0, 4), "mul ");
+  EXPECT_EQ(std::stod(text.substr(4)), root);
+  EXPECT_EQ(step_name({.kind = Step::Kind::kMul, .value = 2}), "mul 2");
 }
 
 TEST(Recipe, PiecesThatDoNotFitAreRefused) {

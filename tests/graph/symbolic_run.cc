@@ -90,6 +90,7 @@ class Run {
     for (const Arg& arg : node.args) call += text(arg) + ";";
     call = shortened(call + ")");
     if (node.op == Op::kSymSize) call = size_of(node);
+    if (node.op == Op::kFallback) call = term(std::get<ValueId>(node.args[0]));  // a copy
     if (node.op == Op::kUpdateCache) {
       terms_[static_cast<size_t>(std::get<ValueId>(node.args[1]).index)] = call;
     }

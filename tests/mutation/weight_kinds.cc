@@ -1,5 +1,6 @@
 // Matrices of attention, MLP, embedding and head that go to the wrong place, and single values.
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "tests/mutation/kinds.h"

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 
 #include "core/sha256.h"
@@ -36,9 +37,9 @@ TEST(BundleWriter, FilesAreWhatThePlanSaid) {
   TinyModel model;
   write_file(dir / "tok.json", "{}");
   write_file(dir / "empty.txt", "");
-  model.copied = {{"tokenizer.json", dir / "tok.json"},
-                  {"empty.txt", dir / "empty.txt"},
-                  {.name = "made.json", .source_path = {}, .text = "{\"made\": true}\n"}};
+  model.copied = {copied_file("tokenizer.json", dir / "tok.json"),
+                  copied_file("empty.txt", dir / "empty.txt"),
+                  {.name = "made.json", .text = "{\"made\": true}\n"}};
   const auto plan = BundlePlan::make(model.input(), model.source, 0);
   ASSERT_TRUE(plan) << plan.error().message;
   ThreadPool pool(2);
@@ -283,7 +284,7 @@ TEST(BundleWriter, CopiedFileMayNotTakeAnotherName) {
   TinyModel model;
   write_file(dir / "x", "x");
   for (const char* name : {"manifest.json", "decoder-00001-of-00002.pte"}) {
-    model.copied = {{name, dir / "x"}};
+    model.copied = {copied_file(name, dir / "x")};
     const auto plan = BundlePlan::make(model.input(), model.source, 0);
     ASSERT_FALSE(plan) << name;
     EXPECT_EQ(plan.error().code, ErrorCode::kUsage);
@@ -319,7 +320,7 @@ TEST(BundleWriter, OverwriteReplacesABundle) {
   write_tiny_bundle(model, dir / "out");
   const auto before = read_directory(dir / "out");
   write_file(dir / "x", "x");
-  model.copied = {{"x.txt", dir / "x"}};
+  model.copied = {copied_file("x.txt", dir / "x")};
   const auto plan = BundlePlan::make(model.input(), model.source, 0);
   ASSERT_TRUE(plan);
   ThreadPool pool(2);
@@ -361,7 +362,7 @@ TEST(BundleWriter, CopiedFileThatChangesAfterPlanningMakesNoBundle) {
   const TempDir dir;
   TinyModel model;
   write_file(dir / "x", "four");
-  model.copied = {{"x.txt", dir / "x"}};
+  model.copied = {copied_file("x.txt", dir / "x")};
   const auto plan = BundlePlan::make(model.input(), model.source, 0);
   ASSERT_TRUE(plan);
   write_file(dir / "x", "longer than four");

@@ -37,15 +37,14 @@ namespace {
 
 std::string written(Growing document, int64_t version) {
   ManifestWriter writer(version);
-  describe(writer, document);
-  return nlohmann::json::parse(writer.dump()).dump();
+  return nlohmann::json::parse(writer.document([&] { describe(writer, document); })).dump();
 }
 
 // What is wrong with `text` as a document of `version`; empty if it was read into `document`.
 std::string read_into(Growing& document, const std::string& text, int64_t version) {
   std::string error;
   const nlohmann::json json = nlohmann::json::parse(text);
-  ManifestReader reader(json, "", version, error);
+  ManifestReader reader(json, version, error);
   describe(reader, document);
   reader.finish();
   return error;
@@ -117,7 +116,8 @@ Manifest full_manifest() {
                 digest,
                 true,
                 "rule",
-                {{"model.safetensors", "model.w", digest}}}};
+                {{"model.safetensors", "model.w", digest}},
+                "#0 f32 [0, 6:1] | cast bf16"}};
   m.files = {{"p.pte", 10, "sha256", digest}, {"p.ptd", 140, "sha256-segments", digest}};
   m.default_tolerance = 0.00012;
   return m;
@@ -228,6 +228,11 @@ const Edit kEdits[] = {
     {"\"eos_ids\": [", "\"eos_ids\": [[", "manifest.json"},
     {"\"tiny\"", "\"t\\u0069ny\"", "canonical form"},
     {"{\n \"format\"", "{ \"format\"", "canonical form (offset 1)"},
+    {"\"recipe\": \"#0", "\"recipe\": \"#\\u007f0",
+     "tensors[0].recipe is not 1 to 1048576 bytes of printable ASCII"},
+    {"\"#0 f32 [0, 6:1] | cast bf16\"", "\"\"", "tensors[0].recipe is not 1 to 1048576 bytes"},
+    {",\n   \"recipe\": \"#0 f32 [0, 6:1] | cast bf16\"", "", "tensors[0].recipe is missing"},
+    {"\"version\": 3", "\"version\": 2", "model has an unknown member 'attention'"},
     {"ferry-bundle", "ferry-bungle", "not the manifest of a bundle"},
 };
 
@@ -250,6 +255,26 @@ TEST(Manifest, LongestFileNameIsAccepted) {
   EXPECT_FALSE(read_manifest(write_manifest(m), "manifest.json"));
 }
 
+TEST(Manifest, LongestRecipeIsAccepted) {
+  Manifest m = full_manifest();
+  m.tensors[0].recipe = std::string(kMaxRecipeBytes, '#');
+  EXPECT_TRUE(read_manifest(write_manifest(m), "manifest.json"));
+  m.tensors[0].recipe += '#';
+  EXPECT_FALSE(read_manifest(write_manifest(m), "manifest.json"));
+}
+
+// testdata/manifest/version2.json was written by the last program of version 2.
+TEST(Manifest, OfVersion2IsReadAndWrittenBackAsItIs) {
+  const std::string text =
+      read_text_file(FERRY_TESTDATA "/manifest/version2.json", kMaxManifestBytes).value();
+  const auto read = read_manifest(text, "manifest.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->version, 2);
+  ASSERT_FALSE(read->tensors.empty());
+  for (const ManifestTensor& tensor : read->tensors) EXPECT_EQ(tensor.recipe, "");
+  EXPECT_EQ(write_manifest(*read), text);
+}
+
 TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
   const std::string text = write_manifest(full_manifest());
   const auto refusal = [&](const std::string& version) {
@@ -270,7 +295,20 @@ TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
             "manifest.json: written by an older Ferry (bundle format version 1); convert the "
             "checkpoint again");
   EXPECT_EQ(refusal("-1").code, ErrorCode::kBadInput);
-  EXPECT_EQ(refusal("\"2\"").code, ErrorCode::kBadInput);
+  EXPECT_EQ(refusal("\"3\"").code, ErrorCode::kBadInput);
+}
+
+// Strings as another writer of JSON writes them.
+TEST(Manifest, StringsAreEscapedOnlyWhereJsonDemandsIt) {
+  std::string all;
+  for (int c = 1; c < 128; ++c) all += static_cast<char>(c);
+  all += "\xc2\x85 \xe2\x80\xa8 \xf0\x9f\x90\x8d";
+  Manifest m = full_manifest();
+  m.dropped[0].key = all;
+  const std::string text = write_manifest(m);
+  EXPECT_NE(text.find("\"key\": " + nlohmann::json(all).dump() + ","), std::string::npos);
+  EXPECT_EQ(nlohmann::ordered_json::parse(text).dump(1) + "\n", text);
+  EXPECT_EQ(read_manifest(text, "manifest.json")->dropped[0].key, all);
 }
 
 TEST(Manifest, InvalidUtf8InNamesDoesNotStopWriting) {

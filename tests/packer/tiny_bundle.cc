@@ -224,6 +224,10 @@ BundleInput TinyModel::input() const {
   return input;
 }
 
+CopiedFile copied_file(const std::string& name, const std::string& path) {
+  return {name, std::make_shared<const InputFile>(InputFile::open(path).value())};
+}
+
 BundleInput TinyModel::one_shard() const {
   BundleInput whole = input();
   whole.manifest.num_layers = 1;

@@ -70,6 +70,8 @@ struct TinyModel {
   std::vector<CopiedFile> copied;
 };
 
+CopiedFile copied_file(const std::string& name, const std::string& path);
+
 // Plans and writes `model` to `directory`; a failure fails the test.
 Manifest write_tiny_bundle(const TinyModel& model, const std::string& directory, size_t threads = 2,
                            uint64_t max_file_bytes = 0);

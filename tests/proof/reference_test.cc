@@ -64,7 +64,7 @@ TEST(Reference, TensorsInBlocksAreRefused) {
   source.add<uint8_t>("short.logits", DType::kF32, {1, 32}, std::vector<uint8_t>(34));
   source.encode_last(&kBlocks);
   expect_bad_input(source,
-                   "stored as q8_0, but a reference holds plain values (tensor "
+                   "stored as q8_0, expected plain values (tensor "
                    "'short.logits')");
 }
 
@@ -77,7 +77,7 @@ TEST(Reference, PathsOfHdf5AreNamesWithDots) {
   EXPECT_EQ(reference.prompts()[1].name, "short");
   EXPECT_TRUE(reference.prompts()[1].has("cache.0.key"));
   source.ids("short.cache/0.key", {1});
-  expect_bad_input(source, "twice, with '/' and with '.' (tensor 'short.cache/0.key')");
+  expect_bad_input(source, "occurs twice, with '/' and with '.' (tensor 'short.cache/0.key')");
   MemorySource prompts;
   prompts.ids("a/input_ids", {1}).ids("a.input_ids", {1});
   expect_bad_input(prompts, "two prompts are called 'a'");

@@ -176,6 +176,13 @@ TEST(Convolution, MatchesPlainLoops) {
       {{2, 3, 8, 8}, {5, 3, 4, 4}, {4}, {0}, {1}, 1},  // patches of an image
       {{1, 2, 7, 6}, {3, 2, 3, 2}, {2, 1}, {1, 0}, {1, 2}, 1},
       {{1, 4, 5, 5}, {8, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 4},
+      {{1, 6, 1, 1}, {5, 6, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1},  // one position
+      {{2, 6, 1, 7}, {5, 6, 1, 1}, {1, 1}, {0, 0}, {1, 1}, 1},  // one position is one patch
+      {{2, 6, 3, 2}, {4, 3, 1, 1}, {1}, {0}, {1}, 2},
+      {{2, 5, 3}, {7, 5, 1}, {1}, {0}, {1}, 1},
+      {{1, 3, 5, 4}, {2, 3, 1, 1}, {2}, {0}, {1}, 1},
+      {{1, 3, 2, 2}, {2, 3, 1, 1}, {1, 1}, {1, 0}, {1, 1}, 1},
+      {{1, 3, 2, 2}, {4, 3, 2, 2}, {1}, {0}, {1}, 1},  // the whole image is one patch
   };
   for (const ConvCase& c : cases) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -193,6 +200,40 @@ TEST(Convolution, MatchesPlainLoops) {
            {naive_convolution(c, x, w, bias)},
            tolerance},
       });
+    }
+  }
+}
+
+// A token has the bits that it has alone, and those of a linear layer.
+TEST(Convolution, PointwiseIsLinearToTheBit) {
+  const int64_t in = 67, out = 33, tokens = 5;
+  Values x = f32({1, in, 1, tokens}, {});
+  Values rows = f32({tokens, in}, std::vector<double>(static_cast<size_t>(in * tokens)));
+  std::mt19937 random(4);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (int64_t i = 0; i < in * tokens; ++i) {
+    x.values.push_back(uniform(random));
+    rows.values[static_cast<size_t>(i % tokens * in + i / tokens)] = x.values.back();
+  }
+  Values w = f32({out, in, 1, 1}, {});
+  for (int64_t i = 0; i < in * out; ++i) w.values.push_back(uniform(random));
+  const ConvCase c = {x.shape, w.shape, {1, 1}, {0, 0}, {1, 1}, 1};
+  const auto result = run_op("aten::convolution.out", convolution_args(c, x, w, NoValue{}),
+                             {f32({1, out, 1, tokens}, {})});
+  ASSERT_TRUE(result) << result.error().message;
+  for (int64_t t = 0; t < tokens; ++t) {
+    const auto begin = rows.values.begin() + t * in;
+    const Values token = f32({1, in, 1, 1}, std::vector<double>(begin, begin + in));
+    const auto alone = run_op("aten::convolution.out", convolution_args(c, token, w, NoValue{}),
+                              {f32({1, out, 1, 1}, {})});
+    const auto linear =
+        run_op("aten::linear.out", {reshaped(token, {1, in}), reshaped(w, {out, in}), NoValue{}},
+               {f32({1, out}, {})});
+    ASSERT_TRUE(alone && linear);
+    EXPECT_EQ((*alone)[0].values, (*linear)[0].values);
+    for (int64_t o = 0; o < out; ++o) {
+      EXPECT_EQ((*result)[0].values[static_cast<size_t>(o * tokens + t)],
+                (*alone)[0].values[static_cast<size_t>(o)]);
     }
   }
 }

@@ -499,6 +499,42 @@ TEST(MethodLoad, RefusesWhatItCannotExecute) {
   EXPECT_EQ(method.error().code, ErrorCode::kUsage);
 }
 
+// A list among the constant methods: a method of several outputs.
+TEST(MethodOutputs, NumbersAndTexts) {
+  ProgramBuilder program;
+  for (const pte::Value& value : std::vector<pte::Value>{
+           0.25, int64_t{131}, true, std::string("torch.uint8"), std::string()}) {
+    program.method().outputs.push_back(program.add(value));
+  }
+  auto method = program.load();
+  ASSERT_TRUE(method) << method.error().message;
+  ASSERT_TRUE(method->execute());
+  const std::vector<DType> dtypes = {DType::kF64, DType::kI64, DType::kBool, DType::kU8,
+                                     DType::kU8};
+  const std::vector<Shape> shapes = {{}, {}, {}, {11}, {0}};
+  for (size_t i = 0; i < 5; ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(method->output(i).dtype, dtypes[i]);
+    EXPECT_EQ(method->output(i).shape, shapes[i]);
+    EXPECT_EQ(method->output_meta(i).shape, shapes[i]);
+    EXPECT_EQ(method->output_is_text(i), i >= 3);
+  }
+  EXPECT_EQ(decode(method->output(0)).values, std::vector<double>{0.25});
+  EXPECT_EQ(decode(method->output(1)).values, std::vector<double>{131});
+  const TensorView& text = method->output(3);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size()),
+            "torch.uint8");
+}
+
+TEST(MethodOutputs, ListsAndTextsAsInputsAreRefused) {
+  ProgramBuilder list;
+  list.method().outputs.push_back(list.int_list({1, 2}));
+  expect_load_error(list, ErrorCode::kUnsupported, "output 2 is no tensor, number or text");
+  ProgramBuilder text;
+  text.method().inputs.push_back(text.add(std::string("x")));
+  expect_load_error(text, ErrorCode::kUnsupported, "input 0 is neither a tensor nor a number");
+}
+
 TEST(KernelTable, NamesOnlyOperatorsOfTheOfficialRuntime) {
   for (const kernels::Kernel& kernel : kernels::all_kernels()) {
     EXPECT_NE(pte::find_op_schema(kernel.name), nullptr) << kernel.name;

@@ -10,7 +10,7 @@
 
 namespace ferry::text::chat {
 
-// Of expressions within expressions and of blocks within blocks, each.
+// The deepest nesting of expressions, and of blocks.
 inline constexpr int kMaxNodeDepth = 120;
 
 enum class ExprKind {

@@ -1,5 +1,5 @@
-// Budget: what one rendering may still cost. Templates are untrusted, and a few lines of one can
-// ask for more work than any machine has.
+// Budget: the work that one rendering may still do. Templates are untrusted, and a few lines can
+// demand unbounded work.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,14 @@
 
 namespace ferry::text::chat {
 
-// One for each byte or element that is read or made, kStepCost for each node and element of a loop.
-// Two million steps; a chat of a thousand messages takes some ten thousands.
+// In units: one for each byte or element that is read or made, kStepCost for each node and for each
+// element of a loop. This allows two million steps. A chat of a thousand messages takes some ten
+// thousand.
 inline constexpr size_t kMaxWork = size_t{256} << 20;
 inline constexpr size_t kStepCost = 128;
 
-// Of looking for `pattern` bytes everywhere in `text` bytes, and of looking up every character at
-// the ends of `text` in a set of `characters` bytes.
+// The cost of a search for `pattern` bytes in `text` bytes, and of stripping a set of `characters`
+// bytes from the ends of `text` bytes.
 constexpr size_t search_cost(size_t text, size_t pattern) { return text * (pattern / 16); }
 constexpr size_t strip_cost(size_t text, size_t characters) { return text * characters; }
 

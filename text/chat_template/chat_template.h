@@ -1,7 +1,7 @@
-// ChatTemplate: the checkpoint's own template for chats, rendered as transformers does it
-// (Jinja 3.1 with trim_blocks and lstrip_blocks, in its sandbox). Templates are untrusted: they see
-// the chat, the names of the special tokens and nothing else, and work, output and nesting are
-// bounded. A construct that is not built is refused by name and line.
+// ChatTemplate: the checkpoint's chat template, rendered as transformers renders it (Jinja 3.1 with
+// trim_blocks and lstrip_blocks, in its sandbox). Templates are untrusted: they see only the chat,
+// the special tokens and the date. Work, output and nesting are bounded. Unsupported constructs are
+// refused by name and line.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,12 @@ class ChatTemplate {
   // "default" counts, and for chats with tools the one named "tool_use". kBadInput where there is
   // none.
   static Result<ChatTemplate> load(const std::string& directory);
-  // The same, of files that `read` gives by their names: empty where there is none.
+  // The same with files that `read` returns by name; it returns an empty text if there is no such
+  // file.
   using ReadFile = std::function<Result<std::string>(const std::string& name, uint64_t limit)>;
   static Result<ChatTemplate> load(const std::string& directory, const ReadFile& read);
-  // `config`: text of a tokenizer_config.json; `jinja`: a template that goes before the config's,
-  // or empty. Messages begin with `name`.
+  // `config` is the text of a tokenizer_config.json. `jinja`, unless empty, is used instead of the
+  // config's template. `name` begins the messages.
   static Result<ChatTemplate> parse(std::string_view config, std::string_view jinja,
                                     const std::string& name);
 
@@ -38,7 +39,7 @@ class ChatTemplate {
   // about the chat begin with `where`.
   Result<std::string> render(std::string_view chat, const std::string& where,
                              const chat::TimeText& time) const;
-  // What asks for an answer to one message of the user.
+  // Renders a chat of one user message, with the prompt for an answer.
   Result<std::string> render_message(const std::string& text, const chat::TimeText& time) const;
 
  private:

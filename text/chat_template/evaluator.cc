@@ -1,5 +1,5 @@
-// Statements. What a name means follows Jinja: a loop's pass, a macro and a generation block have
-// names of their own; `if` has none.
+// Statements. Scopes are those of Jinja: a loop iteration, a macro and a generation block have
+// scopes; `if` has none.
 #include "text/chat_template/evaluator.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace ferry::text::chat {
 
-// One node deeper, until the end of a scope.
+// Counts one level of depth until the end of its scope.
 class Evaluator::Nesting {
  public:
   explicit Nesting(int& depth) : depth_(++depth) {}
@@ -115,8 +115,8 @@ Status Evaluator::emit(const std::string& text) {
   return {};
 }
 
-// `| safe` marks text that is not to be escaped; nothing is, so it means something only where the
-// marked text is used further, which is not built.
+// `| safe` marks text that must not be escaped. Nothing is escaped, so the mark matters only to
+// later operations on the text, which are not supported.
 Status Evaluator::print(const Expr& expr) {
   const bool safe = expr.kind == ExprKind::kFilter && expr.text == "safe";
   const Value value = FERRY_TRY(eval(safe ? *expr.children[0] : expr));
@@ -145,7 +145,7 @@ Status Evaluator::bind(Frame& frame, const std::vector<std::string>& names, cons
   return {};
 }
 
-// Those that the condition of the loop lets through.
+// The elements that satisfy the loop's condition.
 Result<std::vector<Value>> Evaluator::loop_items(const Stmt& stmt) {
   const Value list = FERRY_TRY(eval(*stmt.exprs[0]));
   std::vector<Value> all = FERRY_TRY(elements_of(list, budget_));

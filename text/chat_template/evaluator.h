@@ -14,12 +14,12 @@
 namespace ferry::text::chat {
 
 inline constexpr size_t kMaxOutputBytes = size_t{16} << 20;
-// Of nodes under evaluation, through macros that call macros.
+// The deepest nesting of nodes under evaluation, including macro calls.
 inline constexpr int kMaxEvaluationDepth = 500;
 inline constexpr int64_t kMaxRange = 100'000;
 
 using Names = std::map<std::string, Value, std::less<>>;
-// The present time, written as strftime's format says. Empty: not to be had.
+// The current time in a format of strftime. Empty: not available.
 using TimeText = std::function<Result<std::string>(const std::string& format)>;
 
 class Evaluator {

@@ -161,7 +161,7 @@ Result<Arguments> Evaluator::eval_arguments(const Expr& expr) {
   return out;
 }
 
-// A method is called where it is named; nothing holds one.
+// Methods are called by name only; a method is not a value.
 Result<Value> Evaluator::eval_call(const Expr& expr) {
   const Expr& callee = *expr.children[0];
   Value function;

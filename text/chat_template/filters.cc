@@ -179,7 +179,7 @@ Result<Value> map(const Call& c) {
     if (name.empty() || !c.arguments.named.empty()) {
       return fail(ErrorCode::kUnsupported, "map: this form is not supported");
     }
-    // Each would be a call within the last, as deep as the template is long.
+    // Lazy filters would nest calls as deep as the template is long.
     if (name == "map") return fail(ErrorCode::kUnsupported, "map: map of map is not supported");
     rest.positional.assign(c.arguments.positional.begin() + 1, c.arguments.positional.end());
   } else {

@@ -16,7 +16,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// Every end of a line as \n, and without the last one.
+// Normalizes line ends to \n and removes the last one.
 std::string with_unix_lines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -50,7 +50,7 @@ class Lexer {
   bool follows(std::string_view text, size_t at) const {
     return std::string_view(source_).substr(at, text.size()) == text;
   }
-  // Moves on, counting lines.
+  // Advances and counts lines.
   void advance(size_t to) {
     line_ += static_cast<int>(std::count(source_.begin() + static_cast<std::ptrdiff_t>(at_),
                                          source_.begin() + static_cast<std::ptrdiff_t>(to), '\n'));

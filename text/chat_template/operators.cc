@@ -62,7 +62,7 @@ Result<Value> combine_integers(std::string_view op, int64_t a, int64_t b) {
     return __builtin_mul_overflow(a, b, &out) ? too_large() : Result<Value>(Value::integer(out));
   if (b == 0) return bad_input("division by zero");
   if (b == -1) return op == "%" ? Result<Value>(Value::integer(0)) : combine_integers("-", 0, a);
-  // Towards minus infinity, and the remainder has the sign of b.
+  // Rounds towards minus infinity; the remainder has the sign of b.
   const bool inexact = a % b != 0 && ((a < 0) != (b < 0));
   return Value::integer(op == "%" ? a % b + (inexact ? b : 0) : a / b - (inexact ? 1 : 0));
 }

@@ -32,7 +32,8 @@ class StmtParser {
     return std::make_unique<Stmt>(Stmt{.kind = kind, .line = in_.line()});
   }
 
-  // Up to a block of one of these words, which is not taken; without words, up to the end.
+  // Parses up to a block with one of these words and does not consume it. Without words, parses to
+  // the end.
   Result<Body> body(Words ends) {
     if (++depth_ > kMaxNodeDepth) return in_.bad("blocks are nested too deeply");
     Body out;
@@ -173,7 +174,7 @@ class StmtParser {
     return node;
   }
 
-  // What an assistant says, marked for training; rendered as it is.
+  // A generation block marks assistant output for training. Its body is rendered as it is.
   Result<std::unique_ptr<Stmt>> generation_block() {
     auto node = make(StmtKind::kScope);
     in_.next();

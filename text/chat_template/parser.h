@@ -2,6 +2,7 @@
 // statements, filters, tests; what only running shows (methods, functions) when it is reached.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "text/chat_template/ast.h"

@@ -1,5 +1,5 @@
-// AddedTokens: tokens that stand in a text as they are, beside the model's vocabulary: control
-// tokens and others. A text is first cut at them, and only the rest goes through the model.
+// AddedTokens: tokens that are matched literally, such as control tokens. A text is split at them
+// first, and only the parts between them are encoded by the model.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,20 @@ struct AddedToken {
   std::string text;  // in decoded text: the content, normalized if the token is
   uint32_t id = 0;
   bool special = false;
-  bool skipped = false;      // left out of decoded text on request: `text` is a special content
-  bool normalized = false;   // looked for in normalized text, and written as it would be there
-  bool single_word = false;  // not within a word
-  bool lstrip = false, rstrip = false;  // takes white space on that side along
+  bool skipped = false;      // left out of decoded text on request, because `text` is special
+  bool normalized = false;   // matched in normalized text, and decoded in that form
+  bool single_word = false;  // does not match inside a word
+  bool lstrip = false, rstrip = false;  // also matches white space on that side
 };
 
 class AddedTokens {
  public:
-  // From the field `added_tokens`. kBadInput for ids that are not those of the vocabulary, or, for
-  // contents that it does not have, not the next ones behind it.
+  // Reads the field `added_tokens`. kBadInput for ids that differ from the vocabulary's. Contents
+  // that the vocabulary lacks must have the next free ids.
   static Result<AddedTokens> make(const TokenizerDocument& document, const Vocabulary& vocabulary,
                                   const Normalizer& normalizer);
 
-  // Of a text: a token, or a stretch between tokens where `token` is null.
+  // A part of a text: a token, or the text between tokens if `token` is nullptr.
   struct Part {
     const AddedToken* token = nullptr;
     size_t begin = 0, end = 0;

@@ -12,7 +12,7 @@
 namespace ferry::text {
 namespace {
 
-// Up to here a scan for the lowest rank is faster than a heap.
+// Up to this many symbols a linear scan for the lowest rank is faster than a heap.
 constexpr size_t kShortWord = 32;
 // U+2581, which SentencePiece writes for a blank before a word.
 constexpr std::string_view kMarker = "\xE2\x96\x81";
@@ -51,7 +51,7 @@ Status Bpe::read_options(const TokenizerDocument& document) {
   const auto model = document.root.find("model");
   if (model == document.root.end()) return bad_input(where + ": missing");
   StepFields fields = FERRY_TRY(StepFields::of(*model, where));
-  // Files of old have no type; a model with merges is BPE.
+  // Old files have no type. A model with merges is BPE.
   const auto type = FERRY_TRY(fields.optional_text("type"));
   if (type.value_or("BPE") != "BPE") {
     return fields.unsupported(fmt::format("the type {} is not supported", quoted(*type, 60)));

@@ -1,5 +1,5 @@
 // Bpe: byte-pair encoding of one word at a time, as the BPE model of tokenizer.json describes it.
-// The result is that of merging the pair of lowest rank, the leftmost first, until none is left.
+// It merges the pair of lowest rank, the leftmost of equals, until no pair merges.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ferry::text {
 
-// Merges by their pair of ids: open addressing, 16 bytes an entry.
+// A hash table of merges by pair of ids. Open addressing, 16 bytes per entry.
 class MergeTable {
  public:
   struct Merge {
@@ -47,18 +47,18 @@ class MergeTable {
   std::vector<Entry> entries_;
 };
 
-// Not thread-safe: it remembers words.
+// Not thread-safe: it caches words.
 class Bpe {
  public:
-  // With `byte_level` words are bytes, and the vocabulary writes them in the byte-level alphabet;
-  // without, both are text. `vocabulary` must outlive this. kUnsupported, by name, for other models
-  // and for options that are not built.
+  // With `byte_level`, words are bytes and the vocabulary spells them in the byte-level alphabet.
+  // Otherwise both are text. `vocabulary` must outlive this. kUnsupported for other models and for
+  // unsupported options, by name.
   static Result<Bpe> make(const TokenizerDocument& document, const Vocabulary& vocabulary,
                           bool byte_level);
 
   // Appends the ids of `word`, which is valid UTF-8 unless byte-level.
   void encode(std::string_view word, std::vector<int64_t>& ids);
-  // The same for a long text that no pre-tokenizer has cut: cut where no merge can join.
+  // The same for a long text without pre-tokenization. Splits it where no merge can join the sides.
   void encode_text(std::string_view text, std::vector<int64_t>& ids);
 
  private:
@@ -98,7 +98,7 @@ class Bpe {
   std::vector<std::optional<uint32_t>> byte_tokens_, fallback_tokens_;
   MergeTable merges_;
   WordCache cache_;
-  // Of the word at hand, kept for their memory.
+  // Scratch memory for the current word.
   std::string spelled_;
   std::vector<uint32_t> symbols_;
   std::vector<MergeTable::Merge> pairs_;

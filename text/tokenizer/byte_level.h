@@ -1,5 +1,6 @@
-// The byte-level alphabet of GPT-2: every byte has a printable character, so that vocabularies of
-// bytes can be written as text. Printable Latin-1 stands for itself, the rest for U+0100 and on.
+// The byte-level alphabet of GPT-2 maps every byte to a printable character, so that a vocabulary
+// of byte strings can be written as text. Printable Latin-1 characters map to themselves, other
+// bytes to U+0100 and following.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Hashes of short texts and pairs, seeded anew in each process: files and texts are untrusted, and
-// must not be able to choose what collides.
+// Hashes of short texts and pairs. The seed is random in each process, because untrusted files and
+// texts must not be able to force collisions.
 #pragma once
 
 #include <cstdint>

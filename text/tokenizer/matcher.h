@@ -1,5 +1,5 @@
-// Matcher: what a Split or a Replace looks for: a literal text, a regex, or one of the known
-// word-splitting regexes, which have code of their own.
+// Matcher: the pattern of a Split or a Replace. It is a literal text, a regex, or one of the known
+// word-splitting regexes, which are implemented directly.
 #pragma once
 
 #include <memory>

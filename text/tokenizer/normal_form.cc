@@ -21,8 +21,8 @@ utf8proc_option_t options(NormalForm form) {
   return static_cast<utf8proc_option_t>(flags);
 }
 
-// Stands for itself and does not touch what comes before it: a stretch may end here. Errs on the
-// side of no.
+// Whether the character is unchanged by normalization and does not combine with the one before it,
+// so that a part may end here. May return false for such a character.
 bool is_fixed(char32_t c, NormalForm form) {
   if (c < 0x80) return true;
   // The letters of Latin-1 and Latin Extended are composed, and nothing below U+0300 follows in a

@@ -9,8 +9,8 @@ namespace ferry::text {
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
-// `text` is valid UTF-8. Only stretches that can change are normalized, so text that is in the form
-// already costs one look at each character.
+// `text` is valid UTF-8. Only parts that can change are normalized, so text that is normalized
+// already costs one pass.
 Status normalize(std::string& text, NormalForm form);
 
 }  // namespace ferry::text

@@ -14,9 +14,9 @@ namespace ferry::text {
 class NormalizerStep {
  public:
   virtual ~NormalizerStep() = default;
-  // `most`: bytes that the text may grow to; kBadInput beyond.
+  // kBadInput if the text would grow beyond `most` bytes.
   virtual Status apply(std::string& text, size_t most) const = 0;
-  // Whether it may take the beginning of a text away.
+  // Whether it may remove the beginning of a text.
   virtual bool drops_start() const { return false; }
 };
 

@@ -63,7 +63,7 @@ Result<std::vector<Piece>> read_template(StepFields& fields) {
   for (const json& value : *single) {
     pieces.push_back(FERRY_TRY(read_piece(value, *table, fields.where())));
   }
-  // Templates one after the other would multiply it.
+  // Several templates would multiply the text.
   if (std::ranges::count(pieces, true, &Piece::is_text) > 1) {
     return fields.unsupported("'single' repeats the text");
   }

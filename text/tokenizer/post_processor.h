@@ -1,4 +1,4 @@
-// PostProcessor: the special tokens that a tokenizer sets around a text.
+// PostProcessor: adds special tokens around a text.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class PostProcessor {
   // `ids` with the special tokens of one text.
   std::vector<int64_t> apply(std::vector<int64_t> ids) const;
 
-  // Special tokens around the text, or the text itself, several times even.
+  // Special tokens, or the text, which may occur several times.
   struct Piece {
     bool is_text = false;
     std::vector<int64_t> ids;
   };
 
  private:
-  std::vector<std::vector<Piece>> templates_;  // one after the other
+  std::vector<std::vector<Piece>> templates_;  // applied in this order
 };
 
 }  // namespace ferry::text

@@ -30,8 +30,8 @@ class NumberMatcher final : public Matcher {
   }
 };
 
-// A blank before every piece that does not begin with one. With `mark` blanks are written as it,
-// and the blank before a piece too.
+// Adds a space before every piece that does not begin with one. With `mark`, spaces are replaced by
+// it, including the added one.
 class Prefix final : public PreTokenizerStep {
  public:
   enum class Where { kNever, kFirst, kAlways };

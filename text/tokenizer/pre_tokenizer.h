@@ -1,4 +1,4 @@
-// PreTokenizer: cuts a normalized text into the words that the model encodes one at a time.
+// PreTokenizer: splits a normalized text into words, which the model encodes one at a time.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace ferry::text {
 
-// A text and the pieces that it is cut into, in order; a step may drop some of it.
+// A text and its pieces, in order. A step may drop parts of the text.
 struct Pieces {
   std::string text;
   std::vector<TextRange> ranges;
@@ -37,10 +37,10 @@ class PreTokenizer {
   // Sequence; kUnsupported, by name, for others.
   static Result<PreTokenizer> make(const nlohmann::json& value, const std::string& where);
 
-  // Words are bytes for a byte-level vocabulary. ByteLevel leaves the mapping to characters to the
-  // model, which spares it.
+  // Whether words are bytes for a byte-level vocabulary. The model maps bytes to tokens directly,
+  // without the byte-level alphabet.
   bool byte_level() const { return byte_level_; }
-  // Whether the piece at the beginning of the input is treated in a special way.
+  // Whether the first piece of the input is treated differently.
   bool minds_start() const { return minds_start_; }
   // `pieces` has one range: all of its text.
   Status apply(Pieces& pieces);

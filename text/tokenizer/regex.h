@@ -1,9 +1,10 @@
-// Regex: a pattern of a tokenizer.json, compiled by PCRE2. The files are written for Oniguruma;
-// only what both understand alike is accepted, and rewritten where they differ. Patterns and texts
-// are untrusted: sizes, nesting and the work of a match are bounded.
+// Regex: a pattern of a tokenizer.json, compiled by PCRE2. Patterns are written for Oniguruma. Only
+// constructs that both libraries share are supported; they are rewritten where the syntax differs.
+// Patterns and texts are untrusted: sizes, nesting and the work of a match are bounded.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,8 +21,8 @@ struct TextRange {
 // Not thread-safe: matching uses memory of the object.
 class Regex {
  public:
-  // kUnsupported for what is not accepted, by name, and for patterns that match the empty string;
-  // kBadInput for malformed ones. `where` begins the messages.
+  // kUnsupported for unsupported constructs, by name, and for patterns that match the empty string.
+  // kBadInput for malformed patterns. `where` begins the messages.
   static Result<Regex> compile(std::string_view pattern, const std::string& where);
   ~Regex();
   Regex(Regex&&) noexcept;

@@ -39,7 +39,7 @@ constexpr std::array<std::string_view, 35> kProperties = {
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N", "Nd",
     "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S", "Sm",
     "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Co"};
-// Oniguruma means the script, PCRE2 the script extensions, unless told.
+// Oniguruma matches the script; PCRE2 matches script extensions by default.
 constexpr std::array<std::string_view, 8> kScripts = {"Han",   "Hiragana", "Katakana", "Hangul",
                                                       "Latin", "Greek",    "Cyrillic", "Arabic"};
 constexpr std::array<std::string_view, 7> kGroups = {"?:", "?i:", "?=", "?!", "?<=", "?<!", "?>"};

@@ -1,4 +1,4 @@
-// From Oniguruma's dialect (Ruby syntax, Unicode) to that of PCRE2.
+// to_pcre2() translates a regex from Oniguruma (Ruby syntax, Unicode) to PCRE2.
 #pragma once
 
 #include <string>

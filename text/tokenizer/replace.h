@@ -1,4 +1,4 @@
-// Replace: every match of a pattern becomes a given text. A step of normalizers and of decoders.
+// Replace: replaces every match of a pattern by a given text. A step of normalizers and decoders.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace ferry::text {
 
-// How large steps may make a text of `size` bytes: more than any real tokenizer needs, and still
-// little for a file whose steps double what the step before has doubled.
+// The largest size to which steps may grow a text of `size` bytes. Real tokenizers need less. It
+// stops files whose every step doubles the text.
 inline size_t growth_limit(size_t size) {
   return std::min(size * 32 + (size_t{1} << 16), size_t{1} << 30);
 }

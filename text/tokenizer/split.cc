@@ -17,7 +17,7 @@ std::optional<SplitBehavior> find_split_behavior(std::string_view name) {
   return std::nullopt;
 }
 
-// Adds one stretch between cuts, matched or not, to the pieces that come out of the current one.
+// Adds a range, matched or not, to the output pieces.
 void Split::add(TextRange range, bool matched, std::vector<TextRange>& out) {
   matched = matched != invert_;
   bool joins = false;

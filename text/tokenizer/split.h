@@ -1,4 +1,4 @@
-// Split: cuts every piece where a matcher finds something.
+// Split: splits every piece at the matches of a matcher.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace ferry::text {
 
-// What becomes of the matches.
+// How matches become pieces.
 enum class SplitBehavior {
   kRemoved,
-  kIsolated,            // pieces of their own
+  kIsolated,            // each match is a piece
   kMergedWithPrevious,  // a match ends the piece before it
   kMergedWithNext,      // a match begins the piece after it
   kContiguous           // neighbouring matches are one piece
@@ -36,7 +36,7 @@ class Split final : public PreTokenizerStep {
   std::unique_ptr<Matcher> matcher_;
   SplitBehavior behavior_;
   bool invert_;
-  // Of the piece at hand.
+  // State of the current piece.
   std::vector<TextRange> matches_;
   bool first_ = true, last_matched_ = false;
   std::vector<TextRange> out_;

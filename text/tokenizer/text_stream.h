@@ -1,4 +1,4 @@
-// TextStream: text from ids that come one at a time.
+// TextStream: decodes ids one at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace ferry::text {
 
-// What it gives, joined, is what decoding all ids at once gives, but for byte-fallback tokens that
-// end a valid text and are continued by invalid bytes: those were given out before.
+// The concatenated output equals that of decoding all ids at once. Exception: byte-fallback tokens
+// that form valid text and are followed by invalid bytes, because the text was returned before.
 class TextStream {
  public:
   // `tokenizer` must outlive this. Special tokens give no text.
@@ -19,7 +19,7 @@ class TextStream {
 
   // The text that `id` completes; empty while a character is incomplete.
   Result<std::string> push(int64_t id);
-  // What was held back, incomplete characters as U+FFFD.
+  // Returns the remaining text, with incomplete characters as U+FFFD.
   Result<std::string> finish();
 
  private:

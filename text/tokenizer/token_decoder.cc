@@ -32,7 +32,7 @@ class ByteLevelStep final : public TokenDecoderStep {
   }
 
  private:
-  // A text with a character outside of the alphabet, such as an added token, stands for itself.
+  // A token with a character outside of the alphabet, such as an added token, is kept as it is.
   static void append_bytes(const std::string& text, std::string& bytes) {
     const size_t size = bytes.size();
     for (size_t at = 0; at < text.size();) {
@@ -63,7 +63,8 @@ class ReplaceStep final : public TokenDecoderStep {
   Replace replace_;
 };
 
-// Tokens <0xNN> in a row are the bytes of a text; where they are none, each becomes U+FFFD.
+// Consecutive tokens <0xNN> are the bytes of a text. If they are not valid UTF-8, each becomes
+// U+FFFD.
 class ByteFallback final : public TokenDecoderStep {
  public:
   Status apply(Texts& texts) const override {
@@ -114,7 +115,8 @@ class Fuse final : public TokenDecoderStep {
   }
 };
 
-// Takes up to `start` characters `content` off the beginning of every text, and `stop` off its end.
+// Removes up to `start` characters `content` from the beginning of every text, and up to `stop`
+// from its end.
 class Strip final : public TokenDecoderStep {
  public:
   Strip(std::string content, int64_t start, int64_t stop)
@@ -138,7 +140,7 @@ class Strip final : public TokenDecoderStep {
   int64_t start_, stop_;
 };
 
-// Marks become blanks again, but for those of the first token, which encoding has set before it.
+// Replaces marks by spaces. Removes those of the first token, which encoding has added.
 class MetaspaceStep final : public TokenDecoderStep {
  public:
   MetaspaceStep(std::string mark, bool prepended) : mark_(std::move(mark)), prepended_(prepended) {}

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMaxText = 256 << 20;
 
-// Only null means what is built here: the reference would cut or fill encodings.
+// Only null is supported: with another value the reference truncates or pads encodings.
 Status check_top_level(const TokenizerDocument& document) {
   StepFields fields = FERRY_TRY(StepFields::of(document.root, document.name));
   for (const char* known : {"version", "added_tokens", "normalizer", "pre_tokenizer", "model",
@@ -49,7 +49,7 @@ struct Tokenizer::Impl {
   std::optional<Bpe> model;
   PostProcessor post_processor;
   TokenDecoder decoder;
-  // Of the text at hand.
+  // Of the current text.
   std::vector<AddedTokens::Part> parts, inner_parts;
   Pieces pieces;
 
@@ -76,7 +76,7 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& nam
   impl->pre_tokenizer =
       FERRY_TRY(PreTokenizer::make(part(document, "pre_tokenizer"), where("pre_tokenizer")));
   if (impl->pre_tokenizer.minds_start() && impl->normalizer.drops_start()) {
-    // The reference goes by places in the text before normalization, which are not kept here.
+    // The reference uses positions in the text before normalization, which are not tracked here.
     return fail(ErrorCode::kUnsupported,
                 where("pre_tokenizer") +
                     ": prepend_scheme 'first' behind a normalizer that strips is not supported");
@@ -109,8 +109,8 @@ Result<std::vector<int64_t>> Tokenizer::encode(std::string_view text, bool add_s
   return ids;
 }
 
-// A stretch between added tokens that are looked for in the text as it is; `first` if the input
-// begins with it.
+// Encodes the text between two added tokens that are not normalized. `first`: the input begins with
+// it.
 Status Tokenizer::Impl::encode_part(std::string_view text, bool first, std::vector<int64_t>& ids) {
   std::string normal(text);
   FERRY_RETURN_IF_ERROR(normalizer.apply(normal));

@@ -37,7 +37,7 @@ inline Peek peek(std::string_view text, size_t at) {
   return {unicode::class_of(c.value), c.size};
 }
 
-// Past the characters that `wanted` accepts.
+// The position after the characters that `wanted` accepts.
 template <class Wanted>
 inline size_t run(std::string_view text, size_t at, Wanted wanted) {
   for (Peek c = peek(text, at); c.size != 0 && wanted(c.of); c = peek(text, at)) at += c.size;

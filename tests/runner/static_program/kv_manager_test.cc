@@ -34,6 +34,12 @@ std::vector<CacheTensor> tensors_of(const std::optional<Encoding>& encoding) {
           {3, false, 1, 4, encoding}};
 }
 
+Result<KvManager> make_manager(DType dtype, std::vector<CacheTensor> tensors, int64_t cl,
+                               std::span<const int64_t> ar_lengths) {
+  MemoryBudget budget(uint64_t{1} << 20);
+  return KvManager::make(dtype, std::move(tensors), cl, ar_lengths, budget);
+}
+
 // A KvManager beside a plain list of what it must hold.
 class Pair {
  public:
@@ -42,7 +48,7 @@ class Pair {
         size_(static_cast<size_t>(dtype_bytes(dtype))),
         zero_(encoding ? static_cast<uint32_t>(encoding->zero_point) : 0),
         encoding_(encoding),
-        manager(KvManager::make(dtype, tensors_of(encoding), kCl, ar).value()) {
+        manager(make_manager(dtype, tensors_of(encoding), kCl, ar).value()) {
     for (const CacheTensor& tensor : tensors_of(encoding)) expected_.push_back({tensor, {}});
   }
 
@@ -207,7 +213,7 @@ TEST(KvManager, WhatDoesNotFitIsRefusedAndChangesNothing) {
 
 TEST(KvManager, HasOneMemoryForBothMethods) {
   const int64_t ar[] = {8, 2};
-  const auto manager = KvManager::make(DType::kU16, {{0, true, 2, 64, Encoding{1, 0}}}, 100, ar);
+  const auto manager = make_manager(DType::kU16, {{0, true, 2, 64, Encoding{1, 0}}}, 100, ar);
   EXPECT_EQ(manager->bytes(), 2u * 64 * 98 * 2);
   EXPECT_EQ(manager->view(0, 8).data(), manager->view(0, 2).data());
   EXPECT_EQ(manager->view(0, 8).size(), 2u * 64 * 92 * 2);
@@ -216,13 +222,16 @@ TEST(KvManager, HasOneMemoryForBothMethods) {
 TEST(KvManager, RefusesOtherDtypesAndSizesThatCannotBe) {
   const int64_t ar[] = {1};
   for (const DType dtype : {DType::kI32, DType::kI8, DType::kF64, DType::kI64}) {
-    const auto manager = KvManager::make(dtype, {{0, true, 1, 1}}, 8, ar);
+    const auto manager = make_manager(dtype, {{0, true, 1, 1}}, 8, ar);
     ASSERT_FALSE(manager);
     EXPECT_EQ(manager.error().code, ErrorCode::kUnsupported);
   }
-  const auto huge = KvManager::make(DType::kF32, {{0, true, 1 << 30, 1 << 30}}, 1 << 30, ar);
+  const auto huge = make_manager(DType::kF32, {{0, true, 1 << 30, 1 << 30}}, 1 << 30, ar);
   ASSERT_FALSE(huge);
   EXPECT_EQ(huge.error().message, "the KV caches are too large");
+  const auto large = make_manager(DType::kF32, {{0, true, 1024, 256}}, 8, ar);
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().code, ErrorCode::kIo);
 }
 
 // -- encodings that differ from those of the cache
@@ -232,7 +241,7 @@ std::vector<uint32_t> reencoded(DType dtype, const Encoding& from, const Encodin
   const auto size = static_cast<size_t>(dtype_bytes(dtype));
   const auto n = std::ssize(codes);
   const int64_t ar[] = {n};
-  KvManager manager = KvManager::make(dtype, {{0, false, 1, 1, to}}, n * 2, ar).value();
+  KvManager manager = make_manager(dtype, {{0, false, 1, 1, to}}, n * 2, ar).value();
   std::vector<std::byte> bytes(codes.size() * size);
   for (size_t i = 0; i < codes.size(); ++i) std::memcpy(&bytes[i * size], &codes[i], size);
   const NewColumns columns[] = {{bytes, from}};
@@ -276,7 +285,7 @@ TEST(KvManager, EncodingAnewIsDecodingAndEncoding) {
 TEST(KvManager, EncodesAColumnOnce) {
   const Encoding from{0.3, 100}, to{1, 7};
   const int64_t ar[] = {2, 1};
-  KvManager manager = KvManager::make(DType::kU8, {{0, true, 1, 1, to}}, 8, ar).value();
+  KvManager manager = make_manager(DType::kU8, {{0, true, 1, 1, to}}, 8, ar).value();
   const std::byte codes[] = {std::byte{200}, std::byte{120}};
   const NewColumns prefill[] = {{codes, from}}, decode[] = {{std::span(codes).first(1), to}};
   ASSERT_TRUE(manager.update(prefill, 2));

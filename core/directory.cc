@@ -1,0 +1,85 @@
+#include "core/directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <memory>
+#include <utility>
+
+#include "core/os_error.h"
+
+namespace ferry {
+
+Directory::~Directory() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Directory::Directory(Directory&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+Directory& Directory::operator=(Directory&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+Result<Directory> Directory::open(const std::string& path) {
+  if (path.find('\0') != std::string::npos) return os_error(path, "cannot open", EINVAL);
+  Directory directory;
+  // O_PATH: the files of a directory that may not be listed can be opened.
+  directory.fd_ = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (directory.fd_ < 0) return os_error(path, "cannot open", errno);
+  directory.path_ = path;
+  return directory;
+}
+
+std::string Directory::path_of(const std::string& name) const {
+  return path_ + (path_.ends_with('/') ? "" : "/") + name;
+}
+
+bool Directory::contains(const std::string& name) const {
+  struct stat ignored {};
+  return ::fstatat(fd_, name.c_str(), &ignored, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+}
+
+Result<std::vector<std::string>> Directory::names() const {
+  const int fd = ::openat(fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(fd < 0 ? nullptr : ::fdopendir(fd),
+                                                    &::closedir);
+  if (!listing) {
+    const int number = errno;
+    if (fd >= 0) ::close(fd);
+    return os_error(path_, "cannot list", number);
+  }
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(listing.get());
+    if (entry == nullptr) break;
+    names.emplace_back(entry->d_name);
+  }
+  if (errno != 0) return os_error(path_, "cannot list", errno);
+  std::erase_if(names, [](const std::string& name) { return name == "." || name == ".."; });
+  std::ranges::sort(names);
+  return names;
+}
+
+std::optional<std::string> Directory::link_target(const std::string& name) const {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t size = ::readlinkat(fd_, name.c_str(), target.data(), target.size());
+  if (size < 0) return std::nullopt;
+  target.resize(static_cast<size_t>(size));
+  return target;
+}
+
+Result<InputFile> Directory::open_file(const std::string& file, const std::string& name,
+                                       InputFile::Links links) const {
+  return InputFile::open_at(fd_, file, path_of(name), links);
+}
+
+}  // namespace ferry

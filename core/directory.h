@@ -1,0 +1,43 @@
+// Directory: an open directory. Its files are opened relative to its descriptor, so that it stays
+// the same directory whatever its path comes to mean.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+#include "core/result.h"
+
+namespace ferry {
+
+class Directory {
+ public:
+  Directory() = default;
+  ~Directory();
+  Directory(Directory&& other) noexcept;
+  Directory& operator=(Directory&& other) noexcept;
+
+  // `path` may be a symbolic link to a directory. kIo where it is no directory.
+  static Result<Directory> open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  // The path of a file in it, for messages.
+  std::string path_of(const std::string& name) const;
+  // Also a symbolic link that points nowhere.
+  bool contains(const std::string& name) const;
+  // Names of all files, directories and links in it, in ascending order.
+  Result<std::vector<std::string>> names() const;
+  // Where the symbolic link `name` points; nullopt where `name` is not a symbolic link.
+  std::optional<std::string> link_target(const std::string& name) const;
+  // Opens `file`, a path relative to the directory. Messages and InputFile::path() name it as
+  // path_of(name). Of `file`, only the last component is subject to `links`.
+  Result<InputFile> open_file(const std::string& file, const std::string& name,
+                              InputFile::Links links) const;
+
+ private:
+  int fd_ = -1;
+  std::string path_;
+};
+
+}  // namespace ferry

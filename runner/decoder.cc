@@ -1,0 +1,62 @@
+#include "runner/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/program_interface.h"
+#include "core/text.h"
+#include "runner/stateful_decoder.h"
+#include "runner/static_program/static_decoder.h"
+
+namespace ferry::runner {
+
+Result<std::optional<int64_t>> Decoder::advance(int64_t token, const Choose& choose) {
+  const std::span<const float> logits = FERRY_TRY(forward({&token, 1}));
+  return choose(logits);
+}
+
+Status check_model_sizes(const packer::Bundle& bundle) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  constexpr int64_t kMostLayers = 1 << 16;
+  const packer::Manifest& m = bundle.manifest();
+  const auto sane = [](int64_t n) { return n > 0 && n <= kMost; };
+  if (sane(m.vocab_size) && sane(m.hidden_size) && sane(m.context_length) &&
+      sane(m.prefill_length) && m.num_layers > 0 && m.num_layers <= kMostLayers) {
+    return {};
+  }
+  return bad_input(fmt::format("{}/{}: a size of the model is out of range",
+                               printable(bundle.path()), packer::kManifestName));
+}
+
+Status check_tokens(std::span<const int64_t> tokens, int64_t vocab, int64_t position,
+                    int64_t capacity) {
+  if (tokens.empty()) return fail(ErrorCode::kUsage, "no tokens to run");
+  const auto bad = std::ranges::find_if(tokens, [&](int64_t id) { return id < 0 || id >= vocab; });
+  if (bad != tokens.end()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("token {} is outside of the vocabulary of {}", *bad, vocab));
+  }
+  if (std::ssize(tokens) <= capacity - position) return {};
+  return fail(ErrorCode::kUsage, fmt::format("{} tokens from position {} exceed the context of {}",
+                                             tokens.size(), position, capacity));
+}
+
+Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, ThreadPool& pool,
+                                              const MethodOptions& options,
+                                              const DecodeOptions& decode) {
+  if (bundle.manifest().program_style == kStaticStyle) {
+    return std::unique_ptr<Decoder>(std::make_unique<StaticDecoder>(
+        FERRY_TRY(StaticDecoder::load(bundle, pool, options, decode))));
+  }
+  if (decode.mode) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: mode {} is for static programs; this bundle is of style {}",
+                            printable(bundle.path()), name_of(*decode.mode),
+                            bundle.manifest().program_style));
+  }
+  return std::unique_ptr<Decoder>(
+      std::make_unique<StatefulDecoder>(FERRY_TRY(StatefulDecoder::load(bundle, pool, options))));
+}
+
+}  // namespace ferry::runner

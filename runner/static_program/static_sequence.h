@@ -1,0 +1,100 @@
+// StaticSequence: one sequence of tokens through the methods of a static program: chunks, masks,
+// caches and states. What it keeps is outside of the programs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "runner/decoder.h"
+#include "runner/memory.h"
+#include "runner/static_program/attention_mask.h"
+#include "runner/static_program/kv_manager.h"
+#include "runner/static_program/logits_reader.h"
+#include "runner/static_program/lookahead.h"
+#include "runner/static_program/static_method.h"
+#include "runner/static_program/static_ports.h"
+
+namespace ferry::runner {
+
+class StaticSequence {
+ public:
+  // kBadInput or kUnsupported for ports that do not follow the protocol; kUsage for a mode that the
+  // methods do not have; kIo for more memory than `budget` has. `file` begins the messages.
+  static Result<StaticSequence> make(StaticMethods methods, const DecodeOptions& options,
+                                     MemoryBudget& budget, const std::string& file);
+  StaticSequence(StaticSequence&&) = default;
+  StaticSequence& operator=(StaticSequence&&) = default;
+
+  // As those of Decoder. forward() returns the logits of the last token.
+  Result<std::span<const float>> forward(std::span<const int64_t> tokens);
+  Result<std::optional<int64_t>> advance(int64_t token, const Decoder::Choose& choose);
+  void restart();
+  int64_t position() const { return position_; }
+  // What kv_forward can cache: CL - AR positions.
+  int64_t capacity() const { return kv_.columns_cached(); }
+  std::optional<LookaheadCounts> lookahead_counts() const;
+  void set_logits_sink(Decoder::LogitsSink sink) { sink_ = std::move(sink); }
+
+  int64_t vocab() const { return kv_.ports.vocab; }
+  DecodeMode mode() const { return mode_; }
+  // Of the call that runs now: how many of its rows are tokens at positions from position() on. 0
+  // for guesses.
+  int64_t call_tokens() const { return call_tokens_; }
+  uint64_t cache_bytes() const { return caches_->bytes(); }
+
+ private:
+  // A method and what it is called with.
+  struct Call {
+    std::unique_ptr<StaticMethod> method;
+    StaticPorts ports;
+    std::vector<AttentionMask> masks;
+    std::vector<int32_t> ids, positions;    // [ar]
+    std::vector<int32_t> parents, offsets;  // of tokens that follow each other
+    std::vector<NewColumns> columns;        // by cache, after a run
+    std::vector<size_t> states;             // by state of the ports, index into states_
+    std::optional<LogitsReader> logits;
+
+    int64_t columns_cached() const { return ports.cl - ports.ar; }
+  };
+  // What the caches and a mask are arranged for.
+  enum class Arrangement { kNone, kKv, kPrefill, kLookahead };
+
+  StaticSequence() = default;
+  static Result<Call> make_call(std::unique_ptr<StaticMethod> method, std::string_view name,
+                                std::optional<int64_t> window, MemoryBudget& budget,
+                                const std::string& file);
+  Status set_mode(const DecodeOptions& options, const std::string& file);
+  Status make_caches(MemoryBudget& budget);
+  void connect(Call& call);
+
+  // Whether the next tokens go through prefill_forward, and how many.
+  int64_t prefill_tokens(int64_t count) const;
+  Status activate(Arrangement arrangement);
+  // One call: `ids` are set, and `count` of its rows are kept.
+  Status run(Call& call);
+  Status run_tokens(Call& call, std::span<const int64_t> tokens);
+  Status keep(Call& call, int64_t count, std::span<const bool> selected);
+  Result<std::optional<int64_t>> choose_rows(const Decoder::Choose& choose, int64_t& count);
+  void grow_guesses();
+
+  DecodeMode mode_ = DecodeMode::kHybrid;
+  Call kv_;
+  std::optional<Call> prefill_;
+  std::optional<KvManager> caches_;
+  std::vector<std::vector<std::byte>> states_;
+  std::optional<Lookahead> lookahead_;
+  LookaheadCounts counts_;
+  std::vector<int32_t> likeliest_;
+  Arrangement arrangement_ = Arrangement::kNone;
+  int64_t position_ = 0, call_tokens_ = 0;
+  Decoder::LogitsSink sink_;
+};
+
+}  // namespace ferry::runner
