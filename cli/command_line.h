@@ -25,6 +25,9 @@ class Verb {
   explicit Verb(CLI::App* app, Action* chosen) : app_(app), chosen_(chosen) {}
 
   Verb& positional(const std::string& name, std::string& value, const std::string& help);
+  // One or more values.
+  Verb& positional(const std::string& name, std::vector<std::string>& value,
+                   const std::string& help);
   Verb& flag(const std::string& name, bool& value, const std::string& help);
   Verb& option(const std::string& name, std::string& value, const std::string& help);
   Verb& option(const std::string& name, int64_t& value, const std::string& help);

@@ -25,6 +25,7 @@ int run_main(Context& context, int argc, char** argv) {
   add_convert(line);
   add_run(line);
   add_tokenize(line);
+  add_preprocess(line);
   add_execute(line);
   add_verify(line);
   add_check(line);

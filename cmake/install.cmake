@@ -38,7 +38,7 @@ target_compile_features(ferry_library PUBLIC cxx_std_20)
 target_link_libraries(ferry_library
   PUBLIC tl::expected fmt::fmt Threads::Threads
   PRIVATE OpenSSL::Crypto ZLIB::ZLIB PkgConfig::hdf5 PkgConfig::seccomp PkgConfig::hwy
-          PkgConfig::pcre2 PkgConfig::utf8proc)
+          PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::jpeg PkgConfig::png PkgConfig::webp)
 list(TRANSFORM installed_headers PREPEND ${PROJECT_SOURCE_DIR}/)
 target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
                                     FILES ${installed_headers})

@@ -1,0 +1,39 @@
+// An image in memory, and the limits that every decoder keeps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry::media {
+
+struct Size {
+  int width = 0, height = 0;
+  bool operator==(const Size&) const = default;
+};
+
+// 8-bit RGB, interleaved, rows from top to bottom without padding.
+struct Image {
+  Size size;
+  std::vector<uint8_t> rgb;
+
+  size_t row_bytes() const { return size_t{3} * static_cast<size_t>(size.width); }
+  uint8_t* row(int y) { return rgb.data() + row_bytes() * static_cast<size_t>(y); }
+  const uint8_t* row(int y) const { return rgb.data() + row_bytes() * static_cast<size_t>(y); }
+};
+
+// The longest side, which is also the longest that JPEG can state.
+inline constexpr int kMaxSide = 65'535;
+// Above it Pillow 13 refuses an image as a decompression bomb.
+inline constexpr int64_t kMaxPixels = 178'956'970;
+inline constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+
+// What a header states, before memory is allocated for it. `where` begins the message.
+Status check_size(int64_t width, int64_t height, const std::string& where);
+// A black image.
+Image make_image(Size size);
+
+}  // namespace ferry::media

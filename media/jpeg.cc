@@ -1,0 +1,151 @@
+// libjpeg reports errors by calling a function that must not return. It jumps back here; nothing
+// that a jump leaves has a destructor: what is allocated belongs to the caller of guarded().
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+// After <cstdio>, which they need.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "media/codecs.h"
+
+namespace ferry::media {
+namespace {
+
+// A progressive file of a few bytes can ask for any number of passes over a large image.
+constexpr int kMaxScans = 100;
+
+struct Jpeg {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr errors{};
+  jpeg_progress_mgr progress{};
+  std::jmp_buf jump{};
+  char message[JMSG_LENGTH_MAX]{};
+
+  Jpeg();
+  ~Jpeg() { jpeg_destroy_decompress(&info); }
+  Jpeg(const Jpeg&) = delete;
+  Jpeg& operator=(const Jpeg&) = delete;
+};
+
+Jpeg& owner(j_common_ptr info) { return *static_cast<Jpeg*>(info->client_data); }
+
+[[noreturn]] void stop(j_common_ptr info) {
+  Jpeg& jpeg = owner(info);
+  info->err->format_message(info, jpeg.message);
+  std::longjmp(jpeg.jump, 1);
+}
+
+// Warnings about which no pixel is lost; all others are of damaged data.
+bool is_harmless(int code) {
+  return code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR || code == JWRN_TOO_MUCH_DATA ||
+         code == JWRN_EXTRANEOUS_DATA;
+}
+
+void on_message(j_common_ptr info, int level) {
+  if (level < 0 && !is_harmless(info->err->msg_code)) stop(info);
+}
+
+void count_scans(j_common_ptr info) {
+  if (owner(info).info.input_scan_number <= kMaxScans) return;
+  std::snprintf(owner(info).message, JMSG_LENGTH_MAX, "more than %d scans", kMaxScans);
+  std::longjmp(owner(info).jump, 1);
+}
+
+Jpeg::Jpeg() {
+  info.err = jpeg_std_error(&errors);
+  info.client_data = this;
+  errors.error_exit = stop;
+  errors.emit_message = on_message;
+  progress.progress_monitor = count_scans;
+}
+
+// False when libjpeg gave up; `step` may own nothing.
+template <class Step>
+bool guarded(Jpeg& jpeg, Step&& step) {
+  if (setjmp(jpeg.jump)) return false;
+  step(jpeg.info);
+  return true;
+}
+
+tl::unexpected<Error> damaged(const Jpeg& jpeg, const std::string& where) {
+  return bad_input(where + ": damaged JPEG: " + jpeg.message);
+}
+
+bool read_header(Jpeg& jpeg, Bytes file) {
+  return guarded(jpeg, [&](jpeg_decompress_struct& info) {
+    jpeg_create_decompress(&info);
+    info.progress = &jpeg.progress;
+    jpeg_mem_src(&info, octets(file), file.size());
+    jpeg_save_markers(&info, JPEG_APP0 + 1, 0xFFFF);
+    jpeg_read_header(&info, TRUE);
+  });
+}
+
+int orientation_of(const jpeg_decompress_struct& info) {
+  for (jpeg_saved_marker_ptr m = info.marker_list; m; m = m->next) {
+    const Bytes data(reinterpret_cast<const std::byte*>(m->data), m->data_length);
+    if (data.size() > 6 && std::memcmp(data.data(), "Exif\0", 6) == 0) {
+      return exif_orientation(data);
+    }
+  }
+  return 1;
+}
+
+J_COLOR_SPACE output_of(int components) {
+  switch (components) {
+    case 1:
+      return JCS_GRAYSCALE;
+    case 3:
+      return JCS_RGB;
+    case 4:
+      return JCS_CMYK;
+    default:
+      return JCS_UNKNOWN;
+  }
+}
+
+void to_rgb(int components, const uint8_t* from, uint8_t* to, size_t count) {
+  if (components == 4) return convert_inverted_cmyk(from, to, count);
+  for (size_t i = 0; i < count; ++i) to[3 * i] = to[3 * i + 1] = to[3 * i + 2] = from[i];
+}
+
+// `row` has room for four components.
+bool read_pixels(Jpeg& jpeg, Image& image, std::vector<uint8_t>& row) {
+  return guarded(jpeg, [&](jpeg_decompress_struct& info) {
+    const int components = info.num_components;
+    info.out_color_space = output_of(components);
+    info.dct_method = JDCT_ISLOW;
+    jpeg_start_decompress(&info);
+    while (info.output_scanline < info.output_height) {
+      uint8_t* out = image.row(static_cast<int>(info.output_scanline));
+      JSAMPROW into = components == 3 ? out : row.data();
+      jpeg_read_scanlines(&info, &into, 1);
+      if (components != 3) to_rgb(components, into, out, info.output_width);
+    }
+    jpeg_finish_decompress(&info);
+  });
+}
+
+}  // namespace
+
+Result<Decoded> decode_jpeg(Bytes file, const std::string& where) {
+  Jpeg jpeg;
+  if (!read_header(jpeg, file)) return damaged(jpeg, where);
+  FERRY_RETURN_IF_ERROR(check_size(jpeg.info.image_width, jpeg.info.image_height, where));
+  if (output_of(jpeg.info.num_components) == JCS_UNKNOWN) {
+    return fail(ErrorCode::kUnsupported,
+                where + ": JPEG of " + std::to_string(jpeg.info.num_components) + " components");
+  }
+  const Size size{static_cast<int>(jpeg.info.image_width),
+                  static_cast<int>(jpeg.info.image_height)};
+  Decoded out{make_image(size), orientation_of(jpeg.info)};
+  std::vector<uint8_t> row(size_t{4} * static_cast<size_t>(size.width));
+  if (!read_pixels(jpeg, out.image, row)) return damaged(jpeg, where);
+  return out;
+}
+
+}  // namespace ferry::media

@@ -1,0 +1,18 @@
+// resize: the two fixed-point resamplers of Hugging Face's image processors, bit for bit.
+#pragma once
+
+#include "core/thread_pool.h"
+#include "media/image.h"
+
+namespace ferry::media {
+
+// Whose arithmetic: torchvision 0.27 (uint8, antialiased; weights of 16 bits) or Pillow 13 (weights
+// of 22 bits; the vertical pass first where that is less work).
+enum class Backend { kTorchvision, kPil };
+enum class Filter { kLanczos, kBicubic };  // Lanczos with a = 3, bicubic with a = -0.5
+
+// Antialiased, horizontally and vertically, rounded to 8 bits after each pass. A pass that changes
+// no size is left out.
+Image resize(const Image& image, Size size, Filter filter, Backend backend, ThreadPool& pool);
+
+}  // namespace ferry::media

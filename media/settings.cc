@@ -1,0 +1,301 @@
+#include "media/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "core/file.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace ferry::media {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kPreprocessorFile = "preprocessor_config.json";
+constexpr const char* kProcessorFile = "processor_config.json";
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
+
+// A field's meaning: sets `s`, or says what is wrong with the value.
+using Rule = Result<void> (*)(const json& value, Settings& s);
+
+tl::unexpected<Error> unsupported(const json& value) {
+  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return fail(ErrorCode::kUnsupported, "the value " + quoted(text, 60) + " is not supported");
+}
+
+Status no_effect(const json&, Settings&) { return {}; }
+
+Status always_true(const json& value, Settings&) {
+  if (value != true) return unsupported(value);
+  return {};
+}
+
+Status always_null(const json& value, Settings&) {
+  if (!value.is_null()) return unsupported(value);
+  return {};
+}
+
+Status set_bool(const json& value, bool& out) {
+  if (!value.is_boolean()) return bad_input("not true or false");
+  out = value.get<bool>();
+  return {};
+}
+
+Status set_int(const json& value, int most, int& out) {
+  if (!value.is_number_unsigned() || value == 0U || value.get<uint64_t>() > uint64_t(most)) {
+    return bad_input(fmt::format("not a whole number from 1 to {}", most));
+  }
+  out = value.get<int>();
+  return {};
+}
+
+Status set_three(const json& value, bool positive, std::array<double, 3>& out) {
+  const auto good = [&](const json& v) { return v.is_number() && (!positive || v > 0); };
+  if (!value.is_array() || value.size() != 3 || !std::all_of(value.begin(), value.end(), good)) {
+    return bad_input(positive ? "not three positive numbers" : "not three numbers");
+  }
+  for (size_t i = 0; i < 3; ++i) out[i] = value[i].get<double>();
+  return {};
+}
+
+Status mean(const json& value, Settings& s) { return set_three(value, false, s.mean); }
+Status deviation(const json& value, Settings& s) { return set_three(value, true, s.std); }
+
+Status rescale(const json& value, Settings& s) {
+  const double factor = value.is_number() ? value.get<double>() : 0;
+  if (!(factor > 1e-6 && factor <= 1)) return bad_input("not a number from 0.000001 to 1");
+  s.rescale = factor;
+  return {};
+}
+
+Status resample(const json& value, Settings& s) {
+  if (value != 1 && value != 3) return unsupported(value);
+  s.filter = value == 1 ? Filter::kLanczos : Filter::kBicubic;
+  return {};
+}
+
+bool has_members(const json& value, std::initializer_list<const char*> names) {
+  return value.is_object() && value.size() == names.size() &&
+         std::all_of(names.begin(), names.end(), [&](auto name) { return value.contains(name); });
+}
+
+Status idefics3_target(const json& value, Settings& s) {
+  if (has_members(value, {"longest_edge"})) {
+    return set_int(value["longest_edge"], kMaxLongestEdge, s.longest_edge);
+  }
+  if (!has_members(value, {"height", "width"})) return unsupported(value);
+  FERRY_RETURN_IF_ERROR(set_int(value["height"], kMaxLongestEdge, s.fixed.height));
+  return set_int(value["width"], kMaxLongestEdge, s.fixed.width);
+}
+
+Status idefics3_tile(const json& value, Settings& s) {
+  if (!has_members(value, {"longest_edge"})) return unsupported(value);
+  return set_int(value["longest_edge"], kMaxTile, s.tile);
+}
+
+Status split(const json& value, Settings& s) { return set_bool(value, s.split); }
+
+Status square(const json& value, Settings& s) {
+  if (!has_members(value, {"height", "width"})) return unsupported(value);
+  if (value["height"] != value["width"]) return unsupported(value);
+  return set_int(value["height"], kMaxTile, s.tile);
+}
+
+Status least(const json& value, Settings& s) {
+  return set_int(value, kMaxPatches, s.least_patches);
+}
+Status most(const json& value, Settings& s) { return set_int(value, kMaxPatches, s.most_patches); }
+
+// InternVLProcessor crops whatever its image processor's file says.
+Status crop(const json& value, Settings&) {
+  bool stated = false;
+  return set_bool(value, stated);
+}
+
+struct Field {
+  std::string_view name;
+  Rule rule;
+};
+
+// Of both kinds. Fields that are null or of no effect are those that the reference saves.
+constexpr Field kCommonFields[] = {
+    {"do_resize", always_true},
+    {"do_rescale", always_true},
+    {"do_normalize", always_true},
+    {"do_convert_rgb", always_true},
+    {"image_mean", mean},
+    {"image_std", deviation},
+    {"rescale_factor", rescale},
+    {"resample", resample},
+    {"image_processor_type", no_effect},
+    {"processor_class", no_effect},
+    {"data_format", no_effect},
+    {"default_to_square", no_effect},
+    {"crop_size", always_null},
+    {"device", always_null},
+    {"disable_grouping", always_null},
+    {"do_center_crop", always_null},
+    {"input_data_format", always_null},
+    {"pad_size", always_null},
+    {"return_tensors", always_null},
+};
+constexpr Field kIdefics3Fields[] = {
+    {"size", idefics3_target}, {"max_image_size", idefics3_tile},  {"do_image_splitting", split},
+    {"do_pad", always_true},   {"return_row_col_info", no_effect}, {"video_sampling", no_effect},
+};
+constexpr Field kGotOcr2Fields[] = {
+    {"size", square},       {"crop_to_patches", crop}, {"max_patches", most},
+    {"min_patches", least}, {"do_pad", always_null},
+};
+
+struct Kind {
+  ProcessorKind kind;
+  std::span<const std::string_view> image_classes, processors;
+  std::span<const Field> fields;
+  Filter filter;
+  int tile;
+  std::array<double, 3> mean, std;
+};
+
+constexpr std::string_view kIdefics3Classes[] = {
+    "Idefics3ImageProcessor", "Idefics3ImageProcessorFast", "SmolVLMImageProcessor",
+    "SmolVLMImageProcessorFast"};
+constexpr std::string_view kIdefics3Processors[] = {"Idefics3Processor", "SmolVLMProcessor"};
+constexpr std::string_view kGotOcr2Classes[] = {"GotOcr2ImageProcessor",
+                                                "GotOcr2ImageProcessorFast"};
+constexpr std::string_view kGotOcr2Processors[] = {"InternVLProcessor"};
+
+// Defaults are those of the classes in transformers 5.12.1.
+constexpr Kind kKinds[] = {
+    {ProcessorKind::kIdefics3,
+     kIdefics3Classes,
+     kIdefics3Processors,
+     kIdefics3Fields,
+     Filter::kLanczos,
+     364,
+     {0.5, 0.5, 0.5},
+     {0.5, 0.5, 0.5}},
+    {ProcessorKind::kGotOcr2,
+     kGotOcr2Classes,
+     kGotOcr2Processors,
+     kGotOcr2Fields,
+     Filter::kBicubic,
+     384,
+     {0.48145466, 0.4578275, 0.40821073},
+     {0.26862954, 0.26130258, 0.27577711}},
+};
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Result<std::string> class_in(const json& object, const char* field, const std::string& where) {
+  if (!object.contains(field) || object[field].is_null()) return std::string();
+  if (object[field].is_string()) return object[field].get<std::string>();
+  return bad_input(fmt::format("{}: field '{}': not a name", where, field));
+}
+
+Result<const Kind*> kind_of(const std::string& name, const std::string& where) {
+  if (name.empty()) return bad_input(where + ": no field 'image_processor_type'");
+  for (const Kind& kind : kKinds) {
+    if (contains(kind.image_classes, name)) return &kind;
+  }
+  return fail(ErrorCode::kUnsupported,
+              where + ": image_processor_type " + quoted(name) + " is not supported");
+}
+
+const Field* find_field(const Kind& kind, std::string_view name) {
+  for (const std::span<const Field> fields : {std::span<const Field>(kCommonFields), kind.fields}) {
+    const auto found =
+        std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
+    if (found != fields.end()) return &*found;
+  }
+  return nullptr;
+}
+
+Status apply(const json& fields, const Kind& kind, Settings& s, const std::string& where) {
+  for (const auto& [name, value] : fields.items()) {
+    const std::string place = where + ": field " + quoted(name) + ": ";
+    const Field* field = find_field(kind, name);
+    if (!field) return fail(ErrorCode::kUnsupported, place + "not supported");
+    if (value.is_null()) continue;  // the default of the class
+    const Status status = field->rule(value, s);
+    if (!status) return fail(status.error().code, place + status.error().message);
+  }
+  return {};
+}
+
+Settings defaults_of(const Kind& kind) {
+  Settings s;
+  s.kind = kind.kind;
+  s.filter = kind.filter;
+  s.tile = kind.tile;
+  s.mean = kind.mean;
+  s.std = kind.std;
+  return s;
+}
+
+Result<Settings> settings_of(const json& fields, std::string processor, const std::string& where) {
+  if (!fields.is_object()) return bad_input(where + ": not an object");
+  const std::string name = FERRY_TRY(class_in(fields, "image_processor_type", where));
+  const Kind* kind = FERRY_TRY(kind_of(name, where));
+  if (processor.empty()) processor = FERRY_TRY(class_in(fields, "processor_class", where));
+  if (processor.empty()) return bad_input(where + ": no field 'processor_class'");
+  if (!contains(kind->processors, processor)) {
+    return fail(ErrorCode::kUnsupported, where + ": processor_class " + quoted(processor) +
+                                             " with " + name + " is not supported");
+  }
+  Settings s = defaults_of(*kind);
+  FERRY_RETURN_IF_ERROR(apply(fields, *kind, s, where));
+  if (s.least_patches > s.most_patches) {
+    return bad_input(where + ": min_patches is greater than max_patches");
+  }
+  return s;
+}
+
+Result<json> parse_object(std::string_view text, const std::string& where) {
+  json value = FERRY_TRY(parse_json(text, where));
+  if (!value.is_object()) return bad_input(where + ": not an object");
+  return value;
+}
+
+Result<std::string> text_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::string();
+  return read_text_file(path, kMaxConfigBytes);
+}
+
+}  // namespace
+
+Result<Settings> settings_from(std::string_view preprocessor, std::string_view processor,
+                               const std::string& directory) {
+  const std::string inner = directory + "/" + kProcessorFile;
+  const std::string outer = directory + "/" + kPreprocessorFile;
+  std::string name;
+  if (!processor.empty()) {
+    const json object = FERRY_TRY(parse_object(processor, inner));
+    name = FERRY_TRY(class_in(object, "processor_class", inner));
+    if (object.contains("image_processor") && !object["image_processor"].is_null()) {
+      return settings_of(object["image_processor"], name, inner);
+    }
+  }
+  if (preprocessor.empty()) {
+    return fail(ErrorCode::kIo, outer + ": no such file; it says how images become pixel values");
+  }
+  return settings_of(FERRY_TRY(parse_object(preprocessor, outer)), name, outer);
+}
+
+Result<Settings> load_settings(const std::string& directory) {
+  const std::string preprocessor = FERRY_TRY(text_of(directory + "/" + kPreprocessorFile));
+  const std::string processor = FERRY_TRY(text_of(directory + "/" + kProcessorFile));
+  return settings_from(preprocessor, processor, printable(directory));
+}
+
+}  // namespace ferry::media

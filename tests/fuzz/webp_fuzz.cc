@@ -1,0 +1,13 @@
+// Input: an image file. It is refused with a good message, or decoded to the size that it states.
+#include <cstddef>
+#include <cstdint>
+
+#include "media/codecs.h"
+#include "tests/fuzz/image_fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace ferry::media;
+  const Bytes file(reinterpret_cast<const std::byte*>(data), size);
+  ferry::require_good_image(decode_webp(file, "f"));
+  return 0;
+}

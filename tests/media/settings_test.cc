@@ -1,0 +1,113 @@
+#include "media/settings.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/formats/temp_dir.h"
+
+namespace ferry::media {
+namespace {
+
+using nlohmann::json;
+
+const json kInternVl = {{"image_processor_type", "GotOcr2ImageProcessorFast"},
+                        {"processor_class", "InternVLProcessor"},
+                        {"size", {{"height", 448}, {"width", 448}}}};
+const json kSmolVlm = {{"image_processor_type", "Idefics3ImageProcessor"},
+                       {"processor_class", "Idefics3Processor"}};
+
+Error refused(const json& base, const json& change) {
+  json fields = base;
+  for (const auto& [name, value] : change.items()) fields[name] = value;
+  const auto settings = settings_from(fields.dump(), "", "d");
+  EXPECT_FALSE(settings.has_value()) << change;
+  return settings ? Error{} : settings.error();
+}
+
+TEST(MediaSettings, DefaultsAreThoseOfTheClasses) {
+  const Settings smolvlm = *settings_from(kSmolVlm.dump(), "", "d");
+  EXPECT_EQ(smolvlm.longest_edge, 1456);
+  EXPECT_EQ(smolvlm.tile, 364);
+  EXPECT_TRUE(smolvlm.split && smolvlm.has_mask());
+  EXPECT_EQ(smolvlm.filter, Filter::kLanczos);
+  const Settings internvl = *settings_from(kInternVl.dump(), "", "d");
+  EXPECT_EQ(internvl.tile, 448);
+  EXPECT_EQ(internvl.most_patches, 12);
+  EXPECT_EQ(internvl.filter, Filter::kBicubic);
+  EXPECT_FALSE(internvl.has_mask());
+}
+
+// Its processor overrides what the file of the image processor says.
+TEST(MediaSettings, InternVlAlwaysCrops) {
+  json fields = kInternVl;
+  fields["crop_to_patches"] = false;
+  EXPECT_TRUE(settings_from(fields.dump(), "", "d")->crop);
+}
+
+TEST(MediaSettings, TheProcessorFileComesFirst) {
+  json inner = kInternVl;
+  inner.erase("processor_class");
+  inner["max_patches"] = 3;
+  const json processor = {{"processor_class", "InternVLProcessor"}, {"image_processor", inner}};
+  EXPECT_EQ(settings_from(kSmolVlm.dump(), processor.dump(), "d")->most_patches, 3);
+  const json bare = {{"processor_class", "InternVLProcessor"}};
+  inner.erase("max_patches");
+  EXPECT_EQ(settings_from(inner.dump(), bare.dump(), "d")->most_patches, 12);
+}
+
+TEST(MediaSettings, WhatIsNotKnownIsRefusedByName) {
+  EXPECT_EQ(refused(kSmolVlm, {{"do_magic", true}}).message,
+            "d/preprocessor_config.json: field 'do_magic': not supported");
+  EXPECT_EQ(
+      refused(kSmolVlm, {{"image_processor_type", "CLIPImageProcessor"}}).message,
+      "d/preprocessor_config.json: image_processor_type 'CLIPImageProcessor' is not supported");
+  EXPECT_EQ(refused(kInternVl, {{"processor_class", "GotOcr2Processor"}}).message,
+            "d/preprocessor_config.json: processor_class 'GotOcr2Processor' with "
+            "GotOcr2ImageProcessorFast is not supported");
+  EXPECT_EQ(refused(kSmolVlm, {{"do_rescale", false}}).message,
+            "d/preprocessor_config.json: field 'do_rescale': the value 'false' is not supported");
+  const json unsupported[] = {
+      {{"resample", 2}},         {{"do_pad", false}},         {{"size", {{"shortest_edge", 3}}}},
+      {{"max_image_size", 512}}, {{"crop_to_patches", true}}, {{"do_center_crop", true}},
+  };
+  for (const json& change : unsupported) {
+    EXPECT_EQ(refused(kSmolVlm, change).code, ErrorCode::kUnsupported) << change;
+  }
+  EXPECT_EQ(refused(kInternVl, {{"size", {{"height", 3}, {"width", 4}}}}).code,
+            ErrorCode::kUnsupported);
+}
+
+TEST(MediaSettings, WrongValuesAreRefused) {
+  const json wrong[] = {
+      {{"image_mean", {0.5, 0.5}}},
+      {{"image_std", {0.5, 0, 0.5}}},
+      {{"rescale_factor", 0}},
+      {{"size", {{"longest_edge", 5000}}}},
+      {{"max_image_size", {{"longest_edge", 0}}}},
+      {{"size", {{"longest_edge", -1}}}},
+      {{"do_image_splitting", 1}},
+      {{"processor_class", 5}},
+  };
+  for (const json& change : wrong) {
+    EXPECT_EQ(refused(kSmolVlm, change).code, ErrorCode::kBadInput) << change;
+  }
+  EXPECT_EQ(refused(kInternVl, {{"min_patches", 5}, {"max_patches", 4}}).message,
+            "d/preprocessor_config.json: min_patches is greater than max_patches");
+  EXPECT_EQ(settings_from("[]", "", "d").error().code, ErrorCode::kBadInput);
+  EXPECT_EQ(settings_from("{", "", "d").error().code, ErrorCode::kBadInput);
+}
+
+TEST(MediaSettings, ACheckpointWithoutAPreprocessorFile) {
+  const TempDir dir;
+  const auto settings = load_settings(dir.path());
+  ASSERT_FALSE(settings.has_value());
+  EXPECT_EQ(settings.error().code, ErrorCode::kIo);
+  EXPECT_EQ(settings.error().message, dir / "preprocessor_config.json" +
+                                          ": no such file; it says how images become pixel "
+                                          "values");
+}
+
+}  // namespace
+}  // namespace ferry::media
