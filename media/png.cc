@@ -72,52 +72,62 @@ bool read_header(Png& self) {
   });
 }
 
-bool is_gray16(png_const_structp png, png_const_infop info) {
-  return png_get_color_type(png, info) == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, info) == 16;
+// How pixels leave libpng: as 8-bit RGB, or as what is converted here.
+enum class Form : size_t { kRgb = 3, kGray16 = 2, kIndex = 1 };  // bytes per pixel
+
+Form form_of(const Png& self) {
+  const int type = png_get_color_type(self.png, self.info);
+  if (type == PNG_COLOR_TYPE_PALETTE) return Form::kIndex;
+  const bool wide = png_get_bit_depth(self.png, self.info) == 16;
+  return type == PNG_COLOR_TYPE_GRAY && wide ? Form::kGray16 : Form::kRgb;
 }
 
-// Everything to 8-bit RGB, but for 16-bit gray, which stays.
-void set_transforms(png_structp png, png_infop info) {
-  if (is_gray16(png, info)) return;
+void set_transforms(png_structp png, png_infop info, Form form) {
+  if (form == Form::kGray16) return;
+  if (form == Form::kIndex) return png_set_packing(png);
   const int type = png_get_color_type(png, info);
-  if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
   if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png);
   png_set_strip_16(png);
   png_set_strip_alpha(png);
   if (!(type & PNG_COLOR_MASK_COLOR)) png_set_gray_to_rgb(png);
 }
 
+// `row_bytes` is what a row of `form` has.
+bool read_pixels(Png& self, Form form, uint8_t* pixels, size_t row_bytes, int rows) {
+  return guarded(self, [&](png_structp png, png_infop info) {
+    set_transforms(png, info, form);
+    const int passes = png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    if (png_get_rowbytes(png, info) != row_bytes) png_error(png, "unexpected length of a row");
+    for (int pass = 0; pass < passes; ++pass) {
+      for (int y = 0; y < rows; ++y) {
+        png_read_row(png, pixels + row_bytes * static_cast<size_t>(y), nullptr);
+      }
+    }
+    png_read_end(png, info);
+  });
+}
+
 // Pillow's I;16 to L: values saturate.
-void saturate_gray16(const uint8_t* from, uint8_t* to, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    const uint8_t value = from[2 * i] ? 255 : from[2 * i + 1];
-    to[3 * i] = to[3 * i + 1] = to[3 * i + 2] = value;
+void saturate_gray16(const std::vector<uint8_t>& gray, std::vector<uint8_t>& rgb) {
+  for (size_t i = 0; 2 * i < gray.size(); ++i) {
+    std::fill_n(&rgb[3 * i], 3, gray[2 * i] ? uint8_t{255} : gray[2 * i + 1]);
   }
 }
 
-// `wide` has the rows of a 16-bit gray image.
-bool read_pixels(Png& self, Image& image, std::vector<uint8_t>& wide) {
-  return guarded(self, [&](png_structp png, png_infop info) {
-    const bool gray16 = is_gray16(png, info);
-    set_transforms(png, info);
-    const int passes = png_set_interlace_handling(png);
-    png_read_update_info(png, info);
-    const size_t bytes = gray16 ? size_t{2} * static_cast<size_t>(image.size.width)  //
-                                : image.row_bytes();
-    if (png_get_rowbytes(png, info) != bytes) png_error(png, "unexpected length of a row");
-    for (int pass = 0; pass < passes; ++pass) {
-      for (int y = 0; y < image.size.height; ++y) {
-        png_read_row(png, gray16 ? wide.data() + bytes * static_cast<size_t>(y) : image.row(y),
-                     nullptr);
-      }
-    }
-    const int entries = png_get_palette_max(png, info);
-    png_read_end(png, info);
-    png_colorp palette = nullptr;
-    int colours = 0;
-    png_get_PLTE(png, info, &palette, &colours);
-    if (colours > 0 && entries >= colours) png_error(png, "a pixel beyond the palette");
-  });
+// False when a pixel is beyond the palette.
+bool look_up(Png& self, const std::vector<uint8_t>& indices, std::vector<uint8_t>& rgb) {
+  png_colorp palette = nullptr;
+  int colours = 0;
+  png_get_PLTE(self.png, self.info, &palette, &colours);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] >= colours) return false;
+    const png_color& colour = palette[indices[i]];
+    rgb[3 * i] = colour.red;
+    rgb[3 * i + 1] = colour.green;
+    rgb[3 * i + 2] = colour.blue;
+  }
+  return true;
 }
 
 int orientation_of(Png& self) {
@@ -137,10 +147,17 @@ Result<Decoded> decode_png(Bytes file, const std::string& where) {
   const png_uint_32 height = png_get_image_height(self.png, self.info);
   FERRY_RETURN_IF_ERROR(check_size(width, height, where));
   Decoded out{make_image({static_cast<int>(width), static_cast<int>(height)})};
-  const bool gray16 = is_gray16(self.png, self.info);
-  std::vector<uint8_t> wide(gray16 ? size_t{2} * width * height : 0);
-  if (!read_pixels(self, out.image, wide)) return damaged(self, where);
-  if (gray16) saturate_gray16(wide.data(), out.image.rgb.data(), size_t{width} * height);
+  const Form form = form_of(self);
+  const size_t row_bytes = static_cast<size_t>(form) * width;
+  std::vector<uint8_t> other(form == Form::kRgb ? 0 : row_bytes * height);
+  uint8_t* pixels = form == Form::kRgb ? out.image.rgb.data() : other.data();
+  if (!read_pixels(self, form, pixels, row_bytes, static_cast<int>(height))) {
+    return damaged(self, where);
+  }
+  if (form == Form::kGray16) saturate_gray16(other, out.image.rgb);
+  if (form == Form::kIndex && !look_up(self, other, out.image.rgb)) {
+    return bad_input(where + ": damaged PNG: a pixel beyond the palette");
+  }
   out.orientation = orientation_of(self);
   return out;
 }
