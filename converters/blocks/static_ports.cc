@@ -70,19 +70,19 @@ StaticPorts::StaticPorts(GraphBuilder& b, const ModelConfig& config, const Build
   const Dim past = positions(options.context_length - tokens);
   const Dim kv = heads(config.num_kv_heads), dim = head_dim(config.head_dim);
   for (Layer& layer : layers_) {
-    layer.past_keys = input(b, layer_port(kKCachePort, layer.number), layer.key_port,
-                            {batch(), kv, dim, past});
+    layer.past_keys =
+        input(b, layer_port(kKCachePort, layer.number), layer.key_port, {batch(), kv, dim, past});
   }
   for (Layer& layer : layers_) {
-    layer.past_values = input(b, layer_port(kVCachePort, layer.number), layer.value_port,
-                              {batch(), kv, past, dim});
+    layer.past_values =
+        input(b, layer_port(kVCachePort, layer.number), layer.value_port, {batch(), kv, past, dim});
   }
   if (attention_mask_.valid()) attention_mask_ = real(b, attention_mask_, mask_);
   if (window_mask_.valid()) window_mask_ = real(b, window_mask_, mask_);
 }
 
-void StaticPorts::add_masks(GraphBuilder& b, const ModelConfig& config,
-                            const BuildOptions& options, int64_t tokens) {
+void StaticPorts::add_masks(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
+                            int64_t tokens) {
   if (layers_.empty()) return;
   mask_ = {options.ports.mask, mask_encoding(options.ports.mask)};
   // One mask serves all heads, so its first two dimensions count nothing.
