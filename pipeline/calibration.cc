@@ -11,6 +11,7 @@
 
 #include "converters/assemble.h"
 #include "core/file.h"
+#include "core/hadamard.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
 
@@ -119,23 +120,6 @@ Result<Conversion> plan_f32(const ConvertOptions& options) {
   return conversion;
 }
 
-// Multiplies each row of `width` values by the Hadamard matrix over sqrt(width), as programs with
-// R3 do with keys.
-void rotate_rows(std::span<float> values, size_t width) {
-  const float scale = 1.0F / std::sqrt(static_cast<float>(width));
-  for (; values.size() >= width; values = values.subspan(width)) {
-    for (size_t half = 1; half < width; half *= 2) {
-      for (size_t i = 0; i < width; ++i) {
-        if ((i & half) != 0) continue;
-        const float a = values[i], b = values[i + half];
-        values[i] = a + b;
-        values[i + half] = a - b;
-      }
-    }
-    for (float& value : values.first(width)) value *= scale;
-  }
-}
-
 // Ranges of every tensor that the path recorded, by its name without the prompt.
 Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded,
                                                converters::Rotation rotation) {
@@ -150,7 +134,7 @@ Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded,
                                    recorded.path(), quoted(entry.name)));
     }
     if (rotation == converters::Rotation::kR3 && entry.name.ends_with(".key")) {
-      rotate_rows(values, static_cast<size_t>(entry.shape.back()));
+      hadamard_rotate(values, static_cast<size_t>(entry.shape.back()));
     }
     ranges[entry.name.substr(entry.name.find('.') + 1)].add(values);
   }
