@@ -14,17 +14,16 @@
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "pipeline/calibration.h"
 #include "pipeline/convert.h"
 #include "pipeline/f32_path.h"
+#include "proof/probing.h"
 #include "proof/rounding_proof.h"
 #include "proof/verify.h"
 #include "runner/decoder.h"
-#include "runner/sampler.h"
 
 namespace ferry::pipeline {
 namespace {
-
-constexpr int64_t kGreedyTokens = 8;
 
 // Which buffers the programs have contents of.
 graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
@@ -239,44 +238,44 @@ Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bund
   return proof;
 }
 
-// Prompts that any model of this vocabulary and capacity can run: pseudo-random ids, always the
-// same for the same sizes.
-std::vector<proof::RecordedPrompt> probing_prompts(const packer::Manifest& manifest,
-                                                   int64_t capacity) {
-  constexpr int64_t kPromptTokens = 24;
-  const int64_t longest = std::max<int64_t>(1, capacity - kGreedyTokens + 1);
-  std::vector<proof::RecordedPrompt> prompts;
-  uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant; fixed, so that reports repeat
-  for (const int64_t length : {std::min(longest, kPromptTokens), int64_t{1}}) {
-    proof::RecordedPrompt& prompt = prompts.emplace_back();
-    prompt.name = std::to_string(prompts.size() - 1);
-    prompt.tokens.resize(static_cast<size_t>(length));
-    for (int64_t& id : prompt.tokens) {
-      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-      id = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(manifest.vocab_size));
+// A line for each encoding of the bundle that calibration does not give. It knows the bundle's
+// programs by their encodings, so only this tells whether they are right.
+Result<std::vector<std::string>> compare_encodings(const ConvertOptions& stated,
+                                                   const std::string& calibrate_file,
+                                                   ThreadPool& pool) {
+  std::vector<std::string> lines;
+  if (!is_encoded(stated.ports.cache) && !is_encoded(stated.ports.logits)) return lines;
+  ConvertOptions options = stated;
+  Prompts prompts;
+  if (!calibrate_file.empty()) prompts = FERRY_TRY(read_prompts(calibrate_file));
+  FERRY_RETURN_IF_ERROR(calibrate(options, prompts, pool));
+  const auto compare = [&](const std::string& what, const std::vector<Encoding>& have,
+                           const std::vector<Encoding>& want) {
+    if (have == want) return;
+    const auto [ours, theirs] = std::ranges::mismatch(have, want);
+    if (ours == have.end() || theirs == want.end()) {
+      lines.push_back(
+          fmt::format("{}: {} encodings, calibration gives {}", what, have.size(), want.size()));
+      return;
+    }
+    lines.push_back(fmt::format(
+        "{} of attention layer {}: scale {} and zero point {}, calibration gives {} and {}; a "
+        "bundle made with --calibrate needs the same file here",
+        what, ours - have.begin(), ours->scale, ours->zero_point, theirs->scale,
+        theirs->zero_point));
+  };
+  compare("encoding of keys", stated.ports.keys, options.ports.keys);
+  compare("encoding of values", stated.ports.values, options.ports.values);
+  if (is_encoded(stated.ports.logits)) {
+    const Encoding &have = stated.ports.logits_encoding, &want = options.ports.logits_encoding;
+    if (!(have == want)) {
+      lines.push_back(fmt::format(
+          "encoding of logits: scale {} and zero point {}, calibration gives {} and {}; a bundle "
+          "made with --calibrate needs the same file here",
+          have.scale, have.zero_point, want.scale, want.zero_point));
     }
   }
-  return prompts;
-}
-
-// The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
-Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,
-                        std::vector<proof::RecordedPrompt>& prompts) {
-  const auto vocab = static_cast<size_t>(manifest.vocab_size);
-  for (proof::RecordedPrompt& prompt : prompts) {
-    const auto tokens = static_cast<int64_t>(prompt.tokens.size());
-    const int64_t room = std::min(kGreedyTokens, decoder.capacity() - tokens + 1);
-    decoder.restart();
-    std::span<const float> row = FERRY_TRY(decoder.forward(prompt.tokens));
-    while (true) {
-      if (row.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
-      const std::span<const float> last = row.last(vocab);
-      prompt.continuation.push_back(static_cast<int64_t>(runner::argmax(last)));
-      if (static_cast<int64_t>(prompt.continuation.size()) >= room) break;
-      row = FERRY_TRY(decoder.forward({&prompt.continuation.back(), 1}));
-    }
-  }
-  return {};
+  return lines;
 }
 
 Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
@@ -320,29 +319,32 @@ Result<std::string> not_finite(const TensorSource& path) {
 }  // namespace
 
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
-                                                 const std::string& source,
-                                                 const std::string& config,
+                                                 const CheckpointOptions& given,
                                                  const proof::Reference* reference,
-                                                 std::optional<double> tolerance,
-                                                 std::optional<uint64_t> memory, ThreadPool& pool) {
+                                                 ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
-  const ConvertOptions options = options_of(bundle, source, config);
+  const ConvertOptions options = options_of(bundle, given.source, given.config);
   CheckpointProof proof;
   {
     const Conversion conversion = FERRY_TRY(plan_again(bundle, options));
     proof.tensors = FERRY_TRY(compare_tensors(pool, bundle, conversion));
     proof.programs = compare_programs(bundle, *conversion.plan);
   }
+  for (std::string& line : FERRY_TRY(compare_encodings(options, given.calibrate, pool))) {
+    proof.programs.different.push_back(std::move(line));
+  }
   const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}));
+      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = given.memory}, given.decode));
   std::vector<proof::RecordedPrompt> prompts;
   if (reference != nullptr) {
     prompts = FERRY_TRY(proof::prompts_of(*reference, manifest));
   } else {
-    prompts = probing_prompts(manifest, decoder->capacity());
-    FERRY_RETURN_IF_ERROR(continue_prompts(*decoder, manifest, prompts));
+    // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
+    prompts = proof::probing_prompts(manifest.vocab_size, decoder->capacity());
+    FERRY_RETURN_IF_ERROR(
+        proof::continue_prompts(*decoder, manifest, decoder->capacity(), prompts));
   }
-  const std::string name = source + " in f32";
+  const std::string name = given.source + " in f32";
   const F32Outputs path = FERRY_TRY(compute_f32_path(pool, options, bundle, prompts, name));
   if (const std::string tensor = FERRY_TRY(not_finite(*path.one_call)); !tensor.empty()) {
     proof.problem =
@@ -358,8 +360,8 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof::ParityReport several = FERRY_TRY(proof::compare_references(again, *reference, bounds));
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
   }
-  proof.outputs =
-      FERRY_TRY(proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, tolerance)));
+  proof.outputs = FERRY_TRY(
+      proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, given.tolerance)));
   return proof;
 }
 

@@ -145,4 +145,21 @@ ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> toler
   return bounds;
 }
 
+ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
+                            std::optional<double> tolerance) {
+  const ParityBounds first = bounds_of(a, tolerance), second = bounds_of(b, tolerance);
+  std::set<DType> roundings;
+  for (const ParityBounds& bounds : {first, second}) {
+    if (bounds.rounding) roundings.insert(*bounds.rounding);
+  }
+  const std::optional<DType> rounding = coarsest(roundings);
+  ParityBounds out = first.rounding == rounding ? first : second;
+  const ParityBounds& other = first.rounding == rounding ? second : first;
+  out.rounded_ports = first.rounded_ports || second.rounded_ports;
+  if (other.rounding == rounding && other.max_abs) {
+    out.max_abs = std::min(out.max_abs.value_or(*other.max_abs), *other.max_abs);
+  }
+  return out;
+}
+
 }  // namespace ferry::proof
