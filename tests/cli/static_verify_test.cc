@@ -244,7 +244,9 @@ TEST(StaticVerify, EveryOptionIsProvedAgainstTheCheckpoint) {
       EXPECT_EQ(report["modes"].size(), 2u);
       const bool codes = std::ranges::count(variant, "u8") + std::ranges::count(variant, "u16") > 0;
       EXPECT_EQ(report.contains("encodings"), codes);
-      if (codes) EXPECT_EQ(report["encodings"]["different"], Json::array());
+      if (codes) {
+        EXPECT_EQ(report["encodings"]["different"], Json::array());
+      }
     }
   }
 }
