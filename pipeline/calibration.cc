@@ -11,7 +11,6 @@
 
 #include "converters/assemble.h"
 #include "core/file.h"
-#include "core/hadamard.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
 
@@ -121,8 +120,7 @@ Result<Conversion> plan_f32(const ConvertOptions& options) {
 }
 
 // Ranges of every tensor that the path recorded, by its name without the prompt.
-Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded,
-                                               converters::Rotation rotation) {
+Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded) {
   std::map<std::string, Range> ranges;
   for (size_t i = 0; i < recorded.entries().size(); ++i) {
     const TensorEntry& entry = recorded.entries()[i];
@@ -132,9 +130,6 @@ Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded,
     if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) {
       return bad_input(fmt::format("{}: calibration gives values that are not finite (tensor {})",
                                    recorded.path(), quoted(entry.name)));
-    }
-    if (rotation == converters::Rotation::kR3 && entry.name.ends_with(".key")) {
-      hadamard_rotate(values, static_cast<size_t>(entry.shape.back()));
     }
     ranges[entry.name.substr(entry.name.find('.') + 1)].add(values);
   }
@@ -190,7 +185,7 @@ Status calibrate(ConvertOptions& options, const Prompts& prompts, ThreadPool& po
   const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
   const F32Outputs path =
       FERRY_TRY(run_f32_path(conversion, recorded, conversion.source->path(), pool));
-  std::map<std::string, Range> ranges = FERRY_TRY(ranges_of(*path.one_call, options.rotation));
+  std::map<std::string, Range> ranges = FERRY_TRY(ranges_of(*path.one_call));
   if (is_encoded(ports.logits)) ports.logits_encoding = ranges["logits"].encoding(ports.logits);
   ports.keys.clear();
   ports.values.clear();
