@@ -23,12 +23,21 @@ std::string rounding_name(const proof::ParityBounds& bounds) {
   return bounds.rounding ? std::string(dtype_name(*bounds.rounding)) : "f32";
 }
 
+std::string within(const pipeline::Verification& v, const proof::ParityBounds& bounds) {
+  if (v.tolerance_given) return " within --tolerance";
+  if (!bounds.rounding) return {};
+  return fmt::format(" within the error of {} rounding", rounding_name(bounds));
+}
+
 Meaning outputs_meaning(const pipeline::Verification& v) {
   Meaning m;
   if (v.proof) {
     m.proves.push_back("every stored weight is, bit for bit, what the checkpoint gives");
     m.proves.push_back(
         "every program is, byte for byte, what this version of Ferry makes of the checkpoint");
+    if (v.proof->encodings) {
+      m.proves.push_back("every encoding is what calibration gives, for its prompts");
+    }
     if (v.has_reference) {
       m.proves.push_back("the checkpoint's model in f32 computes what the reference says");
     } else {
@@ -42,8 +51,8 @@ Meaning outputs_meaning(const pipeline::Verification& v) {
     return m;
   }
   if (!v.against.empty()) {
-    m.proves.push_back(
-        fmt::format("the bundle computes what {} computes, for these prompts", quoted(v.against)));
+    m.proves.push_back(fmt::format("the bundle computes what {} computes{}, for these prompts",
+                                   quoted(v.against), within(v, v.direct->bounds)));
     m.leaves_open.push_back(fmt::format(
         "that {} is right: verify it with --reference or --checkpoint", quoted(v.against)));
     m.leaves_open.push_back("weights that these prompts do not use: use --checkpoint");
@@ -76,8 +85,8 @@ Meaning meaning_of(const pipeline::Verification& v) {
   Meaning m = outputs_meaning(v);
   for (const proof::ModeProof& mode : v.modes) {
     if (!mode.report) continue;
-    m.proves.push_back(fmt::format("mode {} computes what mode kv computes, for these prompts",
-                                   name_of(mode.mode)));
+    m.proves.push_back(fmt::format("mode {} computes what mode kv computes{}, for these prompts",
+                                   name_of(mode.mode), within(v, mode.report->bounds)));
   }
   return m;
 }
@@ -229,6 +238,11 @@ void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
   json.member("compared", proof.programs.programs);
   write_lines(json, "different", proof.programs.different);
   json.end_object();
+  if (proof.encodings) {
+    json.key("encodings").begin_object();
+    write_lines(json, "different", *proof.encodings);
+    json.end_object();
+  }
   if (!proof.problem.empty()) json.member("problem", proof.problem);
   if (proof.f32_path) write_named(json, "f32_path", *proof.f32_path);
 }
@@ -350,6 +364,12 @@ std::string proof_lines(const pipeline::CheckpointProof& proof) {
   text += fmt::format("programs: {} of {} made again from the checkpoint, byte for byte\n",
                       without(proof.programs.programs, proof.programs.different),
                       proof.programs.programs);
+  if (proof.encodings) {
+    text += indented(*proof.encodings);
+    text += fmt::format("encodings: {}\n", proof.encodings->empty()
+                                               ? "those that calibration gives"
+                                               : "not those that calibration gives");
+  }
   if (!proof.f32_path) return text;
   text += "\nthe checkpoint in f32, against the reference:\n" + report_lines(*proof.f32_path);
   return text + "\n";
@@ -429,6 +449,9 @@ std::vector<std::string> reasons(const pipeline::Verification& v) {
       lines.push_back(
           fmt::format("this version of Ferry makes another program of the checkpoint: {}",
                       proof.programs.different.front()));
+    }
+    if (proof.encodings && !proof.encodings->empty()) {
+      lines.push_back(proof.encodings->front());
     }
     if (!proof.problem.empty()) lines.push_back(proof.problem);
     if (proof.f32_path && !proof.f32_path->parity) {

@@ -238,43 +238,42 @@ Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bund
   return proof;
 }
 
-// A line for each encoding of the bundle that calibration does not give. It knows the bundle's
-// programs by their encodings, so only this tells whether they are right.
+std::string text_of(const Encoding& encoding) {
+  return fmt::format("scale {} and zero point {}", encoding.scale, encoding.zero_point);
+}
+
+// Empty where they are equal.
+std::string encoding_difference(const std::string& what, const std::vector<Encoding>& have,
+                                const std::vector<Encoding>& want) {
+  const auto [ours, theirs] = std::ranges::mismatch(have, want);
+  if (ours == have.end() && theirs == want.end()) return {};
+  if (ours == have.end() || theirs == want.end()) {
+    return fmt::format("{}: {} encodings, calibration gives {}", what, have.size(), want.size());
+  }
+  return fmt::format(
+      "{}, number {}: {}; calibration gives {}; a bundle made with --calibrate needs the same file "
+      "here",
+      what, ours - have.begin(), text_of(*ours), text_of(*theirs));
+}
+
+// A line for each kind of encoding that calibration does not give. Programs are made again with the
+// encodings that the bundle states, so only this tells whether those are right.
 Result<std::vector<std::string>> compare_encodings(const ConvertOptions& stated,
                                                    const std::string& calibrate_file,
                                                    ThreadPool& pool) {
-  std::vector<std::string> lines;
-  if (!is_encoded(stated.ports.cache) && !is_encoded(stated.ports.logits)) return lines;
   ConvertOptions options = stated;
   Prompts prompts;
   if (!calibrate_file.empty()) prompts = FERRY_TRY(read_prompts(calibrate_file));
   FERRY_RETURN_IF_ERROR(calibrate(options, prompts, pool));
-  const auto compare = [&](const std::string& what, const std::vector<Encoding>& have,
-                           const std::vector<Encoding>& want) {
-    if (have == want) return;
-    const auto [ours, theirs] = std::ranges::mismatch(have, want);
-    if (ours == have.end() || theirs == want.end()) {
-      lines.push_back(
-          fmt::format("{}: {} encodings, calibration gives {}", what, have.size(), want.size()));
-      return;
-    }
-    lines.push_back(fmt::format(
-        "{} of attention layer {}: scale {} and zero point {}, calibration gives {} and {}; a "
-        "bundle made with --calibrate needs the same file here",
-        what, ours - have.begin(), ours->scale, ours->zero_point, theirs->scale,
-        theirs->zero_point));
-  };
-  compare("encoding of keys", stated.ports.keys, options.ports.keys);
-  compare("encoding of values", stated.ports.values, options.ports.values);
-  if (is_encoded(stated.ports.logits)) {
-    const Encoding &have = stated.ports.logits_encoding, &want = options.ports.logits_encoding;
-    if (!(have == want)) {
-      lines.push_back(fmt::format(
-          "encoding of logits: scale {} and zero point {}, calibration gives {} and {}; a bundle "
-          "made with --calibrate needs the same file here",
-          have.scale, have.zero_point, want.scale, want.zero_point));
-    }
+  const converters::PortTypes &have = stated.ports, &want = options.ports;
+  std::vector<std::string> lines = {
+      encoding_difference("encodings of keys", have.keys, want.keys),
+      encoding_difference("encodings of values", have.values, want.values)};
+  if (is_encoded(have.logits)) {
+    lines.push_back(
+        encoding_difference("encoding of logits", {have.logits_encoding}, {want.logits_encoding}));
   }
+  std::erase(lines, "");
   return lines;
 }
 
@@ -330,8 +329,11 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof.tensors = FERRY_TRY(compare_tensors(pool, bundle, conversion));
     proof.programs = compare_programs(bundle, *conversion.plan);
   }
-  for (std::string& line : FERRY_TRY(compare_encodings(options, given.calibrate, pool))) {
-    proof.programs.different.push_back(std::move(line));
+  if (is_encoded(options.ports.cache) || is_encoded(options.ports.logits)) {
+    proof.encodings = FERRY_TRY(compare_encodings(options, given.calibrate, pool));
+  } else if (!given.calibrate.empty()) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate: no cache or logits are u8 or u16",
+                                               printable(bundle.path())));
   }
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = given.memory}, given.decode));

@@ -27,6 +27,9 @@ struct TensorProof {
 struct CheckpointProof {
   TensorProof tensors;
   ProgramProof programs;
+  // A line for each kind of encoding that calibration does not give. None without quantised caches
+  // and logits.
+  std::optional<std::vector<std::string>> encodings;
   std::optional<proof::ParityReport> f32_path;  // against the reference, if there is one
   // The bundle against the f32 path. None where that computes values that are not finite: there is
   // nothing to compare with, and `problem` says so.
@@ -34,8 +37,8 @@ struct CheckpointProof {
   std::string problem;
 
   bool parity() const {
-    return tensors.ok() && programs.ok() && (!f32_path || f32_path->parity) && outputs &&
-           outputs->parity;
+    return tensors.ok() && programs.ok() && (!encodings || encodings->empty()) &&
+           (!f32_path || f32_path->parity) && outputs && outputs->parity;
   }
 };
 

@@ -64,14 +64,18 @@ std::optional<DType> coarsest(const std::set<DType>& dtypes) {
   return found == kRoundings.rend() ? std::nullopt : std::optional(*found);
 }
 
-// Dtypes of ports that programs of the static style convert at their edge.
+// Dtypes of ports that programs of the static style convert at their edge. Masks lose nothing:
+// every dtype has 0, and a number that hides.
 std::set<DType> port_dtypes(const packer::Manifest& manifest) {
   std::set<DType> dtypes;
   if (manifest.program_style != kStaticStyle) return dtypes;
   for (const packer::ManifestProgram* program : manifest.programs()) {
     for (const packer::ManifestMethod& method : program->methods) {
       for (const auto* ports : {&method.inputs, &method.outputs}) {
-        for (const packer::ManifestPort& port : *ports) dtypes.insert(port.dtype);
+        for (const packer::ManifestPort& port : *ports) {
+          const bool mask = port.name == kAttentionMaskPort || port.name == kWindowMaskPort;
+          if (!mask) dtypes.insert(port.dtype);
+        }
       }
     }
   }

@@ -80,6 +80,17 @@ TEST(StaticVerify, CodesOfCachesAreComparedAsNumbers) {
   EXPECT_LT(sqnr, 60.0);
 }
 
+TEST(StaticVerify, MasksOfFewBitsLoseNothing) {
+  for (const char* dtype : {"f16", "bf16", "u16", "u8"}) {
+    const TempDir dir;
+    convert("llama3_tied", dir / "b", with(kStatic, {"--mask-dtype", dtype}));
+    const Outcome outcome =
+        run_ferry({"verify", dir / "b", "--reference", reference("llama3_tied"), "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["tolerance"]["logits_max_abs"], 1e-4);
+  }
+}
+
 // -- modes
 
 TEST(StaticVerify, EveryModeIsHeldToTokenByToken) {
@@ -152,6 +163,9 @@ TEST(StaticVerify, ModesThatAreNotThereAreRefusedByName) {
             "hybrid, lookahead\n");
   EXPECT_EQ(error("static", {"--calibrate", "x"}),
             "ferry: error: --calibrate belongs to --checkpoint\n");
+  EXPECT_EQ(
+      error("static", {"--checkpoint", fixture("llama3_tied"), "--calibrate", "x"}),
+      "ferry: error: " + (dir / "static") + ": --calibrate: no cache or logits are u8 or u16\n");
   EXPECT_EQ(error("static", {"--checkpoint", "x", "--against", "y"}),
             "ferry: error: --against and --checkpoint are two proofs: give one of them\n");
 }
@@ -174,8 +188,9 @@ TEST(StaticVerify, ComputesWhatTheStatefulBundleComputes) {
       EXPECT_EQ(outcome.code, 0) << outcome.err;
       const Json report = outcome.json();
       EXPECT_EQ(report["against"], dir / other);
-      EXPECT_EQ(report["proves"][0],
-                "the bundle computes what '" + (dir / other) + "' computes, for these prompts");
+      EXPECT_EQ(report["proves"][0], "the bundle computes what '" + (dir / other) + "' computes" +
+                                         (codes ? " within the error of u16 rounding" : "") +
+                                         ", for these prompts");
       EXPECT_EQ(report["tolerance"]["precision"], codes ? "u16" : "f32");
       EXPECT_FALSE(layer(report, "cache.0.key").is_null());
       EXPECT_FALSE(layer(report, "hidden_states.1").is_null());
@@ -227,6 +242,11 @@ TEST(StaticVerify, EveryOptionIsProvedAgainstTheCheckpoint) {
       EXPECT_EQ(report["programs"]["different"], Json::array());
       EXPECT_FALSE(layer(report, "cache.0.key").is_null());
       EXPECT_EQ(report["modes"].size(), 2u);
+      const bool codes = std::ranges::count(variant, "u8") + std::ranges::count(variant, "u16") > 0;
+      EXPECT_EQ(report.contains("encodings"), codes);
+      if (codes) {
+        EXPECT_EQ(report["encodings"]["different"], Json::array());
+      }
     }
   }
 }
@@ -281,8 +301,7 @@ TEST(StaticVerify, EncodingsThatCalibrationDoesNotGiveAreFound) {
   const Line line = {"verify", dir / "b", "--checkpoint", fixture("llama3_tied")};
   const Outcome wrong = run_ferry(line);
   EXPECT_EQ(wrong.code, 1);
-  EXPECT_NE(wrong.err.find("encoding of keys of attention layer 0: scale "), std::string::npos)
-      << wrong.err;
+  EXPECT_NE(wrong.err.find("encodings of keys, number 0: scale "), std::string::npos) << wrong.err;
   const Outcome right = run_ferry(with(line, {"--calibrate", dir / "prompts", "--tolerance", "9"}));
   EXPECT_EQ(right.code, 0) << right.err;
 }
