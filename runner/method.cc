@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "core/interrupt.h"
 #include "core/text.h"
+#include "runner/joined_caches.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
 
@@ -337,6 +338,7 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     impl->method = name;
     impl->poison = options.poison;
     impl->widen = options.widen;
+    impl->literal = options.literal;
     FERRY_RETURN_IF_ERROR(check_operators(*found.back(), *impl));
   }
   Result<std::shared_ptr<ProgramMemory>> memory = allocate_memory(found, budget);
@@ -390,6 +392,7 @@ bool Method::output_is_text(size_t index) const {
 const TensorView& Method::output(size_t index) const { return impl_->output_views[index]; }
 
 Status Method::observe(int32_t value, std::function<void(const TensorView&)> observer) {
+  compute_again(*impl_, value);
   std::erase_if(impl_->observers, [&](const auto& other) { return other.value == value; });
   bool found = false;
   for (size_t i = 0; i < impl_->written.size(); ++i) {

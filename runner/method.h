@@ -46,6 +46,9 @@ struct MethodOptions {
   // Hold activations that the program has in f16 or bf16 in f32, and widen matrices as they are
   // read: what the program computes without the rounding of its dtype. Takes more memory.
   bool widen = false;
+  // Execute every instruction as it is stated, also where a result could be had without it. The
+  // bits of the results are the same; it takes longer.
+  bool literal = false;
   // Bytes that planned memory may have. Without a value: what the system has available.
   std::optional<uint64_t> memory = {};
 };
@@ -98,6 +101,7 @@ class Method {
   // Dtype and declared shape of a tensor among the method's values. kUsage for other values.
   Result<TensorView> value_meta(int32_t value) const;
   // Current contents of a value with planned memory or a constant; for state buffers between calls.
+  // Activations may hold anything then.
   Result<TensorView> value(int32_t value) const;
   // Replaces the contents of a tensor in planned memory; inside an observer this decides what the
   // instructions that follow read. kUsage if the tensor has another size or no memory of its own.
