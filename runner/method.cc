@@ -11,6 +11,7 @@
 #include "runner/joined_caches.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
+#include "runner/wanted_rows.h"
 
 namespace ferry::runner {
 namespace {
@@ -372,6 +373,10 @@ Status Method::set_input(size_t index, const TensorView& tensor) {
   return {};
 }
 
+void Method::want_rows(size_t index, int64_t begin, int64_t count) {
+  runner::want_rows(*impl_, index, begin, count);
+}
+
 Status Method::execute() {
   for (size_t i = 0; i < impl_->input_set.size(); ++i) {
     if (!impl_->input_set[i]) return impl_->bad_port(i, "is not set");
@@ -393,6 +398,7 @@ const TensorView& Method::output(size_t index) const { return impl_->output_view
 
 Status Method::observe(int32_t value, std::function<void(const TensorView&)> observer) {
   compute_again(*impl_, value);
+  want_all_rows(*impl_);
   std::erase_if(impl_->observers, [&](const auto& other) { return other.value == value; });
   bool found = false;
   for (size_t i = 0; i < impl_->written.size(); ++i) {

@@ -85,6 +85,10 @@ class Method {
   // the caller's bytes, which must stay until execute() returns. kBadInput for dtype, rank, or
   // sizes beyond the bounds, with the input's index.
   Status set_input(size_t index, const TensorView& tensor);
+  // Only rows [begin, begin + count) of the output will be read, until this is called again; a row
+  // is what the last dimension holds. What other rows hold is unspecified: the method computes them
+  // or not. The rows must exist.
+  void want_rows(size_t index, int64_t begin, int64_t count);
   // Runs every instruction. State changes stay for the next call. Errors name the instruction.
   // Once the method has been executed, it allocates nothing for the same shapes.
   Status execute();

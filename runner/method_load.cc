@@ -12,6 +12,7 @@
 #include "runner/joined_caches.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_loading.h"
+#include "runner/wanted_rows.h"
 
 namespace ferry::runner {
 namespace {
@@ -178,7 +179,9 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   if (!state.literal) view_selected_constants(method, state);
   FERRY_RETURN_IF_ERROR(allocate_unplanned(loading, budget));
   find_state(loading);
-  if (!state.literal) join_caches(loading);
+  if (state.literal) return {};
+  join_caches(loading);
+  find_row_outputs(loading);
   return {};
 }
 

@@ -49,6 +49,19 @@ struct JoinedCaches {
   std::deque<std::vector<kernels::Tensor*>> inputs;
 };
 
+// An output whose rows can be computed by themselves, see wanted_rows.h.
+struct RowOutput {
+  // A step as it is stated and for some rows, and the tensors that it reads and writes.
+  struct Link {
+    size_t step;
+    Step stated, some;
+    kernels::Tensor *in, *out;
+    kernels::Tensor *in_rows = nullptr, *out_rows = nullptr;
+  };
+  int64_t rows = 0;
+  std::vector<Link> links = {};
+};
+
 struct MethodState {
   std::string file;    // begins the messages
   std::string method;  // its name
@@ -74,6 +87,10 @@ struct MethodState {
   std::vector<std::vector<int32_t>> written;   // per step: values that it produces
   std::vector<Observer> observers;
   JoinedCaches joined;
+  std::vector<RowOutput> row_outputs;       // per output
+  std::deque<kernels::Tensor> row_tensors;  // of their links
+  std::deque<kernels::Value> row_values;
+  std::deque<std::vector<kernels::Value*>> row_args;
 
   std::shared_ptr<ProgramMemory> memory;  // planned by the program
   Arena outs;                             // of results that the program does not plan
