@@ -26,6 +26,9 @@ class ChainMethod final : public StaticMethod {
   std::span<const packer::ManifestPort> inputs() const override { return ports_.inputs; }
   std::span<const packer::ManifestPort> outputs() const override { return ports_.outputs; }
   TensorView& input(size_t index) override { return chain_.input(index); }
+  void want_rows(size_t output, int64_t begin, int64_t count) override {
+    chain_.want_rows(output, begin, count);
+  }
   Status run() override { return chain_.run(); }
   const TensorView& output(size_t index) const override { return chain_.output(index); }
 

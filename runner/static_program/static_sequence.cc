@@ -207,6 +207,9 @@ Status StaticSequence::run_tokens(Call& call, std::span<const int64_t> tokens) {
     call.positions[i] = static_cast<int32_t>(position_ + static_cast<int64_t>(offset));
   }
   call_tokens_ = std::ssize(tokens);
+  // forward() reads the logits of its last token.
+  const int64_t first = sink_ ? 0 : call_tokens_ - 1;
+  call.method->want_rows(call.ports.logits, first, call_tokens_ - first);
   FERRY_RETURN_IF_ERROR(run(call));
   FERRY_RETURN_IF_ERROR(keep(call, std::ssize(tokens), {}));
   if (sink_) {
@@ -273,6 +276,7 @@ Result<std::optional<int64_t>> StaticSequence::advance(int64_t token,
     kv_.positions[i] = static_cast<int32_t>(position_) + lookahead_->offsets()[i];
   }
   call_tokens_ = 0;
+  kv_.method->want_rows(kv_.ports.logits, 0, kv_.ports.ar);
   FERRY_RETURN_IF_ERROR(run(kv_));
   grow_guesses();
   const int64_t before = position_;

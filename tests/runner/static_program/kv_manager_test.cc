@@ -231,6 +231,28 @@ TEST(KvManager, WhatDoesNotFitIsRefusedAndChangesNothing) {
   pair.expect_equal();
 }
 
+// Bytes that update() leaves alone keep a mark that no new column has.
+TEST(KvManager, UpdatesWriteOnlyTheNewColumns) {
+  constexpr int64_t kAr = 2, kHeads = 2, kDim = 3, kColumns = kCl - kAr;
+  const int64_t lengths[] = {kAr};
+  KvManager manager = *make_manager(
+      DType::kU8, {{0, true, kHeads, kDim, {}}, {0, false, kHeads, kDim, {}}}, kCl, lengths);
+  const std::vector<std::byte> added(static_cast<size_t>(kHeads * kDim * kAr), std::byte{1});
+  const NewColumns columns[] = {{added, {}}, {added, {}}};
+  ASSERT_TRUE(manager.update(columns, 2));
+  for (size_t i = 0; i < 2; ++i) {
+    const std::span<const std::byte> bytes = manager.view(i, kAr);
+    std::memset(const_cast<std::byte*>(bytes.data()), 7, bytes.size());
+  }
+  ASSERT_TRUE(manager.update(columns, 1));
+  for (int64_t at = 0; at < kHeads * kDim * kColumns; ++at) {
+    const bool new_key = at % kColumns == 2, new_value = at / kDim % kColumns == 2;
+    const auto i = static_cast<size_t>(at);
+    EXPECT_EQ(manager.view(0, kAr)[i], new_key ? std::byte{1} : std::byte{7});
+    EXPECT_EQ(manager.view(1, kAr)[i], new_value ? std::byte{1} : std::byte{7});
+  }
+}
+
 TEST(KvManager, HasOneMemoryForBothMethods) {
   const int64_t ar[] = {8, 2};
   const auto manager = make_manager(DType::kU16, {{0, true, 2, 64, Encoding{1, 0}}}, 100, ar);
