@@ -117,6 +117,18 @@ TEST(StaticVerify, EveryModeIsHeldToTokenByToken) {
   EXPECT_NE(text.find("mode lookahead against kv: parity"), std::string::npos) << text;
 }
 
+// The modes sum in other orders: that differs by more than this tolerance.
+TEST(StaticVerify, AModeThatDiffersIsNamed) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "b", kStatic);
+  const Outcome outcome = run_ferry({"verify", dir / "b", "--reference", reference("llama3_tied"),
+                                     "--tolerance", "1e-8", "--json"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("mode hybrid is not what mode kv is: max_abs "), std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(outcome.json()["modes"][0]["parity"], false);
+}
+
 TEST(StaticVerify, SaysWhichModesTheBundleDoesNotHave) {
   const TempDir dir;
   convert("qwen3_5_text", dir / "b", kStatic);
