@@ -27,7 +27,7 @@ namespace {
 struct Options {
   pipeline::ConvertOptions convert;
   std::string out;
-  std::string dtype = "keep", logits = "last", init_buffers = "none", program = "stateful";
+  std::string dtype = "keep", logits, init_buffers, program = "stateful";
   std::string packed_layout = "own";
   std::string attention = "mha", softmax = "plain", rotate = "none";
   std::string kv_dtype, mask_dtype, logits_dtype, calibrate;
@@ -59,43 +59,42 @@ Result<uint64_t> parse_size(const std::string& text) {
   return static_cast<uint64_t>(bytes);
 }
 
-// How static programs attend.
-Status settle_attention(Options& options) {
+// Options that programs of one style only have.
+Status check_style(const Options& options) {
+  const bool is_static = options.program == kStaticStyle;
+  const std::pair<const char*, bool> only_static[] = {
+      {"--attention sha", options.attention == "sha"},
+      {"--softmax masked", options.softmax == "masked"},
+      {"--rotate r3", options.rotate == "r3"},
+      {"--kv-dtype", !options.kv_dtype.empty()},
+      {"--mask-dtype", !options.mask_dtype.empty()},
+      {"--logits-dtype", !options.logits_dtype.empty()},
+      {"--calibrate", !options.calibrate.empty()},
+      {"--decode-length", options.convert.decode_length.has_value()},
+      {"--shards-in-one-file", options.convert.shards_in_one_file}};
+  for (const auto& [name, given] : only_static) {
+    if (!given || is_static) continue;
+    return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", name));
+  }
+  if (is_static && options.logits == "last") {
+    return fail(ErrorCode::kUsage, "--logits last: static programs give the logits of every token");
+  }
+  if (is_static && !options.init_buffers.empty()) {
+    return fail(ErrorCode::kUsage, "--init-buffers: static programs have no mutable buffers");
+  }
+  return {};
+}
+
+// How static programs attend, and the dtypes of their inputs and outputs.
+Status settle_static(Options& options) {
   pipeline::ConvertOptions& c = options.convert;
+  if (options.program == kStaticStyle) c.style = converters::ProgramStyle::kStatic;
   c.single_head_attention = options.attention == "sha";
   if (options.softmax == "masked") c.softmax = converters::SoftmaxStyle::kMasked;
   if (options.rotate == "r3") c.rotation = converters::Rotation::kR3;
-  if (c.style == converters::ProgramStyle::kStatic) return {};
-  const char* given = c.single_head_attention                          ? "--attention sha"
-                      : c.softmax == converters::SoftmaxStyle::kMasked ? "--softmax masked"
-                      : c.rotation == converters::Rotation::kR3        ? "--rotate r3"
-                                                                       : nullptr;
-  if (given == nullptr) return {};
-  return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", given));
-}
-
-// Dtypes of inputs and outputs, which only static programs have.
-Status settle_ports(Options& options) {
-  pipeline::ConvertOptions& c = options.convert;
-  converters::PortTypes& ports = c.ports;
-  const std::tuple<const char*, const std::string*, DType*> dtypes[] = {
-      {"--kv-dtype", &options.kv_dtype, &ports.cache},
-      {"--mask-dtype", &options.mask_dtype, &ports.mask},
-      {"--logits-dtype", &options.logits_dtype, &ports.logits}};
-  const bool is_static = c.style == converters::ProgramStyle::kStatic;
-  for (const auto& [name, text, dtype] : dtypes) {
-    if (text->empty()) continue;
-    if (!is_static) {
-      return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", name));
-    }
-    *dtype = *dtype_from_name(*text);
-  }
-  if (c.shards_in_one_file && !is_static) {
-    return fail(ErrorCode::kUsage, "--shards-in-one-file: only with --program static");
-  }
-  if (c.decode_length && !is_static) {
-    return fail(ErrorCode::kUsage, "--decode-length: only with --program static");
-  }
+  if (!options.kv_dtype.empty()) c.ports.cache = *dtype_from_name(options.kv_dtype);
+  if (!options.mask_dtype.empty()) c.ports.mask = *dtype_from_name(options.mask_dtype);
+  if (!options.logits_dtype.empty()) c.ports.logits = *dtype_from_name(options.logits_dtype);
   if (options.calibrate.empty() || pipeline::needs_calibration(c)) return {};
   return fail(ErrorCode::kUsage, "--calibrate: no --kv-dtype or --logits-dtype is u8 or u16");
 }
@@ -113,10 +112,8 @@ Status settle(Options& options) {
     c.max_file_bytes = FERRY_TRY(parse_size(options.max_file_size));
   }
   c.all_logits = options.logits == "all";
-  c.style = options.program == kStaticStyle ? converters::ProgramStyle::kStatic
-                                            : converters::ProgramStyle::kStateful;
-  FERRY_RETURN_IF_ERROR(settle_attention(options));
-  FERRY_RETURN_IF_ERROR(settle_ports(options));
+  FERRY_RETURN_IF_ERROR(check_style(options));
+  FERRY_RETURN_IF_ERROR(settle_static(options));
   c.dtype = options.dtype == "f32"    ? graph::WeightDType::kF32
             : options.dtype == "f16"  ? graph::WeightDType::kF16
             : options.dtype == "bf16" ? graph::WeightDType::kBF16
@@ -215,9 +212,10 @@ void add_convert(CommandLine& line) {
       .option("--calibrate", o.calibrate,
               "Static: prompts that the encodings of u16 and u8 are found with, a text file with "
               "the token ids of one prompt in each line; default: 4 fixed prompts")
-      .choice("--logits", o.logits, {"last", "all"}, "Logits of the last token or of all")
+      .choice("--logits", o.logits, {"last", "all"},
+              "Logits of the last token (default) or of all; static programs give those of all")
       .choice("--init-buffers", o.init_buffers, {"none", "state", "all"},
-              "Mutable buffers whose initial contents are stored")
+              "Mutable buffers whose initial contents are stored; default: none")
       .choice("--packed-layout", o.packed_layout, {"own", "concatenated", "interleaved"},
               "Rows of packed q, k, v and gate, up: as the model family has them, part after part, "
               "or in turn per key-value head or row")

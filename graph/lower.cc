@@ -23,12 +23,13 @@ pte::Method constant(const MetadataMethod& entry) {
 }  // namespace
 
 Result<LoweredProgram> lower(std::span<const MethodGraph> methods,
-                             const std::vector<MetadataMethod>& metadata) {
+                             const std::vector<MetadataMethod>& metadata, OutputMemory outputs) {
   for (const MethodGraph& method : methods) FERRY_RETURN_IF_ERROR(validate(method.graph));
   FERRY_RETURN_IF_ERROR(check_shared_values(methods));
   LoweredProgram out;
   ProgramPools pools;
   pools.state = plan_state(methods);
+  pools.outputs = outputs;
   for (const MethodGraph& method : methods) {
     MethodAndDescription lowered = FERRY_TRY(lower_method(method, pools));
     out.program.methods.push_back(std::move(lowered.method));

@@ -63,13 +63,22 @@ struct LoweredProgram {
   uint64_t state_bytes = 0;            // mutable buffers of all methods (memory 2)
 };
 
+// Where the outputs of methods are.
+enum class OutputMemory {
+  kPlanned,  // in memory 1, as activations
+  // Where the caller says before each execution. Runners that set every output need this: those of
+  // static programs give the next call's inputs.
+  kCallers,
+};
+
 // One method for each graph, in order, then the constant methods. Weights are pooled by name,
-// literals by key, buffers by name. Inputs are unplanned (they share the caller's memory); outputs
-// are planned. Activations are in memory 1, of which each method states the size that it needs
+// literals by key, buffers by name. Inputs are unplanned (they share the caller's memory).
+// Activations are in memory 1, of which each method states the size that it needs
 // itself. Mutable buffers are in memory 2, which has the same layout and size in every method that
 // has buffers. kInternal, with the names of both methods, where a name means different things in
 // two of them.
 Result<LoweredProgram> lower(std::span<const MethodGraph> methods,
-                             const std::vector<MetadataMethod>& metadata);
+                             const std::vector<MetadataMethod>& metadata,
+                             OutputMemory outputs = OutputMemory::kPlanned);
 
 }  // namespace ferry::graph

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -25,12 +26,13 @@ class MethodLowering {
   MethodLowering(const MethodGraph& method, ProgramPools& pools)
       : graph_(method.graph),
         pools_(pools),
-        storage_(plan_storage(graph_, pools.state)),
+        storage_(plan_storage(graph_, pools.state, pools.outputs)),
         index_(graph_.values.size(), -1) {
     description_.name = method.name;
   }
 
   Result<MethodAndDescription> run() {
+    FERRY_RETURN_IF_ERROR(check_outputs());
     for (ValueId id : graph_.inputs) method_.inputs().push_back(FERRY_TRY(value(id)));
     FERRY_RETURN_IF_ERROR(lower_buffers());
     for (const Node& node : graph_.nodes) FERRY_RETURN_IF_ERROR(lower_node(node));
@@ -51,6 +53,16 @@ class MethodLowering {
   }
 
  private:
+  // An output in the caller's memory is made by an operator that writes it.
+  Status check_outputs() const {
+    if (pools_.outputs == OutputMemory::kPlanned) return {};
+    for (const Node& node : graph_.nodes) {
+      if (node.op != Op::kView || std::ranges::count(graph_.outputs, node.outs[0]) == 0) continue;
+      return defect(fmt::format("output {} is a view", graph_[node.outs[0]].name));
+    }
+    return {};
+  }
+
   // -- values
   // The value of the method that stands for `id`, made when it is first asked for.
   Result<int32_t> value(ValueId id) {

@@ -37,6 +37,7 @@ class WeightList {
 // What the methods of one program have in common.
 struct ProgramPools {
   StatePlan state;
+  OutputMemory outputs = OutputMemory::kPlanned;
   DataTable constants, initial;
   WeightList weights;
 };

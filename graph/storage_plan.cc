@@ -30,8 +30,9 @@ bool is_activation(const Value& value) {
 
 class Lifetimes {
  public:
-  explicit Lifetimes(const Graph& graph, const std::vector<ValueId>& roots)
+  Lifetimes(const Graph& graph, const std::vector<ValueId>& roots, OutputMemory outputs)
       : graph_(graph), roots_(roots), slots_(graph.values.size(), -1) {
+    if (outputs == OutputMemory::kCallers) callers_ = graph.outputs;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const auto time = static_cast<int32_t>(n);
       for (ValueId id : graph.nodes[n].outs) touch(id, time);
@@ -46,7 +47,7 @@ class Lifetimes {
  private:
   void touch(ValueId id, int32_t time) {
     const ValueId root = roots_[static_cast<size_t>(id.index)];
-    if (!is_activation(graph_[root])) return;
+    if (!is_activation(graph_[root]) || std::ranges::count(callers_, root) > 0) return;
     int32_t& slot = slots_[static_cast<size_t>(root.index)];
     if (slot < 0) {
       slot = static_cast<int32_t>(lives_.size());
@@ -57,6 +58,7 @@ class Lifetimes {
 
   const Graph& graph_;
   const std::vector<ValueId>& roots_;
+  std::vector<ValueId> callers_;  // outputs that need no memory of ours
   std::vector<int32_t> slots_;
   std::vector<Lifetime> lives_;
 };
@@ -77,9 +79,9 @@ StatePlan plan_state(std::span<const MethodGraph> methods) {
   return plan;
 }
 
-StoragePlan plan_storage(const Graph& graph, const StatePlan& state) {
+StoragePlan plan_storage(const Graph& graph, const StatePlan& state, OutputMemory outputs) {
   const std::vector<ValueId> roots = find_roots(graph);
-  const Lifetimes lifetimes(graph, roots);
+  const Lifetimes lifetimes(graph, roots, outputs);
   const MemoryPlan memory = plan_memory(lifetimes.all(), kAlignment);
 
   StoragePlan plan;

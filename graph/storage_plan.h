@@ -10,6 +10,7 @@
 
 #include "formats/pte/program.h"
 #include "graph/graph.h"
+#include "graph/lower.h"
 
 namespace ferry::graph {
 
@@ -31,8 +32,9 @@ inline constexpr uint32_t kStateMemory = 2;
 // In order of first appearance. The methods agree on their buffers (shared_values.h).
 StatePlan plan_state(std::span<const MethodGraph> methods);
 
-// Symbolic sizes count at their upper bounds. Outputs live to the end. `graph` is valid and has no
+// Symbolic sizes count at their upper bounds. Outputs live to the end; those in the memory of the
+// caller have no place. `graph` is valid and has no
 // buffers other than those of `state`.
-StoragePlan plan_storage(const Graph& graph, const StatePlan& state);
+StoragePlan plan_storage(const Graph& graph, const StatePlan& state, OutputMemory outputs);
 
 }  // namespace ferry::graph

@@ -119,26 +119,8 @@ Result<Conversion> plan_f32(const ConvertOptions& options) {
   return conversion;
 }
 
-// Multiplies each row of `width` values by the Hadamard matrix over sqrt(width), as programs with
-// R3 do with keys.
-void rotate_rows(std::span<float> values, size_t width) {
-  const float scale = 1.0F / std::sqrt(static_cast<float>(width));
-  for (; values.size() >= width; values = values.subspan(width)) {
-    for (size_t half = 1; half < width; half *= 2) {
-      for (size_t i = 0; i < width; ++i) {
-        if ((i & half) != 0) continue;
-        const float a = values[i], b = values[i + half];
-        values[i] = a + b;
-        values[i + half] = a - b;
-      }
-    }
-    for (float& value : values.first(width)) value *= scale;
-  }
-}
-
 // Ranges of every tensor that the path recorded, by its name without the prompt.
-Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded,
-                                               converters::Rotation rotation) {
+Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded) {
   std::map<std::string, Range> ranges;
   for (size_t i = 0; i < recorded.entries().size(); ++i) {
     const TensorEntry& entry = recorded.entries()[i];
@@ -148,9 +130,6 @@ Result<std::map<std::string, Range>> ranges_of(const TensorSource& recorded,
     if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) {
       return bad_input(fmt::format("{}: calibration gives values that are not finite (tensor {})",
                                    recorded.path(), quoted(entry.name)));
-    }
-    if (rotation == converters::Rotation::kR3 && entry.name.ends_with(".key")) {
-      rotate_rows(values, static_cast<size_t>(entry.shape.back()));
     }
     ranges[entry.name.substr(entry.name.find('.') + 1)].add(values);
   }
@@ -206,7 +185,7 @@ Status calibrate(ConvertOptions& options, const Prompts& prompts, ThreadPool& po
   const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
   const F32Outputs path =
       FERRY_TRY(run_f32_path(conversion, recorded, conversion.source->path(), pool));
-  std::map<std::string, Range> ranges = FERRY_TRY(ranges_of(*path.one_call, options.rotation));
+  std::map<std::string, Range> ranges = FERRY_TRY(ranges_of(*path.one_call));
   if (is_encoded(ports.logits)) ports.logits_encoding = ranges["logits"].encoding(ports.logits);
   ports.keys.clear();
   ports.values.clear();

@@ -255,12 +255,15 @@ void add_memory(const graph::LoweredProgram& lowered, Conversion& conversion) {
 // Lowers every part of every component, for the writer's input.
 Status lower_components(Conversion& conversion, const converters::BuildOptions& build,
                         packer::BundleInput& input) {
+  const graph::OutputMemory outputs = build.style == converters::ProgramStyle::kStatic
+                                          ? graph::OutputMemory::kCallers
+                                          : graph::OutputMemory::kPlanned;
   const std::vector<graph::MetadataMethod> metadata = program_metadata(conversion.config, build);
   for (const ConvertedComponent& component : conversion.components) {
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
     for (const graph::Model& part : component.parts) {
-      graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata));
+      graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata, outputs));
       add_memory(lowered, conversion);
       const auto [first, count] = layers_of(part);
       out.parts.push_back({.lowered = std::move(lowered),

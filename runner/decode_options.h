@@ -1,4 +1,5 @@
-// How a static program decodes. Every mode gives the same tokens.
+// How a static program decodes. Every mode gives the same tokens, if what is cached is what the
+// call that computed it saw: with caches of f32, or programs that round before they attend.
 #pragma once
 
 #include <cstdint>

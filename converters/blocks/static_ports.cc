@@ -70,19 +70,19 @@ StaticPorts::StaticPorts(GraphBuilder& b, const ModelConfig& config, const Build
   const Dim past = positions(options.context_length - tokens);
   const Dim kv = heads(config.num_kv_heads), dim = head_dim(config.head_dim);
   for (Layer& layer : layers_) {
-    layer.past_keys = input(b, layer_port(kKCachePort, layer.number), layer.key_port,
-                            {batch(), kv, dim, past});
+    layer.past_keys =
+        input(b, layer_port(kKCachePort, layer.number), layer.key_port, {batch(), kv, dim, past});
   }
   for (Layer& layer : layers_) {
-    layer.past_values = input(b, layer_port(kVCachePort, layer.number), layer.value_port,
-                              {batch(), kv, past, dim});
+    layer.past_values =
+        input(b, layer_port(kVCachePort, layer.number), layer.value_port, {batch(), kv, past, dim});
   }
   if (attention_mask_.valid()) attention_mask_ = real(b, attention_mask_, mask_);
   if (window_mask_.valid()) window_mask_ = real(b, window_mask_, mask_);
 }
 
-void StaticPorts::add_masks(GraphBuilder& b, const ModelConfig& config,
-                            const BuildOptions& options, int64_t tokens) {
+void StaticPorts::add_masks(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
+                            int64_t tokens) {
   if (layers_.empty()) return;
   mask_ = {options.ports.mask, mask_encoding(options.ports.mask)};
   // One mask serves all heads, so its first two dimensions count nothing.
@@ -95,10 +95,12 @@ void StaticPorts::add_masks(GraphBuilder& b, const ModelConfig& config,
 std::pair<ValueId, ValueId> StaticPorts::extend(GraphBuilder& b, int64_t layer, ValueId keys,
                                                 ValueId values) {
   Layer& at = *std::ranges::find(layers_, layer, &Layer::number);
-  const ValueId new_keys = b.permute(keys, {0, 2, 3, 1});
-  const ValueId new_values = b.permute(values, {0, 2, 1, 3});
-  at.new_keys = stored(b, new_keys, at.key_port);
-  at.new_values = stored(b, new_values, at.value_port);
+  at.new_keys = stored(b, b.permute(keys, {0, 2, 3, 1}), at.key_port);
+  at.new_values = stored(b, b.permute(values, {0, 2, 1, 3}), at.value_port);
+  // A call sees its own tokens as later calls will: rounded. So the tokens that follow do not depend
+  // on how a prompt was divided into calls.
+  const ValueId new_keys = real(b, at.new_keys, at.key_port);
+  const ValueId new_values = real(b, at.new_values, at.value_port);
   const ValueId past_keys = real(b, at.past_keys, at.key_port);
   const ValueId past_values = real(b, at.past_values, at.value_port);
   const ValueId all_keys = b.cat({past_keys, new_keys}, 3);

@@ -37,8 +37,8 @@ void insert_fallback(Graph& graph, ValueId id, int32_t bound) {
   Value copy = graph[id];
   graph.values.push_back(std::move(copy));
   const ValueId out{static_cast<int32_t>(graph.values.size()) - 1};
-  const auto behind = std::ranges::find_if(
-      graph.nodes, [&](const Node& node) { return node.layer >= bound; });
+  const auto behind =
+      std::ranges::find_if(graph.nodes, [&](const Node& node) { return node.layer >= bound; });
   for (auto node = behind; node != graph.nodes.end(); ++node) {
     visit_used_values(*node, [&](ValueId& used) {
       if (used == id) used = out;

@@ -292,4 +292,24 @@ Result<std::optional<int64_t>> StaticSequence::advance(int64_t token,
   return next;
 }
 
+std::optional<StaticSequence::Floats> StaticSequence::cache(int64_t layer, bool is_key) const {
+  for (size_t i = 0; i < kv_.ports.caches.size(); ++i) {
+    const CacheTensor& tensor = caches_->tensor(i);
+    if (tensor.layer != layer || tensor.is_key != is_key) continue;
+    return Floats{{1, caches_->length(), tensor.heads, tensor.head_dim}, caches_->floats(i)};
+  }
+  return std::nullopt;
+}
+
+std::optional<StaticSequence::Floats> StaticSequence::state(std::string_view port) const {
+  const auto found = std::ranges::find(kv_.ports.states, port, &StaticPorts::State::name);
+  if (found == kv_.ports.states.end()) return std::nullopt;
+  const std::vector<std::byte>& bytes =
+      states_[static_cast<size_t>(found - kv_.ports.states.begin())];
+  Floats out = {kv_.method->inputs()[found->input].shape,
+                std::vector<float>(bytes.size() / sizeof(float))};
+  std::memcpy(out.values.data(), bytes.data(), bytes.size());
+  return out;
+}
+
 }  // namespace ferry::runner

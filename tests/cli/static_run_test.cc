@@ -169,5 +169,32 @@ TEST(StaticRun, VerifyComparesEveryRowOfAStaticBundle) {
   }
 }
 
+TEST(StaticRun, OptionsOfTheOtherStyleAreRefusedByName) {
+  const TempDir dir;
+  const Line stateful = {"convert", fixture("golden/llama"), "-o", dir / "b"};
+  for (const Line& option : std::vector<Line>{{"--attention", "sha"},
+                                              {"--softmax", "masked"},
+                                              {"--rotate", "r3"},
+                                              {"--kv-dtype", "f32"},
+                                              {"--mask-dtype", "u8"},
+                                              {"--logits-dtype", "u16"},
+                                              {"--calibrate", "prompts"},
+                                              {"--decode-length", "2"},
+                                              {"--shards-in-one-file"}}) {
+    const Outcome outcome = run_ferry(with(stateful, option));
+    EXPECT_EQ(outcome.code, 2) << option[0];
+    EXPECT_NE(outcome.err.find(option[0]), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(": only with --program static"), std::string::npos) << outcome.err;
+  }
+  for (const Line& option : std::vector<Line>{
+           {"--logits", "last"}, {"--init-buffers", "none"}, {"--calibrate", "prompts"}}) {
+    const Outcome outcome = run_ferry(with(with(stateful, kStatic), option));
+    EXPECT_EQ(outcome.code, 2) << option[0];
+    EXPECT_NE(outcome.err.find(option[0] + (option[0] == "--logits" ? " last:" : ":")),
+              std::string::npos)
+        << outcome.err;
+  }
+}
+
 }  // namespace
 }  // namespace ferry

@@ -433,5 +433,36 @@ TEST(Lower, BrokenGraphsAreDefects) {
   EXPECT_EQ(program.error().code, ErrorCode::kInternal);
 }
 
+// Runners that set the memory of every output cannot do so where a program has planned it.
+TEST(Lower, OutputsOfTheCallerHaveNoPlace) {
+  GraphBuilder b(0);
+  const ValueId x = b.input("x", DType::kF32, {4});
+  const ValueId doubled = b.add(x, x);
+  b.output(doubled, "doubled");
+  b.output(b.mul(doubled, doubled), "squared");
+  const MethodGraph method{"forward", *b.finish()};
+  for (const OutputMemory outputs : {OutputMemory::kPlanned, OutputMemory::kCallers}) {
+    const auto program = lower(std::span(&method, 1), {}, outputs);
+    ASSERT_TRUE(program);
+    const pte::Method& m = program->program.methods[0];
+    for (const int32_t output : m.outputs) {
+      const auto& tensor = std::get<pte::Tensor>(m.values[static_cast<size_t>(output)]);
+      EXPECT_EQ(tensor.allocation.has_value(), outputs == OutputMemory::kPlanned);
+    }
+    EXPECT_EQ(program->methods[0].activation_bytes > 0, outputs == OutputMemory::kPlanned);
+  }
+}
+
+TEST(Lower, AnOutputOfTheCallerIsNoView) {
+  GraphBuilder b(0);
+  const ValueId x = b.input("x", DType::kF32, {4});
+  b.output(b.view(b.add(x, x), {2, 2}), "y");
+  const MethodGraph method{"forward", *b.finish()};
+  EXPECT_TRUE(lower(std::span(&method, 1), {}));
+  const auto program = lower(std::span(&method, 1), {}, OutputMemory::kCallers);
+  ASSERT_FALSE(program);
+  EXPECT_EQ(program.error().message, "lowering: output y is a view");
+}
+
 }  // namespace
 }  // namespace ferry::graph

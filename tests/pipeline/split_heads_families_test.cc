@@ -99,7 +99,7 @@ struct Family {
     options.ports = variant.ports;
     options.ports.keys.assign(static_cast<size_t>(config.num_layers), kCacheEncoding);
     options.ports.values = options.ports.keys;
-    options.ports.logits_encoding = {0.001, 30000};
+    options.ports.logits_encoding = {0.05, 128};
     auto made = converters::assemble(source, converters::key_by_name(source), config, options, {});
     EXPECT_TRUE(made) << made.error().message;
     EXPECT_TRUE(made->problems.empty());
@@ -138,26 +138,26 @@ struct Family {
   static std::vector<std::byte> mask(const graph::LoweredPort& port) {
     std::vector<float> values;
     const int64_t tokens = port.shape[2], columns = port.shape[3];
-    const float open = is_encoded(port.dtype) ? 1.0F : 0.0F;
     for (int64_t row = 0; row < tokens; ++row) {
       for (int64_t column = 0; column < columns; ++column) {
         const int64_t own = column - (columns - tokens);
         const bool seen = own >= 0 ? own <= row : column < kKept;
-        values.push_back(seen ? open : open - 60000.0F);
+        values.push_back(seen ? 0.0F : -60000.0F);
       }
     }
-    return stored(values, port.dtype);
+    const int64_t most = is_encoded(port.dtype) ? largest_code(port.dtype) : 1;
+    return stored(values, port.dtype, {65535.0 / static_cast<double>(most), most});
   }
 
-  // Codes of a mask: the largest one where a query attends, else 0.
-  static std::vector<std::byte> stored(const std::vector<float>& values, DType dtype) {
+  static std::vector<std::byte> stored(const std::vector<float>& values, DType dtype,
+                                       const Encoding& encoding = kCacheEncoding) {
     std::vector<std::byte> bytes(values.size() * static_cast<size_t>(dtype_bytes(dtype)));
     if (!is_encoded(dtype)) {
       from_f32(dtype, values.data(), bytes.data(), values.size());
       return bytes;
     }
     for (size_t i = 0; i < values.size(); ++i) {
-      const auto code = static_cast<uint16_t>(kCacheEncoding.code(values[i], dtype));
+      const auto code = static_cast<uint16_t>(encoding.code(values[i], dtype));
       std::memcpy(bytes.data() + i * bytes.size() / values.size(), &code,
                   bytes.size() / values.size());
     }

@@ -181,6 +181,19 @@ TEST(Calibration, IsTheSameForAnyNumberOfThreads) {
   EXPECT_EQ(one.ports.values, two.ports.values);
 }
 
+// A Hadamard matrix spreads outliers, so the range of keys changes; that of values does not.
+TEST(Calibration, SeesRotatedKeys) {
+  ThreadPool pool(2);
+  ConvertOptions plain = static_options("golden/qwen3"), rotated = static_options("golden/qwen3");
+  plain.ports.cache = rotated.ports.cache = DType::kU8;
+  rotated.rotation = converters::Rotation::kR3;
+  ASSERT_TRUE(calibrate(plain, {}, pool));
+  ASSERT_TRUE(calibrate(rotated, {}, pool));
+  EXPECT_NE(plain.ports.keys[0], rotated.ports.keys[0]);
+  // Values of the first layer come before any rotation.
+  EXPECT_EQ(plain.ports.values[0], rotated.ports.values[0]);
+}
+
 TEST(Calibration, ReadsPromptsAndRefusesAnythingElse) {
   const TempDir dir;
   const auto read = [&](std::string_view text) {

@@ -229,19 +229,21 @@ class FakeMethod final : public StaticMethod {
     const FakeWeights& w = *program_.weights_;
     for (std::vector<std::byte>& bytes : memory_) std::ranges::fill(bytes, std::byte{0xff});
     Rows x;
+    const std::byte *tokens = in("tokens"), *positions = in("input_pos");
     for (int64_t i = 0; i < ar_; ++i) {
       int32_t token = 0, position = 0;
-      std::memcpy(&token, in("tokens") + i * 4, 4);
-      std::memcpy(&position, in("input_pos") + i * 4, 4);
+      std::memcpy(&token, tokens + i * 4, 4);
+      std::memcpy(&position, positions + i * 4, 4);
       EXPECT_TRUE(position >= 0 && position < o_.context) << position;
       x.push_back(w.embed(token, position));
     }
     for (size_t l = 0; l < o_.layers.size(); ++l) run_layer(l, x);
     if (o_.recurrent) run_state(x);
+    const Target out = target("logits");
     for (int64_t i = wanted_.first; i < wanted_.second; ++i) {
       const Row logits = w.head.times(x[static_cast<size_t>(i)]);
       for (int64_t t = 0; t < o_.vocab; ++t) {
-        put("logits", i * o_.vocab + t, logits[static_cast<size_t>(t)]);
+        out.put(i * o_.vocab + t, logits[static_cast<size_t>(t)]);
       }
     }
     return {};
@@ -259,16 +261,28 @@ class FakeMethod final : public StaticMethod {
     EXPECT_EQ(view.bytes.size(), static_cast<size_t>(elements) * size_of(view.dtype)) << name;
     return view.bytes.data();
   }
-  float get(const std::string& name, int64_t at) const {
-    const packer::ManifestPort& port = ports_.inputs[index_in(ports_.inputs, name)];
-    return read(port.dtype, port.encoding,
-                in(name) + static_cast<size_t>(at) * size_of(port.dtype));
+  // An input and an output by their elements.
+  struct Source {
+    const packer::ManifestPort& port;
+    const std::byte* bytes;
+    float operator[](int64_t at) const {
+      return read(port.dtype, port.encoding, bytes + static_cast<size_t>(at) * size_of(port.dtype));
+    }
+  };
+  struct Target {
+    const packer::ManifestPort& port;
+    std::byte* bytes;
+    void put(int64_t at, float value) const {
+      write(port.dtype, port.encoding, value,
+            bytes + static_cast<size_t>(at) * size_of(port.dtype));
+    }
+  };
+  Source source(const std::string& name) const {
+    return {ports_.inputs[index_in(ports_.inputs, name)], in(name)};
   }
-  void put(const std::string& name, int64_t at, float value) {
+  Target target(const std::string& name) {
     const size_t index = index_in(ports_.outputs, name);
-    const packer::ManifestPort& port = ports_.outputs[index];
-    write(port.dtype, port.encoding, value,
-          memory_[index].data() + static_cast<size_t>(at) * size_of(port.dtype));
+    return {ports_.outputs[index], memory_[index].data()};
   }
 
   void run_layer(size_t l, Rows& x) {
@@ -276,6 +290,8 @@ class FakeMethod final : public StaticMethod {
     const LayerWeights& w = program_.weights_->layers[l];
     const std::string n = std::to_string(number);
     const int64_t past = o_.context - ar_, size = heads * dim;
+    const Source old_keys = source("k_cache_" + n), old_values = source("v_cache_" + n);
+    const Target new_keys = target("new_k_" + n), new_values = target("new_v_" + n);
     // All columns: the cache, then the new ones.
     Rows keys(static_cast<size_t>(o_.context), Row(static_cast<size_t>(size))), values = keys;
     for (int64_t h = 0; h < heads; ++h) {
@@ -283,8 +299,8 @@ class FakeMethod final : public StaticMethod {
         const auto at = static_cast<size_t>(h * dim + d);
         for (int64_t c = 0; c < past; ++c) {
           const auto column = static_cast<size_t>(c);
-          keys[column][at] = get("k_cache_" + n, (h * dim + d) * past + c);
-          values[column][at] = get("v_cache_" + n, (h * past + c) * dim + d);
+          keys[column][at] = old_keys[(h * dim + d) * past + c];
+          values[column][at] = old_values[(h * past + c) * dim + d];
         }
       }
     }
@@ -295,15 +311,15 @@ class FakeMethod final : public StaticMethod {
       for (int64_t h = 0; h < heads; ++h) {
         for (int64_t d = 0; d < dim; ++d) {
           const auto at = static_cast<size_t>(h * dim + d);
-          put("new_k_" + n, (h * dim + d) * ar_ + i, keys[column][at]);
-          put("new_v_" + n, (h * ar_ + i) * dim + d, values[column][at]);
+          new_keys.put((h * dim + d) * ar_ + i, keys[column][at]);
+          new_values.put((h * ar_ + i) * dim + d, values[column][at]);
         }
       }
     }
-    const std::string mask_name = sliding && o_.window ? "window_mask" : "attention_mask";
+    const Source masks = source(sliding && o_.window ? "window_mask" : "attention_mask");
     for (int64_t i = 0; i < ar_; ++i) {
       Row mask, mixed(static_cast<size_t>(size));
-      for (int64_t c = 0; c < o_.context; ++c) mask.push_back(get(mask_name, i * o_.context + c));
+      for (int64_t c = 0; c < o_.context; ++c) mask.push_back(masks[i * o_.context + c]);
       const Row q = w.q.times(x[static_cast<size_t>(i)]);
       for (int64_t h = 0; h < heads; ++h) {
         attend(q, static_cast<size_t>(h), static_cast<size_t>(dim), keys, values, mask, mixed);
@@ -314,11 +330,11 @@ class FakeMethod final : public StaticMethod {
 
   void run_state(Rows& x) {
     Row state;
-    for (int64_t i = 0; i < kWidth; ++i) state.push_back(get("recurrent_state_1", i));
+    const Source before = source("recurrent_state_1");
+    for (int64_t i = 0; i < kWidth; ++i) state.push_back(before[i]);
     for (Row& row : x) program_.weights_->step(state, row);
-    for (int64_t i = 0; i < kWidth; ++i) {
-      put("new_recurrent_state_1", i, state[static_cast<size_t>(i)]);
-    }
+    const Target after = target("new_recurrent_state_1");
+    for (int64_t i = 0; i < kWidth; ++i) after.put(i, state[static_cast<size_t>(i)]);
   }
 
   FakeProgram& program_;

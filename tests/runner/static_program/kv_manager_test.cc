@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -81,9 +82,28 @@ class Pair {
     return manager.update(columns, std::ssize(chosen), selected);
   }
 
+  // What the element `bits` stands for.
+  float number(uint32_t bits) const {
+    if (encoding_) return static_cast<float>(encoding_->real(bits));
+    float value = 0;
+    to_f32(dtype_, reinterpret_cast<const std::byte*>(&bits), &value, 1);
+    return value;
+  }
+
+  void expect_numbers(size_t i) const {
+    const std::vector<uint32_t>& elements = expected_[i].elements;
+    const std::vector<float> floats = manager.floats(i);
+    ASSERT_EQ(floats.size(), elements.size());
+    for (size_t at = 0; at < floats.size(); ++at) {
+      const float want = number(elements[at]);
+      ASSERT_TRUE(floats[at] == want || (std::isnan(want) && std::isnan(floats[at]))) << at;
+    }
+  }
+
   void expect_equal() const {
     const int64_t columns = kCl - manager.call_length();
     for (size_t i = 0; i < expected_.size(); ++i) {
+      ASSERT_NO_FATAL_FAILURE(expect_numbers(i));
       const auto [layer, is_key, heads, dim, encoding] = expected_[i].tensor;
       const auto view = manager.view(i, manager.call_length());
       ASSERT_EQ(view.size(), static_cast<size_t>(heads * dim * columns) * size_);
