@@ -1,6 +1,6 @@
 // Outputs of which a caller reads some rows only: a prompt needs the logits of its last token, and
-// programs state those of all tokens. For a small model with a large vocabulary that is a quarter of
-// the work.
+// programs state those of all tokens. For a small model with a large vocabulary that is a quarter
+// of the work.
 #pragma once
 
 #include "runner/method_loading.h"
