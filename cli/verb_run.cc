@@ -12,6 +12,7 @@
 #include <optional>
 #include <string_view>
 
+#include "cli/decode_mode.h"
 #include "cli/error_report.h"
 #include "cli/numbers.h"
 #include "cli/present_time.h"
@@ -79,19 +80,6 @@ Result<std::vector<int64_t>> parse_numbers(std::string_view option, std::string_
     if (rest == end) return numbers;
     at = rest + 1;
   }
-}
-
-Result<runner::DecodeMode> parse_mode(const std::string& name) {
-  const auto found = std::ranges::find(runner::kDecodeModeNames, name);
-  if (found != std::end(runner::kDecodeModeNames)) {
-    return static_cast<runner::DecodeMode>(found - std::begin(runner::kDecodeModeNames));
-  }
-  const std::string modes = fmt::format("{}", fmt::join(runner::kDecodeModeNames, ", "));
-  return fail(
-      ErrorCode::kUsage,
-      name == "shift-pointer"
-          ? fmt::format("--mode shift-pointer: there is no shift-pointer mode; modes are {}", modes)
-          : fmt::format("--mode {}: expected one of {}", quoted(name), modes));
 }
 
 Result<runner::LookaheadOptions> parse_lookahead(const Options& o) {

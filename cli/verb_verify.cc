@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/decode_mode.h"
 #include "cli/numbers.h"
 #include "cli/verbs.h"
 #include "cli/verify_report.h"
@@ -18,6 +19,7 @@ namespace {
 struct Options {
   std::string bundle;
   pipeline::VerifyOptions verify;
+  std::string mode;
   std::optional<int64_t> memory;
 };
 
@@ -28,12 +30,19 @@ Status check_options(const pipeline::VerifyOptions& options) {
   if (options.checkpoint.empty() && !options.config.empty()) {
     return fail(ErrorCode::kUsage, "--config belongs to --checkpoint");
   }
+  if (options.checkpoint.empty() && !options.calibrate.empty()) {
+    return fail(ErrorCode::kUsage, "--calibrate belongs to --checkpoint");
+  }
+  if (!options.checkpoint.empty() && !options.against.empty()) {
+    return fail(ErrorCode::kUsage, "--against and --checkpoint are two proofs: give one of them");
+  }
   return {};
 }
 
 Result<int> verify_bundle(Context& context, const Options& options) {
   pipeline::VerifyOptions verify = options.verify;
   FERRY_RETURN_IF_ERROR(check_options(verify));
+  if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
   verify.memory = FERRY_TRY(memory_limit(options.memory));
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
@@ -60,10 +69,19 @@ void add_verify(CommandLine& line) {
       .positional("BUNDLE", options->bundle, "Bundle directory")
       .option("--reference", options->verify.reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
+      .option("--against", options->verify.against,
+              "Another bundle of the same model, of any style: compares what both compute for the "
+              "prompts of the reference, or for fixed ones without a reference")
+      .option(
+          "--mode", options->mode,
+          "How a static bundle decodes: kv, hybrid or lookahead; default: as run does, and then "
+          "every mode against kv")
       .option("--checkpoint", options->verify.checkpoint,
               "The checkpoint that the bundle was made of: derives weights and programs again, and "
               "compares with the checkpoint in f32; with --reference, that with the reference")
       .option("--config", options->verify.config, "With --checkpoint: as for convert")
+      .option("--calibrate", options->verify.calibrate,
+              "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
       .option("--memory", options->memory,

@@ -23,12 +23,21 @@ std::string rounding_name(const proof::ParityBounds& bounds) {
   return bounds.rounding ? std::string(dtype_name(*bounds.rounding)) : "f32";
 }
 
-Meaning meaning_of(const pipeline::Verification& v) {
+std::string within(const pipeline::Verification& v, const proof::ParityBounds& bounds) {
+  if (v.tolerance_given) return " within --tolerance";
+  if (!bounds.rounding) return {};
+  return fmt::format(" within the error of {} rounding", rounding_name(bounds));
+}
+
+Meaning outputs_meaning(const pipeline::Verification& v) {
   Meaning m;
   if (v.proof) {
     m.proves.push_back("every stored weight is, bit for bit, what the checkpoint gives");
     m.proves.push_back(
         "every program is, byte for byte, what this version of Ferry makes of the checkpoint");
+    if (v.proof->encodings) {
+      m.proves.push_back("every encoding is what calibration gives, for its prompts");
+    }
     if (v.has_reference) {
       m.proves.push_back("the checkpoint's model in f32 computes what the reference says");
     } else {
@@ -39,6 +48,14 @@ Meaning meaning_of(const pipeline::Verification& v) {
       m.proves.push_back(fmt::format("the bundle differs from the f32 path by {} rounding only",
                                      rounding_name(v.outputs()->bounds)));
     }
+    return m;
+  }
+  if (!v.against.empty()) {
+    m.proves.push_back(fmt::format("the bundle computes what {} computes{}, for these prompts",
+                                   quoted(v.against), within(v, v.direct->bounds)));
+    m.leaves_open.push_back(fmt::format(
+        "that {} is right: verify it with --reference or --checkpoint", quoted(v.against)));
+    m.leaves_open.push_back("weights that these prompts do not use: use --checkpoint");
     return m;
   }
   m.leaves_open.push_back("weights that the prompts of the reference do not use: add --checkpoint");
@@ -61,6 +78,16 @@ Meaning meaning_of(const pipeline::Verification& v) {
       "the bundle is within the error of {} rounding of the reference, for its prompts", dtype));
   m.leaves_open.push_back(fmt::format(
       "mistakes that change outputs by less than {} rounding of weights: add --checkpoint", dtype));
+  return m;
+}
+
+Meaning meaning_of(const pipeline::Verification& v) {
+  Meaning m = outputs_meaning(v);
+  for (const proof::ModeProof& mode : v.modes) {
+    if (!mode.report) continue;
+    m.proves.push_back(fmt::format("mode {} computes what mode kv computes{}, for these prompts",
+                                   name_of(mode.mode), within(v, mode.report->bounds)));
+  }
   return m;
 }
 
@@ -115,6 +142,12 @@ void write_routing(JsonWriter& json, const proof::RoutingReport& routing) {
   json.end_object();
 }
 
+void write_lookahead(JsonWriter& json, const runner::LookaheadCounts& counts) {
+  json.key("lookahead").begin_object();
+  json.member("generated", counts.generated).member("accepted", counts.accepted);
+  json.end_object();
+}
+
 void write_case(JsonWriter& json, const proof::CaseReport& c) {
   json.begin_object();
   json.member("prompt", c.prompt).member("tokens", c.tokens);
@@ -131,6 +164,7 @@ void write_case(JsonWriter& json, const proof::CaseReport& c) {
   write_part(json, "steps", c.steps);
   write_part(json, "greedy", c.greedy);
   write_routing(json, c.routing);
+  if (c.lookahead) write_lookahead(json, *c.lookahead);
   write_layers(json, c.layers);
   if (c.f64) {
     json.key("f64").begin_object();
@@ -159,9 +193,9 @@ void write_tolerance(JsonWriter& json, const proof::ParityReport& report, const 
   json.end_object();
 }
 
-// The members of one report.
-void write_report(JsonWriter& json, const proof::ParityReport& report,
-                  const char* tolerance_source) {
+// The members of one report, without its cases.
+void write_summary(JsonWriter& json, const proof::ParityReport& report,
+                   const char* tolerance_source) {
   json.key("metrics").begin_object();
   write_metrics(json, report.metrics);
   json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);
@@ -178,6 +212,11 @@ void write_report(JsonWriter& json, const proof::ParityReport& report,
     json.null();
   }
   write_tolerance(json, report, tolerance_source);
+}
+
+void write_report(JsonWriter& json, const proof::ParityReport& report,
+                  const char* tolerance_source) {
+  write_summary(json, report, tolerance_source);
   json.key("cases").begin_array();
   for (const proof::CaseReport& c : report.cases) write_case(json, c);
   json.end_array();
@@ -199,8 +238,29 @@ void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
   json.member("compared", proof.programs.programs);
   write_lines(json, "different", proof.programs.different);
   json.end_object();
+  if (proof.encodings) {
+    json.key("encodings").begin_object();
+    write_lines(json, "different", *proof.encodings);
+    json.end_object();
+  }
   if (!proof.problem.empty()) json.member("problem", proof.problem);
   if (proof.f32_path) write_named(json, "f32_path", *proof.f32_path);
+}
+
+void write_modes(JsonWriter& json, const pipeline::Verification& v) {
+  json.key("modes").begin_array();
+  for (const proof::ModeProof& mode : v.modes) {
+    json.begin_object().member("mode", name_of(mode.mode));
+    if (mode.report) {
+      json.member("against", name_of(runner::DecodeMode::kKv)).member("parity", mode.parity());
+      if (mode.mode == runner::DecodeMode::kLookahead) write_lookahead(json, mode.lookahead);
+      write_summary(json, *mode.report, v.tolerance_given ? "argument" : "verifier");
+    } else {
+      json.member("absent", mode.absent);
+    }
+    json.end_object();
+  }
+  json.end_array();
 }
 
 // -- text
@@ -243,6 +303,15 @@ std::string bound_text(const proof::ParityReport& report) {
   return fmt::format("bound {:g}", report.bounds.max_abs.value_or(0));
 }
 
+std::string layer_line(const proof::LayerResult& layer) {
+  const std::string floor = layer.floor_db ? fmt::format("  floor {:5.1f} dB  margin {:5.1f} dB",
+                                                         *layer.floor_db, *margin_of(layer))
+                                           : std::string();
+  return fmt::format("  {:26} max_abs {:>10}  SQNR {:6.1f} dB{}{}\n", layer.tensor.name,
+                     number(layer.metrics.max_abs), layer.metrics.sqnr_db, floor,
+                     layer.within ? "" : "  DIVERGES");
+}
+
 std::string report_lines(const proof::ParityReport& report) {
   std::string text;
   for (const proof::CaseReport& c : report.cases) text += case_lines(c);
@@ -252,13 +321,25 @@ std::string report_lines(const proof::ParityReport& report) {
                  "KL {}, top-1 {:.2f} %\n",
                  number(m.values.max_abs), bound_text(report), number(m.values.rel_rms),
                  m.values.cosine, m.values.sqnr_db, number(m.kl_mean), 100 * m.top1_agreement);
+  for (const proof::LayerResult& layer : report.layers) text += layer_line(layer);
+  return text;
+}
+
+std::string mode_lines(const proof::ModeProof& mode) {
+  if (!mode.report) return fmt::format("mode {}: not there: {}\n", name_of(mode.mode), mode.absent);
+  const proof::ParityReport& report = *mode.report;
+  const proof::ValueMetrics& logits = report.metrics.values;
+  std::string text = fmt::format(
+      "mode {} against kv: {}: logits max_abs {} ({}), SQNR {:.1f} dB, greedy {}/{}",
+      name_of(mode.mode), mode.parity() ? "parity" : "NO PARITY", number(logits.max_abs),
+      bound_text(report), logits.sqnr_db, report.greedy_match, report.greedy_total);
+  if (mode.mode == runner::DecodeMode::kLookahead) {
+    text += fmt::format(", {} of {} tokens from accepted guesses", mode.lookahead.accepted,
+                        mode.lookahead.generated);
+  }
+  text += "\n";
   for (const proof::LayerResult& layer : report.layers) {
-    const std::string floor = layer.floor_db ? fmt::format("  floor {:5.1f} dB  margin {:5.1f} dB",
-                                                           *layer.floor_db, *margin_of(layer))
-                                             : std::string();
-    fmt::format_to(std::back_inserter(text), "  {:26} max_abs {:>10}  SQNR {:6.1f} dB{}{}\n",
-                   layer.tensor.name, number(layer.metrics.max_abs), layer.metrics.sqnr_db, floor,
-                   layer.within ? "" : "  DIVERGES");
+    if (!layer.within) text += layer_line(layer);
   }
   return text;
 }
@@ -283,6 +364,12 @@ std::string proof_lines(const pipeline::CheckpointProof& proof) {
   text += fmt::format("programs: {} of {} made again from the checkpoint, byte for byte\n",
                       without(proof.programs.programs, proof.programs.different),
                       proof.programs.programs);
+  if (proof.encodings) {
+    text += indented(*proof.encodings);
+    text += fmt::format("encodings: {}\n", proof.encodings->empty()
+                                               ? "those that calibration gives"
+                                               : "not those that calibration gives");
+  }
   if (!proof.f32_path) return text;
   text += "\nthe checkpoint in f32, against the reference:\n" + report_lines(*proof.f32_path);
   return text + "\n";
@@ -319,6 +406,8 @@ std::string to_json(const pipeline::Verification& v) {
   }
   if (v.outputs() != nullptr)
     write_report(json, *v.outputs(), v.tolerance_given ? "argument" : "verifier");
+  if (!v.against.empty()) json.member("against", v.against);
+  if (!v.modes.empty()) write_modes(json, v);
   json.end_object();
   return json.take();
 }
@@ -335,7 +424,9 @@ std::string to_text(const pipeline::Verification& v) {
             report_lines(v.rounding->rounding);
     text += "\nas it is, against the reference:\n";
   }
+  if (!v.against.empty()) text += fmt::format("against {}:\n", quoted(v.against));
   if (v.outputs() != nullptr) text += report_lines(*v.outputs());
+  for (const proof::ModeProof& mode : v.modes) text += mode_lines(mode);
   const Meaning meaning = meaning_of(v);
   text += v.parity() ? "parity\n" : "no parity\n";
   if (v.parity()) {
@@ -359,6 +450,9 @@ std::vector<std::string> reasons(const pipeline::Verification& v) {
           fmt::format("this version of Ferry makes another program of the checkpoint: {}",
                       proof.programs.different.front()));
     }
+    if (proof.encodings && !proof.encodings->empty()) {
+      lines.push_back(proof.encodings->front());
+    }
     if (!proof.problem.empty()) lines.push_back(proof.problem);
     if (proof.f32_path && !proof.f32_path->parity) {
       lines.push_back("the checkpoint in f32 is not what the reference says: " +
@@ -375,6 +469,11 @@ std::vector<std::string> reasons(const pipeline::Verification& v) {
   }
   if (v.outputs() != nullptr && !v.outputs()->parity) {
     lines.push_back(divergence_line(*v.outputs()));
+  }
+  for (const proof::ModeProof& mode : v.modes) {
+    if (mode.parity()) continue;
+    lines.push_back(fmt::format("mode {} is not what mode kv is: {}", name_of(mode.mode),
+                                divergence_line(*mode.report)));
   }
   return lines;
 }

@@ -14,17 +14,16 @@
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "pipeline/calibration.h"
 #include "pipeline/convert.h"
 #include "pipeline/f32_path.h"
+#include "proof/probing.h"
 #include "proof/rounding_proof.h"
 #include "proof/verify.h"
 #include "runner/decoder.h"
-#include "runner/sampler.h"
 
 namespace ferry::pipeline {
 namespace {
-
-constexpr int64_t kGreedyTokens = 8;
 
 // Which buffers the programs have contents of.
 graph::BufferInit buffer_mode(const packer::Manifest& manifest) {
@@ -239,44 +238,43 @@ Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bund
   return proof;
 }
 
-// Prompts that any model of this vocabulary and capacity can run: pseudo-random ids, always the
-// same for the same sizes.
-std::vector<proof::RecordedPrompt> probing_prompts(const packer::Manifest& manifest,
-                                                   int64_t capacity) {
-  constexpr int64_t kPromptTokens = 24;
-  const int64_t longest = std::max<int64_t>(1, capacity - kGreedyTokens + 1);
-  std::vector<proof::RecordedPrompt> prompts;
-  uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant; fixed, so that reports repeat
-  for (const int64_t length : {std::min(longest, kPromptTokens), int64_t{1}}) {
-    proof::RecordedPrompt& prompt = prompts.emplace_back();
-    prompt.name = std::to_string(prompts.size() - 1);
-    prompt.tokens.resize(static_cast<size_t>(length));
-    for (int64_t& id : prompt.tokens) {
-      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-      id = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(manifest.vocab_size));
-    }
-  }
-  return prompts;
+std::string text_of(const Encoding& encoding) {
+  return fmt::format("scale {} and zero point {}", encoding.scale, encoding.zero_point);
 }
 
-// The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
-Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,
-                        std::vector<proof::RecordedPrompt>& prompts) {
-  const auto vocab = static_cast<size_t>(manifest.vocab_size);
-  for (proof::RecordedPrompt& prompt : prompts) {
-    const auto tokens = static_cast<int64_t>(prompt.tokens.size());
-    const int64_t room = std::min(kGreedyTokens, decoder.capacity() - tokens + 1);
-    decoder.restart();
-    std::span<const float> row = FERRY_TRY(decoder.forward(prompt.tokens));
-    while (true) {
-      if (row.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
-      const std::span<const float> last = row.last(vocab);
-      prompt.continuation.push_back(static_cast<int64_t>(runner::argmax(last)));
-      if (static_cast<int64_t>(prompt.continuation.size()) >= room) break;
-      row = FERRY_TRY(decoder.forward({&prompt.continuation.back(), 1}));
-    }
+// Empty where they are equal.
+std::string encoding_difference(const std::string& what, const std::vector<Encoding>& have,
+                                const std::vector<Encoding>& want) {
+  const auto [ours, theirs] = std::ranges::mismatch(have, want);
+  if (ours == have.end() && theirs == want.end()) return {};
+  if (ours == have.end() || theirs == want.end()) {
+    return fmt::format("{}: {} encodings, calibration gives {}", what, have.size(), want.size());
   }
-  return {};
+  return fmt::format(
+      "{}, number {}: {}; calibration gives {}; a bundle made with --calibrate needs the same file "
+      "here",
+      what, ours - have.begin(), text_of(*ours), text_of(*theirs));
+}
+
+// A line for each kind of encoding that calibration does not give. Programs are made again with the
+// encodings that the bundle states, so only this tells whether those are right.
+Result<std::vector<std::string>> compare_encodings(const ConvertOptions& stated,
+                                                   const std::string& calibrate_file,
+                                                   ThreadPool& pool) {
+  ConvertOptions options = stated;
+  Prompts prompts;
+  if (!calibrate_file.empty()) prompts = FERRY_TRY(read_prompts(calibrate_file));
+  FERRY_RETURN_IF_ERROR(calibrate(options, prompts, pool));
+  const converters::PortTypes &have = stated.ports, &want = options.ports;
+  std::vector<std::string> lines = {
+      encoding_difference("encodings of keys", have.keys, want.keys),
+      encoding_difference("encodings of values", have.values, want.values)};
+  if (is_encoded(have.logits)) {
+    lines.push_back(
+        encoding_difference("encoding of logits", {have.logits_encoding}, {want.logits_encoding}));
+  }
+  std::erase(lines, "");
+  return lines;
 }
 
 Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
@@ -320,29 +318,35 @@ Result<std::string> not_finite(const TensorSource& path) {
 }  // namespace
 
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
-                                                 const std::string& source,
-                                                 const std::string& config,
+                                                 const CheckpointOptions& given,
                                                  const proof::Reference* reference,
-                                                 std::optional<double> tolerance,
-                                                 std::optional<uint64_t> memory, ThreadPool& pool) {
+                                                 ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
-  const ConvertOptions options = options_of(bundle, source, config);
+  const ConvertOptions options = options_of(bundle, given.source, given.config);
   CheckpointProof proof;
   {
     const Conversion conversion = FERRY_TRY(plan_again(bundle, options));
     proof.tensors = FERRY_TRY(compare_tensors(pool, bundle, conversion));
     proof.programs = compare_programs(bundle, *conversion.plan);
   }
+  if (is_encoded(options.ports.cache) || is_encoded(options.ports.logits)) {
+    proof.encodings = FERRY_TRY(compare_encodings(options, given.calibrate, pool));
+  } else if (!given.calibrate.empty()) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate: no cache or logits are u8 or u16",
+                                               printable(bundle.path())));
+  }
   const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}));
+      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = given.memory}, given.decode));
   std::vector<proof::RecordedPrompt> prompts;
   if (reference != nullptr) {
     prompts = FERRY_TRY(proof::prompts_of(*reference, manifest));
   } else {
-    prompts = probing_prompts(manifest, decoder->capacity());
-    FERRY_RETURN_IF_ERROR(continue_prompts(*decoder, manifest, prompts));
+    // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
+    prompts = proof::probing_prompts(manifest.vocab_size, decoder->capacity());
+    FERRY_RETURN_IF_ERROR(
+        proof::continue_prompts(*decoder, manifest, decoder->capacity(), prompts));
   }
-  const std::string name = source + " in f32";
+  const std::string name = given.source + " in f32";
   const F32Outputs path = FERRY_TRY(compute_f32_path(pool, options, bundle, prompts, name));
   if (const std::string tensor = FERRY_TRY(not_finite(*path.one_call)); !tensor.empty()) {
     proof.problem =
@@ -358,8 +362,8 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof::ParityReport several = FERRY_TRY(proof::compare_references(again, *reference, bounds));
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
   }
-  proof.outputs =
-      FERRY_TRY(proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, tolerance)));
+  proof.outputs = FERRY_TRY(
+      proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, given.tolerance)));
   return proof;
 }
 

@@ -14,6 +14,7 @@
 #include "pipeline/program_proof.h"
 #include "proof/parity_report.h"
 #include "proof/reference.h"
+#include "runner/decode_options.h"
 
 namespace ferry::pipeline {
 
@@ -26,6 +27,9 @@ struct TensorProof {
 struct CheckpointProof {
   TensorProof tensors;
   ProgramProof programs;
+  // A line for each kind of encoding that calibration does not give. None without quantised caches
+  // and logits.
+  std::optional<std::vector<std::string>> encodings;
   std::optional<proof::ParityReport> f32_path;  // against the reference, if there is one
   // The bundle against the f32 path. None where that computes values that are not finite: there is
   // nothing to compare with, and `problem` says so.
@@ -33,19 +37,25 @@ struct CheckpointProof {
   std::string problem;
 
   bool parity() const {
-    return tensors.ok() && programs.ok() && (!f32_path || f32_path->parity) && outputs &&
-           outputs->parity;
+    return tensors.ok() && programs.ok() && (!encodings || encodings->empty()) &&
+           (!f32_path || f32_path->parity) && outputs && outputs->parity;
   }
 };
 
-// `source` is anything that convert takes, `config` as in convert --config, or empty. Prompts are
-// those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that does not
-// fit the model at all is an error, weights and programs that differ are not.
+struct CheckpointOptions {
+  std::string source;     // anything that convert takes
+  std::string config;     // as convert --config, or empty
+  std::string calibrate;  // as convert --calibrate, or empty
+  std::optional<double> tolerance;
+  std::optional<uint64_t> memory;
+  runner::DecodeOptions decode;  // of the bundle
+};
+
+// Prompts are those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that
+// does not fit the model at all is an error, weights and programs that differ are not.
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
-                                                 const std::string& source,
-                                                 const std::string& config,
+                                                 const CheckpointOptions& options,
                                                  const proof::Reference* reference,
-                                                 std::optional<double> tolerance,
-                                                 std::optional<uint64_t> memory, ThreadPool& pool);
+                                                 ThreadPool& pool);
 
 }  // namespace ferry::pipeline

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <variant>
 
+#include "core/encoding.h"
 #include "core/text.h"
 
 namespace ferry::pipeline {
@@ -281,6 +282,24 @@ std::vector<std::tuple<std::string, std::string, int32_t>> probes_of(
   return all;
 }
 
+// Inputs and outputs of every method, with how their codes stand for numbers.
+std::vector<std::string> ports_of(const packer::Manifest& manifest) {
+  std::vector<std::string> all;
+  for (const packer::ManifestProgram* program : manifest.programs()) {
+    for (const packer::ManifestMethod& method : program->methods) {
+      for (const auto* ports : {&method.inputs, &method.outputs}) {
+        for (const packer::ManifestPort& port : *ports) {
+          const Encoding encoding = port.encoding.value_or(Encoding{0, 0});
+          all.push_back(fmt::format("{} {} {} {} {} {}", method.name, port.name,
+                                    dtype_name(port.dtype), to_string(port.shape), encoding.scale,
+                                    encoding.zero_point));
+        }
+      }
+    }
+  }
+  return all;
+}
+
 // What the runner takes from the manifest and not from a program.
 std::vector<std::string> different_statements(const packer::Manifest& have,
                                               const packer::Manifest& want) {
@@ -293,6 +312,7 @@ std::vector<std::string> different_statements(const packer::Manifest& have,
   compare("bos_id", have.bos_id, want.bos_id);
   compare("eos_ids", have.eos_ids, want.eos_ids);
   compare("the list of components, programs and methods", methods_of(have), methods_of(want));
+  compare("the list of ports", ports_of(have), ports_of(want));
   compare("the list of probes", probes_of(have), probes_of(want));
   return lines;
 }

@@ -2,58 +2,161 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
+#include "proof/probing.h"
 #include "proof/reference.h"
+#include "proof/sequence_length.h"
 #include "proof/verify.h"
 #include "runner/decoder.h"
 
 namespace ferry::pipeline {
 namespace {
 
-// The reference that was asked for, else the embedded one; null if a checkpoint serves instead.
+std::string embedded_reference(const packer::Bundle& bundle) {
+  const std::string& file = bundle.manifest().reference;
+  return file.empty() ? std::string() : bundle.path() + "/" + file;
+}
+
+// The reference that was asked for, else the embedded one; null if something else serves instead.
 Result<std::unique_ptr<TensorSource>> open_reference(const VerifyOptions& options,
-                                                     const packer::Bundle& bundle) {
+                                                     const packer::Bundle& bundle,
+                                                     const packer::Bundle* other) {
   std::string path = options.reference;
-  if (path.empty() && !bundle.manifest().reference.empty()) {
-    path = bundle.path() + "/" + bundle.manifest().reference;
-  }
+  if (path.empty()) path = embedded_reference(bundle);
+  if (path.empty() && other != nullptr) path = embedded_reference(*other);
   if (!path.empty()) return formats::open_tensors(path);
-  if (!options.checkpoint.empty()) return std::unique_ptr<TensorSource>();
+  if (other != nullptr || !options.checkpoint.empty()) return std::unique_ptr<TensorSource>();
   return fail(ErrorCode::kUsage,
-              fmt::format("{}: the bundle has no embedded reference; give --reference FILE or "
-                          "--checkpoint SRC",
+              fmt::format("{}: the bundle has no embedded reference; give --reference FILE, "
+                          "--checkpoint SRC or --against BUNDLE",
                           printable(bundle.path())));
+}
+
+runner::DecodeOptions decode_of(const VerifyOptions& options, const packer::Bundle& bundle) {
+  if (!options.mode) return {};
+  return proof::decode_options_of(bundle.manifest(), *options.mode);
+}
+
+std::string model_of(const packer::Manifest& m) {
+  return fmt::format("{} with {} layers, hidden {}, vocabulary {}", quoted(m.model_type),
+                     m.num_layers, m.hidden_size, m.vocab_size);
+}
+
+Status check_same_model(const packer::Bundle& bundle, const packer::Bundle& other) {
+  const std::string ours = model_of(bundle.manifest()), theirs = model_of(other.manifest());
+  if (ours == theirs) return {};
+  return bad_input(fmt::format("{}: is another model than {}: {}; the other is {}",
+                               printable(other.path()), printable(bundle.path()), theirs, ours));
+}
+
+using Prompts = std::vector<proof::RecordedPrompt>;
+
+Result<Prompts> prompts_for(const packer::Bundle& bundle, const proof::Reference* reference,
+                            int64_t capacity) {
+  if (reference != nullptr) return proof::prompts_of(*reference, bundle.manifest());
+  return proof::probing_prompts(bundle.manifest().vocab_size, capacity);
+}
+
+// `other` is recorded on the prompts, each with the continuation that it chooses.
+Result<std::unique_ptr<TensorSource>> record_other(const packer::Bundle& other, Prompts prompts,
+                                                   int64_t capacity, std::optional<uint64_t> memory,
+                                                   ThreadPool& pool) {
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(other, pool, {.memory = memory}));
+  for (proof::RecordedPrompt& prompt : prompts) prompt.routes.clear();
+  FERRY_RETURN_IF_ERROR(proof::continue_prompts(*decoder, other.manifest(), capacity, prompts));
+  return proof::record_reference(*decoder, other.manifest(), prompts, other.path());
+}
+
+Result<proof::ParityReport> compare_bundles(const packer::Bundle& bundle,
+                                            const packer::Bundle& other,
+                                            const proof::Reference* reference,
+                                            const VerifyOptions& options, ThreadPool& pool) {
+  const int64_t capacity = std::min(proof::longest_sequence(bundle.manifest()),
+                                    proof::longest_sequence(other.manifest()));
+  Prompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
+  if (reference != nullptr) {
+    FERRY_RETURN_IF_ERROR(proof::prompts_of(*reference, other.manifest()));
+  }
+  const std::unique_ptr<TensorSource> source =
+      FERRY_TRY(record_other(other, std::move(prompts), capacity, options.memory, pool));
+  const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*source));
+  const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(
+      runner::load_decoder(bundle, pool, {.memory = options.memory}, decode_of(options, bundle)));
+  return proof::verify(*decoder, bundle.manifest(), recorded,
+                       proof::bounds_between(bundle, other, options.tolerance));
+}
+
+Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& reference,
+                     const VerifyOptions& options, ThreadPool& pool, Verification& out) {
+  const proof::ParityBounds bounds = proof::bounds_of(bundle, options.tolerance);
+  const runner::DecodeOptions decode = decode_of(options, bundle);
+  // Ports that are not f32 cannot be widened: floors alone judge what they round.
+  if (bounds.rounding && !bounds.rounded_ports) {
+    out.rounding =
+        FERRY_TRY(proof::prove_rounding(bundle, reference, bounds, options.memory, pool, decode));
+    return {};
+  }
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}, decode));
+  out.direct = FERRY_TRY(proof::verify(*decoder, bundle.manifest(), reference, bounds));
+  return {};
+}
+
+// Where values are not finite there is nothing to compare modes with, and no parity anyway.
+bool is_finite(const proof::ParityReport* outputs) {
+  return outputs != nullptr && outputs->metrics.values.finite &&
+         std::ranges::all_of(outputs->layers,
+                             [](const auto& layer) { return layer.metrics.finite; });
+}
+
+Status prove_modes(const packer::Bundle& bundle, const proof::Reference* reference,
+                   const VerifyOptions& options, ThreadPool& pool, Verification& out) {
+  const bool has_modes = bundle.manifest().program_style == kStaticStyle;
+  if (!has_modes || options.mode || !is_finite(out.outputs())) return {};
+  const int64_t capacity = proof::longest_sequence(bundle.manifest());
+  Prompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
+  out.modes = FERRY_TRY(proof::prove_modes(bundle, std::move(prompts),
+                                           proof::bounds_of(bundle, options.tolerance),
+                                           options.memory, pool));
+  return {};
 }
 
 }  // namespace
 
 Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& options,
                             ThreadPool& pool) {
-  const std::unique_ptr<TensorSource> source = FERRY_TRY(open_reference(options, bundle));
-  std::optional<proof::Reference> reference;
-  if (source) reference = FERRY_TRY(proof::Reference::open(*source));
+  std::optional<packer::Bundle> other;
+  if (!options.against.empty()) {
+    other = FERRY_TRY(packer::Bundle::open(options.against, /*check_digests=*/true, pool));
+    FERRY_RETURN_IF_ERROR(check_same_model(bundle, *other));
+  }
+  const std::unique_ptr<TensorSource> source =
+      FERRY_TRY(open_reference(options, bundle, other ? &*other : nullptr));
+  std::optional<proof::Reference> opened;
+  if (source) opened = FERRY_TRY(proof::Reference::open(*source));
+  const proof::Reference* reference = opened ? &*opened : nullptr;
   Verification out;
-  out.has_reference = reference.has_value();
+  out.has_reference = reference != nullptr;
   out.tolerance_given = options.tolerance.has_value();
-  if (!options.checkpoint.empty()) {
-    out.proof = FERRY_TRY(prove_against_checkpoint(bundle, options.checkpoint, options.config,
-                                                   reference ? &*reference : nullptr,
-                                                   options.tolerance, options.memory, pool));
-    return out;
+  out.against = options.against;
+  if (other) {
+    out.direct = FERRY_TRY(compare_bundles(bundle, *other, reference, options, pool));
+  } else if (!options.checkpoint.empty()) {
+    const CheckpointOptions given = {options.checkpoint, options.config,
+                                     options.calibrate,  options.tolerance,
+                                     options.memory,     decode_of(options, bundle)};
+    out.proof = FERRY_TRY(prove_against_checkpoint(bundle, given, reference, pool));
+  } else {
+    FERRY_RETURN_IF_ERROR(prove_outputs(bundle, *reference, options, pool, out));
   }
-  const proof::ParityBounds bounds = proof::bounds_of(bundle, options.tolerance);
-  // Ports that are not f32 cannot be widened: floors alone judge what they round.
-  if (bounds.rounding && !bounds.rounded_ports) {
-    out.rounding =
-        FERRY_TRY(proof::prove_rounding(bundle, *reference, bounds, options.memory, pool));
-    return out;
-  }
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}));
-  out.direct = FERRY_TRY(proof::verify(*decoder, bundle.manifest(), *reference, bounds));
+  FERRY_RETURN_IF_ERROR(prove_modes(bundle, reference, options, pool, out));
   return out;
 }
 

@@ -1,16 +1,20 @@
-// verify() proves a bundle: against a reference, against the checkpoint that it was made of, or
-// against both. docs/verifying.md says what each proof covers.
+// verify() proves a bundle: against a reference, against the checkpoint that it was made of,
+// against both, or against another bundle. docs/verifying.md says what each proof covers.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/checkpoint_proof.h"
+#include "proof/mode_proof.h"
 #include "proof/parity_report.h"
 #include "proof/rounding_proof.h"
+#include "runner/decode_options.h"
 
 namespace ferry::pipeline {
 
@@ -18,20 +22,26 @@ struct VerifyOptions {
   std::string reference;   // tensor file with expected outputs; empty: the one in the bundle
   std::string checkpoint;  // anything that ConvertOptions::source accepts; may be empty
   std::string config;      // with `checkpoint`: as ConvertOptions::config
-  std::optional<double> tolerance;  // largest absolute logit error; none: docs/verifying.md
-  std::optional<uint64_t> memory;   // bytes that planned memory of the bundle may have
+  std::string calibrate;   // with `checkpoint`: prompts as for convert; may be empty
+  std::string against;     // another bundle of the same model; may be empty
+  std::optional<runner::DecodeMode> mode;  // of a static bundle; none: its default, then all
+  std::optional<double> tolerance;         // largest absolute logit error; none: docs/verifying.md
+  std::optional<uint64_t> memory;          // bytes that planned memory of the bundle may have
 };
 
 // What was compared. Exactly one of `direct`, `rounding` and `proof` is there.
 struct Verification {
-  std::optional<proof::ParityReport> direct;     // the bundle against a reference
+  std::optional<proof::ParityReport> direct;     // the bundle against a reference, or `against`
   std::optional<proof::RoundingProof> rounding;  // the same in half precision
   std::optional<CheckpointProof> proof;          // against a checkpoint
+  std::string against;                           // the other bundle; empty if there is none
+  std::vector<proof::ModeProof> modes;  // of a static bundle, unless one mode was asked for
   bool has_reference = false;
   bool tolerance_given = false;  // by --tolerance
 
   bool parity() const {
-    return direct ? direct->parity : rounding ? rounding->parity() : proof->parity();
+    const bool outputs = direct ? direct->parity : rounding ? rounding->parity() : proof->parity();
+    return outputs && std::ranges::all_of(modes, &proof::ModeProof::parity);
   }
   // The bundle's own outputs beside what they were compared with; nullptr if there is none.
   const proof::ParityReport* outputs() const {
@@ -41,8 +51,9 @@ struct Verification {
   }
 };
 
-// kUsage if there is nothing to compare with: no reference, neither given nor embedded, and no
-// checkpoint. A bundle that differs is not an error: Verification::parity() says so.
+// kUsage if there is nothing to compare with: no reference, neither given nor embedded, no
+// checkpoint and no other bundle; or for a mode that the bundle does not have. A bundle that
+// differs is not an error: Verification::parity() says so.
 Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& options,
                             ThreadPool& pool);
 

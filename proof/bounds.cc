@@ -64,14 +64,18 @@ std::optional<DType> coarsest(const std::set<DType>& dtypes) {
   return found == kRoundings.rend() ? std::nullopt : std::optional(*found);
 }
 
-// Dtypes of ports that programs of the static style convert at their edge.
+// Dtypes of ports that programs of the static style convert at their edge. Masks lose nothing:
+// every dtype has 0, and a number that hides.
 std::set<DType> port_dtypes(const packer::Manifest& manifest) {
   std::set<DType> dtypes;
   if (manifest.program_style != kStaticStyle) return dtypes;
   for (const packer::ManifestProgram* program : manifest.programs()) {
     for (const packer::ManifestMethod& method : program->methods) {
       for (const auto* ports : {&method.inputs, &method.outputs}) {
-        for (const packer::ManifestPort& port : *ports) dtypes.insert(port.dtype);
+        for (const packer::ManifestPort& port : *ports) {
+          const bool mask = port.name == kAttentionMaskPort || port.name == kWindowMaskPort;
+          if (!mask) dtypes.insert(port.dtype);
+        }
       }
     }
   }
@@ -143,6 +147,23 @@ ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> toler
   const double stated = bundle.manifest().default_tolerance;
   if (stated > 0) bounds.max_abs = std::min(bounds.max_abs.value_or(stated), stated);
   return bounds;
+}
+
+ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
+                            std::optional<double> tolerance) {
+  const ParityBounds first = bounds_of(a, tolerance), second = bounds_of(b, tolerance);
+  std::set<DType> roundings;
+  for (const ParityBounds& bounds : {first, second}) {
+    if (bounds.rounding) roundings.insert(*bounds.rounding);
+  }
+  const std::optional<DType> rounding = coarsest(roundings);
+  ParityBounds out = first.rounding == rounding ? first : second;
+  const ParityBounds& other = first.rounding == rounding ? second : first;
+  out.rounded_ports = first.rounded_ports || second.rounded_ports;
+  if (other.rounding == rounding && other.max_abs) {
+    out.max_abs = std::min(out.max_abs.value_or(*other.max_abs), *other.max_abs);
+  }
+  return out;
 }
 
 }  // namespace ferry::proof

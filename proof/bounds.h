@@ -40,6 +40,9 @@ double f32_tolerance(bool delta_rule);
 // Uses the dtypes in the bundle's data files, not those of its manifest. The manifest's tolerance
 // can tighten the result, not loosen it. `tolerance` replaces both.
 ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance);
+// For two bundles that are compared with each other: those of the one that rounds more.
+ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
+                            std::optional<double> tolerance);
 // For a bundle all of whose matrices are f32.
 ParityBounds f32_bounds(const packer::Bundle& bundle);
 

@@ -9,6 +9,7 @@
 #include "proof/bounds.h"
 #include "proof/parity.h"
 #include "proof/reference_names.h"
+#include "runner/decoder.h"
 
 namespace ferry::proof {
 
@@ -43,7 +44,8 @@ struct CaseReport {
   int64_t greedy_match = 0, greedy_total = 0;
   bool greedy_tie = false;  // errors within the bounds explain the tokens that differ
   RoutingReport routing;
-  std::vector<LayerResult> layers;  // in model order
+  std::optional<runner::LookaheadCounts> lookahead;  // of the continuation, in that mode
+  std::vector<LayerResult> layers;                   // in model order
   std::optional<F64Distance> f64;
   std::vector<std::string> not_compared;  // reference tensors without a counterpart
   bool parity = true;

@@ -146,7 +146,7 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
 
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
                                      const ParityBounds& bounds, std::optional<uint64_t> memory,
-                                     ThreadPool& pool) {
+                                     ThreadPool& pool, const runner::DecodeOptions& decode) {
   const packer::Manifest& manifest = bundle.manifest();
   std::vector<RecordedPrompt> prompts = FERRY_TRY(prompts_of(reference, manifest));
   RoundingProof proof;
@@ -156,7 +156,7 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   {
     const runner::MethodOptions widened = {.widen = true, .memory = memory};
     const std::unique_ptr<runner::Decoder> decoder =
-        FERRY_TRY(runner::load_decoder(bundle, pool, widened));
+        FERRY_TRY(runner::load_decoder(bundle, pool, widened, decode));
     FERRY_RETURN_IF_ERROR(check_routes(*decoder, reference, prompts));
     if (!proof.exact_weights) {
       proof.exchanged = FERRY_TRY(follow_reference(*decoder, manifest, reference, prompts));
@@ -169,7 +169,7 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   const VerifyOptions options = {.recorded = &recorded, .continuation = continued};
   proof.in_f32 = FERRY_TRY(compare_references(recorded, reference, f32_bounds(bundle), options));
   const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}));
+      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}, decode));
   proof.rounding = FERRY_TRY(verify(*decoder, manifest, recorded, bounds));
   proof.outputs = FERRY_TRY(verify(*decoder, manifest, reference, bounds, options));
   if (!proof.exact_weights && !proof.in_f32.parity) {

@@ -36,7 +36,7 @@ inline constexpr double kRoundedWeightsDb = 10;
 // `bounds` are bounds_of() the bundle, with rounding.
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
                                      const ParityBounds& bounds, std::optional<uint64_t> memory,
-                                     ThreadPool& pool);
+                                     ThreadPool& pool, const runner::DecodeOptions& decode = {});
 
 // Prompts of a reference that a bundle can run, checked. kUnsupported if there is none.
 Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,

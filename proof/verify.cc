@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "proof/sequence_length.h"
 #include "runner/sampler.h"
 
 namespace ferry::proof {
@@ -18,20 +19,15 @@ namespace {
 
 constexpr std::string_view kRoutePrefix = "router_experts.";
 
-struct BundleNames {
-  std::set<std::string> probes, buffers;
-  explicit BundleNames(const packer::Manifest& manifest) {
-    for (const packer::ManifestProgram* program : manifest.programs()) {
-      for (const packer::ManifestMethod& method : program->methods) {
-        for (const packer::ManifestProbe& probe : method.probes) probes.insert(probe.name);
-        for (const packer::ManifestBuffer& buffer : method.buffers) buffers.insert(buffer.name);
-      }
+std::set<std::string> probes_of(const packer::Manifest& manifest) {
+  std::set<std::string> probes;
+  for (const packer::ManifestProgram* program : manifest.programs()) {
+    for (const packer::ManifestMethod& method : program->methods) {
+      for (const packer::ManifestProbe& probe : method.probes) probes.insert(probe.name);
     }
   }
-  bool has(const ReferenceTensor& tensor) const {
-    return (tensor.is_probe() ? probes : buffers).contains(tensor.source);
-  }
-};
+  return probes;
+}
 
 Result<std::vector<float>> floats_of(const runner::TensorView& view, const std::string& name) {
   if (view.dtype != DType::kF32) {
@@ -66,7 +62,7 @@ class CaseRunner {
  private:
   using Row = std::span<const float>;
 
-  Status load(const std::vector<ReferenceTensor>& tensors, const BundleNames& names);
+  Status load(const std::vector<ReferenceTensor>& tensors);
   Status load_routes();
   bool has_routes(const ReferencePrompt& prompt) const {
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
@@ -117,7 +113,12 @@ class CaseRunner {
   std::map<std::string, ValueComparison> running_;  // of the current execution, by reference name
 };
 
-Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNames& names) {
+Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
+  const std::set<std::string> probes = probes_of(manifest_);
+  const auto has = [&](const ReferenceTensor& tensor) {
+    return tensor.is_probe() ? probes.contains(tensor.source)
+                             : decoder_.buffer(tensor.source).has_value();
+  };
   const Shape shape = {1, tokens_, manifest_.vocab_size};
   logits_ = FERRY_TRY(reference_.floats(prompt_, "logits", shape));
   if (prompt_.has("logits_f64")) {
@@ -130,7 +131,7 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all, const BundleNam
   }
   std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
   for (const ReferenceTensor& tensor : all) {
-    if (!prompt_.has(tensor.name) || !names.has(tensor)) continue;
+    if (!prompt_.has(tensor.name) || !has(tensor)) continue;
     known.insert(tensor.name);
     compared_.push_back(tensor);
     report_.layers.push_back({.tensor = tensor, .metrics = {}});
@@ -328,18 +329,25 @@ Status CaseRunner::run_greedy(Row row) {
   const auto vocab = static_cast<size_t>(manifest_.vocab_size);
   const std::vector<float> expected = FERRY_TRY(greedy_logits(report_.greedy_total));
   LogitComparison comparison;
-  for (size_t g = 0; g < ids.size(); ++g) {
+  size_t g = 0;
+  const auto choose = [&](Row got) -> Result<std::optional<int64_t>> {
+    got = got.last(vocab);
     const Row want = expected.empty() ? Row() : Row(expected).subspan(g * vocab, vocab);
-    if (!want.empty()) comparison.add_row(row, want);
-    const bool same = static_cast<int64_t>(runner::argmax(row)) == ids[g];
-    if (!same) {
-      report_.greedy_tie = !want.empty() && bounds_.explains_choice(row, want);
-      if (!report_.greedy_tie) break;
-    }
+    if (!want.empty()) comparison.add_row(got, want);
+    const bool same = static_cast<int64_t>(runner::argmax(got)) == ids[g];
+    if (!same) report_.greedy_tie = !want.empty() && bounds_.explains_choice(got, want);
+    if (!same && !report_.greedy_tie) return std::optional<int64_t>();
     report_.greedy_match += same ? 1 : 0;
-    if (g + 1 < ids.size()) row = FERRY_TRY(decoder_.forward({&ids[g], 1}));
-  }
+    const int64_t token = ids[g++];
+    return g < ids.size() ? std::optional(token) : std::nullopt;
+  };
+  // Rows of guesses are at no position of the route.
+  if (decoder_.lookahead_counts()) FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
+  std::optional<int64_t> token;
+  if (!ids.empty()) token = FERRY_TRY(choose(row));
+  while (token) token = FERRY_TRY(decoder_.advance(*token, choose));
   report_.greedy = comparison.metrics();
+  report_.lookahead = decoder_.lookahead_counts();
   return {};
 }
 
@@ -351,7 +359,7 @@ Result<CaseReport> CaseRunner::run() {
     return report_;
   }
   FERRY_RETURN_IF_ERROR(check_prompt(reference_, prompt_, manifest_));
-  FERRY_RETURN_IF_ERROR(load(reference_tensors(manifest_.num_layers), BundleNames(manifest_)));
+  FERRY_RETURN_IF_ERROR(load(reference_tensors(manifest_.num_layers)));
   FERRY_RETURN_IF_ERROR(
       decoder_.set_probe_sink([this](const std::string& name, int64_t position, int64_t rows,
                                      Row values) { compare_probe(name, position, rows, values); }));
@@ -384,10 +392,9 @@ Status check_continuation(const Reference& reference, const ReferencePrompt& pro
                           const std::vector<int64_t>& ids, const packer::Manifest& manifest) {
   const std::string who = name_of(reference, prompt);
   const size_t total = prompt.input_ids.size() + ids.size() - std::min<size_t>(1, ids.size());
-  if (total > static_cast<size_t>(manifest.context_length)) {
-    return bad_input(
-        fmt::format("{} and its continuation have {} tokens, the bundle's context is {}", who,
-                    total, manifest.context_length));
+  if (const int64_t most = longest_sequence(manifest); total > static_cast<size_t>(most)) {
+    return bad_input(fmt::format(
+        "{} and its continuation have {} tokens, the bundle's context is {}", who, total, most));
   }
   return check_tokens(ids, who, manifest);
 }
@@ -396,9 +403,9 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
                     const packer::Manifest& manifest) {
   const std::string who = name_of(reference, prompt);
   const auto tokens = static_cast<int64_t>(prompt.input_ids.size());
-  if (tokens > manifest.context_length) {
-    return bad_input(fmt::format("{} has {} tokens, the bundle's context is {}", who, tokens,
-                                 manifest.context_length));
+  if (const int64_t most = longest_sequence(manifest); tokens > most) {
+    return bad_input(
+        fmt::format("{} has {} tokens, the bundle's context is {}", who, tokens, most));
   }
   FERRY_RETURN_IF_ERROR(check_tokens(prompt.input_ids, who, manifest));
   if (!prompt.has("logits")) return bad_input(fmt::format("{} has no logits", who));

@@ -8,8 +8,10 @@
 #include "core/checked.h"
 #include "core/interrupt.h"
 #include "core/text.h"
+#include "runner/joined_caches.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
+#include "runner/wanted_rows.h"
 
 namespace ferry::runner {
 namespace {
@@ -337,6 +339,7 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     impl->method = name;
     impl->poison = options.poison;
     impl->widen = options.widen;
+    impl->literal = options.literal;
     FERRY_RETURN_IF_ERROR(check_operators(*found.back(), *impl));
   }
   Result<std::shared_ptr<ProgramMemory>> memory = allocate_memory(found, budget);
@@ -370,6 +373,10 @@ Status Method::set_input(size_t index, const TensorView& tensor) {
   return {};
 }
 
+void Method::want_rows(size_t index, int64_t begin, int64_t count) {
+  runner::want_rows(*impl_, index, begin, count);
+}
+
 Status Method::execute() {
   for (size_t i = 0; i < impl_->input_set.size(); ++i) {
     if (!impl_->input_set[i]) return impl_->bad_port(i, "is not set");
@@ -390,6 +397,8 @@ bool Method::output_is_text(size_t index) const {
 const TensorView& Method::output(size_t index) const { return impl_->output_views[index]; }
 
 Status Method::observe(int32_t value, std::function<void(const TensorView&)> observer) {
+  compute_again(*impl_, value);
+  want_all_rows(*impl_);
   std::erase_if(impl_->observers, [&](const auto& other) { return other.value == value; });
   bool found = false;
   for (size_t i = 0; i < impl_->written.size(); ++i) {

@@ -46,6 +46,9 @@ struct MethodOptions {
   // Hold activations that the program has in f16 or bf16 in f32, and widen matrices as they are
   // read: what the program computes without the rounding of its dtype. Takes more memory.
   bool widen = false;
+  // Execute every instruction as it is stated, also where a result could be had without it. The
+  // bits of the results are the same; it takes longer.
+  bool literal = false;
   // Bytes that planned memory may have. Without a value: what the system has available.
   std::optional<uint64_t> memory = {};
 };
@@ -82,6 +85,10 @@ class Method {
   // the caller's bytes, which must stay until execute() returns. kBadInput for dtype, rank, or
   // sizes beyond the bounds, with the input's index.
   Status set_input(size_t index, const TensorView& tensor);
+  // Only rows [begin, begin + count) of the output will be read, until this is called again; a row
+  // is what the last dimension holds. What other rows hold is unspecified: the method computes them
+  // or not. The rows must exist.
+  void want_rows(size_t index, int64_t begin, int64_t count);
   // Runs every instruction. State changes stay for the next call. Errors name the instruction.
   // Once the method has been executed, it allocates nothing for the same shapes.
   Status execute();
@@ -98,6 +105,7 @@ class Method {
   // Dtype and declared shape of a tensor among the method's values. kUsage for other values.
   Result<TensorView> value_meta(int32_t value) const;
   // Current contents of a value with planned memory or a constant; for state buffers between calls.
+  // Activations may hold anything then.
   Result<TensorView> value(int32_t value) const;
   // Replaces the contents of a tensor in planned memory; inside an observer this decides what the
   // instructions that follow read. kUsage if the tensor has another size or no memory of its own.

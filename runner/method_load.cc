@@ -9,8 +9,10 @@
 #include "core/text.h"
 #include "formats/pte/op_schema.h"
 #include "runner/constant_views.h"
+#include "runner/joined_caches.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_loading.h"
+#include "runner/wanted_rows.h"
 
 namespace ferry::runner {
 namespace {
@@ -174,9 +176,12 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   FERRY_RETURN_IF_ERROR(bind_tensors(loading, external));
   FERRY_RETURN_IF_ERROR(make_ports(loading));
   FERRY_RETURN_IF_ERROR(make_steps(loading));
-  view_selected_constants(method, state);
+  if (!state.literal) view_selected_constants(method, state);
   FERRY_RETURN_IF_ERROR(allocate_unplanned(loading, budget));
   find_state(loading);
+  if (state.literal) return {};
+  join_caches(loading);
+  find_row_outputs(loading);
   return {};
 }
 

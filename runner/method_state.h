@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runner/kernels/kernel_table.h"
@@ -39,11 +40,34 @@ struct Rebound {
   kernels::Tensor home;
 };
 
+// What join_caches changes.
+struct JoinedCaches {
+  std::vector<std::pair<size_t, Step>> stated;  // changed steps as they were
+  std::vector<int32_t> values;                  // that are not computed, or not all of them
+  std::deque<kernels::Value> made;              // arguments that no program has
+  std::deque<std::vector<kernels::Value*>> args;
+  std::deque<std::vector<kernels::Tensor*>> inputs;
+};
+
+// An output whose rows can be computed by themselves, see wanted_rows.h.
+struct RowOutput {
+  // A step as it is stated and for some rows, and the tensors that it reads and writes.
+  struct Link {
+    size_t step;
+    Step stated, some;
+    kernels::Tensor *in, *out;
+    kernels::Tensor *in_rows = nullptr, *out_rows = nullptr;
+  };
+  int64_t rows = 0;
+  std::vector<Link> links = {};
+};
+
 struct MethodState {
   std::string file;    // begins the messages
   std::string method;  // its name
   bool poison = false;
   bool widen = false;
+  bool literal = false;
 
   std::vector<kernels::Value> values;   // never resized after loading: others point into them
   std::deque<kernels::Tensor> tensors;  // of the values
@@ -62,6 +86,11 @@ struct MethodState {
   std::vector<kernels::Tensor*> step_tensors;  // Step::inputs and ::outs
   std::vector<std::vector<int32_t>> written;   // per step: values that it produces
   std::vector<Observer> observers;
+  JoinedCaches joined;
+  std::vector<RowOutput> row_outputs;       // per output
+  std::deque<kernels::Tensor> row_tensors;  // of their links
+  std::deque<kernels::Value> row_values;
+  std::deque<std::vector<kernels::Value*>> row_args;
 
   std::shared_ptr<ProgramMemory> memory;  // planned by the program
   Arena outs;                             // of results that the program does not plan

@@ -93,6 +93,17 @@ class Binder {
 
 }  // namespace
 
+void MethodChain::want_rows(size_t index, int64_t begin, int64_t count) {
+  const Link::Source output = outputs_[index];
+  const auto reads = [&](const Link& link) {
+    return std::ranges::any_of(link.sources, [&](const Link::Source& source) {
+      return source.link == output.link && source.port == output.port;
+    });
+  };
+  if (std::ranges::any_of(links_, reads)) return;  // another program needs all rows
+  links_[static_cast<size_t>(output.link)].method->want_rows(output.port, begin, count);
+}
+
 Status MethodChain::run() {
   for (Link& link : links_) {
     for (size_t i = 0; i < link.sources.size(); ++i) {

@@ -43,6 +43,8 @@ class MethodChain {
   // To be set before each run(); the bytes must stay until it returns. It keeps its contents, so
   // that a caller can change a size without an allocation.
   TensorView& input(size_t index) { return inputs_[index]; }
+  // As Method::want_rows, for an output of the chain.
+  void want_rows(size_t index, int64_t begin, int64_t count);
   Status run();
   // Valid until the next run().
   const TensorView& output(size_t index) const;

@@ -97,8 +97,8 @@ std::pair<ValueId, ValueId> StaticPorts::extend(GraphBuilder& b, int64_t layer, 
   Layer& at = *std::ranges::find(layers_, layer, &Layer::number);
   at.new_keys = stored(b, b.permute(keys, {0, 2, 3, 1}), at.key_port);
   at.new_values = stored(b, b.permute(values, {0, 2, 1, 3}), at.value_port);
-  // A call sees its own tokens as later calls will: rounded. So the tokens that follow do not depend
-  // on how a prompt was divided into calls.
+  // A call sees its own tokens as later calls will: rounded. So the tokens that follow do not
+  // depend on how a prompt was divided into calls.
   const ValueId new_keys = real(b, at.new_keys, at.key_port);
   const ValueId new_values = real(b, at.new_values, at.value_port);
   const ValueId past_keys = real(b, at.past_keys, at.key_port);

@@ -71,7 +71,7 @@ HWY_INLINE void weighted_rows(const WeightedSums& a, size_t i) {
   for (; c < a.width; ++c) weighted_tile<kM, 1, false>(F32x1(), a, i, c);
 }
 
-HWY_NOINLINE void weighted_sums(const WeightedSums& a) {
+HWY_NOINLINE inline void weighted_sums(const WeightedSums& a) {
   if (a.count == 0) return;
   size_t i = 0;
   if (a.m < 4) {

@@ -127,10 +127,11 @@ Status split_into(const Call& call, const Tensor& self, int dim, size_t parts,
 }
 
 // Tensors one after the other along `dim` of `out`, which has shape `sizes`; extent_of(tensor) is
-// what a part takes of that dimension. Parts without elements take nothing.
+// what a part takes of that dimension. Parts without elements take nothing. The first `left_out`
+// parts have their place, but are not copied.
 template <class ExtentOf>
 Status join(const Call& call, std::span<Value* const> parts, const Dims& sizes, int dim,
-            const ExtentOf& extent_of, Tensor& out) {
+            const ExtentOf& extent_of, Tensor& out, int left_out = 0) {
   FERRY_RETURN_IF_ERROR(resize(out, sizes));
   const Dims strides = contiguous_strides(sizes);
   int64_t start = 0;
@@ -138,9 +139,11 @@ Status join(const Call& call, std::span<Value* const> parts, const Dims& sizes, 
     if (item->tensor->numel == 0) continue;
     Dims part = sizes;
     part[dim] = extent_of(*item->tensor);
-    strided_copy(call.pool, part, out.element_bytes(),
-                 {item->tensor->data, contiguous_strides(part)},
-                 strided(out, start * strides[dim], strides));
+    if (left_out-- <= 0) {
+      strided_copy(call.pool, part, out.element_bytes(),
+                   {item->tensor->data, contiguous_strides(part)},
+                   strided(out, start * strides[dim], strides));
+    }
     start += part[dim];
   }
   return {};
@@ -299,7 +302,8 @@ Status cat(const Call& call) {
   }
   sizes[dim] = total;
   return join(
-      call, items, sizes, dim, [&](const Tensor& part) { return part.size(dim); }, out);
+      call, items, sizes, dim, [&](const Tensor& part) { return part.size(dim); }, out,
+      call.variant);
 }
 
 Status stack(const Call& call) {

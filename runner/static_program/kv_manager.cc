@@ -173,4 +173,32 @@ Status KvManager::update(std::span<const NewColumns> columns, int64_t n_update,
   return {};
 }
 
+float KvManager::number(const Cache& cache, size_t element) const {
+  const std::byte* from = memory_.data() + cache.offset + element * element_;
+  if (cache.tensor.encoding) {
+    uint16_t code = 0;
+    std::memcpy(&code, from, element_);
+    return static_cast<float>(cache.tensor.encoding->real(code));
+  }
+  float value = 0;
+  to_f32(dtype_, from, &value, 1);
+  return value;
+}
+
+std::vector<float> KvManager::floats(size_t index_of) const {
+  const Cache& cache = caches_[index_of];
+  const auto [layer, is_key, heads, dim, encoding] = cache.tensor;
+  const int64_t columns = cl_ - ar_;
+  std::vector<float> out;
+  out.reserve(index(length_ * heads * dim));
+  for (int64_t t = 0; t < length_; ++t) {
+    for (int64_t row = 0; row < heads * dim; ++row) {
+      // Keys are [G,D,C], values [G,C,D].
+      const int64_t at = is_key ? row * columns + t : (row / dim * columns + t) * dim + row % dim;
+      out.push_back(number(cache, index(at)));
+    }
+  }
+  return out;
+}
+
 }  // namespace ferry::runner

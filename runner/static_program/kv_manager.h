@@ -56,6 +56,10 @@ class KvManager {
   // Empties the caches, and keeps the arrangement.
   void clear();
 
+  const CacheTensor& tensor(size_t index) const { return caches_[index].tensor; }
+  // The numbers of tensor `index` up to length(), [length(),G,D] for keys and values alike.
+  std::vector<float> floats(size_t index) const;
+
  private:
   struct Cache {
     CacheTensor tensor;
@@ -68,6 +72,7 @@ class KvManager {
   KvManager() = default;
 
   std::byte* at(const Cache& cache) { return memory_.data() + cache.offset; }
+  float number(const Cache& cache, size_t element) const;
   size_t column_bytes(const Cache& cache) const;
   void move_rows(const Cache& cache, int64_t from, int64_t to);
   void zero(const Cache& cache, size_t begin, size_t end);

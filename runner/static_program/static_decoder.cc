@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <charconv>
 #include <variant>
 #include <vector>
 
+#include "core/hadamard.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "runner/memory.h"
@@ -23,6 +26,9 @@ class ChainMethod final : public StaticMethod {
   std::span<const packer::ManifestPort> inputs() const override { return ports_.inputs; }
   std::span<const packer::ManifestPort> outputs() const override { return ports_.outputs; }
   TensorView& input(size_t index) override { return chain_.input(index); }
+  void want_rows(size_t output, int64_t begin, int64_t count) override {
+    chain_.want_rows(output, begin, count);
+  }
   Status run() override { return chain_.run(); }
   const TensorView& output(size_t index) const override { return chain_.output(index); }
 
@@ -66,6 +72,12 @@ Status check_manifest_sizes(const packer::Bundle& bundle, const StaticSequence& 
     return bad_input(fmt::format("{}: logits of {} tokens, the vocabulary has {}", file,
                                  sequence.vocab(), m.vocab_size));
   }
+  for (int64_t layer = 0; m.rotate == "r3" && layer < m.num_layers; ++layer) {
+    const auto keys = sequence.cache(layer, /*is_key=*/true);
+    if (!keys || std::has_single_bit(static_cast<uint64_t>(keys->shape.back()))) continue;
+    return bad_input(fmt::format("{}: rotate is r3, but keys of layer {} have {} elements", file,
+                                 layer, keys->shape.back()));
+  }
   if (!m.rope_switch) return {};
   return fail(ErrorCode::kUnsupported,
               fmt::format("{}: a static program with two sets of RoPE factors", file));
@@ -88,8 +100,11 @@ struct StaticDecoder::Impl {
   std::vector<Observed> methods;  // kv_forward first
   ProbeSink sink;
   bool observing = false;
+  bool rotated = false;          // by R3: keys are not as the model has them
+  StaticSequence::Floats shown;  // what buffer() has returned
 
   Status observe_probes();
+  std::optional<StaticSequence::Floats> floats(std::string_view buffer) const;
   void deliver(const std::string& name, const TensorView& value) const;
   template <class T>
   Result<T> checked(Result<T> result);
@@ -119,6 +134,23 @@ Status StaticDecoder::Impl::observe_probes() {
     }
   }
   return {};
+}
+
+// The names are those that stateful programs give their buffers.
+std::optional<StaticSequence::Floats> StaticDecoder::Impl::floats(std::string_view buffer) const {
+  constexpr std::string_view kLayers = "layers.", kAttention = ".attention.";
+  if (!buffer.starts_with(kLayers)) return std::nullopt;
+  int64_t layer = 0;
+  const char* end = buffer.data() + buffer.size();
+  const auto [rest, error] = std::from_chars(buffer.data() + kLayers.size(), end, layer);
+  const std::string_view tail(rest, static_cast<size_t>(end - rest));
+  if (error != std::errc() || !tail.starts_with(kAttention)) return std::nullopt;
+  const std::string_view kind = tail.substr(kAttention.size());
+  if (kind == "kv_cache.v_cache") return sequence.cache(layer, /*is_key=*/false);
+  if (kind != "kv_cache.k_cache") return sequence.state(fmt::format("{}_{}", kind, layer));
+  std::optional<StaticSequence::Floats> keys = sequence.cache(layer, /*is_key=*/true);
+  if (keys && rotated) hadamard_rotate(keys->values, static_cast<size_t>(keys->shape.back()));
+  return keys;
 }
 
 // What a router could not do is an error of the call.
@@ -154,6 +186,7 @@ Result<StaticDecoder> StaticDecoder::load(const packer::Bundle& bundle, ThreadPo
       FERRY_TRY(StaticSequence::make(std::move(methods), decode, budget, printable(bundle.path())));
   FERRY_RETURN_IF_ERROR(check_manifest_sizes(bundle, sequence));
   auto impl = std::make_unique<Impl>(std::move(set), std::move(sequence));
+  impl->rotated = bundle.manifest().rotate == "r3";
   for (const MethodChain* chain : chains) impl->methods.push_back({chain, ExpertRouter(*chain)});
   return StaticDecoder(std::move(impl));
 }
@@ -195,7 +228,10 @@ std::pair<int64_t, int64_t> StaticDecoder::experts_of(int64_t layer) const {
 }
 
 Result<TensorView> StaticDecoder::buffer(const std::string& name) const {
-  return fail(ErrorCode::kUsage, fmt::format("the bundle has no buffer '{}'", name));
+  std::optional<StaticSequence::Floats> floats = impl_->floats(name);
+  if (!floats) return fail(ErrorCode::kUsage, fmt::format("the bundle has no buffer '{}'", name));
+  impl_->shown = std::move(*floats);
+  return TensorView{DType::kF32, impl_->shown.shape, std::as_bytes(std::span(impl_->shown.values))};
 }
 
 }  // namespace ferry::runner

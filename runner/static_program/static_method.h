@@ -21,6 +21,8 @@ class StaticMethod {
   virtual std::span<const packer::ManifestPort> outputs() const = 0;
   // To be set before run(); the bytes must stay until it returns. Keeps its contents.
   virtual TensorView& input(size_t index) = 0;
+  // Only rows [begin, begin + count) of the output will be read, until this is called again.
+  virtual void want_rows(size_t output, int64_t begin, int64_t count) = 0;
   virtual Status run() = 0;
   // Valid until the next run() of any method of the same programs.
   virtual const TensorView& output(size_t index) const = 0;

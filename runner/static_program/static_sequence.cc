@@ -207,6 +207,9 @@ Status StaticSequence::run_tokens(Call& call, std::span<const int64_t> tokens) {
     call.positions[i] = static_cast<int32_t>(position_ + static_cast<int64_t>(offset));
   }
   call_tokens_ = std::ssize(tokens);
+  // forward() reads the logits of its last token.
+  const int64_t first = sink_ ? 0 : call_tokens_ - 1;
+  call.method->want_rows(call.ports.logits, first, call_tokens_ - first);
   FERRY_RETURN_IF_ERROR(run(call));
   FERRY_RETURN_IF_ERROR(keep(call, std::ssize(tokens), {}));
   if (sink_) {
@@ -273,6 +276,7 @@ Result<std::optional<int64_t>> StaticSequence::advance(int64_t token,
     kv_.positions[i] = static_cast<int32_t>(position_) + lookahead_->offsets()[i];
   }
   call_tokens_ = 0;
+  kv_.method->want_rows(kv_.ports.logits, 0, kv_.ports.ar);
   FERRY_RETURN_IF_ERROR(run(kv_));
   grow_guesses();
   const int64_t before = position_;
@@ -286,6 +290,26 @@ Result<std::optional<int64_t>> StaticSequence::advance(int64_t token,
   counts_.generated += count;
   counts_.accepted += count - 1;
   return next;
+}
+
+std::optional<StaticSequence::Floats> StaticSequence::cache(int64_t layer, bool is_key) const {
+  for (size_t i = 0; i < kv_.ports.caches.size(); ++i) {
+    const CacheTensor& tensor = caches_->tensor(i);
+    if (tensor.layer != layer || tensor.is_key != is_key) continue;
+    return Floats{{1, caches_->length(), tensor.heads, tensor.head_dim}, caches_->floats(i)};
+  }
+  return std::nullopt;
+}
+
+std::optional<StaticSequence::Floats> StaticSequence::state(std::string_view port) const {
+  const auto found = std::ranges::find(kv_.ports.states, port, &StaticPorts::State::name);
+  if (found == kv_.ports.states.end()) return std::nullopt;
+  const std::vector<std::byte>& bytes =
+      states_[static_cast<size_t>(found - kv_.ports.states.begin())];
+  Floats out = {kv_.method->inputs()[found->input].shape,
+                std::vector<float>(bytes.size() / sizeof(float))};
+  std::memcpy(out.values.data(), bytes.data(), bytes.size());
+  return out;
 }
 
 }  // namespace ferry::runner

@@ -49,6 +49,16 @@ class StaticSequence {
   int64_t call_tokens() const { return call_tokens_; }
   uint64_t cache_bytes() const { return caches_->bytes(); }
 
+  // What is kept between calls, as f32.
+  struct Floats {
+    Shape shape;
+    std::vector<float> values;
+  };
+  // Keys or values of the positions so far, [1,position(),G,D]. None for layers without a cache.
+  std::optional<Floats> cache(int64_t layer, bool is_key) const;
+  // A state by the name of its port. None for other names.
+  std::optional<Floats> state(std::string_view port) const;
+
  private:
   // A method and what it is called with.
   struct Call {

@@ -2,6 +2,7 @@
 // allocated per token, and ports are bound by name and type.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -101,18 +102,44 @@ TEST_P(StaticDecodingTest, ATokenAllocatesNothingAfterTheFirst) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Checkpoints, StaticDecodingTest,
-                         testing::Values(StaticDecoding{"qwen3", {}, runner::DecodeMode::kHybrid},
-                                         StaticDecoding{
-                                             "llama", {"--dtype", "bf16"}, runner::DecodeMode::kKv},
-                                         StaticDecoding{"gemma3",
-                                                        {"--decode-length", "8", "--shards", "2"},
-                                                        runner::DecodeMode::kLookahead},
-                                         StaticDecoding{"qwen2",
-                                                        {"--kv-dtype", "u8", "--mask-dtype", "u16",
-                                                         "--logits-dtype", "u16"},
-                                                        runner::DecodeMode::kHybrid},
-                                         StaticDecoding{"lfm2", {}, runner::DecodeMode::kHybrid}));
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, StaticDecodingTest,
+    testing::Values(
+        StaticDecoding{"qwen3", {}, runner::DecodeMode::kHybrid},
+        StaticDecoding{"llama", {"--dtype", "bf16"}, runner::DecodeMode::kKv},
+        StaticDecoding{
+            "gemma3", {"--decode-length", "8", "--shards", "2"}, runner::DecodeMode::kLookahead},
+        StaticDecoding{"qwen2",
+                       {"--kv-dtype", "u8", "--mask-dtype", "u16", "--logits-dtype", "u16"},
+                       runner::DecodeMode::kHybrid},
+        StaticDecoding{
+            "qwen3", {"--kv-dtype", "u8", "--attention", "sha"}, runner::DecodeMode::kHybrid},
+        StaticDecoding{
+            "llama", {"--kv-dtype", "f16", "--shards", "2"}, runner::DecodeMode::kHybrid},
+        StaticDecoding{"qwen2",
+                       {"--kv-dtype", "u8", "--shards", "2", "--shards-in-one-file"},
+                       runner::DecodeMode::kKv},
+        StaticDecoding{"lfm2", {}, runner::DecodeMode::kHybrid}));
+
+// What the runner leaves out changes no bit of what static programs compute.
+TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
+  std::vector<std::string> options = {"--program", "static",           "--context-length",
+                                      "64",        "--prefill-length", "8"};
+  options.insert(options.end(), GetParam().options.begin(), GetParam().options.end());
+  const TempDir dir;
+  ThreadPool pool(2);
+  const packer::Bundle bundle = convert(dir, GetParam().checkpoint, options, pool);
+  auto decoder = runner::load_decoder(bundle, pool, {}, {.mode = GetParam().mode});
+  auto stated = runner::load_decoder(bundle, pool, {.literal = true}, {.mode = GetParam().mode});
+  ASSERT_TRUE(decoder && stated);
+  const std::vector<int64_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  for (const size_t count : {size_t{10}, size_t{1}, size_t{2}, size_t{9}, size_t{1}}) {
+    const auto logits = (*decoder)->forward(std::span(tokens).first(count));
+    const auto expected = (*stated)->forward(std::span(tokens).first(count));
+    ASSERT_TRUE(logits && expected);
+    EXPECT_TRUE(std::ranges::equal(std::as_bytes(*logits), std::as_bytes(*expected)));
+  }
+}
 
 TEST(AllocationCounter, Counts) {
   const uint64_t before = allocations();

@@ -43,7 +43,8 @@ TEST(MarkCuts, CutsWhereShardCuts) {
   ASSERT_EQ(copies.size(), 2U);
   for (size_t part = 0; part < 2; ++part) {
     int32_t last = 0;
-    for (const Node& node : (*parts)[part].methods[0].graph.nodes) last = std::max(last, node.layer);
+    for (const Node& node : (*parts)[part].methods[0].graph.nodes)
+      last = std::max(last, node.layer);
     EXPECT_EQ(copies[part]->layer, last);
   }
 }

@@ -88,6 +88,27 @@ TEST(AttentionMask, UpdatesGiveWhatABeginningWouldHaveGiven) {
 }
 
 // Two branches from row 0, positions that go back, and rows without a parent at the end.
+// Bytes that update() leaves alone keep a mark that no mask has.
+TEST(AttentionMask, UpdatesWriteOnlyColumnsThatChange) {
+  constexpr int64_t kAr = 2, kCl = 14, kPast = 5, kKept = 2, kWindow = 4;
+  for (const std::optional<int64_t> window : {std::optional<int64_t>(), std::optional(kWindow)}) {
+    AttentionMask mask(kBytes, kAr, kCl, window);
+    mask.init(causal(kAr), iota(kAr), kPast);
+    const std::span<const std::byte> bytes = mask.bytes();
+    std::memset(const_cast<std::byte*>(bytes.data()), 7, bytes.size());
+    mask.update(kKept);
+    for (int64_t row = 0; row < kAr; ++row) {
+      const int64_t first = kPast + row + 1 - kWindow;  // that the row saw before
+      for (int64_t column = 0; column < kCl; ++column) {
+        const bool appears = column >= kPast && column < kPast + kKept;
+        const bool leaves = window && column >= first && column < first + kKept;
+        EXPECT_EQ(bytes[static_cast<size_t>(row * kCl + column)] != std::byte{7}, appears || leaves)
+            << "row " << row << " column " << column;
+      }
+    }
+  }
+}
+
 TEST(AttentionMask, BranchesSeeTheirAncestorsAndRowsBeyondTheMapSeeThemselves) {
   constexpr int64_t kCl = 16, kAr = 8;
   const std::vector<int32_t> parents = {-1, 0, 1, 0, 3, 0}, offsets = {0, 1, 2, 1, 2, 1};

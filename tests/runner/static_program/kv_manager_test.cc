@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -81,9 +82,28 @@ class Pair {
     return manager.update(columns, std::ssize(chosen), selected);
   }
 
+  // What the element `bits` stands for.
+  float number(uint32_t bits) const {
+    if (encoding_) return static_cast<float>(encoding_->real(bits));
+    float value = 0;
+    to_f32(dtype_, reinterpret_cast<const std::byte*>(&bits), &value, 1);
+    return value;
+  }
+
+  void expect_numbers(size_t i) const {
+    const std::vector<uint32_t>& elements = expected_[i].elements;
+    const std::vector<float> floats = manager.floats(i);
+    ASSERT_EQ(floats.size(), elements.size());
+    for (size_t at = 0; at < floats.size(); ++at) {
+      const float want = number(elements[at]);
+      ASSERT_TRUE(floats[at] == want || (std::isnan(want) && std::isnan(floats[at]))) << at;
+    }
+  }
+
   void expect_equal() const {
     const int64_t columns = kCl - manager.call_length();
     for (size_t i = 0; i < expected_.size(); ++i) {
+      ASSERT_NO_FATAL_FAILURE(expect_numbers(i));
       const auto [layer, is_key, heads, dim, encoding] = expected_[i].tensor;
       const auto view = manager.view(i, manager.call_length());
       ASSERT_EQ(view.size(), static_cast<size_t>(heads * dim * columns) * size_);
@@ -209,6 +229,28 @@ TEST(KvManager, WhatDoesNotFitIsRefusedAndChangesNothing) {
   ASSERT_FALSE(back);
   EXPECT_EQ(back.error().message, "10 cached positions exceed the 9 of calls of 4 tokens");
   pair.expect_equal();
+}
+
+// Bytes that update() leaves alone keep a mark that no new column has.
+TEST(KvManager, UpdatesWriteOnlyTheNewColumns) {
+  constexpr int64_t kAr = 2, kHeads = 2, kDim = 3, kColumns = kCl - kAr;
+  const int64_t lengths[] = {kAr};
+  KvManager manager = *make_manager(
+      DType::kU8, {{0, true, kHeads, kDim, {}}, {0, false, kHeads, kDim, {}}}, kCl, lengths);
+  const std::vector<std::byte> added(static_cast<size_t>(kHeads * kDim * kAr), std::byte{1});
+  const NewColumns columns[] = {{added, {}}, {added, {}}};
+  ASSERT_TRUE(manager.update(columns, 2));
+  for (size_t i = 0; i < 2; ++i) {
+    const std::span<const std::byte> bytes = manager.view(i, kAr);
+    std::memset(const_cast<std::byte*>(bytes.data()), 7, bytes.size());
+  }
+  ASSERT_TRUE(manager.update(columns, 1));
+  for (int64_t at = 0; at < kHeads * kDim * kColumns; ++at) {
+    const bool new_key = at % kColumns == 2, new_value = at / kDim % kColumns == 2;
+    const auto i = static_cast<size_t>(at);
+    EXPECT_EQ(manager.view(0, kAr)[i], new_key ? std::byte{1} : std::byte{7});
+    EXPECT_EQ(manager.view(1, kAr)[i], new_value ? std::byte{1} : std::byte{7});
+  }
 }
 
 TEST(KvManager, HasOneMemoryForBothMethods) {

@@ -1,0 +1,58 @@
+#include "proof/probing.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include "runner/sampler.h"
+
+namespace ferry::proof {
+namespace {
+
+Result<std::vector<int64_t>> greedy_tokens(runner::Decoder& decoder, int64_t vocab_size,
+                                           const std::vector<int64_t>& prompt, int64_t count) {
+  const auto vocab = static_cast<size_t>(vocab_size);
+  std::vector<int64_t> tokens;
+  decoder.restart();
+  std::span<const float> row = FERRY_TRY(decoder.forward(prompt));
+  while (true) {
+    if (row.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
+    tokens.push_back(static_cast<int64_t>(runner::argmax(row.last(vocab))));
+    if (std::ssize(tokens) >= count) return tokens;
+    row = FERRY_TRY(decoder.forward({&tokens.back(), 1}));
+  }
+}
+
+}  // namespace
+
+std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity) {
+  constexpr int64_t kPromptTokens = 24;
+  const int64_t longest = std::max<int64_t>(1, capacity - kGreedyTokens + 1);
+  std::vector<RecordedPrompt> prompts;
+  uint64_t state = 0x9e3779b97f4a7c15;  // any odd constant; fixed, so that reports repeat
+  for (const int64_t length : {std::min(longest, kPromptTokens), int64_t{1}}) {
+    RecordedPrompt& prompt = prompts.emplace_back();
+    prompt.name = std::to_string(prompts.size() - 1);
+    prompt.tokens.resize(static_cast<size_t>(length));
+    for (int64_t& id : prompt.tokens) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      id = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(vocab_size));
+    }
+  }
+  return prompts;
+}
+
+Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,
+                        int64_t capacity, std::vector<RecordedPrompt>& prompts, int64_t least) {
+  const int64_t positions = std::min(capacity, decoder.capacity());
+  for (RecordedPrompt& prompt : prompts) {
+    // The last token of a continuation is not run.
+    const int64_t room = positions - std::ssize(prompt.tokens) + 1;
+    const int64_t wanted = std::max<int64_t>(std::ssize(prompt.continuation), least);
+    prompt.continuation = FERRY_TRY(
+        greedy_tokens(decoder, manifest.vocab_size, prompt.tokens, std::min(wanted, room)));
+  }
+  return {};
+}
+
+}  // namespace ferry::proof

@@ -1,0 +1,363 @@
+#include "runner/joined_caches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "runner/kernels/joined.h"
+#include "runner/kernels/kernel.h"
+#include "runner/kernels/kernels.h"
+
+namespace ferry::runner {
+namespace {
+
+using kernels::Tensor;
+using kernels::Value;
+using Memory = kernels::Kernel::Memory;
+
+constexpr kernels::Kernel kCatRest = {"aten::cat.out", kernels::cat, 1};
+constexpr kernels::Kernel kJoinedBmm = {"aten::bmm.out", kernels::joined_bmm};
+
+// Where the values of a cache come from.
+struct Source {
+  Tensor* input = nullptr;
+  int64_t offset = 0;  // of the part that is used, in elements
+  float scale = 1;
+  int32_t zero_point = 0;
+  std::vector<size_t> steps = {};  // that are left out
+  std::vector<size_t> values = {};
+};
+
+struct Join {
+  Source source;
+  size_t cat = 0;
+  std::vector<size_t> products = {};
+  bool columns = false;
+  int64_t count = 0;
+};
+
+bool is_stored_float(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+bool is_code(DType dtype) { return dtype == DType::kU8 || dtype == DType::kU16; }
+
+bool is_plain(const Tensor& tensor) {
+  return !tensor.dynamic && !tensor.widened && tensor.numel > 0;
+}
+
+int64_t product(const kernels::Dims& sizes, int begin, int end) {
+  int64_t n = 1;
+  for (int dim = begin; dim < end; ++dim) n *= sizes[dim];
+  return n;
+}
+
+class Joiner {
+ public:
+  explicit Joiner(Loading& loading)
+      : loading_(loading),
+        state_(loading.state),
+        writers_(state_.values.size()),
+        readers_(state_.values.size()),
+        ports_(state_.values.size()) {}
+
+  void run() {
+    find_uses();
+    if (written_through_views()) return;
+    for (size_t i = 0; i < state_.steps.size(); ++i) {
+      if (!is(i, "aten::cat.out")) continue;
+      if (const std::optional<Join> join = join_at(i)) apply(*join);
+    }
+  }
+
+ private:
+  static size_t id(const Value* value) { return static_cast<size_t>(value->id); }
+
+  void find_uses() {
+    for (size_t i = 0; i < state_.steps.size(); ++i) {
+      for (int32_t v : state_.written[i]) writers_[static_cast<size_t>(v)].push_back(i);
+      for (int32_t v : loading_.reads[i]) readers_[static_cast<size_t>(v)].push_back(i);
+      if (state_.steps[i].kind == Step::Kind::kJumpIfFalse) jumps_.push_back(i);
+    }
+    for (int32_t v : state_.inputs) ports_[static_cast<size_t>(v)] = true;
+    for (int32_t v : state_.outputs) ports_[static_cast<size_t>(v)] = true;
+  }
+
+  bool is(size_t step, std::string_view name) const {
+    return state_.steps[step].kind == Step::Kind::kKernel &&
+           state_.steps[step].kernel->name == name;
+  }
+
+  // What a view or a move points to may be memory of anything.
+  bool written_through_views() const {
+    for (size_t i = 0; i < state_.steps.size(); ++i) {
+      const Step& step = state_.steps[i];
+      if (step.kind != Step::Kind::kKernel || step.kernel->memory == Memory::kView) continue;
+      for (int32_t out : state_.written[i]) {
+        const Tensor* tensor = loading_.tensor(out);
+        const auto same = [&](const Rebound& other) { return other.tensor == tensor; };
+        if (tensor != nullptr && std::ranges::any_of(state_.rebound, same)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_constant(const Value* value) const {
+    return writers_[id(value)].empty() && !ports_[id(value)];
+  }
+  bool are_constant(const Step& step, size_t begin, size_t end) const {
+    for (size_t i = begin; i < end; ++i) {
+      if (!is_constant(step.args[i])) return false;
+    }
+    return true;
+  }
+  // Made by one step and no port.
+  bool is_inner(size_t value) const { return writers_[value].size() == 1 && !ports_[value]; }
+
+  bool is_lent_input(const Value* value) const {
+    return std::ranges::count(state_.inputs, value->id) > 0 && !state_.planned[id(value)] &&
+           writers_[id(value)].empty() && is_plain(*value->tensor);
+  }
+
+  // The cache that `value` is computed from, if that is all that is done to it.
+  std::optional<Source> source_of(const Value* value) const {
+    Source source;
+    bool coded = false;
+    while (!is_lent_input(value)) {
+      if (!is_inner(id(value)) || readers_[id(value)].size() != 1 || !is_plain(*value->tensor)) {
+        return std::nullopt;
+      }
+      const size_t at = writers_[id(value)].front();
+      const Step& step = state_.steps[at];
+      const bool dequantize = is(at, "quantized_decomposed::dequantize_per_tensor.out");
+      if (dequantize && !coded) {
+        if (!read_encoding(step, source)) return std::nullopt;
+        coded = true;
+      } else if (is(at, "aten::slice_copy.Tensor_out")) {
+        if (!read_slice(step, source)) return std::nullopt;
+      } else if (!is(at, "aten::_to_copy.out") || !widens(step)) {
+        return std::nullopt;
+      }
+      source.steps.push_back(at);
+      source.values.push_back(id(value));
+      value = step.args[0];
+      if (value->tensor == nullptr) return std::nullopt;
+    }
+    source.input = value->tensor;
+    const DType dtype = source.input->dtype;
+    if (coded ? is_code(dtype) : is_stored_float(dtype)) return source;
+    return std::nullopt;
+  }
+
+  static bool widens(const Step& step) {
+    const Tensor& self = *step.args[0]->tensor;
+    const Tensor& out = *step.args[3]->tensor;
+    return is_stored_float(self.dtype) && out.dtype == DType::kF32 && self.sizes == out.sizes;
+  }
+
+  // Whatever dequantize would refuse is left to it.
+  bool read_encoding(const Step& step, Source& source) const {
+    const Tensor& self = *step.args[0]->tensor;
+    const Tensor& out = *step.args[7]->tensor;
+    if (!are_constant(step, 1, 7) || !is_code(self.dtype) || out.dtype != DType::kF32) return false;
+    const int64_t largest = self.dtype == DType::kU8 ? 0xff : 0xffff;
+    source.scale = static_cast<float>(step.args[1]->real);
+    const int64_t zero_point = step.args[2]->integer;
+    source.zero_point = static_cast<int32_t>(zero_point);
+    const bool dtypes = step.args[5]->integer == dtype_info(self.dtype).executorch &&
+                        (step.args[6]->kind == Value::Kind::kNone ||
+                         step.args[6]->integer == dtype_info(out.dtype).executorch);
+    return dtypes && self.sizes == out.sizes && std::isnormal(source.scale) && source.scale > 0 &&
+           std::isnormal(1 / source.scale) && zero_point >= 0 && zero_point <= largest &&
+           step.args[3]->integer == 0 && step.args[4]->integer == largest;
+  }
+
+  // A slice that lies in one piece: one index of all dimensions before it.
+  bool read_slice(const Step& step, Source& source) const {
+    const Tensor& self = *step.args[0]->tensor;
+    const Tensor& out = *step.args[5]->tensor;
+    if (!are_constant(step, 1, 5) || self.dtype != out.dtype || self.rank() != out.rank() ||
+        step.args[2]->kind != Value::Kind::kInt || step.args[4]->integer != 1) {
+      return false;
+    }
+    const int64_t dim = step.args[1]->integer, start = step.args[2]->integer;
+    if (dim < 0 || dim >= self.rank()) return false;
+    const int at = static_cast<int>(dim);
+    kernels::Dims sizes = self.sizes;
+    sizes[at] = out.size(at);
+    if (!(sizes == out.sizes) || product(self.sizes, 0, at) != 1 || start < 0 ||
+        start > self.size(at) - out.size(at)) {
+      return false;
+    }
+    const int64_t end = step.args[3]->kind == Value::Kind::kInt ? step.args[3]->integer : INT64_MAX;
+    if (end != start + out.size(at) &&
+        !(end >= self.size(at) && start + out.size(at) == self.size(at))) {
+      return false;
+    }
+    source.offset += start * product(self.sizes, at + 1, self.rank());
+    return true;
+  }
+
+  std::optional<Join> join_at(size_t cat) const {
+    const Step& step = state_.steps[cat];
+    const std::vector<Value*>& parts = step.args[0]->items;
+    const Value* out = step.args[2];
+    if (parts.size() < 2 || !is_constant(step.args[1]) || !is_joinable(*parts[0]->tensor, *out)) {
+      return std::nullopt;
+    }
+    const std::optional<Source> source = source_of(parts[0]);
+    if (!source) return std::nullopt;
+    Join join{*source, cat};
+    if (!find_products(step, join) || !in_one_go(join)) return std::nullopt;
+    return join;
+  }
+
+  bool is_joinable(const Tensor& first, const Value& out) const {
+    return is_plain(first) && is_plain(*out.tensor) && out.tensor->dtype == DType::kF32 &&
+           first.dtype == DType::kF32 && first.rank() == out.tensor->rank() && is_inner(id(&out)) &&
+           state_.planned[id(&out)];
+  }
+
+  // Readers of the joined matrix and of views of it, all of them bmm.
+  bool find_products(const Step& cat, Join& join) const {
+    const Value* out = cat.args[2];
+    for (size_t reader : readers_[id(out)]) {
+      if (!is(reader, "executorch_prim::et_view.default")) {
+        if (!add_product(cat, reader, out, join)) return false;
+        continue;
+      }
+      const Value* view = state_.steps[reader].args[2];
+      if (!is_inner(id(view)) || !is_plain(*view->tensor) ||
+          !std::ranges::all_of(state_.steps[reader].args[1]->items,
+                               [&](const Value* size) { return is_constant(size); })) {
+        return false;
+      }
+      for (size_t product : readers_[id(view)]) {
+        if (!add_product(cat, product, view, join)) return false;
+      }
+    }
+    return !join.products.empty();
+  }
+
+  bool add_product(const Step& cat, size_t reader, const Value* matrix, Join& join) const {
+    if (!is(reader, "aten::bmm.out")) return false;
+    const Step& step = state_.steps[reader];
+    const Tensor& whole = *cat.args[2]->tensor;
+    const Tensor& first = *cat.args[0]->items[0]->tensor;
+    const Tensor& b = *matrix->tensor;
+    for (size_t i : {size_t{0}, size_t{2}}) {
+      const Tensor& other = *step.args[i]->tensor;
+      if (!is_plain(other) || other.dtype != DType::kF32 || other.rank() != 3) return false;
+    }
+    if (step.args[1] != matrix || step.args[0] == matrix || b.rank() != 3 ||
+        b.numel != whole.numel) {
+      return false;
+    }
+    const int64_t dim = cat.args[1]->integer;
+    const int at = static_cast<int>(dim < 0 ? dim + whole.rank() : dim);
+    if (at < 0 || at >= whole.rank()) return false;
+    const int64_t outer = product(whole.sizes, 0, at), along = whole.size(at);
+    const int64_t inner = product(whole.sizes, at + 1, whole.rank());
+    const bool columns = inner == 1 && along == b.size(2);
+    const bool rows = inner == b.size(2) && along == b.size(1) && outer == b.size(0);
+    if (!columns && !rows) return false;
+    const int64_t count = first.size(at);
+    if (outer * count * inner != first.numel || count >= along) return false;
+    join.columns = columns;
+    join.count = count;
+    join.products.push_back(reader);
+    return true;
+  }
+
+  // The steps follow each other in that order whenever one of them is executed, and nothing else
+  // uses the memory of the joined matrix meanwhile.
+  bool in_one_go(const Join& join) const {
+    size_t first = join.cat;
+    for (size_t step : join.source.steps) {
+      if (step > join.cat) return false;
+      first = std::min(first, step);
+    }
+    const size_t last = *std::ranges::max_element(join.products);
+    if (*std::ranges::min_element(join.products) < join.cat) return false;
+    for (size_t jump : jumps_) {
+      const size_t to = state_.steps[jump].destination;
+      if ((jump >= first && jump <= last) || (to > first && to <= last)) return false;
+    }
+    const Tensor& whole = *state_.steps[join.cat].args[2]->tensor;
+    for (size_t i = join.cat + 1; i < last; ++i) {
+      const Step& step = state_.steps[i];
+      if (step.kind == Step::Kind::kMove) return false;
+      if (step.kind != Step::Kind::kKernel || step.kernel->memory == Memory::kView) continue;
+      for (const Tensor* out : step.outs) {
+        if (out->data < whole.data + whole.capacity && whole.data < out->data + out->capacity) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  Value* made(Value value) { return &state_.joined.made.emplace_back(std::move(value)); }
+  Value* made_integer(int64_t n) {
+    return made({.kind = Value::Kind::kInt, .integer = n, .real = static_cast<double>(n)});
+  }
+
+  Step& changed(size_t step) {
+    state_.joined.stated.emplace_back(step, state_.steps[step]);
+    return state_.steps[step];
+  }
+
+  void apply(const Join& join) {
+    std::vector<int32_t>& values = state_.joined.values;
+    for (size_t step : join.source.steps) changed(step).kind = Step::Kind::kNothing;
+    for (size_t value : join.source.values) values.push_back(static_cast<int32_t>(value));
+    Step& cat = changed(join.cat);
+    cat.kernel = &kCatRest;
+    values.push_back(cat.args[2]->id);
+    for (size_t reader : readers_[id(cat.args[2])]) {
+      for (int32_t view : state_.written[reader]) {
+        if (is(reader, "executorch_prim::et_view.default")) values.push_back(view);
+      }
+    }
+    Value* extra[] = {made({.kind = Value::Kind::kTensor, .tensor = join.source.input}),
+                      made_integer(join.source.offset),
+                      made({.kind = Value::Kind::kDouble, .real = join.source.scale}),
+                      made_integer(join.source.zero_point),
+                      made({.kind = Value::Kind::kBool, .boolean = join.columns}),
+                      made_integer(join.count)};
+    for (size_t at : join.products) {
+      Step& step = changed(at);
+      step.kernel = &kJoinedBmm;
+      // A call ends in what it returns, which is the out again.
+      auto& args = state_.joined.args.emplace_back(step.args.begin(), step.args.begin() + 3);
+      args.insert(args.end(), std::begin(extra), std::end(extra));
+      auto& inputs = state_.joined.inputs.emplace_back(step.inputs.begin(), step.inputs.end());
+      inputs.push_back(join.source.input);
+      step.args = args;
+      step.inputs = inputs;
+    }
+  }
+
+  Loading& loading_;
+  MethodState& state_;
+  std::vector<std::vector<size_t>> writers_, readers_;  // per value: steps
+  std::vector<bool> ports_;                             // per value
+  std::vector<size_t> jumps_;
+};
+
+}  // namespace
+
+void join_caches(Loading& loading) { Joiner(loading).run(); }
+
+void compute_again(MethodState& state, int32_t value) {
+  JoinedCaches& joined = state.joined;
+  if (std::ranges::count(joined.values, value) == 0) return;
+  for (auto& [step, stated] : joined.stated) {
+    stated.observed = state.steps[step].observed;
+    state.steps[step] = stated;
+  }
+  joined.stated.clear();
+  joined.values.clear();
+}
+
+}  // namespace ferry::runner

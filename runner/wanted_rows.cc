@@ -1,0 +1,146 @@
+#include "runner/wanted_rows.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace ferry::runner {
+namespace {
+
+using kernels::Tensor;
+using kernels::Value;
+
+// Operators that work row by row, and where their out is; all of them read argument 0.
+struct RowOp {
+  std::string_view name;
+  size_t out;
+};
+constexpr RowOp kLinear = {"aten::linear.out", 3};
+constexpr RowOp kElementwise[] = {{"aten::_to_copy.out", 3},
+                                  {"quantized_decomposed::quantize_per_tensor.out", 6}};
+
+int64_t rows_of(const Tensor& tensor) { return tensor.numel / tensor.sizes.back(); }
+
+class Finder {
+ public:
+  explicit Finder(Loading& loading)
+      : loading_(loading),
+        state_(loading.state),
+        writers_(state_.values.size()),
+        readers_(state_.values.size(), 0) {
+    for (size_t i = 0; i < state_.steps.size(); ++i) {
+      for (int32_t v : state_.written[i]) writers_[static_cast<size_t>(v)].push_back(i);
+      for (int32_t v : loading_.reads[i]) ++readers_[static_cast<size_t>(v)];
+    }
+  }
+
+  void run() {
+    for (int32_t output : state_.outputs) state_.row_outputs.push_back(find(output));
+  }
+
+ private:
+  // The steps from linear to the output; none if there is anything else.
+  RowOutput find(int32_t output) {
+    std::vector<std::pair<size_t, size_t>> steps;
+    for (int32_t value = output;;) {
+      const std::optional<RowOp> op = made_by(value, value == output);
+      if (!op) return {};
+      const size_t at = writers_[static_cast<size_t>(value)].front();
+      steps.emplace_back(at, op->out);
+      if (op->name == kLinear.name) break;
+      value = state_.steps[at].args[0]->id;
+    }
+    RowOutput found{rows_of(*loading_.tensor(output))};
+    for (const auto& [step, out] : steps) found.links.push_back(link(step, out));
+    return found;
+  }
+
+  // Memory that is the tensor's own, whatever is executed.
+  bool is_plain(const Value* value) const {
+    const Tensor* tensor = value->tensor;
+    if (tensor == nullptr || tensor->dynamic || tensor->rank() == 0 || tensor->numel == 0 ||
+        !state_.planned[static_cast<size_t>(value->id)]) {
+      return false;
+    }
+    return std::ranges::none_of(state_.rebound,
+                                [&](const Rebound& other) { return other.tensor == tensor; });
+  }
+
+  std::optional<RowOp> made_by(int32_t value, bool is_output) const {
+    const auto v = static_cast<size_t>(value);
+    if (writers_[v].size() != 1 || readers_[v] != (is_output ? 0 : 1)) return std::nullopt;
+    const auto uses = std::ranges::count(state_.outputs, value);
+    if (uses != (is_output ? 1 : 0) || std::ranges::count(state_.inputs, value) > 0) {
+      return std::nullopt;
+    }
+    const Step& step = state_.steps[writers_[v].front()];
+    if (step.kind != Step::Kind::kKernel) return std::nullopt;
+    const auto op = std::ranges::find(kElementwise, step.kernel->name, &RowOp::name);
+    const bool linear = step.kernel->name == kLinear.name;
+    if (!linear && op == std::end(kElementwise)) return std::nullopt;
+    const Value* in = step.args[0];
+    const Value* out = &state_.values[v];
+    if (!is_plain(in) || !is_plain(out) || rows_of(*in->tensor) != rows_of(*out->tensor)) {
+      return std::nullopt;
+    }
+    if (linear) return kLinear;
+    return in->tensor->sizes == out->tensor->sizes ? std::optional(*op) : std::nullopt;
+  }
+
+  Value* some_rows(Tensor* of, Tensor*& rows) {
+    rows = &state_.row_tensors.emplace_back(*of);
+    return &state_.row_values.emplace_back(
+        Value{.kind = Value::Kind::kTensor, .id = of->id, .tensor = rows});
+  }
+
+  RowOutput::Link link(size_t index, size_t out) {
+    const Step& step = state_.steps[index];
+    RowOutput::Link link{index, step, step, step.args[0]->tensor, step.args[out]->tensor};
+    auto& args = state_.row_args.emplace_back(step.args.begin(), step.args.end());
+    args[0] = some_rows(link.in, link.in_rows);
+    args[out] = some_rows(link.out, link.out_rows);
+    link.some.args = args;
+    return link;
+  }
+
+  Loading& loading_;
+  MethodState& state_;
+  std::vector<std::vector<size_t>> writers_;  // per value: steps
+  std::vector<int> readers_;                  // per value
+};
+
+void choose(const Tensor& all, int64_t begin, int64_t count, Tensor& rows) {
+  const int64_t row = all.sizes.back();
+  rows.sizes = {count, row};
+  rows.numel = count * row;
+  rows.data = all.data + begin * row * all.element_bytes();
+  rows.capacity = static_cast<uint64_t>(rows.bytes());
+}
+
+}  // namespace
+
+void find_row_outputs(Loading& loading) { Finder(loading).run(); }
+
+void want_rows(MethodState& state, size_t output, int64_t begin, int64_t count) {
+  if (output >= state.row_outputs.size()) return;
+  RowOutput& rows = state.row_outputs[output];
+  const bool all = begin == 0 && count == rows.rows;
+  const bool observed = std::ranges::any_of(
+      rows.links, [&](const RowOutput::Link& link) { return state.steps[link.step].observed; });
+  for (RowOutput::Link& link : rows.links) {
+    const bool was_observed = state.steps[link.step].observed;
+    if (!all && !observed) {
+      choose(*link.in, begin, count, *link.in_rows);
+      choose(*link.out, begin, count, *link.out_rows);
+    }
+    state.steps[link.step] = all || observed ? link.stated : link.some;
+    state.steps[link.step].observed = was_observed;
+  }
+}
+
+void want_all_rows(MethodState& state) {
+  for (size_t i = 0; i < state.row_outputs.size(); ++i) {
+    want_rows(state, i, 0, state.row_outputs[i].rows);
+  }
+}
+
+}  // namespace ferry::runner

@@ -1,0 +1,322 @@
+// ferry verify of static bundles: caches, modes, other bundles, and every option of conversion.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <tuple>
+
+#include "core/sha256.h"
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+using Line = std::vector<std::string>;
+
+Line with(Line line, const Line& more) {
+  line.insert(line.end(), more.begin(), more.end());
+  return line;
+}
+
+const Line kStatic = {"--program", "static", "--context-length", "96", "--prefill-length", "8"};
+
+void convert(const std::string& name, const std::string& bundle, const Line& options) {
+  const Outcome outcome = run_ferry(with({"convert", fixture(name), "-o", bundle}, options));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+}
+
+std::string reference(const std::string& name) { return fixture(name + "/golden.safetensors"); }
+
+Json layer(const Json& report, const std::string& name) {
+  for (const Json& one : report["layers"]) {
+    if (one["name"] == name) return one;
+  }
+  return nullptr;
+}
+
+// -- caches
+
+TEST(StaticVerify, CachesAreComparedAsTheModelHasThem) {
+  for (const Line& options :
+       {Line{}, Line{"--rotate", "r3"}, Line{"--shards", "2"}, Line{"--attention", "sha"}}) {
+    SCOPED_TRACE(testing::PrintToString(options));
+    const TempDir dir;
+    convert("llama3_tied", dir / "b", with(kStatic, options));
+    const Outcome outcome =
+        run_ferry({"verify", dir / "b", "--reference", reference("llama3_tied"), "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    for (const char* name : {"cache.0.key", "cache.0.value", "cache.1.key", "cache.1.value"}) {
+      const Json cache = layer(outcome.json(), name);
+      ASSERT_FALSE(cache.is_null()) << name;
+      EXPECT_GT(cache["sqnr_db"], 100.0) << name;
+      EXPECT_GT(cache["scale"], 0.0) << name;
+    }
+  }
+}
+
+TEST(StaticVerify, StatesAreComparedToo) {
+  const TempDir dir;
+  convert("qwen3_5_text", dir / "b", kStatic);
+  const Outcome outcome =
+      run_ferry({"verify", dir / "b", "--reference", reference("qwen3_5_text"), "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Json report = outcome.json();
+  for (const char* name : {"cache.0.conv_state", "cache.0.recurrent_state", "cache.3.key"}) {
+    const Json cache = layer(report, name);
+    ASSERT_FALSE(cache.is_null()) << name;
+    EXPECT_GT(cache["sqnr_db"], 80.0) << name;
+  }
+}
+
+TEST(StaticVerify, CodesOfCachesAreComparedAsNumbers) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "b", with(kStatic, {"--kv-dtype", "u8", "--rotate", "r3"}));
+  const Outcome outcome =
+      run_ferry({"verify", dir / "b", "--reference", reference("llama3_tied"), "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const double sqnr = layer(outcome.json(), "cache.0.key")["sqnr_db"];
+  EXPECT_GT(sqnr, 25.0);
+  EXPECT_LT(sqnr, 60.0);
+}
+
+TEST(StaticVerify, MasksOfFewBitsLoseNothing) {
+  for (const char* dtype : {"f16", "bf16", "u16", "u8"}) {
+    const TempDir dir;
+    convert("llama3_tied", dir / "b", with(kStatic, {"--mask-dtype", dtype}));
+    const Outcome outcome =
+        run_ferry({"verify", dir / "b", "--reference", reference("llama3_tied"), "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["tolerance"]["logits_max_abs"], 1e-4);
+  }
+}
+
+// -- modes
+
+TEST(StaticVerify, EveryModeIsHeldToTokenByToken) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "b", with(kStatic, {"--decode-length", "8"}));
+  const Line line = {"verify", dir / "b", "--reference", reference("llama3_tied")};
+  const Outcome outcome = run_ferry(with(line, {"--json"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json modes = outcome.json()["modes"];
+  ASSERT_EQ(modes.size(), 2u);
+  EXPECT_EQ(modes[0]["mode"], "hybrid");
+  EXPECT_EQ(modes[1]["mode"], "lookahead");
+  for (const Json& mode : modes) {
+    EXPECT_EQ(mode["against"], "kv");
+    EXPECT_EQ(mode["parity"], true);
+    EXPECT_EQ(mode["metrics"]["greedy_match"], mode["metrics"]["greedy_total"]);
+    EXPECT_GT(mode["metrics"]["greedy_total"], 0);
+    EXPECT_LE(mode["metrics"]["max_abs"], 1e-4);
+    EXPECT_FALSE(layer(mode, "cache.1.key").is_null());
+  }
+  EXPECT_GT(modes[1]["lookahead"]["generated"], 0);
+  const std::string text = run_ferry(line).out;
+  EXPECT_NE(text.find("mode hybrid against kv: parity"), std::string::npos) << text;
+  EXPECT_NE(text.find("mode lookahead against kv: parity"), std::string::npos) << text;
+}
+
+// The modes sum in other orders: that differs by more than this tolerance.
+TEST(StaticVerify, AModeThatDiffersIsNamed) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "b", kStatic);
+  const Outcome outcome = run_ferry({"verify", dir / "b", "--reference", reference("llama3_tied"),
+                                     "--tolerance", "1e-8", "--json"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("mode hybrid is not what mode kv is: max_abs "), std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(outcome.json()["modes"][0]["parity"], false);
+}
+
+TEST(StaticVerify, SaysWhichModesTheBundleDoesNotHave) {
+  const TempDir dir;
+  convert("qwen3_5_text", dir / "b", kStatic);
+  const Json report =
+      run_ferry({"verify", dir / "b", "--reference", reference("qwen3_5_text"), "--json"}).json();
+  EXPECT_EQ(report["parity"], true);
+  const std::string why = report["modes"][1]["absent"];
+  EXPECT_NE(why.find("needs guesses to be undone"), std::string::npos) << why;
+}
+
+TEST(StaticVerify, OneModeCanBeAskedFor) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "b", with(kStatic, {"--decode-length", "4"}));
+  for (const std::string mode : {"kv", "hybrid", "lookahead"}) {
+    const Outcome outcome = run_ferry(
+        {"verify", dir / "b", "--reference", reference("llama3_tied"), "--mode", mode, "--json"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const Json report = outcome.json();
+    EXPECT_FALSE(report.contains("modes"));
+    EXPECT_EQ(report["cases"][0].contains("lookahead"), mode == "lookahead");
+    EXPECT_EQ(report["metrics"]["greedy_match"], report["metrics"]["greedy_total"]);
+  }
+}
+
+TEST(StaticVerify, ModesThatAreNotThereAreRefusedByName) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "stateful", {"--context-length", "96"});
+  convert("llama3_tied", dir / "static", kStatic);
+  const auto error = [&](const std::string& bundle, const Line& options) {
+    const Outcome outcome =
+        run_ferry(with({"verify", dir / bundle, "--reference", reference("llama3_tied")}, options));
+    EXPECT_EQ(outcome.code, 2);
+    return outcome.err;
+  };
+  EXPECT_EQ(error("stateful", {"--mode", "kv"}),
+            "ferry: error: " + (dir / "stateful") +
+                ": mode kv is for static programs; this bundle is of style stateful\n");
+  EXPECT_EQ(error("static", {"--mode", "lookahead"}),
+            "ferry: error: " + (dir / "static") +
+                ": lookahead 3,2,2 needs calls of 8 tokens, (W + G) * (N - 1); those of this "
+                "bundle have 1\n");
+  EXPECT_EQ(error("static", {"--mode", "shift-pointer"}),
+            "ferry: error: --mode shift-pointer: there is no shift-pointer mode; modes are kv, "
+            "hybrid, lookahead\n");
+  EXPECT_EQ(error("static", {"--calibrate", "x"}),
+            "ferry: error: --calibrate belongs to --checkpoint\n");
+  EXPECT_EQ(
+      error("static", {"--checkpoint", fixture("llama3_tied"), "--calibrate", "x"}),
+      "ferry: error: " + (dir / "static") + ": --calibrate: no cache or logits are u8 or u16\n");
+  EXPECT_EQ(error("static", {"--checkpoint", "x", "--against", "y"}),
+            "ferry: error: --against and --checkpoint are two proofs: give one of them\n");
+}
+
+// -- another bundle
+
+TEST(StaticVerify, ComputesWhatTheStatefulBundleComputes) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "stateful", {"--context-length", "96"});
+  convert("llama3_tied", dir / "static", kStatic);
+  convert("llama3_tied", dir / "codes", with(kStatic, {"--kv-dtype", "u16"}));
+  const std::vector<Line> prompts = {{}, {"--reference", reference("llama3_tied")}};
+  for (const auto& [bundle, other, codes] :
+       {std::tuple{"static", "stateful", false}, std::tuple{"stateful", "static", false},
+        std::tuple{"codes", "stateful", true}, std::tuple{"stateful", "codes", true}}) {
+    for (const Line& given : prompts) {
+      SCOPED_TRACE(std::string(bundle) + " against " + other);
+      const Outcome outcome =
+          run_ferry(with({"verify", dir / bundle, "--against", dir / other, "--json"}, given));
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      const Json report = outcome.json();
+      EXPECT_EQ(report["against"], dir / other);
+      EXPECT_EQ(report["proves"][0], "the bundle computes what '" + (dir / other) + "' computes" +
+                                         (codes ? " within the error of u16 rounding" : "") +
+                                         ", for these prompts");
+      EXPECT_EQ(report["tolerance"]["precision"], codes ? "u16" : "f32");
+      EXPECT_FALSE(layer(report, "cache.0.key").is_null());
+      EXPECT_FALSE(layer(report, "hidden_states.1").is_null());
+      EXPECT_EQ(report.contains("modes"), std::string(bundle) != "stateful");
+    }
+  }
+}
+
+TEST(StaticVerify, AnotherBundleThatComputesOtherThingsIsNoParity) {
+  const TempDir dir, changed;
+  const std::string other = changed_config(changed, "llama3_tied", {{"rms_norm_eps", 1e-3}});
+  convert("llama3_tied", dir / "static", kStatic);
+  const Outcome made = run_ferry({"convert", other, "-o", dir / "other"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Outcome outcome = run_ferry({"verify", dir / "static", "--against", dir / "other"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("ferry: no parity: "), std::string::npos) << outcome.err;
+  convert("qwen3_5_text", dir / "model", {"--context-length", "96"});
+  const Outcome model = run_ferry({"verify", dir / "static", "--against", dir / "model"});
+  EXPECT_EQ(model.code, 3);
+  EXPECT_NE(model.err.find("is another model than"), std::string::npos) << model.err;
+}
+
+// -- against the checkpoint
+
+TEST(StaticVerify, EveryOptionIsProvedAgainstTheCheckpoint) {
+  const std::vector<Line> variants = {
+      {"--attention", "sha"},
+      {"--softmax", "masked"},
+      {"--rotate", "r3"},
+      {"--attention", "sha", "--softmax", "masked", "--rotate", "r3"},
+      {"--kv-dtype", "u8", "--mask-dtype", "u8", "--logits-dtype", "u8"},
+      {"--kv-dtype", "u16", "--mask-dtype", "u16", "--logits-dtype", "u16", "--rotate", "r3"},
+      {"--kv-dtype", "f16", "--mask-dtype", "f16", "--logits-dtype", "f16"},
+      {"--kv-dtype", "bf16", "--mask-dtype", "bf16", "--logits-dtype", "bf16"},
+      {"--shards", "2"},
+      {"--shards", "2", "--shards-in-one-file", "--decode-length", "8"},
+      {"--dtype", "bf16"},
+  };
+  for (const Line& variant : variants) {
+    SCOPED_TRACE(testing::PrintToString(variant));
+    const TempDir dir;
+    convert("llama3_tied", dir / "b", with(kStatic, variant));
+    for (const Line& given : {Line{}, Line{"--reference", reference("llama3_tied")}}) {
+      const Outcome outcome = run_ferry(
+          with({"verify", dir / "b", "--checkpoint", fixture("llama3_tied"), "--json"}, given));
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      const Json report = outcome.json();
+      EXPECT_EQ(report["programs"]["different"], Json::array());
+      EXPECT_FALSE(layer(report, "cache.0.key").is_null());
+      EXPECT_EQ(report["modes"].size(), 2u);
+      const bool codes = std::ranges::count(variant, "u8") + std::ranges::count(variant, "u16") > 0;
+      EXPECT_EQ(report.contains("encodings"), codes);
+      if (codes) {
+        EXPECT_EQ(report["encodings"]["different"], Json::array());
+      }
+    }
+  }
+}
+
+// Writes a changed file of a bundle, and the digests that say it is right.
+void replace_file(const std::string& bundle, const std::string& name, const std::string& bytes) {
+  const std::string manifest_path = bundle + "/manifest.json";
+  std::string manifest = read_bytes(manifest_path);
+  const auto digest = [](const std::string& of) {
+    return to_hex(sha256(std::as_bytes(std::span(of))));
+  };
+  const std::string before = digest(read_bytes(bundle + "/" + name));
+  const size_t at = manifest.find(before);
+  ASSERT_NE(at, std::string::npos);
+  manifest.replace(at, before.size(), digest(bytes));
+  const std::string member = "\"manifest_sha256\": \"";
+  const size_t own = manifest.rfind(member) + member.size();
+  manifest.replace(own, 64, std::string(64, '0'));
+  manifest.replace(own, 64, digest(manifest));
+  write_bytes(bundle + "/" + name, bytes);
+  write_bytes(manifest_path, manifest);
+}
+
+TEST(StaticVerify, AChangedByteOfAProgramIsFound) {
+  const TempDir dir;
+  convert("llama3_tied", dir / "b", kStatic);
+  const Json manifest = Json::parse(read_bytes(dir / "b/manifest.json"));
+  const std::string file = manifest["components"][0]["programs"][0]["file"];
+  const std::string bytes = read_bytes((dir / "b/") + file);
+  // The f32 of rms_norm_eps, 1e-5, one bit off.
+  const std::string eps = {'\xac', '\xc5', '\x27', '\x37'};
+  const size_t at = bytes.find(eps);
+  ASSERT_NE(at, std::string::npos);
+  std::string changed = bytes;
+  changed[at] = static_cast<char>(changed[at] ^ 1);
+  const Line line = {"verify", dir / "b", "--checkpoint", fixture("llama3_tied")};
+  write_bytes((dir / "b/") + file, changed);
+  EXPECT_EQ(run_ferry(line).code, 3);  // by its digest
+  write_bytes((dir / "b/") + file, bytes);
+  replace_file(dir / "b", file, changed);
+  const Outcome outcome = run_ferry(line);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("makes another program"), std::string::npos) << outcome.err;
+}
+
+// Program and manifest agree with each other: only calibration tells.
+TEST(StaticVerify, EncodingsThatCalibrationDoesNotGiveAreFound) {
+  const TempDir dir;
+  write_bytes(dir / "prompts", "1,2,3,4,5\n9 8 7\n");
+  const Line codes = with(kStatic, {"--kv-dtype", "u8", "--logits-dtype", "u8"});
+  convert("llama3_tied", dir / "b", with(codes, {"--calibrate", dir / "prompts"}));
+  const Line line = {"verify", dir / "b", "--checkpoint", fixture("llama3_tied")};
+  const Outcome wrong = run_ferry(line);
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.err.find("encodings of keys, number 0: scale "), std::string::npos) << wrong.err;
+  const Outcome right = run_ferry(with(line, {"--calibrate", dir / "prompts", "--tolerance", "9"}));
+  EXPECT_EQ(right.code, 0) << right.err;
+}
+
+}  // namespace
+}  // namespace ferry
