@@ -49,7 +49,7 @@ TEST(Preprocess, JoinsTheImagesOfOnePrompt) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.json()["images"][1]["tiles"], 5);
   EXPECT_EQ(outcome.json()["tensors"][0]["shape"], json({1, 8, 3, 32, 32}));
-  const json& expected = golden()["batch"]["arrays"]["one_sample_two_images.pixel_values"];
+  const json expected = golden()["batch"]["arrays"]["one_sample_two_images.pixel_values"];
   EXPECT_EQ(digest(TensorFile(dir / "both").bytes_of("pixel_values")), expected["sha256"]);
 }
 
