@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "converters/assemble.h"
 #include "core/file.h"
@@ -96,22 +97,28 @@ Status check_prompts(const Prompts& prompts, int64_t vocab_size, int64_t context
   return {};
 }
 
-// The model in f32 with its caches inside, one part for each layer.
-Result<Conversion> plan_f32(const ConvertOptions& options) {
+// The model in f32 with its caches inside, for calls of `call_length` tokens.
+Result<Conversion> plan_f32(const ConvertOptions& options, std::optional<int64_t> call_length) {
   ConvertOptions plain;
   plain.source = options.source;
   plain.config = options.config;
   plain.dtype = graph::WeightDType::kF32;
   plain.context_length = options.context_length;
-  plain.prefill_length = options.context_length;
+  plain.prefill_length = call_length;
   plain.all_logits = true;
   plain.rotation = options.rotation;  // it changes the range of keys
   plain.allow_unmapped = options.allow_unmapped;
   plain.packed_layout = options.packed_layout;
   Conversion conversion = FERRY_TRY(plan_conversion(plain));
-  if (!conversion.problems.empty()) {
-    return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
-  }
+  if (conversion.problems.empty()) return conversion;
+  return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
+}
+
+// The same for these prompts, one part for each layer. Memory is planned for the longest of them.
+Result<Conversion> plan_layers(const ConvertOptions& options, const Prompts& prompts) {
+  size_t longest = 1;
+  for (const std::vector<int64_t>& prompt : prompts) longest = std::max(longest, prompt.size());
+  Conversion conversion = FERRY_TRY(plan_f32(options, static_cast<int64_t>(longest)));
   for (ConvertedComponent& component : conversion.components) {
     component.parts = FERRY_TRY(
         graph::shard(component.parts.front(), static_cast<int32_t>(conversion.config.num_layers)));
@@ -177,14 +184,15 @@ bool needs_calibration(const ConvertOptions& options) {
 Status calibrate(ConvertOptions& options, const Prompts& prompts, ThreadPool& pool) {
   converters::PortTypes& ports = options.ports;
   if (!is_encoded(ports.cache) && !is_encoded(ports.logits)) return {};
-  const Conversion conversion = FERRY_TRY(plan_f32(options));
-  const converters::ModelConfig& config = conversion.config;
-  const int64_t context = conversion.plan->manifest().context_length;
+  const Conversion plan = FERRY_TRY(plan_f32(options, {}));
+  const converters::ModelConfig& config = plan.config;
+  const int64_t context = plan.plan->manifest().context_length;
   const Prompts used = prompts.empty() ? default_prompts(config.vocab_size, context) : prompts;
   FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
+  const Conversion layers = FERRY_TRY(plan_layers(options, used));
   const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
-  const F32Outputs path =
-      FERRY_TRY(run_f32_path(conversion, recorded, conversion.source->path(), pool));
+  const F32Outputs path = FERRY_TRY(run_f32_path(layers, recorded, layers.source->path(), pool,
+                                                 /*in_several_calls=*/false));
   std::map<std::string, Range> ranges = FERRY_TRY(ranges_of(*path.one_call));
   if (is_encoded(ports.logits)) ports.logits_encoding = ranges["logits"].encoding(ports.logits);
   ports.keys.clear();

@@ -157,8 +157,8 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
 class F32Path {
  public:
   F32Path(const Conversion& conversion, const std::vector<proof::RecordedPrompt>& prompts,
-          const std::string& name, ThreadPool& pool)
-      : conversion_(conversion), name_(name), pool_(pool) {
+          const std::string& name, ThreadPool& pool, bool in_several_calls)
+      : conversion_(conversion), name_(name), pool_(pool), in_several_calls_(in_several_calls) {
     for (const proof::ReferenceTensor& tensor :
          proof::reference_tensors(conversion.config.num_layers)) {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
@@ -166,7 +166,7 @@ class F32Path {
     for (const proof::RecordedPrompt& prompt : prompts) {
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
-      add_run(prompt, several_calls_of(prompt, rope_switch));
+      if (in_several_calls) add_run(prompt, several_calls_of(prompt, rope_switch));
     }
   }
 
@@ -181,13 +181,14 @@ class F32Path {
     auto one_call = std::make_unique<MemorySource>(name_);
     auto several_calls = std::make_unique<MemorySource>(name_);
     for (size_t i = 0; i < runs_.size(); ++i) {
-      runs_[i].recorder.write(i % 2 == 0 ? *one_call : *several_calls);
+      const bool several = in_several_calls_ && i % 2 == 1;
+      runs_[i].recorder.write(several ? *several_calls : *one_call);
     }
     return F32Outputs{std::move(one_call), std::move(several_calls)};
   }
 
  private:
-  // Two for every prompt: in one call, in several.
+  // One or two for every prompt: in one call, in several.
   void add_run(const proof::RecordedPrompt& prompt, std::vector<Call> calls) {
     Run& run = runs_.emplace_back(
         Run{std::move(calls), {}, proof::PromptRecorder(prompt, conversion_.config.vocab_size)});
@@ -265,6 +266,7 @@ class F32Path {
   const Conversion& conversion_;
   const std::string& name_;
   ThreadPool& pool_;
+  const bool in_several_calls_;
   std::map<std::string, proof::ReferenceTensor> caches_;  // by buffer
   std::vector<Run> runs_;
   // Of the call that runs now.
@@ -276,8 +278,8 @@ class F32Path {
 
 Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::vector<proof::RecordedPrompt>& prompts,
-                                const std::string& name, ThreadPool& pool) {
-  return F32Path(conversion, prompts, name, pool).run();
+                                const std::string& name, ThreadPool& pool, bool in_several_calls) {
+  return F32Path(conversion, prompts, name, pool, in_several_calls).run();
 }
 
 }  // namespace ferry::pipeline

@@ -19,13 +19,14 @@ namespace ferry::pipeline {
 // its prefill length is at least that of the longest prompt with its continuation. The result holds
 // the tensors of docs/verifying.md for every prompt: logits, hidden states, caches after the
 // prompt, routers, the continuation as greedy_ids and its greedy_logits. `name` is what messages
-// call it. Every prompt runs twice: in one call, and in several, because what continues a sequence
-// is another path through a program than what begins one.
+// call it. Every prompt runs twice: in one call, and, unless told otherwise, in several, because
+// what continues a sequence is another path through a program than what begins one.
 struct F32Outputs {
   std::unique_ptr<TensorSource> one_call, several_calls;
 };
 Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::vector<proof::RecordedPrompt>& prompts,
-                                const std::string& name, ThreadPool& pool);
+                                const std::string& name, ThreadPool& pool,
+                                bool in_several_calls = true);
 
 }  // namespace ferry::pipeline

@@ -35,9 +35,9 @@ class StaticPorts;
 struct DecoderContext {
   const ModelConfig& config;
   const BuildOptions& options;
-  Dim tokens = {};  // T, the number of tokens of a call
-  StaticPorts* ports =
-      nullptr;             // inputs and outputs of a static program; none in the stateful style
+  // Inputs and outputs of a static program; none in the stateful style.
+  StaticPorts* ports = nullptr;
+  Dim tokens = {};         // T, the number of tokens of a call
   ValueId start_pos = {};  // Int: position of the first token; stateful style
   ValueId end_pos = {};    // Int: start_pos + T; stateful style
   // i64 []: start_pos, or -1 - start_pos if the caller states that the sequence needs the long

@@ -29,7 +29,19 @@ class ChainMethod final : public StaticMethod {
   void want_rows(size_t output, int64_t begin, int64_t count) override {
     chain_.want_rows(output, begin, count);
   }
-  Status run() override { return chain_.run(); }
+  // The protocol reads outputs by their stated shapes, and a program may resize dynamic ones.
+  Status run() override {
+    FERRY_RETURN_IF_ERROR(chain_.run());
+    for (size_t i = 0; i < ports_.outputs.size(); ++i) {
+      const packer::ManifestPort& stated = ports_.outputs[i];
+      const TensorView& value = chain_.output(i);
+      if (value.shape == stated.shape) continue;
+      return bad_input(fmt::format("{}: output {} is {}, expected {}", chain_.links().back().file,
+                                   quoted(stated.name), to_string(value.shape),
+                                   to_string(stated.shape)));
+    }
+    return {};
+  }
   const TensorView& output(size_t index) const override { return chain_.output(index); }
 
   const MethodChain& chain() const { return chain_; }
