@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
+#include "converters/components.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 
@@ -64,21 +66,39 @@ std::optional<KeyProblem> check_weight(const graph::Value& value, const MappedKe
                              to_string(weight->recipe.output().shape), to_string(shape))};
 }
 
+void for_each_weight(const Methods& methods, const std::function<void(const graph::Value&)>& body) {
+  for (const graph::MethodGraph& method : methods) {
+    for (const graph::Value& value : method.graph.values) {
+      if (value.origin == graph::Value::Origin::kWeight) body(value);
+    }
+  }
+}
+
+// Those weights of the model that the methods use, in the order of the model.
+Result<graph::StateDict> weights_of(const Methods& methods, const graph::StateDict& all) {
+  std::set<std::string> wanted;
+  for_each_weight(methods, [&](const graph::Value& value) { wanted.insert(value.name); });
+  graph::StateDict used;
+  for (const graph::Weight& weight : all.weights()) {
+    if (wanted.contains(weight.name)) FERRY_RETURN_IF_ERROR(used.add(weight));
+  }
+  return used;
+}
+
 // Weights that the methods use and the checkpoint lacks, or has in another shape; weights that no
 // method uses.
-std::vector<KeyProblem> compare(const Methods& methods, const MappedKeys& mapped,
+std::vector<KeyProblem> compare(const std::vector<Methods>& components, const MappedKeys& mapped,
                                 const std::vector<KeyRule>& rules, const ModelConfig& config,
                                 const StoredNames& stored) {
   std::vector<KeyProblem> problems;
   std::set<std::string> wanted;
-  for (const graph::MethodGraph& method : methods) {
-    for (const graph::Value& value : method.graph.values) {
-      if (value.origin != graph::Value::Origin::kWeight) continue;
-      if (!wanted.insert(value.name).second) continue;
+  for (const Methods& methods : components) {
+    for_each_weight(methods, [&](const graph::Value& value) {
+      if (!wanted.insert(value.name).second) return;
       if (auto problem = check_weight(value, mapped, rules, config, stored)) {
         problems.push_back(*std::move(problem));
       }
-    }
+    });
   }
   for (const graph::Weight& weight : mapped.weights.weights()) {
     if (wanted.contains(weight.name)) continue;
@@ -97,13 +117,16 @@ std::vector<KeyProblem> compare(const Methods& methods, const MappedKeys& mapped
 Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed,
                            const ModelConfig& config, const BuildOptions& build,
                            const MappingOptions& mapping) {
-  const FamilySpec& family = *config.family;
-  const std::vector<KeyRule> rules = key_rules(family, config);
+  const std::vector<KeyRule> rules = key_rules(config);
   MappingOptions options = mapping;
-  options.base_prefix = family.text_decoder().prefixes.front();
+  options.base_prefix = base_prefix(config);
   MappedKeys mapped =
       FERRY_TRY(map_keys(source, keyed, config, rules, standard_ties(config), options));
-  Methods methods = FERRY_TRY(family.text_decoder().build(config, build));
+  const std::vector<Component> components = components_of(config);
+  std::vector<Methods> methods;
+  for (const Component& component : components) {
+    methods.push_back(FERRY_TRY(component.build(config, build)));
+  }
   const StoredNames stored(source, keyed, mapped.report.prefix());
   Assembled out;
   out.problems = std::move(mapped.problems);
@@ -111,11 +134,11 @@ Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed
     out.problems.push_back(std::move(problem));
   }
   out.report = std::move(mapped.report);
-  if (out.problems.empty()) {
-    out.model =
-        FERRY_TRY(graph::bind(std::move(methods), std::move(mapped.weights), source.path()));
-  } else {
-    out.model = {std::move(methods), std::move(mapped.weights)};
+  for (size_t i = 0; i < components.size() && out.problems.empty(); ++i) {
+    graph::StateDict weights = FERRY_TRY(weights_of(methods[i], mapped.weights));
+    out.components.push_back(
+        {std::string(components[i].role),
+         FERRY_TRY(graph::bind(std::move(methods[i]), std::move(weights), source.path()))});
   }
   return out;
 }

@@ -1,7 +1,8 @@
-// assemble: makes a bound model of the keys of a checkpoint and the graph of its family, or lists
+// assemble: makes bound models of the keys of a checkpoint and the graphs of its components, or lists
 // all problems of the keys. Reads metadata only.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "converters/family.h"
@@ -10,13 +11,18 @@
 
 namespace ferry::converters {
 
+struct AssembledComponent {
+  std::string role;
+  graph::Model model;
+};
+
 struct Assembled {
-  graph::Model model;  // bound if `problems` is empty; else incomplete
+  std::vector<AssembledComponent> components;  // as components_of(); none if there are problems
   MappingReport report;
   std::vector<KeyProblem> problems;
 };
 
-// `config` must have been parsed: its family is the one whose rules and graph are used.
+// `config` must have been parsed: its families are those whose rules and graphs are used.
 Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed,
                            const ModelConfig& config, const BuildOptions& build,
                            const MappingOptions& mapping);

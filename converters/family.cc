@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "converters/families/families.h"
-#include "converters/keys/standard_keys.h"
+#include "converters/vision_family.h"
 
 namespace ferry::converters {
 
@@ -17,20 +17,6 @@ FamilyTable all_families() {
 #undef FERRY_FAMILY
   };
   return kTable;
-}
-
-std::vector<KeyRule> key_rules(const FamilySpec& family, const ModelConfig& config) {
-  std::vector<KeyRule> rules;
-  for (const Component& component : family.components) {
-    for (const std::string& prefix : component.prefixes) {
-      rules = concat({rules, component.rules(config, prefix)});
-    }
-    for (const std::string& head : component.heads) rules.push_back(head_rule(head));
-  }
-  for (const DroppedKeys& keys : family.dropped) {
-    rules.push_back(drop_rule(keys.pattern, keys.reason));
-  }
-  return rules;
 }
 
 std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type) {
@@ -51,6 +37,9 @@ std::string supported_types(FamilyTable families) {
       types.push_back(type.name);
       if (!type.wrapper.name.empty()) types.push_back(type.wrapper.name);
     }
+  }
+  for (const VisionFamily* family : all_vision_families()) {
+    for (const VisionType& type : family->types) types.push_back(type.name);
   }
   std::ranges::sort(types);
   return fmt::format("{}", fmt::join(types, ", "));

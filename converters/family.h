@@ -26,7 +26,7 @@ struct Component {
   std::vector<std::string> prefixes = {"model."};
   std::vector<std::string> heads = {"lm_head.weight"};  // the keys that the head may have
   // The rules of the keys that follow `prefix`, without the head.
-  std::vector<KeyRule> (*rules)(const ModelConfig&, const std::string& prefix);
+  std::vector<KeyRule> (*rules)(const ModelConfig&, const std::string& prefix) = nullptr;
   Result<Methods> (*build)(const ModelConfig&, const BuildOptions&);
 };
 
@@ -44,9 +44,6 @@ struct FamilySpec {
   std::string_view name() const { return types.front().name; }
   const Component& text_decoder() const { return components.front(); }
 };
-
-// All rules of a family's checkpoints.
-std::vector<KeyRule> key_rules(const FamilySpec& family, const ModelConfig& config);
 
 // A model_type, and the family that serves it.
 struct FamilyMatch {

@@ -8,6 +8,10 @@ namespace ferry {
 
 // The component that turns tokens into logits. Every bundle has one.
 inline constexpr std::string_view kTextDecoderRole = "text_decoder";
+// Of vision-language models: pixels to rows for the text decoder, and tokens to such rows. Their text
+// decoder takes embeddings instead of tokens.
+inline constexpr std::string_view kVisionEncoderRole = "vision_encoder";
+inline constexpr std::string_view kTokenEmbeddingRole = "token_embedding";
 
 // Program styles. A stateful program keeps its caches in mutable buffers. A static one has fixed
 // shapes; its caches, masks and positions are inputs and outputs (ExecuTorch's static llama).
@@ -20,10 +24,17 @@ inline constexpr std::string_view kForwardMethod = "forward";
 // prefill_length tokens.
 inline constexpr std::string_view kKvForwardMethod = "kv_forward";
 inline constexpr std::string_view kPrefillForwardMethod = "prefill_forward";
+// Those of the token embedding that go with them. All other components have forward only.
+inline constexpr std::string_view kEmbeddingKvMethod = "tok_embedding_kv_forward";
+inline constexpr std::string_view kEmbeddingPrefillMethod = "tok_embedding_prefill_forward";
 
 inline constexpr std::string_view kTokensPort = "tokens";               // i64 [1,T]
 inline constexpr std::string_view kInputPosPort = "input_pos";          // i64 [1]
 inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [1,T,hidden_size]
+// Of vision-language models. One image or tile is one call of the vision encoder.
+inline constexpr std::string_view kEmbeddingsPort = "embeddings";         // f32 [1,T,hidden_size]
+inline constexpr std::string_view kPixelValuesPort = "pixel_values";      // f32 [1,3,H,W]
+inline constexpr std::string_view kImageFeaturesPort = "image_features";  // f32 [1,N,hidden_size]
 inline constexpr std::string_view kLogitsPort = "logits";               // f32 [1,V] or [1,T,V]
 
 // Of static programs. tokens and input_pos are i32 [1,A] there, logits [1,A,V], where A is the
@@ -53,7 +64,7 @@ constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
 // Inputs of a component that each of its programs may ask for. All other inputs of a program that
 // is not the first are outputs or inputs of the programs before it.
 constexpr bool is_component_input(std::string_view port) {
-  return port == kTokensPort || port == kInputPosPort || port == kAttentionMaskPort ||
+  return port == kTokensPort || port == kEmbeddingsPort || port == kInputPosPort || port == kAttentionMaskPort ||
          port == kWindowMaskPort || is_layer_port(port, kKCachePort) ||
          is_layer_port(port, kVCachePort) || is_layer_port(port, kConvStatePort) ||
          is_layer_port(port, kRecurrentStatePort);

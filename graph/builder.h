@@ -123,6 +123,8 @@ class GraphBuilder {
   // are multiplied by `scale`, 1/sqrt(D) where there is none.
   ValueId sdpa(ValueId query, ValueId keys, ValueId values, IntArg start_pos,
                std::optional<double> scale = {});
+  // The same with all keys for every query.
+  ValueId sdpa_full(ValueId query, ValueId keys, ValueId values, std::optional<double> scale = {});
   // The same with an additive mask [T,n] over every key instead of causality.
   ValueId sdpa_masked(ValueId query, ValueId keys, ValueId values, ValueId mask,
                       std::optional<double> scale = {});

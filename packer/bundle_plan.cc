@@ -16,6 +16,7 @@ namespace {
 
 // What the files of a program are called, without the extension.
 std::string part_name(std::string_view role, size_t part, size_t parts) {
+  if (role != kTextDecoderRole && parts == 1) return std::string(role);
   const std::string_view stem = role == kTextDecoderRole ? "decoder" : role;
   return fmt::format("{}-{:05}-of-{:05}", stem, part + 1, parts);
 }

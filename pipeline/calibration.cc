@@ -12,6 +12,7 @@
 
 #include "converters/assemble.h"
 #include "core/file.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
 
@@ -120,6 +121,7 @@ Result<Conversion> plan_layers(const ConvertOptions& options, const Prompts& pro
   for (const std::vector<int64_t>& prompt : prompts) longest = std::max(longest, prompt.size());
   Conversion conversion = FERRY_TRY(plan_f32(options, static_cast<int64_t>(longest)));
   for (ConvertedComponent& component : conversion.components) {
+    if (component.role != kTextDecoderRole) continue;
     component.parts = FERRY_TRY(
         graph::shard(component.parts.front(), static_cast<int32_t>(conversion.config.num_layers)));
   }

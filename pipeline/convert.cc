@@ -1,6 +1,7 @@
 #include "pipeline/convert.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -12,7 +13,7 @@
 
 #include "converters/assemble.h"
 #include "converters/blocks/longrope.h"
-#include "converters/family.h"
+#include "converters/components.h"
 #include "converters/keys/standard_keys.h"
 #include "core/file.h"
 #include "core/program_interface.h"
@@ -131,12 +132,19 @@ Result<bool> same_bytes(const graph::Recipe& a, const graph::Recipe& b,
   return true;
 }
 
+graph::Weight* find_weight(converters::Assembled& made, const std::string& name) {
+  for (converters::AssembledComponent& component : made.components) {
+    if (graph::Weight* found = component.model.weights.find(name)) return found;
+  }
+  return nullptr;
+}
+
 // A checkpoint may hold both names of a tied weight. They must then be equal, and become one.
 Status join_ties(converters::Assembled& made, const std::vector<converters::TieRule>& ties,
                  const TensorSource& source) {
   for (const converters::TieRule& tie : ties) {
-    graph::Weight* target = made.model.weights.find(tie.target);
-    const graph::Weight* same = made.model.weights.find(tie.same_as);
+    graph::Weight* target = find_weight(made, tie.target);
+    const graph::Weight* same = find_weight(made, tie.same_as);
     if (target == nullptr || same == nullptr || target->recipe == same->recipe) continue;
     const std::string key = source_names(target->recipe, source);
     if (!FERRY_TRY(same_bytes(target->recipe, same->recipe, source))) {
@@ -258,8 +266,9 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
   const graph::OutputMemory outputs = build.style == converters::ProgramStyle::kStatic
                                           ? graph::OutputMemory::kCallers
                                           : graph::OutputMemory::kPlanned;
-  const std::vector<graph::MetadataMethod> metadata = program_metadata(conversion.config, build);
   for (const ConvertedComponent& component : conversion.components) {
+    std::vector<graph::MetadataMethod> metadata;
+    if (component.role == kTextDecoderRole) metadata = program_metadata(conversion.config, build);
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
     for (const graph::Model& part : component.parts) {
@@ -275,8 +284,41 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
   return {};
 }
 
-// The programs of the decoder.
-Result<std::vector<graph::Model>> cut(graph::Model model, const ConvertOptions& options) {
+Status check_roles(const converters::Assembled& made, const ConvertOptions& options) {
+  for (const auto& [role, dtype] : options.component_dtypes) {
+    if (std::ranges::count(made.components, role, &converters::AssembledComponent::role) > 0) continue;
+    std::vector<std::string_view> roles;
+    for (const converters::AssembledComponent& has : made.components) roles.push_back(has.role);
+    return fail(ErrorCode::kUsage,
+                fmt::format("--component-dtype {}: the model has no such component; it has {}",
+                            quoted(role), fmt::join(roles, ", ")));
+  }
+  return {};
+}
+
+// A component in the dtypes that were asked for.
+Result<graph::Model> finish_component(converters::AssembledComponent component,
+                                      const ConvertOptions& options,
+                                      converters::MappingReport& mapping) {
+  graph::Model model = std::move(component.model);
+  if (options.single_head_attention && component.role == kTextDecoderRole) {
+    model = FERRY_TRY(graph::split_heads(std::move(model)));
+    name_head_weights(mapping, model.weights);
+  }
+  const auto own = options.component_dtypes.find(component.role);
+  const bool is_own = own != options.component_dtypes.end();
+  model = FERRY_TRY(graph::cast_weights(std::move(model), is_own ? own->second : options.dtype));
+  return graph::init_buffers(std::move(model), options.buffers);
+}
+
+// The programs of a component. The text decoder alone is cut.
+Result<std::vector<graph::Model>> cut(graph::Model model, std::string_view role,
+                                      const ConvertOptions& options) {
+  if (role != kTextDecoderRole) {
+    std::vector<graph::Model> whole;
+    whole.push_back(std::move(model));
+    return whole;
+  }
   if (!options.shards_in_one_file) return graph::shard(model, options.shards);
   std::vector<graph::Model> parts;
   parts.push_back(FERRY_TRY(graph::mark_cuts(std::move(model), options.shards)));
@@ -308,7 +350,7 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   c.config = FERRY_TRY(converters::parse_model_config(opened.config, opened.generation,
                                                       opened.config_name, &report));
   c.unused_config_keys = std::move(report.unused_keys);
-  c.family = c.config.family->name();
+  c.family = converters::family_name(c.config);
   const converters::BuildOptions build = FERRY_TRY(settle_lengths(options, c.config));
   if (const std::optional<int64_t> limit = converters::longrope_switch(c.config.rope, build)) {
     c.notes.push_back(converters::longrope_note(*limit, build));
@@ -328,17 +370,16 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
     FERRY_RETURN_IF_ERROR(join_ties(made, converters::standard_ties(c.config), *c.source));
   c.mapping = std::move(made.report);
   if (!c.problems.empty()) return c;
-  graph::Model model = std::move(made.model);
-  if (options.single_head_attention) {
-    model = FERRY_TRY(graph::split_heads(std::move(model)));
-    name_head_weights(c.mapping, model.weights);
-  }
-  model = FERRY_TRY(graph::cast_weights(std::move(model), options.dtype));
-  model = FERRY_TRY(graph::init_buffers(std::move(model), options.buffers));
+  FERRY_RETURN_IF_ERROR(check_roles(made, options));
   packer::BundleInput input;
-  input.manifest = make_manifest(c.config, build, options, c.mapping, model);
-  c.components.push_back({std::string(c.config.family->text_decoder().role),
-                          FERRY_TRY(cut(std::move(model), options))});
+  for (converters::AssembledComponent& component : made.components) {
+    const std::string role = component.role;
+    graph::Model model = FERRY_TRY(finish_component(std::move(component), options, c.mapping));
+    if (role == kTextDecoderRole) {
+      input.manifest = make_manifest(c.config, build, options, c.mapping, model);
+    }
+    c.components.push_back({role, FERRY_TRY(cut(std::move(model), role, options))});
+  }
   input.copied = std::move(opened.copied);
   if (options.check_tokenizer) {
     for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {

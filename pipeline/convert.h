@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +26,9 @@ struct ConvertOptions {
   std::string source;
   std::string config;  // path of a config.json instead of the checkpoint's; may be empty
   graph::WeightDType dtype = graph::WeightDType::kKeep;
-  int32_t shards = 1;
+  // By role, for components of another dtype. kUsage for a role that the model does not have.
+  std::map<std::string, graph::WeightDType> component_dtypes = {};
+  int32_t shards = 1;  // of the text decoder
   bool shards_in_one_file = false;        // static style: parts of one program; see mark_cuts()
   uint64_t max_file_bytes = 0;            // 0: unlimited
   std::optional<int64_t> context_length;  // default: the smaller of the config and 4096
@@ -64,7 +67,7 @@ struct ConvertedComponent {
 struct Conversion {
   std::unique_ptr<TensorSource> source;
   converters::ModelConfig config;
-  std::string family;  // the model type that it was found under
+  std::string family;  // family_name() of the config
   converters::MappingReport mapping;
   std::vector<std::string> unused_config_keys;  // see ConfigReport
   std::vector<std::string> notes;  // lines for the user: what the bundle will not have or do

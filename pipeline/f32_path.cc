@@ -172,7 +172,7 @@ class F32Path {
 
   Result<F32Outputs> run() {
     for (const ConvertedComponent& component : conversion_.components) {
-      if (component.role != kTextDecoderRole) continue;
+      if (component.role == kVisionEncoderRole) continue;
       for (const graph::Model& model : component.parts) {
         const auto part = FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
         FERRY_RETURN_IF_ERROR(run_part(*part));

@@ -30,14 +30,19 @@ ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, i
   return b.add(x, scaled(b, y, config.scalars.residual));
 }
 
-// From token ids to logits.
-ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
-                    ValueId tokens) {
-  const ModelConfig& config = c.config;
+ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens) {
   const ValueId table = b.weight("tok_embeddings.weight",
                                  {features(config.vocab_size), features(config.hidden_size)});
-  ValueId x = scaled(b, b.embedding(table, tokens), config.scalars.embedding);
-  b.probe("hidden_states.0", x);
+  return scaled(b, b.embedding(table, tokens), config.scalars.embedding);
+}
+
+// From token ids, or embeddings where the model has a token embedding of its own, to logits.
+ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
+                    ValueId input) {
+  const ModelConfig& config = c.config;
+  ValueId x = config.vision ? input : embed(b, config, input);
+  // The runner has what it passes in; a probe needs an instruction that makes its value.
+  if (!config.vision) b.probe("hidden_states.0", x);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     b.set_layer(static_cast<int32_t>(layer));
     x = parts.layer(b, c, x, layer);
@@ -60,12 +65,11 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
                                          const DecoderParts& parts) {
   GraphBuilder b(static_cast<int32_t>(config.num_layers));
   const int32_t t = b.symbol("T", options.prefill_length, ValueId{});
-  const ValueId tokens =
-      b.input(std::string(kTokensPort), DType::kI64, {batch(), positions(Dim::of(t))});
+  const ValueId input = decoder_input(b, config, DType::kI64, positions(Dim::of(t)));
   const ValueId input_pos = b.input(std::string(kInputPosPort), DType::kI64, {1});
-  b.bind_symbol(t, b.sym_size(tokens, 1));
+  b.bind_symbol(t, b.sym_size(input, 1));
   const DecoderContext c = make_decoder_context(b, config, options, input_pos, t);
-  b.output(build_stack(b, c, parts, tokens), std::string(kLogitsPort));
+  b.output(build_stack(b, c, parts, input), std::string(kLogitsPort));
   return graph::MethodGraph{std::string(kForwardMethod), FERRY_TRY(b.finish())};
 }
 
@@ -75,7 +79,7 @@ Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOp
   GraphBuilder b(static_cast<int32_t>(config.num_layers));
   StaticPorts ports(b, config, options, tokens);
   const DecoderContext c = make_static_context(b, config, options, ports, tokens);
-  ports.finish(b, build_stack(b, c, parts, ports.tokens()));
+  ports.finish(b, build_stack(b, c, parts, ports.input()));
   return graph::MethodGraph{std::string(name), FERRY_TRY(b.finish())};
 }
 
@@ -92,6 +96,28 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
       FERRY_TRY(build_static(config, options, parts, kKvForwardMethod, options.decode_length)));
   methods.push_back(FERRY_TRY(
       build_static(config, options, parts, kPrefillForwardMethod, options.prefill_length)));
+  return methods;
+}
+
+Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOptions& options) {
+  const auto method = [&](std::string_view name, DType ids,
+                          std::optional<int64_t> tokens) -> Result<graph::MethodGraph> {
+    GraphBuilder b(0);
+    Dim count = tokens.value_or(0);
+    if (!tokens) count = Dim::of(b.symbol("T", options.prefill_length, ValueId{}));
+    const ValueId input = b.input(std::string(kTokensPort), ids, {batch(), positions(count)});
+    if (!tokens) b.bind_symbol(count.symbol, b.sym_size(input, 1));
+    b.output(embed(b, config, input), std::string(kEmbeddingsPort));
+    return graph::MethodGraph{std::string(name), FERRY_TRY(b.finish())};
+  };
+  Methods methods;
+  if (options.style == ProgramStyle::kStateful) {
+    methods.push_back(FERRY_TRY(method(kForwardMethod, DType::kI64, std::nullopt)));
+    return methods;
+  }
+  methods.push_back(FERRY_TRY(method(kEmbeddingKvMethod, DType::kI32, options.decode_length)));
+  methods.push_back(
+      FERRY_TRY(method(kEmbeddingPrefillMethod, DType::kI32, options.prefill_length)));
   return methods;
 }
 

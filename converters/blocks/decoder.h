@@ -21,9 +21,14 @@ struct DecoderParts {
 
 // Embedding, layers, final norm and head, with the multipliers and the softcap of config.scalars.
 // The stateful style has one method: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits. The
-// static style has two, kv_forward and prefill_forward, with the ports of static_ports.h.
+// static style has two, kv_forward and prefill_forward, with the ports of static_ports.h. Where the
+// config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of tokens.
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
+
+// The embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size]. One method
+// for each of the decoder's.
+Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOptions& options);
 
 // The mixer of a layer (attention, convolution, ...): normed x [1,T,hidden_size] -> the same shape,
 // to be added to the residual stream.

@@ -28,6 +28,12 @@ Encoding mask_encoding(DType dtype) {
   return {static_cast<double>(kMasked) / static_cast<double>(greatest), greatest};
 }
 
+ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, DType ids, Dim count) {
+  if (!config.vision) return b.input(std::string(kTokensPort), ids, {batch(), count});
+  return b.input(std::string(kEmbeddingsPort), DType::kF32,
+                 {batch(), count, features(config.hidden_size)});
+}
+
 ValueId StaticPorts::input(GraphBuilder& b, std::string name, const Port& port, Dims shape) {
   const ValueId value = b.input(std::move(name), port.dtype, std::move(shape));
   if (is_encoded(port.dtype)) b.set_encoding(value, port.encoding);
@@ -64,7 +70,7 @@ StaticPorts::StaticPorts(GraphBuilder& b, const ModelConfig& config, const Build
     layer.key_port.encoding = types.keys[index];
     layer.value_port.encoding = types.values[index];
   }
-  tokens_ = b.input(std::string(kTokensPort), DType::kI32, call);
+  input_ = decoder_input(b, config, DType::kI32, positions(tokens));
   add_masks(b, config, options, tokens);
   input_pos_ = b.input(std::string(kInputPosPort), DType::kI32, call);
   const Dim past = positions(options.context_length - tokens);

@@ -20,7 +20,8 @@ class StaticPorts {
   StaticPorts(GraphBuilder& b, const ModelConfig& config, const BuildOptions& options,
               int64_t tokens);
 
-  ValueId tokens() const { return tokens_; }        // i32 [1,A]
+  // Tokens i32 [1,A], or embeddings f32 [1,A,hidden_size].
+  ValueId input() const { return input_; }
   ValueId input_pos() const { return input_pos_; }  // i32 [1,A]
   // f32 [1,1,A,S], additive. Columns [0, C) are the cache, [C, S) the tokens of the call.
   ValueId attention_mask() const { return attention_mask_; }
@@ -54,10 +55,14 @@ class StaticPorts {
                  int64_t tokens);
 
   Port logits_, mask_;
-  ValueId tokens_, attention_mask_, window_mask_, input_pos_;
+  ValueId input_, attention_mask_, window_mask_, input_pos_;
   std::vector<Layer> layers_;
   std::vector<std::pair<std::string, ValueId>> states_;
 };
+
+// The first input of a decoder's method: tokens of dtype `ids` [1,count], or embeddings f32
+// [1,count,hidden_size] where the config has a vision tower.
+ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, DType ids, Dim count);
 
 // What a quantised mask holds: its greatest code is 0, which attends, code 0 is -65535. Float masks
 // have no encoding.

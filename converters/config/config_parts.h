@@ -6,8 +6,13 @@
 #include "converters/config/model_config.h"
 #include "converters/config/model_type.h"
 #include "converters/config/ranges.h"
+#include "converters/vision_family.h"
 
 namespace ferry::converters {
+
+// The activation that `key` names; `otherwise` names it where the key is absent.
+Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
+                                   std::string_view otherwise);
 
 // Needs num_layers and the activation.
 Status read_experts(const JsonFields& fields, const ModelType& type, ModelConfig& config);
@@ -18,5 +23,9 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
 // The factors of longrope into config.rope. Needs its original_max_positions and the rotary
 // dimensions. `rope` is the object under rope_scaling or rope_parameters.
 Status read_longrope(const JsonFields& rope, ModelConfig& config);
+
+// The vision tower: sizes that all have, then what the type reads itself, then whether they fit.
+Status read_vision(const JsonFields& outer, const JsonFields& vision, const VisionMatch& match,
+                   VisionConfig& config);
 
 }  // namespace ferry::converters

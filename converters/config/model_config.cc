@@ -1,6 +1,7 @@
 #include "converters/config/model_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "converters/config/config_parts.h"
 #include "converters/config/inert_keys.h"
 #include "converters/family.h"
+#include "converters/vision_family.h"
 #include "core/json.h"
 #include "core/text.h"
 
@@ -48,29 +50,6 @@ Status check_q_size(const JsonFields& fields, const ModelConfig& config) {
                                                        config.num_heads, config.head_dim));
 }
 
-// Names in transformers' activations.py, and the operators that compute them.
-Result<Activation> read_activation(const JsonFields& fields, const ModelType& type) {
-  constexpr std::pair<std::string_view, Activation> kNames[] = {
-      {"silu", Activation::kSilu},
-      {"swish", Activation::kSilu},
-      {"gelu", Activation::kGelu},
-      {"gelu_python", Activation::kGelu},
-      {"gelu_pytorch_tanh", Activation::kGeluTanh},
-      {"gelu_python_tanh", Activation::kGeluTanh},
-      {"gelu_new", Activation::kGeluTanh},
-      {"gelu_fast", Activation::kGeluTanh},
-      {"gelu_accurate", Activation::kGeluTanh},
-  };
-  if (type.activation_key.empty()) return Activation::kSilu;
-  const std::string name = FERRY_TRY(fields.text(type.activation_key)).value_or("silu");
-  for (const auto& [known, activation] : kNames) {
-    if (known == name) return activation;
-  }
-  return fields.error(
-      ErrorCode::kUnsupported, type.activation_key,
-      fmt::format("is {}; silu, gelu and gelu_pytorch_tanh are supported", quoted(name)));
-}
-
 // transformers reads is_causal in every decoder. Any value but true, null included, disables the
 // causal mask.
 Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type) {
@@ -88,7 +67,9 @@ Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type)
 
 Status read_layer_details(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   config.rms_norm_eps = FERRY_TRY(fields.number_or("rms_norm_eps", kEpsRange, 1e-6));
-  config.activation = FERRY_TRY(read_activation(fields, type));
+  if (!type.activation_key.empty()) {
+    config.activation = FERRY_TRY(read_activation(fields, type.activation_key, "silu"));
+  }
   config.attention_bias =
       type.qkv_bias || (type.attention_bias && FERRY_TRY(fields.flag_or("attention_bias", false)));
   config.mlp_bias = type.mlp_bias && FERRY_TRY(fields.flag_or("mlp_bias", false));
@@ -195,6 +176,58 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   return read_token_ids(fields, config);
 }
 
+// What describes the text decoder, and the family that serves it.
+struct TextPart {
+  JsonFields fields;
+  FamilyMatch match;
+};
+
+Result<TextPart> own_text_part(const JsonFields& outer, const std::string& model_type,
+                               FamilyTable families) {
+  const FamilyMatch match = FERRY_TRY(match_family(outer, model_type, families));
+  return TextPart{FERRY_TRY(text_part(outer, match)), match};
+}
+
+Result<TextPart> text_part_of(const JsonFields& outer, const VisionMatch& vision,
+                              FamilyTable families) {
+  const std::string_view key = vision.type->text_key;
+  const auto inside = FERRY_TRY(outer.object(key));
+  if (!inside) return outer.bad(key, "is missing");
+  const std::string type =
+      FERRY_TRY(inside->text("model_type")).value_or(std::string(vision.type->text_type));
+  const auto match = find_family(families, type);
+  if (!match || match->multimodal || std::ranges::count(vision.family->text_types, type) == 0) {
+    return inside->error(ErrorCode::kUnsupported, "model_type",
+                         fmt::format("is {}: not supported in {}; supported are {}",
+                                     quoted(type, kShownType), vision.type->name,
+                                     fmt::join(vision.family->text_types, ", ")));
+  }
+  return TextPart{*inside, *match};
+}
+
+// The sizes of the vision tower, which need those of the text decoder.
+Status read_vision_part(JsonFields outer, const VisionMatch& match, ModelConfig& config) {
+  const nlohmann::json defaults = nlohmann::json::parse(match.type->defaults);
+  const nlohmann::json vision_defaults = nlohmann::json::parse(match.type->vision_defaults);
+  outer.set_defaults(defaults);
+  auto vision = FERRY_TRY(outer.object("vision_config"));
+  if (!vision) return outer.bad("vision_config", "is missing");
+  vision->set_defaults(vision_defaults);
+  FERRY_RETURN_IF_ERROR(refuse_quantization(*vision));
+  config.vision_family = match.family;
+  FERRY_RETURN_IF_ERROR(read_vision(outer, *vision, match, config.vision.emplace()));
+  const std::optional<int64_t>& placeholder = config.vision->image_token_id;
+  if (!placeholder || *placeholder < config.vocab_size) return {};
+  return outer.bad("image_token_id", fmt::format("is {}, the vocabulary has {} entries",
+                                                 *placeholder, config.vocab_size));
+}
+
+// Whether the head is tied: the outer config says so, else what its class or the text part says.
+Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const VisionType& type) {
+  if (type.tied) return read_tie(outer, *type.tied);
+  return read_tie(outer, FERRY_TRY(text.flag_or("tie_word_embeddings", false)));
+}
+
 }  // namespace
 
 int64_t ModelConfig::rotary_dim() const {
@@ -216,9 +249,12 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   outer.record_in(log);
   const auto model_type = FERRY_TRY(outer.text("model_type"));
   if (!model_type) return outer.bad("model_type", "is missing");
-  const FamilyMatch match = FERRY_TRY(match_family(outer, *model_type, families));
+  const std::optional<VisionMatch> vision = find_vision_family(*model_type);
+  const TextPart part = FERRY_TRY(vision ? text_part_of(outer, *vision, families)
+                                         : own_text_part(outer, *model_type, families));
+  const FamilyMatch& match = part.match;
   const ModelType& type = *match.type;
-  JsonFields text = FERRY_TRY(text_part(outer, match));
+  JsonFields text = part.fields;
   const nlohmann::json defaults = nlohmann::json::parse(type.defaults);
   text.set_defaults(defaults);
   text.set_names(type.names);
@@ -227,14 +263,16 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   config.family = match.family;
   config.model_type = *model_type;
   config.text_type = type.name;
-  config.multimodal = match.multimodal;
+  config.multimodal = match.multimodal || vision;
   FERRY_RETURN_IF_ERROR(refuse_quantization(outer));
-  if (match.multimodal) FERRY_RETURN_IF_ERROR(refuse_two_way_attention(outer, type));
+  if (config.multimodal) FERRY_RETURN_IF_ERROR(refuse_two_way_attention(outer, type));
   FERRY_RETURN_IF_ERROR(read_token_ids(outer, config));
   FERRY_RETURN_IF_ERROR(read_text_part(text, type, config));
   config.tie_word_embeddings =
-      FERRY_TRY(match.multimodal ? read_tie(outer, type.wrapper.tied)
-                                 : text.flag_or("tie_word_embeddings", false));
+      FERRY_TRY(vision             ? read_tie(outer, text, *vision->type)
+                : match.multimodal ? read_tie(outer, type.wrapper.tied)
+                                   : text.flag_or("tie_word_embeddings", false));
+  if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
   if (report != nullptr) report->unused_keys = unused_keys(document, "", log, is_inert_key);
 
   if (!generation_json.empty()) {

@@ -13,11 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "converters/config/vision_config.h"
 #include "core/result.h"
 
 namespace ferry::converters {
-
-enum class Activation { kSilu, kGelu, kGeluTanh };
 
 enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention, kShortConv };
 // Whether a layer of this type has a KV cache. All others have states of fixed size.
@@ -80,12 +79,15 @@ struct MoeConfig {
   bool operator==(const MoeConfig&) const = default;
 };
 
-struct FamilySpec;  // family.h
+struct FamilySpec;    // family.h
+struct VisionFamily;  // vision_family.h
 using FamilyTable = std::span<const FamilySpec* const>;
 FamilyTable all_families();
 
 struct ModelConfig {
-  const FamilySpec* family = nullptr;  // that serves model_type; never null in a parsed config
+  const FamilySpec* family = nullptr;  // of the text decoder; never null in a parsed config
+  // Of a vision-language model, with `vision`; nullptr if the model takes text only.
+  const VisionFamily* vision_family = nullptr;
   std::string model_type;              // of the outer config: "qwen3_5"
   std::string text_type;               // of the text decoder; equals model_type unless multimodal
   bool multimodal = false;             // the text decoder is described under text_config
@@ -118,6 +120,7 @@ struct ModelConfig {
   std::vector<int64_t> eos_ids;  // from generation_config.json if it has them
 
   MoeConfig moe;
+  std::optional<VisionConfig> vision;
 
   bool has_experts(int64_t layer) const {
     return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];

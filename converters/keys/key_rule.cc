@@ -172,7 +172,7 @@ class Mapper {
     Match match;
     for (size_t r = 0; r < rules_.size(); ++r) {
       std::optional<KeyNumbers> matched = patterns_[r].match(key);
-      if (matched) match.excess = excess_of(*matched);
+      if (matched) match.excess = excess_of(rules_[r], *matched);
       if (!matched || !match.excess.empty()) continue;
       if (!match.rules.empty() && !(match.rules[0]->layout && rules_[r].layout)) {
         return fail(ErrorCode::kInternal,
@@ -196,16 +196,15 @@ class Mapper {
   }
 
   // A clause if the layer or expert number of a key is beyond those of the config; else empty.
-  std::string excess_of(const KeyNumbers& numbers) const {
+  std::string excess_of(const KeyRule& rule, const KeyNumbers& numbers) const {
     const auto below = [](const std::string& digits, int64_t count) {
       int64_t number = 0;
       const char* end = digits.data() + digits.size();
       return digits.empty() ||
              (std::from_chars(digits.data(), end, number).ec == std::errc{} && number < count);
     };
-    if (!below(numbers.layer, config_.num_layers)) {
-      return fmt::format("the config has {} layers", config_.num_layers);
-    }
+    const int64_t layers = rule.layers > 0 ? rule.layers : config_.num_layers;
+    if (!below(numbers.layer, layers)) return fmt::format("the config has {} layers", layers);
     if (!below(numbers.expert, config_.moe.experts)) {
       return fmt::format("the config has {} experts", config_.moe.experts);
     }

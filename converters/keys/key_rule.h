@@ -38,12 +38,13 @@ struct KeyRule {
   };
   std::string name;  // of the rule, for reports: "attention.wq", "drop mtp"
   Kind kind = Kind::kMap;
-  // Pattern of source keys: literal text; "{i}", a decimal layer number in [0, num_layers); "{e}",
-  // an expert number in [0, moe.experts); a trailing "*", any text (drops only).
+  // Pattern of source keys: literal text; "{i}", a decimal layer number in [0, layers); "{e}", an
+  // expert number in [0, moe.experts); a trailing "*", any text (drops only).
   std::string source;
   std::vector<RuleTarget> targets = {};
   std::vector<graph::Step> steps = {};
   std::string reason = {};
+  int64_t layers = 0;  // of the tower that the key belongs to; 0: num_layers of the config
   // The number of rows that the source must have, if it is split. It must be a matrix or a vector.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
   // The shape that the source must have, if the number of rows does not determine it. Stacks need

@@ -1,0 +1,136 @@
+#include "converters/blocks/vision_encoder.h"
+
+#include <fmt/format.h>
+
+#include "converters/blocks/axes.h"
+#include "converters/blocks/blocks.h"
+#include "core/program_interface.h"
+
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
+
+namespace ferry::converters {
+namespace {
+
+// That of the connector's layer norm in the reference, whatever the config says.
+constexpr double kConnectorEps = 1e-5;
+
+std::string tower_layer(int64_t layer, const char* part) {
+  return fmt::format("vision.layers.{}.{}", layer, part);
+}
+
+ValueId norm(GraphBuilder& b, const VisionConfig& v, ValueId x, const std::string& name) {
+  return v.rms_norm ? rms_norm(b, x, name + ".weight", v.norm_eps)
+                    : layer_norm(b, x, name, v.norm_eps);
+}
+
+// Pixels [1,C,H,W] to one row for each patch, [1,n,hidden_size]: a convolution whose windows do not
+// overlap, as a product with the flattened windows.
+ValueId embed_patches(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
+  const ValueId blocks =
+      b.view(pixels, {v.channels, v.grid(), v.patch_size, v.grid(), v.patch_size});
+  const ValueId windows = b.permute(blocks, {1, 3, 0, 2, 4});
+  const ValueId rows = b.view(windows, {batch(), positions(v.patches()), features(v.patch_values())});
+  return projection(b, rows, "vision.patches", v.patch_values(), v.hidden_size, /*bias=*/true);
+}
+
+ValueId add_positions(GraphBuilder& b, const VisionConfig& v, ValueId x) {
+  const Dim width = features(v.hidden_size);
+  // The two layouts of the table differ in whether the class token has a row.
+  if (!v.class_token) {
+    return b.add(x, b.weight("vision.positions.weight", {positions(v.patches()), width}));
+  }
+  const ValueId token = b.weight("vision.class_token", {batch(), positions(1), width});
+  x = b.cat({token, x}, 1);
+  return b.add(x, b.weight("vision.positions.weight",
+                           {batch(), positions(v.patches() + 1), width}));
+}
+
+ValueId attend(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t layer) {
+  const std::string prefix = tower_layer(layer, "attention");
+  const int64_t size = v.hidden_size;
+  const int64_t rows = v.patches() + (v.class_token ? 1 : 0);
+  const auto project = [&](const char* name, const char* norm_name) {
+    ValueId y = projection(b, x, prefix + name, size, size, v.qkv_bias);
+    if (v.qk_norm && norm_name != nullptr) {
+      y = rms_norm(b, y, prefix + norm_name, v.qk_norm_eps);
+    }
+    return b.view(y, {batch(), positions(rows), heads(v.num_heads), head_dim(v.head_dim())});
+  };
+  const ValueId q = project(".wq", ".q_norm.weight");
+  const ValueId k = project(".wk", ".k_norm.weight");
+  const ValueId values = project(".wv", nullptr);
+  const ValueId mixed = b.sdpa_full(q, k, values);
+  const ValueId joined = b.view(mixed, {batch(), positions(rows), features(size)});
+  return projection(b, joined, prefix + ".wo", size, size, /*bias=*/true);
+}
+
+ValueId feed_forward(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t layer) {
+  const std::string prefix = tower_layer(layer, "feed_forward");
+  const ValueId wide =
+      projection(b, x, prefix + ".w1", v.hidden_size, v.intermediate_size, /*bias=*/true);
+  return projection(b, activate(b, v.activation, wide), prefix + ".w2", v.intermediate_size,
+                    v.hidden_size, /*bias=*/true);
+}
+
+// x plus the output of a block, which the tower may scale.
+ValueId add_scaled(GraphBuilder& b, const VisionConfig& v, ValueId x, ValueId y,
+                   const std::string& block) {
+  if (v.layer_scale) y = b.mul(y, b.weight(block + ".scale", {features(v.hidden_size)}));
+  return b.add(x, y);
+}
+
+ValueId tower(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
+  ValueId x = embed_patches(b, v, pixels);
+  x = add_positions(b, v, x);
+  for (int64_t layer = 0; layer < v.num_layers; ++layer) {
+    b.probe(fmt::format("vision_hidden_states.{}", layer), x);
+    b.set_layer(static_cast<int32_t>(layer));
+    const ValueId attended =
+        attend(b, v, norm(b, v, x, tower_layer(layer, "attention_norm")), layer);
+    x = add_scaled(b, v, x, attended, tower_layer(layer, "attention"));
+    const ValueId mapped = feed_forward(b, v, norm(b, v, x, tower_layer(layer, "ffn_norm")), layer);
+    x = add_scaled(b, v, x, mapped, tower_layer(layer, "feed_forward"));
+  }
+  b.set_layer(static_cast<int32_t>(v.num_layers));
+  if (v.final_norm) x = layer_norm(b, x, "vision.norm", v.norm_eps);
+  b.probe("vision_last_hidden_state", x);
+  return x;
+}
+
+// [1,n,c] to [1, n / s^2, s^2 c]: rows of an s x s block of patches, side by side.
+ValueId pixel_shuffle(GraphBuilder& b, const VisionConfig& v, ValueId x) {
+  if (v.class_token) x = b.slice(x, 1, 1, v.patches() + 1);
+  const int64_t blocks = v.grid() / v.shuffle;
+  const ValueId square = b.view(x, {blocks, v.shuffle, blocks, v.shuffle, v.hidden_size});
+  const ValueId grouped = b.permute(square, {0, 2, 1, 3, 4});
+  return b.view(grouped, {batch(), positions(v.image_tokens()), features(v.shuffled_size())});
+}
+
+ValueId connect(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t width) {
+  const std::string name = "vision.connector";
+  if (!v.mlp_connector) {
+    return projection(b, x, name + ".w1", v.shuffled_size(), width, /*bias=*/false);
+  }
+  const ValueId normed = layer_norm(b, x, name + ".norm", kConnectorEps);
+  const ValueId inner = projection(b, normed, name + ".w1", v.shuffled_size(), width, /*bias=*/true);
+  return projection(b, activate(b, v.connector_activation, inner), name + ".w2", width, width,
+                    /*bias=*/true);
+}
+
+}  // namespace
+
+Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptions&) {
+  const VisionConfig& v = *config.vision;
+  GraphBuilder b(static_cast<int32_t>(v.num_layers));
+  const ValueId pixels = b.input(std::string(kPixelValuesPort), DType::kF32,
+                                 {batch(), v.channels, v.image_size, v.image_size});
+  const ValueId features = tower(b, v, pixels);
+  const ValueId shuffled = pixel_shuffle(b, v, features);
+  b.output(connect(b, v, shuffled, config.hidden_size), std::string(kImageFeaturesPort));
+  Methods methods;
+  methods.push_back({std::string(kForwardMethod), FERRY_TRY(b.finish())});
+  return methods;
+}
+
+}  // namespace ferry::converters

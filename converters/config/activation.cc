@@ -1,0 +1,31 @@
+#include <fmt/format.h>
+
+#include "converters/config/config_parts.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+
+// Names in transformers' activations.py, and the operators that compute them.
+Result<Activation> read_activation(const JsonFields& fields, std::string_view key,
+                                   std::string_view otherwise) {
+  constexpr std::pair<std::string_view, Activation> kNames[] = {
+      {"silu", Activation::kSilu},
+      {"swish", Activation::kSilu},
+      {"gelu", Activation::kGelu},
+      {"gelu_python", Activation::kGelu},
+      {"gelu_pytorch_tanh", Activation::kGeluTanh},
+      {"gelu_python_tanh", Activation::kGeluTanh},
+      {"gelu_new", Activation::kGeluTanh},
+      {"gelu_fast", Activation::kGeluTanh},
+      {"gelu_accurate", Activation::kGeluTanh},
+  };
+  const std::string name = FERRY_TRY(fields.text(key)).value_or(std::string(otherwise));
+  for (const auto& [known, activation] : kNames) {
+    if (known == name) return activation;
+  }
+  return fields.error(
+      ErrorCode::kUnsupported, key,
+      fmt::format("is {}; silu, gelu and gelu_pytorch_tanh are supported", quoted(name)));
+}
+
+}  // namespace ferry::converters

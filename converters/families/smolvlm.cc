@@ -1,0 +1,65 @@
+// SmolVLM and Idefics3: a SigLIP tower over square images, a pixel shuffle, one linear, and a Llama
+// decoder. Source: transformers, models/idefics3/modeling_idefics3.py and
+// models/smolvlm/modeling_smolvlm.py.
+
+#include "converters/config/ranges.h"
+#include "converters/families/vision_families.h"
+#include "converters/keys/vision_keys.h"
+
+namespace ferry::converters::families {
+namespace {
+
+constexpr const char* kVisionDefaults =
+    R"({"hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12,
+        "num_attention_heads": 16, "num_channels": 3, "image_size": 224, "patch_size": 32,
+        "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6})";
+constexpr const char* kDefaults = R"({"image_token_id": 128257, "scale_factor": 2})";
+
+Status read(const JsonFields& outer, const JsonFields&, VisionConfig& config) {
+  config.shuffle = FERRY_TRY(outer.required("scale_factor", IntRange{1, 64}));
+  config.image_token_id = FERRY_TRY(outer.required("image_token_id", IntRange{0, INT32_MAX}));
+  config.final_norm = true;
+  return {};
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config) {
+  const VisionConfig& vision = *config.vision;
+  const std::string tower = "model.vision_model.";
+  const std::string layer = tower + "encoder.layers.{i}.";
+  return concat(
+      {patch_rules(tower + "embeddings.patch_embedding", vision),
+       tower_renames(tower, 0,
+                     {{"embeddings.position_embedding.weight", "vision.positions.weight"}}),
+       tower_rules(layer, vision.num_layers,
+                   {{"layer_norm1", "vision.layers.{i}.attention_norm"},
+                    {"self_attn.q_proj", "vision.layers.{i}.attention.wq"},
+                    {"self_attn.k_proj", "vision.layers.{i}.attention.wk"},
+                    {"self_attn.v_proj", "vision.layers.{i}.attention.wv"},
+                    {"self_attn.out_proj", "vision.layers.{i}.attention.wo"},
+                    {"layer_norm2", "vision.layers.{i}.ffn_norm"},
+                    {"mlp.fc1", "vision.layers.{i}.feed_forward.w1"},
+                    {"mlp.fc2", "vision.layers.{i}.feed_forward.w2"}}),
+       tower_rules(tower, 0, {{"post_layernorm", "vision.norm"}}),
+       tower_renames("model.connector.", 0,
+                     {{"modality_projection.proj.weight", "vision.connector.w1.weight"}})});
+}
+
+}  // namespace
+
+const VisionFamily kSmolVlm = {
+    .types = {{.name = "smolvlm",
+               .text_type = "llama",
+               .vision_defaults = kVisionDefaults,
+               .defaults = kDefaults,
+               .read = read},
+              {.name = "idefics3",
+               .text_type = "llama",
+               .vision_defaults = kVisionDefaults,
+               .defaults = kDefaults,
+               .read = read}},
+    .text_types = {"llama"},
+    .text_prefixes = {"model.text_model."},
+    .heads = {"lm_head.weight"},
+    .rules = rules};
+
+}  // namespace ferry::converters::families

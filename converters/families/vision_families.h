@@ -1,0 +1,12 @@
+// Declares the VisionFamily of every family in vision_families.def.
+#pragma once
+
+#include "converters/vision_family.h"
+
+namespace ferry::converters::families {
+
+#define FERRY_VISION_FAMILY(name) extern const VisionFamily name;
+#include "converters/families/vision_families.def"
+#undef FERRY_VISION_FAMILY
+
+}  // namespace ferry::converters::families
