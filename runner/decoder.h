@@ -15,6 +15,7 @@
 #include "runner/decode_options.h"
 #include "runner/expert_routes.h"
 #include "runner/method.h"
+#include "runner/token_embedder.h"
 
 namespace ferry::runner {
 
@@ -34,6 +35,11 @@ class Decoder {
   // with the f32 logits [V] of the last token, and is valid until the next call. A call of one
   // token allocates nothing once one has been made.
   virtual Result<std::span<const float>> forward(std::span<const int64_t> tokens) = 0;
+
+  // From here on, rows of images take the place of the embeddings of tokens; EmbeddingRows::first is a
+  // position. The values must stay until they are replaced. kUsage where rows are not whole, disjoint,
+  // ascending and inside of capacity(), and for a bundle whose decoder takes tokens.
+  virtual Status set_image_rows(std::span<const EmbeddingRows> rows) = 0;
 
   // Runs `token`, and gives the logits [V] after it to `choose`, which returns the token that
   // follows, or nothing to end. Lookahead then goes on with the logits after that token where it
@@ -57,7 +63,8 @@ class Decoder {
   virtual void set_logits_sink(LogitsSink sink) = 0;
 
   // Called for every probe of every program in each call: name, first position, rows, f32 values
-  // [rows, width]; integers appear as floats. An empty sink ends it.
+  // [rows, width]; integers appear as floats. Where the decoder takes embeddings, they are delivered as
+  // hidden_states.0, which no program has a probe for. An empty sink ends it.
   using ProbeSink = std::function<void(const std::string& name, int64_t position, int64_t rows,
                                        std::span<const float> values)>;
   virtual Status set_probe_sink(ProbeSink sink) = 0;
@@ -89,6 +96,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
                                               const DecodeOptions& decode = {});
 
 // For implementations.
+inline constexpr const char* kEmbeddingsProbe = "hidden_states.0";
 // The numbers of the manifest that loops and divisions rely on.
 Status check_model_sizes(const packer::Bundle& bundle);
 // kUsage unless the tokens are of the vocabulary and end within `capacity`.

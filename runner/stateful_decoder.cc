@@ -7,18 +7,23 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "runner/memory.h"
 #include "runner/program_set.h"
 
 namespace ferry::runner {
 namespace {
 
 // Inputs and outputs of the chain, by index.
-constexpr size_t kTokens = 0, kInputPos = 1, kLogits = 0;
+constexpr size_t kInput = 0, kInputPos = 1, kLogits = 0;
 
-// tokens i64 [1,T], input_pos i64 [1] -> logits f32 [1,V] or [1,T,V].
+// tokens i64 [1,T] or embeddings f32 [1,T,hidden_size], input_pos i64 [1] -> logits f32 [1,V] or
+// [1,T,V].
 Result<MethodChain> bind_protocol(ProgramSet& set) {
   const packer::Manifest& m = set.bundle().manifest();
-  const PortType inputs[] = {{kTokensPort, DType::kI64, {1, m.prefill_length}},
+  const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
+  const PortType embeddings = {
+      kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
+  const PortType inputs[] = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens,
                              {kInputPosPort, DType::kI64, {1}}};
   const PortType outputs[] = {
       {kLogitsPort, DType::kF32,
@@ -26,14 +31,34 @@ Result<MethodChain> bind_protocol(ProgramSet& set) {
   return set.bind(kForwardMethod, inputs, outputs);
 }
 
+// The component that turns tokens into what the decoder takes.
+struct Embedding {
+  ProgramSet set;
+  TokenEmbedder embedder;
+};
+
+Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, ThreadPool& pool,
+                                                  const MethodOptions& options,
+                                                  MemoryBudget& budget) {
+  if (!TokenEmbedder::is_in(bundle)) return std::unique_ptr<Embedding>();
+  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTokenEmbeddingRole, pool, options, budget));
+  TokenEmbedder embedder = FERRY_TRY(TokenEmbedder::bind(
+      set, kForwardMethod, DType::kI64, bundle.manifest().prefill_length));
+  return std::make_unique<Embedding>(std::move(set), std::move(embedder));
+}
+
 }  // namespace
 
 struct StatefulDecoder::Impl {
-  Impl(ProgramSet&& programs, MethodChain&& methods)
-      : set(std::move(programs)), chain(std::move(methods)), router(chain) {}
+  Impl(ProgramSet&& programs, MethodChain&& methods, std::unique_ptr<Embedding>&& embeds)
+      : set(std::move(programs)),
+        chain(std::move(methods)),
+        embedding(std::move(embeds)),
+        router(chain) {}
 
   ProgramSet set;
   MethodChain chain;
+  std::unique_ptr<Embedding> embedding;  // nullptr where the decoder takes tokens
   ExpertRouter router;
   int64_t position = 0;
   int64_t announced = 0;         // the sequence will be as long as this at least
@@ -44,6 +69,7 @@ struct StatefulDecoder::Impl {
   bool observing = false;
   int64_t input_pos = 0;    // of the call that runs now
   int64_t call_tokens = 0;  // of the call that runs now
+  TensorView ids = {DType::kI64, {1, 0}, {}};  // of the call that runs now
 
   const packer::Manifest& manifest() const { return set.bundle().manifest(); }
 
@@ -58,14 +84,32 @@ struct StatefulDecoder::Impl {
   Result<std::span<const float>> call(std::span<const int64_t> tokens);
   // The whole sequence with `tokens` at its end; logits of `tokens` at most.
   Result<std::span<const float>> run_again(std::span<const int64_t> tokens);
+  // The first input of the chain.
+  Status set_tokens(std::span<const int64_t> tokens);
   Status observe_probes();
   void deliver(const std::string& name, const TensorView& value) const;
 };
 
+Status StatefulDecoder::Impl::set_tokens(std::span<const int64_t> tokens) {
+  TensorView& input = chain.input(kInput);
+  if (embedding == nullptr) {
+    input.shape[1] = call_tokens;
+    input.bytes = std::as_bytes(tokens);
+    return {};
+  }
+  ids.shape[1] = call_tokens;
+  ids.bytes = std::as_bytes(tokens);
+  FERRY_RETURN_IF_ERROR(embedding->embedder.run(ids, position));
+  const TensorView& embedded = embedding->embedder.output();
+  input.shape[1] = call_tokens;
+  input.bytes = embedded.bytes;
+  if (sink) deliver(kEmbeddingsProbe, embedded);
+  return {};
+}
+
 Result<std::span<const float>> StatefulDecoder::Impl::call(std::span<const int64_t> tokens) {
   call_tokens = static_cast<int64_t>(tokens.size());
-  chain.input(kTokens).shape[1] = call_tokens;
-  chain.input(kTokens).bytes = std::as_bytes(tokens);
+  FERRY_RETURN_IF_ERROR(set_tokens(tokens));
   // Programs with a switch take a position's complement for one of a long sequence.
   input_pos = is_long ? -1 - position : position;
   chain.input(kInputPos).bytes = std::as_bytes(std::span(&input_pos, 1));
@@ -137,9 +181,12 @@ StatefulDecoder& StatefulDecoder::operator=(StatefulDecoder&&) noexcept = defaul
 Result<StatefulDecoder> StatefulDecoder::load(const packer::Bundle& bundle, ThreadPool& pool,
                                               const MethodOptions& options) {
   FERRY_RETURN_IF_ERROR(check_model_sizes(bundle));
-  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options));
+  MemoryBudget budget(options.memory);
+  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options, budget));
   MethodChain chain = FERRY_TRY(bind_protocol(set));
-  return StatefulDecoder(std::make_unique<Impl>(std::move(set), std::move(chain)));
+  auto embedding = FERRY_TRY(load_embedding(bundle, pool, options, budget));
+  return StatefulDecoder(
+      std::make_unique<Impl>(std::move(set), std::move(chain), std::move(embedding)));
 }
 
 Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t> tokens) {
@@ -149,6 +196,12 @@ Result<std::span<const float>> StatefulDecoder::forward(std::span<const int64_t>
   if (impl_->position == 0 || was_long == impl_->is_long) return impl_->run(tokens);
   // What is cached was computed with the factors of shorter sequences.
   return impl_->run_again(tokens);
+}
+
+Status StatefulDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
+  FERRY_RETURN_IF_ERROR(check_rows(impl_->set.bundle(), rows, capacity()));
+  if (impl_->embedding != nullptr) impl_->embedding->embedder.set_rows(rows);
+  return {};
 }
 
 // The programs themselves forget what came before when input_pos is 0, as official runners expect.

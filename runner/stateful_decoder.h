@@ -29,6 +29,7 @@ class StatefulDecoder final : public Decoder {
   // without having been announced is computed again from its start. Returns [1,V] of the last
   // token, or [T,V] of all tokens of the last call when the bundle has them.
   Result<std::span<const float>> forward(std::span<const int64_t> tokens) override;
+  Status set_image_rows(std::span<const EmbeddingRows> rows) override;
   void restart(int64_t length = 0) override;
   int64_t position() const override;
   int64_t capacity() const override;

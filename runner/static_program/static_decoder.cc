@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
+#include <functional>
 #include <variant>
 #include <vector>
 
@@ -51,6 +53,56 @@ class ChainMethod final : public StaticMethod {
   MethodChain chain_;
 };
 
+// What methods of a decoder of embeddings share with it.
+struct Merging {
+  const StaticSequence* sequence = nullptr;
+  std::function<void(const TensorView&)> show;  // gets the embeddings of each call; may be empty
+};
+
+// A method of the decoder behind that of the token embedding: it takes tokens.
+class EmbeddedMethod final : public StaticMethod {
+ public:
+  // `embeddings` is the index of the decoder's input. `merging` must outlive this.
+  EmbeddedMethod(std::unique_ptr<ChainMethod> decoder, TokenEmbedder embedder,
+                 const Merging& merging, size_t embeddings)
+      : decoder_(std::move(decoder)),
+        embedder_(std::move(embedder)),
+        merging_(merging),
+        embeddings_(embeddings),
+        inputs_(decoder_->inputs().begin(), decoder_->inputs().end()) {
+    packer::ManifestPort& port = inputs_[embeddings_];
+    port = {std::string(kTokensPort), DType::kI32, {1, port.shape[1]}};
+    ids_ = {port.dtype, port.shape, {}};
+  }
+
+  std::span<const packer::ManifestPort> inputs() const override { return inputs_; }
+  std::span<const packer::ManifestPort> outputs() const override { return decoder_->outputs(); }
+  TensorView& input(size_t index) override {
+    return index == embeddings_ ? ids_ : decoder_->input(index);
+  }
+  void want_rows(size_t output, int64_t begin, int64_t count) override {
+    decoder_->want_rows(output, begin, count);
+  }
+  Status run() override {
+    // Guesses are behind all tokens, and so behind all images.
+    FERRY_RETURN_IF_ERROR(embedder_.run(ids_, merging_.sequence->position()));
+    decoder_->input(embeddings_).bytes = embedder_.output().bytes;
+    if (merging_.show) merging_.show(embedder_.output());
+    return decoder_->run();
+  }
+  const TensorView& output(size_t index) const override { return decoder_->output(index); }
+
+  TokenEmbedder& embedder() { return embedder_; }
+
+ private:
+  std::unique_ptr<ChainMethod> decoder_;
+  TokenEmbedder embedder_;
+  const Merging& merging_;
+  size_t embeddings_;  // index of the input
+  std::vector<packer::ManifestPort> inputs_;
+  TensorView ids_;
+};
+
 std::vector<PortType> types_of(const std::vector<packer::ManifestPort>& ports) {
   std::vector<PortType> types;
   for (const packer::ManifestPort& port : ports) {
@@ -63,6 +115,27 @@ Result<std::unique_ptr<ChainMethod>> bind_method(ProgramSet& set, std::string_vi
   ProgramSet::Ports ports = set.ports(name);
   MethodChain chain = FERRY_TRY(set.bind(name, types_of(ports.inputs), types_of(ports.outputs)));
   return std::make_unique<ChainMethod>(std::move(ports), std::move(chain));
+}
+
+// The same method behind that of the token embedding.
+Result<std::unique_ptr<EmbeddedMethod>> with_embedding(std::unique_ptr<ChainMethod> decoder,
+                                                       ProgramSet& embedding,
+                                                       std::string_view name,
+                                                       const Merging& merging) {
+  const auto port = std::ranges::find(decoder->inputs(), kEmbeddingsPort, &packer::ManifestPort::name);
+  const packer::Manifest& m = embedding.bundle().manifest();
+  const bool shaped = port != decoder->inputs().end() && port->dtype == DType::kF32 &&
+                      port->shape.size() == 3 && port->shape[0] == 1 && port->shape[1] >= 1 &&
+                      port->shape[2] == m.hidden_size;
+  if (!shaped) {
+    return bad_input(fmt::format("{}: no input {} of f32 [1, AR, {}]",
+                                 decoder->chain().links().front().file, quoted(kEmbeddingsPort),
+                                 m.hidden_size));
+  }
+  TokenEmbedder embedder =
+      FERRY_TRY(TokenEmbedder::bind(embedding, name, DType::kI32, port->shape[1]));
+  const auto at = static_cast<size_t>(port - decoder->inputs().begin());
+  return std::make_unique<EmbeddedMethod>(std::move(decoder), std::move(embedder), merging, at);
 }
 
 std::optional<int64_t> window_of(const packer::Bundle& bundle) {
@@ -95,11 +168,31 @@ Status check_manifest_sizes(const packer::Bundle& bundle, const StaticSequence& 
               fmt::format("{}: a static program with two sets of RoPE factors", file));
 }
 
+// The components that a decoder runs.
+struct Programs {
+  ProgramSet decoder;
+  std::optional<ProgramSet> embedding;  // none where the decoder takes tokens
+  std::unique_ptr<Merging> merging = std::make_unique<Merging>();
+};
+
+Result<Programs> load_programs(const packer::Bundle& bundle, ThreadPool& pool,
+                               const MethodOptions& options, MemoryBudget& budget) {
+  Programs programs{
+      FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options, budget)), {}};
+  if (TokenEmbedder::is_in(bundle)) {
+    programs.embedding =
+        FERRY_TRY(ProgramSet::load(bundle, kTokenEmbeddingRole, pool, options, budget));
+  }
+  return programs;
+}
+
 }  // namespace
 
 struct StaticDecoder::Impl {
-  Impl(ProgramSet&& programs, StaticSequence&& the_sequence)
-      : set(std::move(programs)), sequence(std::move(the_sequence)) {}
+  Impl(Programs&& loaded, StaticSequence&& the_sequence)
+      : programs(std::move(loaded)), sequence(std::move(the_sequence)) {
+    programs.merging->sequence = &sequence;
+  }
 
   // A method and the router of its experts.
   struct Observed {
@@ -107,9 +200,10 @@ struct StaticDecoder::Impl {
     ExpertRouter router;
   };
 
-  ProgramSet set;
+  Programs programs;
   StaticSequence sequence;
-  std::vector<Observed> methods;  // kv_forward first
+  std::vector<Observed> methods;          // kv_forward first
+  std::vector<TokenEmbedder*> embedders;  // of the methods; none where they take tokens
   ProbeSink sink;
   bool observing = false;
   bool rotated = false;          // by R3: keys are not as the model has them
@@ -182,22 +276,34 @@ Result<StaticDecoder> StaticDecoder::load(const packer::Bundle& bundle, ThreadPo
                                           const DecodeOptions& decode) {
   FERRY_RETURN_IF_ERROR(check_model_sizes(bundle));
   MemoryBudget budget(options.memory);
-  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options, budget));
+  Programs programs = FERRY_TRY(load_programs(bundle, pool, options, budget));
+  std::vector<TokenEmbedder*> embedders;
   StaticMethods methods;
   methods.window = window_of(bundle);
   std::vector<const MethodChain*> chains;
-  auto kv = FERRY_TRY(bind_method(set, kKvForwardMethod));
-  chains.push_back(&kv->chain());
-  methods.kv = std::move(kv);
-  if (set.has(kPrefillForwardMethod)) {
-    auto prefill = FERRY_TRY(bind_method(set, kPrefillForwardMethod));
-    chains.push_back(&prefill->chain());
-    methods.prefill = std::move(prefill);
+  const auto add = [&](std::string_view name, std::string_view embedding_name,
+                       std::unique_ptr<StaticMethod>& method) -> Status {
+    auto chain = FERRY_TRY(bind_method(programs.decoder, name));
+    chains.push_back(&chain->chain());
+    if (!programs.embedding) {
+      method = std::move(chain);
+      return {};
+    }
+    auto embedded = FERRY_TRY(with_embedding(std::move(chain), *programs.embedding, embedding_name,
+                                             *programs.merging));
+    embedders.push_back(&embedded->embedder());
+    method = std::move(embedded);
+    return {};
+  };
+  FERRY_RETURN_IF_ERROR(add(kKvForwardMethod, kEmbeddingKvMethod, methods.kv));
+  if (programs.decoder.has(kPrefillForwardMethod)) {
+    FERRY_RETURN_IF_ERROR(add(kPrefillForwardMethod, kEmbeddingPrefillMethod, methods.prefill));
   }
   StaticSequence sequence =
       FERRY_TRY(StaticSequence::make(std::move(methods), decode, budget, printable(bundle.path())));
   FERRY_RETURN_IF_ERROR(check_manifest_sizes(bundle, sequence));
-  auto impl = std::make_unique<Impl>(std::move(set), std::move(sequence));
+  auto impl = std::make_unique<Impl>(std::move(programs), std::move(sequence));
+  impl->embedders = std::move(embedders);
   impl->rotated = bundle.manifest().rotate == "r3";
   for (const MethodChain* chain : chains) impl->methods.push_back({chain, ExpertRouter(*chain)});
   return StaticDecoder(std::move(impl));
@@ -205,6 +311,12 @@ Result<StaticDecoder> StaticDecoder::load(const packer::Bundle& bundle, ThreadPo
 
 Result<std::span<const float>> StaticDecoder::forward(std::span<const int64_t> tokens) {
   return impl_->checked(impl_->sequence.forward(tokens));
+}
+
+Status StaticDecoder::set_image_rows(std::span<const EmbeddingRows> rows) {
+  FERRY_RETURN_IF_ERROR(check_rows(impl_->programs.decoder.bundle(), rows, capacity()));
+  for (TokenEmbedder* embedder : impl_->embedders) embedder->set_rows(rows);
+  return {};
 }
 
 Result<std::optional<int64_t>> StaticDecoder::advance(int64_t token, const Choose& choose) {
@@ -225,6 +337,12 @@ void StaticDecoder::set_logits_sink(LogitsSink sink) {
 
 Status StaticDecoder::set_probe_sink(ProbeSink sink) {
   impl_->sink = std::move(sink);
+  impl_->programs.merging->show = {};
+  if (impl_->sink) {
+    impl_->programs.merging->show = [impl = impl_.get()](const TensorView& embedded) {
+      impl->deliver(kEmbeddingsProbe, embedded);
+    };
+  }
   return impl_->sink ? impl_->observe_probes() : Status();
 }
 

@@ -1,0 +1,81 @@
+#include "runner/token_embedder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/program_interface.h"
+#include "core/text.h"
+
+namespace ferry::runner {
+
+bool TokenEmbedder::is_in(const packer::Bundle& bundle) {
+  return bundle.manifest().find(kTokenEmbeddingRole) != nullptr;
+}
+
+Result<TokenEmbedder> TokenEmbedder::bind(ProgramSet& set, std::string_view method, DType ids,
+                                          int64_t tokens) {
+  const PortType inputs[] = {{kTokensPort, ids, {1, tokens}}};
+  const PortType outputs[] = {
+      {kEmbeddingsPort, DType::kF32, {1, tokens, set.bundle().manifest().hidden_size}}};
+  return TokenEmbedder(FERRY_TRY(set.bind(method, inputs, outputs)));
+}
+
+Status TokenEmbedder::run(const TensorView& ids, int64_t position) {
+  chain_.input(0).shape = ids.shape;
+  chain_.input(0).bytes = ids.bytes;
+  FERRY_RETURN_IF_ERROR(chain_.run());
+  const TensorView& embedded = chain_.output(0);
+  output_ = embedded;
+  const int64_t count = ids.shape[1];
+  const int64_t width = embedded.shape.back();
+  bool merged = false;
+  for (const EmbeddingRows& run : rows_) {
+    const int64_t size = std::ssize(run.values) / width;
+    const int64_t begin = std::max(run.first, position);
+    const int64_t end = std::min(run.first + size, position + count);
+    if (begin >= end) continue;
+    if (!merged) {
+      merged_.resize(embedded.bytes.size() / sizeof(float));
+      std::memcpy(merged_.data(), embedded.bytes.data(), embedded.bytes.size());
+      merged = true;
+    }
+    const auto from = run.values.subspan(static_cast<size_t>((begin - run.first) * width),
+                                         static_cast<size_t>((end - begin) * width));
+    std::ranges::copy(from, merged_.begin() + (begin - position) * width);
+  }
+  if (merged) output_.bytes = std::as_bytes(std::span(merged_));
+  return {};
+}
+
+Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> rows,
+                  int64_t capacity) {
+  if (rows.empty()) return {};
+  if (!TokenEmbedder::is_in(bundle)) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: the text decoder takes tokens, not rows of images",
+                            printable(bundle.path())));
+  }
+  const int64_t width = bundle.manifest().hidden_size;
+  int64_t end = 0;
+  for (const EmbeddingRows& run : rows) {
+    if (std::ssize(run.values) % width != 0) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{}: {} values of image features are not whole rows of {}, the width "
+                              "of the text decoder",
+                              printable(bundle.path()), run.values.size(), width));
+    }
+    const int64_t size = std::ssize(run.values) / width;
+    if (run.first < end || run.first > capacity || size > capacity - run.first) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{}: {} rows of image features at position {} do not fit behind "
+                              "position {} in a context of {}",
+                              printable(bundle.path()), size, run.first, end, capacity));
+    }
+    end = run.first + size;
+  }
+  return {};
+}
+
+}  // namespace ferry::runner

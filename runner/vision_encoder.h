@@ -1,0 +1,49 @@
+// VisionEncoder: the vision encoder of a bundle. Pixels of one image or tile go in, rows for the text
+// decoder come out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "packer/bundle_reader.h"
+#include "runner/program_set.h"
+
+namespace ferry::runner {
+
+class VisionEncoder {
+ public:
+  static bool is_in(const packer::Bundle& bundle);
+  // `pool` must outlive the encoder. kBadInput for a program that does not follow the protocol.
+  static Result<VisionEncoder> load(const packer::Bundle& bundle, ThreadPool& pool,
+                                    const MethodOptions& options);
+
+  int64_t image_size() const { return image_size_; }  // pixels of a side
+  int64_t rows() const { return rows_; }              // of features that a tile becomes
+  int64_t width() const { return width_; }            // of a row: hidden_size of the text decoder
+
+  // pixel_values f32 [n,3,image_size,image_size] of n tiles -> features f32 [n,rows(),width()], which
+  // the caller owns. kUsage for another number of values.
+  Result<std::vector<float>> encode(std::span<const float> pixels);
+
+  // Called for every probe of every tile: name, and f32 values [rows, width].
+  using ProbeSink =
+      std::function<void(const std::string& name, const Shape& shape, std::span<const float> values)>;
+  Status set_probe_sink(ProbeSink sink);
+
+ private:
+  VisionEncoder(ProgramSet set, MethodChain chain)
+      : set_(std::move(set)), chain_(std::move(chain)), sink_(std::make_unique<ProbeSink>()) {}
+
+  ProgramSet set_;
+  MethodChain chain_;
+  std::unique_ptr<ProbeSink> sink_;  // methods point to it
+  bool observing_ = false;
+  int64_t image_size_ = 0, rows_ = 0, width_ = 0;
+};
+
+}  // namespace ferry::runner
