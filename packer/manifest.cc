@@ -78,6 +78,7 @@ static void describe(Archive& a, ManifestProgram& program) {
 template <class Archive>
 static void describe(Archive& a, ManifestComponent& component) {
   a.text("role", component.role);
+  if (a.since(4)) a.text("weight_dtype", component.weight_dtype);
   a.objects("programs", component.programs);
 }
 
@@ -143,6 +144,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.text("weight_dtype", m.weight_dtype);
   a.optional_count("bos_id", m.bos_id);
   a.counts("eos_ids", m.eos_ids);
+  if (a.since(4)) a.optional_count("image_token_id", m.image_token_id);
   a.optional_count("rope_switch", m.rope_switch);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }

@@ -61,6 +61,7 @@ struct PlannedBuffer {
 struct ConvertedComponent {
   std::string role;
   std::vector<graph::Model> parts;
+  std::string weight_dtype = {};  // "f32", "f16", "bf16", "mixed": of its matrices
 };
 
 // Everything that the plan refers to, and what there is to say about it. Move-only.

@@ -10,11 +10,13 @@ namespace ferry::proof {
 namespace {
 
 Result<std::vector<int64_t>> greedy_tokens(runner::Decoder& decoder, int64_t vocab_size,
-                                           const std::vector<int64_t>& prompt, int64_t count) {
+                                           const RecordedPrompt& prompt, int64_t count) {
   const auto vocab = static_cast<size_t>(vocab_size);
   std::vector<int64_t> tokens;
   decoder.restart();
-  std::span<const float> row = FERRY_TRY(decoder.forward(prompt));
+  FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.images.rows()));
+  std::span<const float> row = FERRY_TRY(decoder.forward(prompt.tokens));
+  FERRY_RETURN_IF_ERROR(decoder.set_image_rows({}));
   while (true) {
     if (row.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
     tokens.push_back(static_cast<int64_t>(runner::argmax(row.last(vocab))));
@@ -50,7 +52,7 @@ Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manife
     const int64_t room = positions - std::ssize(prompt.tokens) + 1;
     const int64_t wanted = std::max<int64_t>(std::ssize(prompt.continuation), least);
     prompt.continuation = FERRY_TRY(
-        greedy_tokens(decoder, manifest.vocab_size, prompt.tokens, std::min(wanted, room)));
+        greedy_tokens(decoder, manifest.vocab_size, prompt, std::min(wanted, room)));
   }
   return {};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/memory_source.h"
+#include "proof/prompt_images.h"
 #include "proof/reference_names.h"
 #include "runner/decoder.h"
 
@@ -22,6 +23,7 @@ struct RecordedPrompt {
   std::vector<int64_t> continuation;
   runner::ExpertRoutes routes =
       {};  // experts that tokens pass through; others are the routers' own choice
+  PromptImages images = {};
   // The tokens that are executed: the last one of the continuation is not.
   std::vector<int64_t> executed() const;
 };
@@ -48,6 +50,7 @@ class PromptRecorder {
   static void append(Rows& all, int64_t position, size_t width, std::span<const float> values);
   int64_t tokens() const { return static_cast<int64_t>(prompt_->tokens.size()); }
   void write_greedy(const std::string& prefix, MemorySource& out) const;
+  void write_images(const std::string& prefix, MemorySource& out) const;
   void write_probe(const std::string& name, const std::string& prefix, MemorySource& out) const;
 
   const RecordedPrompt* prompt_;

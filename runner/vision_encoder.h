@@ -18,6 +18,10 @@ namespace ferry::runner {
 class VisionEncoder {
  public:
   static bool is_in(const packer::Bundle& bundle);
+  // nullptr for a bundle without one; errors as for load().
+  static Result<std::unique_ptr<VisionEncoder>> load_if_any(const packer::Bundle& bundle,
+                                                            ThreadPool& pool,
+                                                            const MethodOptions& options);
   // `pool` must outlive the encoder. kBadInput for a program that does not follow the protocol.
   static Result<VisionEncoder> load(const packer::Bundle& bundle, ThreadPool& pool,
                                     const MethodOptions& options);

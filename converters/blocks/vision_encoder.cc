@@ -38,7 +38,7 @@ ValueId add_positions(GraphBuilder& b, const VisionConfig& v, ValueId x) {
   const Dim width = features(v.hidden_size);
   // The two layouts of the table differ in whether the class token has a row.
   if (!v.class_token) {
-    return b.add(x, b.weight("vision.positions.weight", {positions(v.patches()), width}));
+    return b.add(x, b.weight_f32("vision.positions.weight", {positions(v.patches()), width}));
   }
   const ValueId token = b.weight("vision.class_token", {batch(), positions(1), width});
   x = b.cat({token, x}, 1);
