@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/json.h"
+#include "core/program_interface.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "packer/manifest_json.h"
@@ -217,6 +218,14 @@ Result<int64_t> read_version(const nlohmann::json& json, const std::string& name
 }
 
 }  // namespace
+
+std::optional<int64_t> call_length(const ManifestMethod& method) {
+  for (const ManifestPort& port : method.inputs) {
+    if (port.name == kTokensPort && port.shape.size() == 2) return port.shape[1];
+    if (port.name == kEmbeddingsPort && port.shape.size() == 3) return port.shape[1];
+  }
+  return std::nullopt;
+}
 
 const ManifestMethod* ManifestProgram::find(std::string_view method) const {
   const auto found = std::ranges::find(methods, method, &ManifestMethod::name);

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "core/program_interface.h"
 #include "runner/sampler.h"
 
 namespace ferry::proof {
@@ -42,6 +43,32 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
     }
   }
   return prompts;
+}
+
+void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
+                       std::vector<RecordedPrompt>& prompts) {
+  const int64_t rows = rows_of_tile(manifest);
+  RecordedPrompt& prompt = prompts.front();
+  std::vector<int64_t>& tokens = prompt.tokens;
+  if (rows == 0 || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
+  const int64_t placeholder = manifest.image_token_id.value_or(0);
+  // The placeholder occurs nowhere else, and as often as no other token.
+  for (int64_t& id : tokens) {
+    if (id == placeholder) id = (placeholder + 1) % manifest.vocab_size;
+  }
+  tokens.insert(tokens.begin() + 1, static_cast<size_t>(rows), placeholder);
+  prompt.images.runs = {{1, rows}};
+  const packer::ManifestMethod& encoder =
+      manifest.find(kVisionEncoderRole)->programs.front().methods.front();
+  prompt.images.pixel_shape = encoder.inputs.front().shape;
+  int64_t values = 1;
+  for (const int64_t size : prompt.images.pixel_shape) values *= size;
+  uint64_t state = 0x2545f4914f6cdd1d;  // fixed, so that reports repeat
+  for (int64_t i = 0; i < values; ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    const auto unit = static_cast<float>(state >> 40) / static_cast<float>(1U << 24);
+    prompt.images.pixels.push_back(2 * unit - 1);
+  }
 }
 
 Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,

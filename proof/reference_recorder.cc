@@ -71,6 +71,11 @@ void PromptRecorder::keep_cache(const ReferenceTensor& tensor, const runner::Ten
   caches_[tensor.name] = {std::move(shape), std::move(values)};
 }
 
+void PromptRecorder::keep_tensor(const std::string& name, const Shape& shape,
+                                 std::vector<float> values) {
+  caches_[name] = {shape, std::move(values)};
+}
+
 void PromptRecorder::write_greedy(const std::string& prefix, MemorySource& out) const {
   if (prompt_->continuation.empty()) return;
   const auto vocab = static_cast<size_t>(vocab_size_);

@@ -41,6 +41,9 @@ class PromptRecorder {
   // The contents of a cache or state after the prompt; only f32 ones are kept.
   void keep_cache(const ReferenceTensor& tensor, const runner::TensorView& view);
 
+  // A tensor that is written as it is.
+  void keep_tensor(const std::string& name, const Shape& shape, std::vector<float> values);
+
   // Adds logits, hidden states, caches, routers, and the continuation as greedy_ids with its
   // greedy_logits to `out`, under the prompt's name.
   void write(MemorySource& out) const;
@@ -57,7 +60,7 @@ class PromptRecorder {
   int64_t vocab_size_;
   std::map<std::string, std::pair<size_t, Rows>> probes_;  // width and rows
   Rows logits_;
-  std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;
+  std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;  // and other whole tensors
 };
 
 // Runs every prompt token by token. Messages call the result `name`.
