@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <span>
 
 #include "cli/error_report.h"
@@ -88,12 +89,13 @@ std::string stats_lines(const Generation& g) {
                      g.tokens.size());
 }
 
-std::string missed_lines(const std::vector<pipeline::Judgement>& judgements) {
+bool print_missed(const std::vector<pipeline::Judgement>& judgements) {
   std::string lines;
   for (const pipeline::Judgement& judgement : judgements) {
     if (!judgement.met) lines += missed_line(judgement);
   }
-  return lines;
+  std::fwrite(lines.data(), 1, lines.size(), stderr);
+  return !lines.empty();
 }
 
 std::string run_document(const Generation& g, bool with_text) {

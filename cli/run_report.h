@@ -32,8 +32,8 @@ struct Generation {
 
 // Lines for stderr.
 std::string stats_lines(const Generation& generation);
-// One line for each threshold that is missed.
-std::string missed_lines(const std::vector<pipeline::Judgement>& judgements);
+// One line to stderr for each threshold that is missed; false if there is none.
+bool print_missed(const std::vector<pipeline::Judgement>& judgements);
 // The document of --json.
 std::string run_document(const Generation& generation, bool with_text);
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -237,9 +236,7 @@ int conclude(Context& context, const Generation& g) {
     print_error(status.error(), /*with_details=*/false);
     return exit_code(status.error());
   }
-  const std::string missed = missed_lines(g.judgements);
-  std::fwrite(missed.data(), 1, missed.size(), stderr);
-  if (!missed.empty()) return 1;
+  if (print_missed(g.judgements)) return 1;
   if (!g.judgements.empty()) {
     context.note(fmt::format("no threshold of {} is missed", g.judgements.size()));
   }

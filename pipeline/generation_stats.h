@@ -22,7 +22,7 @@ class RunClock {
   Nanoseconds start_ = std::chrono::system_clock::now().time_since_epoch();
 };
 
-// Whole tokens per second; 0 where there are no tokens or no time.
+// Tokens per second; 0 where there are no tokens or no time.
 double token_rate(int64_t tokens, double seconds);
 double seconds(Nanoseconds time);
 
