@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "cli/decode_mode.h"
 #include "cli/error_report.h"
@@ -20,8 +21,10 @@
 #include "core/utf8.h"
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
+#include "pipeline/image_input.h"
 #include "runner/decoder.h"
 #include "runner/sampler.h"
+#include "runner/vision_encoder.h"
 #include "text/chat_template/chat_template.h"
 #include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer.h"
@@ -30,6 +33,7 @@ namespace ferry::cli {
 namespace {
 
 struct Options {
+  std::vector<std::string> images;
   std::string bundle, tokens, prompt, chat, dump_logits, stats_json, thresholds;
   int64_t max_new = 16;
   std::string mode, lookahead;
@@ -86,6 +90,9 @@ Status check_options(const Options& o) {
   if (!o.tokens.empty() + !o.prompt.empty() + !o.chat.empty() != 1) {
     return fail(ErrorCode::kUsage,
                 "one of --prompt, --chat and --tokens is required, and not empty");
+  }
+  if (!o.images.empty() && !o.tokens.empty()) {
+    return fail(ErrorCode::kUsage, "--image needs --prompt or --chat");
   }
   if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
   FERRY_RETURN_IF_ERROR(check_new_file(o.dump_logits));
@@ -278,6 +285,49 @@ Result<std::vector<int64_t>> encode_prompt(text::Tokenizer& tokenizer, const pac
   return ids;
 }
 
+// A prompt as the decoder takes it: ids, and rows of images at some positions.
+struct Prompt {
+  std::vector<int64_t> ids;
+  std::vector<pipeline::EncodedImage> images;
+  std::vector<runner::EmbeddingRows> rows;  // views of `images`
+};
+
+Result<Prompt> encode_image_prompt(pipeline::ImageInput& input, const Options& options) {
+  const bool chat = !options.chat.empty();
+  const std::string option = chat ? "--chat" : "--prompt";
+  if (!utf8::is_valid(chat ? options.chat : options.prompt)) {
+    return fail(ErrorCode::kUsage, option + ": not UTF-8");
+  }
+  Prompt prompt;
+  if (!options.images.empty()) prompt.images = FERRY_TRY(input.encode(options.images));
+  const std::vector<text::ImageLayout> layouts = pipeline::layouts_of(prompt.images);
+  text::ImagePrompt& prompts = input.prompts();
+  text::ExpandedPrompt expanded =
+      FERRY_TRY(chat ? prompts.chat(prompts.user_message(options.chat, layouts.size()), option,
+                                    present_time(), layouts)
+                     : prompts.plain(options.prompt, option, layouts));
+  prompt.rows = pipeline::rows_of(expanded, prompt.images);
+  prompt.ids = std::move(expanded.ids);
+  if (prompt.ids.empty()) return fail(ErrorCode::kUsage, option + ": no tokens");
+  return prompt;
+}
+
+// Of a bundle that takes images, where the prompt is text and the bundle has the processor that turns
+// it into tokens, or images are given.
+Result<std::optional<pipeline::ImageInput>> open_image_input(const packer::Bundle& bundle,
+                                                             const Options& options,
+                                                             ThreadPool& pool,
+                                                             const runner::MethodOptions& method) {
+  const bool has_processor =
+      runner::VisionEncoder::is_in(bundle) && bundle.has_text("processor_config.json");
+  if (options.images.empty() && (!has_processor || !options.tokens.empty())) {
+    return std::optional<pipeline::ImageInput>();
+  }
+  pipeline::ImageInput input = FERRY_TRY(pipeline::ImageInput::open(bundle));
+  if (!options.images.empty()) FERRY_RETURN_IF_ERROR(input.load_encoder(pool, method));
+  return std::optional(std::move(input));
+}
+
 Result<int> run(Context& context, const Options& options) {
   FERRY_RETURN_IF_ERROR(check_options(options));
   runner::Sampler sampler = FERRY_TRY(make_sampler(options));
@@ -293,11 +343,20 @@ Result<int> run(Context& context, const Options& options) {
       FERRY_TRY(packer::Bundle::open(options.bundle, !options.skip_digests, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
+  std::optional<pipeline::ImageInput> input =
+      FERRY_TRY(open_image_input(bundle, options, context.pool(), method));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
   g.stats.load_end = g.clock.now();
   g.stats.inference_start = g.stats.load_end;
-  if (tokenizer) g.prompt = FERRY_TRY(encode_prompt(*tokenizer, bundle, options));
+  Prompt prompt;  // its features stay until the answer is complete
+  if (input) {
+    prompt = FERRY_TRY(encode_image_prompt(*input, options));
+    FERRY_RETURN_IF_ERROR(decoder->set_image_rows(prompt.rows));
+    g.prompt = std::move(prompt.ids);
+  } else if (tokenizer) {
+    g.prompt = FERRY_TRY(encode_prompt(*tokenizer, bundle, options));
+  }
   TextOutput text(tokenizer ? &*tokenizer : nullptr, [&](std::string_view part) {
     if (context.json) return;
     context.print(part);
@@ -320,6 +379,9 @@ void add_run(CommandLine& line) {
       .positional("BUNDLE", o->bundle, "Bundle directory")
       .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
       .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
+      .option("--image", o->images,
+              "Image files for --prompt or --chat, in order; placeholders in the text say where, "
+              "else they come first")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
       .option("--max-new", o->max_new, "Tokens to generate at most")
       .option("--temperature", o->sampling.temperature, "0: always the likeliest token")
