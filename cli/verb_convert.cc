@@ -116,9 +116,8 @@ Status settle_component_dtypes(Options& options) {
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     const size_t equals = item.find('=');
     const std::string role(item.substr(0, equals));
-    const auto dtype = equals == std::string_view::npos
-                           ? std::nullopt
-                           : weight_dtype_of(item.substr(equals + 1));
+    const auto dtype =
+        equals == std::string_view::npos ? std::nullopt : weight_dtype_of(item.substr(equals + 1));
     if (!dtype || role.empty()) {
       return fail(ErrorCode::kUsage,
                   fmt::format("--component-dtype {}: expected ROLE=keep|f32|f16|bf16, separated by "

@@ -312,8 +312,8 @@ Result<Prompt> encode_image_prompt(pipeline::ImageInput& input, const Options& o
   return prompt;
 }
 
-// Of a bundle that takes images, where the prompt is text and the bundle has the processor that turns
-// it into tokens, or images are given.
+// Of a bundle that takes images, where the prompt is text and the bundle has the processor that
+// turns it into tokens, or images are given.
 Result<std::optional<pipeline::ImageInput>> open_image_input(const packer::Bundle& bundle,
                                                              const Options& options,
                                                              ThreadPool& pool,

@@ -52,8 +52,8 @@ struct ManifestMethod {
   std::vector<ManifestBuffer> buffers;
   uint64_t activation_bytes = 0, activation_lower_bound = 0;
 };
-// How many tokens a call of a decoder's or an embedding's method takes at most, by its tokens or its
-// embeddings; nullopt if it has neither.
+// How many tokens a call of a decoder's or an embedding's method takes at most, by its tokens or
+// its embeddings; nullopt if it has neither.
 std::optional<int64_t> call_length(const ManifestMethod& method);
 
 // One .pte and the data files its external tensors are in. Methods of one program share weights,

@@ -384,9 +384,9 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof::ParityReport several = FERRY_TRY(proof::compare_references(again, *reference, bounds));
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
   }
-  proof.outputs = FERRY_TRY(
-      proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, given.tolerance),
-                    {.vision = vision.get()}));
+  proof.outputs =
+      FERRY_TRY(proof::verify(*decoder, manifest, recorded,
+                              proof::bounds_of(bundle, given.tolerance), {.vision = vision.get()}));
   return proof;
 }
 

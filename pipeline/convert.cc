@@ -229,8 +229,9 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   // In half precision the verifier holds each tensor to a signal-to-noise ratio instead.
   const bool f32_ports = build.ports.cache == DType::kF32 && build.ports.mask == DType::kF32 &&
                          build.ports.logits == DType::kF32;
-  const bool f32_weights = std::ranges::all_of(
-      components, [](const ConvertedComponent& component) { return component.weight_dtype == "f32"; });
+  const bool f32_weights = std::ranges::all_of(components, [](const ConvertedComponent& component) {
+    return component.weight_dtype == "f32";
+  });
   if (f32_weights && f32_ports) m.default_tolerance = proof::f32_tolerance(delta_rule);
   return m;
 }
@@ -292,7 +293,8 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
 
 Status check_roles(const converters::Assembled& made, const ConvertOptions& options) {
   for (const auto& [role, dtype] : options.component_dtypes) {
-    if (std::ranges::count(made.components, role, &converters::AssembledComponent::role) > 0) continue;
+    if (std::ranges::count(made.components, role, &converters::AssembledComponent::role) > 0)
+      continue;
     std::vector<std::string_view> roles;
     for (const converters::AssembledComponent& has : made.components) roles.push_back(has.role);
     return fail(ErrorCode::kUsage,

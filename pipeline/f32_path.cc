@@ -261,14 +261,14 @@ class F32Path {
           for (int64_t row = 0; row < count; ++row) {
             const int64_t at = rows.first + row;
             if (at < call.position || at >= end) continue;
-            std::ranges::copy(rows.values.subspan(static_cast<size_t>(row * width),
-                                                  static_cast<size_t>(width)),
-                              values.begin() + (at - call.position) * width);
+            std::ranges::copy(
+                rows.values.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width)),
+                values.begin() + (at - call.position) * width);
           }
         }
         std::memcpy(embeddings.bytes.data(), values.data(), embeddings.bytes.size());
-        run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position,
-                                std::ssize(call.tokens), values);
+        run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, std::ssize(call.tokens),
+                                values);
       }
     }
   }

@@ -67,16 +67,17 @@ Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
 
 Status ImageInput::check_encoder() const {
   if (settings_.tile != encoder_->image_size()) {
-    return bad_input(fmt::format("{}: the image processor makes tiles of {} pixels a side, the vision "
-                                 "encoder takes {}",
-                                 printable(bundle_.path()), settings_.tile,
-                                 encoder_->image_size()));
+    return bad_input(
+        fmt::format("{}: the image processor makes tiles of {} pixels a side, the vision "
+                    "encoder takes {}",
+                    printable(bundle_.path()), settings_.tile, encoder_->image_size()));
   }
   const auto& stated = bundle_.manifest().image_token_id;
   if (stated && *stated != prompts_.placeholder_id()) {
-    return bad_input(fmt::format("{}: the processor's placeholder is token {}, the config's "
-                                 "image_token_id is {}",
-                                 printable(bundle_.path()), prompts_.placeholder_id(), *stated));
+    return bad_input(
+        fmt::format("{}: the processor's placeholder is token {}, the config's "
+                    "image_token_id is {}",
+                    printable(bundle_.path()), prompts_.placeholder_id(), *stated));
   }
   return prompts_.expect_tokens_per_tile(encoder_->rows());
 }

@@ -1,5 +1,5 @@
-// ImageInput: prompts with image files for a vision-language bundle, as the rows and token ids that its
-// text decoder takes.
+// ImageInput: prompts with image files for a vision-language bundle, as the rows and token ids that
+// its text decoder takes.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ std::vector<text::ImageLayout> layouts_of(std::span<const EncodedImage> images);
 
 class ImageInput {
  public:
-  // The tokenizer, chat template and processor files of the bundle. kUsage for a bundle that takes no
-  // images; kBadInput where files are missing; kUnsupported, by name, for what is not known.
+  // The tokenizer, chat template and processor files of the bundle. kUsage for a bundle that takes
+  // no images; kBadInput where files are missing; kUnsupported, by name, for what is not known.
   static Result<ImageInput> open(const packer::Bundle& bundle);
 
   text::ImagePrompt& prompts() { return prompts_; }

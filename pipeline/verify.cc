@@ -107,8 +107,8 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}, decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
-  out.direct = FERRY_TRY(proof::verify(*decoder, bundle.manifest(), reference, bounds,
-                                       {.vision = vision.get()}));
+  out.direct = FERRY_TRY(
+      proof::verify(*decoder, bundle.manifest(), reference, bounds, {.vision = vision.get()}));
   return {};
 }
 

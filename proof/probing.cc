@@ -78,8 +78,8 @@ Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manife
     // The last token of a continuation is not run.
     const int64_t room = positions - std::ssize(prompt.tokens) + 1;
     const int64_t wanted = std::max<int64_t>(std::ssize(prompt.continuation), least);
-    prompt.continuation = FERRY_TRY(
-        greedy_tokens(decoder, manifest.vocab_size, prompt, std::min(wanted, room)));
+    prompt.continuation =
+        FERRY_TRY(greedy_tokens(decoder, manifest.vocab_size, prompt, std::min(wanted, room)));
   }
   return {};
 }

@@ -29,9 +29,10 @@ Result<int64_t> placeholder(const ReferencePrompt& prompt, const packer::Manifes
   for (const auto& [id, count] : counts) {
     if (count != rows) continue;
     if (found) {
-      return bad_input(fmt::format("{}: the bundle states no image_token_id, and tokens {} and {} "
-                                   "both occur {} times",
-                                   who, *found, id, rows));
+      return bad_input(
+          fmt::format("{}: the bundle states no image_token_id, and tokens {} and {} "
+                      "both occur {} times",
+                      who, *found, id, rows));
     }
     found = id;
   }
@@ -56,8 +57,8 @@ std::vector<PromptImages::Run> runs_of(const std::vector<int64_t>& ids, int64_t 
 
 // Removes tiles of zeros, which pad shorter samples of a batch.
 void drop_padding(PromptImages& images) {
-  const auto tile = static_cast<size_t>(images.pixel_shape[1] * images.pixel_shape[2] *
-                                        images.pixel_shape[3]);
+  const auto tile =
+      static_cast<size_t>(images.pixel_shape[1] * images.pixel_shape[2] * images.pixel_shape[3]);
   std::vector<float> kept;
   for (size_t at = 0; at < images.pixels.size(); at += tile) {
     const auto values = std::span(images.pixels).subspan(at, tile);
@@ -143,9 +144,8 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
     FERRY_RETURN_IF_ERROR(read_features(reference, prompt, manifest, images));
   }
   const std::string who = name_of(reference, prompt);
-  const int64_t rows = images.features.empty()
-                           ? images.pixel_shape[0] * rows_of_tile(manifest)
-                           : std::ssize(images.features) / manifest.hidden_size;
+  const int64_t rows = images.features.empty() ? images.pixel_shape[0] * rows_of_tile(manifest)
+                                               : std::ssize(images.features) / manifest.hidden_size;
   const int64_t id = FERRY_TRY(placeholder(prompt, manifest, rows, who));
   if (const int64_t count = count_of(prompt.input_ids, id); count != rows) {
     return bad_input(fmt::format("{}: {} placeholders (token {}), but its images give {} rows", who,

@@ -15,8 +15,8 @@
 namespace ferry::proof {
 
 struct PromptImages {
-  Shape pixel_shape = {};          // [tiles,3,S,S]
-  std::vector<float> pixels = {};  // of that shape; empty where only features are known
+  Shape pixel_shape = {};            // [tiles,3,S,S]
+  std::vector<float> pixels = {};    // of that shape; empty where only features are known
   std::vector<float> features = {};  // [rows, hidden_size]; empty until the tiles have been encoded
   // Positions of placeholders that follow each other.
   struct Run {
@@ -30,10 +30,10 @@ struct PromptImages {
 };
 
 // pixel_values and image_features of a prompt that needs images, and the places of their rows. A
-// reference has pixel_values [tiles,3,S,S] or [1,tiles,3,S,S]; of the second form, tiles of zeros are
-// padding and left out. kBadInput unless there is one placeholder for each row. The placeholder is
-// image_token_id of the manifest; where that has none, it is the only id that occurs as often as there
-// are rows.
+// reference has pixel_values [tiles,3,S,S] or [1,tiles,3,S,S]; of the second form, tiles of zeros
+// are padding and left out. kBadInput unless there is one placeholder for each row. The placeholder
+// is image_token_id of the manifest; where that has none, it is the only id that occurs as often as
+// there are rows.
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest);
 

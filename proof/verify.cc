@@ -173,8 +173,8 @@ Status CaseRunner::encode_images() {
   std::map<std::string, std::vector<float>> computed;
   std::vector<std::string> order;
   std::map<std::string, Shape> shapes;
-  FERRY_RETURN_IF_ERROR(options_.vision->set_probe_sink(
-      [&](const std::string& name, const Shape& shape, Row values) {
+  FERRY_RETURN_IF_ERROR(
+      options_.vision->set_probe_sink([&](const std::string& name, const Shape& shape, Row values) {
         if (!prompt_.has(name)) return;
         if (!shapes.contains(name)) order.push_back(name);
         shapes[name] = shape;
