@@ -76,11 +76,11 @@ step_tsan() {
   done
 }
 
-# Each fuzz target for a minute, from the inputs that are kept of it. None may crash, or take 25 s for
-# one input.
+# Each fuzz target for FUZZ_SECONDS (60), from the inputs that are kept of it. None may crash, or take
+# 25 s for one input.
 step_fuzz() {
   need clang++ clang
-  build build/matrix-fuzz --preset fuzz --
+  build build/matrix-fuzz --preset fuzz -DFERRY_FUZZ_SECONDS="${FUZZ_SECONDS:-60}" -- fuzzers
   ctest --test-dir build/matrix-fuzz --quiet -R '^fuzz\.'
 }
 
