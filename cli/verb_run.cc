@@ -14,6 +14,7 @@
 
 #include "cli/decode_mode.h"
 #include "cli/error_report.h"
+#include "cli/loose_programs.h"
 #include "cli/numbers.h"
 #include "cli/present_time.h"
 #include "cli/verbs.h"
@@ -39,6 +40,7 @@ constexpr std::string_view kEos = "eos";
 constexpr std::string_view kInterruption = "interrupted";
 
 struct Options {
+  LooseOptions loose;
   std::string bundle, tokens, prompt, chat, dump_logits;
   int64_t max_new = 16;
   std::string mode, lookahead;
@@ -312,13 +314,15 @@ std::string to_json(const Generation& g, bool with_text) {
 Result<std::optional<text::Tokenizer>> open_tokenizer(const packer::Bundle& bundle,
                                                       const Options& options) {
   if (!options.tokens.empty()) return std::optional<text::Tokenizer>();
-  if (std::ranges::count(bundle.manifest().files, text::kTokenizerFile,
-                         &packer::ManifestFile::path) == 0) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: this bundle has no {}: use --tokens",
-                                               printable(options.bundle), text::kTokenizerFile));
+  if (!bundle.has_text(text::kTokenizerFile)) {
+    return fail(ErrorCode::kUsage,
+                bundle.text_directory().empty()
+                    ? fmt::format("{}: a prompt of text needs --tokenizer", printable(bundle.path()))
+                    : fmt::format("{}: this bundle has no {}: use --tokens",
+                                  printable(bundle.text_directory()), text::kTokenizerFile));
   }
   const std::string text = FERRY_TRY(bundle.text(text::kTokenizerFile, text::kMaxTokenizerFile));
-  const std::string path = bundle.path() + "/" + text::kTokenizerFile;
+  const std::string path = bundle.text_directory() + "/" + text::kTokenizerFile;
   return std::optional<text::Tokenizer>(FERRY_TRY(text::Tokenizer::parse(text, printable(path))));
 }
 
@@ -327,7 +331,7 @@ Result<std::string> chat_prompt(const packer::Bundle& bundle, const Options& opt
   const auto read = [&](const std::string& name, uint64_t limit) -> Result<std::string> {
     return bundle.has_text(name) ? bundle.text(name, limit) : Result<std::string>(std::string());
   };
-  const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(bundle.path(), read));
+  const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(bundle.text_directory(), read));
   return chat.render_message(options.chat, present_time());
 }
 
@@ -354,7 +358,8 @@ Result<int> run(Context& context, const Options& options) {
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   g.times.load_start = Clock::now();
   const packer::Bundle bundle =
-      FERRY_TRY(packer::Bundle::open(options.bundle, !options.skip_digests, context.pool()));
+      FERRY_TRY(open_bundle({options.bundle, !options.skip_digests, !options.ignore_eos},
+                            options.loose, context.pool()));
   std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
@@ -384,8 +389,10 @@ Result<int> run(Context& context, const Options& options) {
 
 void add_run(CommandLine& line) {
   auto o = std::make_shared<Options>();
-  line.verb("run", "Generate text or tokens with a bundle")
-      .positional("BUNDLE", o->bundle, "Bundle directory")
+  Verb verb = line.verb("run", "Generate text or tokens with a bundle");
+  verb.optional_positional("BUNDLE", o->bundle, "Bundle directory");
+  add_loose_options(verb, o->loose);
+  verb
       .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
       .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
