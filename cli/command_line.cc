@@ -84,6 +84,11 @@ Verb& Verb::optional_positional(const std::string& name, std::string& value,
   app_->add_option(name, value, help);
   return *this;
 }
+Verb& Verb::positionals(const std::string& name, std::vector<std::string>& value,
+                        const std::string& help) {
+  app_->add_option(name, value, help);
+  return *this;
+}
 Verb& Verb::flag(const std::string& name, bool& value, const std::string& help) {
   app_->add_flag(name, value, help);
   return *this;

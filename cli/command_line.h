@@ -30,6 +30,9 @@ class Verb {
   // One or more values.
   Verb& positional(const std::string& name, std::vector<std::string>& value,
                    const std::string& help);
+  // Any number of values, none too.
+  Verb& positionals(const std::string& name, std::vector<std::string>& value,
+                    const std::string& help);
   Verb& flag(const std::string& name, bool& value, const std::string& help);
   Verb& option(const std::string& name, std::string& value, const std::string& help);
   Verb& option(const std::string& name, int64_t& value, const std::string& help);

@@ -27,6 +27,7 @@ namespace {
 struct Options {
   pipeline::ConvertOptions convert;
   std::string out;
+  std::string component_dtype;
   std::string dtype = "keep", logits, init_buffers, program = "stateful";
   std::string packed_layout = "own";
   std::string attention = "mha", softmax = "plain", rotate = "none";
@@ -99,6 +100,38 @@ Status settle_static(Options& options) {
   return fail(ErrorCode::kUsage, "--calibrate: no --kv-dtype or --logits-dtype is u8 or u16");
 }
 
+std::optional<graph::WeightDType> weight_dtype_of(std::string_view name) {
+  if (name == "keep") return graph::WeightDType::kKeep;
+  if (name == "f32") return graph::WeightDType::kF32;
+  if (name == "f16") return graph::WeightDType::kF16;
+  if (name == "bf16") return graph::WeightDType::kBF16;
+  return std::nullopt;
+}
+
+// "vision_encoder=f16,text_decoder=bf16". plan_conversion() knows the roles.
+Status settle_component_dtypes(Options& options) {
+  std::string_view rest = options.component_dtype;
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const size_t equals = item.find('=');
+    const std::string role(item.substr(0, equals));
+    const auto dtype =
+        equals == std::string_view::npos ? std::nullopt : weight_dtype_of(item.substr(equals + 1));
+    if (!dtype || role.empty()) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("--component-dtype {}: expected ROLE=keep|f32|f16|bf16, separated by "
+                              "commas",
+                              quoted(options.component_dtype)));
+    }
+    if (!options.convert.component_dtypes.emplace(role, *dtype).second) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("--component-dtype: {} is given twice", quoted(role)));
+    }
+  }
+  return {};
+}
+
 Status settle(Options& options) {
   pipeline::ConvertOptions& c = options.convert;
   if (options.out.empty() && !options.dry_run) {
@@ -114,10 +147,8 @@ Status settle(Options& options) {
   c.all_logits = options.logits == "all";
   FERRY_RETURN_IF_ERROR(check_style(options));
   FERRY_RETURN_IF_ERROR(settle_static(options));
-  c.dtype = options.dtype == "f32"    ? graph::WeightDType::kF32
-            : options.dtype == "f16"  ? graph::WeightDType::kF16
-            : options.dtype == "bf16" ? graph::WeightDType::kBF16
-                                      : graph::WeightDType::kKeep;
+  c.dtype = *weight_dtype_of(options.dtype);
+  FERRY_RETURN_IF_ERROR(settle_component_dtypes(options));
   c.packed_layout = converters::packed_layout_of(options.packed_layout);  // "own" is none
   c.buffers.mode = options.init_buffers == "all"     ? graph::BufferInit::kAll
                    : options.init_buffers == "state" ? graph::BufferInit::kState
@@ -182,6 +213,8 @@ void add_convert(CommandLine& line) {
           "Keras HDF5")
       .option("-o,--out", o.out, "Bundle directory to make")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
+      .option("--component-dtype", o.component_dtype,
+              "Dtypes of single components: vision_encoder=f16,text_decoder=bf16")
       .choice("--program", o.program, {"stateful", "static"},
               "Caches inside of the program, or fixed shapes with caches, masks and positions as "
               "inputs and outputs")

@@ -1,21 +1,32 @@
-// ferry preprocess: images to pixel values, alone.
+// ferry preprocess: images to pixel values, and a prompt with them to token ids.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
+#include "cli/present_time.h"
 #include "cli/verbs.h"
+#include "core/file.h"
 #include "core/json_writer.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "pipeline/preprocess.h"
 
 namespace ferry::cli {
 namespace {
 
+using pipeline::PromptRequest;
+
+constexpr uint64_t kMaxMessagesBytes = uint64_t{16} << 20;
+
 struct Options {
   pipeline::PreprocessRequest request;
   std::string backend = "torchvision";
+  std::string messages, chat, prompt;
 };
 
 void add_tensor(JsonWriter& json, const char* name, const char* dtype, const Shape& shape) {
@@ -23,9 +34,36 @@ void add_tensor(JsonWriter& json, const char* name, const char* dtype, const Sha
   json.end_object();
 }
 
+Shape ids_shape(const pipeline::PreprocessedPrompt& prompt) {
+  return {1, static_cast<int64_t>(prompt.expanded.ids.size())};
+}
+
+void add_prompt(JsonWriter& json, const pipeline::PreprocessedPrompt& prompt) {
+  json.key("prompt").begin_object();
+  json.member("rendered", prompt.expanded.rendered).member("text", prompt.expanded.text);
+  json.member("input_ids", Shape(prompt.expanded.ids));
+  json.member("placeholder_id", prompt.placeholder_id);
+  json.member("tokens_per_tile", prompt.tokens_per_tile);
+  json.key("tile_positions").begin_array();
+  for (const auto& tiles : prompt.expanded.images) json.value(Shape(tiles));
+  json.end_array().end_object();
+}
+
+void add_tensors(JsonWriter& json, const pipeline::PreprocessReport& report) {
+  json.key("tensors").begin_array();
+  if (!report.pixel_values.empty()) add_tensor(json, "pixel_values", "f32", report.pixel_values);
+  if (!report.pixel_attention_mask.empty()) {
+    add_tensor(json, "pixel_attention_mask", "i64", report.pixel_attention_mask);
+  }
+  if (report.prompt) add_tensor(json, "input_ids", "i64", ids_shape(*report.prompt));
+  json.end_array();
+}
+
 std::string to_json(const Options& o, const pipeline::PreprocessReport& report) {
   JsonWriter json;
-  json.begin_object().member("output", o.request.output).member("backend", o.backend);
+  json.begin_object().key("output");
+  o.request.output.empty() ? json.null() : json.value(o.request.output);
+  json.member("backend", o.backend);
   json.key("images").begin_array();
   for (const pipeline::PreprocessedImage& image : report.images) {
     json.begin_object().member("path", image.path);
@@ -33,12 +71,28 @@ std::string to_json(const Options& o, const pipeline::PreprocessReport& report) 
     json.member("rows", image.grid.rows).member("columns", image.grid.columns);
     json.member("tiles", image.tiles).end_object();
   }
-  json.end_array().key("tensors").begin_array();
-  add_tensor(json, "pixel_values", "f32", report.pixel_values);
-  if (!report.pixel_attention_mask.empty()) {
-    add_tensor(json, "pixel_attention_mask", "i64", report.pixel_attention_mask);
-  }
-  return json.end_array().end_object().take();
+  json.end_array();
+  add_tensors(json, report);
+  if (report.prompt) add_prompt(json, *report.prompt);
+  return json.end_object().take();
+}
+
+std::string prompt_line(const pipeline::PreprocessedPrompt& prompt) {
+  size_t tiles = 0;
+  for (const auto& image : prompt.expanded.images) tiles += image.size();
+  return fmt::format("prompt: {} tokens, {} of them for {} tiles\n", prompt.expanded.ids.size(),
+                     tiles * static_cast<size_t>(prompt.tokens_per_tile), tiles);
+}
+
+std::vector<std::string> tensor_texts(const pipeline::PreprocessReport& report) {
+  std::vector<std::string> texts;
+  const auto add = [&](const char* name, const Shape& shape) {
+    if (!shape.empty()) texts.push_back(fmt::format("{} [{}]", name, fmt::join(shape, ", ")));
+  };
+  add("pixel_values f32", report.pixel_values);
+  add("pixel_attention_mask i64", report.pixel_attention_mask);
+  if (report.prompt) add("input_ids i64", ids_shape(*report.prompt));
+  return texts;
 }
 
 std::string to_text(const Options& o, const pipeline::PreprocessReport& report) {
@@ -50,18 +104,42 @@ std::string to_text(const Options& o, const pipeline::PreprocessReport& report) 
                               grid.columns)
                 : "1 tile\n";
   }
-  text += fmt::format("{}: pixel_values f32 [{}]", printable(o.request.output),
-                      fmt::join(report.pixel_values, ", "));
-  if (!report.pixel_attention_mask.empty()) {
-    text += fmt::format(", pixel_attention_mask i64 [{}]",
-                        fmt::join(report.pixel_attention_mask, ", "));
+  if (report.prompt) text += prompt_line(*report.prompt);
+  if (o.request.output.empty()) return text;
+  return text + fmt::format("{}: {}\n", printable(o.request.output),
+                            fmt::join(tensor_texts(report), ", "));
+}
+
+// At most one of them; nullopt for none.
+Result<std::optional<PromptRequest>> prompt_of(const Options& o) {
+  using Form = PromptRequest::Form;
+  const int given = int(!o.messages.empty()) + int(!o.chat.empty()) + int(!o.prompt.empty());
+  if (given == 0) return std::optional<PromptRequest>();
+  if (given > 1) {
+    return fail(ErrorCode::kUsage, "--messages, --chat and --prompt exclude each other");
   }
-  return text + "\n";
+  if (!o.messages.empty()) {
+    std::string text = FERRY_TRY(read_text_file(o.messages, kMaxMessagesBytes));
+    return std::optional(
+        PromptRequest{Form::kMessages, std::move(text), printable(o.messages), present_time()});
+  }
+  const bool chat = !o.chat.empty();
+  const char* name = chat ? "--chat" : "--prompt";
+  const std::string& text = chat ? o.chat : o.prompt;
+  if (!utf8::is_valid(text)) return fail(ErrorCode::kUsage, std::string(name) + ": not UTF-8");
+  return std::optional(
+      PromptRequest{chat ? Form::kChat : Form::kPlain, text, name, present_time()});
 }
 
 Result<int> run(Context& context, Options o) {
   if (o.request.checkpoint.empty()) return fail(ErrorCode::kUsage, "--checkpoint DIR is required");
-  if (o.request.output.empty()) return fail(ErrorCode::kUsage, "-o FILE is required");
+  o.request.prompt = FERRY_TRY(prompt_of(o));
+  if (!o.request.prompt && o.request.images.empty()) {
+    return fail(ErrorCode::kUsage, "an IMAGE or a prompt is required");
+  }
+  if (!o.request.prompt && o.request.output.empty()) {
+    return fail(ErrorCode::kUsage, "-o FILE is required");
+  }
   o.request.backend = o.backend == "pil" ? media::Backend::kPil : media::Backend::kTorchvision;
   const pipeline::PreprocessReport report =
       FERRY_TRY(pipeline::preprocess(o.request, context.pool()));
@@ -77,10 +155,18 @@ Result<int> run(Context& context, Options o) {
 
 void add_preprocess(CommandLine& line) {
   auto o = std::make_shared<Options>();
-  line.verb("preprocess", "Images to the pixel values of a checkpoint's own image processor")
-      .positional("IMAGE", o->request.images, "JPEG, PNG, WebP, BMP, PGM or PPM files")
-      .option("--checkpoint", o->request.checkpoint, "Directory with preprocessor_config.json")
+  line.verb("preprocess",
+            "Images to the pixel values of a checkpoint's own processor, "
+            "and prompts with images to token ids")
+      .positionals("IMAGE", o->request.images, "JPEG, PNG, WebP, BMP, PGM or PPM files")
+      .option("--checkpoint", o->request.checkpoint,
+              "Directory with preprocessor_config.json, or a bundle")
       .option("-o,--out", o->request.output, "New safetensors file")
+      .option("--messages", o->messages,
+              "JSON file: messages whose contents are {\"type\": \"text\", \"text\": ...} and "
+              "{\"type\": \"image\"}")
+      .option("--chat", o->chat, "Message of a user; the images come before it")
+      .option("--prompt", o->prompt, "Prompt without a chat template")
       .choice("--backend", o->backend, {"torchvision", "pil"},
               "Whose resampler and rounding is computed")
       .action([o](Context& context) { return run(context, *o); });

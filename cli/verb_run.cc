@@ -1,31 +1,31 @@
 // ferry run: generates tokens or text with a bundle, and says on stderr how fast that was.
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "cli/decode_mode.h"
 #include "cli/error_report.h"
 #include "cli/loose_programs.h"
 #include "cli/numbers.h"
 #include "cli/present_time.h"
+#include "cli/run_report.h"
 #include "cli/verbs.h"
 #include "core/interrupt.h"
-#include "core/json_writer.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
+#include "pipeline/image_input.h"
 #include "runner/decoder.h"
 #include "runner/sampler.h"
+#include "runner/vision_encoder.h"
 #include "text/chat_template/chat_template.h"
 #include "text/tokenizer/text_stream.h"
 #include "text/tokenizer/tokenizer.h"
@@ -33,37 +33,16 @@
 namespace ferry::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
-
-constexpr std::string_view kEos = "eos";
-constexpr std::string_view kInterruption = "interrupted";
-
 struct Options {
   LooseOptions loose;
-  std::string bundle, tokens, prompt, chat, dump_logits;
+  std::vector<std::string> images;
+  std::string bundle, tokens, prompt, chat, dump_logits, stats_json, thresholds;
   int64_t max_new = 16;
   std::string mode, lookahead;
   runner::SamplingOptions sampling;
   int64_t seed = 0;
   std::optional<int64_t> memory;
   bool ignore_eos = false, skip_digests = false;
-};
-
-// The moments that the rates are made of.
-struct Times {
-  Clock::time_point load_start, load_end, start, prompt_end, end;
-  Seconds sampling{0};
-};
-
-struct Generation {
-  std::vector<int64_t> prompt, tokens;
-  std::string text;           // of the tokens; only with a tokenizer
-  std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
-  // Why there are no more: "eos", "max_new", "context" (it is full) or "interrupted".
-  std::string_view stop;
-  std::optional<runner::LookaheadCounts> lookahead;
-  Times times;
 };
 
 Result<std::vector<int64_t>> parse_numbers(std::string_view option, std::string_view text,
@@ -114,8 +93,12 @@ Status check_options(const Options& o) {
     return fail(ErrorCode::kUsage,
                 "one of --prompt, --chat and --tokens is required, and not empty");
   }
+  if (!o.images.empty() && !o.tokens.empty()) {
+    return fail(ErrorCode::kUsage, "--image needs --prompt or --chat");
+  }
   if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
-  return {};
+  FERRY_RETURN_IF_ERROR(check_new_file(o.dump_logits));
+  return check_new_file(o.stats_json);
 }
 
 Result<runner::Sampler> make_sampler(const Options& options) {
@@ -155,14 +138,16 @@ class TextOutput {
 // not fit is not generated.
 std::string_view reason_to_stop(const Generation& g, const runner::Decoder& decoder,
                                 const packer::Manifest& manifest, const Options& options) {
-  if (!options.ignore_eos && std::ranges::count(manifest.eos_ids, g.tokens.back()) > 0) return kEos;
+  if (!options.ignore_eos && std::ranges::count(manifest.eos_ids, g.tokens.back()) > 0)
+    return kStopEos;
   if (std::ssize(g.tokens) >= options.max_new) return "max_new";
   if (decoder.position() >= decoder.capacity()) return "context";
   return {};
 }
 
 Error in_bundle(const Options& options, Error error) {
-  error.message = fmt::format("{}: {}", printable(options.bundle), error.message);
+  const std::string& file = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
+  error.message = fmt::format("{}: {}", printable(file), error.message);
   return error;
 }
 
@@ -177,14 +162,15 @@ Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Gener
   if (logits.size() < vocab)
     return bad_input("the bundle's logits are shorter than its vocabulary");
   const std::span<const float> last = logits.last(vocab);
-  const auto sampling_start = Clock::now();
+  const auto sampling_start = g.clock.now();
   const Result<int64_t> token = sampler.sample(last);
   if (!token) return tl::unexpected<Error>(in_bundle(options, token.error()));
-  g.times.sampling += Clock::now() - sampling_start;
+  g.stats.sampling += g.clock.now() - sampling_start;
   g.tokens.push_back(*token);
+  if (g.tokens.size() == 1) g.stats.prompt_eval_end = g.clock.now();
   if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
   g.stop = reason_to_stop(g, decoder, manifest, options);
-  if (g.stop != kEos) FERRY_RETURN_IF_ERROR(text.push(*token));
+  if (g.stop != kStopEos) FERRY_RETURN_IF_ERROR(text.push(*token));
   return g.stop.empty() ? std::optional(*token) : std::nullopt;
 }
 
@@ -195,19 +181,21 @@ Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& ma
   const auto choose = [&](std::span<const float> logits) {
     return choose_token(logits, g, decoder, manifest, options, sampler, text);
   };
-  g.times.start = Clock::now();
   const std::span<const float> logits = FERRY_TRY(decoder.forward(g.prompt));
-  g.times.prompt_end = Clock::now();
   std::optional<int64_t> token = FERRY_TRY(choose(logits));
+  g.stats.prompt_peak_rss = pipeline::peak_rss();
   while (token) {
     auto next = decoder.advance(*token, choose);
     if (!next && next.error().code == ErrorCode::kInterrupted) {
-      g.stop = kInterruption;
+      g.stop = kStopInterrupted;
       break;
     }
     token = FERRY_TRY(std::move(next));
   }
-  g.times.end = Clock::now();
+  g.stats.inference_end = g.clock.now();
+  g.stats.peak_rss = pipeline::peak_rss();
+  g.stats.prompt_tokens = std::ssize(g.prompt);
+  g.stats.generated_tokens = std::ssize(g.tokens) - 1;
   g.lookahead = decoder.lookahead_counts();
   g.text = FERRY_TRY(text.finish());
   return g;
@@ -223,92 +211,47 @@ Status dump_logits(const Generation& g, const std::string& path) {
              {{"tokens", DType::kI64, {count}}, std::as_bytes(std::span(g.tokens))}});
 }
 
-// -- output
-
-struct Stats {
-  size_t prompt, generated;
-  size_t decoded;  // tokens that took a forward of their own: the first came with the prompt
-  double load, total, prompt_eval, generation, first_token, sampling;  // seconds
-  explicit Stats(const Generation& g)
-      : prompt(g.prompt.size()),
-        generated(g.tokens.size()),
-        decoded(generated - 1),
-        load(Seconds(g.times.load_end - g.times.load_start).count()),
-        total(Seconds(g.times.end - g.times.start).count()),
-        prompt_eval(Seconds(g.times.prompt_end - g.times.start).count()),
-        generation(Seconds(g.times.end - g.times.prompt_end).count()),
-        first_token(prompt_eval),
-        sampling(g.times.sampling.count()) {}
-};
-
-// The most memory that the process has had at once, in bytes; mapped weights count once read.
-int64_t peak_rss() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
-}
-
-// NaN, which is null in JSON, where there is none.
-double rate(size_t tokens, double seconds) {
-  return tokens > 0 && seconds > 0 ? static_cast<double>(tokens) / seconds : std::nan("");
-}
-
-// As official runners log it.
-std::string lookahead_line(const Generation& g) {
-  if (!g.lookahead) return {};
-  return fmt::format("Lookahead Decoding: n_generated = {} / n_accept = {}\n",
-                     g.lookahead->generated, g.lookahead->accepted);
-}
-
-std::string stats_lines(const Generation& g) {
-  const Stats s(g);
-  const auto line = [](const std::string& what, double seconds, size_t tokens) {
-    return fmt::format("{}: {:.3f} s, Rate: {:.3f} tokens/s\n", what, seconds,
-                       rate(tokens, seconds));
-  };
-  const std::string decoding =
-      s.decoded == 0 ? std::string()
-                     : line(fmt::format("Decoded {} tokens after the first", s.decoded),
-                            s.generation, s.decoded);
-  return fmt::format("Prompt Tokens: {}  Generated Tokens: {}  Stopped by: {}\n", s.prompt,
-                     s.generated, g.stop) +
-         fmt::format("Model Load Time: {:.3f} s\n", s.load) +
-         line("Total inference time", s.total, s.generated) +
-         line("Prompt evaluation", s.prompt_eval, s.prompt) + decoding +
-         fmt::format("Time to first generated token: {:.3f} s\n", s.first_token) +
-         fmt::format("Sampling time over {} tokens: {:.3f} s\n", s.generated, s.sampling) +
-         lookahead_line(g) +
-         fmt::format("Peak RSS: {:.1f} MiB\n", static_cast<double>(peak_rss()) / (1 << 20));
-}
-
-std::string to_json(const Generation& g, bool with_text) {
-  const Stats s(g);
-  JsonWriter json;
-  json.begin_object();
-  if (const Status status = check_interrupt(); g.stop == kInterruption && !status) {
-    write_error(json, status.error());
-  }
-  json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
-  if (with_text) json.member("text", g.text);
-  json.member("stop", g.stop).member("stopped_by_eos", g.stop == kEos);
-  json.key("stats").begin_object();
-  json.member("prompt_tokens", s.prompt).member("generated_tokens", s.generated);
-  json.member("decoded_tokens", s.decoded);
-  json.member("model_load_s", s.load).member("inference_s", s.total);
-  json.member("prompt_eval_s", s.prompt_eval).member("generation_s", s.generation);
-  json.member("first_token_s", s.first_token).member("sampling_s", s.sampling);
-  json.member("prefill_token_per_sec", rate(s.prompt, s.prompt_eval));
-  json.member("decode_token_per_sec", rate(s.decoded, s.generation));
-  if (g.lookahead) {
-    json.member("lookahead_generated", g.lookahead->generated);
-    json.member("lookahead_accepted", g.lookahead->accepted);
-  }
-  json.member("peak_rss_bytes", peak_rss());
-  json.end_object().end_object();
-  return json.take();
-}
-
 // -- the verb
+
+// The thresholds of the options; they can be judged by what a run with these options gives.
+Result<std::optional<pipeline::Thresholds>> load_thresholds(const Options& options) {
+  if (options.thresholds.empty()) return std::optional<pipeline::Thresholds>();
+  auto thresholds = FERRY_TRY(pipeline::Thresholds::load(options.thresholds));
+  if (thresholds.needs_text() && !options.tokens.empty()) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: expect_text needs --prompt or --chat",
+                                               printable(options.thresholds)));
+  }
+  return std::optional(std::move(thresholds));
+}
+
+Status write_files(const Generation& g, const Options& options) {
+  if (!options.dump_logits.empty()) FERRY_RETURN_IF_ERROR(dump_logits(g, options.dump_logits));
+  if (!options.stats_json.empty()) FERRY_RETURN_IF_ERROR(write_stats(g, options.stats_json));
+  return {};
+}
+
+void print_result(Context& context, const Generation& g, bool with_text) {
+  if (context.json) {
+    context.print(run_document(g, with_text));
+    return;
+  }
+  context.print(with_text ? "\n" : fmt::format("{}\n", fmt::join(g.tokens, ",")));
+  context.flush();  // before what stderr says of it
+  context.aside(stats_lines(g));
+}
+
+// The exit code, and on stderr why it is not 0.
+int conclude(Context& context, const Generation& g) {
+  if (const Status status = check_interrupt(); g.stop == kStopInterrupted && !status) {
+    print_error(status.error(), /*with_details=*/false);
+    return exit_code(status.error());
+  }
+  if (print_missed(g.judgements)) return 1;
+  if (!g.judgements.empty()) {
+    context.note(fmt::format("no threshold of {} is missed", g.judgements.size()));
+  }
+  return 0;
+}
 
 // The tokenizer of the bundle, if the prompt is text.
 Result<std::optional<text::Tokenizer>> open_tokenizer(const packer::Bundle& bundle,
@@ -347,6 +290,49 @@ Result<std::vector<int64_t>> encode_prompt(text::Tokenizer& tokenizer, const pac
   return ids;
 }
 
+// A prompt as the decoder takes it: ids, and rows of images at some positions.
+struct Prompt {
+  std::vector<int64_t> ids;
+  std::vector<pipeline::EncodedImage> images;
+  std::vector<runner::EmbeddingRows> rows;  // views of `images`
+};
+
+Result<Prompt> encode_image_prompt(pipeline::ImageInput& input, const Options& options) {
+  const bool chat = !options.chat.empty();
+  const std::string option = chat ? "--chat" : "--prompt";
+  if (!utf8::is_valid(chat ? options.chat : options.prompt)) {
+    return fail(ErrorCode::kUsage, option + ": not UTF-8");
+  }
+  Prompt prompt;
+  if (!options.images.empty()) prompt.images = FERRY_TRY(input.encode(options.images));
+  const std::vector<text::ImageLayout> layouts = pipeline::layouts_of(prompt.images);
+  text::ImagePrompt& prompts = input.prompts();
+  text::ExpandedPrompt expanded =
+      FERRY_TRY(chat ? prompts.chat(prompts.user_message(options.chat, layouts.size()), option,
+                                    present_time(), layouts)
+                     : prompts.plain(options.prompt, option, layouts));
+  prompt.rows = pipeline::rows_of(expanded, prompt.images);
+  prompt.ids = std::move(expanded.ids);
+  if (prompt.ids.empty()) return fail(ErrorCode::kUsage, option + ": no tokens");
+  return prompt;
+}
+
+// Of a bundle that takes images, where the prompt is text and the bundle has the processor that
+// turns it into tokens, or images are given.
+Result<std::optional<pipeline::ImageInput>> open_image_input(const packer::Bundle& bundle,
+                                                             const Options& options,
+                                                             ThreadPool& pool,
+                                                             const runner::MethodOptions& method) {
+  const bool has_processor =
+      runner::VisionEncoder::is_in(bundle) && bundle.has_text("processor_config.json");
+  if (options.images.empty() && (!has_processor || !options.tokens.empty())) {
+    return std::optional<pipeline::ImageInput>();
+  }
+  pipeline::ImageInput input = FERRY_TRY(pipeline::ImageInput::open(bundle));
+  if (!options.images.empty()) FERRY_RETURN_IF_ERROR(input.load_encoder(pool, method));
+  return std::optional(std::move(input));
+}
+
 Result<int> run(Context& context, const Options& options) {
   FERRY_RETURN_IF_ERROR(check_options(options));
   runner::Sampler sampler = FERRY_TRY(make_sampler(options));
@@ -355,34 +341,40 @@ Result<int> run(Context& context, const Options& options) {
     g.prompt = FERRY_TRY(parse_numbers("--tokens", options.tokens, "ids such as 1,2,3"));
   }
   const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
+  const auto thresholds = FERRY_TRY(load_thresholds(options));
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
-  g.times.load_start = Clock::now();
+  g.stats.load_start = g.clock.now();
   const packer::Bundle bundle =
       FERRY_TRY(open_bundle({options.bundle, !options.skip_digests, !options.ignore_eos},
                             options.loose, context.pool()));
+  if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
+  std::optional<pipeline::ImageInput> input =
+      FERRY_TRY(open_image_input(bundle, options, context.pool(), method));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
-  g.times.load_end = Clock::now();
-  if (tokenizer) g.prompt = FERRY_TRY(encode_prompt(*tokenizer, bundle, options));
+  g.stats.load_end = g.clock.now();
+  g.stats.inference_start = g.stats.load_end;
+  Prompt prompt;  // its features stay until the answer is complete
+  if (input) {
+    prompt = FERRY_TRY(encode_image_prompt(*input, options));
+    FERRY_RETURN_IF_ERROR(decoder->set_image_rows(prompt.rows));
+    g.prompt = std::move(prompt.ids);
+  } else if (tokenizer) {
+    g.prompt = FERRY_TRY(encode_prompt(*tokenizer, bundle, options));
+  }
   TextOutput text(tokenizer ? &*tokenizer : nullptr, [&](std::string_view part) {
     if (context.json) return;
     context.print(part);
     context.flush();
   });
   g = FERRY_TRY(generate(*decoder, bundle.manifest(), options, sampler, text, std::move(g)));
-  if (!options.dump_logits.empty()) FERRY_RETURN_IF_ERROR(dump_logits(g, options.dump_logits));
-  if (context.json) {
-    context.print(to_json(g, tokenizer.has_value()));
-  } else {
-    context.print(tokenizer ? "\n" : fmt::format("{}\n", fmt::join(g.tokens, ",")));
-    context.flush();  // before what stderr says of it
-    context.aside(stats_lines(g));
+  FERRY_RETURN_IF_ERROR(write_files(g, options));
+  if (thresholds && g.stop != kStopInterrupted) {
+    g.judgements = thresholds->judge(g.stats, bundle.manifest(), g.text);
   }
-  const Status status = g.stop == kInterruption ? check_interrupt() : Status();
-  if (status) return 0;
-  print_error(status.error(), /*with_details=*/false);
-  return exit_code(status.error());
+  print_result(context, g, tokenizer.has_value());
+  return conclude(context, g);
 }
 
 }  // namespace
@@ -395,6 +387,9 @@ void add_run(CommandLine& line) {
   verb
       .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
       .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
+      .option("--image", o->images,
+              "Image files for --prompt or --chat, in order; placeholders in the text say where, "
+              "else they come first")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
       .option("--max-new", o->max_new, "Tokens to generate at most")
       .option("--temperature", o->sampling.temperature, "0: always the likeliest token")
@@ -412,6 +407,11 @@ void add_run(CommandLine& line) {
               "that are kept for each token; default: 3,2,2")
       .option("--dump-logits", o->dump_logits,
               "New safetensors file for the logits that each token was chosen from")
+      .option("--stats-json", o->stats_json,
+              "New JSON file for the statistics, with the keys of ExecuTorch's runners")
+      .option("--thresholds", o->thresholds,
+              "JSON file of bounds on rates, times, memory, file sizes and text; exit code 1 where "
+              "one is missed")
       .option("--memory", o->memory,
               "Bytes that planned memory may have; default: what the system has available")
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")

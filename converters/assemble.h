@@ -1,5 +1,5 @@
-// assemble: makes bound models of the keys of a checkpoint and the graphs of its components, or lists
-// all problems of the keys. Reads metadata only.
+// assemble: makes bound models of the keys of a checkpoint and the graphs of its components, or
+// lists all problems of the keys. Reads metadata only.
 #pragma once
 
 #include <string>

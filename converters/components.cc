@@ -12,9 +12,10 @@ std::vector<Component> components_of(const ModelConfig& config) {
   Component decoder = config.family->text_decoder();
   decoder.prefixes = config.vision_family->text_prefixes;
   decoder.heads = config.vision_family->heads;
-  return {{.role = kVisionEncoderRole, .prefixes = {}, .heads = {}, .build = build_vision_encoder},
-          {.role = kTokenEmbeddingRole, .prefixes = {}, .heads = {}, .build = build_token_embedding},
-          std::move(decoder)};
+  return {
+      {.role = kVisionEncoderRole, .prefixes = {}, .heads = {}, .build = build_vision_encoder},
+      {.role = kTokenEmbeddingRole, .prefixes = {}, .heads = {}, .build = build_token_embedding},
+      std::move(decoder)};
 }
 
 std::vector<KeyRule> key_rules(const ModelConfig& config) {

@@ -17,8 +17,8 @@ std::vector<Component> components_of(const ModelConfig& config);
 // All rules of the checkpoints of the model.
 std::vector<KeyRule> key_rules(const ModelConfig& config);
 
-// What precedes the keys of the whole model where it was saved with its head, and is absent where it was
-// saved without.
+// What precedes the keys of the whole model where it was saved with its head, and is absent where
+// it was saved without.
 std::string base_prefix(const ModelConfig& config);
 
 // The model_type of the family that the config was read by.

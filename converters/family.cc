@@ -38,7 +38,11 @@ std::string supported_types(FamilyTable families) {
       if (!type.wrapper.name.empty()) types.push_back(type.wrapper.name);
     }
   }
+  const std::vector<std::string_view> text_types = types;
   for (const VisionFamily* family : all_vision_families()) {
+    const bool has_decoder =
+        std::ranges::find_first_of(text_types, family->text_types) != text_types.end();
+    if (!has_decoder) continue;
     for (const VisionType& type : family->types) types.push_back(type.name);
   }
   std::ranges::sort(types);

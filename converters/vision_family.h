@@ -1,6 +1,6 @@
-// VisionFamily: everything that Ferry knows about one kind of vision-language model. Its text decoder is
-// that of another family (family.h). Each vision family is declared in a file of its own under
-// families/; families/vision_families.def lists them.
+// VisionFamily: everything that Ferry knows about one kind of vision-language model. Its text
+// decoder is that of another family (family.h). Each vision family is declared in a file of its own
+// under families/; families/vision_families.def lists them.
 #pragma once
 
 #include <optional>
@@ -19,9 +19,9 @@ namespace ferry::converters {
 
 // How the config of one model_type is read. Defaults are those of transformers 5.12.1.
 struct VisionType {
-  std::string_view name;                       // the value of model_type
-  std::string_view text_key = "text_config";   // the part of the config with the text decoder
-  std::string_view text_type;                  // its model_type where it states none
+  std::string_view name;                      // the value of model_type
+  std::string_view text_key = "text_config";  // the part of the config with the text decoder
+  std::string_view text_type;                 // its model_type where it states none
   // Default of tie_word_embeddings; none: what the text part says.
   std::optional<bool> tied = false;
   // Defaults of vision_config and of the outer config, as JSON objects.
@@ -31,10 +31,10 @@ struct VisionType {
 
 struct VisionFamily {
   std::vector<VisionType> types;
-  // The families that a text decoder may be of: model types without experts, scaling of embeddings or
-  // states, whose decoders take embeddings as they are.
+  // The families that a text decoder may be of: model types without experts, scaling of embeddings
+  // or states, whose decoders take embeddings as they are.
   std::vector<std::string_view> text_types;
-  std::vector<std::string> text_prefixes, heads;  // as Component::prefixes and heads
+  std::vector<std::string> text_prefixes, heads;      // as Component::prefixes and heads
   std::vector<KeyRule> (*rules)(const ModelConfig&);  // of the vision tower and its connector
 
   std::string_view name() const { return types.front().name; }

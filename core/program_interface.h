@@ -8,8 +8,8 @@ namespace ferry {
 
 // The component that turns tokens into logits. Every bundle has one.
 inline constexpr std::string_view kTextDecoderRole = "text_decoder";
-// Of vision-language models: pixels to rows for the text decoder, and tokens to such rows. Their text
-// decoder takes embeddings instead of tokens.
+// Of vision-language models: pixels to rows for the text decoder, and tokens to such rows. Their
+// text decoder takes embeddings instead of tokens.
 inline constexpr std::string_view kVisionEncoderRole = "vision_encoder";
 inline constexpr std::string_view kTokenEmbeddingRole = "token_embedding";
 
@@ -35,7 +35,7 @@ inline constexpr std::string_view kHiddenStatesPort = "hidden_states";  // f32 [
 inline constexpr std::string_view kEmbeddingsPort = "embeddings";         // f32 [1,T,hidden_size]
 inline constexpr std::string_view kPixelValuesPort = "pixel_values";      // f32 [1,3,H,W]
 inline constexpr std::string_view kImageFeaturesPort = "image_features";  // f32 [1,N,hidden_size]
-inline constexpr std::string_view kLogitsPort = "logits";               // f32 [1,V] or [1,T,V]
+inline constexpr std::string_view kLogitsPort = "logits";                 // f32 [1,V] or [1,T,V]
 
 // Of static programs. tokens and input_pos are i32 [1,A] there, logits [1,A,V], where A is the
 // number of tokens of a call. S is the context length, C = S - A. G kv heads, D head_dim. A port of
@@ -64,10 +64,10 @@ constexpr bool is_layer_port(std::string_view port, std::string_view stem) {
 // Inputs of a component that each of its programs may ask for. All other inputs of a program that
 // is not the first are outputs or inputs of the programs before it.
 constexpr bool is_component_input(std::string_view port) {
-  return port == kTokensPort || port == kEmbeddingsPort || port == kInputPosPort || port == kAttentionMaskPort ||
-         port == kWindowMaskPort || is_layer_port(port, kKCachePort) ||
-         is_layer_port(port, kVCachePort) || is_layer_port(port, kConvStatePort) ||
-         is_layer_port(port, kRecurrentStatePort);
+  return port == kTokensPort || port == kEmbeddingsPort || port == kInputPosPort ||
+         port == kAttentionMaskPort || port == kWindowMaskPort ||
+         is_layer_port(port, kKCachePort) || is_layer_port(port, kVCachePort) ||
+         is_layer_port(port, kConvStatePort) || is_layer_port(port, kRecurrentStatePort);
 }
 
 }  // namespace ferry

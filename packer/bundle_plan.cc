@@ -100,7 +100,7 @@ class Planner {
 
   // Each program, then the data files that begin with it.
   Status add_component(const BundleInput::Component& component) {
-    impl_.manifest.components.push_back({component.role, {}});
+    impl_.manifest.components.push_back({component.role, {}, component.weight_dtype});
     for (size_t i = 0; i < component.parts.size(); ++i, ++next_part_) {
       FERRY_RETURN_IF_ERROR(add_program(next_part_));
       for (; next_data_file_ < placement_.files.size() &&

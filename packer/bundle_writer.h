@@ -37,7 +37,8 @@ struct BundleInput {
   };
   struct Component {
     std::string role;
-    std::vector<Part> parts;  // one per shard, in order
+    std::vector<Part> parts;        // one per shard, in order
+    std::string weight_dtype = {};  // as ManifestComponent::weight_dtype
   };
   std::vector<Component> components;
   std::vector<CopiedFile> copied;

@@ -87,11 +87,10 @@ Result<std::vector<std::string>> LooseData::files_of(const std::string& file,
     const bool is_beside = !beside.empty() && find(beside, key) != nullptr;
     const std::string path = is_beside ? beside : FERRY_TRY(find_given(file, *tensor));
     if (path.empty()) {
-      return bad_input(
-          fmt::format("{}: tensor {} is in no data file ({}); give --data FILE", printable(file),
-                      quoted(key),
-                      beside.empty() ? "there is none of the same name beside the program"
-                                     : printable(beside) + " does not have it"));
+      return bad_input(fmt::format(
+          "{}: tensor {} is in no data file ({}); give --data FILE", printable(file), quoted(key),
+          beside.empty() ? "there is none of the same name beside the program"
+                         : printable(beside) + " does not have it"));
     }
     source.emplace(key, path);
     if (std::ranges::count(taken, path) == 0) taken.push_back(path);

@@ -39,8 +39,8 @@ class PortNamer {
   Status expect_counts(size_t inputs, size_t outputs, std::string_view signature) const {
     if (out_.inputs.size() == inputs && out_.outputs.size() == outputs) return {};
     return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: {} inputs and {} outputs; expected {}", label_,
-                            out_.inputs.size(), out_.outputs.size(), signature));
+                fmt::format("{}: {} inputs and {} outputs; expected {}", label_, out_.inputs.size(),
+                            out_.outputs.size(), signature));
   }
 
   // Names input 0: tokens of `ids`, or embeddings. Sets call_ and, for embeddings, width.
@@ -137,9 +137,9 @@ class StaticNamer : public PortNamer {
 
   Status name_positions() {
     if (next_ >= out_.inputs.size()) {
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: has no input_pos and no caches: a prefill that keeps nothing",
-                              label_));
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}: has no input_pos and no caches: a prefill that keeps nothing", label_));
     }
     ManifestPort& port = out_.inputs[next_];
     if (port.dtype != DType::kI32 || !is_positions(port)) {
@@ -160,9 +160,10 @@ class StaticNamer : public PortNamer {
   Status name_pairs(std::optional<size_t> caches) {
     const size_t pairs = out_.inputs.size() - next_;
     if (pairs == 0 || pairs != out_.outputs.size() - 1) {
-      return bad(fmt::format("has {} inputs behind input_pos and {} outputs behind the logits; "
-                             "expected as many, K of all layers and then V of all layers",
-                             pairs, out_.outputs.size() - 1));
+      return bad(
+          fmt::format("has {} inputs behind input_pos and {} outputs behind the logits; "
+                      "expected as many, K of all layers and then V of all layers",
+                      pairs, out_.outputs.size() - 1));
     }
     const size_t kept = std::min(caches.value_or(caches_of(pairs)), pairs);
     if (kept == 0 || kept % 2 != 0) {
@@ -225,8 +226,7 @@ Result<ManifestMethod> name_stateful_decoder(const pte::Method& method, const st
   PortNamer namer(method, file);
   FERRY_RETURN_IF_ERROR(namer.read());
   FERRY_RETURN_IF_ERROR(namer.name_first(DType::kI64, kFirst));
-  FERRY_RETURN_IF_ERROR(
-      namer.expect_counts(2, 1, "(tokens or embeddings, input_pos) -> logits"));
+  FERRY_RETURN_IF_ERROR(namer.expect_counts(2, 1, "(tokens or embeddings, input_pos) -> logits"));
   FERRY_RETURN_IF_ERROR(namer.expect_any_length(0));
   ManifestPort& position = namer.out_.inputs[1];
   if (position.dtype != DType::kI64 || position.shape != Shape{1}) {

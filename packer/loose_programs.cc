@@ -24,9 +24,9 @@ constexpr std::string_view kEosIdMethod = "get_eos_id";
 
 // What is read from the directory of the tokenizer.
 constexpr const char* kTexts[] = {
-    "tokenizer.json",      "tokenizer_config.json",    "special_tokens_map.json",
-    "chat_template.jinja", "preprocessor_config.json", "processor_config.json",
-    "config.json",         "generation_config.json",
+    "tokenizer.json",      "tokenizer_config.json",  "special_tokens_map.json",
+    "chat_template.jinja", "chat_template.json",     "preprocessor_config.json",
+    "config.json",         "generation_config.json", "processor_config.json",
 };
 
 struct OpenProgram {
@@ -90,8 +90,8 @@ class LooseOpener {
     }
     manifest_.program_style = has_kv ? kStaticStyle : kStatefulStyle;
     if (has_kv) return name_static();
-    decoder_->entry.methods.push_back(FERRY_TRY(
-        name_stateful_decoder(*program.find(kForwardMethod), printable(decoder_->path))));
+    decoder_->entry.methods.push_back(
+        FERRY_TRY(name_stateful_decoder(*program.find(kForwardMethod), printable(decoder_->path))));
     return {};
   }
 
@@ -145,18 +145,17 @@ class LooseOpener {
     const std::string_view name = of.name == kForwardMethod     ? kForwardMethod
                                   : of.name == kKvForwardMethod ? kEmbeddingKvMethod
                                                                 : kEmbeddingPrefillMethod;
-    const std::string role = fmt::format("the token embedding for method {} of {}",
-                                         quoted(of.name), printable(decoder_->path));
+    const std::string role = fmt::format("the token embedding for method {} of {}", quoted(of.name),
+                                         printable(decoder_->path));
     const pte::Method* method = FERRY_TRY(method_of(*embedding_, name, role));
     ManifestMethod named = FERRY_TRY(name_token_embedding(
         *method, is_static() ? DType::kI32 : DType::kI64, printable(embedding_->path)));
     const ManifestPort& gives = named.outputs.front();
     const ManifestPort& takes = *decoder_embeddings(of);
     if (gives.shape != takes.shape) {
-      return bad_input(fmt::format("{}: method {} gives embeddings of {}, but {} takes {}",
-                                   printable(embedding_->path), quoted(name),
-                                   to_string(gives.shape), printable(decoder_->path),
-                                   to_string(takes.shape)));
+      return bad_input(fmt::format(
+          "{}: method {} gives embeddings of {}, but {} takes {}", printable(embedding_->path),
+          quoted(name), to_string(gives.shape), printable(decoder_->path), to_string(takes.shape)));
     }
     embedding_->entry.methods.push_back(std::move(named));
     return {};
@@ -171,10 +170,10 @@ class LooseOpener {
     ManifestMethod named = FERRY_TRY(name_vision_encoder(*method, file));
     const int64_t width = named.outputs.front().shape.back();
     if (width != manifest_.hidden_size) {
-      return bad_input(fmt::format("{}: method {} gives image features {} wide, but {} takes "
-                                   "embeddings {} wide",
-                                   file, quoted(method->name), width, printable(decoder_->path),
-                                   manifest_.hidden_size));
+      return bad_input(fmt::format(
+          "{}: method {} gives image features {} wide, but {} takes "
+          "embeddings {} wide",
+          file, quoted(method->name), width, printable(decoder_->path), manifest_.hidden_size));
     }
     encoder_->entry.methods.push_back(std::move(named));
     return {};
@@ -194,12 +193,12 @@ class LooseOpener {
     if (manifest_.eos_ids.empty() && id) manifest_.eos_ids = {*id};
     for (const int64_t eos : manifest_.eos_ids) {
       if (eos >= 0 && eos < manifest_.vocab_size) continue;
-      return bad_input(fmt::format("{}: token {} ends an answer ({}), but there are {} tokens",
-                                   printable(decoder_->path), eos,
-                                   ids ? kEosIdsMethod : "by its tokenizer or get_eos_id",
-                                   manifest_.vocab_size));
+      return bad_input(fmt::format(
+          "{}: token {} ends an answer ({}), but there are {} tokens", printable(decoder_->path),
+          eos, ids ? kEosIdsMethod : "by its tokenizer or get_eos_id", manifest_.vocab_size));
     }
     manifest_.bos_id = FERRY_TRY(stated.integer("get_bos_id"));
+    manifest_.image_token_id = FERRY_TRY(stated.integer("image_token_id"));
     return {};
   }
 
@@ -208,8 +207,7 @@ class LooseOpener {
     const Directory directory = FERRY_TRY(Directory::open(files_.tokenizer));
     for (const char* name : kTexts) {
       if (!directory.contains(name)) continue;
-      InputFile file =
-          FERRY_TRY(directory.open_file(name, name, InputFile::Links::kFollow));
+      InputFile file = FERRY_TRY(directory.open_file(name, name, InputFile::Links::kFollow));
       texts_.emplace(name, std::move(file));
     }
     return {};
@@ -238,14 +236,14 @@ Result<Bundle> open_loose_programs(const LoosePrograms& files) {
   opener.add_component(kVisionEncoderRole, opener.encoder_);
   opener.add_component(kTokenEmbeddingRole, opener.embedding_);
   opener.add_component(kTextDecoderRole, opener.decoder_);
-  return Bundle(std::make_shared<const Bundle::Parts>(Bundle::Parts{
-      .path = files.text_decoder,
-      .manifest = std::move(opener.manifest_),
-      .programs = std::move(opener.programs_),
-      .data = opener.data_.take(),
-      .other_files = std::move(opener.texts_),
-      .text_directory = files.tokenizer,
-      .is_loose = true}));
+  return Bundle(
+      std::make_shared<const Bundle::Parts>(Bundle::Parts{.path = files.text_decoder,
+                                                          .manifest = std::move(opener.manifest_),
+                                                          .programs = std::move(opener.programs_),
+                                                          .data = opener.data_.take(),
+                                                          .other_files = std::move(opener.texts_),
+                                                          .text_directory = files.tokenizer,
+                                                          .is_loose = true}));
 }
 
 }  // namespace ferry::packer

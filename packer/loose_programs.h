@@ -20,8 +20,8 @@ struct LoosePrograms {
   std::string vision_encoder;     // may be empty
   std::vector<std::string> data;  // .ptd files besides those with the names of the programs
   std::string tokenizer;          // directory with tokenizer.json and the like; empty: none
-  // Asked which tokens end an answer where the text decoder has no method get_eos_ids; may be empty,
-  // and may return none.
+  // Asked which tokens end an answer where the text decoder has no method get_eos_ids; may be
+  // empty, and may return none.
   std::function<Result<std::vector<int64_t>>()> eos_ids;
 };
 

@@ -43,9 +43,9 @@ class Sizes {
     for (const std::string_view name : {"use_kv_cache", "get_use_kv_cache"}) {
       const std::optional<bool> cached = FERRY_TRY(stated_.boolean(name));
       if (cached.value_or(true)) continue;
-      return fail(ErrorCode::kUnsupported,
-                  fmt::format("{}: method {} gives false: a program without caches",
-                              stated_.file(), name));
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}: method {} gives false: a program without caches", stated_.file(), name));
     }
     return {};
   }
@@ -73,9 +73,10 @@ class Sizes {
     const std::optional<int64_t> sequence = FERRY_TRY(stated_.integer(kSequenceMethod));
     const std::optional<int64_t> context = FERRY_TRY(stated_.integer(kContextMethod));
     if (!context && !sequence) {
-      return bad_input(fmt::format("{}: has neither a method {} nor a method {}: nothing states "
-                                   "how long a sequence may be",
-                                   stated_.file(), kContextMethod, kSequenceMethod));
+      return bad_input(
+          fmt::format("{}: has neither a method {} nor a method {}: nothing states "
+                      "how long a sequence may be",
+                      stated_.file(), kContextMethod, kSequenceMethod));
     }
     m_.context_length = context ? *context : *sequence;
     FERRY_RETURN_IF_ERROR(check_length(kSequenceMethod, sequence));
@@ -91,9 +92,9 @@ class Sizes {
   // A call may be shorter than the longest sequence, never longer.
   Status check_length(std::string_view method, std::optional<int64_t> stated) const {
     if (!stated || *stated >= m_.prefill_length) return {};
-    return stated_.bad(method, fmt::format("gives {}, but {} has {}", *stated,
-                                           of(first().inputs.front().name, first()),
-                                           m_.prefill_length));
+    return stated_.bad(method,
+                       fmt::format("gives {}, but {} has {}", *stated,
+                                   of(first().inputs.front().name, first()), m_.prefill_length));
   }
 
   // -- static
@@ -143,8 +144,8 @@ class Sizes {
       const ManifestPort* embeddings = find_port(method.inputs, kEmbeddingsPort);
       const int64_t width = embeddings == nullptr ? 0 : embeddings->shape.back();
       const bool embedded = find_port(first().inputs, kEmbeddingsPort) != nullptr;
-      FERRY_RETURN_IF_ERROR(expect_same("the width of the embeddings", method, width,
-                                        embedded ? m_.hidden_size : 0));
+      FERRY_RETURN_IF_ERROR(
+          expect_same("the width of the embeddings", method, width, embedded ? m_.hidden_size : 0));
     }
     return {};
   }
@@ -161,9 +162,8 @@ class Sizes {
     for (const ManifestPort& port : first().inputs) {
       if (!is_layer_port(port.name, kKCachePort) || port.shape.size() != 4) continue;
       const std::string name = of(port.name, first());
-      FERRY_RETURN_IF_ERROR(
-          stated_.expect("get_kv_io_bit_width",
-                         port.encoding ? dtype_bits(port.dtype) : int64_t{32}, name));
+      FERRY_RETURN_IF_ERROR(stated_.expect(
+          "get_kv_io_bit_width", port.encoding ? dtype_bits(port.dtype) : int64_t{32}, name));
       if (stated_.has("get_global_head_dim")) continue;  // layers of two kinds
       FERRY_RETURN_IF_ERROR(stated_.expect("get_n_kv_heads", port.shape[1], name));
       FERRY_RETURN_IF_ERROR(stated_.expect("get_head_dim", port.shape[2], name));

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/json.h"
+#include "core/program_interface.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "packer/manifest_json.h"
@@ -78,6 +79,7 @@ static void describe(Archive& a, ManifestProgram& program) {
 template <class Archive>
 static void describe(Archive& a, ManifestComponent& component) {
   a.text("role", component.role);
+  if (a.since(4)) a.text("weight_dtype", component.weight_dtype);
   a.objects("programs", component.programs);
 }
 
@@ -143,6 +145,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.text("weight_dtype", m.weight_dtype);
   a.optional_count("bos_id", m.bos_id);
   a.counts("eos_ids", m.eos_ids);
+  if (a.since(4)) a.optional_count("image_token_id", m.image_token_id);
   a.optional_count("rope_switch", m.rope_switch);
   if (a.since(3)) a.count("parts_in_program", m.parts_in_program);
 }
@@ -215,6 +218,14 @@ Result<int64_t> read_version(const nlohmann::json& json, const std::string& name
 }
 
 }  // namespace
+
+std::optional<int64_t> call_length(const ManifestMethod& method) {
+  for (const ManifestPort& port : method.inputs) {
+    if (port.name == kTokensPort && port.shape.size() == 2) return port.shape[1];
+    if (port.name == kEmbeddingsPort && port.shape.size() == 3) return port.shape[1];
+  }
+  return std::nullopt;
+}
 
 const ManifestMethod* ManifestProgram::find(std::string_view method) const {
   const auto found = std::ranges::find(methods, method, &ManifestMethod::name);

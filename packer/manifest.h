@@ -18,7 +18,7 @@ namespace ferry::packer {
 inline constexpr std::string_view kManifestName = "manifest.json";
 // Versions of the format that this program writes, and the oldest one that it reads. Each member
 // that came later states its version in manifest.cc.
-inline constexpr int64_t kManifestVersion = 3;
+inline constexpr int64_t kManifestVersion = 4;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxRecipeBytes = uint64_t{1} << 20;
@@ -52,6 +52,10 @@ struct ManifestMethod {
   std::vector<ManifestBuffer> buffers;
   uint64_t activation_bytes = 0, activation_lower_bound = 0;
 };
+// How many tokens a call of a decoder's or an embedding's method takes at most, by its tokens or
+// its embeddings; nullopt if it has neither.
+std::optional<int64_t> call_length(const ManifestMethod& method);
+
 // One .pte and the data files its external tensors are in. Methods of one program share weights,
 // constants and buffers: a buffer name means the same memory in each of them.
 struct ManifestProgram {
@@ -69,6 +73,8 @@ struct ManifestProgram {
 struct ManifestComponent {
   std::string role;  // "text_decoder"
   std::vector<ManifestProgram> programs;
+  // "f32", "f16", "bf16", "mixed": of its matrices. Empty before version 4.
+  std::string weight_dtype = {};
 };
 // One weight: where it came from and where it is.
 struct ManifestTensor {
@@ -119,9 +125,12 @@ struct Manifest {
   std::string attention = "mha";  // or "sha": one projection for each head
   std::string softmax = "plain";  // or "masked"
   std::string rotate = "none";    // or "r3": K caches hold rotated keys
-  std::string weight_dtype;       // "f32", "f16", "bf16", "mixed"
+  std::string weight_dtype;       // of the text decoder: "f32", "f16", "bf16", "mixed"
   std::optional<int64_t> bos_id;
   std::vector<int64_t> eos_ids;
+  // Of vision-language models: the token that stands for a row of image features, where the config
+  // states it. Version 4.
+  std::optional<int64_t> image_token_id = {};
   // Sequences of more positions than this are computed with other RoPE factors, from their first
   // token on (longrope). An input_pos of -1 - position says so; else a call takes the factors for
   // the sequence up to its own end.

@@ -41,9 +41,9 @@ class ModelCheck {
     for (const ManifestProgram& program : decoder.programs) {
       const ManifestMethod* stated = program.find(method);
       if (stated == nullptr) continue;
-      const auto port = std::ranges::find(stated->inputs, kTokensPort, &ManifestPort::name);
-      if (port == stated->inputs.end() || port->shape.size() != 2) continue;
-      const int64_t tokens = port->shape[1];
+      const std::optional<int64_t> length = packer::call_length(*stated);
+      if (!length) continue;
+      const int64_t tokens = *length;
       if (tokens >= 1 && tokens <= model_.prefill_length) return tokens;
       add(program.file, fmt::format("method {} takes {} tokens, the prefill_length is {}",
                                     quoted(method), tokens, model_.prefill_length));
@@ -54,6 +54,10 @@ class ModelCheck {
 
   void port(const std::string& file, const ManifestPort& port, int64_t tokens) {
     if (port.name == kTokensPort) return expect(file, "input", port, {1, tokens}, "prefill_length");
+    if (port.name == kEmbeddingsPort) {
+      return expect(file, "value", port, {1, tokens, model_.hidden_size},
+                    "prefill_length and hidden_size");
+    }
     if (port.name == kInputPosPort) {
       return is_static() ? expect(file, "input", port, {1, tokens}, "tokens of a call")
                          : expect(file, "input", port, {1}, "one position");
@@ -72,6 +76,26 @@ class ModelCheck {
     expect(file, "output", port,
            model_.all_logits ? Shape{1, tokens, model_.vocab_size} : Shape{1, model_.vocab_size},
            "vocab_size, prefill_length and all_logits");
+  }
+
+  // The components of a vision-language model fit together.
+  void components() {
+    const ManifestComponent* embedding = model_.find(kTokenEmbeddingRole);
+    const ManifestComponent* vision = model_.find(kVisionEncoderRole);
+    if (vision != nullptr && embedding == nullptr) {
+      add(kManifestName, fmt::format("has a component {} but none {}", quoted(kVisionEncoderRole),
+                                     quoted(kTokenEmbeddingRole)));
+    }
+    if (const auto& id = model_.image_token_id; id && (*id < 0 || *id >= model_.vocab_size)) {
+      add(kManifestName, fmt::format("image_token_id {} is outside of the vocabulary of {}", *id,
+                                     model_.vocab_size));
+    }
+    if (vision == nullptr) return;
+    for (const ManifestProgram& program : vision->programs) {
+      for (const ManifestMethod& method : program.methods) {
+        for (const ManifestPort& port : method.outputs) features(program.file, port);
+      }
+    }
   }
 
   void cache(const std::string& file, const ManifestBuffer& buffer) {
@@ -121,6 +145,12 @@ class ModelCheck {
                           model_.context_length - tokens));
   }
 
+  void features(const std::string& file, const ManifestPort& port) {
+    if (port.name != kImageFeaturesPort) return;
+    const int64_t rows = port.shape.size() == 3 ? port.shape[1] : 0;
+    expect(file, "output", port, {1, rows, model_.hidden_size}, "hidden_size");
+  }
+
   void add(std::string_view file, const std::string& what) {
     problems_.add(std::string(file), what);
   }
@@ -151,16 +181,19 @@ class ModelCheck {
 void check_model(const Manifest& manifest, ProblemList& problems) {
   ModelCheck check(manifest, problems);
   check.sizes();
-  const ManifestComponent* decoder = manifest.find(kTextDecoderRole);
-  if (decoder == nullptr || decoder->programs.empty()) return;  // reported already
-  for (const ManifestMethod& first : decoder->programs.front().methods) {
-    const int64_t tokens = check.call_length(*decoder, first.name);
-    for (const ManifestProgram& program : decoder->programs) {
-      const ManifestMethod* method = program.find(first.name);
-      if (method == nullptr) continue;  // reported already
-      for (const ManifestPort& port : method->inputs) check.port(program.file, port, tokens);
-      for (const ManifestPort& port : method->outputs) check.port(program.file, port, tokens);
-      for (const ManifestBuffer& buffer : method->buffers) check.cache(program.file, buffer);
+  check.components();
+  for (const std::string_view role : {kTextDecoderRole, kTokenEmbeddingRole}) {
+    const ManifestComponent* component = manifest.find(role);
+    if (component == nullptr || component->programs.empty()) continue;  // reported already
+    for (const ManifestMethod& first : component->programs.front().methods) {
+      const int64_t tokens = check.call_length(*component, first.name);
+      for (const ManifestProgram& program : component->programs) {
+        const ManifestMethod* method = program.find(first.name);
+        if (method == nullptr) continue;  // reported already
+        for (const ManifestPort& port : method->inputs) check.port(program.file, port, tokens);
+        for (const ManifestPort& port : method->outputs) check.port(program.file, port, tokens);
+        for (const ManifestBuffer& buffer : method->buffers) check.cache(program.file, buffer);
+      }
     }
   }
 }

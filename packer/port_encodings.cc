@@ -58,16 +58,15 @@ class Encodings {
       ManifestPort& port = ports.outputs[i];
       if (!is_encoded(port.dtype)) continue;
       const std::optional<Codes> stated = FERRY_TRY(stated_codes(port, i));
-      FERRY_RETURN_IF_ERROR(
-          set_port(port, method_.outputs[i], kQuantize, kQuantizeOut, stated));
+      FERRY_RETURN_IF_ERROR(set_port(port, method_.outputs[i], kQuantize, kQuantizeOut, stated));
     }
     return {};
   }
 
  private:
   tl::unexpected<Error> bad(const ManifestPort& port, const std::string& what) const {
-    return bad_input(fmt::format("{}: method {}: {} is {} {}", stated_.file(),
-                                 quoted(method_.name), port.name, dtype_name(port.dtype), what));
+    return bad_input(fmt::format("{}: method {}: {} is {} {}", stated_.file(), quoted(method_.name),
+                                 port.name, dtype_name(port.dtype), what));
   }
 
   // `place`: which argument of `op` the port is.
@@ -83,8 +82,8 @@ class Encodings {
       const std::optional<Codes> found = codes_of(method_, *call);
       if (!found) continue;
       if (codes && *codes != *found) {
-        return bad(port, fmt::format("with two encodings: {} and {}", text_of(*codes),
-                                     text_of(*found)));
+        return bad(port,
+                   fmt::format("with two encodings: {} and {}", text_of(*codes), text_of(*found)));
       }
       codes = found;
     }

@@ -27,8 +27,9 @@ constexpr const char* kGenerationConfig = "generation_config.json";
 
 // Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
 constexpr const char* kCopied[] = {
-    kGenerationConfig,         "tokenizer.json",      "tokenizer_config.json",
-    "special_tokens_map.json", "chat_template.jinja", "preprocessor_config.json",
+    kGenerationConfig,         "tokenizer.json",           "tokenizer_config.json",
+    "special_tokens_map.json", "chat_template.jinja",      "chat_template.json",
+    "processor_config.json",   "preprocessor_config.json",
 };
 
 using File = std::shared_ptr<const InputFile>;

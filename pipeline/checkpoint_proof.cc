@@ -68,8 +68,8 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
     const auto found = ports.find(std::string(name));
     return found == ports.end() ? nullptr : &found->second;
   };
-  if (const auto* tokens = find(kTokensPort); tokens != nullptr && tokens->shape.size() == 2) {
-    options.decode_length = tokens->shape[1];
+  if (const auto* input = find(kInputPosPort); input != nullptr && input->shape.size() == 2) {
+    options.decode_length = input->shape[1];
   }
   if (const auto* mask = find(kAttentionMaskPort)) options.ports.mask = mask->dtype;
   if (const auto* logits = find(kLogitsPort)) {
@@ -145,10 +145,18 @@ Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions optio
   options.dtype = graph::WeightDType::kKeep;
   Conversion kept = FERRY_TRY(plan_for(bundle, options));
   if (same_dtypes(kept, bundle.manifest())) return kept;
-  const std::string& dtype = bundle.manifest().weight_dtype;
-  options.dtype = dtype == "f16"    ? graph::WeightDType::kF16
-                  : dtype == "bf16" ? graph::WeightDType::kBF16
-                                    : graph::WeightDType::kF32;
+  const auto named = [](const std::string& dtype) {
+    return dtype == "f16"    ? graph::WeightDType::kF16
+           : dtype == "bf16" ? graph::WeightDType::kBF16
+                             : graph::WeightDType::kF32;
+  };
+  options.dtype = named(bundle.manifest().weight_dtype);
+  for (const packer::ManifestComponent& component : bundle.manifest().components) {
+    if (component.weight_dtype.empty()) continue;
+    options.component_dtypes[component.role] = component.weight_dtype == "mixed"
+                                                   ? graph::WeightDType::kKeep
+                                                   : named(component.weight_dtype);
+  }
   return plan_for(bundle, options);
 }
 
@@ -294,6 +302,7 @@ Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
   options.softmax = converters::SoftmaxStyle::kPlain;
   options.rotation = converters::Rotation::kNone;
   options.dtype = graph::WeightDType::kF32;
+  options.component_dtypes = {};
   options.shards = static_cast<int32_t>(bundle.manifest().num_layers);
   options.all_logits = true;
   options.prefill_length =
@@ -301,6 +310,15 @@ Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
   options.buffers = {};
   const Conversion conversion = FERRY_TRY(plan_for(bundle, options));
   return run_f32_path(conversion, prompts, name, pool);
+}
+
+// The bundle's own features, for its own continuation.
+Status encode_prompts(runner::VisionEncoder* vision, std::vector<proof::RecordedPrompt>& prompts) {
+  for (proof::RecordedPrompt& prompt : prompts) {
+    if (vision == nullptr || prompt.images.pixels.empty()) continue;
+    prompt.images.features = FERRY_TRY(vision->encode(prompt.images.pixels));
+  }
+  return {};
 }
 
 // The first tensor of the f32 path with a value that is NaN or infinite; empty if there is none.
@@ -337,12 +355,16 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
   }
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = given.memory}, given.decode));
+  const std::unique_ptr<runner::VisionEncoder> vision =
+      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = given.memory}));
   std::vector<proof::RecordedPrompt> prompts;
   if (reference != nullptr) {
     prompts = FERRY_TRY(proof::prompts_of(*reference, manifest));
   } else {
     // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
     prompts = proof::probing_prompts(manifest.vocab_size, decoder->capacity());
+    proof::add_probing_image(manifest, decoder->capacity(), prompts);
+    FERRY_RETURN_IF_ERROR(encode_prompts(vision.get(), prompts));
     FERRY_RETURN_IF_ERROR(
         proof::continue_prompts(*decoder, manifest, decoder->capacity(), prompts));
   }
@@ -362,8 +384,9 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof::ParityReport several = FERRY_TRY(proof::compare_references(again, *reference, bounds));
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
   }
-  proof.outputs = FERRY_TRY(
-      proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, given.tolerance)));
+  proof.outputs =
+      FERRY_TRY(proof::verify(*decoder, manifest, recorded,
+                              proof::bounds_of(bundle, given.tolerance), {.vision = vision.get()}));
   return proof;
 }
 

@@ -195,7 +195,7 @@ std::string weight_dtype(const graph::Model& model) {
 packer::Manifest make_manifest(const converters::ModelConfig& config,
                                const converters::BuildOptions& build, const ConvertOptions& options,
                                const converters::MappingReport& mapping,
-                               const graph::Model& decoder) {
+                               const std::vector<ConvertedComponent>& components) {
   packer::Manifest m;
   m.model_type = config.model_type;
   m.vocab_size = config.vocab_size;
@@ -210,9 +210,12 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.softmax = build.softmax == converters::SoftmaxStyle::kMasked ? "masked" : "plain";
   m.rotate = build.rotation == converters::Rotation::kR3 ? "r3" : "none";
   if (options.shards_in_one_file) m.parts_in_program = options.shards;
-  m.weight_dtype = weight_dtype(decoder);
+  for (const ConvertedComponent& component : components) {
+    if (component.role == kTextDecoderRole) m.weight_dtype = component.weight_dtype;
+  }
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
+  if (config.vision) m.image_token_id = config.vision->image_token_id;
   m.rope_switch = converters::longrope_switch(config.rope, build);
   m.allowed_unmapped = mapping.allowed;
   if (options.packed_layout)
@@ -226,7 +229,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   // In half precision the verifier holds each tensor to a signal-to-noise ratio instead.
   const bool f32_ports = build.ports.cache == DType::kF32 && build.ports.mask == DType::kF32 &&
                          build.ports.logits == DType::kF32;
-  if (m.weight_dtype == "f32" && f32_ports) m.default_tolerance = proof::f32_tolerance(delta_rule);
+  const bool f32_weights = std::ranges::all_of(components, [](const ConvertedComponent& component) {
+    return component.weight_dtype == "f32";
+  });
+  if (f32_weights && f32_ports) m.default_tolerance = proof::f32_tolerance(delta_rule);
   return m;
 }
 
@@ -271,6 +277,7 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
     if (component.role == kTextDecoderRole) metadata = program_metadata(conversion.config, build);
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
+    out.weight_dtype = component.weight_dtype;
     for (const graph::Model& part : component.parts) {
       graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata, outputs));
       add_memory(lowered, conversion);
@@ -286,7 +293,8 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
 
 Status check_roles(const converters::Assembled& made, const ConvertOptions& options) {
   for (const auto& [role, dtype] : options.component_dtypes) {
-    if (std::ranges::count(made.components, role, &converters::AssembledComponent::role) > 0) continue;
+    if (std::ranges::count(made.components, role, &converters::AssembledComponent::role) > 0)
+      continue;
     std::vector<std::string_view> roles;
     for (const converters::AssembledComponent& has : made.components) roles.push_back(has.role);
     return fail(ErrorCode::kUsage,
@@ -375,11 +383,11 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   for (converters::AssembledComponent& component : made.components) {
     const std::string role = component.role;
     graph::Model model = FERRY_TRY(finish_component(std::move(component), options, c.mapping));
-    if (role == kTextDecoderRole) {
-      input.manifest = make_manifest(c.config, build, options, c.mapping, model);
-    }
-    c.components.push_back({role, FERRY_TRY(cut(std::move(model), role, options))});
+    std::string dtype = weight_dtype(model);
+    c.components.push_back(
+        {role, FERRY_TRY(cut(std::move(model), role, options)), std::move(dtype)});
   }
+  input.manifest = make_manifest(c.config, build, options, c.mapping, c.components);
   input.copied = std::move(opened.copied);
   if (options.check_tokenizer) {
     for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {

@@ -28,7 +28,7 @@ struct ConvertOptions {
   graph::WeightDType dtype = graph::WeightDType::kKeep;
   // By role, for components of another dtype. kUsage for a role that the model does not have.
   std::map<std::string, graph::WeightDType> component_dtypes = {};
-  int32_t shards = 1;  // of the text decoder
+  int32_t shards = 1;                     // of the text decoder
   bool shards_in_one_file = false;        // static style: parts of one program; see mark_cuts()
   uint64_t max_file_bytes = 0;            // 0: unlimited
   std::optional<int64_t> context_length;  // default: the smaller of the config and 4096
@@ -61,6 +61,7 @@ struct PlannedBuffer {
 struct ConvertedComponent {
   std::string role;
   std::vector<graph::Model> parts;
+  std::string weight_dtype = {};  // "f32", "f16", "bf16", "mixed": of its matrices
 };
 
 // Everything that the plan refers to, and what there is to say about it. Move-only.

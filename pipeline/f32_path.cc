@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <span>
@@ -154,16 +155,32 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
   return part;
 }
 
+// What the vision tower computes for the tiles of one prompt, tile after tile.
+struct Tower {
+  std::map<std::string, std::pair<Shape, std::vector<float>>> tensors;
+
+  void keep(const std::string& name, const runner::TensorView& view) {
+    const std::vector<float> values = runner::probe_floats(view);
+    auto& [shape, all] = tensors[name];
+    shape = view.shape;
+    all.insert(all.end(), values.begin(), values.end());
+  }
+};
+
 class F32Path {
  public:
   F32Path(const Conversion& conversion, const std::vector<proof::RecordedPrompt>& prompts,
           const std::string& name, ThreadPool& pool, bool in_several_calls)
-      : conversion_(conversion), name_(name), pool_(pool), in_several_calls_(in_several_calls) {
+      : conversion_(conversion),
+        name_(name),
+        pool_(pool),
+        in_several_calls_(in_several_calls),
+        prompts_(prompts) {
     for (const proof::ReferenceTensor& tensor :
          proof::reference_tensors(conversion.config.num_layers)) {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
     }
-    for (const proof::RecordedPrompt& prompt : prompts) {
+    for (const proof::RecordedPrompt& prompt : prompts_) {
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
       if (in_several_calls) add_run(prompt, several_calls_of(prompt, rope_switch));
@@ -172,11 +189,12 @@ class F32Path {
 
   Result<F32Outputs> run() {
     for (const ConvertedComponent& component : conversion_.components) {
-      if (component.role == kVisionEncoderRole) continue;
       for (const graph::Model& model : component.parts) {
         const auto part = FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
-        FERRY_RETURN_IF_ERROR(run_part(*part));
+        FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
+                                                                   : run_part(*part));
       }
+      if (component.role == kTokenEmbeddingRole) merge_images();
     }
     auto one_call = std::make_unique<MemorySource>(name_);
     auto several_calls = std::make_unique<MemorySource>(name_);
@@ -193,6 +211,66 @@ class F32Path {
     Run& run = runs_.emplace_back(
         Run{std::move(calls), {}, proof::PromptRecorder(prompt, conversion_.config.vocab_size)});
     run.passed.resize(run.calls.size());
+  }
+
+  // The features of every prompt that has pixels, and what the tower computes on the way.
+  Status encode_images(LoadedPart& part) {
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      proof::PromptImages& images = prompts_[i].images;
+      if (images.pixels.empty()) continue;
+      Tower tower;
+      for (const graph::LoweredProbe& probe : part.lowered().probes) {
+        FERRY_RETURN_IF_ERROR(part.method().observe(
+            probe.value,
+            [&tower, &probe](const runner::TensorView& view) { tower.keep(probe.name, view); }));
+      }
+      Shape tile = images.pixel_shape;
+      const int64_t tiles = std::exchange(tile[0], 1);
+      const size_t size = images.pixels.size() / static_cast<size_t>(tiles);
+      images.features.clear();
+      for (size_t at = 0; at < images.pixels.size(); at += size) {
+        const auto pixels = std::as_bytes(std::span(images.pixels).subspan(at, size));
+        FERRY_RETURN_IF_ERROR(part.method().set_input(0, {DType::kF32, tile, pixels}));
+        FERRY_RETURN_IF_ERROR(part.method().execute());
+        const std::vector<float> rows = runner::probe_floats(part.method().output(0));
+        images.features.insert(images.features.end(), rows.begin(), rows.end());
+      }
+      for (auto& [name, tensor] : tower.tensors) {
+        tensor.first[0] = tiles;
+        runs_[in_several_calls_ ? 2 * i : i].recorder.keep_tensor(name, tensor.first,
+                                                                  std::move(tensor.second));
+      }
+    }
+    return {};
+  }
+
+  // Puts the features in place of the embeddings of their positions, which layer 0 takes.
+  void merge_images() {
+    for (size_t r = 0; r < runs_.size(); ++r) {
+      Run& run = runs_[r];
+      const proof::PromptImages& images = prompts_[in_several_calls_ ? r / 2 : r].images;
+      for (size_t i = 0; i < run.calls.size(); ++i) {
+        Passed& embeddings = run.passed[i][std::string(kEmbeddingsPort)];
+        const int64_t width = embeddings.shape.back();
+        std::vector<float> values(embeddings.bytes.size() / sizeof(float));
+        std::memcpy(values.data(), embeddings.bytes.data(), embeddings.bytes.size());
+        const Call& call = run.calls[i];
+        const auto end = call.position + std::ssize(call.tokens);
+        for (const runner::EmbeddingRows& rows : images.rows()) {
+          const int64_t count = std::ssize(rows.values) / width;
+          for (int64_t row = 0; row < count; ++row) {
+            const int64_t at = rows.first + row;
+            if (at < call.position || at >= end) continue;
+            std::ranges::copy(
+                rows.values.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width)),
+                values.begin() + (at - call.position) * width);
+          }
+        }
+        std::memcpy(embeddings.bytes.data(), values.data(), embeddings.bytes.size());
+        run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, std::ssize(call.tokens),
+                                values);
+      }
+    }
   }
 
   Status run_part(LoadedPart& part) {
@@ -267,6 +345,7 @@ class F32Path {
   const std::string& name_;
   ThreadPool& pool_;
   const bool in_several_calls_;
+  std::vector<proof::RecordedPrompt> prompts_;  // with the features that are computed here
   std::map<std::string, proof::ReferenceTensor> caches_;  // by buffer
   std::vector<Run> runs_;
   // Of the call that runs now.

@@ -13,31 +13,78 @@
 namespace ferry::pipeline {
 namespace {
 
-Status write(const std::string& path, const media::PixelValues& pixels) {
-  std::vector<formats::TensorData> tensors = {
-      {{"pixel_values", DType::kF32, pixels.shape}, std::as_bytes(std::span(pixels.values))}};
+std::span<const std::byte> bytes_of(const auto& values) { return std::as_bytes(std::span(values)); }
+
+// What is empty is left out.
+Status write(const std::string& path, const media::PixelValues& pixels,
+             const std::vector<int64_t>& ids) {
+  std::vector<formats::TensorData> tensors;
+  if (!pixels.shape.empty()) {
+    tensors.push_back({{"pixel_values", DType::kF32, pixels.shape}, bytes_of(pixels.values)});
+  }
   if (!pixels.mask_shape.empty()) {
-    tensors.push_back({{"pixel_attention_mask", DType::kI64, pixels.mask_shape},
-                       std::as_bytes(std::span(pixels.mask))});
+    tensors.push_back(
+        {{"pixel_attention_mask", DType::kI64, pixels.mask_shape}, bytes_of(pixels.mask)});
+  }
+  if (!ids.empty()) {
+    const Shape shape = {1, static_cast<int64_t>(ids.size())};
+    tensors.push_back({{"input_ids", DType::kI64, shape}, bytes_of(ids)});
   }
   return formats::write_safetensors(path, tensors);
 }
 
-}  // namespace
+Result<text::ExpandedPrompt> expand(text::ImagePrompt& prompts, const PromptRequest& request,
+                                    std::span<const text::ImageLayout> images) {
+  if (request.form == PromptRequest::Form::kPlain) {
+    return prompts.plain(request.text, request.where, images);
+  }
+  const bool messages = request.form == PromptRequest::Form::kMessages;
+  const std::string chat =
+      messages ? request.text : prompts.user_message(request.text, images.size());
+  return prompts.chat(chat, request.where, request.time, images);
+}
 
-Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool) {
+Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request,
+                                       const std::vector<PreprocessedImage>& images) {
+  text::ImagePrompt prompts = FERRY_TRY(text::ImagePrompt::open(request.checkpoint));
+  std::vector<text::ImageLayout> layouts;
+  for (const auto& image : images) layouts.push_back(layout_of(image.grid, image.tiles));
+  PreprocessedPrompt out;
+  out.expanded = FERRY_TRY(expand(prompts, *request.prompt, layouts));
+  out.tokens_per_tile = prompts.tokens_per_tile();
+  out.placeholder_id = prompts.placeholder_id();
+  return out;
+}
+
+Result<media::PixelValues> cut_images(const PreprocessRequest& request, ThreadPool& pool,
+                                      std::vector<PreprocessedImage>& images) {
+  if (request.images.empty()) return media::PixelValues{};
   const media::Settings settings = FERRY_TRY(media::load_settings(request.checkpoint));
-  PreprocessReport report;
   media::Sample sample;
   for (const std::string& path : request.images) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const media::Image image = FERRY_TRY(media::read_image(path));
     sample.push_back(media::cut(image, settings, request.backend, pool));
-    report.images.push_back({path, image.size, sample.back().grid, sample.back().tiles.size()});
+    images.push_back({path, image.size, sample.back().grid, sample.back().tiles.size()});
   }
-  const media::PixelValues pixels =
-      media::pixel_values(std::span(&sample, 1), settings, request.backend);
-  FERRY_RETURN_IF_ERROR(write(request.output, pixels));
+  return media::pixel_values(std::span(&sample, 1), settings, request.backend);
+}
+
+}  // namespace
+
+text::ImageLayout layout_of(media::Grid grid, size_t tiles) {
+  return {grid.rows, grid.columns, static_cast<int64_t>(tiles)};
+}
+
+Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool) {
+  PreprocessReport report;
+  const media::PixelValues pixels = FERRY_TRY(cut_images(request, pool, report.images));
+  if (request.prompt) report.prompt = FERRY_TRY(make_prompt(request, report.images));
+  if (!request.output.empty()) {
+    const std::vector<int64_t> none;
+    const auto& ids = report.prompt ? report.prompt->expanded.ids : none;
+    FERRY_RETURN_IF_ERROR(write(request.output, pixels, ids));
+  }
   report.pixel_values = pixels.shape;
   report.pixel_attention_mask = pixels.mask_shape;
   return report;

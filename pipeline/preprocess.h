@@ -1,6 +1,8 @@
-// preprocess: image files to the pixel values that a checkpoint's own processor makes of them.
+// preprocess: image files to the pixel values that a checkpoint's own processor makes of them, and
+// a prompt with these images to token ids.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,14 +11,28 @@
 #include "core/thread_pool.h"
 #include "media/resample.h"
 #include "media/tiling.h"
+#include "text/image_prompt/image_prompt.h"
 
 namespace ferry::pipeline {
 
+struct PromptRequest {
+  enum class Form {
+    kMessages,  // JSON: messages with items of content
+    kChat,      // the text of one user message
+    kPlain,     // no chat
+  };
+  Form form = Form::kPlain;
+  std::string text;
+  std::string where;          // begins the messages
+  text::chat::TimeText time;  // for the chat template
+};
+
 struct PreprocessRequest {
   std::vector<std::string> images;  // the images of one prompt, in order
-  std::string checkpoint;           // a directory with preprocessor_config.json
-  std::string output;               // a new safetensors file
+  std::string checkpoint;           // a directory with preprocessor_config.json; a bundle is one
+  std::string output;               // a new safetensors file; may be empty where there is a prompt
   media::Backend backend = media::Backend::kTorchvision;
+  std::optional<PromptRequest> prompt;
 };
 
 struct PreprocessedImage {
@@ -26,14 +42,24 @@ struct PreprocessedImage {
   size_t tiles = 0;  // with the whole picture, if there is one beside the grid
 };
 
-struct PreprocessReport {
-  std::vector<PreprocessedImage> images;
-  Shape pixel_values;
-  Shape pixel_attention_mask = {};  // empty: the processor has none
+struct PreprocessedPrompt {
+  text::ExpandedPrompt expanded;
+  int64_t tokens_per_tile = 0;
+  int64_t placeholder_id = 0;
 };
 
-// Writes pixel_values (f32) and, where the processor has one, pixel_attention_mask (i64). The first
-// image that cannot be read ends it; nothing is written then.
+struct PreprocessReport {
+  std::vector<PreprocessedImage> images;
+  Shape pixel_values = {};          // empty: no images
+  Shape pixel_attention_mask = {};  // empty: the processor has none
+  std::optional<PreprocessedPrompt> prompt;
+};
+
+text::ImageLayout layout_of(media::Grid grid, size_t tiles);
+
+// Writes pixel_values (f32), pixel_attention_mask (i64) where the processor has one, and input_ids
+// (i64) where there is a prompt. The first image that cannot be read ends it; nothing is written
+// then.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::pipeline

@@ -105,7 +105,10 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
   }
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}, decode));
-  out.direct = FERRY_TRY(proof::verify(*decoder, bundle.manifest(), reference, bounds));
+  const std::unique_ptr<runner::VisionEncoder> vision =
+      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
+  out.direct = FERRY_TRY(
+      proof::verify(*decoder, bundle.manifest(), reference, bounds, {.vision = vision.get()}));
   return {};
 }
 
@@ -146,6 +149,12 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
   out.has_reference = reference != nullptr;
   out.tolerance_given = options.tolerance.has_value();
   out.against = options.against;
+  if (!options.images.empty()) {
+    if (reference == nullptr) {
+      return fail(ErrorCode::kUsage, "--image needs a reference with pixel_values");
+    }
+    out.pixels = FERRY_TRY(prove_pixels(bundle, *reference, options.images, pool));
+  }
   if (other) {
     out.direct = FERRY_TRY(compare_bundles(bundle, *other, reference, options, pool));
   } else if (!options.checkpoint.empty()) {

@@ -21,6 +21,15 @@ std::vector<LayerResult> worst_layers(const std::vector<CaseReport>& cases, int6
     }
   }
   std::vector<LayerResult> layers;
+  for (const CaseReport& c : cases) {
+    for (const LayerResult& layer : c.layers) {
+      if (layer.tensor.kind != ReferenceTensor::Kind::kVision) continue;
+      const auto found = by_name.find(layer.tensor.name);
+      if (found == by_name.end()) continue;
+      layers.push_back(found->second);
+      by_name.erase(found);
+    }
+  }
   for (const ReferenceTensor& tensor : reference_tensors(num_layers)) {
     const auto found = by_name.find(tensor.name);
     if (found != by_name.end()) layers.push_back(found->second);

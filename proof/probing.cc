@@ -4,17 +4,20 @@
 #include <span>
 #include <string>
 
+#include "core/program_interface.h"
 #include "runner/sampler.h"
 
 namespace ferry::proof {
 namespace {
 
 Result<std::vector<int64_t>> greedy_tokens(runner::Decoder& decoder, int64_t vocab_size,
-                                           const std::vector<int64_t>& prompt, int64_t count) {
+                                           const RecordedPrompt& prompt, int64_t count) {
   const auto vocab = static_cast<size_t>(vocab_size);
   std::vector<int64_t> tokens;
   decoder.restart();
-  std::span<const float> row = FERRY_TRY(decoder.forward(prompt));
+  FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.images.rows()));
+  std::span<const float> row = FERRY_TRY(decoder.forward(prompt.tokens));
+  FERRY_RETURN_IF_ERROR(decoder.set_image_rows({}));
   while (true) {
     if (row.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
     tokens.push_back(static_cast<int64_t>(runner::argmax(row.last(vocab))));
@@ -42,6 +45,32 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
   return prompts;
 }
 
+void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
+                       std::vector<RecordedPrompt>& prompts) {
+  const int64_t rows = rows_of_tile(manifest);
+  RecordedPrompt& prompt = prompts.front();
+  std::vector<int64_t>& tokens = prompt.tokens;
+  if (rows == 0 || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
+  const int64_t placeholder = manifest.image_token_id.value_or(0);
+  // The placeholder occurs nowhere else, and as often as no other token.
+  for (int64_t& id : tokens) {
+    if (id == placeholder) id = (placeholder + 1) % manifest.vocab_size;
+  }
+  tokens.insert(tokens.begin() + 1, static_cast<size_t>(rows), placeholder);
+  prompt.images.runs = {{1, rows}};
+  const packer::ManifestMethod& encoder =
+      manifest.find(kVisionEncoderRole)->programs.front().methods.front();
+  prompt.images.pixel_shape = encoder.inputs.front().shape;
+  int64_t values = 1;
+  for (const int64_t size : prompt.images.pixel_shape) values *= size;
+  uint64_t state = 0x2545f4914f6cdd1d;  // fixed, so that reports repeat
+  for (int64_t i = 0; i < values; ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    const auto unit = static_cast<float>(state >> 40) / static_cast<float>(1U << 24);
+    prompt.images.pixels.push_back(2 * unit - 1);
+  }
+}
+
 Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,
                         int64_t capacity, std::vector<RecordedPrompt>& prompts, int64_t least) {
   const int64_t positions = std::min(capacity, decoder.capacity());
@@ -49,8 +78,8 @@ Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manife
     // The last token of a continuation is not run.
     const int64_t room = positions - std::ssize(prompt.tokens) + 1;
     const int64_t wanted = std::max<int64_t>(std::ssize(prompt.continuation), least);
-    prompt.continuation = FERRY_TRY(
-        greedy_tokens(decoder, manifest.vocab_size, prompt.tokens, std::min(wanted, room)));
+    prompt.continuation =
+        FERRY_TRY(greedy_tokens(decoder, manifest.vocab_size, prompt, std::min(wanted, room)));
   }
   return {};
 }

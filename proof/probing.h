@@ -18,6 +18,11 @@ inline constexpr int64_t kGreedyTokens = 8;
 // same for the same sizes. They have no continuation.
 std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity);
 
+// Gives the first prompt an image of pseudo-random pixels behind its first token, where the model
+// takes images and the context has room for one.
+void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
+                       std::vector<RecordedPrompt>& prompts);
+
 // Replaces the continuation of every prompt by the decoder's own, by largest logit: as many tokens
 // as it has and `least` at least, but not more than fit into `capacity` positions or the decoder's.
 Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,

@@ -1,5 +1,7 @@
 #include "proof/reference_check.h"
 
+#include "core/program_interface.h"
+#include "proof/prompt_images.h"
 #include "proof/reference_names.h"
 #include "proof/verify.h"
 
@@ -77,7 +79,10 @@ class PromptCheck {
 Status check_reference(const Reference& reference, const packer::Manifest& model,
                        const ReferenceShapes& shapes) {
   for (const ReferencePrompt& prompt : reference.prompts()) {
-    if (prompt.has("pixel_values") || prompt.has("image_features")) continue;
+    if (prompt.needs_images()) {
+      if (model.find(kTokenEmbeddingRole) == nullptr) continue;
+      FERRY_TRY(images_of(reference, prompt, model));
+    }
     FERRY_RETURN_IF_ERROR(PromptCheck(reference, prompt, model, shapes).run());
   }
   return {};

@@ -15,12 +15,14 @@ struct ReferenceTensor {
     kKey,           // KV cache, [1,heads,T,head_dim]; the buffer is [1,context,heads,head_dim]
     kValue,         // the same
     kConvState,     // buffer, of the same shape
-    kRecurrentState
+    kRecurrentState,
+    kVision,  // probe of the vision encoder, [tiles,patches,width], or image_features
   } kind = Kind::kHidden;
   std::string name;    // in the reference: "hidden_states.3", "cache.0.key"
   std::string source;  // probe or buffer of the bundle
   int64_t layer = 0;   // that computes it: -1 the embedding, `layers` what follows the last layer
 
+  // A probe of the text decoder.
   bool is_probe() const { return kind == Kind::kHidden || kind == Kind::kRouterLogits; }
   bool is_kv_cache() const { return kind == Kind::kKey || kind == Kind::kValue; }
 };

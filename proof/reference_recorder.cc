@@ -71,6 +71,11 @@ void PromptRecorder::keep_cache(const ReferenceTensor& tensor, const runner::Ten
   caches_[tensor.name] = {std::move(shape), std::move(values)};
 }
 
+void PromptRecorder::keep_tensor(const std::string& name, const Shape& shape,
+                                 std::vector<float> values) {
+  caches_[name] = {shape, std::move(values)};
+}
+
 void PromptRecorder::write_greedy(const std::string& prefix, MemorySource& out) const {
   if (prompt_->continuation.empty()) return;
   const auto vocab = static_cast<size_t>(vocab_size_);
@@ -79,6 +84,19 @@ void PromptRecorder::write_greedy(const std::string& prefix, MemorySource& out) 
   const auto chosen = static_cast<int64_t>(prompt_->continuation.size());
   out.add(prefix + "greedy_ids", DType::kI64, {chosen}, prompt_->continuation);
   out.add(prefix + "greedy_logits", DType::kF32, {chosen, vocab_size_}, rows);
+}
+
+void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) const {
+  const PromptImages& images = prompt_->images;
+  if (images.empty()) return;
+  if (!images.pixels.empty()) {
+    out.add(prefix + "pixel_values", DType::kF32, images.pixel_shape, images.pixels);
+  }
+  int64_t rows = 0;
+  for (const PromptImages::Run& run : images.runs) rows += run.count;
+  const int64_t width = std::ssize(images.features) / rows;
+  const int64_t tiles = images.pixels.empty() ? 1 : images.pixel_shape[0];
+  out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, width}, images.features);
 }
 
 // Rows of the continuation are kept for routers only.
@@ -109,6 +127,7 @@ void PromptRecorder::write(MemorySource& out) const {
   out.add(prefix + "logits", DType::kF32, {1, tokens(), vocab_size_},
           Rows(logits_.begin(), logits_.begin() + end));
   write_greedy(prefix, out);
+  write_images(prefix, out);
   for (const auto& [name, rows] : probes_) write_probe(name, prefix, out);
   for (const auto& [name, cache] : caches_) {
     out.add(prefix + name, DType::kF32, cache.first, cache.second);
@@ -151,7 +170,9 @@ Result<std::unique_ptr<TensorSource>> record_reference(runner::Decoder& decoder,
       recorder.keep_probe(probe, position, rows, values);
     }));
     FERRY_RETURN_IF_ERROR(decoder.force_experts(prompt.routes.empty() ? nullptr : &prompt.routes));
+    FERRY_RETURN_IF_ERROR(decoder.set_image_rows(prompt.images.rows()));
     Status recorded = record_prompt(decoder, manifest, prompt, recorder);
+    FERRY_RETURN_IF_ERROR(decoder.set_image_rows({}));
     FERRY_RETURN_IF_ERROR(decoder.force_experts(nullptr));
     FERRY_RETURN_IF_ERROR(decoder.set_probe_sink({}));
     FERRY_RETURN_IF_ERROR(std::move(recorded));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/memory_source.h"
+#include "proof/prompt_images.h"
 #include "proof/reference_names.h"
 #include "runner/decoder.h"
 
@@ -22,6 +23,7 @@ struct RecordedPrompt {
   std::vector<int64_t> continuation;
   runner::ExpertRoutes routes =
       {};  // experts that tokens pass through; others are the routers' own choice
+  PromptImages images = {};
   // The tokens that are executed: the last one of the continuation is not.
   std::vector<int64_t> executed() const;
 };
@@ -39,6 +41,9 @@ class PromptRecorder {
   // The contents of a cache or state after the prompt; only f32 ones are kept.
   void keep_cache(const ReferenceTensor& tensor, const runner::TensorView& view);
 
+  // A tensor that is written as it is.
+  void keep_tensor(const std::string& name, const Shape& shape, std::vector<float> values);
+
   // Adds logits, hidden states, caches, routers, and the continuation as greedy_ids with its
   // greedy_logits to `out`, under the prompt's name.
   void write(MemorySource& out) const;
@@ -48,13 +53,14 @@ class PromptRecorder {
   static void append(Rows& all, int64_t position, size_t width, std::span<const float> values);
   int64_t tokens() const { return static_cast<int64_t>(prompt_->tokens.size()); }
   void write_greedy(const std::string& prefix, MemorySource& out) const;
+  void write_images(const std::string& prefix, MemorySource& out) const;
   void write_probe(const std::string& name, const std::string& prefix, MemorySource& out) const;
 
   const RecordedPrompt* prompt_;
   int64_t vocab_size_;
   std::map<std::string, std::pair<size_t, Rows>> probes_;  // width and rows
   Rows logits_;
-  std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;
+  std::map<std::string, std::pair<Shape, std::vector<float>>> caches_;  // and other whole tensors
 };
 
 // Runs every prompt token by token. Messages call the result `name`.

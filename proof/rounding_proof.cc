@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/expert_search.h"
 #include "proof/verify.h"
@@ -127,9 +128,16 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
                                                const packer::Manifest& manifest) {
   std::vector<RecordedPrompt> prompts;
   for (const ReferencePrompt& from : reference.prompts()) {
-    if (from.needs_images()) continue;
+    PromptImages images;
+    if (from.needs_images()) {
+      // Those that have pixel values alone need a vision encoder.
+      const bool takes_rows = manifest.find(kTokenEmbeddingRole) != nullptr;
+      if (!takes_rows || !from.has("image_features")) continue;
+      images = FERRY_TRY(images_of(reference, from, manifest));
+    }
     FERRY_RETURN_IF_ERROR(check_prompt(reference, from, manifest));
     RecordedPrompt& prompt = prompts.emplace_back();
+    prompt.images = std::move(images);
     prompt.name = from.name;
     prompt.tokens = from.input_ids;
     prompt.routes = FERRY_TRY(routes_of(reference, from, manifest.num_layers));
@@ -141,7 +149,9 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
   if (!prompts.empty()) return prompts;
   return fail(
       ErrorCode::kUnsupported,
-      fmt::format("{}: every prompt needs images, which bundles do not take", reference.path()));
+      fmt::format("{}: every prompt needs images, which the bundle does not take or of which the "
+                  "reference has no image_features",
+                  reference.path()));
 }
 
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
@@ -170,8 +180,12 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   proof.in_f32 = FERRY_TRY(compare_references(recorded, reference, f32_bounds(bundle), options));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}, decode));
+  const std::unique_ptr<runner::VisionEncoder> vision =
+      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = memory}));
   proof.rounding = FERRY_TRY(verify(*decoder, manifest, recorded, bounds));
-  proof.outputs = FERRY_TRY(verify(*decoder, manifest, reference, bounds, options));
+  VerifyOptions with_vision = options;
+  with_vision.vision = vision.get();
+  proof.outputs = FERRY_TRY(verify(*decoder, manifest, reference, bounds, with_vision));
   if (!proof.exact_weights && !proof.in_f32.parity) {
     MeasuredFloors(proof.rounding).judge(proof.in_f32);
   }

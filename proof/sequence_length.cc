@@ -1,7 +1,5 @@
 #include "proof/sequence_length.h"
 
-#include <algorithm>
-
 #include "core/program_interface.h"
 
 namespace ferry::proof {
@@ -10,9 +8,7 @@ int64_t decode_length(const packer::Manifest& manifest) {
   const packer::ManifestComponent* decoder = manifest.find(kTextDecoderRole);
   if (decoder == nullptr || decoder->programs.empty()) return 1;
   const packer::ManifestMethod* method = decoder->programs.front().find(kKvForwardMethod);
-  if (method == nullptr) return 1;
-  const auto tokens = std::ranges::find(method->inputs, kTokensPort, &packer::ManifestPort::name);
-  return tokens == method->inputs.end() || tokens->shape.empty() ? 1 : tokens->shape.back();
+  return method == nullptr ? 1 : packer::call_length(*method).value_or(1);
 }
 
 int64_t longest_sequence(const packer::Manifest& manifest) {

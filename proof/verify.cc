@@ -10,7 +10,9 @@
 #include <set>
 #include <utility>
 
+#include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/prompt_images.h"
 #include "proof/sequence_length.h"
 #include "runner/sampler.h"
 
@@ -26,6 +28,8 @@ std::set<std::string> probes_of(const packer::Manifest& manifest) {
       for (const packer::ManifestProbe& probe : method.probes) probes.insert(probe.name);
     }
   }
+  // A decoder that takes embeddings delivers them.
+  if (manifest.find(kTokenEmbeddingRole) != nullptr) probes.insert(runner::kEmbeddingsProbe);
   return probes;
 }
 
@@ -64,6 +68,10 @@ class CaseRunner {
 
   Status load(const std::vector<ReferenceTensor>& tensors);
   Status load_routes();
+  // Sets images_. Compares what the vision encoder makes of the pixels with the reference.
+  Status load_images();
+  Status encode_images();
+  int64_t tower_layer(const std::string& name) const;
   bool has_routes(const ReferencePrompt& prompt) const {
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
       if (prompt.has(route_name(layer))) return true;
@@ -110,6 +118,7 @@ class CaseRunner {
   std::map<std::string, std::vector<float>> expected_;  // by reference name
   std::vector<ReferenceTensor> compared_;
   runner::ExpertRoutes routes_;
+  PromptImages images_;
   std::map<std::string, ValueComparison> running_;  // of the current execution, by reference name
 };
 
@@ -130,6 +139,8 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
     }
   }
   std::set<std::string> known = {"logits", "logits_f64", "greedy_ids", "greedy_logits"};
+  if (!images_.empty()) known.insert({"pixel_values", "pixel_attention_mask", "image_features"});
+  for (const LayerResult& layer : report_.layers) known.insert(layer.tensor.name);
   for (const ReferenceTensor& tensor : all) {
     if (!prompt_.has(tensor.name) || !has(tensor)) continue;
     known.insert(tensor.name);
@@ -149,6 +160,54 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
   for (const auto& [tensor, entry] : prompt_.tensors) {
     if (!known.contains(tensor)) report_.not_compared.push_back(tensor);
   }
+  return {};
+}
+
+// The layer of the tower that gives a tensor of it: -1 what is before the first one.
+int64_t CaseRunner::tower_layer(const std::string& name) const {
+  constexpr std::string_view kHidden = "vision_hidden_states.";
+  if (name.starts_with(kHidden)) return std::atoll(name.c_str() + kHidden.size()) - 1;
+  return manifest_.find(kVisionEncoderRole)->programs.back().layer_count;
+}
+
+Status CaseRunner::load_images() {
+  if (!prompt_.needs_images()) return {};
+  images_ = FERRY_TRY(images_of(reference_, prompt_, manifest_));
+  if (options_.vision != nullptr && !images_.pixels.empty()) return encode_images();
+  return {};
+}
+
+Status CaseRunner::encode_images() {
+  std::map<std::string, std::vector<float>> computed;
+  std::vector<std::string> order;
+  std::map<std::string, Shape> shapes;
+  FERRY_RETURN_IF_ERROR(
+      options_.vision->set_probe_sink([&](const std::string& name, const Shape& shape, Row values) {
+        if (!prompt_.has(name)) return;
+        if (!shapes.contains(name)) order.push_back(name);
+        shapes[name] = shape;
+        computed[name].insert(computed[name].end(), values.begin(), values.end());
+      }));
+  Result<std::vector<float>> features = options_.vision->encode(images_.pixels);
+  FERRY_RETURN_IF_ERROR(options_.vision->set_probe_sink({}));
+  std::vector<float> encoded = FERRY_TRY(std::move(features));
+  if (prompt_.has("image_features")) {
+    order.emplace_back("image_features");
+    shapes["image_features"] = {1, options_.vision->rows(), options_.vision->width()};
+    computed["image_features"] = encoded;
+  }
+  for (const std::string& name : order) {
+    Shape shape = shapes[name];
+    shape[0] = images_.pixel_shape[0];
+    const std::vector<float> want = FERRY_TRY(reference_.floats(prompt_, name, shape));
+    ValueComparison comparison;
+    comparison.add(computed[name], want);
+    LayerResult& result = report_.layers.emplace_back();
+    result.tensor = {ReferenceTensor::Kind::kVision, name, name, tower_layer(name)};
+    result.metrics = comparison.metrics();
+    result.within = bounds_.within(result.tensor, result.metrics);
+  }
+  images_.features = std::move(encoded);
   return {};
 }
 
@@ -354,11 +413,16 @@ Status CaseRunner::run_greedy(Row row) {
 Result<CaseReport> CaseRunner::run() {
   report_.prompt = prompt_.name;
   report_.tokens = tokens_;
-  if (prompt_.needs_images()) {
+  if (prompt_.needs_images() && manifest_.find(kTokenEmbeddingRole) == nullptr) {
     report_.skipped = "needs images, which this bundle does not take";
     return report_;
   }
   FERRY_RETURN_IF_ERROR(check_prompt(reference_, prompt_, manifest_));
+  FERRY_RETURN_IF_ERROR(load_images());
+  if (!images_.empty() && images_.features.empty()) {
+    report_.skipped = "has pixel values but no image features";
+    return report_;
+  }
   FERRY_RETURN_IF_ERROR(load(reference_tensors(manifest_.num_layers)));
   FERRY_RETURN_IF_ERROR(
       decoder_.set_probe_sink([this](const std::string& name, int64_t position, int64_t rows,
@@ -367,8 +431,10 @@ Result<CaseReport> CaseRunner::run() {
     const Error error = std::move(forced).error();
     return fail(error.code, fmt::format("{}: {}", name_of(reference_, prompt_), error.message));
   }
+  FERRY_RETURN_IF_ERROR(decoder_.set_image_rows(images_.rows()));
   Status done = run_steps();
   if (done) done = run_prefill();
+  FERRY_RETURN_IF_ERROR(decoder_.set_image_rows({}));
   FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
   FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink({}));
   FERRY_RETURN_IF_ERROR(std::move(done));

@@ -6,6 +6,7 @@
 #include "proof/parity_report.h"
 #include "proof/reference.h"
 #include "runner/decoder.h"
+#include "runner/vision_encoder.h"
 
 namespace ferry::proof {
 
@@ -14,6 +15,9 @@ struct VerifyOptions {
   // the continuation are chosen from, where `reference` does not say.
   const Reference* recorded = nullptr;
   bool continuation = true;  // compare the continuation as well
+  // Of the same bundle: encodes the pixel values of prompts, and is compared with their features.
+  // nullptr: the features of the reference are taken.
+  runner::VisionEncoder* vision = nullptr;
 };
 
 // Every prompt twice: token by token from position 0, and in one forward that the greedy

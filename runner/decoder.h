@@ -36,9 +36,9 @@ class Decoder {
   // token allocates nothing once one has been made.
   virtual Result<std::span<const float>> forward(std::span<const int64_t> tokens) = 0;
 
-  // From here on, rows of images take the place of the embeddings of tokens; EmbeddingRows::first is a
-  // position. The values must stay until they are replaced. kUsage where rows are not whole, disjoint,
-  // ascending and inside of capacity(), and for a bundle whose decoder takes tokens.
+  // From here on, rows of images take the place of the embeddings of tokens; EmbeddingRows::first
+  // is a position. The values must stay until they are replaced. kUsage where rows are not whole,
+  // disjoint, ascending and inside of capacity(), and for a bundle whose decoder takes tokens.
   virtual Status set_image_rows(std::span<const EmbeddingRows> rows) = 0;
 
   // Runs `token`, and gives the logits [V] after it to `choose`, which returns the token that
@@ -63,8 +63,8 @@ class Decoder {
   virtual void set_logits_sink(LogitsSink sink) = 0;
 
   // Called for every probe of every program in each call: name, first position, rows, f32 values
-  // [rows, width]; integers appear as floats. Where the decoder takes embeddings, they are delivered as
-  // hidden_states.0, which no program has a probe for. An empty sink ends it.
+  // [rows, width]; integers appear as floats. Where the decoder takes embeddings, they are
+  // delivered as hidden_states.0, which no program has a probe for. An empty sink ends it.
   using ProbeSink = std::function<void(const std::string& name, int64_t position, int64_t rows,
                                        std::span<const float> values)>;
   virtual Status set_probe_sink(ProbeSink sink) = 0;

@@ -21,8 +21,7 @@ constexpr size_t kInput = 0, kInputPos = 1, kLogits = 0;
 Result<MethodChain> bind_protocol(ProgramSet& set) {
   const packer::Manifest& m = set.bundle().manifest();
   const PortType tokens = {kTokensPort, DType::kI64, {1, m.prefill_length}};
-  const PortType embeddings = {
-      kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
+  const PortType embeddings = {kEmbeddingsPort, DType::kF32, {1, m.prefill_length, m.hidden_size}};
   const PortType inputs[] = {TokenEmbedder::is_in(set.bundle()) ? embeddings : tokens,
                              {kInputPosPort, DType::kI64, {1}}};
   const PortType outputs[] = {
@@ -42,8 +41,8 @@ Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, 
                                                   MemoryBudget& budget) {
   if (!TokenEmbedder::is_in(bundle)) return std::unique_ptr<Embedding>();
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTokenEmbeddingRole, pool, options, budget));
-  TokenEmbedder embedder = FERRY_TRY(TokenEmbedder::bind(
-      set, kForwardMethod, DType::kI64, bundle.manifest().prefill_length));
+  TokenEmbedder embedder = FERRY_TRY(
+      TokenEmbedder::bind(set, kForwardMethod, DType::kI64, bundle.manifest().prefill_length));
   return std::make_unique<Embedding>(std::move(set), std::move(embedder));
 }
 
@@ -67,8 +66,8 @@ struct StatefulDecoder::Impl {
   ProbeSink sink;
   LogitsSink logits_sink;
   bool observing = false;
-  int64_t input_pos = 0;    // of the call that runs now
-  int64_t call_tokens = 0;  // of the call that runs now
+  int64_t input_pos = 0;                       // of the call that runs now
+  int64_t call_tokens = 0;                     // of the call that runs now
   TensorView ids = {DType::kI64, {1, 0}, {}};  // of the call that runs now
 
   const packer::Manifest& manifest() const { return set.bundle().manifest(); }

@@ -1,5 +1,5 @@
-// TokenEmbedder: the token embedding of a vision-language bundle, as the first step of its text decoder.
-// Rows of images take the place of the embeddings of their placeholder tokens.
+// TokenEmbedder: the token embedding of a vision-language bundle, as the first step of its text
+// decoder. Rows of images take the place of the embeddings of their placeholder tokens.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class TokenEmbedder {
  public:
   // Whether the text decoder of the bundle takes embeddings.
   static bool is_in(const packer::Bundle& bundle);
-  // `method` of the component, for up to `tokens` ids of dtype `ids`. `set` must outlive the result.
+  // `method` of the component, for up to `tokens` ids of dtype `ids`. `set` must outlive the
+  // result.
   static Result<TokenEmbedder> bind(ProgramSet& set, std::string_view method, DType ids,
                                     int64_t tokens);
 
@@ -43,8 +44,8 @@ class TokenEmbedder {
   std::vector<float> merged_;
 };
 
-// kUsage for a bundle whose decoder takes tokens, and unless the rows are whole, disjoint, in ascending
-// order and inside of `capacity` positions.
+// kUsage for a bundle whose decoder takes tokens, and unless the rows are whole, disjoint, in
+// ascending order and inside of `capacity` positions.
 Status check_rows(const packer::Bundle& bundle, std::span<const EmbeddingRows> rows,
                   int64_t capacity);
 

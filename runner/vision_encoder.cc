@@ -27,6 +27,13 @@ bool VisionEncoder::is_in(const packer::Bundle& bundle) {
   return bundle.manifest().find(kVisionEncoderRole) != nullptr;
 }
 
+Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load_if_any(const packer::Bundle& bundle,
+                                                                  ThreadPool& pool,
+                                                                  const MethodOptions& options) {
+  if (!is_in(bundle)) return std::unique_ptr<VisionEncoder>();
+  return std::make_unique<VisionEncoder>(FERRY_TRY(load(bundle, pool, options)));
+}
+
 Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPool& pool,
                                           const MethodOptions& options) {
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kVisionEncoderRole, pool, options));

@@ -1,5 +1,5 @@
-// VisionEncoder: the vision encoder of a bundle. Pixels of one image or tile go in, rows for the text
-// decoder come out.
+// VisionEncoder: the vision encoder of a bundle. Pixels of one image or tile go in, rows for the
+// text decoder come out.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,10 @@ namespace ferry::runner {
 class VisionEncoder {
  public:
   static bool is_in(const packer::Bundle& bundle);
+  // nullptr for a bundle without one; errors as for load().
+  static Result<std::unique_ptr<VisionEncoder>> load_if_any(const packer::Bundle& bundle,
+                                                            ThreadPool& pool,
+                                                            const MethodOptions& options);
   // `pool` must outlive the encoder. kBadInput for a program that does not follow the protocol.
   static Result<VisionEncoder> load(const packer::Bundle& bundle, ThreadPool& pool,
                                     const MethodOptions& options);
@@ -26,13 +30,13 @@ class VisionEncoder {
   int64_t rows() const { return rows_; }              // of features that a tile becomes
   int64_t width() const { return width_; }            // of a row: hidden_size of the text decoder
 
-  // pixel_values f32 [n,3,image_size,image_size] of n tiles -> features f32 [n,rows(),width()], which
-  // the caller owns. kUsage for another number of values.
+  // pixel_values f32 [n,3,image_size,image_size] of n tiles -> features f32 [n,rows(),width()],
+  // which the caller owns. kUsage for another number of values.
   Result<std::vector<float>> encode(std::span<const float> pixels);
 
   // Called for every probe of every tile: name, and f32 values [rows, width].
-  using ProbeSink =
-      std::function<void(const std::string& name, const Shape& shape, std::span<const float> values)>;
+  using ProbeSink = std::function<void(const std::string& name, const Shape& shape,
+                                       std::span<const float> values)>;
   Status set_probe_sink(ProbeSink sink);
 
  private:

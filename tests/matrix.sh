@@ -76,11 +76,11 @@ step_tsan() {
   done
 }
 
-# Each fuzz target for a minute, from the inputs that are kept of it. None may crash, or take 25 s for
-# one input.
+# Each fuzz target for FUZZ_SECONDS (60), from the inputs that are kept of it. None may crash, or take
+# 25 s for one input.
 step_fuzz() {
   need clang++ clang
-  build build/matrix-fuzz --preset fuzz --
+  build build/matrix-fuzz --preset fuzz -DFERRY_FUZZ_SECONDS="${FUZZ_SECONDS:-60}" -- fuzzers
   ctest --test-dir build/matrix-fuzz --quiet -R '^fuzz\.'
 }
 
@@ -109,6 +109,10 @@ END
   for package in "$apt"/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x -C "$root" --keep-directory-symlink
   done
+  # Links to other directories of the root are absolute, libz.so for one.
+  find "$root" -lname '/*' -printf '%p %l\n' | while read -r link to; do
+    ln -sfn "$root$to" "$link"
+  done
   # Debian's alternative of this name is made when the package is installed.
   ln -sf hdf5-serial.pc "$root/usr/lib/aarch64-linux-gnu/pkgconfig/hdf5.pc"
   touch "$root/complete"
@@ -122,7 +126,8 @@ step_aarch64() {
   need qemu-aarch64-static qemu-user-static
   unpack_aarch64_root
   local arm=build/matrix-aarch64 samples=build/matrix-samples room sample name
-  local limited=ThreadPool.RefusedThreadsAreDoneWithout
+  local limited=Hdf5*:KerasShards*:Formats/HostileTest.*/hdf5
+  limited+=:ThreadPool.RefusedThreadsAreDoneWithout
   limited+=:TorchMemory.AStorageIsNotLoadedForAStridedView
   limited+=:TorchMemory.CompressedStoragesAreReleasedOnceRead
   ./build.sh release ferry
@@ -131,7 +136,7 @@ step_aarch64() {
   export QEMU_LD_PREFIX=$PWD/build/aarch64-root
   for room in core formats graph runner; do
     qemu-aarch64-static $arm/bin/${room}_tests --gtest_brief=1 \
-      --gtest_filter="-Hdf5*:KerasShards*:$limited"
+      --gtest_filter="-$limited"
   done
   rm -rf $samples
   mkdir -p $samples/x86 $samples/arm
@@ -153,5 +158,6 @@ if [ "${1:-}" = --list ]; then
 fi
 for step in ${@:-$steps}; do
   echo "== $step"
-  "step_$step"
+  TIMEFORMAT="   %R s, %U s of processor time"
+  time "step_$step"
 done

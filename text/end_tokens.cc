@@ -37,12 +37,13 @@ Result<std::vector<int64_t>> ids_of(const Value& value, const std::string& path)
   if (value.is<int64_t>()) return std::vector{value.integer()};
   std::vector<int64_t> ids;
   const bool is_list = value.is<Value::ListPtr>();
-  if (is_list && std::ranges::all_of(value.items(), [](const Value& id) { return id.is<int64_t>(); })) {
+  if (is_list &&
+      std::ranges::all_of(value.items(), [](const Value& id) { return id.is<int64_t>(); })) {
     for (const Value& id : value.items()) ids.push_back(id.integer());
     return ids;
   }
-  return bad_input(fmt::format("{}: eos_token_id is neither a token id nor a list of them",
-                               printable(path)));
+  return bad_input(
+      fmt::format("{}: eos_token_id is neither a token id nor a list of them", printable(path)));
 }
 
 // A token is its text, or an object with it.

@@ -26,8 +26,8 @@ struct DecoderParts {
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);
 
-// The embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size]. One method
-// for each of the decoder's.
+// The embedding as a component of its own: tokens [1,T] -> embeddings f32 [1,T,hidden_size]. One
+// method for each of the decoder's.
 Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOptions& options);
 
 // The mixer of a layer (attention, convolution, ...): normed x [1,T,hidden_size] -> the same shape,

@@ -30,7 +30,8 @@ ValueId embed_patches(GraphBuilder& b, const VisionConfig& v, ValueId pixels) {
   const ValueId blocks =
       b.view(pixels, {v.channels, v.grid(), v.patch_size, v.grid(), v.patch_size});
   const ValueId windows = b.permute(blocks, {1, 3, 0, 2, 4});
-  const ValueId rows = b.view(windows, {batch(), positions(v.patches()), features(v.patch_values())});
+  const ValueId rows =
+      b.view(windows, {batch(), positions(v.patches()), features(v.patch_values())});
   return projection(b, rows, "vision.patches", v.patch_values(), v.hidden_size, /*bias=*/true);
 }
 
@@ -38,12 +39,12 @@ ValueId add_positions(GraphBuilder& b, const VisionConfig& v, ValueId x) {
   const Dim width = features(v.hidden_size);
   // The two layouts of the table differ in whether the class token has a row.
   if (!v.class_token) {
-    return b.add(x, b.weight("vision.positions.weight", {positions(v.patches()), width}));
+    return b.add(x, b.weight_f32("vision.positions.weight", {positions(v.patches()), width}));
   }
   const ValueId token = b.weight("vision.class_token", {batch(), positions(1), width});
   x = b.cat({token, x}, 1);
-  return b.add(x, b.weight("vision.positions.weight",
-                           {batch(), positions(v.patches() + 1), width}));
+  return b.add(x,
+               b.weight("vision.positions.weight", {batch(), positions(v.patches() + 1), width}));
 }
 
 ValueId attend(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t layer) {
@@ -113,7 +114,8 @@ ValueId connect(GraphBuilder& b, const VisionConfig& v, ValueId x, int64_t width
     return projection(b, x, name + ".w1", v.shuffled_size(), width, /*bias=*/false);
   }
   const ValueId normed = layer_norm(b, x, name + ".norm", kConnectorEps);
-  const ValueId inner = projection(b, normed, name + ".w1", v.shuffled_size(), width, /*bias=*/true);
+  const ValueId inner =
+      projection(b, normed, name + ".w1", v.shuffled_size(), width, /*bias=*/true);
   return projection(b, activate(b, v.connector_activation, inner), name + ".w2", width, width,
                     /*bias=*/true);
 }

@@ -197,10 +197,10 @@ Result<TextPart> text_part_of(const JsonFields& outer, const VisionMatch& vision
       FERRY_TRY(inside->text("model_type")).value_or(std::string(vision.type->text_type));
   const auto match = find_family(families, type);
   if (!match || match->multimodal || std::ranges::count(vision.family->text_types, type) == 0) {
-    return inside->error(ErrorCode::kUnsupported, "model_type",
-                         fmt::format("is {}: not supported in {}; supported are {}",
-                                     quoted(type, kShownType), vision.type->name,
-                                     fmt::join(vision.family->text_types, ", ")));
+    return inside->error(
+        ErrorCode::kUnsupported, "model_type",
+        fmt::format("is {}: not supported in {}; supported are {}", quoted(type, kShownType),
+                    vision.type->name, fmt::join(vision.family->text_types, ", ")));
   }
   return TextPart{*inside, *match};
 }

@@ -88,9 +88,9 @@ struct ModelConfig {
   const FamilySpec* family = nullptr;  // of the text decoder; never null in a parsed config
   // Of a vision-language model, with `vision`; nullptr if the model takes text only.
   const VisionFamily* vision_family = nullptr;
-  std::string model_type;              // of the outer config: "qwen3_5"
-  std::string text_type;               // of the text decoder; equals model_type unless multimodal
-  bool multimodal = false;             // the text decoder is described under text_config
+  std::string model_type;   // of the outer config: "qwen3_5"
+  std::string text_type;    // of the text decoder; equals model_type unless multimodal
+  bool multimodal = false;  // the text decoder is described under text_config
 
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;

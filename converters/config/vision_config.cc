@@ -21,8 +21,9 @@ Result<int64_t> read_side(const JsonFields& fields, std::string_view key) {
 
 Status check_sizes(const JsonFields& outer, const JsonFields& fields, const VisionConfig& config) {
   if (config.hidden_size % config.num_heads != 0) {
-    return fields.bad("num_attention_heads", fmt::format("is {}, which does not divide hidden_size {}",
-                                                         config.num_heads, config.hidden_size));
+    return fields.bad("num_attention_heads",
+                      fmt::format("is {}, which does not divide hidden_size {}", config.num_heads,
+                                  config.hidden_size));
   }
   if (config.image_size % config.patch_size != 0) {
     return fields.error(ErrorCode::kUnsupported, "image_size",

@@ -1,4 +1,5 @@
-// VisionConfig: the sizes of a vision tower and of the connector behind it, as a config states them.
+// VisionConfig: the sizes of a vision tower and of the connector behind it, as a config states
+// them.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,12 @@ struct VisionConfig {
   Activation activation = Activation::kGelu;
   bool class_token = false;  // before the patches, removed behind the last layer
   bool qkv_bias = true;
-  bool qk_norm = false;       // RMS norm of q and k over all heads, before attention
+  bool qk_norm = false;  // RMS norm of q and k over all heads, before attention
   double qk_norm_eps = 1e-6;
-  bool rms_norm = false;      // RMS norms without bias instead of layer norms
-  bool layer_scale = false;   // the output of a block is multiplied by a vector
-  bool final_norm = false;    // behind the last layer
-  bool mlp_connector = false; // layer norm, linear, activation, linear; else one linear
+  bool rms_norm = false;       // RMS norms without bias instead of layer norms
+  bool layer_scale = false;    // the output of a block is multiplied by a vector
+  bool final_norm = false;     // behind the last layer
+  bool mlp_connector = false;  // layer norm, linear, activation, linear; else one linear
   Activation connector_activation = Activation::kGelu;
   std::optional<int64_t> image_token_id = {};  // the placeholder of a row of image features
 

@@ -1,7 +1,7 @@
-// InternVL 2.5, 3 and 3.5: an InternViT tower over square tiles with a class token and layer scale, a
-// pixel shuffle, an MLP, and a text decoder of another family. Checkpoints are in one of two layouts:
-// that of transformers (internvl) and that of OpenGVLab (internvl_chat). Source: transformers,
-// models/internvl/modeling_internvl.py and convert_internvl_weights_to_hf.py.
+// InternVL 2.5, 3 and 3.5: an InternViT tower over square tiles with a class token and layer scale,
+// a pixel shuffle, an MLP, and a text decoder of another family. Checkpoints are in one of two
+// layouts: that of transformers (internvl) and that of OpenGVLab (internvl_chat). Source:
+// transformers, models/internvl/modeling_internvl.py and convert_internvl_weights_to_hf.py.
 
 #include <fmt/format.h>
 
@@ -83,13 +83,14 @@ Status read_chat(const JsonFields& outer, const JsonFields& vision, VisionConfig
   FERRY_RETURN_IF_ERROR(read_norm(vision, config));
   FERRY_RETURN_IF_ERROR(require_last_layer(outer, "select_layer"));
   FERRY_RETURN_IF_ERROR(require_text(outer, "ps_version", "v2"));
-  const int64_t size = FERRY_TRY(
-      outer.integer_or("force_image_size", IntRange{1, 1 << 14}, config.image_size));
+  const int64_t size =
+      FERRY_TRY(outer.integer_or("force_image_size", IntRange{1, 1 << 14}, config.image_size));
   if (size != config.image_size) {
-    return outer.error(ErrorCode::kUnsupported, "force_image_size",
-                       fmt::format("is {}, the vision tower's image_size is {}: position embeddings "
-                                   "are not interpolated",
-                                   size, config.image_size));
+    return outer.error(
+        ErrorCode::kUnsupported, "force_image_size",
+        fmt::format("is {}, the vision tower's image_size is {}: position embeddings "
+                    "are not interpolated",
+                    size, config.image_size));
   }
   return read_ratio(outer, config);
 }
@@ -127,27 +128,26 @@ std::vector<KeyRule> own_rules(const VisionConfig& vision, const std::string& pr
 std::vector<KeyRule> chat_rules(const VisionConfig& vision) {
   const std::string tower = "vision_model.";
   const std::string layer = tower + "encoder.layers.{i}.";
-  return concat(
-      {patch_rules(tower + "embeddings.patch_embedding", vision),
-       tower_renames(tower, 0,
-                     {{"embeddings.class_embedding", "vision.class_token"},
-                      {"embeddings.position_embedding", "vision.positions.weight"}}),
-       tower_qkv_rules(layer + "attn.qkv", vision),
-       tower_rules(layer, vision.num_layers,
-                   {{"norm1", "vision.layers.{i}.attention_norm"},
-                    {"attn.proj", "vision.layers.{i}.attention.wo"},
-                    {"norm2", "vision.layers.{i}.ffn_norm"},
-                    {"mlp.fc1", "vision.layers.{i}.feed_forward.w1"},
-                    {"mlp.fc2", "vision.layers.{i}.feed_forward.w2"}}),
-       tower_renames(layer, vision.num_layers,
-                     {{"attn.q_norm.weight", "vision.layers.{i}.attention.q_norm.weight"},
-                      {"attn.k_norm.weight", "vision.layers.{i}.attention.k_norm.weight"},
-                      {"ls1", "vision.layers.{i}.attention.scale"},
-                      {"ls2", "vision.layers.{i}.feed_forward.scale"}}),
-       tower_rules("mlp1.", 0,
-                   {{"0", "vision.connector.norm"},
-                    {"1", "vision.connector.w1"},
-                    {"3", "vision.connector.w2"}})});
+  return concat({patch_rules(tower + "embeddings.patch_embedding", vision),
+                 tower_renames(tower, 0,
+                               {{"embeddings.class_embedding", "vision.class_token"},
+                                {"embeddings.position_embedding", "vision.positions.weight"}}),
+                 tower_qkv_rules(layer + "attn.qkv", vision),
+                 tower_rules(layer, vision.num_layers,
+                             {{"norm1", "vision.layers.{i}.attention_norm"},
+                              {"attn.proj", "vision.layers.{i}.attention.wo"},
+                              {"norm2", "vision.layers.{i}.ffn_norm"},
+                              {"mlp.fc1", "vision.layers.{i}.feed_forward.w1"},
+                              {"mlp.fc2", "vision.layers.{i}.feed_forward.w2"}}),
+                 tower_renames(layer, vision.num_layers,
+                               {{"attn.q_norm.weight", "vision.layers.{i}.attention.q_norm.weight"},
+                                {"attn.k_norm.weight", "vision.layers.{i}.attention.k_norm.weight"},
+                                {"ls1", "vision.layers.{i}.attention.scale"},
+                                {"ls2", "vision.layers.{i}.feed_forward.scale"}}),
+                 tower_rules("mlp1.", 0,
+                             {{"0", "vision.connector.norm"},
+                              {"1", "vision.connector.w1"},
+                              {"3", "vision.connector.w2"}})});
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config) {

@@ -25,7 +25,8 @@ std::vector<KeyRule> tower_rules(const std::string& prefix, int64_t layers,
   std::vector<KeyRule> rules;
   for (const Rename& row : table) {
     for (const char* parameter : {".weight", ".bias"}) {
-      rules.push_back(rename(prefix + row.source + parameter, std::string(row.target) + parameter, layers));
+      rules.push_back(
+          rename(prefix + row.source + parameter, std::string(row.target) + parameter, layers));
     }
   }
   return rules;

@@ -119,10 +119,10 @@ Result<std::unique_ptr<ChainMethod>> bind_method(ProgramSet& set, std::string_vi
 
 // The same method behind that of the token embedding.
 Result<std::unique_ptr<EmbeddedMethod>> with_embedding(std::unique_ptr<ChainMethod> decoder,
-                                                       ProgramSet& embedding,
-                                                       std::string_view name,
+                                                       ProgramSet& embedding, std::string_view name,
                                                        const Merging& merging) {
-  const auto port = std::ranges::find(decoder->inputs(), kEmbeddingsPort, &packer::ManifestPort::name);
+  const auto port =
+      std::ranges::find(decoder->inputs(), kEmbeddingsPort, &packer::ManifestPort::name);
   const packer::Manifest& m = embedding.bundle().manifest();
   const bool shaped = port != decoder->inputs().end() && port->dtype == DType::kF32 &&
                       port->shape.size() == 3 && port->shape[0] == 1 && port->shape[1] >= 1 &&
@@ -177,8 +177,8 @@ struct Programs {
 
 Result<Programs> load_programs(const packer::Bundle& bundle, ThreadPool& pool,
                                const MethodOptions& options, MemoryBudget& budget) {
-  Programs programs{
-      FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options, budget)), {}};
+  Programs programs{FERRY_TRY(ProgramSet::load(bundle, kTextDecoderRole, pool, options, budget)),
+                    {}};
   if (TokenEmbedder::is_in(bundle)) {
     programs.embedding =
         FERRY_TRY(ProgramSet::load(bundle, kTokenEmbeddingRole, pool, options, budget));
@@ -289,8 +289,8 @@ Result<StaticDecoder> StaticDecoder::load(const packer::Bundle& bundle, ThreadPo
       method = std::move(chain);
       return {};
     }
-    auto embedded = FERRY_TRY(with_embedding(std::move(chain), *programs.embedding, embedding_name,
-                                             *programs.merging));
+    auto embedded = FERRY_TRY(
+        with_embedding(std::move(chain), *programs.embedding, embedding_name, *programs.merging));
     embedders.push_back(&embedded->embedder());
     method = std::move(embedded);
     return {};

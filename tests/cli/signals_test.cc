@@ -149,5 +149,15 @@ TEST_F(InterruptedRun, SaysSoInItsDocument) {
   EXPECT_GT(document["tokens"].size(), 1U);
 }
 
+TEST_F(InterruptedRun, IsNotJudgedAndHasStatistics) {
+  write_bytes(dir_ / "t.json", R"({"max_bytes": {"total": 1}})");
+  const Outcome outcome =
+      interrupt({"--thresholds", dir_ / "t.json", "--stats-json", dir_ / "s.json", "--quiet"});
+  EXPECT_EQ(outcome.code, 130);
+  EXPECT_EQ(outcome.err, "ferry: error: stopped by SIGINT\n");
+  EXPECT_EQ(nlohmann::json::parse(read_bytes(dir_ / "s.json"))["generated_tokens"],
+            std::ranges::count(outcome.out, ','));
+}
+
 }  // namespace
 }  // namespace ferry

@@ -71,7 +71,7 @@ Result<graph::Model> assemble_case(const Case& c) {
   if (!made.problems.empty()) {
     return tl::unexpected<Error>(problems_error(made.problems, c.keys));
   }
-  return std::move(made.model);
+  return std::move(made.components.back().model);
 }
 
 // Keys of the parts that are left out.

@@ -9,8 +9,10 @@
 
 #include "converters/assemble.h"
 #include "converters/blocks/llama_like.h"
+#include "converters/components.h"
 #include "converters/config/ranges.h"
 #include "converters/keys/standard_keys.h"
+#include "converters/vision_family.h"
 #include "tests/converters/names_source.h"
 
 namespace ferry::converters {
@@ -54,18 +56,30 @@ TEST(FamilyTable, AnUnknownTypeIsAnErrorThatNamesTheFileAndTheTypes) {
                 supported_types(all_families()));
 }
 
+void expect_distinct_sources(const ModelConfig& config) {
+  std::set<std::string> sources;
+  for (const KeyRule& rule : key_rules(config)) {
+    const std::string layout = rule.layout ? packed_layout_name(*rule.layout) : "";
+    EXPECT_TRUE(sources.insert(rule.source + " " + layout).second)
+        << family_name(config) << " " << rule.source;
+  }
+}
+
 // Two keys of one checkpoint would match rules of the same source.
 TEST(FamilyTable, NoTwoRulesOfAFamilyHaveTheSameSource) {
   ModelConfig config;
   config.num_layers = 1;
   config.num_heads = config.num_kv_heads = config.head_dim = config.hidden_size = 8;
   for (const FamilySpec* family : all_families()) {
-    std::set<std::string> sources;
-    for (const KeyRule& rule : key_rules(*family, config)) {
-      const std::string layout = rule.layout ? packed_layout_name(*rule.layout) : "";
-      EXPECT_TRUE(sources.insert(rule.source + " " + layout).second)
-          << family->name() << " " << rule.source;
-    }
+    config.family = family;
+    expect_distinct_sources(config);
+  }
+  config.vision.emplace();
+  config.vision->hidden_size = config.vision->patch_size = config.vision->num_layers = 1;
+  for (const VisionFamily* family : all_vision_families()) {
+    config.vision_family = family;
+    config.family = find_family(all_families(), family->text_types.front())->family;
+    expect_distinct_sources(config);
   }
 }
 
@@ -147,7 +161,7 @@ TEST(AddedFamily, ItsCheckpointsBecomeModelsUnderEachPrefix) {
                                {.context_length = 8, .prefill_length = 4}, {});
     ASSERT_TRUE(made) << made.error().message;
     ASSERT_TRUE(made->problems.empty()) << made->problems[0].message;
-    EXPECT_EQ(made->model.weights.weights().size(), 12u);
+    EXPECT_EQ(made->components.front().model.weights.weights().size(), 12u);
     EXPECT_EQ(made->report.entries.back().reason, "only the text decoder is built");
   }
   std::vector<TensorEntry> entries = doubling_entries("decoder.");

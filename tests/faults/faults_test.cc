@@ -213,5 +213,18 @@ TEST(Faults, EveryReaderSaysWhatCannotBeRead) {
   }
 }
 
+TEST(Faults, StatisticsThatCannotBeWrittenLeaveNoFile) {
+  const TempDir dir;
+  ASSERT_EQ(run_ferry_once({"convert", fixture("llama3_tied"), "-o", dir / "b"}).code, 0);
+  for (const auto& [call, number] : {std::pair("pwrite", ENOSPC), std::pair("fsync", EIO)}) {
+    const Fault fault(std::string(call) + " errno 1 " + std::to_string(number));
+    const Outcome outcome = run_ferry_once(
+        {"run", dir / "b", "--tokens", "1,2", "--stats-json", dir / "s.json", "--quiet"});
+    EXPECT_EQ(outcome.code, 5);
+    EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+    EXPECT_FALSE(fs::exists(dir / "s.json")) << call;
+  }
+}
+
 }  // namespace
 }  // namespace ferry

@@ -446,16 +446,18 @@ TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
   EXPECT_TRUE(Bundle::open(path, true, pool));
 }
 
-TEST_F(BundleReader, OpensABundleOfVersion2) {
+TEST_F(BundleReader, OpensBundlesOfEarlierVersions) {
   model.copied.clear();  // as in the stored manifest
   use_one_shard();
   const std::string stored = FERRY_TESTDATA "/manifest/version";
-  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "3.json"));
-  write_file(path + "/manifest.json", read_file(stored + "2.json"));
-  const auto bundle = Bundle::open(path, true, pool);
-  ASSERT_TRUE(bundle) << all_messages(bundle);
-  EXPECT_EQ(bundle->manifest().version, 2);
-  EXPECT_TRUE(check_bundle(path, pool)->ok());
+  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "4.json"));
+  for (const int version : {2, 3}) {
+    write_file(path + "/manifest.json", read_file(stored + std::to_string(version) + ".json"));
+    const auto bundle = Bundle::open(path, true, pool);
+    ASSERT_TRUE(bundle) << all_messages(bundle);
+    EXPECT_EQ(bundle->manifest().version, version);
+    EXPECT_TRUE(check_bundle(path, pool)->ok());
+  }
 }
 
 // The same for what a second method adds.

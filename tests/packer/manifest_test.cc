@@ -93,6 +93,7 @@ Manifest full_manifest() {
   m.program_style = "stateful";
   m.weight_dtype = "bf16";
   m.eos_ids = {2, 3};
+  m.image_token_id = 5;
   m.source_files = {{"model.safetensors", 123, digest}};
   m.dropped = {{"a\n\"\xc3\xa9", "rule", "reason"}};
   m.allowed_unmapped = {"x.*"};
@@ -149,7 +150,7 @@ TEST(Manifest, WhatIsWrittenIsRead) {
 TEST(Manifest, IsLaidOutAsDocumented) {
   const std::string text = write_manifest(full_manifest());
   EXPECT_EQ(text.substr(0, 69),
-            "{\n \"format\": \"ferry-bundle\",\n \"version\": 3,\n \"model\": {\n  \"model_type");
+            "{\n \"format\": \"ferry-bundle\",\n \"version\": 4,\n \"model\": {\n  \"model_type");
   EXPECT_EQ(text.substr(text.size() - 4), "\"\n}\n");
   EXPECT_NE(text.find("\n  \"bos_id\": null,\n"), std::string::npos);
 }
@@ -232,7 +233,7 @@ const Edit kEdits[] = {
      "tensors[0].recipe is not 1 to 1048576 bytes of printable ASCII"},
     {"\"#0 f32 [0, 6:1] | cast bf16\"", "\"\"", "tensors[0].recipe is not 1 to 1048576 bytes"},
     {",\n   \"recipe\": \"#0 f32 [0, 6:1] | cast bf16\"", "", "tensors[0].recipe is missing"},
-    {"\"version\": 3", "\"version\": 2", "model has an unknown member 'attention'"},
+    {"\"version\": 4", "\"version\": 2", "model has an unknown member 'attention'"},
     {"ferry-bundle", "ferry-bungle", "not the manifest of a bundle"},
 };
 
@@ -279,7 +280,7 @@ TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
   const std::string text = write_manifest(full_manifest());
   const auto refusal = [&](const std::string& version) {
     const auto read =
-        read_manifest(edited(text, "\"version\": 3", "\"version\": " + version), "manifest.json");
+        read_manifest(edited(text, "\"version\": 4", "\"version\": " + version), "manifest.json");
     EXPECT_FALSE(read) << version;
     return read ? Error() : read.error();
   };

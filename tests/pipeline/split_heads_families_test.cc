@@ -103,7 +103,7 @@ struct Family {
     auto made = converters::assemble(source, converters::key_by_name(source), config, options, {});
     EXPECT_TRUE(made) << made.error().message;
     EXPECT_TRUE(made->problems.empty());
-    return std::move(made->model);
+    return std::move(made->components.back().model);
   }
 
   // What a caller may pass: the first `kept` columns of the caches are seen, and the tokens of the

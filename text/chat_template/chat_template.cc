@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include "core/file.h"
 #include "core/text.h"
 #include "text/chat_template/json_value.h"
 #include "text/chat_template/parser.h"
@@ -15,8 +13,6 @@ namespace ferry::text {
 namespace {
 
 using chat::Value;
-
-constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
 
 const Value* member(const Value& value, std::string_view name) {
   return value.is<Value::DictPtr>() ? std::get<Value::DictPtr>(value.data())->find(name) : nullptr;
@@ -51,25 +47,17 @@ Error in_file(Error error, const std::string& name) {
   return error;
 }
 
-Result<std::string> read_if_there(const std::string& path, uint64_t limit) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return std::string();
-  return read_text_file(path, limit);
-}
-
 }  // namespace
 
 Result<ChatTemplate> ChatTemplate::load(const std::string& directory) {
-  return load(directory, [&](const std::string& name, uint64_t limit) {
-    return read_if_there(directory + "/" + name, limit);
-  });
+  return load(directory, files_in(directory));
 }
 
 Result<ChatTemplate> ChatTemplate::load(const std::string& directory, const ReadFile& read) {
   const std::string config_path = directory + "/" + kTokenizerConfigFile;
   const std::string jinja_path = directory + "/" + kChatTemplateFile;
   const std::string jinja = FERRY_TRY(read(kChatTemplateFile, chat::kMaxTemplateBytes));
-  const std::string config = FERRY_TRY(read(kTokenizerConfigFile, kMaxConfigBytes));
+  const std::string config = FERRY_TRY(read(kTokenizerConfigFile, kMaxTokenizerConfigBytes));
   if (jinja.empty() && config.empty()) {
     return bad_input(fmt::format("{}: has no chat template: neither {} nor {}",
                                  printable(directory), kChatTemplateFile, kTokenizerConfigFile));

@@ -5,18 +5,19 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "core/result.h"
 #include "text/chat_template/evaluator.h"
+#include "text/read_file.h"
 
 namespace ferry::text {
 
 inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
 inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
+inline constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;
 
 class ChatTemplate {
  public:
@@ -25,9 +26,7 @@ class ChatTemplate {
   // "default" counts, and for chats with tools the one named "tool_use". kBadInput where there is
   // none.
   static Result<ChatTemplate> load(const std::string& directory);
-  // The same with files that `read` returns by name; it returns an empty text if there is no such
-  // file.
-  using ReadFile = std::function<Result<std::string>(const std::string& name, uint64_t limit)>;
+  // The same with the files that `read` returns.
   static Result<ChatTemplate> load(const std::string& directory, const ReadFile& read);
   // `config` is the text of a tokenizer_config.json. `jinja`, unless empty, is used instead of the
   // config's template. `name` begins the messages.

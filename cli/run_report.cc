@@ -1,0 +1,136 @@
+#include "cli/run_report.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <span>
+
+#include "cli/error_report.h"
+#include "core/file.h"
+#include "core/interrupt.h"
+#include "core/json_writer.h"
+#include "core/os_error.h"
+#include "core/text.h"
+
+namespace ferry::cli {
+namespace {
+
+double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+std::string rss_lines(const pipeline::GenerationStats& stats) {
+  return fmt::format("RSS after prompt prefill: {:.6f} MiB\n", mebibytes(stats.prompt_peak_rss)) +
+         fmt::format("RSS after finishing text generation: {:.6f} MiB\n",
+                     mebibytes(stats.peak_rss));
+}
+
+// As official runners log it.
+std::string lookahead_line(const Generation& g) {
+  if (!g.lookahead) return {};
+  return fmt::format("Lookahead Decoding: n_generated = {} / n_accept = {}\n",
+                     g.lookahead->generated, g.lookahead->accepted);
+}
+
+// What runners say, and what only we do.
+void write_stats_members(JsonWriter& json, const Generation& g) {
+  pipeline::RunnerStats(g.stats).write(json);
+  if (g.lookahead) {
+    json.member("lookahead_generated", g.lookahead->generated);
+    json.member("lookahead_accepted", g.lookahead->accepted);
+  }
+  json.member("prompt_peak_rss_bytes", g.stats.prompt_peak_rss);
+  json.member("peak_rss_bytes", g.stats.peak_rss);
+}
+
+void write_judgement(JsonWriter& json, const pipeline::Judgement& judgement) {
+  json.begin_object();
+  json.member("field", judgement.field).member("met", judgement.met);
+  if (judgement.unit.empty()) {
+    json.member("text", judgement.text);
+  } else {
+    json.member("measured", judgement.measured).member("threshold", judgement.limit);
+    json.member("unit", judgement.unit);
+  }
+  json.end_object();
+}
+
+void write_judgements(JsonWriter& json, const std::vector<pipeline::Judgement>& judgements) {
+  if (judgements.empty()) return;
+  json.member("thresholds_met", std::ranges::all_of(judgements, &pipeline::Judgement::met));
+  json.key("thresholds").begin_array();
+  for (const pipeline::Judgement& judgement : judgements) write_judgement(json, judgement);
+  json.end_array();
+}
+
+std::string number(double value) {
+  return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.6f}", value);
+}
+
+std::string missed_line(const pipeline::Judgement& j) {
+  if (j.unit.empty()) {
+    return fmt::format("ferry: missed: {}: {} is not in the text\n", j.field, quoted(j.text));
+  }
+  return fmt::format("ferry: missed: {}: measured {} {}, threshold {} {} {}\n", printable(j.field),
+                     number(j.measured), j.unit, j.at_least ? "at least" : "at most",
+                     number(j.limit), j.unit);
+}
+
+}  // namespace
+
+std::string stats_lines(const Generation& g) {
+  const pipeline::RunnerStats stats(g.stats);
+  return rss_lines(g.stats) + fmt::format("PyTorchObserver {}\n", stats.json()) + stats.report() +
+         lookahead_line(g) +
+         fmt::format("Stopped by: {}, after {} tokens; the first came with the prompt\n", g.stop,
+                     g.tokens.size());
+}
+
+bool print_missed(const std::vector<pipeline::Judgement>& judgements) {
+  std::string lines;
+  for (const pipeline::Judgement& judgement : judgements) {
+    if (!judgement.met) lines += missed_line(judgement);
+  }
+  std::fwrite(lines.data(), 1, lines.size(), stderr);
+  return !lines.empty();
+}
+
+std::string run_document(const Generation& g, bool with_text) {
+  JsonWriter json;
+  json.begin_object();
+  if (const Status status = check_interrupt(); g.stop == kStopInterrupted && !status) {
+    write_error(json, status.error());
+  }
+  json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
+  if (with_text) json.member("text", g.text);
+  json.member("stop", g.stop).member("stopped_by_eos", g.stop == kStopEos);
+  json.key("stats").begin_object();
+  write_stats_members(json, g);
+  json.end_object();
+  write_judgements(json, g.judgements);
+  json.end_object();
+  return json.take();
+}
+
+Status write_stats(const Generation& g, const std::string& path) {
+  JsonWriter json;
+  json.begin_object();
+  write_stats_members(json, g);
+  const std::string text = json.end_object().take();
+  OutputFile file = FERRY_TRY(OutputFile::create(path, text.size()));
+  Status status = file.write_at(0, std::as_bytes(std::span(text)));
+  if (status) status = file.sync_and_close();
+  if (!status) ::unlink(path.c_str());
+  return status;
+}
+
+Status check_new_file(const std::string& path) {
+  struct stat info {};
+  if (path.empty() || ::lstat(path.c_str(), &info) != 0) return {};
+  return os_error(path, "cannot create", EEXIST);
+}
+
+}  // namespace ferry::cli

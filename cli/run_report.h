@@ -1,0 +1,46 @@
+// What `ferry run` says of an answer beside its text: the statistics, in the lines and the object
+// of ExecuTorch's runners, and the thresholds that it misses.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "pipeline/generation_stats.h"
+#include "pipeline/thresholds.h"
+#include "runner/decoder.h"
+
+namespace ferry::cli {
+
+inline constexpr std::string_view kStopEos = "eos";
+inline constexpr std::string_view kStopInterrupted = "interrupted";
+
+struct Generation {
+  std::vector<int64_t> prompt, tokens;
+  std::string text;           // of the tokens; only with a tokenizer
+  std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
+  // Why there are no more: "eos", "max_new", "context" (it is full) or "interrupted".
+  std::string_view stop;
+  std::optional<runner::LookaheadCounts> lookahead;
+  pipeline::RunClock clock;
+  pipeline::GenerationStats stats;
+  std::vector<pipeline::Judgement> judgements;  // none without thresholds
+};
+
+// Lines for stderr.
+std::string stats_lines(const Generation& generation);
+// One line to stderr for each threshold that is missed; false if there is none.
+bool print_missed(const std::vector<pipeline::Judgement>& judgements);
+// The document of --json.
+std::string run_document(const Generation& generation, bool with_text);
+
+// The object of --stats-json as a new file; kIo where `path` exists.
+Status write_stats(const Generation& generation, const std::string& path);
+// kIo where `path`, if there is one, names something already. For options that name new files,
+// before the work that fills them.
+Status check_new_file(const std::string& path);
+
+}  // namespace ferry::cli

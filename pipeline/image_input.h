@@ -1,0 +1,63 @@
+// ImageInput: prompts with image files for a vision-language bundle, as the rows and token ids that
+// its text decoder takes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "media/settings.h"
+#include "packer/bundle_reader.h"
+#include "pipeline/preprocess.h"
+#include "runner/token_embedder.h"
+#include "runner/vision_encoder.h"
+#include "text/image_prompt/image_prompt.h"
+
+namespace ferry::pipeline {
+
+// An image file behind the vision encoder.
+struct EncodedImage {
+  PreprocessedImage file;
+  std::vector<float> features;  // [tiles * rows of a tile, hidden_size]
+};
+
+// The images of a prompt that has been expanded, at their positions. Views of the features.
+std::vector<runner::EmbeddingRows> rows_of(const text::ExpandedPrompt& prompt,
+                                           std::span<const EncodedImage> images);
+std::vector<text::ImageLayout> layouts_of(std::span<const EncodedImage> images);
+
+class ImageInput {
+ public:
+  // The tokenizer, chat template and processor files of the bundle. kUsage for a bundle that takes
+  // no images; kBadInput where files are missing; kUnsupported, by name, for what is not known.
+  static Result<ImageInput> open(const packer::Bundle& bundle);
+
+  text::ImagePrompt& prompts() { return prompts_; }
+
+  // Loads the vision encoder. `pool` must outlive this. kBadInput unless the processor's tiles and
+  // placeholders are those of the encoder.
+  Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options);
+  // After load_encoder(). The first image that cannot be read ends it.
+  Result<std::vector<EncodedImage>> encode(std::span<const std::string> paths);
+
+ private:
+  ImageInput(const packer::Bundle& bundle, text::ImagePrompt prompts, media::Settings settings)
+      : bundle_(bundle), prompts_(std::move(prompts)), settings_(settings) {}
+  Status check_encoder() const;
+
+  packer::Bundle bundle_;  // shares the mapped files
+  text::ImagePrompt prompts_;
+  media::Settings settings_;
+  std::unique_ptr<runner::VisionEncoder> encoder_;
+  ThreadPool* pool_ = nullptr;
+};
+
+// What the image processor files of a bundle say; errors as for media::load_settings().
+Result<media::Settings> image_settings(const packer::Bundle& bundle);
+
+}  // namespace ferry::pipeline

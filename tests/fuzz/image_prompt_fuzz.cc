@@ -1,0 +1,77 @@
+// Input: processor_config.json, tokenizer_config.json and a chat as JSON, with a zero byte after
+// each of the first two. The tokenizer is always the same.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tests/fuzz/require.h"
+#include "text/image_prompt/image_prompt.h"
+
+namespace {
+
+using namespace ferry;
+
+constexpr std::string_view kTokenizer = R"({"version": "1.0", "added_tokens": [
+    {"id": 2, "content": "<image>", "special": true, "normalized": false},
+    {"id": 3, "content": "<fake_token_around_image>", "special": true, "normalized": false},
+    {"id": 4, "content": "<global-img>", "special": true, "normalized": false},
+    {"id": 5, "content": "<row_1_col_1>", "special": true, "normalized": false},
+    {"id": 6, "content": "<row_1_col_2>", "special": true, "normalized": false},
+    {"id": 7, "content": "<img>", "special": true, "normalized": false},
+    {"id": 8, "content": "</img>", "special": true, "normalized": false}],
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})";
+
+// Nothing is lost between text and ids, and each tile has its run.
+void require_whole(text::ImagePrompt& prompts, const text::ExpandedPrompt& prompt, size_t images) {
+  int64_t tiles = 0;
+  require(prompt.images.size() == images);
+  for (const auto& places : prompt.images) {
+    for (const int64_t at : places) {
+      ++tiles;
+      for (int64_t i = 0; i < prompts.tokens_per_tile(); ++i) {
+        require(prompt.ids.at(static_cast<size_t>(at + i)) == prompts.placeholder_id());
+      }
+    }
+  }
+  const auto all = std::count(prompt.ids.begin(), prompt.ids.end(), prompts.placeholder_id());
+  require(all == tiles * prompts.tokens_per_tile());
+}
+
+void run(text::ImagePrompt& prompts, std::string_view chat) {
+  const std::array<text::ImageLayout, 2> images = {{{0, 0, 1}, {1, 2, 3}}};
+  for (size_t count = 0; count <= images.size(); ++count) {
+    const std::span given(images.data(), count);
+    const auto made = prompts.chat(chat, "chat", {}, given);
+    if (!made) require_good_message(made.error());
+    if (made) require_whole(prompts, *made, count);
+    const auto plain = prompts.plain(chat, "prompt", given);
+    if (!plain) require_good_message(plain.error());
+    if (plain) require_whole(prompts, *plain, count);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string input(reinterpret_cast<const char*>(data), size);
+  const size_t first = input.find('\0');
+  const size_t second = first == input.npos ? first : input.find('\0', first + 1);
+  if (second == input.npos) return 0;
+  const auto read = [&](const std::string& name, uint64_t) -> Result<std::string> {
+    if (name == text::kTokenizerFile) return std::string(kTokenizer);
+    if (name == "processor_config.json") return input.substr(0, first);
+    if (name == text::kTokenizerConfigFile) return input.substr(first + 1, second - first - 1);
+    return std::string();
+  };
+  auto prompts = text::ImagePrompt::open("d", read);
+  if (!prompts) {
+    require_good_message(prompts.error());
+  } else {
+    run(*prompts, std::string_view(input).substr(second + 1));
+  }
+  return 0;
+}

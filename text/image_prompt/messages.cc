@@ -1,0 +1,66 @@
+#include "text/image_prompt/messages.h"
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "text/chat_template/json_value.h"
+
+namespace ferry::text {
+namespace {
+
+using chat::Value;
+
+const Value* member(const Value& object, std::string_view name) {
+  return object.is<Value::DictPtr>() ? std::get<Value::DictPtr>(object.data())->find(name)
+                                     : nullptr;
+}
+
+// Anything else would be left out by templates without a word.
+Status check_item(const Value& item, const std::string& where) {
+  const Value* type = member(item, "type");
+  if (type == nullptr || !type->is_text()) return bad_input(where + ": an item has no type");
+  const bool text = type->str() == "text";
+  if (!text && type->str() != "image") {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: content of type {} is not supported", where, quoted(type->str())));
+  }
+  for (const auto& [name, value] : item.members()) {
+    if (name == "type" || (text && name == "text")) continue;
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: field {} of content of type '{}' is not supported{}", where, quoted(name),
+                    type->str(), text ? "" : "; images are given beside the chat, in order"));
+  }
+  const Value* words = text ? member(item, "text") : nullptr;
+  if (text && (words == nullptr || !words->is_text())) return bad_input(where + ": has no text");
+  return {};
+}
+
+// Whether it is a string.
+Result<bool> check_content(const Value& message, const std::string& where) {
+  const Value* content = member(message, "content");
+  if (content != nullptr && content->is_text()) return true;
+  if (content == nullptr || !content->is<Value::ListPtr>()) {
+    return bad_input(where + ": its content is no string and no list");
+  }
+  for (const Value& item : content->items()) FERRY_RETURN_IF_ERROR(check_item(item, where));
+  return false;
+}
+
+}  // namespace
+
+Result<MessageContents> check_contents(std::string_view chat, const std::string& where) {
+  const Value value = FERRY_TRY(chat::parse_json_value(chat, where));
+  const Value* messages = value.is<Value::ListPtr>() ? &value : member(value, "messages");
+  MessageContents out;
+  // A chat without messages, or with one without a role, is refused by the one who renders it.
+  if (messages == nullptr || !messages->is<Value::ListPtr>()) return out;
+  for (size_t i = 0; i < messages->items().size(); ++i) {
+    const std::string place = fmt::format("{}: message {}", where, i + 1);
+    const bool string = FERRY_TRY(check_content(messages->items()[i], place));
+    if (string && out.first_string == 0) out.first_string = i + 1;
+  }
+  return out;
+}
+
+}  // namespace ferry::text
