@@ -42,10 +42,13 @@ class LooseOpener {
   explicit LooseOpener(const LoosePrograms& files) : files_(files) {}
 
   Status run() {
+    manifest_.version = 0;
     FERRY_RETURN_IF_ERROR(data_.add(files_.data));
     decoder_.emplace(FERRY_TRY(open(files_.text_decoder)));
     FERRY_RETURN_IF_ERROR(name_decoder());
     FERRY_RETURN_IF_ERROR(derive_sizes(decoder_->entry, decoder_->stated(), manifest_));
+    FERRY_RETURN_IF_ERROR(check_layers(decoder_->program.loaded.program, manifest_.num_layers,
+                                       printable(decoder_->path)));
     FERRY_RETURN_IF_ERROR(check_components());
     FERRY_RETURN_IF_ERROR(open_embedding());
     FERRY_RETURN_IF_ERROR(open_encoder());
@@ -208,6 +211,7 @@ class LooseOpener {
     for (const char* name : kTexts) {
       if (!directory.contains(name)) continue;
       InputFile file = FERRY_TRY(directory.open_file(name, name, InputFile::Links::kFollow));
+      list_file(name, file.size());
       texts_.emplace(name, std::move(file));
     }
     return {};
@@ -216,8 +220,18 @@ class LooseOpener {
   // Moves `program` into the component `role`.
   void add_component(std::string_view role, std::optional<OpenProgram>& program) {
     if (!program) return;
-    manifest_.components.push_back({std::string(role), {std::move(program->entry)}});
+    list_file(program->path, program->program.file.bytes().size());
+    for (const std::string& data : program->entry.data_files) {
+      list_file(data, data_.files().at(data).file.bytes().size());
+    }
+    manifest_.components.push_back({std::string(role), {std::move(program->entry)}, {}});
     programs_.push_back(std::move(program->program));
+  }
+
+  // Once each.
+  void list_file(const std::string& path, uint64_t bytes) {
+    if (std::ranges::count(manifest_.files, path, &ManifestFile::path) > 0) return;
+    manifest_.files.push_back({.path = path, .bytes = bytes, .method = {}, .digest = {}});
   }
 
   const LoosePrograms& files_;

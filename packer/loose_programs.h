@@ -25,7 +25,8 @@ struct LoosePrograms {
   std::function<Result<std::vector<int64_t>>()> eos_ids;
 };
 
-// Bundle::path() is the text decoder's. kUsage for a combination of components that does not fit,
+// Bundle::path() is the text decoder's. The manifest's version is 0: it has no text.
+// kUsage for a combination of components that does not fit,
 // kUnsupported for programs with another interface, kBadInput for programs that contradict
 // themselves or each other. eos_ids of the manifest is empty where nothing states them; hidden_size
 // and num_layers are 0 where no program states them.

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
+#include <set>
 
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -176,7 +178,37 @@ class Sizes {
   Manifest& m_;
 };
 
+// The layer of "layers.3.attention.wq.weight".
+std::optional<int64_t> layer_of(std::string_view name) {
+  constexpr std::string_view kStem = "layers.";
+  if (!name.starts_with(kStem)) return std::nullopt;
+  int32_t layer = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + kStem.size(), end, layer);
+  if (error != std::errc() || rest == end || *rest != '.' || layer < 0) return std::nullopt;
+  return layer;
+}
+
 }  // namespace
+
+Status check_layers(const pte::Program& program, int64_t layers, const std::string& file) {
+  std::set<int64_t> named;
+  for (const pte::Method& method : program.methods) {
+    for (const pte::Value& value : method.values) {
+      const auto* tensor = std::get_if<pte::Tensor>(&value);
+      if (tensor == nullptr || !tensor->external) continue;
+      if (const auto layer = layer_of(tensor->fqn)) named.insert(*layer);
+    }
+  }
+  if (named.empty()) return {};
+  const int64_t all = layers == 0 ? *named.rbegin() + 1 : layers;
+  if (std::ssize(named) == all && *named.rbegin() == all - 1) return {};
+  return fail(
+      ErrorCode::kUnsupported,
+      fmt::format("{}: has tensors of {} layers, from {} to {}, of a model of {}: a part of "
+                  "a model runs in its bundle",
+                  file, named.size(), *named.begin(), *named.rbegin(), all));
+}
 
 Status derive_sizes(const ManifestProgram& decoder, const StatedValues& stated,
                     Manifest& manifest) {
