@@ -342,9 +342,9 @@ Result<int> run(Context& context, const Options& options) {
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, !options.skip_digests, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
-  std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
   std::optional<pipeline::ImageInput> input =
       FERRY_TRY(open_image_input(bundle, options, context.pool(), method));
+  std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
   g.stats.load_end = g.clock.now();

@@ -111,12 +111,14 @@ TEST(ModelConfig, ReleasedModels) {
   EXPECT_EQ(std::count(qwen.layer_types.begin(), qwen.layer_types.end(), LayerType::kFullAttention),
             6);
   EXPECT_TRUE(qwen.eos_ids.empty());
-  for (const std::string name : {"SmolVLM-500M", "InternVL3-1B"}) {
-    const std::string path = "configs/" + name + ".json";
-    const auto config = parse_model_config(read(path), "", path);
-    ASSERT_FALSE(config);
-    EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
-  }
+  const ModelConfig smolvlm = parse_file("configs/SmolVLM-500M.json");
+  EXPECT_EQ(smolvlm.vision->patches(), 1024);
+  EXPECT_EQ(smolvlm.vision->image_tokens(), 64);
+  EXPECT_EQ(smolvlm.vision->shuffled_size(), 12288);
+  const ModelConfig internvl = parse_file("configs/InternVL3-1B.json");
+  EXPECT_EQ(internvl.vision->image_tokens(), 256);
+  EXPECT_EQ(internvl.vision->shuffled_size(), 4096);
+  EXPECT_TRUE(internvl.vision->qkv_bias);
 }
 
 // A config with changes: keys set to a value, or removed where it is discarded.

@@ -215,6 +215,7 @@ BundleInput TinyModel::input() const {
   input.manifest.default_tolerance = 1e-5;
   BundleInput::Component& decoder = input.components.emplace_back();
   decoder.role = "text_decoder";
+  decoder.weight_dtype = "f32";
   decoder.parts.push_back(
       {tiny_program(weights, {"tok.weight", "norm.weight", "q.weight"}, "tokens", "hidden"),
        &weights, 0, 1});
