@@ -16,13 +16,13 @@ namespace ferry::packer {
 struct LoosePrograms {
   std::string text_decoder;  // path of a .pte
   // Both empty where the text decoder takes tokens.
-  std::string token_embedding;
-  std::string vision_encoder;     // may be empty
-  std::vector<std::string> data;  // .ptd files besides those with the names of the programs
-  std::string tokenizer;          // directory with tokenizer.json and the like; empty: none
+  std::string token_embedding = {};
+  std::string vision_encoder = {};     // may be empty
+  std::vector<std::string> data = {};  // .ptd files besides those with the names of the programs
+  std::string tokenizer = {};          // directory with tokenizer.json and the like; empty: none
   // Asked which tokens end an answer where the text decoder has no method get_eos_ids; may be
   // empty, and may return none.
-  std::function<Result<std::vector<int64_t>>()> eos_ids;
+  std::function<Result<std::vector<int64_t>>()> eos_ids = {};
 };
 
 // Bundle::path() is the text decoder's. The manifest's version is 0: it has no text.

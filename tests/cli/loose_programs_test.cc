@@ -83,12 +83,14 @@ TEST(LoosePrograms, OfficialStaticProgramGivesTheLogitsOfTheOfficialModel) {
 }
 
 TEST(LoosePrograms, OfficialStatefulProgramsGiveTheLogitsOfTheOfficialRuntime) {
-  for (const std::string name : {"llama_tiny_ext", "qwen35_dyn"}) {
+  for (const auto& [name, prompt] :
+       {std::pair<std::string, std::string>("llama_tiny_ext", "60,33,115"),
+        {"qwen35_dyn", "37,107,12"}}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const std::string path = fixture("official_pte/" + name);
     const std::vector<float> row = logits({"run", "--text-decoder", path + ".pte", "--tokens",
-                                           "37,107,12", "--max-new", "1", "--ignore-eos"},
+                                           prompt, "--max-new", "1", "--ignore-eos"},
                                           dir / "dump");
     const auto want = values_of<float>(read_bytes(path + ".ref0_0.bin"));
     ASSERT_EQ(row.size(), want.size());
@@ -173,6 +175,7 @@ TEST_F(LooseVision, ComponentsRunEachWithItsOwnPrecision) {
                          "4"};
     EXPECT_EQ(rows[embedding + embedding], logits(bundle, dir / embedding + ".dump"));
   }
+  ASSERT_EQ(rows.size(), 4u);
   EXPECT_NE(rows["f32bf16"], rows["bf16bf16"]);
   EXPECT_NE(rows["f32bf16"], rows["f32f32"]);
   EXPECT_NE(rows["bf16f32"], rows["f32f32"]);
@@ -180,6 +183,23 @@ TEST_F(LooseVision, ComponentsRunEachWithItsOwnPrecision) {
     ASSERT_EQ(row.size(), rows["f32f32"].size());
     for (size_t i = 0; i < 360; ++i) EXPECT_NEAR(row[i], rows["f32f32"][i], 0.1) << name;
   }
+}
+
+TEST_F(LooseVision, StaticComponentsGiveTheTokensOfTheirBundle) {
+  convert(
+      "vision/smolvlm", dir / "b",
+      {"--dtype", "f32", "--program", "static", "--context-length", "64", "--prefill-length", "4"});
+  const Line rest = {"--tokens", "1,175,251,37,19,87"};
+  const std::string embedding = dir / "b/token_embedding.pte";
+  const Line loose = {"run", "--text-decoder", program(dir / "b"), "--token-embedding"};
+  EXPECT_EQ(tokens(with(with(loose, {embedding}), rest)), tokens(with({"run", dir / "b"}, rest)));
+  const std::string stateful = dir / "f32/token_embedding.pte";
+  const Outcome mixed = run_ferry(with(with(loose, {stateful}), rest));
+  EXPECT_EQ(mixed.code, 4);
+  EXPECT_EQ(mixed.err, "ferry: error: " + stateful +
+                           ": has no method tok_embedding_kv_forward, which the token embedding "
+                           "for method 'kv_forward' of " +
+                           program(dir / "b") + " has\n");
 }
 
 TEST_F(LooseVision, ComponentsThatDoNotFitAreRefused) {
@@ -245,6 +265,23 @@ TEST(LoosePrograms, WhatEndsAnAnswerIsStatedOrRefused) {
     EXPECT_EQ(bad.code, 3);
     EXPECT_EQ(bad.json()["error"]["message"], message);
   }
+}
+
+TEST(LoosePrograms, TextGoesThroughTheTokenizerOfTheDirectory) {
+  const TempDir dir;
+  Json file = Json::parse(read_bytes(fixture("tokenizer/llama3/tokenizer.json")));
+  file["added_tokens"] = Json::array();  // they are beyond the model's vocabulary
+  file.erase("post_processor");
+  convert("llama3_tied", dir / "b");
+  std::filesystem::create_directory(dir / "t");
+  write_bytes(dir / "t/tokenizer.json", file.dump());
+  const Line line = {
+      "run", "--text-decoder", program(dir / "b"), "--tokenizer", dir / "t", "--max-new",
+      "4",   "--json",         "--prompt",         "He"};
+  const Outcome outcome = run_ferry(line);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.json()["text"].is_string());
+  EXPECT_EQ(outcome.json()["tokens"].size(), 4u);
 }
 
 TEST(LoosePrograms, DataFilesAreFoundOrRefused) {
