@@ -258,11 +258,12 @@ Result<std::optional<text::Tokenizer>> open_tokenizer(const packer::Bundle& bund
                                                       const Options& options) {
   if (!options.tokens.empty()) return std::optional<text::Tokenizer>();
   if (!bundle.has_text(text::kTokenizerFile)) {
-    return fail(ErrorCode::kUsage,
-                bundle.text_directory().empty()
-                    ? fmt::format("{}: a prompt of text needs --tokenizer", printable(bundle.path()))
-                    : fmt::format("{}: this bundle has no {}: use --tokens",
-                                  printable(bundle.text_directory()), text::kTokenizerFile));
+    return fail(
+        ErrorCode::kUsage,
+        bundle.text_directory().empty()
+            ? fmt::format("{}: a prompt of text needs --tokenizer", printable(bundle.path()))
+            : fmt::format("{}: this bundle has no {}: use --tokens",
+                          printable(bundle.text_directory()), text::kTokenizerFile));
   }
   const std::string text = FERRY_TRY(bundle.text(text::kTokenizerFile, text::kMaxTokenizerFile));
   const std::string path = bundle.text_directory() + "/" + text::kTokenizerFile;
@@ -274,7 +275,8 @@ Result<std::string> chat_prompt(const packer::Bundle& bundle, const Options& opt
   const auto read = [&](const std::string& name, uint64_t limit) -> Result<std::string> {
     return bundle.has_text(name) ? bundle.text(name, limit) : Result<std::string>(std::string());
   };
-  const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(bundle.text_directory(), read));
+  const text::ChatTemplate chat =
+      FERRY_TRY(text::ChatTemplate::load(bundle.text_directory(), read));
   return chat.render_message(options.chat, present_time());
 }
 
@@ -344,13 +346,12 @@ Result<int> run(Context& context, const Options& options) {
   const auto thresholds = FERRY_TRY(load_thresholds(options));
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   g.stats.load_start = g.clock.now();
-  const packer::Bundle bundle =
-      FERRY_TRY(open_bundle({options.bundle, !options.skip_digests, !options.ignore_eos},
-                            options.loose, context.pool()));
+  const packer::Bundle bundle = FERRY_TRY(open_bundle(
+      {options.bundle, !options.skip_digests, !options.ignore_eos}, options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
-  std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
   std::optional<pipeline::ImageInput> input =
       FERRY_TRY(open_image_input(bundle, options, context.pool(), method));
+  std::optional<text::Tokenizer> tokenizer = FERRY_TRY(open_tokenizer(bundle, options));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
   g.stats.load_end = g.clock.now();
@@ -384,8 +385,7 @@ void add_run(CommandLine& line) {
   Verb verb = line.verb("run", "Generate text or tokens with a bundle");
   verb.optional_positional("BUNDLE", o->bundle, "Bundle directory");
   add_loose_options(verb, o->loose);
-  verb
-      .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
+  verb.option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
       .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
       .option("--image", o->images,
               "Image files for --prompt or --chat, in order; placeholders in the text say where, "

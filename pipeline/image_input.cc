@@ -59,10 +59,9 @@ Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
                 fmt::format("{}: this bundle takes no images: it has no component {}",
                             printable(bundle.path()), kVisionEncoderRole));
   }
-  media::Settings settings = FERRY_TRY(image_settings(bundle));
   text::ImagePrompt prompts =
       FERRY_TRY(text::ImagePrompt::open(printable(bundle.text_directory()), reader_of(bundle)));
-  return ImageInput(bundle, std::move(prompts), settings);
+  return ImageInput(bundle, std::move(prompts));
 }
 
 Status ImageInput::check_encoder() const {
@@ -84,6 +83,7 @@ Status ImageInput::check_encoder() const {
 
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options) {
   pool_ = &pool;
+  settings_ = FERRY_TRY(image_settings(bundle_));
   encoder_ = std::make_unique<runner::VisionEncoder>(
       FERRY_TRY(runner::VisionEncoder::load(bundle_, pool, options)));
   return check_encoder();
