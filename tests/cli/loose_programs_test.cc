@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/cli/ferry_process.h"
+#include "tests/cli/vision_checkpoint.h"
 
 namespace ferry {
 namespace {
@@ -200,6 +201,17 @@ TEST_F(LooseVision, StaticComponentsGiveTheTokensOfTheirBundle) {
                            ": has no method tok_embedding_kv_forward, which the token embedding "
                            "for method 'kv_forward' of " +
                            program(dir / "b") + " has\n");
+}
+
+TEST_F(LooseVision, ImagesGoThroughTheProcessorOfTheDirectory) {
+  const std::string source = vision_checkpoint(dir, "smolvlm");
+  ASSERT_EQ(run_ferry({"convert", source, "-o", dir / "b", "--dtype", "f32"}).code, 0);
+  const Line rest = {"--image", fixture("vision/prompts/photo_444.jpg"), "--prompt",
+                     "What is this?"};
+  Line loose = mixed("f32", "f32");
+  loose.resize(7);  // without the prompt
+  const Line with_directory = with(loose, {"--tokenizer", source});
+  EXPECT_EQ(tokens(with(with_directory, rest)), tokens(with({"run", dir / "b"}, rest)));
 }
 
 TEST_F(LooseVision, ComponentsThatDoNotFitAreRefused) {
