@@ -22,7 +22,7 @@ struct LoosePrograms {
   std::string tokenizer = {};          // directory with tokenizer.json and the like; empty: none
   // Asked which tokens end an answer where the text decoder has no method get_eos_ids; may be
   // empty, and may return none.
-  std::function<Result<std::vector<int64_t>>()> eos_ids = nullptr;
+  std::function<Result<std::vector<int64_t>>()> eos_ids = {};
 };
 
 // Bundle::path() is the text decoder's. The manifest's version is 0: it has no text.

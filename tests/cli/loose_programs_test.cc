@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/cli/ferry_process.h"
+#include "tests/cli/vision_checkpoint.h"
 
 namespace ferry {
 namespace {
@@ -83,9 +84,9 @@ TEST(LoosePrograms, OfficialStaticProgramGivesTheLogitsOfTheOfficialModel) {
 }
 
 TEST(LoosePrograms, OfficialStatefulProgramsGiveTheLogitsOfTheOfficialRuntime) {
-  const std::pair<std::string, std::string> programs[] = {{"llama_tiny_ext", "60,33,115"},
-                                                          {"qwen35_dyn", "37,107,12"}};
-  for (const auto& [name, prompt] : programs) {
+  for (const auto& [name, prompt] :
+       {std::pair<std::string, std::string>("llama_tiny_ext", "60,33,115"),
+        {"qwen35_dyn", "37,107,12"}}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const std::string path = fixture("official_pte/" + name);
@@ -175,6 +176,7 @@ TEST_F(LooseVision, ComponentsRunEachWithItsOwnPrecision) {
                          "4"};
     EXPECT_EQ(rows[embedding + embedding], logits(bundle, dir / embedding + ".dump"));
   }
+  ASSERT_EQ(rows.size(), 4u);
   EXPECT_NE(rows["f32bf16"], rows["bf16bf16"]);
   EXPECT_NE(rows["f32bf16"], rows["f32f32"]);
   EXPECT_NE(rows["bf16f32"], rows["f32f32"]);
@@ -182,6 +184,34 @@ TEST_F(LooseVision, ComponentsRunEachWithItsOwnPrecision) {
     ASSERT_EQ(row.size(), rows["f32f32"].size());
     for (size_t i = 0; i < 360; ++i) EXPECT_NEAR(row[i], rows["f32f32"][i], 0.1) << name;
   }
+}
+
+TEST_F(LooseVision, StaticComponentsGiveTheTokensOfTheirBundle) {
+  convert(
+      "vision/smolvlm", dir / "b",
+      {"--dtype", "f32", "--program", "static", "--context-length", "64", "--prefill-length", "4"});
+  const Line rest = {"--tokens", "1,175,251,37,19,87"};
+  const std::string embedding = dir / "b/token_embedding.pte";
+  const Line loose = {"run", "--text-decoder", program(dir / "b"), "--token-embedding"};
+  EXPECT_EQ(tokens(with(with(loose, {embedding}), rest)), tokens(with({"run", dir / "b"}, rest)));
+  const std::string stateful = dir / "f32/token_embedding.pte";
+  const Outcome mixed = run_ferry(with(with(loose, {stateful}), rest));
+  EXPECT_EQ(mixed.code, 4);
+  EXPECT_EQ(mixed.err, "ferry: error: " + stateful +
+                           ": has no method tok_embedding_kv_forward, which the token embedding "
+                           "for method 'kv_forward' of " +
+                           program(dir / "b") + " has\n");
+}
+
+TEST_F(LooseVision, ImagesGoThroughTheProcessorOfTheDirectory) {
+  const std::string source = vision_checkpoint(dir, "smolvlm");
+  ASSERT_EQ(run_ferry({"convert", source, "-o", dir / "b", "--dtype", "f32"}).code, 0);
+  const Line rest = {"--image", fixture("vision/prompts/photo_444.jpg"), "--prompt",
+                     "What is this?"};
+  Line loose = mixed("f32", "f32");
+  loose.resize(7);  // without the prompt
+  const Line with_directory = with(loose, {"--tokenizer", source});
+  EXPECT_EQ(tokens(with(with_directory, rest)), tokens(with({"run", dir / "b"}, rest)));
 }
 
 TEST_F(LooseVision, ComponentsThatDoNotFitAreRefused) {
@@ -247,6 +277,23 @@ TEST(LoosePrograms, WhatEndsAnAnswerIsStatedOrRefused) {
     EXPECT_EQ(bad.code, 3);
     EXPECT_EQ(bad.json()["error"]["message"], message);
   }
+}
+
+TEST(LoosePrograms, TextGoesThroughTheTokenizerOfTheDirectory) {
+  const TempDir dir;
+  Json file = Json::parse(read_bytes(fixture("tokenizer/llama3/tokenizer.json")));
+  file["added_tokens"] = Json::array();  // they are beyond the model's vocabulary
+  file.erase("post_processor");
+  convert("llama3_tied", dir / "b");
+  std::filesystem::create_directory(dir / "t");
+  write_bytes(dir / "t/tokenizer.json", file.dump());
+  const Line line = {
+      "run", "--text-decoder", program(dir / "b"), "--tokenizer", dir / "t", "--max-new",
+      "4",   "--json",         "--prompt",         "He"};
+  const Outcome outcome = run_ferry(line);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(outcome.json()["text"].is_string());
+  EXPECT_EQ(outcome.json()["tokens"].size(), 4u);
 }
 
 TEST(LoosePrograms, DataFilesAreFoundOrRefused) {
