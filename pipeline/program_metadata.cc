@@ -41,6 +41,28 @@ void add_encodings(const converters::PortTypes& ports, std::vector<MetadataMetho
   }
 }
 
+// What a runner needs to encode anew what prefill_forward has cached: the encodings of its new
+// columns ("output"), and those of the caches of kv_forward ("input").
+void add_requantisation(const ModelConfig& config, const converters::PortTypes& ports,
+                        std::vector<MetadataMethod>& methods) {
+  if (!ports.has_prefill_encodings()) return;
+  const auto add = [&](std::string_view tensor, std::string_view side, int64_t layer,
+                       const Encoding& encoding) {
+    methods.push_back({fmt::format("get_{}_scale_{}_{}", tensor, side, layer), {encoding.scale}});
+    methods.push_back(
+        {fmt::format("get_{}_zero_point_{}_{}", tensor, side, layer), {encoding.zero_point}});
+  };
+  size_t cache = 0;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    if (!converters::is_attention(config.layer_types[static_cast<size_t>(layer)])) continue;
+    add("k", "output", layer, ports.prefill_keys[cache]);
+    add("v", "output", layer, ports.prefill_values[cache]);
+    add("k", "input", layer, ports.keys[cache]);
+    add("v", "input", layer, ports.values[cache]);
+    ++cache;
+  }
+}
+
 std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const BuildOptions& build) {
   const bool has_cache = std::ranges::any_of(config.layer_types, converters::is_attention);
   std::vector<MetadataMethod> methods = {
@@ -69,6 +91,7 @@ std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const Bui
     methods.push_back(eos_ids(config));
   }
   add_encodings(build.ports, methods);
+  add_requantisation(config, build.ports, methods);
   return methods;
 }
 
