@@ -186,7 +186,7 @@ Status calibrate(Options& options, ThreadPool& pool) {
 Result<int> convert(Context& context, Options& options) {
   const auto start = std::chrono::steady_clock::now();
   FERRY_RETURN_IF_ERROR(settle(options));
-  // The sizes of a plan do not depend on encodings, only on whether prefill_forward has its own.
+  // A dry run computes nothing: the encodings of its plan stand for any.
   if (options.dry_run) {
     if (!options.calibrate_prefill.empty()) options.convert.ports.prefill_keys.resize(1);
   } else if (pipeline::needs_calibration(options.convert)) {

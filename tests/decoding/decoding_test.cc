@@ -147,7 +147,11 @@ TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
 TEST(StaticDecoder, TakesTurnsBetweenCachesInTwoEncodings) {
   const TempDir plain_dir, dir;
   ThreadPool pool(2);
-  write_bytes(dir / "prompts", "5 17 9 33 2 8 41 6 12 3 28 19\n");
+  std::string prompts;
+  for (int i = 0; i < 120; ++i) {
+    prompts += std::to_string(i * i * 7 % 61 + 1) + (i % 40 < 39 ? " " : "\n");
+  }
+  write_bytes(dir / "prompts", prompts);
   const std::vector<std::string> style = {"--program", "static",           "--context-length",
                                           "64",        "--prefill-length", "8"};
   std::vector<std::string> options = style;
