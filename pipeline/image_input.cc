@@ -29,7 +29,7 @@ Result<media::Settings> image_settings(const packer::Bundle& bundle) {
   const text::ReadFile read = reader_of(bundle);
   const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorFile));
   const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorFile));
-  return media::settings_from(preprocessor, processor, printable(bundle.path()));
+  return media::settings_from(preprocessor, processor, printable(bundle.text_directory()));
 }
 
 std::vector<text::ImageLayout> layouts_of(std::span<const EncodedImage> images) {
@@ -59,10 +59,9 @@ Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
                 fmt::format("{}: this bundle takes no images: it has no component {}",
                             printable(bundle.path()), kVisionEncoderRole));
   }
-  media::Settings settings = FERRY_TRY(image_settings(bundle));
   text::ImagePrompt prompts =
-      FERRY_TRY(text::ImagePrompt::open(printable(bundle.path()), reader_of(bundle)));
-  return ImageInput(bundle, std::move(prompts), settings);
+      FERRY_TRY(text::ImagePrompt::open(printable(bundle.text_directory()), reader_of(bundle)));
+  return ImageInput(bundle, std::move(prompts));
 }
 
 Status ImageInput::check_encoder() const {
@@ -84,6 +83,7 @@ Status ImageInput::check_encoder() const {
 
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options) {
   pool_ = &pool;
+  settings_ = FERRY_TRY(image_settings(bundle_));
   encoder_ = std::make_unique<runner::VisionEncoder>(
       FERRY_TRY(runner::VisionEncoder::load(bundle_, pool, options)));
   return check_encoder();

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "converters/blocks/longrope.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
+#include "packer/loose_sizes.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -43,23 +45,19 @@ void add_encodings(const converters::PortTypes& ports, std::vector<MetadataMetho
 
 // What a runner needs to encode anew what prefill_forward has cached: the encodings of its new
 // columns ("output"), and those of the caches of kv_forward ("input").
-void add_requantisation(const ModelConfig& config, const converters::PortTypes& ports,
-                        std::vector<MetadataMethod>& methods) {
+void add_requantisation(const converters::PortTypes& ports, std::vector<MetadataMethod>& methods) {
   if (!ports.has_prefill_encodings()) return;
-  const auto add = [&](std::string_view tensor, std::string_view side, int64_t layer,
+  const auto add = [&](std::string_view tensor, std::string_view side, size_t cache,
                        const Encoding& encoding) {
-    methods.push_back({fmt::format("get_{}_scale_{}_{}", tensor, side, layer), {encoding.scale}});
+    methods.push_back({fmt::format("get_{}_scale_{}_{}", tensor, side, cache), {encoding.scale}});
     methods.push_back(
-        {fmt::format("get_{}_zero_point_{}_{}", tensor, side, layer), {encoding.zero_point}});
+        {fmt::format("get_{}_zero_point_{}_{}", tensor, side, cache), {encoding.zero_point}});
   };
-  size_t cache = 0;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    if (!converters::is_attention(config.layer_types[static_cast<size_t>(layer)])) continue;
-    add("k", "output", layer, ports.prefill_keys[cache]);
-    add("v", "output", layer, ports.prefill_values[cache]);
-    add("k", "input", layer, ports.keys[cache]);
-    add("v", "input", layer, ports.values[cache]);
-    ++cache;
+  for (size_t cache = 0; cache < ports.keys.size(); ++cache) {
+    add("k", "output", cache, ports.prefill_keys[cache]);
+    add("v", "output", cache, ports.prefill_values[cache]);
+    add("k", "input", cache, ports.keys[cache]);
+    add("v", "input", cache, ports.values[cache]);
   }
 }
 
@@ -91,7 +89,7 @@ std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const Bui
     methods.push_back(eos_ids(config));
   }
   add_encodings(build.ports, methods);
-  add_requantisation(config, build.ports, methods);
+  add_requantisation(build.ports, methods);
   return methods;
 }
 
@@ -109,6 +107,9 @@ std::vector<MetadataMethod> program_metadata(const ModelConfig& config, const Bu
       {"use_kv_cache", {true}},
       {"use_sdpa_with_kv_cache", {true}},
   };
+  if (const auto limit = converters::longrope_switch(config.rope, build)) {
+    methods.push_back({std::string(packer::kRopeSwitchMethod), {*limit}});
+  }
   if (config.bos_id) methods.push_back({"get_bos_id", {*config.bos_id}});
   if (!config.eos_ids.empty()) methods.push_back(eos_ids(config));
   return methods;
