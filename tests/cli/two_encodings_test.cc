@@ -160,6 +160,21 @@ TEST(TwoEncodings, ThatCalibrationDoesNotGiveAreFound) {
   EXPECT_EQ(verify("one", same).code, 0);
 }
 
+TEST(TwoEncodings, AreStatedByTheProgramAlone) {
+  const Calibration files;
+  const TempDir dir;
+  convert(dir / "b", codes("u8", with(files.both(), {"--logits-dtype", "u16"})));
+  const Json manifest = Json::parse(read_bytes(dir / "b/manifest.json"));
+  const std::string file = manifest["components"][0]["programs"][0]["file"];
+  for (const char* mode : {"kv", "hybrid"}) {
+    const Line rest = {"--tokens", "1,2,3,4,5,6,7,8,9,10", "--max-new", "16", "--json", "--mode",
+                       mode,       "--ignore-eos"};
+    const Outcome loose = run_ferry(with({"run", "--text-decoder", (dir / "b/") + file}, rest));
+    ASSERT_EQ(loose.code, 0) << loose.err;
+    EXPECT_EQ(loose.json()["tokens"], run_ferry(with({"run", dir / "b"}, rest)).json()["tokens"]);
+  }
+}
+
 TEST(TwoEncodings, ThatAreEqualMakeTheBundleOfOne) {
   const Calibration files;
   const TempDir dir;

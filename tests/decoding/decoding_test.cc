@@ -175,7 +175,7 @@ TEST(StaticDecoder, TakesTurnsBetweenCachesInTwoEncodings) {
       signal += std::pow((*want)[i], 2);
       noise += std::pow((*want)[i] - (*logits)[i], 2);
     }
-    EXPECT_GT(10 * std::log10(signal / noise), 45) << "at " << (*decoder)->position();
+    EXPECT_GT(10 * std::log10(signal / noise), 30) << "at " << (*decoder)->position();
     const auto keys = (*decoder)->buffer("layers.0.attention.kv_cache.k_cache");
     ASSERT_TRUE(keys);
     std::vector<float> values(keys->bytes.size() / sizeof(float));
