@@ -31,7 +31,7 @@ struct Options {
   std::string dtype = "keep", logits, init_buffers, program = "stateful";
   std::string packed_layout = "own";
   std::string attention = "mha", softmax = "plain", rotate = "none";
-  std::string kv_dtype, mask_dtype, logits_dtype, calibrate;
+  std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;
   std::string max_file_size;
   int64_t shards = 1;
   bool dry_run = false, overwrite = false;
@@ -71,6 +71,7 @@ Status check_style(const Options& options) {
       {"--mask-dtype", !options.mask_dtype.empty()},
       {"--logits-dtype", !options.logits_dtype.empty()},
       {"--calibrate", !options.calibrate.empty()},
+      {"--calibrate-prefill", !options.calibrate_prefill.empty()},
       {"--decode-length", options.convert.decode_length.has_value()},
       {"--shards-in-one-file", options.convert.shards_in_one_file}};
   for (const auto& [name, given] : only_static) {
@@ -96,6 +97,9 @@ Status settle_static(Options& options) {
   if (!options.kv_dtype.empty()) c.ports.cache = *dtype_from_name(options.kv_dtype);
   if (!options.mask_dtype.empty()) c.ports.mask = *dtype_from_name(options.mask_dtype);
   if (!options.logits_dtype.empty()) c.ports.logits = *dtype_from_name(options.logits_dtype);
+  if (!options.calibrate_prefill.empty() && !is_encoded(c.ports.cache)) {
+    return fail(ErrorCode::kUsage, "--calibrate-prefill: --kv-dtype is not u8 or u16");
+  }
   if (options.calibrate.empty() || pipeline::needs_calibration(c)) return {};
   return fail(ErrorCode::kUsage, "--calibrate: no --kv-dtype or --logits-dtype is u8 or u16");
 }
@@ -167,14 +171,26 @@ int refuse_keys(Context& context, const pipeline::Conversion& conversion) {
   return exit_code(error);
 }
 
+// Both files are read before anything is computed.
+Status calibrate(Options& options, ThreadPool& pool) {
+  pipeline::Prompts prompts, prefill;
+  if (!options.calibrate.empty()) prompts = FERRY_TRY(pipeline::read_prompts(options.calibrate));
+  if (!options.calibrate_prefill.empty()) {
+    prefill = FERRY_TRY(pipeline::read_prompts(options.calibrate_prefill));
+  }
+  FERRY_RETURN_IF_ERROR(pipeline::calibrate(options.convert, prompts, pool));
+  if (prefill.empty()) return {};
+  return pipeline::calibrate_prefill(options.convert, prefill, pool);
+}
+
 Result<int> convert(Context& context, Options& options) {
   const auto start = std::chrono::steady_clock::now();
   FERRY_RETURN_IF_ERROR(settle(options));
-  // The sizes of a plan do not depend on encodings.
-  if (!options.dry_run && pipeline::needs_calibration(options.convert)) {
-    pipeline::Prompts prompts;
-    if (!options.calibrate.empty()) prompts = FERRY_TRY(pipeline::read_prompts(options.calibrate));
-    FERRY_RETURN_IF_ERROR(pipeline::calibrate(options.convert, prompts, context.pool()));
+  // A dry run computes nothing: the encodings of its plan stand for any.
+  if (options.dry_run) {
+    if (!options.calibrate_prefill.empty()) options.convert.ports.prefill_keys.resize(1);
+  } else if (pipeline::needs_calibration(options.convert)) {
+    FERRY_RETURN_IF_ERROR(calibrate(options, context.pool()));
   }
   const pipeline::Conversion conversion = FERRY_TRY(pipeline::plan_conversion(options.convert));
   if (!conversion.problems.empty()) return refuse_keys(context, conversion);
@@ -245,6 +261,9 @@ void add_convert(CommandLine& line) {
       .option("--calibrate", o.calibrate,
               "Static: prompts that the encodings of u16 and u8 are found with, a text file with "
               "the token ids of one prompt in each line; default: 4 fixed prompts")
+      .option("--calibrate-prefill", o.calibrate_prefill,
+              "Static: prompts for the u8 or u16 caches of prefill_forward, which then have "
+              "encodings of their own; default: those of kv_forward")
       .choice("--logits", o.logits, {"last", "all"},
               "Logits of the last token (default) or of all; static programs give those of all")
       .choice("--init-buffers", o.init_buffers, {"none", "state", "all"},

@@ -33,6 +33,9 @@ Status check_options(const pipeline::VerifyOptions& options) {
   if (options.checkpoint.empty() && !options.calibrate.empty()) {
     return fail(ErrorCode::kUsage, "--calibrate belongs to --checkpoint");
   }
+  if (options.checkpoint.empty() && !options.calibrate_prefill.empty()) {
+    return fail(ErrorCode::kUsage, "--calibrate-prefill belongs to --checkpoint");
+  }
   if (!options.checkpoint.empty() && !options.against.empty()) {
     return fail(ErrorCode::kUsage, "--against and --checkpoint are two proofs: give one of them");
   }
@@ -85,6 +88,8 @@ void add_verify(CommandLine& line) {
       .option("--config", options->verify.config, "With --checkpoint: as for convert")
       .option("--calibrate", options->verify.calibrate,
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
+      .option("--calibrate-prefill", options->verify.calibrate_prefill,
+              "With --checkpoint: the prompts for the caches of prefill_forward, as for convert")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
       .option("--memory", options->memory,

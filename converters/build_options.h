@@ -34,7 +34,19 @@ struct PortTypes {
   DType logits = DType::kF32;
   // Of u16 and u8 ports, by calibration: one for each layer with attention, in order.
   std::vector<Encoding> keys = {}, values = {};
+  // The same of prefill_forward, where its caches have encodings of their own; else empty.
+  std::vector<Encoding> prefill_keys = {}, prefill_values = {};
   Encoding logits_encoding = {};
+
+  bool has_prefill_encodings() const { return !prefill_keys.empty(); }
+  // As prefill_forward has them.
+  PortTypes of_prefill() const {
+    PortTypes types = *this;
+    if (!has_prefill_encodings()) return types;
+    types.keys = prefill_keys;
+    types.values = prefill_values;
+    return types;
+  }
 };
 
 // Checked against the config by the caller: 1 <= prefill_length <= context_length <= max_positions;

@@ -50,14 +50,19 @@ class Encodings {
       : method_(method), stated_(stated) {}
 
   Status set(ManifestMethod& ports) const {
+    size_t keys = 0, values = 0;
     for (size_t i = 0; i < ports.inputs.size(); ++i) {
-      FERRY_RETURN_IF_ERROR(
-          set_port(ports.inputs[i], method_.inputs[i], kDequantize, kInput, std::nullopt));
+      ManifestPort& port = ports.inputs[i];
+      if (!is_encoded(port.dtype)) continue;
+      const std::optional<Codes> stated = FERRY_TRY(stated_cache(port, keys, values));
+      FERRY_RETURN_IF_ERROR(set_port(port, method_.inputs[i], kDequantize, kInput, stated));
     }
+    keys = values = 0;
     for (size_t i = 0; i < ports.outputs.size(); ++i) {
       ManifestPort& port = ports.outputs[i];
       if (!is_encoded(port.dtype)) continue;
-      const std::optional<Codes> stated = FERRY_TRY(stated_codes(port, i));
+      std::optional<Codes> stated = FERRY_TRY(stated_new_columns(port, keys, values));
+      if (!stated) stated = FERRY_TRY(stated_codes(port, i));
       FERRY_RETURN_IF_ERROR(set_port(port, method_.outputs[i], kQuantize, kQuantizeOut, stated));
     }
     return {};
@@ -94,6 +99,41 @@ class Encodings {
     }
     port.encoding = codes->encoding;
     return {};
+  }
+
+  // The caches of kv_forward, in programs whose prefill_forward has encodings of its own. `keys`
+  // and `values` count the ports of both kinds.
+  Result<std::optional<Codes>> stated_cache(const ManifestPort& port, size_t& keys,
+                                            size_t& values) const {
+    if (is_layer_port(port.name, kKCachePort)) return stated_pair(port, "k", "input", keys++);
+    if (is_layer_port(port.name, kVCachePort)) return stated_pair(port, "v", "input", values++);
+    return std::optional<Codes>();
+  }
+
+  // The same of the new columns of prefill_forward.
+  Result<std::optional<Codes>> stated_new_columns(const ManifestPort& port, size_t& keys,
+                                                  size_t& values) const {
+    if (is_layer_port(port.name, kNewKPort)) return stated_pair(port, "k", "output", keys++);
+    if (is_layer_port(port.name, kNewVPort)) return stated_pair(port, "v", "output", values++);
+    return std::optional<Codes>();
+  }
+
+  // Inputs are stated of kv_forward, outputs of prefill_forward.
+  Result<std::optional<Codes>> stated_pair(const ManifestPort& port, const char* tensor,
+                                           const std::string& side, size_t index) const {
+    if (method_.name != (side == "input" ? kKvForwardMethod : kPrefillForwardMethod)) {
+      return std::optional<Codes>();
+    }
+    const std::string name = fmt::format("get_{}_scale_{}_{}", tensor, side, index);
+    const auto scale = FERRY_TRY(stated_.real(name));
+    const auto zero_point =
+        FERRY_TRY(stated_.integer(fmt::format("get_{}_zero_point_{}_{}", tensor, side, index)));
+    if (!scale && !zero_point) return std::optional<Codes>();
+    if (!scale || !zero_point) {
+      return bad(port, fmt::format("with {} of its encoding only",
+                                   scale ? "the scale" : "the zero point"));
+    }
+    return std::optional(Codes{{*scale, *zero_point}, 0, largest_code(port.dtype)});
   }
 
   // What constant methods say of output `index`; logits come first.

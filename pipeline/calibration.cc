@@ -156,6 +156,40 @@ std::vector<proof::RecordedPrompt> recorded_prompts(const Prompts& prompts) {
   return recorded;
 }
 
+// What the model computes for some prompts.
+struct Ranges {
+  std::map<std::string, Range> of;
+  std::vector<int64_t> layers;  // with attention
+};
+
+Result<Ranges> measure(const ConvertOptions& options, const Prompts& prompts, ThreadPool& pool) {
+  const Conversion plan = FERRY_TRY(plan_f32(options, {}));
+  const converters::ModelConfig& config = plan.config;
+  const int64_t context = plan.plan->manifest().context_length;
+  const Prompts used = prompts.empty() ? default_prompts(config.vocab_size, context) : prompts;
+  FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
+  const Conversion layers = FERRY_TRY(plan_layers(options, used));
+  const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
+  const F32Outputs path = FERRY_TRY(run_f32_path(layers, recorded, layers.source->path(), pool,
+                                                 /*in_several_calls=*/false));
+  Ranges ranges;
+  ranges.of = FERRY_TRY(ranges_of(*path.one_call));
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const bool caches = converters::is_attention(config.layer_types[static_cast<size_t>(layer)]);
+    if (caches) ranges.layers.push_back(layer);
+  }
+  return ranges;
+}
+
+// `kind`: "key" or "value".
+std::vector<Encoding> cache_encodings(Ranges& ranges, const char* kind, DType dtype) {
+  std::vector<Encoding> encodings;
+  for (const int64_t layer : ranges.layers) {
+    encodings.push_back(ranges.of[fmt::format("cache.{}.{}", layer, kind)].encoding(dtype));
+  }
+  return encodings;
+}
+
 }  // namespace
 
 Result<Prompts> read_prompts(const std::string& path) {
@@ -186,27 +220,27 @@ bool needs_calibration(const ConvertOptions& options) {
 Status calibrate(ConvertOptions& options, const Prompts& prompts, ThreadPool& pool) {
   converters::PortTypes& ports = options.ports;
   if (!is_encoded(ports.cache) && !is_encoded(ports.logits)) return {};
-  const Conversion plan = FERRY_TRY(plan_f32(options, {}));
-  const converters::ModelConfig& config = plan.config;
-  const int64_t context = plan.plan->manifest().context_length;
-  const Prompts used = prompts.empty() ? default_prompts(config.vocab_size, context) : prompts;
-  FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
-  const Conversion layers = FERRY_TRY(plan_layers(options, used));
-  const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
-  const F32Outputs path = FERRY_TRY(run_f32_path(layers, recorded, layers.source->path(), pool,
-                                                 /*in_several_calls=*/false));
-  std::map<std::string, Range> ranges = FERRY_TRY(ranges_of(*path.one_call));
-  if (is_encoded(ports.logits)) ports.logits_encoding = ranges["logits"].encoding(ports.logits);
+  Ranges ranges = FERRY_TRY(measure(options, prompts, pool));
+  if (is_encoded(ports.logits)) ports.logits_encoding = ranges.of["logits"].encoding(ports.logits);
   ports.keys.clear();
   ports.values.clear();
   if (!is_encoded(ports.cache)) return {};
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    if (!converters::is_attention(config.layer_types[static_cast<size_t>(layer)])) continue;
-    const auto encoding = [&](const char* kind) {
-      return ranges[fmt::format("cache.{}.{}", layer, kind)].encoding(ports.cache);
-    };
-    ports.keys.push_back(encoding("key"));
-    ports.values.push_back(encoding("value"));
+  ports.keys = cache_encodings(ranges, "key", ports.cache);
+  ports.values = cache_encodings(ranges, "value", ports.cache);
+  return {};
+}
+
+Status calibrate_prefill(ConvertOptions& options, const Prompts& prompts, ThreadPool& pool) {
+  converters::PortTypes& ports = options.ports;
+  if (!is_encoded(ports.cache)) {
+    return fail(ErrorCode::kUsage, "--calibrate-prefill: --kv-dtype is not u8 or u16");
+  }
+  Ranges ranges = FERRY_TRY(measure(options, prompts, pool));
+  ports.prefill_keys = cache_encodings(ranges, "key", ports.cache);
+  ports.prefill_values = cache_encodings(ranges, "value", ports.cache);
+  if (ports.prefill_keys == ports.keys && ports.prefill_values == ports.values) {
+    ports.prefill_keys.clear();
+    ports.prefill_values.clear();
   }
   return {};
 }

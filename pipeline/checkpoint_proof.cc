@@ -53,6 +53,20 @@ std::map<std::string, packer::ManifestPort> ports_of(const packer::Manifest& man
   return ports;
 }
 
+using Ports = std::map<std::string, packer::ManifestPort>;
+
+// The encodings of the caches of a method, in the order of layers.
+void set_encodings(const Ports& ports, int64_t num_layers, std::vector<Encoding>& keys,
+                   std::vector<Encoding>& values) {
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    const auto key = ports.find(fmt::format("{}{}", kKCachePort, layer));
+    const auto value = ports.find(fmt::format("{}{}", kVCachePort, layer));
+    if (key == ports.end() || value == ports.end()) continue;
+    if (key->second.encoding) keys.push_back(*key->second.encoding);
+    if (value->second.encoding) values.push_back(*value->second.encoding);
+  }
+}
+
 // What the ports of a static program say about the options that it was made with.
 void set_static_options(const packer::Manifest& manifest, ConvertOptions& options) {
   options.style = converters::ProgramStyle::kStatic;
@@ -63,7 +77,7 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
     options.shards_in_one_file = true;
     options.shards = static_cast<int32_t>(std::min<int64_t>(manifest.parts_in_program, INT32_MAX));
   }
-  const std::map<std::string, packer::ManifestPort> ports = ports_of(manifest, kKvForwardMethod);
+  const Ports ports = ports_of(manifest, kKvForwardMethod);
   const auto find = [&](std::string_view name) -> const packer::ManifestPort* {
     const auto found = ports.find(std::string(name));
     return found == ports.end() ? nullptr : &found->second;
@@ -77,12 +91,17 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
     options.ports.logits_encoding = logits->encoding.value_or(Encoding{});
   }
   for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
-    const auto* keys = find(fmt::format("{}{}", kKCachePort, layer));
-    const auto* values = find(fmt::format("{}{}", kVCachePort, layer));
-    if (keys == nullptr || values == nullptr) continue;
-    options.ports.cache = keys->dtype;
-    if (keys->encoding) options.ports.keys.push_back(*keys->encoding);
-    if (values->encoding) options.ports.values.push_back(*values->encoding);
+    if (const auto* keys = find(fmt::format("{}{}", kKCachePort, layer))) {
+      options.ports.cache = keys->dtype;
+    }
+  }
+  converters::PortTypes& types = options.ports;
+  set_encodings(ports, manifest.num_layers, types.keys, types.values);
+  set_encodings(ports_of(manifest, kPrefillForwardMethod), manifest.num_layers, types.prefill_keys,
+                types.prefill_values);
+  if (types.prefill_keys == types.keys && types.prefill_values == types.values) {
+    types.prefill_keys.clear();
+    types.prefill_values.clear();
   }
 }
 
@@ -252,31 +271,45 @@ std::string text_of(const Encoding& encoding) {
 
 // Empty where they are equal.
 std::string encoding_difference(const std::string& what, const std::vector<Encoding>& have,
-                                const std::vector<Encoding>& want) {
+                                const std::vector<Encoding>& want,
+                                const char* option = "--calibrate") {
   const auto [ours, theirs] = std::ranges::mismatch(have, want);
   if (ours == have.end() && theirs == want.end()) return {};
   if (ours == have.end() || theirs == want.end()) {
     return fmt::format("{}: {} encodings, calibration gives {}", what, have.size(), want.size());
   }
   return fmt::format(
-      "{}, number {}: {}; calibration gives {}; a bundle made with --calibrate needs the same file "
-      "here",
-      what, ours - have.begin(), text_of(*ours), text_of(*theirs));
+      "{}, number {}: {}; calibration gives {}; a bundle made with {} needs the same file here",
+      what, ours - have.begin(), text_of(*ours), text_of(*theirs), option);
 }
 
 // A line for each kind of encoding that calibration does not give. Programs are made again with the
 // encodings that the bundle states, so only this tells whether those are right.
 Result<std::vector<std::string>> compare_encodings(const ConvertOptions& stated,
-                                                   const std::string& calibrate_file,
+                                                   const CheckpointOptions& given,
                                                    ThreadPool& pool) {
   ConvertOptions options = stated;
-  Prompts prompts;
-  if (!calibrate_file.empty()) prompts = FERRY_TRY(read_prompts(calibrate_file));
+  const auto prompts_in = [](const std::string& file) {
+    return file.empty() ? Result<Prompts>(Prompts{}) : read_prompts(file);
+  };
+  const Prompts prompts = FERRY_TRY(prompts_in(given.calibrate));
+  const Prompts prefill_prompts = FERRY_TRY(prompts_in(given.calibrate_prefill));
   FERRY_RETURN_IF_ERROR(calibrate(options, prompts, pool));
+  if (stated.ports.has_prefill_encodings() || !given.calibrate_prefill.empty()) {
+    FERRY_RETURN_IF_ERROR(calibrate_prefill(options, prefill_prompts, pool));
+  }
   const converters::PortTypes &have = stated.ports, &want = options.ports;
+  const converters::PortTypes prefill = have.of_prefill(), prefill_want = want.of_prefill();
   std::vector<std::string> lines = {
       encoding_difference("encodings of keys", have.keys, want.keys),
       encoding_difference("encodings of values", have.values, want.values)};
+  if (have.has_prefill_encodings() || want.has_prefill_encodings()) {
+    constexpr const char* kOption = "--calibrate-prefill";
+    lines.push_back(encoding_difference("encodings of keys of prefill_forward", prefill.keys,
+                                        prefill_want.keys, kOption));
+    lines.push_back(encoding_difference("encodings of values of prefill_forward", prefill.values,
+                                        prefill_want.values, kOption));
+  }
   if (is_encoded(have.logits)) {
     lines.push_back(
         encoding_difference("encoding of logits", {have.logits_encoding}, {want.logits_encoding}));
@@ -341,6 +374,10 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
   const ConvertOptions options = options_of(bundle, given.source, given.config);
+  if (!given.calibrate_prefill.empty() && !is_encoded(options.ports.cache)) {
+    return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate-prefill: no cache is u8 or u16",
+                                               printable(bundle.path())));
+  }
   CheckpointProof proof;
   {
     const Conversion conversion = FERRY_TRY(plan_again(bundle, options));
@@ -348,7 +385,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof.programs = compare_programs(bundle, *conversion.plan);
   }
   if (is_encoded(options.ports.cache) || is_encoded(options.ports.logits)) {
-    proof.encodings = FERRY_TRY(compare_encodings(options, given.calibrate, pool));
+    proof.encodings = FERRY_TRY(compare_encodings(options, given, pool));
   } else if (!given.calibrate.empty()) {
     return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate: no cache or logits are u8 or u16",
                                                printable(bundle.path())));

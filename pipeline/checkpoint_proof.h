@@ -43,9 +43,10 @@ struct CheckpointProof {
 };
 
 struct CheckpointOptions {
-  std::string source;     // anything that convert takes
-  std::string config;     // as convert --config, or empty
-  std::string calibrate;  // as convert --calibrate, or empty
+  std::string source;             // anything that convert takes
+  std::string config;             // as convert --config, or empty
+  std::string calibrate;          // as convert --calibrate, or empty
+  std::string calibrate_prefill;  // as convert --calibrate-prefill, or empty
   std::optional<double> tolerance;
   std::optional<uint64_t> memory;
   runner::DecodeOptions decode;  // of the bundle

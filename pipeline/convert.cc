@@ -111,6 +111,10 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   if (is_encoded(build.ports.cache)) {
     build.ports.keys.resize(caches);
     build.ports.values.resize(caches);
+    if (build.ports.has_prefill_encodings()) {
+      build.ports.prefill_keys.resize(caches);
+      build.ports.prefill_values.resize(caches);
+    }
   }
   return build;
 }

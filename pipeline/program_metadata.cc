@@ -43,6 +43,24 @@ void add_encodings(const converters::PortTypes& ports, std::vector<MetadataMetho
   }
 }
 
+// What a runner needs to encode anew what prefill_forward has cached: the encodings of its new
+// columns ("output"), and those of the caches of kv_forward ("input").
+void add_requantisation(const converters::PortTypes& ports, std::vector<MetadataMethod>& methods) {
+  if (!ports.has_prefill_encodings()) return;
+  const auto add = [&](std::string_view tensor, std::string_view side, size_t cache,
+                       const Encoding& encoding) {
+    methods.push_back({fmt::format("get_{}_scale_{}_{}", tensor, side, cache), {encoding.scale}});
+    methods.push_back(
+        {fmt::format("get_{}_zero_point_{}_{}", tensor, side, cache), {encoding.zero_point}});
+  };
+  for (size_t cache = 0; cache < ports.keys.size(); ++cache) {
+    add("k", "output", cache, ports.prefill_keys[cache]);
+    add("v", "output", cache, ports.prefill_values[cache]);
+    add("k", "input", cache, ports.keys[cache]);
+    add("v", "input", cache, ports.values[cache]);
+  }
+}
+
 std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const BuildOptions& build) {
   const bool has_cache = std::ranges::any_of(config.layer_types, converters::is_attention);
   std::vector<MetadataMethod> methods = {
@@ -71,6 +89,7 @@ std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const Bui
     methods.push_back(eos_ids(config));
   }
   add_encodings(build.ports, methods);
+  add_requantisation(build.ports, methods);
   return methods;
 }
 

@@ -20,11 +20,12 @@
 namespace ferry::pipeline {
 
 struct VerifyOptions {
-  std::string reference;   // tensor file with expected outputs; empty: the one in the bundle
-  std::string checkpoint;  // anything that ConvertOptions::source accepts; may be empty
-  std::string config;      // with `checkpoint`: as ConvertOptions::config
-  std::string calibrate;   // with `checkpoint`: prompts as for convert; may be empty
-  std::string against;     // another bundle of the same model; may be empty
+  std::string reference;          // tensor file with expected outputs; empty: the one in the bundle
+  std::string checkpoint;         // anything that ConvertOptions::source accepts; may be empty
+  std::string config;             // with `checkpoint`: as ConvertOptions::config
+  std::string calibrate;          // with `checkpoint`: prompts as for convert; may be empty
+  std::string calibrate_prefill;  // the same of prefill_forward
+  std::string against;            // another bundle of the same model; may be empty
   std::vector<std::string> images;         // as prove_pixels() takes them
   std::optional<runner::DecodeMode> mode;  // of a static bundle; none: its default, then all
   std::optional<double> tolerance;         // largest absolute logit error; none: docs/verifying.md

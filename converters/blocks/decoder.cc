@@ -94,8 +94,10 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
   }
   methods.push_back(
       FERRY_TRY(build_static(config, options, parts, kKvForwardMethod, options.decode_length)));
+  BuildOptions prefill = options;
+  prefill.ports = options.ports.of_prefill();
   methods.push_back(FERRY_TRY(
-      build_static(config, options, parts, kPrefillForwardMethod, options.prefill_length)));
+      build_static(config, prefill, parts, kPrefillForwardMethod, options.prefill_length)));
   return methods;
 }
 

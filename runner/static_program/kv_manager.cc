@@ -124,10 +124,10 @@ Status KvManager::rearrange(int64_t ar) {
 }
 
 // Fills runs_ with the columns that update() copies; returns their number.
-int64_t KvManager::choose(int64_t n_update, std::span<const bool> selected) {
+int64_t KvManager::choose(int64_t n_update, std::span<const bool> selected, int64_t call_length) {
   runs_.clear();
   int64_t chosen = 0;
-  for (int64_t i = 0; i < ar_ && chosen < n_update; ++i) {
+  for (int64_t i = 0; i < call_length && chosen < n_update; ++i) {
     if (!selected.empty() && (i >= std::ssize(selected) || !selected[index(i)])) continue;
     const bool follows = !runs_.empty() && runs_.back().begin + runs_.back().count == i;
     if (!follows) runs_.push_back({i, 0});
@@ -148,10 +148,10 @@ void KvManager::copy(const Cache& cache, const std::byte* from, std::byte* to, s
 }
 
 // The chosen columns of a call, for every head.
-void KvManager::append(const Cache& cache, const NewColumns& from) {
+void KvManager::append(const Cache& cache, const NewColumns& from, int64_t call_length) {
   const size_t column = column_bytes(cache);
   for (int64_t row = 0; row < cache.rows(); ++row) {
-    const std::byte* source = from.bytes.data() + index(row * ar_) * column;
+    const std::byte* source = from.bytes.data() + index(row * call_length) * column;
     std::byte* target = at(cache) + index(row * (cl_ - ar_) + length_) * column;
     for (const Run& run : runs_) {
       copy(cache, source + index(run.begin) * column, target, index(run.count), from);
@@ -161,14 +161,15 @@ void KvManager::append(const Cache& cache, const NewColumns& from) {
 }
 
 Status KvManager::update(std::span<const NewColumns> columns, int64_t n_update,
-                         std::span<const bool> selected) {
-  if (choose(n_update, selected) != n_update || n_update > cl_ - ar_ - length_) {
+                         std::span<const bool> selected, std::optional<int64_t> call_length) {
+  const int64_t tokens = call_length.value_or(ar_);
+  if (choose(n_update, selected, tokens) != n_update || n_update > room()) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{} new columns do not fit: a call has {} tokens, and {} of {} columns "
                             "are cached",
-                            n_update, ar_, length_, cl_ - ar_));
+                            n_update, tokens, length_, cl_ - ar_));
   }
-  for (size_t i = 0; i < caches_.size(); ++i) append(caches_[i], columns[i]);
+  for (size_t i = 0; i < caches_.size(); ++i) append(caches_[i], columns[i], tokens);
   length_ += n_update;
   return {};
 }

@@ -1,6 +1,6 @@
-// KvManager: the KV caches of a static program, which its methods take as inputs. Both methods use
-// the same memory. Columns are as far apart as the active method has them: a call of AR tokens in a
-// context of CL has C = CL - AR columns.
+// KvManager: the KV caches of a static program, which its methods take as inputs. Methods whose
+// caches have the same encodings use the same memory. Columns are as far apart as the active method
+// has them: a call of AR tokens in a context of CL has C = CL - AR columns.
 #pragma once
 
 #include <cstddef>
@@ -42,17 +42,19 @@ class KvManager {
 
   int64_t length() const { return length_; }
   int64_t call_length() const { return ar_; }
-  uint64_t bytes() const { return memory_.size(); }  // of all caches
+  int64_t room() const { return cl_ - ar_ - length_; }  // columns that update() can append
+  uint64_t bytes() const { return memory_.size(); }     // of all caches
 
   // The input for tensor `index` of a method of `ar` tokens; stays where it is.
   std::span<const std::byte> view(size_t index, int64_t ar) const;
 
   // Moves the columns to where a method of `ar` tokens has them. kUsage if they do not fit.
   Status rearrange(int64_t ar);
-  // Appends the columns of a call of call_length() tokens, one NewColumns for each tensor: the
-  // first n_update, or the first n_update of those that are `selected`. kUsage if they do not fit.
+  // Appends the columns of a call, one NewColumns for each tensor: the first n_update, or the first
+  // n_update of those that are `selected`. The call had `call_length` tokens; none: call_length().
+  // kUsage if they do not fit.
   Status update(std::span<const NewColumns> columns, int64_t n_update,
-                std::span<const bool> selected = {});
+                std::span<const bool> selected = {}, std::optional<int64_t> call_length = {});
   // Empties the caches, and keeps the arrangement.
   void clear();
 
@@ -76,8 +78,8 @@ class KvManager {
   size_t column_bytes(const Cache& cache) const;
   void move_rows(const Cache& cache, int64_t from, int64_t to);
   void zero(const Cache& cache, size_t begin, size_t end);
-  int64_t choose(int64_t n_update, std::span<const bool> selected);
-  void append(const Cache& cache, const NewColumns& from);
+  int64_t choose(int64_t n_update, std::span<const bool> selected, int64_t call_length);
+  void append(const Cache& cache, const NewColumns& from, int64_t call_length);
   void copy(const Cache& cache, const std::byte* from, std::byte* to, size_t columns,
             const NewColumns& of) const;
 

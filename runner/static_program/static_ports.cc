@@ -280,10 +280,6 @@ Status check_same_state(const StaticPorts& kv, const StaticPorts& prefill) {
     if (a.layer != b.layer || a.heads != b.heads || a.head_dim != b.head_dim) {
       return differ(fmt::format("{} of layer {}", name_of(a), a.layer));
     }
-    // A cache has one encoding at a time: what a call adds is encoded as the cache is.
-    if (a.encoding != b.encoding) {
-      return differ(fmt::format("the encoding of input {} of layer {}", name_of(a), a.layer));
-    }
   }
   if (kv.states.size() != prefill.states.size()) return differ("the number of their states");
   for (const StaticPorts::State& state : kv.states) {
@@ -291,6 +287,12 @@ Status check_same_state(const StaticPorts& kv, const StaticPorts& prefill) {
     if (found == prefill.states.end() || found->bytes != state.bytes) return differ(state.name);
   }
   return {};
+}
+
+bool same_encodings(const StaticPorts& kv, const StaticPorts& prefill) {
+  return std::ranges::equal(
+      kv.caches, prefill.caches, {}, [](const StaticPorts::Cache& c) { return c.tensor.encoding; },
+      [](const StaticPorts::Cache& c) { return c.tensor.encoding; });
 }
 
 }  // namespace ferry::runner

@@ -43,7 +43,10 @@ struct StaticPorts {
                                   const std::string& method);
 };
 
-// kBadInput unless both methods can use the same caches and states.
+// kBadInput unless both methods can continue each other's caches and states. The codes of their
+// caches may stand for different numbers.
 Status check_same_state(const StaticPorts& kv, const StaticPorts& prefill);
+// Whether the codes of all caches stand for the same numbers in both.
+bool same_encodings(const StaticPorts& kv, const StaticPorts& prefill);
 
 }  // namespace ferry::runner

@@ -21,6 +21,14 @@ Result<AttentionMask> make_mask(const packer::ManifestPort& port, const StaticPo
   return AttentionMask(values, ports.ar, ports.cl, window);
 }
 
+// The caches of methods with the ports `ports`, for calls of these lengths.
+Result<KvManager> make_manager(const StaticPorts& ports, std::span<const int64_t> lengths,
+                               MemoryBudget& budget) {
+  std::vector<CacheTensor> tensors;
+  for (const StaticPorts::Cache& cache : ports.caches) tensors.push_back(cache.tensor);
+  return KvManager::make(ports.cache_dtype, std::move(tensors), ports.cl, lengths, budget);
+}
+
 }  // namespace
 
 Result<StaticSequence::Call> StaticSequence::make_call(std::unique_ptr<StaticMethod> method,
@@ -106,18 +114,26 @@ Status StaticSequence::set_mode(const DecodeOptions& options, const std::string&
 }
 
 Status StaticSequence::make_caches(MemoryBudget& budget) {
-  std::vector<CacheTensor> tensors;
-  for (const StaticPorts::Cache& cache : kv_.ports.caches) tensors.push_back(cache.tensor);
-  const int64_t lengths[] = {kv_.ports.ar, prefill_ ? prefill_->ports.ar : kv_.ports.ar};
-  caches_ = FERRY_TRY(
-      KvManager::make(kv_.ports.cache_dtype, std::move(tensors), kv_.ports.cl, lengths, budget));
+  // Mode kv never calls prefill_forward.
+  const bool prefills = prefill_ && mode_ != DecodeMode::kKv;
+  const bool apart = prefills && !same_encodings(kv_.ports, prefill_->ports);
+  const int64_t lengths[] = {kv_.ports.ar, prefills && !apart ? prefill_->ports.ar : kv_.ports.ar};
+  caches_ = FERRY_TRY(make_manager(kv_.ports, lengths, budget));
+  if (apart) {
+    const int64_t length[] = {prefill_->ports.ar};
+    prefill_caches_ = FERRY_TRY(make_manager(prefill_->ports, length, budget));
+  }
   for (const StaticPorts::State& state : kv_.ports.states) {
     FERRY_RETURN_IF_ERROR(budget.take(state.bytes));
     states_.emplace_back(state.bytes);
   }
   connect(kv_);
-  if (prefill_) connect(*prefill_);
+  if (prefills) connect(*prefill_);
   return {};
+}
+
+KvManager& StaticSequence::caches_of(const Call& call) {
+  return prefill_caches_ && &call != &kv_ ? *prefill_caches_ : *caches_;
 }
 
 // All inputs stay where they are, so this is done once.
@@ -131,7 +147,7 @@ void StaticSequence::connect(Call& call) {
   if (ports.attention_mask) method.input(*ports.attention_mask).bytes = call.masks[mask++].bytes();
   if (ports.window_mask) method.input(*ports.window_mask).bytes = call.masks[mask].bytes();
   for (size_t i = 0; i < ports.caches.size(); ++i) {
-    method.input(ports.caches[i].input).bytes = caches_->view(i, ports.ar);
+    method.input(ports.caches[i].input).bytes = caches_of(call).view(i, ports.ar);
   }
   for (const StaticPorts::State& state : ports.states) {
     const auto found = std::ranges::find(kv_.ports.states, state.name, &StaticPorts::State::name);
@@ -143,6 +159,7 @@ void StaticSequence::connect(Call& call) {
 
 void StaticSequence::restart() {
   caches_->clear();
+  if (prefill_caches_) prefill_caches_->clear();
   for (std::vector<std::byte>& state : states_) std::ranges::fill(state, std::byte{});
   if (lookahead_) lookahead_->reset();
   counts_ = {};
@@ -157,7 +174,7 @@ std::optional<LookaheadCounts> StaticSequence::lookahead_counts() const {
 Status StaticSequence::activate(Arrangement arrangement) {
   if (arrangement == arrangement_) return {};
   Call& call = arrangement == Arrangement::kPrefill ? *prefill_ : kv_;
-  FERRY_RETURN_IF_ERROR(caches_->rearrange(call.ports.ar));
+  FERRY_RETURN_IF_ERROR(caches_of(call).rearrange(call.ports.ar));
   const bool guesses = arrangement == Arrangement::kLookahead;
   for (AttentionMask& mask : call.masks) {
     mask.init(guesses ? lookahead_->parents() : call.parents,
@@ -187,8 +204,19 @@ Status StaticSequence::run(Call& call) {
   return {};
 }
 
+// Every method gets the columns from the codes that the call gave, so that none is encoded anew
+// twice, however often the methods take turns.
+Status StaticSequence::keep_columns(const Call& call, int64_t count,
+                                    std::span<const bool> selected) {
+  const int64_t before = caches_->length();
+  FERRY_RETURN_IF_ERROR(caches_->update(call.columns, count, selected, call.ports.ar));
+  const bool fits =
+      prefill_caches_ && prefill_caches_->length() == before && prefill_caches_->room() >= count;
+  return fits ? prefill_caches_->update(call.columns, count, selected, call.ports.ar) : Status();
+}
+
 Status StaticSequence::keep(Call& call, int64_t count, std::span<const bool> selected) {
-  FERRY_RETURN_IF_ERROR(caches_->update(call.columns, count, selected));
+  FERRY_RETURN_IF_ERROR(keep_columns(call, count, selected));
   for (AttentionMask& mask : call.masks) mask.update(count);
   for (size_t i = 0; i < call.states.size(); ++i) {
     const auto after = call.method->output(call.ports.states[i].output).bytes;

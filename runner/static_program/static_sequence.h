@@ -47,7 +47,9 @@ class StaticSequence {
   // Of the call that runs now: how many of its rows are tokens at positions from position() on. 0
   // for guesses.
   int64_t call_tokens() const { return call_tokens_; }
-  uint64_t cache_bytes() const { return caches_->bytes(); }
+  uint64_t cache_bytes() const {
+    return caches_->bytes() + (prefill_caches_ ? prefill_caches_->bytes() : 0);
+  }
 
   // What is kept between calls, as f32.
   struct Floats {
@@ -82,6 +84,7 @@ class StaticSequence {
                                 const std::string& file);
   Status set_mode(const DecodeOptions& options, const std::string& file);
   Status make_caches(MemoryBudget& budget);
+  KvManager& caches_of(const Call& call);
   void connect(Call& call);
 
   // Whether the next tokens go through prefill_forward, and how many.
@@ -91,13 +94,18 @@ class StaticSequence {
   Status run(Call& call);
   Status run_tokens(Call& call, std::span<const int64_t> tokens);
   Status keep(Call& call, int64_t count, std::span<const bool> selected);
+  Status keep_columns(const Call& call, int64_t count, std::span<const bool> selected);
   Result<std::optional<int64_t>> choose_rows(const Decoder::Choose& choose, int64_t& count);
   void grow_guesses();
 
   DecodeMode mode_ = DecodeMode::kHybrid;
   Call kv_;
   std::optional<Call> prefill_;
-  std::optional<KvManager> caches_;
+  std::optional<KvManager> caches_;  // of kv_forward, and of prefill_forward if there is no other
+  // Of prefill_forward, where its codes stand for other numbers: the same columns, each encoded
+  // anew from what its call gave. Columns that no longer fit are left out; prefill_forward is over
+  // then.
+  std::optional<KvManager> prefill_caches_;
   std::vector<std::vector<std::byte>> states_;
   std::optional<Lookahead> lookahead_;
   LookaheadCounts counts_;

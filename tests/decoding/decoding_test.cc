@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -138,6 +139,49 @@ TEST_P(StaticDecodingTest, ProgramsAsTheyAreStatedGiveTheSameBits) {
     const auto expected = (*stated)->forward(std::span(tokens).first(count));
     ASSERT_TRUE(logits && expected);
     EXPECT_TRUE(std::ranges::equal(std::as_bytes(*logits), std::as_bytes(*expected)));
+  }
+}
+
+// Turn after turn, caches of prefill_forward in encodings of their own give what f32 gives, up to
+// the rounding of both encodings.
+TEST(StaticDecoder, TakesTurnsBetweenCachesInTwoEncodings) {
+  const TempDir plain_dir, dir;
+  ThreadPool pool(2);
+  std::string prompts;
+  for (int i = 0; i < 120; ++i) {
+    prompts += std::to_string(i * i * 7 % 61 + 1) + (i % 40 < 39 ? " " : "\n");
+  }
+  write_bytes(dir / "prompts", prompts);
+  const std::vector<std::string> style = {"--program", "static",           "--context-length",
+                                          "64",        "--prefill-length", "8"};
+  std::vector<std::string> options = style;
+  for (const std::string& option : {std::string("--kv-dtype"), std::string("u16"),
+                                    std::string("--calibrate-prefill"), dir / "prompts"}) {
+    options.push_back(option);
+  }
+  const packer::Bundle plain = convert(plain_dir, "llama", style, pool);
+  const packer::Bundle bundle = convert(dir, "llama", options, pool);
+  auto exact = runner::load_decoder(plain, pool, {}, {});
+  auto decoder = runner::load_decoder(bundle, pool, {}, {});
+  ASSERT_TRUE(exact && decoder);
+  const std::vector<int64_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  std::vector<float> first_turn;
+  for (const size_t count : {10, 1, 1, 7, 1, 1, 9, 1}) {
+    const auto want = (*exact)->forward(std::span(tokens).first(count));
+    const auto logits = (*decoder)->forward(std::span(tokens).first(count));
+    ASSERT_TRUE(want && logits);
+    double signal = 0, noise = 0;
+    for (size_t i = 0; i < want->size(); ++i) {
+      signal += std::pow((*want)[i], 2);
+      noise += std::pow((*want)[i] - (*logits)[i], 2);
+    }
+    EXPECT_GT(10 * std::log10(signal / noise), 30) << "at " << (*decoder)->position();
+    const auto keys = (*decoder)->buffer("layers.0.attention.kv_cache.k_cache");
+    ASSERT_TRUE(keys);
+    std::vector<float> values(keys->bytes.size() / sizeof(float));
+    std::memcpy(values.data(), keys->bytes.data(), keys->bytes.size());
+    if (first_turn.empty()) first_turn = values;
+    EXPECT_TRUE(std::equal(first_turn.begin(), first_turn.end(), values.begin()));
   }
 }
 

@@ -259,6 +259,45 @@ TEST(LoosePrograms, StatementsOfAnEncodingMustAgree) {
       << key.error().message;
 }
 
+// The official program has one encoding; these statements say that prefill_forward has others.
+TEST(LoosePrograms, StatementsOfPrefillEncodingsMustAgree) {
+  MappedFile file = *MappedFile::open(kKv8);
+  const pte::Program program = pte::read_program(file.bytes(), "a.pte")->program;
+  const auto error = [&](const std::string& of,
+                         const std::vector<std::pair<std::string, pte::Value>>& statements) {
+    pte::Program copy = program;
+    for (const auto& [name, value] : statements) {
+      pte::Method statement;
+      statement.name = name;
+      statement.values = {value};
+      statement.outputs = {0};
+      copy.methods.push_back(std::move(statement));
+    }
+    const auto named = name_static_decoder(*copy.find(of), {copy, "a.pte"}, std::nullopt);
+    return named ? std::string() : named.error().message;
+  };
+  const std::string prefill = "prefill_forward", kv = "kv_forward";
+  EXPECT_EQ(error(prefill, {}), "");
+  EXPECT_EQ(error(prefill, {{"get_k_scale_output_0", 0.5}}),
+            "a.pte: method 'prefill_forward': new_k_0 is u8 with the scale of its encoding only");
+  EXPECT_EQ(error(kv, {{"get_v_zero_point_input_1", int64_t{3}}}),
+            "a.pte: method 'kv_forward': v_cache_1 is u8 with the zero point of its encoding only");
+  const auto both = [&](const std::string& of, const std::string& tensor, const std::string& side) {
+    return error(of, {{"get_" + tensor + "_scale_" + side, 0.5},
+                      {"get_" + tensor + "_zero_point_" + side, int64_t{3}}});
+  };
+  EXPECT_EQ(both(prefill, "v", "output_1")
+                .find("a.pte: method 'prefill_forward': new_v_1 is u8 with two encodings: (scale "
+                      "0.5, zero point 3, codes 0 to 255) and "),
+            0u);
+  EXPECT_EQ(both(kv, "k", "input_0")
+                .find("a.pte: method 'kv_forward': k_cache_0 is u8 with two encodings: "),
+            0u);
+  // Of the other method, they say nothing.
+  EXPECT_EQ(both(kv, "v", "output_1"), "");
+  EXPECT_EQ(both(prefill, "k", "input_0"), "");
+}
+
 TEST(LoosePrograms, WhatIsNoTextDecoderIsRefused) {
   const std::string linear = FERRY_TESTDATA "/official_pte/linear_ext.pte";
   const auto bundle = open_loose_programs({.text_decoder = linear});

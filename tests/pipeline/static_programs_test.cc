@@ -171,6 +171,39 @@ TEST(Calibration, SpansTheValuesThatWereSeen) {
   EXPECT_NE(wider.ports.keys[0], options.ports.keys[0]);
 }
 
+TEST(Calibration, OfPrefillChangesItsCachesOnly) {
+  ThreadPool pool(2);
+  ConvertOptions options = static_options("golden/llama");
+  options.ports = {.cache = DType::kU8, .logits = DType::kU16};
+  ASSERT_TRUE(calibrate(options, {}, pool));
+  const converters::PortTypes before = options.ports;
+  ASSERT_TRUE(calibrate_prefill(options, {{1, 2, 3}}, pool));
+  const converters::PortTypes& ports = options.ports;
+  EXPECT_EQ(ports.keys, before.keys);
+  EXPECT_EQ(ports.values, before.values);
+  EXPECT_EQ(ports.logits_encoding, before.logits_encoding);
+  ASSERT_EQ(ports.prefill_keys.size(), ports.keys.size());
+  EXPECT_NE(ports.prefill_keys, ports.keys);
+  const Conversion conversion = planned(options);
+  const packer::ManifestProgram& program = *conversion.plan->manifest().programs()[0];
+  for (const bool prefill : {false, true}) {
+    const packer::ManifestMethod& method =
+        *program.find(prefill ? kPrefillForwardMethod : kKvForwardMethod);
+    const auto& keys = prefill ? ports.prefill_keys : ports.keys;
+    const auto& values = prefill ? ports.prefill_values : ports.values;
+    EXPECT_EQ(port(method.inputs, "k_cache_0").encoding, keys[0]);
+    EXPECT_EQ(port(method.outputs, "new_k_1").encoding, keys[1]);
+    EXPECT_EQ(port(method.inputs, "v_cache_1").encoding, values[1]);
+    EXPECT_EQ(port(method.outputs, "new_v_0").encoding, values[0]);
+    EXPECT_EQ(port(method.outputs, "logits").encoding, ports.logits_encoding);
+  }
+  // The prompts of kv_forward: there is one encoding.
+  ASSERT_TRUE(calibrate_prefill(options, {}, pool));
+  EXPECT_FALSE(ports.has_prefill_encodings());
+  ConvertOptions floats = static_options("golden/llama");
+  EXPECT_EQ(calibrate_prefill(floats, {}, pool).error().code, ErrorCode::kUsage);
+}
+
 TEST(Calibration, IsTheSameForAnyNumberOfThreads) {
   ConvertOptions one = static_options("golden/qwen3"), two = static_options("golden/qwen3");
   one.ports.cache = two.ports.cache = DType::kU16;

@@ -143,6 +143,7 @@ Row rounded(Row row) {
 
 std::optional<Encoding> FakeOptions::kv_encoding() const {
   if (!is_encoded(kv)) return std::nullopt;
+  if (kv_cache) return kv_cache;
   return Encoding{0.125, kv == DType::kU8 ? 128 : 1000};
 }
 std::optional<Encoding> FakeOptions::mask_encoding() const {
@@ -194,10 +195,9 @@ class FakeMethod final : public StaticMethod {
         name_(std::move(name)),
         ar_(ar),
         ports_(fake_ports(o_, ar)) {
-    if (name_ == kPrefillForwardMethod && o_.prefill_output) {
-      for (packer::ManifestPort& port : ports_.outputs) {
-        if (port.name != kLogitsPort) port.encoding = o_.prefill_output;
-      }
+    if (name_ == kPrefillForwardMethod) {
+      set_encodings(ports_.inputs, o_.prefill_cache);
+      set_encodings(ports_.outputs, o_.prefill_output ? o_.prefill_output : o_.prefill_cache);
     }
     for (const packer::ManifestPort& port : ports_.inputs) {
       inputs_.push_back({port.dtype, port.shape, {}});
@@ -250,6 +250,16 @@ class FakeMethod final : public StaticMethod {
   }
 
  private:
+  // Of caches and new columns.
+  static void set_encodings(std::vector<packer::ManifestPort>& ports,
+                            const std::optional<Encoding>& encoding) {
+    for (packer::ManifestPort& port : ports) {
+      const bool is_cache =
+          is_layer_port(port.name, kKCachePort) || is_layer_port(port.name, kVCachePort) ||
+          is_layer_port(port.name, kNewKPort) || is_layer_port(port.name, kNewVPort);
+      if (encoding && is_cache) port.encoding = encoding;
+    }
+  }
   size_t index_in(const std::vector<packer::ManifestPort>& ports, const std::string& name) const {
     const auto found = std::ranges::find(ports, name, &packer::ManifestPort::name);
     return static_cast<size_t>(found - ports.begin());

@@ -25,10 +25,13 @@ struct FakeOptions {
   DType kv = DType::kF32, mask = DType::kF32, logits = DType::kF32;
   bool has_prefill = true;
   bool recurrent = false;
-  // Of the new columns of prefill_forward, where it is not that of the caches.
-  std::optional<Encoding> prefill_output = {};
+  // Of the caches of prefill_forward, where they are not those of kv_forward, and of its new
+  // columns, where they are not those of its caches.
+  std::optional<Encoding> prefill_cache = {}, prefill_output = {};
   std::vector<FakeLayer> layers = {{0, 2, 4, false}, {2, 1, 6, true}};
   uint64_t seed = 1;
+  // Of the caches of kv_forward, where they are not exact.
+  std::optional<Encoding> kv_cache = {};
 
   std::optional<Encoding> kv_encoding() const;
   std::optional<Encoding> mask_encoding() const;

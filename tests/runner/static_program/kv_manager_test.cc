@@ -323,6 +323,72 @@ TEST(KvManager, EncodingAnewIsDecodingAndEncoding) {
   }
 }
 
+// In plain: decoded, divided, rounded to the nearest step with halves to even, clamped.
+uint32_t encoded_anew(uint32_t code, const Encoding& from, const Encoding& to, DType dtype) {
+  const double real =
+      (static_cast<double>(code) - static_cast<double>(from.zero_point)) * from.scale;
+  const double exact = real / to.scale, below = std::floor(exact), rest = exact - below;
+  const bool odd = std::fmod(below, 2) != 0;
+  const bool up = rest > 0.5 || (rest == 0.5 && odd);
+  const double anew = below + (up ? 1 : 0) + static_cast<double>(to.zero_point);
+  const double most = dtype == DType::kU8 ? 255 : 65535;
+  return static_cast<uint32_t>(anew < 0 ? 0 : anew > most ? most : anew);
+}
+
+TEST(KvManager, EncodesEveryCodeAnewAsAPlainLoopDoes) {
+  std::vector<uint32_t> all8, some16;
+  for (uint32_t code = 0; code < 256; ++code) all8.push_back(code);
+  for (uint32_t code = 0; code < 65536; code += 37) some16.push_back(code);
+  some16.push_back(65535);
+  const Encoding encodings8[] = {{1, 0}, {1, 255}, {0.5, 128}, {2, 10}, {0.013, 77}, {3e-5, 3}};
+  for (const Encoding& from : encodings8) {
+    for (const Encoding& to : encodings8) {
+      std::vector<uint32_t> want;
+      for (const uint32_t c : all8) want.push_back(encoded_anew(c, from, to, DType::kU8));
+      EXPECT_EQ(reencoded(DType::kU8, from, to, all8), want);
+      EXPECT_TRUE(from != to || want == all8);
+    }
+  }
+  const Encoding encodings16[] = {{1, 0}, {1, 65535}, {0.5, 32768}, {2, 10}, {0.00013, 31000}};
+  for (const Encoding& from : encodings16) {
+    for (const Encoding& to : encodings16) {
+      std::vector<uint32_t> want;
+      for (const uint32_t c : some16) want.push_back(encoded_anew(c, from, to, DType::kU16));
+      EXPECT_EQ(reencoded(DType::kU16, from, to, some16), want);
+      EXPECT_TRUE(from != to || want == some16);
+    }
+  }
+}
+
+// Columns of a call of another length, of which some are kept: only these are written.
+TEST(KvManager, TakesColumnsOfCallsOfAnyLength) {
+  constexpr int64_t kHeads = 2, kDim = 3, kCall = 5, kColumns = 8;
+  const Encoding from{0.3, 100}, to{1, 7};
+  const int64_t ar[] = {2};
+  KvManager manager = *make_manager(
+      DType::kU8, {{0, true, kHeads, kDim, to}, {0, false, kHeads, kDim, to}}, kColumns + 2, ar);
+  std::vector<std::byte> codes;
+  for (int64_t i = 0; i < kHeads * kDim * kCall; ++i)
+    codes.push_back(static_cast<std::byte>(i * 8));
+  const NewColumns columns[] = {{codes, from}, {codes, from}};
+  const bool selected[] = {false, true, false, true, true};
+  ASSERT_TRUE(manager.update(columns, 2, selected, kCall));
+  EXPECT_EQ(manager.length(), 2);
+  EXPECT_EQ(manager.room(), 6);
+  for (int64_t row = 0; row < kHeads * kDim; ++row) {
+    for (int64_t c = 0; c < kColumns; ++c) {
+      const int64_t token = c == 0 ? 1 : 3, h = row / kDim, d = row % kDim;
+      const auto want = [&](int64_t at) {
+        return c < 2 ? encoded_anew(static_cast<uint32_t>(at * 8), from, to, DType::kU8) : 7;
+      };
+      EXPECT_EQ(element(manager.view(0, 2), row * kColumns + c, 1), want(row * kCall + token));
+      EXPECT_EQ(element(manager.view(1, 2), (h * kColumns + c) * kDim + d, 1),
+                want((h * kCall + token) * kDim + d));
+    }
+  }
+  EXPECT_FALSE(manager.update(columns, 6, {}, kCall));  // more than the call has
+}
+
 // A later call, and a change of the method, leave columns as they are.
 TEST(KvManager, EncodesAColumnOnce) {
   const Encoding from{0.3, 100}, to{1, 7};

@@ -213,11 +213,12 @@ TEST(StaticPorts, OfBothMethodsMustFitTheSameCaches) {
   other = same;
   other.recurrent = false;
   EXPECT_EQ(message(other, nothing), differ + "the number of their states");
+  // A caller can encode columns anew.
   EXPECT_EQ(message(same,
                     [](FakePorts& p) {
                       port(p.inputs, "v_cache_2").encoding = Encoding{2, 3};
                     }),
-            differ + "the encoding of input v_cache_2 of layer 2");
+            "");
   EXPECT_EQ(message(same,
                     [](FakePorts& p) {
                       port(p.inputs, "recurrent_state_1").shape = {1, 9};

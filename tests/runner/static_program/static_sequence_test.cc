@@ -186,6 +186,97 @@ TEST(StaticSequence, NewColumnsOfAnotherEncodingAreEncodedAsTheCacheIs) {
   ASSERT_NO_FATAL_FAILURE(expect_parity(program, sequence, some_tokens(20, 8), {7, 1, 1, 6, 1, 4}));
 }
 
+// -- caches of prefill_forward in encodings of their own
+
+const Encoding kFine{1.0 / 16, 5000}, kCoarse{0.75, 40};
+
+// Multiples of 1/8 are exact in both encodings, so that every turn gives what one encoding gives.
+TEST(StaticSequence, CachesInTwoEncodingsGiveTheSameLogitsInEveryTurn) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    Random random(seed);
+    FakeOptions options{.kv_length = seed % 2 == 0 ? 1 : 3,
+                        .prefill_length = static_cast<int64_t>(random.next() % 9) + 1,
+                        .kv = DType::kU16,
+                        .prefill_cache = kFine};
+    if (seed % 3 == 0) options.prefill_output = Encoding{1.0 / 32, 20000};
+    if (seed % 5 == 0) options.window = 5;
+    FakeProgram program(options);
+    StaticSequence sequence = make(program).value();
+    for (int turn = 0; turn < 2; ++turn) {
+      std::vector<size_t> parts;
+      int64_t left = sequence.capacity();
+      while (left > 0) {
+        const auto most = static_cast<uint64_t>(std::min<int64_t>(left, 8));
+        parts.push_back(random.next() % 3 == 0 ? 1 : static_cast<size_t>(random.next() % most) + 1);
+        left -= static_cast<int64_t>(parts.back());
+      }
+      ASSERT_NO_FATAL_FAILURE(
+          expect_parity(program, sequence, some_tokens(sequence.capacity(), seed), parts))
+          << "seed " << seed;
+      sequence.restart();
+    }
+  }
+}
+
+// What layer 0 caches depends on tokens and positions only.
+std::vector<float> first_values(StaticSequence& sequence) {
+  return sequence.cache(0, /*is_key=*/false)->values;
+}
+
+float through(const Encoding& encoding, float value) {
+  return static_cast<float>(encoding.real(encoding.code(value, DType::kU16)));
+}
+
+// kv_forward sees what prefill_forward has cached encoded anew, once: a second prompt changes no
+// column of the first. What kv_forward has cached itself is encoded by it alone.
+TEST(StaticSequence, EveryColumnIsEncodedAnewOnce) {
+  const Encoding prefill{0.3, 1000};
+  FakeProgram exact({}),
+      program({.kv = DType::kU16, .prefill_cache = prefill, .kv_cache = kCoarse});
+  StaticSequence plain = make(exact).value(), sequence = make(program).value();
+  const auto tokens = some_tokens(20, 8);
+  std::vector<bool> by_prefill;
+  size_t at = 0;
+  for (const size_t part : {7, 1, 1, 6, 1, 4}) {
+    const std::vector<float> before = first_values(sequence);
+    program.calls().clear();
+    ASSERT_TRUE(plain.forward(std::span(tokens).subspan(at, part)));
+    ASSERT_TRUE(sequence.forward(std::span(tokens).subspan(at, part)));
+    at += part;
+    for (const std::string& call : program.calls()) {
+      const bool prefilled = call == "prefill_forward";
+      const size_t columns = prefilled ? std::min<size_t>(4, at - by_prefill.size()) : 1;
+      by_prefill.insert(by_prefill.end(), columns, prefilled);
+    }
+    ASSERT_EQ(by_prefill.size(), at);
+    const std::vector<float> values = first_values(sequence), want = first_values(plain);
+    const size_t width = values.size() / at;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float given = by_prefill[i / width] ? through(prefill, want[i]) : want[i];
+      ASSERT_EQ(values[i], through(kCoarse, given)) << "position " << i / width;
+    }
+    ASSERT_TRUE(std::equal(before.begin(), before.end(), values.begin()));
+  }
+}
+
+// What prefill_forward reads has never passed through the encoding of kv_forward.
+TEST(StaticSequence, LaterPromptsReadWhatPrefillHasCachedItself) {
+  FakeProgram program({.kv = DType::kU16, .prefill_cache = kFine, .kv_cache = kCoarse});
+  StaticSequence sequence = make(program).value();
+  ASSERT_NO_FATAL_FAILURE(expect_parity(program, sequence, some_tokens(20, 8), {7, 6, 3, 4}));
+}
+
+TEST(StaticSequence, ModeKvHasNoCachesOfPrefill) {
+  FakeProgram one({.kv = DType::kU16}), two({.kv = DType::kU16, .prefill_cache = kFine});
+  const auto bytes = [](FakeProgram& program, DecodeMode mode) {
+    return make(program, {.mode = mode})->cache_bytes();
+  };
+  EXPECT_EQ(bytes(two, DecodeMode::kKv), bytes(one, DecodeMode::kKv));
+  EXPECT_GT(bytes(two, DecodeMode::kHybrid), bytes(one, DecodeMode::kHybrid));
+  StaticSequence sequence = make(two, {.mode = DecodeMode::kKv}).value();
+  ASSERT_NO_FATAL_FAILURE(expect_parity(two, sequence, some_tokens(20, 8), {7, 6, 3, 4}));
+}
+
 TEST(StaticSequence, StatesGetWholeChunksOnly) {
   for (const DecodeMode mode : {DecodeMode::kKv, DecodeMode::kHybrid}) {
     FakeProgram program({.prefill_length = 4, .recurrent = true});
