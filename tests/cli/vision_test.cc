@@ -133,7 +133,7 @@ TEST(VisionCheckpoint, AWrongTowerIsFoundAtItsFirstStage) {
   const Outcome outcome =
       run_ferry({"--json", "verify", dir / "b", "--reference", vision_golden("smolvlm")});
   EXPECT_EQ(outcome.code, 1) << outcome.err;
-  EXPECT_EQ(outcome.json()["first_divergence"]["name"], "vision_last_hidden_state")
+  EXPECT_EQ(outcome.json()["first_divergence"]["tensor"], "vision_last_hidden_state")
       << outcome.json()["first_divergence"];
 }
 
