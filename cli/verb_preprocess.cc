@@ -61,7 +61,9 @@ void add_tensors(JsonWriter& json, const pipeline::PreprocessReport& report) {
 
 std::string to_json(const Options& o, const pipeline::PreprocessReport& report) {
   JsonWriter json;
-  json.begin_object().member("output", o.request.output).member("backend", o.backend);
+  json.begin_object().key("output");
+  o.request.output.empty() ? json.null() : json.value(o.request.output);
+  json.member("backend", o.backend);
   json.key("images").begin_array();
   for (const pipeline::PreprocessedImage& image : report.images) {
     json.begin_object().member("path", image.path);

@@ -12,6 +12,7 @@
 
 #include "cli/decode_mode.h"
 #include "cli/error_report.h"
+#include "cli/loose_programs.h"
 #include "cli/numbers.h"
 #include "cli/present_time.h"
 #include "cli/run_report.h"
@@ -33,6 +34,7 @@ namespace ferry::cli {
 namespace {
 
 struct Options {
+  LooseOptions loose;
   std::vector<std::string> images;
   std::string bundle, tokens, prompt, chat, dump_logits, stats_json, thresholds;
   int64_t max_new = 16;
@@ -144,7 +146,8 @@ std::string_view reason_to_stop(const Generation& g, const runner::Decoder& deco
 }
 
 Error in_bundle(const Options& options, Error error) {
-  error.message = fmt::format("{}: {}", printable(options.bundle), error.message);
+  const std::string& file = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
+  error.message = fmt::format("{}: {}", printable(file), error.message);
   return error;
 }
 
@@ -254,13 +257,16 @@ int conclude(Context& context, const Generation& g) {
 Result<std::optional<text::Tokenizer>> open_tokenizer(const packer::Bundle& bundle,
                                                       const Options& options) {
   if (!options.tokens.empty()) return std::optional<text::Tokenizer>();
-  if (std::ranges::count(bundle.manifest().files, text::kTokenizerFile,
-                         &packer::ManifestFile::path) == 0) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: this bundle has no {}: use --tokens",
-                                               printable(options.bundle), text::kTokenizerFile));
+  if (!bundle.has_text(text::kTokenizerFile)) {
+    return fail(
+        ErrorCode::kUsage,
+        bundle.text_directory().empty()
+            ? fmt::format("{}: a prompt of text needs --tokenizer", printable(bundle.path()))
+            : fmt::format("{}: this bundle has no {}: use --tokens",
+                          printable(bundle.text_directory()), text::kTokenizerFile));
   }
   const std::string text = FERRY_TRY(bundle.text(text::kTokenizerFile, text::kMaxTokenizerFile));
-  const std::string path = bundle.path() + "/" + text::kTokenizerFile;
+  const std::string path = bundle.text_directory() + "/" + text::kTokenizerFile;
   return std::optional<text::Tokenizer>(FERRY_TRY(text::Tokenizer::parse(text, printable(path))));
 }
 
@@ -269,7 +275,8 @@ Result<std::string> chat_prompt(const packer::Bundle& bundle, const Options& opt
   const auto read = [&](const std::string& name, uint64_t limit) -> Result<std::string> {
     return bundle.has_text(name) ? bundle.text(name, limit) : Result<std::string>(std::string());
   };
-  const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(bundle.path(), read));
+  const text::ChatTemplate chat =
+      FERRY_TRY(text::ChatTemplate::load(bundle.text_directory(), read));
   return chat.render_message(options.chat, present_time());
 }
 
@@ -339,8 +346,8 @@ Result<int> run(Context& context, const Options& options) {
   const auto thresholds = FERRY_TRY(load_thresholds(options));
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   g.stats.load_start = g.clock.now();
-  const packer::Bundle bundle =
-      FERRY_TRY(packer::Bundle::open(options.bundle, !options.skip_digests, context.pool()));
+  const packer::Bundle bundle = FERRY_TRY(open_bundle(
+      {options.bundle, !options.skip_digests, !options.ignore_eos}, options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   std::optional<pipeline::ImageInput> input =
       FERRY_TRY(open_image_input(bundle, options, context.pool(), method));
@@ -375,9 +382,10 @@ Result<int> run(Context& context, const Options& options) {
 
 void add_run(CommandLine& line) {
   auto o = std::make_shared<Options>();
-  line.verb("run", "Generate text or tokens with a bundle")
-      .positional("BUNDLE", o->bundle, "Bundle directory")
-      .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
+  Verb verb = line.verb("run", "Generate text or tokens with a bundle");
+  verb.optional_positional("BUNDLE", o->bundle, "Bundle directory");
+  add_loose_options(verb, o->loose);
+  verb.option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
       .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
       .option("--image", o->images,
               "Image files for --prompt or --chat, in order; placeholders in the text say where, "

@@ -23,15 +23,14 @@ text::ReadFile reader_of(const packer::Bundle& bundle) {
   };
 }
 
-// What the image processor files of a bundle say.
+}  // namespace
+
 Result<media::Settings> image_settings(const packer::Bundle& bundle) {
   const text::ReadFile read = reader_of(bundle);
   const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorFile));
   const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorFile));
-  return media::settings_from(preprocessor, processor, printable(bundle.path()));
+  return media::settings_from(preprocessor, processor, printable(bundle.text_directory()));
 }
-
-}  // namespace
 
 std::vector<text::ImageLayout> layouts_of(std::span<const EncodedImage> images) {
   std::vector<text::ImageLayout> layouts;
@@ -61,7 +60,7 @@ Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
                             printable(bundle.path()), kVisionEncoderRole));
   }
   text::ImagePrompt prompts =
-      FERRY_TRY(text::ImagePrompt::open(printable(bundle.path()), reader_of(bundle)));
+      FERRY_TRY(text::ImagePrompt::open(printable(bundle.text_directory()), reader_of(bundle)));
   return ImageInput(bundle, std::move(prompts));
 }
 

@@ -58,4 +58,7 @@ class ImageInput {
   ThreadPool* pool_ = nullptr;
 };
 
+// What the image processor files of a bundle say; errors as for media::load_settings().
+Result<media::Settings> image_settings(const packer::Bundle& bundle);
+
 }  // namespace ferry::pipeline

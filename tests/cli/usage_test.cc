@@ -47,7 +47,6 @@ TEST(Usage, OptionsThatAreNotThereAreNotKnownEither) {
       {"convert", source, "--dry-run", "--to", "gguf"},
       {"convert", source, "--dry-run", "--quantize", "int8"},
       {"convert", source, "--dry-run", "--resume"},
-      {"run", source, "--tokens", "1", "--image", "cat.png"},
   };
   for (const Line& line : lines) {
     SCOPED_TRACE(testing::PrintToString(line));

@@ -15,7 +15,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace {
 
-using ferry::formats::ZipItem;
+using ferry::ZipItem;
 
 uint64_t number(std::string_view text, size_t at, size_t size) {
   uint64_t value = 0;
@@ -53,8 +53,8 @@ void change(ZipItem& item, unsigned seed) {
   if (item.method == 8) {  // a stream that is wrong, in a file that is right
     item.stored = text;
   } else {
-    item = seed % 4 == 0 ? ferry::formats::deflated_item(item.name, text)
-                         : ferry::formats::stored_item(item.name, text);
+    item =
+        seed % 4 == 0 ? ferry::deflated_item(item.name, text) : ferry::stored_item(item.name, text);
   }
 }
 
@@ -66,7 +66,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (seed % 8 != 0) items = take_apart({reinterpret_cast<const char*>(data), size});
   if (items.empty()) return LLVMFuzzerMutate(data, size, max_size);
   change(items[(seed >> 8) % items.size()], seed >> 4);
-  const std::string zip = ferry::formats::make_zip(items);
+  const std::string zip = ferry::make_zip(items);
   if (zip.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
   std::memcpy(data, zip.data(), zip.size());
   return zip.size();
