@@ -39,6 +39,25 @@ TEST(FamilyTable, EveryTypeHasOneFamilyAndItsDefaultsAreAnObject) {
   EXPECT_EQ(find_family(all_families(), ""), std::nullopt);
 }
 
+TEST(FamilyTable, EveryVisionTypeHasOneFamilyAndTextDecodersThatExist) {
+  std::set<std::string_view> names;
+  for (const VisionFamily* family : all_vision_families()) {
+    for (const VisionType& type : family->types) {
+      EXPECT_TRUE(names.insert(type.name).second) << type.name;
+      EXPECT_EQ(find_family(all_families(), type.name), std::nullopt) << type.name;
+      EXPECT_EQ(find_vision_family(type.name)->type, &type);
+      EXPECT_TRUE(json::parse(type.defaults, nullptr, false).is_object()) << type.name;
+      EXPECT_TRUE(json::parse(type.vision_defaults, nullptr, false).is_object()) << type.name;
+      EXPECT_EQ(std::ranges::count(family->text_types, type.text_type), 1) << type.name;
+      EXPECT_NE(supported_types(all_families()).find(type.name), std::string::npos) << type.name;
+    }
+    for (const std::string_view text : family->text_types) {
+      EXPECT_TRUE(find_family(all_families(), text)) << text;
+    }
+  }
+  EXPECT_EQ(find_vision_family("siglip"), std::nullopt);
+}
+
 TEST(FamilyTable, AWrapperHasTheFamilyOfItsTextDecoder) {
   const std::optional<FamilyMatch> match = find_family(all_families(), "qwen3_5_moe");
   ASSERT_TRUE(match);

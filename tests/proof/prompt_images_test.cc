@@ -1,0 +1,166 @@
+// The images of reference prompts: their tiles, rows and placeholders.
+#include "proof/prompt_images.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "core/program_interface.h"
+
+namespace ferry::proof {
+namespace {
+
+class MemorySource : public TensorSource {
+ public:
+  template <class T>
+  MemorySource& add(const std::string& name, DType dtype, Shape shape, std::vector<T> values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    entries_.push_back({.name = name,
+                        .dtype = dtype,
+                        .shape = std::move(shape),
+                        .bytes = bytes.size(),
+                        .file = 0,
+                        .offset = data_.size()});
+    data_.insert(data_.end(), bytes.begin(), bytes.end());
+    return *this;
+  }
+  MemorySource& ids(std::vector<int64_t> values) {
+    const auto count = static_cast<int64_t>(values.size());
+    return add("input_ids", DType::kI64, {1, count}, std::move(values));
+  }
+  // `tiles` of [3,2,2], each filled with its value.
+  MemorySource& pixels(const std::vector<float>& tiles, bool batch) {
+    std::vector<float> values;
+    for (const float tile : tiles) values.insert(values.end(), 12, tile);
+    Shape shape = {static_cast<int64_t>(tiles.size()), 3, 2, 2};
+    if (batch) shape.insert(shape.begin(), 1);
+    return add("pixel_values", DType::kF32, std::move(shape), std::move(values));
+  }
+  MemorySource& features(int64_t rows, int64_t width) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < rows * width; ++i) values.push_back(static_cast<float>(i));
+    return add("image_features", DType::kF32, {1, rows, width}, std::move(values));
+  }
+
+  const std::string& path() const override { return path_; }
+  const std::vector<SourceFile>& files() const override { return files_; }
+  const std::vector<TensorEntry>& entries() const override { return entries_; }
+  Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override {
+    std::memcpy(out.data(), data_.data() + entries_[index].offset + offset, out.size());
+    return {};
+  }
+
+ private:
+  std::string path_ = "golden";
+  std::vector<SourceFile> files_;
+  std::vector<TensorEntry> entries_;
+  std::vector<std::byte> data_;
+};
+
+// Tiles of [3,2,2] become two rows of four.
+packer::Manifest model(std::optional<int64_t> placeholder) {
+  packer::ManifestMethod forward;
+  forward.name = kForwardMethod;
+  forward.inputs = {{std::string(kPixelValuesPort), DType::kF32, {1, 3, 2, 2}}};
+  forward.outputs = {{std::string(kImageFeaturesPort), DType::kF32, {1, 2, 4}}};
+  packer::ManifestProgram program;
+  program.methods = {forward};
+  packer::Manifest manifest;
+  manifest.hidden_size = 4;
+  manifest.vocab_size = 100;
+  manifest.image_token_id = placeholder;
+  manifest.components = {{std::string(kVisionEncoderRole), {program}}};
+  return manifest;
+}
+
+Result<PromptImages> images(const MemorySource& source, std::optional<int64_t> placeholder = 9) {
+  const Reference reference = Reference::open(source).value();
+  return images_of(reference, reference.prompts().front(), model(placeholder));
+}
+
+void expect_refused(const MemorySource& source, std::optional<int64_t> placeholder,
+                    const std::string& message) {
+  const auto made = images(source, placeholder);
+  ASSERT_FALSE(made) << message;
+  EXPECT_EQ(made.error().code, ErrorCode::kBadInput);
+  EXPECT_NE(made.error().message.find(message), std::string::npos) << made.error().message;
+  EXPECT_TRUE(made.error().message.starts_with("golden: prompt")) << made.error().message;
+}
+
+TEST(PromptImages, RowsHaveThePlacesOfPlaceholders) {
+  MemorySource source;
+  source.ids({1, 9, 2, 9, 9, 9, 3}).features(4, 4);
+  const auto made = images(source);
+  ASSERT_TRUE(made) << made.error().message;
+  const auto rows = made->rows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].first, 1);
+  EXPECT_EQ(std::vector(rows[0].values.begin(), rows[0].values.end()),
+            (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(rows[1].first, 3);
+  EXPECT_EQ(rows[1].values.size(), 12u);
+  EXPECT_EQ(rows[1].values.front(), 4.0F);
+}
+
+TEST(PromptImages, OneRunForEachTile) {
+  for (const bool batch : {false, true}) {
+    MemorySource source;
+    source.ids({9, 9, 5, 9, 9}).pixels({0.5F, -1}, batch);
+    const auto made = images(source);
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_EQ(made->pixel_shape, (Shape{2, 3, 2, 2}));
+    EXPECT_EQ(made->runs.size(), 2u);
+    EXPECT_TRUE(made->features.empty());
+  }
+}
+
+// Tiles of zeros pad the shorter samples of a batch; elsewhere they are images.
+TEST(PromptImages, TilesOfZerosPadBatchesOnly) {
+  MemorySource padded;
+  padded.ids({9, 9, 9, 9}).pixels({0.5F, -1, 0}, /*batch=*/true);
+  EXPECT_EQ(images(padded)->pixel_shape, (Shape{2, 3, 2, 2}));
+  MemorySource between;
+  between.ids({9, 9, 9, 9}).pixels({0.5F, 0, -1}, /*batch=*/true);
+  const auto kept = images(between);
+  EXPECT_EQ(kept->pixels.back(), -1.0F);
+  EXPECT_EQ(kept->pixels.size(), 24u);
+  MemorySource tiles;
+  tiles.ids({9, 9, 9, 9}).pixels({0.5F, 0}, /*batch=*/false);
+  EXPECT_EQ(images(tiles)->pixel_shape, (Shape{2, 3, 2, 2}));
+}
+
+TEST(PromptImages, ThePlaceholderOfAModelThatStatesNoneIsFoundByItsNumber) {
+  MemorySource source;
+  source.ids({1, 1, 1, 7, 7, 2}).pixels({1}, false);
+  EXPECT_EQ(images(source, std::nullopt)->runs.front().first, 3);
+  MemorySource several;
+  several.ids({1, 1, 7, 7, 2}).pixels({1}, false);
+  expect_refused(several, std::nullopt,
+                 "the bundle states no image_token_id, and tokens 1 and 7 both occur 2 times");
+  EXPECT_EQ(images(several, 7)->runs.front().first, 2);
+  MemorySource none;
+  none.ids({1, 7, 7, 7, 2}).pixels({1}, false);
+  expect_refused(none, std::nullopt,
+                 "no token occurs 2 times, which is how many rows its images give");
+}
+
+TEST(PromptImages, ThatDoNotFitAreRefused) {
+  const auto with = [](std::vector<int64_t> ids) { return MemorySource().ids(std::move(ids)); };
+  expect_refused(with({9, 1}).pixels({1}, false), 9,
+                 "1 placeholders (token 9), but its images give 2 rows");
+  expect_refused(with({9, 9, 9}).pixels({1}, false), 9,
+                 "3 placeholders (token 9), but its images give 2 rows");
+  expect_refused(with({9, 9, 9}).features(2, 4), 9,
+                 "3 placeholders (token 9), but its images give 2 rows");
+  expect_refused(with({1, 2}).features(2, 4), 9, "0 placeholders (token 9)");
+  expect_refused(with({9, 9}).features(2, 5), 9, "the text decoder takes rows of 4");
+  const std::vector<float> values(24);
+  for (const Shape& shape :
+       {Shape{2, 3, 4, 1}, Shape{2, 1, 2, 6}, Shape{2, 1, 3, 2, 2}, Shape{24}, Shape{8, 3}}) {
+    expect_refused(with({9, 9}).add("pixel_values", DType::kF32, shape, values), 9,
+                   "the vision encoder takes tiles of");
+  }
+}
+
+}  // namespace
+}  // namespace ferry::proof
