@@ -93,10 +93,12 @@ run_tests() {
     "$directory/bin/$tests" --gtest_brief=1
   done
 }
-# What reads foreign bytes and what executes programs; the tests of whole commands take long.
+# What reads foreign bytes and what executes programs; the tests of whole commands take long. The
+# objects are those of the fuzz targets.
 step_asan() {
-  run_tests build/matrix-asan --preset asan-ubsan -- core_tests formats_tests graph_tests packer_tests \
-    runner_tests text_tests media_tests
+  need clang++ clang
+  run_tests build/matrix-fuzz --preset fuzz -DFERRY_TESTS=ON -- core_tests formats_tests media_tests \
+    text_tests packer_tests graph_tests runner_tests
 }
 # What uses threads.
 step_tsan() {
@@ -107,7 +109,7 @@ step_tsan() {
 # 25 s for one input.
 step_fuzz() {
   need clang++ clang
-  build build/matrix-fuzz --preset fuzz -DFERRY_FUZZ_SECONDS="${FUZZ_SECONDS:-60}" -- fuzzers
+  build build/matrix-fuzz --preset fuzz -DFERRY_TESTS=ON -DFERRY_FUZZ_SECONDS="${FUZZ_SECONDS:-60}" -- fuzzers
   ctest --test-dir build/matrix-fuzz --quiet -R '^fuzz\.'
 }
 

@@ -2,6 +2,7 @@
 // an operator, a jump) and writes the program again, if it is still valid; now and then it changes
 // the bytes of the file itself.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,8 +28,19 @@ size_t below(Random& random, size_t end) { return end == 0 ? 0 : random() % end;
 
 // A number near `n`, or one of those that often break things.
 int64_t other_number(Random& random, int64_t n) {
-  const int64_t numbers[] = {n - 1, n + 1, n / 2, -n, 0, 1, -1, INT64_MAX, INT64_MIN};
-  if (random() % 2 == 0 && n < INT32_MAX && n > INT32_MIN) return numbers[random() % 2];
+  const auto bits = static_cast<uint64_t>(n);  // wraps around
+  const uint64_t numbers[] = {bits - 1, bits + 1,  static_cast<uint64_t>(n / 2),
+                              0 - bits, 0,         1,
+                              ~0ull,    INT64_MAX, 1ull << 63};
+  if (random() % 2 == 0 && n < INT32_MAX && n > INT32_MIN) {
+    return static_cast<int64_t>(numbers[random() % 2]);
+  }
+  return static_cast<int64_t>(numbers[below(random, std::size(numbers))]);
+}
+
+double other_number(Random& random, double n) {
+  const double numbers[] = {n - 1, n + 1, n / 2, -n,       0,         1,
+                            -1,    1e19,  -1e19, HUGE_VAL, -HUGE_VAL, NAN};
   return numbers[below(random, std::size(numbers))];
 }
 
@@ -56,7 +68,7 @@ void change_value(Random& random, pte::Value& value) {
   } else if (auto* integer = std::get_if<int64_t>(&value)) {
     *integer = other_number(random, *integer);
   } else if (auto* number = std::get_if<double>(&value)) {
-    *number = static_cast<double>(other_number(random, static_cast<int64_t>(*number)));
+    *number = other_number(random, *number);
   } else if (auto* flag = std::get_if<bool>(&value)) {
     *flag = !*flag;
   } else if (auto* list = std::get_if<pte::IntList>(&value); list && !list->items.empty()) {
