@@ -1,0 +1,24 @@
+// What the command line of `ferry run` says.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runner/sampler.h"
+
+namespace ferry::cli {
+
+struct RunOptions {
+  std::vector<std::string> images;
+  std::string bundle, tokens, prompt, chat, messages, dump_logits, stats_json, thresholds;
+  int64_t max_new = 16;
+  std::string mode, lookahead;
+  runner::SamplingOptions sampling;
+  int64_t seed = 0;
+  std::optional<int64_t> memory;
+  bool ignore_eos = false, skip_digests = false, interactive = false;
+};
+
+}  // namespace ferry::cli
