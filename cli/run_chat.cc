@@ -98,9 +98,8 @@ Status Chat::command(std::string_view line) {
     return {};
   }
   if (name != kImage || path.empty()) {
-    return refuse({ErrorCode::kUsage, fmt::format("{}: unknown command; there are /image FILE and "
-                                                  "/quit",
-                                                  quoted(line))});
+    return refuse({ErrorCode::kUsage,
+                   fmt::format("{}: no command; there are /image FILE and /quit", quoted(line))});
   }
   const Status added = add_image(path);
   return added ? added : refuse(added.error());

@@ -333,18 +333,15 @@ Result<std::vector<graph::Model>> cut(graph::Model model, std::string_view role,
   return parts;
 }
 
-// The file of --reference, once it has been seen to be one, and one of this model.
-Result<packer::CopiedFile> reference_to_copy(const std::string& path, const Conversion& conversion,
-                                             const packer::Manifest& manifest) {
+// Refuses a --reference that is none, or not one of this model.
+Status check_reference_file(const std::string& path, const Conversion& conversion) {
   proof::ReferenceShapes shapes{.buffers = {},
                                 .experts = conversion.config.moe.experts,
                                 .experts_per_token = conversion.config.moe.per_token};
   for (const PlannedBuffer& buffer : conversion.buffers) shapes.buffers[buffer.name] = buffer.shape;
   const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
-  FERRY_RETURN_IF_ERROR(
-      proof::check_reference(FERRY_TRY(proof::Reference::open(*source)), manifest, shapes));
-  return packer::CopiedFile{reference_name(path),
-                            std::make_shared<const InputFile>(FERRY_TRY(InputFile::open(path)))};
+  return proof::check_reference(FERRY_TRY(proof::Reference::open(*source)),
+                                conversion.plan->manifest(), shapes);
 }
 
 }  // namespace
@@ -396,9 +393,12 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   }
   FERRY_RETURN_IF_ERROR(lower_components(c, build, input));
   if (!options.reference.empty()) {
-    input.copied.push_back(FERRY_TRY(reference_to_copy(options.reference, c, input.manifest)));
+    input.copied.push_back(
+        {reference_name(options.reference),
+         std::make_shared<const InputFile>(FERRY_TRY(InputFile::open(options.reference)))});
   }
   c.plan = FERRY_TRY(packer::BundlePlan::make(std::move(input), *c.source, options.max_file_bytes));
+  if (!options.reference.empty()) FERRY_RETURN_IF_ERROR(check_reference_file(options.reference, c));
   return c;
 }
 

@@ -62,10 +62,9 @@ Status expect_vision_encoder(const packer::Bundle& bundle) {
 
 Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
   FERRY_RETURN_IF_ERROR(expect_vision_encoder(bundle));
-  media::Settings settings = FERRY_TRY(image_settings(bundle));
   text::ImagePrompt prompts =
       FERRY_TRY(text::ImagePrompt::open(printable(bundle.path()), reader_of(bundle)));
-  return ImageInput(bundle, std::move(prompts), settings);
+  return ImageInput(bundle, std::move(prompts));
 }
 
 Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings) {
@@ -91,10 +90,12 @@ Status check_placeholders(const packer::Bundle& bundle, const text::ImagePrompt&
 
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options) {
   pool_ = &pool;
+  settings_ = FERRY_TRY(image_settings(bundle_));
+  FERRY_RETURN_IF_ERROR(check_tiles(bundle_, settings_));
+  FERRY_RETURN_IF_ERROR(check_placeholders(bundle_, prompts_));
   encoder_ = std::make_unique<runner::VisionEncoder>(
       FERRY_TRY(runner::VisionEncoder::load(bundle_, pool, options)));
-  FERRY_RETURN_IF_ERROR(check_tiles(bundle_, settings_));
-  return check_placeholders(bundle_, prompts_);
+  return {};
 }
 
 Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string> paths) {

@@ -35,25 +35,26 @@ std::vector<text::ImageLayout> layouts_of(std::span<const EncodedImage> images);
 class ImageInput {
  public:
   // The tokenizer, chat template and processor files of the bundle. kUsage for a bundle that takes
-  // no images; kBadInput where files are missing; kUnsupported, by name, for what is not known.
+  // no images; errors as for text::ImagePrompt::open().
   static Result<ImageInput> open(const packer::Bundle& bundle);
 
   text::ImagePrompt& prompts() { return prompts_; }
 
   bool has_encoder() const { return encoder_ != nullptr; }
-  // Loads the vision encoder. `pool` must outlive this. kBadInput unless the processor's tiles and
+  // Loads the vision encoder and the settings of the image processor; errors as for
+  // media::load_settings(). `pool` must outlive this. kBadInput unless the processor's tiles and
   // placeholders are those of the encoder.
   Status load_encoder(ThreadPool& pool, const runner::MethodOptions& options);
   // After load_encoder(). The first image that cannot be read ends it.
   Result<std::vector<EncodedImage>> encode(std::span<const std::string> paths);
 
  private:
-  ImageInput(const packer::Bundle& bundle, text::ImagePrompt prompts, media::Settings settings)
-      : bundle_(bundle), prompts_(std::move(prompts)), settings_(settings) {}
+  ImageInput(const packer::Bundle& bundle, text::ImagePrompt prompts)
+      : bundle_(bundle), prompts_(std::move(prompts)) {}
 
   packer::Bundle bundle_;  // shares the mapped files
   text::ImagePrompt prompts_;
-  media::Settings settings_;
+  media::Settings settings_ = {};  // after load_encoder()
   std::unique_ptr<runner::VisionEncoder> encoder_;
   ThreadPool* pool_ = nullptr;
 };

@@ -19,7 +19,13 @@ Result<TokenEmbedder> TokenEmbedder::bind(ProgramSet& set, std::string_view meth
   const PortType inputs[] = {{kTokensPort, ids, {1, tokens}}};
   const PortType outputs[] = {
       {kEmbeddingsPort, DType::kF32, {1, tokens, set.bundle().manifest().hidden_size}}};
-  return TokenEmbedder(FERRY_TRY(set.bind(method, inputs, outputs)));
+  const int64_t values = tokens * set.bundle().manifest().hidden_size;
+  return TokenEmbedder(FERRY_TRY(set.bind(method, inputs, outputs)), static_cast<size_t>(values));
+}
+
+void TokenEmbedder::set_rows(std::span<const EmbeddingRows> rows) {
+  rows_.assign(rows.begin(), rows.end());
+  if (!rows_.empty()) merged_.reserve(most_values_);
 }
 
 Status TokenEmbedder::run(const TensorView& ids, int64_t position) {

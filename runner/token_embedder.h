@@ -29,16 +29,18 @@ class TokenEmbedder {
                                     int64_t tokens);
 
   // From here on. The values must stay until they are replaced.
-  void set_rows(std::span<const EmbeddingRows> rows) { rows_.assign(rows.begin(), rows.end()); }
-  // Embeds ids [1,n] at positions [position, position + n).
+  void set_rows(std::span<const EmbeddingRows> rows);
+  // Embeds ids [1,n] at positions [position, position + n). Allocates nothing.
   Status run(const TensorView& ids, int64_t position);
   // f32 [1,n,hidden_size], until the next run().
   const TensorView& output() const { return output_; }
 
  private:
-  explicit TokenEmbedder(MethodChain chain) : chain_(std::move(chain)) {}
+  TokenEmbedder(MethodChain chain, size_t most_values)
+      : chain_(std::move(chain)), most_values_(most_values) {}
 
   MethodChain chain_;
+  size_t most_values_;  // of a call
   TensorView output_;
   std::vector<EmbeddingRows> rows_;
   std::vector<float> merged_;

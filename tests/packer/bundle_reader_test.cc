@@ -428,6 +428,34 @@ const Lie kLies[] = {
     {"switch beyond the context", [](Manifest& m) { m.rope_switch = 8; },
      "rope_switch 8 is not inside"},
     {"layer missing", [](Manifest& m) { m.num_layers = 3; }, "end with layer 2, the model has 3"},
+    {"placeholder beyond the vocabulary", [](Manifest& m) { m.image_token_id = 4; },
+     "image_token_id 4 is outside of the vocabulary of 4"},
+    {"images for a decoder of tokens",
+     [](Manifest& m) {
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+     },
+     "has a component 'vision_encoder' but none 'token_embedding'"},
+    {"features of another shape",
+     [](Manifest& m) {
+       m.components.push_back({"vision_encoder", {program(m, 1)}, "f32"});
+       m.components.back().programs[0].methods[0].outputs[0] = {
+           "image_features", DType::kF32, {1, 6, 3}};
+     },
+     "output 'image_features' is [1, 6, 3], not [1, 6, 4] by the manifest's hidden_size"},
+    {"embeddings of another width",
+     [](Manifest& m) {
+       m.components.push_back({"token_embedding", {program(m, 0)}, "f32"});
+       m.components.back().programs[0].methods[0].outputs[0] = {
+           "embeddings", DType::kF32, {1, 4, 3}};
+     },
+     "value 'embeddings' is [1, 4, 3], not [1, 4, 4] by the manifest's prefill_length and"},
+    {"embeddings of longer calls",
+     [](Manifest& m) {
+       m.components.push_back({"token_embedding", {program(m, 0)}, "f32"});
+       m.components.back().programs[0].methods[0].outputs[0] = {
+           "embeddings", DType::kF32, {1, 5, 4}};
+     },
+     "value 'embeddings' is [1, 5, 4], not [1, 4, 4] by the manifest's prefill_length and"},
 };
 
 TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
@@ -447,11 +475,11 @@ TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
 }
 
 TEST_F(BundleReader, OpensBundlesOfEarlierVersions) {
-  model.copied.clear();  // as in the stored manifest
+  model.copied.clear();  // as in the stored manifests
   use_one_shard();
   const std::string stored = FERRY_TESTDATA "/manifest/version";
   EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "4.json"));
-  for (const int version : {2, 3}) {
+  for (const int64_t version : {2, 3}) {
     write_file(path + "/manifest.json", read_file(stored + std::to_string(version) + ".json"));
     const auto bundle = Bundle::open(path, true, pool);
     ASSERT_TRUE(bundle) << all_messages(bundle);

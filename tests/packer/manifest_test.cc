@@ -107,7 +107,7 @@ Manifest full_manifest() {
   program.file = "p.pte";
   program.data_files = {"p.ptd"};
   program.methods = {forward};
-  m.components = {{"text_decoder", {program}}};
+  m.components = {{"text_decoder", {program}, "f16"}};
   m.tensors = {{"w",
                 "p.ptd",
                 DType::kBF16,
@@ -234,6 +234,10 @@ const Edit kEdits[] = {
     {"\"#0 f32 [0, 6:1] | cast bf16\"", "\"\"", "tensors[0].recipe is not 1 to 1048576 bytes"},
     {",\n   \"recipe\": \"#0 f32 [0, 6:1] | cast bf16\"", "", "tensors[0].recipe is missing"},
     {"\"version\": 4", "\"version\": 2", "model has an unknown member 'attention'"},
+    {"\"version\": 4", "\"version\": 3", "model has an unknown member 'image_token_id'"},
+    {"\"image_token_id\": 5", "\"image_token_id\": -5", "model.image_token_id is not"},
+    {",\n  \"image_token_id\": 5", "", "model.image_token_id is missing"},
+    {"   \"weight_dtype\": \"f16\",\n", "", "components[0].weight_dtype is missing"},
     {"ferry-bundle", "ferry-bungle", "not the manifest of a bundle"},
 };
 
@@ -264,16 +268,33 @@ TEST(Manifest, LongestRecipeIsAccepted) {
   EXPECT_FALSE(read_manifest(write_manifest(m), "manifest.json"));
 }
 
-// testdata/manifest/version2.json was written by the last program of version 2.
-TEST(Manifest, OfVersion2IsReadAndWrittenBackAsItIs) {
-  const std::string text =
-      read_text_file(FERRY_TESTDATA "/manifest/version2.json", kMaxManifestBytes).value();
+Manifest read_version(int64_t version) {
+  const std::string path = fmt::format(FERRY_TESTDATA "/manifest/version{}.json", version);
+  const std::string text = read_text_file(path, kMaxManifestBytes).value();
   const auto read = read_manifest(text, "manifest.json");
-  ASSERT_TRUE(read) << read.error().message;
-  EXPECT_EQ(read->version, 2);
-  ASSERT_FALSE(read->tensors.empty());
-  for (const ManifestTensor& tensor : read->tensors) EXPECT_EQ(tensor.recipe, "");
+  EXPECT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->version, version);
+  EXPECT_FALSE(read->tensors.empty());
   EXPECT_EQ(write_manifest(*read), text);
+  return *read;
+}
+
+// testdata/manifest/versionN.json was written by the last program of version N.
+TEST(Manifest, OfEveryVersionIsReadAndWrittenBackAsItIs) {
+  for (const ManifestTensor& tensor : read_version(2).tensors) EXPECT_EQ(tensor.recipe, "");
+  const Manifest third = read_version(3);
+  EXPECT_NE(third.tensors[0].recipe, "");
+  EXPECT_EQ(third.components[0].weight_dtype, "");
+  EXPECT_EQ(third.image_token_id, std::nullopt);
+  EXPECT_EQ(read_version(4).components[0].weight_dtype, "f32");
+}
+
+TEST(Manifest, TheFormsOfTheImageTokenAreANumberAndNull) {
+  Manifest m = full_manifest();
+  EXPECT_EQ(read_manifest(write_manifest(m), "manifest.json")->image_token_id, 5);
+  m.image_token_id = std::nullopt;
+  EXPECT_NE(write_manifest(m).find("\n  \"image_token_id\": null,\n"), std::string::npos);
+  EXPECT_EQ(read_manifest(write_manifest(m), "manifest.json")->image_token_id, std::nullopt);
 }
 
 TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {

@@ -1,0 +1,17 @@
+// Checkpoints of vision-language models, with the files that prompts with images need.
+#pragma once
+
+#include <string>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+
+// A copy of vision/NAME in `dir`, with the processor and tokenizer files that fit it. `copy` names
+// the directory.
+std::string vision_checkpoint(const TempDir& dir, const std::string& name,
+                              const std::string& copy = "checkpoint");
+// The outputs of the reference for vision/NAME.
+std::string vision_golden(const std::string& name);
+
+}  // namespace ferry

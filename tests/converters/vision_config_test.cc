@@ -1,0 +1,297 @@
+// Configs of vision-language models: what each layout says, defaults, and what is refused by name.
+#include "converters/config/vision_config.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "converters/components.h"
+#include "converters/config/model_config.h"
+#include "core/file.h"
+
+namespace ferry::converters {
+namespace {
+
+using nlohmann::json;
+
+json config_of(const std::string& path) {
+  return json::parse(read_text_file(FERRY_TESTDATA "/" + path, 1 << 20).value());
+}
+json smolvlm() { return config_of("families/smolvlm/config.json"); }
+json internvl() { return config_of("families/internvl3_hf/config.json"); }
+json opengvlab() { return config_of("families/internvl3_opengvlab/config.json"); }
+
+Result<ModelConfig> parse(const json& config, const json& change = json::object()) {
+  json changed = config;
+  changed.merge_patch(change);
+  return parse_model_config(changed.dump(), "", "config.json");
+}
+
+VisionConfig vision_of(const json& config, const json& change = json::object()) {
+  const auto parsed = parse(config, change);
+  EXPECT_TRUE(parsed) << parsed.error().message;
+  return parsed && parsed->vision ? *parsed->vision : VisionConfig();
+}
+
+TEST(VisionConfig, OfSmolVlm) {
+  const auto config = parse(smolvlm());
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->model_type, "smolvlm");
+  EXPECT_EQ(config->text_type, "llama");
+  EXPECT_FALSE(config->tie_word_embeddings);
+  EXPECT_EQ(family_name(*config), "smolvlm");
+  const VisionConfig expected = {.hidden_size = 48,
+                                 .intermediate_size = 96,
+                                 .num_layers = 2,
+                                 .num_heads = 4,
+                                 .image_size = 32,
+                                 .patch_size = 4,
+                                 .shuffle = 2,
+                                 .activation = Activation::kGeluTanh,
+                                 .final_norm = true,
+                                 .image_token_id = 358};
+  EXPECT_EQ(*config->vision, expected);
+  EXPECT_EQ(expected.head_dim(), 12);
+  EXPECT_EQ(expected.patches(), 64);
+  EXPECT_EQ(expected.patch_values(), 48);
+  EXPECT_EQ(expected.image_tokens(), 16);
+  EXPECT_EQ(expected.shuffled_size(), 192);
+}
+
+TEST(VisionConfig, OfInternVlInBothLayouts) {
+  VisionConfig expected = {.hidden_size = 32,
+                           .intermediate_size = 64,
+                           .num_layers = 2,
+                           .num_heads = 4,
+                           .image_size = 32,
+                           .patch_size = 4,
+                           .shuffle = 2,
+                           .activation = Activation::kGelu,
+                           .class_token = true,
+                           .layer_scale = true,
+                           .mlp_connector = true,
+                           .image_token_id = 385};
+  EXPECT_EQ(vision_of(internvl()), expected);
+  expected.image_token_id = std::nullopt;  // OpenGVLab's config does not state it
+  EXPECT_EQ(vision_of(opengvlab()), expected);
+  EXPECT_EQ(parse(opengvlab())->text_type, "qwen2");
+  EXPECT_EQ(parse(opengvlab())->family, parse(internvl())->family);
+}
+
+// The defaults of the configuration classes of transformers 5.12.1 and of OpenGVLab.
+TEST(VisionConfig, KeysThatAreAbsentHaveTheDefaultsOfTheirClass) {
+  json config = smolvlm();
+  config["vision_config"] = {{"image_size", 256}};
+  config["text_config"]["vocab_size"] = 128300;
+  config.erase("scale_factor");
+  config.erase("image_token_id");
+  EXPECT_EQ(vision_of(config), (VisionConfig{.hidden_size = 1152,
+                                             .intermediate_size = 3072,
+                                             .num_layers = 12,
+                                             .num_heads = 16,
+                                             .image_size = 256,
+                                             .patch_size = 32,
+                                             .shuffle = 2,
+                                             .activation = Activation::kGeluTanh,
+                                             .final_norm = true,
+                                             .image_token_id = 128257}));
+  config = internvl();
+  config["vision_config"] = json::object();
+  config["text_config"]["vocab_size"] = 151674;
+  for (const char* key : {"downsample_ratio", "image_token_id", "projector_hidden_act",
+                          "vision_feature_layer", "vision_feature_select_strategy"}) {
+    config.erase(key);
+  }
+  EXPECT_EQ(vision_of(config), (VisionConfig{.hidden_size = 1024,
+                                             .intermediate_size = 4096,
+                                             .num_layers = 24,
+                                             .num_heads = 16,
+                                             .image_size = 448,
+                                             .patch_size = 14,
+                                             .shuffle = 2,
+                                             .class_token = true,
+                                             .qkv_bias = false,
+                                             .layer_scale = true,
+                                             .mlp_connector = true,
+                                             .image_token_id = 151667}));
+  config = opengvlab();
+  config["vision_config"] = json::object();
+  config.erase("force_image_size");
+  EXPECT_EQ(vision_of(config), (VisionConfig{.hidden_size = 3200,
+                                             .intermediate_size = 12800,
+                                             .num_layers = 48,
+                                             .num_heads = 25,
+                                             .image_size = 224,
+                                             .patch_size = 14,
+                                             .shuffle = 2,
+                                             .class_token = true,
+                                             .qkv_bias = false,
+                                             .qk_norm = true,
+                                             .rms_norm = true,
+                                             .layer_scale = true,
+                                             .mlp_connector = true}));
+}
+
+TEST(VisionConfig, TheTypeOfTheTextPartHasADefault) {
+  const json none = {{"text_config", {{"model_type", nullptr}}}};
+  EXPECT_EQ(parse(smolvlm(), none)->text_type, "llama");
+  EXPECT_EQ(parse(internvl(), none)->text_type, "qwen2");
+  const json chat = {{"llm_config", {{"model_type", nullptr}}}};
+  EXPECT_EQ(parse(opengvlab(), chat)->text_type, "qwen2");
+}
+
+TEST(VisionConfig, ChangesOfOneKeyAreSeen) {
+  const json tower = {
+      {"use_qk_norm", true}, {"use_mean_pooling", false}, {"norm_type", "rms_norm"}};
+  const VisionConfig changed = vision_of(internvl(), {{"vision_config", tower}});
+  EXPECT_TRUE(changed.qk_norm && changed.final_norm && changed.rms_norm);
+  EXPECT_FALSE(vision_of(internvl(), {{"vision_config", {{"attention_bias", false}}}}).qkv_bias);
+  EXPECT_FALSE(vision_of(opengvlab(), {{"vision_config", {{"qkv_bias", false}}}}).qkv_bias);
+  EXPECT_EQ(vision_of(internvl(), {{"downsample_ratio", 0.25}}).shuffle, 4);
+  EXPECT_EQ(vision_of(internvl(), {{"downsample_ratio", 1.0}}).shuffle, 1);
+  EXPECT_EQ(vision_of(internvl(), {{"projector_hidden_act", "silu"}}).connector_activation,
+            Activation::kSilu);
+  EXPECT_EQ(vision_of(smolvlm(), {{"scale_factor", 8}}).image_tokens(), 1);
+  EXPECT_EQ(vision_of(smolvlm(), {{"vision_config", {{"layer_norm_eps", 1e-5}}}}).norm_eps, 1e-5);
+  // The reference takes q and k norms with the epsilon of the tower in OpenGVLab's layout only.
+  const json eps = {{"vision_config", {{"layer_norm_eps", 1e-4}}}};
+  EXPECT_EQ(vision_of(opengvlab(), eps).qk_norm_eps, 1e-4);
+}
+
+TEST(VisionConfig, SidesAreANumberOrAListOfEqualOnes) {
+  for (const json& side : {json(32), json({32}), json({32, 32})}) {
+    for (const json& config : {smolvlm(), internvl(), opengvlab()}) {
+      EXPECT_EQ(vision_of(config, {{"vision_config", {{"image_size", side}}}}), vision_of(config))
+          << side;
+    }
+  }
+}
+
+TEST(VisionConfig, TiesOfTheHeadAreThoseOfTheOuterConfig) {
+  json config = internvl();
+  config.erase("tie_word_embeddings");
+  EXPECT_TRUE(parse(config)->tie_word_embeddings);  // the default of InternVLConfig
+  config["text_config"]["tie_word_embeddings"] = false;
+  EXPECT_TRUE(parse(config)->tie_word_embeddings);
+  config = smolvlm();
+  config.erase("tie_word_embeddings");
+  config["text_config"]["tie_word_embeddings"] = true;
+  EXPECT_FALSE(parse(config)->tie_word_embeddings);  // the default of SmolVLMConfig
+  config = opengvlab();
+  config.erase("tie_word_embeddings");
+  EXPECT_FALSE(parse(config)->tie_word_embeddings);
+  config["llm_config"]["tie_word_embeddings"] = true;
+  EXPECT_TRUE(parse(config)->tie_word_embeddings);
+}
+
+struct Refusal {
+  json config, change;
+  ErrorCode code;
+  std::string message;  // a part of it
+};
+
+void expect_refused(const std::vector<Refusal>& refusals) {
+  for (const Refusal& refusal : refusals) {
+    const auto config = parse(refusal.config, refusal.change);
+    ASSERT_FALSE(config) << refusal.change;
+    EXPECT_EQ(config.error().code, refusal.code) << config.error().message;
+    EXPECT_NE(config.error().message.find(refusal.message), std::string::npos)
+        << config.error().message;
+    EXPECT_TRUE(config.error().message.starts_with("config.json: ")) << config.error().message;
+    EXPECT_EQ(config.error().message.find('\n'), std::string::npos) << config.error().message;
+  }
+}
+
+json vision(const json& change) { return {{"vision_config", change}}; }
+
+TEST(VisionConfig, WhatIsNotSupportedIsRefusedByName) {
+  constexpr ErrorCode kCode = ErrorCode::kUnsupported;
+  expect_refused({
+      {smolvlm(), vision({{"image_size", {32, 64}}}), kCode,
+       "'vision_config.image_size' is not square"},
+      {internvl(), vision({{"image_size", {32, 32, 32}}}), kCode,
+       "'vision_config.image_size' is not square"},
+      {internvl(), vision({{"patch_size", {4, 8}}}), kCode,
+       "'vision_config.patch_size' is not square"},
+      {smolvlm(), vision({{"image_size", 33}}), kCode, "is 33, not a multiple of patch_size 4"},
+      {smolvlm(), vision({{"num_channels", 1}}), kCode, "'vision_config.num_channels' is 1"},
+      {smolvlm(), vision({{"hidden_act", "quick_gelu"}}), kCode, "'vision_config.hidden_act'"},
+      {smolvlm(), vision({{"quantization_config", {{"bits", 4}}}}), kCode,
+       "'vision_config.quantization_config' is present"},
+      {smolvlm(),
+       {{"text_config", {{"quantization_config", {{"bits", 4}}}}}},
+       kCode,
+       "'text_config.quantization_config' is present"},
+      {smolvlm(),
+       {{"quantization_config", {{"bits", 4}}}},
+       kCode,
+       "'quantization_config' is present"},
+      {smolvlm(),
+       {{"text_config", {{"model_type", "qwen2"}}}},
+       kCode,
+       "'text_config.model_type' is 'qwen2': not supported in smolvlm; supported are llama"},
+      {internvl(),
+       {{"text_config", {{"model_type", "gpt_oss"}}}},
+       kCode,
+       "'text_config.model_type' is 'gpt_oss': not supported in internvl; supported are qwen2, "
+       "qwen3, qwen3_moe, llama"},
+      {opengvlab(),
+       {{"llm_config", {{"model_type", "internlm2"}}}},
+       kCode,
+       "'llm_config.model_type' is 'internlm2': not supported in internvl_chat"},
+      // A family, but one that multiplies embeddings.
+      {internvl(),
+       {{"text_config", {{"model_type", "gemma"}}}},
+       kCode,
+       "'text_config.model_type' is 'gemma': not supported in internvl"},
+      {internvl(), vision({{"use_mask_token", true}}), kCode,
+       "'vision_config.use_mask_token' is true: not supported"},
+      {internvl(), vision({{"use_absolute_position_embeddings", false}}), kCode,
+       "'vision_config.use_absolute_position_embeddings' is false: not supported"},
+      {internvl(), vision({{"norm_type", "batch_norm"}}), kCode,
+       "'vision_config.norm_type' is 'batch_norm'"},
+      {internvl(),
+       {{"vision_feature_select_strategy", "full"}},
+       kCode,
+       "'vision_feature_select_strategy' is 'full'; default is supported"},
+      {internvl(), {{"vision_feature_layer", -2}}, kCode, "'vision_feature_layer' is -2"},
+      {internvl(), {{"downsample_ratio", 0.3}}, kCode, "'downsample_ratio' is 0.3"},
+      {opengvlab(), {{"ps_version", "v1"}}, kCode, "'ps_version' is 'v1'; v2 is supported"},
+      {opengvlab(), {{"select_layer", -4}}, kCode, "'select_layer' is -4"},
+      {opengvlab(),
+       {{"force_image_size", 64}},
+       kCode,
+       "'force_image_size' is 64, the vision tower's image_size is 32"},
+  });
+}
+
+TEST(VisionConfig, WhatCannotBeIsRefusedByName) {
+  constexpr ErrorCode kCode = ErrorCode::kBadInput;
+  expect_refused({
+      {smolvlm(), {{"vision_config", nullptr}}, kCode, "'vision_config' is missing"},
+      {smolvlm(), {{"text_config", nullptr}}, kCode, "'text_config' is missing"},
+      {opengvlab(), {{"llm_config", nullptr}}, kCode, "'llm_config' is missing"},
+      {smolvlm(),
+       {{"image_token_id", 360}},
+       kCode,
+       "'image_token_id' is 360, the vocabulary has 360 entries"},
+      {internvl(), {{"image_token_id", 388}}, kCode, "the vocabulary has 388 entries"},
+      {smolvlm(), {{"image_token_id", -1}}, kCode, "'image_token_id'"},
+      {smolvlm(),
+       {{"scale_factor", 3}},
+       kCode,
+       "'vision_config' has 8 patches a side, which the factor 3 of the pixel shuffle does not"},
+      {smolvlm(), {{"scale_factor", 0}}, kCode, "'scale_factor'"},
+      {smolvlm(), vision({{"num_attention_heads", 5}}), kCode,
+       "'vision_config.num_attention_heads' is 5, which does not divide hidden_size 48"},
+      {smolvlm(), vision({{"hidden_size", 0}}), kCode, "'vision_config.hidden_size'"},
+      {smolvlm(), vision({{"image_size", json::array()}}), kCode, "'vision_config.image_size'"},
+      {smolvlm(), vision({{"image_size", 1 << 20}}), kCode, "'vision_config.image_size'"},
+      {smolvlm(), vision({{"patch_size", "4"}}), kCode, "'vision_config.patch_size'"},
+      {internvl(), {{"downsample_ratio", 2.0}}, kCode, "'downsample_ratio'"},
+      {opengvlab(), vision({{"num_hidden_layers", 0}}), kCode, "'vision_config.num_hidden_layers'"},
+  });
+}
+
+}  // namespace
+}  // namespace ferry::converters

@@ -1,0 +1,32 @@
+// Bundles of the vision-language sample checkpoints in this process, and the outputs of the
+// reference for them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "packer/bundle_reader.h"
+#include "tests/cli/vision_checkpoint.h"
+
+namespace ferry {
+
+using Floats = std::vector<float>;
+using Line = std::vector<std::string>;
+
+Floats floats_of(const std::string& bytes);
+std::string bytes_of(const Floats& values);
+// In [-1, 1).
+Floats randoms(size_t count, uint32_t seed);
+// The largest absolute difference; NaN where there is one.
+float furthest(const Floats& a, const Floats& b);
+
+// A tensor of the reference for vision/NAME.
+Floats golden(const std::string& name, const std::string& tensor);
+std::vector<int64_t> golden_ids(const std::string& name, const std::string& tensor);
+
+// Converts `source`, in f32.
+packer::Bundle converted(const TempDir& dir, const std::string& source, const Line& options,
+                         ThreadPool& pool, const std::string& name = "bundle");
+
+}  // namespace ferry
