@@ -72,7 +72,7 @@ Status check_prompt(const RunOptions& o) {
                 "not empty");
   }
   if (!o.images.empty() && !o.tokens.empty()) {
-    return fail(ErrorCode::kUsage, "--image is for prompts of text, not for --tokens");
+    return fail(ErrorCode::kUsage, "--image needs a prompt of text, not --tokens");
   }
   if (!utf8::is_valid(o.chat)) return fail(ErrorCode::kUsage, "--chat: not UTF-8");
   if (!utf8::is_valid(o.prompt)) return fail(ErrorCode::kUsage, "--prompt: not UTF-8");
