@@ -21,6 +21,7 @@ namespace ferry::cli {
 namespace {
 
 constexpr std::string_view kBlanks = " \t";
+constexpr const char* kMessage = "message";  // begins what is said of one
 constexpr std::string_view kImage = "/image", kQuit = "/quit";
 
 std::string_view trimmed(std::string_view text) {
@@ -54,12 +55,13 @@ class Chat {
   Status handle(const std::string& line);
   Status command(std::string_view line);
   Status add_image(const std::string& path);
+  Result<Prompt> read_prompt();
   Status turn(const std::string& text);
   // Says why a line is refused; errors that are not about it are returned.
   Status refuse(const Error& error);
-  // Where the prompt does not fit.
-  void end_full(Generation g);
-  // Gives the ids that need to be run to the decoder's sequence; returns how many it keeps.
+  // Ends a chat whose prompt does not fit.
+  void end_full(const Generation& g);
+  // Starts the decoder's sequence again unless the prompt extends it; returns how many ids it has.
   Result<int64_t> keep_prefix(const Prompt& prompt);
   Status answer(Prompt prompt, Generation g);
 
@@ -116,7 +118,7 @@ Result<int64_t> Chat::keep_prefix(const Prompt& prompt) {
   return std::ssize(executed_);
 }
 
-void Chat::end_full(Generation g) {
+void Chat::end_full(const Generation& g) {
   const std::string line =
       fmt::format("ferry: the context of {} tokens is full: the conversation has {}\n",
                   decoder_.capacity(), g.prompt.size());
@@ -141,11 +143,20 @@ Status Chat::answer(Prompt prompt, Generation g) {
   return {};
 }
 
+// For a message at the end of messages_.
+Result<Prompt> Chat::read_prompt() {
+  Prompt prompt = FERRY_TRY(prompts_.messages(messages_, kMessage));
+  const Status known =
+      runner::check_tokens(prompt.ids, manifest_.vocab_size, 0, std::ssize(prompt.ids));
+  if (known) return prompt;
+  return fail(known.error().code, fmt::format("{}: {}", kMessage, known.error().message));
+}
+
 Status Chat::turn(const std::string& text) {
   Generation g = loaded_;
   g.stats.inference_start = g.clock.now();
   messages_.push_back({"user", text, prompts_.images() - images_sent_});
-  Result<Prompt> prompt = prompts_.messages(messages_, "message");
+  Result<Prompt> prompt = read_prompt();
   if (!prompt) {
     messages_.pop_back();
     return refuse(prompt.error());
@@ -154,13 +165,14 @@ Status Chat::turn(const std::string& text) {
   g.prompt = std::move(prompt->ids);
   g.kept_tokens = 0;
   g.stop = kStopContext;
-  end_full(std::move(g));
+  end_full(g);
   return {};
 }
 
 Status Chat::handle(const std::string& line) {
   if (trimmed(line).empty()) return {};
-  if (!utf8::is_valid(line)) return refuse({ErrorCode::kUsage, "message: not UTF-8"});
+  if (!utf8::is_valid(line))
+    return refuse({ErrorCode::kUsage, fmt::format("{}: not UTF-8", kMessage)});
   return line.starts_with('/') ? command(line) : turn(line);
 }
 
