@@ -158,6 +158,10 @@ TEST_P(ChatStyle, TurnsWithImagesEqualMessages) {
     messages.push_back({{"role", "user"}, {"content", {text_item("Why?")}}});
     EXPECT_EQ(got[2]["tokens"], with_messages(dir, bundle, messages, both)["tokens"]);
     EXPECT_EQ(got[0]["kept_tokens"], 0);
+    // Its template ends with a newline, which no token of an answer is merged with.
+    if (name == "internvl3_hf") {
+      EXPECT_EQ(got[1]["kept_tokens"], std::ssize(got[0]["prompt_tokens"]));
+    }
   }
 }
 
