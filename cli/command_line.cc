@@ -79,6 +79,11 @@ Verb& Verb::positional(const std::string& name, std::vector<std::string>& value,
   app_->add_option(name, value, help)->required();
   return *this;
 }
+Verb& Verb::optional_positional(const std::string& name, std::string& value,
+                                const std::string& help) {
+  app_->add_option(name, value, help);
+  return *this;
+}
 Verb& Verb::positionals(const std::string& name, std::vector<std::string>& value,
                         const std::string& help) {
   app_->add_option(name, value, help);

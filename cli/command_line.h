@@ -25,6 +25,8 @@ class Verb {
   explicit Verb(CLI::App* app, Action* chosen) : app_(app), chosen_(chosen) {}
 
   Verb& positional(const std::string& name, std::string& value, const std::string& help);
+  // One that may be absent.
+  Verb& optional_positional(const std::string& name, std::string& value, const std::string& help);
   // One or more values.
   Verb& positional(const std::string& name, std::vector<std::string>& value,
                    const std::string& help);

@@ -23,7 +23,8 @@ std::string_view reason_to_stop(const Generation& g, const runner::Decoder& deco
 }
 
 Error in_bundle(const RunOptions& options, Error error) {
-  error.message = fmt::format("{}: {}", printable(options.bundle), error.message);
+  const std::string& file = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
+  error.message = fmt::format("{}: {}", printable(file), error.message);
   return error;
 }
 

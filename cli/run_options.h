@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/loose_programs.h"
 #include "runner/sampler.h"
 
 namespace ferry::cli {
 
 struct RunOptions {
+  LooseOptions loose;
   std::vector<std::string> images;
   std::string bundle, tokens, prompt, chat, messages, dump_logits, stats_json, thresholds;
   int64_t max_new = 16;

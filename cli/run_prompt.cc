@@ -93,14 +93,19 @@ Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunO
 
 Status PromptReader::open_tokenizer(const RunOptions& options) {
   if (!bundle_.has_text(text::kTokenizerFile)) {
-    return fail(ErrorCode::kUsage, fmt::format("{}: this bundle has no {}: use --tokens",
-                                               printable(bundle_.path()), text::kTokenizerFile));
+    return fail(
+        ErrorCode::kUsage,
+        bundle_.text_directory().empty()
+            ? fmt::format("{}: a prompt of text needs --tokenizer", printable(bundle_.path()))
+            : fmt::format("{}: this bundle has no {}: use --tokens",
+                          printable(bundle_.text_directory()), text::kTokenizerFile));
   }
   const std::string text = FERRY_TRY(bundle_.text(text::kTokenizerFile, text::kMaxTokenizerFile));
-  const std::string path = bundle_.path() + "/" + text::kTokenizerFile;
+  const std::string path = bundle_.text_directory() + "/" + text::kTokenizerFile;
   tokenizer_ = FERRY_TRY(text::Tokenizer::parse(text, printable(path)));
   if (!options.prompt.empty()) return {};
-  template_ = FERRY_TRY(text::ChatTemplate::load(bundle_.path(), pipeline::reader_of(bundle_)));
+  template_ =
+      FERRY_TRY(text::ChatTemplate::load(bundle_.text_directory(), pipeline::reader_of(bundle_)));
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/decode_mode.h"
+#include "cli/loose_programs.h"
 #include "cli/numbers.h"
 #include "cli/run_answer.h"
 #include "cli/run_chat.h"
@@ -132,8 +133,8 @@ Result<int> run(Context& context, const RunOptions& options) {
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   Generation g;
   g.stats.load_start = g.clock.now();
-  const packer::Bundle bundle =
-      FERRY_TRY(packer::Bundle::open(options.bundle, !options.skip_digests, context.pool()));
+  const packer::Bundle bundle = FERRY_TRY(open_bundle(
+      {options.bundle, !options.skip_digests, !options.ignore_eos}, options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   PromptReader prompts = FERRY_TRY(PromptReader::open(bundle, options, context.pool(), method));
   const std::unique_ptr<runner::Decoder> decoder =
@@ -160,9 +161,10 @@ Result<int> run(Context& context, const RunOptions& options) {
 
 void add_run(CommandLine& line) {
   auto o = std::make_shared<RunOptions>();
-  line.verb("run", "Generate text or tokens with a bundle")
-      .positional("BUNDLE", o->bundle, "Bundle directory")
-      .option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
+  Verb verb = line.verb("run", "Generate text or tokens with a bundle");
+  verb.optional_positional("BUNDLE", o->bundle, "Bundle directory");
+  add_loose_options(verb, o->loose);
+  verb.option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
       .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
       .option("--messages", o->messages,
               "JSON file: a chat, {\"messages\": [...], \"add_generation_prompt\": bool}, for the "

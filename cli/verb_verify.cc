@@ -79,6 +79,9 @@ void add_verify(CommandLine& line) {
       .option("--checkpoint", options->verify.checkpoint,
               "The checkpoint that the bundle was made of: derives weights and programs again, and "
               "compares with the checkpoint in f32; with --reference, that with the reference")
+      .option("--image", options->verify.images,
+              "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
+              "compared too")
       .option("--config", options->verify.config, "With --checkpoint: as for convert")
       .option("--calibrate", options->verify.calibrate,
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")

@@ -1,4 +1,5 @@
 #include "cli/verify_report.h"
+#include "cli/pixel_report.h"
 
 #include <fmt/format.h>
 
@@ -408,12 +409,13 @@ std::string to_json(const pipeline::Verification& v) {
     write_report(json, *v.outputs(), v.tolerance_given ? "argument" : "verifier");
   if (!v.against.empty()) json.member("against", v.against);
   if (!v.modes.empty()) write_modes(json, v);
+  write_pixels(json, v.pixels);
   json.end_object();
   return json.take();
 }
 
 std::string to_text(const pipeline::Verification& v) {
-  std::string text;
+  std::string text = pixel_lines(v.pixels);
   if (v.proof) {
     text += proof_lines(*v.proof);
     if (v.outputs() != nullptr) text += "the bundle, against the checkpoint in f32:\n";
@@ -437,7 +439,7 @@ std::string to_text(const pipeline::Verification& v) {
 }
 
 std::vector<std::string> reasons(const pipeline::Verification& v) {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = pixel_reasons(v.pixels);
   if (v.proof) {
     const pipeline::CheckpointProof& proof = *v.proof;
     if (!proof.tensors.ok()) {

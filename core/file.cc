@@ -177,7 +177,7 @@ Status remove_entries(int fd, const std::string& path, int depth) {
     }
     const std::string name = entry->d_name;
     if (name == "." || name == "..") continue;
-    status = remove_below(::dirfd(directory), name, path + "/" + name, depth);
+    status = remove_below(::dirfd(directory), name, fmt::format("{}/{}", path, name), depth);
   }
   ::closedir(directory);
   return status;

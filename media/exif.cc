@@ -84,7 +84,7 @@ Image oriented(Image image, int orientation) {
     for (int x = 0; x < out.size.width; ++x, to += 3) {
       const int sx = turn.exchange ? y : x, sy = turn.exchange ? x : y;
       const uint8_t* from = image.row(turn.mirror_y ? height - 1 - sy : sy) +
-                            3 * (turn.mirror_x ? width - 1 - sx : sx);
+                            ptrdiff_t{3} * (turn.mirror_x ? width - 1 - sx : sx);
       std::copy(from, from + 3, to);
     }
   }

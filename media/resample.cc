@@ -21,10 +21,10 @@ double sinc(double x) {
 double lanczos(double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0; }
 
 double bicubic(double x) {
-  constexpr double a = -0.5;
+  constexpr double kA = -0.5;
   x = std::abs(x);
-  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+  if (x < 1) return ((kA + 2) * x - (kA + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * kA : 0;
 }
 
 struct Kernel {
@@ -47,9 +47,12 @@ struct Pass {
   const int32_t* weights_of(const Taps& t) const { return weights.data() + t.weights; }
 };
 
+// As the originals round: to what std::lround gives only above -0.5.
+int half_up(double x) { return static_cast<int>(x + 0.5); }  // NOLINT(bugprone-incorrect-roundings)
+
 Taps taps_of(double centre, double reach, int in) {
-  const int first = std::max(static_cast<int>(centre - reach + 0.5), 0);
-  return {first, std::min(static_cast<int>(centre + reach + 0.5), in) - first, 0};
+  const int first = std::max(half_up(centre - reach), 0);
+  return {first, std::min(half_up(centre + reach), in) - first, 0};
 }
 
 void append_weights(std::vector<double>& weights, const Taps& taps, double centre, double stretch,
@@ -70,7 +73,7 @@ int bits_for(const std::vector<double>& weights, Backend backend) {
   double greatest = 0;
   for (const double weight : weights) greatest = std::max(greatest, weight);
   int bits = 0;
-  while (bits < kPilBits && static_cast<int>(0.5 + greatest * (1 << (bits + 1))) < 1 << 15) ++bits;
+  while (bits < kPilBits && half_up(greatest * (1 << (bits + 1))) < 1 << 15) ++bits;
   return bits;
 }
 

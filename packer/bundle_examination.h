@@ -16,7 +16,7 @@
 
 namespace ferry::packer {
 
-// Collects problems of the files of one bundle.
+// Collects problems of the files of one bundle; files of no directory are named by their paths.
 class ProblemList {
  public:
   explicit ProblemList(std::string directory) : directory_(std::move(directory)) {}
@@ -28,7 +28,9 @@ class ProblemList {
 
   bool empty() const { return problems_.empty(); }
   size_t size() const { return problems_.size(); }
-  std::string path_of(const std::string& file) const { return directory_ + "/" + file; }
+  std::string path_of(const std::string& file) const {
+    return directory_.empty() ? file : directory_ + "/" + file;
+  }
   // For the beginning of messages.
   std::string name_of(const std::string& file) const;
   std::vector<CheckProblem> take() { return std::move(problems_); }

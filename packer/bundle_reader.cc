@@ -259,7 +259,7 @@ Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, Th
   }
   return Bundle(std::make_shared<const Parts>(
       Parts{directory, std::move(contents.manifest), std::move(contents.programs),
-            std::move(contents.data), std::move(contents.open_files)}));
+            std::move(contents.data), std::move(contents.open_files), directory}));
 }
 
 Result<std::string> Bundle::text(const std::string& name, uint64_t limit) const {

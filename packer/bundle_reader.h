@@ -29,6 +29,8 @@ struct BundleData {
   ptd::DataFile content;
 };
 
+struct LoosePrograms;  // packer/loose_programs.h
+
 // A handle: copies share the same mapped files, which stay where they are as long as any copy
 // lives.
 class Bundle {
@@ -38,7 +40,14 @@ class Bundle {
   // and buffers are what the manifest says. With `check_digests` every byte is hashed as well.
   static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool);
 
+  // The directory; of programs without a manifest, the file of the text decoder.
   const std::string& path() const { return parts_->path; }
+  // Of one of its programs and data files.
+  std::string path_of(const std::string& file) const {
+    return parts_->is_loose ? file : parts_->path + "/" + file;
+  }
+  // Where the files of text() are.
+  const std::string& text_directory() const { return parts_->text_directory; }
   const Manifest& manifest() const { return parts_->manifest; }
   // Of all components, in the order of manifest().programs().
   const std::vector<BundleProgram>& programs() const { return parts_->programs; }
@@ -62,7 +71,10 @@ class Bundle {
     std::vector<BundleProgram> programs;
     std::map<std::string, BundleData> data;
     std::map<std::string, InputFile> other_files;
+    std::string text_directory;
+    bool is_loose = false;  // without a manifest: files are named by their paths
   };
+  friend Result<Bundle> open_loose_programs(const LoosePrograms& files);
   explicit Bundle(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
   std::shared_ptr<const Parts> parts_;

@@ -29,7 +29,7 @@ Result<media::Settings> image_settings(const packer::Bundle& bundle) {
   const text::ReadFile read = reader_of(bundle);
   const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorFile));
   const std::string processor = FERRY_TRY(read("processor_config.json", kMaxProcessorFile));
-  return media::settings_from(preprocessor, processor, printable(bundle.path()));
+  return media::settings_from(preprocessor, processor, printable(bundle.text_directory()));
 }
 
 std::vector<text::ImageLayout> layouts_of(std::span<const EncodedImage> images) {
@@ -63,7 +63,7 @@ Status expect_vision_encoder(const packer::Bundle& bundle) {
 Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
   FERRY_RETURN_IF_ERROR(expect_vision_encoder(bundle));
   text::ImagePrompt prompts =
-      FERRY_TRY(text::ImagePrompt::open(printable(bundle.path()), reader_of(bundle)));
+      FERRY_TRY(text::ImagePrompt::open(printable(bundle.text_directory()), reader_of(bundle)));
   return ImageInput(bundle, std::move(prompts));
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "converters/blocks/longrope.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
+#include "packer/loose_sizes.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -86,6 +88,9 @@ std::vector<MetadataMethod> program_metadata(const ModelConfig& config, const Bu
       {"use_kv_cache", {true}},
       {"use_sdpa_with_kv_cache", {true}},
   };
+  if (const auto limit = converters::longrope_switch(config.rope, build)) {
+    methods.push_back({std::string(packer::kRopeSwitchMethod), {*limit}});
+  }
   if (config.bos_id) methods.push_back({"get_bos_id", {*config.bos_id}});
   if (!config.eos_ids.empty()) methods.push_back(eos_ids(config));
   return methods;

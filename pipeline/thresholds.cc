@@ -63,7 +63,9 @@ uint64_t bytes_of(const packer::Manifest& manifest, const std::string& part) {
     return bytes;
   };
   if (part == kTotal) {
-    return sum([](const std::string&) { return true; }) + packer::write_manifest(manifest).size();
+    const uint64_t files = sum([](const std::string&) { return true; });
+    // Programs without a bundle have no text of a manifest.
+    return manifest.version == 0 ? files : files + packer::write_manifest(manifest).size();
   }
   std::set<std::string> files;
   for (const packer::ManifestProgram& program : manifest.find(part)->programs) {

@@ -149,6 +149,12 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
   out.has_reference = reference != nullptr;
   out.tolerance_given = options.tolerance.has_value();
   out.against = options.against;
+  if (!options.images.empty()) {
+    if (reference == nullptr) {
+      return fail(ErrorCode::kUsage, "--image needs a reference with pixel_values");
+    }
+    out.pixels = FERRY_TRY(prove_pixels(bundle, *reference, options.images, pool));
+  }
   if (other) {
     out.direct = FERRY_TRY(compare_bundles(bundle, *other, reference, options, pool));
   } else if (!options.checkpoint.empty()) {

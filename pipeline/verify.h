@@ -11,6 +11,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/checkpoint_proof.h"
+#include "pipeline/pixel_proof.h"
 #include "proof/mode_proof.h"
 #include "proof/parity_report.h"
 #include "proof/rounding_proof.h"
@@ -24,6 +25,7 @@ struct VerifyOptions {
   std::string config;      // with `checkpoint`: as ConvertOptions::config
   std::string calibrate;   // with `checkpoint`: prompts as for convert; may be empty
   std::string against;     // another bundle of the same model; may be empty
+  std::vector<std::string> images;         // as prove_pixels() takes them
   std::optional<runner::DecodeMode> mode;  // of a static bundle; none: its default, then all
   std::optional<double> tolerance;         // largest absolute logit error; none: docs/verifying.md
   std::optional<uint64_t> memory;          // bytes that planned memory of the bundle may have
@@ -36,12 +38,14 @@ struct Verification {
   std::optional<CheckpointProof> proof;          // against a checkpoint
   std::string against;                           // the other bundle; empty if there is none
   std::vector<proof::ModeProof> modes;  // of a static bundle, unless one mode was asked for
+  std::vector<PixelProof> pixels;       // of the prompts that image files were given for
   bool has_reference = false;
   bool tolerance_given = false;  // by --tolerance
 
   bool parity() const {
     const bool outputs = direct ? direct->parity : rounding ? rounding->parity() : proof->parity();
-    return outputs && std::ranges::all_of(modes, &proof::ModeProof::parity);
+    return outputs && std::ranges::all_of(modes, &proof::ModeProof::parity) &&
+           std::ranges::all_of(pixels, &PixelProof::within);
   }
   // The bundle's own outputs beside what they were compared with; nullptr if there is none.
   const proof::ParityReport* outputs() const {

@@ -29,9 +29,9 @@ double first_floor(DType rounding, bool delta_rule) {
   return (delta_rule ? kDeltaBF16 : kPlainBF16) + (rounding == DType::kF16 ? kMoreInF16 : 0);
 }
 
-std::optional<double> floor_at(const ParityBounds& bounds, int64_t layer) {
-  if (!bounds.rounding) return std::nullopt;
-  const double base = first_floor(*bounds.rounding, bounds.delta_rule);
+std::optional<double> floor_at(std::optional<DType> rounding, bool delta_rule, int64_t layer) {
+  if (!rounding) return std::nullopt;
+  const double base = first_floor(*rounding, delta_rule);
   const double depth = std::max(1.0, static_cast<double>(layer + 1) / kFirstLayers);
   return base - 10 * std::log10(depth);
 }
@@ -82,27 +82,46 @@ std::set<DType> port_dtypes(const packer::Manifest& manifest) {
   return dtypes;
 }
 
+void add_matrices(const packer::BundleData& data, std::set<DType>& dtypes) {
+  for (const ptd::NamedTensor& tensor : data.content.tensors) {
+    if (tensor.sizes.size() >= 2) dtypes.insert(tensor.dtype);
+  }
+}
+
 // The dtypes that matrices are stored in.
 std::set<DType> matrix_dtypes(const packer::Bundle& bundle) {
   std::set<DType> dtypes;
-  for (const auto& [name, data] : bundle.data()) {
-    for (const ptd::NamedTensor& tensor : data.content.tensors) {
-      if (tensor.sizes.size() >= 2) dtypes.insert(tensor.dtype);
-    }
+  for (const auto& [name, data] : bundle.data()) add_matrices(data, dtypes);
+  return dtypes;
+}
+std::set<DType> vision_dtypes(const packer::Bundle& bundle) {
+  std::set<DType> dtypes;
+  for (const size_t program : bundle.programs_of(kVisionEncoderRole)) {
+    for (const packer::BundleData* data : bundle.data_of(program)) add_matrices(*data, dtypes);
   }
   return dtypes;
+}
+
+bool is_vision(const ReferenceTensor& tensor) {
+  return tensor.kind == ReferenceTensor::Kind::kVision;
 }
 
 }  // namespace
 
 std::optional<double> ParityBounds::floor_db(const ReferenceTensor& tensor) const {
-  return floor_at(*this, tensor.layer);
+  if (is_vision(tensor)) return floor_at(vision_rounding, /*delta_rule=*/false, tensor.layer);
+  return floor_at(rounding, delta_rule, tensor.layer);
 }
-std::optional<double> ParityBounds::logits_floor_db() const { return floor_at(*this, layers); }
+std::optional<double> ParityBounds::logits_floor_db() const {
+  return floor_at(rounding, delta_rule, layers);
+}
 
 bool ParityBounds::within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const {
   if (!metrics.finite) return false;
-  if (max_abs && metrics.max_abs > *max_abs * std::max(metrics.scale, 1.0)) return false;
+  std::optional<double> most = max_abs;
+  // Where only the decoder rounds, the tower is as exact as f32 is.
+  if (is_vision(tensor) && rounding && !vision_rounding) most = f32_tolerance(/*delta_rule=*/false);
+  if (most && *most * std::max(metrics.scale, 1.0) < metrics.max_abs) return false;
   const std::optional<double> floor = floor_db(tensor);
   return !floor || metrics.sqnr_db >= *floor;
 }
@@ -143,6 +162,7 @@ ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> toler
   bounds.rounded_ports = coarsest(dtypes).has_value();
   dtypes.merge(matrix_dtypes(bundle));
   bounds.rounding = coarsest(dtypes);
+  bounds.vision_rounding = coarsest(vision_dtypes(bundle));
   if (bounds.rounding) bounds.max_abs.reset();
   const double stated = bundle.manifest().default_tolerance;
   if (stated > 0) bounds.max_abs = std::min(bounds.max_abs.value_or(stated), stated);

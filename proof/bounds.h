@@ -20,6 +20,9 @@ struct ParityBounds {
   // static program are; the coarsest of them. Every tensor has a floor of its signal-to-noise
   // ratio. None: all is f32.
   std::optional<DType> rounding;
+  // The same of the matrices of the vision encoder. None: they are f32, and its tensors are held to
+  // the bounds of f32.
+  std::optional<DType> vision_rounding = {};
   bool rounded_ports = false;  // inputs or outputs are not f32
   bool delta_rule = false;     // the model has recurrent states (Gated DeltaNet)
   int64_t layers = 0;

@@ -71,6 +71,7 @@ class CaseRunner {
   // Sets images_. Compares what the vision encoder makes of the pixels with the reference.
   Status load_images();
   Status encode_images();
+  int64_t tower_layer(const std::string& name) const;
   bool has_routes(const ReferencePrompt& prompt) const {
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
       if (prompt.has(route_name(layer))) return true;
@@ -162,6 +163,13 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
   return {};
 }
 
+// The layer of the tower that gives a tensor of it: -1 what is before the first one.
+int64_t CaseRunner::tower_layer(const std::string& name) const {
+  constexpr std::string_view kHidden = "vision_hidden_states.";
+  if (name.starts_with(kHidden)) return std::atoll(name.c_str() + kHidden.size()) - 1;
+  return manifest_.find(kVisionEncoderRole)->programs.back().layer_count;
+}
+
 Status CaseRunner::load_images() {
   if (!prompt_.needs_images()) return {};
   images_ = FERRY_TRY(images_of(reference_, prompt_, manifest_));
@@ -195,7 +203,7 @@ Status CaseRunner::encode_images() {
     ValueComparison comparison;
     comparison.add(computed[name], want);
     LayerResult& result = report_.layers.emplace_back();
-    result.tensor = {ReferenceTensor::Kind::kVision, name, name, -1};
+    result.tensor = {ReferenceTensor::Kind::kVision, name, name, tower_layer(name)};
     result.metrics = comparison.metrics();
     result.within = bounds_.within(result.tensor, result.metrics);
   }

@@ -21,8 +21,11 @@ Status check_model_sizes(const packer::Bundle& bundle) {
   constexpr int64_t kMostLayers = 1 << 16;
   const packer::Manifest& m = bundle.manifest();
   const auto sane = [](int64_t n) { return n > 0 && n <= kMost; };
-  if (sane(m.vocab_size) && sane(m.hidden_size) && sane(m.context_length) &&
-      sane(m.prefill_length) && m.num_layers > 0 && m.num_layers <= kMostLayers) {
+  // Programs without a manifest need not state these two; a decoder of tokens needs neither.
+  const bool has_width = m.hidden_size == 0 || sane(m.hidden_size);
+  const bool has_layers = m.num_layers >= 0 && m.num_layers <= kMostLayers;
+  if (sane(m.vocab_size) && has_width && sane(m.context_length) && sane(m.prefill_length) &&
+      has_layers) {
     return {};
   }
   return bad_input(fmt::format("{}/{}: a size of the model is out of range",

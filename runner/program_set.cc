@@ -171,7 +171,7 @@ Result<MethodChain> ProgramSet::bind(std::string_view name, std::span<const Port
                                      std::span<const PortType> outputs) {
   MethodChain chain;
   for (Program& program : programs_) {
-    const std::string file = printable(bundle_.path() + "/" + program.entry->file);
+    const std::string file = printable(bundle_.path_of(program.entry->file));
     const packer::ManifestMethod* ports = program.entry->find(name);
     if (ports == nullptr) {
       return fail(ErrorCode::kUnsupported,

@@ -69,6 +69,9 @@ void add_f32(const float* a, const float* b, float* out, int64_t n);
 void mul_f32(const float* a, const float* b, float* out, int64_t n);
 void sigmoid_f32(const float* a, float* out, int64_t n);
 void exp_f32(const float* a, float* out, int64_t n);
+// GELU by its definition, and by the approximation with tanh: within 2 ulp of the operand.
+void gelu_f32(const float* a, float* out, int64_t n);
+void gelu_tanh_f32(const float* a, float* out, int64_t n);
 // Casts between f32, f16 and bf16: to nearest even, NaN stays NaN.
 void cast(DType from, const void* a, DType to, void* out, int64_t n);
 

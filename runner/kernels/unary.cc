@@ -133,8 +133,8 @@ constexpr struct {
     {UnaryOp::kAcos, floats<kAcos>()},
     {UnaryOp::kAtan, floats<kAtan>()},
     {UnaryOp::kErf, floats<kErf>()},
-    {UnaryOp::kGelu, floats<kGelu>()},
-    {UnaryOp::kGeluTanh, floats<kGeluTanh>()},
+    {UnaryOp::kGelu, fast_floats<kGelu, kernels::gelu_f32>()},
+    {UnaryOp::kGeluTanh, fast_floats<kGeluTanh, kernels::gelu_tanh_f32>()},
 };
 
 Status run_unary(const Call& call, UnaryOp op, Tensor& out) {

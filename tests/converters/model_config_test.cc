@@ -112,15 +112,6 @@ TEST(ModelConfig, ReleasedModels) {
             6);
   EXPECT_TRUE(qwen.eos_ids.empty());
   const ModelConfig smolvlm = parse_file("configs/SmolVLM-500M.json");
-<<<<<<< HEAD
-  EXPECT_EQ(smolvlm.text_type, "llama");
-  EXPECT_EQ(smolvlm.vision->image_tokens(), 64);
-  EXPECT_EQ(smolvlm.vision->shuffled_size(), 12288);
-  const ModelConfig internvl = parse_file("configs/InternVL3-1B.json");
-  EXPECT_EQ(internvl.text_type, "qwen2");
-  EXPECT_EQ(internvl.vision->image_tokens(), 256);
-  EXPECT_EQ(internvl.vision->shuffled_size(), 4096);
-=======
   EXPECT_EQ(smolvlm.vision->patches(), 1024);
   EXPECT_EQ(smolvlm.vision->image_tokens(), 64);
   EXPECT_EQ(smolvlm.vision->shuffled_size(), 12288);
@@ -128,7 +119,6 @@ TEST(ModelConfig, ReleasedModels) {
   EXPECT_EQ(internvl.vision->image_tokens(), 256);
   EXPECT_EQ(internvl.vision->shuffled_size(), 4096);
   EXPECT_TRUE(internvl.vision->qkv_bias);
->>>>>>> vtests
 }
 
 // A config with changes: keys set to a value, or removed where it is discarded.

@@ -219,6 +219,49 @@ TEST(ElementwiseTest, SigmoidIsWithinTwoUlp) {
   });
 }
 
+double exact_gelu(double x) { return x / 2 * std::erfc(-x / std::sqrt(2.0)); }
+// 1 + tanh(u) as 2 / (1 + e^-2u), which loses nothing for negative u.
+double exact_gelu_tanh(double x) {
+  const double u = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
+  return x / (1 + std::exp(-2 * u));
+}
+
+TEST(ElementwiseTest, GeluIsWithinTwoUlpOfItsOperand) {
+  on_every_target([] {
+    std::vector<float> x;
+    for (int i = -120000; i <= 120000; ++i) x.push_back(static_cast<float>(i) * 1e-4F);
+    std::vector<float> y(x.size());
+    const auto check = [&](double (*exact)(double)) {
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double want = exact(x[i]);
+        ASSERT_LE(std::fabs(double(y[i]) - want), std::ldexp(std::fabs(double(x[i])), -22))
+            << "at " << x[i];
+      }
+    };
+    gelu_f32(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    check(exact_gelu);
+    gelu_tanh_f32(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    check(exact_gelu_tanh);
+  });
+}
+
+TEST(ElementwiseTest, GeluOfSpecialValues) {
+  on_every_target([] {
+    for (const auto gelu : {gelu_f32, gelu_tanh_f32}) {
+      const std::vector<float> x = {kNan, kInf, 1e30F, -1e30F, 0.0F, 100.0F, -100.0F};
+      std::vector<float> y(x.size());
+      gelu(x.data(), y.data(), static_cast<int64_t>(x.size()));
+      EXPECT_TRUE(std::isnan(y[0]));
+      EXPECT_EQ(y[1], kInf);
+      EXPECT_EQ(y[2], 1e30F);
+      EXPECT_EQ(y[3], 0.0F);
+      EXPECT_EQ(y[4], 0.0F);
+      EXPECT_EQ(y[5], 100.0F);
+      EXPECT_EQ(y[6], 0.0F);
+    }
+  });
+}
+
 TEST(ElementwiseTest, ExpAndSigmoidOfSpecialValues) {
   on_every_target([] {
     for (const int64_t n : {1, 16}) {

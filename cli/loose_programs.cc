@@ -1,0 +1,75 @@
+#include "cli/loose_programs.h"
+
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "packer/loose_programs.h"
+#include "text/end_tokens.h"
+
+namespace ferry::cli {
+namespace {
+
+bool is_any_given(const LooseOptions& o) {
+  return !o.vision_encoder.empty() || !o.token_embedding.empty() || !o.text_decoder.empty() ||
+         !o.tokenizer.empty() || !o.data.empty();
+}
+
+Status check(const BundleChoice& choice, const LooseOptions& o) {
+  if (!choice.directory.empty()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: a bundle has its programs and its tokenizer; --vision-encoder, "
+                            "--token-embedding, --text-decoder, --data and --tokenizer are for "
+                            "programs without a bundle",
+                            printable(choice.directory)));
+  }
+  if (o.text_decoder.empty()) return fail(ErrorCode::kUsage, "--text-decoder is required");
+  if (!choice.check_digests) {
+    return fail(ErrorCode::kUsage,
+                "--skip-digests is for bundles; programs without one have no digests");
+  }
+  return {};
+}
+
+Result<packer::Bundle> open_programs(const BundleChoice& choice, const LooseOptions& o) {
+  packer::LoosePrograms files{.text_decoder = o.text_decoder,
+                              .token_embedding = o.token_embedding,
+                              .vision_encoder = o.vision_encoder,
+                              .data = o.data,
+                              .tokenizer = o.tokenizer,
+                              .eos_ids = {}};
+  if (!o.tokenizer.empty()) files.eos_ids = [&] { return text::end_tokens(o.tokenizer); };
+  packer::Bundle bundle = FERRY_TRY(packer::open_loose_programs(files));
+  if (!choice.needs_eos || !bundle.manifest().eos_ids.empty()) return bundle;
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: neither the program nor --tokenizer says which tokens end an "
+                          "answer: use --ignore-eos",
+                          printable(o.text_decoder)));
+}
+
+}  // namespace
+
+void add_loose_options(Verb& verb, LooseOptions& o) {
+  verb.option("--text-decoder", o.text_decoder,
+              "Program (.pte) to run without a bundle, of this or the official exporter")
+      .option("--token-embedding", o.token_embedding,
+              "Program of token embeddings, for a text decoder that takes them")
+      .option("--vision-encoder", o.vision_encoder, "Program of image features, for the same")
+      .option("--data", o.data,
+              "Data file (.ptd) of these programs, beside those with their names; may be repeated")
+      .option("--tokenizer", o.tokenizer,
+              "Directory with tokenizer.json and the files beside it, for these programs");
+}
+
+Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOptions& options,
+                                   ThreadPool& pool) {
+  if (!is_any_given(options)) {
+    if (choice.directory.empty()) {
+      return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
+    }
+    return packer::Bundle::open(choice.directory, choice.check_digests, pool);
+  }
+  FERRY_RETURN_IF_ERROR(check(choice, options));
+  return open_programs(choice, options);
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,119 @@
+#include "packer/loose_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/text.h"
+
+namespace ferry::packer {
+namespace {
+
+// Every external tensor of a program once, by name.
+std::map<std::string, const pte::Tensor*> externals_of(const pte::Program& program) {
+  std::map<std::string, const pte::Tensor*> tensors;
+  for (const pte::Method& method : program.methods) {
+    for (const pte::Value& value : method.values) {
+      const auto* tensor = std::get_if<pte::Tensor>(&value);
+      if (tensor != nullptr && tensor->external) tensors.emplace(tensor->fqn, tensor);
+    }
+  }
+  return tensors;
+}
+
+// Empty where there is no such file.
+std::string data_beside(const std::string& program) {
+  std::error_code error;
+  std::string path = std::filesystem::path(program).replace_extension(".ptd").string();
+  return path != program && std::filesystem::exists(path, error) ? path : std::string();
+}
+
+}  // namespace
+
+Status LooseData::open(const std::string& path) {
+  if (files_.contains(path)) return {};
+  MappedFile file = FERRY_TRY(MappedFile::open(path));
+  ptd::DataFile content = FERRY_TRY(ptd::read_data_file(file.bytes(), printable(path)));
+  files_.emplace(path, BundleData{std::move(file), std::move(content)});
+  return {};
+}
+
+Status LooseData::add(const std::vector<std::string>& files) {
+  for (const std::string& path : files) {
+    if (std::ranges::count(given_, path) > 0) {
+      return fail(ErrorCode::kUsage, fmt::format("{}: given twice", printable(path)));
+    }
+    FERRY_RETURN_IF_ERROR(open(path));
+    given_.push_back(path);
+  }
+  return {};
+}
+
+const ptd::NamedTensor* LooseData::find(const std::string& path, const std::string& key) const {
+  const std::vector<ptd::NamedTensor>& tensors = files_.at(path).content.tensors;
+  const auto found = std::ranges::find(tensors, key, &ptd::NamedTensor::key);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+Result<std::string> LooseData::find_given(const std::string& file,
+                                          const pte::Tensor& tensor) const {
+  std::string same_type, other_type;
+  for (const std::string& path : given_) {
+    const ptd::NamedTensor* found = find(path, tensor.fqn);
+    if (found == nullptr) continue;
+    if (found->dtype != tensor.dtype || found->sizes != tensor.sizes) {
+      other_type = path;
+    } else if (same_type.empty()) {
+      same_type = path;
+    } else {
+      return bad_input(fmt::format("{}: tensor {} is in {} and in {}", printable(file),
+                                   quoted(tensor.fqn), printable(same_type), printable(path)));
+    }
+  }
+  // A file with another type is taken so that the message can say what it has.
+  return same_type.empty() ? other_type : same_type;
+}
+
+Result<std::vector<std::string>> LooseData::files_of(const std::string& file,
+                                                     const pte::Program& program) {
+  const std::map<std::string, const pte::Tensor*> externals = externals_of(program);
+  if (externals.empty()) return std::vector<std::string>();
+  const std::string beside = data_beside(file);
+  if (!beside.empty()) FERRY_RETURN_IF_ERROR(open(beside));
+  std::vector<std::string> taken;
+  std::map<std::string, std::string> source;  // of each tensor
+  for (const auto& [key, tensor] : externals) {
+    const bool is_beside = !beside.empty() && find(beside, key) != nullptr;
+    const std::string path = is_beside ? beside : FERRY_TRY(find_given(file, *tensor));
+    if (path.empty()) {
+      return bad_input(fmt::format(
+          "{}: tensor {} is in no data file ({}); give --data FILE", printable(file), quoted(key),
+          beside.empty() ? "there is none of the same name beside the program"
+                         : printable(beside) + " does not have it"));
+    }
+    source.emplace(key, path);
+    if (std::ranges::count(taken, path) == 0) taken.push_back(path);
+  }
+  // Whoever loads the program looks for a tensor in all files that it takes.
+  for (const auto& [key, path] : source) {
+    for (const std::string& other : taken) {
+      if (other == path || find(other, key) == nullptr) continue;
+      return bad_input(fmt::format("{}: tensor {} is in {} and in {}", printable(file), quoted(key),
+                                   printable(path), printable(other)));
+    }
+  }
+  used_.insert(taken.begin(), taken.end());
+  return taken;
+}
+
+Status LooseData::check_all_used() const {
+  for (const std::string& path : given_) {
+    if (used_.contains(path)) continue;
+    return fail(ErrorCode::kUsage,
+                fmt::format("--data {}: no program has a tensor of it", printable(path)));
+  }
+  return {};
+}
+
+}  // namespace ferry::packer

@@ -1,0 +1,291 @@
+#include "packer/loose_ports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/program_interface.h"
+#include "core/text.h"
+#include "packer/bundle_examination.h"
+#include "packer/port_encodings.h"
+
+namespace ferry::packer {
+namespace {
+
+// The ports of one method, without names first.
+class PortNamer {
+ public:
+  PortNamer(const pte::Method& method, const std::string& file)
+      : method_(method), label_(fmt::format("{}: method {}", file, quoted(method.name))) {
+    out_.name = method.name;
+  }
+
+  Status read() {
+    FERRY_RETURN_IF_ERROR(read_ports(method_.inputs, "input", out_.inputs));
+    return read_ports(method_.outputs, "output", out_.outputs);
+  }
+
+  tl::unexpected<Error> bad(const std::string& what) const {
+    return bad_input(fmt::format("{}: {}", label_, what));
+  }
+  // A port that is well formed, but not what is built here.
+  tl::unexpected<Error> wrong(std::string_view kind, size_t index, const ManifestPort& port,
+                              std::string_view expected) const {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} {} is {}; expected {}", label_, kind, index,
+                            describe_type(port.dtype, port.shape), expected));
+  }
+  Status expect_counts(size_t inputs, size_t outputs, std::string_view signature) const {
+    if (out_.inputs.size() == inputs && out_.outputs.size() == outputs) return {};
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} inputs and {} outputs; expected {}", label_, out_.inputs.size(),
+                            out_.outputs.size(), signature));
+  }
+
+  // Names input 0: tokens of `ids`, or embeddings. Sets call_ and, for embeddings, width.
+  Status name_first(DType ids, std::string_view expected) {
+    if (out_.inputs.empty()) return bad("has no inputs");
+    ManifestPort& port = out_.inputs[0];
+    const bool tokens = port.dtype == ids && port.shape.size() == 2;
+    const bool embeddings = port.dtype == DType::kF32 && port.shape.size() == 3;
+    const bool sized = (tokens || embeddings) && std::ranges::min(port.shape) >= 1;
+    if (!sized || port.shape[0] != 1) return wrong("input", 0, port, expected);
+    port.name = tokens ? kTokensPort : kEmbeddingsPort;
+    call_ = port.shape[1];
+    return {};
+  }
+
+  // A program that takes any number of tokens up to the shape, or exactly one.
+  Status expect_any_length(size_t index) const {
+    if (call_ == 1) return {};
+    const auto& tensor =
+        std::get<pte::Tensor>(method_.values[static_cast<size_t>(method_.inputs[index])]);
+    if (tensor.dynamism == pte::Dynamism::kDynamicBound) return {};
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: input {} has a fixed length of {} tokens; expected a dynamic "
+                            "length, or 1",
+                            label_, index, call_));
+  }
+
+  const pte::Method& method_;
+  std::string label_;
+  ManifestMethod out_;
+  int64_t call_ = 0;  // tokens of a call
+
+ private:
+  Status read_ports(const std::vector<int32_t>& values, std::string_view kind,
+                    std::vector<ManifestPort>& ports) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto* tensor =
+          std::get_if<pte::Tensor>(&method_.values[static_cast<size_t>(values[i])]);
+      if (tensor == nullptr) return bad(fmt::format("{} {} is no tensor", kind, i));
+      ports.push_back({{}, tensor->dtype, Shape(tensor->sizes.begin(), tensor->sizes.end())});
+    }
+    return {};
+  }
+};
+
+class StaticNamer : public PortNamer {
+ public:
+  StaticNamer(const pte::Method& method, const StatedValues& stated)
+      : PortNamer(method, stated.file()), stated_(stated) {}
+
+  Result<ManifestMethod> run(std::optional<size_t> caches) {
+    FERRY_RETURN_IF_ERROR(read());
+    FERRY_RETURN_IF_ERROR(
+        name_first(DType::kI32, "tokens i32 [1, AR] or embeddings f32 [1, AR, E]"));
+    FERRY_RETURN_IF_ERROR(name_masks());
+    FERRY_RETURN_IF_ERROR(name_positions());
+    FERRY_RETURN_IF_ERROR(name_logits());
+    FERRY_RETURN_IF_ERROR(name_pairs(caches));
+    FERRY_RETURN_IF_ERROR(set_port_encodings(method_, stated_, out_));
+    return std::move(out_);
+  }
+
+ private:
+  bool is_positions(const ManifestPort& port) const {
+    return port.shape == Shape{1, call_} &&
+           (port.dtype == DType::kI32 || port.dtype == DType::kI64);
+  }
+
+  // One or two; the first port that holds positions ends them.
+  Status name_masks() {
+    constexpr size_t kMostMasks = 2;
+    for (; next_ < out_.inputs.size() && next_ <= kMostMasks; ++next_) {
+      ManifestPort& port = out_.inputs[next_];
+      if (is_positions(port)) break;
+      const bool shaped = port.shape.size() == 4 && port.shape[0] == 1 && port.shape[1] == 1 &&
+                          port.shape[2] == call_ && port.shape[3] > 0;
+      if (!shaped) {
+        return wrong("input", next_, port, fmt::format("a mask of [1, 1, {}, CL]", call_));
+      }
+      port.name = next_ == 1 ? kAttentionMaskPort : kWindowMaskPort;
+      context_ = port.shape[3];
+    }
+    if (next_ == 1) return bad("has no attention mask behind its first input");
+    const bool window = next_ > kMostMasks;
+    if (window == stated_.has(kSlidingWindowMethod)) return {};
+    return bad(window
+                   ? fmt::format("has two masks, and the program no method {} that states the "
+                                 "window of the second",
+                                 kSlidingWindowMethod)
+                   : fmt::format("has one mask, but the program states a window in {}: expected a "
+                                 "second mask",
+                                 kSlidingWindowMethod));
+  }
+
+  Status name_positions() {
+    if (next_ >= out_.inputs.size()) {
+      return fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{}: has no input_pos and no caches: a prefill that keeps nothing", label_));
+    }
+    ManifestPort& port = out_.inputs[next_];
+    if (port.dtype != DType::kI32 || !is_positions(port)) {
+      return wrong("input", next_, port, fmt::format("input_pos i32 [1, {}]", call_));
+    }
+    port.name = kInputPosPort;
+    ++next_;
+    return {};
+  }
+
+  Status name_logits() {
+    if (out_.outputs.empty()) return bad("has no outputs");
+    out_.outputs[0].name = kLogitsPort;
+    return {};
+  }
+
+  // What a call carries on: input next_ + i becomes output 1 + i.
+  Status name_pairs(std::optional<size_t> caches) {
+    const size_t pairs = out_.inputs.size() - next_;
+    if (pairs == 0 || pairs != out_.outputs.size() - 1) {
+      return bad(
+          fmt::format("has {} inputs behind input_pos and {} outputs behind the logits; "
+                      "expected as many, K of all layers and then V of all layers",
+                      pairs, out_.outputs.size() - 1));
+    }
+    const size_t kept = std::min(caches.value_or(caches_of(pairs)), pairs);
+    if (kept == 0 || kept % 2 != 0) {
+      return bad(fmt::format("has {} caches; expected K and V of every layer", kept));
+    }
+    for (size_t i = 0; i < kept; ++i) name_cache(i, kept / 2);
+    for (size_t i = kept; i < pairs; ++i) FERRY_RETURN_IF_ERROR(name_state(i, i - kept));
+    return {};
+  }
+
+  // States have the same shape before and after a call, and follow the caches. Only methods of one
+  // token per call have any.
+  size_t caches_of(size_t pairs) const {
+    if (call_ > 1 || context_ - call_ == call_) return pairs;
+    size_t count = pairs;
+    while (count > 0 && out_.inputs[next_ + count - 1].shape == out_.outputs[count].shape) --count;
+    return count;
+  }
+
+  void name_cache(size_t pair, size_t layers) {
+    const bool is_key = pair < layers;
+    const size_t layer = is_key ? pair : pair - layers;
+    out_.inputs[next_ + pair].name = fmt::format("{}{}", is_key ? kKCachePort : kVCachePort, layer);
+    out_.outputs[1 + pair].name = fmt::format("{}{}", is_key ? kNewKPort : kNewVPort, layer);
+  }
+
+  Status name_state(size_t pair, size_t number) {
+    ManifestPort& input = out_.inputs[next_ + pair];
+    ManifestPort& output = out_.outputs[1 + pair];
+    if (input.dtype != DType::kF32 || input.shape != output.shape) {
+      return wrong("input", next_ + pair, input,
+                   fmt::format("a state of f32 as output {}", 1 + pair));
+    }
+    const bool is_conv = input.shape.size() < 4;
+    input.name = fmt::format("{}{}", is_conv ? kConvStatePort : kRecurrentStatePort, number);
+    output.name = fmt::format("{}{}", kNewStatePrefix, input.name);
+    return {};
+  }
+
+  const StatedValues& stated_;
+  size_t next_ = 1;      // the first input without a name
+  int64_t context_ = 0;  // columns of the masks
+};
+
+}  // namespace
+
+const ManifestPort* find_port(const std::vector<ManifestPort>& ports, std::string_view name) {
+  const auto found = std::ranges::find(ports, name, &ManifestPort::name);
+  return found == ports.end() ? nullptr : &*found;
+}
+
+size_t count_caches(const ManifestMethod& method) {
+  return static_cast<size_t>(std::ranges::count_if(method.inputs, [](const ManifestPort& port) {
+    return is_layer_port(port.name, kKCachePort) || is_layer_port(port.name, kVCachePort);
+  }));
+}
+
+Result<ManifestMethod> name_stateful_decoder(const pte::Method& method, const std::string& file) {
+  constexpr std::string_view kFirst = "tokens i64 [1, T] or embeddings f32 [1, T, E]";
+  PortNamer namer(method, file);
+  FERRY_RETURN_IF_ERROR(namer.read());
+  FERRY_RETURN_IF_ERROR(namer.name_first(DType::kI64, kFirst));
+  FERRY_RETURN_IF_ERROR(namer.expect_counts(2, 1, "(tokens or embeddings, input_pos) -> logits"));
+  FERRY_RETURN_IF_ERROR(namer.expect_any_length(0));
+  ManifestPort& position = namer.out_.inputs[1];
+  if (position.dtype != DType::kI64 || position.shape != Shape{1}) {
+    return namer.wrong("input", 1, position, "input_pos i64 [1]");
+  }
+  position.name = kInputPosPort;
+  ManifestPort& logits = namer.out_.outputs[0];
+  const size_t rank = logits.shape.size();
+  const bool shaped = (rank == 2 || (rank == 3 && logits.shape[1] == namer.call_)) &&
+                      logits.shape[0] == 1 && logits.shape.back() >= 1;
+  if (logits.dtype != DType::kF32 || !shaped) {
+    return namer.wrong("output", 0, logits,
+                       fmt::format("logits f32 [1, V] or [1, {}, V]", namer.call_));
+  }
+  logits.name = kLogitsPort;
+  return std::move(namer.out_);
+}
+
+Result<ManifestMethod> name_static_decoder(const pte::Method& method, const StatedValues& stated,
+                                           std::optional<size_t> caches) {
+  return StaticNamer(method, stated).run(caches);
+}
+
+Result<ManifestMethod> name_token_embedding(const pte::Method& method, DType ids,
+                                            const std::string& file) {
+  const std::string tokens = fmt::format("tokens {} [1, T]", dtype_name(ids));
+  PortNamer namer(method, file);
+  FERRY_RETURN_IF_ERROR(namer.read());
+  FERRY_RETURN_IF_ERROR(namer.name_first(ids, tokens));
+  if (namer.out_.inputs[0].name != kTokensPort) {
+    return namer.wrong("input", 0, namer.out_.inputs[0], tokens);
+  }
+  FERRY_RETURN_IF_ERROR(namer.expect_counts(1, 1, "tokens -> embeddings"));
+  ManifestPort& out = namer.out_.outputs[0];
+  const bool shaped = out.shape.size() == 3 && out.shape[0] == 1 && out.shape[1] == namer.call_ &&
+                      out.shape[2] >= 1;
+  if (out.dtype != DType::kF32 || !shaped) {
+    return namer.wrong("output", 0, out, fmt::format("embeddings f32 [1, {}, E]", namer.call_));
+  }
+  out.name = kEmbeddingsPort;
+  if (ids == DType::kI64) FERRY_RETURN_IF_ERROR(namer.expect_any_length(0));
+  return std::move(namer.out_);
+}
+
+Result<ManifestMethod> name_vision_encoder(const pte::Method& method, const std::string& file) {
+  PortNamer namer(method, file);
+  FERRY_RETURN_IF_ERROR(namer.read());
+  FERRY_RETURN_IF_ERROR(namer.expect_counts(1, 1, "pixel_values -> image_features"));
+  ManifestPort& in = namer.out_.inputs[0];
+  ManifestPort& out = namer.out_.outputs[0];
+  if (in.dtype != DType::kF32 || in.shape.size() != 4 || in.shape[0] != 1 || in.shape[1] != 3) {
+    return namer.wrong("input", 0, in, "pixel_values f32 [1, 3, H, W]");
+  }
+  if (out.dtype != DType::kF32 || out.shape.size() != 3 || out.shape[0] != 1) {
+    return namer.wrong("output", 0, out, "image_features f32 [1, N, E]");
+  }
+  in.name = kPixelValuesPort;
+  out.name = kImageFeaturesPort;
+  return std::move(namer.out_);
+}
+
+}  // namespace ferry::packer

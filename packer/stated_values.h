@@ -1,0 +1,47 @@
+// StatedValues: what a program states of itself, in methods without inputs that give literals
+// (ExecuTorch's constant methods, get_vocab_size and the like).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+#include "formats/pte/program.h"
+
+namespace ferry::packer {
+
+class StatedValues {
+ public:
+  // `program` must outlive this. `file` begins the messages.
+  StatedValues(const pte::Program& program, std::string file)
+      : program_(program), file_(std::move(file)) {}
+
+  bool has(std::string_view method) const { return program_.find(method) != nullptr; }
+  // nullopt where there is no such method; kBadInput where it gives something else.
+  Result<std::optional<int64_t>> integer(std::string_view method) const;
+  Result<std::optional<double>> real(std::string_view method) const;
+  Result<std::optional<bool>> boolean(std::string_view method) const;
+  // A list is a method of several outputs.
+  Result<std::optional<std::vector<int64_t>>> integers(std::string_view method) const;
+  Result<std::optional<std::vector<pte::Value>>> list(std::string_view method) const;
+
+  // kBadInput where the method is there and gives another number. `of` says what has this one:
+  // "the output logits of method 'forward'".
+  Status expect(std::string_view method, int64_t number, std::string_view of) const;
+
+  // "FILE: method get_x WHAT"
+  tl::unexpected<Error> bad(std::string_view method, const std::string& what) const;
+  const std::string& file() const { return file_; }
+
+ private:
+  template <class T>
+  Result<std::optional<T>> single(std::string_view method, std::string_view expected) const;
+
+  const pte::Program& program_;
+  std::string file_;
+};
+
+}  // namespace ferry::packer

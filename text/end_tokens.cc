@@ -1,0 +1,78 @@
+#include "text/end_tokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "text/chat_template/chat_template.h"
+#include "text/chat_template/json_value.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace ferry::text {
+namespace {
+
+using chat::Value;
+
+constexpr const char* kGenerationFile = "generation_config.json";
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+
+// nullopt where there is no such file, it has no such member, or that is null.
+Result<std::optional<Value>> member_of(const std::string& path, std::string_view name) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::optional<Value>();
+  const std::string text = FERRY_TRY(read_text_file(path, kMaxConfigBytes));
+  const Value root = FERRY_TRY(chat::parse_json_value(text, printable(path)));
+  if (!root.is<Value::DictPtr>()) return bad_input(printable(path) + ": is no JSON object");
+  for (const auto& [key, value] : root.members()) {
+    if (key == name && !value.is<chat::None>()) return std::optional(value);
+  }
+  return std::optional<Value>();
+}
+
+Result<std::vector<int64_t>> ids_of(const Value& value, const std::string& path) {
+  if (value.is<int64_t>()) return std::vector{value.integer()};
+  std::vector<int64_t> ids;
+  const bool is_list = value.is<Value::ListPtr>();
+  if (is_list &&
+      std::ranges::all_of(value.items(), [](const Value& id) { return id.is<int64_t>(); })) {
+    for (const Value& id : value.items()) ids.push_back(id.integer());
+    return ids;
+  }
+  return bad_input(
+      fmt::format("{}: eos_token_id is neither a token id nor a list of them", printable(path)));
+}
+
+// A token is its text, or an object with it.
+Result<std::string> text_of(const Value& token, const std::string& path) {
+  if (token.is_text()) return token.str();
+  if (token.is<Value::DictPtr>()) {
+    for (const auto& [key, value] : token.members()) {
+      if (key == "content" && value.is_text()) return value.str();
+    }
+  }
+  return bad_input(fmt::format("{}: eos_token is no text", printable(path)));
+}
+
+}  // namespace
+
+Result<std::vector<int64_t>> end_tokens(const std::string& directory) {
+  const std::string generation = directory + "/" + kGenerationFile;
+  const auto ids = FERRY_TRY(member_of(generation, "eos_token_id"));
+  if (ids) return ids_of(*ids, generation);
+  const std::string config = directory + "/" + kTokenizerConfigFile;
+  const auto token = FERRY_TRY(member_of(config, "eos_token"));
+  if (!token) return std::vector<int64_t>();
+  const std::string text = FERRY_TRY(text_of(*token, config));
+  const std::string path = directory + "/" + kTokenizerFile;
+  const Tokenizer tokenizer = FERRY_TRY(Tokenizer::load(path));
+  const std::optional<int64_t> id = tokenizer.find(text);
+  if (id) return std::vector{*id};
+  return bad_input(fmt::format("{}: eos_token {} is not a token of {}", printable(config),
+                               quoted(text), printable(path)));
+}
+
+}  // namespace ferry::text
