@@ -1,6 +1,7 @@
 #include "cli/run_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,16 +80,21 @@ std::string missed_line(const pipeline::Judgement& j) {
                      number(j.limit), j.unit);
 }
 
-}  // namespace
+std::string kept_line(const Generation& g) {
+  if (!g.kept_tokens) return {};
+  return fmt::format("Tokens of the conversation that had been run before: {}\n", *g.kept_tokens);
+}
 
+// Lines for stderr.
 std::string stats_lines(const Generation& g) {
   const pipeline::RunnerStats stats(g.stats);
   return rss_lines(g.stats) + fmt::format("PyTorchObserver {}\n", stats.json()) + stats.report() +
-         lookahead_line(g) +
+         kept_line(g) + lookahead_line(g) +
          fmt::format("Stopped by: {}, after {} tokens; the first came with the prompt\n", g.stop,
                      g.tokens.size());
 }
 
+// One line to stderr for each threshold that is missed; false if there is none.
 bool print_missed(const std::vector<pipeline::Judgement>& judgements) {
   std::string lines;
   for (const pipeline::Judgement& judgement : judgements) {
@@ -98,6 +104,7 @@ bool print_missed(const std::vector<pipeline::Judgement>& judgements) {
   return !lines.empty();
 }
 
+// The document of --json.
 std::string run_document(const Generation& g, bool with_text) {
   JsonWriter json;
   json.begin_object();
@@ -106,6 +113,7 @@ std::string run_document(const Generation& g, bool with_text) {
   }
   json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
   if (with_text) json.member("text", g.text);
+  if (g.kept_tokens) json.member("kept_tokens", *g.kept_tokens);
   json.member("stop", g.stop).member("stopped_by_eos", g.stop == kStopEos);
   json.key("stats").begin_object();
   write_stats_members(json, g);
@@ -113,6 +121,30 @@ std::string run_document(const Generation& g, bool with_text) {
   write_judgements(json, g.judgements);
   json.end_object();
   return json.take();
+}
+
+}  // namespace
+
+void print_result(Context& context, const Generation& g, bool with_text) {
+  if (context.json) {
+    context.print(run_document(g, with_text));
+    return;
+  }
+  context.print(with_text ? "\n" : fmt::format("{}\n", fmt::join(g.tokens, ",")));
+  context.flush();  // before what stderr says of it
+  context.aside(stats_lines(g));
+}
+
+int conclude(Context& context, const Generation& g) {
+  if (const Status status = check_interrupt(); g.stop == kStopInterrupted && !status) {
+    print_error(status.error(), /*with_details=*/false);
+    return exit_code(status.error());
+  }
+  if (print_missed(g.judgements)) return 1;
+  if (!g.judgements.empty()) {
+    context.note(fmt::format("no threshold of {} is missed", g.judgements.size()));
+  }
+  return 0;
 }
 
 Status write_stats(const Generation& g, const std::string& path) {

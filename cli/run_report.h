@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/context.h"
 #include "core/result.h"
 #include "pipeline/generation_stats.h"
 #include "pipeline/thresholds.h"
@@ -16,6 +17,7 @@
 namespace ferry::cli {
 
 inline constexpr std::string_view kStopEos = "eos";
+inline constexpr std::string_view kStopContext = "context";
 inline constexpr std::string_view kStopInterrupted = "interrupted";
 
 struct Generation {
@@ -24,18 +26,19 @@ struct Generation {
   std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
   // Why there are no more: "eos", "max_new", "context" (it is full) or "interrupted".
   std::string_view stop;
+  // Of a turn of a chat: how many ids of the prompt had been run before.
+  std::optional<int64_t> kept_tokens;
   std::optional<runner::LookaheadCounts> lookahead;
   pipeline::RunClock clock;
   pipeline::GenerationStats stats;
   std::vector<pipeline::Judgement> judgements;  // none without thresholds
 };
 
-// Lines for stderr.
-std::string stats_lines(const Generation& generation);
-// One line to stderr for each threshold that is missed; false if there is none.
-bool print_missed(const std::vector<pipeline::Judgement>& judgements);
-// The document of --json.
-std::string run_document(const Generation& generation, bool with_text);
+// With --json the document; otherwise the end of the text, or the tokens, and on stderr the
+// statistics.
+void print_result(Context& context, const Generation& generation, bool with_text);
+// The exit code, and on stderr why it is not 0.
+int conclude(Context& context, const Generation& generation);
 
 // The object of --stats-json as a new file; kIo where `path` exists.
 Status write_stats(const Generation& generation, const std::string& path);

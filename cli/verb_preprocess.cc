@@ -132,7 +132,11 @@ Result<std::optional<PromptRequest>> prompt_of(const Options& o) {
 }
 
 Result<int> run(Context& context, Options o) {
-  if (o.request.checkpoint.empty()) return fail(ErrorCode::kUsage, "--checkpoint DIR is required");
+  if (o.request.checkpoint.empty() == o.request.bundle.empty()) {
+    return fail(ErrorCode::kUsage, o.request.bundle.empty()
+                                       ? "--checkpoint DIR or --bundle DIR is required"
+                                       : "--checkpoint and --bundle exclude each other");
+  }
   o.request.prompt = FERRY_TRY(prompt_of(o));
   if (!o.request.prompt && o.request.images.empty()) {
     return fail(ErrorCode::kUsage, "an IMAGE or a prompt is required");
@@ -161,6 +165,8 @@ void add_preprocess(CommandLine& line) {
       .positionals("IMAGE", o->request.images, "JPEG, PNG, WebP, BMP, PGM or PPM files")
       .option("--checkpoint", o->request.checkpoint,
               "Directory with preprocessor_config.json, or a bundle")
+      .option("--bundle", o->request.bundle,
+              "Instead: bundle with a vision encoder, which must take what the processor makes")
       .option("-o,--out", o->request.output, "New safetensors file")
       .option("--messages", o->messages,
               "JSON file: messages whose contents are {\"type\": \"text\", \"text\": ...} and "

@@ -16,14 +16,14 @@ namespace {
 
 constexpr uint64_t kMaxProcessorFile = uint64_t{1} << 20;
 
-// Files of a bundle; absent ones are empty.
+}  // namespace
+
+// Absent files are empty.
 text::ReadFile reader_of(const packer::Bundle& bundle) {
   return [bundle](const std::string& name, uint64_t limit) -> Result<std::string> {
     return bundle.has_text(name) ? bundle.text(name, limit) : Result<std::string>(std::string());
   };
 }
-
-}  // namespace
 
 Result<media::Settings> image_settings(const packer::Bundle& bundle) {
   const text::ReadFile read = reader_of(bundle);
@@ -53,40 +53,49 @@ std::vector<runner::EmbeddingRows> rows_of(const text::ExpandedPrompt& prompt,
   return rows;
 }
 
+Status expect_vision_encoder(const packer::Bundle& bundle) {
+  if (runner::VisionEncoder::is_in(bundle)) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: this bundle takes no images: it has no component {}",
+                          printable(bundle.path()), kVisionEncoderRole));
+}
+
 Result<ImageInput> ImageInput::open(const packer::Bundle& bundle) {
-  if (!runner::VisionEncoder::is_in(bundle)) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: this bundle takes no images: it has no component {}",
-                            printable(bundle.path()), kVisionEncoderRole));
-  }
+  FERRY_RETURN_IF_ERROR(expect_vision_encoder(bundle));
   text::ImagePrompt prompts =
       FERRY_TRY(text::ImagePrompt::open(printable(bundle.text_directory()), reader_of(bundle)));
   return ImageInput(bundle, std::move(prompts));
 }
 
-Status ImageInput::check_encoder() const {
-  if (settings_.tile != encoder_->image_size()) {
-    return bad_input(
-        fmt::format("{}: the image processor makes tiles of {} pixels a side, the vision "
-                    "encoder takes {}",
-                    printable(bundle_.path()), settings_.tile, encoder_->image_size()));
-  }
-  const auto& stated = bundle_.manifest().image_token_id;
-  if (stated && *stated != prompts_.placeholder_id()) {
+Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings) {
+  const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
+  if (settings.tile == sizes.image_size) return {};
+  return bad_input(
+      fmt::format("{}: the image processor makes tiles of {} pixels a side, the vision "
+                  "encoder takes {}",
+                  printable(bundle.path()), settings.tile, sizes.image_size));
+}
+
+Status check_placeholders(const packer::Bundle& bundle, const text::ImagePrompt& prompts) {
+  const auto& stated = bundle.manifest().image_token_id;
+  if (stated && *stated != prompts.placeholder_id()) {
     return bad_input(
         fmt::format("{}: the processor's placeholder is token {}, the config's "
                     "image_token_id is {}",
-                    printable(bundle_.path()), prompts_.placeholder_id(), *stated));
+                    printable(bundle.path()), prompts.placeholder_id(), *stated));
   }
-  return prompts_.expect_tokens_per_tile(encoder_->rows());
+  const auto sizes = FERRY_TRY(runner::VisionEncoder::sizes_in(bundle));
+  return prompts.expect_tokens_per_tile(sizes.rows);
 }
 
 Status ImageInput::load_encoder(ThreadPool& pool, const runner::MethodOptions& options) {
   pool_ = &pool;
   settings_ = FERRY_TRY(image_settings(bundle_));
+  FERRY_RETURN_IF_ERROR(check_tiles(bundle_, settings_));
+  FERRY_RETURN_IF_ERROR(check_placeholders(bundle_, prompts_));
   encoder_ = std::make_unique<runner::VisionEncoder>(
       FERRY_TRY(runner::VisionEncoder::load(bundle_, pool, options)));
-  return check_encoder();
+  return {};
 }
 
 Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string> paths) {

@@ -17,6 +17,7 @@
 #include "runner/token_embedder.h"
 #include "runner/vision_encoder.h"
 #include "text/image_prompt/image_prompt.h"
+#include "text/read_file.h"
 
 namespace ferry::pipeline {
 
@@ -39,6 +40,7 @@ class ImageInput {
 
   text::ImagePrompt& prompts() { return prompts_; }
 
+  bool has_encoder() const { return encoder_ != nullptr; }
   // Loads the vision encoder and the settings of the image processor; errors as for
   // media::load_settings(). `pool` must outlive this. kBadInput unless the processor's tiles and
   // placeholders are those of the encoder.
@@ -49,7 +51,6 @@ class ImageInput {
  private:
   ImageInput(const packer::Bundle& bundle, text::ImagePrompt prompts)
       : bundle_(bundle), prompts_(std::move(prompts)) {}
-  Status check_encoder() const;
 
   packer::Bundle bundle_;  // shares the mapped files
   text::ImagePrompt prompts_;
@@ -60,5 +61,15 @@ class ImageInput {
 
 // What the image processor files of a bundle say; errors as for media::load_settings().
 Result<media::Settings> image_settings(const packer::Bundle& bundle);
+// The files of a bundle that tokenizers, templates and processors are made of.
+text::ReadFile reader_of(const packer::Bundle& bundle);
+
+// kUsage for a bundle without a vision encoder.
+Status expect_vision_encoder(const packer::Bundle& bundle);
+// kBadInput unless the processor makes the tiles that the vision encoder of the bundle takes.
+Status check_tiles(const packer::Bundle& bundle, const media::Settings& settings);
+// kBadInput unless prompts have the placeholder of the bundle's config, as many as the vision
+// encoder makes rows of a tile.
+Status check_placeholders(const packer::Bundle& bundle, const text::ImagePrompt& prompts);
 
 }  // namespace ferry::pipeline

@@ -1,5 +1,6 @@
 #include "pipeline/preprocess.h"
 
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -9,6 +10,8 @@
 #include "media/pixel_values.h"
 #include "media/settings.h"
 #include "media/tiles.h"
+#include "packer/bundle_reader.h"
+#include "pipeline/image_input.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -44,9 +47,35 @@ Result<text::ExpandedPrompt> expand(text::ImagePrompt& prompts, const PromptRequ
   return prompts.chat(chat, request.where, request.time, images);
 }
 
-Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request,
+using MaybeBundle = std::optional<packer::Bundle>;
+
+Result<MaybeBundle> open_bundle(const PreprocessRequest& request, ThreadPool& pool) {
+  if (request.bundle.empty()) return MaybeBundle();
+  MaybeBundle bundle =
+      FERRY_TRY(packer::Bundle::open(request.bundle, /*check_digests=*/false, pool));
+  FERRY_RETURN_IF_ERROR(expect_vision_encoder(*bundle));
+  return bundle;
+}
+
+Result<media::Settings> load_settings(const PreprocessRequest& request, const MaybeBundle& bundle) {
+  if (!bundle) return media::load_settings(request.checkpoint);
+  const media::Settings settings = FERRY_TRY(image_settings(*bundle));
+  FERRY_RETURN_IF_ERROR(check_tiles(*bundle, settings));
+  return settings;
+}
+
+Result<text::ImagePrompt> open_prompts(const PreprocessRequest& request,
+                                       const MaybeBundle& bundle) {
+  if (!bundle) return text::ImagePrompt::open(request.checkpoint);
+  text::ImagePrompt prompts =
+      FERRY_TRY(text::ImagePrompt::open(bundle->path(), reader_of(*bundle)));
+  FERRY_RETURN_IF_ERROR(check_placeholders(*bundle, prompts));
+  return prompts;
+}
+
+Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request, const MaybeBundle& bundle,
                                        const std::vector<PreprocessedImage>& images) {
-  text::ImagePrompt prompts = FERRY_TRY(text::ImagePrompt::open(request.checkpoint));
+  text::ImagePrompt prompts = FERRY_TRY(open_prompts(request, bundle));
   std::vector<text::ImageLayout> layouts;
   for (const auto& image : images) layouts.push_back(layout_of(image.grid, image.tiles));
   PreprocessedPrompt out;
@@ -56,10 +85,10 @@ Result<PreprocessedPrompt> make_prompt(const PreprocessRequest& request,
   return out;
 }
 
-Result<media::PixelValues> cut_images(const PreprocessRequest& request, ThreadPool& pool,
-                                      std::vector<PreprocessedImage>& images) {
+Result<media::PixelValues> cut_images(const PreprocessRequest& request, const MaybeBundle& bundle,
+                                      ThreadPool& pool, std::vector<PreprocessedImage>& images) {
   if (request.images.empty()) return media::PixelValues{};
-  const media::Settings settings = FERRY_TRY(media::load_settings(request.checkpoint));
+  const media::Settings settings = FERRY_TRY(load_settings(request, bundle));
   media::Sample sample;
   for (const std::string& path : request.images) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
@@ -78,8 +107,9 @@ text::ImageLayout layout_of(media::Grid grid, size_t tiles) {
 
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool) {
   PreprocessReport report;
-  const media::PixelValues pixels = FERRY_TRY(cut_images(request, pool, report.images));
-  if (request.prompt) report.prompt = FERRY_TRY(make_prompt(request, report.images));
+  const MaybeBundle bundle = FERRY_TRY(open_bundle(request, pool));
+  const media::PixelValues pixels = FERRY_TRY(cut_images(request, bundle, pool, report.images));
+  if (request.prompt) report.prompt = FERRY_TRY(make_prompt(request, bundle, report.images));
   if (!request.output.empty()) {
     const std::vector<int64_t> none;
     const auto& ids = report.prompt ? report.prompt->expanded.ids : none;

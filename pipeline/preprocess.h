@@ -29,8 +29,10 @@ struct PromptRequest {
 
 struct PreprocessRequest {
   std::vector<std::string> images;  // the images of one prompt, in order
-  std::string checkpoint;           // a directory with preprocessor_config.json; a bundle is one
-  std::string output;               // a new safetensors file; may be empty where there is a prompt
+  // A directory with the processor files, or a bundle whose vision encoder takes what is made; the
+  // other is empty.
+  std::string checkpoint, bundle;
+  std::string output;  // a new safetensors file; may be empty where there is a prompt
   media::Backend backend = media::Backend::kTorchvision;
   std::optional<PromptRequest> prompt;
 };
@@ -59,7 +61,8 @@ text::ImageLayout layout_of(media::Grid grid, size_t tiles);
 
 // Writes pixel_values (f32), pixel_attention_mask (i64) where the processor has one, and input_ids
 // (i64) where there is a prompt. The first image that cannot be read ends it; nothing is written
-// then.
+// then. kUsage for a bundle that takes no images, kBadInput for one whose processor does not fit
+// its vision encoder. Of a bundle no digests are checked.
 Result<PreprocessReport> preprocess(const PreprocessRequest& request, ThreadPool& pool);
 
 }  // namespace ferry::pipeline

@@ -15,10 +15,18 @@ namespace {
 constexpr int64_t kChannels = 3;
 constexpr int64_t kMostSide = 1 << 14;
 
-const packer::ManifestPort* find_port(const std::vector<packer::ManifestPort>& ports,
+using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
+
+// Of the programs of the component.
+const packer::ManifestPort* find_port(const packer::ManifestComponent& component, Ports ports,
                                       std::string_view name) {
-  const auto found = std::ranges::find(ports, name, &packer::ManifestPort::name);
-  return found == ports.end() ? nullptr : &*found;
+  for (const packer::ManifestProgram& program : component.programs) {
+    const packer::ManifestMethod* method = program.find(kForwardMethod);
+    if (method == nullptr) continue;
+    const auto found = std::ranges::find(method->*ports, name, &packer::ManifestPort::name);
+    if (found != (method->*ports).end()) return &*found;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -34,12 +42,15 @@ Result<std::unique_ptr<VisionEncoder>> VisionEncoder::load_if_any(const packer::
   return std::make_unique<VisionEncoder>(FERRY_TRY(load(bundle, pool, options)));
 }
 
-Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPool& pool,
-                                          const MethodOptions& options) {
-  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kVisionEncoderRole, pool, options));
-  const ProgramSet::Ports ports = set.ports(kForwardMethod);
-  const packer::ManifestPort* pixels = find_port(ports.inputs, kPixelValuesPort);
-  const packer::ManifestPort* features = find_port(ports.outputs, kImageFeaturesPort);
+Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundle) {
+  const packer::ManifestComponent* component = bundle.manifest().find(kVisionEncoderRole);
+  if (component == nullptr) {
+    return bad_input(
+        fmt::format("{}: has no component {}", printable(bundle.path()), kVisionEncoderRole));
+  }
+  const auto* pixels = find_port(*component, &packer::ManifestMethod::inputs, kPixelValuesPort);
+  const auto* features =
+      find_port(*component, &packer::ManifestMethod::outputs, kImageFeaturesPort);
   const int64_t width = bundle.manifest().hidden_size;
   if (pixels == nullptr || pixels->shape.size() != 4 || pixels->shape[0] != 1 ||
       pixels->shape[1] != kChannels || pixels->shape[2] != pixels->shape[3] ||
@@ -56,25 +67,31 @@ Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPo
     return bad_input(fmt::format("{}: image features are {} wide, the text decoder takes {}",
                                  printable(bundle.path()), features->shape[2], width));
   }
-  const PortType inputs[] = {{kPixelValuesPort, DType::kF32, pixels->shape}};
-  const PortType outputs[] = {{kImageFeaturesPort, DType::kF32, features->shape}};
+  return Sizes{pixels->shape[2], features->shape[1], width};
+}
+
+Result<VisionEncoder> VisionEncoder::load(const packer::Bundle& bundle, ThreadPool& pool,
+                                          const MethodOptions& options) {
+  ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kVisionEncoderRole, pool, options));
+  const Sizes sizes = FERRY_TRY(sizes_in(bundle));
+  const int64_t side = sizes.image_size;
+  const PortType inputs[] = {{kPixelValuesPort, DType::kF32, {1, kChannels, side, side}}};
+  const PortType outputs[] = {{kImageFeaturesPort, DType::kF32, {1, sizes.rows, sizes.width}}};
   MethodChain chain = FERRY_TRY(set.bind(kForwardMethod, inputs, outputs));
   VisionEncoder encoder(std::move(set), std::move(chain));
-  encoder.image_size_ = pixels->shape[2];
-  encoder.rows_ = features->shape[1];
-  encoder.width_ = width;
+  encoder.sizes_ = sizes;
   return encoder;
 }
 
 Result<std::vector<float>> VisionEncoder::encode(std::span<const float> pixels) {
-  const auto tile = static_cast<size_t>(kChannels * image_size_ * image_size_);
+  const auto tile = static_cast<size_t>(kChannels * image_size() * image_size());
   if (pixels.empty() || pixels.size() % tile != 0) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: {} pixel values are not whole tiles of {} (3 x {} x {})",
-                            printable(set_.bundle().path()), pixels.size(), tile, image_size_,
-                            image_size_));
+                            printable(set_.bundle().path()), pixels.size(), tile, image_size(),
+                            image_size()));
   }
-  const auto size = static_cast<size_t>(rows_ * width_);
+  const auto size = static_cast<size_t>(rows() * width());
   std::vector<float> features(pixels.size() / tile * size);
   for (size_t i = 0; i < pixels.size() / tile; ++i) {
     chain_.input(0).bytes = std::as_bytes(pixels.subspan(i * tile, tile));

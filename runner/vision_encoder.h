@@ -17,7 +17,15 @@ namespace ferry::runner {
 
 class VisionEncoder {
  public:
+  struct Sizes {
+    int64_t image_size = 0;  // pixels of a side
+    int64_t rows = 0;        // of features that a tile becomes
+    int64_t width = 0;       // of a row: hidden_size of the text decoder
+  };
+
   static bool is_in(const packer::Bundle& bundle);
+  // What the manifest states of its ports. kBadInput where they do not follow the protocol.
+  static Result<Sizes> sizes_in(const packer::Bundle& bundle);
   // nullptr for a bundle without one; errors as for load().
   static Result<std::unique_ptr<VisionEncoder>> load_if_any(const packer::Bundle& bundle,
                                                             ThreadPool& pool,
@@ -26,9 +34,9 @@ class VisionEncoder {
   static Result<VisionEncoder> load(const packer::Bundle& bundle, ThreadPool& pool,
                                     const MethodOptions& options);
 
-  int64_t image_size() const { return image_size_; }  // pixels of a side
-  int64_t rows() const { return rows_; }              // of features that a tile becomes
-  int64_t width() const { return width_; }            // of a row: hidden_size of the text decoder
+  int64_t image_size() const { return sizes_.image_size; }
+  int64_t rows() const { return sizes_.rows; }
+  int64_t width() const { return sizes_.width; }
 
   // pixel_values f32 [n,3,image_size,image_size] of n tiles -> features f32 [n,rows(),width()],
   // which the caller owns. kUsage for another number of values.
@@ -47,7 +55,7 @@ class VisionEncoder {
   MethodChain chain_;
   std::unique_ptr<ProbeSink> sink_;  // methods point to it
   bool observing_ = false;
-  int64_t image_size_ = 0, rows_ = 0, width_ = 0;
+  Sizes sizes_;
 };
 
 }  // namespace ferry::runner

@@ -168,7 +168,7 @@ TEST_F(RunThresholds, WhatCannotBeJudgedIsRefused) {
   write_bytes(path, R"({"expect_text": "a"})");
   const Outcome tokens = run_ferry({"run", dir_ / "b", "--tokens", "1", "--thresholds", path});
   EXPECT_EQ(tokens.code, 2);
-  EXPECT_EQ(tokens.err, "ferry: error: " + path + ": expect_text needs --prompt or --chat\n");
+  EXPECT_EQ(tokens.err, "ferry: error: " + path + ": expect_text needs a prompt of text\n");
   EXPECT_EQ(run(dir_, {"--thresholds", dir_ / "none"}).code, 5);
 }
 

@@ -52,15 +52,23 @@ Status ImagePrompt::expect_tokens_per_tile(int64_t tokens) const {
                                directory_, processor_.tokens_per_tile, tokens));
 }
 
-std::string ImagePrompt::user_message(std::string_view text, size_t images) const {
-  if (count_parts(text, processor_.image) > 0) images = 0;
+std::string ImagePrompt::chat_of(std::span<const ChatMessage> messages) const {
   JsonWriter json;
-  json.begin_object().key("messages").begin_array().begin_object().member("role", "user");
-  json.key("content").begin_array();
-  for (size_t i = 0; i < images; ++i) json.begin_object().member("type", "image").end_object();
-  json.begin_object().member("type", "text").member("text", text).end_object();
-  json.end_array().end_object().end_array().member("add_generation_prompt", true);
+  json.begin_object().key("messages").begin_array();
+  for (const auto& [role, text, images] : messages) {
+    json.begin_object().member("role", role).key("content").begin_array();
+    const size_t before = count_parts(text, processor_.image) > 0 ? 0 : images;
+    for (size_t i = 0; i < before; ++i) json.begin_object().member("type", "image").end_object();
+    json.begin_object().member("type", "text").member("text", text).end_object();
+    json.end_array().end_object();
+  }
+  json.end_array().member("add_generation_prompt", true);
   return json.end_object().take();
+}
+
+std::string ImagePrompt::user_message(std::string_view text, size_t images) const {
+  const ChatMessage message = {"user", std::string(text), images};
+  return chat_of({&message, 1});
 }
 
 // A template that writes the same for two strings leaves strings out.

@@ -30,6 +30,13 @@ struct ExpandedPrompt {
   std::vector<std::vector<int64_t>> images;
 };
 
+// A message of a chat: images, then text.
+struct ChatMessage {
+  std::string role;  // "user", "assistant"
+  std::string text;  // UTF-8
+  size_t images = 0;
+};
+
 // Not thread-safe, because its tokenizer is not.
 class ImagePrompt {
  public:
@@ -50,8 +57,10 @@ class ImagePrompt {
   // Without a template. If `prompt` has no placeholder, the images come before it.
   Result<ExpandedPrompt> plain(std::string_view prompt, const std::string& where,
                                std::span<const ImageLayout> images);
-  // A chat of one user message, for chat(): `images` images and the text, which is UTF-8. If the
-  // text has a placeholder, the images are where it has them.
+  // The messages with the prompt for an answer, for chat(). If the text of one has placeholders,
+  // its images are there.
+  std::string chat_of(std::span<const ChatMessage> messages) const;
+  // A chat of one user message.
   std::string user_message(std::string_view text, size_t images) const;
 
   int64_t tokens_per_tile() const { return processor_.tokens_per_tile; }

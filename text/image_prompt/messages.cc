@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "core/text.h"
 #include "text/chat_template/json_value.h"
 
@@ -47,20 +50,39 @@ Result<bool> check_content(const Value& message, const std::string& where) {
   return false;
 }
 
+// A chat without messages, or with one without a role, is refused by the one who renders it.
+std::vector<Value> messages_of(const Value& chat) {
+  const Value* messages = chat.is<Value::ListPtr>() ? &chat : member(chat, "messages");
+  if (messages == nullptr || !messages->is<Value::ListPtr>()) return {};
+  return messages->items();
+}
+
+bool has_text_alone(const Value& message) {
+  const Value* content = member(message, "content");
+  if (content == nullptr || !content->is<Value::ListPtr>()) return true;
+  return std::ranges::all_of(content->items(), [](const Value& item) {
+    const Value* type = member(item, "type");
+    return type == nullptr || (type->is_text() && type->str() == "text");
+  });
+}
+
 }  // namespace
 
 Result<MessageContents> check_contents(std::string_view chat, const std::string& where) {
-  const Value value = FERRY_TRY(chat::parse_json_value(chat, where));
-  const Value* messages = value.is<Value::ListPtr>() ? &value : member(value, "messages");
+  const std::vector<Value> messages = messages_of(FERRY_TRY(chat::parse_json_value(chat, where)));
   MessageContents out;
-  // A chat without messages, or with one without a role, is refused by the one who renders it.
-  if (messages == nullptr || !messages->is<Value::ListPtr>()) return out;
-  for (size_t i = 0; i < messages->items().size(); ++i) {
+  for (size_t i = 0; i < messages.size(); ++i) {
     const std::string place = fmt::format("{}: message {}", where, i + 1);
-    const bool string = FERRY_TRY(check_content(messages->items()[i], place));
+    const bool string = FERRY_TRY(check_content(messages[i], place));
     if (string && out.first_string == 0) out.first_string = i + 1;
   }
   return out;
+}
+
+Result<size_t> message_beyond_text(std::string_view chat, const std::string& where) {
+  const std::vector<Value> messages = messages_of(FERRY_TRY(chat::parse_json_value(chat, where)));
+  const auto found = std::ranges::find_if_not(messages, has_text_alone);
+  return found == messages.end() ? 0 : static_cast<size_t>(found - messages.begin()) + 1;
 }
 
 }  // namespace ferry::text

@@ -16,4 +16,8 @@ struct MessageContents {
 // and fields that are not known.
 Result<MessageContents> check_contents(std::string_view chat, const std::string& where);
 
+// For models of text alone: the first message, from 1, that has an item of content that is no text;
+// 0: none. kBadInput for what is no JSON.
+Result<size_t> message_beyond_text(std::string_view chat, const std::string& where);
+
 }  // namespace ferry::text

@@ -1,0 +1,59 @@
+#include "cli/line_reader.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "core/interrupt.h"
+#include "core/os_error.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr const char* kName = "standard input";
+constexpr int kPollMilliseconds = 100;  // how soon a signal between two calls is seen
+
+}  // namespace
+
+// Waits, because a read() that has begun goes on after a signal.
+Status LineReader::read_more() {
+  FERRY_RETURN_IF_ERROR(check_interrupt());
+  pollfd input = {STDIN_FILENO, POLLIN, 0};
+  const int ready = ::poll(&input, 1, kPollMilliseconds);
+  if (ready < 0 && errno != EINTR) return os_error(kName, "cannot read", errno);
+  if (ready <= 0) return {};
+  std::array<char, 4096> bytes;
+  const ssize_t count = ::read(STDIN_FILENO, bytes.data(), bytes.size());
+  if (count < 0 && errno != EINTR && errno != EAGAIN) {
+    return os_error(kName, "cannot read", errno);
+  }
+  if (count == 0) at_end_ = true;
+  if (count > 0) buffer_.append(bytes.data(), static_cast<size_t>(count));
+  return {};
+}
+
+std::string LineReader::take(size_t length) {
+  std::string line = buffer_.substr(0, length);
+  buffer_.erase(0, length + 1);
+  if (line.ends_with('\r')) line.pop_back();
+  return line;
+}
+
+Result<std::optional<std::string>> LineReader::next() {
+  while (true) {
+    const size_t end = buffer_.find('\n');
+    if (end != buffer_.npos) return take(end);
+    if (buffer_.size() > kMaxLineBytes) {
+      return bad_input(fmt::format("{}: a line has more than {} bytes", kName, kMaxLineBytes));
+    }
+    if (at_end_) break;
+    FERRY_RETURN_IF_ERROR(read_more());
+  }
+  if (buffer_.empty()) return std::optional<std::string>();
+  return take(buffer_.size());
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,102 @@
+#include "cli/run_answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/text.h"
+#include "pipeline/generation_stats.h"
+
+namespace ferry::cli {
+namespace {
+
+// Why `g` ends with its last token, or nothing while it goes on. The context is a limit: what does
+// not fit is not generated.
+std::string_view reason_to_stop(const Generation& g, const runner::Decoder& decoder,
+                                const packer::Manifest& manifest, const RunOptions& options) {
+  if (!options.ignore_eos && std::ranges::count(manifest.eos_ids, g.tokens.back()) > 0)
+    return kStopEos;
+  if (std::ssize(g.tokens) >= options.max_new) return "max_new";
+  if (decoder.position() >= decoder.capacity()) return kStopContext;
+  return {};
+}
+
+Error in_bundle(const RunOptions& options, Error error) {
+  const std::string& file = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
+  error.message = fmt::format("{}: {}", printable(file), error.message);
+  return error;
+}
+
+// The next token by the logits before it: it goes to `g` and to `text`. Returns nothing if it is
+// the last one.
+Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Generation& g,
+                                            const runner::Decoder& decoder,
+                                            const packer::Manifest& manifest,
+                                            const RunOptions& options, runner::Sampler& sampler,
+                                            TextOutput& text) {
+  const auto vocab = static_cast<size_t>(manifest.vocab_size);
+  if (logits.size() < vocab)
+    return bad_input("the bundle's logits are shorter than its vocabulary");
+  const std::span<const float> last = logits.last(vocab);
+  const auto sampling_start = g.clock.now();
+  const Result<int64_t> token = sampler.sample(last);
+  if (!token) return tl::unexpected<Error>(in_bundle(options, token.error()));
+  g.stats.sampling += g.clock.now() - sampling_start;
+  g.tokens.push_back(*token);
+  if (g.tokens.size() == 1) g.stats.prompt_eval_end = g.clock.now();
+  if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
+  g.stop = reason_to_stop(g, decoder, manifest, options);
+  if (g.stop != kStopEos) FERRY_RETURN_IF_ERROR(text.push(*token));
+  return g.stop.empty() ? std::optional(*token) : std::nullopt;
+}
+
+using MaybeCounts = std::optional<runner::LookaheadCounts>;
+
+// The decoder counts from the start of its sequence.
+MaybeCounts counts_since(const MaybeCounts& before, MaybeCounts now) {
+  if (!before || !now) return now;
+  now->generated -= before->generated;
+  now->accepted -= before->accepted;
+  return now;
+}
+
+}  // namespace
+
+std::function<void(std::string_view)> printer(Context& context) {
+  return [&context](std::string_view part) {
+    if (context.json) return;
+    context.print(part);
+    context.flush();
+  };
+}
+
+Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& manifest,
+                            const RunOptions& options, runner::Sampler& sampler, TextOutput& text,
+                            Generation g) {
+  const auto choose = [&](std::span<const float> logits) {
+    return choose_token(logits, g, decoder, manifest, options, sampler, text);
+  };
+  const auto fresh = std::span(g.prompt).subspan(static_cast<size_t>(g.kept_tokens.value_or(0)));
+  const MaybeCounts before = decoder.lookahead_counts();
+  const std::span<const float> logits = FERRY_TRY(decoder.forward(fresh));
+  std::optional<int64_t> token = FERRY_TRY(choose(logits));
+  g.stats.prompt_peak_rss = pipeline::peak_rss();
+  while (token) {
+    auto next = decoder.advance(*token, choose);
+    if (!next && next.error().code == ErrorCode::kInterrupted) {
+      g.stop = kStopInterrupted;
+      break;
+    }
+    token = FERRY_TRY(std::move(next));
+  }
+  g.stats.inference_end = g.clock.now();
+  g.stats.peak_rss = pipeline::peak_rss();
+  g.stats.prompt_tokens = std::ssize(fresh);
+  g.stats.generated_tokens = std::ssize(g.tokens) - 1;
+  g.lookahead = counts_since(before, decoder.lookahead_counts());
+  g.text = FERRY_TRY(text.finish());
+  return g;
+}
+
+}  // namespace ferry::cli

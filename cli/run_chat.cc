@@ -1,0 +1,200 @@
+#include "cli/run_chat.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/error_report.h"
+#include "cli/line_reader.h"
+#include "cli/run_answer.h"
+#include "core/text.h"
+#include "core/utf8.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr std::string_view kBlanks = " \t";
+constexpr const char* kMessage = "message";  // begins what is said of one
+constexpr std::string_view kImage = "/image", kQuit = "/quit";
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+void show_prompt() {
+  if (::isatty(STDIN_FILENO) == 0) return;
+  std::fputs("> ", stderr);
+  std::fflush(stderr);
+}
+
+class Chat {
+ public:
+  Chat(Context& context, const RunOptions& options, const packer::Manifest& manifest,
+       PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler, Generation loaded)
+      : context_(context),
+        options_(options),
+        manifest_(manifest),
+        prompts_(prompts),
+        decoder_(decoder),
+        sampler_(sampler),
+        loaded_(std::move(loaded)) {}
+
+  Result<int> run();
+
+ private:
+  bool is_over() const { return exit_.has_value(); }
+  Status handle(const std::string& line);
+  Status command(std::string_view line);
+  Status add_image(const std::string& path);
+  Result<Prompt> read_prompt();
+  Status turn(const std::string& text);
+  // Says why a line is refused; errors that are not about it are returned.
+  Status refuse(const Error& error);
+  // Ends a chat whose prompt does not fit.
+  void end_full(const Generation& g);
+  // Starts the decoder's sequence again unless the prompt extends it; returns how many ids it has.
+  Result<int64_t> keep_prefix(const Prompt& prompt);
+  Status answer(Prompt prompt, Generation g);
+
+  Context& context_;
+  const RunOptions& options_;
+  const packer::Manifest& manifest_;
+  PromptReader& prompts_;
+  runner::Decoder& decoder_;
+  runner::Sampler& sampler_;
+  Generation loaded_;
+  std::vector<text::ChatMessage> messages_;
+  size_t images_sent_ = 0;         // of prompts_.images(): those of messages_
+  std::vector<int64_t> executed_;  // the decoder's sequence
+  std::optional<int> exit_;
+};
+
+Status Chat::refuse(const Error& error) {
+  if (error.code == ErrorCode::kInterrupted || error.code == ErrorCode::kInternal) {
+    return tl::unexpected<Error>(error);
+  }
+  print_error(error, /*with_details=*/!context_.quiet);
+  if (context_.json) context_.print(error_document(error));
+  return {};
+}
+
+Status Chat::add_image(const std::string& path) {
+  FERRY_RETURN_IF_ERROR(prompts_.load_encoder());
+  return prompts_.add_image(path);
+}
+
+Status Chat::command(std::string_view line) {
+  const std::string_view name = line.substr(0, line.find_first_of(kBlanks));
+  const std::string path(trimmed(line.substr(name.size())));
+  if (name == kQuit && path.empty()) {
+    exit_ = 0;
+    return {};
+  }
+  if (name != kImage || path.empty()) {
+    return refuse({ErrorCode::kUsage,
+                   fmt::format("{}: no command; there are /image FILE and /quit", quoted(line))});
+  }
+  const Status added = add_image(path);
+  return added ? added : refuse(added.error());
+}
+
+Result<int64_t> Chat::keep_prefix(const Prompt& prompt) {
+  const bool extends = executed_.size() < prompt.ids.size() &&
+                       std::ranges::equal(executed_, std::span(prompt.ids).first(executed_.size()));
+  if (!extends) {
+    decoder_.restart(std::ssize(prompt.ids));
+    executed_.clear();
+  }
+  if (prompts_.images() > 0) FERRY_RETURN_IF_ERROR(decoder_.set_image_rows(prompt.rows));
+  return std::ssize(executed_);
+}
+
+void Chat::end_full(const Generation& g) {
+  const std::string line =
+      fmt::format("ferry: the context of {} tokens is full: the conversation has {}\n",
+                  decoder_.capacity(), g.prompt.size());
+  if (context_.json) print_result(context_, g, /*with_text=*/true);
+  context_.flush();
+  std::fputs(line.c_str(), stderr);
+  exit_ = 1;
+}
+
+Status Chat::answer(Prompt prompt, Generation g) {
+  g.kept_tokens = FERRY_TRY(keep_prefix(prompt));
+  g.prompt = std::move(prompt.ids);
+  TextOutput text(prompts_.tokenizer(), printer(context_));
+  g = FERRY_TRY(generate(decoder_, manifest_, options_, sampler_, text, std::move(g)));
+  executed_ = g.prompt;
+  executed_.insert(executed_.end(), g.tokens.begin(), g.tokens.end());
+  executed_.resize(static_cast<size_t>(decoder_.position()));  // without the last, which is not run
+  messages_.push_back({"assistant", g.text});
+  images_sent_ = prompts_.images();
+  print_result(context_, g, /*with_text=*/true);
+  if (g.stop == kStopInterrupted) exit_ = conclude(context_, g);
+  return {};
+}
+
+// For a message at the end of messages_.
+Result<Prompt> Chat::read_prompt() {
+  Prompt prompt = FERRY_TRY(prompts_.messages(messages_, kMessage));
+  const Status known =
+      runner::check_tokens(prompt.ids, manifest_.vocab_size, 0, std::ssize(prompt.ids));
+  if (known) return prompt;
+  return fail(known.error().code, fmt::format("{}: {}", kMessage, known.error().message));
+}
+
+Status Chat::turn(const std::string& text) {
+  Generation g = loaded_;
+  g.stats.inference_start = g.clock.now();
+  messages_.push_back({"user", text, prompts_.images() - images_sent_});
+  Result<Prompt> prompt = read_prompt();
+  if (!prompt) {
+    messages_.pop_back();
+    return refuse(prompt.error());
+  }
+  if (std::ssize(prompt->ids) <= decoder_.capacity()) return answer(std::move(*prompt), g);
+  g.prompt = std::move(prompt->ids);
+  g.kept_tokens = 0;
+  g.stop = kStopContext;
+  end_full(g);
+  return {};
+}
+
+Status Chat::handle(const std::string& line) {
+  if (trimmed(line).empty()) return {};
+  if (!utf8::is_valid(line))
+    return refuse({ErrorCode::kUsage, fmt::format("{}: not UTF-8", kMessage)});
+  return line.starts_with('/') ? command(line) : turn(line);
+}
+
+Result<int> Chat::run() {
+  for (const std::string& path : options_.images) FERRY_RETURN_IF_ERROR(prompts_.add_image(path));
+  LineReader input;
+  while (!is_over()) {
+    show_prompt();
+    const std::optional<std::string> line = FERRY_TRY(input.next());
+    if (!line) break;
+    FERRY_RETURN_IF_ERROR(handle(*line));
+    if (!context_.flush()) return fail(ErrorCode::kIo, "standard output: cannot write");
+  }
+  return exit_.value_or(0);
+}
+
+}  // namespace
+
+Result<int> run_chat(Context& context, const RunOptions& options, const packer::Manifest& manifest,
+                     PromptReader& prompts, runner::Decoder& decoder, runner::Sampler& sampler,
+                     Generation loaded) {
+  return Chat(context, options, manifest, prompts, decoder, sampler, std::move(loaded)).run();
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,178 @@
+#include "cli/run_prompt.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <utility>
+
+#include "cli/present_time.h"
+#include "core/file.h"
+#include "core/json_writer.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "runner/vision_encoder.h"
+#include "text/image_prompt/messages.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr uint64_t kMaxMessagesBytes = uint64_t{16} << 20;
+
+// For templates of text alone, which expect strings.
+std::string chat_of(std::span<const text::ChatMessage> messages) {
+  JsonWriter json;
+  json.begin_object().key("messages").begin_array();
+  for (const text::ChatMessage& message : messages) {
+    json.begin_object().member("role", message.role).member("content", message.text).end_object();
+  }
+  json.end_array().member("add_generation_prompt", true);
+  return json.end_object().take();
+}
+
+// Templates of text alone would leave images out, or write them as text.
+Status expect_text(std::string_view chat, const std::string& where) {
+  const size_t message = FERRY_TRY(text::message_beyond_text(chat, where));
+  if (message == 0) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: message {} has content that is no text, which needs a bundle with a "
+                          "vision encoder and the files of its processor",
+                          where, message));
+}
+
+Result<Prompt> expect_tokens(Prompt prompt, const std::string& where) {
+  if (prompt.ids.empty()) return fail(ErrorCode::kUsage, where + ": no tokens");
+  return prompt;
+}
+
+// Of a bundle that takes images, where the prompt is text and the bundle has the processor that
+// turns it into tokens, or images are given.
+Result<std::optional<pipeline::ImageInput>> open_image_input(const packer::Bundle& bundle,
+                                                             const RunOptions& options) {
+  const bool has_processor =
+      runner::VisionEncoder::is_in(bundle) && bundle.has_text("processor_config.json");
+  if (options.images.empty() && (!has_processor || !options.tokens.empty())) {
+    return std::optional<pipeline::ImageInput>();
+  }
+  return std::optional(FERRY_TRY(pipeline::ImageInput::open(bundle)));
+}
+
+}  // namespace
+
+Result<std::vector<int64_t>> parse_numbers(std::string_view option, std::string_view text,
+                                           std::string_view expected) {
+  std::vector<int64_t> numbers;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (true) {
+    int64_t number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || (rest != end && *rest != ',')) {
+      return fail(ErrorCode::kUsage,
+                  fmt::format("{} {}: expected {}", option, quoted(text), expected));
+    }
+    numbers.push_back(number);
+    if (rest == end) return numbers;
+    at = rest + 1;
+  }
+}
+
+PromptReader::PromptReader(packer::Bundle bundle, ThreadPool& pool,
+                           const runner::MethodOptions& method)
+    : bundle_(std::move(bundle)), pool_(&pool), method_(method), time_(present_time()) {}
+
+Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunOptions& options,
+                                        ThreadPool& pool, const runner::MethodOptions& method) {
+  PromptReader reader(bundle, pool, method);
+  reader.input_ = FERRY_TRY(open_image_input(bundle, options));
+  if (!options.images.empty()) FERRY_RETURN_IF_ERROR(reader.load_encoder());
+  if (!reader.input_ && options.tokens.empty()) {
+    FERRY_RETURN_IF_ERROR(reader.open_tokenizer(options));
+  }
+  return reader;
+}
+
+Status PromptReader::open_tokenizer(const RunOptions& options) {
+  if (!bundle_.has_text(text::kTokenizerFile)) {
+    return fail(
+        ErrorCode::kUsage,
+        bundle_.text_directory().empty()
+            ? fmt::format("{}: a prompt of text needs --tokenizer", printable(bundle_.path()))
+            : fmt::format("{}: this bundle has no {}: use --tokens",
+                          printable(bundle_.text_directory()), text::kTokenizerFile));
+  }
+  const std::string text = FERRY_TRY(bundle_.text(text::kTokenizerFile, text::kMaxTokenizerFile));
+  const std::string path = bundle_.text_directory() + "/" + text::kTokenizerFile;
+  tokenizer_ = FERRY_TRY(text::Tokenizer::parse(text, printable(path)));
+  if (!options.prompt.empty()) return {};
+  template_ =
+      FERRY_TRY(text::ChatTemplate::load(bundle_.text_directory(), pipeline::reader_of(bundle_)));
+  return {};
+}
+
+text::Tokenizer* PromptReader::tokenizer() {
+  if (input_) return &input_->prompts().tokenizer();
+  return tokenizer_ ? &*tokenizer_ : nullptr;
+}
+
+Status PromptReader::load_encoder() {
+  if (!input_) input_ = FERRY_TRY(pipeline::ImageInput::open(bundle_));
+  return input_->has_encoder() ? Status() : input_->load_encoder(*pool_, method_);
+}
+
+Status PromptReader::add_image(const std::string& path) {
+  auto images = FERRY_TRY(input_->encode({&path, 1}));
+  images_.push_back(std::move(images.front()));
+  return {};
+}
+
+Result<Prompt> PromptReader::with_rows(text::ExpandedPrompt expanded,
+                                       const std::string& where) const {
+  Prompt prompt;
+  prompt.rows = pipeline::rows_of(expanded, images_);
+  prompt.ids = std::move(expanded.ids);
+  return expect_tokens(std::move(prompt), where);
+}
+
+// The post-processor sets its tokens for plain text; a template writes them itself.
+Result<Prompt> PromptReader::encode(std::string_view text, bool add_special,
+                                    const std::string& where) {
+  auto ids = tokenizer_->encode(text, add_special);
+  if (!ids) return fail(ErrorCode::kUsage, fmt::format("{}: {}", where, ids.error().message));
+  return expect_tokens({std::move(*ids), {}}, where);
+}
+
+Result<Prompt> PromptReader::plain(const std::string& text, const std::string& where) {
+  if (!input_) return encode(text, /*add_special=*/true, where);
+  const auto layouts = pipeline::layouts_of(images_);
+  return with_rows(FERRY_TRY(input_->prompts().plain(text, where, layouts)), where);
+}
+
+Result<Prompt> PromptReader::chat(std::string_view chat, const std::string& where) {
+  if (input_) {
+    const auto layouts = pipeline::layouts_of(images_);
+    return with_rows(FERRY_TRY(input_->prompts().chat(chat, where, time_, layouts)), where);
+  }
+  FERRY_RETURN_IF_ERROR(expect_text(chat, where));
+  return encode(FERRY_TRY(template_->render(chat, where, time_)), /*add_special=*/false, where);
+}
+
+Result<Prompt> PromptReader::messages(std::span<const text::ChatMessage> messages,
+                                      const std::string& where) {
+  return chat(input_ ? input_->prompts().chat_of(messages) : chat_of(messages), where);
+}
+
+Result<Prompt> PromptReader::read(const RunOptions& options) {
+  if (!options.tokens.empty()) {
+    return Prompt{FERRY_TRY(parse_numbers("--tokens", options.tokens, kTokensExpected)), {}};
+  }
+  for (const std::string& path : options.images) FERRY_RETURN_IF_ERROR(add_image(path));
+  if (!options.messages.empty()) {
+    const std::string text = FERRY_TRY(read_text_file(options.messages, kMaxMessagesBytes));
+    return chat(text, printable(options.messages));
+  }
+  if (!options.prompt.empty()) return plain(options.prompt, "--prompt");
+  const text::ChatMessage message = {"user", options.chat, images_.size()};
+  return messages({&message, 1}, "--chat");
+}
+
+}  // namespace ferry::cli
