@@ -29,6 +29,13 @@ std::string chat_of(std::span<const text::ChatMessage> messages) {
   return json.end_object().take();
 }
 
+// A list of messages alone asks for an answer to the last one.
+std::string with_answer(const std::string& chat) {
+  const size_t first = chat.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || chat[first] != '[') return chat;
+  return "{\"messages\": " + chat + ", \"add_generation_prompt\": true}";
+}
+
 // Templates of text alone would leave images out, or write them as text.
 Status expect_text(std::string_view chat, const std::string& where) {
   const size_t message = FERRY_TRY(text::message_beyond_text(chat, where));
@@ -168,7 +175,7 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
   for (const std::string& path : options.images) FERRY_RETURN_IF_ERROR(add_image(path));
   if (!options.messages.empty()) {
     const std::string text = FERRY_TRY(read_text_file(options.messages, kMaxMessagesBytes));
-    return chat(text, printable(options.messages));
+    return chat(with_answer(text), printable(options.messages));
   }
   if (!options.prompt.empty()) return plain(options.prompt, "--prompt");
   const text::ChatMessage message = {"user", options.chat, images_.size()};

@@ -97,6 +97,18 @@ const Style kStyles[] = {
      {"--mode", "lookahead"}},
 };
 
+TEST(RunMessages, AListOfMessagesAsksForAnAnswer) {
+  const TempDir dir;
+  const std::string bundle = convert(dir, text_checkpoint(dir), {"--context-length", "64"});
+  const Json messages = {{{"role", "user"}, {"content", "Hello"}}};
+  const Json whole = with_messages(dir, bundle, messages);
+  write_bytes(dir / "list.json", "\n " + messages.dump());
+  const Outcome outcome =
+      run_ferry({"run", bundle, "--messages", dir / "list.json", "--ignore-eos", "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.json()["prompt_tokens"], whole["prompt_tokens"]);
+}
+
 class ChatStyle : public testing::TestWithParam<Style> {};
 
 // A turn gives the tokens of the whole conversation as one prompt, and does not run again what has
