@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -28,24 +29,27 @@ void TokenEmbedder::set_rows(std::span<const EmbeddingRows> rows) {
   if (!rows_.empty()) merged_.reserve(most_values_);
 }
 
-Status TokenEmbedder::run(const TensorView& ids, int64_t position) {
+Status TokenEmbedder::run(const TensorView& ids) {
   chain_.input(0).shape = ids.shape;
   chain_.input(0).bytes = ids.bytes;
   FERRY_RETURN_IF_ERROR(chain_.run());
-  const TensorView& embedded = chain_.output(0);
-  output_ = embedded;
+  output_ = chain_.output(0);
+  return {};
+}
+
+Status TokenEmbedder::run(const TensorView& ids, int64_t position) {
+  FERRY_RETURN_IF_ERROR(run(ids));
   const int64_t count = ids.shape[1];
-  const int64_t width = embedded.shape.back();
+  const int64_t width = output_.shape.back();
   bool merged = false;
   for (const EmbeddingRows& run : rows_) {
     const int64_t size = std::ssize(run.values) / width;
     const int64_t begin = std::max(run.first, position);
     const int64_t end = std::min(run.first + size, position + count);
     if (begin >= end) continue;
-    if (!merged) {
-      merged_.resize(embedded.bytes.size() / sizeof(float));
-      std::memcpy(merged_.data(), embedded.bytes.data(), embedded.bytes.size());
-      merged = true;
+    if (!std::exchange(merged, true)) {
+      merged_.resize(output_.bytes.size() / sizeof(float));
+      std::memcpy(merged_.data(), output_.bytes.data(), output_.bytes.size());
     }
     const auto from = run.values.subspan(static_cast<size_t>((begin - run.first) * width),
                                          static_cast<size_t>((end - begin) * width));

@@ -84,8 +84,10 @@ class EmbeddedMethod final : public StaticMethod {
     decoder_->want_rows(output, begin, count);
   }
   Status run() override {
-    // Guesses are behind all tokens, and so behind all images.
-    FERRY_RETURN_IF_ERROR(embedder_.run(ids_, merging_.sequence->position()));
+    // Guesses of lookahead are tokens whatever positions they are tried at.
+    const bool guesses = merging_.sequence->call_tokens() == 0;
+    FERRY_RETURN_IF_ERROR(guesses ? embedder_.run(ids_)
+                                  : embedder_.run(ids_, merging_.sequence->position()));
     decoder_->input(embeddings_).bytes = embedder_.output().bytes;
     if (merging_.show) merging_.show(embedder_.output());
     return decoder_->run();
