@@ -21,6 +21,7 @@ need() {
 # configure DIRECTORY CMAKE-OPTIONS...: with -Werror.
 configure() {
   local directory=$1
+  mkdir -p "$(dirname "$directory")"
   cmake -S . -B "$directory" -G Ninja -DFERRY_WERROR=ON "${@:2}" >"$directory.log" 2>&1 ||
     { cat "$directory.log" >&2; return 1; }
 }
