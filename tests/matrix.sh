@@ -85,13 +85,18 @@ step_headers() {
     -include {} -x c++ /dev/null
 }
 
+# Tests that limit the address space, of which sanitizers and emulators need more.
+limited=ThreadPool.RefusedThreadsAreDoneWithout
+limited+=:TorchMemory.AStorageIsNotLoadedForAStridedView
+limited+=:TorchMemory.CompressedStoragesAreReleasedOnceRead
+
 # run_tests DIRECTORY CMAKE-OPTIONS... -- TEST-PROGRAMS...: in one process each.
 run_tests() {
   local directory=$1 tests
   build "$@"
   while [ "$1" != -- ]; do shift; done
   for tests in "${@:2}"; do
-    "$directory/bin/$tests" --gtest_brief=1
+    "$directory/bin/$tests" --gtest_brief=1 --gtest_filter="-$limited"
   done
 }
 # What reads foreign bytes and what executes programs; the tests of whole commands take long. The
@@ -156,17 +161,14 @@ step_aarch64() {
   need qemu-aarch64-static qemu-user-static
   unpack_aarch64_root
   local arm=build/matrix-aarch64 samples=build/matrix-samples room sample name
-  local limited=Hdf5*:KerasShards*:Formats/HostileTest.*/hdf5
-  limited+=:ThreadPool.RefusedThreadsAreDoneWithout
-  limited+=:TorchMemory.AStorageIsNotLoadedForAStridedView
-  limited+=:TorchMemory.CompressedStoragesAreReleasedOnceRead
+  local refused=Hdf5*:KerasShards*:Formats/HostileTest.*/hdf5:$limited
   ./build.sh release ferry
   build $arm --preset release --toolchain "$PWD/cmake/aarch64-linux-gnu.cmake" -- \
     ferry core_tests formats_tests graph_tests runner_tests
   export QEMU_LD_PREFIX=$PWD/build/aarch64-root
   for room in core formats graph runner; do
     qemu-aarch64-static $arm/bin/${room}_tests --gtest_brief=1 \
-      --gtest_filter="-$limited"
+      --gtest_filter="-$refused"
   done
   rm -rf $samples
   mkdir -p $samples/x86 $samples/arm
