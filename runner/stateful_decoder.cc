@@ -43,7 +43,7 @@ Result<std::unique_ptr<Embedding>> load_embedding(const packer::Bundle& bundle, 
   ProgramSet set = FERRY_TRY(ProgramSet::load(bundle, kTokenEmbeddingRole, pool, options, budget));
   TokenEmbedder embedder = FERRY_TRY(
       TokenEmbedder::bind(set, kForwardMethod, DType::kI64, bundle.manifest().prefill_length));
-  return std::make_unique<Embedding>(std::move(set), std::move(embedder));
+  return std::make_unique<Embedding>(Embedding{std::move(set), std::move(embedder)});
 }
 
 }  // namespace
