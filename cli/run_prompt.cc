@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "runner/vision_encoder.h"
+#include "text/chat_template/json_value.h"
 #include "text/image_prompt/messages.h"
 
 namespace ferry::cli {
@@ -30,9 +31,10 @@ std::string chat_of(std::span<const text::ChatMessage> messages) {
 }
 
 // A list of messages alone asks for an answer to the last one.
-std::string with_answer(const std::string& chat) {
-  const size_t first = chat.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos || chat[first] != '[') return chat;
+Result<std::string> with_answer(const std::string& chat, const std::string& where) {
+  using text::chat::Value;
+  const Value value = FERRY_TRY(text::chat::parse_json_value(chat, where));
+  if (!value.is<Value::ListPtr>()) return chat;
   return "{\"messages\": " + chat + ", \"add_generation_prompt\": true}";
 }
 
@@ -175,7 +177,8 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
   for (const std::string& path : options.images) FERRY_RETURN_IF_ERROR(add_image(path));
   if (!options.messages.empty()) {
     const std::string text = FERRY_TRY(read_text_file(options.messages, kMaxMessagesBytes));
-    return chat(with_answer(text), printable(options.messages));
+    const std::string where = printable(options.messages);
+    return chat(FERRY_TRY(with_answer(text, where)), where);
   }
   if (!options.prompt.empty()) return plain(options.prompt, "--prompt");
   const text::ChatMessage message = {"user", options.chat, images_.size()};

@@ -114,10 +114,12 @@ std::optional<graph::WeightDType> weight_dtype_of(std::string_view name) {
 
 // "vision_encoder=f16,text_decoder=bf16". plan_conversion() knows the roles.
 Status settle_component_dtypes(Options& options) {
+  if (options.component_dtype.empty()) return {};
   std::string_view rest = options.component_dtype;
-  while (!rest.empty()) {
+  for (bool more = true; more;) {
     const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    more = item.size() < rest.size();
+    rest.remove_prefix(item.size() + (more ? 1 : 0));
     const size_t equals = item.find('=');
     const std::string role(item.substr(0, equals));
     const auto dtype =

@@ -93,6 +93,7 @@ class ModelCheck {
     if (vision == nullptr) return;
     for (const ManifestProgram& program : vision->programs) {
       for (const ManifestMethod& method : program.methods) {
+        for (const ManifestPort& port : method.inputs) pixels(program.file, port);
         for (const ManifestPort& port : method.outputs) features(program.file, port);
       }
     }
@@ -145,9 +146,18 @@ class ModelCheck {
                           model_.context_length - tokens));
   }
 
+  void pixels(const std::string& file, const ManifestPort& port) {
+    if (port.name != kPixelValuesPort) return;
+    const bool square = port.shape.size() == 4 && port.shape[3] >= 1 &&
+                        port.shape == Shape{1, 3, port.shape[3], port.shape[3]};
+    if (square) return;
+    add(file,
+        fmt::format("input {} is {}, not [1, 3, S, S]", quoted(port.name), to_string(port.shape)));
+  }
+
   void features(const std::string& file, const ManifestPort& port) {
     if (port.name != kImageFeaturesPort) return;
-    const int64_t rows = port.shape.size() == 3 ? port.shape[1] : 0;
+    const int64_t rows = port.shape.size() == 3 ? std::max<int64_t>(1, port.shape[1]) : 1;
     expect(file, "output", port, {1, rows, model_.hidden_size}, "hidden_size");
   }
 

@@ -48,9 +48,10 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
 void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
                        std::vector<RecordedPrompt>& prompts) {
   const int64_t rows = rows_of_tile(manifest);
+  const Shape tile = tile_shape(manifest);
   RecordedPrompt& prompt = prompts.front();
   std::vector<int64_t>& tokens = prompt.tokens;
-  if (rows == 0 || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
+  if (rows < 1 || tile.empty() || std::ssize(tokens) + rows + kGreedyTokens > capacity) return;
   const int64_t placeholder = manifest.image_token_id.value_or(0);
   // The placeholder occurs nowhere else, and as often as no other token.
   for (int64_t& id : tokens) {
@@ -58,9 +59,7 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   }
   tokens.insert(tokens.begin() + 1, static_cast<size_t>(rows), placeholder);
   prompt.images.runs = {{1, rows}};
-  const packer::ManifestMethod& encoder =
-      manifest.find(kVisionEncoderRole)->programs.front().methods.front();
-  prompt.images.pixel_shape = encoder.inputs.front().shape;
+  prompt.images.pixel_shape = tile;
   int64_t values = 1;
   for (const int64_t size : prompt.images.pixel_shape) values *= size;
   uint64_t state = 0x2545f4914f6cdd1d;  // fixed, so that reports repeat

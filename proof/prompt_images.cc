@@ -15,6 +15,22 @@ std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
   return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
 }
 
+using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
+
+// Of the vision encoder; nullptr if no program of it has the port.
+const packer::ManifestPort* find_port(const packer::Manifest& manifest, Ports ports,
+                                      std::string_view name) {
+  const packer::ManifestComponent* vision = manifest.find(kVisionEncoderRole);
+  if (vision == nullptr) return nullptr;
+  for (const packer::ManifestProgram& program : vision->programs) {
+    const packer::ManifestMethod* method = program.find(kForwardMethod);
+    if (method == nullptr) continue;
+    const auto found = std::ranges::find(method->*ports, name, &packer::ManifestPort::name);
+    if (found != (method->*ports).end()) return &*found;
+  }
+  return nullptr;
+}
+
 int64_t count_of(const std::vector<int64_t>& ids, int64_t id) {
   return std::ranges::count(ids, id);
 }
@@ -74,13 +90,7 @@ Status read_pixels(const Reference& reference, const ReferencePrompt& prompt,
   Shape shape = reference.shape(prompt, "pixel_values");
   const bool batch = shape.size() == 5 && shape[0] == 1;
   Shape tiles = batch ? Shape(shape.begin() + 1, shape.end()) : shape;
-  const packer::ManifestComponent* vision = manifest.find(kVisionEncoderRole);
-  Shape expected;
-  if (vision != nullptr && !vision->programs.empty()) {
-    if (const packer::ManifestMethod* method = vision->programs.front().find(kForwardMethod)) {
-      if (!method->inputs.empty()) expected = method->inputs.front().shape;
-    }
-  }
+  Shape expected = tile_shape(manifest);
   if (expected.size() == 4 && tiles.size() == 4 && tiles[0] > 0) {
     expected[0] = tiles[0];
   }
@@ -124,14 +134,18 @@ std::vector<runner::EmbeddingRows> PromptImages::rows() const {
   return views;
 }
 
+Shape tile_shape(const packer::Manifest& manifest) {
+  const packer::ManifestPort* port =
+      find_port(manifest, &packer::ManifestMethod::inputs, kPixelValuesPort);
+  const bool usable =
+      port != nullptr && port->shape.size() == 4 && std::ranges::min(port->shape) >= 1;
+  return usable ? port->shape : Shape();
+}
+
 int64_t rows_of_tile(const packer::Manifest& manifest) {
-  const packer::ManifestComponent* vision = manifest.find(kVisionEncoderRole);
-  if (vision == nullptr || vision->programs.empty()) return 0;
-  const packer::ManifestMethod* method = vision->programs.back().find(kForwardMethod);
-  if (method == nullptr) return 0;
-  const auto port =
-      std::ranges::find(method->outputs, kImageFeaturesPort, &packer::ManifestPort::name);
-  return port == method->outputs.end() || port->shape.size() != 3 ? 0 : port->shape[1];
+  const packer::ManifestPort* port =
+      find_port(manifest, &packer::ManifestMethod::outputs, kImageFeaturesPort);
+  return port == nullptr || port->shape.size() != 3 ? 0 : port->shape[1];
 }
 
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
@@ -144,8 +158,15 @@ Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt
     FERRY_RETURN_IF_ERROR(read_features(reference, prompt, manifest, images));
   }
   const std::string who = name_of(reference, prompt);
-  const int64_t rows = images.features.empty() ? images.pixel_shape[0] * rows_of_tile(manifest)
-                                               : std::ssize(images.features) / manifest.hidden_size;
+  const int64_t encoded =
+      images.pixel_shape.empty() ? 0 : images.pixel_shape[0] * rows_of_tile(manifest);
+  const int64_t given = std::ssize(images.features) / manifest.hidden_size;
+  const int64_t rows = prompt.has("image_features") ? given : encoded;
+  if (rows < 1) return bad_input(fmt::format("{}: its images give no rows", who));
+  if (prompt.has("pixel_values") && encoded != rows) {
+    return bad_input(
+        fmt::format("{}: pixel_values give {} rows, image_features are {}", who, encoded, rows));
+  }
   const int64_t id = FERRY_TRY(placeholder(prompt, manifest, rows, who));
   if (const int64_t count = count_of(prompt.input_ids, id); count != rows) {
     return bad_input(fmt::format("{}: {} placeholders (token {}), but its images give {} rows", who,

@@ -31,12 +31,14 @@ struct PromptImages {
 
 // pixel_values and image_features of a prompt that needs images, and the places of their rows. A
 // reference has pixel_values [tiles,3,S,S] or [1,tiles,3,S,S]; of the second form, tiles of zeros
-// are padding and left out. kBadInput unless there is one placeholder for each row. The placeholder
-// is image_token_id of the manifest; where that has none, it is the only id that occurs as often as
-// there are rows.
+// are padding and left out. kBadInput unless both give the same number of rows, at least one, and
+// there is one placeholder for each of them. The placeholder is image_token_id of the manifest;
+// where that has none, it is the only id that occurs as often as there are rows.
 Result<PromptImages> images_of(const Reference& reference, const ReferencePrompt& prompt,
                                const packer::Manifest& manifest);
 
+// [1,3,S,S], what the vision encoder of the bundle takes; empty for a bundle without one.
+Shape tile_shape(const packer::Manifest& manifest);
 // Rows of features that a tile becomes in the bundle; 0 for a bundle without vision encoder.
 int64_t rows_of_tile(const packer::Manifest& manifest);
 

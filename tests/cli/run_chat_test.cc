@@ -107,6 +107,9 @@ TEST(RunMessages, AListOfMessagesAsksForAnAnswer) {
       run_ferry({"run", bundle, "--messages", dir / "list.json", "--ignore-eos", "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.json()["prompt_tokens"], whole["prompt_tokens"]);
+  // What stands behind the list does not become part of the chat.
+  write_bytes(dir / "list.json", messages.dump() + R"(, "tools": [])");
+  EXPECT_EQ(run_ferry({"run", bundle, "--messages", dir / "list.json"}).code, 3);
 }
 
 class ChatStyle : public testing::TestWithParam<Style> {};

@@ -154,6 +154,10 @@ TEST(PromptImages, ThatDoNotFitAreRefused) {
                  "3 placeholders (token 9), but its images give 2 rows");
   expect_refused(with({1, 2}).features(2, 4), 9, "0 placeholders (token 9)");
   expect_refused(with({9, 9}).features(2, 5), 9, "the text decoder takes rows of 4");
+  expect_refused(with({1, 2}).features(0, 4), 9, "its images give no rows");
+  expect_refused(with({1, 2}).pixels({0}, true), 9, "its images give no rows");
+  expect_refused(with({9, 9}).pixels({1}, false).features(4, 4), 9,
+                 "pixel_values give 2 rows, image_features are 4");
   const std::vector<float> values(24);
   for (const Shape& shape :
        {Shape{2, 3, 4, 1}, Shape{2, 1, 2, 6}, Shape{2, 1, 3, 2, 2}, Shape{24}, Shape{8, 3}}) {
