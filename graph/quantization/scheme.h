@@ -1,0 +1,66 @@
+// Schemes that turn the rows of a matrix into integer codes and scales: real = code * scale, the
+// zero point is 0. What they store is what the official runtime reads: XNNPACK's qbint4 and qcint8
+// filters, and the tables of quantized_decomposed::embedding_4bit and embedding_byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/dtype.h"
+#include "core/shape.h"
+
+namespace ferry::graph {
+
+// How the scale of a group is chosen.
+enum class ScaleMethod {
+  // Candidates are rounded to bf16 (where the scales are stored in bf16) before the codes are
+  // chosen; the candidate of the least squared error wins.
+  kBf16First,
+  // Half-quadratic, scale only, as torchao's hqq_scale_only: what the official exporter does.
+  kHqq,
+};
+
+// Two codes in one byte: the official operators disagree on the order.
+enum class NibbleOrder { kLowFirst, kHighFirst };
+
+struct QuantizationScheme {
+  int bits = 4;                     // 4 (-8..7) or 8 (-128..127)
+  int64_t group = 0;                // elements of a row that share a scale; 0: all of the row
+  DType scale_dtype = DType::kF32;  // f32 or bf16
+  ScaleMethod method = ScaleMethod::kBf16First;
+  NibbleOrder order = NibbleOrder::kLowFirst;  // of 4 bits. kLowFirst stores code + 8, as does
+                                               // kHighFirst
+  // Of kHqq: rounds of refinement. The reference stops when no scale of the whole tensor changes;
+  // hqq_rounds() finds the number.
+  int rounds = 20;
+  bool operator==(const QuantizationScheme&) const = default;
+
+  int64_t groups(int64_t columns) const { return group == 0 ? 1 : columns / group; }
+  uint64_t code_bytes(int64_t columns) const { return static_cast<uint64_t>(columns * bits / 8); }
+  uint64_t scale_bytes(int64_t columns) const {
+    return static_cast<uint64_t>(groups(columns) * dtype_bytes(scale_dtype));
+  }
+};
+
+// `rows` whole rows of `columns` values. `codes` has rows * code_bytes, `scales` has rows *
+// scale_bytes; neither has an alignment. The bytes of a row depend on nothing but its values and
+// the scheme. Every scale is positive and normal, also that of a group of zeros. Values that are
+// not finite: a group with one gets codes of a defined value, callers refuse such weights before.
+void quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns,
+                   std::span<std::byte> codes, std::span<std::byte> scales);
+
+// The values that the codes and scales stand for.
+void dequantize_rows(const QuantizationScheme& scheme, std::span<const std::byte> codes,
+                     std::span<const std::byte> scales, int64_t columns, std::span<float> values);
+
+// Of kHqq: how much the scales of these rows still change, relative to themselves, in each of the
+// 20 rounds: the maximum over the rows. The maximum over all rows of a tensor decides in which
+// round the reference stops: the first below 1e-5. `changes` is raised, so that parts of a tensor
+// can be added up.
+inline constexpr int kMaxHqqRounds = 20;
+void add_hqq_changes(const QuantizationScheme& scheme, std::span<const float> values,
+                     int64_t columns, std::span<float, kMaxHqqRounds> changes);
+int hqq_rounds(std::span<const float, kMaxHqqRounds> changes);
+
+}  // namespace ferry::graph

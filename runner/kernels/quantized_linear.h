@@ -1,0 +1,76 @@
+// Products with matrices of 4-bit and 8-bit codes, as XNNPACK's fully-connected operators compute
+// them: the activations of each row are quantised to 8 bits at run time ("dynamic"), the sums of
+// products of codes are exact integers. Functions over raw memory; callers check shapes.
+//
+// As everywhere in kernels/: results do not depend on the number of threads, and a row of a batch
+// has the bits that it has alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/dtype.h"
+#include "core/thread_pool.h"
+
+namespace ferry::kernels {
+
+// A matrix [rows, columns] as it is stored; row-major, output rows first. Nothing is aligned.
+struct CodedMatrix {
+  int bits = 8;  // 4: two codes in a byte, low nibble first, code + 8. 8: i8
+  int64_t rows = 0, columns = 0;
+  int64_t group = 0;                // columns that share a scale; 0: all. Divides `columns`
+  DType scale_dtype = DType::kF32;  // f32 or bf16
+  const std::byte* codes = nullptr;
+  const std::byte* scales = nullptr;  // [rows, columns / group]
+};
+
+// The same matrix in the order in which this processor reads it fastest. Immutable; it owns its
+// memory, the CodedMatrix may go.
+class PackedMatrix {
+ public:
+  static PackedMatrix pack(const CodedMatrix& matrix, ThreadPool& pool);
+  PackedMatrix(PackedMatrix&&) noexcept;
+  PackedMatrix& operator=(PackedMatrix&&) noexcept;
+  ~PackedMatrix();
+
+  int64_t rows() const;
+  int64_t columns() const;
+  uint64_t bytes() const;  // of memory
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  explicit PackedMatrix(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+// One product of a call: out [m, matrix.rows].
+struct LinearTask {
+  const PackedMatrix* matrix = nullptr;
+  const float* bias = nullptr;  // [rows] or nullptr
+  float* out = nullptr;
+};
+
+// out = x * matrix^T + bias for each task, with x [m, columns] quantised row by row: one pass over
+// the rows for all tasks, one parallel region. `scratch` has dynamic_linear_scratch() bytes,
+// aligned to 64.
+uint64_t dynamic_linear_scratch(int64_t m, int64_t columns);
+void dynamic_linear(const float* x, int64_t m, int64_t columns, std::span<const LinearTask> tasks,
+                    std::span<std::byte> scratch, ThreadPool& pool);
+
+// The same without quantising the activations: f32 x codes.
+void weight_only_linear(const float* x, int64_t m, int64_t columns,
+                        std::span<const LinearTask> tasks, ThreadPool& pool);
+
+// A row of activations as the dynamic products quantise it: real = (code - zero_point) *
+// inverse_scale.
+struct QuantizedRow {
+  float inverse_scale = 1;
+  int32_t zero_point = 0;
+};
+QuantizedRow quantize_row(std::span<const float> row, std::span<int8_t> codes);
+
+}  // namespace ferry::kernels
