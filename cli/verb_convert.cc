@@ -13,6 +13,7 @@
 
 #include "cli/convert_report.h"
 #include "cli/error_report.h"
+#include "cli/quantize_options.h"
 #include "cli/verbs.h"
 #include "converters/assemble.h"
 #include "core/checked.h"
@@ -32,6 +33,7 @@ struct Options {
   std::string packed_layout = "own";
   std::string attention = "mha", softmax = "plain", rotate = "none";
   std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;
+  QuantizeTexts quantize;
   std::string max_file_size;
   int64_t shards = 1;
   bool dry_run = false, overwrite = false;
@@ -155,6 +157,7 @@ Status settle(Options& options) {
   FERRY_RETURN_IF_ERROR(settle_static(options));
   c.dtype = *weight_dtype_of(options.dtype);
   FERRY_RETURN_IF_ERROR(settle_component_dtypes(options));
+  c.quantize = FERRY_TRY(parse_quantize_options(options.quantize));
   c.packed_layout = converters::packed_layout_of(options.packed_layout);  // "own" is none
   c.buffers.mode = options.init_buffers == "all"     ? graph::BufferInit::kAll
                    : options.init_buffers == "state" ? graph::BufferInit::kState
@@ -194,7 +197,8 @@ Result<int> convert(Context& context, Options& options) {
   } else if (pipeline::needs_calibration(options.convert)) {
     FERRY_RETURN_IF_ERROR(calibrate(options, context.pool()));
   }
-  const pipeline::Conversion conversion = FERRY_TRY(pipeline::plan_conversion(options.convert));
+  const pipeline::Conversion conversion =
+      FERRY_TRY(pipeline::plan_conversion(options.convert, &context.pool()));
   if (!conversion.problems.empty()) return refuse_keys(context, conversion);
   ConversionOutcome outcome;
   std::vector<std::string> notes = conversion.notes;
@@ -224,16 +228,17 @@ void add_convert(CommandLine& line) {
   auto options = std::make_shared<Options>();
   Options& o = *options;
   o.convert.check_tokenizer = true;
-  line.verb("convert", "Turn a checkpoint into a program bundle")
-      .positional(
+  Verb verb = line.verb("convert", "Turn a checkpoint into a program bundle");
+  verb.positional(
           "SRC", o.convert.source,
           "Checkpoint: a directory, an index, or a tensor file: safetensors, PyTorch, GGUF, "
           "Keras HDF5")
       .option("-o,--out", o.out, "Bundle directory to make")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
       .option("--component-dtype", o.component_dtype,
-              "Dtypes of single components: vision_encoder=f16,text_decoder=bf16")
-      .choice("--program", o.program, {"stateful", "static"},
+              "Dtypes of single components: vision_encoder=f16,text_decoder=bf16");
+  add_quantize_options(verb, o.quantize);
+  verb.choice("--program", o.program, {"stateful", "static"},
               "Caches inside of the program, or fixed shapes with caches, masks and positions as "
               "inputs and outputs")
       .option("--shards", o.shards, "Programs to cut the decoder into")

@@ -278,7 +278,7 @@ std::pair<ValueId, ValueId> GraphBuilder::topk_last(ValueId x, int64_t k) {
 }
 ValueId GraphBuilder::experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3,
                               ValueId w2) {
-  return emit_one(Op::kExperts, {x, ids, scores, w1, w3, w2});
+  return emit_one(Op::kExperts, {x, ids, scores, w1, w3, w2, kNone, kNone, kNone});
 }
 
 ValueId GraphBuilder::where(ValueId condition, ValueId a, ValueId b) {

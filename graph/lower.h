@@ -56,9 +56,11 @@ struct LoweredMethod {
 struct LoweredProgram {
   pte::Program program;
   pte::DataSizes sizes;
-  std::vector<Literal> constants;      // [i] is the contents of constant i; [0] unused
-  std::vector<Literal> initial;        // the same for initial contents
-  std::vector<std::string> weights;    // names of the external tensors, in first-use order
+  std::vector<Literal> constants;    // [i] is the contents of constant i; [0] unused
+  std::vector<Literal> initial;      // the same for initial contents
+  std::vector<std::string> weights;  // names of the external tensors, in first-use order
+  std::vector<std::string> named;    // keys of the constants of delegates, in first-use order
+  std::vector<std::vector<std::byte>> delegates;  // blobs; pte::Delegate::data counts them
   std::vector<LoweredMethod> methods;  // [i] describes program.methods[i]; constant methods follow
   uint64_t state_bytes = 0;            // mutable buffers of all methods (memory 2)
 };

@@ -1,6 +1,7 @@
 // validate: the invariants of a graph.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -81,7 +82,7 @@ class Validator {
 
   // Sizes come from configs: their products must not wrap around in Graph::max_bytes.
   bool has_sane_size(const Value& value) const {
-    std::optional<int64_t> bytes = dtype_bytes(value.dtype);
+    std::optional<int64_t> bytes = std::max<int64_t>(dtype_bytes(value.dtype), 1);
     for (const Dim& dim : value.shape) {
       const int64_t symbol =
           dim.is_static() ? 0 : graph_.symbols[static_cast<size_t>(dim.symbol)].max;
