@@ -192,7 +192,7 @@ std::string weight_dtype(const graph::Model& model) {
       const bool is_matrix =
           value.origin == graph::Value::Origin::kWeight && value.shape.size() == 2;
       const auto stored = model.weights.find_output(value.name);
-      const bool is_coded = stored.weight != nullptr && stored.weight->recipe.outputs.size() > 1;
+      const bool is_coded = stored.weight != nullptr && stored.weight->recipe.is_coded();
       if (is_matrix && !is_coded && !value.keep_f32) dtypes.insert(value.dtype);
     }
   }
@@ -389,7 +389,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
   if (!c.problems.empty()) return c;
   FERRY_RETURN_IF_ERROR(check_roles(made, options));
   packer::BundleInput input;
-  Quantizer quantizer(options.quantize, *c.source, pool);
+  std::optional<ThreadPool> own_pool;
+  if (pool == nullptr) pool = &own_pool.emplace(1);
+  Quantizer quantizer(options.quantize, *c.source, *pool);
   for (converters::AssembledComponent& component : made.components) {
     const std::string role = component.role;
     graph::QuantizedModel finished =

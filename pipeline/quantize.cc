@@ -11,12 +11,19 @@ Result<graph::QuantizedModel> Quantizer::apply(graph::Model model) {
   graph::QuantizedModel quantized =
       FERRY_TRY(graph::quantize_weights(std::move(model), options_, source_));
   used_rules_.insert(quantized.used_rules.begin(), quantized.used_rules.end());
-  if (options_.method != graph::ScaleMethod::kHqq) return quantized;
-  for (const std::string& name : quantized.model.weights.names()) {
-    graph::Recipe& recipe = quantized.model.weights.find(name)->recipe;
-    FERRY_RETURN_IF_ERROR(graph::settle_hqq_rounds(recipe, source_, pool_));
+  if (options_.method == graph::ScaleMethod::kHqq) {
+    FERRY_RETURN_IF_ERROR(settle_rounds(quantized.model.weights));
   }
   return quantized;
+}
+
+Status Quantizer::settle_rounds(graph::StateDict& weights) {
+  for (const graph::Weight& listed : weights.weights()) {
+    graph::Recipe& recipe = weights.find(listed.name)->recipe;
+    if (!recipe.is_coded() || recipe.steps.back().kind != graph::Step::Kind::kQuantize) continue;
+    recipe.steps.back().scheme.rounds = FERRY_TRY(graph::count_hqq_rounds(recipe, source_, pool_));
+  }
+  return {};
 }
 
 Status Quantizer::check_rules() const {

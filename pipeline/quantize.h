@@ -11,10 +11,10 @@
 
 namespace ferry::pipeline {
 
-// `options`, `source` and `pool` must outlive it. Without a pool, the calling thread does all.
+// `options`, `source` and `pool` must outlive it.
 class Quantizer {
  public:
-  Quantizer(const graph::QuantizeOptions& options, const TensorSource& source, ThreadPool* pool)
+  Quantizer(const graph::QuantizeOptions& options, const TensorSource& source, ThreadPool& pool)
       : options_(options), source_(source), pool_(pool) {}
 
   // For each component, before cast_weights. With ScaleMethod::kHqq it reads the weights: the
@@ -24,9 +24,11 @@ class Quantizer {
   Status check_rules() const;
 
  private:
+  Status settle_rounds(graph::StateDict& weights);
+
   const graph::QuantizeOptions& options_;
   const TensorSource& source_;
-  ThreadPool* pool_;
+  ThreadPool& pool_;
   std::set<size_t> used_rules_;
 };
 

@@ -70,7 +70,7 @@ DType target_of(WeightDType dtype, const Recipe& recipe) {
 // Codes and scales of a quantised matrix have the dtypes that they are stored in.
 bool is_coded(const StateDict& weights, const std::string& name) {
   const auto found = weights.find_output(name);
-  return found.weight != nullptr && found.weight->recipe.outputs.size() > 1;
+  return found.weight != nullptr && found.weight->recipe.is_coded();
 }
 
 // Gives every weight, its values and its recipe, the dtype that it is stored in.

@@ -154,12 +154,23 @@ QuantizationScheme scheme_of(const Decision& decision, ScaleMethod method) {
   return scheme;
 }
 
-// Whether the blocks of the checkpoint are the codes and scales that the program reads.
-bool keeps_blocks(const Decision& decision, const Recipe& recipe, const TensorSource& source) {
-  const bool reads_blocks = decision.use == Use::kEmbedding
-                                ? decision.embedding.bits == 8 && decision.embedding.group == 0
-                                : decision.linear.kind == Kind::kInt8;
-  return reads_blocks && recipe.can_split_blocks(source);
+// Whether the program reads codes and scales as blocks of Q8_0 hold them.
+bool reads_blocks(const Decision& decision) {
+  if (decision.use == Use::kEmbedding) return decision.embedding.bits == 8;
+  return decision.linear.kind == Kind::kInt8;
+}
+
+// What the checkpoint stores in Q8_0 stays as it is, where the program can read it.
+Status quantize_recipe(Recipe& recipe, const std::string& name, const Decision& decision,
+                       ScaleMethod method, const TensorSource& source) {
+  if (reads_blocks(decision)) {
+    Recipe split = recipe;
+    if (split.split_q8_0(source, name)) {
+      recipe = std::move(split);
+      return {};
+    }
+  }
+  return recipe.quantize(scheme_of(decision, method), name);
 }
 
 Status quantize_recipes(Model& model, const Decisions& decisions, ScaleMethod method,
@@ -168,11 +179,7 @@ Status quantize_recipes(Model& model, const Decisions& decisions, ScaleMethod me
     Recipe& recipe = model.weights.find(name)->recipe;
     Shape& shape = recipe.output().shape;
     if (decision.use == Use::kExperts) shape = {shape[0] * shape[1], shape[2]};
-    if (keeps_blocks(decision, recipe, source)) {
-      FERRY_RETURN_IF_ERROR(recipe.split_blocks(source));
-    } else {
-      FERRY_RETURN_IF_ERROR(recipe.quantize(scheme_of(decision, method)));
-    }
+    FERRY_RETURN_IF_ERROR(quantize_recipe(recipe, name, decision, method, source));
   }
   return {};
 }
@@ -217,7 +224,8 @@ class Rewriter {
 
   // The value of the weight gets the dtype and the shape of its codes; returns that of the scales.
   ValueId coded(ValueId matrix) {
-    const Recipe& recipe = weights_.find(graph_[matrix].name)->recipe;
+    const Weight& weight = *weights_.find(graph_[matrix].name);
+    const Recipe& recipe = weight.recipe;
     const auto known = scales_.find(matrix);
     if (known != scales_.end()) return known->second;
     Value& codes = graph_[matrix];
@@ -228,7 +236,7 @@ class Rewriter {
     Value scales;
     scales.origin = Value::Origin::kWeight;
     scales.dtype = recipe.outputs[1].dtype;
-    scales.name = output_name(codes.name, recipe.outputs[1]);
+    scales.name = key_of(weight, 1);
     for (const int64_t size : recipe.outputs[1].shape) scales.shape.emplace_back(size);
     return scales_[matrix] = add(std::move(scales));
   }
