@@ -96,6 +96,9 @@ Result<Types> infer_mixed_linear(const RuleInput& in);     // infer_coded.cc
 Result<Types> infer_dynamic_linears(const RuleInput& in);  // infer_coded.cc
 Result<Types> infer_quantize(const RuleInput& in);         // infer_quantize.cc
 Result<Types> infer_dequantize(const RuleInput& in);       // infer_quantize.cc
+Result<Types> infer_choose_qparams(const RuleInput& in);   // infer_quantize.cc
+Result<Types> infer_quantize_rows(const RuleInput& in);    // infer_quantize.cc
+Result<Types> infer_dequantize_rows(const RuleInput& in);  // infer_quantize.cc
 Result<Types> infer_arange(const RuleInput& in);
 Result<Types> infer_cat(const RuleInput& in);
 Result<Types> infer_slice(const RuleInput& in);
