@@ -188,17 +188,17 @@ std::string keys_of(const graph::Recipe& recipe, const TensorSource& source) {
   return text;
 }
 
-// The first byte that differs, if any.
-Result<std::optional<uint64_t>> first_difference(const graph::Recipe& recipe,
+// The first byte that differs from an output of the recipe, if any.
+Result<std::optional<uint64_t>> first_difference(const graph::Recipe& recipe, size_t output,
                                                  const TensorSource& source,
                                                  std::span<const std::byte> stored) {
-  const uint64_t tile_size = graph::tile_bytes(recipe);
+  const uint64_t tile_size = static_cast<uint64_t>(tile_rows(recipe)) * row_bytes(recipe, output);
   std::vector<std::byte> tile(std::min<uint64_t>(tile_size, stored.size()));
   for (uint64_t at = 0; at < stored.size(); at += tile_size) {
     const std::span<const std::byte> have =
         stored.subspan(at, std::min<uint64_t>(tile_size, stored.size() - at));
     const std::span<std::byte> want = std::span(tile).first(have.size());
-    FERRY_RETURN_IF_ERROR(graph::materialize(recipe, source, at, want));
+    FERRY_RETURN_IF_ERROR(graph::materialize(recipe, source, output, at, want));
     const auto differs = std::ranges::mismatch(have, want).in1;
     if (differs != have.end()) return at + static_cast<uint64_t>(differs - have.begin());
   }
