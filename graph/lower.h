@@ -56,8 +56,9 @@ struct LoweredMethod {
 struct LoweredProgram {
   pte::Program program;
   pte::DataSizes sizes;
-  std::vector<Literal> constants;      // [i] is the contents of constant i; [0] unused
-  std::vector<Literal> initial;        // the same for initial contents
+  std::vector<Literal> constants;  // [i] is the contents of constant i; [0] unused
+  std::vector<Literal> initial;    // the same for initial contents
+  std::vector<std::vector<std::byte>> delegates = {};  // [i] is what Delegate::data i refers to
   std::vector<std::string> weights;    // names of the external tensors, in first-use order
   std::vector<LoweredMethod> methods;  // [i] describes program.methods[i]; constant methods follow
   uint64_t state_bytes = 0;            // mutable buffers of all methods (memory 2)

@@ -19,6 +19,7 @@ struct Extent {
   enum class Kind {
     kHead,     // FilePlan::head
     kLiteral,  // FilePlan::literals[index], made by us
+    kBlob,     // FilePlan::blobs[index], of a delegate
     kWeight,   // Impl::weights[index], from the checkpoint
     kCopy,     // Impl::copied[index], a file as it is
   } kind;
@@ -33,6 +34,7 @@ struct FilePlan {
   bool segmented = false;  // a data file: a head and weights
   std::vector<std::byte> head;
   std::vector<const graph::Literal*> literals;
+  std::vector<std::span<const std::byte>> blobs;
   std::vector<Extent> extents;  // ascending, disjoint
 };
 

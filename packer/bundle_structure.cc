@@ -146,7 +146,7 @@ void check_data_file(const Manifest& manifest, const std::string& file,
       continue;
     }
     const Shape shape = shape_of(have.sizes);
-    if (have.dtype != want.dtype || shape != want.shape) {
+    if (have.is_tensor && (have.dtype != want.dtype || shape != want.shape)) {
       problems.add(file, fmt::format("tensor {} is {}, the manifest states {}", quoted(have.key),
                                      describe_type(have.dtype, shape),
                                      describe_type(want.dtype, want.shape)));
@@ -168,7 +168,7 @@ void check_program(const ManifestProgram& entry, const pte::Program& program,
     const auto found = data.find(name);
     if (found == data.end()) return;  // reported already
     for (const ptd::NamedTensor& tensor : found->second.content.tensors) {
-      keys.emplace(tensor.key, &tensor);
+      if (tensor.is_tensor) keys.emplace(tensor.key, &tensor);
     }
   }
   for (const pte::Method& method : program.methods) {
