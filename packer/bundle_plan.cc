@@ -143,6 +143,40 @@ class Planner {
     impl_.files.push_back(std::move(file));
   }
 
+  static std::string_view piece_name(pte::Piece::Kind kind) {
+    switch (kind) {
+      case pte::Piece::Kind::kConstant:
+        return "constant";
+      case pte::Piece::Kind::kInitial:
+        return "initial value";
+      case pte::Piece::Kind::kDelegate:
+        return "delegate data";
+      case pte::Piece::Kind::kNamed:
+        break;
+    }
+    return "named data";
+  }
+
+  // False where the contents are not there. Named data are in data files, never in a program.
+  static bool add_piece(const graph::LoweredProgram& lowered, const pte::Piece& piece,
+                        FilePlan& file) {
+    if (piece.kind == pte::Piece::Kind::kNamed) return false;
+    if (piece.kind == pte::Piece::Kind::kDelegate) {
+      if (piece.index >= lowered.delegates.size()) return false;
+      const std::span<const std::byte> blob = lowered.delegates[piece.index];
+      file.extents.push_back({Extent::Kind::kBlob, file.blobs.size(), 0, piece.offset, piece.size});
+      file.blobs.push_back(blob);
+      return blob.size() == piece.size;
+    }
+    const bool constant = piece.kind == pte::Piece::Kind::kConstant;
+    const std::vector<graph::Literal>& literals = constant ? lowered.constants : lowered.initial;
+    if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) return false;
+    file.extents.push_back(
+        {Extent::Kind::kLiteral, file.literals.size(), 0, piece.offset, piece.size});
+    file.literals.push_back(&literals[piece.index]);
+    return true;
+  }
+
   Status add_program(size_t part) {
     const graph::LoweredProgram& lowered = parts()[part]->lowered;
     pte::Layout layout = FERRY_TRY(pte::plan_program(lowered.program, lowered.sizes));
@@ -152,16 +186,11 @@ class Planner {
     file.extents.push_back({Extent::Kind::kHead, 0, 0, 0, layout.head.size()});
     file.head = std::move(layout.head);
     for (const pte::Piece& piece : layout.pieces) {
-      const bool constant = piece.kind == pte::Piece::Kind::kConstant;
-      const std::vector<graph::Literal>& literals = constant ? lowered.constants : lowered.initial;
-      if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) {
+      if (!add_piece(lowered, piece, file)) {
         return fail(ErrorCode::kInternal,
                     fmt::format("{}: {} {} has no contents of {} bytes", file.name,
-                                constant ? "constant" : "initial value", piece.index, piece.size));
+                                piece_name(piece.kind), piece.index, piece.size));
       }
-      file.extents.push_back(
-          {Extent::Kind::kLiteral, file.literals.size(), 0, piece.offset, piece.size});
-      file.literals.push_back(&literals[piece.index]);
     }
     ManifestProgram program = describe_program(*parts()[part]);
     program.file = file.name;

@@ -86,7 +86,7 @@ struct ManifestComponent {
 struct ManifestTensor {
   std::string name;  // the key in the .ptd: the runtime name of the weight, ".scales" behind it
   std::string output = {};  // of the recipe: "", or "scales"; empty before version 5
-  std::string file;  // .ptd
+  std::string file;         // .ptd
   // Of the values. i4, two to a byte, is u8 of half as many columns in files and programs.
   DType dtype = DType::kF32;
   Shape shape;

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "graph/dims.h"
 #include "graph/node_values.h"
+#include "graph/passes/passes.h"
 #include "graph/shape_inference.h"
 
 namespace ferry::graph {
