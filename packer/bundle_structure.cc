@@ -138,8 +138,8 @@ StoredType stored_type(DType dtype, const Shape& shape) {
 std::vector<std::string> backends_of(const pte::Program& program) {
   std::vector<std::string> backends;
   for (const pte::Method& method : program.methods) {
-    for (const std::string& backend : method.delegates) {
-      if (std::ranges::count(backends, backend) == 0) backends.push_back(backend);
+    for (const pte::Delegate& delegate : method.delegates) {
+      if (std::ranges::count(backends, delegate.backend) == 0) backends.push_back(delegate.backend);
     }
   }
   return backends;

@@ -224,7 +224,7 @@ Result<std::string> compare_tensor(const packer::ManifestTensor& tensor,
   }
   const std::span<const std::byte> file = bundle.data().at(tensor.file).file.bytes();
   const auto at =
-      FERRY_TRY(first_difference(recipe, source, file.subspan(tensor.offset, tensor.bytes)));
+      FERRY_TRY(first_difference(recipe, 0, source, file.subspan(tensor.offset, tensor.bytes)));
   if (!at) return std::string();
   return fmt::format("{}: differs from {} at byte {} of {}", quoted(tensor.name), keys, *at,
                      tensor.bytes);
