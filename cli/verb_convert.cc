@@ -62,6 +62,14 @@ Result<uint64_t> parse_size(const std::string& text) {
   return static_cast<uint64_t>(bytes);
 }
 
+// The two styles keep keys and values in different dtypes.
+Status check_kv_dtype(const std::string& dtype, bool is_static) {
+  const bool only_static = dtype == "bf16" || dtype == "u16" || dtype == "u8";
+  if (is_static ? dtype != "i8" : !only_static) return {};
+  return fail(ErrorCode::kUsage, fmt::format("--kv-dtype {}: only with --program {}", dtype,
+                                             is_static ? "stateful" : "static"));
+}
+
 // Options that programs of one style only have.
 Status check_style(const Options& options) {
   const bool is_static = options.program == kStaticStyle;
@@ -69,7 +77,6 @@ Status check_style(const Options& options) {
       {"--attention sha", options.attention == "sha"},
       {"--softmax masked", options.softmax == "masked"},
       {"--rotate r3", options.rotate == "r3"},
-      {"--kv-dtype", !options.kv_dtype.empty()},
       {"--mask-dtype", !options.mask_dtype.empty()},
       {"--logits-dtype", !options.logits_dtype.empty()},
       {"--calibrate", !options.calibrate.empty()},
@@ -80,6 +87,7 @@ Status check_style(const Options& options) {
     if (!given || is_static) continue;
     return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", name));
   }
+  if (!options.kv_dtype.empty()) FERRY_RETURN_IF_ERROR(check_kv_dtype(options.kv_dtype, is_static));
   if (is_static && options.logits == "last") {
     return fail(ErrorCode::kUsage, "--logits last: static programs give the logits of every token");
   }
@@ -96,7 +104,10 @@ Status settle_static(Options& options) {
   c.single_head_attention = options.attention == "sha";
   if (options.softmax == "masked") c.softmax = converters::SoftmaxStyle::kMasked;
   if (options.rotate == "r3") c.rotation = converters::Rotation::kR3;
-  if (!options.kv_dtype.empty()) c.ports.cache = *dtype_from_name(options.kv_dtype);
+  if (!options.kv_dtype.empty()) {
+    (options.program == kStaticStyle ? c.ports.cache : c.kv_cache) =
+        *dtype_from_name(options.kv_dtype);
+  }
   if (!options.mask_dtype.empty()) c.ports.mask = *dtype_from_name(options.mask_dtype);
   if (!options.logits_dtype.empty()) c.ports.logits = *dtype_from_name(options.logits_dtype);
   if (!options.calibrate_prefill.empty() && !is_encoded(c.ports.cache)) {
@@ -259,8 +270,9 @@ void add_convert(CommandLine& line) {
               "Static: multiply queries and keys by a Hadamard matrix after RoPE (SpinQuant's R3)")
       .option("--decode-length", o.convert.decode_length,
               "Static: tokens in one call of kv_forward; default: 1; more for lookahead decoding")
-      .choice("--kv-dtype", o.kv_dtype, {"f32", "f16", "bf16", "u16", "u8"},
-              "Static: dtype of the KV caches")
+      .choice(
+          "--kv-dtype", o.kv_dtype, {"f32", "f16", "bf16", "u16", "u8", "i8"},
+          "Dtype of the KV caches: f32, f16 or i8 (stateful); f32, f16, bf16, u16 or u8 (static)")
       .choice("--mask-dtype", o.mask_dtype, {"f32", "f16", "bf16", "u16", "u8"},
               "Static: dtype of the attention masks")
       .choice("--logits-dtype", o.logits_dtype, {"f32", "f16", "bf16", "u16", "u8"},

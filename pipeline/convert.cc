@@ -107,6 +107,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                             build.decode_length, build.prefill_length));
   }
   build.ports = options.ports;
+  build.kv_cache = options.kv_cache;
   const auto caches =
       static_cast<size_t>(std::ranges::count_if(config.layer_types, converters::is_attention));
   if (is_encoded(build.ports.cache)) {

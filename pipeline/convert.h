@@ -37,6 +37,7 @@ struct ConvertOptions {
   // Default: the smaller of the context and 512; of half the context and 128 in the static style.
   std::optional<int64_t> prefill_length;
   converters::ProgramStyle style = converters::ProgramStyle::kStateful;
+  DType kv_cache = DType::kF32;  // of the stateful style; see BuildOptions
   // Of the static style. Encodings that are absent are those of a plan: any; see calibrate().
   std::optional<int64_t> decode_length;  // tokens of a call of kv_forward; default: 1
   converters::PortTypes ports = {};
