@@ -7,6 +7,7 @@
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/static_ports.h"
+#include "core/program_interface.h"
 
 namespace ferry::converters {
 
@@ -17,12 +18,13 @@ CachedRows update_coded(GraphBuilder& b, const DecoderContext& c, const std::str
                         const Dims& shape, ValueId rows) {
   Dims by_row = shape;
   by_row.back() = head_dim(1);
+  const std::string cache_name = name + "_cache";
   CachedRows cache;
-  cache.rows = b.buffer(name + "_cache", DType::kI8, shape);
+  cache.rows = b.buffer(cache_name, DType::kI8, shape);
   graph::CodedRows& coded = cache.coded.emplace();
   coded.codes = cache.rows;
-  coded.scales = b.buffer(name + "_cache_scales", DType::kF32, by_row);
-  coded.zero_points = b.buffer(name + "_cache_zero_points", DType::kI8, by_row);
+  coded.scales = b.buffer(cache_name + kCacheScales, DType::kF32, by_row);
+  coded.zero_points = b.buffer(cache_name + kCacheZeroPoints, DType::kI8, by_row);
   const graph::CodedRows fresh = b.quantize_rows(rows);
   b.update_cache(fresh.codes, coded.codes, c.start_pos);
   b.update_cache(fresh.scales, coded.scales, c.start_pos);
