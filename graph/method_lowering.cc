@@ -192,8 +192,8 @@ class MethodLowering {
     for (const xnnpack::Constant& constant : blob.constants) {
       if (!constant.key.empty()) pools_.named.add(constant.key);
     }
-    method_.delegate({std::string(xnnpack::kBackend), add_blob(xnnpack::write_blob(blob))},
-                     std::move(args));
+    std::vector<std::byte> bytes = FERRY_TRY(xnnpack::write_blob(blob));
+    method_.delegate({std::string(xnnpack::kBackend), add_blob(std::move(bytes))}, std::move(args));
     return {};
   }
 

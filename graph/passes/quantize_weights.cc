@@ -87,11 +87,13 @@ class Chooser {
   Result<Decisions> run(const std::map<std::string, Use>& uses) {
     for (const auto& [name, use] : uses) choose(name, use);
     if (problems_.empty()) return std::move(decisions_);
-    const std::string summary =
-        problems_.size() == 1
-            ? problems_[0]
-            : fmt::format("{} matrices have rows that the group of a scale does not divide",
-                          problems_.size());
+    const std::string summary = problems_.size() == 1
+                                    ? problems_[0]
+                                    : fmt::format(
+                                          "{} matrices have rows that the group of a scale does "
+                                          "not divide; --quantize-rule gives "
+                                          "matrices other schemes",
+                                          problems_.size());
     return tl::unexpected<Error>(
         Error{ErrorCode::kUsage, "quantisation: " + summary, std::move(problems_)});
   }
