@@ -56,8 +56,8 @@ struct LoweredMethod {
 struct LoweredProgram {
   pte::Program program;
   pte::DataSizes sizes;
-  std::vector<Literal> constants;      // [i] is the contents of constant i; [0] unused
-  std::vector<Literal> initial;        // the same for initial contents
+  std::vector<Literal> constants;  // [i] is the contents of constant i; [0] unused
+  std::vector<Literal> initial;    // the same for initial contents
   // Names of the external tensors, in first-use order: of weights, and of scales ("w.scales").
   std::vector<std::string> weights;
   std::vector<std::string> named;      // the same of the constants of delegates

@@ -19,7 +19,8 @@ std::string scheme_name(const QuantizationScheme& scheme) {
   std::string text = fmt::format("quantize i{}", scheme.bits);
   text += scheme.group == 0 ? " row" : fmt::format(" group {}", scheme.group);
   text += fmt::format(" {}", dtype_name(scheme.scale_dtype));
-  text += scheme.method == ScaleMethod::kHqq ? fmt::format(" hqq {}", scheme.rounds) : " bf16_first";
+  text +=
+      scheme.method == ScaleMethod::kHqq ? fmt::format(" hqq {}", scheme.rounds) : " bf16_first";
   if (scheme.bits == 8) return text;
   return text + (scheme.order == NibbleOrder::kLowFirst ? " low_first" : " high_first");
 }

@@ -23,7 +23,7 @@ struct Extent {
     kCopy,     // Impl::copied[index], a file as it is
   } kind;
   size_t index = 0;
-  size_t output = 0;  // of kWeight
+  size_t output = 0;    // of kWeight
   uint64_t offset = 0;  // in the file
   uint64_t bytes = 0;
 };
@@ -41,8 +41,8 @@ struct BundlePlan::Impl {
   BundleInput input;
   std::vector<const BundleInput::Part*> parts;  // of all components, in order
   const TensorSource* source = nullptr;
-  std::vector<FilePlan> files;                           // in the order of manifest.files
-  std::vector<const graph::Recipe*> weights;             // distinct recipes, each stored once
+  std::vector<FilePlan> files;                // in the order of manifest.files
+  std::vector<const graph::Recipe*> weights;  // distinct recipes, each stored once
   std::vector<size_t> first_segment;  // of each weight: the number of its first output among all
   size_t segments = 0;                // outputs of all weights
   std::vector<std::shared_ptr<const InputFile>> copied;  // in the order of input.copied
@@ -64,9 +64,9 @@ struct WeightPlacement {
   };
   struct DataFile {
     size_t part = 0;
-    std::vector<size_t> stored;              // segments hold their outputs, one after the other
+    std::vector<size_t> stored;  // segments hold their outputs, one after the other
     std::vector<ptd::NamedTensor> tensors;
-    std::vector<uint64_t> sizes;             // of segments
+    std::vector<uint64_t> sizes;  // of segments
     ptd::Layout layout;
   };
   std::vector<Stored> stored;

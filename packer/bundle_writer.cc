@@ -127,8 +127,8 @@ Affected affected_weights(const BundlePlan::Impl& plan, const BundleDigests& dig
 }
 
 Status refuse(const BundlePlan::Impl& plan, Affected weights, const std::string& reason) {
-  Error error{ErrorCode::kUnsupported, fmt::format("{}: {} {}", printable(plan.source->path()),
-                                                   reason, weights.names())};
+  Error error{ErrorCode::kUnsupported,
+              fmt::format("{}: {} {}", printable(plan.source->path()), reason, weights.names())};
   if (weights.lines.size() > 1) error.details = std::move(weights.lines);
   return tl::unexpected<Error>(std::move(error));
 }

@@ -1,7 +1,7 @@
 // One task writes one weight, all its outputs from front to back: fill a tile of rows, hash it,
-// write it, while it is in the cache of one core. Weights are independent of each other, also where digests are concerned,
-// so that tasks are all the parallelism that is needed; the longest go first. Programs and copied
-// files are one task each.
+// write it, while it is in the cache of one core. Weights are independent of each other, also where
+// digests are concerned, so that tasks are all the parallelism that is needed; the longest go
+// first. Programs and copied files are one task each.
 //
 // Rejected: the plain digest of data files. It is a chain through the whole file, that is a second
 // pass over every byte (digests of tensors are wanted anyway), on one core: conversion then cost
@@ -213,8 +213,8 @@ class FileWriter {
     return {};
   }
 
-  // body(first, rows, tiles) over all rows of a recipe; tiles[i], the caller's to fill, has room for
-  // these rows of output i.
+  // body(first, rows, tiles) over all rows of a recipe; tiles[i], the caller's to fill, has room
+  // for these rows of output i.
   template <class Body>
   Status for_each_rows(const graph::Recipe& recipe, const Body& body) {
     const int64_t count = row_count(recipe), step = std::min(tile_rows(recipe), count);

@@ -148,8 +148,8 @@ class Placer {
 
   ptd::NamedTensor named_tensor(const graph::Weight& weight, size_t output, size_t segment) const {
     const graph::RecipeOutput& made = weight.recipe.outputs[output];
-    ptd::NamedTensor tensor{graph::key_of(weight, output), DType::kU8, {},
-                            static_cast<uint32_t>(segment)};
+    ptd::NamedTensor tensor{
+        graph::key_of(weight, output), DType::kU8, {}, static_cast<uint32_t>(segment)};
     tensor.is_tensor = tensors_.contains(tensor.key);
     if (!tensor.is_tensor) return tensor;
     const StoredType stored = stored_type(made.dtype, made.shape);
