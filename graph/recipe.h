@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -110,6 +111,9 @@ std::string source_names(const Recipe& recipe, const TensorSource& source);
 // offset, and SIZE:STRIDE of each axis, outermost first. Offsets and strides count elements.
 // "#0 q8_0 [0, 64:32, 8:1] + #1 f16 [4, 8:1] | decode | mul 2 | cast bf16".
 std::string text_of(const Recipe& recipe, const TensorSource& source);
+
+// The scheme of the quantising step that ends such a text; nullopt where none does.
+std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text);
 
 // Fills `out` with the bytes [offset, offset + out.size()) of the only output. Both numbers must be
 // multiples of the size of an element. Thread-safe. Memory is proportional to out.size().

@@ -143,25 +143,54 @@ class Planner {
     impl_.files.push_back(std::move(file));
   }
 
+  static std::string_view piece_name(pte::Piece::Kind kind) {
+    switch (kind) {
+      case pte::Piece::Kind::kConstant:
+        return "constant";
+      case pte::Piece::Kind::kInitial:
+        return "initial value";
+      case pte::Piece::Kind::kDelegate:
+        return "delegate data";
+      case pte::Piece::Kind::kNamed:
+        break;
+    }
+    return "named data";
+  }
+
+  // False where the contents are not there. Named data are in data files, never in a program.
+  static bool add_piece(const graph::LoweredProgram& lowered, const pte::Piece& piece,
+                        FilePlan& file) {
+    if (piece.kind == pte::Piece::Kind::kNamed) return false;
+    if (piece.kind == pte::Piece::Kind::kDelegate) {
+      if (piece.index >= lowered.delegates.size()) return false;
+      const std::span<const std::byte> blob = lowered.delegates[piece.index];
+      file.extents.push_back({Extent::Kind::kBlob, file.blobs.size(), piece.offset, piece.size});
+      file.blobs.push_back(blob);
+      return blob.size() == piece.size;
+    }
+    const bool constant = piece.kind == pte::Piece::Kind::kConstant;
+    const std::vector<graph::Literal>& literals = constant ? lowered.constants : lowered.initial;
+    if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) return false;
+    file.extents.push_back(
+        {Extent::Kind::kLiteral, file.literals.size(), piece.offset, piece.size});
+    file.literals.push_back(&literals[piece.index]);
+    return true;
+  }
+
   Status add_program(size_t part) {
     const graph::LoweredProgram& lowered = parts()[part]->lowered;
     pte::Layout layout = FERRY_TRY(pte::plan_program(lowered.program, lowered.sizes));
     FilePlan file;
     file.name = part_names_[part] + ".pte";
     file.bytes = layout.file_bytes;
-    file.extents.push_back({Extent::Kind::kHead, 0, 0, 0, layout.head.size()});
+    file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
     file.head = std::move(layout.head);
     for (const pte::Piece& piece : layout.pieces) {
-      const bool constant = piece.kind == pte::Piece::Kind::kConstant;
-      const std::vector<graph::Literal>& literals = constant ? lowered.constants : lowered.initial;
-      if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) {
+      if (!add_piece(lowered, piece, file)) {
         return fail(ErrorCode::kInternal,
                     fmt::format("{}: {} {} has no contents of {} bytes", file.name,
-                                constant ? "constant" : "initial value", piece.index, piece.size));
+                                piece_name(piece.kind), piece.index, piece.size));
       }
-      file.extents.push_back(
-          {Extent::Kind::kLiteral, file.literals.size(), 0, piece.offset, piece.size});
-      file.literals.push_back(&literals[piece.index]);
     }
     ManifestProgram program = describe_program(*parts()[part]);
     program.file = file.name;
@@ -177,14 +206,14 @@ class Planner {
     file.name = data_names_[index];
     file.bytes = data.layout.file_bytes;
     file.segmented = true;
-    file.extents.push_back({Extent::Kind::kHead, 0, 0, 0, data.layout.head.size()});
+    file.extents.push_back({Extent::Kind::kHead, 0, 0, data.layout.head.size()});
     file.head = std::move(data.layout.head);
     size_t segment = 0;
     for (const size_t stored : data.stored) {
       const WeightPlacement::Stored& item = placement_.stored[stored];
       for (size_t output = 0; output < item.recipe->outputs.size(); ++output, ++segment) {
         const ptd::Segment& place = data.layout.segments[segment];
-        file.extents.push_back({Extent::Kind::kWeight, stored, output, place.offset, place.size});
+        file.extents.push_back({Extent::Kind::kWeight, stored, place.offset, place.size, output});
         for (const graph::Weight* weight : item.keys) {
           add_tensor(*weight, stored, output, file.name, place);
         }
@@ -226,13 +255,13 @@ class Planner {
     if (copied.text) {
       const auto bytes = std::as_bytes(std::span(*copied.text));
       file.bytes = bytes.size();
-      file.extents.push_back({Extent::Kind::kHead, 0, 0, 0, file.bytes});
+      file.extents.push_back({Extent::Kind::kHead, 0, 0, file.bytes});
       file.head.assign(bytes.begin(), bytes.end());
       add_file(std::move(file));
       return;
     }
     file.bytes = copied.file->size();
-    file.extents.push_back({Extent::Kind::kCopy, impl_.copied.size(), 0, 0, file.bytes});
+    file.extents.push_back({Extent::Kind::kCopy, impl_.copied.size(), 0, file.bytes});
     impl_.copied.push_back(copied.file);
     add_file(std::move(file));
   }

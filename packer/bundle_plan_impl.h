@@ -19,13 +19,14 @@ struct Extent {
   enum class Kind {
     kHead,     // FilePlan::head
     kLiteral,  // FilePlan::literals[index], made by us
+    kBlob,     // FilePlan::blobs[index], of a delegate
     kWeight,   // an output of Impl::weights[index], from the checkpoint
     kCopy,     // Impl::copied[index], a file as it is
   } kind;
   size_t index = 0;
-  size_t output = 0;    // of kWeight
   uint64_t offset = 0;  // in the file
   uint64_t bytes = 0;
+  size_t output = 0;  // of kWeight
 };
 
 struct FilePlan {
@@ -34,6 +35,7 @@ struct FilePlan {
   bool segmented = false;  // a data file: a head and weights
   std::vector<std::byte> head;
   std::vector<const graph::Literal*> literals;
+  std::vector<std::span<const std::byte>> blobs;
   std::vector<Extent> extents;  // ascending, disjoint; outputs of a weight follow each other
 };
 

@@ -138,8 +138,9 @@ StoredType stored_type(DType dtype, const Shape& shape) {
 std::vector<std::string> backends_of(const pte::Program& program) {
   std::vector<std::string> backends;
   for (const pte::Method& method : program.methods) {
-    for (const std::string& backend : method.delegates) {
-      if (std::ranges::count(backends, backend) == 0) backends.push_back(backend);
+    for (const pte::Delegate& delegate : method.delegates) {
+      if (std::ranges::count(backends, delegate.backend) > 0) continue;
+      backends.push_back(delegate.backend);
     }
   }
   return backends;
@@ -191,7 +192,7 @@ void check_program(const ManifestProgram& entry, const pte::Program& program,
     const auto found = data.find(name);
     if (found == data.end()) return;  // reported already
     for (const ptd::NamedTensor& tensor : found->second.content.tensors) {
-      keys.emplace(tensor.key, &tensor);
+      if (tensor.is_tensor) keys.emplace(tensor.key, &tensor);
     }
   }
   for (const pte::Method& method : program.methods) {

@@ -274,6 +274,9 @@ class FileWriter {
                                file.literals[extent.index]->fill(offset, tile);
                                return out.append(tile);
                              });
+      case Extent::Kind::kBlob:
+        advance(extent.bytes);
+        return out.append(file.blobs[extent.index]);
       case Extent::Kind::kCopy:
         return for_each_tile(
             extent.bytes, kTileBytes, [&](uint64_t offset, std::span<std::byte> tile) -> Status {

@@ -1,5 +1,6 @@
 // .ptd files (ExecuTorch FlatTensor, FlatBuffer identifier FT01): named constant tensors, and named
-// data of delegates, outside of the program. Reader with full validation, and a planner for writing, side by side.
+// data of delegates, outside of the program. Reader with full validation, and a planner for
+// writing, side by side.
 #pragma once
 
 #include <cstddef>

@@ -171,6 +171,28 @@ TEST(CodedRecipe, IsWrittenInPlainWords) {
   EXPECT_EQ(text_of(recipe, source), "#0 bf16 [0, 128:1] | quantize i8 row f32 hqq 2");
 }
 
+TEST(CodedRecipe, SchemesAreReadBack) {
+  for (const QuantizationScheme& scheme : kSchemes) {
+    const std::string text = step_name({.kind = Step::Kind::kQuantize, .scheme = scheme});
+    const auto read = scheme_in("#0 bf16 [0, 128:1] | add 1 | " + text);
+    ASSERT_TRUE(read) << text;
+    EXPECT_EQ(step_name({.kind = Step::Kind::kQuantize, .scheme = *read}), text);
+  }
+  EXPECT_EQ(scheme_in("#0 f32 [0, 8:1] | quantize i4 group 32 f32 hqq 4 high_first"),
+            (QuantizationScheme{.group = 32,
+                                .method = ScaleMethod::kHqq,
+                                .order = NibbleOrder::kHighFirst,
+                                .rounds = 4}));
+  for (const std::string text :
+       {"", "quantize i8 row f32 bf16_first", " | cast bf16", " | split q8_0",
+        " | quantize i5 row f32 bf16_first", " | quantize i8 row f32 bf16_first ",
+        " | quantize i8 row f32 bf16_first low_first", " | quantize i4 group 032 f32 bf16_first",
+        " | quantize i4 group -32 f32 bf16_first low_first", " | quantize i8 row f16 bf16_first",
+        " | quantize i8 row f32 bf16_first | cast f32"}) {
+    EXPECT_FALSE(scheme_in(text)) << text;
+  }
+}
+
 TEST(CodedRecipe, WhatHasNoEffectMakesNoOtherRecipe) {
   Random random{16};
   MemorySource source;
