@@ -240,9 +240,9 @@ Status Recipe::split_q8_0(const TensorSource& source, const std::string& key) {
     if (!fits) break;
     const BlockEncoding* encoding = source.entries()[piece.tensor].encoding;
     fits = encoding != nullptr && encoding->name == "q8_0" && is_whole(piece.offset) &&
-           !piece.axes.empty() && piece.axes.back().stride == 1 &&
-           is_whole(piece.axes.back().size);
-    for (size_t i = 0; fits && i + 1 < piece.axes.size(); ++i) fits = is_whole(piece.axes[i].stride);
+           !piece.axes.empty() && piece.axes.back().stride == 1 && is_whole(piece.axes.back().size);
+    for (size_t i = 0; fits && i + 1 < piece.axes.size(); ++i)
+      fits = is_whole(piece.axes[i].stride);
   }
   if (!fits) return cannot(key, shape, "the codes of the checkpoint: it is not rows of q8_0");
   steps = {{.kind = Step::Kind::kSplitQ80}};
@@ -293,8 +293,8 @@ Status materialize(const Recipe& recipe, const TensorSource& source, size_t outp
   if (!recipe.is_coded() && output == 0) return materialize(recipe, source, offset, out);
   if (output >= recipe.outputs.size() ||
       !range_inside(offset, out.size(), recipe.outputs[output].bytes())) {
-    return fail(ErrorCode::kInternal, fmt::format("{}: a tile that is no part of the tensor",
-                                                  printable(source.path())));
+    return fail(ErrorCode::kInternal,
+                fmt::format("{}: a tile that is no part of the tensor", printable(source.path())));
   }
   if (out.empty()) return {};
   const uint64_t bytes = row_bytes(recipe, output);

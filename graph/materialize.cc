@@ -131,7 +131,8 @@ Status check_piece(const Recipe& recipe, const StridedPiece& piece, const Tensor
 
 Status check(const Recipe& recipe, const TensorSource& source, uint64_t offset, uint64_t bytes) {
   const RecipeOutput& output = recipe.output();
-  if (recipe.outputs.size() != 1 || recipe.is_coded()) return broken(source, "a recipe of several outputs");
+  if (recipe.outputs.size() != 1 || recipe.is_coded())
+    return broken(source, "a recipe of several outputs");
   const bool castable = is_castable(recipe.source_dtype) && is_castable(output.dtype);
   if (!castable && (!recipe.is_copy() || dtype_bits(output.dtype) % 8 != 0)) {
     return fail(ErrorCode::kUnsupported,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 #include <unordered_set>
 #include <utility>
 
@@ -19,7 +20,8 @@ std::string scheme_name(const QuantizationScheme& scheme) {
   std::string text = fmt::format("quantize i{}", scheme.bits);
   text += scheme.group == 0 ? " row" : fmt::format(" group {}", scheme.group);
   text += fmt::format(" {}", dtype_name(scheme.scale_dtype));
-  text += scheme.method == ScaleMethod::kHqq ? fmt::format(" hqq {}", scheme.rounds) : " bf16_first";
+  text +=
+      scheme.method == ScaleMethod::kHqq ? fmt::format(" hqq {}", scheme.rounds) : " bf16_first";
   if (scheme.bits == 8) return text;
   return text + (scheme.order == NibbleOrder::kLowFirst ? " low_first" : " high_first");
 }
@@ -150,6 +152,28 @@ std::string text_of(const Recipe& recipe, const TensorSource& source) {
 std::string key_of(const Weight& weight, size_t output) {
   const std::string& name = weight.recipe.outputs[output].name;
   return name.empty() ? weight.name : weight.name + "." + name;
+}
+
+std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text) {
+  constexpr std::string_view kSeparator = " | ";
+  const size_t at = recipe_text.rfind(kSeparator);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view text = recipe_text.substr(at + kSeparator.size());
+  std::istringstream words{std::string(text)};
+  std::string verb, codes, group, scales, method, order;
+  QuantizationScheme scheme;
+  words >> verb >> codes >> group;
+  scheme.bits = codes == "i8" ? 8 : 4;
+  if (group == "group") words >> scheme.group;
+  words >> scales >> method;
+  scheme.scale_dtype = scales == "bf16" ? DType::kBF16 : DType::kF32;
+  scheme.method = method == "hqq" ? ScaleMethod::kHqq : ScaleMethod::kBf16First;
+  if (scheme.method == ScaleMethod::kHqq) words >> scheme.rounds;
+  words >> order;
+  scheme.order = order == "high_first" ? NibbleOrder::kHighFirst : NibbleOrder::kLowFirst;
+  // What was misread is not written the same again.
+  if (scheme_name(scheme) != text || scheme.group < 0) return std::nullopt;
+  return scheme;
 }
 
 Status StateDict::add(Weight weight) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,17 +33,17 @@ struct Step {
     kQuantize,    // rows to codes and scales, by `scheme`
     kSplitQ80,    // blocks of q8_0 to the codes and scales in them
   } kind = Kind::kDecode;
-  double value = 0;               // of kAdd and kMul
-  DType dtype = DType::kF32;      // of kCast
+  double value = 0;                // of kAdd and kMul
+  DType dtype = DType::kF32;       // of kCast
   QuantizationScheme scheme = {};  // of kQuantize
   bool operator==(const Step&) const = default;
 };
 
-// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split q8_0". Numbers read back
-// as the same double. kQuantize states the codes, the group, the dtype of the scales, how they are
-// chosen (of hqq with the rounds), and of 4 bits the order of the nibbles:
-// "quantize i4 group 32 bf16 bf16_first low_first", "quantize i4 group 32 f32 hqq 6 high_first",
-// "quantize i8 row f32 bf16_first".
+// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split q8_0". Numbers read
+// back as the same double. kQuantize states the codes, the group, the dtype of the scales, how they
+// are chosen (of hqq with the rounds), and of 4 bits the order of the nibbles: "quantize i4 group
+// 32 bf16 bf16_first low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32
+// bf16_first".
 std::string step_name(const Step& step);
 
 inline constexpr std::string_view kScalesOutput = "scales";
@@ -82,7 +83,8 @@ struct Recipe {
   // that are not whole groups, and 4-bit codes whose rows are not whole bytes or whose groups, low
   // nibble first, are not multiples of 32, which XNNPACK wants.
   Status quantize(const QuantizationScheme& scheme, const std::string& key);
-  // Makes the codes and scales that are stored in q8_0 the outputs, as they are: i8 [..., K] and f32
+  // Makes the codes and scales that are stored in q8_0 the outputs, as they are: i8 [..., K] and
+  // f32
   // [..., K / 32]. kUnsupported unless the recipe is whole rows of q8_0 tensors and nothing else.
   Status split_q8_0(const TensorSource& source, const std::string& key);
   // Equal recipes produce identical bytes.
@@ -109,6 +111,9 @@ std::string source_names(const Recipe& recipe, const TensorSource& source);
 // offset, and SIZE:STRIDE of each axis, outermost first. Offsets and strides count elements.
 // "#0 q8_0 [0, 64:32, 8:1] + #1 f16 [4, 8:1] | decode | mul 2 | cast bf16".
 std::string text_of(const Recipe& recipe, const TensorSource& source);
+
+// The scheme of the quantising step that ends such a text; nullopt where none does.
+std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text);
 
 // Fills `out` with the bytes [offset, offset + out.size()) of the only output. Both numbers must be
 // multiples of the size of an element. Thread-safe. Memory is proportional to out.size().

@@ -183,7 +183,7 @@ class Planner {
     FilePlan file;
     file.name = part_names_[part] + ".pte";
     file.bytes = layout.file_bytes;
-    file.extents.push_back({Extent::Kind::kHead, 0, 0, 0, layout.head.size()});
+    file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
     file.head = std::move(layout.head);
     for (const pte::Piece& piece : layout.pieces) {
       if (!add_piece(lowered, piece, file)) {
@@ -206,14 +206,14 @@ class Planner {
     file.name = data_names_[index];
     file.bytes = data.layout.file_bytes;
     file.segmented = true;
-    file.extents.push_back({Extent::Kind::kHead, 0, 0, 0, data.layout.head.size()});
+    file.extents.push_back({Extent::Kind::kHead, 0, 0, data.layout.head.size()});
     file.head = std::move(data.layout.head);
     size_t segment = 0;
     for (const size_t stored : data.stored) {
       const WeightPlacement::Stored& item = placement_.stored[stored];
       for (size_t output = 0; output < item.recipe->outputs.size(); ++output, ++segment) {
         const ptd::Segment& place = data.layout.segments[segment];
-        file.extents.push_back({Extent::Kind::kWeight, stored, output, place.offset, place.size});
+        file.extents.push_back({Extent::Kind::kWeight, stored, place.offset, place.size, output});
         for (const graph::Weight* weight : item.keys) {
           add_tensor(*weight, stored, output, file.name, place);
         }
@@ -255,13 +255,13 @@ class Planner {
     if (copied.text) {
       const auto bytes = std::as_bytes(std::span(*copied.text));
       file.bytes = bytes.size();
-      file.extents.push_back({Extent::Kind::kHead, 0, 0, 0, file.bytes});
+      file.extents.push_back({Extent::Kind::kHead, 0, 0, file.bytes});
       file.head.assign(bytes.begin(), bytes.end());
       add_file(std::move(file));
       return;
     }
     file.bytes = copied.file->size();
-    file.extents.push_back({Extent::Kind::kCopy, impl_.copied.size(), 0, 0, file.bytes});
+    file.extents.push_back({Extent::Kind::kCopy, impl_.copied.size(), 0, file.bytes});
     impl_.copied.push_back(copied.file);
     add_file(std::move(file));
   }

@@ -24,9 +24,9 @@ struct Extent {
     kCopy,     // Impl::copied[index], a file as it is
   } kind;
   size_t index = 0;
-  size_t output = 0;    // of kWeight
   uint64_t offset = 0;  // in the file
   uint64_t bytes = 0;
+  size_t output = 0;  // of kWeight
 };
 
 struct FilePlan {

@@ -139,7 +139,8 @@ std::vector<std::string> backends_of(const pte::Program& program) {
   std::vector<std::string> backends;
   for (const pte::Method& method : program.methods) {
     for (const pte::Delegate& delegate : method.delegates) {
-      if (std::ranges::count(backends, delegate.backend) == 0) backends.push_back(delegate.backend);
+      if (std::ranges::count(backends, delegate.backend) > 0) continue;
+      backends.push_back(delegate.backend);
     }
   }
   return backends;

@@ -85,8 +85,7 @@ struct ManifestComponent {
 // The only output of a weight's recipe, or one of two: where it came from and where it is.
 struct ManifestTensor {
   std::string name;  // the key in the .ptd: the runtime name of the weight, ".scales" behind it
-  std::string output = {};  // of the recipe: "", or "scales"; empty before version 5
-  std::string file;         // .ptd
+  std::string file;  // .ptd
   // Of the values. i4, two to a byte, is u8 of half as many columns in files and programs.
   DType dtype = DType::kF32;
   Shape shape;
@@ -101,6 +100,7 @@ struct ManifestTensor {
   };
   std::vector<Source> sources;
   std::string recipe = {};  // graph::text_of(): how it is made of `sources`; empty before version 3
+  std::string output = {};  // of the recipe: "", or "scales"; empty before version 5
 };
 // A file of the checkpoint. Its digest is taken over the digests of its tensors, so that no byte is
 // hashed twice for it; docs/bundle_format.md, "Source files".

@@ -205,7 +205,7 @@ Result<std::optional<uint64_t>> first_difference(const graph::Recipe& recipe, si
   return std::nullopt;
 }
 
-using WeightMap = std::map<std::string, const graph::Weight*>;
+using WeightMap = std::map<std::string, graph::WeightOutput>;  // by the key of each output
 
 // Empty where `tensor` is exactly what the source gives.
 Result<std::string> compare_tensor(const packer::ManifestTensor& tensor,
@@ -215,16 +215,19 @@ Result<std::string> compare_tensor(const packer::ManifestTensor& tensor,
   if (found == weights.end()) {
     return fmt::format("{}: the checkpoint's model has no such weight", quoted(tensor.name));
   }
-  graph::Recipe recipe = found->second->recipe;
-  recipe.cast(tensor.dtype);
+  const auto [weight, output] = found->second;
+  graph::Recipe recipe = weight->recipe;
+  if (!recipe.is_coded()) recipe.cast(tensor.dtype);
   const std::string keys = keys_of(recipe, source);
-  if (recipe.output().shape != tensor.shape || recipe.output().bytes() != tensor.bytes) {
-    return fmt::format("{}: shape {} in the bundle, {} from {}", quoted(tensor.name),
-                       to_string(tensor.shape), to_string(recipe.output().shape), keys);
+  const graph::RecipeOutput& made = recipe.outputs[output];
+  if (made.dtype != tensor.dtype || made.shape != tensor.shape || made.bytes() != tensor.bytes) {
+    return fmt::format("{}: {} {} in the bundle, {} {} from {}", quoted(tensor.name),
+                       dtype_name(tensor.dtype), to_string(tensor.shape), dtype_name(made.dtype),
+                       to_string(made.shape), keys);
   }
   const std::span<const std::byte> file = bundle.data().at(tensor.file).file.bytes();
-  const auto at =
-      FERRY_TRY(first_difference(recipe, 0, source, file.subspan(tensor.offset, tensor.bytes)));
+  const auto at = FERRY_TRY(
+      first_difference(recipe, output, source, file.subspan(tensor.offset, tensor.bytes)));
   if (!at) return std::string();
   return fmt::format("{}: differs from {} at byte {} of {}", quoted(tensor.name), keys, *at,
                      tensor.bytes);
@@ -237,7 +240,9 @@ Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bund
   for (const ConvertedComponent& component : conversion.components) {
     for (const graph::Model& part : component.parts) {
       for (const graph::Weight& weight : part.weights.weights()) {
-        weights.emplace(weight.name, &weight);
+        for (size_t i = 0; i < weight.recipe.outputs.size(); ++i) {
+          weights.emplace(graph::key_of(weight, i), graph::WeightOutput{&weight, i});
+        }
       }
     }
   }
@@ -256,10 +261,10 @@ Result<TensorProof> compare_tensors(ThreadPool& pool, const packer::Bundle& bund
     proof.bytes += fresh ? tensors[i].bytes : 0;
     stored.insert(tensors[i].name);
   }
-  for (const auto& [name, weight] : weights) {
+  for (const auto& [name, made] : weights) {
     if (stored.contains(name)) continue;
     proof.different.push_back(fmt::format("{}: made by {}, but not in the bundle", quoted(name),
-                                          keys_of(weight->recipe, *conversion.source)));
+                                          keys_of(made.weight->recipe, *conversion.source)));
   }
   FERRY_RETURN_IF_ERROR(conversion.source->check_unchanged());
   return proof;
