@@ -164,7 +164,7 @@ class Planner {
     if (piece.kind == pte::Piece::Kind::kDelegate) {
       if (piece.index >= lowered.delegates.size()) return false;
       const std::span<const std::byte> blob = lowered.delegates[piece.index];
-      file.extents.push_back({Extent::Kind::kBlob, file.blobs.size(), 0, piece.offset, piece.size});
+      file.extents.push_back({Extent::Kind::kBlob, file.blobs.size(), piece.offset, piece.size});
       file.blobs.push_back(blob);
       return blob.size() == piece.size;
     }
@@ -172,7 +172,7 @@ class Planner {
     const std::vector<graph::Literal>& literals = constant ? lowered.constants : lowered.initial;
     if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) return false;
     file.extents.push_back(
-        {Extent::Kind::kLiteral, file.literals.size(), 0, piece.offset, piece.size});
+        {Extent::Kind::kLiteral, file.literals.size(), piece.offset, piece.size});
     file.literals.push_back(&literals[piece.index]);
     return true;
   }
