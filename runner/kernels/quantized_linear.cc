@@ -1,75 +1,144 @@
 #include "runner/kernels/quantized_linear.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
+#include <array>
+#include <functional>
+#include <utility>
 #include <vector>
+
+#include "runner/kernels/compute_scratch.h"
+#include "runner/kernels/quantized_row.h"
+#include "runner/kernels/quantized_targets.h"
 
 namespace ferry::kernels {
 
+// Either of the sums, as CodedProduct has them.
 struct PackedMatrix::Impl {
   CodedMatrix matrix;
+  std::vector<float> sums;
+  std::vector<int32_t> code_sums;
 };
 
 namespace {
 
-int code(const CodedMatrix& w, int64_t row, int64_t column) {
-  const int64_t at = row * w.columns + column;
-  if (w.bits == 8) return static_cast<int8_t>(w.codes[at]);
-  return static_cast<int>(w.codes[at / 2] >> (at % 2 * 4) & std::byte{15}) - 8;
+// Up to so many rows of activations each row of the matrix is multiplied as it is stored; for more
+// it is copied into tiles first.
+constexpr size_t kFewRows = 2;
+// Products of one parallel region.
+constexpr size_t kMaxTasks = 16;
+// The least number of bytes of the matrix, and of products, that are worth a task of their own.
+constexpr size_t kTaskBytes = size_t{1} << 15;
+constexpr size_t kTaskValues = size_t{1} << 15;
+constexpr size_t kTaskProducts = size_t{1} << 20;
+
+size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+
+bool has_row_scales(const CodedMatrix& m) { return m.bits == 8 && Groups(m).count == 1; }
+
+// Whether sums of products fit 32 bits in every order, and groups are whole blocks.
+bool is_vectorised(const CodedMatrix& m) {
+  const Groups groups(m);
+  if (m.bits == 8) return groups.count == 1 && m.columns <= int64_t{1} << 16;
+  return (groups.count == 1 || groups.columns % kBlockColumns == 0) && m.columns <= int64_t{1}
+                                                                                        << 19;
 }
 
-int64_t group_size(const CodedMatrix& w) { return w.group == 0 ? w.columns : w.group; }
-
-float scale(const CodedMatrix& w, int64_t row, int64_t group) {
-  const int64_t at = row * (w.columns / group_size(w)) + group;
-  if (w.scale_dtype == DType::kBF16) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, w.scales + at * 2, sizeof bits);
-    return std::bit_cast<float>(uint32_t{bits} << 16);
-  }
-  float value = 0;
-  std::memcpy(&value, w.scales + at * 4, sizeof value);
-  return value;
+// Of the groups that `few4` knows.
+bool fits_few(const CodedMatrix& m) {
+  const Groups groups(m);
+  return m.bits == 8 || groups.count == 1 || groups.columns == kBlockColumns ||
+         groups.columns % (2 * kBlockColumns) == 0;
 }
 
-float dynamic_product(const CodedMatrix& w, int64_t n, const QuantizedRow& row, const int8_t* q) {
-  const int64_t size = group_size(w);
-  float sum = 0;
-  for (int64_t g = 0; g * size < w.columns; ++g) {
-    int64_t products = 0;
-    for (int64_t k = g * size; k < (g + 1) * size; ++k) {
-      products += (q[k] - row.zero_point) * code(w, n, k);
+template <class T>
+const T* data_or_null(const std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+CodedProduct product_of(const LinearTask& task) {
+  const PackedMatrix::Impl& impl = task.matrix->impl();
+  return {&impl.matrix, data_or_null(impl.sums), data_or_null(impl.code_sums), task.bias, task.out};
+}
+
+// How rows of a product are computed, and in pieces of how many.
+struct Plan {
+  CodedProduct product;
+  ProductFunction* function = nullptr;
+  size_t step = 0, pieces = 0;
+};
+
+Plan plan(const InstructionSet& wanted, const CodedProduct& product, size_t m, bool few,
+          size_t threads) {
+  const CodedMatrix& w = *product.matrix;
+  const InstructionSet& set = is_vectorised(w) ? wanted : quantized_portable();
+  const auto rows = static_cast<size_t>(w.rows);
+  const bool direct = few && fits_few(w);
+  const size_t multiple = direct ? 1 : set.tile_rows;
+  const size_t work = direct ? ceil_div(kTaskBytes, row_bytes(w) + 1)
+                             : ceil_div(kTaskProducts, m * static_cast<size_t>(w.columns) + 1);
+  const size_t share = ceil_div(rows, 4 * threads);
+  const size_t step = ceil_div(std::max<size_t>(1, std::min(work, share)), multiple) * multiple;
+  ProductFunction* function =
+      w.bits == 4 ? (direct ? set.few4 : set.many4) : (direct ? set.few8 : set.many8);
+  return {product, function, step, ceil_div(rows, step)};
+}
+
+// All pieces of all plans.
+void run(const Activations& x, std::span<const Plan> plans, ThreadPool& pool) {
+  size_t pieces = 0;
+  for (const Plan& p : plans) pieces += p.pieces;
+  const auto piece = [&](size_t index) {
+    const Plan* p = plans.data();
+    for (; index >= p->pieces; ++p) index -= p->pieces;
+    const auto rows = static_cast<size_t>(p->product.matrix->rows);
+    p->function(p->product, x, index * p->step, std::min(rows, (index + 1) * p->step));
+  };
+  pool.parallel_for(pieces, std::ref(piece));
+}
+
+void quantize(const InstructionSet& set, const float* x, bool few, const Activations& rows,
+              ThreadPool& pool) {
+  const size_t step = ceil_div(kTaskValues, rows.columns + 1);
+  const auto piece = [&](size_t index) {
+    for (size_t i = index * step; i < std::min(rows.rows, (index + 1) * step); ++i) {
+      set.quantize(x + i * rows.columns, rows.columns, few, rows.row(i));
     }
-    sum += scale(w, n, g) * static_cast<float>(products);
-  }
-  return sum * row.inverse_scale;
+  };
+  pool.parallel_for(ceil_div(rows.rows, step), std::ref(piece));
 }
 
-float float_product(const CodedMatrix& w, int64_t n, const float* x) {
-  const int64_t size = group_size(w);
-  float sum = 0;
-  for (int64_t g = 0; g * size < w.columns; ++g) {
-    float products = 0;
-    for (int64_t k = g * size; k < (g + 1) * size; ++k) {
-      products += x[k] * static_cast<float>(code(w, n, k));
-    }
-    sum += scale(w, n, g) * products;
-  }
-  return sum;
+// A row of codes of 1, which stand for themselves.
+void set_ones(const ActivationRow& row, size_t columns) {
+  row.head().row = {1.0f, 0};
+  std::fill_n(row.codes(), columns, int8_t{1});
+  std::fill(row.codes() + columns, row.codes() + row.padded, int8_t{0});
+  sum_blocks(row);
+  split_codes(row);
 }
 
-template <class Product>
-void for_each_output(int64_t m, const LinearTask& task, ThreadPool& pool, const Product& product) {
-  const CodedMatrix& w = task.matrix->impl().matrix;
-  pool.parallel_for(static_cast<size_t>(w.rows), [&](size_t n) {
-    for (int64_t i = 0; i < m; ++i) {
-      const float bias = task.bias != nullptr ? task.bias[n] : 0.0f;
-      task.out[i * w.rows + static_cast<int64_t>(n)] = product(w, n, i) + bias;
-    }
-  });
+// Sums of scale * code, which are products with a row of ones.
+void add_sums(const InstructionSet& set, const CodedMatrix& m, std::vector<float>& sums,
+              ThreadPool& pool) {
+  const auto columns = static_cast<size_t>(m.columns);
+  const Scratch slot(ActivationRow::bytes(padded_columns(columns)) / sizeof(float));
+  const Activations ones{reinterpret_cast<std::byte*>(slot.data()), 1, columns};
+  set_ones(ones.row(0), columns);
+  sums.resize(static_cast<size_t>(m.rows));
+  const CodedProduct product{&m, nullptr, nullptr, nullptr, sums.data()};
+  const Plan all = plan(set, product, 1, true, pool.size());
+  run(ones, {&all, 1}, pool);
+}
+
+void add_code_sums(const InstructionSet& wanted, const CodedMatrix& m, std::vector<int32_t>& sums,
+                   ThreadPool& pool) {
+  const InstructionSet& set = is_vectorised(m) ? wanted : quantized_portable();
+  const auto rows = static_cast<size_t>(m.rows);
+  const size_t step = ceil_div(kTaskBytes, row_bytes(m) + 1);
+  sums.resize(rows);
+  const auto piece = [&](size_t index) {
+    set.code_sums(m, index * step, std::min(rows, (index + 1) * step), sums.data());
+  };
+  pool.parallel_for(ceil_div(rows, step), std::ref(piece));
 }
 
 }  // namespace
@@ -79,64 +148,54 @@ PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 PackedMatrix::~PackedMatrix() = default;
 
-PackedMatrix PackedMatrix::pack(const CodedMatrix& matrix, ThreadPool& /*pool*/) {
-  return PackedMatrix(std::make_unique<const Impl>(Impl{matrix}));
-}
 int64_t PackedMatrix::rows() const { return impl_->matrix.rows; }
 int64_t PackedMatrix::columns() const { return impl_->matrix.columns; }
-uint64_t PackedMatrix::bytes() const { return 0; }
+const CodedMatrix& PackedMatrix::matrix() const { return impl_->matrix; }
+uint64_t PackedMatrix::bytes() const {
+  return impl_->sums.size() * sizeof(float) + impl_->code_sums.size() * sizeof(int32_t);
+}
 
-QuantizedRow quantize_row(std::span<const float> row, std::span<int8_t> codes) {
-  float low = 0, high = 0;
-  bool finite = true;
-  for (const float x : row) {
-    low = std::min(low, x), high = std::max(high, x);
-    finite = finite && std::isfinite(x);
+PackedMatrix PackedMatrix::pack(const CodedMatrix& matrix, ThreadPool& pool) {
+  return pack_with(*instruction_sets().front(), matrix, pool);
+}
+
+PackedMatrix pack_with(const InstructionSet& set, const CodedMatrix& matrix, ThreadPool& pool) {
+  auto impl = std::make_unique<PackedMatrix::Impl>();
+  impl->matrix = matrix;
+  if (has_row_scales(matrix)) {
+    add_code_sums(set, matrix, impl->code_sums, pool);
+  } else {
+    add_sums(set, matrix, impl->sums, pool);
   }
-  const float range = high - low;
-  if (!finite || !std::isfinite(range)) {
-    std::fill(codes.begin(), codes.end(), int8_t{0});
-    return {std::numeric_limits<float>::quiet_NaN(), 0};
-  }
-  const float s = range < 0x1p-120f ? 1.0f : 255.0f / range;
-  const float below = low * s, above = high * s;
-  const float zero = (-128.0f + below) + (127.0f + above) > 0 ? -128.0f - below : 127.0f - above;
-  const float zero_point = std::nearbyint(std::clamp(zero, -128.0f, 127.0f));
-  for (size_t i = 0; i < row.size(); ++i) {
-    const float value = std::nearbyint(row[i] * s) + zero_point;
-    codes[i] = static_cast<int8_t>(std::clamp(value, -128.0f, 127.0f));
-  }
-  return {1.0f / s, static_cast<int32_t>(zero_point)};
+  return PackedMatrix(std::move(impl));
 }
 
 uint64_t dynamic_linear_scratch(int64_t m, int64_t columns) {
-  return static_cast<uint64_t>(m) * (static_cast<uint64_t>(columns) * 4 + 512);
+  return static_cast<uint64_t>(m) *
+         ActivationRow::bytes(padded_columns(static_cast<size_t>(columns)));
+}
+
+void dynamic_linear_with(const InstructionSet& set, const float* x, int64_t m, int64_t columns,
+                         std::span<const LinearTask> tasks, std::span<std::byte> scratch,
+                         ThreadPool& pool) {
+  if (m <= 0) return;
+  const Activations rows{scratch.data(), static_cast<size_t>(m), static_cast<size_t>(columns)};
+  const bool few = rows.rows <= kFewRows;
+  quantize(set, x, few, rows, pool);
+  std::array<Plan, kMaxTasks> plans;
+  while (!tasks.empty()) {
+    const size_t count = std::min(tasks.size(), kMaxTasks);
+    for (size_t i = 0; i < count; ++i) {
+      plans[i] = plan(set, product_of(tasks[i]), rows.rows, few, pool.size());
+    }
+    run(rows, {plans.data(), count}, pool);
+    tasks = tasks.subspan(count);
+  }
 }
 
 void dynamic_linear(const float* x, int64_t m, int64_t columns, std::span<const LinearTask> tasks,
                     std::span<std::byte> scratch, ThreadPool& pool) {
-  auto* codes = reinterpret_cast<int8_t*>(scratch.data());
-  std::vector<QuantizedRow> rows(static_cast<size_t>(m));
-  const auto length = static_cast<size_t>(columns);
-  for (int64_t i = 0; i < m; ++i) {
-    rows[static_cast<size_t>(i)] =
-        quantize_row({x + i * columns, length}, {codes + i * columns, length});
-  }
-  for (const LinearTask& task : tasks) {
-    for_each_output(m, task, pool, [&](const CodedMatrix& w, size_t n, int64_t i) {
-      return dynamic_product(w, static_cast<int64_t>(n), rows[static_cast<size_t>(i)],
-                             codes + i * columns);
-    });
-  }
-}
-
-void weight_only_linear(const float* x, int64_t m, int64_t columns,
-                        std::span<const LinearTask> tasks, ThreadPool& pool) {
-  for (const LinearTask& task : tasks) {
-    for_each_output(m, task, pool, [&](const CodedMatrix& w, size_t n, int64_t i) {
-      return float_product(w, static_cast<int64_t>(n), x + i * columns);
-    });
-  }
+  dynamic_linear_with(*instruction_sets().front(), x, m, columns, tasks, scratch, pool);
 }
 
 }  // namespace ferry::kernels

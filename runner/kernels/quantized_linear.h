@@ -37,13 +37,14 @@ class PackedMatrix {
 
   int64_t rows() const;
   int64_t columns() const;
+  const CodedMatrix& matrix() const;
   uint64_t bytes() const;  // of memory, without codes and scales
 
   struct Impl;
+  explicit PackedMatrix(std::unique_ptr<const Impl> impl);
   const Impl& impl() const { return *impl_; }
 
  private:
-  explicit PackedMatrix(std::unique_ptr<const Impl> impl);
   std::unique_ptr<const Impl> impl_;
 };
 
