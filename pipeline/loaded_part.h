@@ -28,8 +28,8 @@ struct Passed {
 using PassedTensors = std::map<std::string, Passed>;
 
 // Fills `out` with bytes of the only output of a weight, from `offset` on. Thread-safe.
-using ReadWeight = std::function<Status(const graph::Weight& weight, uint64_t offset,
-                                        std::span<std::byte> out)>;
+using ReadWeight =
+    std::function<Status(const graph::Weight& weight, uint64_t offset, std::span<std::byte> out)>;
 // What the recipes make of the source, which must outlive the function.
 ReadWeight weights_from(const TensorSource& source);
 

@@ -59,7 +59,9 @@ graph::LinearQuantization linear_of(const packer::ManifestTensor& tensor,
                                     const StatedCoding& coding, bool is_tensor) {
   using Kind = graph::LinearQuantization::Kind;
   if (tensor.dtype == DType::kI4) return {Kind::k8da4w, coding.group};
-  return {coding.split || is_tensor ? Kind::kInt8 : Kind::k8da8w};
+  // Matrices of experts are tables in every recipe.
+  const bool table = tensor.name.find(".experts.") != tensor.name.npos;
+  return {coding.split || (is_tensor && !table) ? Kind::kInt8 : Kind::k8da8w};
 }
 
 }  // namespace
