@@ -52,7 +52,9 @@ Status LooseData::add(const std::vector<std::string>& files) {
 
 const ptd::NamedTensor* LooseData::find(const std::string& path, const std::string& key) const {
   const std::vector<ptd::NamedTensor>& tensors = files_.at(path).content.tensors;
-  const auto found = std::ranges::find(tensors, key, &ptd::NamedTensor::key);
+  const auto found = std::ranges::find_if(tensors, [&](const ptd::NamedTensor& tensor) {
+    return tensor.is_tensor && tensor.key == key;
+  });
   return found == tensors.end() ? nullptr : &*found;
 }
 

@@ -173,7 +173,9 @@ ListedMethod list_method(const pte::Method& method, ListedProgram& program,
     if (call != nullptr) ++counts[method.operators[static_cast<size_t>(call->op)].full_name()];
   }
   listed.operators.assign(counts.begin(), counts.end());
-  listed.delegates = method.delegates;
+  for (const pte::Delegate& delegate : method.delegates) {
+    listed.delegates.push_back(delegate.backend);
+  }
   listed.instructions = method.instructions.size();
   if (!method.memory_bytes.empty()) {
     listed.planned_bytes.assign(method.memory_bytes.begin() + 1, method.memory_bytes.end());

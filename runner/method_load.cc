@@ -129,8 +129,8 @@ void Loading::mark_state(int32_t value) {
 Status check_operators(const pte::Method& method, const MethodState& state) {
   if (!method.delegates.empty()) {
     std::vector<std::string> names;
-    for (const std::string& id : method.delegates) {
-      if (names.size() < kMaxListed) names.push_back(quoted(id));
+    for (const pte::Delegate& delegate : method.delegates) {
+      if (names.size() < kMaxListed) names.push_back(quoted(delegate.backend));
     }
     return state.error(ErrorCode::kUnsupported,
                        fmt::format("parts are delegated to {}", fmt::join(names, ", ")));

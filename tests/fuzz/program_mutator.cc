@@ -103,23 +103,30 @@ void change(Random& random, pte::Program& program) {
   }
 }
 
-std::vector<uint64_t> sizes_of(const std::vector<std::span<const std::byte>>& pieces) {
-  std::vector<uint64_t> sizes;
-  for (const auto& piece : pieces) sizes.push_back(piece.size());
-  return sizes;
+const std::vector<std::span<const std::byte>>& pieces_of(const pte::ProgramData& data,
+                                                         pte::Piece::Kind kind) {
+  switch (kind) {
+    case pte::Piece::Kind::kConstant:
+      return data.constants;
+    case pte::Piece::Kind::kInitial:
+      return data.initial;
+    case pte::Piece::Kind::kDelegate:
+      return data.delegates;
+    case pte::Piece::Kind::kNamed:
+      break;
+  }
+  return data.named;
 }
 
 // Empty where the program is not valid, or too large.
 std::vector<std::byte> write(const pte::Program& program, const pte::ProgramData& data,
                              size_t max_size) {
-  const auto layout =
-      pte::plan_program(program, {sizes_of(data.constants), sizes_of(data.initial)});
+  const auto layout = pte::plan_program(program, pte::sizes_of(data));
   if (!layout || layout->file_bytes > max_size) return {};
   std::vector<std::byte> file = layout->head;
   file.resize(layout->file_bytes);
   for (const pte::Piece& piece : layout->pieces) {
-    const auto& from = piece.kind == pte::Piece::Kind::kConstant ? data.constants : data.initial;
-    std::ranges::copy(from[piece.index].first(piece.size),
+    std::ranges::copy(pieces_of(data, piece.kind)[piece.index].first(piece.size),
                       file.begin() + static_cast<std::ptrdiff_t>(piece.offset));
   }
   return file;

@@ -481,7 +481,8 @@ TEST(MethodLoad, ListsEveryOperatorWithoutAKernel) {
 
 TEST(MethodLoad, RefusesWhatItCannotExecute) {
   ProgramBuilder delegated;
-  delegated.method().delegates = {"XnnpackBackend"};
+  delegated.method().delegates = {{"XnnpackBackend", 0}};
+  delegated.loaded().data.delegates.resize(1);
   expect_load_error(delegated, ErrorCode::kUnsupported, "'XnnpackBackend'");
 
   ProgramBuilder layout;
