@@ -268,7 +268,7 @@ HWY_EXPORT(search_task);
 
 void search_scales(int bits, DType scale_dtype, const Groups& groups, float* scales) {
   HWY_DYNAMIC_DISPATCH(search_task)
-  (bits == 4 ? kCandidates4 : kCandidates8, scale_dtype, groups, scales);
+  (candidates(bits, groups.size), scale_dtype, groups, scales);
 }
 
 }  // namespace ferry::graph
