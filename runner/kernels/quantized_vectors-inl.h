@@ -49,7 +49,8 @@ struct V512 {
   static Int maddubs(Int u, Int s) { return _mm512_maddubs_epi16(u, s); }
   static void keep(Int& v) { asm("" : "+v"(v)); }
   static Int ones16() { return _mm512_set1_epi16(1); }
-  static Float to_float(Int v) { return _mm512_cvtepi32_ps(v); }
+  // GCC 12 warns of what _mm512_cvtepi32_ps leaves undefined.
+  static Float to_float(Int v) { return (Float) __builtin_convertvector((__v16si)v, __v16sf); }
   static Float load(const float* p) { return _mm512_load_ps(p); }
   static Float load_any(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, Float v) { _mm512_store_ps(p, v); }
