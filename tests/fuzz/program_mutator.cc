@@ -78,6 +78,35 @@ void change_value(Random& random, pte::Value& value) {
   }
 }
 
+// Another delegate, another argument, one more or one less.
+void change_delegate_call(Random& random, const pte::Method& method, int32_t value,
+                          pte::DelegateCall& call) {
+  switch (random() % 4) {
+    case 0:
+      call.delegate = static_cast<int32_t>(below(random, method.delegates.size()));
+      return;
+    case 1:
+      call.args.push_back(value);
+      return;
+    case 2:
+      if (!call.args.empty()) call.args.pop_back();
+      return;
+    default:
+      if (!call.args.empty()) call.args[below(random, call.args.size())] = value;
+  }
+}
+
+// Another blob for a delegate, or other bytes for a name.
+void change_data(Random& random, pte::Program& program, pte::Method& method) {
+  if (random() % 2 == 0 && !method.delegates.empty()) {
+    pte::Delegate& one = method.delegates[below(random, method.delegates.size())];
+    one.data = method.delegates[below(random, method.delegates.size())].data;
+  } else if (!program.named_data.empty()) {
+    pte::NamedData& one = program.named_data[below(random, program.named_data.size())];
+    one.data = program.named_data[below(random, program.named_data.size())].data;
+  }
+}
+
 void change_instruction(Random& random, pte::Method& method) {
   if (method.instructions.empty()) return;
   pte::Instruction& one = method.instructions[below(random, method.instructions.size())];
@@ -88,6 +117,8 @@ void change_instruction(Random& random, pte::Method& method) {
     } else if (!call->args.empty()) {
       call->args[below(random, call->args.size())] = value;
     }
+  } else if (auto* delegated = std::get_if<pte::DelegateCall>(&one)) {
+    change_delegate_call(random, method, value, *delegated);
   } else if (auto* jump = std::get_if<pte::JumpFalseCall>(&one)) {
     jump->destination = static_cast<int32_t>(below(random, method.instructions.size() + 1));
   } else if (auto* move = std::get_if<pte::MoveCall>(&one)) {
@@ -98,7 +129,9 @@ void change_instruction(Random& random, pte::Method& method) {
 void change(Random& random, pte::Program& program) {
   if (program.methods.empty()) return;
   pte::Method& method = program.methods[below(random, program.methods.size())];
-  if (random() % 2 == 0 && !method.values.empty()) {
+  if (random() % 8 == 0) {
+    change_data(random, program, method);
+  } else if (random() % 2 == 0 && !method.values.empty()) {
     change_value(random, method.values[below(random, method.values.size())]);
   } else {
     change_instruction(random, method);
