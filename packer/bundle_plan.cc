@@ -50,10 +50,17 @@ ManifestProgram describe_program(const BundleInput::Part& part) {
   program.first_layer = part.first_layer;
   program.layer_count = part.layer_count;
   program.state_bytes = part.lowered.state_bytes;
+  program.backends = backends_of(part.lowered.program);
   for (const graph::LoweredMethod& method : part.lowered.methods) {
     program.methods.push_back(describe_method(method));
   }
   return program;
+}
+
+// Whether values differ from those of the source: by a cast to fewer bits, or by quantisation.
+bool is_rounded(const graph::Recipe& recipe) {
+  if (recipe.is_coded()) return recipe.steps.back().kind == graph::Step::Kind::kQuantize;
+  return recipe.output().dtype != DType::kF32 && !recipe.is_copy();
 }
 
 class Planner {
@@ -82,6 +89,8 @@ class Planner {
     placement_ = FERRY_TRY(place_weights(parts(), max_file_bytes));
     for (const WeightPlacement::Stored& stored : placement_.stored) {
       impl_.weights.push_back(stored.recipe);
+      impl_.first_segment.push_back(impl_.segments);
+      impl_.segments += stored.recipe->outputs.size();
     }
     name_data_files();
     for (const BundleInput::Component& component : impl_.input.components) {
@@ -100,7 +109,8 @@ class Planner {
 
   // Each program, then the data files that begin with it.
   Status add_component(const BundleInput::Component& component) {
-    impl_.manifest.components.push_back({component.role, {}, component.weight_dtype});
+    impl_.manifest.components.push_back(
+        {component.role, {}, component.weight_dtype, component.quantization});
     for (size_t i = 0; i < component.parts.size(); ++i, ++next_part_) {
       FERRY_RETURN_IF_ERROR(add_program(next_part_));
       for (; next_data_file_ < placement_.files.size() &&
@@ -198,28 +208,33 @@ class Planner {
     file.segmented = true;
     file.extents.push_back({Extent::Kind::kHead, 0, 0, data.layout.head.size()});
     file.head = std::move(data.layout.head);
-    for (size_t segment = 0; segment < data.stored.size(); ++segment) {
-      const ptd::Segment& place = data.layout.segments[segment];
-      file.extents.push_back(
-          {Extent::Kind::kWeight, data.stored[segment], place.offset, place.size});
-      for (const graph::Weight* key : placement_.stored[data.stored[segment]].keys) {
-        add_tensor(*key, data.stored[segment], file.name, place);
+    size_t segment = 0;
+    for (const size_t stored : data.stored) {
+      const WeightPlacement::Stored& item = placement_.stored[stored];
+      for (size_t output = 0; output < item.recipe->outputs.size(); ++output, ++segment) {
+        const ptd::Segment& place = data.layout.segments[segment];
+        file.extents.push_back({Extent::Kind::kWeight, stored, place.offset, place.size, output});
+        for (const graph::Weight* weight : item.keys) {
+          add_tensor(*weight, stored, output, file.name, place);
+        }
       }
     }
     add_file(std::move(file));
   }
 
-  void add_tensor(const graph::Weight& weight, size_t stored, const std::string& file,
-                  const ptd::Segment& place) {
+  void add_tensor(const graph::Weight& weight, size_t stored, size_t output,
+                  const std::string& file, const ptd::Segment& place) {
+    const graph::RecipeOutput& made = weight.recipe.outputs[output];
     ManifestTensor tensor;
-    tensor.name = weight.name;
+    tensor.name = graph::key_of(weight, output);
+    tensor.output = made.name;
     tensor.file = file;
-    tensor.dtype = weight.recipe.output().dtype;
-    tensor.shape = weight.recipe.output().shape;
+    tensor.dtype = made.dtype;
+    tensor.shape = made.shape;
     tensor.offset = place.offset;
     tensor.bytes = place.size;
     tensor.sha256 = kZeroDigest;
-    tensor.rounded = tensor.dtype != DType::kF32 && !weight.recipe.is_copy();
+    tensor.rounded = is_rounded(weight.recipe);
     tensor.rule = weight.rule;
     std::vector<size_t> entries = entries_of(weight.recipe);
     for (size_t entry : entries) {
@@ -230,6 +245,7 @@ class Planner {
     tensor.recipe = graph::text_of(weight.recipe, *impl_.source);
     impl_.manifest.tensors.push_back(std::move(tensor));
     impl_.tensor_weight.push_back(stored);
+    impl_.tensor_segment.push_back(impl_.first_segment[stored] + output);
     impl_.tensor_entries.push_back(std::move(entries));
   }
 

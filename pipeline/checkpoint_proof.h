@@ -12,20 +12,15 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/program_proof.h"
+#include "pipeline/weight_proof.h"
 #include "proof/parity_report.h"
 #include "proof/reference.h"
 #include "runner/decode_options.h"
 
 namespace ferry::pipeline {
 
-struct TensorProof {
-  uint64_t tensors = 0, bytes = 0;     // compared
-  std::vector<std::string> different;  // a line for each weight that is not what the source gives
-  bool ok() const { return different.empty(); }
-};
-
 struct CheckpointProof {
-  TensorProof tensors;
+  WeightProof tensors;
   ProgramProof programs;
   // A line for each kind of encoding that calibration does not give. None without quantised caches
   // and logits.

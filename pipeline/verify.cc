@@ -9,6 +9,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
+#include "pipeline/same_model.h"
 #include "proof/probing.h"
 #include "proof/reference.h"
 #include "proof/sequence_length.h"
@@ -41,18 +42,6 @@ Result<std::unique_ptr<TensorSource>> open_reference(const VerifyOptions& option
 runner::DecodeOptions decode_of(const VerifyOptions& options, const packer::Bundle& bundle) {
   if (!options.mode) return {};
   return proof::decode_options_of(bundle.manifest(), *options.mode);
-}
-
-std::string model_of(const packer::Manifest& m) {
-  return fmt::format("{} with {} layers, hidden {}, vocabulary {}", quoted(m.model_type),
-                     m.num_layers, m.hidden_size, m.vocab_size);
-}
-
-Status check_same_model(const packer::Bundle& bundle, const packer::Bundle& other) {
-  const std::string ours = model_of(bundle.manifest()), theirs = model_of(other.manifest());
-  if (ours == theirs) return {};
-  return bad_input(fmt::format("{}: is another model than {}: {}; the other is {}",
-                               printable(other.path()), printable(bundle.path()), theirs, ours));
 }
 
 using Prompts = std::vector<proof::RecordedPrompt>;

@@ -82,6 +82,22 @@ std::set<DType> port_dtypes(const packer::Manifest& manifest) {
   return dtypes;
 }
 
+// Dtypes of the KV caches of stateful programs. i8 rows lose less than u8 ports, whose scale is one
+// for all positions.
+std::set<DType> cache_dtypes(const packer::Manifest& manifest) {
+  std::set<DType> dtypes;
+  for (const packer::ManifestProgram* program : manifest.programs()) {
+    for (const packer::ManifestMethod& method : program->methods) {
+      for (const packer::ManifestBuffer& buffer : method.buffers) {
+        const bool cache = buffer.name.ends_with("kv_cache.k_cache") ||
+                           buffer.name.ends_with("kv_cache.v_cache");
+        if (cache) dtypes.insert(buffer.dtype == DType::kI8 ? DType::kU8 : buffer.dtype);
+      }
+    }
+  }
+  return dtypes;
+}
+
 void add_matrices(const packer::BundleData& data, std::set<DType>& dtypes) {
   for (const ptd::NamedTensor& tensor : data.content.tensors) {
     if (tensor.sizes.size() >= 2) dtypes.insert(tensor.dtype);
@@ -159,6 +175,7 @@ ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> toler
     return bounds;
   }
   std::set<DType> dtypes = port_dtypes(bundle.manifest());
+  dtypes.merge(cache_dtypes(bundle.manifest()));
   bounds.rounded_ports = coarsest(dtypes).has_value();
   dtypes.merge(matrix_dtypes(bundle));
   bounds.rounding = coarsest(dtypes);

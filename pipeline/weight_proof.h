@@ -1,0 +1,25 @@
+// Every weight of a bundle, derived again from the source and compared bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_reader.h"
+#include "pipeline/convert.h"
+
+namespace ferry::pipeline {
+
+struct WeightProof {
+  uint64_t tensors = 0, bytes = 0;     // compared
+  std::vector<std::string> different;  // a line for each weight that is not what the source gives
+  bool ok() const { return different.empty(); }
+};
+
+// Memory is that of a few tiles for each thread. kIo if the source changes meanwhile.
+Result<WeightProof> prove_weights(ThreadPool& pool, const packer::Bundle& bundle,
+                                  const Conversion& conversion);
+
+}  // namespace ferry::pipeline
