@@ -36,6 +36,11 @@ std::string step_text(const graph::Step& step) {
       return "-exp";
     case graph::Step::Kind::kLogNegated:
       return "log(-x)";
+    case graph::Step::Kind::kQuantize:
+      return step.scheme.group == 0 ? "a scale for each row"
+                                    : fmt::format("a scale for {} elements", step.scheme.group);
+    case graph::Step::Kind::kSplitQ80:
+      return "codes and scales as stored";
     case graph::Step::Kind::kDecode:
     case graph::Step::Kind::kCast:
       break;
@@ -323,6 +328,33 @@ std::string attention_line(const packer::Manifest& manifest) {
   return parts.empty() ? std::string() : fmt::format("attention: {}\n", fmt::join(parts, ", "));
 }
 
+// What each component's quantised weights are, and what a runtime needs for them.
+std::string quantization_lines(const packer::Manifest& manifest) {
+  std::string text;
+  for (const packer::ManifestComponent& component : manifest.components) {
+    if (component.quantization.empty()) continue;
+    std::set<std::string_view> backends;
+    for (const packer::ManifestProgram& program : component.programs) {
+      backends.insert(program.backends.begin(), program.backends.end());
+    }
+    text += fmt::format("quantised {}: {}{}\n", component.role, component.quantization,
+                        backends.empty()
+                            ? std::string()
+                            : fmt::format(" (a runtime needs {})", fmt::join(backends, ", ")));
+  }
+  return text;
+}
+
+void write_components(JsonWriter& json, const packer::Manifest& manifest) {
+  json.key("components").begin_array();
+  for (const packer::ManifestComponent& component : manifest.components) {
+    json.begin_object().member("role", component.role);
+    json.member("weight_dtype", component.weight_dtype);
+    json.member("quantization", component.quantization).end_object();
+  }
+  json.end_array();
+}
+
 std::string unused_keys_line(const std::vector<std::string>& keys) {
   if (keys.empty()) return {};
   std::vector<std::string> names;
@@ -350,6 +382,7 @@ std::string conversion_json(const pipeline::Conversion& c, const ConversionOutco
   write_problems(json, c.problems);
   write_texts(json, "notes", c.notes);
   write_non_finite(json, outcome.non_finite);
+  if (c.plan) write_components(json, c.plan->manifest());
   json.key("files").begin_array();
   if (c.plan) {
     for (const packer::PlannedFile& file : c.plan->files()) {
@@ -402,6 +435,7 @@ std::string conversion_text(const pipeline::Conversion& c, bool table) {
                    count);
   }
   text += attention_line(c.plan->manifest());
+  text += quantization_lines(c.plan->manifest());
   text += table ? key_table(c) : drop_lines(c.mapping);
   if (table) text += unused_keys_line(c.unused_config_keys);
   for (const packer::PlannedFile& file : c.plan->files()) {

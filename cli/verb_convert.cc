@@ -13,6 +13,7 @@
 
 #include "cli/convert_report.h"
 #include "cli/error_report.h"
+#include "cli/quantize_options.h"
 #include "cli/verbs.h"
 #include "converters/assemble.h"
 #include "core/checked.h"
@@ -32,6 +33,7 @@ struct Options {
   std::string packed_layout = "own";
   std::string attention = "mha", softmax = "plain", rotate = "none";
   std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;
+  QuantizeTexts quantize;
   std::string max_file_size;
   int64_t shards = 1;
   bool dry_run = false, overwrite = false;
@@ -60,6 +62,14 @@ Result<uint64_t> parse_size(const std::string& text) {
   return static_cast<uint64_t>(bytes);
 }
 
+// The two styles keep keys and values in different dtypes.
+Status check_kv_dtype(const std::string& dtype, bool is_static) {
+  const bool only_static = dtype == "bf16" || dtype == "u16" || dtype == "u8";
+  if (is_static ? dtype != "i8" : !only_static) return {};
+  return fail(ErrorCode::kUsage, fmt::format("--kv-dtype {}: only with --program {}", dtype,
+                                             is_static ? "stateful" : "static"));
+}
+
 // Options that programs of one style only have.
 Status check_style(const Options& options) {
   const bool is_static = options.program == kStaticStyle;
@@ -67,7 +77,6 @@ Status check_style(const Options& options) {
       {"--attention sha", options.attention == "sha"},
       {"--softmax masked", options.softmax == "masked"},
       {"--rotate r3", options.rotate == "r3"},
-      {"--kv-dtype", !options.kv_dtype.empty()},
       {"--mask-dtype", !options.mask_dtype.empty()},
       {"--logits-dtype", !options.logits_dtype.empty()},
       {"--calibrate", !options.calibrate.empty()},
@@ -78,6 +87,7 @@ Status check_style(const Options& options) {
     if (!given || is_static) continue;
     return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", name));
   }
+  if (!options.kv_dtype.empty()) FERRY_RETURN_IF_ERROR(check_kv_dtype(options.kv_dtype, is_static));
   if (is_static && options.logits == "last") {
     return fail(ErrorCode::kUsage, "--logits last: static programs give the logits of every token");
   }
@@ -94,7 +104,10 @@ Status settle_static(Options& options) {
   c.single_head_attention = options.attention == "sha";
   if (options.softmax == "masked") c.softmax = converters::SoftmaxStyle::kMasked;
   if (options.rotate == "r3") c.rotation = converters::Rotation::kR3;
-  if (!options.kv_dtype.empty()) c.ports.cache = *dtype_from_name(options.kv_dtype);
+  if (!options.kv_dtype.empty()) {
+    (options.program == kStaticStyle ? c.ports.cache : c.kv_cache) =
+        *dtype_from_name(options.kv_dtype);
+  }
   if (!options.mask_dtype.empty()) c.ports.mask = *dtype_from_name(options.mask_dtype);
   if (!options.logits_dtype.empty()) c.ports.logits = *dtype_from_name(options.logits_dtype);
   if (!options.calibrate_prefill.empty() && !is_encoded(c.ports.cache)) {
@@ -155,6 +168,7 @@ Status settle(Options& options) {
   FERRY_RETURN_IF_ERROR(settle_static(options));
   c.dtype = *weight_dtype_of(options.dtype);
   FERRY_RETURN_IF_ERROR(settle_component_dtypes(options));
+  c.quantize = FERRY_TRY(parse_quantize_options(options.quantize));
   c.packed_layout = converters::packed_layout_of(options.packed_layout);  // "own" is none
   c.buffers.mode = options.init_buffers == "all"     ? graph::BufferInit::kAll
                    : options.init_buffers == "state" ? graph::BufferInit::kState
@@ -194,7 +208,8 @@ Result<int> convert(Context& context, Options& options) {
   } else if (pipeline::needs_calibration(options.convert)) {
     FERRY_RETURN_IF_ERROR(calibrate(options, context.pool()));
   }
-  const pipeline::Conversion conversion = FERRY_TRY(pipeline::plan_conversion(options.convert));
+  const pipeline::Conversion conversion =
+      FERRY_TRY(pipeline::plan_conversion(options.convert, &context.pool()));
   if (!conversion.problems.empty()) return refuse_keys(context, conversion);
   ConversionOutcome outcome;
   std::vector<std::string> notes = conversion.notes;
@@ -224,16 +239,17 @@ void add_convert(CommandLine& line) {
   auto options = std::make_shared<Options>();
   Options& o = *options;
   o.convert.check_tokenizer = true;
-  line.verb("convert", "Turn a checkpoint into a program bundle")
-      .positional(
+  Verb verb = line.verb("convert", "Turn a checkpoint into a program bundle");
+  verb.positional(
           "SRC", o.convert.source,
           "Checkpoint: a directory, an index, or a tensor file: safetensors, PyTorch, GGUF, "
           "Keras HDF5")
       .option("-o,--out", o.out, "Bundle directory to make")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
       .option("--component-dtype", o.component_dtype,
-              "Dtypes of single components: vision_encoder=f16,text_decoder=bf16")
-      .choice("--program", o.program, {"stateful", "static"},
+              "Dtypes of single components: vision_encoder=f16,text_decoder=bf16");
+  add_quantize_options(verb, o.quantize);
+  verb.choice("--program", o.program, {"stateful", "static"},
               "Caches inside of the program, or fixed shapes with caches, masks and positions as "
               "inputs and outputs")
       .option("--shards", o.shards, "Programs to cut the decoder into")
@@ -254,8 +270,9 @@ void add_convert(CommandLine& line) {
               "Static: multiply queries and keys by a Hadamard matrix after RoPE (SpinQuant's R3)")
       .option("--decode-length", o.convert.decode_length,
               "Static: tokens in one call of kv_forward; default: 1; more for lookahead decoding")
-      .choice("--kv-dtype", o.kv_dtype, {"f32", "f16", "bf16", "u16", "u8"},
-              "Static: dtype of the KV caches")
+      .choice(
+          "--kv-dtype", o.kv_dtype, {"f32", "f16", "bf16", "u16", "u8", "i8"},
+          "Dtype of the KV caches: f32, f16 or i8 (stateful); f32, f16, bf16, u16 or u8 (static)")
       .choice("--mask-dtype", o.mask_dtype, {"f32", "f16", "bf16", "u16", "u8"},
               "Static: dtype of the attention masks")
       .choice("--logits-dtype", o.logits_dtype, {"f32", "f16", "bf16", "u16", "u8"},

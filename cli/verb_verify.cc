@@ -8,6 +8,7 @@
 
 #include "cli/decode_mode.h"
 #include "cli/numbers.h"
+#include "cli/perplexity_report.h"
 #include "cli/verbs.h"
 #include "cli/verify_report.h"
 #include "packer/bundle_reader.h"
@@ -21,7 +22,26 @@ struct Options {
   pipeline::VerifyOptions verify;
   std::string mode;
   std::optional<int64_t> memory;
+  std::string perplexity;  // a file
+  bool text = false;
+  std::optional<int64_t> window, stride;
 };
+
+constexpr const char* kPerplexityAlone =
+    "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate or "
+    "--calibrate-prefill";
+
+// What --perplexity leaves of the other options.
+Status check_perplexity(const Options& options) {
+  const pipeline::VerifyOptions& verify = options.verify;
+  if (options.perplexity.empty()) {
+    if (!options.text && !options.window && !options.stride) return {};
+    return fail(ErrorCode::kUsage, "--text, --window and --stride belong to --perplexity");
+  }
+  const bool proves = !verify.reference.empty() || !verify.images.empty() || verify.tolerance ||
+                      !verify.calibrate.empty() || !verify.calibrate_prefill.empty();
+  return proves ? Status(fail(ErrorCode::kUsage, kPerplexityAlone)) : Status();
+}
 
 Status check_options(const pipeline::VerifyOptions& options) {
   if (options.tolerance && !(*options.tolerance >= 0 && std::isfinite(*options.tolerance))) {
@@ -42,13 +62,33 @@ Status check_options(const pipeline::VerifyOptions& options) {
   return {};
 }
 
+Result<int> measure(Context& context, const packer::Bundle& bundle, const Options& options,
+                    const pipeline::VerifyOptions& verify) {
+  const pipeline::PerplexityOptions given = {.file = options.perplexity,
+                                             .text = options.text,
+                                             .against = verify.against,
+                                             .checkpoint = verify.checkpoint,
+                                             .config = verify.config,
+                                             .window = options.window,
+                                             .stride = options.stride,
+                                             .mode = verify.mode,
+                                             .memory = verify.memory,
+                                             .progress = context.progress("predicting")};
+  const pipeline::PerplexityReport report =
+      FERRY_TRY(pipeline::measure_perplexity(bundle, given, context.pool()));
+  context.print(context.json ? to_json(report) : to_text(report));
+  return 0;
+}
+
 Result<int> verify_bundle(Context& context, const Options& options) {
   pipeline::VerifyOptions verify = options.verify;
   FERRY_RETURN_IF_ERROR(check_options(verify));
+  FERRY_RETURN_IF_ERROR(check_perplexity(options));
   if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
   verify.memory = FERRY_TRY(memory_limit(options.memory));
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
+  if (!options.perplexity.empty()) return measure(context, bundle, options, verify);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));
   if (context.json) {
@@ -90,6 +130,15 @@ void add_verify(CommandLine& line) {
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
       .option("--calibrate-prefill", options->verify.calibrate_prefill,
               "With --checkpoint: the prompts for the caches of prefill_forward, as for convert")
+      .option("--perplexity", options->perplexity,
+              "Measures the perplexity of token ids (a sequence a line, as for convert "
+              "--calibrate), alone or beside --against or --checkpoint")
+      .flag("--text", options->text,
+            "With --perplexity: the file is text for the bundle's tokenizer")
+      .option("--window", options->window,
+              "With --perplexity: tokens of a window; default: the longest sequence")
+      .option("--stride", options->stride,
+              "With --perplexity: tokens from window to window; default: half of the window")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
       .option("--memory", options->memory,

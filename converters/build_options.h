@@ -56,6 +56,9 @@ struct BuildOptions {
   int64_t prefill_length = 0;  // maximum number of tokens of one call
   bool all_logits = false;     // logits of all tokens, [1,T,V], instead of the last one, [1,V]
   ProgramStyle style = ProgramStyle::kStateful;
+  // Of the stateful style: what the KV caches hold, f32, f16 or i8. i8: a scale and a zero point
+  // for the head_dim elements of each position and head.
+  DType kv_cache = DType::kF32;
   // Of the static style.
   int64_t decode_length = 1;  // tokens of a call of kv_forward
   PortTypes ports = {};

@@ -8,7 +8,7 @@ namespace ferry {
 namespace {
 
 // In the order of the enumeration.
-constexpr std::array<DTypeInfo, 22> kDTypes = {{
+constexpr std::array<DTypeInfo, 23> kDTypes = {{
     {DType::kBool, "bool", "BOOL", 8, 11},
     {DType::kU8, "u8", "U8", 8, 0},
     {DType::kI8, "i8", "I8", 8, 1},
@@ -31,6 +31,7 @@ constexpr std::array<DTypeInfo, 22> kDTypes = {{
     {DType::kF4, "f4", "F4", 4, -1},
     {DType::kF6E2M3, "f6_e2m3", "F6_E2M3", 6, -1},
     {DType::kF6E3M2, "f6_e3m2", "F6_E3M2", 6, -1},
+    {DType::kI4, "i4", "", 4, -1},
 }};
 
 constexpr bool rows_match_enum() {
@@ -76,6 +77,7 @@ std::optional<DType> dtype_from_name(std::string_view name) {
 }
 
 std::optional<DType> dtype_from_safetensors(std::string_view name) {
+  if (name.empty()) return std::nullopt;
   return find([&](const DTypeInfo& info) { return info.safetensors == name; });
 }
 

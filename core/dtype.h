@@ -32,12 +32,13 @@ enum class DType : uint8_t {
   kF4,      // 4 bits, two to a byte
   kF6E2M3,  // 6 bits
   kF6E3M2,  // 6 bits
+  kI4,      // codes of quantised weights, two to a byte; of our recipes and manifests only
 };
 
 struct DTypeInfo {
   DType dtype;
   std::string_view name;         // ours, in reports: "bf16"
-  std::string_view safetensors;  // "BF16"
+  std::string_view safetensors;  // "BF16", empty where there is none
   int bits;                      // per element
   int executorch;                // ScalarType code of .pte/.ptd, -1 where there is none
 };
@@ -45,7 +46,8 @@ struct DTypeInfo {
 const DTypeInfo& dtype_info(DType dtype);
 inline std::string_view dtype_name(DType dtype) { return dtype_info(dtype).name; }
 inline int dtype_bits(DType dtype) { return dtype_info(dtype).bits; }
-// Bytes of one element; only for types whose size is a whole number of bytes.
+// Bytes of one element; only for types whose size is a whole number of bytes. bytes_of() in
+// core/shape.h is for all of them.
 inline int64_t dtype_bytes(DType dtype) { return dtype_info(dtype).bits / 8; }
 
 constexpr bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }

@@ -6,6 +6,10 @@
 
 namespace ferry {
 
+// Behind the name of a KV cache of i8 rows: its buffers of scales and zero points.
+inline constexpr const char* kCacheScales = "_scales";
+inline constexpr const char* kCacheZeroPoints = "_zero_points";
+
 // The component that turns tokens into logits. Every bundle has one.
 inline constexpr std::string_view kTextDecoderRole = "text_decoder";
 // Of vision-language models: pixels to rows for the text decoder, and tokens to such rows. Their

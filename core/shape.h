@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "core/dtype.h"
 
 namespace ferry {
 
@@ -11,5 +14,9 @@ using Shape = std::vector<int64_t>;
 
 // "[2, 3]"
 std::string to_string(const Shape& shape);
+
+// What a tensor takes. nullopt where the elements of a row, the last dimension, do not fill whole
+// bytes, where a dimension is negative, and on overflow.
+std::optional<uint64_t> bytes_of(DType dtype, const Shape& shape);
 
 }  // namespace ferry

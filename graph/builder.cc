@@ -15,7 +15,10 @@ namespace {
 
 // Outs of a node whose types could not be inferred: enough for building code to go on.
 size_t out_count(Op op, const std::vector<Arg>& args) {
-  if (op == Op::kGatedDeltaRule || op == Op::kTopk || op == Op::kExperts) return 2;
+  if (op == Op::kGatedDeltaRule || op == Op::kTopk || op == Op::kExperts ||
+      op == Op::kChooseQparams) {
+    return 2;
+  }
   if (op == Op::kLayerNorm) return 3;
   if (op != Op::kSplit || args.size() < 2) return 1;
   const auto* sizes = std::get_if<std::vector<IntArg>>(&args[1]);
@@ -278,7 +281,7 @@ std::pair<ValueId, ValueId> GraphBuilder::topk_last(ValueId x, int64_t k) {
 }
 ValueId GraphBuilder::experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3,
                               ValueId w2) {
-  return emit_one(Op::kExperts, {x, ids, scores, w1, w3, w2});
+  return emit_one(Op::kExperts, {x, ids, scores, w1, w3, w2, kNone, kNone, kNone});
 }
 
 ValueId GraphBuilder::where(ValueId condition, ValueId a, ValueId b) {
@@ -372,6 +375,25 @@ ValueId GraphBuilder::dequantize(ValueId x, double scale, int64_t zero_point) {
   std::vector<Arg> args = quantized(x, scale, zero_point, codes);
   args.emplace_back(DType::kF32);
   return emit_one(Op::kDequantize, std::move(args));
+}
+
+CodedRows GraphBuilder::quantize_rows(ValueId x) {
+  const std::vector<ValueId> chosen = emit(Op::kChooseQparams, {x, DType::kI8});
+  const ValueId scales = chosen.front(), zero_points = chosen.back();
+  CodedRows rows;
+  rows.codes =
+      emit_one(Op::kQuantizeRows, {x, scales, zero_points, IntArg(-128), IntArg(127), DType::kI8});
+  rows.scales = to_dtype(scales, DType::kF32);
+  rows.zero_points = to_dtype(zero_points, DType::kI8);
+  return rows;
+}
+ValueId GraphBuilder::dequantize_rows(const CodedRows& rows) {
+  const ValueId zero_points = to_dtype(rows.zero_points, DType::kI64);
+  return emit_one(Op::kDequantizeRows, {rows.codes, rows.scales, zero_points, IntArg(-128),
+                                        IntArg(127), DType::kI8, DType::kF32});
+}
+ValueId GraphBuilder::to_dtype(ValueId x, DType dtype) {
+  return emit_one(Op::kToCopy, {x, false, kNone, dtype});
 }
 
 // -- llama::

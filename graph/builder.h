@@ -14,6 +14,13 @@
 
 namespace ferry::graph {
 
+// Rows of codes: real = (code - zero_point) * scale.
+struct CodedRows {
+  ValueId codes;        // i8 [...,D]
+  ValueId scales;       // f32 [...,1]
+  ValueId zero_points;  // i8 [...,1]
+};
+
 class GraphBuilder {
  public:
   explicit GraphBuilder(int32_t num_layers);
@@ -112,6 +119,12 @@ class GraphBuilder {
   ValueId quantize(ValueId x, double scale, int64_t zero_point, DType dtype);
   // (code - zero_point) * scale in f32.
   ValueId dequantize(ValueId x, double scale, int64_t zero_point);
+
+  // The rows of f32 x [...,D] in i8, each with a scale and a zero point of its own: the greatest
+  // and the least value of a row, and 0, are codes.
+  CodedRows quantize_rows(ValueId x);
+  ValueId dequantize_rows(const CodedRows& rows);
+  ValueId to_dtype(ValueId x, DType dtype);
 
   // -- llama:: operators (sequence in dim 1)
 

@@ -21,7 +21,8 @@ constexpr std::monostate kNone;
 constexpr uint64_t kAlignment = 16;
 
 // Arguments and outs of the node.
-enum Port : size_t { kX, kIds, kScores, kW1, kW3, kW2 };
+enum Port : size_t { kX, kIds, kScores, kW1, kW3, kW2, kS1, kS3, kS2 };
+constexpr size_t kScalesOf = kS1 - kW1;  // from a matrix to its scales
 constexpr size_t kOut = 0;
 
 class Builder {
@@ -96,7 +97,9 @@ class Builder {
     tokens_ = local(x_).shape[0];
     hidden_ = local(x_).shape[1];
     slots_ = local(ids_).shape[1];
-    const Dim experts = graph_[std::get<ValueId>(node_.args[kW1])].shape[0];
+    const Dims& down = graph_[std::get<ValueId>(node_.args[kW2])].shape;
+    const Dim experts = down.size() == 3 ? down[0] : Dim(down[0].base / hidden_.base);
+    inner_ = down.back();
     const Ref all = scratch(DType::kI64, {experts}, /*dynamic=*/false);
     call("aten::arange.out", {experts.base}, {all});
     const Ref column =
@@ -164,14 +167,36 @@ class Builder {
 
   // x through this expert's matrix of `weights`, in the dtype of that.
   Ref linear(Ref x, Port which) {
-    const Ref stacked = argument(which);
-    const DType dtype = local(stacked).dtype;
-    const Dims shape = local(stacked).shape;
-    const Ref matrix = scratch(dtype, {shape[1], shape[2]}, /*dynamic=*/false);
-    call("aten::select_copy.int_out", {stacked, int64_t{0}, expert_}, {matrix});
+    const Dim rows = which == kW2 ? hidden_ : inner_;
+    const auto* scales = std::get_if<ValueId>(&node_.args[which + kScalesOf]);
+    const Ref matrix =
+        scales ? decoded(argument(which), port(*scales), rows) : selected(argument(which));
+    const DType dtype = local(matrix).dtype;
     const Ref y =
-        tensor("aten::linear.out", {cast(x, dtype), matrix, kNone}, dtype, {tokens_, shape[1]});
+        tensor("aten::linear.out", {cast(x, dtype), matrix, kNone}, dtype, {tokens_, rows});
     return cast(y, DType::kF32);
+  }
+  Ref selected(Ref stacked) {
+    const Dims shape = local(stacked).shape;
+    const Ref matrix = scratch(local(stacked).dtype, {shape[1], shape[2]}, /*dynamic=*/false);
+    call("aten::select_copy.int_out", {stacked, int64_t{0}, expert_}, {matrix});
+    return matrix;
+  }
+  // The matrix of this expert in f32, by the numbers of its rows.
+  Ref decoded(Ref codes, Ref scales, const Dim& rows) {
+    const Ref numbers = scratch(DType::kI64, {rows}, /*dynamic=*/false);
+    const Ref first = number(Local::Kind::kInt), end = number(Local::Kind::kInt);
+    call("executorch_prim::mul.Scalar", {expert_, rows.base}, {first});
+    call("executorch_prim::add.Scalar", {first, rows.base}, {end});
+    call("aten::arange.start_out", {first, end, int64_t{1}}, {numbers});
+    const bool nibbles = local(codes).dtype == DType::kI4;
+    const Ref matrix = scratch(DType::kF32, {rows, local(codes).shape.back()}, /*dynamic=*/false);
+    call(nibbles ? "quantized_decomposed::embedding_4bit.dtype_out"
+                 : "quantized_decomposed::embedding_byte.dtype_out",
+         {codes, scales, kNone, int64_t{nibbles ? -8 : -128}, int64_t{nibbles ? 7 : 127}, numbers,
+          int64_t{dtype_info(DType::kF32).executorch}},
+         {matrix});
+    return matrix;
   }
   Ref cast(Ref x, DType dtype) {
     if (local(x).dtype == dtype) return x;
@@ -191,7 +216,7 @@ class Builder {
   std::vector<Lifetime> lives_;  // of the scratch values
   int32_t time_ = 0;
   Ref x_, ids_, scores_, result_, active_, count_, expert_;
-  Dim tokens_, hidden_, slots_;
+  Dim tokens_, hidden_, slots_, inner_;
   std::map<std::pair<size_t, DType>, Ref> casts_;
 };
 
@@ -209,6 +234,9 @@ const pte::OpSchema& experts_schema() {
     for (const char* name : {"x", "ids", "scores", "w1", "w3", "w2"}) {
       made.args.push_back({name, pte::ArgKind::kTensor});
     }
+    for (const char* name : {"s1", "s3", "s2"}) {
+      made.args.push_back({name, pte::ArgKind::kTensor, /*optional=*/true});
+    }
     for (const char* name : {"out", "scratch"}) {
       made.args.push_back({name, pte::ArgKind::kTensor, false, /*out=*/true});
     }
@@ -217,11 +245,45 @@ const pte::OpSchema& experts_schema() {
   return schema;
 }
 
+namespace {
+
+bool is_static(const Dims& shape) {
+  return std::ranges::all_of(shape, [](const Dim& dim) { return dim.is_static(); });
+}
+
+Dims without_axes(Dims shape) {
+  for (Dim& dim : shape) dim.axis = Axis::kNone;
+  return shape;
+}
+
+// `wanted` is [experts,rows,columns].
+Status check_matrix(const RuleInput& in, size_t arg, const Dims& wanted) {
+  const Value& matrix = in.tensor(arg);
+  if (!in.given(arg + kScalesOf)) {
+    if (!is_castable(matrix.dtype)) return misfit("weights are no floats");
+    if (without_axes(matrix.shape) != wanted) return misfit("the experts' shapes do not match");
+    return {};
+  }
+  const Dims table = {wanted[0].base * wanted[1].base, wanted[2]};
+  const Value& scales = in.tensor(arg + kScalesOf);
+  if (matrix.dtype != DType::kI4 && matrix.dtype != DType::kI8) return misfit("no codes");
+  if (without_axes(matrix.shape) != table) return misfit("the experts' shapes do not match");
+  const bool fit =
+      scales.dtype == DType::kF32 && !scales.shape.empty() && scales.shape[0] == table[0] &&
+      is_static(scales.shape) &&
+      (scales.shape.size() == 1 || (scales.shape.size() == 2 && scales.shape[1].base > 0 &&
+                                    table[1].base % scales.shape[1].base == 0));
+  return fit ? Status{} : misfit("the experts' scales do not match");
+}
+
+}  // namespace
+
 Result<Types> infer_experts(const RuleInput& in) {
   const Value& x = in.tensor(kX);
   const Value& ids = in.tensor(kIds);
-  const Dims& w1 = in.tensor(kW1).shape;
-  if (x.shape.size() != 2 || ids.shape.size() != 2 || w1.size() != 3) {
+  const Dims& down = in.tensor(kW2).shape;
+  if (x.shape.size() != 2 || ids.shape.size() != 2 || down.empty() || !is_static(down) ||
+      !x.shape[1].is_static()) {
     return misfit("too many or too few dimensions");
   }
   if (x.dtype != DType::kF32 || ids.dtype != DType::kI64 ||
@@ -231,12 +293,15 @@ Result<Types> infer_experts(const RuleInput& in) {
   if (ids.shape[0] != x.shape[0] || in.tensor(kScores).shape != ids.shape) {
     return misfit("not one choice for each token");
   }
-  for (size_t i : {kW1, kW3, kW2}) {
-    if (!is_castable(in.tensor(i).dtype)) return misfit("weights are no floats");
+  const int64_t hidden = x.shape[1].base;
+  const int64_t experts = down.size() == 3 ? down[0].base : down[0].base / hidden;
+  const int64_t inner = down.back().base;
+  FERRY_RETURN_IF_ERROR(check_matrix(in, kW1, {experts, inner, hidden}));
+  FERRY_RETURN_IF_ERROR(check_matrix(in, kW3, {experts, inner, hidden}));
+  FERRY_RETURN_IF_ERROR(check_matrix(in, kW2, {experts, hidden, inner}));
+  if (!ids.shape[1].is_static() || ids.shape[1].base > experts) {
+    return misfit("more choices than experts");
   }
-  const bool fit = w1[0].is_static() && ids.shape[1].is_static() && w1[2] == x.shape[1] &&
-                   in.tensor(kW3).shape == w1 && in.tensor(kW2).shape == Dims{w1[0], w1[2], w1[1]};
-  if (!fit || ids.shape[1].base > w1[0].base) return misfit("the experts' shapes do not match");
   const ExpertsProgram program = experts_program(in.graph, in.node);
   const auto bytes = static_cast<int64_t>(program.scratch.arena_bytes);
   return Types{{Value::Kind::kTensor, DType::kF32, x.shape},

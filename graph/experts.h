@@ -2,9 +2,13 @@
 // experts that its router chose, so the work follows the chosen ones, not all that there are.
 //
 //   x [T,hidden] f32, ids i64 [T,k], scores f32 [T,k], w1 and w3 (experts, inner, hidden),
-//   w2 (experts, hidden, inner) -> out [T,hidden] f32, scratch u8 [n]
+//   w2 (experts, hidden, inner), s1, s3 and s2 -> out [T,hidden] f32, scratch u8 [n]
 //   out[t] = sum over the slots s of scores[t,s] * w2[e] (silu(w1[e] x[t]) * (w3[e] x[t])),
 //   e = ids[t,s]; the ids of one token differ
+//
+// A matrix of floats is [experts,rows,columns] and has no scales. One of codes, i4 or i8, is a
+// table [experts * rows,columns], from which the program takes the rows of an expert as an
+// embedding does; its scales are f32 [experts * rows] or [experts * rows,groups].
 //
 // The program goes over the experts that any token chose, as the reference implementation does:
 // it takes the expert's matrices and tokens, and adds what they give to the result. What the body

@@ -35,7 +35,8 @@ uint64_t Graph::max_bytes(ValueId id) const {
   const Value& value = (*this)[id];
   uint64_t elements = 1;
   for (const Dim& dim : value.shape) elements *= static_cast<uint64_t>(max_of(dim));
-  return elements * static_cast<uint64_t>(dtype_bytes(value.dtype));
+  // The rows of 4-bit codes are whole bytes.
+  return elements * static_cast<uint64_t>(dtype_bits(value.dtype)) / 8;
 }
 
 Literal zero_literal(uint64_t bytes) {

@@ -1,4 +1,4 @@
-// Inference rules of quantization, one scale for the whole tensor.
+// Inference rules of quantization: one scale for the whole tensor, and one for each row.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -27,6 +27,31 @@ Result<DType> encoding_of(const RuleInput& in) {
     return misfit("the scale is not positive");
   }
   return *dtype;
+}
+
+// Of x [...,D]: one for each row.
+Dims rows_of(const Value& x) {
+  Dims shape = x.shape;
+  shape.back() = Dim(1).as(x.shape.back().axis);
+  return shape;
+}
+
+// Arguments 1 to 4 of both operators on rows: scales, zero points, and all the codes of i8.
+Status check_rows(const RuleInput& in, const Value& x) {
+  if (x.shape.empty()) return misfit("no rows");
+  const Dims rows = rows_of(x);
+  const Value& scales = in.tensor(1);
+  if (scales.shape != rows || in.tensor(2).shape != rows) return misfit("not a scale for each row");
+  if (scales.dtype != DType::kF64 && scales.dtype != DType::kF32) {
+    return misfit("scales are f64 or f32");
+  }
+  // The official kernel reads them as i64 whatever they are.
+  if (in.tensor(2).dtype != DType::kI64) return misfit("zero points are i64");
+  if (in.integer(3) != IntArg(-128) || in.integer(4) != IntArg(127) ||
+      in.node.args[5] != Arg(DType::kI8)) {
+    return misfit("codes are all of i8");
+  }
+  return {};
 }
 
 }  // namespace
@@ -61,6 +86,33 @@ Result<Types> infer_dequantize(const RuleInput& in) {
   const auto* dtype = std::get_if<DType>(&in.node.args[6]);
   if (dtype == nullptr || !is_castable(*dtype)) return misfit("makes f32, f16 or bf16");
   return Types{{Value::Kind::kTensor, *dtype, x.shape}};
+}
+
+// input, dtype -> scale, zero_point
+Result<Types> infer_choose_qparams(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  if (x.dtype != DType::kF32 || x.shape.empty()) return misfit("wants rows of f32");
+  if (in.node.args[1] != Arg(DType::kI8)) return misfit("codes are i8");
+  return Types{{Value::Kind::kTensor, DType::kF64, rows_of(x)},
+               {Value::Kind::kTensor, DType::kI64, rows_of(x)}};
+}
+
+// input, scales, zero_points, quant_min, quant_max, dtype
+Result<Types> infer_quantize_rows(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  if (x.dtype != DType::kF32) return misfit("wants f32");
+  if (in.tensor(1).dtype != DType::kF64) return misfit("scales are f64");
+  FERRY_RETURN_IF_ERROR(check_rows(in, x));
+  return Types{{Value::Kind::kTensor, DType::kI8, x.shape}};
+}
+
+// input, scales, zero_points, quant_min, quant_max, dtype, output_dtype
+Result<Types> infer_dequantize_rows(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  if (x.dtype != DType::kI8) return misfit("wants i8");
+  FERRY_RETURN_IF_ERROR(check_rows(in, x));
+  if (in.node.args[6] != Arg(DType::kF32)) return misfit("makes f32");
+  return Types{{Value::Kind::kTensor, DType::kF32, x.shape}};
 }
 
 }  // namespace ferry::graph

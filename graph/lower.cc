@@ -40,6 +40,9 @@ Result<LoweredProgram> lower(std::span<const MethodGraph> methods,
   out.constants = std::move(pools.constants.literals);
   out.initial = std::move(pools.initial.literals);
   out.weights = std::move(pools.weights.names);
+  out.named = std::move(pools.named.names);
+  out.delegates = std::move(pools.delegates);
+  for (const auto& blob : out.delegates) out.sizes.delegates.push_back(blob.size());
   out.state_bytes = pools.state.bytes;
   return out;
 }

@@ -56,9 +56,12 @@ struct LoweredMethod {
 struct LoweredProgram {
   pte::Program program;
   pte::DataSizes sizes;
-  std::vector<Literal> constants;      // [i] is the contents of constant i; [0] unused
-  std::vector<Literal> initial;        // the same for initial contents
-  std::vector<std::string> weights;    // names of the external tensors, in first-use order
+  std::vector<Literal> constants;  // [i] is the contents of constant i; [0] unused
+  std::vector<Literal> initial;    // the same for initial contents
+  std::vector<std::vector<std::byte>> delegates = {};  // [i] is what Delegate::data i refers to
+  // Names of the external tensors, in first-use order: of weights, and of scales ("w.scales").
+  std::vector<std::string> weights;
+  std::vector<std::string> named = {};  // the same of the constants of delegates
   std::vector<LoweredMethod> methods;  // [i] describes program.methods[i]; constant methods follow
   uint64_t state_bytes = 0;            // mutable buffers of all methods (memory 2)
 };

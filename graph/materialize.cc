@@ -19,8 +19,6 @@ namespace {
 
 // Elements that are converted at a time: three small buffers, whatever the tile.
 constexpr int64_t kChunk = 16384;
-constexpr uint64_t kTileBytes = uint64_t{1} << 20;
-constexpr uint64_t kScatteredTileElements = uint64_t{1} << 20;
 
 tl::unexpected<Error> broken(const TensorSource& source, const std::string& message) {
   return fail(ErrorCode::kInternal, fmt::format("{}: {}", printable(source.path()), message));
@@ -87,6 +85,8 @@ void apply(const Step& step, std::span<float> values) {
       break;
     case Step::Kind::kDecode:
     case Step::Kind::kCast:
+    case Step::Kind::kQuantize:
+    case Step::Kind::kSplitQ80:
       break;  // of the conversions before and after
   }
 }
@@ -131,7 +131,8 @@ Status check_piece(const Recipe& recipe, const StridedPiece& piece, const Tensor
 
 Status check(const Recipe& recipe, const TensorSource& source, uint64_t offset, uint64_t bytes) {
   const RecipeOutput& output = recipe.output();
-  if (recipe.outputs.size() != 1) return broken(source, "a recipe of several outputs");
+  if (recipe.outputs.size() != 1 || recipe.is_coded())
+    return broken(source, "a recipe of several outputs");
   const bool castable = is_castable(recipe.source_dtype) && is_castable(output.dtype);
   if (!castable && (!recipe.is_copy() || dtype_bits(output.dtype) % 8 != 0)) {
     return fail(ErrorCode::kUnsupported,
@@ -177,14 +178,6 @@ Status materialize(const Recipe& recipe, const TensorSource& source, uint64_t of
   }
   if (left > 0) return broken(source, "the pieces of a recipe have fewer elements than its shape");
   return {};
-}
-
-uint64_t tile_bytes(const Recipe& recipe) {
-  const bool scattered = std::ranges::any_of(recipe.pieces, [](const StridedPiece& piece) {
-    return !piece.axes.empty() && piece.axes.back().stride != 1;
-  });
-  if (!scattered) return kTileBytes;
-  return kScatteredTileElements * static_cast<uint64_t>(dtype_bytes(recipe.output().dtype));
 }
 
 }  // namespace ferry::graph

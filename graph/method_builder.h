@@ -26,6 +26,12 @@ class MethodBuilder {
   void jump_if_false(int32_t condition, int32_t destination) {
     method_.instructions.emplace_back(pte::JumpFalseCall{condition, destination});
   }
+  // A call of a delegate of its own.
+  void delegate(pte::Delegate delegate, std::vector<int32_t> args) {
+    method_.delegates.push_back(std::move(delegate));
+    method_.instructions.emplace_back(
+        pte::DelegateCall{static_cast<int32_t>(method_.delegates.size()) - 1, std::move(args)});
+  }
   // Number of the next instruction.
   int32_t here() const { return static_cast<int32_t>(method_.instructions.size()); }
   std::vector<int32_t>& inputs() { return method_.inputs; }

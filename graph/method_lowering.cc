@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "formats/pte/op_schema.h"
+#include "formats/xnnpack/writer.h"
+#include "graph/dynamic_linears.h"
 #include "graph/experts.h"
 #include "graph/method_builder.h"
 #include "graph/shape_inference.h"
@@ -86,10 +88,13 @@ class MethodLowering {
   }
 
   Result<pte::Tensor> shaped(const Value& from) const {
+    // Tables of 4-bit codes are bytes to the runtime, two codes in each.
+    const bool nibbles = from.dtype == DType::kI4;
     pte::Tensor tensor;
-    tensor.dtype = from.dtype;
+    tensor.dtype = nibbles ? DType::kU8 : from.dtype;
     for (size_t i = 0; i < from.shape.size(); ++i) {
-      const int64_t size = graph_.max_of(from.shape[i]);
+      const bool halved = nibbles && i + 1 == from.shape.size();
+      const int64_t size = graph_.max_of(from.shape[i]) / (halved ? 2 : 1);
       if (size < 0 || size > std::numeric_limits<int32_t>::max()) {
         return fail(ErrorCode::kUnsupported, fmt::format("a tensor dimension of {}", size));
       }
@@ -161,6 +166,7 @@ class MethodLowering {
   // -- nodes
   Status lower_node(const Node& node) {
     if (node.op == Op::kExperts) return lower_experts(node);
+    if (node.op == Op::kDynamicLinears) return lower_delegate(node);
     const pte::OpSchema* schema = op_schema(node.op);
     if (schema == nullptr) return defect(fmt::format("unknown operator {}", op_name(node.op)));
     const size_t given = node.args.size() - op_info(node.op).pseudo_args;
@@ -177,6 +183,23 @@ class MethodLowering {
     }
     method_.call(*schema, std::move(args), FERRY_TRY(values(node.outs)));
     return {};
+  }
+
+  Status lower_delegate(const Node& node) {
+    std::vector<int32_t> args = {FERRY_TRY(value(std::get<ValueId>(node.args[0])))};
+    for (ValueId out : node.outs) args.push_back(FERRY_TRY(value(out)));
+    const xnnpack::Graph blob = delegate_graph(graph_, node);
+    for (const xnnpack::Constant& constant : blob.constants) {
+      if (!constant.key.empty()) pools_.named.add(constant.key);
+    }
+    std::vector<std::byte> bytes = FERRY_TRY(xnnpack::write_blob(blob));
+    method_.delegate({std::string(xnnpack::kBackend), add_blob(std::move(bytes))}, std::move(args));
+    return {};
+  }
+
+  uint32_t add_blob(std::vector<std::byte> blob) {
+    pools_.delegates.push_back(std::move(blob));
+    return static_cast<uint32_t>(pools_.delegates.size() - 1);
   }
 
   Status lower_experts(const Node& node) {

@@ -40,6 +40,8 @@ struct ProgramPools {
   OutputMemory outputs = OutputMemory::kPlanned;
   DataTable constants, initial;
   WeightList weights;
+  WeightList named;  // constants of delegates
+  std::vector<std::vector<std::byte>> delegates;
 };
 
 struct MethodAndDescription {

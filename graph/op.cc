@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "graph/dynamic_linears.h"
 #include "graph/experts.h"
 #include "graph/shape_inference.h"
 
@@ -52,8 +53,19 @@ constexpr std::array kOps = {
     OpInfo{Op::kGatedDeltaRule, "llama::gated_delta_rule.out", infer_gated_delta_rule},
     OpInfo{Op::kLayerNorm, "aten::native_layer_norm.out", infer_layer_norm},
     OpInfo{Op::kFallback, "llama::fallback.out", infer_same},
+    OpInfo{Op::kEmbedding4Bit, "quantized_decomposed::embedding_4bit.dtype_out",
+           infer_coded_embedding},
+    OpInfo{Op::kEmbeddingByte, "quantized_decomposed::embedding_byte.dtype_out",
+           infer_coded_embedding},
+    OpInfo{Op::kMixedLinear, "quantized_decomposed::mixed_linear.out", infer_mixed_linear},
+    OpInfo{Op::kDynamicLinears, "dynamic linears", infer_dynamic_linears},
     OpInfo{Op::kQuantize, "quantized_decomposed::quantize_per_tensor.out", infer_quantize},
     OpInfo{Op::kDequantize, "quantized_decomposed::dequantize_per_tensor.out", infer_dequantize},
+    OpInfo{Op::kChooseQparams, "quantized_decomposed::choose_qparams_per_token_asymmetric.out",
+           infer_choose_qparams},
+    OpInfo{Op::kQuantizeRows, "quantized_decomposed::quantize_per_token.out", infer_quantize_rows},
+    OpInfo{Op::kDequantizeRows, "quantized_decomposed::dequantize_per_token.out",
+           infer_dequantize_rows},
     OpInfo{Op::kView, "executorch_prim::et_view.default", infer_view},
     OpInfo{Op::kExperts, "experts", infer_experts},
     OpInfo{Op::kSymSize, "aten::sym_size.int", infer_sym_size},
@@ -76,7 +88,9 @@ static_assert(rows_match_enum());
 const OpInfo& op_info(Op op) { return kOps[static_cast<size_t>(op)]; }
 
 const pte::OpSchema* op_schema(Op op) {
-  return op == Op::kExperts ? &experts_schema() : pte::find_op_schema(op_name(op));
+  if (op == Op::kExperts) return &experts_schema();
+  if (op == Op::kDynamicLinears) return &dynamic_linears_schema();
+  return pte::find_op_schema(op_name(op));
 }
 
 std::string_view op_name(Op op) { return op_info(op).name; }

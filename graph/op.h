@@ -49,8 +49,15 @@ enum class Op {
   kGatedDeltaRule,  // llama::gated_delta_rule.out
   kLayerNorm,       // aten::native_layer_norm.out
   kFallback,        // llama::fallback.out: a copy, where a program is cut into parts
+  kEmbedding4Bit,   // quantized_decomposed::embedding_4bit.dtype_out
+  kEmbeddingByte,   // quantized_decomposed::embedding_byte.dtype_out
+  kMixedLinear,     // quantized_decomposed::mixed_linear.out
+  kDynamicLinears,  // a call of the XNNPACK delegate, see dynamic_linears.h
   kQuantize,        // quantized_decomposed::quantize_per_tensor.out
   kDequantize,      // quantized_decomposed::dequantize_per_tensor.out
+  kChooseQparams,   // quantized_decomposed::choose_qparams_per_token_asymmetric.out
+  kQuantizeRows,    // quantized_decomposed::quantize_per_token.out
+  kDequantizeRows,  // quantized_decomposed::dequantize_per_token.out
   kView,            // executorch_prim::et_view.default, shares memory with its input
   kExperts,         // no operator of the runtime but a loop over several, see experts.h
   // scalars

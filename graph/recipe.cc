@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 #include <unordered_set>
 #include <utility>
 
@@ -14,6 +15,16 @@ namespace ferry::graph {
 namespace {
 
 constexpr size_t kMaxNamedSources = 4;
+
+std::string scheme_name(const QuantizationScheme& scheme) {
+  std::string text = fmt::format("quantize i{}", scheme.bits);
+  text += scheme.group == 0 ? " row" : fmt::format(" group {}", scheme.group);
+  text += fmt::format(" {}", dtype_name(scheme.scale_dtype));
+  text +=
+      scheme.method == ScaleMethod::kHqq ? fmt::format(" hqq {}", scheme.rounds) : " bf16_first";
+  if (scheme.bits == 8) return text;
+  return text + (scheme.order == NibbleOrder::kLowFirst ? " low_first" : " high_first");
+}
 
 }  // namespace
 
@@ -31,6 +42,10 @@ std::string step_name(const Step& step) {
       return "log_negated";
     case Step::Kind::kCast:
       return fmt::format("cast {}", dtype_name(step.dtype));
+    case Step::Kind::kQuantize:
+      return scheme_name(step.scheme);
+    case Step::Kind::kSplitQ80:
+      return "split q8_0";
   }
   return {};  // no enumerator: -Wswitch reports a missing case
 }
@@ -134,6 +149,33 @@ std::string text_of(const Recipe& recipe, const TensorSource& source) {
   return text;
 }
 
+std::string key_of(const Weight& weight, size_t output) {
+  const std::string& name = weight.recipe.outputs[output].name;
+  return name.empty() ? weight.name : weight.name + "." + name;
+}
+
+std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text) {
+  constexpr std::string_view kSeparator = " | ";
+  const size_t at = recipe_text.rfind(kSeparator);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view text = recipe_text.substr(at + kSeparator.size());
+  std::istringstream words{std::string(text)};
+  std::string verb, codes, group, scales, method, order;
+  QuantizationScheme scheme;
+  words >> verb >> codes >> group;
+  scheme.bits = codes == "i8" ? 8 : 4;
+  if (group == "group") words >> scheme.group;
+  words >> scales >> method;
+  scheme.scale_dtype = scales == "bf16" ? DType::kBF16 : DType::kF32;
+  scheme.method = method == "hqq" ? ScaleMethod::kHqq : ScaleMethod::kBf16First;
+  if (scheme.method == ScaleMethod::kHqq) words >> scheme.rounds;
+  words >> order;
+  scheme.order = order == "high_first" ? NibbleOrder::kHighFirst : NibbleOrder::kLowFirst;
+  // What was misread is not written the same again.
+  if (scheme_name(scheme) != text || scheme.group < 0) return std::nullopt;
+  return scheme;
+}
+
 Status StateDict::add(Weight weight) {
   if (!index_.emplace(weight.name, weights_.size()).second) {
     return bad_input(fmt::format("two tensors make the weight {}", quoted(weight.name)));
@@ -145,6 +187,16 @@ Status StateDict::add(Weight weight) {
 const Weight* StateDict::find(const std::string& name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &weights_[found->second];
+}
+
+WeightOutput StateDict::find_output(const std::string& key) const {
+  if (const Weight* weight = find(key)) return {weight, 0};
+  const size_t dot = key.rfind('.');
+  const Weight* weight = dot == std::string::npos ? nullptr : find(key.substr(0, dot));
+  for (size_t i = 1; weight != nullptr && i < weight->recipe.outputs.size(); ++i) {
+    if (key_of(*weight, i) == key) return {weight, i};
+  }
+  return {};
 }
 
 Weight* StateDict::find(const std::string& name) {

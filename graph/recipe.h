@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -14,6 +16,8 @@
 #include "core/shape.h"
 #include "core/strided.h"
 #include "core/tensor_source.h"
+#include "core/thread_pool.h"
+#include "graph/quantization/scheme.h"
 
 namespace ferry::graph {
 
@@ -26,18 +30,26 @@ struct Step {
     kNegExp,      // -exp(x), the nearest f32
     kLogNegated,  // log(-x), the nearest f32
     kCast,        // to `dtype`
+    kQuantize,    // rows to codes and scales, by `scheme`
+    kSplitQ80,    // blocks of q8_0 to the codes and scales in them
   } kind = Kind::kDecode;
-  double value = 0;           // of kAdd and kMul
-  DType dtype = DType::kF32;  // of kCast
+  double value = 0;                // of kAdd and kMul
+  DType dtype = DType::kF32;       // of kCast
+  QuantizationScheme scheme = {};  // of kQuantize
   bool operator==(const Step&) const = default;
 };
 
-// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16". Numbers read back as the same
-// double.
+// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split q8_0". Numbers read
+// back as the same double. kQuantize states the codes, the group, the dtype of the scales, how they
+// are chosen (of hqq with the rounds), and of 4 bits the order of the nibbles: "quantize i4 group
+// 32 bf16 bf16_first low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32
+// bf16_first".
 std::string step_name(const Step& step);
 
+inline constexpr std::string_view kScalesOutput = "scales";
+
 struct RecipeOutput {
-  std::string name = {};  // where a recipe has several outputs: which one this is
+  std::string name = {};  // "", or kScalesOutput
   DType dtype = DType::kF32;
   Shape shape = {};
   bool operator==(const RecipeOutput&) const = default;
@@ -46,22 +58,35 @@ struct RecipeOutput {
 };
 
 // The elements of the pieces, one piece after the other, pass through the steps and are the
-// elements of the output. Without steps the bytes are those of the checkpoint.
+// elements of the output. Without steps the bytes are those of the checkpoint. Where the last step
+// makes codes and scales, they are two outputs: codes [..., K] of kI4 or kI8, and "scales" with a
+// row of scales for each row of codes, [..., K / group], or [...] where that is one scale.
 struct Recipe {
   std::vector<StridedPiece> pieces = {};  // `tensor` is an index into TensorSource::entries()
   // Dtype of the elements before the steps. f32 where the first step is kDecode, which it is where
   // a piece is stored in blocks or where the pieces are stored in different dtypes.
   DType source_dtype = DType::kF32;
   std::vector<Step> steps = {};
-  std::vector<RecipeOutput> outputs = {RecipeOutput{}};  // today always one
+  std::vector<RecipeOutput> outputs = {RecipeOutput{}};
 
   RecipeOutput& output() { return outputs.front(); }
   const RecipeOutput& output() const { return outputs.front(); }
   bool is_copy() const { return steps.empty(); }
+  // Whether the outputs are codes and scales. Such a recipe takes no more steps.
+  bool is_coded() const;
   // Adds an arithmetic step; the output is then f32.
   void apply(const Step& step);
   // Makes `dtype` the dtype of the output, instead of an earlier cast.
   void cast(DType dtype);
+  // Makes codes and scales of the f32 values, instead of an earlier cast. kUnsupported, with `key`
+  // for the name of the weight, for a shape that the scheme does not fit: one without rows, rows
+  // that are not whole groups, and 4-bit codes whose rows are not whole bytes or whose groups, low
+  // nibble first, are not multiples of 32, which XNNPACK wants.
+  Status quantize(const QuantizationScheme& scheme, const std::string& key);
+  // Makes the codes and scales that are stored in q8_0 the outputs, as they are: i8 [..., K] and
+  // f32
+  // [..., K / 32]. kUnsupported unless the recipe is whole rows of q8_0 tensors and nothing else.
+  Status split_q8_0(const TensorSource& source, const std::string& key);
   // Equal recipes produce identical bytes.
   bool operator==(const Recipe&) const = default;
 };
@@ -87,21 +112,55 @@ std::string source_names(const Recipe& recipe, const TensorSource& source);
 // "#0 q8_0 [0, 64:32, 8:1] + #1 f16 [4, 8:1] | decode | mul 2 | cast bf16".
 std::string text_of(const Recipe& recipe, const TensorSource& source);
 
-// Fills `out` with the bytes [offset, offset + out.size()) of the output. Both numbers must be
+// The scheme of the quantising step that ends such a text; nullopt where none does.
+std::optional<QuantizationScheme> scheme_in(std::string_view recipe_text);
+
+// Fills `out` with the bytes [offset, offset + out.size()) of the only output. Both numbers must be
 // multiples of the size of an element. Thread-safe. Memory is proportional to out.size().
 // kInterrupted once something has asked to stop.
 Status materialize(const Recipe& recipe, const TensorSource& source, uint64_t offset,
                    std::span<std::byte> out);
+// The same of one of several outputs. Any bytes may be asked for; whole rows are computed.
+Status materialize(const Recipe& recipe, const TensorSource& source, size_t output, uint64_t offset,
+                   std::span<std::byte> out);
 
-// How many bytes of the output to ask for at a time, from its first byte on. Of tensors whose
-// elements lie far apart larger parts are made at once, so that reads are long.
+// The rows of a recipe are what can be made independently of each other: rows of the matrix where
+// the outputs are codes and scales, else elements.
+int64_t row_count(const Recipe& recipe);
+uint64_t row_bytes(const Recipe& recipe, size_t output);
+// How many rows to ask for at a time, from the first one on: about 1 MiB of the first output. Of
+// tensors whose elements lie far apart more are made at once, so that reads are long.
+int64_t tile_rows(const Recipe& recipe);
+// The same in bytes of the first output.
 uint64_t tile_bytes(const Recipe& recipe);
+
+// The rows [first, first + rows) of all outputs: outs[i] has rows * row_bytes(recipe, i) bytes.
+// Otherwise as materialize(); beside the outputs it takes memory for a row or 256 KiB. Returns how
+// many of the values that were quantised are NaN or infinite: their codes are meaningless, and the
+// caller refuses the weight. 0 for other recipes.
+Result<uint64_t> materialize_rows(const Recipe& recipe, const TensorSource& source, int64_t first,
+                                  int64_t rows, std::span<const std::span<std::byte>> outs);
+
+// For a recipe that quantises by kHqq: how many rounds the reference does, which depends on the
+// whole tensor. Reads it once; does not depend on the number of threads. kUnsupported, with the
+// names of the sources, where a value is NaN or infinite.
+Result<int> count_hqq_rounds(const Recipe& recipe, const TensorSource& source, ThreadPool& pool);
 
 // One weight of the model.
 struct Weight {
   std::string name;  // runtime name, "layers.0.attention.wq.weight"
   Recipe recipe;
   std::string rule;  // name of the key rule that produced it
+};
+
+// What an output is stored as: the name of the weight, and for others than the first one
+// ".NAME" behind it.
+std::string key_of(const Weight& weight, size_t output);
+
+// An output of a weight.
+struct WeightOutput {
+  const Weight* weight = nullptr;  // nullptr where there is none
+  size_t output = 0;               // index into its outputs
 };
 
 // Ordered runtime name -> recipe; names are unique.
@@ -111,6 +170,8 @@ class StateDict {
   Status add(Weight weight);
   const Weight* find(const std::string& name) const;
   Weight* find(const std::string& name);
+  // By what the output is stored as: "w", "w.scales".
+  WeightOutput find_output(const std::string& key) const;
   const std::vector<Weight>& weights() const { return weights_; }
 
  private:

@@ -91,8 +91,14 @@ Result<Types> infer_sdpa(const RuleInput& in);
 Result<Types> infer_gated_delta_rule(const RuleInput& in);
 Result<Types> infer_layer_norm(const RuleInput& in);
 Result<Types> infer_same(const RuleInput& in);
-Result<Types> infer_quantize(const RuleInput& in);    // infer_quantize.cc
-Result<Types> infer_dequantize(const RuleInput& in);  // infer_quantize.cc
+Result<Types> infer_coded_embedding(const RuleInput& in);  // infer_coded.cc
+Result<Types> infer_mixed_linear(const RuleInput& in);     // infer_coded.cc
+Result<Types> infer_dynamic_linears(const RuleInput& in);  // infer_coded.cc
+Result<Types> infer_quantize(const RuleInput& in);         // infer_quantize.cc
+Result<Types> infer_dequantize(const RuleInput& in);       // infer_quantize.cc
+Result<Types> infer_choose_qparams(const RuleInput& in);   // infer_quantize.cc
+Result<Types> infer_quantize_rows(const RuleInput& in);    // infer_quantize.cc
+Result<Types> infer_dequantize_rows(const RuleInput& in);  // infer_quantize.cc
 Result<Types> infer_arange(const RuleInput& in);
 Result<Types> infer_cat(const RuleInput& in);
 Result<Types> infer_slice(const RuleInput& in);

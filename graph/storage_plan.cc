@@ -11,6 +11,8 @@ namespace ferry::graph {
 namespace {
 
 constexpr uint64_t kAlignment = 16;
+// XNNPACK may read a little beyond the end of an activation.
+constexpr uint64_t kDelegateSlack = 64;
 
 // The value whose memory each value uses: itself, or what it is a view of.
 std::vector<ValueId> find_roots(const Graph& graph) {
@@ -33,6 +35,8 @@ class Lifetimes {
   Lifetimes(const Graph& graph, const std::vector<ValueId>& roots, OutputMemory outputs)
       : graph_(graph), roots_(roots), slots_(graph.values.size(), -1) {
     if (outputs == OutputMemory::kCallers) callers_ = graph.outputs;
+    const bool delegates = std::ranges::count(graph.nodes, Op::kDynamicLinears, &Node::op) > 0;
+    slack_ = delegates ? kDelegateSlack : 0;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const auto time = static_cast<int32_t>(n);
       for (ValueId id : graph.nodes[n].outs) touch(id, time);
@@ -51,7 +55,7 @@ class Lifetimes {
     int32_t& slot = slots_[static_cast<size_t>(root.index)];
     if (slot < 0) {
       slot = static_cast<int32_t>(lives_.size());
-      lives_.push_back({graph_.max_bytes(root), time, time});
+      lives_.push_back({graph_.max_bytes(root) + slack_, time, time});
     }
     lives_[static_cast<size_t>(slot)].last = time;
   }
@@ -59,6 +63,7 @@ class Lifetimes {
   const Graph& graph_;
   const std::vector<ValueId>& roots_;
   std::vector<ValueId> callers_;  // outputs that need no memory of ours
+  uint64_t slack_ = 0;
   std::vector<int32_t> slots_;
   std::vector<Lifetime> lives_;
 };

@@ -1,6 +1,7 @@
 // validate: the invariants of a graph.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -81,15 +82,15 @@ class Validator {
 
   // Sizes come from configs: their products must not wrap around in Graph::max_bytes.
   bool has_sane_size(const Value& value) const {
-    std::optional<int64_t> bytes = dtype_bytes(value.dtype);
+    std::optional<int64_t> bits = dtype_bits(value.dtype);
     for (const Dim& dim : value.shape) {
       const int64_t symbol =
           dim.is_static() ? 0 : graph_.symbols[static_cast<size_t>(dim.symbol)].max;
       const std::optional<int64_t> dynamic = checked_mul(dim.scale, symbol);
       const std::optional<int64_t> size = dynamic ? checked_add(*dynamic, dim.base) : dynamic;
-      bytes = bytes && size ? checked_mul(*bytes, *size) : std::nullopt;
+      bits = bits && size ? checked_mul(*bits, *size) : std::nullopt;
     }
-    return bytes.has_value();
+    return bits.has_value();
   }
 
   Status check_literal(ValueId id, bool required) const {

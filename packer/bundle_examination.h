@@ -53,6 +53,17 @@ struct BundleContents {
 Result<BundleContents> examine_bundle(const std::string& directory, bool check_digests,
                                       ThreadPool& pool, ProblemList& problems);
 
+// What a data file and a program have for a tensor of the manifest: two codes of i4 are one u8.
+struct StoredType {
+  DType dtype = DType::kF32;
+  Shape shape = {};
+  bool operator==(const StoredType&) const = default;
+};
+StoredType stored_type(DType dtype, const Shape& shape);
+
+// What a runtime must have to execute the delegates of a program: each once, in order of first use.
+std::vector<std::string> backends_of(const pte::Program& program);
+
 // "f32 [1, 4]"
 std::string describe_type(DType dtype, const Shape& shape);
 

@@ -50,10 +50,17 @@ ManifestProgram describe_program(const BundleInput::Part& part) {
   program.first_layer = part.first_layer;
   program.layer_count = part.layer_count;
   program.state_bytes = part.lowered.state_bytes;
+  program.backends = backends_of(part.lowered.program);
   for (const graph::LoweredMethod& method : part.lowered.methods) {
     program.methods.push_back(describe_method(method));
   }
   return program;
+}
+
+// Whether values differ from those of the source: by a cast to fewer bits, or by quantisation.
+bool is_rounded(const graph::Recipe& recipe) {
+  if (recipe.is_coded()) return recipe.steps.back().kind == graph::Step::Kind::kQuantize;
+  return recipe.output().dtype != DType::kF32 && !recipe.is_copy();
 }
 
 class Planner {
@@ -82,6 +89,8 @@ class Planner {
     placement_ = FERRY_TRY(place_weights(parts(), max_file_bytes));
     for (const WeightPlacement::Stored& stored : placement_.stored) {
       impl_.weights.push_back(stored.recipe);
+      impl_.first_segment.push_back(impl_.segments);
+      impl_.segments += stored.recipe->outputs.size();
     }
     name_data_files();
     for (const BundleInput::Component& component : impl_.input.components) {
@@ -100,7 +109,8 @@ class Planner {
 
   // Each program, then the data files that begin with it.
   Status add_component(const BundleInput::Component& component) {
-    impl_.manifest.components.push_back({component.role, {}, component.weight_dtype});
+    impl_.manifest.components.push_back(
+        {component.role, {}, component.weight_dtype, component.quantization});
     for (size_t i = 0; i < component.parts.size(); ++i, ++next_part_) {
       FERRY_RETURN_IF_ERROR(add_program(next_part_));
       for (; next_data_file_ < placement_.files.size() &&
@@ -133,6 +143,40 @@ class Planner {
     impl_.files.push_back(std::move(file));
   }
 
+  static std::string_view piece_name(pte::Piece::Kind kind) {
+    switch (kind) {
+      case pte::Piece::Kind::kConstant:
+        return "constant";
+      case pte::Piece::Kind::kInitial:
+        return "initial value";
+      case pte::Piece::Kind::kDelegate:
+        return "delegate data";
+      case pte::Piece::Kind::kNamed:
+        break;
+    }
+    return "named data";
+  }
+
+  // False where the contents are not there. Named data are in data files, never in a program.
+  static bool add_piece(const graph::LoweredProgram& lowered, const pte::Piece& piece,
+                        FilePlan& file) {
+    if (piece.kind == pte::Piece::Kind::kNamed) return false;
+    if (piece.kind == pte::Piece::Kind::kDelegate) {
+      if (piece.index >= lowered.delegates.size()) return false;
+      const std::span<const std::byte> blob = lowered.delegates[piece.index];
+      file.extents.push_back({Extent::Kind::kBlob, file.blobs.size(), piece.offset, piece.size});
+      file.blobs.push_back(blob);
+      return blob.size() == piece.size;
+    }
+    const bool constant = piece.kind == pte::Piece::Kind::kConstant;
+    const std::vector<graph::Literal>& literals = constant ? lowered.constants : lowered.initial;
+    if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) return false;
+    file.extents.push_back(
+        {Extent::Kind::kLiteral, file.literals.size(), piece.offset, piece.size});
+    file.literals.push_back(&literals[piece.index]);
+    return true;
+  }
+
   Status add_program(size_t part) {
     const graph::LoweredProgram& lowered = parts()[part]->lowered;
     pte::Layout layout = FERRY_TRY(pte::plan_program(lowered.program, lowered.sizes));
@@ -142,16 +186,11 @@ class Planner {
     file.extents.push_back({Extent::Kind::kHead, 0, 0, layout.head.size()});
     file.head = std::move(layout.head);
     for (const pte::Piece& piece : layout.pieces) {
-      const bool constant = piece.kind == pte::Piece::Kind::kConstant;
-      const std::vector<graph::Literal>& literals = constant ? lowered.constants : lowered.initial;
-      if (piece.index >= literals.size() || literals[piece.index].bytes != piece.size) {
+      if (!add_piece(lowered, piece, file)) {
         return fail(ErrorCode::kInternal,
                     fmt::format("{}: {} {} has no contents of {} bytes", file.name,
-                                constant ? "constant" : "initial value", piece.index, piece.size));
+                                piece_name(piece.kind), piece.index, piece.size));
       }
-      file.extents.push_back(
-          {Extent::Kind::kLiteral, file.literals.size(), piece.offset, piece.size});
-      file.literals.push_back(&literals[piece.index]);
     }
     ManifestProgram program = describe_program(*parts()[part]);
     program.file = file.name;
@@ -169,28 +208,33 @@ class Planner {
     file.segmented = true;
     file.extents.push_back({Extent::Kind::kHead, 0, 0, data.layout.head.size()});
     file.head = std::move(data.layout.head);
-    for (size_t segment = 0; segment < data.stored.size(); ++segment) {
-      const ptd::Segment& place = data.layout.segments[segment];
-      file.extents.push_back(
-          {Extent::Kind::kWeight, data.stored[segment], place.offset, place.size});
-      for (const graph::Weight* key : placement_.stored[data.stored[segment]].keys) {
-        add_tensor(*key, data.stored[segment], file.name, place);
+    size_t segment = 0;
+    for (const size_t stored : data.stored) {
+      const WeightPlacement::Stored& item = placement_.stored[stored];
+      for (size_t output = 0; output < item.recipe->outputs.size(); ++output, ++segment) {
+        const ptd::Segment& place = data.layout.segments[segment];
+        file.extents.push_back({Extent::Kind::kWeight, stored, place.offset, place.size, output});
+        for (const graph::Weight* weight : item.keys) {
+          add_tensor(*weight, stored, output, file.name, place);
+        }
       }
     }
     add_file(std::move(file));
   }
 
-  void add_tensor(const graph::Weight& weight, size_t stored, const std::string& file,
-                  const ptd::Segment& place) {
+  void add_tensor(const graph::Weight& weight, size_t stored, size_t output,
+                  const std::string& file, const ptd::Segment& place) {
+    const graph::RecipeOutput& made = weight.recipe.outputs[output];
     ManifestTensor tensor;
-    tensor.name = weight.name;
+    tensor.name = graph::key_of(weight, output);
+    tensor.output = made.name;
     tensor.file = file;
-    tensor.dtype = weight.recipe.output().dtype;
-    tensor.shape = weight.recipe.output().shape;
+    tensor.dtype = made.dtype;
+    tensor.shape = made.shape;
     tensor.offset = place.offset;
     tensor.bytes = place.size;
     tensor.sha256 = kZeroDigest;
-    tensor.rounded = tensor.dtype != DType::kF32 && !weight.recipe.is_copy();
+    tensor.rounded = is_rounded(weight.recipe);
     tensor.rule = weight.rule;
     std::vector<size_t> entries = entries_of(weight.recipe);
     for (size_t entry : entries) {
@@ -201,6 +245,7 @@ class Planner {
     tensor.recipe = graph::text_of(weight.recipe, *impl_.source);
     impl_.manifest.tensors.push_back(std::move(tensor));
     impl_.tensor_weight.push_back(stored);
+    impl_.tensor_segment.push_back(impl_.first_segment[stored] + output);
     impl_.tensor_entries.push_back(std::move(entries));
   }
 

@@ -1,7 +1,9 @@
 // check_data_file and check_program: the data files and programs of a bundle against its manifest.
 // No bytes of tensors are looked at.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -110,6 +112,9 @@ void check_externals(const pte::Method& method, const KeyMap& keys, const std::s
     if (found == keys.end()) {
       problems.add(file,
                    fmt::format("tensor {} is in none of its data files", quoted(tensor->fqn)));
+    } else if (!found->second->is_tensor) {
+      problems.add(file, fmt::format("tensor {} is data of a delegate in its data file",
+                                     quoted(tensor->fqn)));
     } else if (found->second->dtype != tensor->dtype || found->second->sizes != tensor->sizes) {
       problems.add(
           file,
@@ -121,6 +126,25 @@ void check_externals(const pte::Method& method, const KeyMap& keys, const std::s
 }
 
 }  // namespace
+
+StoredType stored_type(DType dtype, const Shape& shape) {
+  StoredType stored{dtype, shape};
+  if (dtype != DType::kI4 || shape.empty()) return stored;
+  stored.dtype = DType::kU8;
+  stored.shape.back() /= 2;
+  return stored;
+}
+
+std::vector<std::string> backends_of(const pte::Program& program) {
+  std::vector<std::string> backends;
+  for (const pte::Method& method : program.methods) {
+    for (const pte::Delegate& delegate : method.delegates) {
+      if (std::ranges::count(backends, delegate.backend) > 0) continue;
+      backends.push_back(delegate.backend);
+    }
+  }
+  return backends;
+}
 
 std::string describe_type(DType dtype, const Shape& shape) {
   return fmt::format("{} {}", dtype_name(dtype), to_string(shape));
@@ -145,10 +169,10 @@ void check_data_file(const Manifest& manifest, const std::string& file,
                                      quoted(want.name)));
       continue;
     }
-    const Shape shape = shape_of(have.sizes);
-    if (have.dtype != want.dtype || shape != want.shape) {
+    const StoredType type{have.dtype, shape_of(have.sizes)};
+    if (have.is_tensor && type != stored_type(want.dtype, want.shape)) {
       problems.add(file, fmt::format("tensor {} is {}, the manifest states {}", quoted(have.key),
-                                     describe_type(have.dtype, shape),
+                                     describe_type(type.dtype, type.shape),
                                      describe_type(want.dtype, want.shape)));
     }
     const ptd::Segment& segment = content.segments[have.segment];
@@ -173,6 +197,12 @@ void check_program(const ManifestProgram& entry, const pte::Program& program,
   }
   for (const pte::Method& method : program.methods) {
     check_externals(method, keys, entry.file, problems);
+  }
+  if (const auto backends = backends_of(program); backends != entry.backends) {
+    problems.add(entry.file,
+                 fmt::format("needs the backends [{}], the manifest states [{}]",
+                             printable(fmt::to_string(fmt::join(backends, ", "))),
+                             printable(fmt::to_string(fmt::join(entry.backends, ", ")))));
   }
   BufferPlaces places;
   for (const ManifestMethod& stated : entry.methods) {

@@ -50,7 +50,7 @@ Manifest with_digests(const BundlePlan::Impl& plan, const BundleDigests& digests
   }
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     ManifestTensor& tensor = manifest.tensors[i];
-    tensor.sha256 = to_hex(digests.weights[plan.tensor_weight[i]]);
+    tensor.sha256 = to_hex(digests.segments[plan.tensor_segment[i]]);
     for (size_t k = 0; k < tensor.sources.size(); ++k) {
       tensor.sources[k].sha256 = to_hex(*digests.entries[plan.tensor_entries[i][k]]);
     }
@@ -99,30 +99,55 @@ std::vector<const ManifestTensor*> first_tensors(const BundlePlan::Impl& plan,
   return first;
 }
 
-// A bundle must not hold infinities that nobody but the cast has made.
-Status check_casts(const BundlePlan::Impl& plan, const BundleDigests& digests) {
-  const std::vector<const ManifestTensor*> tensors = first_tensors(plan, plan.manifest);
-  uint64_t values = 0;
+// Weights of which a count is not zero.
+struct Affected {
+  uint64_t values = 0;  // of all of them
   const ManifestTensor* first = nullptr;
-  std::vector<std::string> lines;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const uint64_t count = digests.non_finite[i].overflowed;
-    if (count == 0 || tensors[i] == nullptr) continue;
-    if (first == nullptr) first = tensors[i];
-    values += count;
-    lines.push_back(fmt::format("{}: {}", name_for_user(*tensors[i]), values_text(count)));
+  std::vector<std::string> lines = {};  // for each
+
+  std::string names() const {
+    const std::string more =
+        lines.size() > 1 ? fmt::format(" and {} more", lines.size() - 1) : std::string();
+    return fmt::format("(tensor {}{})", name_for_user(*first), more);
   }
-  if (first == nullptr) return {};
-  const std::string more =
-      lines.size() > 1 ? fmt::format(" and {} more", lines.size() - 1) : std::string();
-  Error error{
-      ErrorCode::kUnsupported,
-      fmt::format("{}: {} too large for {}, which {} can hold (tensor {}{})",
-                  printable(plan.source->path()), values_text(values), dtype_name(first->dtype),
-                  first->dtype == DType::kF16 ? "--dtype bf16 or f32" : "--dtype f32",
-                  name_for_user(*first), more)};
-  if (lines.size() > 1) error.details = std::move(lines);
+};
+
+Affected affected_weights(const BundlePlan::Impl& plan, const BundleDigests& digests,
+                          uint64_t NonFiniteCount::*count_of) {
+  const std::vector<const ManifestTensor*> tensors = first_tensors(plan, plan.manifest);
+  Affected found;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t count = digests.non_finite[i].*count_of;
+    if (count == 0 || tensors[i] == nullptr) continue;
+    if (found.first == nullptr) found.first = tensors[i];
+    found.values += count;
+    found.lines.push_back(fmt::format("{}: {}", name_for_user(*tensors[i]), values_text(count)));
+  }
+  return found;
+}
+
+Status refuse(const BundlePlan::Impl& plan, Affected weights, const std::string& reason) {
+  Error error{ErrorCode::kUnsupported,
+              fmt::format("{}: {} {}", printable(plan.source->path()), reason, weights.names())};
+  if (weights.lines.size() > 1) error.details = std::move(weights.lines);
   return tl::unexpected<Error>(std::move(error));
+}
+
+// A bundle must not hold infinities that nobody but the cast has made, nor codes of no value.
+Status check_values(const BundlePlan::Impl& plan, const BundleDigests& digests) {
+  Affected cast = affected_weights(plan, digests, &NonFiniteCount::overflowed);
+  if (cast.first != nullptr) {
+    const DType dtype = cast.first->dtype;
+    const std::string reason = fmt::format(
+        "{} too large for {}, which {} can hold", values_text(cast.values), dtype_name(dtype),
+        dtype == DType::kF16 ? "--dtype bf16 or f32" : "--dtype f32");
+    return refuse(plan, std::move(cast), reason);
+  }
+  Affected coded = affected_weights(plan, digests, &NonFiniteCount::unquantized);
+  if (coded.first == nullptr) return {};
+  const std::string reason =
+      fmt::format("NaN and infinity cannot be quantised: {}", values_text(coded.values));
+  return refuse(plan, std::move(coded), reason);
 }
 
 std::vector<NonFiniteWeight> non_finite_weights(const BundlePlan::Impl& plan,
@@ -147,7 +172,7 @@ Result<WrittenBundle> BundlePlan::write(
   StagingDirectory staging = FERRY_TRY(StagingDirectory::create(directory, overwrite));
   const BundleDigests digests = FERRY_TRY(write_files(*impl_, staging.path(), pool, progress));
   FERRY_RETURN_IF_ERROR(check_sources_unchanged(*impl_));
-  FERRY_RETURN_IF_ERROR(check_casts(*impl_, digests));
+  FERRY_RETURN_IF_ERROR(check_values(*impl_, digests));
   Manifest manifest = with_digests(*impl_, digests);
   FERRY_RETURN_IF_ERROR(write_manifest_file(*impl_, manifest, staging.path()));
   FERRY_RETURN_IF_ERROR(check_interrupt());

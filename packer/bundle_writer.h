@@ -32,13 +32,14 @@ struct BundleInput {
   // One program.
   struct Part {
     graph::LoweredProgram lowered;
-    const graph::StateDict* weights = nullptr;  // has every name in lowered.weights
+    const graph::StateDict* weights = nullptr;  // has every key in lowered.weights and .named
     int32_t first_layer = 0, layer_count = 0;
   };
   struct Component {
     std::string role;
     std::vector<Part> parts;        // one per shard, in order
     std::string weight_dtype = {};  // as ManifestComponent::weight_dtype
+    std::string quantization = {};  // as ManifestComponent::quantization
   };
   std::vector<Component> components;
   std::vector<CopiedFile> copied;
@@ -82,7 +83,8 @@ class BundlePlan {
   // `progress(done, total)` counts payload bytes; may be empty. Writes into a temporary sibling of
   // `directory`, syncs, and renames: afterwards the directory is complete or untouched. An existing
   // directory is an error unless `overwrite`. kUnsupported, with every tensor, where the cast to a
-  // smaller dtype made infinities of finite values. kInterrupted: core/interrupt.h.
+  // smaller dtype made infinities of finite values, and where NaN or infinity would have to be
+  // quantised. kInterrupted: core/interrupt.h.
   Result<WrittenBundle> write(const std::string& directory, bool overwrite, ThreadPool& pool,
                               const std::function<void(uint64_t, uint64_t)>& progress) const;
 

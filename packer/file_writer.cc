@@ -1,7 +1,7 @@
-// One task writes one weight, from front to back: fill a tile, hash it, write it, while it is in
-// the cache of one core. Weights are independent of each other, also where digests are concerned,
-// so that tasks are all the parallelism that is needed; the longest go first. Programs and copied
-// files are one task each.
+// One task writes one weight, all its outputs from front to back: fill a tile of rows, hash it,
+// write it, while it is in the cache of one core. Weights are independent of each other, also where
+// digests are concerned, so that tasks are all the parallelism that is needed; the longest go
+// first. Programs and copied files are one task each.
 //
 // Rejected: the plain digest of data files. It is a chain through the whole file, that is a second
 // pass over every byte (digests of tensors are wanted anyway), on one core: conversion then cost
@@ -12,6 +12,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "core/file.h"
 #include "core/interrupt.h"
@@ -25,7 +26,7 @@ constexpr uint64_t kTileBytes = uint64_t{1} << 20;
 
 struct Task {
   size_t file = 0;
-  const Extent* weight = nullptr;  // nullptr: the whole of a plain file
+  std::span<const Extent> weight = {};  // all outputs of one; empty: the whole of a plain file
   uint64_t bytes = 0;
 };
 
@@ -67,7 +68,7 @@ class FileWriter {
              const std::function<void(uint64_t, uint64_t)>& progress)
       : plan_(plan), directory_(directory), pool_(pool), progress_(progress) {
     digests_.files.resize(plan.files.size());
-    digests_.weights.resize(plan.weights.size());
+    digests_.segments.resize(plan.segments);
     digests_.entries.resize(plan.source->entries().size());
     digests_.non_finite.resize(plan.weights.size());
     for (const FilePlan& file : plan.files) {
@@ -107,15 +108,29 @@ class FileWriter {
     for (size_t f = begin; f < end; ++f) {
       const FilePlan& file = plan_.files[f];
       open_.push_back(FERRY_TRY(OutputFile::create(directory_ + "/" + file.name, file.bytes)));
-      if (!file.segmented) tasks.push_back({f, nullptr, file.bytes});
-      for (const Extent& extent : file.extents) {
-        if (extent.kind == Extent::Kind::kWeight) tasks.push_back({f, &extent, extent.bytes});
-      }
+      if (!file.segmented) tasks.push_back({f, {}, file.bytes});
+      add_weights(f, tasks);
     }
     std::stable_sort(tasks.begin(), tasks.end(),
                      [](const Task& a, const Task& b) { return a.bytes > b.bytes; });
     FERRY_RETURN_IF_ERROR(run_all(tasks.size(), [&](size_t i) { return perform(tasks[i]); }));
     return run_all(end - begin, [&](size_t i) { return finish_file(begin + i); });
+  }
+
+  void add_weights(size_t index, std::vector<Task>& tasks) const {
+    const std::vector<Extent>& extents = plan_.files[index].extents;
+    for (size_t begin = 0, end = 0; begin < extents.size(); begin = end) {
+      uint64_t bytes = 0;
+      for (; end < extents.size() && (end == begin || belong_together(extents, end)); ++end) {
+        bytes += extents[end].bytes;
+      }
+      if (extents[begin].kind != Extent::Kind::kWeight) continue;
+      tasks.push_back({index, std::span(extents).subspan(begin, end - begin), bytes});
+    }
+  }
+  // Whether extents[i] is an output of the same weight as the one before.
+  static bool belong_together(const std::vector<Extent>& extents, size_t i) {
+    return extents[i].kind == Extent::Kind::kWeight && extents[i].output > 0;
   }
 
   // body(i) for every i in parallel, none begun after one has failed; the first error.
@@ -135,7 +150,7 @@ class FileWriter {
   OutputFile& open_file(size_t file) { return open_[file - first_open_]; }
 
   Status perform(const Task& task) {
-    return task.weight ? write_weight(task.file, *task.weight) : write_plain(task.file);
+    return task.weight.empty() ? write_plain(task.file) : write_weight(task.file, task.weight);
   }
 
   void advance(uint64_t bytes) {
@@ -145,35 +160,80 @@ class FileWriter {
     progress_(written_, total_);
   }
 
-  Status write_weight(size_t file, const Extent& extent) {
-    const graph::Recipe& recipe = *plan_.weights[extent.index];
+  // `extents` are those of all outputs.
+  Status write_weight(size_t file, std::span<const Extent> extents) {
+    const size_t weight = extents[0].index;
+    const graph::Recipe& recipe = *plan_.weights[weight];
     SourceTap tap(*plan_.source);
     const bool copied = is_whole_copy(recipe, *plan_.source);
     std::vector<size_t> watched;
     for (size_t entry : entries_of(recipe)) {
-      if (copied || hashed_by_[entry] != extent.index) continue;
+      if (copied || hashed_by_[entry] != weight) continue;
       tap.watch(entry);
       watched.push_back(entry);
     }
-    const OutputFile& out = open_file(file);
-    Sha256 hash;
-    NonFiniteCount& non_finite = digests_.non_finite[extent.index];
-    const auto write_tile = [&](uint64_t offset, std::span<std::byte> tile) -> Status {
-      FERRY_RETURN_IF_ERROR(graph::materialize(recipe, tap, offset, tile));
-      hash.update(tile);
-      const NonFiniteCount found = FERRY_TRY(count_non_finite(recipe, *plan_.source, offset, tile));
-      non_finite.stored += found.stored;
-      non_finite.overflowed += found.overflowed;
-      FERRY_RETURN_IF_ERROR(out.write_at(extent.offset + offset, tile));
-      out.start_writeback(extent.offset + offset, tile.size());
-      return {};
-    };
-    FERRY_RETURN_IF_ERROR(for_each_tile(extent.bytes, graph::tile_bytes(recipe), write_tile));
-    digests_.weights[extent.index] = hash.finish();
+    std::vector<Sha256> hashes(extents.size());
+    FERRY_RETURN_IF_ERROR(for_each_rows(
+        recipe,
+        [&](int64_t first, int64_t rows, std::span<const std::span<std::byte>> tiles) -> Status {
+          NonFiniteCount& count = digests_.non_finite[weight];
+          count.unquantized += FERRY_TRY(materialize_rows(recipe, tap, first, rows, tiles));
+          for (size_t i = 0; i < tiles.size(); ++i) {
+            const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, i);
+            hashes[i].update(tiles[i]);
+            FERRY_RETURN_IF_ERROR(write_tile(file, extents[i].offset + offset, tiles[i]));
+          }
+          if (!recipe.is_coded()) FERRY_RETURN_IF_ERROR(count_tile(recipe, first, tiles[0], count));
+          return {};
+        }));
+    for (size_t i = 0; i < extents.size(); ++i) {
+      digests_.segments[plan_.first_segment[weight] + i] = hashes[i].finish();
+    }
     for (size_t entry : watched) digests_.entries[entry] = FERRY_TRY(tap.finish(entry));
-    const size_t first = recipe.pieces.empty() ? SIZE_MAX : recipe.pieces[0].tensor;
-    if (copied && hashed_by_[first] == extent.index) {
-      digests_.entries[first] = digests_.weights[extent.index];
+    const size_t entry = recipe.pieces.empty() ? SIZE_MAX : recipe.pieces[0].tensor;
+    if (copied && hashed_by_[entry] == weight) {
+      digests_.entries[entry] = digests_.segments[plan_.first_segment[weight]];
+    }
+    return {};
+  }
+
+  Status write_tile(size_t file, uint64_t offset, std::span<const std::byte> tile) {
+    const OutputFile& out = open_file(file);
+    FERRY_RETURN_IF_ERROR(out.write_at(offset, tile));
+    out.start_writeback(offset, tile.size());
+    return {};
+  }
+
+  Status count_tile(const graph::Recipe& recipe, int64_t first, std::span<const std::byte> tile,
+                    NonFiniteCount& count) const {
+    const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, 0);
+    const NonFiniteCount found = FERRY_TRY(count_non_finite(recipe, *plan_.source, offset, tile));
+    count.stored += found.stored;
+    count.overflowed += found.overflowed;
+    return {};
+  }
+
+  // body(first, rows, tiles) over all rows of a recipe; tiles[i], the caller's to fill, has room
+  // for these rows of output i.
+  template <class Body>
+  Status for_each_rows(const graph::Recipe& recipe, const Body& body) {
+    const int64_t count = row_count(recipe), step = std::min(tile_rows(recipe), count);
+    std::vector<std::unique_ptr<std::byte[]>> buffers;
+    for (size_t i = 0; i < recipe.outputs.size(); ++i) {
+      const uint64_t bytes = static_cast<uint64_t>(step) * row_bytes(recipe, i);
+      buffers.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
+    }
+    std::vector<std::span<std::byte>> tiles(buffers.size());
+    for (int64_t first = 0; first < count && !stop_; first += step) {
+      FERRY_RETURN_IF_ERROR(check_interrupt());
+      const int64_t rows = std::min(step, count - first);
+      uint64_t bytes = 0;
+      for (size_t i = 0; i < tiles.size(); ++i) {
+        tiles[i] = {buffers[i].get(), static_cast<uint64_t>(rows) * row_bytes(recipe, i)};
+        bytes += tiles[i].size();
+      }
+      FERRY_RETURN_IF_ERROR(body(first, rows, tiles));
+      advance(bytes);
     }
     return {};
   }
@@ -214,6 +274,9 @@ class FileWriter {
                                file.literals[extent.index]->fill(offset, tile);
                                return out.append(tile);
                              });
+      case Extent::Kind::kBlob:
+        advance(extent.bytes);
+        return out.append(file.blobs[extent.index]);
       case Extent::Kind::kCopy:
         return for_each_tile(
             extent.bytes, kTileBytes, [&](uint64_t offset, std::span<std::byte> tile) -> Status {
@@ -241,7 +304,8 @@ class FileWriter {
     std::vector<HashedSegment> segments;
     for (const Extent& extent : file.extents) {
       if (extent.kind != Extent::Kind::kWeight || extent.bytes == 0) continue;
-      segments.push_back({extent.offset, extent.bytes, digests_.weights[extent.index]});
+      const size_t number = plan_.first_segment[extent.index] + extent.output;
+      segments.push_back({extent.offset, extent.bytes, digests_.segments[number]});
     }
     return digest_of_segments(file.bytes, segments,
                               [&](uint64_t offset, std::span<std::byte> out) -> Status {

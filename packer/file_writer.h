@@ -17,7 +17,7 @@ namespace ferry::packer {
 
 struct BundleDigests {
   std::vector<Digest> files;                   // by index into Impl::files, of each file's method
-  std::vector<Digest> weights;                 // by index into Impl::weights
+  std::vector<Digest> segments;                // of outputs of weights, by their number among all
   std::vector<std::optional<Digest>> entries;  // of source tensors; empty where none was read
   std::vector<NonFiniteCount> non_finite;      // by index into Impl::weights
 };

@@ -73,6 +73,7 @@ static void describe(Archive& a, ManifestProgram& program) {
   a.index("first_layer", program.first_layer);
   a.index("layer_count", program.layer_count);
   a.count("state_bytes", program.state_bytes);
+  if (a.since(5)) a.texts("backends", program.backends);
   a.objects("methods", program.methods);
 }
 
@@ -80,6 +81,7 @@ template <class Archive>
 static void describe(Archive& a, ManifestComponent& component) {
   a.text("role", component.role);
   if (a.since(4)) a.text("weight_dtype", component.weight_dtype);
+  if (a.since(5)) a.text("quantization", component.quantization);
   a.objects("programs", component.programs);
 }
 
@@ -93,6 +95,7 @@ static void describe(Archive& a, ManifestTensor::Source& source) {
 template <class Archive>
 static void describe(Archive& a, ManifestTensor& tensor) {
   a.text("name", tensor.name);
+  if (a.since(5)) a.choice("output", tensor.output, {"", "scales"});
   a.file_name("file", tensor.file);
   a.dtype("dtype", tensor.dtype);
   a.shape("shape", tensor.shape);

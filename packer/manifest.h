@@ -18,7 +18,7 @@ namespace ferry::packer {
 inline constexpr std::string_view kManifestName = "manifest.json";
 // Versions of the format that this program writes, and the oldest one that it reads. Each member
 // that came later states its version in manifest.cc.
-inline constexpr int64_t kManifestVersion = 4;
+inline constexpr int64_t kManifestVersion = 5;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxRecipeBytes = uint64_t{1} << 20;
@@ -64,6 +64,9 @@ struct ManifestProgram {
   int32_t first_layer = 0, layer_count = 0;
   uint64_t state_bytes = 0;
   std::vector<ManifestMethod> methods;
+  // What a runtime needs to execute it beside kernels, "XnnpackBackend": each once, in order of
+  // first use. Empty before version 5.
+  std::vector<std::string> backends = {};
 
   const ManifestMethod* find(std::string_view method) const;  // nullptr if there is none
 };
@@ -75,11 +78,15 @@ struct ManifestComponent {
   std::vector<ManifestProgram> programs;
   // "f32", "f16", "bf16", "mixed": of its matrices. Empty before version 4.
   std::string weight_dtype = {};
+  // How its matrices were quantised, for readers of the manifest: "8da4w-g32"; empty where they
+  // were not, and before version 5.
+  std::string quantization = {};
 };
-// One weight: where it came from and where it is.
+// The only output of a weight's recipe, or one of two: where it came from and where it is.
 struct ManifestTensor {
-  std::string name;  // runtime name, the key in the .ptd
+  std::string name;  // the key in the .ptd: the runtime name of the weight, ".scales" behind it
   std::string file;  // .ptd
+  // Of the values. i4, two to a byte, is u8 of half as many columns in files and programs.
   DType dtype = DType::kF32;
   Shape shape;
   uint64_t offset = 0, bytes = 0;  // in `file`
@@ -93,6 +100,7 @@ struct ManifestTensor {
   };
   std::vector<Source> sources;
   std::string recipe = {};  // graph::text_of(): how it is made of `sources`; empty before version 3
+  std::string output = {};  // of the recipe: "", or "scales"; empty before version 5
 };
 // A file of the checkpoint. Its digest is taken over the digests of its tensors, so that no byte is
 // hashed twice for it; docs/bundle_format.md, "Source files".

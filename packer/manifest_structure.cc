@@ -98,7 +98,40 @@ class ManifestCheck {
         add(fmt::format("tensor {} is in {}, which no program loads", quoted(tensor.name),
                         quoted(tensor.file)));
       }
+      if (bytes_of(tensor.dtype, tensor.shape) != tensor.bytes) {
+        add(fmt::format("tensor {} is {} and has {} bytes", quoted(tensor.name),
+                        describe_type(tensor.dtype, tensor.shape), tensor.bytes));
+      }
     }
+    check_scales();
+  }
+
+  // Scales belong to codes of as many rows, and have their name.
+  void check_scales() {
+    std::unordered_map<std::string, const ManifestTensor*> codes;
+    for (const ManifestTensor& tensor : manifest_.tensors) {
+      const bool coded = tensor.dtype == DType::kI4 || tensor.dtype == DType::kI8;
+      if (tensor.output.empty() && coded) codes.emplace(tensor.name, &tensor);
+    }
+    for (const ManifestTensor& tensor : manifest_.tensors) {
+      if (tensor.output.empty()) continue;
+      const std::string ending = "." + tensor.output;
+      const bool named = tensor.name.ends_with(ending);
+      const auto found =
+          codes.find(tensor.name.substr(0, tensor.name.size() - (named ? ending.size() : 0)));
+      if (named && found != codes.end() && are_scales_of(*found->second, tensor)) continue;
+      add(fmt::format("tensor {} is not the {} of a tensor of codes", quoted(tensor.name),
+                      tensor.output));
+    }
+  }
+
+  static bool are_scales_of(const ManifestTensor& codes, const ManifestTensor& scales) {
+    const size_t rank = codes.shape.size();
+    if (rank < 2 || (scales.shape.size() != rank && scales.shape.size() != rank - 1)) return false;
+    const bool same_rows =
+        std::equal(codes.shape.begin(), codes.shape.end() - 1, scales.shape.begin());
+    const int64_t groups = scales.shape.size() == rank ? scales.shape.back() : 1;
+    return same_rows && groups > 0 && codes.shape.back() % groups == 0;
   }
 
   // Tensors of a data file are in ascending order and share bytes as a whole or not at all. Each

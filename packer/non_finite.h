@@ -12,8 +12,9 @@
 namespace ferry::packer {
 
 struct NonFiniteCount {
-  uint64_t stored = 0;      // in the tile
-  uint64_t overflowed = 0;  // of these, finite in f32 before the cast to the stored dtype
+  uint64_t stored = 0;       // in the tile
+  uint64_t overflowed = 0;   // of these, finite in f32 before the cast to the stored dtype
+  uint64_t unquantized = 0;  // of the values that would have been quantised
 };
 
 // `tile` holds bytes [offset, offset + tile.size()) of `recipe`. Reads the source again where there

@@ -7,8 +7,10 @@
 #include <numeric>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/text.h"
+#include "packer/bundle_examination.h"
 #include "packer/bundle_plan_impl.h"
 
 namespace ferry::packer {
@@ -31,12 +33,12 @@ class Placer {
   Status collect() {
     for (size_t part = 0; part < parts_.size(); ++part) {
       needs_.emplace_back();
-      for (const std::string& name : parts_[part]->lowered.weights) {
-        const graph::Weight* weight =
-            parts_[part]->weights ? parts_[part]->weights->find(name) : nullptr;
-        if (!weight) return defect(name, "is wanted by a program but not bound");
-        FERRY_RETURN_IF_ERROR(add(part, *weight));
+      const graph::LoweredProgram& lowered = parts_[part]->lowered;
+      for (const std::string& key : lowered.weights) {
+        FERRY_RETURN_IF_ERROR(add(part, key));
+        tensors_.insert(key);
       }
+      for (const std::string& key : lowered.named) FERRY_RETURN_IF_ERROR(add(part, key));
     }
     return {};
   }
@@ -73,6 +75,14 @@ class Placer {
     return fail(ErrorCode::kInternal, fmt::format("weight {} {}", quoted(name), what));
   }
 
+  // The weight that has the output `key`, with all its outputs.
+  Status add(size_t part, const std::string& key) {
+    const graph::StateDict* weights = parts_[part]->weights;
+    const graph::Weight* weight = weights ? weights->find_output(key).weight : nullptr;
+    if (!weight) return defect(key, "is wanted by a program but not bound");
+    return add(part, *weight);
+  }
+
   Status add(size_t part, const graph::Weight& weight) {
     const auto known = by_name_.find(weight.name);
     if (known != by_name_.end()) {
@@ -88,6 +98,10 @@ class Placer {
                     fmt::format("weight {} has shape {}, a data file holds sizes below 2^31",
                                 quoted(weight.name), to_string(weight.recipe.output().shape)));
       }
+    }
+    for (size_t output = 0; output < weight.recipe.outputs.size(); ++output) {
+      const std::string key = graph::key_of(weight, output);
+      if (!keys_.insert(key).second) return defect(key, "is an output of two weights");
     }
     const size_t index = find_or_store(weight.recipe, part);
     result_.stored[index].keys.push_back(&weight);
@@ -119,20 +133,29 @@ class Placer {
     WeightPlacement::DataFile file;
     file.part = part;
     file.stored.assign(stored.begin(), stored.end());
-    std::vector<uint64_t> sizes;
-    for (uint32_t segment = 0; segment < stored.size(); ++segment) {
-      const WeightPlacement::Stored& item = result_.stored[stored[segment]];
-      sizes.push_back(item.recipe->output().bytes());
-      for (const graph::Weight* key : item.keys) {
-        file.tensors.push_back(
-            {key->name,
-             item.recipe->output().dtype,
-             {item.recipe->output().shape.begin(), item.recipe->output().shape.end()},
-             segment});
+    for (const size_t index : stored) {
+      const WeightPlacement::Stored& item = result_.stored[index];
+      for (size_t output = 0; output < item.recipe->outputs.size(); ++output) {
+        for (const graph::Weight* weight : item.keys) {
+          file.tensors.push_back(named_tensor(*weight, output, file.sizes.size()));
+        }
+        file.sizes.push_back(item.recipe->outputs[output].bytes());
       }
     }
-    file.layout = FERRY_TRY(ptd::plan_data_file(file.tensors, sizes));
+    file.layout = FERRY_TRY(ptd::plan_data_file(file.tensors, file.sizes));
     return file;
+  }
+
+  ptd::NamedTensor named_tensor(const graph::Weight& weight, size_t output, size_t segment) const {
+    const graph::RecipeOutput& made = weight.recipe.outputs[output];
+    ptd::NamedTensor tensor{
+        graph::key_of(weight, output), DType::kU8, {}, static_cast<uint32_t>(segment)};
+    tensor.is_tensor = tensors_.contains(tensor.key);
+    if (!tensor.is_tensor) return tensor;
+    const StoredType stored = stored_type(made.dtype, made.shape);
+    tensor.dtype = stored.dtype;
+    tensor.sizes.assign(stored.shape.begin(), stored.shape.end());
+    return tensor;
   }
 
   // How many of `stored` go into one file; at least one.
@@ -140,7 +163,9 @@ class Placer {
     if (limit == 0) return stored.size();
     size_t high = 0;  // bytes alone allow this many
     for (uint64_t sum = 0; high < stored.size(); ++high) {
-      sum += result_.stored[stored[high]].recipe->output().bytes();
+      for (const graph::RecipeOutput& output : result_.stored[stored[high]].recipe->outputs) {
+        sum += output.bytes();
+      }
       if (sum > limit) break;
     }
     size_t low = 0;  // so many fit with header and padding
@@ -168,6 +193,8 @@ class Placer {
   std::vector<std::vector<size_t>> needs_;
   std::unordered_map<size_t, std::vector<size_t>> buckets_;
   std::unordered_map<std::string, size_t> by_name_;
+  std::unordered_set<std::string> keys_;     // of all outputs
+  std::unordered_set<std::string> tensors_;  // of those that some program has as a tensor
 };
 
 }  // namespace

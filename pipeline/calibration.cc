@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -11,7 +10,6 @@
 #include <optional>
 
 #include "converters/assemble.h"
-#include "core/file.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
@@ -19,7 +17,6 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr uint64_t kMaxPromptBytes = 64 << 20;
 constexpr int64_t kDefaultPrompts = 4;
 constexpr int64_t kDefaultTokens = 64;
 // How much wider an encoding is than what was seen, because other prompts have greater values. 16
@@ -48,24 +45,6 @@ struct Range {
     return encoding;
   }
 };
-
-Result<std::vector<int64_t>> parse_line(std::string_view line, const std::string& where) {
-  std::vector<int64_t> ids;
-  constexpr std::string_view kBetween = ", \t\r";
-  for (size_t at = line.find_first_not_of(kBetween); at != std::string_view::npos;
-       at = line.find_first_not_of(kBetween, at)) {
-    int64_t id = 0;
-    const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), id);
-    const auto next = static_cast<size_t>(end - line.data());
-    const bool whole = next == line.size() || kBetween.find(line[next]) != std::string_view::npos;
-    if (error != std::errc() || !whole) {
-      return bad_input(fmt::format("{}: expected token ids such as 1,2,3", where));
-    }
-    ids.push_back(id);
-    at = next;
-  }
-  return ids;
-}
 
 // Any odd constants do; fixed, so that every conversion of a checkpoint gives the same bytes.
 Prompts default_prompts(int64_t vocab_size, int64_t context_length) {
@@ -170,8 +149,8 @@ Result<Ranges> measure(const ConvertOptions& options, const Prompts& prompts, Th
   FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
   const Conversion layers = FERRY_TRY(plan_layers(options, used));
   const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
-  const F32Outputs path = FERRY_TRY(run_f32_path(layers, recorded, layers.source->path(), pool,
-                                                 /*in_several_calls=*/false));
+  const F32Outputs path = FERRY_TRY(
+      run_f32_path(layers, recorded, layers.source->path(), pool, {.in_several_calls = false}));
   Ranges ranges;
   ranges.of = FERRY_TRY(ranges_of(*path.one_call));
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -191,25 +170,6 @@ std::vector<Encoding> cache_encodings(Ranges& ranges, const char* kind, DType dt
 }
 
 }  // namespace
-
-Result<Prompts> read_prompts(const std::string& path) {
-  const InputFile file = FERRY_TRY(InputFile::open(path));
-  if (file.size() > kMaxPromptBytes) return bad_input(fmt::format("{}: too large", path));
-  std::string text(file.size(), '\0');
-  FERRY_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span(text))));
-  Prompts prompts;
-  size_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string where = fmt::format("{}: line {}", printable(path), ++number);
-    std::vector<int64_t> ids =
-        FERRY_TRY(parse_line(std::string_view(text).substr(at, end - at), where));
-    if (!ids.empty()) prompts.push_back(std::move(ids));
-    at = end + 1;
-  }
-  if (prompts.empty()) return bad_input(fmt::format("{}: there is no prompt", printable(path)));
-  return prompts;
-}
 
 bool needs_calibration(const ConvertOptions& options) {
   const converters::PortTypes& ports = options.ports;

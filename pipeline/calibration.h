@@ -9,14 +9,9 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "pipeline/convert.h"
+#include "pipeline/token_file.h"
 
 namespace ferry::pipeline {
-
-using Prompts = std::vector<std::vector<int64_t>>;
-
-// A text file: one prompt in each line, its token ids separated by commas or blanks. Empty lines
-// mean nothing. kBadInput, with the number of the line, for anything else.
-Result<Prompts> read_prompts(const std::string& path);
 
 // Whether a port is quantised and has no encoding yet.
 bool needs_calibration(const ConvertOptions& options);

@@ -11,26 +11,23 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
+#include "pipeline/coded_proof.h"
 #include "pipeline/program_proof.h"
+#include "pipeline/weight_proof.h"
 #include "proof/parity_report.h"
 #include "proof/reference.h"
 #include "runner/decode_options.h"
 
 namespace ferry::pipeline {
 
-struct TensorProof {
-  uint64_t tensors = 0, bytes = 0;     // compared
-  std::vector<std::string> different;  // a line for each weight that is not what the source gives
-  bool ok() const { return different.empty(); }
-};
-
 struct CheckpointProof {
-  TensorProof tensors;
+  WeightProof tensors;
   ProgramProof programs;
   // A line for each kind of encoding that calibration does not give. None without quantised caches
   // and logits.
   std::optional<std::vector<std::string>> encodings;
   std::optional<proof::ParityReport> f32_path;  // against the reference, if there is one
+  std::optional<CodedProof> codes;              // of a quantised bundle
   // The bundle against the f32 path. None where that computes values that are not finite: there is
   // nothing to compare with, and `problem` says so.
   std::optional<proof::ParityReport> outputs;
@@ -38,7 +35,8 @@ struct CheckpointProof {
 
   bool parity() const {
     return tensors.ok() && programs.ok() && (!encodings || encodings->empty()) &&
-           (!f32_path || f32_path->parity) && outputs && outputs->parity;
+           (!f32_path || f32_path->parity) && (!codes || codes->parity()) && outputs &&
+           outputs->parity;
   }
 };
 

@@ -23,6 +23,7 @@
 #include "pipeline/calibration.h"
 #include "pipeline/checkpoint_input.h"
 #include "pipeline/program_metadata.h"
+#include "pipeline/quantize.h"
 #include "pipeline/tokenizer_notes.h"
 #include "proof/bounds.h"
 #include "proof/reference_check.h"
@@ -106,6 +107,7 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                             build.decode_length, build.prefill_length));
   }
   build.ports = options.ports;
+  build.kv_cache = options.kv_cache;
   const auto caches =
       static_cast<size_t>(std::ranges::count_if(config.layer_types, converters::is_attention));
   if (is_encoded(build.ports.cache)) {
@@ -183,16 +185,19 @@ void name_head_weights(converters::MappingReport& mapping, const graph::StateDic
   }
 }
 
-// "f32" where all matrices have that dtype, "mixed" where they differ.
+// "f32" where all matrices of floats have that dtype, "mixed" where they differ.
 std::string weight_dtype(const graph::Model& model) {
   std::set<DType> dtypes;
   for (const graph::MethodGraph& method : model.methods) {
     for (const graph::Value& value : method.graph.values) {
       const bool is_matrix =
           value.origin == graph::Value::Origin::kWeight && value.shape.size() == 2;
-      if (is_matrix && !value.keep_f32) dtypes.insert(value.dtype);
+      const auto stored = model.weights.find_output(value.name);
+      const bool is_coded = stored.weight != nullptr && stored.weight->recipe.is_coded();
+      if (is_matrix && !is_coded && !value.keep_f32) dtypes.insert(value.dtype);
     }
   }
+  if (dtypes.empty()) return "";
   return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
 }
 
@@ -234,9 +239,10 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   const bool f32_ports = build.ports.cache == DType::kF32 && build.ports.mask == DType::kF32 &&
                          build.ports.logits == DType::kF32;
   const bool f32_weights = std::ranges::all_of(components, [](const ConvertedComponent& component) {
-    return component.weight_dtype == "f32";
+    return component.weight_dtype == "f32" && component.quantization.empty();
   });
-  if (f32_weights && f32_ports) m.default_tolerance = proof::f32_tolerance(delta_rule);
+  const bool f32_caches = build.kv_cache == DType::kF32;
+  if (f32_weights && f32_ports && f32_caches) m.default_tolerance = proof::f32_tolerance(delta_rule);
   return m;
 }
 
@@ -282,6 +288,7 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
     out.weight_dtype = component.weight_dtype;
+    out.quantization = component.quantization;
     for (const graph::Model& part : component.parts) {
       graph::LoweredProgram lowered = FERRY_TRY(graph::lower(part.methods, metadata, outputs));
       add_memory(lowered, conversion);
@@ -309,18 +316,21 @@ Status check_roles(const converters::Assembled& made, const ConvertOptions& opti
 }
 
 // A component in the dtypes that were asked for.
-Result<graph::Model> finish_component(converters::AssembledComponent component,
-                                      const ConvertOptions& options,
-                                      converters::MappingReport& mapping) {
+Result<graph::QuantizedModel> finish_component(converters::AssembledComponent component,
+                                               const ConvertOptions& options, Quantizer& quantizer,
+                                               converters::MappingReport& mapping) {
   graph::Model model = std::move(component.model);
   if (options.single_head_attention && component.role == kTextDecoderRole) {
     model = FERRY_TRY(graph::split_heads(std::move(model)));
     name_head_weights(mapping, model.weights);
   }
+  graph::QuantizedModel out = FERRY_TRY(quantizer.apply(std::move(model)));
   const auto own = options.component_dtypes.find(component.role);
   const bool is_own = own != options.component_dtypes.end();
-  model = FERRY_TRY(graph::cast_weights(std::move(model), is_own ? own->second : options.dtype));
-  return graph::init_buffers(std::move(model), options.buffers);
+  model =
+      FERRY_TRY(graph::cast_weights(std::move(out.model), is_own ? own->second : options.dtype));
+  out.model = FERRY_TRY(graph::init_buffers(std::move(model), options.buffers));
+  return out;
 }
 
 // The programs of a component. The text decoder alone is cut.
@@ -350,7 +360,7 @@ Status check_reference_file(const std::string& path, const Conversion& conversio
 
 }  // namespace
 
-Result<Conversion> plan_conversion(const ConvertOptions& options) {
+Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* pool) {
   Conversion c;
   CheckpointInput opened = FERRY_TRY(open_checkpoint_input(options.source, options.config));
   c.source = std::move(opened.source);
@@ -381,13 +391,18 @@ Result<Conversion> plan_conversion(const ConvertOptions& options) {
   if (!c.problems.empty()) return c;
   FERRY_RETURN_IF_ERROR(check_roles(made, options));
   packer::BundleInput input;
+  std::optional<ThreadPool> own_pool;
+  if (pool == nullptr) pool = &own_pool.emplace(1);
+  Quantizer quantizer(options.quantize, *c.source, *pool);
   for (converters::AssembledComponent& component : made.components) {
     const std::string role = component.role;
-    graph::Model model = FERRY_TRY(finish_component(std::move(component), options, c.mapping));
-    std::string dtype = weight_dtype(model);
-    c.components.push_back(
-        {role, FERRY_TRY(cut(std::move(model), role, options)), std::move(dtype)});
+    graph::QuantizedModel finished =
+        FERRY_TRY(finish_component(std::move(component), options, quantizer, c.mapping));
+    std::string dtype = weight_dtype(finished.model);
+    c.components.push_back({role, FERRY_TRY(cut(std::move(finished.model), role, options)),
+                            std::move(dtype), std::move(finished.summary)});
   }
+  FERRY_RETURN_IF_ERROR(quantizer.check_rules());
   input.manifest = make_manifest(c.config, build, options, c.mapping, c.components);
   input.copied = std::move(opened.copied);
   if (options.check_tokenizer) {
@@ -410,7 +425,7 @@ Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::
                                       bool overwrite, ThreadPool& pool) {
   ConvertOptions calibrated = options;
   if (needs_calibration(options)) FERRY_RETURN_IF_ERROR(calibrate(calibrated, {}, pool));
-  const Conversion conversion = FERRY_TRY(plan_conversion(calibrated));
+  const Conversion conversion = FERRY_TRY(plan_conversion(calibrated, &pool));
   if (!conversion.problems.empty()) {
     return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
   }

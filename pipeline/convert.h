@@ -18,6 +18,7 @@
 #include "core/thread_pool.h"
 #include "graph/graph.h"
 #include "graph/passes/passes.h"
+#include "graph/passes/quantize_weights.h"
 #include "packer/bundle_writer.h"
 
 namespace ferry::pipeline {
@@ -28,6 +29,7 @@ struct ConvertOptions {
   graph::WeightDType dtype = graph::WeightDType::kKeep;
   // By role, for components of another dtype. kUsage for a role that the model does not have.
   std::map<std::string, graph::WeightDType> component_dtypes = {};
+  graph::QuantizeOptions quantize = {};   // of all components
   int32_t shards = 1;                     // of the text decoder
   bool shards_in_one_file = false;        // static style: parts of one program; see mark_cuts()
   uint64_t max_file_bytes = 0;            // 0: unlimited
@@ -35,6 +37,7 @@ struct ConvertOptions {
   // Default: the smaller of the context and 512; of half the context and 128 in the static style.
   std::optional<int64_t> prefill_length;
   converters::ProgramStyle style = converters::ProgramStyle::kStateful;
+  DType kv_cache = DType::kF32;  // of the stateful style; see BuildOptions
   // Of the static style. Encodings that are absent are those of a plan: any; see calibrate().
   std::optional<int64_t> decode_length;  // tokens of a call of kv_forward; default: 1
   converters::PortTypes ports = {};
@@ -61,7 +64,9 @@ struct PlannedBuffer {
 struct ConvertedComponent {
   std::string role;
   std::vector<graph::Model> parts;
-  std::string weight_dtype = {};  // "f32", "f16", "bf16", "mixed": of its matrices
+  // "f32", "f16", "bf16", "mixed": of its matrices that are not quantised; empty without any.
+  std::string weight_dtype = {};
+  std::string quantization = {};  // graph::QuantizedModel::summary
 };
 
 // Everything that the plan refers to, and what there is to say about it. Move-only.
@@ -81,7 +86,9 @@ struct Conversion {
 };
 
 // Keys that do not fit the model come back as Conversion::problems, not as an error.
-Result<Conversion> plan_conversion(const ConvertOptions& options);
+// `pool` serves ScaleMethod::kHqq, which reads the weights for its plan; without one, this thread
+// does.
+Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* pool = nullptr);
 
 // Calibrates where that is needed, plans and writes in one step, for callers that report neither
 // plan nor progress. Keys that do not fit the model are an error. `overwrite`: replaces an existing

@@ -11,26 +11,17 @@
 
 #include "core/memory_source.h"
 #include "core/program_interface.h"
-#include "graph/lower.h"
+#include "pipeline/loaded_part.h"
 #include "runner/method.h"
 
 namespace ferry::pipeline {
 namespace {
-
-using Bytes = std::vector<std::byte>;
 
 // One execution of every part: tokens from `position` on.
 struct Call {
   std::vector<int64_t> tokens;
   int64_t position = 0;
   bool ends_prompt = false;
-};
-
-// A tensor that a call hands from part to part.
-struct Passed {
-  DType dtype = DType::kF32;
-  Shape shape;
-  Bytes bytes;
 };
 
 // The calls of one prompt. Where a sequence grows beyond the length that RoPE factors are switched
@@ -76,84 +67,9 @@ std::vector<Call> several_calls_of(const proof::RecordedPrompt& prompt,
 // A prompt on its way through the parts.
 struct Run {
   std::vector<Call> calls;
-  std::vector<std::map<std::string, Passed>> passed;  // per call
+  std::vector<PassedTensors> passed;  // per call
   proof::PromptRecorder recorder;
 };
-
-// A part of the model with its weights, ready to execute.
-class LoadedPart {
- public:
-  static Result<std::unique_ptr<LoadedPart>> load(const graph::Model& model,
-                                                  const TensorSource& source, ThreadPool& pool,
-                                                  const std::string& name);
-  const graph::LoweredMethod& lowered() const { return lowered_.methods.front(); }
-  runner::Method& method() { return *method_; }
-
- private:
-  Status fill_weights(const graph::Model& model, const TensorSource& source, ThreadPool& pool);
-
-  graph::LoweredProgram lowered_;
-  std::vector<Bytes> literals_;
-  std::vector<std::unique_ptr<std::byte[]>> weights_;
-  std::vector<runner::ExternalTensor> external_;
-  pte::LoadedProgram program_;
-  std::optional<runner::Method> method_;
-};
-
-Status LoadedPart::fill_weights(const graph::Model& model, const TensorSource& source,
-                                ThreadPool& pool) {
-  struct Tile {
-    const graph::Recipe* recipe;
-    uint64_t offset;
-    std::span<std::byte> out;
-  };
-  std::vector<Tile> tiles;
-  for (const pte::Value& value : program_.program.methods.front().values) {
-    const auto* tensor = std::get_if<pte::Tensor>(&value);
-    if (tensor == nullptr || !tensor->external) continue;
-    const graph::Recipe& recipe = model.weights.find(tensor->fqn)->recipe;
-    const uint64_t bytes = recipe.output().bytes(), tile = graph::tile_bytes(recipe);
-    weights_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
-    const std::span<std::byte> all(weights_.back().get(), bytes);
-    external_.push_back({tensor->fqn, tensor->dtype, tensor->sizes, all});
-    for (uint64_t at = 0; at < bytes; at += tile) {
-      tiles.push_back({&recipe, at, all.subspan(at, std::min(tile, bytes - at))});
-    }
-  }
-  std::vector<Status> filled(tiles.size());
-  pool.parallel_for(tiles.size(), [&](size_t i) {
-    filled[i] = graph::materialize(*tiles[i].recipe, source, tiles[i].offset, tiles[i].out);
-  });
-  for (Status& status : filled) FERRY_RETURN_IF_ERROR(std::move(status));
-  return {};
-}
-
-Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
-                                                     const TensorSource& source, ThreadPool& pool,
-                                                     const std::string& name) {
-  auto part = std::make_unique<LoadedPart>();
-  const auto method = std::ranges::find(model.methods, kForwardMethod, &graph::MethodGraph::name);
-  if (method == model.methods.end()) {
-    return fail(ErrorCode::kInternal, fmt::format("{}: no method {}", name, kForwardMethod));
-  }
-  part->lowered_ = FERRY_TRY(graph::lower(std::span(&*method, 1), {}));
-  part->program_.program = part->lowered_.program;
-  const auto fill = [&](const std::vector<graph::Literal>& literals,
-                        std::vector<std::span<const std::byte>>& to) {
-    for (const graph::Literal& literal : literals) {
-      Bytes& bytes = part->literals_.emplace_back(literal.bytes);
-      if (literal.bytes > 0) literal.fill(0, bytes);
-      to.push_back(bytes);
-    }
-  };
-  part->literals_.reserve(part->lowered_.constants.size() + part->lowered_.initial.size());
-  fill(part->lowered_.constants, part->program_.data.constants);
-  fill(part->lowered_.initial, part->program_.data.initial);
-  FERRY_RETURN_IF_ERROR(part->fill_weights(model, source, pool));
-  part->method_.emplace(FERRY_TRY(
-      runner::Method::load(part->program_, kForwardMethod, part->external_, pool, {}, name)));
-  return part;
-}
 
 // What the vision tower computes for the tiles of one prompt, tile after tile.
 struct Tower {
@@ -170,11 +86,12 @@ struct Tower {
 class F32Path {
  public:
   F32Path(const Conversion& conversion, const std::vector<proof::RecordedPrompt>& prompts,
-          const std::string& name, ThreadPool& pool, bool in_several_calls)
+          const std::string& name, ThreadPool& pool, const F32PathOptions& options)
       : conversion_(conversion),
         name_(name),
         pool_(pool),
-        in_several_calls_(in_several_calls),
+        in_several_calls_(options.in_several_calls),
+        weights_(options.weights ? options.weights : weights_from(*conversion.source)),
         prompts_(prompts) {
     for (const proof::ReferenceTensor& tensor :
          proof::reference_tensors(conversion.config.num_layers)) {
@@ -183,14 +100,14 @@ class F32Path {
     for (const proof::RecordedPrompt& prompt : prompts_) {
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
-      if (in_several_calls) add_run(prompt, several_calls_of(prompt, rope_switch));
+      if (in_several_calls_) add_run(prompt, several_calls_of(prompt, rope_switch));
     }
   }
 
   Result<F32Outputs> run() {
     for (const ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
-        const auto part = FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
+        const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_));
         FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
                                                                    : run_part(*part));
       }
@@ -290,35 +207,14 @@ class F32Path {
     return {};
   }
 
-  Status run_call(LoadedPart& part, std::map<std::string, Passed>& passed) {
-    const auto tokens = static_cast<int64_t>(call_->tokens.size());
-    const std::vector<graph::LoweredPort>& inputs = part.lowered().inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      runner::TensorView view;
-      if (inputs[i].name == kTokensPort) {
-        view = {DType::kI64, {1, tokens}, std::as_bytes(std::span(call_->tokens))};
-      } else if (inputs[i].name == kInputPosPort) {
-        view = {DType::kI64, {1}, std::as_bytes(std::span(&call_->position, 1))};
-      } else {
-        const auto found = passed.find(inputs[i].name);
-        if (found == passed.end()) {
-          return fail(ErrorCode::kInternal,
-                      fmt::format("{}: no earlier part has '{}'", name_, inputs[i].name));
-        }
-        view = {found->second.dtype, found->second.shape, found->second.bytes};
-      }
-      FERRY_RETURN_IF_ERROR(part.method().set_input(i, view));
-    }
-    FERRY_RETURN_IF_ERROR(part.method().execute());
-    const std::vector<graph::LoweredPort>& outputs = part.lowered().outputs;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const runner::TensorView view = part.method().output(i);
-      if (outputs[i].name == kLogitsPort) {
-        keep_logits(view);
-      } else {
-        passed[outputs[i].name] = {view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}};
-      }
-    }
+  Status run_call(LoadedPart& part, PassedTensors& passed) {
+    FERRY_RETURN_IF_ERROR(part.run(call_->tokens, call_->position, passed));
+    const auto logits = passed.find(std::string(kLogitsPort));
+    if (logits == passed.end()) return {};
+    const Passed& rows = logits->second;
+    run_->recorder.keep_logits(call_->position,
+                               runner::probe_floats({rows.dtype, rows.shape, rows.bytes}));
+    passed.erase(logits);
     return {};
   }
 
@@ -326,10 +222,6 @@ class F32Path {
     const std::vector<float> values = runner::probe_floats(view);
     run_->recorder.keep_probe(name, call_->position, static_cast<int64_t>(call_->tokens.size()),
                               values);
-  }
-
-  void keep_logits(const runner::TensorView& view) {
-    run_->recorder.keep_logits(call_->position, runner::probe_floats(view));
   }
 
   Status keep_caches(LoadedPart& part) {
@@ -345,6 +237,7 @@ class F32Path {
   const std::string& name_;
   ThreadPool& pool_;
   const bool in_several_calls_;
+  const ReadWeight weights_;
   std::vector<proof::RecordedPrompt> prompts_;  // with the features that are computed here
   std::map<std::string, proof::ReferenceTensor> caches_;  // by buffer
   std::vector<Run> runs_;
@@ -357,8 +250,9 @@ class F32Path {
 
 Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::vector<proof::RecordedPrompt>& prompts,
-                                const std::string& name, ThreadPool& pool, bool in_several_calls) {
-  return F32Path(conversion, prompts, name, pool, in_several_calls).run();
+                                const std::string& name, ThreadPool& pool,
+                                const F32PathOptions& options) {
+  return F32Path(conversion, prompts, name, pool, options).run();
 }
 
 }  // namespace ferry::pipeline

@@ -9,6 +9,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
+#include "pipeline/same_model.h"
 #include "proof/probing.h"
 #include "proof/reference.h"
 #include "proof/sequence_length.h"
@@ -41,18 +42,6 @@ Result<std::unique_ptr<TensorSource>> open_reference(const VerifyOptions& option
 runner::DecodeOptions decode_of(const VerifyOptions& options, const packer::Bundle& bundle) {
   if (!options.mode) return {};
   return proof::decode_options_of(bundle.manifest(), *options.mode);
-}
-
-std::string model_of(const packer::Manifest& m) {
-  return fmt::format("{} with {} layers, hidden {}, vocabulary {}", quoted(m.model_type),
-                     m.num_layers, m.hidden_size, m.vocab_size);
-}
-
-Status check_same_model(const packer::Bundle& bundle, const packer::Bundle& other) {
-  const std::string ours = model_of(bundle.manifest()), theirs = model_of(other.manifest());
-  if (ours == theirs) return {};
-  return bad_input(fmt::format("{}: is another model than {}: {}; the other is {}",
-                               printable(other.path()), printable(bundle.path()), theirs, ours));
 }
 
 using Prompts = std::vector<proof::RecordedPrompt>;
@@ -98,7 +87,7 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
   const proof::ParityBounds bounds = proof::bounds_of(bundle, options.tolerance);
   const runner::DecodeOptions decode = decode_of(options, bundle);
   // Ports that are not f32 cannot be widened: floors alone judge what they round.
-  if (bounds.rounding && !bounds.rounded_ports) {
+  if (bounds.has_floors() && !bounds.rounded_ports) {
     out.rounding =
         FERRY_TRY(proof::prove_rounding(bundle, reference, bounds, options.memory, pool, decode));
     return {};

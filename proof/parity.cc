@@ -8,26 +8,6 @@
 namespace ferry::proof {
 namespace {
 
-// log(sum(exp(row))), stable.
-double log_sum_exp(std::span<const float> row) {
-  const double largest = *std::max_element(row.begin(), row.end());
-  double sum = 0;
-  for (float v : row) sum += std::exp(v - largest);
-  return largest + std::log(sum);
-}
-
-// KL(softmax(want) || softmax(got)); both finite.
-double kl_divergence(std::span<const float> got, std::span<const float> want) {
-  const double got_norm = log_sum_exp(got);
-  const double want_norm = log_sum_exp(want);
-  double sum = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    const double log_p = want[i] - want_norm;
-    sum += std::exp(log_p) * (log_p - (got[i] - got_norm));
-  }
-  return std::max(sum, 0.0);
-}
-
 double sqnr_db(double signal, double noise) {
   if (noise == 0) return kExactSqnrDb;
   if (signal == 0) return -kExactSqnrDb;
@@ -35,6 +15,26 @@ double sqnr_db(double signal, double noise) {
 }
 
 }  // namespace
+
+double log_sum_exp(std::span<const float> row) {
+  const double largest = *std::max_element(row.begin(), row.end());
+  double sum = 0;
+  for (float v : row) sum += std::exp(v - largest);
+  return largest + std::log(sum);
+}
+
+double kl_divergence(std::span<const float> got, std::span<const float> want) {
+  const double got_norm = log_sum_exp(got);
+  const double want_norm = log_sum_exp(want);
+  double sum = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double log_p = want[i] - want_norm;
+    const double p = std::exp(log_p);
+    // Tokens without probability count nothing, whatever the other logit is.
+    if (p > 0) sum += p * (log_p - (got[i] - got_norm));
+  }
+  return sum < 0 ? 0 : sum;
+}
 
 void ValueComparison::add(std::span<const float> got, std::span<const float> want) {
   for (size_t i = 0; i < want.size(); ++i) {
@@ -83,7 +83,9 @@ void LogitComparison::add_row(std::span<const float> got, std::span<const float>
   rows_ += 1;
   if (!std::ranges::all_of(got, [](float v) { return std::isfinite(v); })) return;
   agreeing_ += runner::argmax(got) == runner::argmax(want) ? 1 : 0;
-  kl_sum_ += kl_divergence(got, want);
+  const double kl = kl_divergence(got, want);
+  kl_sum_ += kl;
+  kl_max_ = std::max(kl_max_, kl);
 }
 
 LogitMetrics LogitComparison::metrics() const {
@@ -93,6 +95,7 @@ LogitMetrics LogitComparison::metrics() const {
   if (rows_ == 0) return m;
   m.top1_agreement = static_cast<double>(agreeing_) / static_cast<double>(rows_);
   m.kl_mean = m.values.finite ? kl_sum_ / static_cast<double>(rows_) : kBeyondAnyBound;
+  m.kl_max = m.values.finite ? kl_max_ : kBeyondAnyBound;
   return m;
 }
 
@@ -110,6 +113,7 @@ ValueMetrics worse(const ValueMetrics& a, const ValueMetrics& b) {
 LogitMetrics worse(const LogitMetrics& a, const LogitMetrics& b) {
   return {.values = worse(a.values, b.values),
           .kl_mean = std::max(a.kl_mean, b.kl_mean),
+          .kl_max = std::max(a.kl_max, b.kl_max),
           .top1_agreement = std::min(a.top1_agreement, b.top1_agreement),
           .rows = a.rows + b.rows};
 }

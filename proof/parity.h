@@ -32,6 +32,7 @@ struct ValueMetrics {
 struct LogitMetrics {
   ValueMetrics values;
   double kl_mean = 0;         // mean over rows of KL(softmax(want) || softmax(got)), in nats
+  double kl_max = 0;          // of the row that has the largest
   double top1_agreement = 1;  // rows whose largest logit is at the same index
   int64_t rows = 0;
 };
@@ -59,13 +60,19 @@ class LogitComparison {
 
  private:
   ValueComparison values_;
-  double kl_sum_ = 0;
+  double kl_sum_ = 0, kl_max_ = 0;
   int64_t rows_ = 0, agreeing_ = 0;
 };
 
 // The worse of the two in every field.
 ValueMetrics worse(const ValueMetrics& a, const ValueMetrics& b);
 LogitMetrics worse(const LogitMetrics& a, const LogitMetrics& b);
+
+// log(sum(exp(row))), stable. -inf is a token of probability 0.
+double log_sum_exp(std::span<const float> row);
+// KL(softmax(want) || softmax(got)) in nats. Infinite where `got` alone has -inf at a token; NaN
+// where a row is no distribution.
+double kl_divergence(std::span<const float> got, std::span<const float> want);
 
 // Largest minus second largest value; infinite for a single one.
 double top_margin(std::span<const float> row);

@@ -20,6 +20,9 @@ struct LayerResult {
   ValueMetrics metrics;
   bool within = true;                   // its bounds
   std::optional<double> floor_db = {};  // of its signal-to-noise ratio, where it has one
+  std::optional<double> margin_db() const {
+    return floor_db ? std::optional(metrics.sqnr_db - *floor_db) : std::nullopt;
+  }
 };
 
 // Largest distances from logits computed in f64.

@@ -77,9 +77,9 @@ class Decoder {
   // Experts per token, and experts in all; {0, 0} for a layer without routed experts.
   virtual std::pair<int64_t, int64_t> experts_of(int64_t layer) const = 0;
 
-  // Contents of a mutable buffer by its name, or what a static program has instead: KV caches are
-  // [1,position() or more,heads,head_dim]. Valid until the next call of buffer() or forward().
-  // kUsage if there is none.
+  // Contents of a mutable buffer by its name (KV caches of f16 and i8 in f32), or what a static
+  // program has instead: KV caches are [1,position() or more,heads,head_dim]. Valid until the next
+  // call of buffer() or forward(). kUsage if there is none.
   virtual Result<TensorView> buffer(const std::string& name) const = 0;
 
  protected:

@@ -30,6 +30,12 @@ Result<MethodChain> bind_protocol(ProgramSet& set) {
   return set.bind(kForwardMethod, inputs, outputs);
 }
 
+std::vector<float> halves(const TensorView& stored) {
+  std::vector<float> values(stored.bytes.size() / 2);
+  to_f32(DType::kF16, stored.bytes.data(), values.data(), values.size());
+  return values;
+}
+
 // The component that turns tokens into what the decoder takes.
 struct Embedding {
   ProgramSet set;
@@ -70,7 +76,12 @@ struct StatefulDecoder::Impl {
   int64_t call_tokens = 0;                     // of the call that runs now
   TensorView ids = {DType::kI64, {1, 0}, {}};  // of the call that runs now
 
+  std::vector<float> shown;  // what buffer() has returned, where the program stores it in codes
+
   const packer::Manifest& manifest() const { return set.bundle().manifest(); }
+  Result<TensorView> stored_buffer(const std::string& name) const;
+  // A cache of i8 rows, by its scales and zero points.
+  Result<std::vector<float>> coded_rows(const std::string& name) const;
 
   // Whether a sequence with `count` more tokens has the RoPE factors beyond the switch.
   bool needs_long(size_t count) const {
@@ -147,6 +158,37 @@ Result<std::span<const float>> StatefulDecoder::Impl::run_again(std::span<const 
   const std::span<const float> logits = FERRY_TRY(run(sequence));
   return logits.last(
       std::min(logits.size(), tokens.size() * static_cast<size_t>(manifest().vocab_size)));
+}
+
+Result<TensorView> StatefulDecoder::Impl::stored_buffer(const std::string& name) const {
+  for (const MethodChain::Link& link : chain.links()) {
+    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
+      if (buffer.name == name) return link.method->value(buffer.value);
+    }
+  }
+  return fail(ErrorCode::kUsage, fmt::format("the bundle has no buffer '{}'", name));
+}
+
+Result<std::vector<float>> StatefulDecoder::Impl::coded_rows(const std::string& name) const {
+  const TensorView codes = FERRY_TRY(stored_buffer(name));
+  const TensorView scales = FERRY_TRY(stored_buffer(name + kCacheScales));
+  const TensorView zero_points = FERRY_TRY(stored_buffer(name + kCacheZeroPoints));
+  const size_t rows = zero_points.bytes.size();
+  if (codes.shape.empty() || scales.dtype != DType::kF32 || zero_points.dtype != DType::kI8 ||
+      scales.bytes.size() != rows * sizeof(float) ||
+      codes.bytes.size() != rows * static_cast<size_t>(codes.shape.back())) {
+    return fail(ErrorCode::kBadInput,
+                fmt::format("buffer '{}' does not have a scale for each row", name));
+  }
+  const auto* scale = reinterpret_cast<const float*>(scales.bytes.data());
+  const auto width = static_cast<size_t>(codes.shape.back());
+  std::vector<float> values(codes.bytes.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int code = std::to_integer<int8_t>(codes.bytes[i]);
+    const int zero = std::to_integer<int8_t>(zero_points.bytes[i / width]);
+    values[i] = static_cast<float>(code - zero) * scale[i / width];
+  }
+  return values;
 }
 
 void StatefulDecoder::Impl::deliver(const std::string& name, const TensorView& value) const {
@@ -235,12 +277,10 @@ std::pair<int64_t, int64_t> StatefulDecoder::experts_of(int64_t layer) const {
 }
 
 Result<TensorView> StatefulDecoder::buffer(const std::string& name) const {
-  for (const MethodChain::Link& link : impl_->chain.links()) {
-    for (const packer::ManifestBuffer& buffer : link.ports->buffers) {
-      if (buffer.name == name) return link.method->value(buffer.value);
-    }
-  }
-  return fail(ErrorCode::kUsage, fmt::format("the bundle has no buffer '{}'", name));
+  const TensorView stored = FERRY_TRY(impl_->stored_buffer(name));
+  if (stored.dtype != DType::kF16 && stored.dtype != DType::kI8) return stored;
+  impl_->shown = stored.dtype == DType::kF16 ? halves(stored) : FERRY_TRY(impl_->coded_rows(name));
+  return TensorView{DType::kF32, stored.shape, std::as_bytes(std::span(impl_->shown))};
 }
 
 }  // namespace ferry::runner

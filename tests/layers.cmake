@@ -2,7 +2,7 @@
 # say the same for symbols; this says it for headers. Run: cmake -DROOT=... -P layers.cmake
 set(core_may core)
 set(formats_may core formats)
-set(graph_may core formats/pte graph)
+set(graph_may core formats/pte formats/xnnpack graph)
 set(converters_may core graph converters)
 set(packer_may core formats/pte formats/ptd graph packer)
 set(runner/kernels_may core formats/pte runner/kernels)

@@ -19,10 +19,17 @@ namespace {
 ValueId attend(GraphBuilder& b, const DecoderContext& c, const AttentionKind& kind, ValueId q,
                const KvCache& cache) {
   const ScalarConfig& scalars = c.config.scalars;
-  if (!kind.range) return b.sdpa(q, cache.keys, cache.values, c.start_pos, scalars.attention);
+  if (!kind.range && c.options.kv_cache == DType::kF32) {
+    return b.sdpa(q, cache.keys.rows, cache.values.rows, c.start_pos, scalars.attention);
+  }
+  if (!kind.range) {
+    const ValueId keys = cached(b, c, cache.keys, 0, c.written);
+    const ValueId values = cached(b, c, cache.values, 0, c.written);
+    return b.sdpa(q, keys, values, c.start_pos, scalars.attention);
+  }
   const KeyRange& range = *kind.range;
-  const ValueId keys = b.slice(cache.keys, 1, range.start, c.end_pos, range.keys);
-  const ValueId values = b.slice(cache.values, 1, range.start, c.end_pos, range.keys);
+  const ValueId keys = cached(b, c, cache.keys, range.start, range.keys);
+  const ValueId values = cached(b, c, cache.values, range.start, range.keys);
   if (!scalars.attention_softcap) {
     return b.sdpa_masked(q, keys, values, range.mask, scalars.attention);
   }

@@ -7,8 +7,42 @@
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/static_ports.h"
+#include "core/program_interface.h"
 
 namespace ferry::converters {
+
+namespace {
+
+// i8 rows, with what they are coded by.
+CachedRows update_coded(GraphBuilder& b, const DecoderContext& c, const std::string& name,
+                        const Dims& shape, ValueId rows) {
+  Dims by_row = shape;
+  by_row.back() = head_dim(1);
+  const std::string cache_name = name + "_cache";
+  CachedRows cache;
+  cache.rows = b.buffer(cache_name, DType::kI8, shape);
+  graph::CodedRows& coded = cache.coded.emplace();
+  coded.codes = cache.rows;
+  coded.scales = b.buffer(cache_name + kCacheScales, DType::kF32, by_row);
+  coded.zero_points = b.buffer(cache_name + kCacheZeroPoints, DType::kI8, by_row);
+  const graph::CodedRows fresh = b.quantize_rows(rows);
+  b.update_cache(fresh.codes, coded.codes, c.start_pos);
+  b.update_cache(fresh.scales, coded.scales, c.start_pos);
+  b.update_cache(fresh.zero_points, coded.zero_points, c.start_pos);
+  return cache;
+}
+
+CachedRows update(GraphBuilder& b, const DecoderContext& c, const std::string& name,
+                  const Dims& shape, ValueId rows) {
+  if (c.options.kv_cache == DType::kI8) return update_coded(b, c, name, shape, rows);
+  CachedRows cache;
+  cache.rows = b.buffer(name + "_cache", c.options.kv_cache, shape);
+  if (c.options.kv_cache != DType::kF32) rows = b.to_dtype(rows, c.options.kv_cache);
+  b.update_cache(rows, cache.rows, c.start_pos);
+  return cache;
+}
+
+}  // namespace
 
 KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                          ValueId values) {
@@ -16,11 +50,23 @@ KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer
   const Dims shape = {batch(), positions(c.options.context_length), heads(c.config.num_kv_heads),
                       head_dim(c.config.head_dim)};
   KvCache cache;
-  cache.keys = b.buffer(name + "k_cache", DType::kF32, shape);
-  cache.values = b.buffer(name + "v_cache", DType::kF32, shape);
-  b.update_cache(keys, cache.keys, c.start_pos);
-  b.update_cache(values, cache.values, c.start_pos);
+  cache.keys = update(b, c, name + "k", shape, keys);
+  cache.values = update(b, c, name + "v", shape, values);
   return cache;
+}
+
+ValueId cached(GraphBuilder& b, const DecoderContext& c, const CachedRows& cache,
+               const graph::IntArg& start, const Dim& count) {
+  const auto part = [&](ValueId buffer) { return b.slice(buffer, 1, start, c.end_pos, count); };
+  if (!cache.coded) {
+    const ValueId rows = part(cache.rows);
+    return c.options.kv_cache == DType::kF32 ? rows : b.to_dtype(rows, DType::kF32);
+  }
+  graph::CodedRows rows;
+  rows.codes = part(cache.coded->codes);
+  rows.scales = part(cache.coded->scales);
+  rows.zero_points = part(cache.coded->zero_points);
+  return b.dequantize_rows(rows);
 }
 
 State state(GraphBuilder& b, const DecoderContext& c, int64_t layer, std::string name, Dims shape) {

@@ -3,22 +3,33 @@
 // outputs (static_ports.h).
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "converters/blocks/decoder_context.h"
 
 namespace ferry::converters {
 
-// f32 [1,context_length,kv_heads,head_dim] each. Positions beyond the last one written hold
-// arbitrary values and must not be read.
+// One buffer [1,context_length,kv_heads,head_dim], f32, f16 or i8; of i8 with buffers of its scales
+// and zero points. Positions beyond the last one written hold arbitrary values and must not be
+// read.
+struct CachedRows {
+  ValueId rows;
+  std::optional<graph::CodedRows> coded = {};
+};
+
 struct KvCache {
-  ValueId keys, values;
+  CachedRows keys, values;
 };
 
 // The KV cache of attention layer `layer` in the stateful style, after keys and values
 // [1,T,kv_heads,head_dim] of this call have been written into it.
 KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                          ValueId values);
+
+// The positions [start, c.end_pos), `count` of them, in f32.
+ValueId cached(GraphBuilder& b, const DecoderContext& c, const CachedRows& cache,
+               const graph::IntArg& start, const Dim& count);
 
 // A state of fixed size, f32.
 struct State {

@@ -164,7 +164,7 @@ KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
 // A query at position p attends to the keys at [0, p].
 KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   KeyRange range;
-  range.keys = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
+  range.keys = c.written;
   range.mask = additive_mask(b, b.ge(distances(b, c, range), 0), "causal_mask");
   return range;
 }
@@ -173,7 +173,11 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
   c.full.rope = add_rope(b, c, "rope", config.rope);
   // The attention operator has no softcap; softcap_attention() needs a mask in every layer.
-  if (config.scalars.attention_softcap) c.full.range = add_causal_range(b, c);
+  const bool masked = config.scalars.attention_softcap.has_value();
+  if (masked || c.options.kv_cache != DType::kF32) {
+    c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
+  }
+  if (masked) c.full.range = add_causal_range(b, c);
   c.sliding = c.full;
   if (!config.sliding_window) return;
   if (config.sliding_rope != config.rope) {

@@ -40,6 +40,8 @@ struct DecoderContext {
   Dim tokens = {};         // T, the number of tokens of a call
   ValueId start_pos = {};  // Int: position of the first token; stateful style
   ValueId end_pos = {};    // Int: start_pos + T; stateful style
+  // N, as many as end_pos says; where causal attention reads a part of its caches.
+  Dim written = {};
   // i64 []: start_pos, or -1 - start_pos if the caller states that the sequence needs the long
   // factors of longrope. Valid only in a program that has both sets of factors.
   ValueId signed_start = {};

@@ -10,6 +10,8 @@
 //   40  u64   bytes from there to the end of the last segment, which ends the file
 //   48  ...   rest of the FlatBuffer
 //   ...       segments, each a multiple of 128 after the base
+//
+// An entry without a layout is data of a delegate. It may share a segment with a tensor.
 #include "formats/ptd/ptd.h"
 
 #include <fmt/format.h>
@@ -110,7 +112,10 @@ class Reader {
     if (key_.empty() || key_.find('\0') != std::string_view::npos) {
       return error("a name that is empty or holds a NUL");
     }
-    if (entry.layout() == nullptr) return error("no layout");
+    FERRY_RETURN_IF_ERROR(check_segment(entry.segment()));
+    if (entry.layout() == nullptr) {
+      return NamedTensor{std::string(key_), DType::kU8, {}, entry.segment(), false};
+    }
     const wire::Layout& layout = *entry.layout();
     NamedTensor out{std::string(key_), DType::kF32, {}, entry.segment()};
     const auto dtype = dtype_from_executorch(layout.scalar_type());
@@ -145,11 +150,15 @@ class Reader {
     return sizes;
   }
 
-  Status check_bytes(const NamedTensor& tensor) const {
-    if (tensor.segment >= segments_.size()) {
-      return error(fmt::format("in segment {} of {}", tensor.segment, segments_.size()));
+  Status check_segment(uint32_t segment) const {
+    if (segment >= segments_.size()) {
+      return error(fmt::format("in segment {} of {}", segment, segments_.size()));
     }
-    if (problem_ && problem_->segment == tensor.segment) return error(problem_->what);
+    if (problem_ && problem_->segment == segment) return error(problem_->what);
+    return {};
+  }
+
+  Status check_bytes(const NamedTensor& tensor) const {
     pte::Tensor shape;
     shape.dtype = tensor.dtype;
     shape.sizes = tensor.sizes;
@@ -170,18 +179,23 @@ class Reader {
   std::string_view key_;  // of the entry being read
 };
 
+flatbuffers::Offset<wire::Layout> encode_layout(flatbuffers::FlatBufferBuilder& b,
+                                                const NamedTensor& tensor) {
+  if (!tensor.is_tensor) return 0;
+  std::vector<uint8_t> order(tensor.sizes.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint8_t>(i);
+  const auto sizes = b.CreateVector(tensor.sizes);
+  const auto scalar_type = static_cast<int8_t>(dtype_info(tensor.dtype).executorch);
+  return wire::CreateLayout(b, scalar_type, sizes, b.CreateVector(order));
+}
+
 std::vector<uint8_t> encode(const std::vector<NamedTensor>& tensors,
                             const std::vector<Range>& segments) {
   flatbuffers::FlatBufferBuilder b(1 << 14);
   std::vector<flatbuffers::Offset<wire::NamedData>> entries;
   for (const NamedTensor& tensor : tensors) {
-    std::vector<uint8_t> order(tensor.sizes.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint8_t>(i);
     const auto key = b.CreateString(tensor.key);
-    const auto sizes = b.CreateVector(tensor.sizes);
-    const auto scalar_type = static_cast<int8_t>(dtype_info(tensor.dtype).executorch);
-    const auto layout = wire::CreateLayout(b, scalar_type, sizes, b.CreateVector(order));
-    entries.push_back(wire::CreateNamedData(b, key, tensor.segment, layout));
+    entries.push_back(wire::CreateNamedData(b, key, tensor.segment, encode_layout(b, tensor)));
   }
   std::vector<flatbuffers::Offset<wire::DataSegment>> table;
   for (const auto& [offset, size] : segments) {

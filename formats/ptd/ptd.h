@@ -1,5 +1,6 @@
-// .ptd files (ExecuTorch FlatTensor, FlatBuffer identifier FT01): named constant tensors outside of
-// the program. Reader with full validation, and a planner for writing, side by side.
+// .ptd files (ExecuTorch FlatTensor, FlatBuffer identifier FT01): named constant tensors, and named
+// data of delegates, outside of the program. Reader with full validation, and a planner for
+// writing, side by side.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +19,9 @@ struct NamedTensor {
   DType dtype;
   std::vector<int32_t> sizes;
   uint32_t segment = 0;  // several keys may share one segment (tied and identical tensors)
+  // false: bytes that only a delegate knows how to read. Such an entry has no layout in the file,
+  // and no dtype (kU8 here) and no sizes. No tensor of a program is found by its key.
+  bool is_tensor = true;
 };
 
 struct Segment {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "core/text.h"
 #include "formats/pte/flat_file.h"
 #include "program_generated.h"
@@ -18,7 +20,7 @@ class Decoder {
   // file; what is copied is therefore limited to a few times the file.
   Decoder(size_t flat_bytes, const std::string& file) : budget_(4 * flat_bytes), file_(file) {}
 
-  Result<Program> decode(const wire::Program& root) {
+  Result<DecodedProgram> decode(const wire::Program& root) {
     if (root.version() != 0) {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("{}: program version {}", file_, root.version()));
@@ -29,7 +31,8 @@ class Decoder {
       method_ = plan->name() ? plan->name()->str() : "";
       program.methods.push_back(FERRY_TRY(decode_method(*plan)));
     }
-    return program;
+    FERRY_RETURN_IF_ERROR(decode_named_data(root, program));
+    return DecodedProgram{std::move(program), std::move(places_)};
   }
 
  private:
@@ -102,9 +105,44 @@ class Decoder {
       if (op->overload()) out.overload = FERRY_TRY(text(op->overload(), "overload"));
     }
     for (const wire::Delegate* delegate : *plan.delegates()) {
-      method.delegates.push_back(FERRY_TRY(text(delegate->id(), "id of a delegate")));
+      method.delegates.push_back(FERRY_TRY(decode_delegate(*delegate)));
     }
     return {};
+  }
+
+  // -- delegates
+  Result<Delegate> decode_delegate(const wire::Delegate& in) {
+    Delegate out;
+    out.backend = FERRY_TRY(text(in.id(), "id of a delegate"));
+    if (in.blob() == nullptr) return absent("data of a delegate");
+    const int location = in.blob()->location();
+    if (location != 0 && location != 1) {
+      return error(fmt::format("data of a delegate in location {}", location));
+    }
+    out.data = index_of({location == 1, in.blob()->index()}, delegate_data_, places_.delegates);
+    return out;
+  }
+
+  Status decode_named_data(const wire::Program& root, Program& program) {
+    if (root.named_data() == nullptr) return {};
+    for (const wire::NamedBlob* blob : *root.named_data()) {
+      if (blob->key() == nullptr) return bad_input(file_ + ": named data without a key");
+      // Keys may be shared too.
+      if (blob->key()->size() > budget_) return bad_input(file_ + ": keys larger than the file");
+      budget_ -= blob->key()->size();
+      program.named_data.push_back(
+          {blob->key()->str(), index_of(blob->segment(), named_data_, places_.named)});
+    }
+    return {};
+  }
+
+  // Numbers places in the order in which they are met.
+  template <class Place>
+  static uint32_t index_of(const Place& place, std::map<Place, uint32_t>& known,
+                           std::vector<Place>& places) {
+    const auto [entry, is_new] = known.emplace(place, static_cast<uint32_t>(places.size()));
+    if (is_new) places.push_back(place);
+    return entry->second;
   }
 
   // -- values
@@ -248,12 +286,15 @@ class Decoder {
   uint64_t budget_;
   const std::string& file_;
   std::string method_;  // being decoded, for messages
+  BlobPlaces places_;
+  std::map<BlobPlaces::Delegate, uint32_t> delegate_data_;
+  std::map<uint32_t, uint32_t> named_data_;
 };
 
 }  // namespace
 
-Result<Program> decode_program(const wire::Program& root, size_t flat_bytes,
-                               const std::string& name) {
+Result<DecodedProgram> decode_program(const wire::Program& root, size_t flat_bytes,
+                                      const std::string& name) {
   return Decoder(flat_bytes, name).decode(root);
 }
 

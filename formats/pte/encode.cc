@@ -108,7 +108,16 @@ Offset<wire::Chain> encode_chain(FlatBufferBuilder& b, const Method& method) {
   return wire::CreateChain(b, none, none, b.CreateVector(steps));
 }
 
-Offset<wire::Plan> encode_method(FlatBufferBuilder& b, const Method& method) {
+Offset<wire::Delegate> encode_delegate(FlatBufferBuilder& b, const Delegate& delegate,
+                                       uint32_t segment) {
+  const auto id = b.CreateString(delegate.backend);
+  const auto blob = wire::CreateDelegateBlob(b, 1, segment);
+  const auto no_specs = b.CreateVector(std::vector<Offset<wire::CompileSpec>>());
+  return wire::CreateDelegate(b, id, blob, no_specs);
+}
+
+Offset<wire::Plan> encode_method(FlatBufferBuilder& b, const Method& method,
+                                 const DataTables& tables) {
   std::vector<Offset<wire::ValueSlot>> values;
   values.reserve(method.values.size());
   for (const Value& value : method.values) {
@@ -127,11 +136,15 @@ Offset<wire::Plan> encode_method(FlatBufferBuilder& b, const Method& method) {
   const auto outputs = b.CreateVector(method.outputs);
   const auto chains = b.CreateVector(std::vector{encode_chain(b, method)});
   const auto operator_vector = b.CreateVector(operators);
-  const auto delegates = b.CreateVector(std::vector<Offset<wire::Delegate>>());
+  std::vector<Offset<wire::Delegate>> delegates;
+  for (const Delegate& delegate : method.delegates) {
+    delegates.push_back(encode_delegate(b, delegate, tables.delegates[delegate.data]));
+  }
+  const auto delegate_vector = b.CreateVector(delegates);
   const auto memory =
       b.CreateVector(std::vector<int64_t>(method.memory_bytes.begin(), method.memory_bytes.end()));
   return wire::CreatePlan(b, name, 0, value_vector, inputs, outputs, chains, operator_vector,
-                          delegates, memory);
+                          delegate_vector, memory);
 }
 
 }  // namespace
@@ -139,7 +152,7 @@ Offset<wire::Plan> encode_method(FlatBufferBuilder& b, const Method& method) {
 std::vector<uint8_t> encode_program(const Program& program, const DataTables& tables) {
   FlatBufferBuilder b(1 << 16);
   std::vector<Offset<wire::Plan>> plans;
-  for (const Method& method : program.methods) plans.push_back(encode_method(b, method));
+  for (const Method& method : program.methods) plans.push_back(encode_method(b, method, tables));
   std::vector<Offset<wire::FileSegment>> segments;
   for (const auto& [offset, size] : tables.segments) {
     segments.push_back(wire::CreateFileSegment(b, offset, size));
@@ -154,9 +167,13 @@ std::vector<uint8_t> encode_program(const Program& program, const DataTables& ta
   const auto no_delegates = b.CreateVector(std::vector<Offset<wire::InlineDelegateData>>());
   const auto segment_vector = b.CreateVector(segments);
   const auto initial_vector = b.CreateVector(initial);
-  const auto no_blobs = b.CreateVector(std::vector<Offset<wire::NamedBlob>>());
+  std::vector<Offset<wire::NamedBlob>> named;
+  for (const NamedData& data : program.named_data) {
+    named.push_back(wire::CreateNamedBlob(b, b.CreateString(data.key), tables.named[data.data]));
+  }
+  const auto named_vector = b.CreateVector(named);
   b.Finish(wire::CreateProgram(b, 0, plan_vector, no_buffers, no_delegates, segment_vector,
-                               constants, initial_vector, no_blobs),
+                               constants, initial_vector, named_vector),
            "ET12");
   return {b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize()};
 }

@@ -13,6 +13,8 @@ struct DataTables {
   std::vector<ferry::wire::Range> segments;
   std::vector<uint64_t> constants = {0};  // offsets in segment 0
   std::vector<uint64_t> initial = {};     // offsets in segment 1; empty: no such segment
+  // The segments of blobs and of named data.
+  std::vector<uint32_t> delegates = {}, named = {};
 };
 
 // The finished FlatBuffer, without the extended header. Deterministic. Every vector and string that

@@ -55,7 +55,8 @@ class InstructionCheck {
 
  private:
   // What the method does with a value.
-  static constexpr uint8_t kInput = 1, kOutput = 2, kView = 4, kWritten = 8, kUnknown = 16;
+  static constexpr uint8_t kInput = 1, kOutput = 2, kView = 4, kWritten = 8, kUnknown = 16,
+                           kDelegated = 32;
 
   auto error(size_t index, const std::string& what, ErrorCode code = ErrorCode::kBadInput) const {
     std::string op;
@@ -93,11 +94,7 @@ class InstructionCheck {
     const Instruction& step = method_.instructions[index];
     if (const auto* call = std::get_if<KernelCall>(&step)) return check_kernel_call(index, *call);
     if (const auto* call = std::get_if<DelegateCall>(&step)) {
-      if (call->delegate < 0 || static_cast<size_t>(call->delegate) >= method_.delegates.size()) {
-        return error(index,
-                     fmt::format("delegate {} of {}", call->delegate, method_.delegates.size()));
-      }
-      return check_args(index, call->args);
+      return check_delegate_call(index, *call);
     }
     if (const auto* move = std::get_if<MoveCall>(&step)) return check_move(index, *move);
     if (const auto* jump = std::get_if<JumpFalseCall>(&step)) return check_jump(index, *jump);
@@ -105,6 +102,17 @@ class InstructionCheck {
     if (!get<Tensor>(freed)) {
       return error(index, fmt::format("frees value {}, which is no tensor", freed));
     }
+    return {};
+  }
+
+  // Which of the arguments it writes is in its blob.
+  Status check_delegate_call(size_t index, const DelegateCall& call) {
+    if (call.delegate < 0 || static_cast<size_t>(call.delegate) >= method_.delegates.size()) {
+      return error(index,
+                   fmt::format("delegate {} of {}", call.delegate, method_.delegates.size()));
+    }
+    FERRY_RETURN_IF_ERROR(check_args(index, call.args));
+    for (int32_t arg : call.args) role(arg) |= kDelegated;
     return {};
   }
 

@@ -98,12 +98,22 @@ struct FreeCall {
   int32_t value = 0;
   bool operator==(const FreeCall&) const = default;
 };
+// Has the inputs of the delegate and then its outputs as arguments, none of them twice for the
+// result, as kernels have it.
 struct DelegateCall {
-  int32_t delegate = 0;
+  int32_t delegate = 0;  // index into Method::delegates
   std::vector<int32_t> args;
   bool operator==(const DelegateCall&) const = default;
 };
 using Instruction = std::variant<KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall>;
+
+// Work for a backend, in a format of its own. Compile specs are neither kept nor written: the
+// backends that we know ignore them.
+struct Delegate {
+  std::string backend;  // "XnnpackBackend"
+  uint32_t data = 0;    // its blob: index into ProgramData::delegates; several may share one
+  bool operator==(const Delegate&) const = default;
+};
 
 struct Method {
   std::string name;
@@ -111,13 +121,21 @@ struct Method {
   std::vector<int32_t> inputs, outputs;  // value indices
   std::vector<Operator> operators;
   std::vector<Instruction> instructions;  // of the only chain
-  std::vector<std::string> delegates;     // backend ids; a program with any cannot be executed here
-  std::vector<uint64_t> memory_bytes;     // entry 0 is the reserved 0 of the wire format
+  std::vector<Delegate> delegates;
+  std::vector<uint64_t> memory_bytes;  // entry 0 is the reserved 0 of the wire format
   bool operator==(const Method&) const = default;
+};
+
+// Bytes that delegates ask for by name. Tensors are never found by it.
+struct NamedData {
+  std::string key;    // unique
+  uint32_t data = 0;  // index into ProgramData::named; several may share one
+  bool operator==(const NamedData&) const = default;
 };
 
 struct Program {
   std::vector<Method> methods;
+  std::vector<NamedData> named_data = {};
   const Method* find(std::string_view method) const {
     for (const Method& m : methods)
       if (m.name == method) return &m;

@@ -137,37 +137,66 @@ Result<ProgramData> read_data(const wire::Program& root, const std::vector<Range
   return out;
 }
 
-// Delegates are recorded, not executed; where their data lies must make sense all the same.
-Status check_delegates(const wire::Program& root, size_t segments, const std::string& name) {
-  const size_t inline_blobs = root.delegate_data() ? root.delegate_data()->size() : 0;
-  for (const wire::Plan* plan : *root.plans()) {
-    for (const wire::Delegate* delegate : *plan->delegates()) {
-      const wire::DelegateBlob* blob = delegate->blob();
-      if (blob == nullptr) return bad_input(name + ": a delegate without data");
-      const bool known = blob->location() == 0 || blob->location() == 1;
-      if (!known || blob->index() >= (blob->location() == 0 ? inline_blobs : segments)) {
-        return bad_input(
-            fmt::format("{}: data {} of a delegate does not exist", name, blob->index()));
-      }
-    }
+// Blobs that the program holds itself, as ranges of the file.
+Result<std::vector<Bytes>> inline_blobs(const wire::Program& root, Bytes flat, Bytes file,
+                                        const std::string& name) {
+  std::vector<Bytes> out;
+  if (root.delegate_data() == nullptr) return out;
+  for (const wire::InlineDelegateData* blob : *root.delegate_data()) {
+    if (blob->data() == nullptr) return bad_input(name + ": data of a delegate are absent");
+    const auto* begin = reinterpret_cast<const std::byte*>(blob->data()->Data());
+    out.push_back(file.subspan(static_cast<size_t>(begin - flat.data()), blob->data()->size()));
   }
-  if (root.named_data() == nullptr) return {};
-  for (const wire::NamedBlob* blob : *root.named_data()) {
-    if (blob->key() == nullptr || blob->segment() >= segments) {
-      return bad_input(
-          fmt::format("{}: named data in segment {} of {}", name, blob->segment(), segments));
+  return out;
+}
+
+struct File {
+  const wire::Program& root;
+  Bytes flat;  // of `root`
+  Bytes bytes;
+  std::vector<Range> segments;
+  Bytes data;  // all segments
+  const std::string& name;
+
+  Bytes segment(size_t index) const {
+    return data.subspan(segments[index].offset, segments[index].size);
+  }
+};
+
+Status read_delegates(const File& file, const BlobPlaces& places, ProgramData& out) {
+  const auto inside = FERRY_TRY(inline_blobs(file.root, file.flat, file.bytes, file.name));
+  for (const auto& [is_segment, index] : places.delegates) {
+    if (index >= (is_segment ? file.segments.size() : inside.size())) {
+      return bad_input(fmt::format("{}: data {} of a delegate does not exist", file.name, index));
     }
+    out.delegates.push_back(is_segment ? file.segment(index) : inside[index]);
+    out.delegate_bytes += out.delegates.back().size();
   }
   return {};
 }
 
-std::vector<uint64_t> sizes_of(const std::vector<Bytes>& spans) {
-  std::vector<uint64_t> out;
-  for (Bytes span : spans) out.push_back(span.size());
-  return out;
+Status read_named_data(const File& file, const BlobPlaces& places, ProgramData& out) {
+  for (uint32_t segment : places.named) {
+    if (segment >= file.segments.size()) {
+      return bad_input(fmt::format("{}: named data in segment {} of {}", file.name, segment,
+                                   file.segments.size()));
+    }
+    out.named.push_back(file.segment(segment));
+    out.named_bytes += out.named.back().size();
+  }
+  return {};
 }
 
 }  // namespace
+
+DataSizes sizes_of(const ProgramData& data) {
+  const auto sizes = [](const std::vector<Bytes>& spans) {
+    std::vector<uint64_t> out;
+    for (Bytes span : spans) out.push_back(span.size());
+    return out;
+  };
+  return {sizes(data.constants), sizes(data.initial), sizes(data.delegates), sizes(data.named)};
+}
 
 Result<LoadedProgram> read_program(std::span<const std::byte> file, const std::string& name) {
   const Header header = FERRY_TRY(read_header(file, name));
@@ -180,13 +209,15 @@ Result<LoadedProgram> read_program(std::span<const std::byte> file, const std::s
   }
 
   LoadedProgram loaded;
-  loaded.program = FERRY_TRY(decode_program(*root, header.program_bytes, name));
+  auto [program, places] = FERRY_TRY(decode_program(*root, header.program_bytes, name));
+  loaded.program = std::move(program);
   const Bytes data = file.subspan(header.data.offset, header.data.size);
   loaded.data = FERRY_TRY(read_data(*root, segments, data, name));
   loaded.data.program_bytes = header.program_bytes;
-  FERRY_RETURN_IF_ERROR(check_delegates(*root, segments.size(), name));
-  const DataSizes extents{sizes_of(loaded.data.constants), sizes_of(loaded.data.initial)};
-  FERRY_RETURN_IF_ERROR(validate_program(loaded.program, extents, name));
+  const File parts{*root, flat.get(), file, segments, data, name};
+  FERRY_RETURN_IF_ERROR(read_delegates(parts, places, loaded.data));
+  FERRY_RETURN_IF_ERROR(read_named_data(parts, places, loaded.data));
+  FERRY_RETURN_IF_ERROR(validate_program(loaded.program, sizes_of(loaded.data), name));
   return loaded;
 }
 

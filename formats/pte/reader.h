@@ -5,6 +5,7 @@
 //     where their tensor is;
 //   - known operators (op_schema.h) get arguments of the right number and kinds, and write only
 //     tensors with an allocation, or outputs without one that no view makes;
+//   - calls of delegates and named data refer to what is there; keys occur once;
 //   - a list of tensors holds earlier values, a list of integers holds Int values.
 // What only an execution can know: sizes of dynamic tensors, whether a view without an allocation
 // has been made before it is read, kinds that an operator of scalars produces, and whether an
@@ -17,6 +18,7 @@
 
 #include "core/result.h"
 #include "formats/pte/program.h"
+#include "formats/pte/writer.h"  // DataSizes
 
 namespace ferry::pte {
 
@@ -28,11 +30,20 @@ struct ProgramData {
   std::vector<std::span<const std::byte>> constants;
   // The same for initial contents of mutable buffers (data_index with allocation).
   std::vector<std::span<const std::byte>> initial;
+  // Exact ranges: what Delegate::data and NamedData::data refer to. Without a placeholder, in order
+  // of first use.
+  std::vector<std::span<const std::byte>> delegates;
+  std::vector<std::span<const std::byte>> named;
   // For size reports.
   uint64_t program_bytes = 0;   // the FlatBuffer with its headers
   uint64_t constant_bytes = 0;  // the constant segment
   uint64_t initial_bytes = 0;   // the mutable data segment
+  uint64_t delegate_bytes = 0;  // blobs of delegates, each counted once
+  uint64_t named_bytes = 0;     // named data, likewise
 };
+
+// The bytes that are there for each index, as plan_program() wants them.
+DataSizes sizes_of(const ProgramData& data);
 
 struct LoadedProgram {
   Program program;

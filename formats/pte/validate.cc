@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <unordered_set>
 
 #include "core/checked.h"
 #include "core/text.h"
@@ -32,6 +33,7 @@ class MethodCheck {
   Status run() {
     FERRY_RETURN_IF_ERROR(check_memory());
     FERRY_RETURN_IF_ERROR(check_ports());
+    FERRY_RETURN_IF_ERROR(check_delegates());
     for (size_t i = 0; i < method_.values.size(); ++i) FERRY_RETURN_IF_ERROR(check_value(i));
     return check_instructions(method_, file_);
   }
@@ -80,6 +82,17 @@ class MethodCheck {
         if (ports == &method_.inputs && tensor && is_constant(*tensor)) {
           return value_error(static_cast<size_t>(index), "an input is a constant");
         }
+      }
+    }
+    return {};
+  }
+
+  Status check_delegates() const {
+    for (const Delegate& delegate : method_.delegates) {
+      if (delegate.backend.empty()) return method_error("a delegate without a backend");
+      if (delegate.data >= extents_.delegates.size()) {
+        return method_error(
+            fmt::format("data {} of a delegate, of {}", delegate.data, extents_.delegates.size()));
       }
     }
     return {};
@@ -169,6 +182,23 @@ class MethodCheck {
   const std::string& file_;
 };
 
+Status check_named_data(const Program& program, const DataSizes& extents, const std::string& name) {
+  std::unordered_set<std::string_view> keys;
+  for (const NamedData& named : program.named_data) {
+    const auto error = [&](const std::string& what) {
+      return bad_input(fmt::format("{}: {} (named data {})", name, what, quoted(named.key)));
+    };
+    if (named.key.empty() || named.key.find('\0') != std::string::npos) {
+      return error("a key that is empty or holds a NUL");
+    }
+    if (!keys.insert(named.key).second) return error("its key occurs twice");
+    if (named.data >= extents.named.size()) {
+      return error(fmt::format("data {} of {}", named.data, extents.named.size()));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status validate_program(const Program& program, const DataSizes& extents, const std::string& name) {
@@ -181,7 +211,7 @@ Status validate_program(const Program& program, const DataSizes& extents, const 
     }
     FERRY_RETURN_IF_ERROR(MethodCheck(method, extents, name).run());
   }
-  return {};
+  return check_named_data(program, extents, name);
 }
 
 }  // namespace ferry::pte

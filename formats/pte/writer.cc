@@ -9,7 +9,10 @@
 //   32  u64   bytes from there to the end of the last segment, which ends the file
 //   40  ...   rest of the FlatBuffer
 //   ...       segment 0: constants, each aligned to 16
-//   ...       segment 1 (a multiple of 128 after the first): initial contents of mutable buffers
+//   ...       segment 1, if there are any: initial contents of mutable buffers
+//   ...       a segment for each blob of a delegate, then one for each named data
+//
+// Segments begin at multiples of 128 after the first.
 #include "formats/pte/writer.h"
 
 #include <fmt/format.h>
@@ -43,13 +46,6 @@ Packed pack(const std::vector<uint64_t>& sizes) {
   return out;
 }
 
-void add_pieces(Piece::Kind kind, const Packed& packed, const std::vector<uint64_t>& sizes,
-                uint64_t segment, std::vector<Piece>& pieces) {
-  for (uint32_t i = 1; i < sizes.size(); ++i) {
-    if (sizes[i] > 0) pieces.push_back({kind, i, segment + packed.offsets[i], sizes[i]});
-  }
-}
-
 Status check_sizes(const DataSizes& sizes) {
   constexpr uint64_t kLimit = uint64_t{1} << 56;  // so that sums of offsets cannot overflow
   uint64_t total = 0;
@@ -57,14 +53,66 @@ Status check_sizes(const DataSizes& sizes) {
     if (list->empty() || (*list)[0] != 0) {
       return fail(ErrorCode::kInternal, "program: data 0 is the unused placeholder");
     }
+  }
+  for (const auto* list : {&sizes.constants, &sizes.initial, &sizes.delegates, &sizes.named}) {
     for (uint64_t size : *list) {
-      total = size > kLimit ? kLimit : total + size + ferry::wire::kConstantAlignment;
+      total = size > kLimit ? kLimit : total + size + ferry::wire::kSegmentAlignment;
       if (total >= kLimit)
         return fail(ErrorCode::kInternal, "program: more data than a file holds");
     }
   }
   return {};
 }
+
+// All segments in their order, and the pieces in them. Offsets are relative to the first segment.
+class Segments {
+ public:
+  explicit Segments(const DataSizes& sizes) {
+    tables_.constants = add_packed(Piece::Kind::kConstant, sizes.constants);  // even when empty
+    if (sizes.initial.size() > 1) {
+      tables_.initial = add_packed(Piece::Kind::kInitial, sizes.initial);
+    }
+    tables_.delegates = add_single(Piece::Kind::kDelegate, sizes.delegates);
+    tables_.named = add_single(Piece::Kind::kNamed, sizes.named);
+  }
+
+  const DataTables& tables() const { return tables_; }
+  std::vector<Piece> take_pieces() { return std::move(pieces_); }
+  uint64_t bytes() const { return tables_.segments.back().offset + tables_.segments.back().size; }
+
+ private:
+  uint64_t add_segment(uint64_t size) {
+    const uint64_t begin = tables_.segments.empty() ? 0 : bytes();
+    tables_.segments.push_back({align_up(begin, ferry::wire::kSegmentAlignment), size});
+    return tables_.segments.back().offset;
+  }
+
+  void add_piece(Piece::Kind kind, size_t index, uint64_t offset, uint64_t size) {
+    if (size > 0) pieces_.push_back({kind, static_cast<uint32_t>(index), offset, size});
+  }
+
+  std::vector<uint64_t> add_packed(Piece::Kind kind, const std::vector<uint64_t>& sizes) {
+    Packed packed = pack(sizes);
+    const uint64_t segment = add_segment(packed.bytes);
+    for (size_t i = 1; i < sizes.size(); ++i) {
+      add_piece(kind, i, segment + packed.offsets[i], sizes[i]);
+    }
+    return std::move(packed.offsets);
+  }
+
+  // One segment for each; the result is their indices.
+  std::vector<uint32_t> add_single(Piece::Kind kind, const std::vector<uint64_t>& sizes) {
+    std::vector<uint32_t> out;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      out.push_back(static_cast<uint32_t>(tables_.segments.size()));
+      add_piece(kind, i, add_segment(sizes[i]), sizes[i]);
+    }
+    return out;
+  }
+
+  DataTables tables_;
+  std::vector<Piece> pieces_;
+};
 
 }  // namespace
 
@@ -73,23 +121,9 @@ Result<Layout> plan_program(const Program& program, const DataSizes& sizes) {
   if (auto valid = validate_program(program, sizes, "program"); !valid) {
     return fail(ErrorCode::kInternal, valid.error().message);
   }
-  for (const Method& method : program.methods) {
-    if (!method.delegates.empty()) {
-      return fail(ErrorCode::kUnsupported, "program: delegates cannot be written");
-    }
-  }
-  const Packed constants = pack(sizes.constants);
-  const Packed initial = pack(sizes.initial);
-  DataTables tables;
-  tables.constants = constants.offsets;
-  tables.segments.push_back({0, constants.bytes});  // there even when it is empty
-  if (initial.offsets.size() > 1) {
-    tables.initial = initial.offsets;
-    tables.segments.push_back(
-        {align_up(constants.bytes, ferry::wire::kSegmentAlignment), initial.bytes});
-  }
-  const uint64_t data_bytes = tables.segments.back().offset + tables.segments.back().size;
-  const std::vector<uint8_t> flat = encode_program(program, tables);
+  Segments segments(sizes);
+  const uint64_t data_bytes = segments.bytes();
+  const std::vector<uint8_t> flat = encode_program(program, segments.tables());
 
   Layout layout;
   if (data_bytes == 0) {
@@ -107,9 +141,8 @@ Result<Layout> plan_program(const Program& program, const DataSizes& sizes) {
   ferry::wire::store(std::span(layout.head), 16, program_bytes);
   ferry::wire::store(std::span(layout.head), 24, base);
   ferry::wire::store(std::span(layout.head), 32, data_bytes);
-  add_pieces(Piece::Kind::kConstant, constants, sizes.constants, base, layout.pieces);
-  add_pieces(Piece::Kind::kInitial, initial, sizes.initial, base + tables.segments.back().offset,
-             layout.pieces);
+  layout.pieces = segments.take_pieces();
+  for (Piece& piece : layout.pieces) piece.offset += base;
   layout.file_bytes = base + data_bytes;
   return layout;
 }

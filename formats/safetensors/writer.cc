@@ -28,6 +28,9 @@ tl::unexpected<Error> defect(const TensorSpec& tensor, std::string_view what) {
 Result<uint64_t> bytes_of(const TensorSpec& tensor) {
   const auto count = checked_numel(tensor.shape);
   const auto bits = count ? checked_mul<int64_t>(*count, dtype_bits(tensor.dtype)) : std::nullopt;
+  if (dtype_info(tensor.dtype).safetensors.empty()) {
+    return defect(tensor, fmt::format("no name for {}", dtype_name(tensor.dtype)));
+  }
   if (!bits || *bits % 8 != 0) return defect(tensor, "bad shape " + to_string(tensor.shape));
   return static_cast<uint64_t>(*bits) / 8;
 }

@@ -34,8 +34,8 @@ enum class Datatype : int16_t {
   kPF32 = 13,
   kBF16 = 14,
 };
-// "qbint4"
-std::string_view datatype_name(Datatype datatype);
+// "qbint4"; "datatype 99" of a code that is none.
+std::string datatype_name(Datatype datatype);
 
 // `scales` is an index into Graph::constants: f32 of kQCInt8 and kQCInt4, bf16 of kQBInt4.
 struct PerTensor {
@@ -63,9 +63,9 @@ using Quantization = std::variant<std::monostate, PerTensor, PerChannel, PerChan
 struct Value {
   uint32_t id = 0;  // nodes name values by it; unique
   Datatype datatype = Datatype::kF32;
-  std::vector<uint32_t> dims;  // upper bounds where the program is dynamic
-  uint32_t constant = 0;       // index into Graph::constants, 0 = none
-  uint32_t external = kNone;   // position among the arguments of the DelegateCall
+  std::vector<uint32_t> dims = {};  // upper bounds where the program is dynamic
+  uint32_t constant = 0;            // index into Graph::constants, 0 = none
+  uint32_t external = kNone;        // position among the arguments of the DelegateCall
   bool is_input = false, is_output = false;
   Quantization quantization = {};
   bool operator==(const Value&) const = default;
@@ -121,8 +121,8 @@ enum class NodeKind : uint8_t {
   kCopy = 46,
   kCos = 47,
 };
-// "FullyConnected"
-std::string_view node_name(NodeKind kind);
+// "FullyConnected"; "kind 99" of a code that is none.
+std::string node_name(NodeKind kind);
 
 struct MinMax {
   float min = 0, max = 0;
@@ -133,20 +133,22 @@ struct Node {
   NodeKind kind = NodeKind::kAdd;
   // Ids of values in the order of the node's table. Of kFullyConnected: input, filter, bias, which
   // may be kNone.
-  std::vector<uint32_t> inputs, outputs;
+  std::vector<uint32_t> inputs = {}, outputs = {};
   uint32_t flags = 0;
-  std::optional<MinMax> output_range = {};
+  std::optional<MinMax> output_range = {};  // the result is clamped to it
   // What else the table has, in its order: the new shape of kStaticReshape, the permutation of
-  // kStaticTranspose, the offsets and then the sizes of kStaticSlice, the axis of kConcatenate.
+  // kStaticTranspose, the offsets and then the sizes of kStaticSlice, the paddings before and then
+  // after of kStaticConstantPad, the axis of kConcatenate. A 0 in the new shape is the dimension
+  // that follows from the others; a size 0 is the whole dimension.
   std::vector<int64_t> numbers = {};
-  std::vector<float> factors = {};  // of kLeakyRelu, kElu and kStaticConstantPad
+  std::vector<float> factors = {};  // one of kLeakyRelu (slope), kElu (alpha), kStaticConstantPad
+  uint32_t debug_handle = 0;        // of the exporter, for people
   bool operator==(const Node&) const = default;
 };
 
 struct Constant {
-  std::string key;  // in the named data
-  // Without a key: a range of the blob's own constant data.
-  uint64_t offset = 0;
+  std::string key;      // in the named data
+  uint64_t offset = 0;  // without a key: where its bytes begin in the blob
   uint64_t bytes = 0;
   bool operator==(const Constant&) const = default;
 };

@@ -20,7 +20,7 @@ int matrix_arg(Op op) {
 
 // Whether an argument is a matrix: experts have three, and cast by themselves.
 bool is_matrix_arg(Op op, size_t arg) {
-  return op == Op::kExperts ? arg >= 3 : static_cast<int>(arg) == matrix_arg(op);
+  return op == Op::kExperts ? arg >= 3 && arg < 6 : static_cast<int>(arg) == matrix_arg(op);
 }
 
 // The weights that are nothing but matrices of linear, embedding and expert nodes, in every method
@@ -67,12 +67,18 @@ DType target_of(WeightDType dtype, const Recipe& recipe) {
   return DType::kF32;
 }
 
+// Codes and scales of a quantised matrix have the dtypes that they are stored in.
+bool is_coded(const StateDict& weights, const std::string& name) {
+  const auto found = weights.find_output(name);
+  return found.weight != nullptr && found.weight->recipe.is_coded();
+}
+
 // Gives every weight, its values and its recipe, the dtype that it is stored in.
 Status settle_dtypes(Model& model, WeightDType dtype) {
   const std::set<std::string> matrices = MatrixFinder(model.methods).take();
   for (MethodGraph& method : model.methods) {
     for (Value& value : method.graph.values) {
-      if (value.origin != Value::Origin::kWeight) continue;
+      if (value.origin != Value::Origin::kWeight || is_coded(model.weights, value.name)) continue;
       Weight* weight = model.weights.find(value.name);
       if (weight == nullptr) {
         return fail(ErrorCode::kInternal,

@@ -1,4 +1,4 @@
-// Attention over caches, bmm, and the gated delta rule.
+// Attention over caches, and bmm.
 #include "runner/kernels/compute_targets.h"
 // After the choice of targets.
 #undef HWY_TARGET_INCLUDE
@@ -24,7 +24,7 @@ void bmm_task(const WeightedSums& sums) {
 
 // ---- attention
 
-// What a task works on: a block of queries of all heads that share a kv head.
+// A block of queries of all heads that share a kv head, over a chunk of keys.
 struct Attention {
   const SdpaArgs& args;
   size_t batch, kv_head;
@@ -36,11 +36,7 @@ struct Attention {
   float* total;         // (count * group), sum of the weights so far
 
   // Keys that query i of the block sees.
-  size_t seen(size_t i) const {
-    if (!args.causal || args.mask) return args.context;
-    const size_t n = args.start_pos + first + i + 1;
-    return n < args.context ? n : args.context;
-  }
+  size_t seen(size_t i) const { return args.seen(first + i + 1); }
   const float* row(const float* cache, size_t key) const {
     return cache + ((batch * args.context + key) * args.kv_heads + kv_head) * args.dim;
   }
@@ -50,13 +46,30 @@ struct Attention {
   }
 };
 
+Attention attention(const SdpaArgs& args, const SdpaTask& task, size_t head) {
+  const size_t first = task.block * args.block, rows = args.rows();
+  const size_t count = args.t - first < args.block ? args.t - first : args.block;
+  float* const query = task.query + (head - task.begin) * args.query_values();
+  float* const sums = task.sums + (head - task.begin) * task.sums_stride;
+  float* const scores = sums + rows * args.padded_dim();
+  float* const top = scores + rows * kKeyBlock;
+  const size_t batch = head / args.kv_heads;
+  return {args, batch, head % args.kv_heads, first, count, query, sums, scores, top, top + rows};
+}
+
 void load_queries(const Attention& a) {
   const size_t group = a.args.group(), dim = a.args.dim, padded = a.args.padded_dim();
   for (size_t r = 0; r < a.count * group; ++r) {
     const float* from = a.args.query + a.query_offset(r / group) + r % group * dim;
     std::memcpy(a.query + r * padded, from, dim * sizeof(float));
     std::memset(a.query + r * padded + dim, 0, (padded - dim) * sizeof(float));
-    std::memset(a.sums + r * padded, 0, padded * sizeof(float));
+  }
+}
+
+void start_sums(const Attention& a) {
+  const size_t rows = a.count * a.args.group(), padded = a.args.padded_dim();
+  std::memset(a.sums, 0, rows * padded * sizeof(float));
+  for (size_t r = 0; r < rows; ++r) {
     a.top[r] = kMinusInfinity;
     a.total[r] = 0.0f;
   }
@@ -78,9 +91,17 @@ void score(const Attention& a, size_t i, size_t i_end, size_t key, size_t begin,
 
 void add_values(const Attention& a, size_t i, size_t i_end, size_t key, size_t begin, size_t end) {
   const size_t group = a.args.group(), padded = a.args.padded_dim();
-  weighted_sums({a.scores + i * group * kKeyBlock + begin, kKeyBlock, (i_end - i) * group,
-                 a.row(a.args.value, key + begin), a.args.kv_heads * a.args.dim, end - begin,
-                 a.sums + i * group * padded, padded, a.args.dim});
+  const WeightedSums sums{a.scores + i * group * kKeyBlock + begin,
+                          kKeyBlock,
+                          (i_end - i) * group,
+                          a.row(a.args.value, key + begin),
+                          a.args.kv_heads * a.args.dim,
+                          end - begin,
+                          a.sums + i * group * padded,
+                          padded,
+                          a.args.dim};
+  if (sums.m >= kTileRows) return weighted_sums(sums);
+  stream_sums(Stored<float>{sums.rows, 1.0f, 0}, sums);
 }
 
 // scores = scores * scale + mask over n keys, then minus infinity up to a whole vector; returns the
@@ -103,10 +124,22 @@ HWY_INLINE float scale_scores(float* scores, const float* mask, float scale, siz
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 
+void scale_sums(float* sums, float factor, size_t n) {
+  const F32 d;
+  for (size_t c = 0; c < n; c += kLanes) {
+    hn::StoreU(hn::Mul(load_f32(d, sums + c), hn::Set(d, factor)), d, sums + c);
+  }
+}
+
+// e^(a - b), for running maxima.
+HWY_INLINE float exp_of_difference(float a, float b) {
+  const F32x1 d1;
+  return hn::GetLane(exp_lanes(d1, hn::Set(d1, a - b)));
+}
+
 // Turns the scores of row r into weights and brings what was summed before to the new maximum.
 void weigh(const Attention& a, size_t r, const float* mask, size_t n) {
   const F32 d;
-  const F32x1 d1;
   float* scores = a.scores + r * kKeyBlock;
   const float block_top = scale_scores(scores, mask, a.args.scale, n);
   const float top = block_top <= a.top[r] ? a.top[r] : block_top;  // NaN is kept
@@ -120,13 +153,29 @@ void weigh(const Attention& a, size_t r, const float* mask, size_t n) {
     hn::StoreU(weight, d, scores + j);
     total = hn::Add(total, weight);
   }
-  const float kept = hn::GetLane(exp_lanes(d1, hn::Set(d1, a.top[r] - top)));
+  const float kept = exp_of_difference(a.top[r], top);
   a.total[r] = a.total[r] * kept + sum1(total);
   a.top[r] = top;
-  if (kept == 1.0f) return;
-  float* sums = a.sums + r * a.args.padded_dim();
-  for (size_t c = 0; c < a.args.padded_dim(); c += kLanes) {
-    hn::StoreU(hn::Mul(load_f32(d, sums + c), hn::Set(d, kept)), d, sums + c);
+  if (kept != 1.0f) scale_sums(a.sums + r * a.args.padded_dim(), kept, a.args.padded_dim());
+}
+
+// Adds the sums of a chunk of keys to those of the chunks before it.
+void join(const Attention& chunk, const Attention& to) {
+  const F32 d;
+  const size_t padded = to.args.padded_dim();
+  for (size_t r = 0; r < to.count * to.args.group(); ++r) {
+    if (chunk.top[r] == kMinusInfinity) continue;  // no key of it was seen
+    const float top = chunk.top[r] <= to.top[r] ? to.top[r] : chunk.top[r];
+    const float kept = exp_of_difference(to.top[r], top);
+    const float added = exp_of_difference(chunk.top[r], top);
+    to.total[r] = to.total[r] * kept + chunk.total[r] * added;
+    to.top[r] = top;
+    float* sums = to.sums + r * padded;
+    const float* more = chunk.sums + r * padded;
+    for (size_t c = 0; c < padded; c += kLanes) {
+      const VF32 before = hn::Mul(load_f32(d, sums + c), hn::Set(d, kept));
+      hn::StoreU(hn::MulAdd(load_f32(d, more + c), hn::Set(d, added), before), d, sums + c);
+    }
   }
 }
 
@@ -140,27 +189,62 @@ bool all_masked(const Attention& a, size_t key, size_t n) {
   return true;
 }
 
-// One block of keys. Queries see at least as many of its keys as the query before: what the first
-// one sees is done for all together, the rest for each query alone.
-void attend(const Attention& a, size_t key) {
-  const size_t group = a.args.group();
-  const auto in_block = [&](size_t i) {
+// A block of keys, of which the queries from the first that sees any see `common` and later ones
+// more. What all see is done for all together, the rest for each query alone.
+struct KeyBlock {
+  size_t key, first, common;
+
+  KeyBlock(const Attention& a, size_t from) : key(from), first(0) {
+    while (a.seen(first) <= key) ++first;
+    common = seen(a, first);
+  }
+  size_t seen(const Attention& a, size_t i) const {
     const size_t n = a.seen(i) - key;
     return n < kKeyBlock ? n : kKeyBlock;
-  };
-  size_t i0 = 0;
-  while (a.seen(i0) <= key) ++i0;
-  const size_t common = in_block(i0);
-  if (a.args.mask && all_masked(a, key, common)) return;
-  score(a, i0, a.count, key, 0, common);
-  for (size_t i = i0; i < a.count; ++i) {
-    if (in_block(i) > common) score(a, i, i + 1, key, common, in_block(i));
-    const float* mask = a.args.mask ? a.args.mask + (a.first + i) * a.args.context + key : nullptr;
-    for (size_t h = 0; h < group; ++h) weigh(a, i * group + h, mask, in_block(i));
   }
-  add_values(a, i0, a.count, key, 0, common);
-  for (size_t i = i0; i < a.count; ++i) {
-    if (in_block(i) > common) add_values(a, i, i + 1, key, common, in_block(i));
+};
+
+void score_rest_and_weigh(const Attention& a, const KeyBlock& b) {
+  for (size_t i = b.first; i < a.count; ++i) {
+    const size_t seen = b.seen(a, i);
+    if (seen > b.common) score(a, i, i + 1, b.key, b.common, seen);
+    const float* mask = a.args.mask;
+    if (mask != nullptr) mask += (a.first + i) * a.args.context + b.key;
+    for (size_t h = 0; h < a.args.group(); ++h) weigh(a, i * a.args.group() + h, mask, seen);
+  }
+}
+
+void add_rest(const Attention& a, const KeyBlock& b) {
+  for (size_t i = b.first; i < a.count; ++i) {
+    if (b.seen(a, i) > b.common) add_values(a, i, i + 1, b.key, b.common, b.seen(a, i));
+  }
+}
+
+// One block of keys for `count` heads. They take turns at a few keys, whose rows lie side by side.
+void attend(const Attention* heads, size_t count, size_t key) {
+  const Attention& any = heads[0];
+  const KeyBlock b(any, key);
+  if (any.args.mask && all_masked(any, key, b.common)) return;
+  const size_t rows = (any.count - b.first) * any.args.group();
+  const size_t turn = count == 1 ? kKeyBlock : rows < kTileRows ? 8 : 12;
+  const auto in_turn = [&](auto&& work) {
+    for (size_t j = 0; j < b.common; j += turn) {
+      const size_t end = j + turn < b.common ? j + turn : b.common;
+      for (size_t h = 0; h < count; ++h) work(heads[h], b.first, heads[h].count, key, j, end);
+    }
+  };
+  in_turn(score);
+  for (size_t h = 0; h < count; ++h) score_rest_and_weigh(heads[h], b);
+  in_turn(add_values);
+  for (size_t h = 0; h < count; ++h) add_rest(heads[h], b);
+}
+
+// The keys of one chunk that the last query sees.
+void attend_chunk(const Attention* heads, size_t count, size_t chunk) {
+  for (size_t h = 0; h < count; ++h) start_sums(heads[h]);
+  const size_t seen = heads[0].seen(heads[0].count - 1), end = (chunk + 1) * kKeyChunk;
+  for (size_t key = chunk * kKeyChunk; key < (end < seen ? end : seen); key += kKeyBlock) {
+    attend(heads, count, key);
   }
 }
 
@@ -175,110 +259,48 @@ void write_out(const Attention& a) {
   }
 }
 
-Attention attention(const SdpaArgs& args, size_t block, size_t head, float* scratch) {
-  const size_t first = block * args.block, rows = args.rows(), padded = args.padded_dim();
-  const size_t count = args.t - first < args.block ? args.t - first : args.block;
-  float* const sums = scratch + rows * padded;
-  float* const scores = sums + rows * padded;
-  float* const top = scores + rows * kKeyBlock;
-  return {args,
-          head / args.kv_heads,
-          head % args.kv_heads,
-          first,
-          count,
-          scratch,
-          sums,
-          scores,
-          top,
-          top + rows};
+// All chunks of one head. task.sums: two times chunk_values().
+void sdpa_whole_task(const SdpaArgs& args, const SdpaTask& task) {
+  const Attention all = attention(args, task, task.begin);
+  SdpaTask next = task;
+  next.sums += args.chunk_values();
+  const Attention chunk = attention(args, next, task.begin);
+  load_queries(all);
+  attend_chunk(&all, 1, 0);
+  for (size_t c = 1; c < args.chunks(task.block); ++c) {
+    attend_chunk(&chunk, 1, c);
+    join(chunk, all);
+  }
+  write_out(all);
 }
 
-// A block of queries of kv heads [begin, end), counted through the batch. The heads take turns at
-// each block of keys, because their keys lie side by side.
-void sdpa_task(const SdpaArgs& args, size_t block, size_t begin, size_t end, float* scratch) {
-  const auto head = [&](size_t h) {
-    return attention(args, block, h, scratch + (h - begin) * args.scratch());
+void sdpa_load_task(const SdpaArgs& args, const SdpaTask& task) {
+  for (size_t h = task.begin; h < task.end; ++h) load_queries(attention(args, task, h));
+}
+
+// One chunk of up to kTurnHeads heads. Nothing reads the scores of another head's memory.
+void sdpa_chunk_task(const SdpaArgs& args, const SdpaTask& task) {
+  static_assert(kTurnHeads == 8);
+  const auto head = [&](size_t i) {
+    const size_t h = task.begin + i;
+    return attention(args, task, h < task.end ? h : task.begin);
   };
-  for (size_t h = begin; h < end; ++h) load_queries(head(h));
-  const Attention any = head(begin);
-  const size_t seen = any.seen(any.count - 1);
-  for (size_t key = 0; key < seen; key += kKeyBlock) {
-    for (size_t h = begin; h < end; ++h) attend(head(h), key);
-  }
-  for (size_t h = begin; h < end; ++h) write_out(head(h));
+  const Attention heads[] = {head(0), head(1), head(2), head(3),
+                             head(4), head(5), head(6), head(7)};
+  attend_chunk(heads, task.end - task.begin, task.chunk);
 }
 
-// ---- gated delta rule
-
-// Columns of a state, (key_dim, kV vectors).
-struct StateView {
-  float* data;
-  size_t stride;
-};
-
-// One time step of kV vectors of columns, from one state to another (or the same).
-template <size_t kV, class D>
-HWY_INLINE void delta_step(D d, const DeltaRuleArgs& a, size_t t, size_t column, const float* from,
-                           size_t from_stride, StateView to) {
-  constexpr size_t kWidth = hn::MaxLanes(D());
-  using V = hn::Vec<D>;
-  const float* key = a.key + t * a.key_dim;
-  const float* query = a.query + t * a.key_dim;
-  const float* decay = a.decay + (a.decay_per_key ? t * a.key_dim : t);
-  const size_t decay_step = a.decay_per_key ? 1 : 0;
-  V delta[kV], out[kV];
-  for (size_t v = 0; v < kV; ++v) delta[v] = out[v] = hn::Zero(d);
-  for (size_t i = 0; i < a.key_dim; ++i) {
-    const V k = hn::Set(d, key[i]), g = hn::Set(d, decay[i * decay_step]);
-    for (size_t v = 0; v < kV; ++v) {
-      const V s = hn::Mul(load_f32(d, from + i * from_stride + v * kWidth), g);
-      delta[v] = hn::MulAdd(k, s, delta[v]);
+// Joins the chunks of the heads, each chunk_values() after the one before.
+void sdpa_join_task(const SdpaArgs& args, const SdpaTask& task) {
+  for (size_t h = task.begin; h < task.end; ++h) {
+    const Attention all = attention(args, task, h);
+    SdpaTask next = task;
+    for (size_t c = 1; c < args.chunks(task.block); ++c) {
+      next.sums += args.chunk_values();
+      join(attention(args, next, h), all);
     }
+    write_out(all);
   }
-  const V beta = hn::Set(d, a.beta[t]);
-  for (size_t v = 0; v < kV; ++v) {
-    const V value = load_f32(d, a.value + t * a.value_dim + column + v * kWidth);
-    delta[v] = hn::Mul(beta, hn::Sub(value, delta[v]));
-  }
-  for (size_t i = 0; i < a.key_dim; ++i) {
-    const V k = hn::Set(d, key[i]), g = hn::Set(d, decay[i * decay_step]);
-    const V q = hn::Set(d, query[i]);
-    for (size_t v = 0; v < kV; ++v) {
-      V s = hn::Mul(load_f32(d, from + i * from_stride + v * kWidth), g);
-      s = hn::MulAdd(k, delta[v], s);
-      out[v] = hn::MulAdd(q, s, out[v]);
-      hn::StoreU(s, d, to.data + i * to.stride + v * kWidth);
-    }
-  }
-  for (size_t v = 0; v < kV; ++v) {
-    hn::StoreU(out[v], d, a.out + t * a.value_dim + column + v * kWidth);
-  }
-}
-
-// All steps for kV vectors of columns. Between the first and the last step the columns live in
-// `scratch`, where they lie together in L1.
-template <size_t kV, class D>
-HWY_INLINE void delta_columns(D d, const DeltaRuleArgs& a, size_t column, float* scratch) {
-  const StateView kept{scratch, kV * hn::MaxLanes(D())};
-  const StateView last{a.final_state + column, a.value_dim};
-  const float* from = a.initial_state + column;
-  size_t from_stride = a.value_dim;
-  for (size_t t = 0; t < a.t; ++t) {
-    const StateView to = t + 1 < a.t ? kept : last;
-    delta_step<kV>(d, a, t, column, from, from_stride, to);
-    from = kept.data;
-    from_stride = kept.stride;
-  }
-}
-
-// Columns [begin, end) of the state of one head; `scratch` holds key_dim * kStateCols values.
-void delta_rule_task(const DeltaRuleArgs& a, size_t begin, size_t end, float* scratch) {
-  constexpr size_t kV = 4;
-  static_assert(kV * kLanes <= kStateCols);
-  size_t c = begin;
-  for (; c + kV * kLanes <= end; c += kV * kLanes) delta_columns<kV>(F32(), a, c, scratch);
-  for (; c + kLanes <= end; c += kLanes) delta_columns<1>(F32(), a, c, scratch);
-  for (; c < end; ++c) delta_columns<1>(F32x1(), a, c, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -296,15 +318,64 @@ namespace ferry::kernels {
 namespace {
 
 HWY_EXPORT(bmm_task);
-HWY_EXPORT(sdpa_task);
-HWY_EXPORT(delta_rule_task);
+HWY_EXPORT(sdpa_whole_task);
+HWY_EXPORT(sdpa_load_task);
+HWY_EXPORT(sdpa_chunk_task);
+HWY_EXPORT(sdpa_join_task);
 
 constexpr size_t kBmmRows = 32;
 constexpr size_t kBmmCols = 256;
 constexpr size_t kAttentionRows = 32;
-constexpr size_t kFewRows = 16;
 
 size_t parts(size_t n, size_t size) { return (n + size - 1) / size; }
+
+// A task for each block of queries and head.
+void sdpa_whole(const SdpaArgs& args, ThreadPool& pool) {
+  const auto run = [&](size_t index) {
+    const Scratch own(args.query_values() + 2 * args.chunk_values());
+    const size_t block = args.blocks - 1 - index % args.blocks;  // the longest first
+    const size_t head = index / args.blocks;
+    HWY_DYNAMIC_DISPATCH(sdpa_whole_task)
+    (args, {block, head, head + 1, 0, own.data(), own.data() + args.query_values(), 0});
+  };
+  pool.parallel_for(args.batch * args.kv_heads * args.blocks, std::ref(run));
+}
+
+// A task for some heads and each chunk of keys. One query is bound by memory: heads that lie side
+// by side stay in one task, if enough tasks remain.
+void sdpa_split(const SdpaArgs& args, ThreadPool& pool) {
+  const size_t heads = args.batch * args.kv_heads;
+  const size_t most = parts(std::max<size_t>(1, args.context), kKeyChunk);
+  const size_t stride = most * args.chunk_values();
+  // Here and as much in every call: which thread would need some is left to chance, and so would be
+  // whether decoding allocates.
+  const size_t queries = args.blocks * heads * args.query_values();
+  const Scratch scratch(queries + args.blocks * heads * stride);
+  const auto task = [&](size_t block, size_t begin, size_t end, size_t chunk) {
+    const size_t head = block * heads + begin;
+    float* const sums = scratch.data() + queries + head * stride + chunk * args.chunk_values();
+    return SdpaTask{block, begin, end, chunk, scratch.data() + head * args.query_values(),
+                    sums,  stride};
+  };
+  for (size_t block = 0; block < args.blocks; ++block) {
+    HWY_DYNAMIC_DISPATCH(sdpa_load_task)(args, task(block, 0, heads, 0));
+  }
+  const size_t chunks = args.chunks(args.blocks - 1);
+  const bool many = chunks * args.blocks >= 4 * pool.size();
+  const size_t step = std::min(kTurnHeads, many ? heads : parts(heads, pool.size()));
+  const size_t steps = parts(heads, step);
+  const auto run = [&](size_t index) {
+    const size_t begin = index % steps * step, block = index / steps % args.blocks;
+    const size_t chunk = index / steps / args.blocks;
+    if (chunk >= args.chunks(block)) return;
+    HWY_DYNAMIC_DISPATCH(sdpa_chunk_task)
+    (args, task(block, begin, std::min(heads, begin + step), chunk));
+  };
+  pool.parallel_for(steps * args.blocks * chunks, std::ref(run));
+  for (size_t block = 0; block < args.blocks; ++block) {
+    HWY_DYNAMIC_DISPATCH(sdpa_join_task)(args, task(block, 0, heads, 0));
+  }
+}
 
 }  // namespace
 
@@ -347,58 +418,12 @@ void sdpa_f32(const SdpaShape& shape, const float* query, const float* key, cons
                 0};
   args.block = std::min(args.t, std::max<size_t>(1, kAttentionRows / args.group()));
   args.blocks = parts(args.t, args.block);
-  // A single query is bound by memory: then a task takes neighbouring heads, if enough tasks
-  // remain.
-  const size_t heads = args.batch * args.kv_heads;
-  const bool few = args.t * args.group() <= kFewRows;
-  const size_t step = few ? parts(heads, pool.size()) : 1;
-  const size_t tasks = parts(heads, step);
-  const size_t size = step * args.scratch();
-  // The few tasks of a step of decoding get their memory here: which thread would need some is left
-  // to chance, and so would be whether decoding allocates.
-  const Scratch shared(few ? tasks * args.blocks * size : 0);
-  const auto run = [&](size_t task) {
-    const Scratch own(few ? 0 : size);
-    const size_t block = args.blocks - 1 - task % args.blocks;  // the longest first
-    const size_t begin = task / args.blocks * step, end = std::min(heads, begin + step);
-    HWY_DYNAMIC_DISPATCH(sdpa_task)
-    (args, block, begin, end, few ? shared.data() + task * size : own.data());
-  };
-  pool.parallel_for(tasks * args.blocks, std::ref(run));
-}
-
-void gated_delta_rule_f32(const DeltaRuleShape& shape, const float* query, const float* key,
-                          const float* value, const float* decay, const float* beta,
-                          const float* initial_state, float* out, float* final_state,
-                          ThreadPool& pool) {
-  if (shape.batch <= 0 || shape.heads <= 0) return;
-  const size_t heads = size_t(shape.batch) * size_t(shape.heads), t = size_t(shape.t);
-  const size_t k = size_t(shape.key_dim), v = size_t(shape.value_dim);
-  if (t == 0) {
-    if (final_state != initial_state) std::copy_n(initial_state, heads * k * v, final_state);
-    return;
+  const bool few = args.t * args.group() <= kFewQueryRows;
+  if (few || args.blocks * args.batch * args.kv_heads < 2 * pool.size()) {
+    sdpa_split(args, pool);
+  } else {
+    sdpa_whole(args, pool);
   }
-  const size_t strips = parts(v, kStateCols);
-  const auto run = [&](size_t task) {
-    const size_t head = task / strips, begin = task % strips * kStateCols;
-    const DeltaRuleArgs args{t,
-                             k,
-                             v,
-                             shape.decay_per_key,
-                             query + head * t * k,
-                             key + head * t * k,
-                             value + head * t * v,
-                             decay + head * t * (shape.decay_per_key ? k : 1),
-                             beta + head * t,
-                             initial_state + head * k * v,
-                             out + head * t * v,
-                             final_state + head * k * v};
-    // Only several steps keep the state in between.
-    const Scratch scratch(t > 1 ? k * kStateCols : 0);
-    HWY_DYNAMIC_DISPATCH(delta_rule_task)
-    (args, begin, std::min(v, begin + kStateCols), scratch.data());
-  };
-  pool.parallel_for(heads * strips, std::ref(run));
 }
 
 }  // namespace ferry::kernels

@@ -80,7 +80,16 @@ struct WeightedSums {
 // Keys are taken in blocks at multiples of kKeyBlock, whatever the query, so that every query sees
 // the same sequence of running maxima alone and in a batch. A multiple of every tile width.
 constexpr size_t kKeyBlock = 96;
+// Blocks are summed in chunks at multiples of kKeyChunk, and the sums of chunks joined in order. So
+// threads can share the keys of one head.
+constexpr size_t kKeyChunk = 4 * kKeyBlock;
+// Heads whose keys a task reads in turn, because they lie side by side.
+constexpr size_t kTurnHeads = 8;
+// Up to so many rows of queries the keys are split, because reading them takes the time.
+constexpr size_t kFewQueryRows = 16;
 
+// Memory of a kv head: its queries (rows, padded_dim); of each chunk in hand the sums (rows,
+// padded_dim), scores (rows, kKeyBlock), running maximum and total of each row.
 struct SdpaArgs {
   size_t batch, t, heads, kv_heads, dim, context;
   const float *query, *key, *value, *mask;
@@ -94,10 +103,29 @@ struct SdpaArgs {
   size_t group() const { return heads / kv_heads; }
   size_t rows() const { return block * group(); }
   size_t padded_dim() const { return round_up(dim, kMaxLanes); }
-  // Of one kv head: query, sums, scores; running maximum and total of each row.
-  size_t scratch() const {
-    return round_up(rows() * (2 * padded_dim() + kKeyBlock + 2), kMaxLanes);
+  size_t query_values() const { return rows() * padded_dim(); }
+  size_t chunk_values() const {
+    return round_up(rows() * (padded_dim() + kKeyBlock + 2), kMaxLanes);
   }
+  // Keys that the first `queries` queries see.
+  size_t seen(size_t queries) const {
+    if (!causal || mask != nullptr) return context;
+    const size_t n = start_pos + queries;
+    return n < context ? n : context;
+  }
+  size_t chunks(size_t block_index) const {
+    const size_t end = (block_index + 1) * block;
+    const size_t keys = seen(end < t ? end : t);
+    return keys == 0 ? 1 : (keys + kKeyChunk - 1) / kKeyChunk;
+  }
+};
+
+// What a task works on: a block of queries of the kv heads [begin, end), counted through the batch.
+struct SdpaTask {
+  size_t block, begin, end, chunk;
+  float* query;        // of head `begin`; the next head's are query_values() further on
+  float* sums;         // chunk_values() for head `begin`
+  size_t sums_stride;  // from one head to the next
 };
 
 // ---- gated delta rule

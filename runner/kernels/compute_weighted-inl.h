@@ -87,6 +87,78 @@ HWY_NOINLINE inline void weighted_sums(const WeightedSums& a) {
   for (; i < a.m; ++i) weighted_rows<1, false>(a, i);
 }
 
+// ---- the same sums over rows that are read once from one end to the other
+
+// Values as they are stored.
+template <class T>
+struct Stored {
+  const T* at;
+  float scale;         // of codes
+  int32_t zero_point;  // of codes
+};
+
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_stored(D d, const Stored<T>& from, size_t i) {
+  if constexpr (std::is_integral_v<T>) {
+    const hn::Rebind<T, D> codes;
+    const hn::Rebind<int32_t, D> whole;
+    const auto code = hn::PromoteTo(whole, load_bits(codes, from.at + i));
+    const auto steps = hn::Sub(code, hn::Set(whole, from.zero_point));
+    return hn::Mul(hn::ConvertTo(d, steps), hn::Set(d, from.scale));
+  } else {
+    return load_f32(d, from.at + i);
+  }
+}
+
+// Columns from `c` on as far as whole vectors reach: out_i += sum of kDepth rows from row j.
+template <size_t kM, size_t kDepth, class D, class T>
+HWY_INLINE size_t deep_columns(D d, const Stored<T>& rows, const WeightedSums& a, size_t i,
+                               size_t j, size_t c) {
+  constexpr size_t kWidth = hn::MaxLanes(D());
+  hn::Vec<D> weights[kM * kDepth];
+  for (size_t r = 0; r < kM; ++r) {
+    for (size_t q = 0; q < kDepth; ++q) {
+      weights[r * kDepth + q] = hn::Set(d, a.weights[(i + r) * a.weights_stride + j + q]);
+    }
+  }
+  const Stored<T> from{rows.at + j * a.rows_stride, rows.scale, rows.zero_point};
+  float* out = a.out + i * a.out_stride;
+  for (; c + kWidth <= a.width; c += kWidth) {
+    hn::Vec<D> sums[kM];
+    for (size_t r = 0; r < kM; ++r) sums[r] = load_f32(d, out + r * a.out_stride + c);
+    for (size_t q = 0; q < kDepth; ++q) {
+      const auto value = load_stored(d, from, q * a.rows_stride + c);
+      for (size_t r = 0; r < kM; ++r) {
+        sums[r] = hn::MulAdd(weights[r * kDepth + q], value, sums[r]);
+      }
+    }
+    for (size_t r = 0; r < kM; ++r) store_f32(d, sums[r], out + r * a.out_stride + c);
+  }
+  return c;
+}
+
+template <size_t kM, size_t kDepth, class T>
+HWY_INLINE void deep_rows(const Stored<T>& rows, const WeightedSums& a, size_t i, size_t j) {
+  const size_t c = deep_columns<kM, kDepth>(F32(), rows, a, i, j, 0);
+  deep_columns<kM, kDepth>(F32x1(), rows, a, i, j, c);
+}
+
+// kDepth rows of the matrix for all rows of the result, while they are in the cache.
+template <size_t kDepth, class T>
+HWY_INLINE void deep_step(const Stored<T>& rows, const WeightedSums& a, size_t j) {
+  size_t i = 0;
+  for (; i + 2 <= a.m; i += 2) deep_rows<2, kDepth>(rows, a, i, j);
+  if (i < a.m) deep_rows<1, kDepth>(rows, a, i, j);
+}
+
+// out_i += sum_j weights[i, j] * rows_j; a.rows is not used.
+template <class T>
+void stream_sums(const Stored<T>& rows, const WeightedSums& a) {
+  size_t j = 0;
+  for (; j + 4 <= a.count; j += 4) deep_step<4>(rows, a, j);
+  for (; j < a.count; ++j) deep_step<1>(rows, a, j);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ferry::kernels
 HWY_AFTER_NAMESPACE();

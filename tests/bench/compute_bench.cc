@@ -132,7 +132,7 @@ void sdpa(benchmark::State& state) {
   }
 }
 BENCHMARK(sdpa)
-    ->ArgsProduct({{1}, {4095, 65535}, {2, 8}, {16}, {1, 2}})
+    ->ArgsProduct({{1}, {63, 4095, 65535}, {1, 2, 8}, {16}, {1, 2}})
     ->ArgsProduct({{512}, {0}, {8}, {16}, {1, 2}})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);

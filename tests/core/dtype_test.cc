@@ -6,14 +6,18 @@
 #include <cmath>
 #include <limits>
 
+#include "core/shape.h"
+
 namespace ferry {
 namespace {
 
 TEST(DType, NamesAndCodesFindTheirRow) {
-  for (int i = 0; i < 22; ++i) {
+  for (int i = 0; i < 23; ++i) {
     const DTypeInfo& info = dtype_info(static_cast<DType>(i));
     EXPECT_EQ(dtype_from_name(info.name), info.dtype);
-    EXPECT_EQ(dtype_from_safetensors(info.safetensors), info.dtype);
+    if (!info.safetensors.empty()) {
+      EXPECT_EQ(dtype_from_safetensors(info.safetensors), info.dtype);
+    }
     if (info.executorch < 0) continue;
     EXPECT_EQ(dtype_from_executorch(info.executorch), info.dtype);
   }
@@ -23,8 +27,23 @@ TEST(DType, UnknownNamesAreNotFound) {
   EXPECT_FALSE(dtype_from_name("BF16"));
   EXPECT_FALSE(dtype_from_safetensors("bf16"));
   EXPECT_FALSE(dtype_from_safetensors("F32 "));
+  EXPECT_FALSE(dtype_from_safetensors(""));
   EXPECT_FALSE(dtype_from_executorch(-1));
   EXPECT_FALSE(dtype_from_executorch(8));
+}
+
+TEST(DType, ShapesOfSubByteTypesFillWholeBytes) {
+  EXPECT_EQ(bytes_of(DType::kI4, {3, 4}), 6U);
+  EXPECT_EQ(bytes_of(DType::kI4, {2, 3}), std::nullopt);  // no row is whole bytes, the tensor is
+  EXPECT_EQ(bytes_of(DType::kI4, {}), std::nullopt);
+  EXPECT_EQ(bytes_of(DType::kI4, {0, 2}), 0U);
+  EXPECT_EQ(bytes_of(DType::kF6E2M3, {2, 4}), 6U);
+  EXPECT_EQ(bytes_of(DType::kF6E2M3, {4, 2}), std::nullopt);
+  EXPECT_EQ(bytes_of(DType::kBF16, {}), 2U);
+  EXPECT_EQ(bytes_of(DType::kF64, {3, 5}), 120U);
+  EXPECT_EQ(bytes_of(DType::kF32, {-1}), std::nullopt);
+  EXPECT_EQ(bytes_of(DType::kF32, {int64_t{1} << 58}), std::nullopt);  // 2^63 bits
+  EXPECT_EQ(bytes_of(DType::kF32, {int64_t{1} << 57}), uint64_t{1} << 59);
 }
 
 // The compiler's own half type is the reference. On ARM, C++ of GCC 12 knows only its older name.

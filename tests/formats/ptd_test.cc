@@ -90,6 +90,34 @@ TEST(Ptd, OurHeaderOfTheOfficialTensorsSaysTheSame) {
   }
 }
 
+// An int8 embedding and a delegate use the same codes under two names.
+TEST(Ptd, DataOfDelegatesHaveNoLayoutAndMayShareSegments) {
+  const std::vector<NamedTensor> tensors = {{"table", DType::kI8, {3, 4}, 0},
+                                            {"head", DType::kU8, {}, 0, false},
+                                            {"head.scales", DType::kU8, {}, 1, false}};
+  const auto layout = plan_data_file(tensors, {12, 7});
+  ASSERT_TRUE(layout) << layout.error().message;
+  const auto data = read_data_file(file_of(*layout), "x.ptd");
+  ASSERT_TRUE(data) << data.error().message;
+  ASSERT_EQ(data->tensors.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(data->tensors[i].key, tensors[i].key);
+    EXPECT_EQ(data->tensors[i].sizes, tensors[i].sizes);
+    EXPECT_EQ(data->tensors[i].segment, tensors[i].segment);
+    EXPECT_EQ(data->tensors[i].is_tensor, tensors[i].is_tensor);
+  }
+}
+
+TEST(Ptd, ReadsOfficialDataOfDelegates) {
+  const auto file = read_test_file("xnnpack/linear_8da8w_pc_ext.ptd");
+  const auto data = read_data_file(file, "linear.ptd");
+  ASSERT_TRUE(data) << data.error().message;
+  ASSERT_EQ(data->tensors.size(), 2u);
+  for (const NamedTensor& tensor : data->tensors) EXPECT_FALSE(tensor.is_tensor);
+  EXPECT_EQ(data->segments[data->tensors[0].segment].size, 96u * 64);
+  EXPECT_EQ(data->segments[data->tensors[1].segment].size, 96u * 4);
+}
+
 TEST(Ptd, EmptyFileIsValid) {
   const auto layout = plan_data_file({}, {});
   ASSERT_TRUE(layout);
@@ -116,6 +144,7 @@ TEST(Ptd, RefusesLiesAndNamesTheTensor) {
        {1}},
       {"rank 17 (tensor 'a')", {{"a", DType::kU8, std::vector<int32_t>(17, 1), 0}}, {1}},
       {"a name that is empty", {{"", DType::kU8, {1}, 0}}, {1}},
+      {"in segment 1 of 1 (tensor 'a')", {{"a", DType::kU8, {}, 1, false}}, {1}},
       {"tensor 'a\\x1b[2J'", {{"a\x1b[2J", DType::kU8, {2}, 0}}, {1}},
   };
   for (const Case& c : kCases) {

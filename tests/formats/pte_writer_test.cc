@@ -56,13 +56,12 @@ Program sample_program() {
   return {{m, constant_method}};
 }
 
-// The file that a plan describes, pieces filled with 'c' and 'i' plus their index.
+// The file that a plan describes, pieces filled with 'c', 'i', 'd' or 'n' plus their index.
 std::vector<std::byte> file_of(const Layout& layout) {
   std::vector<std::byte> file = layout.head;
   file.resize(layout.file_bytes);
   for (const Piece& piece : layout.pieces) {
-    const int mark =
-        (piece.kind == Piece::Kind::kConstant ? 'c' : 'i') + static_cast<int>(piece.index);
+    const int mark = "cidn"[static_cast<size_t>(piece.kind)] + static_cast<int>(piece.index);
     std::memset(file.data() + piece.offset, mark, piece.size);
   }
   return file;
@@ -99,6 +98,64 @@ TEST(PteWriter, LaysOutSegmentsAsTheExporterDoes) {
   EXPECT_EQ(layout->pieces[3].index, 3u);
   EXPECT_EQ(layout->file_bytes, base + 128 + 33);
   EXPECT_EQ(std::memcmp(layout->head.data() + 4, "ET12eh00", 8), 0);
+}
+
+// Two methods with three delegates, two of which have the same blob, and named data, two of which
+// are the same bytes.
+Program delegated_program() {
+  Program program = sample_program();
+  Method& forward = program.methods[0];
+  forward.delegates = {{"XnnpackBackend", 0}, {"OtherBackend", 1}, {"XnnpackBackend", 0}};
+  forward.instructions.push_back(DelegateCall{2, {0, 4}});
+  program.methods[1].delegates = {{"XnnpackBackend", 2}};
+  program.named_data = {{"weight", 0}, {"scales", 1}, {"tied", 0}};
+  return program;
+}
+
+TEST(PteWriter, DelegatesAndNamedDataSurvive) {
+  const DataSizes sizes{{0, 8}, {0, 32}, {100, 0, 300}, {128, 7}};
+  const auto layout = plan_program(delegated_program(), sizes);
+  ASSERT_TRUE(layout) << layout.error().message;
+  const auto file = file_of(*layout);
+  const auto loaded = read_program(file, "x.pte");
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_EQ(loaded->program, delegated_program());
+  EXPECT_EQ(sizes_of(loaded->data).delegates, sizes.delegates);
+  EXPECT_EQ(sizes_of(loaded->data).named, sizes.named);
+  EXPECT_EQ(loaded->data.delegates[2][299], std::byte{'d' + 2});
+  EXPECT_EQ(loaded->data.named[1][6], std::byte{'n' + 1});
+  EXPECT_EQ(loaded->data.delegate_bytes, 400u);
+  EXPECT_EQ(loaded->data.named_bytes, 135u);
+}
+
+TEST(PteWriter, ASegmentForEachBlob) {
+  const auto layout = plan_program(delegated_program(), {{0, 8}, {0, 32}, {100, 0, 300}, {128, 7}});
+  ASSERT_TRUE(layout) << layout.error().message;
+  ASSERT_EQ(layout->pieces.size(), 6u);
+  const uint64_t base = layout->pieces[0].offset;
+  std::vector<uint64_t> offsets;
+  for (const Piece& piece : layout->pieces) offsets.push_back(piece.offset - base);
+  EXPECT_EQ(offsets, (std::vector<uint64_t>{0, 128, 256, 384, 768, 896}));
+  EXPECT_EQ(layout->pieces[2].kind, Piece::Kind::kDelegate);
+  EXPECT_EQ(layout->pieces[5].kind, Piece::Kind::kNamed);
+}
+
+TEST(PteWriter, RefusesWrongDelegates) {
+  const DataSizes sizes{{0, 8}, {0, 32}, {100, 0, 300}, {128, 7}};
+  Program program = delegated_program();
+  program.named_data[2].key = "weight";
+  EXPECT_NE(plan_program(program, sizes).error().message.find("twice"), std::string::npos);
+  program.named_data[2] = {"more", 2};
+  EXPECT_NE(plan_program(program, sizes).error().message.find("'more'"), std::string::npos);
+  program.named_data[2] = {"", 0};
+  EXPECT_FALSE(plan_program(program, sizes));
+  program = delegated_program();
+  program.methods[0].delegates[0].backend.clear();
+  EXPECT_FALSE(plan_program(program, sizes));
+  program = delegated_program();
+  std::get<DelegateCall>(program.methods[0].instructions.back()).delegate = 3;
+  EXPECT_NE(plan_program(program, sizes).error().message.find("delegate 3 of 3"),
+            std::string::npos);
 }
 
 TEST(PteWriter, WithoutDataThereIsNoExtendedHeader) {
@@ -140,8 +197,8 @@ TEST(PteWriter, RefusesProgramsThatItCouldNotReadBack) {
   EXPECT_NE(short_data.error().message.find("'state'"), std::string::npos);
 
   Program delegated = sample_program();
-  delegated.methods[0].delegates = {"Backend"};
-  EXPECT_EQ(plan_program(delegated, {{0, 8}, {0, 32}}).error().code, ErrorCode::kUnsupported);
+  delegated.methods[0].delegates = {{"Backend", 1}};
+  EXPECT_FALSE(plan_program(delegated, {{0, 8}, {0, 32}, {64}}));
   EXPECT_FALSE(plan_program(sample_program(), {{0, 8, UINT64_MAX}, {0, 32}}));
   EXPECT_FALSE(plan_program(sample_program(), {{}, {}}));
 }
@@ -150,26 +207,63 @@ class OfficialProgram : public testing::TestWithParam<const char*> {};
 
 // What the official exporter wrote means the same after our own writer.
 TEST_P(OfficialProgram, SurvivesReadingAndWriting) {
-  const auto file = read_test_file(std::string("official_pte/") + GetParam());
+  const auto file = read_test_file(GetParam());
   const auto official = read_program(file, GetParam());
   ASSERT_TRUE(official) << official.error().message;
-  DataSizes sizes;
-  for (const auto& span : official->data.constants) sizes.constants.push_back(span.size());
-  for (const auto& span : official->data.initial) sizes.initial.push_back(span.size());
-  sizes.constants.erase(sizes.constants.begin());
-  sizes.initial.erase(sizes.initial.begin());
+  const DataSizes sizes = sizes_of(official->data);
   const auto layout = plan_program(official->program, sizes);
   ASSERT_TRUE(layout) << layout.error().message;
   const auto ours = file_of(*layout);
   const auto again = read_program(ours, "ours.pte");
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->program, official->program);
+  EXPECT_EQ(sizes_of(again->data).delegates, sizes.delegates);
+  EXPECT_EQ(sizes_of(again->data).named, sizes.named);
   EXPECT_LE(again->data.program_bytes, official->data.program_bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OfficialProgram,
-                         testing::Values("linear_ext.pte", "state_init.pte", "state_noinit.pte",
-                                         "dyn.pte", "llama_tiny_ext.pte", "qwen35_dyn.pte"));
+INSTANTIATE_TEST_SUITE_P(
+    All, OfficialProgram,
+    testing::Values("official_pte/linear_ext.pte", "official_pte/state_init.pte",
+                    "official_pte/state_noinit.pte", "official_pte/dyn.pte",
+                    "official_pte/llama_tiny_ext.pte", "official_pte/qwen35_dyn.pte",
+                    "xnnpack/linear_8da4w_g32_bias.pte", "xnnpack/linear_8da8w_pc_ext.pte",
+                    "xnnpack/ffn_8da4w_g32.pte", "xnnpack/llama_8da4w_e4_ext.pte"));
+
+// Two blobs and six constants, which a .ptd file could hold as well.
+TEST(PteReader, FindsOfficialDelegatesAndNamedData) {
+  const auto file = read_test_file("xnnpack/ffn_8da4w_g32.pte");
+  const auto loaded = read_program(file, "ffn.pte");
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  const Method& forward = loaded->program.methods[0];
+  ASSERT_EQ(forward.delegates.size(), 3u);
+  ASSERT_EQ(loaded->data.delegates.size(), 3u);
+  for (const Delegate& delegate : forward.delegates) {
+    EXPECT_EQ(delegate.backend, "XnnpackBackend");
+    EXPECT_EQ(std::memcmp(loaded->data.delegates[delegate.data].data() + 4, "XH00", 4), 0);
+  }
+  ASSERT_EQ(loaded->program.named_data.size(), 6u);
+  for (const NamedData& named : loaded->program.named_data) {
+    const bool scales = named.key.starts_with("scale_");
+    EXPECT_EQ(named.key.size(), scales ? 70u : 64u);
+    EXPECT_EQ(loaded->data.named[named.data].size(), scales ? 384u : 3072u);
+  }
+  EXPECT_EQ(forward.instructions[0], Instruction(DelegateCall{0, {0, 1, 2}}));
+}
+
+TEST(PteReader, FindsABlobInsideOfTheProgram) {
+  const auto file = read_test_file("xnnpack/linear_inline.pte");
+  std::vector<std::byte> moved(3);  // so that the reader has to copy the FlatBuffer
+  moved.insert(moved.end(), file.begin(), file.end());
+  const auto bytes = std::span(moved).subspan(3);
+  const auto loaded = read_program(bytes, "inline.pte");
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  ASSERT_EQ(loaded->data.delegates.size(), 1u);
+  const std::span<const std::byte> blob = loaded->data.delegates[0];
+  EXPECT_EQ(blob.size(), 912u);
+  EXPECT_EQ(std::memcmp(blob.data() + 4, "XH00", 4), 0);
+  EXPECT_TRUE(blob.data() > bytes.data() && blob.data() + blob.size() <= &moved.back() + 1);
+}
 
 TEST(PteReader, StateInitHoldsWhatTheExporterSays) {
   const auto file = read_test_file("official_pte/state_init.pte");

@@ -335,6 +335,10 @@ const Lie kLies[] = {
        for (const size_t i : {0u, 1u}) forward(m, i).name = "backward";
      },
      "component 'text_decoder' has no method forward"},
+    {"backend that is not needed", [](Manifest& m) { program(m, 1).backends = {"XnnpackBackend"}; },
+     "needs the backends [], the manifest states [XnnpackBackend]"},
+    {"scales of no codes", [](Manifest& m) { named(m, "q.weight").output = "scales"; },
+     "tensor 'q.weight' is not the scales of a tensor of codes"},
     {"file twice", [](Manifest& m) { m.files.push_back(m.files[0]); }, "twice"},
     {"program twice", [](Manifest& m) { m.components[0].programs.push_back(program(m, 1)); },
      "listed twice"},
@@ -478,8 +482,8 @@ TEST_F(BundleReader, OpensBundlesOfEarlierVersions) {
   model.copied.clear();  // as in the stored manifests
   use_one_shard();
   const std::string stored = FERRY_TESTDATA "/manifest/version";
-  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "4.json"));
-  for (const int64_t version : {2, 3}) {
+  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "5.json"));
+  for (const int64_t version : {2, 3, 4}) {
     write_file(path + "/manifest.json", read_file(stored + std::to_string(version) + ".json"));
     const auto bundle = Bundle::open(path, true, pool);
     ASSERT_TRUE(bundle) << all_messages(bundle);

@@ -107,7 +107,8 @@ Manifest full_manifest() {
   program.file = "p.pte";
   program.data_files = {"p.ptd"};
   program.methods = {forward};
-  m.components = {{"text_decoder", {program}, "f16"}};
+  program.backends = {"XnnpackBackend"};
+  m.components = {{"text_decoder", {program}, "f16", "8da4w-g32"}};
   m.tensors = {{"w",
                 "p.ptd",
                 DType::kBF16,
@@ -150,7 +151,7 @@ TEST(Manifest, WhatIsWrittenIsRead) {
 TEST(Manifest, IsLaidOutAsDocumented) {
   const std::string text = write_manifest(full_manifest());
   EXPECT_EQ(text.substr(0, 69),
-            "{\n \"format\": \"ferry-bundle\",\n \"version\": 4,\n \"model\": {\n  \"model_type");
+            "{\n \"format\": \"ferry-bundle\",\n \"version\": 5,\n \"model\": {\n  \"model_type");
   EXPECT_EQ(text.substr(text.size() - 4), "\"\n}\n");
   EXPECT_NE(text.find("\n  \"bos_id\": null,\n"), std::string::npos);
 }
@@ -233,8 +234,16 @@ const Edit kEdits[] = {
      "tensors[0].recipe is not 1 to 1048576 bytes of printable ASCII"},
     {"\"#0 f32 [0, 6:1] | cast bf16\"", "\"\"", "tensors[0].recipe is not 1 to 1048576 bytes"},
     {",\n   \"recipe\": \"#0 f32 [0, 6:1] | cast bf16\"", "", "tensors[0].recipe is missing"},
-    {"\"version\": 4", "\"version\": 2", "model has an unknown member 'attention'"},
-    {"\"version\": 4", "\"version\": 3", "model has an unknown member 'image_token_id'"},
+    {"\"version\": 5", "\"version\": 2", "model has an unknown member 'attention'"},
+    {"\"version\": 5", "\"version\": 3", "model has an unknown member 'image_token_id'"},
+    {"\"version\": 5", "\"version\": 4",
+     "components[0].programs[0] has an unknown member 'backends'"},
+    {"\"output\": \"\"", "\"output\": \"zeros\"",
+     "tensors[0].output has the unknown value 'zeros'"},
+    {"   \"output\": \"\",\n", "", "tensors[0].output is missing"},
+    {"\"quantization\": \"8da4w-g32\"", "\"quantization\": 4",
+     "components[0].quantization is not a"},
+    {"\"XnnpackBackend\"", "7", "components[0].programs[0].backends is not a string"},
     {"\"image_token_id\": 5", "\"image_token_id\": -5", "model.image_token_id is not"},
     {",\n  \"image_token_id\": 5", "", "model.image_token_id is missing"},
     {"   \"weight_dtype\": \"f16\",\n", "", "components[0].weight_dtype is missing"},
@@ -286,7 +295,12 @@ TEST(Manifest, OfEveryVersionIsReadAndWrittenBackAsItIs) {
   EXPECT_NE(third.tensors[0].recipe, "");
   EXPECT_EQ(third.components[0].weight_dtype, "");
   EXPECT_EQ(third.image_token_id, std::nullopt);
-  EXPECT_EQ(read_version(4).components[0].weight_dtype, "f32");
+  const Manifest fourth = read_version(4);
+  EXPECT_EQ(fourth.components[0].weight_dtype, "f32");
+  EXPECT_EQ(fourth.components[0].quantization, "");
+  EXPECT_TRUE(fourth.components[0].programs[0].backends.empty());
+  EXPECT_EQ(fourth.tensors[0].output, "");
+  EXPECT_EQ(read_version(5).components[0].quantization, "");
 }
 
 TEST(Manifest, TheFormsOfTheImageTokenAreANumberAndNull) {
@@ -301,7 +315,7 @@ TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
   const std::string text = write_manifest(full_manifest());
   const auto refusal = [&](const std::string& version) {
     const auto read =
-        read_manifest(edited(text, "\"version\": 4", "\"version\": " + version), "manifest.json");
+        read_manifest(edited(text, "\"version\": 5", "\"version\": " + version), "manifest.json");
     EXPECT_FALSE(read) << version;
     return read ? Error() : read.error();
   };

@@ -146,9 +146,14 @@ graph::LoweredProgram tiny_program(const graph::StateDict& weights,
   maker.method.operators = {{"aten::add", "out"}, {"aten::linear", "out"}};
   maker.method.instructions.push_back(pte::KernelCall{0, {x, constant, alpha, y, y}});
   for (const std::string& name : names) {
-    const graph::RecipeOutput& made = weights.find(name)->recipe.output();
+    const auto [from, output] = weights.find_output(name);
+    const graph::RecipeOutput& made = from->recipe.outputs[output];
     pte::Tensor weight = f32_tensor({made.shape.begin(), made.shape.end()});
     weight.dtype = made.dtype;
+    if (made.dtype == DType::kI4) {
+      weight.dtype = DType::kU8;
+      weight.sizes.back() /= 2;
+    }
     weight.external = true;
     weight.fqn = name;
     const int32_t w = maker.add(weight);

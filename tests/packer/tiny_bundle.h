@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -35,6 +36,10 @@ class MemorySource : public TensorSource {
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override;
   Status check_unchanged() const override;
 
+  // Makes f32 element `index` of an entry this value.
+  void set(size_t entry, size_t index, float value) {
+    std::memcpy(bytes_[entry].data() + index * sizeof value, &value, sizeof value);
+  }
   // The read of this entry fails.
   void fail_at(size_t entry) { failing_ = entry; }
   void pretend_change() { changed_ = true; }
@@ -50,8 +55,8 @@ class MemorySource : public TensorSource {
   bool changed_ = false;
 };
 
-// One program of method `forward` and a constant method. Every weight has the shape of the
-// expression that `weights` has for it, and is an operand of a linear of its own; inputs and
+// One program of method `forward` and a constant method. Every weight, by its key, has the shape of
+// the output that `weights` has for it, and is an operand of a linear of its own; inputs and
 // outputs are f32 [1,4].
 graph::LoweredProgram tiny_program(const graph::StateDict& weights,
                                    const std::vector<std::string>& names, const std::string& input,

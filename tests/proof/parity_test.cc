@@ -78,6 +78,16 @@ TEST(ValueComparison, SumsOverSeveralCalls) {
   EXPECT_EQ(comparison.metrics().count, 2);
 }
 
+TEST(LogitComparison, TheLargestDivergenceIsThatOfOneRow) {
+  LogitComparison comparison;
+  const std::vector<float> even = {0, 0}, odd = {std::log(3.0f), 0};
+  comparison.add_row(even, odd);
+  comparison.add_row(odd, odd);
+  const LogitMetrics m = comparison.metrics();
+  EXPECT_NEAR(m.kl_max, 0.75 * std::log(1.5) + 0.25 * std::log(0.5), 1e-7);
+  EXPECT_NEAR(m.kl_mean, m.kl_max / 2, 1e-12);
+}
+
 TEST(LogitComparison, KlOfShiftedLogitsIsZero) {
   const LogitMetrics m = compare_row({11, 12, 13}, {1, 2, 3});
   EXPECT_NEAR(m.kl_mean, 0, 1e-12);
@@ -106,6 +116,7 @@ TEST(LogitComparison, AgreementCountsRows) {
   comparison.add_row(std::vector<float>{0, kNaN}, std::vector<float>{0, 2});
   EXPECT_EQ(comparison.metrics().top1_agreement, 0.5);
   EXPECT_EQ(comparison.metrics().kl_mean, kBeyondAnyBound);
+  EXPECT_EQ(comparison.metrics().kl_max, kBeyondAnyBound);
 }
 
 TEST(Worse, TakesTheWorstOfEveryField) {

@@ -116,12 +116,25 @@ void expect_near(const std::vector<float>& actual, const std::vector<double>& ex
 }
 
 const SdpaCase kSdpaCases[] = {
-    {{1, 1, 1, 1, 1, 1}, 0, Seen::kCausal},       {{1, 1, 4, 2, 64, 300}, 257, Seen::kCausal},
-    {{2, 1, 8, 1, 17, 97}, 96, Seen::kCausal},    {{1, 1, 3, 3, 128, 200}, 95, Seen::kCausal},
-    {{1, 5, 4, 2, 16, 101}, 95, Seen::kCausal},   {{2, 40, 6, 2, 24, 130}, 0, Seen::kCausal},
-    {{1, 130, 4, 4, 80, 257}, 63, Seen::kCausal}, {{1, 33, 2, 1, 65, 200}, 100, Seen::kCausal},
-    {{1, 7, 4, 2, 64, 65}, 0, Seen::kAll},        {{2, 3, 2, 2, 8, 193}, 0, Seen::kAll},
-    {{1, 17, 4, 2, 32, 113}, 0, Seen::kMask},     {{2, 1, 4, 1, 63, 257}, 5, Seen::kMask},
+    {{1, 1, 1, 1, 1, 1}, 0, Seen::kCausal},
+    {{1, 1, 4, 2, 64, 300}, 257, Seen::kCausal},
+    {{2, 1, 8, 1, 17, 97}, 96, Seen::kCausal},
+    {{1, 1, 3, 3, 128, 200}, 95, Seen::kCausal},
+    {{1, 5, 4, 2, 16, 101}, 95, Seen::kCausal},
+    {{2, 40, 6, 2, 24, 130}, 0, Seen::kCausal},
+    {{1, 130, 4, 4, 80, 257}, 63, Seen::kCausal},
+    {{1, 33, 2, 1, 65, 200}, 100, Seen::kCausal},
+    {{1, 7, 4, 2, 64, 65}, 0, Seen::kAll},
+    {{2, 3, 2, 2, 8, 193}, 0, Seen::kAll},
+    {{1, 17, 4, 2, 32, 113}, 0, Seen::kMask},
+    {{2, 1, 4, 1, 63, 257}, 5, Seen::kMask},
+    // Several chunks of keys; one kv head; more heads than take turns.
+    {{1, 1, 8, 1, 64, 1300}, 1200, Seen::kCausal},
+    {{1, 1, 32, 1, 40, 900}, 700, Seen::kCausal},
+    {{1, 1, 22, 11, 24, 850}, 800, Seen::kCausal},
+    {{2, 3, 10, 10, 17, 800}, 766, Seen::kCausal},
+    {{1, 70, 2, 1, 32, 900}, 720, Seen::kCausal},
+    {{1, 2, 4, 2, 33, 777}, 0, Seen::kMask},
 };
 
 // Tolerance: values up to 3 and scores up to about 100, whose rounding exp magnifies.
@@ -143,21 +156,24 @@ TEST(SdpaTest, SameBitsWithAnyPool) {
 
 TEST(SdpaTest, AQueryOfAPrefillHasTheBitsItHasAlone) {
   ThreadPool pool(2);
-  const SdpaCase all{{1, 130, 6, 2, 40, 300}, 63, Seen::kCausal};
-  const SdpaData d = sdpa_data(all);
-  on_every_target([&] {
-    const auto batch = run_sdpa(all, d, pool);
-    const int64_t row = all.shape.heads * all.shape.dim;
-    for (int64_t i = 0; i < all.shape.t; i += 7) {
-      SdpaCase one = all;
-      one.shape.t = 1;
-      one.start_pos += i;
-      SdpaData alone = d;
-      alone.query.assign(&d.query[i * row], &d.query[i * row] + row);
-      const auto out = run_sdpa(one, alone, pool);
-      ASSERT_EQ(std::memcmp(out.data(), &batch[i * row], row * sizeof(float)), 0) << i;
-    }
-  });
+  for (const SdpaCase& all : {SdpaCase{{1, 130, 6, 2, 40, 300}, 63, Seen::kCausal},
+                              {{1, 130, 8, 1, 24, 900}, 700, Seen::kCausal},
+                              {{1, 67, 18, 9, 16, 800}, 350, Seen::kCausal}}) {
+    const SdpaData d = sdpa_data(all);
+    on_every_target([&] {
+      const auto batch = run_sdpa(all, d, pool);
+      const int64_t row = all.shape.heads * all.shape.dim;
+      for (int64_t i = 0; i < all.shape.t; i += 7) {
+        SdpaCase one = all;
+        one.shape.t = 1;
+        one.start_pos += i;
+        SdpaData alone = d;
+        alone.query.assign(&d.query[i * row], &d.query[i * row] + row);
+        const auto out = run_sdpa(one, alone, pool);
+        ASSERT_EQ(std::memcmp(out.data(), &batch[i * row], row * sizeof(float)), 0) << i;
+      }
+    });
+  }
 }
 
 TEST(SdpaTest, KeysBeyondWhatAQuerySeesHaveNoInfluence) {
@@ -187,6 +203,13 @@ TEST(SdpaTest, MaskedKeysHaveNoWeight) {
       // Query i sees the keys from 60 * i on: whole blocks at the start are masked.
       for (int64_t i = 0; i < 5; ++i) {
         for (int64_t j = 0; j < 300; ++j) d.mask[i * 300 + j] = j < 60 * i ? low : 0.0f;
+      }
+      expect_near(run_sdpa(c, d, pool), naive_sdpa(c, d), 1e-4);
+      // The same with whole chunks.
+      c.shape.context = 900;
+      d = sdpa_data(c);
+      for (int64_t i = 0; i < 5; ++i) {
+        for (int64_t j = 0; j < 900; ++j) d.mask[i * 900 + j] = j / 100 == 2 * i ? 0.0f : low;
       }
       expect_near(run_sdpa(c, d, pool), naive_sdpa(c, d), 1e-4);
     }

@@ -1,0 +1,94 @@
+#include "cli/perplexity_report.h"
+
+#include <fmt/format.h>
+
+#include "core/json_writer.h"
+#include "core/text.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr double kUpperShare = 0.99, kHalf = 0.5;
+
+void write_comparison(JsonWriter& json, const pipeline::PerplexityReport& report) {
+  const proof::PerplexityComparison& c = *report.comparison;
+  json.key("against").begin_object().member("name", report.other);
+  json.member("perplexity", c.other.value());
+  json.member("perplexity_error", c.other.standard_error());
+  json.member("nll_mean", c.other.nll.mean()).member("nll_error", c.other.nll.standard_error());
+  json.end_object();
+  json.member("nll_difference", c.nll_difference.mean());
+  json.member("nll_difference_error", c.nll_difference.standard_error());
+  json.member("kl_mean", c.kl.mean()).member("kl_error", c.kl.standard_error());
+  json.member("kl_median", c.kl_quantile(kHalf)).member("kl_p99", c.kl_quantile(kUpperShare));
+  json.member("kl_max", c.kl_max()).member("top1_agreement", c.top1.mean());
+  json.member("top1_error", c.top1.standard_error());
+}
+
+std::string with_error(const proof::Perplexity& p) {
+  return fmt::format("{:.4f} +- {:.4f}", p.value(), p.standard_error());
+}
+
+std::string protocol_lines(const pipeline::PerplexityReport& r) {
+  std::string text = fmt::format(
+      "windows of {} tokens, a stride of {}; each token counts once, in the first window that has "
+      "it, but for the first token of a window\n",
+      r.windows.window, r.windows.stride);
+  text += fmt::format("{} tokens in {} sequence{}, {} predicted in {} window{}\n", r.tokens,
+                      r.sequences, r.sequences == 1 ? "" : "s", r.perplexity.nll.count(),
+                      r.window_count, r.window_count == 1 ? "" : "s");
+  if (r.token_by_token) {
+    text +=
+        "one token a call: the bundle gives logits of the last token of a call only "
+        "(convert --logits all is faster here)\n";
+  }
+  return text;
+}
+
+std::string comparison_lines(const pipeline::PerplexityReport& r) {
+  const proof::PerplexityComparison& c = *r.comparison;
+  std::string text =
+      fmt::format("against {}: perplexity {}\n", quoted(r.other), with_error(c.other));
+  text += fmt::format("NLL difference: {:+.6f} +- {:.6f} nats\n", c.nll_difference.mean(),
+                      c.nll_difference.standard_error());
+  text += fmt::format(
+      "KL(other || this): mean {:.3e} +- {:.1e} nats, median {:.3e}, 99 % below {:.3e}, largest "
+      "{:.3e}\n",
+      c.kl.mean(), c.kl.standard_error(), c.kl_quantile(kHalf), c.kl_quantile(kUpperShare),
+      c.kl_max());
+  return text + fmt::format("same top token: {:.2f} +- {:.2f} %\n", 100 * c.top1.mean(),
+                            100 * c.top1.standard_error());
+}
+
+}  // namespace
+
+std::string to_json(const pipeline::PerplexityReport& r) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("perplexity", r.perplexity.value());
+  json.member("perplexity_error", r.perplexity.standard_error());
+  json.member("nll_mean", r.perplexity.nll.mean());
+  json.member("nll_error", r.perplexity.nll.standard_error());
+  json.member("tokens", r.tokens).member("predicted", r.perplexity.nll.count());
+  json.member("sequences", r.sequences).member("windows", r.window_count);
+  json.member("window", r.windows.window).member("stride", r.windows.stride);
+  json.member("token_by_token", r.token_by_token);
+  if (r.text_bytes) json.member("bytes", *r.text_bytes);
+  if (const auto bits = r.bits_per_byte()) json.member("bits_per_byte", *bits);
+  if (r.comparison) write_comparison(json, r);
+  json.end_object();
+  return json.take();
+}
+
+std::string to_text(const pipeline::PerplexityReport& r) {
+  std::string text = protocol_lines(r);
+  text += fmt::format("perplexity: {}  (NLL {:.6f} +- {:.6f} nats per token)\n",
+                      with_error(r.perplexity), r.perplexity.nll.mean(),
+                      r.perplexity.nll.standard_error());
+  if (const auto bits = r.bits_per_byte()) {
+    text += fmt::format("bits per byte: {:.4f} of {} bytes\n", *bits, *r.text_bytes);
+  }
+  return r.comparison ? text + comparison_lines(r) : text;
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,13 @@
+// What `ferry verify --perplexity` says, as text and as JSON.
+#pragma once
+
+#include <string>
+
+#include "pipeline/perplexity.h"
+
+namespace ferry::cli {
+
+std::string to_json(const pipeline::PerplexityReport& report);
+std::string to_text(const pipeline::PerplexityReport& report);
+
+}  // namespace ferry::cli

@@ -1,0 +1,356 @@
+// Recipes whose outputs are codes and scales: how they are made, and their rows.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "core/checked.h"
+#include "core/interrupt.h"
+#include "core/non_finite.h"
+#include "core/text.h"
+#include "graph/recipe.h"
+
+namespace ferry::graph {
+namespace {
+
+// Values that are quantised at a time: they stay in the cache of one core.
+constexpr int64_t kGroupValues = int64_t{1} << 16;
+constexpr uint64_t kTileBytes = uint64_t{1} << 20;
+constexpr int64_t kScatteredTileElements = int64_t{1} << 20;
+// What XNNPACK wants groups of 4-bit weights to be a multiple of.
+constexpr int64_t kDelegatedGroup = 32;
+
+constexpr int64_t kQ80Elements = 32, kQ80Bytes = 34;  // of a block: an f16 scale, then i8 codes
+
+bool is_scattered(const Recipe& recipe) {
+  return std::ranges::any_of(recipe.pieces, [](const StridedPiece& piece) {
+    return !piece.axes.empty() && piece.axes.back().stride != 1;
+  });
+}
+
+int64_t columns_of(const Recipe& recipe) { return recipe.output().shape.back(); }
+
+// Of a matrix, or of a stack of them.
+int64_t rows_of(const Shape& shape) {
+  return checked_numel(std::span(shape).first(shape.size() - 1)).value_or(0);
+}
+
+// Codes in the shape of the matrix, and `groups` scales for each row.
+std::vector<RecipeOutput> coded_outputs(const Shape& shape, DType codes, DType scales,
+                                        int64_t groups) {
+  Shape scale_shape(shape.begin(), shape.end() - 1);
+  if (groups > 1) scale_shape.push_back(groups);
+  return {{.dtype = codes, .shape = shape},
+          {.name = std::string(kScalesOutput), .dtype = scales, .shape = std::move(scale_shape)}};
+}
+
+// What is wrong with quantising rows of `columns` elements, or nothing.
+std::string misfit(const QuantizationScheme& scheme, int64_t columns) {
+  if (scheme.bits != 4 && scheme.bits != 8) return fmt::format("codes of {} bits", scheme.bits);
+  if (scheme.scale_dtype != DType::kF32 && scheme.scale_dtype != DType::kBF16) {
+    return fmt::format("scales in {}", dtype_name(scheme.scale_dtype));
+  }
+  const int64_t group = scheme.group == 0 ? columns : scheme.group;
+  if (group < 0 || columns % group != 0) {
+    return fmt::format("groups of {}, which do not divide rows of {} elements", group, columns);
+  }
+  if (scheme.bits == 8) return {};
+  if (columns % 2 != 0) return fmt::format("4-bit rows of {} elements, which is odd", columns);
+  const bool delegated = scheme.order == NibbleOrder::kLowFirst &&
+                         (scheme.group != 0 || scheme.scale_dtype == DType::kBF16);
+  if (!delegated || group % kDelegatedGroup == 0) return {};
+  return fmt::format("groups of {}, which are not a multiple of {}", group, kDelegatedGroup);
+}
+
+tl::unexpected<Error> cannot(const std::string& key, const Shape& shape, std::string_view what) {
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("weight {} {} cannot have {}", quoted(key), to_string(shape), what));
+}
+
+// The recipe of the f32 values that are quantised.
+Recipe values_of(const Recipe& recipe) {
+  Recipe values = recipe;
+  values.steps.pop_back();
+  values.outputs.resize(1);
+  values.cast(DType::kF32);
+  return values;
+}
+
+const QuantizationScheme& scheme_of(const Recipe& recipe) { return recipe.steps.back().scheme; }
+
+// A defect of whoever made the recipe, or of the caller.
+Status check(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
+             std::span<const std::span<std::byte>> outs) {
+  const auto broken = [&](std::string_view what) {
+    return fail(ErrorCode::kInternal, fmt::format("{}: {}", printable(source.path()), what));
+  };
+  if (recipe.outputs.size() != (recipe.is_coded() ? 2U : 1U) ||
+      recipe.outputs.size() != outs.size()) {
+    return broken("outputs that a recipe does not have");
+  }
+  if (first < 0 || rows < 0 || first > row_count(recipe) || rows > row_count(recipe) - first) {
+    return broken("rows that are no part of the tensor");
+  }
+  if (recipe.is_coded()) {
+    const bool split = recipe.steps.back().kind == Step::Kind::kSplitQ80;
+    const bool fits = recipe.output().shape.size() > 1 && columns_of(recipe) > 0 &&
+                      (split ? columns_of(recipe) % kQ80Elements == 0 && recipe.steps.size() == 1
+                             : misfit(scheme_of(recipe), columns_of(recipe)).empty());
+    if (!fits) return broken("codes of rows that do not fit");
+  }
+  for (size_t i = 0; i < outs.size(); ++i) {
+    if (outs[i].size() == static_cast<uint64_t>(rows) * row_bytes(recipe, i)) continue;
+    return broken("room for other rows than are asked for");
+  }
+  return {};
+}
+
+// Calls body(first, rows) for parts of the rows whose values are made at once.
+template <class Body>
+Status for_each_group(const Recipe& recipe, int64_t first, int64_t rows, const Body& body) {
+  const int64_t values = is_scattered(recipe) ? kScatteredTileElements : kGroupValues;
+  const int64_t step = std::max<int64_t>(1, values / columns_of(recipe));
+  for (const int64_t end = first + rows; first < end; first += step) {
+    FERRY_RETURN_IF_ERROR(body(first, std::min(step, end - first)));
+  }
+  return {};
+}
+
+// The f32 values of rows of `values`, a recipe of values_of().
+class ValueReader {
+ public:
+  ValueReader(const Recipe& recipe, const TensorSource& source)
+      : values_(values_of(recipe)), source_(source), columns_(columns_of(recipe)) {}
+
+  Result<std::span<const float>> read(int64_t first, int64_t rows) {
+    buffer_.resize(std::max(buffer_.size(), static_cast<size_t>(rows * columns_)));
+    const auto part = std::span(buffer_).first(static_cast<size_t>(rows * columns_));
+    const auto offset = static_cast<uint64_t>(first * columns_) * sizeof(float);
+    FERRY_RETURN_IF_ERROR(materialize(values_, source_, offset, std::as_writable_bytes(part)));
+    return std::span<const float>(part);
+  }
+
+ private:
+  Recipe values_;
+  const TensorSource& source_;
+  int64_t columns_;
+  std::vector<float> buffer_;
+};
+
+uint64_t non_finite_of(std::span<const float> values) {
+  return count_non_finite(DType::kF32, std::as_bytes(values));
+}
+
+// Takes `bytes` from the front of `out`.
+std::span<std::byte> take(std::span<std::byte>& out, uint64_t bytes) {
+  const std::span<std::byte> front = out.first(bytes);
+  out = out.subspan(bytes);
+  return front;
+}
+
+Result<uint64_t> quantize(const Recipe& recipe, const TensorSource& source, int64_t first,
+                          int64_t rows, std::span<std::byte> codes, std::span<std::byte> scales) {
+  const int64_t columns = columns_of(recipe);
+  ValueReader reader(recipe, source);
+  uint64_t non_finite = 0;
+  FERRY_RETURN_IF_ERROR(
+      for_each_group(recipe, first, rows, [&](int64_t at, int64_t count) -> Status {
+        const std::span<const float> values = FERRY_TRY(reader.read(at, count));
+        non_finite += non_finite_of(values);
+        const auto n = static_cast<uint64_t>(count);
+        quantize_rows(scheme_of(recipe), values, columns, take(codes, n * row_bytes(recipe, 0)),
+                      take(scales, n * row_bytes(recipe, 1)));
+        return {};
+      }));
+  return non_finite;
+}
+
+// Blocks of q8_0 one after the other.
+void split_blocks(std::span<const std::byte> blocks, std::span<std::byte>& codes,
+                  std::span<std::byte>& scales) {
+  for (; !blocks.empty(); blocks = blocks.subspan(kQ80Bytes)) {
+    const auto bits = static_cast<uint16_t>(std::to_integer<unsigned>(blocks[0]) |
+                                            std::to_integer<unsigned>(blocks[1]) << 8);
+    const float scale = f16_to_f32(bits);
+    std::ranges::copy(std::as_bytes(std::span(&scale, 1)), take(scales, sizeof scale).begin());
+    std::ranges::copy(blocks.subspan(2, kQ80Elements), take(codes, kQ80Elements).begin());
+  }
+}
+
+Status split(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
+             std::span<std::byte> codes, std::span<std::byte> scales) {
+  const int64_t columns = columns_of(recipe);
+  const StridedPiece wanted = run_piece(0, first * columns, rows * columns);
+  std::vector<std::byte> blocks;
+  Status status;
+  for (const StridedPiece& piece : select(recipe.pieces, std::span(&wanted, 1))) {
+    for_each_run(piece, [&](int64_t offset, int64_t count) {
+      for (int64_t part = 0; status && count > 0; offset += part, count -= part) {
+        part = std::min(kGroupValues, count);
+        blocks.resize(static_cast<size_t>(part / kQ80Elements * kQ80Bytes));
+        const auto at = static_cast<uint64_t>(offset / kQ80Elements * kQ80Bytes);
+        status = source.read(piece.tensor, at, blocks);
+        if (status) split_blocks(blocks, codes, scales);
+      }
+    });
+    if (!status) break;
+  }
+  return status;
+}
+
+}  // namespace
+
+bool Recipe::is_coded() const {
+  return !steps.empty() &&
+         (steps.back().kind == Step::Kind::kQuantize || steps.back().kind == Step::Kind::kSplitQ80);
+}
+
+Status Recipe::quantize(const QuantizationScheme& scheme, const std::string& key) {
+  const Shape shape = output().shape;
+  if (shape.size() < 2) return cannot(key, shape, "rows of codes: it is not a matrix");
+  if (shape.back() <= 0) return cannot(key, shape, "rows of codes: its rows are empty");
+  if (!is_castable(source_dtype) || is_coded()) {
+    return cannot(key, shape, fmt::format("codes of {}", dtype_name(output().dtype)));
+  }
+  if (const std::string what = misfit(scheme, shape.back()); !what.empty()) {
+    return cannot(key, shape, what);
+  }
+  cast(DType::kF32);
+  if (!steps.empty() && steps.back().kind == Step::Kind::kCast) steps.pop_back();
+  steps.push_back({.kind = Step::Kind::kQuantize, .scheme = scheme});
+  // What has no effect is nothing that recipes can differ in.
+  QuantizationScheme& kept = steps.back().scheme;
+  if (scheme.bits == 8) kept.order = QuantizationScheme().order;
+  if (scheme.method != ScaleMethod::kHqq) kept.rounds = QuantizationScheme().rounds;
+  outputs = coded_outputs(shape, scheme.bits == 4 ? DType::kI4 : DType::kI8, scheme.scale_dtype,
+                          scheme.groups(shape.back()));
+  return {};
+}
+
+Status Recipe::split_q8_0(const TensorSource& source, const std::string& key) {
+  const Shape shape = output().shape;
+  const int64_t columns = shape.size() < 2 ? 0 : shape.back();
+  const auto is_whole = [&](int64_t elements) { return elements % columns == 0; };
+  const bool plain = steps == std::vector<Step>{{.kind = Step::Kind::kDecode}};
+  bool fits = plain && output().dtype == DType::kF32 && columns > 0 && columns % kQ80Elements == 0;
+  for (const StridedPiece& piece : pieces) {
+    if (!fits) break;
+    const BlockEncoding* encoding = source.entries()[piece.tensor].encoding;
+    fits = encoding != nullptr && encoding->name == "q8_0" && is_whole(piece.offset) &&
+           !piece.axes.empty() && piece.axes.back().stride == 1 && is_whole(piece.axes.back().size);
+    for (size_t i = 0; fits && i + 1 < piece.axes.size(); ++i)
+      fits = is_whole(piece.axes[i].stride);
+  }
+  if (!fits) return cannot(key, shape, "the codes of the checkpoint: it is not rows of q8_0");
+  steps = {{.kind = Step::Kind::kSplitQ80}};
+  outputs = coded_outputs(shape, DType::kI8, DType::kF32, columns / kQ80Elements);
+  return {};
+}
+
+int64_t row_count(const Recipe& recipe) {
+  const Shape& shape = recipe.output().shape;
+  return recipe.is_coded() ? rows_of(shape) : checked_numel(shape).value_or(0);
+}
+
+uint64_t row_bytes(const Recipe& recipe, size_t output) {
+  const RecipeOutput& made = recipe.outputs[output];
+  if (!recipe.is_coded()) return static_cast<uint64_t>(dtype_bytes(made.dtype));
+  const bool one_scale = made.shape.size() < recipe.output().shape.size();
+  const int64_t columns = one_scale ? 1 : made.shape.back();
+  return static_cast<uint64_t>(columns * dtype_bits(made.dtype) / 8);
+}
+
+int64_t tile_rows(const Recipe& recipe) {
+  if (!recipe.is_coded() && is_scattered(recipe)) return kScatteredTileElements;
+  return static_cast<int64_t>(std::max<uint64_t>(1, kTileBytes / row_bytes(recipe, 0)));
+}
+
+uint64_t tile_bytes(const Recipe& recipe) {
+  return static_cast<uint64_t>(tile_rows(recipe)) * row_bytes(recipe, 0);
+}
+
+Result<uint64_t> materialize_rows(const Recipe& recipe, const TensorSource& source, int64_t first,
+                                  int64_t rows, std::span<const std::span<std::byte>> outs) {
+  FERRY_RETURN_IF_ERROR(check(recipe, source, first, rows, outs));
+  if (!recipe.is_coded()) {
+    const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, 0);
+    FERRY_RETURN_IF_ERROR(materialize(recipe, source, offset, outs[0]));
+    return uint64_t{0};
+  }
+  FERRY_RETURN_IF_ERROR(check_interrupt());
+  if (recipe.steps.back().kind == Step::Kind::kQuantize) {
+    return quantize(recipe, source, first, rows, outs[0], outs[1]);
+  }
+  FERRY_RETURN_IF_ERROR(split(recipe, source, first, rows, outs[0], outs[1]));
+  return uint64_t{0};
+}
+
+Status materialize(const Recipe& recipe, const TensorSource& source, size_t output, uint64_t offset,
+                   std::span<std::byte> out) {
+  if (!recipe.is_coded() && output == 0) return materialize(recipe, source, offset, out);
+  if (output >= recipe.outputs.size() ||
+      !range_inside(offset, out.size(), recipe.outputs[output].bytes())) {
+    return fail(ErrorCode::kInternal,
+                fmt::format("{}: a tile that is no part of the tensor", printable(source.path())));
+  }
+  if (out.empty()) return {};
+  const uint64_t bytes = row_bytes(recipe, output);
+  const uint64_t end = (offset + out.size() + bytes - 1) / bytes;
+  std::vector<std::vector<std::byte>> made(recipe.outputs.size());
+  return for_each_group(
+      recipe, static_cast<int64_t>(offset / bytes), static_cast<int64_t>(end - offset / bytes),
+      [&](int64_t first, int64_t rows) -> Status {
+        std::vector<std::span<std::byte>> outs;
+        for (size_t i = 0; i < made.size(); ++i) {
+          made[i].resize(static_cast<uint64_t>(rows) * row_bytes(recipe, i));
+          outs.emplace_back(made[i]);
+        }
+        FERRY_RETURN_IF_ERROR(materialize_rows(recipe, source, first, rows, outs));
+        const uint64_t begin = static_cast<uint64_t>(first) * bytes;
+        const uint64_t skip = offset > begin ? offset - begin : 0;
+        const std::span<const std::byte> part = std::span(made[output]).subspan(skip);
+        const auto to = out.subspan(begin + skip - offset);
+        std::copy_n(part.begin(), std::min(part.size(), to.size()), to.begin());
+        return {};
+      });
+}
+
+Result<int> count_hqq_rounds(const Recipe& recipe, const TensorSource& source, ThreadPool& pool) {
+  std::array<float, kMaxHqqRounds> changes = {};
+  uint64_t non_finite = 0;
+  std::optional<Error> error;
+  std::mutex mutex;  // guards the above
+  std::atomic<bool> stop{false};
+  const int64_t rows = row_count(recipe), tile = tile_rows(recipe);
+  pool.parallel_for(static_cast<size_t>((rows + tile - 1) / tile), [&](size_t i) {
+    if (stop) return;
+    std::array<float, kMaxHqqRounds> part = {};
+    uint64_t found = 0;
+    const int64_t first = static_cast<int64_t>(i) * tile;
+    ValueReader reader(recipe, source);
+    Status status = for_each_group(
+        recipe, first, std::min(tile, rows - first), [&](int64_t at, int64_t count) -> Status {
+          const std::span<const float> values = FERRY_TRY(reader.read(at, count));
+          found += non_finite_of(values);
+          add_hqq_changes(scheme_of(recipe), values, columns_of(recipe), part);
+          return {};
+        });
+    const std::lock_guard lock(mutex);
+    non_finite += found;
+    for (size_t k = 0; k < part.size(); ++k) changes[k] = std::max(changes[k], part[k]);
+    if (status) return;
+    if (!error) error = std::move(status).error();
+    stop = true;
+  });
+  if (error) return tl::unexpected<Error>(std::move(*error));
+  if (non_finite == 0) return hqq_rounds(changes);
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: NaN and infinity cannot be quantised: {} value{} (tensor {})",
+                          printable(source.path()), non_finite, non_finite == 1 ? "" : "s",
+                          quoted(source_names(recipe, source))));
+}
+
+}  // namespace ferry::graph

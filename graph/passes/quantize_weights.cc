@@ -1,0 +1,388 @@
+#include "graph/passes/quantize_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/text.h"
+#include "graph/dims.h"
+#include "graph/node_values.h"
+#include "graph/passes/passes.h"
+#include "graph/shape_inference.h"
+
+namespace ferry::graph {
+namespace {
+
+using Kind = LinearQuantization::Kind;
+
+// Arguments of an experts node: its matrices, then their scales.
+constexpr size_t kFirstExpertMatrix = 3;
+constexpr size_t kExpertMatrices = 3;
+
+enum class Use { kLinear, kEmbedding, kExperts };
+
+// What a matrix becomes.
+struct Decision {
+  Use use = Use::kLinear;
+  LinearQuantization linear;        // of kLinear and kExperts
+  EmbeddingQuantization embedding;  // of kEmbedding
+};
+using Decisions = std::map<std::string, Decision, std::less<>>;
+
+// The weights that are nothing but matrices of one kind of node in every method, by name.
+class MatrixFinder {
+ public:
+  explicit MatrixFinder(const std::vector<MethodGraph>& methods) {
+    for (const MethodGraph& method : methods) {
+      for (const Node& node : method.graph.nodes) add(method.graph, node);
+    }
+    for (const std::string& name : others_) uses_.erase(name);
+  }
+  std::map<std::string, Use> take() { return std::move(uses_); }
+
+ private:
+  static std::optional<Use> use_of(Op op, size_t arg) {
+    if (op == Op::kLinear && arg == 1) return Use::kLinear;
+    if (op == Op::kEmbedding && arg == 0) return Use::kEmbedding;
+    if (op == Op::kExperts && arg >= kFirstExpertMatrix) return Use::kExperts;
+    return std::nullopt;
+  }
+  void add(const Graph& graph, const Node& node) {
+    for (size_t i = 0; i < node.args.size(); ++i) {
+      if (const auto* id = std::get_if<ValueId>(&node.args[i])) {
+        add(graph[*id], use_of(node.op, i));
+      } else if (const auto* list = std::get_if<TensorListArg>(&node.args[i])) {
+        for (ValueId item : list->items) add(graph[item], std::nullopt);
+      }
+    }
+  }
+  void add(const Value& value, std::optional<Use> use) {
+    if (value.origin != Value::Origin::kWeight) return;
+    if (!use || value.keep_f32) {
+      others_.insert(value.name);
+    } else if (uses_.try_emplace(value.name, *use).first->second != *use) {
+      others_.insert(value.name);
+    }
+  }
+
+  std::map<std::string, Use> uses_;
+  std::set<std::string> others_;
+};
+
+bool matches(const std::string& pattern, std::string_view name) {
+  if (glob_match(pattern, name)) return true;
+  return name.ends_with(".weight") &&
+         glob_match(pattern, name.substr(0, name.size() - std::string_view(".weight").size()));
+}
+
+// Chooses for every matrix, and finds those that cannot be had.
+class Chooser {
+ public:
+  Chooser(const QuantizeOptions& options, const StateDict& weights)
+      : options_(options), weights_(weights) {}
+
+  Result<Decisions> run(const std::map<std::string, Use>& uses) {
+    for (const auto& [name, use] : uses) choose(name, use);
+    if (problems_.empty()) return std::move(decisions_);
+    const std::string summary = problems_.size() == 1
+                                    ? problems_[0]
+                                    : fmt::format(
+                                          "{} matrices have rows that the group of a scale does "
+                                          "not divide; --quantize-rule gives "
+                                          "matrices other schemes",
+                                          problems_.size());
+    return tl::unexpected<Error>(
+        Error{ErrorCode::kUsage, "quantisation: " + summary, std::move(problems_)});
+  }
+  std::vector<size_t> used_rules() const { return {used_rules_.begin(), used_rules_.end()}; }
+
+ private:
+  void choose(const std::string& name, Use use) {
+    Decision decision{.use = use};
+    if (use == Use::kEmbedding) {
+      decision.embedding = options_.embeddings;
+      if (decision.embedding.bits == 0) return;
+      check(name, decision.embedding.group, name_of(decision.embedding));
+    } else {
+      decision.linear = linear_of(name);
+      if (decision.linear.kind == Kind::kNone) return;
+      if (decision.linear.kind == Kind::k8da4w) {
+        check(name, decision.linear.group, name_of(decision.linear));
+      }
+    }
+    decisions_.emplace(name, decision);
+  }
+
+  LinearQuantization linear_of(const std::string& name) {
+    LinearQuantization linear = options_.linears;
+    for (size_t i = 0; i < options_.rules.size(); ++i) {
+      if (!matches(options_.rules[i].pattern, name)) continue;
+      linear = options_.rules[i].linear;
+      used_rules_.insert(i);
+    }
+    return linear;
+  }
+
+  void check(const std::string& name, int64_t group, const std::string& scheme) {
+    const Weight* weight = weights_.find(name);
+    if (weight == nullptr || group == 0) return;
+    const Shape& shape = weight->recipe.output().shape;
+    if (shape.back() % group == 0) return;
+    problems_.push_back(fmt::format("{} {}: {} wants rows of a multiple of {} elements",
+                                    quoted(name), to_string(shape), scheme, group));
+  }
+
+  const QuantizeOptions& options_;
+  const StateDict& weights_;
+  Decisions decisions_;
+  std::set<size_t> used_rules_;
+  std::vector<std::string> problems_;
+};
+
+// The stored form of each decision.
+QuantizationScheme scheme_of(const Decision& decision, ScaleMethod method) {
+  QuantizationScheme scheme{.method = method};
+  const bool table = decision.use != Use::kLinear;
+  const bool four = decision.use == Use::kEmbedding ? decision.embedding.bits == 4
+                                                    : decision.linear.kind == Kind::k8da4w;
+  scheme.bits = four ? 4 : 8;
+  if (decision.use == Use::kEmbedding) scheme.group = decision.embedding.group;
+  if (decision.use != Use::kEmbedding && four) scheme.group = decision.linear.group;
+  // Tables are read by operators that want f32 scales and the other order of nibbles.
+  scheme.scale_dtype = four && !table ? DType::kBF16 : DType::kF32;
+  scheme.order = four && table ? NibbleOrder::kHighFirst : NibbleOrder::kLowFirst;
+  return scheme;
+}
+
+// Whether the program reads codes and scales as blocks of Q8_0 hold them.
+bool reads_blocks(const Decision& decision) {
+  if (decision.use == Use::kEmbedding) return decision.embedding.bits == 8;
+  return decision.linear.kind == Kind::kInt8;
+}
+
+// What the checkpoint stores in Q8_0 stays as it is, where the program can read it.
+Status quantize_recipe(Recipe& recipe, const std::string& name, const Decision& decision,
+                       ScaleMethod method, const TensorSource& source) {
+  if (reads_blocks(decision)) {
+    Recipe split = recipe;
+    if (split.split_q8_0(source, name)) {
+      recipe = std::move(split);
+      return {};
+    }
+  }
+  return recipe.quantize(scheme_of(decision, method), name);
+}
+
+Status quantize_recipes(Model& model, const Decisions& decisions, ScaleMethod method,
+                        const TensorSource& source) {
+  for (const auto& [name, decision] : decisions) {
+    Recipe& recipe = model.weights.find(name)->recipe;
+    Shape& shape = recipe.output().shape;
+    if (decision.use == Use::kExperts) shape = {shape[0] * shape[1], shape[2]};
+    FERRY_RETURN_IF_ERROR(quantize_recipe(recipe, name, decision, method, source));
+  }
+  return {};
+}
+
+// Rewrites the nodes of one method.
+class Rewriter {
+ public:
+  Rewriter(Graph& graph, const StateDict& weights, const Decisions& decisions)
+      : graph_(graph), weights_(weights), decisions_(decisions) {}
+
+  void run() {
+    for (Node& node : std::exchange(graph_.nodes, {})) {
+      if (!written_buffers(graph_, node).empty()) joinable_.clear();
+      rewrite(std::move(node));
+    }
+  }
+
+ private:
+  const Decision* decision_of(ValueId id) const {
+    const Value& value = graph_[id];
+    if (value.origin != Value::Origin::kWeight) return nullptr;
+    const auto found = decisions_.find(value.name);
+    return found == decisions_.end() ? nullptr : &found->second;
+  }
+
+  void rewrite(Node node) {
+    if (node.op == Op::kLinear) {
+      const auto matrix = std::get<ValueId>(node.args[1]);
+      const Decision* decision = decision_of(matrix);
+      if (decision != nullptr && decision->linear.kind == Kind::kInt8) {
+        return mixed_linear(std::move(node), matrix);
+      }
+      if (decision != nullptr) return dynamic_linear(std::move(node), matrix);
+    }
+    if (node.op == Op::kEmbedding) {
+      const auto table = std::get<ValueId>(node.args[0]);
+      if (decision_of(table) != nullptr) return embedding(std::move(node), table);
+    }
+    if (node.op == Op::kExperts) quantize_experts(node);
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  // The value of the weight gets the dtype and the shape of its codes; returns that of the scales.
+  ValueId coded(ValueId matrix) {
+    const Weight& weight = *weights_.find(graph_[matrix].name);
+    const Recipe& recipe = weight.recipe;
+    const auto known = scales_.find(matrix);
+    if (known != scales_.end()) return known->second;
+    Value& codes = graph_[matrix];
+    codes.dtype = recipe.outputs[0].dtype;
+    if (codes.shape.size() != recipe.outputs[0].shape.size()) {
+      codes.shape = {codes.shape[0].base * codes.shape[1].base, codes.shape[2]};
+    }
+    Value scales;
+    scales.origin = Value::Origin::kWeight;
+    scales.dtype = recipe.outputs[1].dtype;
+    scales.name = key_of(weight, 1);
+    for (const int64_t size : recipe.outputs[1].shape) scales.shape.emplace_back(size);
+    return scales_[matrix] = add(std::move(scales));
+  }
+
+  ValueId add(Value value) {
+    graph_.values.push_back(std::move(value));
+    return {static_cast<int32_t>(graph_.values.size()) - 1};
+  }
+
+  void dynamic_linear(Node node, ValueId matrix) {
+    const auto x = std::get<ValueId>(node.args[0]);
+    const ValueId scales = coded(matrix);
+    const auto [known, fresh] = joinable_.try_emplace({x, node.layer}, graph_.nodes.size());
+    if (fresh) {
+      graph_.nodes.push_back({Op::kDynamicLinears,
+                              {x, TensorListArg{{matrix}}, TensorListArg{{scales}}},
+                              {node.outs[0]},
+                              node.layer});
+      return;
+    }
+    Node& joined = graph_.nodes[known->second];
+    std::get<TensorListArg>(joined.args[1]).items.push_back(matrix);
+    std::get<TensorListArg>(joined.args[2]).items.push_back(scales);
+    joined.outs.push_back(node.outs[0]);
+  }
+
+  // The operator takes and makes two dimensions.
+  void mixed_linear(Node node, ValueId matrix) {
+    const ValueId scales = coded(matrix);
+    auto x = std::get<ValueId>(node.args[0]);
+    const ValueId result = node.outs[0];
+    const Dims wide = graph_[result].shape;
+    if (wide.size() == 2) {
+      graph_.nodes.push_back(product(x, matrix, scales, result, node.layer));
+      return;
+    }
+    x = reshaped(x, node.layer);
+    Value flat;
+    flat.shape = {wide[wide.size() - 2], wide.back()};
+    const ValueId rows = add(std::move(flat));
+    graph_.nodes.push_back(product(x, matrix, scales, rows, node.layer));
+    graph_.nodes.push_back({Op::kUnsqueeze, {rows, IntArg(0)}, {result}, node.layer});
+  }
+
+  static Node product(ValueId x, ValueId matrix, ValueId scales, ValueId out, int32_t layer) {
+    return {
+        Op::kMixedLinear, {x, matrix, scales, std::monostate{}, std::monostate{}}, {out}, layer};
+  }
+
+  // [1,T,K] as [T,K].
+  ValueId reshaped(ValueId x, int32_t layer) {
+    const auto known = flat_.find(x);
+    if (known != flat_.end()) return known->second;
+    const Dims& shape = graph_[x].shape;
+    Value flat;
+    flat.shape = {shape[1], shape[2]};
+    const ValueId out = add(std::move(flat));
+    graph_.nodes.push_back({Op::kSelect, {x, IntArg(0), IntArg(0)}, {out}, layer});
+    return flat_[x] = out;
+  }
+
+  void embedding(Node node, ValueId table) {
+    const ValueId scales = coded(table);
+    const bool nibbles = graph_[table].dtype == DType::kI4;
+    const int64_t least = nibbles ? -8 : -128;
+    node.args = {table,        scales,     std::monostate{}, IntArg(least), IntArg(-least - 1),
+                 node.args[1], DType::kF32};
+    node.op = nibbles ? Op::kEmbedding4Bit : Op::kEmbeddingByte;
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  // What the body of the loop needs in memory changes.
+  void quantize_experts(Node& node) {
+    for (size_t i = kFirstExpertMatrix; i < kFirstExpertMatrix + kExpertMatrices; ++i) {
+      const auto matrix = std::get<ValueId>(node.args[i]);
+      if (decision_of(matrix) == nullptr) continue;
+      const ValueId scales = coded(matrix);
+      node.args[i + kExpertMatrices] = scales;
+    }
+    const Result<Types> types = infer_types(graph_, {}, node);
+    if (types) graph_[node.outs[1]].shape = (*types)[1].shape;  // else validate() reports it
+  }
+
+  Graph& graph_;
+  const StateDict& weights_;
+  const Decisions& decisions_;
+  std::map<ValueId, ValueId> scales_;  // by matrix
+  std::map<ValueId, ValueId> flat_;
+  // The node that further products of an activation join, by activation and layer. A node that
+  // writes a buffer ends them: the activation may be a view of it.
+  std::map<std::pair<ValueId, int32_t>, size_t> joinable_;  // index into nodes
+};
+
+std::string summary_of(const Decisions& decisions) {
+  std::map<std::string, int> counts;
+  for (const auto& [name, decision] : decisions) {
+    ++counts[decision.use == Use::kEmbedding ? "embedding " + name_of(decision.embedding)
+                                             : name_of(decision.linear)];
+  }
+  std::string out;
+  for (const auto& [scheme, count] : counts) {
+    out += fmt::format("{}{} x {}", out.empty() ? "" : ", ", scheme, count);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string name_of(const LinearQuantization& linear) {
+  switch (linear.kind) {
+    case Kind::k8da4w:
+      return fmt::format("8da4w-g{}", linear.group);
+    case Kind::k8da8w:
+      return "8da8w";
+    case Kind::kInt8:
+      return "int8";
+    case Kind::kNone:
+      break;
+  }
+  return "none";
+}
+
+std::string name_of(const EmbeddingQuantization& embedding) {
+  if (embedding.bits == 0) return "none";
+  if (embedding.group == 0) return fmt::format("{}", embedding.bits);
+  return fmt::format("{},{}", embedding.bits, embedding.group);
+}
+
+bool QuantizeOptions::quantizes() const {
+  return linears.kind != Kind::kNone || embeddings.bits != 0 || !rules.empty();
+}
+
+Result<QuantizedModel> quantize_weights(Model model, const QuantizeOptions& options,
+                                        const TensorSource& source) {
+  Chooser chooser(options, model.weights);
+  const Decisions decisions = FERRY_TRY(chooser.run(MatrixFinder(model.methods).take()));
+  FERRY_RETURN_IF_ERROR(quantize_recipes(model, decisions, options.method, source));
+  for (MethodGraph& method : model.methods) {
+    Rewriter(method.graph, model.weights, decisions).run();
+    method.graph = remove_dead(std::move(method.graph));
+    FERRY_RETURN_IF_ERROR(validate(method.graph));
+  }
+  return QuantizedModel{std::move(model), summary_of(decisions), chooser.used_rules()};
+}
+
+}  // namespace ferry::graph

@@ -1,0 +1,141 @@
+// Codes of values, and values of codes.
+#include "graph/quantization/targets.h"
+// After the choice of targets.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "graph/quantization/codes.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "hwy/highway.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "graph/quantization/groups.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ferry::graph {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+constexpr size_t kLanes = hn::MaxLanes(F32());
+
+// Values that are converted at a time, even.
+constexpr size_t kTile = 1024;
+
+// Adding 1.5 * 2^23 leaves the rounded value in the lowest bits; `offset` is even, so that ties go
+// to the even code.
+struct Encoder {
+  float low, high;
+  float shift;  // 1.5 * 2^23 + offset
+};
+
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<uint8_t, D>> encode(D d, const Encoder& e, const float* x,
+                                                  hn::Vec<D> scale) {
+  const hn::RebindToUnsigned<D> d32;
+  const auto steps = hn::Div(hn::LoadU(d, x), scale);
+  const auto code = hn::Min(hn::Max(steps, hn::Set(d, e.low)), hn::Set(d, e.high));
+  const auto bits = hn::BitCast(d32, hn::Add(code, hn::Set(d, e.shift)));
+  return hn::TruncateTo(hn::Rebind<uint8_t, D>(), bits);
+}
+
+// n values of one group, a byte for each.
+HWY_INLINE void encode_bytes(const Encoder& e, const float* x, size_t n, float scale,
+                             uint8_t* out) {
+  const F32 d;
+  const hn::CappedTag<float, 1> d1;
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    hn::StoreU(encode(d, e, x + i, hn::Set(d, scale)), hn::Rebind<uint8_t, F32>(), out + i);
+  }
+  for (; i < n; ++i) out[i] = hn::GetLane(encode(d1, e, x + i, hn::Set(d1, scale)));
+}
+
+void pack_nibbles(NibbleOrder order, const uint8_t* nibbles, size_t pairs, uint8_t* out) {
+  if (order == NibbleOrder::kLowFirst) {
+    for (size_t i = 0; i < pairs; ++i) {
+      out[i] = static_cast<uint8_t>(nibbles[2 * i] | nibbles[2 * i + 1] << 4);
+    }
+  } else {
+    for (size_t i = 0; i < pairs; ++i) {
+      out[i] = static_cast<uint8_t>(nibbles[2 * i] << 4 | nibbles[2 * i + 1]);
+    }
+  }
+}
+
+void encode_task(int bits, NibbleOrder order, const Groups& groups, const float* scales,
+                 uint8_t* codes) {
+  const bool packed = bits == 4;
+  const Encoder e =
+      packed ? Encoder{-8.0f, 7.0f, 0x1.8p23f + 8.0f} : Encoder{-128.0f, 127.0f, 0x1.8p23f};
+  uint8_t bytes[kTile];
+  size_t filled = 0;
+  const float* x = groups.values;
+  for (size_t g = 0; g < groups.count; ++g) {
+    for (size_t left = groups.size; left > 0;) {
+      const size_t n = std::min(left, kTile - filled);
+      uint8_t* out = packed ? bytes + filled : codes;
+      encode_bytes(e, x, n, scales[g], out);
+      x += n;
+      left -= n;
+      if (!packed) {
+        codes += n;
+        continue;
+      }
+      filled += n;
+      if (filled < kTile && (left > 0 || g + 1 < groups.count)) continue;
+      pack_nibbles(order, bytes, filled / 2, codes);
+      codes += filled / 2;
+      filled = 0;
+    }
+  }
+}
+
+void decode_task(int bits, NibbleOrder order, const uint8_t* codes, const float* scales,
+                 size_t size, size_t count, float* values) {
+  const int first = order == NibbleOrder::kLowFirst ? 0 : 4;
+  for (size_t g = 0; g < count; ++g, values += size) {
+    const float scale = scales[g];
+    if (bits == 8) {
+      for (size_t i = 0; i < size; ++i) {
+        values[i] = static_cast<float>(static_cast<int8_t>(codes[i])) * scale;
+      }
+      codes += size;
+      continue;
+    }
+    for (size_t i = 0; i < size / 2; ++i) {
+      values[2 * i] = static_cast<float>((codes[i] >> first & 15) - 8) * scale;
+      values[2 * i + 1] = static_cast<float>((codes[i] >> (4 - first) & 15) - 8) * scale;
+    }
+    codes += size / 2;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ferry::graph
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ferry::graph {
+namespace {
+HWY_EXPORT(encode_task);
+HWY_EXPORT(decode_task);
+}  // namespace
+
+void encode_groups(int bits, NibbleOrder order, const Groups& groups, const float* scales,
+                   std::byte* codes) {
+  HWY_DYNAMIC_DISPATCH(encode_task)
+  (bits, order, groups, scales, reinterpret_cast<uint8_t*>(codes));
+}
+
+void decode_groups(int bits, NibbleOrder order, const std::byte* codes, const float* scales,
+                   size_t size, size_t count, float* values) {
+  HWY_DYNAMIC_DISPATCH(decode_task)
+  (bits, order, reinterpret_cast<const uint8_t*>(codes), scales, size, count, values);
+}
+
+}  // namespace ferry::graph
+#endif  // HWY_ONCE

@@ -1,0 +1,106 @@
+#include "graph/quantization/scheme.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/non_finite.h"
+#include "graph/quantization/groups.h"
+
+namespace ferry::graph {
+namespace {
+
+constexpr float kHqqTolerance = 1e-5f;
+// Values whose scales and codes are computed one after the other, so that they stay in the cache.
+constexpr size_t kBlockValues = 16384;
+// A multiple of the groups that the kernels take at a time.
+constexpr size_t kLeastGroups = 16;
+
+size_t group_size(const QuantizationScheme& scheme, int64_t columns) {
+  return static_cast<size_t>(scheme.group == 0 ? columns : scheme.group);
+}
+
+size_t groups_in_block(size_t group) {
+  return std::max(kLeastGroups, kBlockValues / group / kLeastGroups * kLeastGroups);
+}
+
+// The groups, or a copy of them in which what is not finite is 0.
+Groups finite(const Groups& groups, std::vector<float>& copy) {
+  const std::span values(groups.values, groups.size * groups.count);
+  if (count_non_finite(DType::kF32, std::as_bytes(values)) == 0) return groups;
+  copy.assign(values.begin(), values.end());
+  for (float& v : copy) v = std::isfinite(v) ? v : 0.0f;
+  return {copy.data(), groups.size, groups.count};
+}
+
+void choose_scales(const QuantizationScheme& scheme, const Groups& groups, float* scales) {
+  if (scheme.method == ScaleMethod::kHqq) {
+    hqq_scales({scheme.bits, scheme.rounds}, groups, scales);
+  } else {
+    search_scales(scheme.bits, scheme.scale_dtype, groups, scales);
+  }
+}
+
+}  // namespace
+
+Status check_scheme(const QuantizationScheme& scheme, int64_t columns) {
+  const int64_t group = scheme.group == 0 ? columns : scheme.group;
+  if (group <= 0 || columns % group != 0) {
+    return bad_input(fmt::format("groups of {} do not divide rows of {} values", group, columns));
+  }
+  if (scheme.bits == 4 && group % 2 != 0) {
+    return bad_input(
+        fmt::format("groups of {} values are odd; two 4-bit codes share a byte", group));
+  }
+  return {};
+}
+
+void quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns,
+                   std::span<std::byte> codes, std::span<std::byte> scales) {
+  const size_t size = group_size(scheme, columns), count = values.size() / size;
+  const size_t block = groups_in_block(size);
+  const size_t code_bits = size * static_cast<size_t>(scheme.bits);
+  const auto scale_bytes = static_cast<size_t>(dtype_bytes(scheme.scale_dtype));
+  std::vector<float> copy, chosen(std::min(block, count));
+  for (size_t g = 0; g < count; g += block) {
+    const Groups groups =
+        finite({values.data() + g * size, size, std::min(block, count - g)}, copy);
+    choose_scales(scheme, groups, chosen.data());
+    from_f32(scheme.scale_dtype, chosen.data(), scales.data() + g * scale_bytes, groups.count);
+    encode_groups(scheme.bits, scheme.order, groups, chosen.data(),
+                  codes.data() + g * code_bits / 8);
+  }
+}
+
+void dequantize_rows(const QuantizationScheme& scheme, std::span<const std::byte> codes,
+                     std::span<const std::byte> scales, int64_t columns, std::span<float> values) {
+  const size_t size = group_size(scheme, columns), count = values.size() / size;
+  std::vector<float> decoded(count);
+  to_f32(scheme.scale_dtype, scales.data(), decoded.data(), count);
+  decode_groups(scheme.bits, scheme.order, codes.data(), decoded.data(), size, count,
+                values.data());
+}
+
+void add_hqq_changes(const QuantizationScheme& scheme, std::span<const float> values,
+                     int64_t columns, std::span<float, kMaxHqqRounds> changes) {
+  const size_t size = group_size(scheme, columns), count = values.size() / size;
+  const size_t block = groups_in_block(size);
+  std::vector<float> copy, unused(std::min(block, count));
+  for (size_t g = 0; g < count; g += block) {
+    const Groups groups =
+        finite({values.data() + g * size, size, std::min(block, count - g)}, copy);
+    hqq_scales({scheme.bits, kMaxHqqRounds, changes.data()}, groups, unused.data());
+  }
+}
+
+int hqq_rounds(std::span<const float, kMaxHqqRounds> changes) {
+  for (int i = 0; i < kMaxHqqRounds; ++i) {
+    if (changes[static_cast<size_t>(i)] < kHqqTolerance) return i + 1;
+  }
+  return kMaxHqqRounds;
+}
+
+}  // namespace ferry::graph

@@ -1,0 +1,6 @@
+// Which instruction sets the kernels of the quantisation are compiled for: AVX-512, AVX2 and plain
+// loops on x86, NEON on Arm. Include before anything of Highway.
+#pragma once
+
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
