@@ -53,8 +53,8 @@ void expect_plain(const Shape& shape, int64_t m) {
 
 TEST(QuantizedLinear, EveryInstructionSetGivesTheBitsOfPlainSums) {
   for (const int64_t m : {1, 2, 3, 7}) {
-    for (const int64_t rows : {1, 5, 16, 35}) {
-      for (const int64_t columns : {32, 96, 256, 288, 1024}) {
+    for (const int64_t rows : {1, 16, 35}) {
+      for (const int64_t columns : {32, 288, 544}) {
         expect_plain({4, rows, columns, 32}, m);
         expect_plain({4, rows, columns, 0}, m);
         expect_plain({8, rows, columns, 0, DType::kF32}, m);
@@ -69,6 +69,7 @@ TEST(QuantizedLinear, GroupsOfAnyLength) {
     expect_plain({4, 9, 96, 96, DType::kF32}, m);
     expect_plain({4, 9, 288, 96, DType::kF32}, m);
     expect_plain({4, 9, 48, 16}, m);
+    expect_plain({4, 9, 42, 7}, m);
     expect_plain({4, 9, 2, 0}, m);
     expect_plain({4, 9, 50, 0}, m);
     expect_plain({8, 9, 1, 0}, m);
@@ -80,7 +81,7 @@ TEST(QuantizedLinear, GroupsOfAnyLength) {
 TEST(QuantizedLinear, SumsOfTheLargestCodesDoNotOverflow) {
   for (const int bits : {4, 8}) {
     for (const int64_t m : {1, 5}) {
-      TestMatrix w({bits, 17, 8192, bits == 4 ? 128 : 0});
+      TestMatrix w({bits, 3, 8192, bits == 4 ? 128 : 0});
       std::fill(w.codes.begin(), w.codes.end(), static_cast<std::byte>(bits == 4 ? 0 : 0x80));
       std::vector<float> x(static_cast<size_t>(m * 8192), -3.0f);
       const auto expected = plain_dynamic_linear(x, m, w, nullptr);
@@ -176,6 +177,75 @@ TEST(QuantizedLinear, ManyTasksOfOneInput) {
   }
 }
 
+// Relative to the sum of absolute products.
+void expect_near_products(const std::vector<float>& out, const std::vector<float>& x, int64_t m,
+                          const TestMatrix& w, const float* bias) {
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t n = 0; n < w.coded.rows; ++n) {
+      double sum = bias != nullptr ? bias[n] : 0, size = 1e-30;
+      for (int64_t k = 0; k < w.coded.columns; ++k) {
+        const double product = double{x[static_cast<size_t>(i * w.coded.columns + k)]} *
+                               w.code(n, k) * double{w.scale(n, k / w.group())};
+        sum += product, size += std::abs(product);
+      }
+      ASSERT_NEAR(out[static_cast<size_t>(i * w.coded.rows + n)], sum, size * 1e-5)
+          << i << " " << n;
+    }
+  }
+}
+
+void expect_weight_only(const Shape& shape, int64_t m) {
+  SCOPED_TRACE(std::to_string(shape.bits) + " bits, " + std::to_string(shape.rows) + " x " +
+               std::to_string(shape.columns) + ", group " + std::to_string(shape.group) + ", m " +
+               std::to_string(m));
+  const TestMatrix w(shape);
+  const auto x = random_values(static_cast<size_t>(m * shape.columns), 5);
+  const auto bias = random_values(static_cast<size_t>(shape.rows), 6);
+  const float* biases = shape.rows % 2 == 0 ? bias.data() : nullptr;
+  on_every_target([&] {
+    const auto run = [&](const float* rows, int64_t count, ThreadPool& pool) {
+      const PackedMatrix packed = PackedMatrix::pack(w.coded, pool);
+      std::vector<float> out(static_cast<size_t>(count * shape.rows), -7.0f);
+      const LinearTask task{&packed, biases, out.data()};
+      weight_only_linear(rows, count, shape.columns, {&task, 1}, pool);
+      return out;
+    };
+    ThreadPool one(1), three(3);
+    const auto out = run(x.data(), m, one);
+    expect_near_products(out, x, m, w, biases);
+    expect_same(run(x.data(), m, three), out);
+    const auto alone = run(x.data() + (m - 1) * shape.columns, 1, one);
+    expect_same(alone, {out.end() - shape.rows, out.end()});
+  });
+}
+
+TEST(WeightOnlyLinear, IsTheProductWithTheWeights) {
+  for (const int64_t m : {1, 2, 3, 9}) {
+    expect_weight_only({4, 35, 256, 32}, m);
+    expect_weight_only({4, 6, 96, 0, DType::kF32}, m);
+    expect_weight_only({4, 6, 50, 0, DType::kF32}, m);
+    expect_weight_only({4, 6, 40, 8}, m);
+    expect_weight_only({4, 6, 42, 7}, m);
+    expect_weight_only({8, 130, 256, 0, DType::kF32}, m);
+    expect_weight_only({8, 35, 320, 32, DType::kF32}, m);
+    expect_weight_only({8, 7, 77, 0}, m);
+    expect_weight_only({8, 7, 77, 7}, m);
+    expect_weight_only({8, 1, 1, 0}, m);
+  }
+}
+
+TEST(WeightOnlyLinear, NotANumberSpreadsInItsRowOnly) {
+  const TestMatrix w({8, 5, 64, 0, DType::kF32});
+  ThreadPool pool(1);
+  const PackedMatrix packed = PackedMatrix::pack(w.coded, pool);
+  auto x = random_values(3 * 64);
+  x[70] = kNan;
+  std::vector<float> out(15);
+  const LinearTask task{&packed, nullptr, out.data()};
+  weight_only_linear(x.data(), 3, 64, {&task, 1}, pool);
+  for (size_t i = 0; i < 15; ++i) EXPECT_EQ(std::isnan(out[i]), i / 5 == 1) << i;
+}
+
 // Rows that XNNPACK's formula gives (docs of the delegate: quantisation of dynamic inputs).
 struct RowCase {
   std::vector<float> values;
@@ -201,8 +271,8 @@ TEST(QuantizeRow, AsXnnpackDoes) {
 }
 
 TEST(QuantizeRow, EveryInstructionSetGivesTheSameCodes) {
-  for (const int64_t columns : {1, 7, 8, 31, 32, 33, 100, 1024}) {
-    for (uint32_t seed = 1; seed < 30; ++seed) {
+  for (const int64_t columns : {1, 7, 32, 33, 300}) {
+    for (uint32_t seed = 1; seed < 20; ++seed) {
       const auto x = random_values(static_cast<size_t>(columns), seed, std::exp2(float(seed) - 9));
       std::vector<int8_t> codes(x.size());
       const QuantizedRow expected = quantize_row(x, codes);
