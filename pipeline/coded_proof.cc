@@ -5,10 +5,12 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "core/checked.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
+#include "proof/probing.h"
 #include "proof/reference.h"
 #include "proof/verify.h"
 #include "runner/decoder.h"
@@ -39,6 +41,21 @@ ReadWeight weights_from(const StoredWeights& stored) {
         std::memcpy(out.data(), values.data(), out.size());
         return {};
       };
+}
+
+using Prompts = std::vector<proof::RecordedPrompt>;
+
+// The prompts with the continuations that the bundle chooses when it does not quantise activations:
+// those of the model with its weights.
+Result<Prompts> own_prompts(const packer::Bundle& bundle, const Prompts& prompts,
+                            const CodedProofOptions& options, ThreadPool& pool) {
+  const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(runner::load_decoder(
+      bundle, pool, {.widen = true, .memory = options.memory}, options.decode));
+  Prompts own = prompts;
+  for (proof::RecordedPrompt& prompt : own) prompt.routes.clear();
+  FERRY_RETURN_IF_ERROR(
+      proof::continue_prompts(*decoder, bundle.manifest(), decoder->capacity(), own, /*least=*/1));
+  return own;
 }
 
 Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::Reference& path,

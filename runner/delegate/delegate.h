@@ -30,8 +30,7 @@ struct DelegateSource {
   std::function<std::span<const std::byte>(std::span<const std::byte>)> aligned_copy;
   // Execute every FullyConnected by itself, also where several read the same rows.
   bool literal = false;
-  // Activations stay in f32 where the graph quantises them to 8 bits: what it computes without the
-  // rounding of its activations.
+  // Take the rows of products as they are, where the graph quantises them to 8 bits.
   bool widen = false;
 };
 
