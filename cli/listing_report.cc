@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 #include "core/json_writer.h"
 #include "core/text.h"
@@ -17,8 +18,9 @@ void write_tensors(JsonWriter& json, const char* key,
                    const std::vector<pipeline::ListedTensor>& tensors) {
   json.key(key).begin_array();
   for (const pipeline::ListedTensor& t : tensors) {
-    json.begin_object().member("name", t.name).member("dtype", dtype_name(t.dtype));
-    json.member("shape", t.shape).member("bytes", t.bytes);
+    json.begin_object().member("name", t.name);
+    if (t.is_tensor) json.member("dtype", dtype_name(t.dtype)).member("shape", t.shape);
+    json.member("bytes", t.bytes);
     json.member("stored", t.stored).member("stored_bytes", t.stored_bytes);
     if (!t.shares.empty()) json.member("shares", t.shares);
     if (!t.file.empty()) json.member("file", t.file);
@@ -41,16 +43,37 @@ void write_values(JsonWriter& json, const char* key,
   json.end_array();
 }
 
+void write_counts(JsonWriter& json, const char* key,
+                  const std::vector<std::pair<std::string, size_t>>& counts) {
+  json.key(key).begin_object();
+  for (const auto& [name, count] : counts) json.member(name, count);
+  json.end_object();
+}
+
+void write_delegate(JsonWriter& json, const pipeline::ListedDelegate& d) {
+  json.begin_object().member("backend", d.backend).member("bytes", d.bytes);
+  if (!d.not_read.empty()) json.member("not_read", d.not_read);
+  write_counts(json, "nodes", d.nodes);
+  json.key("constants").begin_array();
+  for (const pipeline::ListedConstant& c : d.constants) {
+    json.begin_object();
+    if (!c.key.empty()) json.member("key", c.key);
+    json.member("bytes", c.bytes);
+    if (!c.kind.empty()) json.member("type", c.kind).member("shape", c.shape);
+    if (c.group > 0) json.member("group_size", c.group);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
 void write_method(JsonWriter& json, const pipeline::ListedMethod& m) {
   json.begin_object().member("name", m.name);
   write_values(json, "inputs", m.inputs, false);
   write_values(json, "outputs", m.outputs, false);
   write_values(json, "buffers", m.buffers, true);
-  json.key("operators").begin_object();
-  for (const auto& [name, count] : m.operators) json.member(name, count);
-  json.end_object();
+  write_counts(json, "operators", m.operators);
   json.key("delegates").begin_array();
-  for (const std::string& delegate : m.delegates) json.value(delegate);
+  for (const pipeline::ListedDelegate& delegate : m.delegates) write_delegate(json, delegate);
   json.end_array();
   json.member("instructions", m.instructions);
   json.key("planned_bytes").begin_array();
@@ -64,10 +87,12 @@ void write_program(JsonWriter& json, const pipeline::ListedProgram& p) {
   json.begin_object().member("file", p.file);
   json.member("program_bytes", p.program_bytes).member("constant_bytes", p.constant_bytes);
   json.member("initial_bytes", p.initial_bytes);
+  json.member("delegate_bytes", p.delegate_bytes).member("named_bytes", p.named_bytes);
   json.key("methods").begin_array();
   for (const pipeline::ListedMethod& method : p.methods) write_method(json, method);
   json.end_array();
   write_tensors(json, "external", p.external);
+  write_tensors(json, "named_data", p.named);
   json.end_object();
 }
 
@@ -93,8 +118,8 @@ void print_tensors(Out out, const std::vector<pipeline::ListedTensor>& tensors) 
     std::string name = quoted(t.name);
     name = name.substr(1, name.size() - 2);
     fmt::format_to(out, "  {:{}}  {:{}}  {:20}  {:>14} B{}{}", name, width, t.stored, form_width,
-                   to_string(t.shape), t.stored_bytes, t.file.empty() ? "" : "  ",
-                   printable(t.file));
+                   t.is_tensor ? to_string(t.shape) : "", t.stored_bytes,
+                   t.file.empty() ? "" : "  ", printable(t.file));
     fmt::format_to(out, "{}{}\n", t.shares.empty() ? "" : "  shared with ",
                    t.shares.empty() ? "" : quoted(t.shares));
   }
@@ -119,7 +144,51 @@ bool is_metadata(const pipeline::ListedMethod& m) {
   return m.inputs.empty() && m.instructions == 0;
 }
 
-void print_method(Out out, const pipeline::ListedMethod& m) {
+std::string counts_text(const std::vector<std::pair<std::string, size_t>>& counts) {
+  std::string text;
+  for (const auto& [name, count] : counts) {
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  }
+  return text;
+}
+
+void print_constant(Out out, const pipeline::ListedConstant& c) {
+  fmt::format_to(out, "      {}: {} B", c.key.empty() ? "in the blob" : quoted(c.key), c.bytes);
+  if (!c.kind.empty()) fmt::format_to(out, ", {} {}", c.kind, to_string(c.shape));
+  if (c.group > 0) fmt::format_to(out, " in groups of {}", c.group);
+  fmt::format_to(out, "\n");
+}
+
+void print_delegate(Out out, const pipeline::ListedDelegate& d) {
+  fmt::format_to(out, "    delegate {}, {} B", quoted(d.backend), d.bytes);
+  if (!d.nodes.empty()) fmt::format_to(out, ": {}", counts_text(d.nodes));
+  if (!d.not_read.empty()) fmt::format_to(out, ", not read ({})", d.not_read);
+  fmt::format_to(out, "\n");
+  for (const pipeline::ListedConstant& constant : d.constants) print_constant(out, constant);
+}
+
+// All delegates of a backend in one line.
+void print_delegates_in_short(Out out, const pipeline::ListedMethod& m) {
+  struct Sum {
+    size_t count = 0;
+    uint64_t bytes = 0;
+    std::map<std::string, size_t> nodes;
+  };
+  std::map<std::string, Sum> sums;
+  for (const pipeline::ListedDelegate& d : m.delegates) {
+    Sum& sum = sums[d.backend];
+    ++sum.count;
+    sum.bytes += d.bytes;
+    for (const auto& [name, count] : d.nodes) sum.nodes[name] += count;
+  }
+  for (const auto& [backend, sum] : sums) {
+    const std::string nodes = counts_text({sum.nodes.begin(), sum.nodes.end()});
+    fmt::format_to(out, "    {} delegates {}, {} B{}{}\n", sum.count, quoted(backend), sum.bytes,
+                   nodes.empty() ? "" : ": ", nodes);
+  }
+}
+
+void print_method(Out out, const pipeline::ListedMethod& m, bool in_full) {
   fmt::format_to(out, "  method {}: {} instructions\n", quoted(m.name), m.instructions);
   print_values(out, "input ", m.inputs);
   print_values(out, "output", m.outputs);
@@ -130,8 +199,10 @@ void print_method(Out out, const pipeline::ListedMethod& m) {
   for (const auto& [name, count] : m.operators) {
     fmt::format_to(out, "    {:6} x {}\n", count, printable(name));
   }
-  for (const std::string& delegate : m.delegates) {
-    fmt::format_to(out, "    delegate {}\n", quoted(delegate));
+  if (in_full) {
+    for (const pipeline::ListedDelegate& delegate : m.delegates) print_delegate(out, delegate);
+  } else {
+    print_delegates_in_short(out, m);
   }
   for (size_t i = 0; i < m.planned_bytes.size(); ++i) {
     fmt::format_to(out, "    planned memory {}: {} B\n", i + 1, m.planned_bytes[i]);
@@ -141,22 +212,32 @@ void print_method(Out out, const pipeline::ListedMethod& m) {
   }
 }
 
-void print_program(Out out, const pipeline::ListedProgram& p, bool with_external) {
-  fmt::format_to(out, "program {}: {} B program, {} B constants, {} B initial contents\n",
+void print_data(Out out, const char* what, const std::vector<pipeline::ListedTensor>& data,
+                bool in_full) {
+  if (data.empty()) return;
+  fmt::format_to(out, "  {} {}, {}\n", data.size(), what, human_bytes(total_bytes(data)));
+  if (in_full) print_tensors(out, data);
+}
+
+void print_program(Out out, const pipeline::ListedProgram& p, bool in_full) {
+  fmt::format_to(out, "program {}: {} B program, {} B constants, {} B initial contents",
                  printable(p.file), p.program_bytes, p.constant_bytes, p.initial_bytes);
+  if (p.delegate_bytes > 0) fmt::format_to(out, ", {} B of delegates", p.delegate_bytes);
+  if (p.named_bytes > 0) fmt::format_to(out, ", {} B named data", p.named_bytes);
+  fmt::format_to(out, "\n");
   std::string metadata;
   for (const pipeline::ListedMethod& method : p.methods) {
     if (is_metadata(method)) {
       metadata += (metadata.empty() ? "" : ", ") + printable(method.name);
     } else {
-      print_method(out, method);
+      print_method(out, method, in_full);
     }
   }
   if (!metadata.empty()) fmt::format_to(out, "  constant methods: {}\n", metadata);
-  if (p.external.empty()) return;
-  fmt::format_to(out, "  {} external tensors, {}\n", p.external.size(),
-                 human_bytes(total_bytes(p.external)));
-  if (with_external) print_tensors(out, p.external);
+  const bool data = std::ranges::any_of(p.external, [](const auto& t) { return !t.is_tensor; });
+  print_data(out, data ? "external tensors and data of delegates" : "external tensors", p.external,
+             in_full);
+  print_data(out, "named data", p.named, in_full);
 }
 
 }  // namespace

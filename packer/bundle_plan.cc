@@ -348,10 +348,11 @@ void BundlePlan::read_program(size_t index, uint64_t offset, std::span<std::byte
     const std::span<std::byte> part = out.subspan(begin - offset, end - begin);
     if (extent.kind == Extent::Kind::kLiteral) {
       file->literals[extent.index]->fill(begin - extent.offset, part);
-    } else {  // programs have a head and literals only
-      std::copy_n(file->head.begin() + static_cast<std::ptrdiff_t>(begin - extent.offset),
-                  part.size(), part.begin());
+      continue;
     }
+    const std::span<const std::byte> bytes =
+        extent.kind == Extent::Kind::kBlob ? file->blobs[extent.index] : std::span(file->head);
+    std::ranges::copy(bytes.subspan(begin - extent.offset, part.size()), part.begin());
   }
 }
 

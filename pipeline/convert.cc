@@ -241,7 +241,8 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   const bool f32_weights = std::ranges::all_of(components, [](const ConvertedComponent& component) {
     return component.weight_dtype == "f32" && component.quantization.empty();
   });
-  if (f32_weights && f32_ports) m.default_tolerance = proof::f32_tolerance(delta_rule);
+  const bool f32_caches = build.kv_cache == DType::kF32;
+  if (f32_weights && f32_ports && f32_caches) m.default_tolerance = proof::f32_tolerance(delta_rule);
   return m;
 }
 

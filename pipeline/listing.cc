@@ -18,6 +18,7 @@
 #include "formats/pte/op_schema.h"
 #include "formats/pte/reader.h"
 #include "packer/bundle_reader.h"
+#include "pipeline/listed_delegates.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -28,6 +29,15 @@ Shape to_shape(const std::vector<int32_t>& sizes) { return {sizes.begin(), sizes
 ListedTensor plain_tensor(const std::string& name, DType dtype, Shape shape, uint64_t bytes,
                           const std::string& file = {}) {
   return {name, dtype, std::move(shape), bytes, file, std::string(dtype_name(dtype)), bytes};
+}
+
+// Bytes that only a delegate knows how to read.
+ListedTensor delegate_data(const std::string& name, uint64_t bytes) {
+  ListedTensor listed{.name = name, .bytes = bytes};
+  listed.stored = "bytes";
+  listed.stored_bytes = bytes;
+  listed.is_tensor = false;
+  return listed;
 }
 
 // Where the bytes of a tensor are.
@@ -173,9 +183,6 @@ ListedMethod list_method(const pte::Method& method, ListedProgram& program,
     if (call != nullptr) ++counts[method.operators[static_cast<size_t>(call->op)].full_name()];
   }
   listed.operators.assign(counts.begin(), counts.end());
-  for (const pte::Delegate& delegate : method.delegates) {
-    listed.delegates.push_back(delegate.backend);
-  }
   listed.instructions = method.instructions.size();
   if (!method.memory_bytes.empty()) {
     listed.planned_bytes.assign(method.memory_bytes.begin() + 1, method.memory_bytes.end());
@@ -184,16 +191,45 @@ ListedMethod list_method(const pte::Method& method, ListedProgram& program,
   return listed;
 }
 
-ListedProgram list_program(const pte::LoadedProgram& loaded, const std::string& file) {
+void list_named_data(const pte::LoadedProgram& loaded, ListedProgram& program) {
+  std::vector<Place> places;
+  for (const pte::NamedData& named : loaded.program.named_data) {
+    program.named.push_back(delegate_data(named.key, loaded.data.named[named.data].size()));
+    places.push_back({"", named.data});
+  }
+  mark_shared(program.named, places);
+}
+
+// Constants of delegates that the program does not have itself.
+void list_external_data(const ListedMethod& method, ListedProgram& program,
+                        std::set<std::string>& seen) {
+  for (const ListedDelegate& delegate : method.delegates) {
+    for (const ListedConstant& constant : delegate.constants) {
+      if (constant.key.empty() || !seen.insert(constant.key).second) continue;
+      program.external.push_back(delegate_data(constant.key, constant.bytes));
+    }
+  }
+}
+
+Result<ListedProgram> list_program(const pte::LoadedProgram& loaded, const std::string& file,
+                                   const std::string& name) {
   ListedProgram program;
   program.file = file;
   program.program_bytes = loaded.data.program_bytes;
   program.constant_bytes = loaded.data.constant_bytes;
   program.initial_bytes = loaded.data.initial_bytes;
+  program.delegate_bytes = loaded.data.delegate_bytes;
+  program.named_bytes = loaded.data.named_bytes;
+  auto delegates = FERRY_TRY(list_delegates(loaded, name));
   std::set<std::string> seen;
   for (const pte::Method& method : loaded.program.methods) {
     program.methods.push_back(list_method(method, program, seen));
+    program.methods.back().delegates = std::move(delegates[program.methods.size() - 1]);
   }
+  list_named_data(loaded, program);
+  std::set<std::string> keys;
+  for (const ListedTensor& named : program.named) keys.insert(named.name);
+  for (const ListedMethod& method : program.methods) list_external_data(method, program, keys);
   return program;
 }
 
@@ -205,7 +241,7 @@ Result<Listing> list_program_file(const InputFile& input) {
   const pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), printable(path)));
   Listing listing{.kind = "program", .path = path};
   listing.files.push_back({base_name(path), file.bytes().size()});
-  listing.programs.push_back(list_program(loaded, base_name(path)));
+  listing.programs.push_back(FERRY_TRY(list_program(loaded, base_name(path), printable(path))));
   return listing;
 }
 
@@ -218,7 +254,9 @@ Result<Listing> list_data_file(const InputFile& input) {
   std::vector<Place> places;
   for (const ptd::NamedTensor& t : data.tensors) {
     const ptd::Segment& segment = data.segments[t.segment];
-    listing.tensors.push_back(plain_tensor(t.key, t.dtype, to_shape(t.sizes), segment.size));
+    listing.tensors.push_back(t.is_tensor
+                                  ? plain_tensor(t.key, t.dtype, to_shape(t.sizes), segment.size)
+                                  : delegate_data(t.key, segment.size));
     places.push_back({"", segment.offset});
   }
   mark_shared(listing.tensors, places);
@@ -241,7 +279,9 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
   }
   mark_shared(listing.tensors, places);
   for (size_t i = 0; i < bundle.programs().size(); ++i) {
-    listing.programs.push_back(list_program(bundle.programs()[i].loaded, bundle.entry(i).file));
+    const std::string& file = bundle.entry(i).file;
+    listing.programs.push_back(
+        FERRY_TRY(list_program(bundle.programs()[i].loaded, file, printable(path + "/" + file))));
     std::vector<ListedTensor>& external = listing.programs.back().external;
     places.clear();
     for (const ListedTensor& tensor : external) places.push_back(place_of[tensor.name]);

@@ -24,7 +24,8 @@ struct ListedTensor {
   std::string stored = {};
   uint64_t stored_bytes = 0;
   std::string shares =
-      {};  // name of an earlier tensor that is the same bytes of the file; or empty
+      {};                 // name of an earlier tensor that is the same bytes of the file; or empty
+  bool is_tensor = true;  // false: data of a delegate, without dtype and shape
 };
 
 struct ListedFile {
@@ -42,11 +43,28 @@ struct ListedValue {
   bool stored = false;  // a buffer with initial contents
 };
 
+// Of a delegate.
+struct ListedConstant {
+  std::string key;  // in named data; empty: in the blob
+  uint64_t bytes = 0;
+  std::string kind = {};  // "qbint4", "f32", ...; empty where nothing uses it
+  Shape shape = {};
+  uint32_t group = 0;  // values of a row that share a scale, 0 for other kinds
+};
+
+struct ListedDelegate {
+  std::string backend;
+  uint64_t bytes = 0;                                      // of its blob
+  std::vector<std::pair<std::string, size_t>> nodes = {};  // by kind, with counts
+  std::vector<ListedConstant> constants = {};
+  std::string not_read = {};  // why the nodes and constants are not known
+};
+
 struct ListedMethod {
   std::string name;
   std::vector<ListedValue> inputs, outputs, buffers;
   std::vector<std::pair<std::string, size_t>> operators;  // by name, with counts
-  std::vector<std::string> delegates;
+  std::vector<ListedDelegate> delegates;
   size_t instructions = 0;
   std::vector<uint64_t> planned_bytes;         // per memory, the first is memory 1
   uint64_t constants = 0, constant_bytes = 0;  // distinct, inside of the program
@@ -55,9 +73,11 @@ struct ListedMethod {
 struct ListedProgram {
   std::string file;
   std::vector<ListedMethod> methods;
-  // Names of tensors that it expects in data files.
+  // What it expects in data files: tensors, then data of delegates.
   std::vector<ListedTensor> external;
+  std::vector<ListedTensor> named;  // data of delegates in the program itself
   uint64_t program_bytes = 0, constant_bytes = 0, initial_bytes = 0;
+  uint64_t delegate_bytes = 0, named_bytes = 0;
 };
 
 struct Listing {

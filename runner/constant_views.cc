@@ -74,9 +74,7 @@ class Finder {
   std::vector<bool> aliased_values() const {
     std::vector<bool> aliased(writers_.size(), false);
     for (const Step& step : state_.steps) {
-      const bool view =
-          step.kind == Step::Kind::kKernel && step.kernel->memory == kernels::Kernel::Memory::kView;
-      if (view) aliased[static_cast<size_t>(step.args[0]->id)] = true;
+      if (step.is_view()) aliased[static_cast<size_t>(step.args[0]->id)] = true;
       if (step.kind == Step::Kind::kMove) aliased[static_cast<size_t>(step.from->id)] = true;
     }
     return aliased;

@@ -13,7 +13,6 @@ namespace {
 
 using kernels::Tensor;
 using kernels::Value;
-using Memory = kernels::Kernel::Memory;
 
 constexpr kernels::Kernel kCatRest = {"aten::cat.out", kernels::cat, 1};
 constexpr kernels::Kernel kJoinedBmm = {"aten::bmm.out", kernels::joined_bmm};
@@ -92,7 +91,7 @@ class Joiner {
   bool written_through_views() const {
     for (size_t i = 0; i < state_.steps.size(); ++i) {
       const Step& step = state_.steps[i];
-      if (step.kind != Step::Kind::kKernel || step.kernel->memory == Memory::kView) continue;
+      if (!step.writes()) continue;
       for (int32_t out : state_.written[i]) {
         const Tensor* tensor = loading_.tensor(out);
         const auto same = [&](const Rebound& other) { return other.tensor == tensor; };
@@ -287,7 +286,7 @@ class Joiner {
     for (size_t i = join.cat + 1; i < last; ++i) {
       const Step& step = state_.steps[i];
       if (step.kind == Step::Kind::kMove) return false;
-      if (step.kind != Step::Kind::kKernel || step.kernel->memory == Memory::kView) continue;
+      if (!step.writes()) continue;
       for (const Tensor* out : step.outs) {
         if (out->data < whole.data + whole.capacity && whole.data < out->data + out->capacity) {
           return false;

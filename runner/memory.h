@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -71,11 +72,14 @@ struct InitialContents {
   std::span<const std::byte> bytes;
 };
 
+class DelegateMemory;
+
 // The memory that all methods of one program share.
 struct ProgramMemory {
   std::vector<Arena> arenas;      // [m] is memory id m
   std::vector<bool> holds_state;  // per arena: something in it is read before it is written
   std::vector<InitialContents> initial;
+  std::shared_ptr<DelegateMemory> delegates;
 
   // A copy of a constant that is not aligned in its file, the same one for all methods.
   std::span<const std::byte> aligned_copy(std::span<const std::byte> bytes);

@@ -81,7 +81,7 @@ Status check_out(const Step& step, size_t i) {
   if (!out.writable) return bad_input(fmt::format("{} cannot be written", kernels::describe(out)));
   for (const kernels::Tensor* input : step.inputs) {
     if (!overlap(out.data, out.capacity, input->data, extent(*input))) continue;
-    if (step.kernel->memory == kernels::Kernel::Memory::kInPlace && shared(out, *input)) continue;
+    if (step.in_place() && shared(out, *input)) continue;
     return bad_input(
         fmt::format("{} lies over input {}", kernels::describe(out), kernels::describe(*input)));
   }
@@ -108,14 +108,15 @@ Status check_shared(const Step& step) {
   return {};
 }
 
-Status run_kernel(const Step& step, ThreadPool& pool) {
-  const kernels::Kernel& kernel = *step.kernel;
+Status run_step(const Step& step, ThreadPool& pool) {
   for (const kernels::Tensor* input : step.inputs) FERRY_RETURN_IF_ERROR(check_input(*input));
-  if (kernel.memory != kernels::Kernel::Memory::kView) {
+  if (step.writes()) {
     for (size_t i = 0; i < step.outs.size(); ++i) FERRY_RETURN_IF_ERROR(check_out(step, i));
   }
+  if (step.kind == Step::Kind::kDelegate) return step.delegate->run(pool);
+  const kernels::Kernel& kernel = *step.kernel;
   FERRY_RETURN_IF_ERROR(kernel.run({step.args, kernel.variant, pool}));
-  return kernel.memory == kernels::Kernel::Memory::kInPlace ? check_shared(step) : Status();
+  return step.in_place() ? check_shared(step) : Status();
 }
 
 // Lists are never moved, and kinds are equal.
@@ -158,8 +159,8 @@ Status run_steps(MethodState& state, ThreadPool& pool) {
       return bad_input(fmt::format("{}: method {} does not end after {} instructions", state.file,
                                    quoted(state.method), kMaxSteps));
     }
-    if (step.kind == Step::Kind::kKernel) {
-      Status status = run_kernel(step, pool);
+    if (step.kind == Step::Kind::kKernel || step.kind == Step::Kind::kDelegate) {
+      Status status = run_step(step, pool);
       if (!status) {
         return tl::unexpected<Error>(state.at_step(i, std::move(status).error()));
       }
@@ -352,14 +353,14 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     impl->literal = options.literal;
     FERRY_RETURN_IF_ERROR(check_operators(*found.back(), *impl));
   }
-  Result<std::shared_ptr<ProgramMemory>> memory = allocate_memory(found, budget);
+  Result<std::shared_ptr<ProgramMemory>> memory = allocate_memory(found, budget, options.poison);
   if (!memory) {
     return fail(memory.error().code, fmt::format("{}: {}", file_name, memory.error().message));
   }
   std::vector<Method> loaded;
   for (size_t i = 0; i < impls.size(); ++i) {
     impls[i]->memory = *memory;
-    FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, *impls[i]));
+    FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, pool, *impls[i]));
     if (options.poison) impls[i]->outs.refill(true);
     loaded.push_back(Method(std::move(impls[i])));
   }

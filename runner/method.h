@@ -26,6 +26,7 @@ struct ExternalTensor {
   DType dtype;
   std::span<const int32_t> sizes;
   std::span<const std::byte> bytes;
+  bool is_tensor = true;  // false: data of delegates, which has no dtype and no sizes
 };
 
 // A borrowed view of a tensor: row-major, contiguous, little-endian. It does not own `bytes`; each

@@ -84,11 +84,11 @@ Result<std::vector<Place>> place_unplanned(const Loading& loading, uint64_t& tot
   return places;
 }
 
-Status allocate_unplanned(const Loading& loading, MemoryBudget& budget) {
+Status allocate_unplanned(const Loading& loading) {
   MethodState& state = loading.state;
   uint64_t total = 0;
   const std::vector<Place> places = FERRY_TRY(place_unplanned(loading, total));
-  Result<Arena> arena = Arena::allocate(total, budget);
+  Result<Arena> arena = Arena::allocate(total, loading.budget);
   if (!arena) return state.error(arena.error().code, arena.error().message);
   state.outs = std::move(*arena);
   for (const Place& place : places) {
@@ -127,11 +127,13 @@ void Loading::mark_state(int32_t value) {
 }
 
 Status check_operators(const pte::Method& method, const MethodState& state) {
-  if (!method.delegates.empty()) {
-    std::vector<std::string> names;
-    for (const pte::Delegate& delegate : method.delegates) {
-      if (names.size() < kMaxListed) names.push_back(quoted(delegate.backend));
+  std::vector<std::string> names;
+  for (const pte::Delegate& delegate : method.delegates) {
+    if (delegate.backend != xnnpack::kBackend && names.size() < kMaxListed) {
+      names.push_back(quoted(delegate.backend));
     }
+  }
+  if (!names.empty()) {
     return state.error(ErrorCode::kUnsupported,
                        fmt::format("parts are delegated to {}", fmt::join(names, ", ")));
   }
@@ -152,7 +154,7 @@ Status check_operators(const pte::Method& method, const MethodState& state) {
 }
 
 Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Method* const> methods,
-                                                       MemoryBudget& budget) {
+                                                       MemoryBudget& budget, bool poison) {
   std::vector<uint64_t> sizes;
   for (const pte::Method* method : methods) {
     sizes.resize(std::max(sizes.size(), method->memory_bytes.size()));
@@ -165,19 +167,20 @@ Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Meth
     memory->arenas.push_back(FERRY_TRY(Arena::allocate(bytes, budget)));
   }
   memory->holds_state.assign(sizes.size(), false);
+  memory->delegates = std::make_shared<DelegateMemory>(poison);
   return memory;
 }
 
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
                    const std::vector<ExternalTensor>& external, MemoryBudget& budget,
-                   MethodState& state) {
-  Loading loading{program, method, state};
+                   ThreadPool& pool, MethodState& state) {
+  Loading loading{program, method, external, budget, pool, state};
   FERRY_RETURN_IF_ERROR(make_values(loading));
-  FERRY_RETURN_IF_ERROR(bind_tensors(loading, external));
+  FERRY_RETURN_IF_ERROR(bind_tensors(loading));
   FERRY_RETURN_IF_ERROR(make_ports(loading));
   FERRY_RETURN_IF_ERROR(make_steps(loading));
   if (!state.literal) view_selected_constants(method, state);
-  FERRY_RETURN_IF_ERROR(allocate_unplanned(loading, budget));
+  FERRY_RETURN_IF_ERROR(allocate_unplanned(loading));
   find_state(loading);
   if (state.literal) return {};
   join_caches(loading);

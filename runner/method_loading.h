@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "runner/method_state.h"
@@ -16,10 +17,15 @@ using IndexList = std::vector<int32_t>;
 struct Loading {
   const pte::LoadedProgram& program;
   const pte::Method& method;
+  const std::vector<ExternalTensor>& external;
+  MemoryBudget& budget;
+  ThreadPool& pool;
   MethodState& state;
   std::vector<size_t> memory_id = {};     // per value with planned memory
   std::vector<IndexList> reads = {};      // per instruction: values that it reads
   std::vector<IndexList> unplanned = {};  // per instruction: outs that may need memory
+  // What delegates find by name; filled for the first of them.
+  std::unordered_map<std::string_view, std::span<const std::byte>> named = {};
 
   const pte::Tensor* pte_tensor(int32_t value) const {
     return std::get_if<pte::Tensor>(&method.values[static_cast<size_t>(value)]);
@@ -35,7 +41,10 @@ struct Loading {
 Status make_values(Loading& loading);
 // Planned memory and constants for the tensors. kBadInput lists every external tensor that is
 // absent.
-Status bind_tensors(Loading& loading, const std::vector<ExternalTensor>& external);
+Status bind_tensors(Loading& loading);
+// One call of a delegate, compiled. Defined in delegate/load.cc. Errors begin with the file.
+Status make_delegate_step(Loading& loading, const pte::DelegateCall& call, size_t index,
+                          Step& step);
 // Instructions, with operators and values looked up. Fills Loading::reads and ::unplanned.
 Status make_steps(Loading& loading);
 

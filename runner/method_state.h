@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "runner/delegate/delegate.h"
 #include "runner/kernels/kernel_table.h"
 #include "runner/memory.h"
 #include "runner/method.h"
@@ -16,7 +17,7 @@ namespace ferry::runner {
 
 // One instruction, with everything looked up.
 struct Step {
-  enum class Kind : uint8_t { kKernel, kMove, kJumpIfFalse, kNothing };
+  enum class Kind : uint8_t { kKernel, kDelegate, kMove, kJumpIfFalse, kNothing };
   Kind kind = Kind::kNothing;
   bool observed = false;
   const kernels::Kernel* kernel = nullptr;
@@ -26,6 +27,16 @@ struct Step {
   kernels::Value* from = nullptr;                 // kMove; kJumpIfFalse: the condition
   kernels::Value* to = nullptr;                   // kMove
   size_t destination = 0;                         // kJumpIfFalse
+  Delegate* delegate = nullptr;                   // kDelegate
+
+  bool is_view() const {
+    return kind == Kind::kKernel && kernel->memory == kernels::Kernel::Memory::kView;
+  }
+  bool in_place() const {
+    return kind == Kind::kKernel && kernel->memory == kernels::Kernel::Memory::kInPlace;
+  }
+  // Whether it writes to the memory of `outs`.
+  bool writes() const { return (kind == Kind::kKernel && !is_view()) || kind == Kind::kDelegate; }
 };
 
 struct Observer {
@@ -81,10 +92,11 @@ struct MethodState {
   std::vector<TensorView> output_views;              // per output: of the last execution
 
   std::vector<Step> steps;
-  std::vector<std::string> step_names;         // operator of each step, for messages
-  std::vector<kernels::Value*> step_values;    // Step::args
-  std::vector<kernels::Tensor*> step_tensors;  // Step::inputs and ::outs
-  std::vector<std::vector<int32_t>> written;   // per step: values that it produces
+  std::vector<std::string> step_names;               // operator of each step, for messages
+  std::vector<kernels::Value*> step_values;          // Step::args
+  std::vector<kernels::Tensor*> step_tensors;        // Step::inputs and ::outs
+  std::vector<std::vector<int32_t>> written;         // per step: values that it produces
+  std::vector<std::unique_ptr<Delegate>> delegates;  // of steps
   std::vector<Observer> observers;
   JoinedCaches joined;
   std::vector<RowOutput> row_outputs;       // per output
@@ -113,17 +125,18 @@ inline bool is_aligned(const void* data, int64_t element_bytes) {
 // Memory for tensors without elements, which must not be null.
 std::byte* no_bytes();
 
-// kUnsupported for delegates and for operators without a kernel, all of which it lists.
+// kUnsupported for delegates of other backends than XNNPACK and for operators without a kernel, all
+// of which it lists.
 Status check_operators(const pte::Method& method, const MethodState& state);
 
 // Allocates the memory that `methods` of one program share: each memory id is as large as the
 // method that asks for most. Errors as for Method::load.
 Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Method* const> methods,
-                                                       MemoryBudget& budget);
+                                                       MemoryBudget& budget, bool poison);
 
 // Fills `state`, whose file, poison, widen and memory are set. Errors as for Method::load.
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
                    const std::vector<ExternalTensor>& external, MemoryBudget& budget,
-                   MethodState& state);
+                   ThreadPool& pool, MethodState& state);
 
 }  // namespace ferry::runner

@@ -139,9 +139,8 @@ Status make_step(Loading& loading, size_t index) {
   if (const auto* jump = std::get_if<pte::JumpFalseCall>(&instruction)) {
     return make_jump(loading, *jump, index, step);
   }
-  if (!std::holds_alternative<pte::DelegateCall>(instruction)) return {};
-  return loading.state.error(ErrorCode::kUnsupported,
-                             fmt::format("instruction {} calls a delegate", index));
+  const auto* delegate = std::get_if<pte::DelegateCall>(&instruction);
+  return delegate == nullptr ? Status() : make_delegate_step(loading, *delegate, index, step);
 }
 
 }  // namespace

@@ -99,9 +99,10 @@ void make_other(MethodState& state, const pte::Value& from, kernels::Value& to) 
 // Finds memory for tensors.
 class Binder {
  public:
-  Binder(Loading& loading, const std::vector<ExternalTensor>& external)
-      : loading_(loading), state_(loading.state) {
-    for (const ExternalTensor& tensor : external) external_.emplace(tensor.key, &tensor);
+  explicit Binder(Loading& loading) : loading_(loading), state_(loading.state) {
+    for (const ExternalTensor& tensor : loading.external) {
+      if (tensor.is_tensor) external_.emplace(tensor.key, &tensor);
+    }
   }
 
   Status bind(const pte::Tensor& from, kernels::Tensor& to);
@@ -230,9 +231,9 @@ Status make_values(Loading& loading) {
   return {};
 }
 
-Status bind_tensors(Loading& loading, const std::vector<ExternalTensor>& external) {
+Status bind_tensors(Loading& loading) {
   MethodState& state = loading.state;
-  Binder binder(loading, external);
+  Binder binder(loading);
   for (kernels::Tensor& to : state.tensors) {
     FERRY_RETURN_IF_ERROR(binder.bind(*loading.pte_tensor(to.id), to));
   }

@@ -22,7 +22,8 @@ std::vector<ExternalTensor> external_tensors(const packer::Bundle& bundle, size_
       tensors.push_back({.key = tensor.key,
                          .dtype = tensor.dtype,
                          .sizes = tensor.sizes,
-                         .bytes = data->file.bytes().subspan(segment.offset, segment.size)});
+                         .bytes = data->file.bytes().subspan(segment.offset, segment.size),
+                         .is_tensor = tensor.is_tensor});
     }
   }
   return tensors;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <vector>
 
 #include "graph/quantization/groups.h"
@@ -147,9 +148,11 @@ void refine(const Refinement& r, size_t size, const float* x, TwoSums& sums, flo
   for (int round = 0; round < r.rounds; ++round) {
     sum_terms(size, CodeProducts{x, scale, low, high}, sums);
     const VF32 qq = sums.b.total();
-    const auto used = hn::Gt(qq, hn::Zero(d));
-    const VF32 ratio = hn::Div(sums.a.total(), hn::IfThenElse(used, qq, hn::Set(d, 1.0f)));
-    const VF32 next = hn::Max(hn::IfThenElse(used, ratio, scale), smallest);
+    const auto any = hn::Gt(qq, hn::Zero(d));
+    const VF32 ratio = hn::Div(sums.a.total(), hn::IfThenElse(any, qq, hn::Set(d, 1.0f)));
+    // Not where the sum overflows; the reference does not look.
+    const auto better = hn::And(any, hn::Lt(ratio, hn::Set(d, HUGE_VALF)));
+    const VF32 next = hn::Max(hn::IfThenElse(better, ratio, scale), smallest);
     const VF32 change = hn::Div(hn::Abs(hn::Sub(next, scale)), scale);
     const float largest = hn::GetLane(hn::MaxOfLanes(d, change));
     if (largest == 0) break;  // and so in every later round

@@ -25,12 +25,13 @@ size_t groups_in_block(size_t group) {
   return std::max(kLeastGroups, kBlockValues / group / kLeastGroups * kLeastGroups);
 }
 
-// The values, or a copy of them in which what is not finite is 0.
-std::span<const float> finite(std::span<const float> values, std::vector<float>& copy) {
-  if (count_non_finite(DType::kF32, std::as_bytes(values)) == 0) return values;
+// The groups, or a copy of them in which what is not finite is 0.
+Groups finite(const Groups& groups, std::vector<float>& copy) {
+  const std::span values(groups.values, groups.size * groups.count);
+  if (count_non_finite(DType::kF32, std::as_bytes(values)) == 0) return groups;
   copy.assign(values.begin(), values.end());
   for (float& v : copy) v = std::isfinite(v) ? v : 0.0f;
-  return copy;
+  return {copy.data(), groups.size, groups.count};
 }
 
 void choose_scales(const QuantizationScheme& scheme, const Groups& groups, float* scales) {
@@ -45,15 +46,14 @@ void choose_scales(const QuantizationScheme& scheme, const Groups& groups, float
 
 void quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns,
                    std::span<std::byte> codes, std::span<std::byte> scales) {
-  std::vector<float> copy;
-  const float* x = finite(values, copy).data();
   const size_t size = group_size(scheme, columns), count = values.size() / size;
   const size_t block = groups_in_block(size);
   const size_t code_bits = size * static_cast<size_t>(scheme.bits);
   const auto scale_bytes = static_cast<size_t>(dtype_bytes(scheme.scale_dtype));
-  std::vector<float> chosen(std::min(block, count));
+  std::vector<float> copy, chosen(std::min(block, count));
   for (size_t g = 0; g < count; g += block) {
-    const Groups groups{x + g * size, size, std::min(block, count - g)};
+    const Groups groups =
+        finite({values.data() + g * size, size, std::min(block, count - g)}, copy);
     choose_scales(scheme, groups, chosen.data());
     from_f32(scheme.scale_dtype, chosen.data(), scales.data() + g * scale_bytes, groups.count);
     encode_groups(scheme.bits, scheme.order, groups, chosen.data(),
@@ -72,11 +72,14 @@ void dequantize_rows(const QuantizationScheme& scheme, std::span<const std::byte
 
 void add_hqq_changes(const QuantizationScheme& scheme, std::span<const float> values,
                      int64_t columns, std::span<float, kMaxHqqRounds> changes) {
-  std::vector<float> copy;
-  const float* x = finite(values, copy).data();
   const size_t size = group_size(scheme, columns), count = values.size() / size;
-  std::vector<float> unused(count);
-  hqq_scales({scheme.bits, kMaxHqqRounds, changes.data()}, {x, size, count}, unused.data());
+  const size_t block = groups_in_block(size);
+  std::vector<float> copy, unused(std::min(block, count));
+  for (size_t g = 0; g < count; g += block) {
+    const Groups groups =
+        finite({values.data() + g * size, size, std::min(block, count - g)}, copy);
+    hqq_scales({scheme.bits, kMaxHqqRounds, changes.data()}, groups, unused.data());
+  }
 }
 
 int hqq_rounds(std::span<const float, kMaxHqqRounds> changes) {

@@ -8,16 +8,16 @@
 #include <span>
 
 #include "core/dtype.h"
-#include "core/shape.h"
 
 namespace ferry::graph {
 
 // How the scale of a group is chosen.
 enum class ScaleMethod {
-  // Candidates are rounded to bf16 (where the scales are stored in bf16) before the codes are
-  // chosen; the candidate of the least squared error wins.
+  // The scale of the least squared error among candidates. It is rounded to the stored type before
+  // the codes are chosen, so that the codes fit the scale that is stored.
   kBf16First,
-  // Half-quadratic, scale only, as torchao's hqq_scale_only: what the official exporter does.
+  // Half-quadratic, scale only, as torchao's hqq_scale_only: what the official exporter does, to
+  // the bit (rows and groups of at least 8). The codes fit the scale before it is rounded to bf16.
   kHqq,
 };
 
@@ -29,8 +29,7 @@ struct QuantizationScheme {
   int64_t group = 0;                // elements of a row that share a scale; 0: all of the row
   DType scale_dtype = DType::kF32;  // f32 or bf16
   ScaleMethod method = ScaleMethod::kBf16First;
-  NibbleOrder order = NibbleOrder::kLowFirst;  // of 4 bits. kLowFirst stores code + 8, as does
-                                               // kHighFirst
+  NibbleOrder order = NibbleOrder::kLowFirst;  // of 4 bits; a nibble is code + 8
   // Of kHqq: rounds of refinement. The reference stops when no scale of the whole tensor changes;
   // hqq_rounds() finds the number.
   int rounds = 20;
@@ -43,10 +42,11 @@ struct QuantizationScheme {
   }
 };
 
-// `rows` whole rows of `columns` values. `codes` has rows * code_bytes, `scales` has rows *
-// scale_bytes; neither has an alignment. The bytes of a row depend on nothing but its values and
-// the scheme. Every scale is positive and normal, also that of a group of zeros. Values that are
-// not finite: a group with one gets codes of a defined value, callers refuse such weights before.
+// Whole rows of `columns` values. A group divides a row, and 4-bit codes of a row are whole bytes.
+// `codes` has rows * code_bytes, `scales` has rows * scale_bytes; neither has an alignment. The
+// bytes of a row depend on nothing but its values and the scheme: not on other rows and not on the
+// processor. Every scale is positive and normal, also that of a group of zeros (2^-23). A value
+// that is not finite counts as 0; callers refuse such weights before.
 void quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns,
                    std::span<std::byte> codes, std::span<std::byte> scales);
 

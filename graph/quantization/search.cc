@@ -2,8 +2,9 @@
 //
 // A group is taken as whole numbers, the largest magnitude as 32767. A candidate gives codes q that
 // divide it by one of a fixed set of scales; for these codes the scale of least squared error is
-// sum(x q) / sum(q q), and the error is sum(x x) - sum(x q)^2 / sum(q q). All sums are exact. The
-// first candidate of the least error gives the scale, which is rounded to the stored type.
+// sum(x q) / sum(q q), and the error is sum(x x) - sum(x q)^2 / sum(q q). Sums of whole numbers are
+// exact. The first candidate of the least error gives the scale, which is rounded to the stored
+// type.
 #include "graph/quantization/targets.h"
 // After the choice of targets.
 #undef HWY_TARGET_INCLUDE
@@ -16,7 +17,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "graph/quantization/candidates.h"
@@ -29,14 +29,18 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using F32 = hn::ScalableTag<float>;
+using I32 = hn::ScalableTag<int32_t>;
+using VF32 = hn::Vec<F32>;
+using VI32 = hn::Vec<I32>;
 constexpr size_t kLanes = hn::MaxLanes(F32());
+
 constexpr float kWhole = 32767;
 // Below, kWhole / magnitude could overflow; the scale is the smallest without clipping.
 constexpr float kSmallestSearched = 0x1p-100f;
 
 HWY_INLINE float largest_magnitude(const float* x, size_t n) {
   const F32 d;
-  auto most = hn::Zero(d);
+  VF32 most = hn::Zero(d);
   size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) most = hn::Max(most, hn::Abs(hn::LoadU(d, x + i)));
   float result = hn::GetLane(hn::MaxOfLanes(d, most));
@@ -44,51 +48,108 @@ HWY_INLINE float largest_magnitude(const float* x, size_t n) {
   return result;
 }
 
-// x * factor, rounded to nearest even.
-HWY_INLINE void to_whole(const float* x, size_t n, float factor, int16_t* out) {
-  const F32 d;
-  const hn::Rebind<int16_t, F32> d16;
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const auto scaled = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor));
-    hn::StoreU(hn::DemoteTo(d16, hn::NearestInt(scaled)), d16, out + i);
-  }
-  for (; i < n; ++i) out[i] = static_cast<int16_t>(std::nearbyintf(x[i] * factor));
+// ---- groups in lanes
+
+// Lane l holds group l: pair p of its elements is at [p][l]. Elements come in chunks of 8, those
+// after the end of a group are 0.
+constexpr size_t kChunk = 8, kPairs = kChunk / 2;
+
+// Where a chunk of a group is put before the pairs of a chunk are transposed: in blocks of four
+// groups, the 128 bits in which vectors are shuffled.
+HWY_INLINE size_t chunk_position(size_t chunk, size_t group) {
+  if constexpr (kLanes == 1) return chunk * kChunk;
+  return ((chunk * 4 + group % 4) * (kLanes / 4) + group / 4) * kChunk;
 }
 
-// Lane l holds group l: pair p of its elements is at [p][l].
+// value * factor, rounded to nearest even, whose magnitude is at most kWhole.
+HWY_INLINE void store_chunk(const float* x, float factor, int16_t* out) {
+  const hn::CappedTag<float, kChunk> d;
+  const hn::RebindToSigned<decltype(d)> d32;
+  const hn::Rebind<int16_t, decltype(d)> d16;
+  constexpr float kShift = 0x1.8p23f;
+  for (size_t i = 0; i < kChunk; i += hn::MaxLanes(d)) {
+    const auto scaled = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor));
+    const auto bits = hn::BitCast(d32, hn::Add(scaled, hn::Set(d, kShift)));
+    const auto whole = hn::Sub(bits, hn::Set(d32, std::bit_cast<int32_t>(kShift)));
+    hn::StoreU(hn::DemoteTo(d16, whole), d16, out + i);
+  }
+}
+
+HWY_INLINE void store_group(const float* x, size_t size, float factor, size_t group,
+                            int16_t* pairs) {
+  size_t i = 0;
+  for (; i + kChunk <= size; i += kChunk) {
+    store_chunk(x + i, factor, pairs + chunk_position(i / kChunk, group));
+  }
+  if (i == size) return;
+  float rest[kChunk] = {};
+  std::copy(x + i, x + size, rest);
+  store_chunk(rest, factor, pairs + chunk_position(i / kChunk, group));
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void transpose_chunks(int16_t*, size_t) {}
+#else
+HWY_INLINE void transpose_chunks(int16_t* pairs, size_t chunks) {
+  const hn::ScalableTag<int16_t> d16;
+  const I32 d;
+  const hn::ScalableTag<int64_t> d64;
+  for (size_t c = 0; c < chunks; ++c) {
+    int16_t* rows = pairs + c * kPairs * kLanes * 2;
+    VI32 v[kPairs];
+    for (size_t i = 0; i < kPairs; ++i) {
+      v[i] = hn::BitCast(d, hn::LoadU(d16, rows + i * kLanes * 2));
+    }
+    const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, v[0], v[1]));
+    const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, v[2], v[3]));
+    const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, v[0], v[1]));
+    const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, v[2], v[3]));
+    v[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
+    v[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
+    v[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
+    v[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+    for (size_t i = 0; i < kPairs; ++i) {
+      hn::StoreU(hn::BitCast(d16, v[i]), d16, rows + i * kLanes * 2);
+    }
+  }
+}
+#endif
+
+// ---- sums
+
 struct Sums {
-  int32_t xq[kMultipliers][kLanes];
-  int32_t qq[kMultipliers][kLanes];
+  VI32 xq[kMultipliers], qq[kMultipliers];
 };
 
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE int32_t fixed_point_product(int32_t a, int32_t b) { return (a * b + 0x4000) >> 15; }
 
-void sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs, size_t count,
-                  Sums& sums) {
+Sums sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs, size_t count) {
+  Sums sums;
   for (size_t m = 0; m < kMultipliers; ++m) {
-    sums.xq[m][0] = sums.qq[m][0] = 0;
+    int32_t xq = 0, qq = 0;
     for (size_t i = 0; i < 2 * count; ++i) {
       const int32_t part = fixed_point_product(pairs[i], steps.fraction);
       const int32_t q =
           std::clamp<int32_t>(fixed_point_product(part, steps.multipliers[m]), set.low, set.high);
-      sums.xq[m][0] += pairs[i] * q;
-      sums.qq[m][0] += q * q;
+      xq += pairs[i] * q;
+      qq += q * q;
     }
+    sums.xq[m] = hn::Set(I32(), xq);
+    sums.qq[m] = hn::Set(I32(), qq);
   }
+  return sums;
 }
 #else
-void sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs, size_t count,
-                  Sums& sums) {
-  const hn::ScalableTag<int32_t> d;
+HWY_INLINE Sums sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs,
+                             size_t count) {
+  const I32 d;
   const hn::ScalableTag<int16_t> d16;
-  using Sum = hn::Vec<decltype(d)>;
   const auto low = hn::Set(d16, set.low), high = hn::Set(d16, set.high);
   const auto fraction = hn::Set(d16, steps.fraction);
   hn::Vec<decltype(d16)> multipliers[kMultipliers];
   // Some targets have the sum of a pair in two parts.
-  Sum xq[kMultipliers], xq_rest[kMultipliers], qq[kMultipliers], qq_rest[kMultipliers];
+  VI32 xq[kMultipliers], xq_rest[kMultipliers], qq[kMultipliers], qq_rest[kMultipliers];
   for (size_t m = 0; m < kMultipliers; ++m) {
     multipliers[m] = hn::Set(d16, steps.multipliers[m]);
     xq[m] = xq_rest[m] = qq[m] = qq_rest[m] = hn::Zero(d);
@@ -102,81 +163,96 @@ void sum_products(const Candidates& set, const Steps& steps, const int16_t* pair
       qq[m] = hn::ReorderWidenMulAccumulate(d, q, q, qq[m], qq_rest[m]);
     }
   }
+  Sums sums;
   for (size_t m = 0; m < kMultipliers; ++m) {
-    hn::StoreU(hn::RearrangeToOddPlusEven(xq[m], xq_rest[m]), d, sums.xq[m]);
-    hn::StoreU(hn::RearrangeToOddPlusEven(qq[m], qq_rest[m]), d, sums.qq[m]);
+    sums.xq[m] = hn::RearrangeToOddPlusEven(xq[m], xq_rest[m]);
+    sums.qq[m] = hn::RearrangeToOddPlusEven(qq[m], qq_rest[m]);
   }
+  return sums;
 }
 #endif
 
 // Of each group so far the codes of least error: the largest xq^2 / qq.
 struct Best {
-  double xq[kLanes] = {};
-  double qq[kLanes];
+  VF32 xq, qq;
+  VF32 squared;  // xq^2
 
-  HWY_INLINE void consider(const double* new_xq, const double* new_qq) {
-    for (size_t l = 0; l < kLanes; ++l) {
-      const bool better = new_xq[l] * new_xq[l] * qq[l] > xq[l] * xq[l] * new_qq[l];
-      xq[l] = better ? new_xq[l] : xq[l];
-      qq[l] = better ? new_qq[l] : qq[l];
-    }
+  HWY_INLINE void consider(VF32 new_xq, VF32 new_qq) {
+    const VF32 new_squared = hn::Mul(new_xq, new_xq);
+    const auto better = hn::Gt(hn::Mul(new_squared, qq), hn::Mul(squared, new_qq));
+    xq = hn::IfThenElse(better, new_xq, xq);
+    qq = hn::IfThenElse(better, new_qq, qq);
+    squared = hn::IfThenElse(better, new_squared, squared);
   }
 };
 
 HWY_INLINE void try_steps(const Candidates& set, const Steps& steps, const int16_t* pairs,
                           size_t count, Best& best) {
-  double xq[kMultipliers][kLanes] = {}, qq[kMultipliers][kLanes] = {};
+  const F32 d;
+  VF32 xq[kMultipliers], qq[kMultipliers];
+  for (size_t m = 0; m < kMultipliers; ++m) xq[m] = qq[m] = hn::Zero(d);
   for (size_t p = 0; p < count; p += set.tile / 2) {
-    Sums sums;
-    sum_products(set, steps, pairs + p * kLanes * 2, std::min(set.tile / 2, count - p), sums);
+    const Sums sums =
+        sum_products(set, steps, pairs + p * kLanes * 2, std::min(set.tile / 2, count - p));
     for (size_t m = 0; m < kMultipliers; ++m) {
-      for (size_t l = 0; l < kLanes; ++l) {
-        xq[m][l] += sums.xq[m][l];
-        qq[m][l] += sums.qq[m][l];
-      }
+      xq[m] = hn::Add(xq[m], hn::ConvertTo(d, sums.xq[m]));
+      qq[m] = hn::Add(qq[m], hn::ConvertTo(d, sums.qq[m]));
     }
   }
   for (size_t m = 0; m < kMultipliers; ++m) best.consider(xq[m], qq[m]);
 }
 
-HWY_INLINE float stored_scale(DType dtype, float scale) {
-  if (dtype == DType::kBF16) scale = bf16_to_f32(f32_to_bf16(scale));
-  return std::max(scale, kSmallestScale);
+// ---- scales
+
+HWY_INLINE VF32 round_to_bf16(VF32 value) {
+  const F32 d;
+  const hn::RebindToUnsigned<F32> d32;
+  const auto bits = hn::BitCast(d32, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
+  const auto up = hn::Add(hn::Add(bits, hn::Set(d32, 0x7fffu)), odd);
+  return hn::BitCast(d, hn::And(up, hn::Set(d32, 0xffff0000u)));
 }
 
-// At most kLanes groups. `row` has room for the elements of one group in pairs, `pairs` for those
-// of kLanes groups.
-void search_lanes(const Candidates& set, DType scale_dtype, const Groups& groups, int16_t* row,
-                  int16_t* pairs, float* scales) {
-  const size_t count = (groups.size + 1) / 2;
+HWY_INLINE VF32 scales_of(const Candidates& set, DType scale_dtype, const Best& best, VF32 most) {
+  const F32 d;
+  const VF32 least_squares = hn::Mul(hn::Div(best.xq, best.qq), hn::Div(most, hn::Set(d, kWhole)));
+  const VF32 unclipped = hn::Div(most, hn::Set(d, static_cast<float>(-set.low)));
+  const auto searched = hn::Ge(most, hn::Set(d, kSmallestSearched));
+  VF32 scale = hn::IfThenElse(searched, least_squares, unclipped);
+  if (scale_dtype == DType::kBF16) scale = round_to_bf16(scale);
+  scale = hn::Max(scale, hn::Set(d, kSmallestScale));
+  const auto zero = hn::Eq(most, hn::Zero(d));
+  return hn::IfThenElse(zero, hn::Set(d, kZeroGroupScale), scale);
+}
+
+// At most kLanes groups. `pairs` has room for the chunks of kLanes groups.
+void search_lanes(const Candidates& set, DType scale_dtype, const Groups& groups, int16_t* pairs,
+                  float* scales) {
+  const F32 d;
+  const size_t chunks = (groups.size + kChunk - 1) / kChunk;
   float most[kLanes] = {};
-  if (groups.count < kLanes) std::fill_n(pairs, count * kLanes * 2, int16_t{0});
+  if (groups.count < kLanes) std::fill_n(pairs, chunks * kChunk * kLanes, int16_t{0});
   for (size_t g = 0; g < groups.count; ++g) {
     const float* x = groups.values + g * groups.size;
     most[g] = largest_magnitude(x, groups.size);
-    to_whole(x, groups.size, most[g] < kSmallestSearched ? 0.0f : kWhole / most[g], row);
-    for (size_t p = 0; p < count; ++p) {
-      std::memcpy(pairs + (p * kLanes + g) * 2, row + 2 * p, 2 * sizeof(int16_t));
-    }
+    const float factor = most[g] < kSmallestSearched ? 0.0f : kWhole / most[g];
+    store_group(x, groups.size, factor, g, pairs);
   }
-  Best best;
-  std::fill_n(best.qq, kLanes, 1.0);
-  for (const Steps& steps : set.steps) try_steps(set, steps, pairs, count, best);
-  for (size_t g = 0; g < groups.count; ++g) {
-    const float scale = most[g] < kSmallestSearched
-                            ? most[g] / static_cast<float>(-set.low)
-                            : static_cast<float>(best.xq[g] / best.qq[g]) * (most[g] / kWhole);
-    scales[g] = most[g] == 0 ? kZeroGroupScale : stored_scale(scale_dtype, scale);
-  }
+  transpose_chunks(pairs, chunks);
+  Best best{hn::Zero(d), hn::Set(d, 1.0f), hn::Zero(d)};
+  for (const Steps& steps : set.steps) try_steps(set, steps, pairs, chunks * kPairs, best);
+  float chosen[kLanes];
+  hn::StoreU(scales_of(set, scale_dtype, best, hn::LoadU(d, most)), d, chosen);
+  std::copy_n(chosen, groups.count, scales);
 }
 
 void search_task(const Candidates& set, DType scale_dtype, const Groups& groups, float* scales) {
-  const size_t row = (groups.size + 1) / 2 * 2;
-  std::vector<int16_t> scratch(row * (kLanes + 1));
+  const size_t chunks = (groups.size + kChunk - 1) / kChunk;
+  std::vector<int16_t> pairs(chunks * kChunk * kLanes);
   for (size_t g = 0; g < groups.count; g += kLanes) {
     const Groups part{groups.values + g * groups.size, groups.size,
                       std::min(kLanes, groups.count - g)};
-    search_lanes(set, scale_dtype, part, scratch.data(), scratch.data() + row, scales + g);
+    search_lanes(set, scale_dtype, part, pairs.data(), scales + g);
   }
 }
 
@@ -192,7 +268,7 @@ HWY_EXPORT(search_task);
 
 void search_scales(int bits, DType scale_dtype, const Groups& groups, float* scales) {
   HWY_DYNAMIC_DISPATCH(search_task)
-  (bits == 4 ? kCandidates4 : kCandidates8, scale_dtype, groups, scales);
+  (candidates(bits, groups.size), scale_dtype, groups, scales);
 }
 
 }  // namespace ferry::graph

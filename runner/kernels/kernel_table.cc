@@ -202,8 +202,19 @@ constexpr Kernel kKernels[] = {
     row("llama::sdpa_with_kv_cache.out", sdpa_with_kv_cache),
     row("llama::update_cache.out", update_cache),
     row("llama::update_cache_with_indices.out", update_cache_indices),
+    row("quantized_decomposed::choose_qparams_per_token_asymmetric.out", choose_row_encodings),
     row("quantized_decomposed::dequantize_per_tensor.out", dequantize),
+    row("quantized_decomposed::dequantize_per_token.out", dequantize_rows),
+    row("quantized_decomposed::embedding_2bit.dtype_out", embedding_codes_dtype, 2),
+    row("quantized_decomposed::embedding_2bit.out", embedding_codes, 2),
+    row("quantized_decomposed::embedding_4bit.dtype_out", embedding_codes_dtype, 4),
+    row("quantized_decomposed::embedding_4bit.out", embedding_codes, 4),
+    row("quantized_decomposed::embedding_byte.dtype_out", embedding_codes_dtype, 8),
+    row("quantized_decomposed::embedding_byte.out", embedding_codes, 8),
+    row("quantized_decomposed::mixed_linear.out", mixed_linear),
+    row("quantized_decomposed::mixed_mm.out", mixed_mm),
     row("quantized_decomposed::quantize_per_tensor.out", quantize),
+    row("quantized_decomposed::quantize_per_token.out", quantize_rows),
 };
 
 constexpr bool is_sorted_by_name() {

@@ -192,9 +192,20 @@ Status custom_sdpa(const Call& call);           // query, key, value, start_pos,
 Status sdpa_with_kv_cache(const Call& call);
 Status gated_delta_rule(const Call& call);
 
-// -- quantize.cc: one scale for the whole tensor
-Status quantize(const Call& call);    // self, scale, zero_point, min, max, dtype -> out
-Status dequantize(const Call& call);  // self, scale, zero_point, min, max, dtype, dtype? -> out
+// -- quantize.cc: one scale for the whole tensor, or one for each row of the last dimension
+Status quantize(const Call& call);       // self, scale, zero_point, min, max, dtype -> out
+Status dequantize(const Call& call);     // self, scale, zero_point, min, max, dtype, dtype? -> out
+Status quantize_rows(const Call& call);  // self, scales, zero_points, min, max, dtype -> out
+Status dequantize_rows(const Call& call);       // self, scales, zero_points, min, max, dtype, dtype
+Status choose_row_encodings(const Call& call);  // self, dtype -> scales, zero points, for i8
+
+// -- coded_embedding.cc: Call::variant is the number of bits of a code
+Status embedding_codes(const Call& call);        // weight, scales, zeros?, min, max, indices -> out
+Status embedding_codes_dtype(const Call& call);  // ..., indices, dtype? -> out
+
+// -- mixed_linear.cc: i8 codes, scales of the weight's rows
+Status mixed_linear(const Call& call);  // input, weight, scales, zero_points?, dtype? -> out
+Status mixed_mm(const Call& call);      // input, weight, scales, zero_points? -> out
 
 // -- convolution.cc
 Status convolution(const Call& call);

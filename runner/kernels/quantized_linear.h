@@ -18,16 +18,16 @@ namespace ferry::kernels {
 
 // A matrix [rows, columns] as it is stored; row-major, output rows first. Nothing is aligned.
 struct CodedMatrix {
-  int bits = 8;  // 4: two codes in a byte, low nibble first, code + 8. 8: i8
-  int64_t rows = 0, columns = 0;
+  int bits = 8;                     // 4: two codes in a byte, low nibble first, code + 8. 8: i8
+  int64_t rows = 0, columns = 0;    // columns of 4 bits: an even number
   int64_t group = 0;                // columns that share a scale; 0: all. Divides `columns`
   DType scale_dtype = DType::kF32;  // f32 or bf16
   const std::byte* codes = nullptr;
   const std::byte* scales = nullptr;  // [rows, columns / group]
 };
 
-// The same matrix in the order in which this processor reads it fastest. Immutable; it owns its
-// memory, the CodedMatrix may go.
+// A matrix and what the products need to know of it beforehand. Codes and scales are read where
+// they are stored and must outlive this object. Immutable.
 class PackedMatrix {
  public:
   static PackedMatrix pack(const CodedMatrix& matrix, ThreadPool& pool);
@@ -37,13 +37,14 @@ class PackedMatrix {
 
   int64_t rows() const;
   int64_t columns() const;
-  uint64_t bytes() const;  // of memory
+  const CodedMatrix& matrix() const;
+  uint64_t bytes() const;  // of memory, without codes and scales
 
   struct Impl;
+  explicit PackedMatrix(std::unique_ptr<const Impl> impl);
   const Impl& impl() const { return *impl_; }
 
  private:
-  explicit PackedMatrix(std::unique_ptr<const Impl> impl);
   std::unique_ptr<const Impl> impl_;
 };
 
@@ -66,7 +67,8 @@ void weight_only_linear(const float* x, int64_t m, int64_t columns,
                         std::span<const LinearTask> tasks, ThreadPool& pool);
 
 // A row of activations as the dynamic products quantise it: real = (code - zero_point) *
-// inverse_scale.
+// inverse_scale. A row with a NaN, an infinity or a range beyond f32 gets codes of 0 and a scale of
+// NaN, which makes its products NaN. A range below 2^-120 counts as 0.
 struct QuantizedRow {
   float inverse_scale = 1;
   int32_t zero_point = 0;

@@ -9,6 +9,7 @@
 #include "formats/checkpoint.h"
 #include "formats/ptd/ptd.h"
 #include "formats/pte/reader.h"
+#include "formats/xnnpack/reader.h"
 #include "tests/formats/corpus.h"
 #include "tests/formats/program_files.h"
 
@@ -45,6 +46,15 @@ Status examine_program(const std::string& path, const nlohmann::json&) {
   return {};
 }
 
+Status examine_blob(const std::string& path, const nlohmann::json& item) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  const auto graph = xnnpack::read_blob(read_test_file("hostile/xnnpack/" + name), name);
+  if (graph) return {};
+  const std::string message = item.value("message", "");
+  EXPECT_NE(graph.error().message.find(message), std::string::npos) << graph.error().message;
+  return tl::unexpected<Error>(graph.error());
+}
+
 struct Corpus {
   std::string format;
   Examine examine;
@@ -56,6 +66,7 @@ const Corpus kCorpora[] = {
     {"safetensors", examine_checkpoint, 87, 7}, {"index", examine_sharded, 22, 0},
     {"pytorch", examine_checkpoint, 60, 10},    {"gguf", examine_checkpoint, 16, 2},
     {"hdf5", examine_checkpoint, 28, 9},        {"executorch", examine_program, 40, 0},
+    {"xnnpack", examine_blob, 40, 0},
 };
 
 class HostileTest : public testing::TestWithParam<Corpus> {};

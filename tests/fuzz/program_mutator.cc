@@ -1,6 +1,6 @@
 // Takes a .pte file apart, changes one thing of a method (a number, a size, a dtype, an argument,
-// an operator, a jump) and writes the program again, if it is still valid; now and then it changes
-// the bytes of the file itself.
+// an operator, a jump) or of the graph of a delegate (a node, a shape, an id) and writes the
+// program again, if it is still valid; now and then it changes the bytes of the file itself.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -13,6 +13,8 @@
 
 #include "formats/pte/reader.h"
 #include "formats/pte/writer.h"
+#include "formats/xnnpack/reader.h"
+#include "formats/xnnpack/writer.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
@@ -76,6 +78,35 @@ void change_value(Random& random, pte::Value& value) {
   }
 }
 
+// Another delegate, another argument, one more or one less.
+void change_delegate_call(Random& random, const pte::Method& method, int32_t value,
+                          pte::DelegateCall& call) {
+  switch (random() % 4) {
+    case 0:
+      call.delegate = static_cast<int32_t>(below(random, method.delegates.size()));
+      return;
+    case 1:
+      call.args.push_back(value);
+      return;
+    case 2:
+      if (!call.args.empty()) call.args.pop_back();
+      return;
+    default:
+      if (!call.args.empty()) call.args[below(random, call.args.size())] = value;
+  }
+}
+
+// Another blob for a delegate, or other bytes for a name.
+void change_data(Random& random, pte::Program& program, pte::Method& method) {
+  if (random() % 2 == 0 && !method.delegates.empty()) {
+    pte::Delegate& one = method.delegates[below(random, method.delegates.size())];
+    one.data = method.delegates[below(random, method.delegates.size())].data;
+  } else if (!program.named_data.empty()) {
+    pte::NamedData& one = program.named_data[below(random, program.named_data.size())];
+    one.data = program.named_data[below(random, program.named_data.size())].data;
+  }
+}
+
 void change_instruction(Random& random, pte::Method& method) {
   if (method.instructions.empty()) return;
   pte::Instruction& one = method.instructions[below(random, method.instructions.size())];
@@ -86,6 +117,8 @@ void change_instruction(Random& random, pte::Method& method) {
     } else if (!call->args.empty()) {
       call->args[below(random, call->args.size())] = value;
     }
+  } else if (auto* delegated = std::get_if<pte::DelegateCall>(&one)) {
+    change_delegate_call(random, method, value, *delegated);
   } else if (auto* jump = std::get_if<pte::JumpFalseCall>(&one)) {
     jump->destination = static_cast<int32_t>(below(random, method.instructions.size() + 1));
   } else if (auto* move = std::get_if<pte::MoveCall>(&one)) {
@@ -96,7 +129,9 @@ void change_instruction(Random& random, pte::Method& method) {
 void change(Random& random, pte::Program& program) {
   if (program.methods.empty()) return;
   pte::Method& method = program.methods[below(random, program.methods.size())];
-  if (random() % 2 == 0 && !method.values.empty()) {
+  if (random() % 8 == 0) {
+    change_data(random, program, method);
+  } else if (random() % 2 == 0 && !method.values.empty()) {
     change_value(random, method.values[below(random, method.values.size())]);
   } else {
     change_instruction(random, method);
@@ -132,6 +167,72 @@ std::vector<std::byte> write(const pte::Program& program, const pte::ProgramData
   return file;
 }
 
+// Kinds up to the last one, and ids of the graph's values.
+void change_node(Random& random, const xnnpack::Graph& graph, xnnpack::Node& node) {
+  const uint32_t id = graph.values[below(random, graph.values.size())].id;
+  switch (random() % 5) {
+    case 0:
+      node.kind = static_cast<xnnpack::NodeKind>(1 + below(random, 47));
+      return;
+    case 1:
+      if (!node.inputs.empty()) node.inputs[below(random, node.inputs.size())] = id;
+      return;
+    case 2:
+      if (!node.outputs.empty()) node.outputs[0] = id;
+      return;
+    case 3:
+      node.output_range = {{-1, static_cast<float>(random() % 3) - 1}};
+      return;
+    default:
+      if (node.numbers.empty()) return;
+      int64_t& number = node.numbers[below(random, node.numbers.size())];
+      number = other_number(random, number);
+  }
+}
+
+void change_graph_value(Random& random, xnnpack::Value& value) {
+  if (random() % 4 == 0) {
+    value.datatype = static_cast<xnnpack::Datatype>(1 + below(random, 14));
+  } else if (!value.dims.empty() && random() % 2 == 0) {
+    value.dims[below(random, value.dims.size())] = static_cast<uint32_t>(random() % 9);
+  } else if (random() % 2 == 0) {
+    value.dims.push_back(1);
+  } else if (auto* group = std::get_if<xnnpack::PerChannelGroup>(&value.quantization)) {
+    group->group_size = static_cast<uint32_t>(other_number(random, int64_t{group->group_size}));
+  }
+}
+
+void change_graph(Random& random, xnnpack::Graph& graph) {
+  if (graph.values.empty() || graph.nodes.empty()) return;
+  const size_t node = below(random, graph.nodes.size());
+  switch (random() % 4) {
+    case 0:
+      change_graph_value(random, graph.values[below(random, graph.values.size())]);
+      return;
+    case 1:
+      std::swap(graph.nodes[node], graph.nodes[below(random, graph.nodes.size())]);
+      return;
+    default:
+      change_node(random, graph, graph.nodes[node]);
+  }
+}
+
+// The program with a change in the graph of a delegate; empty where it is not valid any more.
+std::vector<std::byte> with_other_graph(Random& random, const pte::LoadedProgram& loaded,
+                                        size_t max_size) {
+  pte::ProgramData data = loaded.data;
+  std::span<const std::byte>& blob = data.delegates[below(random, data.delegates.size())];
+  auto graph = xnnpack::read_blob(blob, "f");
+  if (!graph) return {};
+  const xnnpack::Graph before = *graph;
+  for (size_t i = 0; i <= random() % 3; ++i) change_graph(random, *graph);
+  if (*graph == before) return {};
+  const auto changed = xnnpack::write_blob(*graph);
+  if (!changed) return {};
+  blob = *changed;
+  return write(loaded.program, data, max_size);
+}
+
 }  // namespace
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
@@ -141,10 +242,15 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (!loaded) return LLVMFuzzerMutate(data, size, max_size);
   Random random(seed);
   for (int i = 0; i < kTries; ++i) {
-    pte::Program program = loaded->program;
-    change(random, program);
-    if (program == loaded->program) continue;
-    const std::vector<std::byte> file = write(program, loaded->data, max_size);
+    std::vector<std::byte> file;
+    if (!loaded->data.delegates.empty() && random() % 2 == 0) {
+      file = with_other_graph(random, *loaded, max_size);
+    } else {
+      pte::Program program = loaded->program;
+      change(random, program);
+      if (program == loaded->program) continue;
+      file = write(program, loaded->data, max_size);
+    }
     if (file.empty()) continue;
     std::memcpy(data, file.data(), file.size());
     return file.size();

@@ -20,6 +20,9 @@ void check(std::span<const std::byte> file) {
   ours.resize(layout->file_bytes);
   const auto again = read_data_file(ours, "ours.ptd");
   require(again.has_value() && again->tensors.size() == data->tensors.size());
+  for (size_t i = 0; i < data->tensors.size(); ++i) {
+    require(again->tensors[i].is_tensor == data->tensors[i].is_tensor);
+  }
 }
 
 }  // namespace

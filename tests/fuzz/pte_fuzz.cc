@@ -1,6 +1,7 @@
 // Any bytes as a .pte file: refused, or a program that our writer can write again unchanged.
 #include "formats/pte/reader.h"
 #include "formats/pte/writer.h"
+#include "formats/xnnpack/calls.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry::pte {
@@ -15,6 +16,16 @@ void touch(const std::vector<std::span<const std::byte>>& pieces) {
   require(sum <= pieces.size() * 255);
 }
 
+// Whoever loads a program with delegates does this.
+void check_delegates(const LoadedProgram& loaded) {
+  const auto graphs = xnnpack::read_blobs(loaded, "fuzz.pte");
+  if (!graphs) return require_good_message(graphs.error());
+  for (const Method& method : loaded.program.methods) {
+    const Status status = xnnpack::check_calls(method, *graphs, "fuzz.pte");
+    if (!status) require_good_message(status.error());
+  }
+}
+
 void check(std::span<const std::byte> file) {
   const auto loaded = read_program(file, "fuzz.pte");
   if (!loaded) return require_good_message(loaded.error());
@@ -22,6 +33,7 @@ void check(std::span<const std::byte> file) {
   touch(loaded->data.initial);
   touch(loaded->data.delegates);
   touch(loaded->data.named);
+  check_delegates(*loaded);
   const auto layout = plan_program(loaded->program, sizes_of(loaded->data));
   require(layout.has_value());
   if (layout->file_bytes > 64 * file.size() + 4096) return;  // overlapping constants, now apart

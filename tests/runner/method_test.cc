@@ -481,9 +481,9 @@ TEST(MethodLoad, ListsEveryOperatorWithoutAKernel) {
 
 TEST(MethodLoad, RefusesWhatItCannotExecute) {
   ProgramBuilder delegated;
-  delegated.method().delegates = {{"XnnpackBackend", 0}};
+  delegated.method().delegates = {{"XnnpackBackend", 0}, {"CoreMLBackend", 0}};
   delegated.loaded().data.delegates.resize(1);
-  expect_load_error(delegated, ErrorCode::kUnsupported, "'XnnpackBackend'");
+  expect_load_error(delegated, ErrorCode::kUnsupported, "parts are delegated to 'CoreMLBackend'");
 
   ProgramBuilder layout;
   layout.tensor(layout.planned(DType::kF32, {2, 2})).dim_order = {1, 0};

@@ -1,0 +1,63 @@
+// Delegate: the XNNPACK graph of one DelegateCall, compiled to steps over our kernels. Which nodes
+// and types there are, and with which arithmetic: docs/delegates.md.
+//
+// Shapes follow from those of the call's inputs at run time: they go through the nodes, and the
+// outputs of the call are resized. What lies between nodes is in scratch memory that all delegates
+// of a program share.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/result.h"
+#include "core/thread_pool.h"
+#include "formats/xnnpack/graph.h"
+#include "runner/delegate/delegate_memory.h"
+#include "runner/kernels/tensor.h"
+
+namespace ferry::runner {
+
+struct DelegateSource {
+  const xnnpack::Graph& graph;
+  // Bytes of Graph::constants, which outlive the Delegate; [0] is unused.
+  std::span<const std::span<const std::byte>> constants;
+  // Arguments of the call, with their largest sizes; they outlive the Delegate.
+  std::span<kernels::Tensor* const> args;
+  // A copy of constants that lasts as long as `memory` and is aligned for f32.
+  std::function<std::span<const std::byte>(std::span<const std::byte>)> aligned_copy;
+  // Execute every FullyConnected by itself, also where several read the same rows.
+  bool literal = false;
+  // Activations stay in f32 where the graph quantises them to 8 bits: what it computes without the
+  // rounding of its activations.
+  bool widen = false;
+};
+
+class Delegate {
+ public:
+  // kUnsupported names the first node or value that is not implemented; kBadInput a graph that is
+  // not consistent with itself, the arguments or the sizes of its constants; kIo memory beyond
+  // `budget`.
+  static Result<std::unique_ptr<Delegate>> compile(const DelegateSource& source,
+                                                   DelegateMemory& memory, MemoryBudget& budget,
+                                                   ThreadPool& pool);
+  ~Delegate();
+
+  // Arguments that are read and written, each once.
+  std::span<kernels::Tensor* const> inputs() const;
+  std::span<kernels::Tensor* const> outputs() const;
+
+  // Inputs have data and outputs are writable and lie apart from each other and from the inputs.
+  // Allocates nothing unless shapes need more scratch memory than any before. Errors name the node.
+  Status run(ThreadPool& pool);
+
+  struct Plan;
+
+ private:
+  explicit Delegate(std::unique_ptr<Plan> plan);
+  std::unique_ptr<Plan> plan_;
+};
+
+}  // namespace ferry::runner

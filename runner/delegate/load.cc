@@ -1,0 +1,96 @@
+// The step of a call of a delegate. Offers make_delegate_step.
+#include <fmt/format.h>
+
+#include "core/text.h"
+#include "formats/xnnpack/reader.h"
+#include "formats/xnnpack/validate.h"
+#include "runner/delegate/delegate.h"
+#include "runner/method_loading.h"
+
+namespace ferry::runner {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+const std::string kBlob = "its blob";
+
+// Data files come before the program.
+void find_named_data(Loading& loading) {
+  if (!loading.named.empty()) return;
+  for (const ExternalTensor& tensor : loading.external) {
+    loading.named.emplace(tensor.key, tensor.bytes);
+  }
+  for (const pte::NamedData& data : loading.program.program.named_data) {
+    loading.named.emplace(data.key, loading.program.data.named[data.data]);
+  }
+}
+
+Result<std::vector<kernels::Tensor*>> arguments_of(const Loading& loading,
+                                                   const pte::DelegateCall& call) {
+  std::vector<kernels::Tensor*> args;
+  for (int32_t id : call.args) {
+    args.push_back(loading.tensor(id));
+    if (args.back() == nullptr) {
+      return bad_input(fmt::format("argument {} is no tensor", args.size() - 1));
+    }
+  }
+  return args;
+}
+
+// The bytes of all constants; [0] is a placeholder.
+Result<std::vector<Bytes>> constants_of(const Loading& loading, const xnnpack::Graph& graph,
+                                        Bytes blob) {
+  const xnnpack::NamedLookup lookup = [&](std::string_view key) -> std::optional<Bytes> {
+    const auto found = loading.named.find(key);
+    if (found == loading.named.end()) return std::nullopt;
+    return found->second;
+  };
+  FERRY_RETURN_IF_ERROR(xnnpack::check_constants(graph, blob, lookup, kBlob));
+  std::vector<Bytes> constants(1);
+  for (size_t i = 1; i < graph.constants.size(); ++i) {
+    constants.push_back(
+        FERRY_TRY(xnnpack::constant_bytes(graph.constants[i], blob, lookup, kBlob)));
+  }
+  return constants;
+}
+
+Result<std::unique_ptr<Delegate>> compile(Loading& loading, const pte::DelegateCall& call) {
+  const auto delegate = static_cast<size_t>(call.delegate);
+  const Bytes blob = loading.program.data.delegates[loading.method.delegates[delegate].data];
+  const xnnpack::Graph graph = FERRY_TRY(xnnpack::read_blob(blob, kBlob));
+  find_named_data(loading);
+  const std::vector<Bytes> constants = FERRY_TRY(constants_of(loading, graph, blob));
+  const std::vector<kernels::Tensor*> args = FERRY_TRY(arguments_of(loading, call));
+  const auto copy = [&](Bytes bytes) { return loading.state.memory->aligned_copy(bytes); };
+  return Delegate::compile(
+      {graph, constants, args, copy, loading.state.literal, loading.state.widen},
+      *loading.state.memory->delegates, loading.budget, loading.pool);
+}
+
+std::vector<int32_t> ids_of(std::span<kernels::Tensor* const> tensors) {
+  std::vector<int32_t> ids;
+  for (const kernels::Tensor* tensor : tensors) ids.push_back(tensor->id);
+  return ids;
+}
+
+}  // namespace
+
+Status make_delegate_step(Loading& loading, const pte::DelegateCall& call, size_t index,
+                          Step& step) {
+  MethodState& state = loading.state;
+  state.step_names[index] = fmt::format("delegate {}", call.delegate);
+  Result<std::unique_ptr<Delegate>> delegate = compile(loading, call);
+  if (!delegate) {
+    return tl::unexpected<Error>(state.at_step(index, std::move(delegate).error()));
+  }
+  step.kind = Step::Kind::kDelegate;
+  step.delegate = delegate->get();
+  step.inputs = step.delegate->inputs();
+  step.outs = step.delegate->outputs();
+  loading.reads[index] = ids_of(step.inputs);
+  loading.unplanned[index] = state.written[index] = ids_of(step.outs);
+  state.delegates.push_back(std::move(*delegate));
+  return {};
+}
+
+}  // namespace ferry::runner

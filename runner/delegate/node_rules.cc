@@ -1,0 +1,225 @@
+#include "runner/delegate/node_rules.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "runner/delegate/node_kernels.h"
+#include "runner/delegate/node_shapes.h"
+#include "runner/kernels/kernels.h"
+
+namespace ferry::runner {
+namespace {
+
+using kernels::BinaryOp;
+using kernels::UnaryOp;
+using kernels::Value;
+using xnnpack::Node;
+using xnnpack::NodeKind;
+
+constexpr int64_t kMaxSize = std::numeric_limits<uint32_t>::max();
+
+// -- checks of what else a node has
+
+Status check_list(std::span<const int64_t> list, size_t most) {
+  if (list.size() > most) return bad_input(fmt::format("more than {} dimensions", kMaxNodeRank));
+  for (int64_t number : list) {
+    if (number < 0 || number > kMaxSize) return bad_input(fmt::format("the number {}", number));
+  }
+  return {};
+}
+
+Status check_shape(const Node& node) {
+  FERRY_RETURN_IF_ERROR(check_list(node.numbers, kMaxNodeRank));
+  if (std::ranges::count(node.numbers, 0) <= 1) return {};
+  return bad_input(fmt::format("more than one 0 in the shape [{}]", fmt::join(node.numbers, ", ")));
+}
+
+Status check_permutation(const Node& node) {
+  FERRY_RETURN_IF_ERROR(check_list(node.numbers, kMaxNodeRank));
+  std::vector<int64_t> sorted = node.numbers;
+  std::ranges::sort(sorted);
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] != static_cast<int64_t>(i)) {
+      return bad_input(fmt::format("[{}] is no permutation", fmt::join(node.numbers, ", ")));
+    }
+  }
+  return {};
+}
+
+Status check_slice(const Node& node) {
+  FERRY_RETURN_IF_ERROR(check_list(node.numbers, 2 * kMaxNodeRank));
+  const size_t rank = node.numbers.size() / 2;
+  if (node.numbers.size() != 2 * rank) return bad_input("not as many sizes as offsets");
+  for (size_t dim = 0; dim < rank; ++dim) {
+    if (node.numbers[rank + dim] == 0 && node.numbers[dim] != 0) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("a slice without a size from {} on", node.numbers[dim]));
+    }
+  }
+  return {};
+}
+
+Status check_axis(const Node& node) {
+  return node.numbers.size() == 1 ? Status() : bad_input("no axis");
+}
+
+Status check_factor(const Node& node) {
+  return node.factors.size() == 1 ? Status() : bad_input("no factor");
+}
+
+Status check_limits(const Node& node) {
+  return node.output_range ? check_range(*node.output_range) : bad_input("no limits");
+}
+
+// -- arguments
+
+void add_list(const Node& node, KernelArgs& args) { args.integers(node.numbers); }
+
+// As view_copy has it: -1 is inferred.
+void add_shape(const Node& node, KernelArgs& args) {
+  std::vector<int64_t> shape = node.numbers;
+  std::ranges::replace(shape, 0, -1);
+  args.integers(shape);
+}
+
+void add_slice(const Node& node, KernelArgs& args) {
+  const std::span<const int64_t> numbers = node.numbers;
+  args.integers(numbers.first(numbers.size() / 2));
+  args.integers(numbers.subspan(numbers.size() / 2));
+}
+
+void add_axis(const Node& node, KernelArgs& args) { args.integer(node.numbers[0]); }
+void add_factor(const Node& node, KernelArgs& args) { args.real(node.factors[0]); }
+
+void add_limits(const Node& node, KernelArgs& args) {
+  args.real(node.output_range->min);
+  args.real(node.output_range->max);
+}
+
+void add_softmax(const Node&, KernelArgs& args) {
+  args.integer(-1);
+  args.boolean(false);
+}
+
+void add_exact(const Node&, KernelArgs& args) { args.text("none"); }
+
+// -- the table
+
+constexpr NodeRule binary(NodeKind kind, BinaryOp op) {
+  return {kind, 2, kernels::binary_tensor, static_cast<int>(op)};
+}
+constexpr NodeRule unary(NodeKind kind, UnaryOp op) {
+  return {kind, 1, kernels::unary, static_cast<int>(op)};
+}
+constexpr NodeRule join(NodeKind kind, size_t inputs) {
+  return {kind, inputs, kernels::cat, 0, add_axis, check_axis};
+}
+
+// In kSquare the input is both factors.
+constexpr NodeRule kRules[] = {
+    binary(NodeKind::kAdd, BinaryOp::kAdd),
+    binary(NodeKind::kSubtract, BinaryOp::kSub),
+    binary(NodeKind::kMultiply, BinaryOp::kMul),
+    binary(NodeKind::kDiv, BinaryOp::kDiv),
+    binary(NodeKind::kMinimum, BinaryOp::kMinimum),
+    binary(NodeKind::kMaximum, BinaryOp::kMaximum),
+    {NodeKind::kSquare, 1, kernels::binary_tensor, static_cast<int>(BinaryOp::kMul)},
+    unary(NodeKind::kSigmoid, UnaryOp::kSigmoid),
+    unary(NodeKind::kReciprocalSquareRoot, UnaryOp::kRsqrt),
+    unary(NodeKind::kSquareRoot, UnaryOp::kSqrt),
+    unary(NodeKind::kAbs, UnaryOp::kAbs),
+    unary(NodeKind::kNegate, UnaryOp::kNeg),
+    unary(NodeKind::kExp, UnaryOp::kExp),
+    unary(NodeKind::kLog, UnaryOp::kLog),
+    unary(NodeKind::kTanh, UnaryOp::kTanh),
+    unary(NodeKind::kSin, UnaryOp::kSin),
+    unary(NodeKind::kCos, UnaryOp::kCos),
+    unary(NodeKind::kFloor, UnaryOp::kFloor),
+    unary(NodeKind::kCeiling, UnaryOp::kCeil),
+    {NodeKind::kGelu, 1, kernels::gelu, 0, add_exact},
+    {NodeKind::kClamp, 1, kernels::clamp, 0, add_limits, check_limits},
+    {NodeKind::kHardswish, 1, hardswish},
+    {NodeKind::kLeakyRelu, 1, leaky_relu, 0, add_factor, check_factor},
+    {NodeKind::kElu, 1, elu, 0, add_factor, check_factor},
+    {NodeKind::kSoftmax, 1, kernels::softmax, 0, add_softmax},
+    {NodeKind::kStaticReshape, 1, kernels::view_copy, 0, add_shape, check_shape},
+    {NodeKind::kStaticTranspose, 1, kernels::permute, 0, add_list, check_permutation},
+    {NodeKind::kStaticSlice, 1, slice_all, 0, add_slice, check_slice},
+    {NodeKind::kCopy, 1, kernels::same_copy, 1},
+    join(NodeKind::kConcatenate2, 2),
+    join(NodeKind::kConcatenate3, 3),
+    join(NodeKind::kConcatenate4, 4),
+    join(NodeKind::kConcatenate5, 5),
+    {NodeKind::kBatchMatrixMultiply, 2, batch_product},
+};
+
+}  // namespace
+
+Value* KernelArgs::make(Value::Kind kind) {
+  made_.push_back({.kind = kind});
+  return &made_.back();
+}
+
+Value& KernelArgs::add(Value::Kind kind) {
+  args_.push_back(make(kind));
+  return *args_.back();
+}
+
+void KernelArgs::tensor(kernels::Tensor* tensor) { add(Value::Kind::kTensor).tensor = tensor; }
+void KernelArgs::boolean(bool value) { add(Value::Kind::kBool).boolean = value; }
+void KernelArgs::real(double value) { add(Value::Kind::kDouble).real = value; }
+void KernelArgs::integer(int64_t value) { add(Value::Kind::kInt).integer = value; }
+void KernelArgs::text(std::string value) { add(Value::Kind::kString).text = std::move(value); }
+
+void KernelArgs::tensors(std::span<kernels::Tensor* const> tensors) {
+  Value& list = add(Value::Kind::kTensorList);
+  for (kernels::Tensor* tensor : tensors) {
+    list.items.push_back(make(Value::Kind::kTensor));
+    list.items.back()->tensor = tensor;
+  }
+}
+
+void KernelArgs::integers(std::span<const int64_t> values) {
+  Value& list = add(Value::Kind::kIntList);
+  for (int64_t value : values) {
+    list.items.push_back(make(Value::Kind::kInt));
+    list.items.back()->integer = value;
+  }
+}
+
+const NodeRule* find_node_rule(NodeKind kind) {
+  const auto* rule = std::ranges::find(kRules, kind, &NodeRule::kind);
+  return rule == std::end(kRules) ? nullptr : rule;
+}
+
+void add_node_args(const NodeRule& rule, const Node& node, std::span<kernels::Tensor* const> inputs,
+                   kernels::Tensor* out, KernelArgs& args) {
+  if (rule.run == kernels::cat) {
+    args.tensors(inputs);
+  } else {
+    for (kernels::Tensor* input : inputs) args.tensor(input);
+  }
+  if (rule.kind == NodeKind::kSquare) args.tensor(inputs[0]);
+  if (rule.add_args != nullptr) rule.add_args(node, args);
+  args.tensor(out);
+}
+
+bool clamps_result(NodeKind kind) {
+  return kind == NodeKind::kAdd || kind == NodeKind::kSubtract || kind == NodeKind::kMultiply ||
+         kind == NodeKind::kDiv || kind == NodeKind::kFullyConnected;
+}
+
+Status check_range(const xnnpack::MinMax& range) {
+  if (range.min <= range.max) return {};
+  return bad_input(fmt::format("limits from {} to {}", range.min, range.max));
+}
+
+bool limits(const xnnpack::MinMax& range) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  return range.min > -kInfinity || range.max < kInfinity;
+}
+
+}  // namespace ferry::runner

@@ -1,0 +1,64 @@
+// NodeRule: which kernel executes a kind of node, and with which arguments. Not a public header.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "core/result.h"
+#include "formats/xnnpack/graph.h"
+#include "runner/kernels/call.h"
+
+namespace ferry::runner {
+
+// Makes the arguments of one kernel call. The values live in `made`.
+class KernelArgs {
+ public:
+  KernelArgs(std::deque<kernels::Value>& made, std::vector<kernels::Value*>& args)
+      : made_(made), args_(args) {}
+
+  void tensor(kernels::Tensor* tensor);
+  void tensors(std::span<kernels::Tensor* const> tensors);  // as a list
+  void integer(int64_t value);
+  void integers(std::span<const int64_t> values);
+  void real(double value);
+  void boolean(bool value);
+  void text(std::string value);
+
+ private:
+  kernels::Value& add(kernels::Value::Kind kind);
+  kernels::Value* make(kernels::Value::Kind kind);
+
+  std::deque<kernels::Value>& made_;
+  std::vector<kernels::Value*>& args_;
+};
+
+struct NodeRule {
+  xnnpack::NodeKind kind;
+  size_t inputs;
+  kernels::KernelFn run;
+  int variant = 0;
+  // The arguments between the inputs and the out; nullptr where there are none. Kernels of one
+  // input that is read twice, and of a list of inputs, say so themselves.
+  void (*add_args)(const xnnpack::Node& node, KernelArgs& args) = nullptr;
+  // kBadInput or kUnsupported for lists and factors that the kernel could not take.
+  Status (*check)(const xnnpack::Node& node) = nullptr;
+};
+
+// nullptr for kinds that are not executed by a kernel: FullyConnected, Convert, and what is not
+// implemented.
+const NodeRule* find_node_rule(xnnpack::NodeKind kind);
+
+// The arguments of a call of the rule's kernel.
+void add_node_args(const NodeRule& rule, const xnnpack::Node& node,
+                   std::span<kernels::Tensor* const> inputs, kernels::Tensor* out,
+                   KernelArgs& args);
+
+// Whether XNNPACK clamps what this kind computes to Node::output_range.
+bool clamps_result(xnnpack::NodeKind kind);
+// kBadInput for a range that is none.
+Status check_range(const xnnpack::MinMax& range);
+// Whether it changes anything.
+bool limits(const xnnpack::MinMax& range);
+
+}  // namespace ferry::runner

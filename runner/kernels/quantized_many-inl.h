@@ -1,0 +1,325 @@
+// Products of many rows of activations, for one instruction set: a tile of rows of the matrix is
+// copied with one lane for each row and one byte for each code (two where kPairs and 8 bits), then
+// it is multiplied with a few rows of activations at a time. Included as quantized_x86-inl.h is.
+// What a `Dot` has for this:
+//   Wide, kPairs, kOffset  the codes of the tile are those of the matrix + kOffset
+//   kActs                  rows of activations that are multiplied at a time
+
+namespace ferry::kernels {
+namespace {
+
+template <class Dot>
+constexpr size_t kTileRows = 2 * Dot::Wide::kLanes;
+
+// Rows [n, n + kTileRows) of a product, the last row again for those that there are not.
+struct Tile {
+  const std::byte* codes;  // [columns / 4][rows][4], or [columns / 2][rows][2] of 16 bits
+  const float* scales;     // [groups][rows]
+  const float* sums;       // [rows]
+  const int32_t* code_sums;
+  const float* bias;
+};
+
+template <class Dot>
+struct TileBuffer {
+  std::byte* codes;
+  float *scales, *sums, *bias;
+  int32_t* code_sums;
+
+  static constexpr size_t kRows = kTileRows<Dot>;
+  static size_t floats(const CodedMatrix& m) {
+    const size_t bytes = Dot::kPairs && m.bits == 8 ? 2 : 1;
+    return padded_columns(static_cast<size_t>(m.columns)) * kRows * bytes / sizeof(float) +
+           kRows * (Groups(m).count + 3);
+  }
+  TileBuffer(const CodedMatrix& m, float* memory) {
+    sums = memory;
+    bias = sums + kRows;
+    code_sums = reinterpret_cast<int32_t*>(bias + kRows);
+    scales = bias + 2 * kRows;
+    codes = reinterpret_cast<std::byte*>(scales + kRows * Groups(m).count);
+  }
+};
+
+inline size_t clamped(size_t n, size_t rows) { return n < rows ? n : rows - 1; }
+
+template <class Dot>
+inline void fill_tile(const CodedProduct& p, size_t n, const TileBuffer<Dot>& tile) {
+  const CodedMatrix& m = *p.matrix;
+  constexpr size_t kRows = kTileRows<Dot>;
+  const size_t groups = Groups(m).count;
+  for (size_t r = 0; r < kRows; ++r) {
+    const size_t row = clamped(n + r, static_cast<size_t>(m.rows));
+    for (size_t g = 0; g < groups; ++g) {
+      tile.scales[g * kRows + r] = scale_at(m, row * groups + g);
+    }
+    tile.sums[r] = p.sums == nullptr ? 0 : p.sums[row];
+    tile.code_sums[r] = p.code_sums == nullptr ? 0 : p.code_sums[row];
+    tile.bias[r] = p.bias == nullptr ? 0 : p.bias[row];
+  }
+  for (size_t r = 0; r < kRows; r += Dot::kCopied) {
+    const uint8_t* rows[Dot::kCopied];
+    for (size_t i = 0; i < Dot::kCopied; ++i) {
+      rows[i] = row_codes(m, clamped(n + r + i, static_cast<size_t>(m.rows)));
+    }
+    if (m.bits == 4) {
+      Dot::copy4(rows, static_cast<size_t>(m.columns), kRows, tile.codes + 4 * r);
+    } else {
+      Dot::copy8(rows, static_cast<size_t>(m.columns), kRows, tile.codes + 4 * r);
+    }
+  }
+}
+
+template <class Dot, size_t kM>
+using Sums = typename Dot::Wide::Int[kM][2];
+
+template <size_t kM>
+struct ActivationRows {
+  const int8_t* codes[kM];
+  const int16_t* wide_codes[kM];
+  const int32_t* offsets[kM];
+
+  ActivationRows(const Activations& x, size_t first) {
+    for (size_t i = 0; i < kM; ++i) {
+      const ActivationRow row = x.row(first + i);
+      codes[i] = row.codes(), wide_codes[i] = row.wide_codes(), offsets[i] = row.block_offsets();
+    }
+  }
+};
+
+template <class T>
+inline int32_t load_lane(const T* p) {
+  int32_t lane;
+  __builtin_memcpy(&lane, p, sizeof lane);
+  return lane;
+}
+
+// Products of 32 columns, [k, k + 32), for kM rows of activations, as sums of pairs in 16 bits:
+// where the codes of the tile are less than 16, 8 such pairs fit.
+template <class Dot, size_t kM>
+inline __attribute__((always_inline)) void pair_products(const std::byte* tile,
+                                                         const ActivationRows<kM>& x, size_t k,
+                                                         Sums<Dot, kM>& pairs) {
+  using V = typename Dot::Wide;
+  constexpr size_t kStep = 4 * kTileRows<Dot>;
+#pragma GCC unroll 8
+  for (size_t s = 0; s < 8; ++s) {
+    const auto a = V::load(tile + s * kStep), b = V::load(tile + s * kStep + kStep / 2);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kM; ++i) {
+      const auto lane = V::set(load_lane(x.codes[i] + k + 4 * s));
+      const auto pa = V::maddubs(a, lane), pb = V::maddubs(b, lane);
+      pairs[i][0] = s == 0 ? pa : V::add16(pairs[i][0], pa);
+      pairs[i][1] = s == 0 ? pb : V::add16(pairs[i][1], pb);
+      V::keep(pairs[i][0]);
+      V::keep(pairs[i][1]);
+    }
+  }
+}
+
+// sums += products of columns [k, k + 32).
+template <class Dot, size_t kM>
+inline __attribute__((always_inline)) void dot_products(const std::byte* tile,
+                                                        const ActivationRows<kM>& x, size_t k,
+                                                        Sums<Dot, kM>& sums) {
+  using V = typename Dot::Wide;
+  constexpr size_t kStep = 4 * kTileRows<Dot>;
+#pragma GCC unroll 8
+  for (size_t s = 0; s < 8; ++s) {
+    const auto a = V::load(tile + s * kStep), b = V::load(tile + s * kStep + kStep / 2);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kM; ++i) {
+      const auto lane = V::set(load_lane(x.codes[i] + k + 4 * s));
+      sums[i][0] = Dot::dot(sums[i][0], a, lane);
+      sums[i][1] = Dot::dot(sums[i][1], b, lane);
+    }
+  }
+}
+
+// The same with 16-bit codes.
+template <class Dot, size_t kM>
+inline __attribute__((always_inline)) void wide_products(const std::byte* tile,
+                                                         const ActivationRows<kM>& x, size_t k,
+                                                         Sums<Dot, kM>& sums) {
+  using V = typename Dot::Wide;
+  constexpr size_t kStep = 4 * kTileRows<Dot>;
+#pragma GCC unroll 16
+  for (size_t s = 0; s < 16; ++s) {
+    const auto a = V::load(tile + s * kStep), b = V::load(tile + s * kStep + kStep / 2);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kM; ++i) {
+      const auto lane = V::set(load_lane(x.wide_codes[i] + k + 2 * s));
+      sums[i][0] = V::add(sums[i][0], V::madd(a, lane));
+      sums[i][1] = V::add(sums[i][1], V::madd(b, lane));
+      V::keep(sums[i][0]);
+      V::keep(sums[i][1]);
+    }
+  }
+}
+
+struct ManyRows {
+  const Activations* x;
+  size_t i, n, rows;  // first row of activations, first row of the matrix and their number
+  const CodedProduct* product;
+};
+
+template <class Dot>
+inline void store_lanes(const ManyRows& a, size_t i, size_t lane, typename Dot::Wide::Float v) {
+  using V = typename Dot::Wide;
+  const size_t n = a.n + lane;
+  if (n >= a.rows) return;
+  float* out = a.product->out + (a.i + i) * a.rows + n;
+  if (n + V::kLanes <= a.rows) return V::store_any(out, v);
+  alignas(64) float lanes[V::kLanes];
+  V::store(lanes, v);
+  __builtin_memcpy(out, lanes, (a.rows - n) * sizeof(float));
+}
+
+// sums (which are 0 where kFirst) += products of columns [k, k + 32), less the offset of the codes.
+template <class Dot, size_t kM, bool kFirst>
+inline __attribute__((always_inline)) void corrected_products(const std::byte* tile,
+                                                              const ActivationRows<kM>& x, size_t k,
+                                                              Sums<Dot, kM>& sums) {
+  using V = typename Dot::Wide;
+  typename V::Int pairs[kM][2];
+  if constexpr (Dot::kPairs) pair_products<Dot, kM>(tile, x, k, pairs);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kM; ++i) {
+    const auto lane = V::set(Dot::kOffset4 == 0 ? 0 : x.offsets[i][k / kBlockColumns]);
+#pragma GCC unroll 2
+    for (size_t h = 0; h < 2; ++h) {
+      sums[i][h] = kFirst ? lane : V::add(sums[i][h], lane);
+      if constexpr (Dot::kPairs) {
+        sums[i][h] = V::add(sums[i][h], V::madd(pairs[i][h], V::ones16()));
+      }
+    }
+  }
+  if constexpr (!Dot::kPairs) dot_products<Dot, kM>(tile, x, k, sums);
+}
+
+// Partial sums of all groups.
+template <class Dot, size_t kM>
+struct Partial {
+  alignas(64) float sums[kPartialSums][kM][2][Dot::Wide::kLanes];
+};
+
+template <class Dot, size_t kM>
+inline void sum_groups(const ManyRows& a, const TileBuffer<Dot>& tile, size_t groups, size_t blocks,
+                       Partial<Dot, kM>& partial) {
+  using V = typename Dot::Wide;
+  constexpr size_t kRows = kTileRows<Dot>, kBlockBytes = kBlockColumns * kRows;
+  const ActivationRows<kM> x(*a.x, a.i);
+  const std::byte* codes = tile.codes;
+  size_t k = 0;
+  alignas(64) static constexpr float kZeros[kM][2][V::kLanes] = {};
+  for (size_t g = 0; g < groups; ++g) {
+    typename V::Int sums[kM][2];
+    corrected_products<Dot, kM, true>(codes, x, k, sums);
+    k += kBlockColumns, codes += kBlockBytes;
+    for (size_t b = 1; b < blocks; ++b, k += kBlockColumns, codes += kBlockBytes) {
+      corrected_products<Dot, kM, false>(codes, x, k, sums);
+    }
+    auto& to = partial.sums[g % kPartialSums];
+    const auto* from = g < kPartialSums ? kZeros : to;
+#pragma GCC unroll 2
+    for (size_t h = 0; h < 2; ++h) {
+      const auto scale = V::load(tile.scales + g * kRows + h * V::kLanes);
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kM; ++i) {
+        V::store(to[i][h], V::fma(V::to_float(sums[i][h]), scale, V::load(from[i][h])));
+      }
+    }
+  }
+}
+
+template <class Dot, size_t kM>
+inline void many_rows4(const ManyRows& a, const TileBuffer<Dot>& tile, size_t groups,
+                       size_t blocks) {
+  using V = typename Dot::Wide;
+  Partial<Dot, kM> p;
+  if (groups < kPartialSums) __builtin_memset(&p, 0, sizeof p);
+  sum_groups<Dot, kM>(a, tile, groups, blocks, p);
+  for (size_t i = 0; i < kM; ++i) {
+    const QuantizedRow row = a.x->row(a.i + i).head().row;
+    for (size_t h = 0; h < 2; ++h) {
+      typename V::Float s[4];
+      for (size_t j = 0; j < 4; ++j) {
+        s[j] = V::add(V::load(p.sums[j][i][h]), V::load(p.sums[j + 4][i][h]));
+      }
+      auto v = V::add(V::add(s[0], s[2]), V::add(s[1], s[3]));
+      const auto zero = V::set(static_cast<float>(row.zero_point));
+      v = V::sub(v, V::mul(zero, V::load(tile.sums + h * V::kLanes)));
+      v = V::mul(v, V::set(row.inverse_scale));
+      if (a.product->bias != nullptr) v = V::add(v, V::load(tile.bias + h * V::kLanes));
+      store_lanes<Dot>(a, i, h * V::kLanes, v);
+    }
+  }
+}
+
+template <class Dot, size_t kM>
+inline void many_rows8(const ManyRows& a, const TileBuffer<Dot>& tile, size_t /*groups*/,
+                       size_t blocks) {
+  using V = typename Dot::Wide;
+  constexpr size_t kStep = kBlockColumns * kTileRows<Dot> * (Dot::kPairs ? 2 : 1);
+  const ActivationRows<kM> x(*a.x, a.i);
+  typename V::Int sums[kM][2];
+  for (size_t i = 0; i < kM; ++i) sums[i][0] = sums[i][1] = V::set(0);
+  for (size_t b = 0; b < blocks; ++b) {
+    if constexpr (Dot::kPairs) {
+      wide_products<Dot, kM>(tile.codes + b * kStep, x, b * kBlockColumns, sums);
+    } else {
+      dot_products<Dot, kM>(tile.codes + b * kStep, x, b * kBlockColumns, sums);
+    }
+  }
+  for (size_t i = 0; i < kM; ++i) {
+    const ActivationRow::Head head = a.x->row(a.i + i).head();
+    for (size_t h = 0; h < 2; ++h) {
+      auto sum = V::sub(sums[i][h], V::set(Dot::kPairs ? 0 : Dot::kOffset8 * head.sum));
+      sum =
+          V::sub(sum, V::mul(V::set(head.row.zero_point), V::load(tile.code_sums + h * V::kLanes)));
+      auto v = V::mul(V::to_float(sum), V::set(head.row.inverse_scale));
+      v = V::mul(v, V::load(tile.scales + h * V::kLanes));
+      if (a.product->bias != nullptr) v = V::add(v, V::load(tile.bias + h * V::kLanes));
+      store_lanes<Dot>(a, i, h * V::kLanes, v);
+    }
+  }
+}
+
+template <class Dot, size_t kM, int kBits>
+inline void many_at_a_time(const ManyRows& a, const TileBuffer<Dot>& tile, size_t groups,
+                           size_t blocks) {
+  if constexpr (kBits == 4) {
+    many_rows4<Dot, kM>(a, tile, groups, blocks);
+  } else {
+    many_rows8<Dot, kM>(a, tile, groups, blocks);
+  }
+}
+
+// The rows that are left, less than kM.
+template <class Dot, size_t kM, int kBits>
+inline void rest_of_rows(const ManyRows& a, const TileBuffer<Dot>& tile, size_t groups,
+                         size_t blocks) {
+  if constexpr (kM > 1) {
+    if (a.x->rows - a.i < kM) return rest_of_rows<Dot, kM - 1, kBits>(a, tile, groups, blocks);
+  }
+  many_at_a_time<Dot, kM, kBits>(a, tile, groups, blocks);
+}
+
+template <class Dot, int kBits>
+void many(const CodedProduct& p, const Activations& x, size_t begin, size_t end) {
+  const Groups groups(*p.matrix);
+  const size_t blocks = (groups.columns + kBlockColumns - 1) / kBlockColumns;
+  const Scratch memory(TileBuffer<Dot>::floats(*p.matrix));
+  const TileBuffer<Dot> tile(*p.matrix, memory.data());
+  ManyRows a{&x, 0, begin, static_cast<size_t>(p.matrix->rows), &p};
+  for (; a.n < end; a.n += kTileRows<Dot>) {
+    fill_tile(p, a.n, tile);
+    for (a.i = 0; a.i + Dot::kActs <= x.rows; a.i += Dot::kActs) {
+      many_at_a_time<Dot, Dot::kActs, kBits>(a, tile, groups.count, blocks);
+    }
+    if (a.i < x.rows) rest_of_rows<Dot, Dot::kActs - 1, kBits>(a, tile, groups.count, blocks);
+  }
+}
+
+}  // namespace
+}  // namespace ferry::kernels

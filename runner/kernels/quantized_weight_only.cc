@@ -1,0 +1,255 @@
+// Products of f32 activations with codes. Sums are made in the order of compute_tile-inl.h, of
+// weights that are code * scale, rounded to f32.
+#include "runner/kernels/compute_targets.h"
+// After the choice of targets.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runner/kernels/quantized_weight_only.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "runner/kernels/compute_tile-inl.h"
+#include "runner/kernels/quantized_kernels.h"
+
+#ifndef FERRY_QUANTIZED_WEIGHT_ONLY_ARGS
+#define FERRY_QUANTIZED_WEIGHT_ONLY_ARGS
+namespace ferry::kernels {
+
+// Rows of x are zero from matrix.columns to the next multiple of kMaxLanes.
+struct WeightOnlyArgs {
+  const float* x;
+  size_t x_stride, m;
+  const CodedMatrix* matrix;
+  const float* bias;
+  float* out;
+};
+
+// Whether a vector of codes has one scale.
+inline bool has_wide_groups(const CodedMatrix& m) {
+  const Groups groups(m);
+  return groups.count == 1 || groups.columns % kMaxLanes == 0;
+}
+
+}  // namespace ferry::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ferry::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr size_t kDirectCols = 4;
+constexpr size_t kChunk = 64;
+static_assert(kChunk % kMaxLanes == 0 && kTaskCols % kDirectCols == 0);
+
+// Codes [k, k + count) of a row, where they are or in `buffer`; zeros follow up to a multiple of
+// kMaxLanes.
+HWY_INLINE const int8_t* codes_at(const CodedMatrix& m, const uint8_t* row, size_t k, size_t count,
+                                  int8_t* buffer) {
+  if (m.bits == 8 && count % kMaxLanes == 0) return reinterpret_cast<const int8_t*>(row) + k;
+  std::memset(buffer, 0, kChunk);
+  if (m.bits == 8) {
+    std::memcpy(buffer, row + k, count);
+    return buffer;
+  }
+  const uint8_t* pairs = row + k / 2;
+  for (size_t i = 0; i < count / 2; ++i) {
+    buffer[2 * i] = static_cast<int8_t>((pairs[i] & 15) - 8);
+    buffer[2 * i + 1] = static_cast<int8_t>((pairs[i] >> 4) - 8);
+  }
+  return buffer;
+}
+
+HWY_INLINE VF32 weights(const int8_t* codes, VF32 scale) {
+  const F32 d;
+  const hn::Rebind<int32_t, F32> d32;
+  const hn::Rebind<int8_t, F32> d8;
+  return hn::Mul(hn::ConvertTo(d, hn::PromoteTo(d32, load_bits(d8, codes))), scale);
+}
+
+// Rows [n, n + kDirectCols) of the matrix, the last one again for those that there are not.
+template <size_t kM>
+void direct_columns(const WeightOnlyArgs& a, size_t n) {
+  const F32 d;
+  const CodedMatrix& m = *a.matrix;
+  const Groups groups(m);
+  const auto rows = static_cast<size_t>(m.rows);
+  VF32 acc[kM * kDirectCols];
+  clear(acc);
+  for (size_t g = 0; g < groups.count; ++g) {
+    for (size_t c = 0; c < groups.columns; c += kChunk) {
+      const size_t count = groups.columns - c < kChunk ? groups.columns - c : kChunk;
+      const size_t k = g * groups.columns + c;
+      HWY_ALIGN int8_t buffers[kDirectCols][kChunk];
+      const int8_t* codes[kDirectCols];
+      VF32 scales[kDirectCols];
+      for (size_t j = 0; j < kDirectCols; ++j) {
+        const size_t row = n + j < rows ? n + j : rows - 1;
+        codes[j] = codes_at(m, row_codes(m, row), k, count, buffers[j]);
+        scales[j] = hn::Set(d, scale_at(m, row * groups.count + g));
+      }
+      for (size_t v = 0; v < count; v += kLanes) {
+        for (size_t j = 0; j < kDirectCols; ++j) {
+          const VF32 w = weights(codes[j] + v, scales[j]);
+          for (size_t i = 0; i < kM; ++i) {
+            const VF32 x = hn::LoadU(d, a.x + i * a.x_stride + k + v);
+            acc[i * kDirectCols + j] = hn::MulAdd(x, w, acc[i * kDirectCols + j]);
+          }
+        }
+      }
+    }
+  }
+  float sums[round_up(kM * kDirectCols, kMaxLanes)];
+  finish(acc, sums);
+  for (size_t j = 0; j < kDirectCols && n + j < rows; ++j) {
+    for (size_t i = 0; i < kM; ++i) a.out[i * rows + n + j] = sums[i * kDirectCols + j];
+  }
+}
+
+// Where weight k of column j is in a tile: one vector of each column in turn.
+constexpr size_t place_in_tile(size_t k, size_t j) {
+  return k / kLanes * kLanes * kTileCols + j * kLanes + k % kLanes;
+}
+
+// Weights of row `row` as column j of a tile.
+void widen_codes(const CodedMatrix& m, size_t row, size_t j, float* tile) {
+  const F32 d;
+  const Groups groups(m);
+  for (size_t g = 0; g < groups.count; ++g) {
+    const VF32 scale = hn::Set(d, scale_at(m, row * groups.count + g));
+    for (size_t c = 0; c < groups.columns; c += kChunk) {
+      const size_t count = groups.columns - c < kChunk ? groups.columns - c : kChunk;
+      const size_t k = g * groups.columns + c;
+      HWY_ALIGN int8_t buffer[kChunk];
+      const int8_t* codes = codes_at(m, row_codes(m, row), k, count, buffer);
+      for (size_t v = 0; v < count; v += kLanes) {
+        hn::StoreU(weights(codes + v, scale), d, tile + place_in_tile(k + v, j));
+      }
+    }
+  }
+}
+
+// The same where groups begin within a vector.
+void widen_codes_one_by_one(const CodedMatrix& m, size_t row, size_t j, float* tile) {
+  const Groups groups(m);
+  const uint8_t* codes = row_codes(m, row);
+  for (size_t k = 0; k < static_cast<size_t>(m.columns); ++k) {
+    const int code =
+        m.bits == 4 ? (codes[k / 2] >> (k % 2 * 4) & 15) - 8 : static_cast<int8_t>(codes[k]);
+    tile[place_in_tile(k, j)] =
+        static_cast<float>(code) * scale_at(m, row * groups.count + k / groups.columns);
+  }
+}
+
+template <size_t kM>
+HWY_INLINE void widened_tile(const WeightOnlyArgs& a, size_t i, size_t n, const float* tile) {
+  VF32 acc[kM * kTileCols];
+  clear(acc);
+  const auto rows = static_cast<size_t>(a.matrix->rows);
+  const float* x = a.x + i * a.x_stride;
+  for (size_t k = 0; k < static_cast<size_t>(a.matrix->columns); k += kLanes) {
+    step<kM, kTileCols>(x + k, a.x_stride, tile + k * kTileCols, kLanes, acc);
+  }
+  float sums[round_up(kM * kTileCols, kMaxLanes)];
+  finish(acc, sums);
+  for (size_t r = 0; r < kM; ++r) {
+    for (size_t j = 0; j < kTileCols && n + j < rows; ++j) {
+      a.out[(i + r) * rows + n + j] = sums[r * kTileCols + j];
+    }
+  }
+}
+
+void widened_columns(const WeightOnlyArgs& a, size_t n, float* tile) {
+  const auto rows = static_cast<size_t>(a.matrix->rows);
+  const auto widen = has_wide_groups(*a.matrix) ? widen_codes : widen_codes_one_by_one;
+  for (size_t j = 0; j < kTileCols; ++j) {
+    widen(*a.matrix, n + j < rows ? n + j : rows - 1, j, tile);
+  }
+  size_t i = 0;
+  for (; i + kTileRows <= a.m; i += kTileRows) widened_tile<kTileRows>(a, i, n, tile);
+  for (; i < a.m; ++i) widened_tile<1>(a, i, n, tile);
+}
+
+// Rows [begin, end) of the matrix; `tile` holds kMaxTileCols rows of x, or is null for up to two
+// rows of x.
+void weight_only_task(const WeightOnlyArgs& a, size_t begin, size_t end, float* tile) {
+  if (tile != nullptr) {
+    for (size_t n = begin; n < end; n += kTileCols) widened_columns(a, n, tile);
+    return;
+  }
+  for (size_t n = begin; n < end; n += kDirectCols) {
+    if (a.m == 1) direct_columns<1>(a, n);
+    if (a.m == 2) direct_columns<2>(a, n);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ferry::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+
+#include "runner/kernels/compute_scratch.h"
+
+namespace ferry::kernels {
+namespace {
+
+HWY_EXPORT(weight_only_task);
+
+constexpr size_t kMaxDirectRows = 2;
+
+void run_columns(const WeightOnlyArgs& a, size_t begin, size_t end) {
+  if (a.m <= kMaxDirectRows && has_wide_groups(*a.matrix)) {
+    HWY_DYNAMIC_DISPATCH(weight_only_task)(a, begin, end, nullptr);
+  } else {
+    const size_t size = kMaxTileCols * a.x_stride;
+    const Scratch tile(size);
+    std::fill_n(tile.data(), size, 0.0f);
+    HWY_DYNAMIC_DISPATCH(weight_only_task)(a, begin, end, tile.data());
+  }
+  if (a.bias == nullptr) return;
+  const auto rows = static_cast<size_t>(a.matrix->rows);
+  for (size_t i = 0; i < a.m; ++i) {
+    for (size_t n = begin; n < end; ++n) a.out[i * rows + n] += a.bias[n];
+  }
+}
+
+void run_task(const WeightOnlyArgs& a, ThreadPool& pool) {
+  const auto rows = static_cast<size_t>(a.matrix->rows);
+  const size_t share = std::min<size_t>(96, rows / (4 * pool.size()) + 1);
+  const size_t step = round_up(share, kTaskCols);
+  const auto piece = [&](size_t index) {
+    run_columns(a, index * step, std::min(rows, (index + 1) * step));
+  };
+  pool.parallel_for((rows + step - 1) / step, std::ref(piece));
+}
+
+// Rows padded with zeros.
+void pad(const float* x, size_t m, size_t columns, size_t stride, float* copy) {
+  for (size_t i = 0; i < m; ++i) {
+    std::fill(std::copy_n(x + i * columns, columns, copy + i * stride), copy + (i + 1) * stride,
+              0.0f);
+  }
+}
+
+}  // namespace
+
+void weight_only_linear(const float* x, int64_t m, int64_t columns,
+                        std::span<const LinearTask> tasks, ThreadPool& pool) {
+  if (m <= 0) return;
+  const auto rows = static_cast<size_t>(m), width = static_cast<size_t>(columns);
+  const size_t stride = round_up(width, kMaxLanes);
+  std::optional<Scratch> copy;
+  if (stride != width) {
+    copy.emplace(rows * stride);
+    pad(x, rows, width, stride, copy->data());
+    x = copy->data();
+  }
+  for (const LinearTask& task : tasks) {
+    run_task({x, stride, rows, &task.matrix->matrix(), task.bias, task.out}, pool);
+  }
+}
+
+}  // namespace ferry::kernels
+#endif  // HWY_ONCE

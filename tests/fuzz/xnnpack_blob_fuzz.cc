@@ -1,0 +1,44 @@
+// Any bytes as a blob of the XNNPACK backend: refused, or a graph that our writer can write again.
+#include "formats/xnnpack/reader.h"
+#include "formats/xnnpack/validate.h"
+#include "formats/xnnpack/writer.h"
+#include "tests/fuzz/require.h"
+
+namespace ferry::xnnpack {
+namespace {
+
+// Named data of the size that each constant has; scales are then refused, as they are zeros.
+void check_named_data(const Graph& graph, std::span<const std::byte> blob) {
+  constexpr uint64_t kMost = 1 << 20;
+  uint64_t longest = 0;
+  for (const Constant& constant : graph.constants) longest = std::max(longest, constant.bytes);
+  if (longest > kMost) return;
+  const std::vector<std::byte> zeros(longest);
+  const auto lookup = [&](std::string_view key) -> std::optional<std::span<const std::byte>> {
+    for (const Constant& constant : graph.constants) {
+      if (constant.key == key) return std::span(zeros).first(constant.bytes);
+    }
+    return std::nullopt;
+  };
+  const Status status = check_constants(graph, blob, lookup, "fuzz.pte");
+  if (!status) require_good_message(status.error());
+}
+
+void check(std::span<const std::byte> blob) {
+  const auto graph = read_blob(blob, "fuzz.pte: blob 0");
+  if (!graph) return require_good_message(graph.error());
+  check_named_data(*graph, blob);
+  const auto ours = write_blob(*graph);
+  if (!ours) return require(ours.error().code == ErrorCode::kUnsupported);  // constants inside
+  const auto again = read_blob(*ours, "ours");
+  require(again.has_value());
+  require(write_blob(*again).value() == *ours);  // not the graphs, which may hold NaN
+}
+
+}  // namespace
+}  // namespace ferry::xnnpack
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ferry::xnnpack::check(std::as_bytes(std::span(data, size)));
+  return 0;
+}
