@@ -234,7 +234,9 @@ void print_program(Out out, const pipeline::ListedProgram& p, bool in_full) {
     }
   }
   if (!metadata.empty()) fmt::format_to(out, "  constant methods: {}\n", metadata);
-  print_data(out, "external tensors", p.external, in_full);
+  const bool data = std::ranges::any_of(p.external, [](const auto& t) { return !t.is_tensor; });
+  print_data(out, data ? "external tensors and data of delegates" : "external tensors", p.external,
+             in_full);
   print_data(out, "named data", p.named, in_full);
 }
 

@@ -1,4 +1,5 @@
 #include "cli/pixel_report.h"
+#include "cli/quantization_report.h"
 #include "cli/verify_meaning.h"
 #include "cli/verify_report.h"
 
@@ -141,11 +142,23 @@ void write_named(JsonWriter& json, const char* name, const proof::ParityReport& 
   json.end_object();
 }
 
+void write_codes(JsonWriter& json, const pipeline::CodedProof& codes) {
+  json.key("own_weights").begin_object();
+  if (codes.absent.empty()) {
+    write_named(json, "in_f32", codes.exact);
+    write_named(json, "activations", codes.activations);
+  } else {
+    json.member("absent", codes.absent);
+  }
+  json.end_object();
+}
+
 void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
   json.key("tensors").begin_object();
   json.member("compared", proof.tensors.tensors).member("bytes", proof.tensors.bytes);
   write_lines(json, "different", proof.tensors.different);
   json.end_object();
+  write_quantization(json, proof.tensors.errors);
   json.key("programs").begin_object();
   json.member("compared", proof.programs.programs);
   write_lines(json, "different", proof.programs.different);
@@ -157,6 +170,7 @@ void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
   }
   if (!proof.problem.empty()) json.member("problem", proof.problem);
   if (proof.f32_path) write_named(json, "f32_path", *proof.f32_path);
+  if (proof.codes) write_codes(json, *proof.codes);
 }
 
 void write_modes(JsonWriter& json, const pipeline::Verification& v) {

@@ -7,10 +7,30 @@
 namespace ferry::cli {
 namespace {
 
+// What makes errors: "bf16 rounding", "8da4w-g32 quantisation".
+std::string loss_name(const proof::ParityBounds& bounds) {
+  return rounding_name(bounds) + (bounds.coded_db ? " quantisation" : " rounding");
+}
+
 std::string within(const pipeline::Verification& v, const proof::ParityBounds& bounds) {
   if (v.tolerance_given) return " within --tolerance";
-  if (!bounds.rounding) return {};
-  return fmt::format(" within the error of {} rounding", rounding_name(bounds));
+  if (!bounds.has_floors()) return {};
+  return fmt::format(" within the error of {}", loss_name(bounds));
+}
+
+void add_codes(const pipeline::CodedProof& codes, Meaning& m) {
+  if (!codes.absent.empty()) {
+    m.leaves_open.push_back(
+        "mistakes of the program that change outputs by less than quantisation does: " +
+        codes.absent);
+    return;
+  }
+  m.proves.push_back(
+      "with activations in f32 the bundle computes what the model computes with the same codes and "
+      "scales: no error of it is taken for quantisation");
+  if (codes.activations.bounds.coded_db) {
+    m.proves.push_back("as it is, it differs from that by 8-bit activations only");
+  }
 }
 
 Meaning outputs_meaning(const pipeline::Verification& v) {
@@ -28,9 +48,10 @@ Meaning outputs_meaning(const pipeline::Verification& v) {
       m.leaves_open.push_back(
           "that Ferry computes what the original model computes: add --reference");
     }
-    if (v.outputs() != nullptr && v.outputs()->bounds.rounding) {
-      m.proves.push_back(fmt::format("the bundle differs from the f32 path by {} rounding only",
-                                     rounding_name(v.outputs()->bounds)));
+    if (v.proof->codes) add_codes(*v.proof->codes, m);
+    if (v.outputs() != nullptr && v.outputs()->bounds.has_floors()) {
+      m.proves.push_back(fmt::format("the bundle differs from the f32 path by {} only",
+                                     loss_name(v.outputs()->bounds)));
     }
     return m;
   }
@@ -49,25 +70,25 @@ Meaning outputs_meaning(const pipeline::Verification& v) {
                            : "the bundle computes what the reference says, for its prompts");
     return m;
   }
-  const std::string dtype = rounding_name(v.rounding->outputs.bounds);
+  const std::string loss = loss_name(v.rounding->outputs.bounds);
   if (v.rounding->exact_weights) {
     m.proves.push_back(
         "the bundle's program with activations in f32 computes what the reference says, for its "
         "prompts");
-    m.proves.push_back(
-        fmt::format("the bundle differs from that by {} rounding of activations only", dtype));
+    m.proves.push_back(fmt::format("the bundle differs from that by {} of activations only", loss));
     return m;
   }
-  m.proves.push_back(fmt::format(
-      "the bundle is within the error of {} rounding of the reference, for its prompts", dtype));
+  m.proves.push_back(
+      fmt::format("the bundle is within the error of {} of the reference, for its prompts", loss));
   m.leaves_open.push_back(fmt::format(
-      "mistakes that change outputs by less than {} rounding of weights: add --checkpoint", dtype));
+      "mistakes that change outputs by less than {} of weights: add --checkpoint", loss));
   return m;
 }
 
 }  // namespace
 
 std::string rounding_name(const proof::ParityBounds& bounds) {
+  if (bounds.coded_db) return bounds.coding;
   return bounds.rounding ? std::string(dtype_name(*bounds.rounding)) : "f32";
 }
 

@@ -1,5 +1,6 @@
 #include "cli/verify_report.h"
 #include "cli/pixel_report.h"
+#include "cli/quantization_report.h"
 #include "cli/verify_meaning.h"
 
 #include <fmt/format.h>
@@ -106,11 +107,21 @@ uint64_t without(uint64_t all, const std::vector<std::string>& lines) {
   return all - std::min<uint64_t>(all, lines.size());
 }
 
+std::string codes_lines(const pipeline::CodedProof& codes) {
+  if (!codes.absent.empty()) {
+    return fmt::format("the bundle's own weights in f32: not compared: {}\n", codes.absent);
+  }
+  return "with activations in f32, against the model with the bundle's own weights in f32:\n" +
+         report_lines(codes.exact) + "\nas it is, against the same:\n" +
+         report_lines(codes.activations) + "\n";
+}
+
 std::string proof_lines(const pipeline::CheckpointProof& proof) {
   std::string text = indented(proof.tensors.different);
   text += fmt::format("weights: {} of {} derived again from the checkpoint, bit for bit ({})\n",
                       without(proof.tensors.tensors, proof.tensors.different),
                       proof.tensors.tensors, human_bytes(proof.tensors.bytes));
+  text += quantization_lines(proof.tensors.errors);
   text += indented(proof.programs.different);
   text += fmt::format("programs: {} of {} made again from the checkpoint, byte for byte\n",
                       without(proof.programs.programs, proof.programs.different),
@@ -121,9 +132,11 @@ std::string proof_lines(const pipeline::CheckpointProof& proof) {
                                                ? "those that calibration gives"
                                                : "not those that calibration gives");
   }
-  if (!proof.f32_path) return text;
-  text += "\nthe checkpoint in f32, against the reference:\n" + report_lines(*proof.f32_path);
-  return text + "\n";
+  if (proof.f32_path) {
+    text +=
+        "\nthe checkpoint in f32, against the reference:\n" + report_lines(*proof.f32_path) + "\n";
+  }
+  return proof.codes ? text + codes_lines(*proof.codes) : text;
 }
 
 std::string where(const proof::ParityReport& report) {
@@ -188,6 +201,14 @@ std::vector<std::string> reasons(const pipeline::Verification& v) {
     if (proof.f32_path && !proof.f32_path->parity) {
       lines.push_back("the checkpoint in f32 is not what the reference says: " +
                       divergence_line(*proof.f32_path));
+    }
+    if (proof.codes && proof.codes->absent.empty() && !proof.codes->exact.parity) {
+      lines.push_back("with activations in f32, against the model with its own weights: " +
+                      divergence_line(proof.codes->exact));
+    }
+    if (proof.codes && proof.codes->absent.empty() && !proof.codes->activations.parity) {
+      lines.push_back("as it is, against the model with its own weights: " +
+                      divergence_line(proof.codes->activations));
     }
   }
   if (v.rounding && !v.rounding->in_f32.parity) {

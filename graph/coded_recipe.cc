@@ -11,6 +11,7 @@
 #include "core/interrupt.h"
 #include "core/non_finite.h"
 #include "core/text.h"
+#include "graph/quantization/stored_blocks.h"
 #include "graph/recipe.h"
 
 namespace ferry::graph {
@@ -18,12 +19,13 @@ namespace {
 
 // Values that are quantised at a time: they stay in the cache of one core.
 constexpr int64_t kGroupValues = int64_t{1} << 16;
-constexpr uint64_t kTileBytes = uint64_t{1} << 20;
+// What is read, hashed and written at a time, all of it from the cache of one core.
+constexpr uint64_t kTileBytes = uint64_t{1} << 18;
 constexpr int64_t kScatteredTileElements = int64_t{1} << 20;
 // What XNNPACK wants groups of 4-bit weights to be a multiple of.
 constexpr int64_t kDelegatedGroup = 32;
 
-constexpr int64_t kQ80Elements = 32, kQ80Bytes = 34;  // of a block: an f16 scale, then i8 codes
+constexpr int64_t kQ80Elements = kStoredBlockValues, kQ80Bytes = kQ8_0BlockBytes;
 
 bool is_scattered(const Recipe& recipe) {
   return std::ranges::any_of(recipe.pieces, [](const StridedPiece& piece) {
@@ -168,18 +170,6 @@ Result<uint64_t> quantize(const Recipe& recipe, const TensorSource& source, int6
   return non_finite;
 }
 
-// Blocks of q8_0 one after the other.
-void split_blocks(std::span<const std::byte> blocks, std::span<std::byte>& codes,
-                  std::span<std::byte>& scales) {
-  for (; !blocks.empty(); blocks = blocks.subspan(kQ80Bytes)) {
-    const auto bits = static_cast<uint16_t>(std::to_integer<unsigned>(blocks[0]) |
-                                            std::to_integer<unsigned>(blocks[1]) << 8);
-    const float scale = f16_to_f32(bits);
-    std::ranges::copy(std::as_bytes(std::span(&scale, 1)), take(scales, sizeof scale).begin());
-    std::ranges::copy(blocks.subspan(2, kQ80Elements), take(codes, kQ80Elements).begin());
-  }
-}
-
 Status split(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
              std::span<std::byte> codes, std::span<std::byte> scales) {
   const int64_t columns = columns_of(recipe);
@@ -193,7 +183,8 @@ Status split(const Recipe& recipe, const TensorSource& source, int64_t first, in
         blocks.resize(static_cast<size_t>(part / kQ80Elements * kQ80Bytes));
         const auto at = static_cast<uint64_t>(offset / kQ80Elements * kQ80Bytes);
         status = source.read(piece.tensor, at, blocks);
-        if (status) split_blocks(blocks, codes, scales);
+        const auto n = static_cast<uint64_t>(part);
+        if (status) graph::split_q8_0(blocks, take(codes, n), take(scales, n / 8));
       }
     });
     if (!status) break;

@@ -19,6 +19,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
+#include "packer/delegate_data.h"
 
 namespace ferry::packer {
 namespace {
@@ -215,6 +216,7 @@ class Examiner {
     auto part = load_part<BundleProgram>(program.file, *input, pte::read_program, problems_);
     if (!part) return;
     check_program(program, part->loaded.program, contents_.data, problems_);
+    check_delegates(program, part->loaded, contents_.data, check_digests_, problems_);
     if (of_text_decoder) {
       check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
     }

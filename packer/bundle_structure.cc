@@ -192,7 +192,7 @@ void check_program(const ManifestProgram& entry, const pte::Program& program,
     const auto found = data.find(name);
     if (found == data.end()) return;  // reported already
     for (const ptd::NamedTensor& tensor : found->second.content.tensors) {
-      if (tensor.is_tensor) keys.emplace(tensor.key, &tensor);
+      keys.emplace(tensor.key, &tensor);
     }
   }
   for (const pte::Method& method : program.methods) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/text.h"
+#include "packer/delegate_data.h"
 
 namespace ferry::packer {
 namespace {
@@ -50,27 +51,41 @@ Status LooseData::add(const std::vector<std::string>& files) {
   return {};
 }
 
-const ptd::NamedTensor* LooseData::find(const std::string& path, const std::string& key) const {
+std::string LooseData::Wanted::name() const {
+  return fmt::format("{} {}", tensor == nullptr ? "data of a delegate" : "tensor", quoted(key));
+}
+
+Result<std::vector<LooseData::Wanted>> LooseData::wanted_by(const std::string& file,
+                                                            const pte::LoadedProgram& program) {
+  std::vector<Wanted> wanted;
+  for (const auto& [key, tensor] : externals_of(program.program)) wanted.push_back({key, tensor});
+  for (std::string& key : FERRY_TRY(keys_of_delegates(program, printable(file)))) {
+    wanted.push_back({std::move(key)});
+  }
+  return wanted;
+}
+
+const ptd::NamedTensor* LooseData::find(const std::string& path, const Wanted& wanted) const {
   const std::vector<ptd::NamedTensor>& tensors = files_.at(path).content.tensors;
   const auto found = std::ranges::find_if(tensors, [&](const ptd::NamedTensor& tensor) {
-    return tensor.is_tensor && tensor.key == key;
+    return tensor.key == wanted.key && (tensor.is_tensor || wanted.tensor == nullptr);
   });
   return found == tensors.end() ? nullptr : &*found;
 }
 
-Result<std::string> LooseData::find_given(const std::string& file,
-                                          const pte::Tensor& tensor) const {
+Result<std::string> LooseData::find_given(const std::string& file, const Wanted& wanted) const {
   std::string same_type, other_type;
   for (const std::string& path : given_) {
-    const ptd::NamedTensor* found = find(path, tensor.fqn);
+    const ptd::NamedTensor* found = find(path, wanted);
     if (found == nullptr) continue;
-    if (found->dtype != tensor.dtype || found->sizes != tensor.sizes) {
+    const pte::Tensor* tensor = wanted.tensor;
+    if (tensor && (found->dtype != tensor->dtype || found->sizes != tensor->sizes)) {
       other_type = path;
     } else if (same_type.empty()) {
       same_type = path;
     } else {
-      return bad_input(fmt::format("{}: tensor {} is in {} and in {}", printable(file),
-                                   quoted(tensor.fqn), printable(same_type), printable(path)));
+      return bad_input(fmt::format("{}: {} is in {} and in {}", printable(file), wanted.name(),
+                                   printable(same_type), printable(path)));
     }
   }
   // A file with another type is taken so that the message can say what it has.
@@ -78,31 +93,31 @@ Result<std::string> LooseData::find_given(const std::string& file,
 }
 
 Result<std::vector<std::string>> LooseData::files_of(const std::string& file,
-                                                     const pte::Program& program) {
-  const std::map<std::string, const pte::Tensor*> externals = externals_of(program);
-  if (externals.empty()) return std::vector<std::string>();
+                                                     const pte::LoadedProgram& program) {
+  const std::vector<Wanted> all = FERRY_TRY(wanted_by(file, program));
+  if (all.empty()) return std::vector<std::string>();
   const std::string beside = data_beside(file);
   if (!beside.empty()) FERRY_RETURN_IF_ERROR(open(beside));
   std::vector<std::string> taken;
-  std::map<std::string, std::string> source;  // of each tensor
-  for (const auto& [key, tensor] : externals) {
-    const bool is_beside = !beside.empty() && find(beside, key) != nullptr;
-    const std::string path = is_beside ? beside : FERRY_TRY(find_given(file, *tensor));
+  std::vector<std::string> source;  // of all[i]
+  for (const Wanted& wanted : all) {
+    const bool is_beside = !beside.empty() && find(beside, wanted) != nullptr;
+    const std::string path = is_beside ? beside : FERRY_TRY(find_given(file, wanted));
     if (path.empty()) {
       return bad_input(fmt::format(
-          "{}: tensor {} is in no data file ({}); give --data FILE", printable(file), quoted(key),
+          "{}: {} is in no data file ({}); give --data FILE", printable(file), wanted.name(),
           beside.empty() ? "there is none of the same name beside the program"
                          : printable(beside) + " does not have it"));
     }
-    source.emplace(key, path);
+    source.push_back(path);
     if (std::ranges::count(taken, path) == 0) taken.push_back(path);
   }
-  // Whoever loads the program looks for a tensor in all files that it takes.
-  for (const auto& [key, path] : source) {
+  // Whoever loads the program looks for a key in all files that it takes.
+  for (size_t i = 0; i < all.size(); ++i) {
     for (const std::string& other : taken) {
-      if (other == path || find(other, key) == nullptr) continue;
-      return bad_input(fmt::format("{}: tensor {} is in {} and in {}", printable(file), quoted(key),
-                                   printable(path), printable(other)));
+      if (other == source[i] || find(other, all[i]) == nullptr) continue;
+      return bad_input(fmt::format("{}: {} is in {} and in {}", printable(file), all[i].name(),
+                                   printable(source[i]), printable(other)));
     }
   }
   used_.insert(taken.begin(), taken.end());

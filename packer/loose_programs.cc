@@ -11,6 +11,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
+#include "packer/delegate_data.h"
 #include "packer/loose_data.h"
 #include "packer/loose_ports.h"
 #include "packer/loose_sizes.h"
@@ -65,9 +66,12 @@ class LooseOpener {
     pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), printable(path)));
     OpenProgram program{path, {std::move(file), std::move(loaded)}, {}};
     program.entry.file = path;
-    program.entry.data_files = FERRY_TRY(data_.files_of(path, program.program.loaded.program));
+    const pte::LoadedProgram& content = program.program.loaded;
+    program.entry.data_files = FERRY_TRY(data_.files_of(path, content));
+    program.entry.backends = backends_of(content.program);
     ProblemList problems{std::string()};
-    check_program(program.entry, program.program.loaded.program, data_.files(), problems);
+    check_program(program.entry, content.program, data_.files(), problems);
+    check_delegates(program.entry, content, data_.files(), true, problems);
     if (!problems.empty()) return bad_input(problems.take().front().message);
     return program;
   }

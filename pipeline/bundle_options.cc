@@ -9,6 +9,7 @@
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "pipeline/quantize_options.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -93,6 +94,19 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
   }
 }
 
+// What KV caches of the stateful style hold.
+DType kv_cache_of(const packer::Manifest& manifest) {
+  if (manifest.program_style == kStaticStyle) return DType::kF32;
+  for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
+    for (const packer::ManifestMethod& method : program.methods) {
+      for (const packer::ManifestBuffer& buffer : method.buffers) {
+        if (buffer.name.ends_with("kv_cache.k_cache")) return buffer.dtype;
+      }
+    }
+  }
+  return DType::kF32;
+}
+
 // Whether the plan stores every tensor in the dtype that the bundle has it in.
 bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest) {
   std::map<std::string, DType> planned;
@@ -120,14 +134,17 @@ ConvertOptions options_of(const packer::Bundle& bundle, const std::string& sourc
   options.allow_unmapped = manifest.allowed_unmapped;
   options.packed_layout = converters::packed_layout_of(manifest.packed_layout);
   options.buffers.mode = buffer_mode(manifest);
+  options.quantize = quantize_options_of(bundle);
+  options.kv_cache = kv_cache_of(manifest);
   if (manifest.program_style == kStaticStyle) set_static_options(manifest, options);
   return options;
 }
 
-Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options) {
+Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options,
+                            ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
   const std::string& source = options.source;
-  Conversion conversion = FERRY_TRY(plan_conversion(options));
+  Conversion conversion = FERRY_TRY(plan_conversion(options, &pool));
   if (!conversion.problems.empty()) {
     return tl::unexpected<Error>(
         converters::problems_error(conversion.problems, *conversion.source));
@@ -146,9 +163,10 @@ Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& 
   return conversion;
 }
 
-Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options) {
+Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions options,
+                              ThreadPool& pool) {
   options.dtype = graph::WeightDType::kKeep;
-  Conversion kept = FERRY_TRY(plan_for(bundle, options));
+  Conversion kept = FERRY_TRY(plan_for(bundle, options, pool));
   if (same_dtypes(kept, bundle.manifest())) return kept;
   const auto named = [](const std::string& dtype) {
     return dtype == "f16"    ? graph::WeightDType::kF16
@@ -162,16 +180,18 @@ Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions optio
                                                    ? graph::WeightDType::kKeep
                                                    : named(component.weight_dtype);
   }
-  return plan_for(bundle, options);
+  return plan_for(bundle, options, pool);
 }
 
 Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
-                                   int64_t call_length) {
+                                   int64_t call_length, ThreadPool& pool) {
   // The caches inside and plain attention, whatever the style of the bundle is.
   options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
   options.shards_in_one_file = false;
   options.ports = {};
+  options.quantize = {};
+  options.kv_cache = DType::kF32;
   options.single_head_attention = false;
   options.softmax = converters::SoftmaxStyle::kPlain;
   options.rotation = converters::Rotation::kNone;
@@ -181,7 +201,7 @@ Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions 
   options.all_logits = true;
   options.prefill_length = std::min(call_length, bundle.manifest().context_length);
   options.buffers = {};
-  return plan_for(bundle, options);
+  return plan_for(bundle, options, pool);
 }
 
 }  // namespace ferry::pipeline

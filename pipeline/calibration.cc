@@ -149,8 +149,8 @@ Result<Ranges> measure(const ConvertOptions& options, const Prompts& prompts, Th
   FERRY_RETURN_IF_ERROR(check_prompts(used, config.vocab_size, context));
   const Conversion layers = FERRY_TRY(plan_layers(options, used));
   const std::vector<proof::RecordedPrompt> recorded = recorded_prompts(used);
-  const F32Outputs path = FERRY_TRY(run_f32_path(layers, recorded, layers.source->path(), pool,
-                                                 /*in_several_calls=*/false));
+  const F32Outputs path = FERRY_TRY(
+      run_f32_path(layers, recorded, layers.source->path(), pool, {.in_several_calls = false}));
   Ranges ranges;
   ranges.of = FERRY_TRY(ranges_of(*path.one_call));
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {

@@ -72,17 +72,15 @@ Result<std::vector<std::string>> compare_encodings(const ConvertOptions& stated,
   return lines;
 }
 
-Result<F32Outputs> compute_f32_path(ThreadPool& pool, ConvertOptions options,
-                                    const packer::Bundle& bundle,
-                                    const std::vector<proof::RecordedPrompt>& prompts,
-                                    const std::string& name) {
+// The model in f32, for calls that are as long as any of the prompts needs.
+Result<Conversion> plan_f32_path(ThreadPool& pool, const ConvertOptions& options,
+                                 const packer::Bundle& bundle,
+                                 const std::vector<proof::RecordedPrompt>& prompts) {
   size_t longest = 1;
   for (const proof::RecordedPrompt& prompt : prompts) {
     longest = std::max(longest, prompt.tokens.size() + prompt.continuation.size());
   }
-  const Conversion conversion =
-      FERRY_TRY(plan_f32_layers(bundle, std::move(options), static_cast<int64_t>(longest)));
-  return run_f32_path(conversion, prompts, name, pool);
+  return plan_f32_layers(bundle, options, static_cast<int64_t>(longest), pool);
 }
 
 // The bundle's own features, for its own continuation.
@@ -119,10 +117,12 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                printable(bundle.path())));
   }
   CheckpointProof proof;
+  std::optional<StoredWeights> stored;
   {
-    const Conversion conversion = FERRY_TRY(plan_again(bundle, options));
+    const Conversion conversion = FERRY_TRY(plan_again(bundle, options, pool));
     proof.tensors = FERRY_TRY(prove_weights(pool, bundle, conversion));
     proof.programs = compare_programs(bundle, *conversion.plan);
+    if (options.quantize.quantizes()) stored.emplace(bundle, conversion);
   }
   if (is_encoded(options.ports.cache) || is_encoded(options.ports.logits)) {
     proof.encodings = FERRY_TRY(compare_encodings(options, given, pool));
@@ -146,7 +146,8 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
         proof::continue_prompts(*decoder, manifest, decoder->capacity(), prompts));
   }
   const std::string name = given.source + " in f32";
-  const F32Outputs path = FERRY_TRY(compute_f32_path(pool, options, bundle, prompts, name));
+  const Conversion layers = FERRY_TRY(plan_f32_path(pool, options, bundle, prompts));
+  const F32Outputs path = FERRY_TRY(run_f32_path(layers, prompts, name, pool));
   if (const std::string tensor = FERRY_TRY(not_finite(*path.one_call)); !tensor.empty()) {
     proof.problem =
         fmt::format("{}: computes values that are not finite (tensor {})", name, quoted(tensor));
@@ -160,6 +161,10 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     const proof::Reference again = FERRY_TRY(proof::Reference::open(*path.several_calls));
     proof::ParityReport several = FERRY_TRY(proof::compare_references(again, *reference, bounds));
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
+  }
+  if (stored) {
+    proof.codes = FERRY_TRY(prove_codes(bundle, *stored, layers, prompts,
+                                        {given.tolerance, given.memory, given.decode}, pool));
   }
   proof.outputs =
       FERRY_TRY(proof::verify(*decoder, manifest, recorded,

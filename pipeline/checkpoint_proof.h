@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
+#include "pipeline/coded_proof.h"
 #include "pipeline/program_proof.h"
 #include "pipeline/weight_proof.h"
 #include "proof/parity_report.h"
@@ -26,6 +27,7 @@ struct CheckpointProof {
   // and logits.
   std::optional<std::vector<std::string>> encodings;
   std::optional<proof::ParityReport> f32_path;  // against the reference, if there is one
+  std::optional<CodedProof> codes;              // of a quantised bundle
   // The bundle against the f32 path. None where that computes values that are not finite: there is
   // nothing to compare with, and `problem` says so.
   std::optional<proof::ParityReport> outputs;
@@ -33,7 +35,8 @@ struct CheckpointProof {
 
   bool parity() const {
     return tensors.ok() && programs.ok() && (!encodings || encodings->empty()) &&
-           (!f32_path || f32_path->parity) && outputs && outputs->parity;
+           (!f32_path || f32_path->parity) && (!codes || codes->parity()) && outputs &&
+           outputs->parity;
   }
 };
 

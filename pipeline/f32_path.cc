@@ -86,11 +86,12 @@ struct Tower {
 class F32Path {
  public:
   F32Path(const Conversion& conversion, const std::vector<proof::RecordedPrompt>& prompts,
-          const std::string& name, ThreadPool& pool, bool in_several_calls)
+          const std::string& name, ThreadPool& pool, const F32PathOptions& options)
       : conversion_(conversion),
         name_(name),
         pool_(pool),
-        in_several_calls_(in_several_calls),
+        in_several_calls_(options.in_several_calls),
+        weights_(options.weights ? options.weights : weights_from(*conversion.source)),
         prompts_(prompts) {
     for (const proof::ReferenceTensor& tensor :
          proof::reference_tensors(conversion.config.num_layers)) {
@@ -99,14 +100,14 @@ class F32Path {
     for (const proof::RecordedPrompt& prompt : prompts_) {
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
-      if (in_several_calls) add_run(prompt, several_calls_of(prompt, rope_switch));
+      if (in_several_calls_) add_run(prompt, several_calls_of(prompt, rope_switch));
     }
   }
 
   Result<F32Outputs> run() {
     for (const ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
-        const auto part = FERRY_TRY(LoadedPart::load(model, *conversion_.source, pool_, name_));
+        const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_));
         FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
                                                                    : run_part(*part));
       }
@@ -236,6 +237,7 @@ class F32Path {
   const std::string& name_;
   ThreadPool& pool_;
   const bool in_several_calls_;
+  const ReadWeight weights_;
   std::vector<proof::RecordedPrompt> prompts_;  // with the features that are computed here
   std::map<std::string, proof::ReferenceTensor> caches_;  // by buffer
   std::vector<Run> runs_;
@@ -248,8 +250,9 @@ class F32Path {
 
 Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::vector<proof::RecordedPrompt>& prompts,
-                                const std::string& name, ThreadPool& pool, bool in_several_calls) {
-  return F32Path(conversion, prompts, name, pool, in_several_calls).run();
+                                const std::string& name, ThreadPool& pool,
+                                const F32PathOptions& options) {
+  return F32Path(conversion, prompts, name, pool, options).run();
 }
 
 }  // namespace ferry::pipeline

@@ -11,6 +11,7 @@
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
 #include "pipeline/convert.h"
+#include "pipeline/loaded_part.h"
 #include "proof/reference_recorder.h"
 
 namespace ferry::pipeline {
@@ -24,9 +25,13 @@ namespace ferry::pipeline {
 struct F32Outputs {
   std::unique_ptr<TensorSource> one_call, several_calls;
 };
+struct F32PathOptions {
+  bool in_several_calls = true;
+  ReadWeight weights = {};  // f32 values; empty: what the recipes make of the source
+};
 Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::vector<proof::RecordedPrompt>& prompts,
                                 const std::string& name, ThreadPool& pool,
-                                bool in_several_calls = true);
+                                const F32PathOptions& options = {});
 
 }  // namespace ferry::pipeline

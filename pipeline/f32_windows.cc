@@ -75,7 +75,8 @@ Status run_f32_windows(const Conversion& conversion, const proof::WindowedTokens
   for (const ConvertedComponent& component : conversion.components) {
     if (component.role == kVisionEncoderRole) continue;
     for (const graph::Model& model : component.parts) {
-      const auto part = FERRY_TRY(LoadedPart::load(model, *conversion.source, pool, name));
+      const auto part =
+          FERRY_TRY(LoadedPart::load(model, weights_from(*conversion.source), pool, name));
       for (WindowCall& call : calls) {
         const auto window = tokens.tokens_of(tokens.windows[call.window]);
         FERRY_RETURN_IF_ERROR(part->run(

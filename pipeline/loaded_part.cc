@@ -8,10 +8,16 @@
 
 namespace ferry::pipeline {
 
-Status LoadedPart::fill_weights(const graph::Model& model, const TensorSource& source,
+ReadWeight weights_from(const TensorSource& source) {
+  return [&source](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) {
+    return graph::materialize(weight.recipe, source, offset, out);
+  };
+}
+
+Status LoadedPart::fill_weights(const graph::Model& model, const ReadWeight& weights,
                                 ThreadPool& pool) {
   struct Tile {
-    const graph::Recipe* recipe;
+    const graph::Weight* weight;
     uint64_t offset;
     std::span<std::byte> out;
   };
@@ -19,25 +25,26 @@ Status LoadedPart::fill_weights(const graph::Model& model, const TensorSource& s
   for (const pte::Value& value : program_.program.methods.front().values) {
     const auto* tensor = std::get_if<pte::Tensor>(&value);
     if (tensor == nullptr || !tensor->external) continue;
-    const graph::Recipe& recipe = model.weights.find(tensor->fqn)->recipe;
+    const graph::Weight& weight = *model.weights.find(tensor->fqn);
+    const graph::Recipe& recipe = weight.recipe;
     const uint64_t bytes = recipe.output().bytes(), tile = graph::tile_bytes(recipe);
     weights_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
     const std::span<std::byte> all(weights_.back().get(), bytes);
     external_.push_back({tensor->fqn, tensor->dtype, tensor->sizes, all});
     for (uint64_t at = 0; at < bytes; at += tile) {
-      tiles.push_back({&recipe, at, all.subspan(at, std::min(tile, bytes - at))});
+      tiles.push_back({&weight, at, all.subspan(at, std::min(tile, bytes - at))});
     }
   }
   std::vector<Status> filled(tiles.size());
   pool.parallel_for(tiles.size(), [&](size_t i) {
-    filled[i] = graph::materialize(*tiles[i].recipe, source, tiles[i].offset, tiles[i].out);
+    filled[i] = weights(*tiles[i].weight, tiles[i].offset, tiles[i].out);
   });
   for (Status& status : filled) FERRY_RETURN_IF_ERROR(std::move(status));
   return {};
 }
 
 Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
-                                                     const TensorSource& source, ThreadPool& pool,
+                                                     const ReadWeight& weights, ThreadPool& pool,
                                                      const std::string& name) {
   auto part = std::make_unique<LoadedPart>();
   part->name_ = name;
@@ -58,7 +65,7 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
   part->literals_.reserve(part->lowered_.constants.size() + part->lowered_.initial.size());
   fill(part->lowered_.constants, part->program_.data.constants);
   fill(part->lowered_.initial, part->program_.data.initial);
-  FERRY_RETURN_IF_ERROR(part->fill_weights(model, source, pool));
+  FERRY_RETURN_IF_ERROR(part->fill_weights(model, weights, pool));
   part->method_.emplace(FERRY_TRY(
       runner::Method::load(part->program_, kForwardMethod, part->external_, pool, {}, name)));
   return part;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,11 +27,17 @@ struct Passed {
 };
 using PassedTensors = std::map<std::string, Passed>;
 
+// Fills `out` with bytes of the only output of a weight, from `offset` on. Thread-safe.
+using ReadWeight =
+    std::function<Status(const graph::Weight& weight, uint64_t offset, std::span<std::byte> out)>;
+// What the recipes make of the source, which must outlive the function.
+ReadWeight weights_from(const TensorSource& source);
+
 class LoadedPart {
  public:
   // `name` begins messages.
   static Result<std::unique_ptr<LoadedPart>> load(const graph::Model& model,
-                                                  const TensorSource& source, ThreadPool& pool,
+                                                  const ReadWeight& weights, ThreadPool& pool,
                                                   const std::string& name);
   const graph::LoweredMethod& lowered() const { return lowered_.methods.front(); }
   runner::Method& method() { return *method_; }
@@ -40,7 +47,7 @@ class LoadedPart {
   Status run(std::span<const int64_t> tokens, int64_t input_pos, PassedTensors& passed);
 
  private:
-  Status fill_weights(const graph::Model& model, const TensorSource& source, ThreadPool& pool);
+  Status fill_weights(const graph::Model& model, const ReadWeight& weights, ThreadPool& pool);
 
   std::string name_;
   graph::LoweredProgram lowered_;

@@ -87,7 +87,7 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
   const proof::ParityBounds bounds = proof::bounds_of(bundle, options.tolerance);
   const runner::DecodeOptions decode = decode_of(options, bundle);
   // Ports that are not f32 cannot be widened: floors alone judge what they round.
-  if (bounds.rounding && !bounds.rounded_ports) {
+  if (bounds.has_floors() && !bounds.rounded_ports) {
     out.rounding =
         FERRY_TRY(proof::prove_rounding(bundle, reference, bounds, options.memory, pool, decode));
     return {};

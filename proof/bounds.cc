@@ -7,6 +7,7 @@
 
 #include "core/encoding.h"
 #include "core/program_interface.h"
+#include "proof/coding.h"
 
 namespace ferry::proof {
 namespace {
@@ -29,9 +30,12 @@ double first_floor(DType rounding, bool delta_rule) {
   return (delta_rule ? kDeltaBF16 : kPlainBF16) + (rounding == DType::kF16 ? kMoreInF16 : 0);
 }
 
-std::optional<double> floor_at(std::optional<DType> rounding, bool delta_rule, int64_t layer) {
-  if (!rounding) return std::nullopt;
-  const double base = first_floor(*rounding, delta_rule);
+// The lower of the floors of both, for a layer.
+std::optional<double> floor_at(std::optional<DType> rounding, std::optional<double> coded,
+                               bool delta_rule, int64_t layer) {
+  if (!rounding && !coded) return std::nullopt;
+  double base = rounding ? first_floor(*rounding, delta_rule) : *coded;
+  if (coded) base = std::min(base, *coded);
   const double depth = std::max(1.0, static_cast<double>(layer + 1) / kFirstLayers);
   return base - 10 * std::log10(depth);
 }
@@ -89,8 +93,8 @@ std::set<DType> cache_dtypes(const packer::Manifest& manifest) {
   for (const packer::ManifestProgram* program : manifest.programs()) {
     for (const packer::ManifestMethod& method : program->methods) {
       for (const packer::ManifestBuffer& buffer : method.buffers) {
-        const bool cache = buffer.name.ends_with("kv_cache.k_cache") ||
-                           buffer.name.ends_with("kv_cache.v_cache");
+        const bool cache =
+            buffer.name.ends_with("kv_cache.k_cache") || buffer.name.ends_with("kv_cache.v_cache");
         if (cache) dtypes.insert(buffer.dtype == DType::kI8 ? DType::kU8 : buffer.dtype);
       }
     }
@@ -100,7 +104,7 @@ std::set<DType> cache_dtypes(const packer::Manifest& manifest) {
 
 void add_matrices(const packer::BundleData& data, std::set<DType>& dtypes) {
   for (const ptd::NamedTensor& tensor : data.content.tensors) {
-    if (tensor.sizes.size() >= 2) dtypes.insert(tensor.dtype);
+    if (tensor.sizes.size() >= 2 && is_castable(tensor.dtype)) dtypes.insert(tensor.dtype);
   }
 }
 
@@ -125,18 +129,20 @@ bool is_vision(const ReferenceTensor& tensor) {
 }  // namespace
 
 std::optional<double> ParityBounds::floor_db(const ReferenceTensor& tensor) const {
-  if (is_vision(tensor)) return floor_at(vision_rounding, /*delta_rule=*/false, tensor.layer);
-  return floor_at(rounding, delta_rule, tensor.layer);
+  if (is_vision(tensor))
+    return floor_at(vision_rounding, vision_coded_db, /*delta_rule=*/false, tensor.layer);
+  return floor_at(rounding, coded_db, delta_rule, tensor.layer);
 }
 std::optional<double> ParityBounds::logits_floor_db() const {
-  return floor_at(rounding, delta_rule, layers);
+  return floor_at(rounding, coded_db, delta_rule, layers);
 }
 
 bool ParityBounds::within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const {
   if (!metrics.finite) return false;
   std::optional<double> most = max_abs;
   // Where only the decoder rounds, the tower is as exact as f32 is.
-  if (is_vision(tensor) && rounding && !vision_rounding) most = f32_tolerance(/*delta_rule=*/false);
+  if (is_vision(tensor) && has_floors() && !vision_rounding && !vision_coded_db)
+    most = f32_tolerance(/*delta_rule=*/false);
   if (most && *most * std::max(metrics.scale, 1.0) < metrics.max_abs) return false;
   const std::optional<double> floor = floor_db(tensor);
   return !floor || metrics.sqnr_db >= *floor;
@@ -168,7 +174,15 @@ ParityBounds f32_bounds(const packer::Bundle& bundle) {
   return bounds;
 }
 
-ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance) {
+namespace {
+
+constexpr std::string_view kTextRoles[] = {kTextDecoderRole, kTokenEmbeddingRole};
+constexpr std::string_view kVisionRoles[] = {kVisionEncoderRole};
+
+// The bounds of what rounds; `coded` gives the floor of what is quantised.
+template <class Floor>
+ParityBounds bounds_with(const packer::Bundle& bundle, std::optional<double> tolerance,
+                         const Floor& coded) {
   ParityBounds bounds = f32_bounds(bundle);
   if (tolerance) {
     bounds.max_abs = tolerance;
@@ -180,10 +194,45 @@ ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> toler
   dtypes.merge(matrix_dtypes(bundle));
   bounds.rounding = coarsest(dtypes);
   bounds.vision_rounding = coarsest(vision_dtypes(bundle));
-  if (bounds.rounding) bounds.max_abs.reset();
+  if (const std::optional<Coding> coding = coding_of(bundle, kTextRoles)) {
+    bounds.coded_db = coded(*coding, bounds.delta_rule);
+    if (bounds.coded_db) bounds.coding = name_of(*coding);
+  }
+  if (const std::optional<Coding> coding = coding_of(bundle, kVisionRoles)) {
+    bounds.vision_coded_db = coded(*coding, /*delta_rule=*/false);
+    // What the tower computes goes through the decoder.
+    if (bounds.vision_coded_db &&
+        (!bounds.coded_db || *bounds.vision_coded_db < *bounds.coded_db)) {
+      bounds.coded_db = bounds.vision_coded_db;
+      bounds.coding = name_of(*coding);
+    }
+  }
+  if (bounds.has_floors()) bounds.max_abs.reset();
   const double stated = bundle.manifest().default_tolerance;
   if (stated > 0) bounds.max_abs = std::min(bounds.max_abs.value_or(stated), stated);
   return bounds;
+}
+
+}  // namespace
+
+ParityBounds widened_bounds_of(const packer::Bundle& bundle) {
+  ParityBounds bounds = f32_bounds(bundle);
+  std::set<DType> dtypes = port_dtypes(bundle.manifest());
+  dtypes.merge(cache_dtypes(bundle.manifest()));
+  bounds.rounding = coarsest(dtypes);
+  bounds.rounded_ports = bounds.rounding.has_value();
+  if (bounds.rounding) bounds.max_abs.reset();
+  return bounds;
+}
+
+ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance) {
+  return bounds_with(bundle, tolerance, [](const Coding& coding, bool delta_rule) {
+    return std::optional(coded_floor_db(coding, delta_rule));
+  });
+}
+
+ParityBounds activation_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance) {
+  return bounds_with(bundle, tolerance, activation_floor_db);
 }
 
 ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
@@ -194,10 +243,20 @@ ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
     if (bounds.rounding) roundings.insert(*bounds.rounding);
   }
   const std::optional<DType> rounding = coarsest(roundings);
-  ParityBounds out = first.rounding == rounding ? first : second;
-  const ParityBounds& other = first.rounding == rounding ? second : first;
+  // Of two that round alike, the one that is quantised to a lower floor.
+  const bool second_is_coarser =
+      second.rounding == rounding &&
+      (first.rounding != rounding ||
+       (second.coded_db && (!first.coded_db || *second.coded_db < *first.coded_db)));
+  ParityBounds out = second_is_coarser ? second : first;
+  const ParityBounds& other = second_is_coarser ? first : second;
   out.rounded_ports = first.rounded_ports || second.rounded_ports;
-  if (other.rounding == rounding && other.max_abs) {
+  if (other.coded_db && !out.coded_db) {
+    out.coded_db = other.coded_db;
+    out.vision_coded_db = other.vision_coded_db;
+    out.coding = other.coding;
+  }
+  if (other.rounding == rounding && other.coded_db == out.coded_db && other.max_abs) {
     out.max_abs = std::min(out.max_abs.value_or(*other.max_abs), *other.max_abs);
   }
   return out;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "core/dtype.h"
 #include "packer/bundle_reader.h"
@@ -23,11 +24,17 @@ struct ParityBounds {
   // The same of the matrices of the vision encoder. None: they are f32, and its tensors are held to
   // the bounds of f32.
   std::optional<DType> vision_rounding = {};
+  // Of the first layers, where weights are quantised or activations before their products; none
+  // where neither is. `coding` says what is, for people.
+  std::optional<double> coded_db = {}, vision_coded_db = {};
+  std::string coding = {};
   bool rounded_ports = false;  // inputs or outputs are not f32
   bool delta_rule = false;     // the model has recurrent states (Gated DeltaNet)
   int64_t layers = 0;
 
-  // In dB; none where nothing is rounded.
+  // Whether floors hold, and not the largest absolute error alone.
+  bool has_floors() const { return rounding || coded_db; }
+  // In dB; none where nothing is rounded or quantised.
   std::optional<double> floor_db(const ReferenceTensor& tensor) const;
   std::optional<double> logits_floor_db() const;
 
@@ -46,6 +53,11 @@ ParityBounds bounds_of(const packer::Bundle& bundle, std::optional<double> toler
 // For two bundles that are compared with each other: those of the one that rounds more.
 ParityBounds bounds_between(const packer::Bundle& a, const packer::Bundle& b,
                             std::optional<double> tolerance);
+// Against the bundle's own weights with activations in f32, as MethodOptions::widen executes them:
+// what rounding and quantising activations does. The bounds of f32 where neither is done.
+ParityBounds activation_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance);
+// The same of a bundle with activations in f32: only what caches, inputs and outputs round is left.
+ParityBounds widened_bounds_of(const packer::Bundle& bundle);
 // For a bundle all of whose matrices are f32.
 ParityBounds f32_bounds(const packer::Bundle& bundle);
 

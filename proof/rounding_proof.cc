@@ -160,7 +160,7 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   const packer::Manifest& manifest = bundle.manifest();
   std::vector<RecordedPrompt> prompts = FERRY_TRY(prompts_of(reference, manifest));
   RoundingProof proof;
-  proof.exact_weights = !any_rounded(manifest);
+  proof.exact_weights = !bounds.coded_db && !any_rounded(manifest);
   std::unique_ptr<TensorSource> source;
   bool continued = true;
   {
@@ -177,16 +177,19 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   }
   const Reference recorded = FERRY_TRY(Reference::open(*source));
   const VerifyOptions options = {.recorded = &recorded, .continuation = continued};
-  proof.in_f32 = FERRY_TRY(compare_references(recorded, reference, f32_bounds(bundle), options));
+  // Codes are as far from the weights as quantisation makes them, whatever activations are.
+  proof.in_f32 = FERRY_TRY(compare_references(
+      recorded, reference, bounds.coded_db ? bounds : f32_bounds(bundle), options));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}, decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = memory}));
-  proof.rounding = FERRY_TRY(verify(*decoder, manifest, recorded, bounds));
+  const ParityBounds activations = bounds.coded_db ? activation_bounds_of(bundle, {}) : bounds;
+  proof.rounding = FERRY_TRY(verify(*decoder, manifest, recorded, activations));
   VerifyOptions with_vision = options;
   with_vision.vision = vision.get();
   proof.outputs = FERRY_TRY(verify(*decoder, manifest, reference, bounds, with_vision));
-  if (!proof.exact_weights && !proof.in_f32.parity) {
+  if (!proof.exact_weights && !bounds.coded_db && !proof.in_f32.parity) {
     MeasuredFloors(proof.rounding).judge(proof.in_f32);
   }
   return proof;

@@ -1,6 +1,6 @@
-// Verifies a bundle in half precision with a reference and without the checkpoint. The bundle is
-// executed twice: as it is, and with its activations in f32. The difference is the rounding error
-// of this model, from which the bounds follow.
+// Verifies a bundle in half precision or quantised with a reference and without the checkpoint. The
+// bundle is executed twice: as it is, and with its activations in f32. The difference is the
+// rounding error of this model, from which the bounds follow.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,8 @@ namespace ferry::proof {
 struct RoundingProof {
   // The bundle's program with activations in f32, against the reference. Where no weight was
   // rounded it is held to the f32 bounds, else to `rounding`: each tensor may have as much noise as
-  // rounding the activations makes, and kRoundedWeightsDb more.
+  // rounding the activations makes, and kRoundedWeightsDb more. Where weights are quantised it is
+  // held to the floors of that.
   ParityReport in_f32;
   bool exact_weights = false;  // no weight was rounded
   // Rounded weights may send a token to other experts than the reference; so many choices were
@@ -33,7 +34,7 @@ struct RoundingProof {
 // Rounding every weight makes about as much noise as rounding every activation.
 inline constexpr double kRoundedWeightsDb = 10;
 
-// `bounds` are bounds_of() the bundle, with rounding.
+// `bounds` are bounds_of() the bundle, with rounding or quantisation.
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
                                      const ParityBounds& bounds, std::optional<uint64_t> memory,
                                      ThreadPool& pool, const runner::DecodeOptions& decode = {});

@@ -141,11 +141,21 @@ void notify(const MethodState& state, size_t step) {
   }
 }
 
+// Asks for what a step looks at first. The weights of a step before it may have driven all of it
+// out of the caches.
+void prefetch(const Step& step) {
+  for (const kernels::Value* value : step.args) __builtin_prefetch(value);
+  for (const kernels::Tensor* input : step.inputs) __builtin_prefetch(input);
+  for (const kernels::Tensor* out : step.outs) __builtin_prefetch(out);
+}
+
 Status run_steps(MethodState& state, ThreadPool& pool) {
+  constexpr size_t kAhead = 2;
   int64_t executed = 0;
   for (size_t i = 0; i < state.steps.size();) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const Step& step = state.steps[i];
+    if (i + kAhead < state.steps.size()) prefetch(state.steps[i + kAhead]);
     if (++executed > kMaxSteps) {
       return bad_input(fmt::format("{}: method {} does not end after {} instructions", state.file,
                                    quoted(state.method), kMaxSteps));

@@ -94,23 +94,36 @@ void encode_task(int bits, NibbleOrder order, const Groups& groups, const float*
   }
 }
 
+// Values of nibbles; `at` counts from the first nibble of `codes`.
+HWY_INLINE void decode_nibbles(NibbleOrder order, const uint8_t* codes, size_t at, size_t n,
+                               float scale, float* values) {
+  const int first = order == NibbleOrder::kLowFirst ? 0 : 4;
+  const auto value = [&](size_t i) HWY_ATTR {
+    const int nibble = codes[i / 2] >> (i % 2 == 0 ? first : 4 - first) & 15;
+    return static_cast<float>(nibble - 8) * scale;
+  };
+  size_t i = 0;
+  for (; i < n && (at + i) % 2 != 0; ++i) values[i] = value(at + i);
+  const uint8_t* pairs = codes + (at + i) / 2;
+  float* out = values + i;
+  const size_t count = (n - i) / 2;
+  for (size_t p = 0; p < count; ++p) {
+    out[2 * p] = static_cast<float>((pairs[p] >> first & 15) - 8) * scale;
+    out[2 * p + 1] = static_cast<float>((pairs[p] >> (4 - first) & 15) - 8) * scale;
+  }
+  for (i += 2 * count; i < n; ++i) values[i] = value(at + i);
+}
+
 void decode_task(int bits, NibbleOrder order, const uint8_t* codes, const float* scales,
                  size_t size, size_t count, float* values) {
-  const int first = order == NibbleOrder::kLowFirst ? 0 : 4;
   for (size_t g = 0; g < count; ++g, values += size) {
     const float scale = scales[g];
-    if (bits == 8) {
-      for (size_t i = 0; i < size; ++i) {
-        values[i] = static_cast<float>(static_cast<int8_t>(codes[i])) * scale;
-      }
-      codes += size;
+    if (bits == 4) {
+      decode_nibbles(order, codes, g * size, size, scale, values);
       continue;
     }
-    for (size_t i = 0; i < size / 2; ++i) {
-      values[2 * i] = static_cast<float>((codes[i] >> first & 15) - 8) * scale;
-      values[2 * i + 1] = static_cast<float>((codes[i] >> (4 - first) & 15) - 8) * scale;
-    }
-    codes += size / 2;
+    const auto* bytes = reinterpret_cast<const int8_t*>(codes + g * size);
+    for (size_t i = 0; i < size; ++i) values[i] = static_cast<float>(bytes[i]) * scale;
   }
 }
 

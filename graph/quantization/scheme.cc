@@ -5,8 +5,6 @@
 #include <cmath>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "core/non_finite.h"
 #include "graph/quantization/groups.h"
 
@@ -45,18 +43,6 @@ void choose_scales(const QuantizationScheme& scheme, const Groups& groups, float
 }
 
 }  // namespace
-
-Status check_scheme(const QuantizationScheme& scheme, int64_t columns) {
-  const int64_t group = scheme.group == 0 ? columns : scheme.group;
-  if (group <= 0 || columns % group != 0) {
-    return bad_input(fmt::format("groups of {} do not divide rows of {} values", group, columns));
-  }
-  if (scheme.bits == 4 && group % 2 != 0) {
-    return bad_input(
-        fmt::format("groups of {} values are odd; two 4-bit codes share a byte", group));
-  }
-  return {};
-}
 
 void quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns,
                    std::span<std::byte> codes, std::span<std::byte> scales) {

@@ -8,7 +8,6 @@
 #include <span>
 
 #include "core/dtype.h"
-#include "core/result.h"
 
 namespace ferry::graph {
 
@@ -43,15 +42,11 @@ struct QuantizationScheme {
   }
 };
 
-// Whether rows of `columns` values can have the scheme: a group divides the row, and with 4 bits it
-// has an even number of values. The message is a reason without a subject.
-Status check_scheme(const QuantizationScheme& scheme, int64_t columns);
-
-// Whole rows of `columns` values, of a scheme that check_scheme() accepts. `codes` has rows *
-// code_bytes, `scales` has rows * scale_bytes; neither has an alignment. The bytes of a row depend
-// on nothing but its values and the scheme: not on other rows and not on the processor. Every scale
-// is positive and normal, also that of a group of zeros (2^-23). A value that is not finite counts
-// as 0; callers refuse such weights before.
+// Whole rows of `columns` values. A group divides a row, and 4-bit codes of a row are whole bytes.
+// `codes` has rows * code_bytes, `scales` has rows * scale_bytes; neither has an alignment. The
+// bytes of a row depend on nothing but its values and the scheme: not on other rows and not on the
+// processor. Every scale is positive and normal, also that of a group of zeros (2^-23). A value
+// that is not finite counts as 0; callers refuse such weights before.
 void quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns,
                    std::span<std::byte> codes, std::span<std::byte> scales);
 

@@ -30,6 +30,8 @@ struct DelegateSource {
   std::function<std::span<const std::byte>(std::span<const std::byte>)> aligned_copy;
   // Execute every FullyConnected by itself, also where several read the same rows.
   bool literal = false;
+  // Take the rows of products as they are, where the graph quantises them to 8 bits.
+  bool widen = false;
 };
 
 class Delegate {

@@ -73,6 +73,54 @@ TEST(Inspect, ShowsAnOfficialDataFile) {
   EXPECT_EQ(listing["tensors"][0]["shape"], Json({128, 64}));
 }
 
+TEST(Inspect, ShowsOfficialDelegates) {
+  const Json listing = inspect(fixture("xnnpack/ffn_8da4w_g32.pte"));
+  const Json& program = listing["programs"][0];
+  EXPECT_EQ(program["delegate_bytes"], 3056);
+  EXPECT_EQ(program["named_bytes"], 10368);
+  EXPECT_EQ(program["named_data"].size(), 6U);
+  const Json& delegates = program["methods"][0]["delegates"];
+  ASSERT_EQ(delegates.size(), 3U);
+  EXPECT_EQ(delegates[0]["backend"], "XnnpackBackend");
+  EXPECT_EQ(delegates[0]["bytes"], 1456);
+  EXPECT_EQ(delegates[0]["nodes"], Json({{"Convert", 2}, {"FullyConnected", 2}}));
+  ASSERT_EQ(delegates[0]["constants"].size(), 4U);
+  const Json& weight = delegates[0]["constants"][0];
+  EXPECT_EQ(weight["key"], program["named_data"][0]["name"]);
+  EXPECT_EQ(weight["bytes"], 3072);
+  EXPECT_EQ(weight["type"], "qbint4");
+  EXPECT_EQ(weight["shape"], Json({96, 64}));
+  EXPECT_EQ(weight["group_size"], 32);
+  EXPECT_EQ(delegates[0]["constants"][1]["type"], "bf16");
+  EXPECT_EQ(delegates[0]["constants"][1]["shape"], Json({96, 2}));
+  EXPECT_EQ(delegates[1]["nodes"], Json({{"Multiply", 2}, {"Sigmoid", 1}}));
+  const Outcome text = run_ferry({"inspect", fixture("xnnpack/ffn_8da4w_g32.pte")});
+  EXPECT_NE(text.out.find("delegate 'XnnpackBackend', 688 B: 2 x Multiply, 1 x Sigmoid\n"),
+            std::string::npos);
+  EXPECT_NE(text.out.find("3072 B, qbint4 [96, 64] in groups of 32\n"), std::string::npos);
+}
+
+TEST(Inspect, ShowsDataOfDelegatesInADataFile) {
+  const Json data = inspect(fixture("xnnpack/linear_8da8w_pc_ext.ptd"));
+  ASSERT_EQ(data["tensors"].size(), 2U);
+  EXPECT_FALSE(data["tensors"][0].contains("dtype"));
+  EXPECT_EQ(data["tensors"][0]["stored"], "bytes");
+  EXPECT_EQ(data["tensors"][0]["bytes"], 6144);
+  const Json listing = inspect(fixture("xnnpack/linear_8da8w_pc_ext.pte"));
+  const Json& program = listing["programs"][0];
+  EXPECT_EQ(program["external"], data["tensors"]);
+  EXPECT_TRUE(program["named_data"].empty());
+}
+
+TEST(Inspect, RefusesACallThatDoesNotFitItsBlob) {
+  const Outcome outcome = run_ferry({"inspect", fixture("xnnpack/linear_wrong_count.pte")});
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("method 'forward': instruction 0 (delegate): 3 arguments, its blob "
+                             "takes 2"),
+            std::string::npos)
+      << outcome.err;
+}
+
 // Dtype and bytes are those of the values, beside them what the file has of block types; the total
 // is that of the file.
 TEST(Inspect, ListsAGgufFileAsTheValuesThatItHolds) {

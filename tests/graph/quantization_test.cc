@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "graph/quantization/candidates.h"
-#include "graph/quantization/error.h"
 #include "graph/quantization/groups.h"
 #include "graph/quantization/stored_blocks.h"
 #include "graph/quantization/targets.h"
@@ -288,6 +287,7 @@ struct Case {
 const Case kCases[] = {
     {{.bits = 4, .group = 32, .scale_dtype = DType::kBF16}, 5, 96},
     {{.bits = 4, .group = 32, .order = NibbleOrder::kHighFirst}, 3, 64},
+    {{.bits = 4, .group = 9, .order = NibbleOrder::kHighFirst}, 3, 18},
     {{.bits = 4, .group = 14, .scale_dtype = DType::kBF16}, 9, 42},
     {{.bits = 4, .group = 128, .scale_dtype = DType::kBF16}, 2, 1280},
     {{.bits = 4, .group = 0}, 3, 9002},
@@ -376,13 +376,17 @@ TEST(Quantization, AValueThatIsNotFiniteCountsAsZero) {
   }
 }
 
-QuantizationError error_of(const QuantizationScheme& scheme, std::span<const float> values,
-                           const Quantized& q, int64_t columns) {
+double squared_error(const QuantizationScheme& scheme, std::span<const float> values,
+                     int64_t columns) {
+  const Quantized q = quantize(scheme, values, columns);
   std::vector<float> decoded(values.size());
   dequantize_rows(scheme, q.codes, q.scales, columns, decoded);
-  QuantizationError error;
-  error.add(values, decoded, static_cast<size_t>(scheme.group == 0 ? columns : scheme.group));
-  return error;
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double off = static_cast<double>(values[i]) - static_cast<double>(decoded[i]);
+    sum += off * off;
+  }
+  return sum;
 }
 
 // The error with the largest magnitude over 7.5 (or 127.5) as the scale, rounded to its type.
@@ -408,59 +412,31 @@ TEST(Quantization, TheSearchHasLessErrorThanHqqAndAffineScales) {
   for (const Case& c : kCases) {
     const std::vector<float> values =
         random_values(60 * static_cast<size_t>(c.columns), static_cast<uint32_t>(c.columns));
-    const double searched =
-        error_of(c.scheme, values, quantize(c.scheme, values, c.columns), c.columns)
-            .squared_error();
+    const double searched = squared_error(c.scheme, values, c.columns);
     QuantizationScheme hqq = c.scheme;
     hqq.method = ScaleMethod::kHqq;
     EXPECT_LT(searched, affine_error(c.scheme, values, c.columns) * 0.97) << c.columns;
-    EXPECT_LT(searched,
-              error_of(hqq, values, quantize(hqq, values, c.columns), c.columns).squared_error())
-        << c.columns;
+    EXPECT_LT(searched, squared_error(hqq, values, c.columns)) << c.columns;
   }
 }
 
-TEST(Quantization, SchemesThatDoNotFitARowAreRefused) {
-  EXPECT_TRUE(check_scheme({.bits = 4, .group = 32}, 96));
-  EXPECT_TRUE(check_scheme({.bits = 8}, 33));
-  const auto message = [](const QuantizationScheme& scheme, int64_t columns) {
-    const Status status = check_scheme(scheme, columns);
-    return status ? std::string() : status.error().message;
-  };
-  EXPECT_EQ(message({.bits = 4, .group = 32}, 48), "groups of 32 do not divide rows of 48 values");
-  EXPECT_EQ(message({.bits = 4}, 33), "groups of 33 values are odd; two 4-bit codes share a byte");
-  EXPECT_NE(message({.bits = 8, .group = -1}, 8), "");
-  EXPECT_NE(message({.bits = 8}, 0), "");
-}
-
-// ---- error
-
-TEST(QuantizationErrorTest, AddsGroupsAndFindsTheWorst) {
-  const std::vector<float> weights = {1, 2, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0};
-  const std::vector<float> decoded = {1, 2, 3, 5, 1, 1, 0.5f, 1, 0, 0, 0, 0};
-  QuantizationError all;
-  all.add(weights, decoded, 4);
-  EXPECT_EQ(all.squared_error(), 1.25);
-  EXPECT_EQ(all.squares(), 34.0);
-  EXPECT_EQ(all.groups(), 3u);
-  EXPECT_EQ(all.worst_group(), 1u);  // 0.25 of 4 is more than 1 of 30
-  EXPECT_DOUBLE_EQ(all.worst_sqnr_db(), 10 * std::log10(16.0));
-  EXPECT_DOUBLE_EQ(all.sqnr_db(), 10 * std::log10(34.0 / 1.25));
-  QuantizationError first, rest;
-  first.add(std::span(weights).first(4), std::span(decoded).first(4), 4);
-  rest.add(std::span(weights).subspan(4), std::span(decoded).subspan(4), 4);
-  first.add(rest);
-  EXPECT_EQ(first.worst_group(), 1u);
-  EXPECT_EQ(first.squared_error(), all.squared_error());
-  EXPECT_EQ(first.groups(), 3u);
-}
-
-TEST(QuantizationErrorTest, WithoutErrorThereIsNoWorstGroup) {
-  QuantizationError none;
-  const std::vector<float> weights(22, 3.0f);
-  none.add(weights, weights, 11);
-  EXPECT_EQ(none.worst_group(), none.groups());
-  EXPECT_EQ(none.sqnr_db(), HUGE_VAL);
+// Whole numbers have no error with a scale of 1; those of groups of 7 begin inside of bytes.
+TEST(Quantization, DecodesWhatWasEncoded) {
+  std::mt19937 bits(4);
+  for (const NibbleOrder order : {NibbleOrder::kLowFirst, NibbleOrder::kHighFirst}) {
+    for (const int64_t group : {7, 14, 32}) {
+      const QuantizationScheme scheme{.bits = 4, .group = group, .order = order};
+      std::vector<float> values(static_cast<size_t>(6 * group)), scales(6, 1.0f), decoded(values);
+      for (float& v : values) v = static_cast<float>(bits() % 16) - 8;
+      std::vector<std::byte> codes(values.size() / 2);
+      on_every_target([&] {
+        const Groups groups{values.data(), static_cast<size_t>(group), 6};
+        encode_groups(4, order, groups, scales.data(), codes.data());
+        dequantize_rows(scheme, codes, std::as_bytes(std::span(scales)), 2 * group, decoded);
+        EXPECT_EQ(decoded, values) << group;
+      });
+    }
+  }
 }
 
 }  // namespace

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
+#include "formats/xnnpack/graph.h"
+#include "formats/xnnpack/writer.h"
 #include "packer/check.h"
+#include "packer/loose_data.h"
 #include "tests/packer/tiny_bundle.h"
 
 namespace ferry::packer {
@@ -241,6 +245,115 @@ TEST(CodedBundles, DataOfADelegateIsNoTensor) {
   EXPECT_NE(plan.error().details[0].find("tensor 'table.weight' is data of a delegate"),
             std::string::npos)
       << plan.error().details[0];
+}
+
+// One linear layer whose codes and scales have these keys.
+xnnpack::Graph linear_graph(const std::string& codes, const std::string& scales) {
+  using xnnpack::Value;
+  Value in{.id = 0, .dims = {1, 64}, .external = 0, .is_input = true};
+  Value rows{.id = 1, .datatype = xnnpack::Datatype::kQDInt8, .dims = {1, 64}};
+  rows.quantization = xnnpack::PerToken{1};
+  Value filter{.id = 2, .datatype = xnnpack::Datatype::kQBInt4, .dims = {4, 64}, .constant = 1};
+  filter.quantization = xnnpack::PerChannelGroup{0, 32, 2, 8};
+  Value out{.id = 3, .dims = {1, 4}, .external = 1, .is_output = true};
+  xnnpack::Graph graph;
+  graph.values = {in, rows, filter, out};
+  graph.nodes = {{xnnpack::NodeKind::kConvert, {0}, {1}},
+                 {xnnpack::NodeKind::kFullyConnected, {1, 2, xnnpack::kNone}, {3}}};
+  graph.num_externals = 2;
+  graph.constants = {{}, {codes, 0, 128}, {scales, 0, 16}};
+  return graph;
+}
+
+// The program of a CodedModel, or one without tensors, with that layer.
+BundleInput with_delegate(const CodedModel& model, const xnnpack::Graph& graph, bool tensors) {
+  BundleInput input = model.input();
+  graph::LoweredProgram& lowered = input.components[0].parts[0].lowered;
+  if (!tensors) {
+    const std::vector<std::string> named = lowered.named;
+    lowered = tiny_program(model.weights, {}, "tokens", "logits");
+    lowered.named = named;
+  }
+  pte::Method& method = lowered.program.methods[0];
+  constexpr int32_t kScratch = 5;  // f32 [1, 64]
+  pte::Tensor result = std::get<pte::Tensor>(method.values[0]);
+  result.allocation = pte::Allocation{1, 272};
+  method.values.emplace_back(result);
+  method.memory_bytes[1] = 288;
+  method.delegates = {{std::string(xnnpack::kBackend), 0}};
+  method.instructions.push_back(
+      pte::DelegateCall{0, {kScratch, static_cast<int32_t>(method.values.size()) - 1}});
+  lowered.delegates = {xnnpack::write_blob(graph).value()};
+  lowered.sizes.delegates = {lowered.delegates[0].size()};
+  return input;
+}
+
+std::string write_with_delegate(const std::string& directory, const xnnpack::Graph& graph,
+                                bool tensors = true) {
+  const CodedModel model;
+  const auto plan = BundlePlan::make(with_delegate(model, graph, tensors), model.source, 0);
+  if (!plan) return plan.error().message + plan.error().details[0];
+  ThreadPool pool(1);
+  if (const auto written = plan->write(directory, false, pool, {}); !written) {
+    return written.error().message;
+  }
+  const auto bundle = Bundle::open(directory, true, pool);
+  if (!bundle) return bundle.error().message;
+  EXPECT_EQ(bundle->manifest().programs()[0]->backends,
+            (std::vector<std::string>{"XnnpackBackend"}));
+  return "";
+}
+
+TEST(CodedBundles, DelegatesFindTheirConstants) {
+  const TempDir dir;
+  EXPECT_EQ(write_with_delegate(dir / "a", linear_graph("q.weight", "q.weight.scales")), "");
+  const std::string program = "/decoder-00001-of-00001.pte: ";
+  EXPECT_NE(write_with_delegate(dir / "b", linear_graph("p.weight", "q.weight.scales"))
+                .find(program + "named data 'p.weight' is nowhere"),
+            std::string::npos);
+  EXPECT_NE(write_with_delegate(dir / "c", linear_graph("q.weight.scales", "q.weight"))
+                .find(program + "16 bytes, expected 128 (named data 'q.weight.scales')"),
+            std::string::npos);
+}
+
+TEST(CodedBundles, BackendsAreThoseOfTheManifest) {
+  const TempDir dir;
+  ASSERT_EQ(write_with_delegate(dir / "a", linear_graph("q.weight", "q.weight.scales")), "");
+  ThreadPool pool(1);
+  Manifest manifest = Bundle::open(dir / "a", false, pool)->manifest();
+  manifest.components[0].programs[0].backends.clear();
+  write_file(dir / "a/manifest.json", write_manifest(manifest));
+  const auto bundle = Bundle::open(dir / "a", false, pool);
+  ASSERT_FALSE(bundle);
+  EXPECT_NE(bundle.error().message.find("needs the backends [XnnpackBackend], the manifest "
+                                        "states []"),
+            std::string::npos)
+      << bundle.error().message;
+}
+
+// A program all of whose data is that of delegates.
+TEST(CodedBundles, DataOfDelegatesIsFoundBesideALooseProgram) {
+  const TempDir dir;
+  ASSERT_EQ(write_with_delegate(dir / "a", linear_graph("q.weight", "q.weight.scales"), false), "");
+  const std::string stem = dir / "a/decoder-00001-of-00001";
+  const MappedFile file = MappedFile::open(stem + ".pte").value();
+  const pte::LoadedProgram loaded = pte::read_program(file.bytes(), "x").value();
+  const auto files_of = [&](const std::vector<std::string>& given) -> std::string {
+    LooseData data;
+    if (const Status added = data.add(given); !added) return added.error().message;
+    const auto files = data.files_of(stem + ".pte", loaded);
+    return files ? files->at(0) : files.error().message;
+  };
+  EXPECT_EQ(files_of({}), stem + ".ptd");
+  const std::string moved = dir / "moved.ptd", copied = dir / "copied.ptd";
+  write_file(copied, read_file(stem + ".ptd"));
+  std::filesystem::rename(stem + ".ptd", moved);
+  EXPECT_EQ(files_of({moved}), moved);
+  EXPECT_EQ(files_of({}), stem +
+                              ".pte: data of a delegate 'q.weight' is in no data file (there is "
+                              "none of the same name beside the program); give --data FILE");
+  EXPECT_EQ(files_of({moved, copied}),
+            stem + ".pte: data of a delegate 'q.weight' is in " + moved + " and in " + copied);
 }
 
 TEST(CodedBundles, ValuesThatAreNotFiniteMakeNoBundle) {

@@ -1,0 +1,95 @@
+#include "pipeline/coded_proof.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "core/checked.h"
+#include "core/text.h"
+#include "pipeline/f32_path.h"
+#include "proof/probing.h"
+#include "proof/reference.h"
+#include "proof/verify.h"
+#include "runner/decoder.h"
+#include "runner/vision_encoder.h"
+
+namespace ferry::pipeline {
+namespace {
+
+int64_t elements_of(const graph::Weight& weight) {
+  return checked_numel(weight.recipe.output().shape).value_or(0);
+}
+
+// The first weight of the model that the bundle has nothing of; empty if there is none.
+std::string missing_weight(const StoredWeights& stored, const Conversion& layers) {
+  for (const auto& [name, weight] : weights_of(layers)) {
+    if (!stored.has(name, elements_of(*weight))) return name;
+  }
+  return {};
+}
+
+// The same as f32 bytes.
+ReadWeight weights_from(const StoredWeights& stored) {
+  return
+      [&stored](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) -> Status {
+        std::vector<float> values(out.size() / sizeof(float));
+        FERRY_RETURN_IF_ERROR(
+            stored.read(weight.name, static_cast<int64_t>(offset / sizeof(float)), values));
+        std::memcpy(out.data(), values.data(), out.size());
+        return {};
+      };
+}
+
+using Prompts = std::vector<proof::RecordedPrompt>;
+
+// The prompts with the continuations that the bundle chooses when it does not quantise activations:
+// those of the model with its weights.
+Result<Prompts> own_prompts(const packer::Bundle& bundle, const Prompts& prompts,
+                            const CodedProofOptions& options, ThreadPool& pool) {
+  const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(runner::load_decoder(
+      bundle, pool, {.widen = true, .memory = options.memory}, options.decode));
+  Prompts own = prompts;
+  for (proof::RecordedPrompt& prompt : own) prompt.routes.clear();
+  FERRY_RETURN_IF_ERROR(
+      proof::continue_prompts(*decoder, bundle.manifest(), decoder->capacity(), own, /*least=*/1));
+  return own;
+}
+
+Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::Reference& path,
+                                    const proof::ParityBounds& bounds, bool widen,
+                                    const CodedProofOptions& options, ThreadPool& pool) {
+  const runner::MethodOptions method = {.widen = widen, .memory = options.memory};
+  const std::unique_ptr<runner::Decoder> decoder =
+      FERRY_TRY(runner::load_decoder(bundle, pool, method, options.decode));
+  const std::unique_ptr<runner::VisionEncoder> vision =
+      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
+  return proof::verify(*decoder, bundle.manifest(), path, bounds, {.vision = vision.get()});
+}
+
+}  // namespace
+
+Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights& stored,
+                               const Conversion& layers,
+                               const std::vector<proof::RecordedPrompt>& prompts,
+                               const CodedProofOptions& options, ThreadPool& pool) {
+  CodedProof proof;
+  if (const std::string name = missing_weight(stored, layers); !name.empty()) {
+    proof.absent = fmt::format("the bundle has no weight {} as a whole", quoted(name));
+    return proof;
+  }
+  const std::string name = bundle.path() + ", its weights in f32";
+  const F32Outputs path = FERRY_TRY(run_f32_path(
+      layers, prompts, name, pool, {.in_several_calls = false, .weights = weights_from(stored)}));
+  const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
+  proof.exact = FERRY_TRY(compare(bundle, recorded, proof::widened_bounds_of(bundle),
+                                  /*widen=*/true, options, pool));
+  proof.activations =
+      FERRY_TRY(compare(bundle, recorded, proof::activation_bounds_of(bundle, options.tolerance),
+                        /*widen=*/false, options, pool));
+  return proof;
+}
+
+}  // namespace ferry::pipeline

@@ -1,0 +1,102 @@
+#include "pipeline/stored_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/checked.h"
+#include "core/text.h"
+
+namespace ferry::pipeline {
+
+std::map<std::string, const graph::Weight*> weights_of(const Conversion& conversion) {
+  std::map<std::string, const graph::Weight*> weights;
+  for (const ConvertedComponent& component : conversion.components) {
+    for (const graph::Model& part : component.parts) {
+      for (const graph::Weight& weight : part.weights.weights()) {
+        weights.emplace(weight.name, &weight);
+      }
+    }
+  }
+  return weights;
+}
+
+graph::QuantizationScheme coding_of(const graph::Recipe& recipe) {
+  constexpr int64_t kQ80Group = 32;
+  const graph::Step& last = recipe.steps.back();
+  if (last.kind == graph::Step::Kind::kQuantize) return last.scheme;
+  return {.bits = 8, .group = kQ80Group, .scale_dtype = DType::kF32};
+}
+
+StoredWeights::StoredWeights(const packer::Bundle& bundle, const Conversion& planned)
+    : bundle_(bundle) {
+  const std::map<std::string, const graph::Weight*> plan = weights_of(planned);
+  std::map<std::string, const packer::ManifestTensor*> scales;
+  for (const packer::ManifestTensor& tensor : bundle.manifest().tensors) {
+    if (!tensor.output.empty()) scales.emplace(tensor.name, &tensor);
+  }
+  for (const packer::ManifestTensor& tensor : bundle.manifest().tensors) {
+    const auto found = plan.find(tensor.name);
+    if (!tensor.output.empty() || found == plan.end()) continue;
+    Stored stored = {.dtype = tensor.dtype,
+                     .elements = checked_numel(tensor.shape).value_or(0),
+                     .columns = tensor.shape.empty() ? 1 : tensor.shape.back(),
+                     .values = bytes_of(tensor)};
+    if (!is_castable(tensor.dtype)) {
+      const graph::Recipe& recipe = found->second->recipe;
+      const auto its = scales.find(tensor.name + "." + std::string(graph::kScalesOutput));
+      if (!recipe.is_coded() || its == scales.end()) continue;
+      stored.scheme = coding_of(recipe);
+      stored.scales = bytes_of(*its->second);
+      const auto rows = static_cast<uint64_t>(stored.elements / stored.columns);
+      if (stored.values.size() != rows * stored.scheme.code_bytes(stored.columns) ||
+          stored.scales.size() != rows * stored.scheme.scale_bytes(stored.columns)) {
+        continue;
+      }
+    }
+    weights_.emplace(tensor.name, stored);
+  }
+}
+
+std::span<const std::byte> StoredWeights::bytes_of(const packer::ManifestTensor& tensor) const {
+  return bundle_.data().at(tensor.file).file.bytes().subspan(tensor.offset, tensor.bytes);
+}
+
+bool StoredWeights::has(const std::string& name, int64_t elements) const {
+  const auto found = weights_.find(name);
+  return found != weights_.end() && found->second.elements == elements;
+}
+
+Status StoredWeights::read(const std::string& name, int64_t first, std::span<float> out) const {
+  const auto found = weights_.find(name);
+  if (found == weights_.end() || first < 0 ||
+      first > found->second.elements - static_cast<int64_t>(out.size())) {
+    return fail(ErrorCode::kInternal, fmt::format("{}: no such part of weight {}",
+                                                  printable(bundle_.path()), quoted(name)));
+  }
+  const Stored& stored = found->second;
+  if (is_castable(stored.dtype)) {
+    const auto offset = static_cast<size_t>(first * dtype_bytes(stored.dtype));
+    to_f32(stored.dtype, stored.values.data() + offset, out.data(), out.size());
+    return {};
+  }
+  // Whole rows, one after the other.
+  std::vector<float> row(static_cast<size_t>(stored.columns));
+  const uint64_t codes = stored.scheme.code_bytes(stored.columns);
+  const uint64_t scales = stored.scheme.scale_bytes(stored.columns);
+  for (size_t done = 0; done < out.size();) {
+    const int64_t at = first + static_cast<int64_t>(done);
+    const auto index = static_cast<uint64_t>(at / stored.columns);
+    const auto skip = static_cast<size_t>(at % stored.columns);
+    const size_t count = std::min(row.size() - skip, out.size() - done);
+    graph::dequantize_rows(stored.scheme, stored.values.subspan(index * codes, codes),
+                           stored.scales.subspan(index * scales, scales), stored.columns, row);
+    std::copy_n(row.begin() + static_cast<std::ptrdiff_t>(skip), count,
+                out.begin() + static_cast<std::ptrdiff_t>(done));
+    done += count;
+  }
+  return {};
+}
+
+}  // namespace ferry::pipeline

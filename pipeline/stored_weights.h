@@ -1,0 +1,47 @@
+// StoredWeights: the numbers that a bundle's weights stand for, in f32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "core/result.h"
+#include "graph/recipe.h"
+#include "packer/bundle_reader.h"
+#include "pipeline/convert.h"
+
+namespace ferry::pipeline {
+
+// The weights of all components, by name.
+std::map<std::string, const graph::Weight*> weights_of(const Conversion& conversion);
+
+// How a recipe that is_coded() stores its codes.
+graph::QuantizationScheme coding_of(const graph::Recipe& recipe);
+
+class StoredWeights {
+ public:
+  // `planned`, whose recipes say how codes are laid out, is what the bundle was made of; see
+  // plan_again(). Both must outlive this.
+  StoredWeights(const packer::Bundle& bundle, const Conversion& planned);
+
+  // Whether there is a weight of this name and number of elements.
+  bool has(const std::string& name, int64_t elements) const;
+  // The elements from `first` on. kInternal unless the weight has them.
+  Status read(const std::string& name, int64_t first, std::span<float> out) const;
+
+ private:
+  struct Stored {
+    DType dtype = DType::kF32;
+    int64_t elements = 0, columns = 0;
+    std::span<const std::byte> values, scales;  // `scales`: of codes
+    graph::QuantizationScheme scheme = {};
+  };
+  std::span<const std::byte> bytes_of(const packer::ManifestTensor& tensor) const;
+
+  const packer::Bundle& bundle_;
+  std::map<std::string, Stored> weights_;
+};
+
+}  // namespace ferry::pipeline

@@ -1,0 +1,117 @@
+#include "proof/coding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace ferry::proof {
+namespace {
+
+constexpr std::string_view kEmbeddingTable = "tok_embeddings.weight";
+constexpr int64_t kSmallGroup = 32;
+
+// Measured on the golden checkpoints, less 3 dB; docs/verifying.md has the table.
+constexpr double kFourBitsSmallGroup = 8, kFourBits = 5, kEightBits = 24;
+constexpr double kTableOfFourBits = 8, kTableOfEightBits = 24;
+constexpr double kDynamic = 24;
+// The gated norm divides by small numbers.
+constexpr double kDeltaRule = -8;
+
+// Keys that programs read as tensors, and not delegates alone.
+std::set<std::string> tensor_keys(const packer::Bundle& bundle) {
+  std::set<std::string> keys;
+  for (const auto& [name, data] : bundle.data()) {
+    for (const ptd::NamedTensor& tensor : data.content.tensors) {
+      if (tensor.is_tensor) keys.insert(tensor.key);
+    }
+  }
+  return keys;
+}
+
+std::set<std::string> files_of(const packer::Bundle& bundle,
+                               std::span<const std::string_view> roles) {
+  std::set<std::string> files;
+  for (const std::string_view role : roles) {
+    const packer::ManifestComponent* component = bundle.manifest().find(role);
+    if (component == nullptr) continue;
+    for (const packer::ManifestProgram& program : component->programs) {
+      files.insert(program.data_files.begin(), program.data_files.end());
+    }
+  }
+  return files;
+}
+
+// The columns of codes that share a scale.
+int64_t group_of(const packer::ManifestTensor& codes, const packer::Manifest& manifest) {
+  for (const packer::ManifestTensor& tensor : manifest.tensors) {
+    if (tensor.output.empty() || tensor.name != codes.name + "." + tensor.output) continue;
+    const bool one = tensor.shape.size() < codes.shape.size();
+    return one ? 0 : codes.shape.back() / tensor.shape.back();
+  }
+  return 0;
+}
+
+void add_matrix(Coding& coding, int bits, int64_t group) {
+  const bool coarser = coding.bits == 0 || bits < coding.bits;
+  const bool same = bits == coding.bits;
+  if (coarser || (same && (group == 0 || (coding.group != 0 && group > coding.group)))) {
+    coding.group = group;
+  }
+  if (coarser) coding.bits = bits;
+}
+
+double matrix_floor(const Coding& coding) {
+  if (coding.bits == 8) return kEightBits;
+  return coding.group != 0 && coding.group <= kSmallGroup ? kFourBitsSmallGroup : kFourBits;
+}
+
+double with_delta_rule(double floor, bool delta_rule) {
+  return delta_rule ? floor + kDeltaRule : floor;
+}
+
+}  // namespace
+
+std::optional<Coding> coding_of(const packer::Bundle& bundle,
+                                std::span<const std::string_view> roles) {
+  const packer::Manifest& manifest = bundle.manifest();
+  const std::set<std::string> files = files_of(bundle, roles), tensors = tensor_keys(bundle);
+  Coding coding;
+  for (const packer::ManifestTensor& tensor : manifest.tensors) {
+    const bool coded = tensor.dtype == DType::kI4 || tensor.dtype == DType::kI8;
+    if (!coded || !tensor.output.empty() || !files.contains(tensor.file)) continue;
+    const int bits = dtype_bits(tensor.dtype);
+    if (tensor.name.ends_with(kEmbeddingTable)) {
+      coding.table_bits = bits;
+      continue;
+    }
+    add_matrix(coding, bits, group_of(tensor, manifest));
+    coding.dynamic = coding.dynamic || !tensors.contains(tensor.name);
+  }
+  return coding == Coding{} ? std::nullopt : std::optional(coding);
+}
+
+std::string name_of(const Coding& coding) {
+  std::string name;
+  if (coding.bits > 0) {
+    name = coding.dynamic ? fmt::format("8da{}w", coding.bits) : fmt::format("int{}", coding.bits);
+    if (coding.group > 0) name += fmt::format("-g{}", coding.group);
+  }
+  if (coding.table_bits == 0) return name;
+  return name + fmt::format("{}embedding {}", name.empty() ? "" : ", ", coding.table_bits);
+}
+
+double coded_floor_db(const Coding& coding, bool delta_rule) {
+  double floor = coding.bits > 0 ? matrix_floor(coding) : kTableOfEightBits;
+  if (coding.table_bits == 4) floor = std::min(floor, kTableOfFourBits);
+  if (coding.table_bits == 8) floor = std::min(floor, kTableOfEightBits);
+  if (coding.dynamic) floor = std::min(floor, kDynamic);
+  return with_delta_rule(floor, delta_rule);
+}
+
+std::optional<double> activation_floor_db(const Coding& coding, bool delta_rule) {
+  if (!coding.dynamic) return std::nullopt;
+  return with_delta_rule(kDynamic, delta_rule);
+}
+
+}  // namespace ferry::proof
