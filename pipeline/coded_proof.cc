@@ -80,6 +80,7 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
     proof.absent = fmt::format("the bundle has no weight {} as a whole", quoted(name));
     return proof;
   }
+  const Prompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const std::string name = bundle.path() + ", its weights in f32";
   const F32Outputs path = FERRY_TRY(run_f32_path(
       layers, prompts, name, pool, {.in_several_calls = false, .weights = weights_from(stored)}));

@@ -12,9 +12,9 @@ constexpr std::string_view kEmbeddingTable = "tok_embeddings.weight";
 constexpr int64_t kSmallGroup = 32;
 
 // Measured on the golden checkpoints, less 3 dB; docs/verifying.md has the table.
-constexpr double kFourBitsSmallGroup = 8, kFourBits = 5, kEightBits = 24;
-constexpr double kTableOfFourBits = 8, kTableOfEightBits = 24;
-constexpr double kDynamic = 24;
+constexpr double kFourBitsSmallGroup = 8, kFourBits = 5, kEightBits = 20;
+constexpr double kTableOfFourBits = 8, kTableOfEightBits = 20;
+constexpr double kDynamic = 20;
 // The gated norm divides by small numbers.
 constexpr double kDeltaRule = -8;
 
