@@ -113,6 +113,7 @@ Status run_step(const Step& step, ThreadPool& pool) {
   if (step.writes()) {
     for (size_t i = 0; i < step.outs.size(); ++i) FERRY_RETURN_IF_ERROR(check_out(step, i));
   }
+  if (step.in_rows != nullptr) return step.delegate->run_rows(*step.in_rows, *step.out_rows, pool);
   if (step.kind == Step::Kind::kDelegate) return step.delegate->run(pool);
   const kernels::Kernel& kernel = *step.kernel;
   FERRY_RETURN_IF_ERROR(kernel.run({step.args, kernel.variant, pool}));

@@ -269,10 +269,17 @@ void pad(const float* x, size_t m, size_t columns, size_t stride, float* copy) {
 
 }  // namespace
 
-void weight_only_linear(const float* x, int64_t m, int64_t columns,
-                        std::span<const LinearTask> tasks, ThreadPool& pool) {
+void weight_only_linear(const float* x, int64_t m, int64_t, std::span<const LinearTask> tasks,
+                        ThreadPool& pool) {
+  for (const LinearTask& task : tasks) {
+    weight_only_linear(x, m, task.matrix->matrix(), task.bias, task.out, pool);
+  }
+}
+
+void weight_only_linear(const float* x, int64_t m, const CodedMatrix& matrix, const float* bias,
+                        float* out, ThreadPool& pool) {
   if (m <= 0) return;
-  const auto rows = static_cast<size_t>(m), width = static_cast<size_t>(columns);
+  const auto rows = static_cast<size_t>(m), width = static_cast<size_t>(matrix.columns);
   const size_t stride = round_up(width, kMaxLanes);
   std::optional<Scratch> copy;
   if (stride != width) {
@@ -280,9 +287,7 @@ void weight_only_linear(const float* x, int64_t m, int64_t columns,
     pad(x, rows, width, stride, copy->data());
     x = copy->data();
   }
-  for (const LinearTask& task : tasks) {
-    run_task({x, stride, rows, &task.matrix->matrix(), task.bias, task.out}, pool);
-  }
+  run_task({x, stride, rows, &matrix, bias, out}, pool);
 }
 
 }  // namespace ferry::kernels
