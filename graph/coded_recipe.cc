@@ -19,7 +19,8 @@ namespace {
 
 // Values that are quantised at a time: they stay in the cache of one core.
 constexpr int64_t kGroupValues = int64_t{1} << 16;
-constexpr uint64_t kTileBytes = uint64_t{1} << 20;
+// What is read, hashed and written at a time, all of it from the cache of one core.
+constexpr uint64_t kTileBytes = uint64_t{1} << 18;
 constexpr int64_t kScatteredTileElements = int64_t{1} << 20;
 // What XNNPACK wants groups of 4-bit weights to be a multiple of.
 constexpr int64_t kDelegatedGroup = 32;

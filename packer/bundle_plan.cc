@@ -346,11 +346,13 @@ void BundlePlan::read_program(size_t index, uint64_t offset, std::span<std::byte
     const uint64_t end = std::min(offset + out.size(), extent.offset + extent.bytes);
     if (begin >= end) continue;
     const std::span<std::byte> part = out.subspan(begin - offset, end - begin);
+    const auto skip = static_cast<std::ptrdiff_t>(begin - extent.offset);
     if (extent.kind == Extent::Kind::kLiteral) {
       file->literals[extent.index]->fill(begin - extent.offset, part);
-    } else {  // programs have a head and literals only
-      std::copy_n(file->head.begin() + static_cast<std::ptrdiff_t>(begin - extent.offset),
-                  part.size(), part.begin());
+    } else if (extent.kind == Extent::Kind::kBlob) {
+      std::copy_n(file->blobs[extent.index].begin() + skip, part.size(), part.begin());
+    } else {  // programs have a head, literals and blobs only
+      std::copy_n(file->head.begin() + skip, part.size(), part.begin());
     }
   }
 }

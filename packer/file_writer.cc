@@ -23,6 +23,8 @@ namespace ferry::packer {
 namespace {
 
 constexpr uint64_t kTileBytes = uint64_t{1} << 20;
+// Written bytes are sent to the disk in parts of this size.
+constexpr uint64_t kWritebackBytes = uint64_t{1} << 22;
 
 struct Task {
   size_t file = 0;
@@ -181,7 +183,7 @@ class FileWriter {
           for (size_t i = 0; i < tiles.size(); ++i) {
             const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, i);
             hashes[i].update(tiles[i]);
-            FERRY_RETURN_IF_ERROR(write_tile(file, extents[i].offset + offset, tiles[i]));
+            FERRY_RETURN_IF_ERROR(write_tile(file, extents[i], offset, tiles[i]));
           }
           if (!recipe.is_coded()) FERRY_RETURN_IF_ERROR(count_tile(recipe, first, tiles[0], count));
           return {};
@@ -197,10 +199,16 @@ class FileWriter {
     return {};
   }
 
-  Status write_tile(size_t file, uint64_t offset, std::span<const std::byte> tile) {
+  // A tile of `extent`, at `offset` in it. Tiles come in order.
+  Status write_tile(size_t file, const Extent& extent, uint64_t offset,
+                    std::span<const std::byte> tile) {
     const OutputFile& out = open_file(file);
-    FERRY_RETURN_IF_ERROR(out.write_at(offset, tile));
-    out.start_writeback(offset, tile.size());
+    FERRY_RETURN_IF_ERROR(out.write_at(extent.offset + offset, tile));
+    const uint64_t end = offset + tile.size();
+    const uint64_t begun = offset / kWritebackBytes * kWritebackBytes;
+    if (end / kWritebackBytes > offset / kWritebackBytes || end == extent.bytes) {
+      out.start_writeback(extent.offset + begun, end - begun);
+    }
     return {};
   }
 

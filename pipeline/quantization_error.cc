@@ -26,6 +26,29 @@ double relative_error(const SquaredError& group) {
   return group.signal > 0 ? std::sqrt(group.noise / group.signal) : proof::kBeyondAnyBound;
 }
 
+// The codes that there are.
+class CodeRange {
+ public:
+  explicit CodeRange(const graph::QuantizationScheme& coding)
+      : last_(coding.bits == 4 ? 7 : 127), most_(kNearest) {
+    // The official method chooses codes before it rounds the scale.
+    if (coding.method == graph::ScaleMethod::kHqq && coding.scale_dtype == DType::kBF16) {
+      most_ += (last_ + 1) * kBF16Rounding;
+    }
+  }
+  // Whether no other code times `scale` is nearer to the value.
+  bool is_nearest(double value, double stored, double scale) const {
+    const double steps = (value - stored) / scale, code = stored / scale;
+    if (steps > most_) return code > last_ - kNearest;
+    return steps >= -most_ || code < -last_ - kNearest;
+  }
+
+ private:
+  static constexpr double kNearest = 0.5 + 1e-4;  // quotients are f32 where codes are chosen
+  static constexpr double kBF16Rounding = 1.0 / 256;
+  double last_, most_;
+};
+
 }  // namespace
 
 void SquaredError::add(const SquaredError& other) {
@@ -40,17 +63,32 @@ double SquaredError::sqnr_db() const {
   return std::clamp(10 * std::log10(signal / noise), -proof::kExactSqnrDb, proof::kExactSqnrDb);
 }
 
-void QuantizationError::add_rows(int64_t first, int64_t columns, int64_t group,
-                                 std::span<const float> values, std::span<const float> stored) {
-  const int64_t groups = columns / group;
-  const auto size = static_cast<size_t>(group);
+void QuantizationError::add_rows(const graph::QuantizationScheme& coding, int64_t first,
+                                 int64_t columns, std::span<const float> values,
+                                 std::span<const std::byte> codes,
+                                 std::span<const std::byte> scales) {
+  std::vector<float> stored(values.size());
+  graph::dequantize_rows(coding, codes, scales, columns, stored);
+  const int64_t groups = coding.groups(columns);
+  const auto size = static_cast<size_t>(columns / groups);
+  const auto scale_bytes = static_cast<size_t>(dtype_bytes(coding.scale_dtype));
+  const CodeRange range(coding);
   for (size_t at = 0, index = 0; at < values.size(); at += size, ++index) {
-    const SquaredError part = error_of(values.subspan(at, size), stored.subspan(at, size));
+    const std::span<const float> want = values.subspan(at, size);
+    const std::span<const float> have = std::span<const float>(stored).subspan(at, size);
+    const int64_t row = first + static_cast<int64_t>(index) / groups;
+    const int64_t group = static_cast<int64_t>(index) % groups;
+    const SquaredError part = error_of(want, have);
     sums.add(part);
     const double relative = relative_error(part);
-    if (relative <= worst.relative) continue;
-    const auto i = static_cast<int64_t>(index);
-    worst = {first + i / groups, i % groups, relative};
+    if (relative > worst.relative) worst = {row, group, relative};
+    float scale = 0;
+    to_f32(coding.scale_dtype, scales.data() + index * scale_bytes, &scale, 1);
+    for (size_t i = 0; i < size; ++i) {
+      if (range.is_nearest(want[i], have[i], scale) || misplaced++ > 0) continue;
+      misplaced_row = row;
+      misplaced_column = group * static_cast<int64_t>(size) + static_cast<int64_t>(i);
+    }
   }
 }
 

@@ -1,11 +1,14 @@
 // QuantizationError: how far the values that codes and scales stand for are from the checkpoint's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "graph/quantization/scheme.h"
 
 namespace ferry::pipeline {
 
@@ -31,10 +34,14 @@ struct QuantizationError {
   int64_t layer = -1;  // -1: in none
   SquaredError sums;
   WorstGroup worst;
+  // Values that another code of the same scale is nearer to, and the place of the first: there are
+  // none where codes were chosen rightly, whatever the scales are.
+  int64_t misplaced = 0, misplaced_row = 0, misplaced_column = 0;
 
-  // Whole rows, from `first` on: values of the checkpoint, and what codes and scales stand for.
-  void add_rows(int64_t first, int64_t columns, int64_t group, std::span<const float> values,
-                std::span<const float> stored);
+  // Whole rows, from `first` on: values of the checkpoint, and the bytes of codes and scales.
+  void add_rows(const graph::QuantizationScheme& coding, int64_t first, int64_t columns,
+                std::span<const float> values, std::span<const std::byte> codes,
+                std::span<const std::byte> scales);
 };
 
 // The layer that "layers.N." at the beginning of a name says; -1 without.

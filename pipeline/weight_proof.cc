@@ -107,7 +107,17 @@ class WeightComparison {
       std::string found = FERRY_TRY(compare_rows(first, std::min(step, rows - first)));
       if (different.empty()) different = std::move(found);
     }
-    return different;
+    return different.empty() ? misplaced_codes() : different;
+  }
+
+  // The codes are what the recipe makes; this says whether they are right.
+  std::string misplaced_codes() const {
+    if (error_->misplaced == 0) return {};
+    return fmt::format(
+        "{}: {} of {} codes are not the nearest to the values of {}, first in row {}, "
+        "column {}",
+        quoted(tensor_.name), error_->misplaced, error_->sums.values, keys_, error_->misplaced_row,
+        error_->misplaced_column);
   }
 
   // Codes and scales of rows that are made at once, and their distance from the values.
@@ -141,14 +151,12 @@ class WeightComparison {
   Status measure(int64_t first, int64_t rows, std::span<const std::byte> codes,
                  std::span<const std::byte> scales) {
     const int64_t columns = tensor_.shape.back();
-    const graph::QuantizationScheme scheme = coding_of(recipe_);
     const graph::Recipe values_recipe = values_of(recipe_);
-    std::vector<float> values(static_cast<size_t>(rows * columns)), stored(values.size());
+    std::vector<float> values(static_cast<size_t>(rows * columns));
     FERRY_RETURN_IF_ERROR(graph::materialize(values_recipe, source_,
                                              static_cast<uint64_t>(first * columns) * sizeof(float),
                                              std::as_writable_bytes(std::span(values))));
-    graph::dequantize_rows(scheme, codes, scales, columns, stored);
-    error_->add_rows(first, columns, scheme.group == 0 ? columns : scheme.group, values, stored);
+    error_->add_rows(coding_of(recipe_), first, columns, values, codes, scales);
     return {};
   }
 

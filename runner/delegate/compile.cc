@@ -302,7 +302,8 @@ class Compiler {
     if (!dynamic && filter.datatype == Datatype::kQBInt4) {
       return not_implemented("a filter in qbint4 for an input in f32");
     }
-    linear.kind = dynamic ? LinearStep::Kind::kDynamic : LinearStep::Kind::kWeightOnly;
+    const bool quantises = dynamic && !source_.widen;
+    linear.kind = quantises ? LinearStep::Kind::kDynamic : LinearStep::Kind::kWeightOnly;
     linear.tasks[0].matrix = FERRY_TRY(plan_.memory.packed(found.coded, budget_, pool_));
     return linear;
   }

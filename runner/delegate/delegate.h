@@ -30,6 +30,8 @@ struct DelegateSource {
   std::function<std::span<const std::byte>(std::span<const std::byte>)> aligned_copy;
   // Execute every FullyConnected by itself, also where several read the same rows.
   bool literal = false;
+  // Take the rows of products as they are, where the graph quantises them to 8 bits.
+  bool widen = false;
 };
 
 class Delegate {
@@ -49,6 +51,12 @@ class Delegate {
   // Inputs have data and outputs are writable and lie apart from each other and from the inputs.
   // Allocates nothing unless shapes need more scratch memory than any before. Errors name the node.
   Status run(ThreadPool& pool);
+
+  // Whether it is one FullyConnected from its input to its output, so that each row of the output
+  // depends on the same row of the input alone.
+  bool is_linear() const;
+  // The rows of `input` into those of `out`, which are as many, for such a delegate.
+  Status run_rows(const kernels::Tensor& input, kernels::Tensor& out, ThreadPool& pool);
 
   struct Plan;
 

@@ -58,7 +58,7 @@ std::vector<const InstructionSet*> find_instruction_sets() {
 
 std::vector<const InstructionSet*> find_instruction_sets() {
   std::vector<const InstructionSet*> sets;
-#if defined(__aarch64__)
+#if defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
   if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) sets.push_back(&quantized_neon_dot());
 #endif
   sets.push_back(&quantized_portable());

@@ -11,7 +11,7 @@ const InstructionSet& quantized_avx2();
 const InstructionSet& quantized_avx_vnni();
 const InstructionSet& quantized_avx512();
 const InstructionSet& quantized_avx512_vnni();
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
 const InstructionSet& quantized_neon_dot();
 #endif
 

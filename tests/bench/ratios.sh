@@ -20,6 +20,7 @@ seconds() { # best of three of a command, in seconds; what earlier ones wrote is
   echo "$best"
 }
 copy() { cp "${files[@]}" "$work/copy/"; }
+synced_copy() { copy; sync "$work"/copy/*; } # what has the bytes on the disk, as a bundle has
 convert() { "$ferry" convert "$checkpoint" -o "$work/bundle" --quiet "$@"; }
 plan() { "$ferry" convert "$checkpoint" -o "$work/bundle" --dry-run --overwrite --quiet "$@"; }
 peak_anonymous() { # MiB, of a conversion
@@ -35,14 +36,17 @@ peak_anonymous() { # MiB, of a conversion
 
 cat "${files[@]}" > /dev/null
 t_cp=$(seconds copy)
+t_synced=$(seconds synced_copy)
 t_sha=$(seconds sha256sum "${files[@]}")
 t_convert=$(seconds convert "$@")
 t_dry=$(seconds plan "$@")
 t_check=$(seconds "$ferry" check "$work/bundle" --quiet)
 echo "bytes            $(cat "${files[@]}" | wc -c)"
 echo "cp               $t_cp s"
+echo "cp and sync      $t_synced s"
 echo "sha256sum        $t_sha s"
-echo "convert          $t_convert s = $(echo "scale=2; $t_convert / $t_cp" | bc) x cp"
+echo "convert          $t_convert s = $(echo "scale=2; $t_convert / $t_cp" | bc) x cp," \
+  "$(echo "scale=2; $t_convert / $t_synced" | bc) x cp and sync"
 echo "convert dry run  $t_dry s"
 echo "check            $t_check s = $(echo "scale=2; $t_check / $t_sha" | bc) x sha256sum"
 echo "peak anonymous   $(peak_anonymous "$@") MiB"

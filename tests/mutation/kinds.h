@@ -20,6 +20,8 @@ struct Kind {
   // Why no output that the reference holds can show it; empty where one does. Then only a bundle
   // that differs from its checkpoint in this manner is tested.
   std::function<std::string(const Facts&)> invisible = {};
+  // Codes and scales are changed instead, by wrong_codes.cc: in quantised bundles only.
+  bool codes = false;
 };
 
 // Each table is in the file of its name.
@@ -27,6 +29,7 @@ std::vector<Kind> config_kinds();
 std::vector<Kind> weight_kinds();
 std::vector<Kind> block_kinds();
 std::vector<Kind> program_kinds();
+std::vector<Kind> coded_kinds();
 
 std::vector<Kind> all_kinds();
 

@@ -57,7 +57,8 @@ std::vector<Task> sample(const std::vector<Kind>& kinds, const std::vector<Model
     for (size_t m = 0; m < models.size(); ++m) {
       const Model& model = models[(5 * i + m) % models.size()];
       if (!excluded(kinds[i], model).empty()) continue;
-      tasks.push_back({&kinds[i], &model, {kDTypes[(i + 1) % kDTypes.size()]}});
+      const std::string dtype = kinds[i].codes ? "8da8w" : kDTypes[(i + 1) % kDTypes.size()];
+      tasks.push_back({&kinds[i], &model, {dtype}});
       break;
     }
   }
@@ -83,7 +84,7 @@ std::vector<Trial> run_all(const std::vector<Task>& tasks, unsigned jobs) {
 // -- the report
 
 struct Count {
-  int tried = 0, caught = 0, named = 0, placed = 0;
+  int tried = 0, caught = 0, named = 0, placed = 0, seen = 0;
 };
 
 bool good(const Verdict& verdict) { return verdict.caught && verdict.named; }
@@ -177,13 +178,15 @@ void print_counts(const std::vector<Trial>& trials) {
         count.caught += verdict.caught;
         count.named += good(verdict);
         count.placed += good(verdict) && verdict.placed;
+        count.seen += verdict.seen;
       }
     }
   }
-  std::printf("\n%-20s %7s %7s %7s %12s\n", "", "mutants", "caught", "named", "first layer");
+  std::printf("\n%-20s %7s %7s %7s %12s %12s\n", "", "mutants", "caught", "named", "first layer",
+              "in outputs");
   for (const auto& [key, count] : counts) {
-    std::printf("%-20s %7d %7d %7d %12d\n", key.c_str(), count.tried, count.caught, count.named,
-                count.placed);
+    std::printf("%-20s %7d %7d %7d %12d %12d\n", key.c_str(), count.tried, count.caught,
+                count.named, count.placed, count.seen);
   }
   std::printf("%zu kinds\n", kinds.size());
 }

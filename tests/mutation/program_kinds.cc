@@ -63,7 +63,8 @@ std::vector<Kind> program_kinds() {
 
 std::vector<Kind> all_kinds() {
   std::vector<Kind> all;
-  for (const auto& part : {config_kinds(), weight_kinds(), block_kinds(), program_kinds()}) {
+  for (const auto& part :
+       {config_kinds(), weight_kinds(), block_kinds(), program_kinds(), coded_kinds()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

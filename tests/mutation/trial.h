@@ -15,7 +15,9 @@ enum class Mode {
 };
 const char* mode_name(Mode mode);
 
-inline const std::vector<std::string> kDTypes = {"f32", "bf16", "f16"};
+// Precisions of bundles: dtypes of matrices, and what `convert --quantize` takes.
+inline const std::vector<std::string> kDTypes = {"f32", "bf16", "f16", "8da8w", "8da4w"};
+inline bool is_quantized(const std::string& dtype) { return dtype.ends_with("w"); }
 
 // How far a right conversion is from being refused.
 struct Margins {
@@ -30,6 +32,8 @@ struct Verdict {
   bool caught = false;  // exit code 1
   bool named = false;   // the report names a layer or a tensor, and not a wrong one
   bool placed = false;  // what it names is at the first layer that is wrong, as far as one is known
+  // Of a quantised bundle: outputs alone show it, beside weights and programs.
+  bool seen = false;
   std::string said = {};  // what it names, or what went wrong
   Margins margins = {};   // of a control
 };

@@ -253,6 +253,8 @@ Result<std::vector<Model>> wrapped_shard(const Model& model, int32_t count) __as
 
 Result<std::vector<Model>> wrapped_shard(const Model& model, int32_t count) {
   const char* name = std::getenv("FERRY_WRONG");
+  // wrong_codes.cc makes those.
+  if (name != nullptr && std::string(name).starts_with("codes_")) return real_shard(model, count);
   const auto change = changes().find(name ? name : "");
   if (change == changes().end()) return fail(ErrorCode::kUsage, "FERRY_WRONG: no such change");
   Model wrong = model;

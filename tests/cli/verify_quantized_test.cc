@@ -1,0 +1,132 @@
+// ferry verify of quantised bundles.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+using Line = std::vector<std::string>;
+
+struct Variant {
+  const char* name;  // of the precision in the report
+  Line options;
+};
+
+const std::vector<Variant>& variants() {
+  static const std::vector<Variant> all = {
+      {"8da8w", {"--quantize", "8da8w"}},
+      {"8da8w, embedding 8", {"--quantize", "8da8w", "--quantize-embedding", "8"}},
+      {"8da8w, embedding 8",
+       {"--quantize", "8da8w", "--quantize-embedding", "8", "--quantize-method", "hqq"}},
+      {"int8", {"--quantize", "int8"}},
+      {"embedding 4", {"--quantize-embedding", "4,8"}},
+      {"8da4w-g32", {"--quantize", "8da8w", "--quantize-rule", "*.feed_forward.w1=8da4w"}},
+  };
+  return all;
+}
+
+std::string convert(const TempDir& dir, const std::string& source, const Line& options) {
+  Line line = {"convert", source, "-o", dir / "b"};
+  line.insert(line.end(), options.begin(), options.end());
+  const Outcome outcome = run_ferry(line);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return dir / "b";
+}
+
+Outcome verify(const std::string& bundle, const std::string& checkpoint, Line more = {}) {
+  Line line = {"verify", bundle, "--checkpoint", checkpoint, "--json"};
+  line.insert(line.end(), more.begin(), more.end());
+  return run_ferry(line);
+}
+
+Line with(Line line, const Line& more) {
+  line.insert(line.end(), more.begin(), more.end());
+  return line;
+}
+
+TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
+  const std::string checkpoint = fixture("golden/qwen3");
+  const Line reference = {"--reference", checkpoint + "/golden.safetensors"};
+  for (const Variant& variant : variants()) {
+    for (const Line& style : {Line{}, Line{"--program", "static"}, Line{"--shards", "2"}}) {
+      SCOPED_TRACE(variant.name + testing::PrintToString(style));
+      const TempDir dir;
+      const std::string bundle = convert(dir, checkpoint, with(variant.options, style));
+      const Outcome outcome = verify(bundle, checkpoint, reference);
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      const Json report = outcome.json();
+      EXPECT_EQ(report["tensors"]["different"], Json::array());
+      EXPECT_EQ(report["programs"]["different"], Json::array());
+      EXPECT_EQ(report["tolerance"]["precision"], variant.name);
+      // With its own weights and activations in f32 it is as exact as a bundle in f32.
+      const Json& exact = report["own_weights"]["in_f32"];
+      EXPECT_EQ(exact["tolerance"]["logits_max_abs"], 1e-4);
+      EXPECT_LT(exact["metrics"]["max_abs"], 5e-5);
+      EXPECT_EQ(exact["parity"], true);
+      EXPECT_EQ(report["own_weights"]["activations"]["parity"], true);
+      EXPECT_GT(report["metrics"]["sqnr_db"],
+                report["tolerance"]["logits_floor_db"].get<double>() + 3);
+      EXPECT_LE(report["metrics"]["kl_mean"], report["metrics"]["kl_max"]);
+    }
+  }
+}
+
+TEST(VerifyQuantized, TheErrorOfEveryWeightIsReported) {
+  const TempDir dir;
+  const std::string checkpoint = fixture("golden/qwen3");
+  const std::string bundle =
+      convert(dir, checkpoint, {"--quantize", "8da8w", "--quantize-embedding", "4,8"});
+  const Json found = verify(bundle, checkpoint).json()["quantization"];
+  size_t codes = 0;
+  for (const Json& tensor : Json::parse(read_bytes(bundle + "/manifest.json"))["tensors"]) {
+    codes += tensor["dtype"] == "i8" || tensor["dtype"] == "i4";
+  }
+  EXPECT_EQ(found["weights"].size(), codes);
+  for (const Json& weight : found["weights"]) {
+    const bool table = weight["name"] == "tok_embeddings.weight";
+    EXPECT_GT(weight["sqnr_db"], table ? 18 : 38) << weight;
+    EXPECT_LT(weight["sqnr_db"], table ? 35 : 60) << weight;
+    EXPECT_GT(weight["worst_group"]["relative_error"], 0);
+    EXPECT_LT(weight["worst_group"]["relative_error"], table ? 0.2 : 0.02);
+  }
+  EXPECT_EQ(found["layers"][0]["layer"], -1);
+  EXPECT_GT(found["layers"].size(), 2u);
+}
+
+TEST(VerifyQuantized, AnotherValueOfTheCheckpointIsFoundByItsRow) {
+  const TempDir dir, other;
+  const std::string key = "model.layers.1.mlp.down_proj.weight";
+  const std::string bundle = convert(dir, fixture("llama3_tied"), {"--quantize", "8da8w"});
+  const std::string changed = changed_checkpoint(other, "llama3_tied", [&](TensorFile& file) {
+    std::string bytes = file.bytes_of(key);
+    bytes[bytes.size() - 1] ^= 0x01;  // the exponent of the last value
+    file.set_bytes(key, bytes);
+  });
+  const Outcome outcome = verify(bundle, changed);
+  EXPECT_EQ(outcome.code, 1);
+  const Json lines = outcome.json()["tensors"]["different"];
+  ASSERT_EQ(lines.size(), 1u) << lines;
+  EXPECT_NE(lines[0].get<std::string>().find("layers.1.feed_forward.w2.weight"), std::string::npos);
+  EXPECT_NE(lines[0].get<std::string>().find("in row"), std::string::npos);
+}
+
+TEST(VerifyQuantized, AReferenceAloneIsComparedToo) {
+  const TempDir dir;
+  const std::string checkpoint = fixture("golden/qwen3");
+  const std::string bundle = convert(dir, checkpoint, {"--quantize", "8da8w"});
+  const Outcome outcome =
+      run_ferry({"verify", bundle, "--reference", checkpoint + "/golden.safetensors", "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Json report = outcome.json();
+  EXPECT_EQ(report["rounding"]["tolerance"]["precision"], "8da8w");
+  EXPECT_GT(report["in_f32"]["metrics"]["sqnr_db"], report["metrics"]["sqnr_db"]);
+  const Json beside = run_ferry({"verify", bundle, "--against", bundle, "--json"}).json();
+  EXPECT_EQ(beside["parity"], true);
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,24 @@
+// Codes and scales that are wrong whatever the weights: wrong_codes.cc makes them.
+#include "tests/mutation/kinds.h"
+
+namespace ferry::mutation {
+namespace {
+
+std::string nothing(const Checkpoint&, const Facts&) { return ""; }
+
+Kind kind(const char* name) {
+  Kind made;
+  made.name = name;
+  made.excluded = nothing;
+  made.codes = true;
+  return made;
+}
+
+}  // namespace
+
+std::vector<Kind> coded_kinds() {
+  return {kind("codes_shifted_scales"), kind("codes_doubled_scales"), kind("codes_swapped_columns"),
+          kind("codes_shifted_rows")};
+}
+
+}  // namespace ferry::mutation
