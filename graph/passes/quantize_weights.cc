@@ -27,8 +27,8 @@ enum class Use { kLinear, kEmbedding, kExperts };
 // What a matrix becomes.
 struct Decision {
   Use use = Use::kLinear;
-  LinearQuantization linear;        // of kLinear and kExperts
-  EmbeddingQuantization embedding;  // of kEmbedding
+  LinearQuantization linear = {};        // of kLinear and kExperts
+  EmbeddingQuantization embedding = {};  // of kEmbedding
 };
 using Decisions = std::map<std::string, Decision, std::less<>>;
 
