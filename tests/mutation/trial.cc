@@ -63,20 +63,24 @@ std::vector<std::string> precision(const std::string& dtype) {
   std::vector<std::string> args = {"--dtype", "f32", "--quantize-embedding", "8"};
   // Rows of tiny models are rarely whole groups of 32.
   if (dtype == "8da4w") {
-    args.insert(args.end(), {"--quantize", "8da8w", "--quantize-rule", "*.feed_forward.*=8da4w"});
+    args.insert(args.end(), {"--quantize", "8da8w", "--quantize-rule", "*.feed_forward.w1*=8da4w"});
   } else {
     args.insert(args.end(), {"--quantize", dtype});
   }
   return args;
 }
 
-void convert(const Tool& tool, const std::string& checkpoint, const std::string& bundle,
+// Whether a model can be had in a precision: its rows may not be whole groups.
+bool convert(const Tool& tool, const std::string& checkpoint, const std::string& bundle,
              const Target& target) {
   std::vector<std::string> args = {
       "convert", checkpoint, "-o", bundle, "--shards", std::to_string(target.shards), "--quiet"};
   for (const std::string& word : precision(target.dtype)) args.push_back(word);
   const Outcome done = tool.run(args);
+  constexpr int kUsage = 2;
+  if (done.code == kUsage && is_quantized(target.dtype)) return false;
   if (done.code != 0) throw std::runtime_error("convert: " + done.err);
+  return true;
 }
 
 Outcome verify(const Tool& tool, const std::string& bundle, const std::string& checkpoint,
@@ -243,7 +247,7 @@ void run_applicable(const Kind& kind, const Model& model, const Right& right,
   for (const std::string& dtype : dtypes) {
     if (kind.codes && !is_quantized(dtype)) continue;
     const std::string bundle = dir / dtype;
-    convert(tool, source, bundle, {dtype, shards});
+    if (!convert(tool, source, bundle, {dtype, shards})) continue;
     if (!kind.change && !kind.codes) {
       convert({}, source, bundle + "_right", {dtype, shards});
       // A node that the change is made to may be in no quantised program.
@@ -349,7 +353,7 @@ Trial run_control(const Model& model, const std::vector<std::string>& dtypes) {
   try {
     const TempDir dir;
     for (const std::string& dtype : dtypes) {
-      convert({}, model.directory, dir / dtype, {dtype});
+      if (!convert({}, model.directory, dir / dtype, {dtype})) continue;
       Verdict verdict{.mode = Mode::kBundle, .dtype = dtype};
       judge_control(verify({}, dir / dtype, model.directory, model.reference), verdict);
       trial.verdicts.push_back(verdict);
