@@ -35,7 +35,7 @@ class StoredWeights {
   struct Stored {
     DType dtype = DType::kF32;
     int64_t elements = 0, columns = 0;
-    std::span<const std::byte> values, scales;  // `scales`: of codes
+    std::span<const std::byte> values = {}, scales = {};  // `scales`: of codes
     graph::QuantizationScheme scheme = {};
   };
   std::span<const std::byte> bytes_of(const packer::ManifestTensor& tensor) const;

@@ -113,6 +113,7 @@ Status run_step(const Step& step, ThreadPool& pool) {
   if (step.writes()) {
     for (size_t i = 0; i < step.outs.size(); ++i) FERRY_RETURN_IF_ERROR(check_out(step, i));
   }
+  if (step.in_rows != nullptr) return step.delegate->run_rows(*step.in_rows, *step.out_rows, pool);
   if (step.kind == Step::Kind::kDelegate) return step.delegate->run(pool);
   const kernels::Kernel& kernel = *step.kernel;
   FERRY_RETURN_IF_ERROR(kernel.run({step.args, kernel.variant, pool}));
@@ -140,11 +141,21 @@ void notify(const MethodState& state, size_t step) {
   }
 }
 
+// Asks for what a step looks at first. The weights of a step before it may have driven all of it
+// out of the caches.
+void prefetch(const Step& step) {
+  for (const kernels::Value* value : step.args) __builtin_prefetch(value);
+  for (const kernels::Tensor* input : step.inputs) __builtin_prefetch(input);
+  for (const kernels::Tensor* out : step.outs) __builtin_prefetch(out);
+}
+
 Status run_steps(MethodState& state, ThreadPool& pool) {
+  constexpr size_t kAhead = 2;
   int64_t executed = 0;
   for (size_t i = 0; i < state.steps.size();) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const Step& step = state.steps[i];
+    if (i + kAhead < state.steps.size()) prefetch(state.steps[i + kAhead]);
     if (++executed > kMaxSteps) {
       return bad_input(fmt::format("{}: method {} does not end after {} instructions", state.file,
                                    quoted(state.method), kMaxSteps));

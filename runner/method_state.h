@@ -28,6 +28,8 @@ struct Step {
   kernels::Value* to = nullptr;                   // kMove
   size_t destination = 0;                         // kJumpIfFalse
   Delegate* delegate = nullptr;                   // kDelegate
+  const kernels::Tensor* in_rows = nullptr;       // kDelegate for some rows of a linear layer
+  kernels::Tensor* out_rows = nullptr;
 
   bool is_view() const {
     return kind == Kind::kKernel && kernel->memory == kernels::Kernel::Memory::kView;

@@ -6,6 +6,41 @@
 #include <limits>
 
 namespace ferry::runner {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+// Logits are looked at in blocks by loops without exits, which the compiler vectorises.
+constexpr size_t kBlock = 1024;
+
+// The largest value of some, NaN aside; minus infinity if there is none.
+float largest_of(std::span<const float> values) {
+  constexpr size_t kLanes = 16;
+  float lanes[kLanes];
+  std::ranges::fill(lanes, -kInf);
+  const size_t whole = values.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t l = 0; l < kLanes; ++l) {
+      lanes[l] = values[i + l] > lanes[l] ? values[i + l] : lanes[l];
+    }
+  }
+  float largest = *std::ranges::max_element(lanes);
+  for (float value : values.subspan(whole)) largest = value > largest ? value : largest;
+  return largest;
+}
+
+// Neither NaN nor infinity is among the values; minus infinity may be.
+bool is_ordered(std::span<const float> values) {
+  for (size_t begin = 0; begin < values.size(); begin += kBlock) {
+    unsigned others = 0;
+    for (float value : values.subspan(begin, std::min(kBlock, values.size() - begin))) {
+      others |= value < kInf ? 0 : 1;
+    }
+    if (others != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Random::Random(uint64_t seed) {
   for (uint64_t& word : state_) {
@@ -44,8 +79,7 @@ Result<Sampler> Sampler::make(const SamplingOptions& o) {
 
 Result<int64_t> Sampler::sample(std::span<const float> logits) {
   // -inf is a probability of 0, as of a token that is masked. NaN is below nothing.
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  const bool ordered = std::ranges::all_of(logits, [](float logit) { return logit < kInf; });
+  const bool ordered = is_ordered(logits);
   const auto best = static_cast<int64_t>(argmax(logits));
   if (!ordered || logits[static_cast<size_t>(best)] == -kInf) {
     return bad_input("the logits are not finite: there is nothing to choose from");
@@ -95,11 +129,23 @@ Result<int64_t> Sampler::sample(std::span<const float> logits) {
 }
 
 size_t argmax(std::span<const float> row) {
-  size_t best = 0;
-  for (size_t i = 1; i < row.size(); ++i) {
-    if (row[i] > row[best] || std::isnan(row[best])) best = i;
+  float largest = -kInf;
+  std::span<const float> block;  // the first that holds it
+  for (size_t begin = 0; begin < row.size(); begin += kBlock) {
+    const auto next = row.subspan(begin, std::min(kBlock, row.size() - begin));
+    if (const float top = largest_of(next); top > largest) {
+      largest = top;
+      block = next;
+    }
   }
-  return best;
+  if (!block.empty()) {
+    return static_cast<size_t>(std::ranges::find(block, largest) - block.begin()) +
+           static_cast<size_t>(block.data() - row.data());
+  }
+  // Nothing but minus infinity and NaN.
+  const auto found = std::ranges::find(row, -kInf);
+  if (found != row.end()) return static_cast<size_t>(found - row.begin());
+  return row.empty() ? 0 : row.size() - 1;
 }
 
 }  // namespace ferry::runner

@@ -9,14 +9,22 @@ namespace {
 using kernels::Tensor;
 using kernels::Value;
 
-// Operators that work row by row, and where their out is; all of them read argument 0.
+// Operators that work row by row, and where their out is; all of them read argument 0. A delegate
+// has no such arguments.
 struct RowOp {
   std::string_view name;
   size_t out;
 };
-constexpr RowOp kLinear = {"aten::linear.out", 3};
+constexpr RowOp kLinears[] = {{"aten::linear.out", 3},
+                              {"quantized_decomposed::mixed_linear.out", 5}};
+constexpr RowOp kDelegate = {"a linear layer as a delegate", 0};
 constexpr RowOp kElementwise[] = {{"aten::_to_copy.out", 3},
                                   {"quantized_decomposed::quantize_per_tensor.out", 6}};
+
+bool is_linear(const RowOp& op) {
+  return op.name == kDelegate.name ||
+         std::ranges::find(kLinears, op.name, &RowOp::name) != std::end(kLinears);
+}
 
 int64_t rows_of(const Tensor& tensor) { return tensor.numel / tensor.sizes.back(); }
 
@@ -46,7 +54,7 @@ class Finder {
       if (!op) return {};
       const size_t at = writers_[static_cast<size_t>(value)].front();
       steps.emplace_back(at, op->out);
-      if (op->name == kLinear.name) break;
+      if (is_linear(*op)) break;
       value = state_.steps[at].args[0]->id;
     }
     RowOutput found{rows_of(*loading_.tensor(output))};
@@ -55,10 +63,9 @@ class Finder {
   }
 
   // Memory that is the tensor's own, whatever is executed.
-  bool is_plain(const Value* value) const {
-    const Tensor* tensor = value->tensor;
+  bool is_plain(const Tensor* tensor) const {
     if (tensor == nullptr || tensor->dynamic || tensor->rank() == 0 || tensor->numel == 0 ||
-        !state_.planned[static_cast<size_t>(value->id)]) {
+        !state_.planned[static_cast<size_t>(tensor->id)]) {
       return false;
     }
     return std::ranges::none_of(state_.rebound,
@@ -73,16 +80,23 @@ class Finder {
       return std::nullopt;
     }
     const Step& step = state_.steps[writers_[v].front()];
+    if (step.kind == Step::Kind::kDelegate) {
+      const bool rows = step.delegate->is_linear() && is_plain(step.inputs[0]) &&
+                        is_plain(step.outs[0]) &&
+                        rows_of(*step.inputs[0]) == rows_of(*step.outs[0]);
+      return rows ? std::optional(kDelegate) : std::nullopt;
+    }
     if (step.kind != Step::Kind::kKernel) return std::nullopt;
+    const auto linear = std::ranges::find(kLinears, step.kernel->name, &RowOp::name);
     const auto op = std::ranges::find(kElementwise, step.kernel->name, &RowOp::name);
-    const bool linear = step.kernel->name == kLinear.name;
-    if (!linear && op == std::end(kElementwise)) return std::nullopt;
+    if (linear == std::end(kLinears) && op == std::end(kElementwise)) return std::nullopt;
     const Value* in = step.args[0];
     const Value* out = &state_.values[v];
-    if (!is_plain(in) || !is_plain(out) || rows_of(*in->tensor) != rows_of(*out->tensor)) {
+    if (!is_plain(in->tensor) || !is_plain(out->tensor) ||
+        rows_of(*in->tensor) != rows_of(*out->tensor)) {
       return std::nullopt;
     }
-    if (linear) return kLinear;
+    if (linear != std::end(kLinears)) return *linear;
     return in->tensor->sizes == out->tensor->sizes ? std::optional(*op) : std::nullopt;
   }
 
@@ -92,8 +106,17 @@ class Finder {
         Value{.kind = Value::Kind::kTensor, .id = of->id, .tensor = rows});
   }
 
+  RowOutput::Link link_delegate(size_t index) {
+    const Step& step = state_.steps[index];
+    RowOutput::Link link{index, step, step, step.inputs[0], step.outs[0]};
+    link.some.in_rows = link.in_rows = &state_.row_tensors.emplace_back(*link.in);
+    link.some.out_rows = link.out_rows = &state_.row_tensors.emplace_back(*link.out);
+    return link;
+  }
+
   RowOutput::Link link(size_t index, size_t out) {
     const Step& step = state_.steps[index];
+    if (step.kind == Step::Kind::kDelegate) return link_delegate(index);
     RowOutput::Link link{index, step, step, step.args[0]->tensor, step.args[out]->tensor};
     auto& args = state_.row_args.emplace_back(step.args.begin(), step.args.end());
     args[0] = some_rows(link.in, link.in_rows);

@@ -7,7 +7,7 @@
 
 namespace ferry::runner {
 
-// Finds outputs that are the result of linear, cast or quantised or neither. Their rows do not
+// Finds outputs that are the result of a linear layer, cast or quantised or neither. Their rows do not
 // depend on each other. Call after all else is loaded.
 void find_row_outputs(Loading& loading);
 

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "core/text.h"
+#include "formats/pte/op_schema.h"
 #include "formats/xnnpack/reader.h"
 
 namespace ferry::xnnpack {
@@ -84,10 +85,17 @@ class CallCheck {
                                  quoted(method_.name), index_, what));
   }
 
-  // What an operator that we know nothing of, or a view, makes of a tensor without memory.
+  // What a view, or an operator that we know nothing of, may make another tensor's memory.
   void find_aliases(const pte::Instruction& step) {
     const auto* call = std::get_if<pte::KernelCall>(&step);
-    if (call != nullptr) aliases_.insert(call->args.begin(), call->args.end());
+    if (call == nullptr) return;
+    const std::string name = method_.operators[static_cast<size_t>(call->op)].full_name();
+    const pte::OpSchema* schema = pte::find_op_schema(name);
+    if (schema == nullptr) {
+      aliases_.insert(call->args.begin(), call->args.end());
+    } else if (schema->name == "executorch_prim::et_view") {
+      aliases_.insert(call->args.back());
+    }
   }
 
   const pte::Tensor* tensor(int32_t index) const {

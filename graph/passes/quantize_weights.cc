@@ -27,8 +27,8 @@ enum class Use { kLinear, kEmbedding, kExperts };
 // What a matrix becomes.
 struct Decision {
   Use use = Use::kLinear;
-  LinearQuantization linear;        // of kLinear and kExperts
-  EmbeddingQuantization embedding;  // of kEmbedding
+  LinearQuantization linear = {};        // of kLinear and kExperts
+  EmbeddingQuantization embedding = {};  // of kEmbedding
 };
 using Decisions = std::map<std::string, Decision, std::less<>>;
 
@@ -301,12 +301,25 @@ class Rewriter {
     return flat_[x] = out;
   }
 
+  // The official kernel of bytes reads i64; static programs have tokens of i32.
+  ValueId long_ids(ValueId ids, int32_t layer) {
+    if (graph_[ids].dtype == DType::kI64) return ids;
+    Value cast;
+    cast.dtype = DType::kI64;
+    cast.shape = graph_[ids].shape;
+    const ValueId out = add(std::move(cast));
+    graph_.nodes.push_back(
+        {Op::kToCopy, {ids, false, std::monostate{}, DType::kI64}, {out}, layer});
+    return out;
+  }
+
   void embedding(Node node, ValueId table) {
     const ValueId scales = coded(table);
     const bool nibbles = graph_[table].dtype == DType::kI4;
     const int64_t least = nibbles ? -8 : -128;
-    node.args = {table,        scales,     std::monostate{}, IntArg(least), IntArg(-least - 1),
-                 node.args[1], DType::kF32};
+    const ValueId ids = long_ids(std::get<ValueId>(node.args[1]), node.layer);
+    node.args = {table, scales,     std::monostate{}, IntArg(least), IntArg(-least - 1),
+                 ids,   DType::kF32};
     node.op = nibbles ? Op::kEmbedding4Bit : Op::kEmbeddingByte;
     graph_.nodes.push_back(std::move(node));
   }

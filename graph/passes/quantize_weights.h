@@ -43,8 +43,8 @@ struct QuantizeRule {
 };
 
 struct QuantizeOptions {
-  LinearQuantization linears;
-  EmbeddingQuantization embeddings;
+  LinearQuantization linears = {};
+  EmbeddingQuantization embeddings = {};
   std::vector<QuantizeRule> rules = {};
   ScaleMethod method = ScaleMethod::kBf16First;
 

@@ -117,15 +117,12 @@ HWY_INLINE void transpose_chunks(int16_t* pairs, size_t chunks) {
 
 // ---- sums
 
-struct Sums {
-  VI32 xq[kMultipliers], qq[kMultipliers];
-};
-
+// For each multiplier the sums of x q and of q q of `count` pairs.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE int32_t fixed_point_product(int32_t a, int32_t b) { return (a * b + 0x4000) >> 15; }
 
-Sums sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs, size_t count) {
-  Sums sums;
+void sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs, size_t count,
+                  VI32* xq_out, VI32* qq_out) {
   for (size_t m = 0; m < kMultipliers; ++m) {
     int32_t xq = 0, qq = 0;
     for (size_t i = 0; i < 2 * count; ++i) {
@@ -135,14 +132,13 @@ Sums sum_products(const Candidates& set, const Steps& steps, const int16_t* pair
       xq += pairs[i] * q;
       qq += q * q;
     }
-    sums.xq[m] = hn::Set(I32(), xq);
-    sums.qq[m] = hn::Set(I32(), qq);
+    xq_out[m] = hn::Set(I32(), xq);
+    qq_out[m] = hn::Set(I32(), qq);
   }
-  return sums;
 }
 #else
-HWY_INLINE Sums sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs,
-                             size_t count) {
+HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs,
+                             size_t count, VI32* xq_out, VI32* qq_out) {
   const I32 d;
   const hn::ScalableTag<int16_t> d16;
   const auto low = hn::Set(d16, set.low), high = hn::Set(d16, set.high);
@@ -163,12 +159,10 @@ HWY_INLINE Sums sum_products(const Candidates& set, const Steps& steps, const in
       qq[m] = hn::ReorderWidenMulAccumulate(d, q, q, qq[m], qq_rest[m]);
     }
   }
-  Sums sums;
   for (size_t m = 0; m < kMultipliers; ++m) {
-    sums.xq[m] = hn::RearrangeToOddPlusEven(xq[m], xq_rest[m]);
-    sums.qq[m] = hn::RearrangeToOddPlusEven(qq[m], qq_rest[m]);
+    xq_out[m] = hn::RearrangeToOddPlusEven(xq[m], xq_rest[m]);
+    qq_out[m] = hn::RearrangeToOddPlusEven(qq[m], qq_rest[m]);
   }
-  return sums;
 }
 #endif
 
@@ -192,11 +186,12 @@ HWY_INLINE void try_steps(const Candidates& set, const Steps& steps, const int16
   VF32 xq[kMultipliers], qq[kMultipliers];
   for (size_t m = 0; m < kMultipliers; ++m) xq[m] = qq[m] = hn::Zero(d);
   for (size_t p = 0; p < count; p += set.tile / 2) {
-    const Sums sums =
-        sum_products(set, steps, pairs + p * kLanes * 2, std::min(set.tile / 2, count - p));
+    VI32 tile_xq[kMultipliers], tile_qq[kMultipliers];
+    const size_t tile = std::min(set.tile / 2, count - p);
+    sum_products(set, steps, pairs + p * kLanes * 2, tile, tile_xq, tile_qq);
     for (size_t m = 0; m < kMultipliers; ++m) {
-      xq[m] = hn::Add(xq[m], hn::ConvertTo(d, sums.xq[m]));
-      qq[m] = hn::Add(qq[m], hn::ConvertTo(d, sums.qq[m]));
+      xq[m] = hn::Add(xq[m], hn::ConvertTo(d, tile_xq[m]));
+      qq[m] = hn::Add(qq[m], hn::ConvertTo(d, tile_qq[m]));
     }
   }
   for (size_t m = 0; m < kMultipliers; ++m) best.consider(xq[m], qq[m]);

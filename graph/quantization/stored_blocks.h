@@ -9,16 +9,10 @@ namespace ferry::graph {
 
 inline constexpr size_t kStoredBlockValues = 32;
 inline constexpr size_t kQ8_0BlockBytes = 34;  // f16 scale, 32 i8 codes
-inline constexpr size_t kQ4_0BlockBytes = 18;  // f16 scale, byte j has code j + 8 and, high, j + 16
 
 // Whole blocks, one after the other. `codes` gets an i8 for each value, `scales` an f32 for each
 // block. A scale may be 0, and of no normal f16; of a damaged file it may be negative or NaN.
 void split_q8_0(std::span<const std::byte> blocks, std::span<std::byte> codes,
-                std::span<std::byte> scales);
-
-// `codes` gets a byte for two values, the first in the high nibble, as embedding_4bit reads them.
-// About half of the scales are negative, which an embedding may have and a qbint4 filter may not.
-void split_q4_0(std::span<const std::byte> blocks, std::span<std::byte> codes,
                 std::span<std::byte> scales);
 
 }  // namespace ferry::graph

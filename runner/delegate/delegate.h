@@ -52,6 +52,12 @@ class Delegate {
   // Allocates nothing unless shapes need more scratch memory than any before. Errors name the node.
   Status run(ThreadPool& pool);
 
+  // Whether it is one FullyConnected from its input to its output, so that each row of the output
+  // depends on the same row of the input alone.
+  bool is_linear() const;
+  // The rows of `input` into those of `out`, which are as many, for such a delegate.
+  Status run_rows(const kernels::Tensor& input, kernels::Tensor& out, ThreadPool& pool);
+
   struct Plan;
 
  private:

@@ -88,16 +88,11 @@ void plain_linear(const LinearStep& step, const float* x, int64_t m, Tensor& out
       });
 }
 
-Status run_linear(Delegate::Plan& plan, PlanStep& step, ThreadPool& pool) {
-  LinearStep& linear = *step.linear;
-  const Tensor& input = *plan.values[step.reads[0]].tensor;
-  for (size_t i = 0; i < linear.products.size(); ++i) {
-    const PlannedValue& out = plan.values[linear.products[i].out];
-    FERRY_RETURN_IF_ERROR(kernels::resize(*out.tensor, out.shape));
-    linear.tasks[i].out = out.tensor->as<float>();
-  }
+// The outs of the tasks are set.
+void run_products(Delegate::Plan& plan, LinearStep& linear, const Tensor& input, Tensor& first_out,
+                  ThreadPool& pool) {
   const int64_t m = input.numel / linear.columns;
-  if (m == 0) return {};
+  if (m == 0) return;
   const float* x = input.as<float>();
   if (linear.kind == LinearStep::Kind::kDynamic) {
     const std::span scratch(plan.memory.scratch() + plan.value_bytes, plan.linear_bytes);
@@ -105,8 +100,19 @@ Status run_linear(Delegate::Plan& plan, PlanStep& step, ThreadPool& pool) {
   } else if (linear.kind == LinearStep::Kind::kWeightOnly) {
     kernels::weight_only_linear(x, m, linear.columns, linear.tasks, pool);
   } else {
-    plain_linear(linear, x, m, *plan.values[linear.products[0].out].tensor, pool);
+    plain_linear(linear, x, m, first_out, pool);
   }
+}
+
+Status run_linear(Delegate::Plan& plan, PlanStep& step, ThreadPool& pool) {
+  LinearStep& linear = *step.linear;
+  for (size_t i = 0; i < linear.products.size(); ++i) {
+    const PlannedValue& out = plan.values[linear.products[i].out];
+    FERRY_RETURN_IF_ERROR(kernels::resize(*out.tensor, out.shape));
+    linear.tasks[i].out = out.tensor->as<float>();
+  }
+  run_products(plan, linear, *plan.values[step.reads[0]].tensor,
+               *plan.values[linear.products[0].out].tensor, pool);
   for (const LinearStep::Product& product : linear.products) {
     if (product.range) clamp_all(*plan.values[product.out].tensor, *product.range, pool);
   }
@@ -212,6 +218,20 @@ Status Delegate::run(ThreadPool& pool) {
         step.linear ? run_linear(*plan_, step, pool) : step.run({step.args, step.variant, pool});
     if (!status) return tl::unexpected<Error>(plan_->at_node(step.node, std::move(status).error()));
   }
+  return {};
+}
+
+bool Delegate::is_linear() const {
+  return plan_->steps.size() == 1 && plan_->steps[0].linear &&
+         plan_->steps[0].linear->products.size() == 1 && plan_->inputs.size() == 1;
+}
+
+Status Delegate::run_rows(const Tensor& input, Tensor& out, ThreadPool& pool) {
+  FERRY_RETURN_IF_ERROR(prepare(*plan_));
+  LinearStep& linear = *plan_->steps[0].linear;
+  linear.tasks[0].out = out.as<float>();
+  run_products(*plan_, linear, input, out, pool);
+  if (linear.products[0].range) clamp_all(out, *linear.products[0].range, pool);
   return {};
 }
 

@@ -1,5 +1,6 @@
 #include "runner/kernels/elementwise.h"
 
+#include <algorithm>
 #include <array>
 
 namespace ferry::kernels {
@@ -24,11 +25,24 @@ int64_t broadcast_stride(const Dims& input, const Dims& strides, const Dims& out
   return at < 0 || input[at] == 1 ? 0 : strides[at];
 }
 
+// Whether every input has either one value or as many as `out`, and so in the same order.
+bool is_flat(std::span<const Operand> inputs, int64_t count) {
+  return std::ranges::all_of(inputs, [&](const Operand& input) {
+    const int64_t n = numel(input.sizes.span());
+    return n == 1 || n == count;
+  });
+}
+
 // The dimensions of `out` without those of size 1, neighbours merged where every input allows it.
 Walk plan(std::span<const Operand> inputs, const Dims& out) {
+  Walk walk;
+  if (const int64_t count = numel(out.span()); is_flat(inputs, count)) {
+    walk.inner = count;
+    for (size_t k = 0; k < inputs.size(); ++k) walk.many[k] = numel(inputs[k].sizes.span()) != 1;
+    return walk;
+  }
   std::array<Dims, kMaxInputs> own;
   for (size_t k = 0; k < inputs.size(); ++k) own[k] = contiguous_strides(inputs[k].sizes);
-  Walk walk;
   for (int dim = 0; dim < out.rank(); ++dim) {
     if (out[dim] == 1) continue;
     std::array<int64_t, kMaxInputs> stride = {};

@@ -1,11 +1,11 @@
 // Products of f32 or f16 with matrices of i8 codes: codes are widened and scaled as they are read,
-// a few columns of the result at a time, and everything is summed in f32. The official kernels sum
-// in the dtype of the input.
+// and everything is summed in f32. The official kernels sum in the dtype of the input.
 #include "runner/kernels/compute.h"
 #include "runner/kernels/compute_scratch.h"
 #include "runner/kernels/dtypes.h"
 #include "runner/kernels/kernel.h"
 #include "runner/kernels/kernels.h"
+#include "runner/kernels/quantized_linear.h"
 
 namespace ferry::kernels {
 namespace {
@@ -66,6 +66,15 @@ void by_columns(const Call& call, const Product& p, Tensor& out, const Widen& wi
   });
 }
 
+void product_with(const Call& call, const Product& p, const float* input, const CodedMatrix& matrix,
+                  Tensor& out) {
+  const bool direct = out.dtype == DType::kF32;
+  const Scratch result(direct ? 0 : static_cast<size_t>(out.numel));
+  float* to = direct ? out.as<float>() : result.data();
+  weight_only_linear(input, p.m, matrix, nullptr, to, call.pool);
+  if (!direct) store(out.dtype, to, out.data, out.numel);
+}
+
 Status prepare(const Product& p, Tensor& out) {
   FERRY_RETURN_IF_ERROR(resize(out, {p.m, p.n}));
   if (p.k == 0) fill(out, Number::of_int(0));
@@ -91,6 +100,13 @@ Status mixed_linear(const Call& call) {
   const float* input = floats(*p.input, input_copy);
   const float* scales = floats(*p.scales, scales_copy);
   const int64_t group = (p.k + groups - 1) / groups;
+  if (group * groups == p.k) {
+    CodedMatrix matrix{.bits = 8, .rows = p.n, .columns = p.k, .group = groups == 1 ? 0 : group};
+    matrix.codes = p.weight->data;
+    matrix.scales = reinterpret_cast<const std::byte*>(scales);
+    product_with(call, p, input, matrix, out);
+    return {};
+  }
   const auto widen = [&](int64_t begin, int64_t count, float* to) {
     for (int64_t n = begin; n < begin + count; ++n, to += p.k) {
       const int8_t* codes = p.weight->as<int8_t>() + n * p.k;

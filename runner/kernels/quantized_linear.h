@@ -65,6 +65,9 @@ void dynamic_linear(const float* x, int64_t m, int64_t columns, std::span<const 
 // The same without quantising the activations: f32 x codes.
 void weight_only_linear(const float* x, int64_t m, int64_t columns,
                         std::span<const LinearTask> tasks, ThreadPool& pool);
+// One of them; such a product needs nothing beforehand.
+void weight_only_linear(const float* x, int64_t m, const CodedMatrix& matrix, const float* bias,
+                        float* out, ThreadPool& pool);
 
 // A row of activations as the dynamic products quantise it: real = (code - zero_point) *
 // inverse_scale. A row with a NaN, an infinity or a range beyond f32 gets codes of 0 and a scale of

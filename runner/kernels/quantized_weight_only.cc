@@ -1,5 +1,5 @@
 // Products of f32 activations with codes. Sums are made in the order of compute_tile-inl.h, of
-// weights that are code * scale, rounded to f32.
+// weights that are code * scale, rounded to f32; a scale of a whole row is multiplied with its sum.
 #include "runner/kernels/compute_targets.h"
 // After the choice of targets.
 #undef HWY_TARGET_INCLUDE
@@ -26,6 +26,11 @@ struct WeightOnlyArgs {
 inline bool has_wide_groups(const CodedMatrix& m) {
   const Groups groups(m);
   return groups.count == 1 || groups.columns % kMaxLanes == 0;
+}
+
+// What the sum of a row is multiplied with.
+inline float row_factor(const CodedMatrix& m, size_t n) {
+  return Groups(m).count == 1 ? scale_at(m, n) : 1.0f;
 }
 
 }  // namespace ferry::kernels
@@ -57,49 +62,78 @@ HWY_INLINE const int8_t* codes_at(const CodedMatrix& m, const uint8_t* row, size
   return buffer;
 }
 
-HWY_INLINE VF32 weights(const int8_t* codes, VF32 scale) {
-  const F32 d;
+HWY_INLINE VF32 code_lanes(const int8_t* codes) {
   const hn::Rebind<int32_t, F32> d32;
   const hn::Rebind<int8_t, F32> d8;
-  return hn::Mul(hn::ConvertTo(d, hn::PromoteTo(d32, load_bits(d8, codes))), scale);
+  return hn::ConvertTo(F32(), hn::PromoteTo(d32, load_bits(d8, codes)));
+}
+
+// Columns of out, kDirectCols rows of the matrix.
+struct DirectRows {
+  const uint8_t* codes[kDirectCols];
+  size_t scales[kDirectCols];  // index of the first one
+};
+
+// Products of columns [k, k + count), which have the given scales.
+template <size_t kM, bool kScaled>
+HWY_INLINE void direct_chunk(const WeightOnlyArgs& a, const DirectRows& rows, size_t k,
+                             size_t count, const VF32 (&scales)[kDirectCols],
+                             VF32 (&acc)[kM * kDirectCols]) {
+  const F32 d;
+  HWY_ALIGN int8_t buffers[kDirectCols][kChunk];
+  const int8_t* codes[kDirectCols];
+  for (size_t j = 0; j < kDirectCols; ++j) {
+    codes[j] = codes_at(*a.matrix, rows.codes[j], k, count, buffers[j]);
+  }
+  for (size_t v = 0; v < count; v += kLanes) {
+    for (size_t j = 0; j < kDirectCols; ++j) {
+      VF32 w = code_lanes(codes[j] + v);
+      if constexpr (kScaled) w = hn::Mul(w, scales[j]);
+      for (size_t i = 0; i < kM; ++i) {
+        const VF32 x = hn::LoadU(d, a.x + i * a.x_stride + k + v);
+        acc[i * kDirectCols + j] = hn::MulAdd(x, w, acc[i * kDirectCols + j]);
+      }
+    }
+  }
+}
+
+template <size_t kM, bool kScaled>
+HWY_INLINE void direct_sums(const WeightOnlyArgs& a, const DirectRows& rows, float* sums) {
+  const Groups groups(*a.matrix);
+  VF32 acc[kM * kDirectCols], scales[kDirectCols];
+  clear(acc);
+  clear(scales);
+  for (size_t g = 0; g < groups.count; ++g) {
+    if constexpr (kScaled) {
+      for (size_t j = 0; j < kDirectCols; ++j) {
+        scales[j] = hn::Set(F32(), scale_at(*a.matrix, rows.scales[j] + g));
+      }
+    }
+    for (size_t c = 0; c < groups.columns; c += kChunk) {
+      const size_t count = groups.columns - c < kChunk ? groups.columns - c : kChunk;
+      direct_chunk<kM, kScaled>(a, rows, g * groups.columns + c, count, scales, acc);
+    }
+  }
+  finish(acc, sums);
 }
 
 // Rows [n, n + kDirectCols) of the matrix, the last one again for those that there are not.
 template <size_t kM>
 void direct_columns(const WeightOnlyArgs& a, size_t n) {
-  const F32 d;
-  const CodedMatrix& m = *a.matrix;
-  const Groups groups(m);
-  const auto rows = static_cast<size_t>(m.rows);
-  VF32 acc[kM * kDirectCols];
-  clear(acc);
-  for (size_t g = 0; g < groups.count; ++g) {
-    for (size_t c = 0; c < groups.columns; c += kChunk) {
-      const size_t count = groups.columns - c < kChunk ? groups.columns - c : kChunk;
-      const size_t k = g * groups.columns + c;
-      HWY_ALIGN int8_t buffers[kDirectCols][kChunk];
-      const int8_t* codes[kDirectCols];
-      VF32 scales[kDirectCols];
-      for (size_t j = 0; j < kDirectCols; ++j) {
-        const size_t row = n + j < rows ? n + j : rows - 1;
-        codes[j] = codes_at(m, row_codes(m, row), k, count, buffers[j]);
-        scales[j] = hn::Set(d, scale_at(m, row * groups.count + g));
-      }
-      for (size_t v = 0; v < count; v += kLanes) {
-        for (size_t j = 0; j < kDirectCols; ++j) {
-          const VF32 w = weights(codes[j] + v, scales[j]);
-          for (size_t i = 0; i < kM; ++i) {
-            const VF32 x = hn::LoadU(d, a.x + i * a.x_stride + k + v);
-            acc[i * kDirectCols + j] = hn::MulAdd(x, w, acc[i * kDirectCols + j]);
-          }
-        }
-      }
-    }
+  const auto count = static_cast<size_t>(a.matrix->rows);
+  const size_t groups = Groups(*a.matrix).count;
+  DirectRows rows;
+  for (size_t j = 0; j < kDirectCols; ++j) {
+    const size_t row = n + j < count ? n + j : count - 1;
+    rows.codes[j] = row_codes(*a.matrix, row);
+    rows.scales[j] = row * groups;
   }
   float sums[round_up(kM * kDirectCols, kMaxLanes)];
-  finish(acc, sums);
-  for (size_t j = 0; j < kDirectCols && n + j < rows; ++j) {
-    for (size_t i = 0; i < kM; ++i) a.out[i * rows + n + j] = sums[i * kDirectCols + j];
+  groups == 1 ? direct_sums<kM, false>(a, rows, sums) : direct_sums<kM, true>(a, rows, sums);
+  for (size_t j = 0; j < kDirectCols && n + j < count; ++j) {
+    for (size_t i = 0; i < kM; ++i) {
+      a.out[i * count + n + j] = sums[i * kDirectCols + j] * row_factor(*a.matrix, n + j);
+    }
   }
 }
 
@@ -113,14 +147,14 @@ void widen_codes(const CodedMatrix& m, size_t row, size_t j, float* tile) {
   const F32 d;
   const Groups groups(m);
   for (size_t g = 0; g < groups.count; ++g) {
-    const VF32 scale = hn::Set(d, scale_at(m, row * groups.count + g));
+    const VF32 scale = hn::Set(d, groups.count == 1 ? 1.0f : scale_at(m, row * groups.count + g));
     for (size_t c = 0; c < groups.columns; c += kChunk) {
       const size_t count = groups.columns - c < kChunk ? groups.columns - c : kChunk;
       const size_t k = g * groups.columns + c;
       HWY_ALIGN int8_t buffer[kChunk];
       const int8_t* codes = codes_at(m, row_codes(m, row), k, count, buffer);
       for (size_t v = 0; v < count; v += kLanes) {
-        hn::StoreU(weights(codes + v, scale), d, tile + place_in_tile(k + v, j));
+        hn::StoreU(hn::Mul(code_lanes(codes + v), scale), d, tile + place_in_tile(k + v, j));
       }
     }
   }
@@ -151,7 +185,7 @@ HWY_INLINE void widened_tile(const WeightOnlyArgs& a, size_t i, size_t n, const 
   finish(acc, sums);
   for (size_t r = 0; r < kM; ++r) {
     for (size_t j = 0; j < kTileCols && n + j < rows; ++j) {
-      a.out[(i + r) * rows + n + j] = sums[r * kTileCols + j];
+      a.out[(i + r) * rows + n + j] = sums[r * kTileCols + j] * row_factor(*a.matrix, n + j);
     }
   }
 }
@@ -235,10 +269,17 @@ void pad(const float* x, size_t m, size_t columns, size_t stride, float* copy) {
 
 }  // namespace
 
-void weight_only_linear(const float* x, int64_t m, int64_t columns,
-                        std::span<const LinearTask> tasks, ThreadPool& pool) {
+void weight_only_linear(const float* x, int64_t m, int64_t, std::span<const LinearTask> tasks,
+                        ThreadPool& pool) {
+  for (const LinearTask& task : tasks) {
+    weight_only_linear(x, m, task.matrix->matrix(), task.bias, task.out, pool);
+  }
+}
+
+void weight_only_linear(const float* x, int64_t m, const CodedMatrix& matrix, const float* bias,
+                        float* out, ThreadPool& pool) {
   if (m <= 0) return;
-  const auto rows = static_cast<size_t>(m), width = static_cast<size_t>(columns);
+  const auto rows = static_cast<size_t>(m), width = static_cast<size_t>(matrix.columns);
   const size_t stride = round_up(width, kMaxLanes);
   std::optional<Scratch> copy;
   if (stride != width) {
@@ -246,9 +287,7 @@ void weight_only_linear(const float* x, int64_t m, int64_t columns,
     pad(x, rows, width, stride, copy->data());
     x = copy->data();
   }
-  for (const LinearTask& task : tasks) {
-    run_task({x, stride, rows, &task.matrix->matrix(), task.bias, task.out}, pool);
-  }
+  run_task({x, stride, rows, &matrix, bias, out}, pool);
 }
 
 }  // namespace ferry::kernels

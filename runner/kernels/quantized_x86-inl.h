@@ -175,20 +175,41 @@ inline __m256i long_group(const uint8_t* codes, size_t bytes, const int8_t* spli
   return _mm256_add_epi32(acc, other);
 }
 
-// Up to 8 groups, each a multiple of 64 columns or the whole row.
+// Lanes of 8 vectors, each summed.
+inline __m256i sums_of_lanes(const __m256i (&v)[8]) {
+  const __m256i low = four_sums(v[0], v[1], v[2], v[3]), high = four_sums(v[4], v[5], v[6], v[7]);
+  return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                          _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+// 8 groups, each a multiple of 64 columns.
 template <class Dot>
-inline __m256i eight_groups(size_t count, const uint8_t* codes, size_t bytes, const int8_t* split,
+inline __m256i eight_groups(const uint8_t* codes, size_t bytes, const int8_t* split,
                             const int32_t* offsets) {
+  __m256i sums[8];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < 8; ++i) {
+    sums[i] = dot64<Dot>(load256(offsets), codes, split);
+    for (size_t b = 32; b < bytes; b += 32) {
+      sums[i] =
+          dot64<Dot>(_mm256_add_epi32(sums[i], load256(offsets + b / 4)), codes + b, split + 2 * b);
+    }
+    codes += bytes, split += 2 * bytes, offsets += bytes / 4;
+  }
+  return sums_of_lanes(sums);
+}
+
+// Less than 8, or the whole row.
+template <class Dot>
+inline __m256i some_groups(size_t count, const uint8_t* codes, size_t bytes, const int8_t* split,
+                           const int32_t* offsets) {
   __m256i sums[8];
   for (size_t i = 0; i < 8; ++i) {
     sums[i] = i < count ? long_group<Dot>(codes + i * bytes, bytes, split + 2 * i * bytes,
                                           offsets + i * bytes / 4)
                         : _mm256_setzero_si256();
   }
-  const __m256i low = four_sums(sums[0], sums[1], sums[2], sums[3]);
-  const __m256i high = four_sums(sums[4], sums[5], sums[6], sums[7]);
-  return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                          _mm256_permute2x128_si256(low, high, 0x31));
+  return sums_of_lanes(sums);
 }
 
 template <bool kBf16>
@@ -240,18 +261,17 @@ inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
 
 template <class Dot, bool kBf16>
 inline float sum_long_groups(RowOfGroups r, size_t groups, size_t bytes) {
-  constexpr size_t kScale = kBf16 ? 2 : 4;
+  constexpr size_t kScales = kBf16 ? 16 : 32;
   __m256 acc = _mm256_setzero_ps();
-  for (size_t g = 0; g < groups; g += 8) {
-    const size_t count = groups - g < 8 ? groups - g : 8;
-    const __m256 sums =
-        _mm256_cvtepi32_ps(eight_groups<Dot>(count, r.codes, bytes, r.split, r.offsets));
-    const __m256 scales =
-        count == 8 ? eight_scales<kBf16>(r.scales) : some_scales<kBf16>(r.scales, count);
-    acc = _mm256_fmadd_ps(sums, scales, acc);
-    r = {r.codes + 8 * bytes, r.scales + 8 * kScale, r.split + 16 * bytes, r.offsets + 2 * bytes};
+  for (; groups >= 8; groups -= 8) {
+    const __m256i sums = eight_groups<Dot>(r.codes, bytes, r.split, r.offsets);
+    acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), eight_scales<kBf16>(r.scales), acc);
+    r = {r.codes + 8 * bytes, r.scales + kScales, r.split + 16 * bytes, r.offsets + 2 * bytes};
   }
-  return sum_partials(acc);
+  if (groups == 0) return sum_partials(acc);
+  const __m256i sums = some_groups<Dot>(groups, r.codes, bytes, r.split, r.offsets);
+  const __m256 scales = some_scales<kBf16>(r.scales, groups);
+  return sum_partials(_mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), scales, acc));
 }
 
 template <class Dot, bool kBf16>

@@ -74,16 +74,18 @@ inline Dims contiguous_strides(const Dims& sizes) {
 }
 
 // Who keeps `data` alive: the Method's arenas, the program or data file, or the caller (inputs).
-struct Tensor {
+// Between two steps of decoding the weights pass through the caches, so a step finds its tensors in
+// memory: all but the sizes beyond the third are one line.
+struct alignas(64) Tensor {
   int32_t id = -1;  // index into the method's values, for messages
   DType dtype = DType::kF32;
   bool dynamic = false;   // sizes may change, within `capacity`
   bool writable = false;  // constants and inputs that share the caller's memory are not
   bool widened = false;   // f32 in place of the half precision that the program states
-  Dims sizes;
   int64_t numel = 1;
   std::byte* data = nullptr;  // aligned to the element; null until a view or an input is set
   uint64_t capacity = 0;      // bytes
+  Dims sizes;
 
   int rank() const { return sizes.rank(); }
   int64_t size(int dim) const { return sizes[dim]; }

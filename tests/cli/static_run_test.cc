@@ -175,7 +175,7 @@ TEST(StaticRun, OptionsOfTheOtherStyleAreRefusedByName) {
   for (const Line& option : std::vector<Line>{{"--attention", "sha"},
                                               {"--softmax", "masked"},
                                               {"--rotate", "r3"},
-                                              {"--kv-dtype", "f32"},
+                                              {"--kv-dtype", "bf16"},
                                               {"--mask-dtype", "u8"},
                                               {"--logits-dtype", "u16"},
                                               {"--calibrate", "prompts"},

@@ -45,7 +45,6 @@ TEST(Usage, OptionsThatAreNotThereAreNotKnownEither) {
   const std::string source = fixture("llama3_tied");
   const std::vector<Line> lines = {
       {"convert", source, "--dry-run", "--to", "gguf"},
-      {"convert", source, "--dry-run", "--quantize", "int8"},
       {"convert", source, "--dry-run", "--resume"},
   };
   for (const Line& line : lines) {

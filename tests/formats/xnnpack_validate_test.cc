@@ -356,7 +356,14 @@ TEST(XnnpackCalls, RefusesCallsThatDoNotFitTheirBlob) {
       {"writes argument 1, which is not its to write",
        [](Caller& c) {
          c.tensor(1).allocation.reset();
+         c.method.operators = {{"executorch_prim::et_view", "default"}};
          c.method.instructions.push_back(pte::KernelCall{0, {0, 2, 1}});
+       }},
+      {"writes argument 1, which is not its to write",
+       [](Caller& c) {
+         c.tensor(1).allocation.reset();
+         c.method.operators = {{"no::such", ""}};
+         c.method.instructions.push_back(pte::KernelCall{0, {1, 2}});
        }},
   };
   EXPECT_EQ(Caller().message(), "");
@@ -368,6 +375,9 @@ TEST(XnnpackCalls, RefusesCallsThatDoNotFitTheirBlob) {
   }
   Caller callers;
   callers.tensor(1).allocation.reset();
+  EXPECT_EQ(callers.message(), "");
+  callers.method.operators = {{"aten::neg", "out"}};  // reads it
+  callers.method.instructions.push_back(pte::KernelCall{0, {1, 0, 0}});
   EXPECT_EQ(callers.message(), "");
   Caller other;
   other.args() = {};

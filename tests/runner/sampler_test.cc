@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
+#include <span>
+#include <vector>
 
 namespace ferry::runner {
 namespace {
@@ -82,6 +85,35 @@ TEST(Random, IsTheGeneratorThatItSays) {
   Random random(0);
   EXPECT_EQ(random.next(), 0x99EC5F36CB75F2B4U);
   EXPECT_EQ(random.next(), 0xBF6E1F784956452AU);
+}
+
+// The twin of argmax, one value after the other.
+size_t first_largest(std::span<const float> row) {
+  size_t best = 0;
+  for (size_t i = 1; i < row.size(); ++i) {
+    if (row[i] > row[best] || std::isnan(row[best])) best = i;
+  }
+  return best;
+}
+
+TEST(ArgmaxTest, IsTheFirstOfTheLargestValuesWhateverLiesBesideThem) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::minstd_rand bits(7);
+  for (size_t size : {1, 2, 15, 16, 17, 1023, 1024, 1025, 3000}) {
+    for (int special : {0, 3, 40, 100}) {  // percent
+      for (int round = 0; round < 5; ++round) {
+        std::vector<float> row(size);
+        for (float& v : row) {
+          v = static_cast<float>(bits() % 50) - 25;
+          if (static_cast<int>(bits() % 100) < special) v = bits() % 2 == 0 ? kNan : -kInf;
+        }
+        ASSERT_EQ(argmax(row), first_largest(row)) << size << " " << special;
+      }
+    }
+  }
+  EXPECT_EQ(argmax(std::vector<float>{kNan, 1, kInf, kInf}), 2u);
+  EXPECT_EQ(argmax(std::vector<float>{kNan, kNan}), 1u);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "formats/xnnpack/writer.h"
 #include "tests/runner/op_runner.h"
 
 namespace ferry::runner {
@@ -17,20 +18,61 @@ Values waves(const Shape& shape, int64_t n) {
   return values;
 }
 
-// -x times a matrix: as f32, or as codes of it.
+// -x times a matrix: by an operator, then as codes; by a matrix of codes; by a delegate.
+enum class Kind { kLinear, kCoded, kMixed, kDelegate };
+constexpr Kind kKinds[] = {Kind::kLinear, Kind::kCoded, Kind::kMixed, Kind::kDelegate};
+
+// The graph of a linear layer whose f32 matrix is the named data "w".
+xnnpack::Graph linear_graph() {
+  xnnpack::Graph graph;
+  for (const uint32_t id : {0U, 1U, 2U}) graph.values.emplace_back().id = id;
+  graph.values[0].dims = {1, kRows, kDepth};
+  graph.values[0].external = 0;
+  graph.values[0].is_input = true;
+  graph.values[1].dims = {kColumns, kDepth};
+  graph.values[1].constant = 1;
+  graph.values[2].dims = {1, kRows, kColumns};
+  graph.values[2].external = 1;
+  graph.values[2].is_output = true;
+  graph.num_externals = 2;
+  graph.constants.push_back({"w", 0, kColumns * kDepth * sizeof(float)});
+  xnnpack::Node& node = graph.nodes.emplace_back();
+  node.kind = xnnpack::NodeKind::kFullyConnected;
+  node.inputs = {0, 1, xnnpack::kNone};
+  node.outputs = {2};
+  return graph;
+}
+
 struct Head {
-  explicit Head(bool coded) {
-    const int32_t input = program.unplanned(DType::kF32, {1, kRows, kDepth});
-    const int32_t x = program.planned(DType::kF32, {1, kRows, kDepth});
-    product = program.planned(DType::kF32, {1, kRows, kColumns});
+  explicit Head(Kind kind) : shape({1, kRows}) {
+    if (kind == Kind::kMixed) shape = {kRows};  // it takes matrices only
+    const int32_t input = program.unplanned(DType::kF32, with(kDepth));
+    const int32_t x = program.planned(DType::kF32, with(kDepth));
+    product = program.planned(DType::kF32, with(kColumns));
     program.method().inputs = {input};
     program.method().outputs = {product};
     program.call("aten::neg.out", {input, x});
+    if (kind == Kind::kMixed) {
+      add_mixed(x);
+    } else if (kind == Kind::kDelegate) {
+      add_delegate(x);
+    } else {
+      add_linear(x, kind == Kind::kCoded);
+    }
+  }
+
+  Shape with(int64_t columns) const {
+    Shape all = shape;
+    all.push_back(columns);
+    return all;
+  }
+
+  void add_linear(int32_t x, bool coded) {
     program.call("aten::linear.out",
                  {x, program.constant(waves({kColumns, kDepth}, kColumns * kDepth)),
                   program.add(pte::None{}), product});
     if (!coded) return;
-    const int32_t codes = program.planned(DType::kU8, {1, kRows, kColumns});
+    const int32_t codes = program.planned(DType::kU8, with(kColumns));
     program.call("quantized_decomposed::quantize_per_tensor.out",
                  {product, program.add(0.03), program.add(int64_t{120}), program.add(int64_t{0}),
                   program.add(int64_t{255}),
@@ -38,26 +80,48 @@ struct Head {
     program.method().outputs = {codes};
   }
 
+  void add_mixed(int32_t x) {
+    Values codes = waves({kColumns, kDepth}, kColumns * kDepth);
+    codes.dtype = DType::kI8;
+    for (double& value : codes.values) value = std::round(value * 100);
+    program.call("quantized_decomposed::mixed_linear.out",
+                 {x, program.constant(codes), program.constant(f32({kColumns}, {0.1, 0.2, 0.3})),
+                  program.add(pte::None{}), program.add(pte::None{}), product});
+  }
+
+  void add_delegate(int32_t x) {
+    weights = encode(waves({kColumns, kDepth}, kColumns * kDepth));
+    blob = xnnpack::write_blob(linear_graph()).value();
+    program.method().delegates = {{std::string(xnnpack::kBackend), 0}};
+    program.loaded().program.named_data = {{"w", 0}};
+    program.loaded().data.delegates = {blob};
+    program.loaded().data.named = {weights};
+    program.method().instructions.push_back(pte::DelegateCall{0, {x, product}});
+  }
+
   std::vector<double> run(Method& method) const {
-    const Values x = waves({1, kRows, kDepth}, kRows * kDepth);
+    const Values x = waves(with(kDepth), kRows * kDepth);
     const std::vector<std::byte> bytes = encode(x);
     EXPECT_TRUE(method.set_input(0, {x.dtype, x.shape, bytes}));
     const Status status = method.execute();
     EXPECT_TRUE(status) << status.error().message;
-    EXPECT_EQ(method.output(0).shape, (Shape{1, kRows, kColumns}));
+    EXPECT_EQ(method.output(0).shape, with(kColumns));
     return decode(method.output(0)).values;
   }
 
   ProgramBuilder program;
+  Shape shape;  // without the last dimension
   int32_t product = 0;
+  std::vector<std::byte> blob, weights;
 };
 
 bool is_poison(double value, bool coded) { return coded ? value == 255 : std::isnan(value); }
 
 TEST(WantedRows, AreThoseOfAllRows) {
-  for (const bool coded : {false, true}) {
-    SCOPED_TRACE(coded);
-    Head head(coded);
+  for (const Kind kind : kKinds) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const bool coded = kind == Kind::kCoded;
+    Head head(kind);
     Method all = *head.program.load({.poison = true});
     const std::vector<double> expected = head.run(all);
     for (const auto& [begin, count] :
@@ -80,7 +144,7 @@ TEST(WantedRows, AreThoseOfAllRows) {
 
 TEST(WantedRows, AreAllRowsForAnObserverAndInProgramsAsStated) {
   for (const bool literal : {false, true}) {
-    Head head(true);
+    Head head(Kind::kCoded);
     Method method = *head.program.load({.poison = true, .literal = literal});
     const std::vector<double> expected = head.run(method);
     Method other = *head.program.load({.poison = true, .literal = literal});

@@ -258,6 +258,22 @@ TEST_P(Linears, OfQuantisedRowsWithOneConvertOrSeveral) {
   }
 }
 
+TEST_P(Linears, OfRowsThatStayInF32WhereTheyAreWidened) {
+  const Weights& w = GetParam();
+  GraphRunner runner;
+  runner.widen = true;
+  Floats weights;
+  const Floats x = numbers(static_cast<size_t>(2 * w.columns), 2);
+  const uint32_t input = runner.input({{2, w.columns}, x});
+  const uint32_t matrix = filter(runner, weights);
+  const uint32_t rows = runner.quantised({2, w.columns});
+  runner.add(NodeKind::kConvert, {input}, rows);
+  runner.add(NodeKind::kFullyConnected, {rows, matrix}, runner.output({2, w.rows}));
+  const auto outputs = runner.run();
+  ASSERT_TRUE(outputs) << outputs.error().message;
+  expect_near(outputs->at(0).values, product(x, weights, w.columns, false), 1e-5F);
+}
+
 TEST_P(Linears, OfF32RowsUnlessScalesAreOfGroups) {
   const Weights& w = GetParam();
   GraphRunner runner;

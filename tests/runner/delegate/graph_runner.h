@@ -22,7 +22,7 @@ using Output = Input;
 class GraphRunner {
  public:
   xnnpack::Graph graph;
-  bool literal = false;
+  bool literal = false, widen = false;
   uint64_t memory_bytes = 1 << 20;
 
   uint32_t input(const Input& input) {
@@ -83,8 +83,8 @@ class GraphRunner {
     const auto copy = [](std::span<const std::byte> bytes) { return bytes; };
     MemoryBudget budget(memory_bytes);
     memory_ = std::make_unique<DelegateMemory>(/*poison=*/true);
-    delegate_ = FERRY_TRY(
-        Delegate::compile({graph, constants, args_, copy, literal}, *memory_, budget, pool_));
+    delegate_ = FERRY_TRY(Delegate::compile({graph, constants, args_, copy, literal, widen},
+                                            *memory_, budget, pool_));
     return {};
   }
 
