@@ -175,19 +175,19 @@ class FileWriter {
       watched.push_back(entry);
     }
     std::vector<Sha256> hashes(extents.size());
-    FERRY_RETURN_IF_ERROR(for_each_rows(
-        recipe,
-        [&](int64_t first, int64_t rows, std::span<const std::span<std::byte>> tiles) -> Status {
-          NonFiniteCount& count = digests_.non_finite[weight];
-          count.unquantized += FERRY_TRY(materialize_rows(recipe, tap, first, rows, tiles));
-          for (size_t i = 0; i < tiles.size(); ++i) {
-            const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, i);
-            hashes[i].update(tiles[i]);
-            FERRY_RETURN_IF_ERROR(write_tile(file, extents[i], offset, tiles[i]));
-          }
-          if (!recipe.is_coded()) FERRY_RETURN_IF_ERROR(count_tile(recipe, first, tiles[0], count));
-          return {};
-        }));
+    const auto write_rows = [&](int64_t first, int64_t rows,
+                                std::span<const std::span<std::byte>> tiles) -> Status {
+      NonFiniteCount& count = digests_.non_finite[weight];
+      count.unquantized += FERRY_TRY(materialize_rows(recipe, tap, first, rows, tiles));
+      for (size_t i = 0; i < tiles.size(); ++i) {
+        const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, i);
+        hashes[i].update(tiles[i]);
+        FERRY_RETURN_IF_ERROR(write_tile(file, extents[i], offset, tiles[i]));
+      }
+      if (!recipe.is_coded()) FERRY_RETURN_IF_ERROR(count_tile(recipe, first, tiles[0], count));
+      return {};
+    };
+    FERRY_RETURN_IF_ERROR(for_each_rows(recipe, write_rows));
     for (size_t i = 0; i < extents.size(); ++i) {
       digests_.segments[plan_.first_segment[weight] + i] = hashes[i].finish();
     }

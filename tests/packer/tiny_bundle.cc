@@ -146,8 +146,8 @@ graph::LoweredProgram tiny_program(const graph::StateDict& weights,
   maker.method.operators = {{"aten::add", "out"}, {"aten::linear", "out"}};
   maker.method.instructions.push_back(pte::KernelCall{0, {x, constant, alpha, y, y}});
   for (const std::string& name : names) {
-    const auto [from, output] = weights.find_output(name);
-    const graph::RecipeOutput& made = from->recipe.outputs[output];
+    const auto [from, index] = weights.find_output(name);
+    const graph::RecipeOutput& made = from->recipe.outputs[index];
     pte::Tensor weight = f32_tensor({made.shape.begin(), made.shape.end()});
     weight.dtype = made.dtype;
     if (made.dtype == DType::kI4) {
