@@ -207,9 +207,8 @@ Result<Files> open_files(const Options& options) {
     const ptd::DataFile& data = *files.data.back();
     for (const ptd::NamedTensor& tensor : data.tensors) {
       const ptd::Segment& segment = data.segments[tensor.segment];
-      files.external.push_back(
-          {tensor.key, tensor.dtype, tensor.sizes, bytes.subspan(segment.offset, segment.size),
-           tensor.is_tensor});
+      files.external.push_back({tensor.key, tensor.dtype, tensor.sizes,
+                                bytes.subspan(segment.offset, segment.size), tensor.is_tensor});
     }
   }
   return files;

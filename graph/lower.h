@@ -62,8 +62,8 @@ struct LoweredProgram {
   // Names of the external tensors, in first-use order: of weights, and of scales ("w.scales").
   std::vector<std::string> weights;
   std::vector<std::string> named = {};  // the same of the constants of delegates
-  std::vector<LoweredMethod> methods;  // [i] describes program.methods[i]; constant methods follow
-  uint64_t state_bytes = 0;            // mutable buffers of all methods (memory 2)
+  std::vector<LoweredMethod> methods;   // [i] describes program.methods[i]; constant methods follow
+  uint64_t state_bytes = 0;             // mutable buffers of all methods (memory 2)
 };
 
 // Where the outputs of methods are.

@@ -242,7 +242,8 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     return component.weight_dtype == "f32" && component.quantization.empty();
   });
   const bool f32_caches = build.kv_cache == DType::kF32;
-  if (f32_weights && f32_ports && f32_caches) m.default_tolerance = proof::f32_tolerance(delta_rule);
+  if (f32_weights && f32_ports && f32_caches)
+    m.default_tolerance = proof::f32_tolerance(delta_rule);
   return m;
 }
 

@@ -7,8 +7,8 @@
 
 namespace ferry::runner {
 
-// Finds outputs that are the result of a linear layer, cast or quantised or neither. Their rows do not
-// depend on each other. Call after all else is loaded.
+// Finds outputs that are the result of a linear layer, cast or quantised or neither. Their rows do
+// not depend on each other. Call after all else is loaded.
 void find_row_outputs(Loading& loading);
 
 // From now on rows [begin, begin + count) of an output are computed at least. A row is what the
