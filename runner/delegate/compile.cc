@@ -22,7 +22,7 @@ using xnnpack::Value;
 constexpr uint32_t kMaxArguments = 4096;  // as the official runtime
 
 tl::unexpected<Error> not_implemented(const std::string& what) {
-  return fail(ErrorCode::kUnsupported, what + " is not implemented");
+  return fail(ErrorCode::kUnsupported, what + " is not supported");
 }
 
 class Compiler {
@@ -195,7 +195,7 @@ class Compiler {
     if (node.kind == NodeKind::kFullyConnected) return add_linear(index);
     if (node.kind == NodeKind::kConvert) return add_convert(index);
     const NodeRule* rule = find_node_rule(node.kind);
-    if (rule == nullptr) return fail(ErrorCode::kUnsupported, "is not implemented");
+    if (rule == nullptr) return fail(ErrorCode::kUnsupported, "is not supported");
     return add_kernel(index, *rule, std::span(node.inputs));
   }
 

@@ -36,7 +36,7 @@ struct DelegateSource {
 
 class Delegate {
  public:
-  // kUnsupported names the first node or value that is not implemented; kBadInput a graph that is
+  // kUnsupported names the first node or value that is not supported; kBadInput a graph that is
   // not consistent with itself, the arguments or the sizes of its constants; kIo memory beyond
   // `budget`.
   static Result<std::unique_ptr<Delegate>> compile(const DelegateSource& source,

@@ -63,7 +63,7 @@ Result<Filter> read_filter(const xnnpack::Value& value, Constants constants) {
                      value.datatype == Datatype::kQCInt4;
   if (value.constant == 0 || (!coded && value.datatype != Datatype::kF32)) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("a filter in {}{} is not implemented", datatype_name(value.datatype),
+                fmt::format("a filter in {}{} is not supported", datatype_name(value.datatype),
                             value.constant == 0 ? " that is no constant" : ""));
   }
   if (value.dims.size() != 2 || value.dims[0] == 0 || value.dims[1] == 0) {

@@ -287,7 +287,7 @@ TEST_P(Linears, OfF32RowsUnlessScalesAreOfGroups) {
   if (w.group > 0) {
     ASSERT_FALSE(outputs);
     EXPECT_EQ(outputs.error().message,
-              "node 0 (FullyConnected): a filter in qbint4 for an input in f32 is not implemented");
+              "node 0 (FullyConnected): a filter in qbint4 for an input in f32 is not supported");
     return;
   }
   ASSERT_TRUE(outputs) << outputs.error().message;
@@ -378,24 +378,24 @@ TEST(Delegate, GraphsThatAreNotImplemented) {
     EXPECT_EQ(status.error().message, message);
   };
   refuse([](GraphRunner& r) { r.graph.nodes[0].kind = NodeKind::kConv2d; },
-         "node 0 (Conv2d): is not implemented");
+         "node 0 (Conv2d): is not supported");
   refuse([](GraphRunner& r) { r.graph.nodes[0].flags = 4; },
-         "node 0 (Add): flags 0x4 is not implemented");
+         "node 0 (Add): flags 0x4 is not supported");
   refuse([](GraphRunner& r) { r.graph.values[0].datatype = Datatype::kBF16; },
-         "graph value 0: an argument in bf16 is not implemented");
+         "graph value 0: an argument in bf16 is not supported");
   refuse(
       [](GraphRunner& r) {
         const uint32_t q = r.quantised({2, 2}, 2);
         r.add(NodeKind::kConvert, {0}, q);
       },
-      "node 1 (Convert): graph value 2 with rows of other than one dimension is not implemented");
+      "node 1 (Convert): graph value 2 with rows of other than one dimension is not supported");
   refuse(
       [](GraphRunner& r) {
         const uint32_t q = r.quantised({2, 2});
         r.add(NodeKind::kConvert, {0}, q);
         r.add(NodeKind::kAbs, {q}, r.inner({2, 2}));
       },
-      "node 2 (Abs): graph value 2 in qdint8 is not implemented");
+      "node 2 (Abs): graph value 2 in qdint8 is not supported");
 }
 
 TEST(Delegate, GraphsThatAreNotConsistent) {

@@ -127,7 +127,7 @@ TEST(DelegatedProgram, ANodeThatIsNotImplemented) {
   node.factors = {0};
   program.set_node(node);
   expect_error(program.error(), ErrorCode::kUnsupported,
-               "node 0 (StaticConstantPad): is not implemented");
+               "node 0 (StaticConstantPad): is not supported");
 }
 
 TEST(DelegatedProgram, InputsAndOutputsThatOverlap) {
