@@ -22,17 +22,6 @@ constexpr Floor kFourBitsSmallGroup = {5, 1}, kFourBits = {3, -1};
 // At 0 dB and below there is nothing to hold outputs of such a bundle to but its own weights.
 constexpr Floor kTableOfFourBits = {3, -3};
 
-// Keys that programs read as tensors, and not delegates alone.
-std::set<std::string> tensor_keys(const packer::Bundle& bundle) {
-  std::set<std::string> keys;
-  for (const auto& [name, data] : bundle.data()) {
-    for (const ptd::NamedTensor& tensor : data.content.tensors) {
-      if (tensor.is_tensor) keys.insert(tensor.key);
-    }
-  }
-  return keys;
-}
-
 std::set<std::string> files_of(const packer::Bundle& bundle,
                                std::span<const std::string_view> roles) {
   std::set<std::string> files;
@@ -71,6 +60,16 @@ Floor matrix_floor(const Coding& coding) {
 }
 
 }  // namespace
+
+std::set<std::string> tensor_keys(const packer::Bundle& bundle) {
+  std::set<std::string> keys;
+  for (const auto& [name, data] : bundle.data()) {
+    for (const ptd::NamedTensor& tensor : data.content.tensors) {
+      if (tensor.is_tensor) keys.insert(tensor.key);
+    }
+  }
+  return keys;
+}
 
 std::optional<Coding> coding_of(const packer::Bundle& bundle,
                                 std::span<const std::string_view> roles) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 
@@ -21,6 +22,9 @@ struct Coding {
 
   bool operator==(const Coding&) const = default;
 };
+
+// Keys that programs read as tensors, and not delegates alone.
+std::set<std::string> tensor_keys(const packer::Bundle& bundle);
 
 // None where nothing is quantised. `roles`: of the components that count.
 std::optional<Coding> coding_of(const packer::Bundle& bundle,

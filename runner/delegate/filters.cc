@@ -43,7 +43,7 @@ Status read_scales(const xnnpack::Value& value, Constants constants, kernels::Co
   if (channel_dim != 0 || grouped != (value.datatype == Datatype::kQBInt4)) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("a filter in {} with other scales than one for each {} is not "
-                            "implemented",
+                            "supported",
                             datatype_name(value.datatype),
                             value.datatype == Datatype::kQBInt4 ? "group of a row" : "row"));
   }
