@@ -11,6 +11,7 @@
 
 #include "cli/numbers.h"
 #include "core/text.h"
+#include "core/version.h"
 
 namespace ferry::cli {
 namespace {
@@ -148,7 +149,7 @@ struct CommandLine::Impl {
 
 CommandLine::CommandLine(Context& context) : impl_(std::make_unique<Impl>(context)) {
   CLI::App& app = impl_->app;
-  app.set_version_flag("--version", "ferry " FERRY_VERSION "\n");
+  app.set_version_flag("--version", fmt::format("ferry {}\n", version()));
   app.add_flag("--json", context.json, "One JSON document on stdout and nothing else there");
   app.add_flag("--quiet", context.quiet, "No summaries, warnings or progress");
   add_integer(&app, "--threads", context.threads,
@@ -167,6 +168,7 @@ CommandLine::~CommandLine() = default;
 
 Verb CommandLine::verb(const std::string& name, const std::string& help) {
   CLI::App* sub = impl_->app.add_subcommand(name, help);
+  sub->parse_complete_callback([this, name] { impl_->context.verb = name; });
   sub->footer("Of every verb: --json --quiet --threads N (see ferry --help)");
   return Verb(sub->fallthrough(), &impl_->chosen);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/error_report.h"
+#include "core/version.h"
 
 namespace ferry::cli {
 
@@ -20,6 +21,14 @@ ThreadPool& Context::pool() {
 }
 
 void Context::print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+void Context::print_result(std::string_view result, int exit) {
+  while (result.ends_with('\n')) result.remove_suffix(1);
+  print(fmt::format(
+      R"({{"schema":1,"ferry":"{}","verb":"{}","ok":{},"exit":{},"error":null,"result":{}}})"
+      "\n",
+      version(), verb, exit == 0, exit, result));
+}
 
 void Context::note(std::string_view line) {
   if (!quiet) fmt::print(stderr, "ferry: {}\n", line);

@@ -17,6 +17,7 @@ class Context {
   bool json = false;    // one JSON document on stdout, nothing else there
   bool quiet = false;   // no summaries, warnings or progress
   int64_t threads = 0;  // 0: as many as the process may use
+  std::string verb;     // of the command line, once it has been parsed
 
   // Started on first use.
   ThreadPool& pool();
@@ -24,6 +25,9 @@ class Context {
   // Result text, to stdout. Callers print once all work has succeeded, so that a failure leaves
   // stdout empty.
   void print(std::string_view text);
+  // With --json: the document of the verb, the envelope that docs/command_line.md describes around
+  // `result`, which is the text of an object. `exit` is what the verb's action returns.
+  void print_result(std::string_view result, int exit);
   // A line for people to stderr, unless quiet.
   void note(std::string_view line);
   // Lines for people that are no result, as they are, to stderr, unless quiet.

@@ -1,0 +1,1 @@
+#include "batch/exit_codes.h"
