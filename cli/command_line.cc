@@ -125,6 +125,13 @@ Verb& Verb::choice(const std::string& name, std::string& value,
   app_->add_option(name, value, help)->capture_default_str()->check(CLI::IsMember(words));
   return *this;
 }
+Verb Verb::verb(const std::string& name, const std::string& help) {
+  CLI::App* sub = app_->add_subcommand(name, help);
+  app_->require_subcommand(1);
+  app_->footer(fmt::format("ferry {} VERB --help lists the options of a verb.", app_->get_name()));
+  sub->footer("Of every verb: --json --quiet --threads N (see ferry --help)");
+  return Verb(sub->fallthrough(), chosen_);
+}
 void Verb::action(Action action) {
   app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
 }
@@ -138,9 +145,20 @@ struct CommandLine::Impl {
 
   // The verb of the line, or the whole program where there is none.
   CLI::App& verb() {
-    const std::vector<CLI::App*> verbs = app.get_subcommands();
-    return verbs.empty() ? app : *verbs.front();
+    CLI::App* deepest = &app;
+    while (!deepest->get_subcommands().empty()) deepest = deepest->get_subcommands().front();
+    return *deepest;
   }
+  // "batch run".
+  std::string verb_name() {
+    std::string name;
+    for (const CLI::App* level = &verb(); level != &app; level = level->get_parent()) {
+      name = level->get_name() + (name.empty() ? "" : " " + name);
+    }
+    return name;
+  }
+  // Whether a verb is still to be named.
+  bool lacks_verb() { return !verb().get_subcommands({}).empty(); }
   // Every name that may stand where `word` stands.
   std::vector<std::string> known_names(const std::string& word);
   Error unknown(const std::vector<std::string>& words);
@@ -168,7 +186,6 @@ CommandLine::~CommandLine() = default;
 
 Verb CommandLine::verb(const std::string& name, const std::string& help) {
   CLI::App* sub = impl_->app.add_subcommand(name, help);
-  sub->parse_complete_callback([this, name] { impl_->context.verb = name; });
   sub->footer("Of every verb: --json --quiet --threads N (see ferry --help)");
   return Verb(sub->fallthrough(), &impl_->chosen);
 }
@@ -176,7 +193,7 @@ Verb CommandLine::verb(const std::string& name, const std::string& help) {
 std::vector<std::string> CommandLine::Impl::known_names(const std::string& word) {
   std::vector<std::string> names;
   if (!word.starts_with('-')) {
-    for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+    for (const CLI::App* sub : verb().get_subcommands({})) names.push_back(sub->get_name());
     return names;
   }
   for (CLI::App* level : {&app, &verb()}) {
@@ -189,7 +206,7 @@ std::vector<std::string> CommandLine::Impl::known_names(const std::string& word)
 
 // Words that nothing expects, in the order of the line.
 Error CommandLine::Impl::unknown(const std::vector<std::string>& words) {
-  const bool no_verb = &verb() == &app;
+  const bool no_verb = lacks_verb();
   const auto verb_like =
       std::ranges::find_if(words, [](const std::string& word) { return !word.starts_with('-'); });
   if (no_verb && verb_like != words.end()) {
@@ -214,10 +231,10 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error) {
   Error told{ErrorCode::kUsage, printable(error.what())};
   if (!left.empty()) {
     told = unknown(left);
-  } else if (&verb() == &app && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+  } else if (lacks_verb() && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     told.message = "a verb is required";
   }
-  const std::string name = &verb() == &app ? "" : verb().get_name() + " ";
+  const std::string name = &verb() == &app ? "" : verb_name() + " ";
   told.message += fmt::format(" (see ferry {}--help)", name);
   return told;
 }
@@ -225,6 +242,7 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error) {
 Result<Action> CommandLine::parse(int argc, char** argv) {
   try {
     impl_->app.parse(argc, argv);
+    impl_->context.verb = impl_->verb_name();
   } catch (const CLI::CallForVersion& version) {
     return print_action(version.what());
   } catch (const CLI::CallForHelp&) {

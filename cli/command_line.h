@@ -44,6 +44,8 @@ class Verb {
   // One of a few words.
   Verb& choice(const std::string& name, std::string& value, const std::vector<std::string>& words,
                const std::string& help);
+  // A verb below this one: "ferry batch run". One of them is then required.
+  Verb verb(const std::string& name, const std::string& help);
   // What the verb does once the whole line has been understood.
   void action(Action action);
 
