@@ -15,8 +15,8 @@ Result<std::chrono::seconds> BatchPlace::lease() const {
 
 void add_place(Verb& verb, BatchPlace& place) {
   verb.positional("PLAN", place.plan, "Plan, as `ferry batch plan` prints it")
-      .option("--state", place.state, "Folder of what has been done; default: PLAN.state")
-      .option("--lease-seconds", place.lease_seconds,
+      .option("--state DIR", place.state, "Folder of what has been done; default: PLAN.state")
+      .option("--lease-seconds S", place.lease_seconds,
               "After how long without a sign of life a process is taken for dead");
 }
 

@@ -227,10 +227,13 @@ void add_batch_plan(Verb& batch) {
   auto line = std::make_shared<PlanLine>();
   batch.verb("plan", "Print a plan for all checkpoints below folders")
       .positional("DIR", line->plan.directories, "Folders in which checkpoints are looked for")
-      .option("--out-dir", line->plan.out_dir, "Folder of the bundles to make")
-      .option("--args", line->args, "Words of ferry convert for every task, such as '--dtype bf16'")
-      .option("--verify", line->verify,
+      .option("--out-dir DIR", line->plan.out_dir, "Folder of the bundles to make")
+      .option("--args WORDS", line->args,
+              "Words of ferry convert for every task, such as '--dtype bf16'")
+      .option("--verify HOW", line->verify,
               "How bundles are proven: embedded, checkpoint or check (may be repeated)")
+      .example("ferry batch plan runs --out-dir bundles --args '--dtype bf16' > plan.jsonl",
+               "plans a bundle for every checkpoint in or below runs")
       .action([line](Context& context) { return plan(context, *line); });
 }
 
@@ -238,23 +241,31 @@ void add_batch_run(Verb& batch) {
   auto line = std::make_shared<RunLine>();
   Verb verb = batch.verb("run", "Do the tasks of a plan that are not done");
   add_place(verb, line->place);
-  verb.option("--workers", line->workers, "Tasks at a time; default: 1")
-      .option("--task", line->task,
+  verb.option("--workers K", line->workers, "Tasks at a time; default: 1")
+      .option("--task N", line->task,
               "One task, counted from 0; default: $SLURM_ARRAY_TASK_ID or $JOB_COMPLETION_INDEX "
               "without --workers, else all tasks")
-      .option("--tasks-per-index", line->tasks_per_index,
+      .option("--tasks-per-index M", line->tasks_per_index,
               "--task N stands for this many tasks from N times this many on")
-      .option("--retries", line->retries, "For failures that may pass, such as a full disk")
+      .option("--retries N", line->retries, "For failures that may pass, such as a full disk")
       .flag("--force", line->force, "Replace bundles of another fingerprint")
       .flag("--again", line->again, "Try again what has failed for good")
       .flag("--lease", line->lease, "Take leases with --task too")
       .flag("--no-wait", line->no_wait, "Leave tasks that other processes have leases on")
       .flag("--hash-inputs", line->hash_inputs, "Fingerprints of every byte of the inputs")
+      .example("ferry batch run plan.jsonl --workers 4 --retries 3",
+               "does what is not done yet, four tasks at a time")
+      .exit_codes({{"0", "all of these tasks are done"},
+                   {"1", "a task found no parity, damage, or what was not expected"},
+                   {"75", "interrupted, or failed for a reason that may pass: run it again"}})
       .action([line](Context& context) { return run(context, *line); });
 }
 
 void add_batch(CommandLine& line) {
   Verb batch = line.verb("batch", "Convert many checkpoints, here or on a cluster");
+  batch.description(
+      "A plan has a line for each task. What is done is not done again, so that a batch can be "
+      "stopped at any time and started again.");
   add_batch_plan(batch);
   add_batch_run(batch);
   add_batch_status(batch);

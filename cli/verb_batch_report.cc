@@ -124,7 +124,10 @@ void add_batch_status(Verb& batch) {
   verb.choice("--array-spec", line->array_spec, words,
               "Print the indices of the tasks in a state as 3,17-19 for sbatch --array; exit code "
               "1 where there are none. unfinished: all but done and running")
-      .option("--tasks-per-index", line->tasks_per_index, "As for run; for --array-spec")
+      .option("--tasks-per-index M", line->tasks_per_index, "As for run; for --array-spec")
+      .example("sbatch --array=$(ferry batch status plan.jsonl --array-spec failed) job.sh",
+               "submits what has failed again")
+      .exit_codes({{"1", "with --array-spec: no task is in that state"}})
       .action([line](Context& context) { return status(context, *line); });
 }
 
@@ -132,7 +135,10 @@ void add_batch_report(Verb& batch) {
   auto line = std::make_shared<ReportLine>();
   Verb verb = batch.verb("report", "Sum up a batch; exit code 1 unless all tasks are done");
   add_place(verb, line->place);
-  verb.option("-o,--out", line->out, "File to write: .html, .json, .md or .txt; default: stdout")
+  verb.option("-o,--out FILE", line->out,
+              "File to write: .html, .json, .md or .txt; default: stdout")
+      .example("ferry batch report plan.jsonl -o report.html", "makes a page to look at")
+      .exit_codes({{"0", "all tasks are done"}, {"1", "some are not"}})
       .action([line](Context& context) { return make_report(context, *line); });
 }
 

@@ -25,10 +25,11 @@ struct ScriptLine {
 
 void add_script(Verb& verb, ScriptLine& line, const char* program) {
   verb.positional("PLAN", line.plan, "Plan, as `ferry batch plan` prints it")
-      .option("--tasks-per-index", line.tasks_per_index, "Tasks of one index, one after the other")
-      .option("--at-once", line.at_once, "Indices at a time; 0: as many as there are")
-      .option("--args", line.args, "Further words of ferry batch run, such as '--retries 3'")
-      .option("--program", line.program, program);
+      .option("--tasks-per-index M", line.tasks_per_index,
+              "Tasks of one index, one after the other")
+      .option("--at-once K", line.at_once, "Indices at a time; 0: as many as there are")
+      .option("--args WORDS", line.args, "Further words of ferry batch run, such as '--retries 3'")
+      .option("--program PATH", line.program, program);
 }
 
 Result<batch::ScriptOptions> settle(const ScriptLine& line) {
@@ -37,9 +38,9 @@ Result<batch::ScriptOptions> settle(const ScriptLine& line) {
   script.plan = line.plan;
   script.program = line.program;
   script.tasks = FERRY_TRY(batch::read_plan(line.plan)).tasks.size();
-  script.tasks_per_index =
-      static_cast<size_t>(FERRY_TRY(in_range("--tasks-per-index", line.tasks_per_index, 1, kMost)));
-  script.at_once = static_cast<size_t>(FERRY_TRY(in_range("--at-once", line.at_once, 0, kMost)));
+  script.tasks_per_index = static_cast<size_t>(
+      FERRY_TRY(in_range("--tasks-per-index M", line.tasks_per_index, 1, kMost)));
+  script.at_once = static_cast<size_t>(FERRY_TRY(in_range("--at-once K", line.at_once, 0, kMost)));
   for (const std::string& text : line.args) {
     const std::vector<std::string> words = FERRY_TRY(batch::shell_words(text));
     script.words.insert(script.words.end(), words.begin(), words.end());
@@ -102,7 +103,7 @@ Result<int> k8s(Context& context, const KubernetesLine& line) {
       .claim = line.claim,
       .mount = line.mount,
       .retries =
-          static_cast<size_t>(FERRY_TRY(in_range("--index-retries", line.retries, 0, 1000)))};
+          static_cast<size_t>(FERRY_TRY(in_range("--index-retries N", line.retries, 0, 1000)))};
   options.script.folder = line.folder.empty() ? line.mount : line.folder;
   if (options.script.program.empty()) options.script.program = "ferry";
   return print_script(context, FERRY_TRY(batch::kubernetes_manifest(options)));
@@ -114,12 +115,15 @@ void add_batch_slurm(Verb& batch) {
   auto line = std::make_shared<SlurmLine>();
   Verb verb = batch.verb("slurm", "Print a script that submits a plan to Slurm");
   add_script(verb, line->script, "ferry on the nodes; default: the path of this program");
-  verb.option("--max-array", line->max_array,
+  verb.option("--max-array N", line->max_array,
               "MaxArraySize of the site: larger plans become several arrays")
       .flag("--requeue-self", line->requeue_self,
             "Tasks queue themselves again, where the site does not set RequeueExit=75")
-      .option("--report", line->report,
+      .option("--report FILE", line->report,
               "Report that a last job writes: .html, .json, .md or .txt; default: PLAN.html")
+      .example(
+          "ferry batch slurm plan.jsonl --at-once 8 > submit.sh && bash submit.sh --time=2:00:00",
+          "submits the plan, eight tasks at a time; further words go to sbatch")
       .action([line](Context& context) { return slurm(context, *line); });
 }
 
@@ -127,12 +131,16 @@ void add_batch_k8s(Verb& batch) {
   auto line = std::make_shared<KubernetesLine>();
   Verb verb = batch.verb("k8s", "Print an Indexed Job of Kubernetes that runs a plan");
   add_script(verb, line->script, "ferry in the image; default: ferry");
-  verb.option("--image", line->image, "Image of the container")
-      .option("--claim", line->claim, "PersistentVolumeClaim with plan, checkpoints and bundles")
-      .option("--mount", line->mount, "Where it is mounted")
-      .option("--folder", line->folder, "Folder in which the plan's paths hold; default: --mount")
-      .option("--name", line->name, "Name of the Job; default: made of that of the plan")
-      .option("--index-retries", line->retries, "backoffLimitPerIndex")
+  verb.option("--image NAME", line->image, "Image of the container")
+      .option("--claim NAME", line->claim,
+              "PersistentVolumeClaim with plan, checkpoints and bundles")
+      .option("--mount DIR", line->mount, "Where it is mounted")
+      .option("--folder DIR", line->folder,
+              "Folder in which the plan's paths hold; default: --mount")
+      .option("--name NAME", line->name, "Name of the Job; default: made of that of the plan")
+      .option("--index-retries N", line->retries, "backoffLimitPerIndex")
+      .example("ferry batch k8s plan.jsonl --image ferry:1 --claim models | kubectl apply -f -",
+               "runs the plan, which is in the volume, as an Indexed Job")
       .action([line](Context& context) { return k8s(context, *line); });
 }
 
