@@ -21,6 +21,8 @@ namespace {
 // Linux transfers at most 2 GiB - 4 KiB per call anyway.
 constexpr size_t kMaxTransfer = size_t{1} << 30;
 constexpr int kMaxTreeDepth = 32;
+// Files that are smaller need no more than what a check of the free space has left aside.
+constexpr uint64_t kLeastReserved = uint64_t{1} << 20;
 
 void close_quietly(int& fd) {
   if (fd >= 0) ::close(fd);
@@ -98,16 +100,52 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t size) {
     file.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (file.fd_ < 0 && errno == EINTR);
   if (file.fd_ < 0) return os_error(path, "cannot create", errno);
+  Status extended = file.extend(size);
+  if (extended) return file;
+  ::unlink(path.c_str());
+  return tl::unexpected<Error>(std::move(extended).error());
+}
+
+Result<OutputFile> OutputFile::open_existing(const std::string& path) {
+  OutputFile file;
+  file.path_ = path;
+  do {
+    file.fd_ = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  } while (file.fd_ < 0 && errno == EINTR);
+  if (file.fd_ < 0) return os_error(path, "cannot open", errno);
+  struct stat info {};
+  if (::fstat(file.fd_, &info) != 0) return os_error(path, "cannot examine", errno);
+  if (S_ISREG(info.st_mode) && info.st_nlink == 1) return file;
+  return fail(ErrorCode::kIo,
+              fmt::format("{}: not a regular file of this name alone", printable(path)));
+}
+
+OutputFile OutputFile::adopt(int fd, std::string path) {
+  OutputFile file;
+  file.fd_ = fd;
+  file.path_ = std::move(path);
+  return file;
+}
+
+Status OutputFile::extend(uint64_t size) const {
   int result;
   do {
-    result = ::ftruncate(file.fd_, static_cast<off_t>(size));
+    result = ::ftruncate(fd_, static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
-  if (result != 0) {
-    const int number = errno;
-    ::unlink(path.c_str());
-    return os_error(path, fmt::format("cannot extend to {} bytes", size), number);
-  }
-  return file;
+  if (result != 0) return os_error(path_, fmt::format("cannot extend to {} bytes", size), errno);
+  if (size < kLeastReserved) return {};
+  do {
+    result = ::fallocate(fd_, 0, 0, static_cast<off_t>(size));
+  } while (result != 0 && errno == EINTR);
+  // posix_fallocate would write zeros where the file system cannot reserve.
+  if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return {};
+  return os_error(path_, fmt::format("cannot reserve {} bytes", size), errno);
+}
+
+Result<uint64_t> OutputFile::size() const {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return os_error(path_, "cannot examine", errno);
+  return static_cast<uint64_t>(info.st_size);
 }
 
 Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
@@ -123,21 +161,50 @@ Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) co
   return {};
 }
 
+Status OutputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const size_t want = std::min(out.size(), kMaxTransfer);
+    const ssize_t got = ::pread(fd_, out.data(), want, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return os_error(path_, fmt::format("cannot read at offset {}", offset), errno);
+    if (got == 0) {
+      return fail(ErrorCode::kIo, fmt::format("{}: ends at offset {}", printable(path_), offset));
+    }
+    out = out.subspan(static_cast<size_t>(got));
+    offset += static_cast<uint64_t>(got);
+  }
+  return {};
+}
+
 void OutputFile::start_writeback(uint64_t offset, uint64_t size) const {
   // Its failure changes nothing: fsync writes what is still dirty, and reports errors.
   (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(size),
                           SYNC_FILE_RANGE_WRITE);
 }
 
-Status OutputFile::sync_and_close() {
+Status OutputFile::sync() const {
   int result;
   do {
     result = ::fsync(fd_);
   } while (result != 0 && errno == EINTR);
-  const int sync_errno = result == 0 ? 0 : errno;
+  if (result != 0) return os_error(path_, "cannot sync", errno);
+  return {};
+}
+
+Status OutputFile::sync_data() const {
+  int result;
+  do {
+    result = ::fdatasync(fd_);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return os_error(path_, "cannot sync", errno);
+  return {};
+}
+
+Status OutputFile::sync_and_close() {
+  Status synced = sync();
   // On Linux the descriptor is gone even when close() reports EINTR.
   const int closed = ::close(std::exchange(fd_, -1));
-  if (sync_errno != 0) return os_error(path_, "cannot sync", sync_errno);
+  if (!synced) return synced;
   if (closed != 0 && errno != EINTR) return os_error(path_, "cannot close", errno);
   return {};
 }

@@ -95,7 +95,8 @@ class MappedFile {
   std::string path_;
 };
 
-// A new file (O_EXCL) for positioned writes. Thread-safe for writes at distinct places.
+// A file for positioned writes. Thread-safe for writes at distinct places. What must be there
+// complete or not at all is written with AtomicFile (core/atomic_file.h).
 class OutputFile {
  public:
   OutputFile() = default;
@@ -103,13 +104,32 @@ class OutputFile {
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;
 
+  // A new one (O_EXCL), extended to `size`.
   static Result<OutputFile> create(const std::string& path, uint64_t size);
+  // One that is there already, to be read and written in place. kIo unless it is a regular file
+  // of that name alone (no symbolic link, no further hard link).
+  static Result<OutputFile> open_existing(const std::string& path);
+  // Takes a descriptor that is open for writing. `path` is used in messages.
+  static OutputFile adopt(int fd, std::string path);
+
+  // Makes it `size` bytes long, and reserves space on the disk for all of them where the file
+  // system can do that without writing. What was not written before is zero.
+  Status extend(uint64_t size) const;
+  Result<uint64_t> size() const;
   Status write_at(uint64_t offset, std::span<const std::byte> data) const;
+  // Of a file that is open for reading too: open_existing().
+  Status read_at(uint64_t offset, std::span<std::byte> out) const;
   // A hint: written bytes of this range should begin to go to the disk, so that the sync at the end
   // has little left to wait for.
   void start_writeback(uint64_t offset, uint64_t size) const;
-  // fsync and close; errors of either are reported.
+  // fsync. After an error the file must be written anew: the system may have dropped what it could
+  // not write, and say nothing about it the next time.
+  Status sync() const;
+  // The same of the contents alone (fdatasync).
+  Status sync_data() const;
+  // sync() and close; errors of either are reported.
   Status sync_and_close();
+  int fd() const { return fd_; }
 
  private:
   int fd_ = -1;
