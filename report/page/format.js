@@ -31,13 +31,16 @@ function percent(part, whole) {
   return `${share.toFixed(2).replace('-', minus)} %`;
 }
 
+// Reports hold the largest number in the place of what is NaN or infinite.
+const isNotFinite = (x) => Math.abs(x) >= 1e300;
+
 // Three figures; with an exponent where zeros would hide them.
 function number(x) {
   if (absent(x)) return '';
   if (typeof x !== 'number') return String(x);
   if (x === 0) return '0';
   const size = Math.abs(x);
-  if (size >= 1e300) return 'not finite';
+  if (isNotFinite(x)) return 'not finite';
   const text = size >= 1e5 || size < 1e-2 ? x.toExponential(2) :
       size >= 100                         ? x.toFixed(1) :
                                             x.toPrecision(3);
@@ -46,7 +49,16 @@ function number(x) {
 
 // What verify reports for equal values.
 const equalDecibels = 999;
-const decibels = (x) => absent(x) ? '' : x >= equalDecibels ? 'equal' : `${number(x)} dB`;
+function decibels(x) {
+  if (absent(x)) return '';
+  if (isNotFinite(x)) return 'not finite';
+  return x >= equalDecibels ? 'equal' : `${number(x)} dB`;
+}
+
+const cosineText = (x, digits) => absent(x) ? '' :
+    isNotFinite(x)                          ? 'not finite' :
+                                              x.toFixed(digits);
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function seconds(s) {
   if (absent(s)) return '';

@@ -16,7 +16,7 @@ function boundsText(bounds) {
 function verdictBanner(report) {
   const {parity, verdict: text, reasons = []} = report;
   const tone = parity === null || absent(parity) ? 'neutral' : parity ? 'good' : 'bad';
-  const more = reasons.filter((reason) => reason !== text);
+  const more = reasons.filter((reason) => !(text ?? '').includes(reason));
   return el(
       'div', {class: `banner ${tone}`, role: 'status'},
       verdict(tone === 'neutral' ? null : parity, plain(text ?? (parity ? 'parity' : 'no parity'))),
@@ -100,8 +100,7 @@ function comparedSection(report) {
           .map(
               (line) =>
                   el('li', {class: tone},
-                     el('span', {class: 'unseen'}, tone === 'yes' ? 'Proven: ' : 'Not proven: '),
-                     plain(line)));
+                     el('strong', {}, tone === 'yes' ? 'Proven: ' : 'Not proven: '), plain(line)));
   const facts = factRows(report);
   return section(
       'compared', 'What was compared, and what it proves', null,
@@ -114,25 +113,29 @@ function comparedSection(report) {
 
 const metricCells = (metrics = {}) =>
     [decibels(metrics.sqnr_db), number(metrics.max_abs), number(metrics.rel_rms),
-     absent(metrics.cosine) ? '' : metrics.cosine.toFixed(6), number(metrics.kl_mean),
-     number(metrics.kl_max), percent(metrics.top1_agreement, 1),
+     cosineText(metrics.cosine, 6), number(metrics.kl_mean), number(metrics.kl_max),
+     percent(metrics.top1_agreement, 1),
      absent(metrics.greedy_total) || metrics.greedy_total === 0 ?
          '' :
          `${metrics.greedy_match} / ${metrics.greedy_total}`];
 const metricHeads =
     ['#SQNR', '#Max abs', '#Rel. rms', '#Cosine', '#KL mean', '#KL max', '#Top-1', '#Greedy'];
 
+// What the two sides are, unless the title says so already.
+function sidesOf({title, ours, expected}) {
+  if (title.includes(ours) && title.includes(expected)) return null;
+  return el('span', {class: 'under'}, `${plain(ours)} against ${plain(expected)}`);
+}
+
 function comparisonsSection(report, choose) {
   const comparisons = report.comparisons ?? [];
   if (comparisons.length === 0) return null;
   const rows = comparisons.map((comparison) => {
     const name = isAbsent(comparison) ?
-        el('span', {}, plain(comparison.title)) :
+        el('span', {}, sentence(plain(comparison.title))) :
         el('button', {type: 'button', class: 'link', click: () => choose(comparison.id)},
-           plain(comparison.title));
-    const sides =
-        el('span', {class: 'under'},
-           `${plain(comparison.ours)} against ${plain(comparison.expected)}`);
+           sentence(plain(comparison.title)));
+    const sides = sidesOf(comparison);
     if (isAbsent(comparison))
       return [[name, sides], ...metricHeads.map(() => ''), verdict(null, plain(comparison.absent))];
     return [
@@ -201,7 +204,7 @@ function derivedSection(report) {
 
 // An object of numbers and texts as a table, for what has no drawing of its own.
 function valuesSection(id, heading, value) {
-  if (absent(value)) return null;
+  if (absent(value) || Object.keys(value).length === 0) return null;
   const text = (x) => typeof x === 'number' ? (Number.isInteger(x) ? count(x) : number(x)) :
       typeof x === 'object' && x !== null   ? plain(JSON.stringify(x)) :
                                               plain(x);
@@ -224,7 +227,8 @@ class Details {
     this.add('layers', 'Layers', 'The worst over prompts, in model order.', layersPart);
     this.add(
         'positions', 'Positions',
-        'A strong column is one bad position, such as a mask or a rotation. A strong row and all below it is a bad layer.',
+        'A strong column is one bad position, such as a mask or a rotation. A strong row and all ' +
+            'below it is a bad layer.',
         (comparison, prompt) => prompt && heatPart(prompt));
     this.add(
         'histogram', 'Histogram', 'How large the differences of the logits are.',

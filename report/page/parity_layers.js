@@ -6,9 +6,12 @@ const probeOf = (row) => row.name.replace(/\.\d+(?=\.|$)/, '');
 
 const fromFinite = (values, low, high) => values.filter((x) => !absent(x) && x > low && x < high);
 
+const allTensors = 'all in model order';
+
 function probesOf(comparison) {
-  const probes = new Map();
-  for (const row of comparison.layers ?? []) {
+  if (!comparison.layers?.length) return new Map();
+  const probes = new Map([[allTensors, comparison.layers]]);
+  for (const row of comparison.layers) {
     const probe = probeOf(row);
     if (!probes.has(probe)) probes.set(probe, []);
     probes.get(probe).push(row);
@@ -30,6 +33,10 @@ function errorScale(values) {
   return (from, to) => logScale(low, high, from, to);
 }
 
+// What is not finite stands where the worst is.
+const ratioOf = (row) =>
+    !absent(row.sqnr_db) && isNotFinite(row.sqnr_db) ? -equalDecibels : row.sqnr_db;
+
 const clampTo = (scale, value) =>
     absent(value) ? value : Math.min(scale(0, 1).high, Math.max(scale(0, 1).low, value));
 
@@ -44,7 +51,7 @@ function layerChart(rows, probe, divergence) {
       label: 'SQNR',
       axis: 'left',
       series: 0,
-      values: rows.map((row) => clampTo(ratio, row.sqnr_db)),
+      values: rows.map((row) => clampTo(ratio, ratioOf(row))),
       bounds: has(floors) ? floors : null
     },
     {
@@ -71,7 +78,7 @@ function layerChart(rows, probe, divergence) {
       right: error,
       leftLabel: 'SQNR in dB',
       rightLabel: 'max abs',
-      xLabel: `${probe}, by number`,
+      xLabel: probe === allTensors ? 'tensors in model order, by number' : `${probe}, by number`,
       marked,
       markText: named >= 0 ? `first divergence: ${rows[named].name}` : 'beyond its bound',
       label: `${probe}: ratio and largest difference by layer. The table below has the numbers.`,
@@ -142,7 +149,7 @@ function layerTable(rows) {
                label: 'Cosine',
                numeric: true,
                value: (row) => row.cosine,
-               text: (row) => absent(row.cosine) ? '' : row.cosine.toFixed(7)
+               text: (row) => cosineText(row.cosine, 7)
              },
              {key: 'worst', label: 'Largest difference', value: (row) => worstText(row.worst)}
            ]
@@ -150,15 +157,23 @@ function layerTable(rows) {
       .node;
 }
 
+// The one that diverges first, if it has enough tensors for a line.
+function firstProbe(probes, divergence) {
+  const list = [...probes];
+  const failing = list.find(
+      ([probe, rows]) =>
+          probe !== allTensors && rows.some((row) => row.name === divergence?.tensor));
+  const [probe, rows] = failing ?? list[1] ?? list[0];
+  return rows.length < 4 ? allTensors : probe;
+}
+
 function layersPart(comparison) {
   const probes = probesOf(comparison);
   if (probes.size === 0) return null;
   const divergence = comparison.first_divergence;
-  const failing =
-      [...probes].find(([, rows]) => rows.some((row) => row.name === divergence?.tensor));
   const place = el('div');
   const known = () =>
-      probes.has(state.get('probe')) ? state.get('probe') : failing?.[0] ?? [...probes.keys()][0];
+      probes.has(state.get('probe')) ? state.get('probe') : firstProbe(probes, divergence);
   const show = () => {
     picker.show(known());
     place.replaceChildren(...layerChart(probes.get(known()), known(), divergence));
@@ -214,8 +229,7 @@ function heatPart(prompt) {
       valueText: errorText,
       rowLabel: 'position',
       xLabel: 'position in the prompt',
-      label:
-          'Error by tensor and position. A strong column is one bad position, a strong row and all below it a bad layer.'
+      label: 'Error by tensor and position. The first rows are the first layers.'
     }),
     positionChart(prompt, columnText)
   ];
