@@ -13,5 +13,6 @@ void add_preprocess(CommandLine& line);
 void add_execute(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_check(CommandLine& line);
+void add_sign(CommandLine& line);
 
 }  // namespace ferry::cli
