@@ -14,10 +14,11 @@ namespace ferry::cli {
 
 class Context {
  public:
-  bool json = false;    // one JSON document on stdout, nothing else there
-  bool quiet = false;   // no summaries, warnings or progress
-  int64_t threads = 0;  // 0: as many as the process may use
-  std::string verb;     // of the command line, once it has been parsed
+  bool json = false;     // one JSON document on stdout, nothing else there
+  bool quiet = false;    // no summaries, notes or progress
+  bool verbose = false;  // what is done, and how long it took
+  int64_t threads = 0;   // 0: as many as the process may use
+  std::string verb;      // of the command line, once it has been parsed
 
   // Started on first use.
   ThreadPool& pool();

@@ -9,6 +9,9 @@ namespace ferry::cli {
 // ignored.
 void install_signal_handlers(const bool& json);
 
+// Another signal that asks to stop in the same way: schedulers have their own.
+void also_stop_on(int signal);
+
 // SIGINT, SIGTERM and SIGHUP end the process again: for verbs that wait for input and leave nothing
 // behind.
 void let_signals_end_the_process();
