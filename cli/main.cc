@@ -30,6 +30,7 @@ int run_main(Context& context, int argc, char** argv) {
   add_verify(line);
   add_check(line);
   add_batch(line);
+  add_sign(line);
   const Result<Action> action = line.parse(argc, argv);
   if (!action) return context.refuse(action.error());
   const Result<int> outcome = (*action)(context);

@@ -14,5 +14,6 @@ void add_execute(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_check(CommandLine& line);
 void add_batch(CommandLine& line);
+void add_sign(CommandLine& line);
 
 }  // namespace ferry::cli
