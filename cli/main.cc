@@ -22,6 +22,7 @@ int run_main(Context& context, int argc, char** argv) {
   raise_most_open_files();
   CommandLine line(context);
   add_inspect(line);
+  add_audit(line);
   add_convert(line);
   add_run(line);
   add_tokenize(line);
