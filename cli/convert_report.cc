@@ -364,6 +364,12 @@ std::string unused_keys_line(const std::vector<std::string>& keys) {
 
 }  // namespace
 
+std::string unused_keys_note(const std::vector<std::string>& keys) {
+  if (keys.size() == 1) return fmt::format("the config key {} has no effect", quoted(keys[0]));
+  return fmt::format("{} config keys have no effect, {} among them (--dry-run lists all)",
+                     keys.size(), quoted(keys.front()));
+}
+
 std::string conversion_json(const pipeline::Conversion& c, const ConversionOutcome& outcome) {
   JsonWriter json;
   json.begin_object();

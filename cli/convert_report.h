@@ -23,6 +23,9 @@ std::string conversion_json(const pipeline::Conversion& conversion,
 std::vector<std::string> non_finite_notes(const std::vector<packer::NonFiniteWeight>& weights,
                                           const std::string& source);
 
+// One line that says how many keys of the config nothing has used; for at least one.
+std::string unused_keys_note(const std::vector<std::string>& keys);
+
 // For people. With `table` every source key has a line: rule, targets, and what is done to it on
 // the way; without it only those that are dropped.
 std::string conversion_text(const pipeline::Conversion& conversion, bool table);

@@ -29,6 +29,7 @@ int run_main(Context& context, int argc, char** argv) {
   add_execute(line);
   add_verify(line);
   add_check(line);
+  add_batch(line);
   add_help(line);
   add_completion(line);
   const Result<Action> action = line.parse(argc, argv);

@@ -1,7 +1,6 @@
 #include "cli/run_report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -124,6 +123,7 @@ std::string run_document(const Generation& g, bool with_text) {
   if (with_text) json.member("text", g.text);
   if (g.kept_tokens) json.member("kept_tokens", *g.kept_tokens);
   json.member("stop", g.stop).member("stopped_by_eos", g.stop == kStopEos);
+  if (g.stop_text) json.member("stop_text", *g.stop_text);
   json.key("stats").begin_object();
   write_stats_members(json, g);
   json.end_object();
@@ -141,7 +141,7 @@ void print_result(Context& context, const Generation& g, bool with_text) {
                          error ? &*error : nullptr);
     return;
   }
-  context.print(with_text ? "\n" : fmt::format("{}\n", fmt::join(g.tokens, ",")));
+  context.print("\n");
   context.flush();  // before what stderr says of it
   context.aside(stats_lines(g));
 }

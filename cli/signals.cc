@@ -66,6 +66,13 @@ void install_signal_handlers() {
   }
 }
 
+void also_stop_on(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
+}
+
 void let_signals_end_the_process() {
   for (const int signal : kStopSignals) {
     struct sigaction current = {};

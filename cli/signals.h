@@ -13,6 +13,9 @@ void install_signal_handlers();
 // From now on the document of that error goes to stdout too, for `verb`.
 void announce_json(const std::string& verb);
 
+// Another signal that asks to stop in the same way: schedulers have their own.
+void also_stop_on(int signal);
+
 // SIGINT, SIGTERM and SIGHUP end the process again: for verbs that wait for input and leave nothing
 // behind.
 void let_signals_end_the_process();

@@ -215,6 +215,8 @@ Result<int> convert(Context& context, Options& options) {
     std::ranges::copy(non_finite_notes(written.non_finite, conversion.source->path()),
                       std::back_inserter(notes));
     outcome.non_finite = std::move(written.non_finite);
+    const std::vector<std::string>& unused = conversion.unused_config_keys;
+    if (!unused.empty()) notes.push_back(unused_keys_note(unused));
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (context.json) {

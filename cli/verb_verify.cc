@@ -8,11 +8,15 @@
 
 #include "cli/decode_mode.h"
 #include "cli/numbers.h"
+#include "cli/parity_document.h"
 #include "cli/perplexity_report.h"
+#include "cli/report_file.h"
 #include "cli/verbs.h"
 #include "cli/verify_report.h"
+#include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/verify.h"
+#include "report/html_page.h"
 
 namespace ferry::cli {
 namespace {
@@ -25,6 +29,7 @@ struct Options {
   std::string perplexity;  // a file
   bool text = false;
   std::optional<int64_t> window, stride;
+  std::string report;  // a file
 };
 
 constexpr const char* kPerplexityAlone =
@@ -62,8 +67,24 @@ Status check_options(const pipeline::VerifyOptions& options) {
   return {};
 }
 
+std::string report_text(const ReportInput& input, ReportForm form) {
+  if (form == ReportForm::kMarkdown) return parity_markdown(input);
+  std::string document = parity_document(input);
+  if (form == ReportForm::kJson) return document;
+  return report::html_page(report::PageKind::kParity, bundle_name(input.bundle), document);
+}
+
+// Nothing where no report is asked for.
+Status write_report(Context& context, const Options& options, std::optional<ReportForm> form,
+                    const ReportInput& input) {
+  if (!form) return {};
+  FERRY_RETURN_IF_ERROR(write_whole_file(options.report, report_text(input, *form)));
+  context.note(fmt::format("report: {}", printable(options.report)));
+  return {};
+}
+
 Result<int> measure(Context& context, const packer::Bundle& bundle, const Options& options,
-                    const pipeline::VerifyOptions& verify) {
+                    const pipeline::VerifyOptions& verify, std::optional<ReportForm> form) {
   const pipeline::PerplexityOptions given = {
       .file = options.perplexity,
       .text = options.text,
@@ -77,6 +98,8 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
       .progress = context.progress("predicting", ProgressUnit::kItems)};
   const pipeline::PerplexityReport report =
       FERRY_TRY(pipeline::measure_perplexity(bundle, given, context.pool()));
+  FERRY_RETURN_IF_ERROR(write_report(context, options, form,
+                                     {.bundle = bundle, .options = verify, .perplexity = &report}));
   if (context.json) {
     context.print_result(to_json(report), 0);
   } else {
@@ -91,16 +114,25 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   FERRY_RETURN_IF_ERROR(check_perplexity(options));
   if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
   verify.memory = FERRY_TRY(memory_limit(options.memory));
+  std::optional<ReportForm> form;
+  if (!options.report.empty()) {
+    form = FERRY_TRY(check_report_file(options.report, options.bundle));
+  }
+  verify.details = form.has_value();
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
-  if (!options.perplexity.empty()) return measure(context, bundle, options, verify);
+  if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));
-  if (context.json) {
+  const Status written = write_report(
+      context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
+  if (context.json && written) {
     context.print_result(to_json(verification), verification.parity() ? 0 : 1);
-  } else if (!context.quiet) {
+  } else if (!context.json && !context.quiet) {
+    // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
   }
+  FERRY_RETURN_IF_ERROR(written);
   if (verification.parity()) return 0;
   context.flush();
   for (const std::string& reason : reasons(verification)) {
@@ -146,6 +178,9 @@ void add_verify(CommandLine& line) {
               "With --perplexity: tokens from window to window; default: half of the window")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
+      .option("--report", options->report,
+              "File for a report of what was compared: .html, .json or .md; a report of this name "
+              "is replaced")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
       .action([options](Context& context) { return verify_bundle(context, *options); });

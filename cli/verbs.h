@@ -13,6 +13,7 @@ void add_preprocess(CommandLine& line);
 void add_execute(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_check(CommandLine& line);
+void add_batch(CommandLine& line);
 void add_help(CommandLine& line);
 void add_completion(CommandLine& line);
 

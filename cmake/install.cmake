@@ -1,7 +1,21 @@
 # The library as other projects use it: one archive, libferry.a, of all rooms but cli; the public
 # headers; and a package for find_package(ferry), which defines the target ferry::ferry.
+#
+# Components: `program` is what a user of the command line needs, `development` is the library. A
+# portable build has only the program: its archives are those of this machine.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+
+install(TARGETS ferry COMPONENT program)
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md TYPE DOC
+        COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC COMPONENT program)
+if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC COMPONENT program)
+endif()
+if(FERRY_PORTABLE)
+  return()
+endif()
 
 # What a program includes; docs/library.md is about these.
 set(public_headers
@@ -45,17 +59,15 @@ target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_
 # <ferry/pipeline/convert.h> in programs; "pipeline/convert.h" in the headers themselves.
 target_include_directories(ferry_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
-install(TARGETS ferry_library EXPORT ferry
-        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry)
-install(TARGETS ferry)
-install(FILES ${PROJECT_SOURCE_DIR}/README.md TYPE DOC)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC)
+install(TARGETS ferry_library EXPORT ferry COMPONENT development
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry COMPONENT development)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ferry)
-install(EXPORT ferry NAMESPACE ferry:: FILE ferryTargets.cmake DESTINATION ${package})
+install(EXPORT ferry NAMESPACE ferry:: FILE ferryTargets.cmake DESTINATION ${package}
+        COMPONENT development)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ferryConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/ferryConfig.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/hdf5_archive.cmake
-        DESTINATION ${package})
+        DESTINATION ${package} COMPONENT development)
