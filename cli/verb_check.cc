@@ -35,12 +35,14 @@ struct Options {
 
 void write_bundle(JsonWriter& json, const packer::CheckReport& report) {
   json.begin_object();
-  json.member("bundle", report.directory).member("ok", report.ok());
+  json.member("path", report.directory).member("bundle", report.directory);
   json.member("files", report.files).member("bytes", report.bytes);
   json.key("problems").begin_array();
   for (const packer::CheckProblem& problem : report.problems) {
     json.begin_object();
     json.member("file", problem.file).member("message", problem.message);
+    json.member("code", code_name(problem.code));
+    write_position(json, place_of({problem.code, problem.message}));
     json.end_object();
   }
   json.end_array().end_object();
@@ -61,7 +63,7 @@ Result<int> check_bundle(Context& context, const std::string& bundle) {
   if (context.json) {
     JsonWriter json;
     write_bundle(json, report);
-    context.print(json.take());
+    context.print_result(json.take(), report.ok() ? 0 : 1);
   } else {
     print_bundle(context, report);
   }
@@ -154,6 +156,13 @@ void add_check(CommandLine& line) {
               "Time at which certificates must be valid (2026-03-01T12:00:00Z); default: now")
       .flag("--ignore-unsigned-files", options->ignore_unsigned,
             "Allow files that the signature does not list")
+      .example("ferry check bundle/", "Hashes every byte and validates all structure.")
+      .example("ferry check bundle/ --public-key release.pub",
+               "The same, and the bundle must be signed with this key.")
+      .exit_codes({{"0", "the bundle is intact, and its signature verified"},
+                   {"1", "damaged, or not verified"},
+                   {"3", "no bundle, or no signature"},
+                   {"4", "a method of signing that is not supported"}})
       .action([options](Context& context) { return check(context, *options); });
 }
 
