@@ -30,8 +30,6 @@ int run_main(Context& context, int argc, char** argv) {
   add_execute(line);
   add_verify(line);
   add_check(line);
-  add_sign(line);
-  add_batch(line);
   add_batch(line);
   add_sign(line);
   add_help(line);

@@ -147,17 +147,17 @@ void add_check(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("check", "Re-hash and validate a bundle; check the signature of a folder or a file")
       .positional("PATH", options->path, "Bundle; with a signature any folder or file")
-      .option("--signature", options->signature,
+      .option("--signature FILE", options->signature,
               "Signature; default: PATH/model.sig of a folder, PATH.sig of a file")
-      .option("--public-key", options->public_key, "Key that must have signed, PEM")
-      .option("--trust-anchor", options->anchors,
+      .option("--public-key FILE", options->public_key, "Key that must have signed, PEM")
+      .option("--trust-anchor FILE", options->anchors,
               "Root certificate that the signer's must lead to, PEM; may be repeated")
-      .option("--at", options->at,
+      .option("--at TIME", options->at,
               "Time at which certificates must be valid (2026-03-01T12:00:00Z); default: now")
       .flag("--ignore-unsigned-files", options->ignore_unsigned,
             "Allow files that the signature does not list")
       .example("ferry check bundle/", "Hashes every byte and validates all structure.")
-      .example("ferry check bundle/ --public-key release.pub",
+      .example("ferry check bundle/ --public-key release.pub.pem",
                "The same, and the bundle must be signed with this key.")
       .exit_codes({{"0", "the bundle is intact, and its signature verified"},
                    {"1", "damaged, or not verified"},

@@ -14,8 +14,6 @@ void add_preprocess(CommandLine& line);
 void add_execute(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_check(CommandLine& line);
-void add_sign(CommandLine& line);
-void add_batch(CommandLine& line);
 void add_batch(CommandLine& line);
 void add_sign(CommandLine& line);
 void add_help(CommandLine& line);
