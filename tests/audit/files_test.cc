@@ -109,7 +109,7 @@ TEST_F(Files, AGgufFileIsListedAsItStoresItsTensors) {
 }
 
 TEST_F(Files, ConstantsOfAProgramSayWhatUsesThem) {
-  const Result<Audit> made = audit(kTestdata + "/official_pte/llama_tiny_ext.pte");
+  const Result<Audit> made = audit(kTestdata + "/official_pte/qwen35_dyn.pte");
   ASSERT_TRUE(made);
   size_t ropes = 0;
   for (const Leaf& leaf : made->leaves) {
@@ -119,7 +119,7 @@ TEST_F(Files, ConstantsOfAProgramSayWhatUsesThem) {
   }
   EXPECT_EQ(ropes, 2U);
   ASSERT_TRUE(made->memory);
-  EXPECT_EQ(made->memory->buffers.size(), 4U);  // keys and values of two layers
+  EXPECT_GT(made->memory->state_bytes(), 0U);
 }
 
 TEST_F(Files, StateWithContentsIsInTheFileAndWithoutItIsNot) {
