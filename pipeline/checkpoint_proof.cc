@@ -11,6 +11,7 @@
 #include "pipeline/bundle_options.h"
 #include "pipeline/calibration.h"
 #include "pipeline/f32_path.h"
+#include "pipeline/source_digests.h"
 #include "proof/probing.h"
 #include "proof/rounding_proof.h"
 #include "proof/verify.h"
@@ -123,6 +124,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof.tensors = FERRY_TRY(prove_weights(pool, bundle, conversion));
     proof.programs = compare_programs(bundle, *conversion.plan);
     if (options.quantize.quantizes()) stored.emplace(bundle, conversion);
+    if (given.details) proof.source_files = FERRY_TRY(digest_sources(conversion, pool));
   }
   if (is_encoded(options.ports.cache) || is_encoded(options.ports.logits)) {
     proof.encodings = FERRY_TRY(compare_encodings(options, given, pool));
@@ -156,19 +158,22 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   if (reference != nullptr) {
     const proof::ParityBounds bounds = proof::f32_bounds(bundle);
-    proof.f32_path = FERRY_TRY(proof::compare_references(recorded, *reference, bounds));
+    const proof::VerifyOptions details = {.details = given.details};
+    proof.f32_path = FERRY_TRY(proof::compare_references(recorded, *reference, bounds, details));
     // The several calls are reported where only they are wrong.
     const proof::Reference again = FERRY_TRY(proof::Reference::open(*path.several_calls));
-    proof::ParityReport several = FERRY_TRY(proof::compare_references(again, *reference, bounds));
+    proof::ParityReport several =
+        FERRY_TRY(proof::compare_references(again, *reference, bounds, details));
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
   }
   if (stored) {
-    proof.codes = FERRY_TRY(prove_codes(bundle, *stored, layers, prompts,
-                                        {given.tolerance, given.memory, given.decode}, pool));
+    proof.codes =
+        FERRY_TRY(prove_codes(bundle, *stored, layers, prompts,
+                              {given.tolerance, given.memory, given.decode, given.details}, pool));
   }
-  proof.outputs =
-      FERRY_TRY(proof::verify(*decoder, manifest, recorded,
-                              proof::bounds_of(bundle, given.tolerance), {.vision = vision.get()}));
+  proof.outputs = FERRY_TRY(proof::verify(*decoder, manifest, recorded,
+                                          proof::bounds_of(bundle, given.tolerance),
+                                          {.vision = vision.get(), .details = given.details}));
   return proof;
 }
 

@@ -66,7 +66,8 @@ Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::R
       FERRY_TRY(runner::load_decoder(bundle, pool, method, options.decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
-  return proof::verify(*decoder, bundle.manifest(), path, bounds, {.vision = vision.get()});
+  return proof::verify(*decoder, bundle.manifest(), path, bounds,
+                       {.vision = vision.get(), .details = options.details});
 }
 
 }  // namespace

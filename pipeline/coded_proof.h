@@ -31,6 +31,7 @@ struct CodedProofOptions {
   std::optional<double> tolerance;  // of `activations`
   std::optional<uint64_t> memory;
   runner::DecodeOptions decode;
+  bool details = false;  // as in proof::VerifyOptions
 };
 
 // `layers` is planned by plan_f32_layers() for these prompts.

@@ -34,10 +34,12 @@ struct RoundingProof {
 // Rounding every weight makes about as much noise as rounding every activation.
 inline constexpr double kRoundedWeightsDb = 10;
 
-// `bounds` are bounds_of() the bundle, with rounding or quantisation.
+// `bounds` are bounds_of() the bundle, with rounding or quantisation. `details` as in
+// VerifyOptions.
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
                                      const ParityBounds& bounds, std::optional<uint64_t> memory,
-                                     ThreadPool& pool, const runner::DecodeOptions& decode = {});
+                                     ThreadPool& pool, const runner::DecodeOptions& decode = {},
+                                     bool details = false);
 
 // Prompts of a reference that a bundle can run, checked. kUnsupported if there is none.
 Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,

@@ -18,6 +18,7 @@ struct VerifyOptions {
   // Of the same bundle: encodes the pixel values of prompts, and is compared with their features.
   // nullptr: the features of the reference are taken.
   runner::VisionEncoder* vision = nullptr;
+  bool details = false;  // collect CaseReport::details
 };
 
 // Every prompt twice: token by token from position 0, and in one forward that the greedy
