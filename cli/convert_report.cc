@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "cli/error_report.h"
 #include "core/checked.h"
 #include "core/json_writer.h"
 #include "core/text.h"
@@ -374,7 +373,6 @@ std::string unused_keys_note(const std::vector<std::string>& keys) {
 std::string conversion_json(const pipeline::Conversion& c, const ConversionOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
-  if (outcome.error) write_error(json, *outcome.error);
   json.member("model_type", c.config.model_type);
   json.key("unused_config_keys").begin_array();
   for (const std::string& key : c.unused_config_keys) json.value(key);

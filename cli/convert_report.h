@@ -13,10 +13,9 @@ namespace ferry::cli {
 struct ConversionOutcome {
   // Weights that are not finite; none where no weight was read, as in a dry run.
   std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
-  std::optional<Error> error = std::nullopt;
 };
 
-// The document of `convert --json`, with or without --dry-run, also where keys do not fit.
+// The result of `convert --json`, with or without --dry-run, also where keys do not fit.
 std::string conversion_json(const pipeline::Conversion& conversion,
                             const ConversionOutcome& outcome);
 

@@ -12,7 +12,6 @@
 #include <tuple>
 
 #include "cli/convert_report.h"
-#include "cli/error_report.h"
 #include "cli/quantize_options.h"
 #include "cli/verbs.h"
 #include "converters/assemble.h"
@@ -181,10 +180,7 @@ Status settle(Options& options) {
 // Keys that do not fit are in the document of the conversion, beside the error.
 int refuse_keys(Context& context, const pipeline::Conversion& conversion) {
   Error error = converters::problems_error(conversion.problems, *conversion.source);
-  if (!context.json) return context.refuse(error);
-  context.print(conversion_json(conversion, {.error = error}));
-  print_error(error, /*with_details=*/!context.quiet);
-  return exit_code(error);
+  return context.refuse(error, context.json ? conversion_json(conversion, {}) : std::string());
 }
 
 // Both files are read before anything is computed.
@@ -224,7 +220,7 @@ Result<int> convert(Context& context, Options& options) {
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (context.json) {
-    context.print(conversion_json(conversion, outcome));
+    context.print_result(conversion_json(conversion, outcome), 0);
   } else if (!context.quiet) {
     context.print(conversion_text(conversion, /*table=*/options.dry_run));
     context.print(options.dry_run

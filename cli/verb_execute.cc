@@ -389,7 +389,7 @@ Result<int> execute(const Options& options, Context& context) {
                                      std::as_bytes(std::span(manifest.data(), manifest.size()))));
   }
   if (context.json) {
-    context.print(as_json(options, runs, outputs));
+    context.print_result(as_json(options, runs, outputs), 0);
   } else if (!context.quiet) {
     context.print(as_text(outputs));
   }
@@ -402,11 +402,11 @@ void add_execute(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("execute", "Execute one method of a program")
       .positional("PROGRAM", options->program, "A .pte file")
-      .option("--data", options->data, "Weights outside of the program, a .ptd file")
+      .option("--data FILE", options->data, "Weights outside of the program, a .ptd file")
       .option("--method", options->method, "Name of the method")
-      .option("--script", options->script,
+      .option("--script FILE", options->script,
               "One execution per line: i:1,2@1,2 or f:0.5@1 or a raw file x.bin@1,3")
-      .option("--outdir", options->outdir, "Directory for raw outputs and manifest.txt")
+      .option("--outdir DIR", options->outdir, "Directory for raw outputs and manifest.txt")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
       .flag("--poison", options->poison, "Fill planned memory with NaN first")

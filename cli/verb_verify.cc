@@ -106,21 +106,26 @@ Status write_files(Context& context, const Options& options, std::optional<Repor
 
 Result<int> measure(Context& context, const packer::Bundle& bundle, const Options& options,
                     const pipeline::VerifyOptions& verify, std::optional<ReportForm> form) {
-  const pipeline::PerplexityOptions given = {.file = options.perplexity,
-                                             .text = options.text,
-                                             .against = verify.against,
-                                             .checkpoint = verify.checkpoint,
-                                             .config = verify.config,
-                                             .window = options.window,
-                                             .stride = options.stride,
-                                             .mode = verify.mode,
-                                             .memory = verify.memory,
-                                             .progress = context.progress("predicting")};
+  const pipeline::PerplexityOptions given = {
+      .file = options.perplexity,
+      .text = options.text,
+      .against = verify.against,
+      .checkpoint = verify.checkpoint,
+      .config = verify.config,
+      .window = options.window,
+      .stride = options.stride,
+      .mode = verify.mode,
+      .memory = verify.memory,
+      .progress = context.progress("predicting", ProgressUnit::kItems)};
   const pipeline::PerplexityReport report =
       FERRY_TRY(pipeline::measure_perplexity(bundle, given, context.pool()));
   FERRY_RETURN_IF_ERROR(write_report(context, options, form,
                                      {.bundle = bundle, .options = verify, .perplexity = &report}));
-  context.print(context.json ? to_json(report) : to_text(report));
+  if (context.json) {
+    context.print_result(to_json(report), 0);
+  } else {
+    context.print(to_text(report));
+  }
   return 0;
 }
 
@@ -145,7 +150,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
-    context.print(to_json(verification));
+    context.print_result(to_json(verification), verification.parity() ? 0 : 1);
   } else if (!context.json && !context.quiet) {
     // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
@@ -165,27 +170,27 @@ void add_verify(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("verify", "Compare what a bundle computes with a reference")
       .positional("BUNDLE", options->bundle, "Bundle directory")
-      .option("--reference", options->verify.reference,
+      .option("--reference FILE", options->verify.reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
-      .option("--against", options->verify.against,
+      .option("--against BUNDLE", options->verify.against,
               "Another bundle of the same model, of any style: compares what both compute for the "
               "prompts of the reference, or for fixed ones without a reference")
       .option(
-          "--mode", options->mode,
+          "--mode MODE", options->mode,
           "How a static bundle decodes: kv, hybrid or lookahead; default: as run does, and then "
           "every mode against kv")
-      .option("--checkpoint", options->verify.checkpoint,
+      .option("--checkpoint SRC", options->verify.checkpoint,
               "The checkpoint that the bundle was made of: derives weights and programs again, and "
               "compares with the checkpoint in f32; with --reference, that with the reference")
-      .option("--image", options->verify.images,
+      .option("--image PROMPT=FILE", options->verify.images,
               "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
               "compared too")
-      .option("--config", options->verify.config, "With --checkpoint: as for convert")
-      .option("--calibrate", options->verify.calibrate,
+      .option("--config FILE", options->verify.config, "With --checkpoint: as for convert")
+      .option("--calibrate FILE", options->verify.calibrate,
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
-      .option("--calibrate-prefill", options->verify.calibrate_prefill,
+      .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,
               "With --checkpoint: the prompts for the caches of prefill_forward, as for convert")
-      .option("--perplexity", options->perplexity,
+      .option("--perplexity FILE", options->perplexity,
               "Measures the perplexity of token ids (a sequence a line, as for convert "
               "--calibrate), alone or beside --against or --checkpoint")
       .flag("--text", options->text,
