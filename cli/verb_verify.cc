@@ -140,7 +140,9 @@ Result<int> verify_bundle(Context& context, const Options& options) {
     form = FERRY_TRY(check_report_file(options.report, options.bundle));
   }
   FERRY_RETURN_IF_ERROR(check_attest_options(options.attest, options.bundle));
-  verify.progress = [&context](const char* label) { return context.progress(label); };
+  verify.progress = [&context](const char* label, ProgressUnit unit) {
+    return context.progress(label, unit);
+  };
   verify.details = form.has_value() || !options.attest.file.empty();
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));

@@ -136,8 +136,8 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate-prefill: no cache is u8 or u16",
                                                printable(bundle.path())));
   }
-  const auto progress = [&given](const char* label) {
-    return given.progress ? given.progress(label) : Progress();
+  const auto progress = [&given](const char* label, ProgressUnit unit = ProgressUnit::kBytes) {
+    return given.progress ? given.progress(label, unit) : Progress();
   };
   CheckpointProof proof;
   std::optional<StoredWeights> stored;
@@ -198,9 +198,11 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                          progress("computing with the bundle's weights")},
                                         pool));
   }
-  proof.outputs = FERRY_TRY(proof::verify(*decoder, manifest, recorded,
-                                          proof::bounds_of(bundle, given.tolerance),
-                                          {.vision = vision.get(), .details = given.details}));
+  proof.outputs = FERRY_TRY(
+      proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, given.tolerance),
+                    {.vision = vision.get(),
+                     .details = given.details,
+                     .progress = progress("running the bundle", ProgressUnit::kItems)}));
   return proof;
 }
 

@@ -6,12 +6,14 @@
 #include <mutex>
 #include <utility>
 
+#include "core/progress_text.h"
+
 namespace ferry::pipeline {
 
-// Takes (done, total) bytes; may be empty. One call at a time.
+// Takes (done, total) bytes or tokens; may be empty. One call at a time.
 using Progress = std::function<void(uint64_t, uint64_t)>;
 // A Progress for work that is called `label` ("comparing weights"); may be empty.
-using ProgressFor = std::function<Progress(const char* label)>;
+using ProgressFor = std::function<Progress(const char* label, ProgressUnit unit)>;
 
 // Adds up what several threads have done.
 class SharedProgress {

@@ -19,6 +19,11 @@
 namespace ferry::pipeline {
 namespace {
 
+Progress running(const VerifyOptions& options) {
+  return options.progress ? options.progress("running the bundle", ProgressUnit::kItems)
+                          : Progress();
+}
+
 std::string embedded_reference(const packer::Bundle& bundle) {
   const std::string& file = bundle.manifest().reference;
   return file.empty() ? std::string() : bundle.path() + "/" + file;
@@ -78,7 +83,7 @@ Result<proof::ParityReport> compare_bundles(const packer::Bundle& bundle,
       runner::load_decoder(bundle, pool, {.memory = options.memory}, decode_of(options, bundle)));
   return proof::verify(*decoder, bundle.manifest(), recorded,
                        proof::bounds_between(bundle, other, options.tolerance),
-                       {.details = options.details});
+                       {.details = options.details, .progress = running(options)});
 }
 
 Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& reference,
@@ -95,8 +100,9 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}, decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
-  out.direct = FERRY_TRY(proof::verify(*decoder, bundle.manifest(), reference, bounds,
-                                       {.vision = vision.get(), .details = options.details}));
+  out.direct = FERRY_TRY(proof::verify(
+      *decoder, bundle.manifest(), reference, bounds,
+      {.vision = vision.get(), .details = options.details, .progress = running(options)}));
   return {};
 }
 
