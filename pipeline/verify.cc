@@ -92,8 +92,9 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
   const runner::DecodeOptions decode = decode_of(options, bundle);
   // Ports that are not f32 cannot be widened: floors alone judge what they round.
   if (bounds.has_floors() && !bounds.rounded_ports) {
-    out.rounding = FERRY_TRY(proof::prove_rounding(bundle, reference, bounds, options.memory, pool,
-                                                   decode, options.details));
+    out.rounding = FERRY_TRY(
+        proof::prove_rounding(bundle, reference, bounds, options.memory, pool, decode,
+                              {.details = options.details, .progress = running(options)}));
     return {};
   }
   const std::unique_ptr<runner::Decoder> decoder =
