@@ -78,5 +78,6 @@ install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferr
 
 include(cmake/portable.cmake)
 if(TARGET ferry_portable)
-  install(TARGETS ferry_portable COMPONENT portable EXCLUDE_FROM_ALL)
+  install(PROGRAMS $<TARGET_FILE:ferry_portable> TYPE BIN RENAME ferry
+          COMPONENT portable EXCLUDE_FROM_ALL)
 endif()

@@ -21,8 +21,9 @@ endif()
 add_executable(ferry_portable EXCLUDE_FROM_ALL $<TARGET_OBJECTS:ferry_cli>
                ${CMAKE_CURRENT_LIST_DIR}/portable/fmt.cc
                ${CMAKE_CURRENT_LIST_DIR}/portable/highway.cc)
+# Not `ferry`: Ninja takes that for the name of either file.
 set_target_properties(ferry_portable PROPERTIES
-                      OUTPUT_NAME ferry RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/portable)
+                      RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/portable)
 target_link_libraries(ferry_portable PRIVATE $<TARGET_FILE:ferry_library> ${FERRY_HDF5_ARCHIVE}
                                              ${archives} Threads::Threads m ${CMAKE_DL_LIBS})
 target_link_options(ferry_portable PRIVATE -static-libstdc++ -static-libgcc)
