@@ -11,6 +11,7 @@
 
 #include "core/memory_source.h"
 #include "core/program_interface.h"
+#include "core/progress.h"
 #include "pipeline/loaded_part.h"
 #include "runner/method.h"
 
@@ -105,11 +106,17 @@ class F32Path {
   }
 
   Result<F32Outputs> run() {
+    uint64_t parts = 0;
+    for (const ConvertedComponent& component : conversion_.components) {
+      parts += component.parts.size();
+    }
+    ProgressStage progress("computing in f32, layer by layer", parts, ProgressUnit::kItems);
     for (const ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
         const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_));
         FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
                                                                    : run_part(*part));
+        progress.add(1);
       }
       if (component.role == kTokenEmbeddingRole) merge_images();
     }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/program_interface.h"
+#include "core/progress.h"
 #include "core/text.h"
 #include "proof/prompt_images.h"
 #include "proof/sequence_length.h"
@@ -316,6 +317,8 @@ void CaseRunner::close_way() {
 
 Status CaseRunner::run_steps() {
   LogitComparison logits;
+  ProgressStage progress("comparing outputs, token by token", static_cast<uint64_t>(tokens_),
+                         ProgressUnit::kItems);
   // The reference computed the whole prompt as one sequence.
   decoder_.restart(tokens_);
   for (int64_t t = 0; t < tokens_; ++t) {
@@ -324,6 +327,7 @@ Status CaseRunner::run_steps() {
       return bad_input("the bundle's logits are not [1, vocabulary]");
     }
     compare_logits(row, t, logits);
+    progress.add(1);
   }
   FERRY_RETURN_IF_ERROR(compare_caches());
   close_way();
