@@ -112,9 +112,8 @@ constexpr Rule kRules[] = {
 // Top-level names that mean something else below a layer.
 constexpr std::string_view kHeadPrefixes[] = {".output.", ".model.output."};
 
-constexpr std::string_view kConnectors[] = {"connector",           "multi_modal_projector",
-                                            ".mlp1.",              ".merger.",
-                                            "modality_projection", ".mm."};
+constexpr std::string_view kConnectors[] = {"connector", "multi_modal_projector", ".mlp1.",
+                                            ".merger.",  "modality_projection",   ".mm."};
 constexpr std::string_view kTowers[] = {".vision", ".visual.", ".vit.", ".v.blk.",
                                         ".image_encoder."};
 constexpr std::string_view kConnectorName = "vision.connector";

@@ -132,7 +132,7 @@ class Tiler {
         if (leaf.bytes != covered.bytes) leaf.sha256.clear();
         continue;
       }
-      if (covered.bytes == 0 || covered.name.empty()) continue;
+      if (covered.bytes == 0 || covered.name.empty() || covered.unused) continue;
       const auto after = std::ranges::upper_bound(leaves_, covered.offset, {}, &Leaf::offset);
       if (after != leaves_.begin()) std::prev(after)->tied.push_back(covered.name);
     }

@@ -26,6 +26,7 @@ int run_main(Context& context, int argc, char** argv) {
   });
   CommandLine line(context);
   add_inspect(line);
+  add_audit(line);
   add_convert(line);
   add_run(line);
   add_tokenize(line);
@@ -34,6 +35,7 @@ int run_main(Context& context, int argc, char** argv) {
   add_verify(line);
   add_check(line);
   add_batch(line);
+  add_sign(line);
   add_help(line);
   add_completion(line);
   const Result<Action> action = line.parse(argc, argv);

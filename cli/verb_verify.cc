@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/attest.h"
 #include "cli/decode_mode.h"
 #include "cli/numbers.h"
 #include "cli/parity_document.h"
@@ -13,6 +14,7 @@
 #include "cli/report_file.h"
 #include "cli/verbs.h"
 #include "cli/verify_report.h"
+#include "core/atomic_file.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/verify.h"
@@ -30,11 +32,12 @@ struct Options {
   bool text = false;
   std::optional<int64_t> window, stride;
   std::string report;  // a file
+  AttestOptions attest;
 };
 
 constexpr const char* kPerplexityAlone =
-    "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate or "
-    "--calibrate-prefill";
+    "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate, "
+    "--calibrate-prefill or --attest";
 
 // What --perplexity leaves of the other options.
 Status check_perplexity(const Options& options) {
@@ -44,7 +47,8 @@ Status check_perplexity(const Options& options) {
     return fail(ErrorCode::kUsage, "--text, --window and --stride belong to --perplexity");
   }
   const bool proves = !verify.reference.empty() || !verify.images.empty() || verify.tolerance ||
-                      !verify.calibrate.empty() || !verify.calibrate_prefill.empty();
+                      !verify.calibrate.empty() || !verify.calibrate_prefill.empty() ||
+                      !options.attest.file.empty();
   return proves ? Status(fail(ErrorCode::kUsage, kPerplexityAlone)) : Status();
 }
 
@@ -78,8 +82,25 @@ std::string report_text(const ReportInput& input, ReportForm form) {
 Status write_report(Context& context, const Options& options, std::optional<ReportForm> form,
                     const ReportInput& input) {
   if (!form) return {};
-  FERRY_RETURN_IF_ERROR(write_whole_file(options.report, report_text(input, *form)));
+  FERRY_RETURN_IF_ERROR(
+      write_atomically(options.report, report_text(input, *form), IfExists::kReplace));
   context.note(fmt::format("report: {}", printable(options.report)));
+  return {};
+}
+
+// The report, and at parity the attestation. Without parity there is none: a statement must never
+// be taken for one of parity.
+Status write_files(Context& context, const Options& options, std::optional<ReportForm> form,
+                   const ReportInput& input) {
+  FERRY_RETURN_IF_ERROR(write_report(context, options, form, input));
+  if (options.attest.file.empty()) return {};
+  if (!input.verification->parity()) {
+    context.note(fmt::format("{}: not written: no parity", printable(options.attest.file)));
+    return {};
+  }
+  FERRY_RETURN_IF_ERROR(write_attestation_file(options.attest, input.bundle, input.options,
+                                               *input.verification, context.pool()));
+  context.note(fmt::format("attestation: {}", printable(options.attest.file)));
   return {};
 }
 
@@ -118,13 +139,14 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   if (!options.report.empty()) {
     form = FERRY_TRY(check_report_file(options.report, options.bundle));
   }
-  verify.details = form.has_value();
+  FERRY_RETURN_IF_ERROR(check_attest_options(options.attest, options.bundle));
+  verify.details = form.has_value() || !options.attest.file.empty();
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));
-  const Status written = write_report(
+  const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
     context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
@@ -181,6 +203,16 @@ void add_verify(CommandLine& line) {
       .option("--report", options->report,
               "File for a report of what was compared: .html, .json or .md; a report of this name "
               "is replaced")
+      .option("--attest", options->attest.file,
+              "At parity: file for a signed statement of what was proved (docs/attestation.md)")
+      .option("--key", options->attest.key.private_key,
+              "With --attest: private key, PEM: P-256, P-384 or P-521")
+      .option("--passphrase-file", options->attest.key.passphrase_file,
+              "With --attest: file whose first line decrypts the key")
+      .option("--certificate", options->attest.key.certificate,
+              "With --attest: certificate of the key, PEM")
+      .option("--chain", options->attest.key.chain,
+              "With --attest: certificates of its issuers, PEM; may be repeated")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
       .example("ferry verify bundle/ --checkpoint checkpoint/ --reference golden.safetensors",

@@ -1,20 +1,24 @@
 # The library as other projects use it: one archive, libferry.a, of all rooms but cli; the public
 # headers; and a package for find_package(ferry), which defines the target ferry::ferry.
 #
-# Components: `program` is what a user of the command line needs, `development` is the library. A
-# portable build has only the program: its archives are those of this machine.
+# Components: `program` is what a user of the command line needs, `development` is the library.
+# `portable` is `program` with the target ferry_portable for its program; it is installed only where
+# it is asked for.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# install(ARGUMENTS...) for both kinds of the program.
+function(ferry_install_with_program)
+  install(${ARGV} COMPONENT program)
+  install(${ARGV} COMPONENT portable EXCLUDE_FROM_ALL)
+endfunction()
+
 install(TARGETS ferry COMPONENT program)
-install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md TYPE DOC
-        COMPONENT program)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC COMPONENT program)
+ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+                           TYPE DOC)
+ferry_install_with_program(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC)
 if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC COMPONENT program)
-endif()
-if(FERRY_PORTABLE)
-  return()
+  ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 endif()
 
 # What a program includes; docs/library.md is about these.
@@ -71,3 +75,9 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/hdf5_archive.cmake
         DESTINATION ${package} COMPONENT development)
+
+include(cmake/portable.cmake)
+if(TARGET ferry_portable)
+  install(PROGRAMS $<TARGET_FILE:ferry_portable> TYPE BIN RENAME ferry
+          COMPONENT portable EXCLUDE_FROM_ALL)
+endif()

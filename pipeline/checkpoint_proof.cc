@@ -11,6 +11,7 @@
 #include "pipeline/bundle_options.h"
 #include "pipeline/calibration.h"
 #include "pipeline/f32_path.h"
+#include "pipeline/source_digests.h"
 #include "proof/probing.h"
 #include "proof/rounding_proof.h"
 #include "proof/verify.h"
@@ -123,6 +124,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof.tensors = FERRY_TRY(prove_weights(pool, bundle, conversion));
     proof.programs = compare_programs(bundle, *conversion.plan);
     if (options.quantize.quantizes()) stored.emplace(bundle, conversion);
+    if (given.details) proof.source_files = FERRY_TRY(digest_sources(conversion, pool));
   }
   if (is_encoded(options.ports.cache) || is_encoded(options.ports.logits)) {
     proof.encodings = FERRY_TRY(compare_encodings(options, given, pool));

@@ -32,6 +32,8 @@ struct CheckpointProof {
   // nothing to compare with, and `problem` says so.
   std::optional<proof::ParityReport> outputs;
   std::string problem;
+  // With CheckpointOptions::details: the files of the checkpoint, as they were read.
+  std::vector<packer::ManifestSourceFile> source_files;
 
   bool parity() const {
     return tensors.ok() && programs.ok() && (!encodings || encodings->empty()) &&
