@@ -41,7 +41,8 @@ void write_bundle(JsonWriter& json, const packer::CheckReport& report) {
   json.key("problems").begin_array();
   for (const packer::CheckProblem& problem : report.problems) {
     json.begin_object();
-    json.member("file", problem.file).member("message", problem.message);
+    json.member("path", problem.file).member("file", problem.file);
+    json.member("message", problem.message);
     json.member("code", code_name(problem.code));
     write_position(json, place_of({problem.code, problem.message}));
     json.end_object();

@@ -122,7 +122,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
   FERRY_RETURN_IF_ERROR(write_report(context, options, form,
                                      {.bundle = bundle, .options = verify, .perplexity = &report}));
   if (context.json) {
-    context.print_result(to_json(report), 0);
+    context.print_result(to_json(report, options.bundle), 0);
   } else {
     context.print(to_text(report));
   }
@@ -152,7 +152,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
-    context.print_result(to_json(verification), verification.parity() ? 0 : 1);
+    context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
   } else if (!context.json && !context.quiet) {
     // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
@@ -218,6 +218,11 @@ void add_verify(CommandLine& line) {
               "With --attest: certificates of its issuers, PEM; may be repeated")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
+      .example("ferry verify bundle/ --checkpoint checkpoint/ --reference golden.safetensors",
+               "The whole proof: the bundle against the checkpoint, the checkpoint against what "
+               "its own implementation computes.")
+      .example("ferry verify bundle/", "Against the reference in the bundle.")
+      .exit_codes({{"0", "parity"}, {"1", "no parity; stderr says why"}})
       .action([options](Context& context) { return verify_bundle(context, *options); });
 }
 
