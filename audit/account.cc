@@ -57,8 +57,7 @@ class PieceText {
 
   std::optional<uint64_t> number() {
     uint64_t value = 0;
-    const auto [stop, error] =
-        std::from_chars(text_.data(), text_.data() + text_.size(), value);
+    const auto [stop, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
     if (error != std::errc()) return std::nullopt;
     text_.remove_prefix(static_cast<size_t>(stop - text_.data()));
     return value;

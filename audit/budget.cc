@@ -119,8 +119,7 @@ bool set_limit(Limit& limit, std::string_view text) {
   limit.stated = text;
   double number = 0;
   const char* const end = text.data() + text.size();
-  const auto [stop, error] =
-      std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
   if (error != std::errc() || !std::isfinite(number) || number < 0) return false;
   std::string_view unit(stop, static_cast<size_t>(end - stop));
   if (unit.starts_with(' ')) unit.remove_prefix(1);

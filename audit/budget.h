@@ -17,7 +17,7 @@ struct Limit {
   // "layer:", "dtype:", "rule:", "tensor:" before a pattern with '*' and '?', or "finding:" before
   // the id of a finding.
   std::string of;
-  std::string stated;     // the limit as it was written: "900 MB", "0.5%"
+  std::string stated;      // the limit as it was written: "900 MB", "0.5%"
   bool of_growth = false;  // over the old artifact, rather than the size
   // One of the two. Percent: of all bytes; of a growth, of the old size.
   std::optional<uint64_t> bytes;
@@ -31,9 +31,9 @@ Result<std::vector<Limit>> read_budget(const std::string& spec);
 
 struct LimitResult {
   Limit limit;
-  int64_t size = 0;       // bytes
-  uint64_t most = 0;      // bytes
-  uint64_t matches = 0;   // what was counted: items, methods or findings
+  int64_t size = 0;      // bytes
+  uint64_t most = 0;     // bytes
+  uint64_t matches = 0;  // what was counted: items, methods or findings
   bool passed() const { return size <= static_cast<int64_t>(most); }
   int64_t over() const { return passed() ? 0 : size - static_cast<int64_t>(most); }
 };

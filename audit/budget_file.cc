@@ -41,8 +41,7 @@ class BudgetParser {
 
  private:
   tl::unexpected<Error> refuse(const std::string& why) const {
-    return bad_input(
-        fmt::format("{}: {}{}", name_, where_.empty() ? "" : where_ + ": ", why));
+    return bad_input(fmt::format("{}: {}{}", name_, where_.empty() ? "" : where_ + ": ", why));
   }
 
   Result<Limit> parse_limit(const json& object) {
@@ -82,12 +81,14 @@ class BudgetParser {
     field.remove_prefix(std::min(field.size(), limit.of_growth ? kGrowth.size() : 3));
     if (!name.starts_with("max")) return refuse(fmt::format("unknown field {}", quoted(name)));
     if (field.empty()) {
-      const bool read = value.is_string() ? set_limit(limit, value.get<std::string>())
-                                          : set_bytes(limit, value);
-      return read ? Status() : refuse(name + " is neither bytes, a size with a unit, nor a percentage");
+      const bool read =
+          value.is_string() ? set_limit(limit, value.get<std::string>()) : set_bytes(limit, value);
+      return read ? Status()
+                  : refuse(name + " is neither bytes, a size with a unit, nor a percentage");
     }
     if (field == "_bytes") {
-      return set_bytes(limit, value) ? Status() : refuse(name + " is not a whole number of 0 or more");
+      return set_bytes(limit, value) ? Status()
+                                     : refuse(name + " is not a whole number of 0 or more");
     }
     if (field != "_percent") return refuse(fmt::format("unknown field {}", quoted(name)));
     if (!value.is_number() || !(value.get<double>() >= 0) || !std::isfinite(value.get<double>())) {

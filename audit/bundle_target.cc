@@ -11,6 +11,7 @@
 #include "audit/program_leaves.h"
 #include "audit/targets.h"
 #include "core/checked.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 
@@ -19,17 +20,22 @@ namespace {
 
 Leaf leaf_of(const packer::ManifestTensor& tensor) {
   const Component part = component_of(tensor.name);
-  return Leaf{.offset = tensor.offset,
-              .bytes = tensor.bytes,
-              .kind = LeafKind::kWeight,
-              .name = tensor.name,
-              .component = part.name,
-              .layer = part.layer,
-              .dtype = std::string(dtype_name(tensor.dtype)),
-              .shape = tensor.shape,
-              .elements = static_cast<uint64_t>(checked_numel(tensor.shape).value_or(0)),
-              .rule = tensor.rule,
-              .sha256 = tensor.sha256};
+  Leaf leaf{.offset = tensor.offset,
+            .bytes = tensor.bytes,
+            .kind = LeafKind::kWeight,
+            .name = tensor.name,
+            .component = part.name,
+            .layer = part.layer,
+            .dtype = std::string(dtype_name(tensor.dtype)),
+            .shape = tensor.shape,
+            .rule = tensor.rule,
+            .sha256 = tensor.sha256};
+  if (tensor.output.empty()) {
+    leaf.elements = static_cast<uint64_t>(checked_numel(tensor.shape).value_or(0));
+  } else {
+    leaf.use = kScales;
+  }
+  return leaf;
 }
 
 class BundleAudit {
@@ -41,7 +47,11 @@ class BundleAudit {
   }
 
   Result<Audit> run() {
-    list_files();
+    const InputFile manifest =
+        FERRY_TRY(InputFile::open(bundle_.path_of(std::string(packer::kManifestName))));
+    list_files(manifest.size());
+    FERRY_RETURN_IF_ERROR(list_unlisted());
+    index_files();
     FERRY_RETURN_IF_ERROR(add_programs());
     add_data();
     add_others();
@@ -55,10 +65,10 @@ class BundleAudit {
   }
 
  private:
-  void list_files() {
+  void list_files(uint64_t manifest_bytes) {
     const packer::Manifest& manifest = bundle_.manifest();
-    const std::string text = packer::write_manifest(manifest);
-    audit_.files.push_back({std::string(packer::kManifestName), text.size(), "manifest"});
+    const std::string name(packer::kManifestName);
+    audit_.files.push_back({name, manifest_bytes, "manifest"});
     for (const packer::ManifestFile& file : manifest.files) {
       std::string type(type_of_file(file.path));
       if (file.path == manifest.reference) type = "reference";
@@ -71,6 +81,16 @@ class BundleAudit {
         if (file.path == program->file) file.type = "program";
       }
     }
+  }
+
+  // A signature is not in the manifest that it signs.
+  Status list_unlisted() {
+    std::ranges::move(FERRY_TRY(other_files(bundle_.path(), audit_.files)),
+                      std::back_inserter(audit_.files));
+    return {};
+  }
+
+  void index_files() {
     std::ranges::sort(audit_.files, {}, &AuditedFile::path);
     for (uint32_t i = 0; i < audit_.files.size(); ++i) index_[audit_.files[i].path] = i;
   }
@@ -83,9 +103,8 @@ class BundleAudit {
     for (size_t i = 0; i < bundle_.programs().size(); ++i) {
       const std::string& file = bundle_.entry(i).file;
       const packer::BundleProgram& program = bundle_.programs()[i];
-      ProgramLeaves found =
-          FERRY_TRY(leaves_of_program(program.loaded, program.file.bytes(), index_.at(file),
-                                      printable(bundle_.path_of(file))));
+      ProgramLeaves found = FERRY_TRY(leaves_of_program(
+          program.loaded, program.file.bytes(), index_.at(file), printable(bundle_.path_of(file))));
       append(std::move(found.leaves));
       used_keys_.merge(found.external_keys);
       knows_all_keys_ = knows_all_keys_ && found.knows_all_keys;

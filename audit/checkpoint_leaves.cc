@@ -118,9 +118,8 @@ Result<std::vector<Claim>> claim_datasets(std::span<const std::byte> description
   std::vector<Claim> claims;
   for (const hdf5::Dataset& dataset : decoded.datasets) {
     const auto found = by_name.find(dataset.path);
-    Leaf leaf = found != by_name.end()
-                    ? leaf_of(*found->second)
-                    : plain_leaf(LeafKind::kOther, dataset.path, "other");
+    Leaf leaf = found != by_name.end() ? leaf_of(*found->second)
+                                       : plain_leaf(LeafKind::kOther, dataset.path, "other");
     if (found == by_name.end()) leaf.use = "training";
     uint32_t part = 0;
     for (const hdf5::Chunk& chunk : dataset.chunks) {

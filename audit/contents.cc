@@ -58,9 +58,9 @@ class ContentScan {
     }
     if (!seen_) std::copy_n(bytes.begin(), width_, first_.begin());
     seen_ = true;
-    constant_ = std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(width_),
-                           first_.begin()) &&
-                std::memcmp(bytes.data(), bytes.data() + width_, bytes.size() - width_) == 0;
+    constant_ =
+        std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(width_), first_.begin()) &&
+        std::memcmp(bytes.data(), bytes.data() + width_, bytes.size() - width_) == 0;
   }
 
   void add_halves(Bytes bytes) {
@@ -84,8 +84,7 @@ class ContentScan {
   std::array<std::byte, 16> first_ = {};
 };
 
-Status read_leaf(const InputFile& file, Leaf& leaf,
-                 const std::function<void(uint64_t)>& advance) {
+Status read_leaf(const InputFile& file, Leaf& leaf, const std::function<void(uint64_t)>& advance) {
   std::vector<std::byte> window(std::min<uint64_t>(leaf.bytes, kWindowBytes));
   const bool hashes = leaf.sha256.empty();
   Sha256 hash;
@@ -114,8 +113,7 @@ Result<std::vector<InputFile>> open_files(const std::string& path, const Audit& 
     const std::string below = (parent / file.path).string();
     files.push_back(FERRY_TRY(InputFile::open(below)));
     if (files.back().size() == file.bytes) continue;
-    return fail(ErrorCode::kIo,
-                fmt::format("{}: has changed while it was read", printable(below)));
+    return fail(ErrorCode::kIo, fmt::format("{}: has changed while it was read", printable(below)));
   }
   return files;
 }

@@ -48,10 +48,10 @@ std::vector<GraphConstant> describe_constants(const xnnpack::Graph& graph) {
     if (value.constant == 0) continue;
     out[value.constant] = {datatype_name(value.datatype), {value.dims.begin(), value.dims.end()}};
     if (const auto* q = std::get_if<xnnpack::PerChannel>(&value.quantization)) {
-      out[q->scales] = {"f32", {q->num_scales}};
+      out[q->scales] = {"f32", {q->num_scales}, true};
     }
     if (const auto* q = std::get_if<xnnpack::PerChannelGroup>(&value.quantization)) {
-      out[q->scales] = {"bf16", {q->num_scales}};
+      out[q->scales] = {"bf16", {q->num_scales}, true};
     }
   }
   return out;

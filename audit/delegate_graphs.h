@@ -18,6 +18,7 @@ namespace ferry::audit {
 struct GraphConstant {
   std::string dtype;  // "qbint4"; empty where nothing uses it
   Shape shape;
+  bool scales = false;
 };
 // [i] is constants[i] of the graph.
 std::vector<GraphConstant> describe_constants(const xnnpack::Graph& graph);
@@ -25,8 +26,8 @@ std::vector<GraphConstant> describe_constants(const xnnpack::Graph& graph);
 struct DelegateGraphs {
   // [i] is the graph of ProgramData::delegates[i], nullopt where it is not one that we read.
   std::vector<std::optional<xnnpack::Graph>> graphs;
-  std::vector<std::string> backends;              // of the same
-  std::map<std::string, GraphConstant> by_key;    // constants in named data and data files
+  std::vector<std::string> backends;            // of the same
+  std::map<std::string, GraphConstant> by_key;  // constants in named data and data files
   bool all_read = true;
 };
 // kBadInput for a blob of XnnpackBackend that is malformed, or that its calls do not fit. `name` of

@@ -15,8 +15,7 @@ namespace {
 constexpr uint64_t kMostMoved = 100;
 
 bool holds_values(LeafKind kind) {
-  return kind == LeafKind::kWeight || kind == LeafKind::kConstant ||
-         kind == LeafKind::kBufferInit;
+  return kind == LeafKind::kWeight || kind == LeafKind::kConstant || kind == LeafKind::kBufferInit;
 }
 
 bool is_file(LeafKind kind) {

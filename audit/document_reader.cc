@@ -111,13 +111,15 @@ class DocumentReader {
     }
     leaf.dtype = FERRY_TRY(text(item, "dtype", true));
     leaf.encoding = FERRY_TRY(text(item, "encoding", true));
+    leaf.use = FERRY_TRY(text(item, "use", true));
     leaf.sha256 = FERRY_TRY(text(item, "sha256", true));
     leaf.part = static_cast<uint32_t>(FERRY_TRY(number(item, "part", true)));
     if (item.contains("shape")) FERRY_RETURN_IF_ERROR(read_shape(item, leaf));
     if (item.contains("tied")) FERRY_RETURN_IF_ERROR(read_tied(item, leaf));
     if (item.contains("rule")) {
       const uint64_t rule = FERRY_TRY(number(item, "rule"));
-      if (rule >= rules.size() || !rules[rule].is_string()) return refuse("rule is no index of rules");
+      if (rule >= rules.size() || !rules[rule].is_string())
+        return refuse("rule is no index of rules");
       leaf.rule = rules[rule].get<std::string>();
     }
     return leaf;
@@ -132,7 +134,7 @@ class DocumentReader {
     }
     const auto elements = checked_numel(leaf.shape);
     if (!elements) return refuse("shape has too many elements");
-    leaf.elements = static_cast<uint64_t>(*elements);
+    leaf.elements = leaf.use == kScales ? 0 : static_cast<uint64_t>(*elements);
     return {};
   }
 

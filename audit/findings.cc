@@ -15,7 +15,7 @@
 namespace ferry::audit {
 namespace {
 
-constexpr uint64_t kSmallTensor = 4096;                 // equal ones cost little
+constexpr uint64_t kSmallTensor = 4096;                  // equal ones cost little
 constexpr uint64_t kSmallConstant = uint64_t{64} << 10;  // of a program
 constexpr uint64_t kPaddingPart = 100;                   // a finding above 1/100
 constexpr uint64_t kFilePart = 10;                       // and above 1/10
@@ -128,7 +128,7 @@ class Finder {
 
   void find_padding() {
     const uint64_t bytes = audit_.bytes_of(LeafKind::kPadding);
-    if (bytes <= audit_.bytes() / kPaddingPart) return;
+    if (bytes <= std::max(kSmallTensor, audit_.bytes() / kPaddingPart)) return;
     out_.push_back({.id = "padding",
                     .warning = true,
                     .bytes = bytes,
@@ -143,7 +143,8 @@ class Finder {
       if (!holds_values(leaf) || leaf.sha256.empty() || leaf.bytes <= kSmallTensor) continue;
       by_digest[leaf.sha256].push_back(&leaf);
     }
-    Finding copies{.id = "duplicate", .warning = true}, heads{.id = "untied-equal", .warning = true};
+    Finding copies{.id = "duplicate", .warning = true},
+        heads{.id = "untied-equal", .warning = true};
     for (const auto& [digest, leaves] : by_digest) {
       if (leaves.size() < 2) continue;
       Finding& finding = has_embedding_and_head(leaves) ? heads : copies;

@@ -37,6 +37,12 @@ bool is_zero(Bytes bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
+void describe(Leaf& leaf, const GraphConstant& constant) {
+  describe(leaf, constant.dtype, constant.shape);
+  leaf.use = constant.scales ? kScales : xnnpack::kBackend;
+  if (constant.scales) leaf.elements = 0;
+}
+
 // A constant or the initial contents of a buffer, as the tensors that share it have it.
 struct Stored {
   const pte::Tensor* tensor = nullptr;  // the largest one
@@ -219,8 +225,7 @@ class ProgramFile {
       Leaf& leaf = claim(blob + constant.offset, constant.bytes, LeafKind::kConstant, 4);
       leaf.name = fmt::format("{} constant {}", xnnpack::kBackend, i);
       leaf.component = "program";
-      leaf.use = xnnpack::kBackend;
-      describe(leaf, described[i].dtype, described[i].shape);
+      describe(leaf, described[i]);
     }
   }
 
@@ -234,8 +239,7 @@ class ProgramFile {
       leaf.layer = part.layer;
       const auto found = graphs.by_key.find(named.key);
       if (found != graphs.by_key.end()) {
-        leaf.use = xnnpack::kBackend;
-        describe(leaf, found->second.dtype, found->second.shape);
+        describe(leaf, found->second);
       } else {
         leaf.unused = graphs.all_read;
       }

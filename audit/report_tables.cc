@@ -28,9 +28,9 @@ void append_row(std::string& out, const std::vector<std::string>& cells) {
 
 std::string csv_of_items(const Audit& audit) {
   std::string out;
-  append_row(out, {"file", "offset", "bytes", "kind", "name", "component", "layer", "dtype",
-                   "encoding", "shape", "elements", "rule", "use", "tied", "part", "unused",
-                   "sha256"});
+  append_row(out,
+             {"file", "offset", "bytes", "kind", "name", "component", "layer", "dtype", "encoding",
+              "shape", "elements", "rule", "use", "tied", "part", "unused", "sha256"});
   for (const Leaf& leaf : audit.leaves) {
     append_row(out,
                {printable(audit.files[leaf.file].path), std::to_string(leaf.offset),
@@ -38,8 +38,8 @@ std::string csv_of_items(const Audit& audit) {
                 leaf.component, leaf.layer ? std::to_string(*leaf.layer) : "", leaf.dtype,
                 leaf.encoding, fmt::format("{}", fmt::join(leaf.shape, "x")),
                 std::to_string(leaf.elements), printable(leaf.rule), printable(leaf.use),
-                printable(fmt::format("{}", fmt::join(leaf.tied, " "))),
-                std::to_string(leaf.part), leaf.unused ? "1" : "0", leaf.sha256});
+                printable(fmt::format("{}", fmt::join(leaf.tied, " "))), std::to_string(leaf.part),
+                leaf.unused ? "1" : "0", leaf.sha256});
   }
   return out;
 }
@@ -135,8 +135,7 @@ class Markdown {
       const std::string size = result.limit.of_growth
                                    ? signed_human(result.size)
                                    : human_bytes(static_cast<uint64_t>(result.size));
-      line("| {} | {} | {} | {} | {} |", code(result.limit.name), size,
-           human_bytes(result.most),
+      line("| {} | {} | {} | {} | {} |", code(result.limit.name), size, human_bytes(result.most),
            result.passed() ? "" : human_bytes(static_cast<uint64_t>(result.over())),
            result.passed() ? "✅" : "❌");
     }
@@ -176,8 +175,8 @@ class Markdown {
 
   void add_findings() {
     for (const Finding& finding : audit_.findings) {
-      line("- {} **{}**: {}; {}", finding.warning ? "⚠️" : "ℹ️", finding.id, finding.message,
-           finding.remedy);
+      line("- {} **{}**: {}; {}", finding.warning ? "⚠️" : "ℹ️", finding.id,
+           finding.message, finding.remedy);
     }
   }
 

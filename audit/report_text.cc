@@ -16,8 +16,8 @@ constexpr size_t kLargest = 10;  // tensors, where no view was asked for
 // Of what has elements.
 std::string bits_per_element(const ViewRow& row) {
   if (row.elements == 0) return "";
-  return fmt::format("{:.2f}", 8.0 * static_cast<double>(row.tensor_bytes) /
-                                   static_cast<double>(row.elements));
+  return fmt::format(
+      "{:.2f}", 8.0 * static_cast<double>(row.tensor_bytes) / static_cast<double>(row.elements));
 }
 
 void add_to(ViewRow& sum, const ViewRow& row) {
@@ -116,7 +116,8 @@ class Report {
 
   void add_view(const std::vector<ViewKey>& keys) {
     std::string title;
-    for (const ViewKey key : keys) title += (title.empty() ? "" : " > ") + std::string(name_of(key));
+    for (const ViewKey key : keys)
+      title += (title.empty() ? "" : " > ") + std::string(name_of(key));
     out_ += ViewTable(report_, title, report_.rows).text(view(audit_, keys, report_.order));
     out_ += '\n';
   }
@@ -239,7 +240,9 @@ class Report {
     for (const LimitResult& result : report_.budget) {
       table.add({shown(result.limit.name), signed_or_plain(result), grouped(result.most),
                  result.passed() ? "" : grouped(static_cast<uint64_t>(result.over())),
-                 result.matches == 0 ? "matches nothing" : result.passed() ? "" : "EXCEEDED"});
+                 result.matches == 0 ? "matches nothing"
+                 : result.passed()   ? ""
+                                     : "EXCEEDED"});
     }
     out_ += table.text();
   }

@@ -22,7 +22,8 @@ using GapRule = std::function<Leaf(uint64_t offset, uint64_t bytes)>;
 GapRule padding_rule(uint64_t file_bytes);
 
 // Ascending leaves whose sizes add up to `file_bytes`. Claims of one level that have the same range
-// become one leaf, the others its tied names, and so do claims that are nowhere on top. A claim
+// become one leaf, the others its tied names, and so do claims that are nowhere on top, but for
+// those of unused bytes. A claim
 // that is cut into several ranges becomes several leaves, numbered by Leaf::part. Claims without
 // bytes stay as they are. What leaves the file is ignored.
 std::vector<Leaf> tile(uint32_t file, uint64_t file_bytes, std::vector<Claim> claims,

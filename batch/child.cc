@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,7 +125,8 @@ ChildEnd reap(pid_t child) {
 Result<ChildEnd> run_child(const ChildCommand& command, const std::function<bool()>& must_stop) {
   const Clock::time_point begin = Clock::now();
   const pid_t child = FERRY_TRY(start(command));
-  const OpenFd pidfd(::pidfd_open(child, 0));
+  // By number: the header of glibc 2.36 declares the function for C alone.
+  const OpenFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   bool stopped = false, killed = false;
   Clock::time_point deadline;
   while (!has_ended(child)) {

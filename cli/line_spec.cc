@@ -33,6 +33,7 @@ void append(std::vector<const VerbSpec*>& all, const std::deque<VerbSpec>& verbs
 
 Completes completes(const OptionSpec& option) {
   if (!option.words.empty()) return Completes::kWords;
+  if (option.value == "VERB") return Completes::kVerbs;
   if (std::ranges::count(kDirectoryValues, option.value) > 0) return Completes::kDirectories;
   if (std::ranges::count(kFileValues, option.value) > 0) return Completes::kFiles;
   return Completes::kNothing;

@@ -54,7 +54,7 @@ struct LineSpec {
 };
 
 // What can be offered for the value of an option.
-enum class Completes { kNothing, kWords, kFiles, kDirectories };
+enum class Completes { kNothing, kWords, kVerbs, kFiles, kDirectories };
 Completes completes(const OptionSpec& option);
 
 // "-o, --out DIR", "SRC".

@@ -15,6 +15,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "pipeline/source_digests.h"
 
 namespace ferry::cli {
 namespace {
@@ -150,12 +151,13 @@ void write_checkpoint(JsonWriter& json, const ReportInput& input) {
     return;
   }
   json.begin_object().member("name", base_name(input.options.checkpoint));
-  json.key("files").begin_array();
-  for (const packer::ManifestSourceFile& file : input.bundle.manifest().source_files) {
-    json.begin_object().member("path", file.path).member("bytes", file.bytes);
-    json.member("sha256_tree", file.sha256_tree).end_object();
+  if (input.verification != nullptr && input.verification->proof) {
+    const auto& files = input.verification->proof->source_files;
+    pipeline::write_source_files(json, files);
+    json.member("same_as_manifest",
+                pipeline::same_files(files, input.bundle.manifest().source_files));
   }
-  json.end_array().end_object();
+  json.end_object();
 }
 
 void write_against(JsonWriter& json, const ReportInput& input) {

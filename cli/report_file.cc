@@ -6,9 +6,7 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
-#include <span>
 #include <utility>
 
 #include "cli/parity_document.h"
@@ -61,39 +59,29 @@ Result<ReportForm> form_of(const std::string& path) {
 
 }  // namespace
 
-Result<ReportForm> check_report_file(const std::string& path, const std::string& bundle) {
-  const ReportForm form = FERRY_TRY(form_of(path));
+Status check_directory_of(const std::string& option, const std::string& path,
+                          const std::string& bundle) {
   const std::string directory = directory_of(path);
   std::error_code error;
   if (std::filesystem::equivalent(directory, bundle, error)) {
     return fail(ErrorCode::kUsage,
-                fmt::format("--report {}: a bundle has no files but those of its manifest",
+                fmt::format("{} {}: a bundle has no files but those of its manifest", option,
                             printable(path)));
   }
   if (::access(directory.c_str(), W_OK | X_OK) != 0) {
     return os_error(path, "cannot create", errno);
   }
+  return {};
+}
+
+Result<ReportForm> check_report_file(const std::string& path, const std::string& bundle) {
+  const ReportForm form = FERRY_TRY(form_of(path));
+  FERRY_RETURN_IF_ERROR(check_directory_of("--report", path, bundle));
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return form;
   if (S_ISREG(info.st_mode) && is_report(path, form)) return form;
   return fail(ErrorCode::kUsage,
               fmt::format("--report {}: exists and is no parity report", printable(path)));
-}
-
-Status write_whole_file(const std::string& path, std::string_view text) {
-  const std::string temporary = fmt::format("{}/.{}.ferry-tmp-{}", directory_of(path),
-                                            base_name(path), static_cast<int64_t>(::getpid()));
-  OutputFile file = FERRY_TRY(OutputFile::create(temporary, text.size()));
-  Status status = file.write_at(0, std::as_bytes(std::span(text)));
-  if (status) status = file.sync_and_close();
-  if (status && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = os_error(path, "cannot create", errno);
-  }
-  if (!status) {
-    ::unlink(temporary.c_str());
-    return status;
-  }
-  return sync_directory(directory_of(path));
 }
 
 }  // namespace ferry::cli

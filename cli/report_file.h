@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "core/result.h"
 
@@ -10,13 +9,13 @@ namespace ferry::cli {
 
 enum class ReportForm { kHtml, kJson, kMarkdown };
 
-// By the ending of `path`. kUsage for another one, where a file is there that is no parity report,
-// and within `bundle`, whose files are listed in its manifest; kIo where no file can be made. Asked
-// before the work, so that it is not lost.
-Result<ReportForm> check_report_file(const std::string& path, const std::string& bundle);
+// kUsage for a file within `bundle`, whose files are listed in its manifest; kIo where none can be
+// made. `option` begins the message.
+Status check_directory_of(const std::string& option, const std::string& path,
+                          const std::string& bundle);
 
-// As a whole or not at all: a temporary file beside it, synced and renamed. What is there is
-// replaced.
-Status write_whole_file(const std::string& path, std::string_view text);
+// By the ending of `path`. kUsage for another one, and where a file is there that is no parity
+// report; as check_directory_of() else. Asked before the work, so that it is not lost.
+Result<ReportForm> check_report_file(const std::string& path, const std::string& bundle);
 
 }  // namespace ferry::cli

@@ -84,8 +84,7 @@ Status Chat::refuse(const Error& error) {
   if (error.code == ErrorCode::kInterrupted || error.code == ErrorCode::kInternal) {
     return tl::unexpected<Error>(error);
   }
-  print_error(error, /*with_details=*/!context_.quiet);
-  if (context_.json) context_.print(error_document(error));
+  context_.refuse(error);
   return {};
 }
 

@@ -51,8 +51,7 @@ Result<audit::AuditReport> make_report(const AuditOptions& options, Context& con
 
 // The result on stdout. Where that is for programs, limits that are exceeded are told to people
 // too.
-void print_report(const AuditOptions& options, const audit::AuditReport& report,
-                  Context& context) {
+void print_report(const AuditOptions& options, const audit::AuditReport& report, Context& context) {
   if (context.json) {
     context.print_result(audit::to_json(report, /*with_digests=*/true), report.exit_code());
   } else if (options.csv) {
@@ -98,7 +97,8 @@ void add_audit(CommandLine& line) {
       .flag("--memory", options->memory, "Show what programs plan at run time too")
       .flag("--digests", options->digests,
             "Read all bytes: digests, equal tensors, values that fewer bits would hold")
-      .option("--diff", options->diff, "Another artifact, or the --json of an audit, to compare with")
+      .option("--diff", options->diff,
+              "Another artifact, or the --json of an audit, to compare with")
       .option("--budget", options->budget,
               "JSON file of limits, or 'total=900MB,padding=0.5%'; exit 1 where one is exceeded")
       .flag("--csv", options->csv, "Rows as CSV")

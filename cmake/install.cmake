@@ -1,20 +1,53 @@
 # The library as other projects use it: one archive, libferry.a, of all rooms but cli; the public
 # headers; and a package for find_package(ferry), which defines the target ferry::ferry.
 #
-# Components: `program` is what a user of the command line needs, `development` is the library. A
-# portable build has only the program: its archives are those of this machine.
+# Components: `program` is what a user of the command line needs, `development` is the library.
+# `portable` is `program` with the target ferry_portable for its program; it is installed only where
+# it is asked for.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# install(ARGUMENTS...) for both kinds of the program.
+function(ferry_install_with_program)
+  install(${ARGV} COMPONENT program)
+  install(${ARGV} COMPONENT portable EXCLUDE_FROM_ALL)
+endfunction()
+
 install(TARGETS ferry COMPONENT program)
-install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md TYPE DOC
-        COMPONENT program)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC COMPONENT program)
+ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+                           TYPE DOC)
+ferry_install_with_program(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC)
 if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC COMPONENT program)
+  ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 endif()
-if(FERRY_PORTABLE)
-  return()
+
+# Manual pages and completions: the program writes them when it is installed. One that is built for
+# another kind of processor cannot.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(written ${PROJECT_BINARY_DIR}/command_line)
+  foreach(component program portable)
+    if(component STREQUAL portable)
+      set(only_if_asked EXCLUDE_FROM_ALL)
+    endif()
+    install(CODE "
+      file(REMOVE_RECURSE ${written})
+      file(MAKE_DIRECTORY ${written})
+      execute_process(COMMAND $<TARGET_FILE:ferry> help --man-pages ${written} --quiet
+                      COMMAND_ERROR_IS_FATAL ANY)
+      foreach(shell bash zsh fish)
+        execute_process(COMMAND $<TARGET_FILE:ferry> completion \${shell}
+                        OUTPUT_FILE ${written}/\${shell} COMMAND_ERROR_IS_FATAL ANY)
+      endforeach()" COMPONENT ${component} ${only_if_asked})
+    install(DIRECTORY ${written}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component}
+            ${only_if_asked} FILES_MATCHING PATTERN *.1)
+    set(share ${CMAKE_INSTALL_DATADIR})
+    install(FILES ${written}/bash DESTINATION ${share}/bash-completion/completions RENAME ferry
+            COMPONENT ${component} ${only_if_asked})
+    install(FILES ${written}/zsh DESTINATION ${share}/zsh/vendor-completions RENAME _ferry
+            COMPONENT ${component} ${only_if_asked})
+    install(FILES ${written}/fish DESTINATION ${share}/fish/vendor_completions.d RENAME ferry.fish
+            COMPONENT ${component} ${only_if_asked})
+  endforeach()
 endif()
 
 # What a program includes; docs/library.md is about these.
@@ -71,3 +104,9 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/hdf5_archive.cmake
         DESTINATION ${package} COMPONENT development)
+
+include(cmake/portable.cmake)
+if(TARGET ferry_portable)
+  install(PROGRAMS $<TARGET_FILE:ferry_portable> TYPE BIN RENAME ferry
+          COMPONENT portable EXCLUDE_FROM_ALL)
+endif()

@@ -1,7 +1,7 @@
 # cpack makes the packages of the build tree that it runs in:
 # - ferry and libferry-dev as .deb, for the Debian that they are built on; dpkg-shlibdeps finds what
 #   the program depends on;
-# - from a portable build (preset `portable`) a .tar.gz that needs glibc alone.
+# - with -G TGZ a .tar.gz of the target ferry_portable, which needs glibc alone.
 set(CPACK_PACKAGE_NAME ferry)
 set(CPACK_PACKAGE_VENDOR Ferry)
 set(CPACK_PACKAGE_CONTACT "The Ferry maintainers <maintainers@ferry.invalid>")
@@ -22,15 +22,18 @@ string(REGEX REPLACE \".*\\\"(.*)\\\".*\" \"\\\\1\" CPACK_PACKAGE_VERSION \"\${l
 set(CPACK_DEBIAN_PACKAGE_VERSION \${CPACK_PACKAGE_VERSION})
 set(CPACK_PACKAGE_FILE_NAME
     ferry-\${CPACK_PACKAGE_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
-")
-
-if(FERRY_PORTABLE)
-  set(CPACK_GENERATOR TGZ)
-  set(CPACK_COMPONENTS_ALL program)
+if(CPACK_GENERATOR STREQUAL TGZ)
+  set(CPACK_COMPONENTS_ALL portable)
+  set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+  set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
 else()
-  set(CPACK_GENERATOR DEB)
   set(CPACK_COMPONENTS_ALL program development)
 endif()
+")
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_COMPONENTS_ALL program development portable)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

@@ -212,7 +212,13 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(path, /*check_digests=*/false, pool));
   const packer::Manifest& manifest = bundle.manifest();
-  Listing listing{.kind = "bundle", .path = path, .model_type = manifest.model_type};
+  Listing listing{.kind = "bundle",
+                  .path = path,
+                  .model_type = manifest.model_type,
+                  .tool = manifest.tool.name,
+                  .tool_version = manifest.tool.version};
+  for (const packer::ManifestOption& option : manifest.options)
+    listing.options.emplace_back(option.name, option.value);
   for (const packer::ManifestFile& file : manifest.files)
     listing.files.push_back({file.path, file.bytes});
   std::vector<Place> places;

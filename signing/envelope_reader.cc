@@ -151,7 +151,7 @@ class EnvelopeReader {
 }  // namespace
 
 Result<Envelope> read_envelope(std::string_view text, const std::string& name) {
-  return EnvelopeReader(name).read(FERRY_TRY(parse_json(text, name)));
+  return EnvelopeReader(name).read(FERRY_TRY(parse_json(text, name + ": not a signature bundle")));
 }
 
 }  // namespace ferry::signing

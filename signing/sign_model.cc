@@ -1,11 +1,16 @@
 #include "signing/sign_model.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <utility>
 
+#include "core/atomic_file.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "signing/envelope.h"
 #include "signing/model_listing.h"
 #include "signing/model_statement.h"
-#include "signing/signature_file.h"
 
 namespace ferry::signing {
 namespace {
@@ -24,6 +29,16 @@ std::string path_inside(const std::string& model, const std::string& output) {
   return inside.empty() || inside == ".." || inside.starts_with("../") ? std::string() : inside;
 }
 
+// A signature may be replaced; anything else at its place must not be lost.
+Status check_replaceable(const std::string& output) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(output, error))) return {};
+  const auto text = read_text_file(output, kMaxSignatureBytes);
+  if (text && read_envelope(*text, output)) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: exists and is not a signature: not replaced", printable(output)));
+}
+
 }  // namespace
 
 std::string default_signature_path(const std::string& path) {
@@ -36,7 +51,7 @@ Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
                                const std::string& output, const DigestOptions& options,
                                ThreadPool& pool) {
   SignedModel result{output, {}, FERRY_TRY(signer_of(key))};  // before hours of hashing
-  FERRY_RETURN_IF_ERROR(prepare_signature_file(output));
+  FERRY_RETURN_IF_ERROR(check_replaceable(output));
   DigestOptions all = options;
   if (std::string own = path_inside(path, output); !own.empty()) {
     all.ignore_paths.push_back(std::move(own));
@@ -46,7 +61,7 @@ Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
                            FERRY_TRY(hash_listed(model, all, pool))};
   result.digest = summarise(std::move(model), statement.resources, all);
   const std::string text = FERRY_TRY(sign_statement(write_statement(statement), key));
-  FERRY_RETURN_IF_ERROR(write_signature_file(output, text));
+  FERRY_RETURN_IF_ERROR(write_atomically(output, text + "\n", IfExists::kReplace));
   return result;
 }
 

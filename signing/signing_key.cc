@@ -136,7 +136,7 @@ Result<std::string> key_hint(EVP_PKEY* key, const std::string& name) {
 Result<Owned<EVP_PKEY>> read_public_key(const std::string& path) {
   const std::string text = FERRY_TRY(read_text_file(path, kMaxPemBytes));
   const std::string name = printable(path);
-  if (count_blocks(text) != 1 || !text.starts_with("-----BEGIN PUBLIC KEY-----")) {
+  if (count_blocks(text) != 1 || text.find("-----BEGIN PUBLIC KEY-----") == text.npos) {
     return bad_input(
         fmt::format("{}: not one public key in PEM (-----BEGIN PUBLIC KEY-----)", name));
   }

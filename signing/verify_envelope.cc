@@ -148,4 +148,8 @@ Result<Verdict> verify_envelope(std::string_view text, const std::string& file,
   return SignedPayload{std::move(envelope.payload), std::move(trusted->signer)};
 }
 
+Result<std::string> unverified_payload(std::string_view text, const std::string& name) {
+  return FERRY_TRY(read_envelope(text, name)).payload;
+}
+
 }  // namespace ferry::signing

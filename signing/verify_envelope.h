@@ -46,4 +46,8 @@ inline constexpr uint64_t kMaxSignatureBytes = uint64_t{16} << 20;
 // of `trust`), kUnsupported for keyless bundles and for keys of other kinds, kIo.
 Result<Verdict> verify_envelope(std::string_view text, const std::string& name, const Trust& trust);
 
+// What a bundle says, whoever signed it: to tell files from each other, never to believe it. Errors
+// are those of verify_envelope() for what is no bundle.
+Result<std::string> unverified_payload(std::string_view text, const std::string& name);
+
 }  // namespace ferry::signing

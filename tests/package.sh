@@ -32,14 +32,11 @@ demonstrate() {
 }
 
 echo "package.sh: building"
-for preset in release portable; do
-  cmake --preset $preset >/dev/null
-  rm -rf build/$preset/packages
-done
-cmake --build build/release --target ferry ferry_library -- --quiet
-cmake --build build/portable --target ferry -- --quiet
-for preset in release portable; do (cd build/$preset && cpack >/dev/null); done
-tarball=$(ls "$source"/build/portable/packages/*.tar.gz)
+cmake --preset release >/dev/null
+rm -rf build/release/packages
+cmake --build build/release --target ferry ferry_library ferry_portable -- --quiet
+(cd build/release && cpack >/dev/null && cpack -G TGZ >/dev/null)
+tarball=$(ls "$source"/build/release/packages/*.tar.gz)
 packages=$(ls "$source"/build/release/packages/*.deb)
 ls -l $packages "$tarball"
 

@@ -36,6 +36,10 @@ TEST(Provenance, TheManifestNamesTheProgramAsVersionDoes) {
   EXPECT_EQ(tool["name"], "ferry");
   const std::string version = run_ferry({"--version"}).out;
   EXPECT_EQ(version.substr(0, version.find('\n')), "ferry " + tool["version"].get<std::string>());
+  EXPECT_NE(run_ferry({"inspect", dir / "b"})
+                .out.find("\nmade by ferry " + tool["version"].get<std::string>() +
+                          ": dtype keep, quantize none, "),
+            std::string::npos);
 }
 
 TEST(Provenance, OptionsThatDecideBytesAreStatedWithTheirValues) {
