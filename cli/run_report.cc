@@ -119,7 +119,7 @@ int answer(const Generation& g) {
 std::string run_document(const Generation& g, bool with_text) {
   JsonWriter json;
   json.begin_object();
-  json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
+  json.member("path", g.bundle).member("prompt_tokens", g.prompt).member("tokens", g.tokens);
   if (with_text) json.member("text", g.text);
   if (g.kept_tokens) json.member("kept_tokens", *g.kept_tokens);
   json.member("stop", g.stop).member("stopped_by_eos", g.stop == kStopEos);

@@ -339,13 +339,17 @@ std::string as_text(const std::vector<Output>& outputs) {
 
 std::string as_json(const Options& options, size_t runs, const std::vector<Output>& outputs) {
   JsonWriter json;
-  json.begin_object().member("method", options.method).member("executions", runs);
+  json.begin_object()
+      .member("path", options.program)
+      .member("method", options.method)
+      .member("executions", runs);
   json.key("outputs").begin_array();
   for (const Output& o : outputs) {
     json.begin_object().member("run", o.run).member("output", o.index);
     json.member("dtype", o.type()).member("shape", o.shape);
     if (o.text) json.member("text", *o.text);
-    if (!options.outdir.empty()) json.member("file", o.stem() + ".bin");
+    if (!options.outdir.empty())
+      json.member("path", o.stem() + ".bin").member("file", o.stem() + ".bin");
     json.end_object();
   }
   json.end_array().end_object();
@@ -410,6 +414,11 @@ void add_execute(CommandLine& line) {
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
       .flag("--poison", options->poison, "Fill planned memory with NaN first")
+      .example("ferry execute model.pte --script inputs.txt --outdir outputs/",
+               "Executes `forward` once for each line, and writes what it gives.")
+      .example("printf 'i:1@1,1 i:0@1\\n' > inputs.txt",
+               "Two inputs of one execution: an i64[1,1] and an i64[1], which are what the method "
+               "takes.")
       .action([options](Context& context) { return execute(*options, context); });
 }
 

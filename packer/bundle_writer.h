@@ -88,6 +88,10 @@ class BundlePlan {
   Result<WrittenBundle> write(const std::string& directory, bool overwrite, ThreadPool& pool,
                               const std::function<void(uint64_t, uint64_t)>& progress) const;
 
+  // Why a bundle of this manifest is not what the plan would make of the checkpoint as it is now;
+  // empty: it is. Reads and hashes what the plan refers to, and nothing of the bundle.
+  Result<std::string> difference(const Manifest& existing, ThreadPool& pool) const;
+
  private:
   std::shared_ptr<const Impl> impl_;
 };
