@@ -36,7 +36,7 @@ struct Options {
   QuantizeTexts quantize;
   std::string max_file_size;
   int64_t shards = 1;
-  bool dry_run = false, overwrite = false;
+  bool dry_run = false, overwrite = false, resume = false;
 };
 
 // -- options
@@ -159,6 +159,9 @@ Status settle(Options& options) {
   if (options.shards < 1 || options.shards > 10000) {
     return fail(ErrorCode::kUsage, "--shards must be from 1 to the number of layers");
   }
+  if (options.resume && options.dry_run) {
+    return fail(ErrorCode::kUsage, "--resume: a dry run writes nothing");
+  }
   c.shards = static_cast<int32_t>(options.shards);
   if (!options.max_file_size.empty()) {
     c.max_file_bytes = FERRY_TRY(parse_size(options.max_file_size));
@@ -215,7 +218,13 @@ Result<int> convert(Context& context, Options& options) {
   std::vector<std::string> notes = conversion.notes;
   if (!options.dry_run) {
     packer::WrittenBundle written = FERRY_TRY(conversion.plan->write(
-        options.out, options.overwrite, context.pool(), context.progress("writing")));
+        {.directory = options.out, .overwrite = options.overwrite, .resume = options.resume},
+        context.pool(), context.progress("writing")));
+    if (written.resumed_bytes > 0) {
+      notes.push_back(fmt::format("went on with an earlier run: {} of {} were there",
+                                  human_bytes(written.resumed_bytes),
+                                  human_bytes(conversion.plan->total_bytes())));
+    }
     std::ranges::copy(non_finite_notes(written.non_finite, conversion.source->path()),
                       std::back_inserter(notes));
     outcome.non_finite = std::move(written.non_finite);
@@ -297,6 +306,8 @@ void add_convert(CommandLine& line) {
               "Reference to embed, for verify (safetensors or HDF5)")
       .flag("--dry-run", o.dry_run, "Plan only; --json prints the plan")
       .flag("--overwrite", o.overwrite, "Replace an existing bundle")
+      .flag("--resume", o.resume,
+            "Keep what is done when stopped or killed, and go on with what such a run has left")
       .action([options](Context& context) { return convert(context, *options); });
 }
 
