@@ -5,10 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "cli/help_text.h"
 #include "cli/numbers.h"
 #include "core/text.h"
 #include "core/version.h"
@@ -18,48 +20,55 @@ namespace {
 
 constexpr int64_t kMostThreads = 1024;
 
+// "-o,--out DIR" is for CLI11 what stands before the blank.
+std::string names_of(const std::string& name) { return name.substr(0, name.find(' ')); }
+
+OptionSpec described(const std::string& name, const std::string& value, const std::string& help) {
+  OptionSpec spec = {.value = value, .help = help};
+  for (std::string_view rest = name; !rest.empty();) {
+    const size_t end = std::min(rest.find_first_of(", "), rest.size());
+    if (rest[0] == '-') {
+      spec.names.emplace_back(rest.substr(0, end));
+    } else {
+      spec.value = rest.substr(0, end);
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return spec;
+}
+
 // Our own readers of numbers: those of CLI11 take octal, and the nearest number that there is.
 template <class T, class Value>
 CLI::Option* add_number(CLI::App* app, const std::string& name, Value& value,
-                        std::optional<T> (*parse)(std::string_view), const char* expected,
-                        const std::string& help) {
-  const auto store = [name, &value, parse, expected](const CLI::results_t& words) {
+                        std::optional<T> (*parse)(std::string_view), const char* expected) {
+  const std::string names = names_of(name);
+  const auto store = [names, &value, parse, expected](const CLI::results_t& words) {
     const std::optional<T> number = parse(words.back());
     if (!number) {
-      throw CLI::ValidationError(name, fmt::format("{} is not {}", words.back(), expected));
+      throw CLI::ValidationError(names, fmt::format("{} is not {}", words.back(), expected));
     }
     value = *number;
     return true;
   };
-  return app->add_option(name, store, help)->expected(1);
+  return app->add_option(names, store)->expected(1);
 }
 
 template <class Value>
-CLI::Option* add_integer(CLI::App* app, const std::string& name, Value& value,
-                         const std::string& help) {
-  return add_number<int64_t>(app, name, value, parse_integer, "a whole number below 2^63", help)
-      ->type_name("INT");
+CLI::Option* add_integer(CLI::App* app, const std::string& name, Value& value) {
+  return add_number<int64_t>(app, name, value, parse_integer, "a whole number below 2^63");
 }
 
 template <class Value>
-CLI::Option* add_real(CLI::App* app, const std::string& name, Value& value,
-                      const std::string& help) {
-  return add_number<double>(app, name, value, parse_real, "a finite number", help)
-      ->type_name("FLOAT");
+CLI::Option* add_real(CLI::App* app, const std::string& name, Value& value) {
+  return add_number<double>(app, name, value, parse_real, "a finite number");
 }
 
-// " (did you mean --out?)", or nothing where no name is near.
-std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 40;
-  size_t best_distance = word.size() > kLongest ? 0 : word.size() / 3 + 1;
-  std::string best;
-  for (const std::string& name : names) {
-    const size_t distance = edit_distance(word, name);
-    if (distance >= best_distance) continue;
-    best_distance = distance;
-    best = name;
-  }
-  return best.empty() ? std::string() : fmt::format(" (did you mean {}?)", best);
+// Refuses what is none of the words.
+std::function<std::string(const std::string&)> one_of(const std::vector<std::string>& words) {
+  return [words](const std::string& word) {
+    if (std::ranges::count(words, word) > 0) return std::string();
+    return fmt::format("{} not in {{{}}}{}", word, fmt::join(words, ","), suggestion(word, words));
+  };
 }
 
 Action print_action(std::string text) {
@@ -71,59 +80,119 @@ Action print_action(std::string text) {
 
 }  // namespace
 
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  constexpr size_t kLongest = 40;
+  if (word.empty() || word.size() > kLongest) return {};
+  size_t best_distance = word.size() / 3 + 1;
+  const std::string* best = nullptr;
+  for (const std::string& name : names) {
+    const size_t distance = edit_distance(word, name);
+    if (distance > best_distance || (best == nullptr && distance == best_distance)) continue;
+    // Of names that are as near, the one that begins as the word does.
+    if (distance == best_distance && name[0] != word[0]) continue;
+    best_distance = distance;
+    best = &name;
+  }
+  return best == nullptr ? std::string() : fmt::format(" (did you mean {}?)", *best);
+}
+
+OptionSpec& Verb::describe(CLI::Option* option, const std::string& name, const std::string& value,
+                           const std::string& help) {
+  OptionSpec& spec = spec_->options.emplace_back(described(name, value, help));
+  spec.group = group_;
+  spec.required = option->get_required();
+  if (!spec.is_flag()) option->type_name(spec.value);
+  return spec;
+}
+
 Verb& Verb::positional(const std::string& name, std::string& value, const std::string& help) {
-  app_->add_option(name, value, help)->required();
+  describe(app_->add_option(name, value)->required(), name, name, help);
   return *this;
 }
 Verb& Verb::positional(const std::string& name, std::vector<std::string>& value,
                        const std::string& help) {
-  app_->add_option(name, value, help)->required();
+  describe(app_->add_option(name, value)->required(), name, name, help).repeated = true;
   return *this;
 }
 Verb& Verb::optional_positional(const std::string& name, std::string& value,
                                 const std::string& help) {
-  app_->add_option(name, value, help);
+  describe(app_->add_option(name, value), name, name, help);
   return *this;
 }
 Verb& Verb::positionals(const std::string& name, std::vector<std::string>& value,
                         const std::string& help) {
-  app_->add_option(name, value, help);
+  describe(app_->add_option(name, value), name, name, help).repeated = true;
+  return *this;
+}
+Verb& Verb::positional_choice(const std::string& name, std::string& value,
+                              const std::vector<std::string>& words, const std::string& help) {
+  CLI::Option* option = app_->add_option(name, value)->required()->check(one_of(words));
+  describe(option, name, name, help).words = words;
   return *this;
 }
 Verb& Verb::flag(const std::string& name, bool& value, const std::string& help) {
-  app_->add_flag(name, value, help);
+  describe(app_->add_flag(name, value), name, "", help);
   return *this;
 }
 Verb& Verb::option(const std::string& name, std::string& value, const std::string& help) {
-  app_->add_option(name, value, help)->capture_default_str();
+  describe(app_->add_option(names_of(name), value), name, "TEXT", help).default_text = value;
   return *this;
 }
 Verb& Verb::option(const std::string& name, int64_t& value, const std::string& help) {
-  add_integer(app_, name, value, help)->default_str(fmt::format("{}", value));
+  describe(add_integer(app_, name, value), name, "N", help).default_text = fmt::format("{}", value);
   return *this;
 }
 Verb& Verb::option(const std::string& name, double& value, const std::string& help) {
-  add_real(app_, name, value, help)->default_str(fmt::format("{}", value));
+  describe(add_real(app_, name, value), name, "X", help).default_text = fmt::format("{}", value);
   return *this;
 }
 Verb& Verb::option(const std::string& name, std::optional<int64_t>& value,
                    const std::string& help) {
-  add_integer(app_, name, value, help);
+  describe(add_integer(app_, name, value), name, "N", help);
   return *this;
 }
 Verb& Verb::option(const std::string& name, std::optional<double>& value, const std::string& help) {
-  add_real(app_, name, value, help);
+  describe(add_real(app_, name, value), name, "X", help);
   return *this;
 }
 Verb& Verb::option(const std::string& name, std::vector<std::string>& value,
                    const std::string& help) {
-  app_->add_option(name, value, help)->allow_extra_args(false);
+  CLI::Option* option = app_->add_option(names_of(name), value)->allow_extra_args(false);
+  describe(option, name, "TEXT", help).repeated = true;
   return *this;
 }
 Verb& Verb::choice(const std::string& name, std::string& value,
                    const std::vector<std::string>& words, const std::string& help) {
-  app_->add_option(name, value, help)->capture_default_str()->check(CLI::IsMember(words));
+  CLI::Option* option = app_->add_option(names_of(name), value)->check(one_of(words));
+  OptionSpec& spec = describe(option, name, fmt::format("{}", fmt::join(words, "|")), help);
+  spec.default_text = value;
+  spec.words = words;
   return *this;
+}
+
+Verb& Verb::group(const std::string& title) {
+  group_ = title;
+  return *this;
+}
+Verb& Verb::description(const std::string& text) {
+  spec_->description = text;
+  return *this;
+}
+Verb& Verb::example(const std::string& line, const std::string& what) {
+  spec_->examples.push_back({line, what});
+  return *this;
+}
+Verb& Verb::exit_codes(std::vector<ExitCode> codes) {
+  spec_->exit_codes = std::move(codes);
+  return *this;
+}
+
+Verb Verb::verb(const std::string& name, const std::string& help) {
+  VerbSpec& spec = spec_->verbs.emplace_back();
+  spec.name = spec_->name + " " + name;
+  spec.help = help;
+  app_->require_subcommand(1);
+  return {app_->add_subcommand(name)->fallthrough(), &spec, chosen_};
 }
 void Verb::action(Action action) {
   app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
@@ -132,15 +201,18 @@ void Verb::action(Action action) {
 struct CommandLine::Impl {
   explicit Impl(Context& the_context) : context(the_context) {}
   Context& context;
-  CLI::App app{"Turns a model checkpoint into a program bundle, and proves that nothing was lost.",
-               "ferry"};
+  CLI::App app{"", "ferry"};
+  LineSpec spec;
   Action chosen;
 
-  // The verb of the line, or the whole program where there is none.
-  CLI::App& verb() {
-    const std::vector<CLI::App*> verbs = app.get_subcommands();
-    return verbs.empty() ? app : *verbs.front();
+  void add_flag(const std::string& name, bool& value, const std::string& help) {
+    app.add_flag(name, value);
+    spec.options.push_back(described(name, "", help));
   }
+  // From the whole program to the verb of the line.
+  std::vector<CLI::App*> levels();
+  std::vector<std::string> verb_words();
+  std::string help();
   // Every name that may stand where `word` stands.
   std::vector<std::string> known_names(const std::string& word);
   Error unknown(const std::vector<std::string>& words);
@@ -148,38 +220,69 @@ struct CommandLine::Impl {
 };
 
 CommandLine::CommandLine(Context& context) : impl_(std::make_unique<Impl>(context)) {
-  CLI::App& app = impl_->app;
-  app.set_version_flag("--version", fmt::format("ferry {}\n", version()));
-  app.add_flag("--json", context.json, "One JSON document on stdout and nothing else there");
-  app.add_flag("--quiet", context.quiet, "No summaries, warnings or progress");
-  add_integer(&app, "--threads", context.threads,
-              "Threads, 1 to 1024; default: all that the process may use")
-      ->check([](const std::string& text) {
-        const std::optional<int64_t> threads = parse_integer(text);
-        const bool good = !threads || (*threads >= 1 && *threads <= kMostThreads);
-        return good ? std::string() : fmt::format("{} is not from 1 to {}", text, kMostThreads);
-      });
-  app.require_subcommand(1);
-  app.fallthrough();
-  app.footer("ferry VERB --help lists the options of a verb.");
+  Impl& impl = *impl_;
+  impl.spec.help =
+      "Turns a model checkpoint into a program bundle, and proves that nothing was lost.";
+  impl.spec.exit_codes = common_exit_codes();
+  impl.add_flag("--json", context.json, "One JSON document on stdout and nothing else there");
+  impl.add_flag("-q,--quiet", context.quiet, "No summaries, notes or progress");
+  impl.add_flag("-v,--verbose", context.verbose,
+                "Say on stderr what is done, and how long it took");
+  impl.spec.options.push_back(
+      described("--threads", "N", "Threads, 1 to 1024; default: all that the process may use"));
+  add_integer(&impl.app, "--threads", context.threads)->check([](const std::string& text) {
+    const std::optional<int64_t> threads = parse_integer(text);
+    const bool good = !threads || (*threads >= 1 && *threads <= kMostThreads);
+    return good ? std::string() : fmt::format("{} is not from 1 to {}", text, kMostThreads);
+  });
+  impl.app.set_version_flag("--version", fmt::format("ferry {}\n", version()));
+  impl.spec.options.push_back(described("--version", "", "Print the version"));
+  impl.spec.options.push_back(described("-h,--help", "", "Print this help, or that of a verb"));
+  impl.app.require_subcommand(1);
+  impl.app.fallthrough();
 }
 
 CommandLine::~CommandLine() = default;
 
+const LineSpec& CommandLine::spec() const { return impl_->spec; }
+
 Verb CommandLine::verb(const std::string& name, const std::string& help) {
-  CLI::App* sub = impl_->app.add_subcommand(name, help);
-  sub->parse_complete_callback([this, name] { impl_->context.verb = name; });
-  sub->footer("Of every verb: --json --quiet --threads N (see ferry --help)");
-  return Verb(sub->fallthrough(), &impl_->chosen);
+  VerbSpec& spec = impl_->spec.verbs.emplace_back();
+  spec.name = name;
+  spec.help = help;
+  return {impl_->app.add_subcommand(name)->fallthrough(), &spec, &impl_->chosen};
+}
+
+std::vector<CLI::App*> CommandLine::Impl::levels() {
+  std::vector<CLI::App*> path = {&app};
+  for (auto below = app.get_subcommands(); !below.empty();) {
+    path.push_back(below.front());
+    below = path.back()->get_subcommands();
+  }
+  return path;
+}
+
+std::vector<std::string> CommandLine::Impl::verb_words() {
+  std::vector<std::string> words;
+  for (const CLI::App* level : levels()) {
+    if (level != &app) words.push_back(level->get_name());
+  }
+  return words;
+}
+
+std::string CommandLine::Impl::help() {
+  const VerbSpec* verb = find_verb(spec, verb_words());
+  return verb == nullptr ? help_text(spec) : help_text(spec, *verb);
 }
 
 std::vector<std::string> CommandLine::Impl::known_names(const std::string& word) {
   std::vector<std::string> names;
+  const auto path = levels();
   if (!word.starts_with('-')) {
-    for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+    for (const CLI::App* sub : path.back()->get_subcommands({})) names.push_back(sub->get_name());
     return names;
   }
-  for (CLI::App* level : {&app, &verb()}) {
+  for (const CLI::App* level : path) {
     for (const CLI::Option* option : level->get_options()) {
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     }
@@ -189,9 +292,9 @@ std::vector<std::string> CommandLine::Impl::known_names(const std::string& word)
 
 // Words that nothing expects, in the order of the line.
 Error CommandLine::Impl::unknown(const std::vector<std::string>& words) {
-  const bool no_verb = &verb() == &app;
   const auto verb_like =
       std::ranges::find_if(words, [](const std::string& word) { return !word.starts_with('-'); });
+  const bool no_verb = !levels().back()->get_subcommands({}).empty();
   if (no_verb && verb_like != words.end()) {
     return {ErrorCode::kUsage, fmt::format("there is no verb {}{}", quoted(*verb_like),
                                            suggestion(*verb_like, known_names(*verb_like)))};
@@ -212,30 +315,41 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error) {
   std::vector<std::string> left = app.remaining(/*recurse=*/true);
   std::erase(left, "--");
   Error told{ErrorCode::kUsage, printable(error.what())};
+  const bool no_verb = !levels().back()->get_subcommands({}).empty();
   if (!left.empty()) {
     told = unknown(left);
-  } else if (&verb() == &app && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+  } else if (no_verb && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     told.message = "a verb is required";
   }
-  const std::string name = &verb() == &app ? "" : verb().get_name() + " ";
+  std::string name;
+  for (const std::string& word : verb_words()) name += word + " ";
   told.message += fmt::format(" (see ferry {}--help)", name);
   return told;
 }
 
 Result<Action> CommandLine::parse(int argc, char** argv) {
+  Impl& impl = *impl_;
+  const auto name_verb = [&] {
+    impl.context.verb = fmt::format("{}", fmt::join(impl.verb_words(), " "));
+  };
   try {
-    impl_->app.parse(argc, argv);
+    impl.app.parse(argc, argv);
+    name_verb();
   } catch (const CLI::CallForVersion& version) {
     return print_action(version.what());
   } catch (const CLI::CallForHelp&) {
-    return print_action(impl_->app.help());
+    return print_action(impl.help());
   } catch (const CLI::ParseError& error) {
     // The line may not have been read as far as --json.
     const std::span<char*> words(argv, static_cast<size_t>(argc));
-    if (std::ranges::count(words, std::string_view("--json")) > 0) impl_->context.json = true;
-    return tl::unexpected<Error>(impl_->explain(error));
+    if (std::ranges::count(words, std::string_view("--json")) > 0) impl.context.json = true;
+    name_verb();
+    return tl::unexpected<Error>(impl.explain(error));
   }
-  return impl_->chosen;
+  if (impl.context.quiet && impl.context.verbose) {
+    return fail(ErrorCode::kUsage, "--quiet and --verbose exclude each other");
+  }
+  return impl.chosen;
 }
 
 }  // namespace ferry::cli

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "cli/error_report.h"
 #include "core/checked.h"
 #include "core/json_writer.h"
 #include "core/text.h"
@@ -355,6 +354,13 @@ void write_components(JsonWriter& json, const packer::Manifest& manifest) {
   json.end_array();
 }
 
+void write_outcome(JsonWriter& json, const ConversionOutcome& outcome) {
+  json.key("path");
+  outcome.path.empty() ? json.null() : json.value(outcome.path);
+  json.member("source", outcome.source).member("dtype", outcome.dtype);
+  json.member("up_to_date", outcome.up_to_date).member("seconds", outcome.seconds);
+}
+
 std::string unused_keys_line(const std::vector<std::string>& keys) {
   if (keys.empty()) return {};
   std::vector<std::string> names;
@@ -365,10 +371,16 @@ std::string unused_keys_line(const std::vector<std::string>& keys) {
 
 }  // namespace
 
+std::string unused_keys_note(const std::vector<std::string>& keys) {
+  if (keys.size() == 1) return fmt::format("the config key {} has no effect", quoted(keys[0]));
+  return fmt::format("{} config keys have no effect, {} among them (--dry-run lists all)",
+                     keys.size(), quoted(keys.front()));
+}
+
 std::string conversion_json(const pipeline::Conversion& c, const ConversionOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
-  if (outcome.error) write_error(json, *outcome.error);
+  write_outcome(json, outcome);
   json.member("model_type", c.config.model_type);
   json.key("unused_config_keys").begin_array();
   for (const std::string& key : c.unused_config_keys) json.value(key);
@@ -380,7 +392,7 @@ std::string conversion_json(const pipeline::Conversion& c, const ConversionOutco
   write_keys(json, "missing", c.problems, converters::KeyProblem::Kind::kMissing, {});
   write_keys(json, "ambiguous", c.problems, converters::KeyProblem::Kind::kAmbiguous, {});
   write_problems(json, c.problems);
-  write_texts(json, "notes", c.notes);
+  write_texts(json, "notes", outcome.notes);
   write_non_finite(json, outcome.non_finite);
   if (c.plan) write_components(json, c.plan->manifest());
   json.key("files").begin_array();
@@ -389,7 +401,11 @@ std::string conversion_json(const pipeline::Conversion& c, const ConversionOutco
       json.begin_object().member("path", file.path).member("bytes", file.bytes).end_object();
     }
   }
-  json.end_array().member("total_bytes", c.plan ? c.plan->total_bytes() : 0);
+  const uint64_t bytes = c.plan ? c.plan->total_bytes() : 0;
+  json.end_array().member("bytes", bytes).member("total_bytes", bytes);
+  json.key("memory").begin_object().member("activation_bytes", c.activation_bytes);
+  json.member("activation_lower_bound_bytes", c.activation_lower_bound);
+  json.member("state_bytes", c.state_bytes).end_object();
   json.key("buffers").begin_array();
   for (const pipeline::PlannedBuffer& buffer : c.buffers) {
     json.begin_object().member("name", buffer.name).member("dtype", dtype_name(buffer.dtype));

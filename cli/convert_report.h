@@ -11,18 +11,26 @@ namespace ferry::cli {
 
 // What came of a planned conversion.
 struct ConversionOutcome {
+  std::string source = {};              // as given
+  std::string path = {};                // of the bundle; empty where none was asked for
+  std::string dtype = {};               // as given
+  std::vector<std::string> notes = {};  // for people, in their order
+  double seconds = 0;
+  bool up_to_date = false;  // nothing was written: the bundle was there
   // Weights that are not finite; none where no weight was read, as in a dry run.
   std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
-  std::optional<Error> error = std::nullopt;
 };
 
-// The document of `convert --json`, with or without --dry-run, also where keys do not fit.
+// The result of `convert --json`, with or without --dry-run, also where keys do not fit.
 std::string conversion_json(const pipeline::Conversion& conversion,
                             const ConversionOutcome& outcome);
 
 // A line for each weight that is not finite, at most a few.
 std::vector<std::string> non_finite_notes(const std::vector<packer::NonFiniteWeight>& weights,
                                           const std::string& source);
+
+// One line that says how many keys of the config nothing has used; for at least one.
+std::string unused_keys_note(const std::vector<std::string>& keys);
 
 // For people. With `table` every source key has a line: rule, targets, and what is done to it on
 // the way; without it only those that are dropped.

@@ -1,15 +1,80 @@
 #include "cli/error_report.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
 
+#include "core/exists_error.h"
 #include "core/interrupt.h"
 
 namespace ferry::cli {
 namespace {
 
-const char* code_name(ErrorCode code) {
+constexpr std::string_view kTensor = "tensor '", kOffset = "offset ";
+
+bool is_there(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
+// The longest beginning, up to a colon, that is a path.
+std::string file_of(const Error& error) {
+  if (error.code == ErrorCode::kUsage || error.code == ErrorCode::kInternal) return {};
+  const std::string& message = error.message;
+  for (size_t at = message.rfind(": "); at != message.npos && at > 0;
+       at = message.rfind(": ", at - 1)) {
+    if (std::string path = message.substr(0, at); is_there(path)) return path;
+  }
+  const size_t first = message.find(": ");
+  if (error.code != ErrorCode::kIo || first == message.npos) return {};
+  return message.substr(first + 2).starts_with("cannot open") ? message.substr(0, first)
+                                                              : std::string();
+}
+
+// The words in the parentheses that a message may end with.
+std::string_view parenthesis_of(std::string_view message) {
+  if (!message.ends_with(')')) return {};
+  const size_t open = message.rfind(" (");
+  return open == message.npos ? std::string_view() : message.substr(open + 2);
+}
+
+// Of an "offset N" that is not a part of another word.
+std::optional<uint64_t> offset_of(std::string_view text) {
+  const size_t at = text.rfind(kOffset);
+  if (at == text.npos || (at > 0 && text[at - 1] != ' ')) return std::nullopt;
+  uint64_t offset = 0;
+  const char* begin = text.data() + at + kOffset.size();
+  const auto [end, failed] = std::from_chars(begin, text.data() + text.size(), offset);
+  return failed == std::errc() && *end == ')' ? std::optional(offset) : std::nullopt;
+}
+
+std::string tensor_of(std::string_view text) {
+  if (!text.starts_with(kTensor)) return {};
+  text.remove_prefix(kTensor.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '\'') {
+      return std::string(text.substr(0, i));
+    }
+  }
+  return {};
+}
+
+// The parentheses with the tensor, whose name may have some itself.
+std::string_view tensor_words(std::string_view message) {
+  const size_t at = message.rfind(std::string("(").append(kTensor));
+  return at == message.npos || !message.ends_with(')') ? parenthesis_of(message)
+                                                       : message.substr(at + 1);
+}
+
+}  // namespace
+
+std::string_view code_name(ErrorCode code) {
+  if (code == kExists) return "exists";
   switch (code) {
     case ErrorCode::kUsage:
       return "usage";
@@ -27,8 +92,6 @@ const char* code_name(ErrorCode code) {
   return "internal";
 }
 
-}  // namespace
-
 int exit_code(const Error& error) {
   const int code = static_cast<int>(error.code);
   return error.code == ErrorCode::kInterrupted ? code + interrupt_signal() : code;
@@ -42,21 +105,26 @@ void print_error(const Error& error, bool with_details) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
+Place place_of(const Error& error) {
+  const std::string_view words = tensor_words(error.message);
+  return {file_of(error), tensor_of(words), offset_of(words)};
+}
+
+void write_position(JsonWriter& json, const Place& place) {
+  if (!place.tensor.empty()) json.member("tensor", place.tensor);
+  if (place.offset) json.member("offset", *place.offset);
+}
+
 void write_error(JsonWriter& json, const Error& error) {
-  json.member("ok", false).member("exit", exit_code(error));
-  json.key("error").begin_object();
+  json.begin_object();
   json.member("code", code_name(error.code)).member("message", error.message);
   json.key("details").begin_array();
   for (const std::string& detail : error.details) json.value(detail);
-  json.end_array().end_object();
-}
-
-std::string error_document(const Error& error) {
-  JsonWriter json;
-  json.begin_object();
-  write_error(json, error);
+  json.end_array();
+  const Place place = place_of(error);
+  if (!place.file.empty()) json.member("file", place.file);
+  write_position(json, place);
   json.end_object();
-  return json.take();
 }
 
 }  // namespace ferry::cli

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "core/interrupt.h"
 #include "core/os_error.h"
@@ -54,6 +55,16 @@ Result<std::optional<std::string>> LineReader::next() {
   }
   if (buffer_.empty()) return std::optional<std::string>();
   return take(buffer_.size());
+}
+
+Result<std::string> LineReader::rest(size_t limit) {
+  while (!at_end_) {
+    if (buffer_.size() > limit) {
+      return bad_input(fmt::format("{}: more than {} bytes", kName, limit));
+    }
+    FERRY_RETURN_IF_ERROR(read_more());
+  }
+  return std::exchange(buffer_, {});
 }
 
 }  // namespace ferry::cli

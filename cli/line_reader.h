@@ -16,6 +16,8 @@ class LineReader {
   // The next line without its end (LF or CR LF); nullopt at the end of input. kInterrupted as soon
   // as something has asked to stop, kBadInput beyond kMaxLineBytes, kIo.
   Result<std::optional<std::string>> next();
+  // All that is left; kBadInput beyond `limit` bytes.
+  Result<std::string> rest(size_t limit);
 
  private:
   Status read_more();

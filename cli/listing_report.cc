@@ -1,6 +1,7 @@
 #include "cli/listing_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -41,6 +42,28 @@ void write_values(JsonWriter& json, const char* key,
     json.end_object();
   }
   json.end_array();
+}
+
+// How a bundle was made.
+void write_making(JsonWriter& json, const pipeline::Listing& listing) {
+  json.key("tool").begin_object().member("name", listing.tool);
+  json.member("version", listing.tool_version).end_object();
+  json.key("options").begin_array();
+  for (const auto& [name, value] : listing.options) {
+    json.begin_object().member("name", name).member("value", value).end_object();
+  }
+  json.end_array();
+}
+
+// "made by ferry 0.2.0: dtype keep, shards 1"
+std::string making_line(const pipeline::Listing& listing) {
+  if (listing.tool.empty()) return {};
+  std::vector<std::string> options;
+  for (const auto& [name, value] : listing.options) {
+    options.push_back(fmt::format("{} {}", printable(name), printable(value)));
+  }
+  return fmt::format("made by {} {}: {}\n", printable(listing.tool),
+                     printable(listing.tool_version), fmt::join(options, ", "));
 }
 
 void write_counts(JsonWriter& json, const char* key,
@@ -246,9 +269,11 @@ std::string to_json(const pipeline::Listing& listing) {
   JsonWriter json;
   json.begin_object().member("kind", listing.kind).member("path", listing.path);
   if (!listing.model_type.empty()) json.member("model_type", listing.model_type);
+  if (!listing.tool.empty()) write_making(json, listing);
   json.key("files").begin_array();
   for (const pipeline::ListedFile& file : listing.files) {
-    json.begin_object().member("name", file.name).member("bytes", file.bytes).end_object();
+    json.begin_object().member("path", file.name).member("name", file.name);
+    json.member("bytes", file.bytes).end_object();
   }
   json.end_array();
   json.member("tensor_count", listing.tensors.size());
@@ -265,7 +290,7 @@ std::string to_text(const pipeline::Listing& listing) {
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "{}: {}", printable(listing.path), listing.kind);
   if (!listing.model_type.empty()) fmt::format_to(out, " of {}", quoted(listing.model_type));
-  text += "\n";
+  text += "\n" + making_line(listing);
   for (const pipeline::ListedFile& file : listing.files) {
     fmt::format_to(out, "  {:>14} B  {}\n", file.bytes, printable(file.name));
   }

@@ -7,6 +7,7 @@
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "core/interrupt.h"
+#include "core/progress.h"
 
 namespace ferry::cli {
 namespace {
@@ -20,8 +21,12 @@ Error cause_of(const Error& error) {
 
 int run_main(Context& context, int argc, char** argv) {
   raise_most_open_files();
+  show_progress_by([&context](const std::string& label, ProgressUnit unit) {
+    return context.progress(label, unit);
+  });
   CommandLine line(context);
   add_inspect(line);
+  add_audit(line);
   add_convert(line);
   add_run(line);
   add_tokenize(line);
@@ -29,8 +34,13 @@ int run_main(Context& context, int argc, char** argv) {
   add_execute(line);
   add_verify(line);
   add_check(line);
+  add_batch(line);
+  add_sign(line);
+  add_help(line);
+  add_completion(line);
   const Result<Action> action = line.parse(argc, argv);
   if (!action) return context.refuse(action.error());
+  if (context.json) announce_json(context.verb);
   const Result<int> outcome = (*action)(context);
   if (!outcome) return context.refuse(cause_of(outcome.error()));
   if (context.flush()) return *outcome;
@@ -44,7 +54,7 @@ int run_main(Context& context, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   ferry::cli::Context context;
-  ferry::cli::install_signal_handlers(context.json);
+  ferry::cli::install_signal_handlers();
   try {
     return ferry::cli::run_main(context, argc, argv);
   } catch (const std::bad_alloc&) {

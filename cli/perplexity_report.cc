@@ -25,6 +25,20 @@ void write_comparison(JsonWriter& json, const pipeline::PerplexityReport& report
   json.member("top1_error", c.top1.standard_error());
 }
 
+void write_members(JsonWriter& json, const pipeline::PerplexityReport& r) {
+  json.member("perplexity", r.perplexity.value());
+  json.member("perplexity_error", r.perplexity.standard_error());
+  json.member("nll_mean", r.perplexity.nll.mean());
+  json.member("nll_error", r.perplexity.nll.standard_error());
+  json.member("tokens", r.tokens).member("predicted", r.perplexity.nll.count());
+  json.member("sequences", r.sequences).member("windows", r.window_count);
+  json.member("window", r.windows.window).member("stride", r.windows.stride);
+  json.member("token_by_token", r.token_by_token);
+  if (r.text_bytes) json.member("bytes", *r.text_bytes);
+  if (const auto bits = r.bits_per_byte()) json.member("bits_per_byte", *bits);
+  if (r.comparison) write_comparison(json, r);
+}
+
 std::string with_error(const proof::Perplexity& p) {
   return fmt::format("{:.4f} +- {:.4f}", p.value(), p.standard_error());
 }
@@ -62,22 +76,18 @@ std::string comparison_lines(const pipeline::PerplexityReport& r) {
 
 }  // namespace
 
-std::string to_json(const pipeline::PerplexityReport& r) {
+std::string to_json(const pipeline::PerplexityReport& r, const std::string& path) {
   JsonWriter json;
-  json.begin_object();
-  json.member("perplexity", r.perplexity.value());
-  json.member("perplexity_error", r.perplexity.standard_error());
-  json.member("nll_mean", r.perplexity.nll.mean());
-  json.member("nll_error", r.perplexity.nll.standard_error());
-  json.member("tokens", r.tokens).member("predicted", r.perplexity.nll.count());
-  json.member("sequences", r.sequences).member("windows", r.window_count);
-  json.member("window", r.windows.window).member("stride", r.windows.stride);
-  json.member("token_by_token", r.token_by_token);
-  if (r.text_bytes) json.member("bytes", *r.text_bytes);
-  if (const auto bits = r.bits_per_byte()) json.member("bits_per_byte", *bits);
-  if (r.comparison) write_comparison(json, r);
+  json.begin_object().member("path", path);
+  write_members(json, r);
   json.end_object();
   return json.take();
+}
+
+void write_perplexity(JsonWriter& json, const pipeline::PerplexityReport& r) {
+  json.key("perplexity").begin_object();
+  write_members(json, r);
+  json.end_object();
 }
 
 std::string to_text(const pipeline::PerplexityReport& r) {

@@ -3,11 +3,15 @@
 
 #include <string>
 
+#include "core/json_writer.h"
 #include "pipeline/perplexity.h"
 
 namespace ferry::cli {
 
-std::string to_json(const pipeline::PerplexityReport& report);
+// `path`: the bundle, as given.
+std::string to_json(const pipeline::PerplexityReport& report, const std::string& path);
+// The same as the member `perplexity` of an open object.
+void write_perplexity(JsonWriter& json, const pipeline::PerplexityReport& report);
 std::string to_text(const pipeline::PerplexityReport& report);
 
 }  // namespace ferry::cli

@@ -14,9 +14,8 @@ namespace {
 // Why `g` ends with its last token, or nothing while it goes on. The context is a limit: what does
 // not fit is not generated.
 std::string_view reason_to_stop(const Generation& g, const runner::Decoder& decoder,
-                                const packer::Manifest& manifest, const RunOptions& options) {
-  if (!options.ignore_eos && std::ranges::count(manifest.eos_ids, g.tokens.back()) > 0)
-    return kStopEos;
+                                const RunOptions& options, const AnswerOutput& output) {
+  if (output.stopped_by()) return kStopText;
   if (std::ssize(g.tokens) >= options.max_new) return "max_new";
   if (decoder.position() >= decoder.capacity()) return kStopContext;
   return {};
@@ -28,26 +27,27 @@ Error in_bundle(const RunOptions& options, Error error) {
   return error;
 }
 
-// The next token by the logits before it: it goes to `g` and to `text`. Returns nothing if it is
+// The next token by the logits before it: it goes to `g` and to `output`. Returns nothing if it is
 // the last one.
 Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Generation& g,
                                             const runner::Decoder& decoder,
                                             const packer::Manifest& manifest,
                                             const RunOptions& options, runner::Sampler& sampler,
-                                            TextOutput& text) {
+                                            AnswerOutput& output) {
   const auto vocab = static_cast<size_t>(manifest.vocab_size);
   if (logits.size() < vocab)
     return bad_input("the bundle's logits are shorter than its vocabulary");
   const std::span<const float> last = logits.last(vocab);
   const auto sampling_start = g.clock.now();
-  const Result<int64_t> token = sampler.sample(last);
+  const Result<int64_t> token = sampler.sample(last, g.prompt, g.tokens);
   if (!token) return tl::unexpected<Error>(in_bundle(options, token.error()));
   g.stats.sampling += g.clock.now() - sampling_start;
   g.tokens.push_back(*token);
   if (g.tokens.size() == 1) g.stats.prompt_eval_end = g.clock.now();
   if (!options.dump_logits.empty()) g.logits.insert(g.logits.end(), last.begin(), last.end());
-  g.stop = reason_to_stop(g, decoder, manifest, options);
-  if (g.stop != kStopEos) FERRY_RETURN_IF_ERROR(text.push(*token));
+  const bool is_end = !options.ignore_eos && std::ranges::count(manifest.eos_ids, *token) > 0;
+  FERRY_RETURN_IF_ERROR(output.push(*token, /*is_text=*/!is_end));
+  g.stop = is_end ? kStopEos : reason_to_stop(g, decoder, options, output);
   return g.stop.empty() ? std::optional(*token) : std::nullopt;
 }
 
@@ -63,6 +63,34 @@ MaybeCounts counts_since(const MaybeCounts& before, MaybeCounts now) {
 
 }  // namespace
 
+AnswerOutput::AnswerOutput(const text::Tokenizer* tokenizer, std::vector<std::string> stops,
+                           std::function<void(std::string_view)> print)
+    : print_(std::move(print)), stops_(std::move(stops)) {
+  if (tokenizer != nullptr) stream_.emplace(*tokenizer);
+}
+
+Status AnswerOutput::push(int64_t token, bool is_text) {
+  if (stream_) {
+    if (is_text) give(stops_.push(FERRY_TRY(stream_->push(token))));
+    return {};
+  }
+  if (print_) print_(fmt::format("{}{}", first_ ? "" : ",", token));
+  first_ = false;
+  return {};
+}
+
+Result<std::string> AnswerOutput::finish() {
+  if (!stream_) return std::string();
+  give(stops_.push(FERRY_TRY(stream_->finish())));
+  give(stops_.finish());
+  return std::move(text_);
+}
+
+void AnswerOutput::give(std::string_view text) {
+  text_ += text;
+  if (print_ && !text.empty()) print_(text);
+}
+
 std::function<void(std::string_view)> printer(Context& context) {
   return [&context](std::string_view part) {
     if (context.json) return;
@@ -72,10 +100,10 @@ std::function<void(std::string_view)> printer(Context& context) {
 }
 
 Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& manifest,
-                            const RunOptions& options, runner::Sampler& sampler, TextOutput& text,
-                            Generation g) {
+                            const RunOptions& options, runner::Sampler& sampler,
+                            AnswerOutput& output, Generation g) {
   const auto choose = [&](std::span<const float> logits) {
-    return choose_token(logits, g, decoder, manifest, options, sampler, text);
+    return choose_token(logits, g, decoder, manifest, options, sampler, output);
   };
   const auto fresh = std::span(g.prompt).subspan(static_cast<size_t>(g.kept_tokens.value_or(0)));
   const MaybeCounts before = decoder.lookahead_counts();
@@ -95,7 +123,8 @@ Result<Generation> generate(runner::Decoder& decoder, const packer::Manifest& ma
   g.stats.prompt_tokens = std::ssize(fresh);
   g.stats.generated_tokens = std::ssize(g.tokens) - 1;
   g.lookahead = counts_since(before, decoder.lookahead_counts());
-  g.text = FERRY_TRY(text.finish());
+  g.text = FERRY_TRY(output.finish());
+  g.stop_text = output.stopped_by();
   return g;
 }
 

@@ -46,7 +46,9 @@ class Chat {
         prompts_(prompts),
         decoder_(decoder),
         sampler_(sampler),
-        loaded_(std::move(loaded)) {}
+        loaded_(std::move(loaded)) {
+    if (!options.system.empty()) messages_.push_back({"system", options.system});
+  }
 
   Result<int> run();
 
@@ -82,8 +84,7 @@ Status Chat::refuse(const Error& error) {
   if (error.code == ErrorCode::kInterrupted || error.code == ErrorCode::kInternal) {
     return tl::unexpected<Error>(error);
   }
-  print_error(error, /*with_details=*/!context_.quiet);
-  if (context_.json) context_.print(error_document(error));
+  context_.refuse(error);
   return {};
 }
 
@@ -131,8 +132,8 @@ void Chat::end_full(const Generation& g) {
 Status Chat::answer(Prompt prompt, Generation g) {
   g.kept_tokens = FERRY_TRY(keep_prefix(prompt));
   g.prompt = std::move(prompt.ids);
-  TextOutput text(prompts_.tokenizer(), printer(context_));
-  g = FERRY_TRY(generate(decoder_, manifest_, options_, sampler_, text, std::move(g)));
+  AnswerOutput output(prompts_.tokenizer(), options_.stops, printer(context_));
+  g = FERRY_TRY(generate(decoder_, manifest_, options_, sampler_, output, std::move(g)));
   executed_ = g.prompt;
   executed_.insert(executed_.end(), g.tokens.begin(), g.tokens.end());
   executed_.resize(static_cast<size_t>(decoder_.position()));  // without the last, which is not run

@@ -13,8 +13,9 @@ namespace ferry::cli {
 
 struct RunOptions {
   LooseOptions loose;
-  std::vector<std::string> images;
-  std::string bundle, tokens, prompt, chat, messages, dump_logits, stats_json, thresholds;
+  std::vector<std::string> images, stops;
+  std::string bundle, tokens, prompt, prompt_file, chat, system, messages, dump_logits, stats_json,
+      thresholds;
   int64_t max_new = 16;
   std::string mode, lookahead;
   runner::SamplingOptions sampling;

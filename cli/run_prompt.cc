@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "cli/line_reader.h"
 #include "cli/present_time.h"
 #include "core/file.h"
 #include "core/json_writer.h"
@@ -18,6 +19,8 @@ namespace ferry::cli {
 namespace {
 
 constexpr uint64_t kMaxMessagesBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxPromptBytes = uint64_t{16} << 20;
+constexpr std::string_view kStandardInput = "-";
 
 // For templates of text alone, which expect strings.
 std::string chat_of(std::span<const text::ChatMessage> messages) {
@@ -83,6 +86,25 @@ Result<std::vector<int64_t>> parse_numbers(std::string_view option, std::string_
     if (rest == end) return numbers;
     at = rest + 1;
   }
+}
+
+Status read_prompt_texts(RunOptions& options) {
+  const auto without_line_end = [](std::string text) {
+    if (text.ends_with('\n')) text.pop_back();
+    if (text.ends_with('\r')) text.pop_back();
+    return text;
+  };
+  for (std::string* text : {&options.prompt, &options.chat}) {
+    if (*text != kStandardInput) continue;
+    *text = without_line_end(FERRY_TRY(LineReader().rest(kMaxPromptBytes)));
+    if (text->empty()) return fail(ErrorCode::kUsage, "standard input: the prompt is empty");
+  }
+  if (options.prompt_file.empty()) return {};
+  options.prompt =
+      without_line_end(FERRY_TRY(read_text_file(options.prompt_file, kMaxPromptBytes)));
+  if (!options.prompt.empty()) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: the prompt is empty", printable(options.prompt_file)));
 }
 
 PromptReader::PromptReader(packer::Bundle bundle, ThreadPool& pool,
@@ -181,8 +203,10 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
     return chat(FERRY_TRY(with_answer(text, where)), where);
   }
   if (!options.prompt.empty()) return plain(options.prompt, "--prompt");
-  const text::ChatMessage message = {"user", options.chat, images_.size()};
-  return messages({&message, 1}, "--chat");
+  std::vector<text::ChatMessage> chat;
+  if (!options.system.empty()) chat.push_back({"system", options.system});
+  chat.push_back({"user", options.chat, images_.size()});
+  return messages(chat, "--chat");
 }
 
 }  // namespace ferry::cli

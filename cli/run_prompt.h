@@ -32,6 +32,10 @@ inline constexpr std::string_view kTokensExpected = "ids such as 1,2,3";
 Result<std::vector<int64_t>> parse_numbers(std::string_view option, std::string_view text,
                                            std::string_view expected);
 
+// Reads what stands for a text: `-` in --prompt and --chat, which is all of standard input, and
+// --prompt-file, which becomes --prompt. The line end behind the last line is left out.
+Status read_prompt_texts(RunOptions& options);
+
 class PromptReader {
  public:
   // What the prompts of these options need of the bundle; with images the vision encoder too.
@@ -49,7 +53,7 @@ class PromptReader {
   Status add_image(const std::string& path);
   size_t images() const { return images_.size(); }
 
-  // --tokens, --prompt, --chat or --messages, with --image.
+  // --tokens, --prompt, --messages, or --system and --chat, with --image.
   Result<Prompt> read(const RunOptions& options);
   // The prompt for an answer to the last of these messages, with all images. Messages about it
   // begin with `where`.

@@ -1,7 +1,6 @@
 #include "cli/run_report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -103,17 +102,27 @@ bool print_missed(const std::vector<pipeline::Judgement>& judgements) {
   return !lines.empty();
 }
 
-// The document of --json.
+// The signal that ended the answer, if one did.
+std::optional<Error> interruption(const Generation& g) {
+  const Status status = check_interrupt();
+  return g.stop == kStopInterrupted && !status ? std::optional(status.error()) : std::nullopt;
+}
+
+// 1 where a threshold is missed, or a conversation does not fit the context.
+int answer(const Generation& g) {
+  const bool met = std::ranges::all_of(g.judgements, &pipeline::Judgement::met);
+  return met && !(g.stop == kStopContext && g.tokens.empty()) ? 0 : 1;
+}
+
+// The result of --json.
 std::string run_document(const Generation& g, bool with_text) {
   JsonWriter json;
   json.begin_object();
-  if (const Status status = check_interrupt(); g.stop == kStopInterrupted && !status) {
-    write_error(json, status.error());
-  }
-  json.member("prompt_tokens", g.prompt).member("tokens", g.tokens);
+  json.member("path", g.bundle).member("prompt_tokens", g.prompt).member("tokens", g.tokens);
   if (with_text) json.member("text", g.text);
   if (g.kept_tokens) json.member("kept_tokens", *g.kept_tokens);
   json.member("stop", g.stop).member("stopped_by_eos", g.stop == kStopEos);
+  if (g.stop_text) json.member("stop_text", *g.stop_text);
   json.key("stats").begin_object();
   write_stats_members(json, g);
   json.end_object();
@@ -126,18 +135,20 @@ std::string run_document(const Generation& g, bool with_text) {
 
 void print_result(Context& context, const Generation& g, bool with_text) {
   if (context.json) {
-    context.print(run_document(g, with_text));
+    const std::optional<Error> error = interruption(g);
+    context.print_result(run_document(g, with_text), error ? exit_code(*error) : answer(g),
+                         error ? &*error : nullptr);
     return;
   }
-  context.print(with_text ? "\n" : fmt::format("{}\n", fmt::join(g.tokens, ",")));
+  context.print("\n");
   context.flush();  // before what stderr says of it
   context.aside(stats_lines(g));
 }
 
 int conclude(Context& context, const Generation& g) {
-  if (const Status status = check_interrupt(); g.stop == kStopInterrupted && !status) {
-    print_error(status.error(), /*with_details=*/false);
-    return exit_code(status.error());
+  if (const std::optional<Error> error = interruption(g)) {
+    print_error(*error, /*with_details=*/false);
+    return exit_code(*error);
   }
   if (print_missed(g.judgements)) return 1;
   if (!g.judgements.empty()) {

@@ -18,14 +18,18 @@ namespace ferry::cli {
 
 inline constexpr std::string_view kStopEos = "eos";
 inline constexpr std::string_view kStopContext = "context";
+inline constexpr std::string_view kStopText = "stop_text";
 inline constexpr std::string_view kStopInterrupted = "interrupted";
 
 struct Generation {
+  std::string bundle;  // its path, as given; of loose programs that of the text decoder
   std::vector<int64_t> prompt, tokens;
   std::string text;           // of the tokens; only with a tokenizer
   std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from
-  // Why there are no more: "eos", "max_new", "context" (it is full) or "interrupted".
+  // Why there are no more: "eos", "stop_text" (one of --stop), "max_new", "context" (it is full) or
+  // "interrupted".
   std::string_view stop;
+  std::optional<std::string> stop_text;  // the one before which the text ends
   // Of a turn of a chat: how many ids of the prompt had been run before.
   std::optional<int64_t> kept_tokens;
   std::optional<runner::LookaheadCounts> lookahead;
@@ -34,7 +38,7 @@ struct Generation {
   std::vector<pipeline::Judgement> judgements;  // none without thresholds
 };
 
-// With --json the document; otherwise the end of the text, or the tokens, and on stderr the
+// With --json the document; otherwise the end of the line of text or tokens, and on stderr the
 // statistics.
 void print_result(Context& context, const Generation& generation, bool with_text);
 // The exit code, and on stderr why it is not 0.

@@ -6,6 +6,7 @@
 #include <array>
 #include <string_view>
 
+#include "cli/envelope.h"
 #include "core/interrupt.h"
 #include "core/result.h"
 
@@ -15,14 +16,12 @@ namespace {
 constexpr std::array<int, 3> kStopSignals = {SIGINT, SIGTERM, SIGHUP};
 
 #define FERRY_SHRUNK "a mapped file became shorter or unreadable while it was in use"
+constexpr std::string_view kShrunk = FERRY_SHRUNK;
 constexpr std::string_view kShrunkLine = "ferry: error: " FERRY_SHRUNK "\n";
-constexpr std::string_view kShrunkDocument =
-    R"({"ok":false,"exit":5,"error":{"code":"io","message":")" FERRY_SHRUNK R"(","details":[]}})"
-    "\n";
 #undef FERRY_SHRUNK
-static_assert(static_cast<int>(ErrorCode::kIo) == 5, "kShrunkDocument says so");
 
-const bool* with_json = nullptr;
+// Made before it is needed, because a handler cannot make it. Lives as long as the process.
+const std::string* shrunk_document = nullptr;
 
 void write_all(int fd, std::string_view text) {
   [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
@@ -31,7 +30,7 @@ void write_all(int fd, std::string_view text) {
 // Handlers make async-signal-safe calls only.
 extern "C" void on_sigbus(int) {
   write_all(STDERR_FILENO, kShrunkLine);
-  if (*with_json) write_all(STDOUT_FILENO, kShrunkDocument);
+  if (shrunk_document != nullptr) write_all(STDOUT_FILENO, *shrunk_document);
   _exit(static_cast<int>(ErrorCode::kIo));
 }
 
@@ -46,8 +45,13 @@ extern "C" void on_stop_signal(int signal) {
 
 }  // namespace
 
-void install_signal_handlers(const bool& json) {
-  with_json = &json;
+void announce_json(const std::string& verb) {
+  static std::string document;
+  document = error_document(verb, {ErrorCode::kIo, std::string(kShrunk)});
+  shrunk_document = &document;
+}
+
+void install_signal_handlers() {
   // How a child ended cannot be told where SIGCHLD is ignored, as `trap '' CHLD` does.
   ::signal(SIGCHLD, SIG_DFL);
   struct sigaction action = {};
@@ -60,6 +64,13 @@ void install_signal_handlers(const bool& json) {
     ::sigaction(signal, nullptr, &before);
     if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
   }
+}
+
+void also_stop_on(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
 }
 
 void let_signals_end_the_process() {

@@ -1,54 +1,212 @@
-// ferry check: everything that is wrong with a bundle.
+// ferry check: everything that is wrong with a bundle, and whether a folder or a file is what its
+// signer signed.
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
+#include "cli/attest.h"
 #include "cli/error_report.h"
+#include "cli/signature_report.h"
 #include "cli/verbs.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "packer/check.h"
+#include "signing/check_model.h"
+#include "signing/sign_model.h"
 
 namespace ferry::cli {
 namespace {
 
-std::string to_json(const packer::CheckReport& report) {
-  JsonWriter json;
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string path, signature, attestation, public_key, at;
+  std::vector<std::string> anchors;
+  bool ignore_unsigned = false;
+
+  bool wants_signature() const {
+    return !signature.empty() || !public_key.empty() || !anchors.empty() || ignore_unsigned ||
+           !at.empty();
+  }
+};
+
+void write_bundle(JsonWriter& json, const packer::CheckReport& report) {
   json.begin_object();
-  json.member("bundle", report.directory).member("ok", report.ok());
+  json.member("path", report.directory).member("bundle", report.directory);
   json.member("files", report.files).member("bytes", report.bytes);
   json.key("problems").begin_array();
   for (const packer::CheckProblem& problem : report.problems) {
     json.begin_object();
-    json.member("file", problem.file).member("message", problem.message);
+    json.member("path", problem.file).member("file", problem.file);
+    json.member("message", problem.message);
+    json.member("code", code_name(problem.code));
+    write_position(json, place_of({problem.code, problem.message}));
     json.end_object();
   }
   json.end_array().end_object();
-  return json.take();
 }
 
-Result<int> check(Context& context, const std::string& bundle) {
-  const packer::CheckReport report = FERRY_TRY(packer::check_bundle(bundle, context.pool()));
-  if (context.json) {
-    context.print(to_json(report));
-  } else if (report.ok() && !context.quiet) {
+void print_bundle(Context& context, const packer::CheckReport& report) {
+  if (report.ok() && !context.quiet) {
     context.print(fmt::format("{}: intact: {} files, {}\n", report.directory, report.files,
                               human_bytes(report.bytes)));
   }
   for (const packer::CheckProblem& problem : report.problems) {
-    if (!context.json) print_error({problem.code, problem.message}, /*with_details=*/false);
+    print_error({problem.code, problem.message}, /*with_details=*/false);
+  }
+}
+
+Result<int> check_bundle(Context& context, const std::string& bundle) {
+  const packer::CheckReport report = FERRY_TRY(packer::check_bundle(bundle, context.pool()));
+  if (context.json) {
+    JsonWriter json;
+    write_bundle(json, report);
+    context.print_result(json.take(), report.ok() ? 0 : 1);
+  } else {
+    print_bundle(context, report);
   }
   return report.ok() ? 0 : 1;
+}
+
+// Whether the directory is to be checked as a bundle too.
+bool is_bundle(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(fs::path(path) / "manifest.json", error)) return false;
+  for (auto entry = fs::directory_iterator(path, error); !error && entry != fs::end(entry);
+       entry.increment(error)) {
+    if (entry->path().extension() == ".pte") return true;
+  }
+  return false;
+}
+
+// Whom the options trust.
+Result<signing::Trust> trust_of(const Options& options) {
+  if (options.public_key.empty() == options.anchors.empty()) {
+    return fail(ErrorCode::kUsage,
+                "a signature is checked with --public-key or with --trust-anchor, one of both");
+  }
+  if (!options.at.empty() && options.anchors.empty()) {
+    return fail(ErrorCode::kUsage, "--at belongs to --trust-anchor");
+  }
+  signing::Trust trust{options.public_key, options.anchors, std::nullopt};
+  if (!options.at.empty()) trust.at = FERRY_TRY(parse_time(options.at));
+  return trust;
+}
+
+// Whoever trusts a key wants a signature: a model that lost its own is not verified.
+Result<signing::ModelCheck> check_signature(Context& context, const Options& options) {
+  const signing::Trust trust = FERRY_TRY(trust_of(options));
+  const std::string signature =
+      options.signature.empty() ? signing::default_signature_path(options.path) : options.signature;
+  std::error_code error;
+  if (options.signature.empty() && fs::exists(options.path, error) &&
+      !fs::exists(fs::symlink_status(signature, error))) {
+    signing::ModelCheck unsigned_model;
+    unsigned_model.path = options.path;
+    unsigned_model.signature = signature;
+    unsigned_model.rejection = signing::Rejection{
+        signing::Stage::kBundle, fmt::format("{}: not signed: there is no {}",
+                                             printable(options.path), printable(signature))};
+    return unsigned_model;
+  }
+  const signing::CheckOptions how{options.ignore_unsigned, context.progress("hashing")};
+  return signing::check_model(options.path, signature, trust, how, context.pool());
+}
+
+Result<int> check_signed(Context& context, const Options& options) {
+  const auto check = FERRY_TRY(check_signature(context, options));
+  std::optional<packer::CheckReport> bundle;
+  if (is_bundle(options.path)) {
+    bundle = FERRY_TRY(packer::check_bundle(options.path, context.pool()));
+  }
+  const bool ok = check.verified() && (!bundle || bundle->ok());
+  const int code = ok ? 0 : 1;
+  if (context.json) {
+    JsonWriter json;
+    json.begin_object().member("path", options.path);
+    write_signature_check(json, check);
+    json.key("bundle");
+    bundle ? write_bundle(json, *bundle) : void(json.null());
+    json.end_object();
+    context.print_result(json.take(), code);
+    return code;
+  }
+  if (!check.verified()) {
+    print_error(signature_error(check), /*with_details=*/!context.quiet);
+  } else if (!context.quiet) {
+    context.print(describe_signature(check));
+  }
+  if (bundle) print_bundle(context, *bundle);
+  return code;
+}
+
+// The files of the bundle are those that the statement is about; what is damaged is so for both.
+Result<int> check_attested(Context& context, const Options& options) {
+  if (!options.signature.empty() || options.ignore_unsigned) {
+    return fail(ErrorCode::kUsage,
+                "--attestation and --signature are two checks: give one of them");
+  }
+  const signing::Trust trust = FERRY_TRY(trust_of(options));
+  const packer::CheckReport bundle = FERRY_TRY(packer::check_bundle(options.path, context.pool()));
+  const auto check = FERRY_TRY(pipeline::check_attestation(
+      options.path, options.attestation, trust, context.pool(), context.progress("hashing")));
+  const int code = check.holds() && bundle.ok() ? 0 : 1;
+  if (context.json) {
+    JsonWriter json;
+    json.begin_object().member("path", options.path);
+    write_attestation_check(json, options.attestation, check);
+    json.key("bundle");
+    write_bundle(json, bundle);
+    context.print_result(json.end_object().take(), code);
+    return code;
+  }
+  if (!check.holds()) {
+    print_error(attestation_error(options.path, options.attestation, check),
+                /*with_details=*/!context.quiet);
+  } else if (!context.quiet) {
+    context.print(describe_attestation(options.path, check));
+  }
+  print_bundle(context, bundle);
+  return code;
+}
+
+Result<int> check(Context& context, const Options& options) {
+  if (!options.attestation.empty()) return check_attested(context, options);
+  return options.wants_signature() ? check_signed(context, options)
+                                   : check_bundle(context, options.path);
 }
 
 }  // namespace
 
 void add_check(CommandLine& line) {
-  auto bundle = std::make_shared<std::string>();
-  line.verb("check", "Re-hash and validate everything in a bundle")
-      .positional("BUNDLE", *bundle, "Bundle directory")
-      .action([bundle](Context& context) { return check(context, *bundle); });
+  auto options = std::make_shared<Options>();
+  line.verb("check", "Re-hash and validate a bundle; check the signature of a folder or a file")
+      .positional("PATH", options->path, "Bundle; with a signature any folder or file")
+      .option("--signature FILE", options->signature,
+              "Signature; default: PATH/model.sig of a folder, PATH.sig of a file")
+      .option("--attestation FILE", options->attestation,
+              "Statement of parity that verify --attest wrote: must be about this bundle")
+      .option("--public-key FILE", options->public_key, "Key that must have signed, PEM")
+      .option("--trust-anchor FILE", options->anchors,
+              "Root certificate that the signer's must lead to, PEM; may be repeated")
+      .option("--at TIME", options->at,
+              "Time at which certificates must be valid (2026-03-01T12:00:00Z); default: now")
+      .flag("--ignore-unsigned-files", options->ignore_unsigned,
+            "Allow files that the signature does not list")
+      .example("ferry check bundle/", "Hashes every byte and validates all structure.")
+      .example("ferry check bundle/ --public-key release.pub.pem",
+               "The same, and the bundle must be signed with this key.")
+      .example("ferry check bundle/ --attestation parity.json --public-key release.pub",
+               "The same, and it computes what its checkpoint computes (docs/attestation.md).")
+      .exit_codes({{"0", "the bundle is intact, and its signature or attestation verified"},
+                   {"1", "damaged, or not verified"},
+                   {"3", "no bundle, or no signature"},
+                   {"4", "a method of signing that is not supported"}})
+      .action([options](Context& context) { return check(context, *options); });
 }
 
 }  // namespace ferry::cli

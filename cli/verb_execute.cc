@@ -333,13 +333,17 @@ std::string as_text(const std::vector<Output>& outputs) {
 
 std::string as_json(const Options& options, size_t runs, const std::vector<Output>& outputs) {
   JsonWriter json;
-  json.begin_object().member("method", options.method).member("executions", runs);
+  json.begin_object()
+      .member("path", options.program)
+      .member("method", options.method)
+      .member("executions", runs);
   json.key("outputs").begin_array();
   for (const Output& o : outputs) {
     json.begin_object().member("run", o.run).member("output", o.index);
     json.member("dtype", o.type()).member("shape", o.shape);
     if (o.text) json.member("text", *o.text);
-    if (!options.outdir.empty()) json.member("file", o.stem() + ".bin");
+    if (!options.outdir.empty())
+      json.member("path", o.stem() + ".bin").member("file", o.stem() + ".bin");
     json.end_object();
   }
   json.end_array().end_object();
@@ -383,7 +387,7 @@ Result<int> execute(const Options& options, Context& context) {
                                      std::as_bytes(std::span(manifest.data(), manifest.size()))));
   }
   if (context.json) {
-    context.print(as_json(options, runs, outputs));
+    context.print_result(as_json(options, runs, outputs), 0);
   } else if (!context.quiet) {
     context.print(as_text(outputs));
   }
@@ -396,14 +400,19 @@ void add_execute(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("execute", "Execute one method of a program")
       .positional("PROGRAM", options->program, "A .pte file")
-      .option("--data", options->data, "Weights outside of the program, a .ptd file")
+      .option("--data FILE", options->data, "Weights outside of the program, a .ptd file")
       .option("--method", options->method, "Name of the method")
-      .option("--script", options->script,
+      .option("--script FILE", options->script,
               "One execution per line: i:1,2@1,2 or f:0.5@1 or a raw file x.bin@1,3")
-      .option("--outdir", options->outdir, "Directory for raw outputs and manifest.txt")
+      .option("--outdir DIR", options->outdir, "Directory for raw outputs and manifest.txt")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
       .flag("--poison", options->poison, "Fill planned memory with NaN first")
+      .example("ferry execute model.pte --script inputs.txt --outdir outputs/",
+               "Executes `forward` once for each line, and writes what it gives.")
+      .example("printf 'i:1@1,1 i:0@1\\n' > inputs.txt",
+               "Two inputs of one execution: an i64[1,1] and an i64[1], which are what the method "
+               "takes.")
       .action([options](Context& context) { return execute(*options, context); });
 }
 

@@ -11,11 +11,18 @@ void add_inspect(CommandLine& line) {
   auto path = std::make_shared<std::string>();
   line.verb("inspect", "Show what is in a checkpoint, a program, a data file or a bundle")
       .positional("PATH", *path, "File or directory")
+      .example("ferry inspect checkpoint/", "Tensors with dtype, shape and bytes.")
+      .example("ferry inspect bundle/ --json | jq '.result.programs[].methods[].name'",
+               "The methods of a bundle's programs.")
       .action([path](Context& context) -> Result<int> {
         const Result<pipeline::Listing> listing = pipeline::list_path(*path, context.pool());
         // One line whatever the file: details are for conversions.
         if (!listing) return fail(listing.error().code, listing.error().message);
-        context.print(context.json ? to_json(*listing) : to_text(*listing));
+        if (context.json) {
+          context.print_result(to_json(*listing), 0);
+        } else {
+          context.print(to_text(*listing));
+        }
         return 0;
       });
 }

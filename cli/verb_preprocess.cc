@@ -148,7 +148,7 @@ Result<int> run(Context& context, Options o) {
   const pipeline::PreprocessReport report =
       FERRY_TRY(pipeline::preprocess(o.request, context.pool()));
   if (context.json) {
-    context.print(to_json(o, report));
+    context.print_result(to_json(o, report), 0);
   } else if (!context.quiet) {
     context.print(to_text(o, report));
   }
@@ -163,18 +163,23 @@ void add_preprocess(CommandLine& line) {
             "Images to the pixel values of a checkpoint's own processor, "
             "and prompts with images to token ids")
       .positionals("IMAGE", o->request.images, "JPEG, PNG, WebP, BMP, PGM or PPM files")
-      .option("--checkpoint", o->request.checkpoint,
+      .option("--checkpoint DIR", o->request.checkpoint,
               "Directory with preprocessor_config.json, or a bundle")
-      .option("--bundle", o->request.bundle,
+      .option("--bundle DIR", o->request.bundle,
               "Instead: bundle with a vision encoder, which must take what the processor makes")
-      .option("-o,--out", o->request.output, "New safetensors file")
-      .option("--messages", o->messages,
+      .option("-o,--out FILE", o->request.output, "New safetensors file")
+      .option("--messages FILE", o->messages,
               "JSON file: messages whose contents are {\"type\": \"text\", \"text\": ...} and "
               "{\"type\": \"image\"}")
       .option("--chat", o->chat, "Message of a user; the images come before it")
       .option("--prompt", o->prompt, "Prompt without a chat template")
       .choice("--backend", o->backend, {"torchvision", "pil"},
               "Whose resampler and rounding is computed")
+      .example("ferry preprocess cat.jpg --checkpoint checkpoint/ -o pixels.safetensors",
+               "The pixel values that the checkpoint's own processor makes.")
+      .example(
+          "ferry preprocess cat.jpg --bundle bundle/ --chat 'What is this?' -o inputs.safetensors",
+          "Token ids too, with the image before the message.")
       .action([o](Context& context) { return run(context, *o); });
 }
 

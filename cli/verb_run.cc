@@ -64,19 +64,45 @@ Status check_chat(const RunOptions& o) {
   return {};
 }
 
+Status check_stops(const RunOptions& o) {
+  if (!o.stops.empty() && !o.tokens.empty()) {
+    return fail(ErrorCode::kUsage, "--stop needs a prompt of text, not --tokens");
+  }
+  for (const std::string& stop : o.stops) {
+    if (stop.empty()) return fail(ErrorCode::kUsage, "--stop: an empty text");
+    if (!utf8::is_valid(stop)) return fail(ErrorCode::kUsage, "--stop: not UTF-8");
+  }
+  return {};
+}
+
+// Once texts that come from elsewhere have been read.
+Status check_texts(const RunOptions& o) {
+  const std::pair<std::string, const std::string&> texts[] = {
+      {"--system", o.system},
+      {"--chat", o.chat},
+      {o.prompt_file.empty() ? "--prompt" : printable(o.prompt_file), o.prompt}};
+  for (const auto& [name, text] : texts) {
+    if (!utf8::is_valid(text)) return fail(ErrorCode::kUsage, fmt::format("{}: not UTF-8", name));
+  }
+  return {};
+}
+
 Status check_prompt(const RunOptions& o) {
-  const int prompts = int(!o.tokens.empty()) + int(!o.prompt.empty()) + int(!o.chat.empty()) +
+  const int prompts = int(!o.tokens.empty()) + int(!o.prompt.empty()) +
+                      int(!o.prompt_file.empty()) + int(!o.chat.empty()) +
                       int(!o.messages.empty()) + int(o.interactive);
   if (prompts != 1) {
     return fail(ErrorCode::kUsage,
-                "one of --prompt, --chat, --messages, --tokens and --interactive is required, and "
-                "not empty");
+                "one of --prompt, --prompt-file, --chat, --messages, --tokens and --interactive is "
+                "required, and not empty");
   }
+  if (!o.system.empty() && o.chat.empty() && !o.interactive) {
+    return fail(ErrorCode::kUsage, "--system is for --chat and --interactive");
+  }
+  FERRY_RETURN_IF_ERROR(check_stops(o));
   if (!o.images.empty() && !o.tokens.empty()) {
     return fail(ErrorCode::kUsage, "--image needs a prompt of text, not --tokens");
   }
-  if (!utf8::is_valid(o.chat)) return fail(ErrorCode::kUsage, "--chat: not UTF-8");
-  if (!utf8::is_valid(o.prompt)) return fail(ErrorCode::kUsage, "--prompt: not UTF-8");
   if (o.tokens.empty()) return {};
   const auto ids = parse_numbers("--tokens", o.tokens, kTokensExpected);
   return ids ? Status() : tl::unexpected<Error>(ids.error());
@@ -125,13 +151,16 @@ Status write_files(const Generation& g, const RunOptions& options) {
   return {};
 }
 
-Result<int> run(Context& context, const RunOptions& options) {
+Result<int> run(Context& context, RunOptions options) {
   FERRY_RETURN_IF_ERROR(check_options(options));
   runner::Sampler sampler = FERRY_TRY(make_sampler(options));
   const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
+  FERRY_RETURN_IF_ERROR(read_prompt_texts(options));
+  FERRY_RETURN_IF_ERROR(check_texts(options));
   const auto thresholds = FERRY_TRY(load_thresholds(options));
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   Generation g;
+  g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
   const packer::Bundle bundle = FERRY_TRY(open_bundle(
       {options.bundle, !options.skip_digests, !options.ignore_eos}, options.loose, context.pool()));
@@ -147,8 +176,8 @@ Result<int> run(Context& context, const RunOptions& options) {
   Prompt prompt = FERRY_TRY(prompts.read(options));
   if (!prompt.rows.empty()) FERRY_RETURN_IF_ERROR(decoder->set_image_rows(prompt.rows));
   g.prompt = std::move(prompt.ids);
-  TextOutput text(prompts.tokenizer(), printer(context));
-  g = FERRY_TRY(generate(*decoder, bundle.manifest(), options, sampler, text, std::move(g)));
+  AnswerOutput output(prompts.tokenizer(), options.stops, printer(context));
+  g = FERRY_TRY(generate(*decoder, bundle.manifest(), options, sampler, output, std::move(g)));
   FERRY_RETURN_IF_ERROR(write_files(g, options));
   if (thresholds && g.stop != kStopInterrupted) {
     g.judgements = thresholds->judge(g.stats, bundle.manifest(), g.text);
@@ -164,8 +193,12 @@ void add_run(CommandLine& line) {
   Verb verb = line.verb("run", "Generate text or tokens with a bundle");
   verb.optional_positional("BUNDLE", o->bundle, "Bundle directory");
   add_loose_options(verb, o->loose);
-  verb.option("--prompt", o->prompt, "Prompt as text, for the bundle's tokenizer")
-      .option("--chat", o->chat, "Message of a user, for the bundle's chat template")
+  verb.option("--prompt", o->prompt,
+              "Prompt as text, for the bundle's tokenizer; - reads standard input")
+      .option("--prompt-file", o->prompt_file, "File with the prompt as text")
+      .option("--chat", o->chat,
+              "Message of a user, for the bundle's chat template; - reads standard input")
+      .option("--system", o->system, "System message before that of --chat or --interactive")
       .option("--messages", o->messages,
               "JSON file: a chat, {\"messages\": [...], \"add_generation_prompt\": bool}, for the "
               "bundle's chat template")
@@ -177,10 +210,17 @@ void add_run(CommandLine& line) {
               "else they come first. With --interactive those of the first message")
       .option("--tokens", o->tokens, "Prompt as token ids: 1,2,3")
       .option("--max-new", o->max_new, "Tokens to generate at most")
+      .option("--stop", o->stops,
+              "Text that ends the answer, which ends before it; may be repeated")
+      .option("--repetition-penalty", o->sampling.repetition_penalty,
+              "Divides positive logits of tokens of the prompt and the answer, multiplies negative "
+              "ones; 1: none")
       .option("--temperature", o->sampling.temperature, "0: always the likeliest token")
       .option("--top-k", o->sampling.top_k, "Sample from the K likeliest tokens; 0: from all")
       .option("--top-p", o->sampling.top_p,
               "Sample from the likeliest tokens that together have this probability")
+      .option("--min-p", o->sampling.min_p,
+              "Sample from tokens with at least this share of the likeliest one's probability")
       .option("--seed", o->seed,
               "Of the sampler, without effect at temperature 0, and of the guesses of lookahead, "
               "which have no effect on the answer")
@@ -202,6 +242,11 @@ void add_run(CommandLine& line) {
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
       .flag("--skip-digests", o->skip_digests,
             "Trust the bundle's bytes: load without hashing them")
+      .example("ferry run bundle/ --chat 'Why is the sky blue?' --temperature 0.7",
+               "Text on stdout as it comes; statistics on stderr.")
+      .example("ferry run bundle/ --tokens 1,2,3 --max-new 16 --json", "Without a tokenizer.")
+      .exit_codes({{"1", "a threshold is missed, or a message of a chat does not fit the context"},
+                   {"6", "a file of --dump-logits or --stats-json exists"}})
       .action([o](Context& context) { return run(context, *o); });
 }
 

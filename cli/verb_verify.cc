@@ -6,13 +6,19 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/attest.h"
 #include "cli/decode_mode.h"
 #include "cli/numbers.h"
+#include "cli/parity_document.h"
 #include "cli/perplexity_report.h"
+#include "cli/report_file.h"
 #include "cli/verbs.h"
 #include "cli/verify_report.h"
+#include "core/atomic_file.h"
+#include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/verify.h"
+#include "report/html_page.h"
 
 namespace ferry::cli {
 namespace {
@@ -25,11 +31,13 @@ struct Options {
   std::string perplexity;  // a file
   bool text = false;
   std::optional<int64_t> window, stride;
+  std::string report;  // a file
+  AttestOptions attest;
 };
 
 constexpr const char* kPerplexityAlone =
-    "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate or "
-    "--calibrate-prefill";
+    "--perplexity measures, and takes no --reference, --image, --tolerance, --calibrate, "
+    "--calibrate-prefill or --attest";
 
 // What --perplexity leaves of the other options.
 Status check_perplexity(const Options& options) {
@@ -39,7 +47,8 @@ Status check_perplexity(const Options& options) {
     return fail(ErrorCode::kUsage, "--text, --window and --stride belong to --perplexity");
   }
   const bool proves = !verify.reference.empty() || !verify.images.empty() || verify.tolerance ||
-                      !verify.calibrate.empty() || !verify.calibrate_prefill.empty();
+                      !verify.calibrate.empty() || !verify.calibrate_prefill.empty() ||
+                      !options.attest.file.empty();
   return proves ? Status(fail(ErrorCode::kUsage, kPerplexityAlone)) : Status();
 }
 
@@ -62,21 +71,61 @@ Status check_options(const pipeline::VerifyOptions& options) {
   return {};
 }
 
+std::string report_text(const ReportInput& input, ReportForm form) {
+  if (form == ReportForm::kMarkdown) return parity_markdown(input);
+  std::string document = parity_document(input);
+  if (form == ReportForm::kJson) return document;
+  return report::html_page(report::PageKind::kParity, bundle_name(input.bundle), document);
+}
+
+// Nothing where no report is asked for.
+Status write_report(Context& context, const Options& options, std::optional<ReportForm> form,
+                    const ReportInput& input) {
+  if (!form) return {};
+  FERRY_RETURN_IF_ERROR(
+      write_atomically(options.report, report_text(input, *form), IfExists::kReplace));
+  context.note(fmt::format("report: {}", printable(options.report)));
+  return {};
+}
+
+// The report, and at parity the attestation. Without parity there is none: a statement must never
+// be taken for one of parity.
+Status write_files(Context& context, const Options& options, std::optional<ReportForm> form,
+                   const ReportInput& input) {
+  FERRY_RETURN_IF_ERROR(write_report(context, options, form, input));
+  if (options.attest.file.empty()) return {};
+  if (!input.verification->parity()) {
+    context.note(fmt::format("{}: not written: no parity", printable(options.attest.file)));
+    return {};
+  }
+  FERRY_RETURN_IF_ERROR(write_attestation_file(options.attest, input.bundle, input.options,
+                                               *input.verification, context.pool()));
+  context.note(fmt::format("attestation: {}", printable(options.attest.file)));
+  return {};
+}
+
 Result<int> measure(Context& context, const packer::Bundle& bundle, const Options& options,
-                    const pipeline::VerifyOptions& verify) {
-  const pipeline::PerplexityOptions given = {.file = options.perplexity,
-                                             .text = options.text,
-                                             .against = verify.against,
-                                             .checkpoint = verify.checkpoint,
-                                             .config = verify.config,
-                                             .window = options.window,
-                                             .stride = options.stride,
-                                             .mode = verify.mode,
-                                             .memory = verify.memory,
-                                             .progress = context.progress("predicting")};
+                    const pipeline::VerifyOptions& verify, std::optional<ReportForm> form) {
+  const pipeline::PerplexityOptions given = {
+      .file = options.perplexity,
+      .text = options.text,
+      .against = verify.against,
+      .checkpoint = verify.checkpoint,
+      .config = verify.config,
+      .window = options.window,
+      .stride = options.stride,
+      .mode = verify.mode,
+      .memory = verify.memory,
+      .progress = context.progress("predicting", ProgressUnit::kItems)};
   const pipeline::PerplexityReport report =
       FERRY_TRY(pipeline::measure_perplexity(bundle, given, context.pool()));
-  context.print(context.json ? to_json(report) : to_text(report));
+  FERRY_RETURN_IF_ERROR(write_report(context, options, form,
+                                     {.bundle = bundle, .options = verify, .perplexity = &report}));
+  if (context.json) {
+    context.print_result(to_json(report, options.bundle), 0);
+  } else {
+    context.print(to_text(report));
+  }
   return 0;
 }
 
@@ -86,16 +135,29 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   FERRY_RETURN_IF_ERROR(check_perplexity(options));
   if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
   verify.memory = FERRY_TRY(memory_limit(options.memory));
+  std::optional<ReportForm> form;
+  if (!options.report.empty()) {
+    form = FERRY_TRY(check_report_file(options.report, options.bundle));
+  }
+  FERRY_RETURN_IF_ERROR(check_attest_options(options.attest, options.bundle));
+  verify.progress = [&context](const char* label, ProgressUnit unit) {
+    return context.progress(label, unit);
+  };
+  verify.details = form.has_value() || !options.attest.file.empty();
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
-  if (!options.perplexity.empty()) return measure(context, bundle, options, verify);
+  if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));
-  if (context.json) {
-    context.print(to_json(verification));
-  } else if (!context.quiet) {
+  const Status written = write_files(
+      context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
+  if (context.json && written) {
+    context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
+  } else if (!context.json && !context.quiet) {
+    // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
   }
+  FERRY_RETURN_IF_ERROR(written);
   if (verification.parity()) return 0;
   context.flush();
   for (const std::string& reason : reasons(verification)) {
@@ -110,27 +172,27 @@ void add_verify(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("verify", "Compare what a bundle computes with a reference")
       .positional("BUNDLE", options->bundle, "Bundle directory")
-      .option("--reference", options->verify.reference,
+      .option("--reference FILE", options->verify.reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
-      .option("--against", options->verify.against,
+      .option("--against BUNDLE", options->verify.against,
               "Another bundle of the same model, of any style: compares what both compute for the "
               "prompts of the reference, or for fixed ones without a reference")
       .option(
-          "--mode", options->mode,
+          "--mode MODE", options->mode,
           "How a static bundle decodes: kv, hybrid or lookahead; default: as run does, and then "
           "every mode against kv")
-      .option("--checkpoint", options->verify.checkpoint,
+      .option("--checkpoint SRC", options->verify.checkpoint,
               "The checkpoint that the bundle was made of: derives weights and programs again, and "
               "compares with the checkpoint in f32; with --reference, that with the reference")
-      .option("--image", options->verify.images,
+      .option("--image PROMPT=FILE", options->verify.images,
               "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
               "compared too")
-      .option("--config", options->verify.config, "With --checkpoint: as for convert")
-      .option("--calibrate", options->verify.calibrate,
+      .option("--config FILE", options->verify.config, "With --checkpoint: as for convert")
+      .option("--calibrate FILE", options->verify.calibrate,
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
-      .option("--calibrate-prefill", options->verify.calibrate_prefill,
+      .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,
               "With --checkpoint: the prompts for the caches of prefill_forward, as for convert")
-      .option("--perplexity", options->perplexity,
+      .option("--perplexity FILE", options->perplexity,
               "Measures the perplexity of token ids (a sequence a line, as for convert "
               "--calibrate), alone or beside --against or --checkpoint")
       .flag("--text", options->text,
@@ -141,8 +203,26 @@ void add_verify(CommandLine& line) {
               "With --perplexity: tokens from window to window; default: half of the window")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
+      .option("--report FILE", options->report,
+              "File for a report of what was compared: .html, .json or .md; a report of this name "
+              "is replaced")
+      .option("--attest FILE", options->attest.file,
+              "At parity: file for a signed statement of what was proved (docs/attestation.md)")
+      .option("--key FILE", options->attest.key.private_key,
+              "With --attest: private key, PEM: P-256, P-384 or P-521")
+      .option("--passphrase-file FILE", options->attest.key.passphrase_file,
+              "With --attest: file whose first line decrypts the key")
+      .option("--certificate FILE", options->attest.key.certificate,
+              "With --attest: certificate of the key, PEM")
+      .option("--chain FILE", options->attest.key.chain,
+              "With --attest: certificates of its issuers, PEM; may be repeated")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
+      .example("ferry verify bundle/ --checkpoint checkpoint/ --reference golden.safetensors",
+               "The whole proof: the bundle against the checkpoint, the checkpoint against what "
+               "its own implementation computes.")
+      .example("ferry verify bundle/", "Against the reference in the bundle.")
+      .exit_codes({{"0", "parity"}, {"1", "no parity; stderr says why"}})
       .action([options](Context& context) { return verify_bundle(context, *options); });
 }
 

@@ -6,6 +6,7 @@
 namespace ferry::cli {
 
 void add_inspect(CommandLine& line);
+void add_audit(CommandLine& line);
 void add_convert(CommandLine& line);
 void add_run(CommandLine& line);
 void add_tokenize(CommandLine& line);
@@ -13,5 +14,9 @@ void add_preprocess(CommandLine& line);
 void add_execute(CommandLine& line);
 void add_verify(CommandLine& line);
 void add_check(CommandLine& line);
+void add_batch(CommandLine& line);
+void add_sign(CommandLine& line);
+void add_help(CommandLine& line);
+void add_completion(CommandLine& line);
 
 }  // namespace ferry::cli

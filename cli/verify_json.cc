@@ -1,3 +1,4 @@
+#include "cli/parity_json.h"
 #include "cli/pixel_report.h"
 #include "cli/quantization_report.h"
 #include "cli/verify_meaning.h"
@@ -9,23 +10,6 @@
 
 namespace ferry::cli {
 namespace {
-
-void write_metrics(JsonWriter& json, const proof::LogitMetrics& m) {
-  json.member("max_abs", m.values.max_abs).member("mean_abs", m.values.mean_abs);
-  json.member("rel_rms", m.values.rel_rms).member("cosine", m.values.cosine);
-  json.member("sqnr_db", m.values.sqnr_db);
-  json.member("kl_mean", m.kl_mean).member("kl_max", m.kl_max);
-  json.member("top1_agreement", m.top1_agreement);
-}
-
-void write_optional(JsonWriter& json, const char* name, const std::optional<double>& value) {
-  json.key(name);
-  if (value) {
-    json.value(*value);
-  } else {
-    json.null();
-  }
-}
 
 void write_layers(JsonWriter& json, const std::vector<proof::LayerResult>& layers) {
   json.key("layers").begin_array();
@@ -88,12 +72,6 @@ void write_case(JsonWriter& json, const proof::CaseReport& c) {
   json.key("not_compared").begin_array();
   for (const std::string& tensor : c.not_compared) json.value(tensor);
   json.end_array().end_object();
-}
-
-void write_lines(JsonWriter& json, const char* name, const std::vector<std::string>& lines) {
-  json.key(name).begin_array();
-  for (const std::string& line : lines) json.value(line);
-  json.end_array();
 }
 
 void write_tolerance(JsonWriter& json, const proof::ParityReport& report, const char* source) {
@@ -191,10 +169,10 @@ void write_modes(JsonWriter& json, const pipeline::Verification& v) {
 
 }  // namespace
 
-std::string to_json(const pipeline::Verification& v) {
+std::string to_json(const pipeline::Verification& v, const std::string& path) {
   JsonWriter json;
   json.begin_object();
-  json.member("parity", v.parity());
+  json.member("path", path).member("parity", v.parity());
   const Meaning meaning = meaning_of(v);
   write_lines(json, "proves", v.parity() ? meaning.proves : std::vector<std::string>{});
   write_lines(json, "does_not_prove", meaning.leaves_open);

@@ -1,6 +1,7 @@
 #include "cli/verify_report.h"
 #include "cli/pixel_report.h"
 #include "cli/quantization_report.h"
+#include "cli/verify_comparisons.h"
 #include "cli/verify_meaning.h"
 
 #include <fmt/format.h>
@@ -45,11 +46,6 @@ std::string case_lines(const proof::CaseReport& c) {
     text += c.not_compared.size() > kShown ? " ...\n" : "\n";
   }
   return text;
-}
-
-std::string bound_text(const proof::ParityReport& report) {
-  if (report.logits_floor_db) return fmt::format("floor {:.1f} dB", *report.logits_floor_db);
-  return fmt::format("bound {:g}", report.bounds.max_abs.value_or(0));
 }
 
 std::string layer_line(const proof::LayerResult& layer) {
@@ -139,19 +135,11 @@ std::string proof_lines(const pipeline::CheckpointProof& proof) {
   return proof.codes ? text + codes_lines(*proof.codes) : text;
 }
 
-std::string where(const proof::ParityReport& report) {
-  const proof::Divergence& divergence = *report.first_divergence;
-  if (divergence.layer < 0) return fmt::format("the embedding ({})", divergence.tensor);
-  if (divergence.layer >= report.bounds.layers) {
-    return fmt::format("the head ({})", divergence.tensor);
-  }
-  return fmt::format("layer {} ({})", divergence.layer, divergence.tensor);
-}
-
 std::string divergence_line(const proof::ParityReport& report) {
   return fmt::format("max_abs {}, SQNR {:.1f} dB ({}), greedy {}/{}, first divergence in {}",
                      number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
-                     bound_text(report), report.greedy_match, report.greedy_total, where(report));
+                     bound_text(report), report.greedy_match, report.greedy_total,
+                     place_of(report));
 }
 
 }  // namespace

@@ -1,7 +1,54 @@
 # The library as other projects use it: one archive, libferry.a, of all rooms but cli; the public
 # headers; and a package for find_package(ferry), which defines the target ferry::ferry.
+#
+# Components: `program` is what a user of the command line needs, `development` is the library.
+# `portable` is `program` with the target ferry_portable for its program; it is installed only where
+# it is asked for.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+
+# install(ARGUMENTS...) for both kinds of the program.
+function(ferry_install_with_program)
+  install(${ARGV} COMPONENT program)
+  install(${ARGV} COMPONENT portable EXCLUDE_FROM_ALL)
+endfunction()
+
+install(TARGETS ferry COMPONENT program)
+ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+                           TYPE DOC)
+ferry_install_with_program(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC)
+if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
+  ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
+endif()
+
+# Manual pages and completions: the program writes them when it is installed. One that is built for
+# another kind of processor cannot.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(written ${PROJECT_BINARY_DIR}/command_line)
+  foreach(component program portable)
+    if(component STREQUAL portable)
+      set(only_if_asked EXCLUDE_FROM_ALL)
+    endif()
+    install(CODE "
+      file(REMOVE_RECURSE ${written})
+      file(MAKE_DIRECTORY ${written})
+      execute_process(COMMAND $<TARGET_FILE:ferry> help --man-pages ${written} --quiet
+                      COMMAND_ERROR_IS_FATAL ANY)
+      foreach(shell bash zsh fish)
+        execute_process(COMMAND $<TARGET_FILE:ferry> completion \${shell}
+                        OUTPUT_FILE ${written}/\${shell} COMMAND_ERROR_IS_FATAL ANY)
+      endforeach()" COMPONENT ${component} ${only_if_asked})
+    install(DIRECTORY ${written}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component}
+            ${only_if_asked} FILES_MATCHING PATTERN *.1)
+    set(share ${CMAKE_INSTALL_DATADIR})
+    install(FILES ${written}/bash DESTINATION ${share}/bash-completion/completions RENAME ferry
+            COMPONENT ${component} ${only_if_asked})
+    install(FILES ${written}/zsh DESTINATION ${share}/zsh/vendor-completions RENAME _ferry
+            COMPONENT ${component} ${only_if_asked})
+    install(FILES ${written}/fish DESTINATION ${share}/fish/vendor_completions.d RENAME ferry.fish
+            COMPONENT ${component} ${only_if_asked})
+  endforeach()
+endif()
 
 # What a program includes; docs/library.md is about these.
 set(public_headers
@@ -45,17 +92,21 @@ target_sources(ferry_library PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_
 # <ferry/pipeline/convert.h> in programs; "pipeline/convert.h" in the headers themselves.
 target_include_directories(ferry_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 
-install(TARGETS ferry_library EXPORT ferry
-        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry)
-install(TARGETS ferry)
-install(FILES ${PROJECT_SOURCE_DIR}/README.md TYPE DOC)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC)
+install(TARGETS ferry_library EXPORT ferry COMPONENT development
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry COMPONENT development)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ferry)
-install(EXPORT ferry NAMESPACE ferry:: FILE ferryTargets.cmake DESTINATION ${package})
+install(EXPORT ferry NAMESPACE ferry:: FILE ferryTargets.cmake DESTINATION ${package}
+        COMPONENT development)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ferryConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/ferryConfig.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ferryConfig.cmake ${PROJECT_BINARY_DIR}/ferryConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/hdf5_archive.cmake
-        DESTINATION ${package})
+        DESTINATION ${package} COMPONENT development)
+
+include(cmake/portable.cmake)
+if(TARGET ferry_portable)
+  install(PROGRAMS $<TARGET_FILE:ferry_portable> TYPE BIN RENAME ferry
+          COMPONENT portable EXCLUDE_FROM_ALL)
+endif()

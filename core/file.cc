@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/exists_error.h"
 #include "core/os_error.h"
 #include "core/text.h"
 
@@ -33,7 +34,8 @@ void close_quietly(int& fd) {
 
 tl::unexpected<Error> os_error(const std::string& path, std::string_view what, int number) {
   const std::string reason = std::strerror(number);
-  return fail(ErrorCode::kIo, fmt::format("{}: {}: {}", printable(path), what, reason));
+  return fail(number == EEXIST ? kExists : ErrorCode::kIo,
+              fmt::format("{}: {}: {}", printable(path), what, reason));
 }
 
 Result<std::string> read_text_file(const std::string& path, uint64_t limit) {

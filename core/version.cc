@@ -1,7 +1,9 @@
 #include "core/version.h"
 
+#include "ferry_build_version.h"
+
 namespace ferry {
 
-std::string_view version() { return FERRY_VERSION; }
+std::string_view version() { return kBuildVersion; }
 
 }  // namespace ferry

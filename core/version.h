@@ -5,8 +5,8 @@
 
 namespace ferry {
 
-// "0.2.0"; with the commit behind it where the sources are not those of a release:
-// "0.2.0+1a2b3c4d5e6f".
+// "0.2.0" for the sources of a release; else with the commit behind it, "0.2.0+1a2b3c4d5e6f", or
+// with ".modified" behind that where the sources differ from the commit.
 std::string_view version();
 
 }  // namespace ferry

@@ -19,6 +19,7 @@
 #include "formats/gguf/gguf.h"
 #include "formats/hdf5/hdf5.h"
 #include "formats/hdf5/keras_index.h"
+#include "formats/known_files.h"
 #include "formats/path_hints.h"
 #include "formats/safetensors/header.h"
 #include "formats/safetensors/index.h"
@@ -44,16 +45,6 @@ Result<Checkpoint> hdf5_checkpoint(Result<Hdf5File> opened) {
   return Checkpoint{std::move(file.source), std::move(file.attributes)};
 }
 
-constexpr std::string_view kSingleFile = "model.safetensors";
-constexpr std::string_view kIndexFile = "model.safetensors.index.json";
-constexpr std::string_view kTorchFile = "pytorch_model.bin";
-constexpr std::string_view kTorchIndexFile = "pytorch_model.bin.index.json";
-constexpr std::string_view kKerasFile = "model.weights.h5";
-constexpr std::string_view kKerasIndexFile = "model.weights.json";
-// The order of transformers: safetensors before PyTorch, the single file before the index; then
-// those of KerasHub.
-constexpr std::string_view kKnownFiles[] = {kSingleFile,     kIndexFile, kTorchFile,
-                                            kTorchIndexFile, kKerasFile, kKerasIndexFile};
 constexpr size_t kMaxShownPath = 300;
 constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";

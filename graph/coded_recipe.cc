@@ -161,10 +161,10 @@ Result<uint64_t> quantize(const Recipe& recipe, const TensorSource& source, int6
   FERRY_RETURN_IF_ERROR(
       for_each_group(recipe, first, rows, [&](int64_t at, int64_t count) -> Status {
         const std::span<const float> values = FERRY_TRY(reader.read(at, count));
-        non_finite += non_finite_of(values);
         const auto n = static_cast<uint64_t>(count);
-        quantize_rows(scheme_of(recipe), values, columns, take(codes, n * row_bytes(recipe, 0)),
-                      take(scales, n * row_bytes(recipe, 1)));
+        non_finite +=
+            quantize_rows(scheme_of(recipe), values, columns, take(codes, n * row_bytes(recipe, 0)),
+                          take(scales, n * row_bytes(recipe, 1)));
         return {};
       }));
   return non_finite;

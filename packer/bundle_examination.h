@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/file.h"
@@ -15,6 +16,10 @@
 #include "packer/manifest.h"
 
 namespace ferry::packer {
+
+// The name of the signature that a bundle may hold. It is made after the bundle, so no manifest lists
+// it; `ferry check` with a key verifies it (docs/signing.md).
+inline constexpr std::string_view kSignatureName = "model.sig";
 
 // Collects problems of the files of one bundle; files of no directory are named by their paths.
 class ProblemList {

@@ -90,6 +90,10 @@ bool check_listed(const Listing& listing, const std::string& name, std::optional
 
 void check_nothing_extra(const Listing& listing, const Manifest& manifest, ProblemList& problems) {
   std::set<std::string_view> known = {kManifestName};
+  const auto signature = listing.files.find(std::string(kSignatureName));
+  if (signature != listing.files.end() && S_ISREG(signature->second.st_mode)) {
+    known.insert(kSignatureName);  // made later, so no manifest lists it
+  }
   for (const ManifestFile& file : manifest.files) known.insert(file.path);
   for (const auto& [name, info] : listing.files) {
     if (!known.contains(name)) problems.add(name, "is in the bundle but not in its manifest");

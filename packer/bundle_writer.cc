@@ -13,39 +13,13 @@
 #include "core/text.h"
 #include "packer/file_writer.h"
 #include "packer/segment_digest.h"
+#include "packer/source_tree.h"
 #include "packer/stage_contents.h"
 #include "packer/stage_journal.h"
 #include "packer/staging_directory.h"
 
 namespace ferry::packer {
 namespace {
-
-constexpr std::string_view kTreeTag = "ferry-source-file-v1\n";
-
-// docs/bundle_format.md, "Source files". Entries are in the order that it asks for.
-std::vector<std::string> source_tree_digests(const TensorSource& source,
-                                             const std::vector<std::optional<Digest>>& entries) {
-  std::vector<Sha256> trees(source.files().size());
-  for (size_t i = 0; i < trees.size(); ++i) {
-    const SourceFile& file = source.files()[i];
-    update_text(trees[i], kTreeTag);
-    update_u64(trees[i], file.bytes);
-    update_u64(trees[i], file.header.size());
-    trees[i].update(file.header);
-  }
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const TensorEntry& entry = source.entries()[i];
-    Sha256& tree = trees[entry.file];
-    update_u64(tree, entry.offset);
-    update_u64(tree, entry.bytes);
-    const std::byte was_read{static_cast<unsigned char>(entries[i] ? 1 : 0)};
-    tree.update({&was_read, 1});
-    if (entries[i]) tree.update(*entries[i]);
-  }
-  std::vector<std::string> digests;
-  for (Sha256& tree : trees) digests.push_back(to_hex(tree.finish()));
-  return digests;
-}
 
 Manifest with_digests(const BundlePlan::Impl& plan, const BundleDigests& digests) {
   Manifest manifest = plan.manifest;

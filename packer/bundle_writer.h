@@ -103,6 +103,10 @@ class BundlePlan {
     return write({.directory = directory, .overwrite = overwrite, .resume = false}, pool, progress);
   }
 
+  // Why a bundle of this manifest is not what the plan would make of the checkpoint as it is now;
+  // empty: it is. Reads and hashes what the plan refers to, and nothing of the bundle.
+  Result<std::string> difference(const Manifest& existing, ThreadPool& pool) const;
+
  private:
   std::shared_ptr<const Impl> impl_;
 };

@@ -131,6 +131,12 @@ static void describe(Archive& a, ManifestDrop& drop) {
 }
 
 template <class Archive>
+static void describe(Archive& a, ManifestOption& option) {
+  a.text("name", option.name);
+  a.text("value", option.value);
+}
+
+template <class Archive>
 static void describe_model(Archive& a, Manifest& m) {
   a.text("model_type", m.model_type);
   a.count("vocab_size", m.vocab_size);
@@ -158,6 +164,12 @@ static void describe(Archive& a, Manifest& m, std::string& self_digest) {
   std::string format(kFormatName);
   a.text("format", format);
   a.count("version", m.version);
+  if (a.since(6)) {
+    a.group("tool", [&](Archive& inner) {
+      inner.text("name", m.tool.name);
+      inner.text("version", m.tool.version);
+    });
+  }
   a.group("model", [&](Archive& inner) { describe_model(inner, m); });
   a.group("source", [&](Archive& inner) {
     inner.objects("files", m.source_files);
@@ -165,6 +177,7 @@ static void describe(Archive& a, Manifest& m, std::string& self_digest) {
     inner.texts("allowed_unmapped", m.allowed_unmapped);
     inner.choice("packed_layout", m.packed_layout, {"own", "concatenated", "interleaved"});
   });
+  if (a.since(6)) a.objects("options", m.options);
   a.objects("components", m.components);
   a.objects("tensors", m.tensors);
   a.objects("files", m.files);

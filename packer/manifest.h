@@ -18,7 +18,7 @@ namespace ferry::packer {
 inline constexpr std::string_view kManifestName = "manifest.json";
 // Versions of the format that this program writes, and the oldest one that it reads. Each member
 // that came later states its version in manifest.cc.
-inline constexpr int64_t kManifestVersion = 5;
+inline constexpr int64_t kManifestVersion = 6;
 inline constexpr int64_t kOldestManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxRecipeBytes = uint64_t{1} << 20;
@@ -121,9 +121,20 @@ struct ManifestFile {
 struct ManifestDrop {
   std::string key, rule, reason;
 };
+// The program that wrote the bundle. Empty before version 6.
+struct ManifestTool {
+  std::string name;     // "ferry"
+  std::string version;  // "0.2.0+1a2b3c4d5e6f"
+};
+// An option of the conversion that decides bytes: as on the command line, without its dashes.
+struct ManifestOption {
+  std::string name;   // "dtype"
+  std::string value;  // "keep"
+};
 
 struct Manifest {
   int64_t version = kManifestVersion;  // of the text: which members it has
+  ManifestTool tool = {};
   std::string model_type;
   int64_t vocab_size = 0, hidden_size = 0, num_layers = 0;
   int64_t context_length = 0, prefill_length = 0;
@@ -149,7 +160,8 @@ struct Manifest {
   std::vector<std::string> allowed_unmapped;
   // Parts that each program consists of, with llama::fallback between them.
   int64_t parts_in_program = 1;
-  std::string packed_layout = "own";  // what --packed-layout said about packed tensors
+  std::string packed_layout = "own";         // what --packed-layout said about packed tensors
+  std::vector<ManifestOption> options = {};  // of the conversion; none before version 6
   std::vector<ManifestComponent> components;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;  // every file of the bundle but the manifest itself

@@ -56,6 +56,7 @@ class ManifestCheck {
     std::set<std::string_view> names;
     for (const ManifestFile& file : manifest_.files) {
       if (file.path == kManifestName) add("files lists the manifest itself");
+      if (file.path == kSignatureName) add("files lists the signature");
       if (!names.insert(file.path).second) {
         add(fmt::format("files lists {} twice", quoted(file.path)));
       }

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/exists_error.h"
 #include "core/file.h"
 #include "core/os_error.h"
 #include "core/text.h"
@@ -39,6 +40,10 @@ std::string without_slashes(std::string path) {
 
 tl::unexpected<Error> usage(const std::string& path, std::string_view what) {
   return fail(ErrorCode::kUsage, fmt::format("{}: {}", printable(path), what));
+}
+
+tl::unexpected<Error> taken(const std::string& path, std::string_view what) {
+  return fail(kExists, fmt::format("{}: {}", printable(path), what));
 }
 
 // What is being written has this and the process id behind it; a directory that is being made, and
@@ -259,14 +264,14 @@ bool is_empty_directory(const std::string& path) {
 Status check_replaceable(const std::string& target, const struct stat& info, bool overwrite) {
   struct stat behind {};
   if (S_ISLNK(info.st_mode) && ::stat(target.c_str(), &behind) == 0 && S_ISDIR(behind.st_mode)) {
-    return usage(target, "is a symbolic link to a directory: name the directory itself");
+    return taken(target, "is a symbolic link to a directory: name the directory itself");
   }
-  if (!overwrite) return usage(target, "exists already (--overwrite replaces a bundle)");
-  if (!S_ISDIR(info.st_mode)) return usage(target, "exists and is not a directory");
+  if (!overwrite) return taken(target, "exists already (--overwrite replaces a bundle)");
+  if (!S_ISDIR(info.st_mode)) return taken(target, "exists and is not a directory");
   const std::string manifest = target + "/" + std::string(kManifestName);
   struct stat ignored {};
   if (::lstat(manifest.c_str(), &ignored) == 0 || is_empty_directory(target)) return {};
-  return usage(target, "is neither a bundle nor empty, and is left alone");
+  return taken(target, "is neither a bundle nor empty, and is left alone");
 }
 
 Status check_parent(const std::string& parent) {

@@ -16,6 +16,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
+#include "pipeline/carried_files.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -186,6 +187,10 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
   } else {
     FERRY_RETURN_IF_ERROR(add_files_beside(input, checkpoint.directory, path, config));
     FERRY_RETURN_IF_ERROR(adopt_keras(input));
+  }
+  // Beside a GGUF file that was named lies what belongs to other files as well.
+  if (!base_name(path).ends_with(".gguf")) {
+    carry_files(checkpoint.directory, input.copied, input.notes);
   }
   return input;
 }

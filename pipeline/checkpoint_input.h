@@ -21,7 +21,7 @@ struct CheckpointInput {
   std::string config_name;  // what messages about it begin with: the file that it comes from
   std::string generation;   // text of a generation_config.json, or empty
   // For the bundle: config.json, then generation_config.json, tokenizer and processor files where
-  // there are any; as they are, or as texts that an adapter made.
+  // there are any; as they are, or as texts that an adapter made. Last what carry_files() adds.
   std::vector<packer::CopiedFile> copied;
   std::vector<std::string> notes;  // lines for the user: what could not be carried over
 };

@@ -32,6 +32,8 @@ struct CheckpointProof {
   // nothing to compare with, and `problem` says so.
   std::optional<proof::ParityReport> outputs;
   std::string problem;
+  // With CheckpointOptions::details: the files of the checkpoint, as they were read.
+  std::vector<packer::ManifestSourceFile> source_files;
 
   bool parity() const {
     return tensors.ok() && programs.ok() && (!encodings || encodings->empty()) &&
@@ -48,6 +50,8 @@ struct CheckpointOptions {
   std::optional<double> tolerance;
   std::optional<uint64_t> memory;
   runner::DecodeOptions decode;  // of the bundle
+  bool details = false;          // as in proof::VerifyOptions
+  ProgressFor progress = {};
 };
 
 // Prompts are those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that

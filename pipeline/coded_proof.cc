@@ -66,7 +66,8 @@ Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::R
       FERRY_TRY(runner::load_decoder(bundle, pool, method, options.decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
-  return proof::verify(*decoder, bundle.manifest(), path, bounds, {.vision = vision.get()});
+  return proof::verify(*decoder, bundle.manifest(), path, bounds,
+                       {.vision = vision.get(), .details = options.details});
 }
 
 }  // namespace
@@ -83,7 +84,8 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
   const Prompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const std::string name = bundle.path() + ", its weights in f32";
   const F32Outputs path = FERRY_TRY(run_f32_path(
-      layers, own, name, pool, {.in_several_calls = false, .weights = weights_from(stored)}));
+      layers, own, name, pool,
+      {.in_several_calls = false, .weights = weights_from(stored), .progress = options.progress}));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   proof.exact = FERRY_TRY(compare(bundle, recorded, proof::widened_bounds_of(bundle),
                                   /*widen=*/true, options, pool));

@@ -18,12 +18,14 @@
 #include "core/file.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "core/version.h"
 #include "formats/checkpoint.h"
 #include "graph/lower.h"
 #include "pipeline/calibration.h"
 #include "pipeline/checkpoint_input.h"
 #include "pipeline/program_metadata.h"
 #include "pipeline/quantize.h"
+#include "pipeline/recorded_options.h"
 #include "pipeline/tokenizer_notes.h"
 #include "proof/bounds.h"
 #include "proof/reference_check.h"
@@ -206,6 +208,8 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
                                const converters::MappingReport& mapping,
                                const std::vector<ConvertedComponent>& components) {
   packer::Manifest m;
+  m.tool = {"ferry", std::string(version())};
+  m.options = recorded_options(options, build);
   m.model_type = config.model_type;
   m.vocab_size = config.vocab_size;
   m.hidden_size = config.hidden_size;

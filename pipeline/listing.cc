@@ -15,8 +15,8 @@
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "formats/ptd/ptd.h"
-#include "formats/pte/op_schema.h"
 #include "formats/pte/reader.h"
+#include "formats/pte/state_finder.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/listed_delegates.h"
 
@@ -88,65 +88,10 @@ ListedValue list_value(const pte::Value& value) {
   return listed;
 }
 
-// Finds the state of a method: planned memory that some instruction reads before any has written
-// it. By address, not by value, because a view without a copy is another value in the same place.
-class StateFinder {
- public:
-  explicit StateFinder(const pte::Method& method) : method_(method) {
-    for (int32_t input : method.inputs) touch(input, /*read=*/false);
-    for (const pte::Instruction& instruction : method.instructions) {
-      if (const auto* call = std::get_if<pte::KernelCall>(&instruction)) {
-        touch_call(method.operators[static_cast<size_t>(call->op)].full_name(), call->args);
-      } else if (const auto* move = std::get_if<pte::MoveCall>(&instruction)) {
-        touch(move->from, /*read=*/true);
-        touch(move->to, /*read=*/false);
-      } else if (const auto* delegate = std::get_if<pte::DelegateCall>(&instruction)) {
-        // Which of them it writes is not stated.
-        for (int32_t arg : delegate->args) touch(arg, /*read=*/false);
-      }
-    }
-  }
-  // Values that are state, one per address.
-  const std::set<int32_t>& values() const { return state_; }
-
- private:
-  void touch(int32_t index, bool read) {
-    const pte::Value& value = method_.values[static_cast<size_t>(index)];
-    if (const auto* list = std::get_if<pte::TensorList>(&value)) {
-      for (int32_t item : list->items) touch_tensor(item, read);
-    } else {
-      touch_tensor(index, read);
-    }
-  }
-
-  void touch_tensor(int32_t index, bool read) {
-    const auto* t = std::get_if<pte::Tensor>(&method_.values[static_cast<size_t>(index)]);
-    if (t == nullptr || !t->allocation) return;
-    const bool first = touched_.emplace(t->allocation->memory, t->allocation->offset).second;
-    if (first && read) state_.insert(index);
-  }
-
-  void touch_call(const std::string& name, const std::vector<int32_t>& args) {
-    const pte::OpSchema* schema = pte::find_op_schema(name);
-    const auto is_out = [&](size_t i) {
-      return schema != nullptr && (i >= schema->args.size() || schema->args[i].out);
-    };
-    for (const bool read : {true, false}) {
-      for (size_t i = 0; i < args.size(); ++i) {
-        if (is_out(i) != read) touch(args[i], read);
-      }
-    }
-  }
-
-  const pte::Method& method_;
-  std::set<std::pair<uint32_t, uint64_t>> touched_;
-  std::set<int32_t> state_;
-};
-
 void list_tensors(const pte::Method& method, ListedMethod& listed, ListedProgram& program,
                   std::set<std::string>& seen) {
   std::map<uint32_t, uint64_t> constants;
-  const StateFinder state(method);
+  const pte::StateFinder state(method);
   for (size_t i = 0; i < method.values.size(); ++i) {
     const pte::Value& value = method.values[i];
     const auto* t = std::get_if<pte::Tensor>(&value);
@@ -267,7 +212,13 @@ Result<Listing> list_bundle(const std::string& path, ThreadPool& pool) {
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(path, /*check_digests=*/false, pool));
   const packer::Manifest& manifest = bundle.manifest();
-  Listing listing{.kind = "bundle", .path = path, .model_type = manifest.model_type};
+  Listing listing{.kind = "bundle",
+                  .path = path,
+                  .model_type = manifest.model_type,
+                  .tool = manifest.tool.name,
+                  .tool_version = manifest.tool.version};
+  for (const packer::ManifestOption& option : manifest.options)
+    listing.options.emplace_back(option.name, option.value);
   for (const packer::ManifestFile& file : manifest.files)
     listing.files.push_back({file.path, file.bytes});
   std::vector<Place> places;

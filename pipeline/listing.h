@@ -83,7 +83,10 @@ struct ListedProgram {
 struct Listing {
   std::string kind;  // "checkpoint", "program", "data", "bundle"
   std::string path;
-  std::string model_type = {};  // of a bundle
+  // Of a bundle, all untrusted; tool and options are empty where an older Ferry made it.
+  std::string model_type = {};
+  std::string tool = {}, tool_version = {};
+  std::vector<std::pair<std::string, std::string>> options = {};  // of the conversion
   std::vector<ListedFile> files = {};
   std::vector<ListedTensor> tensors = {};
   std::vector<ListedProgram> programs = {};

@@ -19,20 +19,23 @@
 namespace ferry::pipeline {
 namespace {
 
+Progress running(const VerifyOptions& options) {
+  return options.progress ? options.progress("running the bundle", ProgressUnit::kItems)
+                          : Progress();
+}
+
 std::string embedded_reference(const packer::Bundle& bundle) {
   const std::string& file = bundle.manifest().reference;
   return file.empty() ? std::string() : bundle.path() + "/" + file;
 }
 
-// The reference that was asked for, else the embedded one; null if something else serves instead.
-Result<std::unique_ptr<TensorSource>> open_reference(const VerifyOptions& options,
-                                                     const packer::Bundle& bundle,
-                                                     const packer::Bundle* other) {
+// The reference that was asked for, else the embedded one; empty if something else serves instead.
+Result<std::string> reference_path(const VerifyOptions& options, const packer::Bundle& bundle,
+                                   const packer::Bundle* other) {
   std::string path = options.reference;
   if (path.empty()) path = embedded_reference(bundle);
   if (path.empty() && other != nullptr) path = embedded_reference(*other);
-  if (!path.empty()) return formats::open_tensors(path);
-  if (other != nullptr || !options.checkpoint.empty()) return std::unique_ptr<TensorSource>();
+  if (!path.empty() || other != nullptr || !options.checkpoint.empty()) return path;
   return fail(ErrorCode::kUsage,
               fmt::format("{}: the bundle has no embedded reference; give --reference FILE, "
                           "--checkpoint SRC or --against BUNDLE",
@@ -79,7 +82,8 @@ Result<proof::ParityReport> compare_bundles(const packer::Bundle& bundle,
   const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(
       runner::load_decoder(bundle, pool, {.memory = options.memory}, decode_of(options, bundle)));
   return proof::verify(*decoder, bundle.manifest(), recorded,
-                       proof::bounds_between(bundle, other, options.tolerance));
+                       proof::bounds_between(bundle, other, options.tolerance),
+                       {.details = options.details, .progress = running(options)});
 }
 
 Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& reference,
@@ -88,16 +92,18 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
   const runner::DecodeOptions decode = decode_of(options, bundle);
   // Ports that are not f32 cannot be widened: floors alone judge what they round.
   if (bounds.has_floors() && !bounds.rounded_ports) {
-    out.rounding =
-        FERRY_TRY(proof::prove_rounding(bundle, reference, bounds, options.memory, pool, decode));
+    out.rounding = FERRY_TRY(
+        proof::prove_rounding(bundle, reference, bounds, options.memory, pool, decode,
+                              {.details = options.details, .progress = running(options)}));
     return {};
   }
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}, decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
-  out.direct = FERRY_TRY(
-      proof::verify(*decoder, bundle.manifest(), reference, bounds, {.vision = vision.get()}));
+  out.direct = FERRY_TRY(proof::verify(
+      *decoder, bundle.manifest(), reference, bounds,
+      {.vision = vision.get(), .details = options.details, .progress = running(options)}));
   return {};
 }
 
@@ -116,7 +122,7 @@ Status prove_modes(const packer::Bundle& bundle, const proof::Reference* referen
   Prompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
   out.modes = FERRY_TRY(proof::prove_modes(bundle, std::move(prompts),
                                            proof::bounds_of(bundle, options.tolerance),
-                                           options.memory, pool));
+                                           options.memory, pool, options.details));
   return {};
 }
 
@@ -129,8 +135,11 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
     other = FERRY_TRY(packer::Bundle::open(options.against, /*check_digests=*/true, pool));
     FERRY_RETURN_IF_ERROR(check_same_model(bundle, *other));
   }
-  const std::unique_ptr<TensorSource> source =
-      FERRY_TRY(open_reference(options, bundle, other ? &*other : nullptr));
+  const std::string path = FERRY_TRY(reference_path(options, bundle, other ? &*other : nullptr));
+  std::optional<HashedFile> hashed;
+  if (options.details && !path.empty()) hashed = FERRY_TRY(HashedFile::open(path));
+  std::unique_ptr<TensorSource> source;
+  if (!path.empty()) source = FERRY_TRY(formats::open_tensors(path));
   std::optional<proof::Reference> opened;
   if (source) opened = FERRY_TRY(proof::Reference::open(*source));
   const proof::Reference* reference = opened ? &*opened : nullptr;
@@ -148,13 +157,19 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
     out.direct = FERRY_TRY(compare_bundles(bundle, *other, reference, options, pool));
   } else if (!options.checkpoint.empty()) {
     const CheckpointOptions given = {
-        options.checkpoint, options.config, options.calibrate,         options.calibrate_prefill,
-        options.tolerance,  options.memory, decode_of(options, bundle)};
+        options.checkpoint,         options.config,    options.calibrate,
+        options.calibrate_prefill,  options.tolerance, options.memory,
+        decode_of(options, bundle), options.details,   options.progress};
     out.proof = FERRY_TRY(prove_against_checkpoint(bundle, given, reference, pool));
   } else {
     FERRY_RETURN_IF_ERROR(prove_outputs(bundle, *reference, options, pool, out));
   }
   FERRY_RETURN_IF_ERROR(prove_modes(bundle, reference, options, pool, out));
+  if (hashed) {
+    out.reference_file = FERRY_TRY(hashed->reference(options.reference.empty()));
+    out.reference_file->prompts = reference->prompts().size();
+  }
+  if (options.details) out.other = std::move(other);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "packer/bundle_reader.h"
 #include "pipeline/checkpoint_proof.h"
 #include "pipeline/pixel_proof.h"
+#include "pipeline/reference_file.h"
 #include "proof/mode_proof.h"
 #include "proof/parity_report.h"
 #include "proof/rounding_proof.h"
@@ -30,6 +31,8 @@ struct VerifyOptions {
   std::optional<runner::DecodeMode> mode;  // of a static bundle; none: its default, then all
   std::optional<double> tolerance;         // largest absolute logit error; none: docs/verifying.md
   std::optional<uint64_t> memory;          // bytes that planned memory of the bundle may have
+  bool details = false;                    // for a report: as in proof::VerifyOptions
+  ProgressFor progress = {};
 };
 
 // What was compared. Exactly one of `direct`, `rounding` and `proof` is there.
@@ -41,6 +44,9 @@ struct Verification {
   std::vector<proof::ModeProof> modes;  // of a static bundle, unless one mode was asked for
   std::vector<PixelProof> pixels;       // of the prompts that image files were given for
   bool has_reference = false;
+  // With VerifyOptions::details: what the reference and the other bundle were.
+  std::optional<ReferenceFile> reference_file;
+  std::optional<packer::Bundle> other;
   bool tolerance_given = false;  // by --tolerance
 
   bool parity() const {

@@ -137,13 +137,18 @@ std::optional<double> ParityBounds::logits_floor_db() const {
   return floor_at(rounding, coded_db, delta_rule, layers);
 }
 
-bool ParityBounds::within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const {
-  if (!metrics.finite) return false;
+std::optional<double> ParityBounds::limit(const ReferenceTensor& tensor, double scale) const {
   std::optional<double> most = max_abs;
   // Where only the decoder rounds, the tower is as exact as f32 is.
   if (is_vision(tensor) && has_floors() && !vision_rounding && !vision_coded_db)
     most = f32_tolerance(/*delta_rule=*/false);
-  if (most && *most * std::max(metrics.scale, 1.0) < metrics.max_abs) return false;
+  return most ? std::optional(*most * std::max(scale, 1.0)) : std::nullopt;
+}
+
+bool ParityBounds::within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const {
+  if (!metrics.finite) return false;
+  const std::optional<double> most = limit(tensor, metrics.scale);
+  if (most && *most < metrics.max_abs) return false;
   const std::optional<double> floor = floor_db(tensor);
   return !floor || metrics.sqnr_db >= *floor;
 }

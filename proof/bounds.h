@@ -38,6 +38,9 @@ struct ParityBounds {
   std::optional<double> floor_db(const ReferenceTensor& tensor) const;
   std::optional<double> logits_floor_db() const;
 
+  // The largest difference of a tensor whose largest value is `scale`; none where only its floor
+  // holds.
+  std::optional<double> limit(const ReferenceTensor& tensor, double scale) const;
   bool within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const;
   bool logits_within(const ValueMetrics& metrics) const;
   // Whether errors within the bounds can explain that `got` and `want` have their largest logits at

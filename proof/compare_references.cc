@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,13 +20,17 @@ using Row = std::span<const float>;
 class CaseComparison {
  public:
   CaseComparison(const Reference& got, const ReferencePrompt& ours, const Reference& want,
-                 const ReferencePrompt& theirs, const ParityBounds& bounds, bool continuation)
+                 const ReferencePrompt& theirs, const ParityBounds& bounds,
+                 const VerifyOptions& options)
       : got_(got),
         ours_(ours),
         want_(want),
         theirs_(theirs),
         bounds_(bounds),
-        continuation_(continuation) {}
+        continuation_(options.continuation) {
+    if (!options.details) return;
+    details_.emplace(theirs.input_ids, columns_for(want.prompts().size()), bounds);
+  }
 
   Result<CaseReport> run() {
     report_.prompt = theirs_.name;
@@ -34,6 +40,7 @@ class CaseComparison {
     const bool continued = theirs_.has("greedy_ids") && ours_.has("greedy_logits");
     if (continuation_ && continued) FERRY_RETURN_IF_ERROR(compare_greedy());
     report_.judge(bounds_);
+    if (details_) report_.details = std::make_shared<CaseDetails>(details_->take());
     return std::move(report_);
   }
 
@@ -45,7 +52,9 @@ class CaseComparison {
     const std::vector<float> want = FERRY_TRY(want_.floats(theirs_, "logits", shape));
     LogitComparison comparison;
     for (size_t at = 0; at < got.size(); at += vocab) {
-      comparison.add_row(Row(got).subspan(at, vocab), Row(want).subspan(at, vocab));
+      const Row ours = Row(got).subspan(at, vocab), theirs = Row(want).subspan(at, vocab);
+      comparison.add_row(ours, theirs);
+      if (details_) details_->add_logits(static_cast<int64_t>(at / vocab), ours, theirs);
     }
     report_.prefill = comparison.metrics();
     if (!theirs_.has("logits_f64")) return {};
@@ -67,7 +76,9 @@ class CaseComparison {
       const Shape& shape = got_.shape(ours_, tensor.name);
       const std::vector<float> got = FERRY_TRY(got_.floats(ours_, tensor.name, shape));
       ValueComparison comparison;
-      comparison.add(got, FERRY_TRY(want_.floats(theirs_, tensor.name, shape)));
+      const std::vector<float> want = FERRY_TRY(want_.floats(theirs_, tensor.name, shape));
+      comparison.add(got, want);
+      if (details_) add_details(tensor, shape, got, want);
       const ValueMetrics metrics = comparison.metrics();
       report_.layers.push_back({tensor, metrics, bounds_.within(tensor, metrics)});
     }
@@ -75,6 +86,20 @@ class CaseComparison {
       if (!known.contains(tensor)) report_.not_compared.push_back(tensor);
     }
     return {};
+  }
+
+  void add_details(const ReferenceTensor& tensor, const Shape& shape, Row got, Row want) {
+    if (tensor.is_probe()) return details_->add_rows(tensor.name, 0, shape[1], got, want);
+    if (!tensor.is_kv_cache()) return details_->add_whole(tensor.name, got, want);
+    // [1, heads, T, dim]
+    const auto width = static_cast<size_t>(shape[3]);
+    for (int64_t t = 0; t < shape[2]; ++t) {
+      for (int64_t h = 0; h < shape[1]; ++h) {
+        const size_t at = static_cast<size_t>(h * shape[2] + t) * width;
+        details_->add_part(tensor.name, t, h * shape[3], got.subspan(at, width),
+                           want.subspan(at, width));
+      }
+    }
   }
 
   // Both continued with the tokens of `want`.
@@ -88,13 +113,16 @@ class CaseComparison {
       want = FERRY_TRY(want_.floats(theirs_, "greedy_logits", shape));
     }
     report_.greedy_total = static_cast<int64_t>(ids.size());
+    if (details_) details_->set_continuation(ids);
     LogitComparison comparison;
     bool explained = true;  // every token that is not the same
     for (size_t g = 0; g < ids.size() && (g + 1) * vocab <= got.size(); ++g) {
       const Row row = Row(got).subspan(g * vocab, vocab);
       const Row expected = want.empty() ? Row() : Row(want).subspan(g * vocab, vocab);
       if (!expected.empty()) comparison.add_row(row, expected);
-      if (static_cast<int64_t>(runner::argmax(row)) == ids[g]) {
+      const auto ours = static_cast<int64_t>(runner::argmax(row));
+      if (details_) details_->add_choice(ours, ids[g]);
+      if (ours == ids[g]) {
         report_.greedy_match += 1;
       } else {
         explained = explained && !expected.empty() && bounds_.explains_choice(row, expected);
@@ -112,6 +140,7 @@ class CaseComparison {
   const ParityBounds& bounds_;
   const bool continuation_;
   CaseReport report_;
+  std::optional<DetailCollector> details_;
 };
 
 }  // namespace
@@ -122,8 +151,7 @@ Result<ParityReport> compare_references(const Reference& got, const Reference& w
   for (const ReferencePrompt& theirs : want.prompts()) {
     const auto ours = std::ranges::find(got.prompts(), theirs.name, &ReferencePrompt::name);
     if (ours == got.prompts().end()) continue;
-    cases.push_back(
-        FERRY_TRY(CaseComparison(got, *ours, want, theirs, bounds, options.continuation).run()));
+    cases.push_back(FERRY_TRY(CaseComparison(got, *ours, want, theirs, bounds, options).run()));
   }
   if (cases.empty()) {
     return fail(ErrorCode::kUnsupported,

@@ -37,7 +37,7 @@ runner::LookaheadCounts lookahead_of(const ParityReport& report) {
 
 Result<ModeProof> prove_mode(const packer::Bundle& bundle, runner::DecodeMode mode,
                              const Reference& recorded, const ParityBounds& bounds,
-                             std::optional<uint64_t> memory, ThreadPool& pool) {
+                             std::optional<uint64_t> memory, ThreadPool& pool, bool details) {
   ModeProof proof;
   proof.mode = mode;
   auto decoder = runner::load_decoder(bundle, pool, {.memory = memory},
@@ -47,7 +47,8 @@ Result<ModeProof> prove_mode(const packer::Bundle& bundle, runner::DecodeMode mo
     return proof;
   }
   const std::unique_ptr<runner::Decoder> loaded = FERRY_TRY(std::move(decoder));
-  proof.report = FERRY_TRY(verify(*loaded, bundle.manifest(), recorded, bounds));
+  proof.report =
+      FERRY_TRY(verify(*loaded, bundle.manifest(), recorded, bounds, {.details = details}));
   proof.lookahead = lookahead_of(*proof.report);
   return proof;
 }
@@ -69,14 +70,15 @@ runner::DecodeOptions decode_options_of(const packer::Manifest& manifest, runner
 Result<std::vector<ModeProof>> prove_modes(const packer::Bundle& bundle,
                                            std::vector<RecordedPrompt> prompts,
                                            const ParityBounds& bounds,
-                                           std::optional<uint64_t> memory, ThreadPool& pool) {
+                                           std::optional<uint64_t> memory, ThreadPool& pool,
+                                           bool details) {
   const std::unique_ptr<TensorSource> source =
       FERRY_TRY(record_kv(bundle, std::move(prompts), memory, pool));
   const Reference recorded = FERRY_TRY(Reference::open(*source));
   std::vector<ModeProof> proofs;
   for (const runner::DecodeMode mode :
        {runner::DecodeMode::kHybrid, runner::DecodeMode::kLookahead}) {
-    proofs.push_back(FERRY_TRY(prove_mode(bundle, mode, recorded, bounds, memory, pool)));
+    proofs.push_back(FERRY_TRY(prove_mode(bundle, mode, recorded, bounds, memory, pool, details)));
   }
   return proofs;
 }

@@ -31,7 +31,8 @@ struct ModeProof {
 Result<std::vector<ModeProof>> prove_modes(const packer::Bundle& bundle,
                                            std::vector<RecordedPrompt> prompts,
                                            const ParityBounds& bounds,
-                                           std::optional<uint64_t> memory, ThreadPool& pool);
+                                           std::optional<uint64_t> memory, ThreadPool& pool,
+                                           bool details = false);
 
 // Options of `mode` for this bundle. Lookahead: the default, or guesses that fit into the calls of
 // kv_forward where those are shorter. Loading a decoder with them refuses modes that are not there.

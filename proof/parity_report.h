@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "proof/bounds.h"
+#include "proof/error_details.h"
 #include "proof/parity.h"
 #include "proof/reference_names.h"
 #include "runner/decoder.h"
@@ -52,6 +54,7 @@ struct CaseReport {
   std::optional<F64Distance> f64;
   std::vector<std::string> not_compared;  // reference tensors without a counterpart
   bool parity = true;
+  std::shared_ptr<const CaseDetails> details = {};  // where they were asked for
 
   // The worst of the three. The agreement is the rate over the rows of all three, because a prefill
   // may have a single row.

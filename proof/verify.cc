@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,6 +16,7 @@
 #include "core/text.h"
 #include "proof/prompt_images.h"
 #include "proof/sequence_length.h"
+#include "proof/tower_comparison.h"
 #include "runner/sampler.h"
 
 namespace ferry::proof {
@@ -52,14 +55,18 @@ class CaseRunner {
  public:
   CaseRunner(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
              const ReferencePrompt& prompt, const ParityBounds& bounds,
-             const VerifyOptions& options)
+             const VerifyOptions& options, const std::function<void(size_t)>& advance)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
         prompt_(prompt),
         bounds_(bounds),
         options_(options),
-        tokens_(static_cast<int64_t>(prompt.input_ids.size())) {}
+        advance_(advance),
+        tokens_(static_cast<int64_t>(prompt.input_ids.size())) {
+    if (!options.details) return;
+    details_.emplace(prompt.input_ids, columns_for(reference.prompts().size()), bounds);
+  }
 
   Result<CaseReport> run();
 
@@ -71,7 +78,6 @@ class CaseRunner {
   // Sets images_. Compares what the vision encoder makes of the pixels with the reference.
   Status load_images();
   Status encode_images();
-  int64_t tower_layer(const std::string& name) const;
   bool has_routes(const ReferencePrompt& prompt) const {
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
       if (prompt.has(route_name(layer))) return true;
@@ -111,8 +117,10 @@ class CaseRunner {
   const ReferencePrompt& prompt_;
   const ParityBounds& bounds_;
   const VerifyOptions& options_;
+  const std::function<void(size_t)>& advance_;  // by tokens that were run
   const int64_t tokens_;
   CaseReport report_;
+  std::optional<DetailCollector> details_;              // where they were asked for
   std::vector<float> logits_;                           // (T, vocab) expected
   std::vector<double> logits_f64_;                      // (T, vocab) or empty
   std::map<std::string, std::vector<float>> expected_;  // by reference name
@@ -163,13 +171,6 @@ Status CaseRunner::load(const std::vector<ReferenceTensor>& all) {
   return {};
 }
 
-// The layer of the tower that gives a tensor of it: -1 what is before the first one.
-int64_t CaseRunner::tower_layer(const std::string& name) const {
-  constexpr std::string_view kHidden = "vision_hidden_states.";
-  if (name.starts_with(kHidden)) return std::atoll(name.c_str() + kHidden.size()) - 1;
-  return manifest_.find(kVisionEncoderRole)->programs.back().layer_count;
-}
-
 Status CaseRunner::load_images() {
   if (!prompt_.needs_images()) return {};
   images_ = FERRY_TRY(images_of(reference_, prompt_, manifest_));
@@ -178,36 +179,11 @@ Status CaseRunner::load_images() {
 }
 
 Status CaseRunner::encode_images() {
-  std::map<std::string, std::vector<float>> computed;
-  std::vector<std::string> order;
-  std::map<std::string, Shape> shapes;
-  FERRY_RETURN_IF_ERROR(
-      options_.vision->set_probe_sink([&](const std::string& name, const Shape& shape, Row values) {
-        if (!prompt_.has(name)) return;
-        if (!shapes.contains(name)) order.push_back(name);
-        shapes[name] = shape;
-        computed[name].insert(computed[name].end(), values.begin(), values.end());
-      }));
-  Result<std::vector<float>> features = options_.vision->encode(images_.pixels);
-  FERRY_RETURN_IF_ERROR(options_.vision->set_probe_sink({}));
-  std::vector<float> encoded = FERRY_TRY(std::move(features));
-  if (prompt_.has("image_features")) {
-    order.emplace_back("image_features");
-    shapes["image_features"] = {1, options_.vision->rows(), options_.vision->width()};
-    computed["image_features"] = encoded;
-  }
-  for (const std::string& name : order) {
-    Shape shape = shapes[name];
-    shape[0] = images_.pixel_shape[0];
-    const std::vector<float> want = FERRY_TRY(reference_.floats(prompt_, name, shape));
-    ValueComparison comparison;
-    comparison.add(computed[name], want);
-    LayerResult& result = report_.layers.emplace_back();
-    result.tensor = {ReferenceTensor::Kind::kVision, name, name, tower_layer(name)};
-    result.metrics = comparison.metrics();
-    result.within = bounds_.within(result.tensor, result.metrics);
-  }
-  images_.features = std::move(encoded);
+  TowerComparison tower =
+      FERRY_TRY(compare_tower(*options_.vision, manifest_, reference_, prompt_, images_, bounds_,
+                              details_ ? &*details_ : nullptr));
+  report_.layers = std::move(tower.layers);
+  images_.features = std::move(tower.features);
   return {};
 }
 
@@ -273,12 +249,14 @@ void CaseRunner::compare_probe(const std::string& name, int64_t position, int64_
   const int64_t known = std::min(rows, tokens_ - position);
   if (known <= 0 || values.size() != static_cast<size_t>(rows) * width) return;
   const size_t count = static_cast<size_t>(known) * width;
-  running_[name].add(values.first(count),
-                     Row(want->second).subspan(static_cast<size_t>(position) * width, count));
+  const Row expected = Row(want->second).subspan(static_cast<size_t>(position) * width, count);
+  running_[name].add(values.first(count), expected);
+  if (details_) details_->add_rows(name, position, known, values.first(count), expected);
 }
 
 void CaseRunner::compare_logits(Row got, int64_t position, LogitComparison& into) {
   into.add_row(got, expected_row(position));
+  if (details_) details_->add_logits(position, got, expected_row(position));
   if (!report_.f64) return;
   const size_t first = static_cast<size_t>(position * manifest_.vocab_size);
   for (size_t i = 0; i < got.size(); ++i) {
@@ -293,7 +271,9 @@ Status CaseRunner::compare_cache(const ReferenceTensor& tensor) {
   const std::vector<float> got = FERRY_TRY(floats_of(view, tensor.source));
   ValueComparison& comparison = running_[tensor.name];
   if (!tensor.is_kv_cache()) {
-    comparison.add(got, FERRY_TRY(reference_.floats(prompt_, tensor.name, view.shape)));
+    const std::vector<float> state = FERRY_TRY(reference_.floats(prompt_, tensor.name, view.shape));
+    comparison.add(got, state);
+    if (details_) details_->add_whole(tensor.name, got, state);
     return {};
   }
   // Ours is [1, context, heads, dim]; the reference is [1, heads, T, dim].
@@ -308,8 +288,10 @@ Status CaseRunner::compare_cache(const ReferenceTensor& tensor) {
   const auto width = static_cast<size_t>(dim);
   for (int64_t t = 0; t < tokens_; ++t) {
     for (int64_t h = 0; h < heads; ++h) {
-      comparison.add(Row(got).subspan(static_cast<size_t>(t * heads + h) * width, width),
-                     Row(want).subspan(static_cast<size_t>(h * tokens_ + t) * width, width));
+      const Row ours = Row(got).subspan(static_cast<size_t>(t * heads + h) * width, width);
+      const Row theirs = Row(want).subspan(static_cast<size_t>(h * tokens_ + t) * width, width);
+      comparison.add(ours, theirs);
+      if (details_) details_->add_part(tensor.name, t, h * dim, ours, theirs);
     }
   }
   return {};
@@ -331,6 +313,7 @@ void CaseRunner::close_way() {
     layer.within = layer.within && bounds_.within(layer.tensor, metrics);
   }
   running_.clear();
+  if (details_) details_->close_way();
 }
 
 Status CaseRunner::run_steps() {
@@ -343,6 +326,7 @@ Status CaseRunner::run_steps() {
       return bad_input("the bundle's logits are not [1, vocabulary]");
     }
     compare_logits(row, t, logits);
+    advance_(1);
   }
   FERRY_RETURN_IF_ERROR(compare_caches());
   close_way();
@@ -369,6 +353,7 @@ Status CaseRunner::run_prefill() {
   FERRY_RETURN_IF_ERROR(compare_caches());
   close_way();
   report_.prefill = comparison.metrics();
+  advance_(prompt_.input_ids.size());
   return run_greedy(logits.last(vocab));
 }
 
@@ -387,13 +372,16 @@ Status CaseRunner::run_greedy(Row row) {
   FERRY_RETURN_IF_ERROR(check_continuation(reference_, prompt_, ids, manifest_));
   const auto vocab = static_cast<size_t>(manifest_.vocab_size);
   const std::vector<float> expected = FERRY_TRY(greedy_logits(report_.greedy_total));
+  if (details_) details_->set_continuation(ids);
   LogitComparison comparison;
   size_t g = 0;
   const auto choose = [&](Row got) -> Result<std::optional<int64_t>> {
     got = got.last(vocab);
     const Row want = expected.empty() ? Row() : Row(expected).subspan(g * vocab, vocab);
     if (!want.empty()) comparison.add_row(got, want);
-    const bool same = static_cast<int64_t>(runner::argmax(got)) == ids[g];
+    const auto ours = static_cast<int64_t>(runner::argmax(got));
+    const bool same = ours == ids[g];
+    if (details_) details_->add_choice(ours, ids[g]);
     if (!same) report_.greedy_tie = !want.empty() && bounds_.explains_choice(got, want);
     if (!same && !report_.greedy_tie) return std::optional<int64_t>();
     report_.greedy_match += same ? 1 : 0;
@@ -439,6 +427,7 @@ Result<CaseReport> CaseRunner::run() {
   FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink({}));
   FERRY_RETURN_IF_ERROR(std::move(done));
   report_.judge(bounds_);
+  if (details_) report_.details = std::make_shared<CaseDetails>(details_->take());
   return report_;
 }
 
@@ -481,10 +470,16 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
 Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options) {
+  uint64_t done = 0, total = 0;
+  for (const ReferencePrompt& prompt : reference.prompts()) total += 2 * prompt.input_ids.size();
+  const std::function<void(size_t)> advance = [&](size_t tokens) {
+    done += tokens;
+    if (options.progress) options.progress(done, total);
+  };
   std::vector<CaseReport> cases;
   for (const ReferencePrompt& prompt : reference.prompts()) {
-    cases.push_back(
-        FERRY_TRY(CaseRunner(decoder, manifest, reference, prompt, bounds, options).run()));
+    cases.push_back(FERRY_TRY(
+        CaseRunner(decoder, manifest, reference, prompt, bounds, options, advance).run()));
   }
   return summarize(std::move(cases), bounds, reference.path());
 }

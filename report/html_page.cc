@@ -1,9 +1,82 @@
 #include "report/html_page.h"
 
-namespace ferry::report {
+#include <fmt/format.h>
+#include <openssl/evp.h>
 
-std::string html_page(PageKind, std::string_view title, std::string_view json) {
-  return std::string(title) + std::string(json);
+#include <array>
+#include <span>
+
+#include "core/sha256.h"
+#include "core/version.h"
+#include "report/escape.h"
+#include "report/page_parts.h"
+
+namespace ferry::report {
+namespace {
+
+struct Page {
+  std::string_view name;    // what the style and the scripts know it by
+  std::string_view script;  // the whole of it
+};
+
+Page page(PageKind kind) {
+  switch (kind) {
+    case PageKind::kAudit:
+      return {.name = "audit", .script = kAuditScript};
+    case PageKind::kParity:
+      return {.name = "parity", .script = kParityScript};
+    case PageKind::kBatch:
+      return {.name = "batch", .script = kBatchScript};
+  }
+  return {};
+}
+
+// As a source of a content security policy names an inline script or style.
+std::string hash_source(std::string_view text) {
+  const Digest digest = sha256(std::as_bytes(std::span(text)));
+  std::array<unsigned char, 45> base64{};
+  EVP_EncodeBlock(base64.data(), reinterpret_cast<const unsigned char*>(digest.data()),
+                  static_cast<int>(digest.size()));
+  return fmt::format("'sha256-{}'", reinterpret_cast<const char*>(base64.data()));
+}
+
+// What is not listed is forbidden: images, fonts, requests, frames, forms, other bases of links.
+std::string policy(std::string_view script) {
+  return fmt::format(
+      "default-src 'none'; style-src {}; script-src {}; base-uri 'none'; form-action 'none'",
+      hash_source(kPageStyle), hash_source(script));
+}
+
+constexpr std::string_view kNoScript =
+    "This page draws its tables and charts with a script of its own, and scripts are off in this "
+    "program. The page loads nothing from the network. Its numbers are in the element "
+    "<code>data</code> of this file as JSON, and the same command with <code>--json</code> prints "
+    "them.";
+
+}  // namespace
+
+std::string html_page(PageKind kind, std::string_view title, std::string_view json) {
+  const Page parts = page(kind);
+  const std::string name = html_text(title);
+  std::string out = fmt::format(
+      "<!doctype html>\n<html lang=\"en\" data-page=\"{}\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n"
+      "<meta name=\"referrer\" content=\"no-referrer\">\n"
+      "<meta name=\"generator\" content=\"ferry {}\">\n<title>{}</title>\n<style>",
+      parts.name, policy(parts.script), html_text(version()), name);
+  out += kPageStyle;
+  out += fmt::format(
+      "</style>\n</head>\n<body>\n<main id=\"page\">\n<h1>{}</h1>\n"
+      "<noscript><p class=\"remark\">{}</p></noscript>\n</main>\n<svg id=\"svg\" hidden></svg>\n"
+      "<script type=\"application/json\" id=\"data\">",
+      name, kNoScript);
+  out += json_in_script(json);
+  out += "</script>\n<script>";
+  out += parts.script;
+  out += "</script>\n</body>\n</html>\n";
+  return out;
 }
 
 }  // namespace ferry::report

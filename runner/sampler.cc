@@ -42,6 +42,12 @@ bool is_ordered(std::span<const float> values) {
 
 }  // namespace
 
+// Equally likely ones by their id.
+bool Sampler::less_likely(const Candidate& a, const Candidate& b) {
+  return a.weight != b.weight ? a.weight < b.weight : a.id > b.id;
+}
+bool Sampler::more_likely(const Candidate& a, const Candidate& b) { return less_likely(b, a); }
+
 Random::Random(uint64_t seed) {
   for (uint64_t& word : state_) {
     seed += 0x9E3779B97F4A7C15;
@@ -74,53 +80,91 @@ Result<Sampler> Sampler::make(const SamplingOptions& o) {
   if (!(o.top_p > 0 && o.top_p <= 1)) {
     return fail(ErrorCode::kUsage, "--top-p must be above 0 and at most 1");
   }
+  if (!(o.min_p >= 0 && o.min_p <= 1)) {
+    return fail(ErrorCode::kUsage, "--min-p must be from 0 to 1");
+  }
+  if (!(o.repetition_penalty >= 0.01 && o.repetition_penalty <= 100)) {
+    return fail(ErrorCode::kUsage, "--repetition-penalty must be from 0.01 to 100");
+  }
   return Sampler(o);
 }
 
-Result<int64_t> Sampler::sample(std::span<const float> logits) {
-  // -inf is a probability of 0, as of a token that is masked. NaN is below nothing.
-  const bool ordered = is_ordered(logits);
-  const auto best = static_cast<int64_t>(argmax(logits));
-  if (!ordered || logits[static_cast<size_t>(best)] == -kInf) {
-    return bad_input("the logits are not finite: there is nothing to choose from");
+std::span<const float> Sampler::penalized(std::span<const float> logits,
+                                          std::span<const int64_t> prompt,
+                                          std::span<const int64_t> answer) {
+  if (options_.repetition_penalty == 1) return logits;
+  const auto penalty = static_cast<float>(options_.repetition_penalty);
+  penalized_.assign(logits.begin(), logits.end());
+  for (const std::span<const int64_t> part : {prompt, answer}) {
+    for (const int64_t id : part) {
+      if (id < 0 || id >= std::ssize(logits)) continue;
+      // Of the logit itself, so that a token that is there twice is not penalised twice.
+      const float logit = logits[static_cast<size_t>(id)];
+      penalized_[static_cast<size_t>(id)] = logit < 0 ? logit * penalty : logit / penalty;
+    }
   }
-  if (options_.temperature == 0) return best;
-  const double largest = logits[static_cast<size_t>(best)];
+  return penalized_;
+}
+
+void Sampler::keep_top_k() {
+  const auto top_k = static_cast<size_t>(options_.top_k);
+  if (top_k == 0 || top_k >= candidates_.size()) return;
+  std::ranges::nth_element(candidates_, candidates_.begin() + options_.top_k, more_likely);
+  candidates_.resize(top_k);
+  std::ranges::sort(candidates_, more_likely);
+}
+
+void Sampler::keep_top_p() {
+  if (options_.top_p == 1) return;
+  const double wanted = options_.top_p * total();
+  // A heap, because a few of many are kept: each goes from its top to the end.
+  double sum = 0;
+  auto heap_end = candidates_.end();
+  std::ranges::make_heap(candidates_, less_likely);
+  while (heap_end != candidates_.begin() && sum < wanted) {
+    std::pop_heap(candidates_.begin(), heap_end, less_likely);
+    sum += (--heap_end)->weight;
+  }
+  std::reverse(heap_end, candidates_.end());
+  candidates_.erase(candidates_.begin(), heap_end);
+}
+
+// The likeliest token has the weight 1.
+void Sampler::keep_min_p() {
+  if (options_.min_p == 0) return;
+  std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < options_.min_p; });
+}
+
+double Sampler::total() const {
+  double sum = 0;
+  for (const Candidate& c : candidates_) sum += c.weight;
+  return sum;
+}
+
+void Sampler::find_candidates(std::span<const float> logits, double largest) {
   candidates_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     const double weight = std::exp((logits[i] - largest) / options_.temperature);
     candidates_.push_back({weight, static_cast<int64_t>(i)});
   }
-  // As the reference: the temperature first, then top k, then top p of what is left. Likeliest
-  // first, equally likely ones by their id.
-  const auto less_likely = [](const Candidate& a, const Candidate& b) {
-    return a.weight != b.weight ? a.weight < b.weight : a.id > b.id;
-  };
-  const auto more_likely = [&](const Candidate& a, const Candidate& b) {
-    return less_likely(b, a);
-  };
-  const auto top_k = static_cast<size_t>(options_.top_k);
-  if (top_k > 0 && top_k < candidates_.size()) {
-    std::ranges::nth_element(candidates_, candidates_.begin() + top_k, more_likely);
-    candidates_.resize(top_k);
-    std::ranges::sort(candidates_, more_likely);
+  keep_top_k();
+  keep_top_p();
+  keep_min_p();
+}
+
+Result<int64_t> Sampler::sample(std::span<const float> logits, std::span<const int64_t> prompt,
+                                std::span<const int64_t> answer) {
+  // -inf is a probability of 0, as of a token that is masked. NaN is below nothing.
+  const bool ordered = is_ordered(logits);
+  logits = penalized(logits, prompt, answer);
+  const auto best = static_cast<int64_t>(argmax(logits));
+  const double largest = logits[static_cast<size_t>(best)];
+  if (!ordered || !std::isfinite(largest)) {
+    return bad_input("the logits are not finite: there is nothing to choose from");
   }
-  double total = 0;
-  for (const Candidate& c : candidates_) total += c.weight;
-  if (options_.top_p < 1) {
-    // A heap, because a few of many are kept: each goes from its top to the end.
-    double sum = 0;
-    auto heap_end = candidates_.end();
-    std::ranges::make_heap(candidates_, less_likely);
-    while (heap_end != candidates_.begin() && sum < options_.top_p * total) {
-      std::pop_heap(candidates_.begin(), heap_end, less_likely);
-      sum += (--heap_end)->weight;
-    }
-    std::reverse(heap_end, candidates_.end());
-    candidates_.erase(candidates_.begin(), heap_end);
-    total = sum;
-  }
-  double left = random_.uniform() * total;
+  if (options_.temperature == 0) return best;
+  find_candidates(logits, largest);
+  double left = random_.uniform() * total();
   for (const Candidate& c : candidates_) {
     left -= c.weight;
     if (left < 0) return c.id;

@@ -24,10 +24,15 @@ class Random {
   std::array<uint64_t, 4> state_;
 };
 
+// In the order of their effect, which is that of the processors of transformers' generate().
 struct SamplingOptions {
-  double temperature = 0;  // 0: the largest logit; the other options have no effect
+  // Logits of tokens of the sequence, prompt and answer, are divided by it where they are positive,
+  // else multiplied (Keskar et al., CTRL, 2019); f32. 1: none.
+  double repetition_penalty = 1;
+  double temperature = 0;  // 0: the largest logit; the options below have no effect
   int64_t top_k = 0;       // 0: all tokens
   double top_p = 1;        // the fewest likeliest tokens with at least this probability together
+  double min_p = 0;        // tokens with at least this share of the likeliest one's probability
   uint64_t seed = 0;
 };
 
@@ -36,9 +41,11 @@ class Sampler {
   // kUsage if an option is out of range.
   static Result<Sampler> make(const SamplingOptions& options);
 
-  // Returns an index into `logits`, which must not be empty. kBadInput, at any temperature, if a
-  // logit is NaN or +inf, or if all are -inf.
-  Result<int64_t> sample(std::span<const float> logits);
+  // Returns an index into `logits`, which must not be empty. `prompt` and `answer` are the tokens
+  // before it, for the repetition penalty. kBadInput, at any temperature, if a logit is NaN or
+  // +inf, or if all are -inf.
+  Result<int64_t> sample(std::span<const float> logits, std::span<const int64_t> prompt = {},
+                         std::span<const int64_t> answer = {});
 
  private:
   explicit Sampler(const SamplingOptions& options) : options_(options), random_(options.seed) {}
@@ -47,10 +54,23 @@ class Sampler {
     double weight;  // exp((logit - largest) / temperature)
     int64_t id;
   };
+  static bool less_likely(const Candidate& a, const Candidate& b);
+  static bool more_likely(const Candidate& a, const Candidate& b);
+
+  // `logits` with the repetition penalty.
+  std::span<const float> penalized(std::span<const float> logits, std::span<const int64_t> prompt,
+                                   std::span<const int64_t> answer);
+  // The candidates of `logits`, whose largest is `largest`, that the options keep.
+  void find_candidates(std::span<const float> logits, double largest);
+  void keep_top_k();
+  void keep_top_p();
+  void keep_min_p();
+  double total() const;
 
   SamplingOptions options_;
   Random random_;
   std::vector<Candidate> candidates_;
+  std::vector<float> penalized_;
 };
 
 // Index of the largest value, the first of equals; NaN is never the largest. `row` is not empty.

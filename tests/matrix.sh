@@ -44,7 +44,7 @@ build() {
 configure_sources() {
   configure "$1" --preset release -DCMAKE_CXX_COMPILER="$2" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
     -DFERRY_BENCH=ON "${@:3}"
-  cmake --build "$1" --target formats/generated/{program,flat_tensor}_generated.h -- --quiet
+  cmake --build "$1" --target formats/generated/{program,flat_tensor,blob}_generated.h -- --quiet
 }
 
 # check_sources DIRECTORY COMPILER CMAKE-OPTIONS...: compiles every source as far as warnings need it.

@@ -166,14 +166,13 @@ std::vector<std::string> unused_keys(const json& object, const std::string& path
   std::vector<std::string> unused;
   for (const auto& [key, value] : object.items()) {
     const std::string at = path + key;
-    if (value.is_null() || is_inert(key)) continue;
-    if (!log.contains(at)) {
-      unused.push_back(at);
+    if (value.is_null()) continue;
+    const auto below = log.upper_bound(at + ".");
+    const bool opened = below != log.end() && below->starts_with(at + ".") && value.is_object();
+    if (!opened) {
+      if (!log.contains(at) && !is_inert(key)) unused.push_back(at);
       continue;
     }
-    const auto below = log.upper_bound(at + ".");
-    const bool opened = below != log.end() && below->starts_with(at + ".");
-    if (!opened || !value.is_object()) continue;
     for (std::string& inside : unused_keys(value, at + ".", log, is_inert)) {
       unused.push_back(std::move(inside));
     }

@@ -25,13 +25,16 @@ size_t groups_in_block(size_t group) {
   return std::max(kLeastGroups, kBlockValues / group / kLeastGroups * kLeastGroups);
 }
 
-// The groups, or a copy of them in which what is not finite is 0.
+// A copy of the groups in which what is not finite is 0.
 Groups finite(const Groups& groups, std::vector<float>& copy) {
   const std::span values(groups.values, groups.size * groups.count);
-  if (count_non_finite(DType::kF32, std::as_bytes(values)) == 0) return groups;
   copy.assign(values.begin(), values.end());
   for (float& v : copy) v = std::isfinite(v) ? v : 0.0f;
   return {copy.data(), groups.size, groups.count};
+}
+uint64_t non_finite_in(const Groups& groups) {
+  const std::span values(groups.values, groups.size * groups.count);
+  return count_non_finite(DType::kF32, std::as_bytes(values));
 }
 
 void choose_scales(const QuantizationScheme& scheme, const Groups& groups, float* scales) {
@@ -44,21 +47,26 @@ void choose_scales(const QuantizationScheme& scheme, const Groups& groups, float
 
 }  // namespace
 
-void quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns,
-                   std::span<std::byte> codes, std::span<std::byte> scales) {
+uint64_t quantize_rows(const QuantizationScheme& scheme, std::span<const float> values,
+                       int64_t columns, std::span<std::byte> codes, std::span<std::byte> scales) {
   const size_t size = group_size(scheme, columns), count = values.size() / size;
   const size_t block = groups_in_block(size);
   const size_t code_bits = size * static_cast<size_t>(scheme.bits);
   const auto scale_bytes = static_cast<size_t>(dtype_bytes(scheme.scale_dtype));
   std::vector<float> copy, chosen(std::min(block, count));
+  uint64_t non_finite = 0;
   for (size_t g = 0; g < count; g += block) {
-    const Groups groups =
-        finite({values.data() + g * size, size, std::min(block, count - g)}, copy);
+    Groups groups{values.data() + g * size, size, std::min(block, count - g)};
+    if (const uint64_t found = non_finite_in(groups); found > 0) {
+      non_finite += found;
+      groups = finite(groups, copy);
+    }
     choose_scales(scheme, groups, chosen.data());
     from_f32(scheme.scale_dtype, chosen.data(), scales.data() + g * scale_bytes, groups.count);
     encode_groups(scheme.bits, scheme.order, groups, chosen.data(),
                   codes.data() + g * code_bits / 8);
   }
+  return non_finite;
 }
 
 void dequantize_rows(const QuantizationScheme& scheme, std::span<const std::byte> codes,
@@ -76,8 +84,8 @@ void add_hqq_changes(const QuantizationScheme& scheme, std::span<const float> va
   const size_t block = groups_in_block(size);
   std::vector<float> copy, unused(std::min(block, count));
   for (size_t g = 0; g < count; g += block) {
-    const Groups groups =
-        finite({values.data() + g * size, size, std::min(block, count - g)}, copy);
+    Groups groups{values.data() + g * size, size, std::min(block, count - g)};
+    if (non_finite_in(groups) > 0) groups = finite(groups, copy);
     hqq_scales({scheme.bits, kMaxHqqRounds, changes.data()}, groups, unused.data());
   }
 }

@@ -46,9 +46,9 @@ struct QuantizationScheme {
 // `codes` has rows * code_bytes, `scales` has rows * scale_bytes; neither has an alignment. The
 // bytes of a row depend on nothing but its values and the scheme: not on other rows and not on the
 // processor. Every scale is positive and normal, also that of a group of zeros (2^-23). A value
-// that is not finite counts as 0; callers refuse such weights before.
-void quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns,
-                   std::span<std::byte> codes, std::span<std::byte> scales);
+// that is not finite is taken as 0. Returns how many there are: callers refuse such weights.
+uint64_t quantize_rows(const QuantizationScheme& scheme, std::span<const float> values,
+                       int64_t columns, std::span<std::byte> codes, std::span<std::byte> scales);
 
 // The values that the codes and scales stand for.
 void dequantize_rows(const QuantizationScheme& scheme, std::span<const std::byte> codes,

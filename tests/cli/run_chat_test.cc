@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "tests/cli/text_checkpoint.h"
 #include "tests/cli/vision_checkpoint.h"
 
 namespace ferry {
@@ -22,26 +23,6 @@ Line operator+(Line line, const Line& more) {
 std::string image(const std::string& name) {
   const std::string small = fixture("media/images/" + name);
   return std::filesystem::exists(small) ? small : fixture("vision/prompts/" + name);
-}
-
-// A model of text with a tokenizer and a chat template.
-std::string text_checkpoint(const TempDir& dir, const std::string& model = "llama3_tied") {
-  Json tokenizer = Json::parse(read_bytes(fixture("tokenizer/llama3/tokenizer.json")));
-  // Bytes alone: other tokens are beyond the model's vocabulary.
-  tokenizer["post_processor"] = nullptr;
-  tokenizer["added_tokens"] = tokenizer["model"]["merges"] = Json::array();
-  Json vocabulary = Json::object();
-  for (const auto& [token, id] : tokenizer["model"]["vocab"].items()) {
-    if (id < 256) vocabulary[token] = id;
-  }
-  tokenizer["model"]["vocab"] = vocabulary;
-  const std::string source = changed_checkpoint(dir, model, [](TensorFile&) {});
-  write_bytes(source + "/tokenizer.json", tokenizer.dump());
-  const Json config = {{"chat_template",
-                        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n\n{% endfor %}"
-                        "{% if add_generation_prompt %}assistant:{% endif %}"}};
-  write_bytes(source + "/tokenizer_config.json", config.dump());
-  return source;
 }
 
 std::string convert(const TempDir& dir, const std::string& source, const Line& options = {}) {

@@ -1,5 +1,7 @@
 // Blobs of the XNNPACK backend: what the exporter wrote means what its own schema says, and
 // survives our writer; damage never does more than be refused.
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>

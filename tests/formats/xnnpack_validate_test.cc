@@ -2,6 +2,7 @@
 // (validate_graph), their constants (check_constants), and programs that call them (check_calls).
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "formats/ptd/ptd.h"
 #include "formats/xnnpack/calls.h"
@@ -196,7 +197,8 @@ TEST(XnnpackValidate, RefusesNodesWithWrongShapesAndNumbers) {
       {"(Add): [2, 3] and [2]", {NodeKind::kAdd, {{2, 3}, {2}}, {2, 3}}},
       {"(Add): its output is [2, 3], stated [3]", {NodeKind::kAdd, {{2, 3}, {3}}, {3}}},
       {"(Softmax): of a scalar", {NodeKind::kSoftmax, {{}}, {}}},
-      {"(Elu): factor nan", {NodeKind::kElu, {{5}}, {5}, {}, {std::nanf("")}}},
+      {"(Elu): factor nan",
+       {NodeKind::kElu, {{5}}, {5}, {}, {std::numeric_limits<float>::quiet_NaN()}}},
       {"(Elu): its number of factors", {NodeKind::kElu, {{5}}, {5}}},
       {"(StaticTranspose): no permutation", {NodeKind::kStaticTranspose, {{2, 3}}, {3, 3}, {1, 1}}},
       {"(StaticTranspose): 1 numbers", {NodeKind::kStaticTranspose, {{2, 3}}, {3, 2}, {1}}},

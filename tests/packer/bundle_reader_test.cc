@@ -172,13 +172,26 @@ TEST_F(BundleReader, MissingFileIsNamed) {
 }
 
 TEST_F(BundleReader, ExtraFileIsNamed) {
-  for (const char* name : {"extra", "model.sig", ".hidden", "decoder-00003-of-00003.pte"}) {
+  for (const char* name : {"extra", "model.sig.bak", ".hidden", "decoder-00003-of-00003.pte"}) {
     write_file(path + "/" + name, "");
     expect_refused_naming(name, "not in its manifest");
     fs::remove(path + "/" + name);
   }
   fs::create_directory(path + "/sub");
   expect_refused_naming("sub", "not in its manifest");
+}
+
+TEST_F(BundleReader, SignatureMayBeThereAsARegularFile) {
+  write_file(path + "/model.sig", "");
+  const auto signed_bundle = check_bundle(path, pool);
+  ASSERT_TRUE(signed_bundle);
+  EXPECT_TRUE(signed_bundle->ok());
+  fs::remove(path + "/model.sig");
+  fs::create_directory(path + "/model.sig");
+  expect_refused_naming("model.sig", "not in its manifest");
+  fs::remove(path + "/model.sig");
+  fs::create_symlink("manifest.json", path + "/model.sig");
+  expect_refused_naming("model.sig", "not in its manifest");
 }
 
 TEST_F(BundleReader, RenamedFileIsNamedUnderBothNames) {

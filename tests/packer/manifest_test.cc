@@ -88,6 +88,8 @@ TEST(ManifestMember, IsRequiredFromItsVersionOn) {
 Manifest full_manifest() {
   const std::string digest(64, 'a');
   Manifest m;
+  m.tool = {"ferry", "0.2.0"};
+  m.options = {{"dtype", "keep"}, {"allow-unmapped", "a\nb"}};
   m.model_type = "tiny";
   m.vocab_size = 6;
   m.program_style = "stateful";
@@ -142,6 +144,8 @@ TEST(Manifest, WhatIsWrittenIsRead) {
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(write_manifest(*read), text);
   EXPECT_EQ(read->dropped[0].key, "a\n\"\xc3\xa9");
+  EXPECT_EQ(read->tool.version, "0.2.0");
+  EXPECT_EQ(read->options.at(1).value, "a\nb");
   EXPECT_EQ(read->default_tolerance, 0.00012);
   EXPECT_FALSE(read->bos_id);
   EXPECT_EQ(read->tensors[0].shape, (Shape{2, 3}));
@@ -150,8 +154,8 @@ TEST(Manifest, WhatIsWrittenIsRead) {
 
 TEST(Manifest, IsLaidOutAsDocumented) {
   const std::string text = write_manifest(full_manifest());
-  EXPECT_EQ(text.substr(0, 69),
-            "{\n \"format\": \"ferry-bundle\",\n \"version\": 5,\n \"model\": {\n  \"model_type");
+  EXPECT_EQ(text.substr(0, 65),
+            "{\n \"format\": \"ferry-bundle\",\n \"version\": 6,\n \"tool\": {\n  \"name\": ");
   EXPECT_EQ(text.substr(text.size() - 4), "\"\n}\n");
   EXPECT_NE(text.find("\n  \"bos_id\": null,\n"), std::string::npos);
 }
@@ -234,10 +238,15 @@ const Edit kEdits[] = {
      "tensors[0].recipe is not 1 to 1048576 bytes of printable ASCII"},
     {"\"#0 f32 [0, 6:1] | cast bf16\"", "\"\"", "tensors[0].recipe is not 1 to 1048576 bytes"},
     {",\n   \"recipe\": \"#0 f32 [0, 6:1] | cast bf16\"", "", "tensors[0].recipe is missing"},
-    {"\"version\": 5", "\"version\": 2", "model has an unknown member 'attention'"},
-    {"\"version\": 5", "\"version\": 3", "model has an unknown member 'image_token_id'"},
-    {"\"version\": 5", "\"version\": 4",
+    {"\"version\": 6", "\"version\": 2", "model has an unknown member 'attention'"},
+    {"\"version\": 6", "\"version\": 3", "model has an unknown member 'image_token_id'"},
+    {"\"version\": 6", "\"version\": 4",
      "components[0].programs[0] has an unknown member 'backends'"},
+    {"\"version\": 6", "\"version\": 5", "the document has an unknown member 'options'"},
+    {"  \"version\": \"0.2.0\"", "  \"version\": 2", "tool.version is not a string"},
+    {"  \"name\": \"ferry\",\n", "", "tool.name is missing"},
+    {"   \"name\": \"dtype\",\n", "", "options[0].name is missing"},
+    {"\"value\": \"keep\"", "\"value\": null", "options[0].value is not a string"},
     {"\"output\": \"\"", "\"output\": \"zeros\"",
      "tensors[0].output has the unknown value 'zeros'"},
     {"   \"output\": \"\",\n", "", "tensors[0].output is missing"},
@@ -300,7 +309,12 @@ TEST(Manifest, OfEveryVersionIsReadAndWrittenBackAsItIs) {
   EXPECT_EQ(fourth.components[0].quantization, "");
   EXPECT_TRUE(fourth.components[0].programs[0].backends.empty());
   EXPECT_EQ(fourth.tensors[0].output, "");
-  EXPECT_EQ(read_version(5).components[0].quantization, "");
+  const Manifest fifth = read_version(5);
+  EXPECT_EQ(fifth.components[0].quantization, "");
+  EXPECT_EQ(fifth.tool.name, "");
+  EXPECT_TRUE(fifth.options.empty());
+  EXPECT_EQ(read_version(6).tool.name, "ferry");
+  EXPECT_EQ(read_version(6).options.size(), 1U);
 }
 
 TEST(Manifest, TheFormsOfTheImageTokenAreANumberAndNull) {
@@ -315,7 +329,7 @@ TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
   const std::string text = write_manifest(full_manifest());
   const auto refusal = [&](const std::string& version) {
     const auto read =
-        read_manifest(edited(text, "\"version\": 5", "\"version\": " + version), "manifest.json");
+        read_manifest(edited(text, "\"version\": 6", "\"version\": " + version), "manifest.json");
     EXPECT_FALSE(read) << version;
     return read ? Error() : read.error();
   };

@@ -48,6 +48,15 @@ TEST(Sampler, DrawsWithTheProbabilitiesOfTheSoftmax) {
       {{.temperature = 1, .top_p = 0.95}, {0, 1, 3}},
       // Of the two that top k leaves, the first has 0.731.
       {{.temperature = 1, .top_k = 2, .top_p = 0.7}, {1}},
+      // 0.087 / 0.644 is 0.135, 0.237 / 0.644 is 0.368.
+      {{.temperature = 1, .min_p = 0.13}, {0, 1, 3}},
+      {{.temperature = 1, .min_p = 0.14}, {1, 3}},
+      {{.temperature = 1, .min_p = 1}, {1}},
+      // The temperature comes first: at 2 the shares are the roots, 0.368 and 0.607.
+      {{.temperature = 2, .min_p = 0.36}, {0, 1, 3}},
+      {{.temperature = 2, .min_p = 0.38}, {1, 3}},
+      {{.temperature = 1, .top_k = 3, .min_p = 0.04}, {0, 1, 3}},
+      {{.temperature = 1, .top_p = 0.7, .min_p = 0.04}, {1, 3}},
   };
   for (const auto& [options, kept] : cases) {
     const auto got = frequencies(options), want = expected(options.temperature, kept);
@@ -60,6 +69,46 @@ TEST(Sampler, DrawsWithTheProbabilitiesOfTheSoftmax) {
 TEST(Sampler, TemperatureZeroTakesTheLargest) {
   auto sampler = Sampler::make({.temperature = 0, .top_k = 3, .top_p = 0.5, .seed = 9});
   for (int i = 0; i < 10; ++i) EXPECT_EQ(*sampler->sample(kLogits), 1);
+}
+
+// By hand, as RepetitionPenaltyLogitsProcessor of transformers defines it: a logit of a token that
+// was there is divided by the penalty if it is not negative, else multiplied.
+TEST(Sampler, PenalisesWhatWasThereAsTheReferenceDoes) {
+  const std::vector<float> logits = {3.0F, 2.0F, -1.0F, -1.5F, 0.0F};
+  const auto choice = [&](double penalty, const std::vector<int64_t>& prompt,
+                          const std::vector<int64_t>& answer, const std::vector<float>& row) {
+    return Sampler::make({.repetition_penalty = penalty})->sample(row, prompt, answer).value();
+  };
+  EXPECT_EQ(choice(1, {0}, {}, logits), 0);
+  EXPECT_EQ(choice(1.25, {0}, {}, logits), 0);  // 3 / 1.25 = 2.4 > 2
+  EXPECT_EQ(choice(1.6, {0}, {}, logits), 1);   // 3 / 1.6 = 1.875 < 2
+  EXPECT_EQ(choice(1.6, {}, {0}, logits), 1);   // of the answer as well as of the prompt
+  // Once, however often it was there: 3 / 1.25 / 1.25 would be 1.92.
+  EXPECT_EQ(choice(1.25, {0, 0, 4}, {0}, logits), 0);
+  EXPECT_EQ(choice(1.6, {0, 1}, {}, logits), 0);  // 1.875 and 1.25
+  const std::vector<float> negative = {-1.0F, -1.5F};
+  EXPECT_EQ(choice(1.4, {0}, {}, negative), 0);  // -1.4
+  EXPECT_EQ(choice(1.6, {0}, {}, negative), 1);  // -1.6
+  EXPECT_EQ(choice(0.5, {1}, {}, negative), 1);  // below 1 it is a reward: -0.75
+  // f32 arithmetic: 3 / 1.5F is 2 exactly, and the first of equals is taken.
+  EXPECT_EQ(choice(1.5, {0}, {}, logits), 0);
+  EXPECT_EQ(choice(1.5, {1}, {}, std::vector<float>{2.0F, 3.0F}), 0);
+  // Ids that the row does not have change nothing.
+  EXPECT_EQ(choice(2, {-1, 5, int64_t{1} << 40}, {}, logits), 0);
+}
+
+// softmax(0, 2 / 2, -1 * 2, 1): the penalty comes before the temperature.
+TEST(Sampler, DrawsFromPenalisedLogits) {
+  auto sampler = Sampler::make({.repetition_penalty = 2, .temperature = 1, .seed = 5});
+  const std::vector<int64_t> prompt = {1}, answer = {2};
+  constexpr int kDraws = 200000;
+  std::map<int64_t, double> seen;
+  for (int i = 0; i < kDraws; ++i) seen[*sampler->sample(kLogits, prompt, answer)] += 1.0 / kDraws;
+  const double sum = 1 + 2 * std::exp(1.0) + std::exp(-2.0);
+  EXPECT_NEAR(seen[0], 1 / sum, 0.0045);
+  EXPECT_NEAR(seen[1], std::exp(1.0) / sum, 0.0045);
+  EXPECT_NEAR(seen[2], std::exp(-2.0) / sum, 0.0045);
+  EXPECT_NEAR(seen[3], std::exp(1.0) / sum, 0.0045);
 }
 
 TEST(Sampler, RefusesWhatIsNoProbability) {
@@ -75,7 +124,10 @@ TEST(Sampler, RefusesWhatIsNoProbability) {
   }
   for (const SamplingOptions& bad :
        {SamplingOptions{.temperature = nan}, SamplingOptions{.temperature = -1},
-        SamplingOptions{.top_k = -1}, SamplingOptions{.top_p = 0}, SamplingOptions{.top_p = 1.5}}) {
+        SamplingOptions{.top_k = -1}, SamplingOptions{.top_p = 0}, SamplingOptions{.top_p = 1.5},
+        SamplingOptions{.min_p = -0.1}, SamplingOptions{.min_p = 1.1},
+        SamplingOptions{.min_p = nan}, SamplingOptions{.repetition_penalty = 0},
+        SamplingOptions{.repetition_penalty = -1}, SamplingOptions{.repetition_penalty = nan}}) {
     EXPECT_FALSE(Sampler::make(bad));
   }
 }

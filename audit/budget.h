@@ -1,0 +1,48 @@
+// Budgets: limits on parts of an artifact, for CI.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "audit/audit.h"
+#include "core/result.h"
+
+namespace ferry::audit {
+
+struct Limit {
+  std::string name;  // for people; `of` where none is given
+  // "total", a kind, "state", "activations", "memory", or "kind:", "file:", "component:",
+  // "layer:", "dtype:", "rule:", "tensor:" before a pattern with '*' and '?', or "finding:" before
+  // the id of a finding.
+  std::string of;
+  std::string stated;      // the limit as it was written: "900 MB", "0.5%"
+  bool of_growth = false;  // over the old artifact, rather than the size
+  // One of the two. Percent: of all bytes; of a growth, of the old size.
+  std::optional<uint64_t> bytes;
+  std::optional<double> percent;
+};
+
+// `spec` is the path of a JSON file, or, where it has a '=', the short form
+// "total=900MB,padding=0.5%". kUsage for anything else in the short form, kBadInput in the file,
+// with the field.
+Result<std::vector<Limit>> read_budget(const std::string& spec);
+
+struct LimitResult {
+  Limit limit;
+  int64_t size = 0;      // bytes
+  uint64_t most = 0;     // bytes
+  uint64_t matches = 0;  // what was counted: items, methods or findings
+  bool passed() const { return size <= static_cast<int64_t>(most); }
+  int64_t over() const { return passed() ? 0 : size - static_cast<int64_t>(most); }
+};
+
+// All limits, in order. `old_audit` may be nullptr: then kUsage for a limit of growth.
+Result<std::vector<LimitResult>> evaluate(const std::vector<Limit>& limits, const Audit& audit,
+                                          const Audit* old_audit);
+
+// "download: 912.3 MB, 12.3 MB over 900 MB"
+std::string failure_line(const LimitResult& result);
+
+}  // namespace ferry::audit

@@ -1,0 +1,221 @@
+#include "audit/checkpoint_leaves.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "audit/component.h"
+#include "audit/gguf_leaves.h"
+#include "audit/tiling.h"
+#include "core/checked.h"
+#include "core/text.h"
+#include "formats/hdf5/description.h"
+#include "formats/torch/torch.h"
+#include "formats/torch/zip.h"
+
+namespace ferry::audit {
+namespace {
+
+constexpr int kWhole = 0, kTensor = 1;  // levels of claims
+
+Leaf leaf_of(const TensorEntry& entry) {
+  const Component part = component_of(entry.name);
+  Leaf leaf{.offset = entry.offset,
+            .bytes = entry.stored_bytes(),
+            .kind = LeafKind::kWeight,
+            .name = entry.name,
+            .component = part.name,
+            .layer = part.layer,
+            .dtype = std::string(dtype_name(entry.dtype)),
+            .shape = entry.shape,
+            .elements = static_cast<uint64_t>(checked_numel(entry.shape).value_or(0))};
+  if (entry.encoding != nullptr) leaf.encoding = entry.encoding->name;
+  if (!entry.filters.empty()) {
+    leaf.encoding += (leaf.encoding.empty() ? "" : " ") + entry.filters;
+  }
+  return leaf;
+}
+
+Leaf plain_leaf(LeafKind kind, std::string name, std::string component) {
+  return Leaf{.kind = kind, .name = std::move(name), .component = std::move(component)};
+}
+
+Leaf header_leaf(std::string name) {
+  return plain_leaf(LeafKind::kHeader, std::move(name), "program");
+}
+
+Claim claim_range(uint64_t offset, uint64_t bytes, Leaf leaf, int level) {
+  leaf.offset = offset;
+  leaf.bytes = bytes;
+  return {std::move(leaf), level};
+}
+
+// -- zip files of PyTorch
+
+bool is_inside(const TensorEntry& tensor, const formats::ZipEntry& record) {
+  return tensor.offset >= record.offset && tensor.offset < record.offset + record.stored;
+}
+
+Leaf record_leaf(const formats::ZipEntry& record) {
+  const std::string name = record.name.substr(record.name.find('/') + 1);
+  if (name == "data.pkl") return header_leaf(name);
+  if (!name.starts_with("data/")) return plain_leaf(LeafKind::kMetadata, name, "files");
+  Leaf leaf = plain_leaf(LeafKind::kWeight, name, "other");
+  leaf.unused = true;
+  return leaf;
+}
+
+// A compressed storage is one range, whichever tensors are in it.
+Claim claim_compressed(const formats::ZipEntry& record,
+                       const std::vector<const TensorEntry*>& tensors) {
+  Leaf leaf = leaf_of(*tensors.front());
+  for (size_t i = 1; i < tensors.size(); ++i) leaf.tied.push_back(tensors[i]->name);
+  return claim_range(record.offset, record.stored, std::move(leaf), kTensor);
+}
+
+std::vector<Claim> claim_records(const std::vector<formats::ZipEntry>& records,
+                                 const std::vector<const TensorEntry*>& tensors) {
+  std::vector<Claim> claims;
+  size_t next = 0;  // both lists are ascending
+  for (const formats::ZipEntry& record : records) {
+    claims.push_back(
+        claim_range(record.header, record.offset - record.header, header_leaf("zip"), kWhole));
+    claims.push_back(claim_range(record.offset, record.stored, record_leaf(record), kWhole));
+    std::vector<const TensorEntry*> inside;
+    while (next < tensors.size() && tensors[next]->offset < record.offset) ++next;
+    while (next < tensors.size() && is_inside(*tensors[next], record)) {
+      inside.push_back(tensors[next++]);
+    }
+    if (inside.empty()) continue;
+    if (record.deflated) {
+      claims.push_back(claim_compressed(record, inside));
+      continue;
+    }
+    const uint64_t end = record.offset + record.stored;
+    for (const TensorEntry* tensor : inside) {
+      Leaf leaf = leaf_of(*tensor);
+      const uint64_t bytes = std::min(leaf.bytes, end - leaf.offset);
+      claims.push_back(claim_range(leaf.offset, bytes, std::move(leaf), kTensor));
+    }
+  }
+  return claims;
+}
+
+// -- HDF5
+
+// Chunked datasets lie in many places, and the state of training is no entry of the source.
+Result<std::vector<Claim>> claim_datasets(std::span<const std::byte> description,
+                                          const std::vector<const TensorEntry*>& tensors,
+                                          const std::string& name) {
+  const hdf5::Description decoded = FERRY_TRY(hdf5::decode(description, name));
+  std::map<std::string_view, const TensorEntry*> by_name;
+  for (const TensorEntry* tensor : tensors) by_name.emplace(tensor->name, tensor);
+  std::vector<Claim> claims;
+  for (const hdf5::Dataset& dataset : decoded.datasets) {
+    const auto found = by_name.find(dataset.path);
+    Leaf leaf = found != by_name.end() ? leaf_of(*found->second)
+                                       : plain_leaf(LeafKind::kOther, dataset.path, "other");
+    if (found == by_name.end()) leaf.use = "training";
+    uint32_t part = 0;
+    for (const hdf5::Chunk& chunk : dataset.chunks) {
+      if (chunk.address == hdf5::kNoAddress || chunk.bytes == 0) continue;
+      leaf.part = part++;
+      claims.push_back(claim_range(chunk.address, chunk.bytes, leaf, kTensor));
+      leaf.shape.clear();
+      leaf.elements = 0;
+    }
+    if (part > 0) continue;
+    const bool placed = found != by_name.end() && found->second->offset != 0;
+    const bool state = found == by_name.end() && dataset.address != hdf5::kNoAddress;
+    if (placed) {
+      claims.push_back({std::move(leaf), kTensor});
+    } else if (state) {
+      claims.push_back(claim_range(dataset.address, dataset.stored_bytes, leaf, kTensor));
+    } else {  // its values are in its header, or nowhere
+      claims.push_back(claim_range(0, 0, std::move(leaf), kTensor));
+    }
+  }
+  return claims;
+}
+
+// -- all formats
+
+class CheckpointReader {
+ public:
+  CheckpointReader(const formats::Checkpoint& checkpoint, const std::string& path)
+      : checkpoint_(checkpoint), source_(*checkpoint.source), path_(path) {
+    tensors_.resize(source_.files().size());
+    for (const TensorEntry& entry : source_.entries()) tensors_[entry.file].push_back(&entry);
+  }
+
+  Result<CheckpointLeaves> run() {
+    for (uint32_t i = 0; i < source_.files().size(); ++i) {
+      const SourceFile& file = source_.files()[i];
+      AuditedFile listed{file.name, file.bytes, "safetensors"};
+      std::vector<Leaf> leaves = FERRY_TRY(leaves_of(i, file, listed.type));
+      out_.files.push_back(std::move(listed));
+      std::ranges::move(leaves, std::back_inserter(out_.leaves));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  // Sets the type of the file.
+  Result<std::vector<Leaf>> leaves_of(uint32_t i, const SourceFile& file, std::string& type) {
+    if (const auto* gguf = std::get_if<formats::GgufMetadata>(&checkpoint_.extra)) {
+      type = "gguf";
+      std::vector<Claim> claims = claim_gguf_header(*gguf, file.header, source_.entries());
+      add_tensors(i, claims);
+      return tile(i, file.bytes, std::move(claims), padding_rule(file.bytes));
+    }
+    if (std::holds_alternative<formats::KerasAttributes>(checkpoint_.extra)) {
+      type = "hdf5";
+      return tile_with(i, file, FERRY_TRY(claim_datasets(file.header, tensors_[i], path_)),
+                       "structures and free space of HDF5");
+    }
+    const InputFile input = FERRY_TRY(open(file.name));
+    if (FERRY_TRY(formats::detect_torch(input)) == formats::TorchContent::kZip) {
+      type = "torch";
+      const auto records = FERRY_TRY(formats::read_zip_directory(input, printable(input.path())));
+      return tile_with(i, file, claim_records(records, tensors_[i]), "zip");
+    }
+    std::vector<Claim> claims;
+    add_tensors(i, claims);
+    return tile_with(i, file, std::move(claims), "names and places of tensors");
+  }
+
+  Result<InputFile> open(const std::string& name) const {
+    return formats::open_in_checkpoint(checkpoint_.directory, name,
+                                       {.follow_symlinks = name == base_name(path_)});
+  }
+
+  void add_tensors(uint32_t i, std::vector<Claim>& claims) const {
+    for (const TensorEntry* tensor : tensors_[i]) claims.push_back({leaf_of(*tensor), kTensor});
+  }
+
+  static std::vector<Leaf> tile_with(uint32_t i, const SourceFile& file, std::vector<Claim> claims,
+                                     const std::string& rest) {
+    return tile(i, file.bytes, std::move(claims),
+                [&](uint64_t, uint64_t) { return header_leaf(rest); });
+  }
+
+  const formats::Checkpoint& checkpoint_;
+  const TensorSource& source_;
+  const std::string& path_;
+  std::vector<std::vector<const TensorEntry*>> tensors_;  // by file
+  CheckpointLeaves out_;
+};
+
+}  // namespace
+
+Result<CheckpointLeaves> leaves_of_checkpoint(const formats::Checkpoint& checkpoint,
+                                              const std::string& path) {
+  return CheckpointReader(checkpoint, path).run();
+}
+
+}  // namespace ferry::audit

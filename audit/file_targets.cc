@@ -1,0 +1,117 @@
+// Checkpoints, programs and data files.
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "audit/checkpoint_leaves.h"
+#include "audit/folder_files.h"
+#include "audit/program_leaves.h"
+#include "audit/targets.h"
+#include "core/text.h"
+#include "formats/checkpoint.h"
+#include "formats/ptd/ptd.h"
+#include "formats/pte/reader.h"
+
+namespace ferry::audit {
+namespace {
+
+Audit new_audit(const std::string& path, const char* type) {
+  return Audit{.name = target_name(path), .type = type};
+}
+
+void append(Audit& audit, std::vector<Leaf> leaves) {
+  std::ranges::move(leaves, std::back_inserter(audit.leaves));
+}
+
+// The next file of the audit.
+Status add_program(Audit& audit, const InputFile& input, const std::string& name) {
+  const MappedFile file = FERRY_TRY(MappedFile::map(input));
+  const std::string shown = printable(input.path());
+  const pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), shown));
+  const auto index = static_cast<uint32_t>(audit.files.size());
+  append(audit, FERRY_TRY(leaves_of_program(loaded, file.bytes(), index, shown)).leaves);
+  audit.files.push_back({name, file.bytes().size(), "program"});
+  if (!audit.memory) audit.memory.emplace();
+  add_memory(loaded.program, index, *audit.memory);
+  return {};
+}
+
+Status add_data(Audit& audit, const InputFile& input, const std::string& name) {
+  const MappedFile file = FERRY_TRY(MappedFile::map(input));
+  const ptd::DataFile data = FERRY_TRY(ptd::read_data_file(file.bytes(), printable(input.path())));
+  const auto index = static_cast<uint32_t>(audit.files.size());
+  append(audit, leaves_of_data(data, file.bytes().size(), index, {}));
+  audit.files.push_back({name, file.bytes().size(), "data"});
+  return {};
+}
+
+// Files of the source and others of its directory, by path.
+void merge_files(Audit& audit, CheckpointLeaves tensors, std::vector<AuditedFile> others) {
+  std::map<std::string, std::vector<Leaf>> by_path;
+  for (Leaf& leaf : tensors.leaves) {
+    by_path[tensors.files[leaf.file].path].push_back(std::move(leaf));
+  }
+  audit.files = std::move(tensors.files);
+  std::ranges::move(others, std::back_inserter(audit.files));
+  std::ranges::sort(audit.files, {}, &AuditedFile::path);
+  for (uint32_t i = 0; i < audit.files.size(); ++i) {
+    const AuditedFile& file = audit.files[i];
+    const auto found = by_path.find(file.path);
+    if (found == by_path.end()) {
+      audit.leaves.push_back(whole_file(file, i));
+      continue;
+    }
+    for (Leaf& leaf : found->second) leaf.file = i;
+    append(audit, std::move(found->second));
+  }
+}
+
+}  // namespace
+
+Result<Audit> audit_program(const InputFile& file) {
+  Audit audit = new_audit(file.path(), "program");
+  FERRY_RETURN_IF_ERROR(add_program(audit, file, audit.name));
+  return audit;
+}
+
+Result<Audit> audit_data(const InputFile& file) {
+  Audit audit = new_audit(file.path(), "data");
+  FERRY_RETURN_IF_ERROR(add_data(audit, file, audit.name));
+  return audit;
+}
+
+Result<Audit> audit_folder(const std::string& path) {
+  Audit audit = new_audit(path, "folder");
+  for (AuditedFile& found : FERRY_TRY(other_files(path, {}))) {
+    const bool program = found.path.ends_with(".pte"), data = found.path.ends_with(".ptd");
+    if (!program && !data) {
+      audit.leaves.push_back(whole_file(found, static_cast<uint32_t>(audit.files.size())));
+      audit.files.push_back(std::move(found));
+      continue;
+    }
+    const InputFile input = FERRY_TRY(InputFile::open(path + "/" + found.path));
+    FERRY_RETURN_IF_ERROR(program ? add_program(audit, input, found.path)
+                                  : add_data(audit, input, found.path));
+  }
+  return audit;
+}
+
+Result<Audit> audit_checkpoint(const std::string& path) {
+  const formats::Checkpoint checkpoint = FERRY_TRY(formats::open_checkpoint(path));
+  Audit audit = new_audit(path, "checkpoint");
+  CheckpointLeaves tensors = FERRY_TRY(leaves_of_checkpoint(checkpoint, path));
+  std::vector<AuditedFile> others;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    others = FERRY_TRY(other_files(path, tensors.files));
+  } else if (path.ends_with(".json")) {
+    const InputFile index = FERRY_TRY(InputFile::open(path));
+    others.push_back({base_name(path), index.size(), "metadata"});
+  }
+  merge_files(audit, std::move(tensors), std::move(others));
+  FERRY_RETURN_IF_ERROR(checkpoint.source->check_unchanged());
+  return audit;
+}
+
+}  // namespace ferry::audit

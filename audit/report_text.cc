@@ -1,0 +1,268 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "audit/document.h"
+#include "audit/text_table.h"
+#include "core/text.h"
+
+namespace ferry::audit {
+namespace {
+
+constexpr size_t kLargest = 10;  // tensors, where no view was asked for
+
+// Of what has elements.
+std::string bits_per_element(const ViewRow& row) {
+  if (row.elements == 0) return "";
+  return fmt::format(
+      "{:.2f}", 8.0 * static_cast<double>(row.tensor_bytes) / static_cast<double>(row.elements));
+}
+
+void add_to(ViewRow& sum, const ViewRow& row) {
+  sum.bytes += row.bytes;
+  sum.elements += row.elements;
+  sum.count += row.count;
+  sum.tensor_bytes += row.tensor_bytes;
+}
+
+class ViewTable {
+ public:
+  ViewTable(const AuditReport& report, std::string title, size_t most)
+      : total_(report.audit.bytes()),
+        most_(most),
+        table_({std::move(title), "bytes", "%", "elements", "bits each", "items"}) {}
+
+  std::string text(const std::vector<ViewRow>& rows) {
+    add_rows(rows, 0);
+    ViewRow sum;
+    for (const ViewRow& row : rows) add_to(sum, row);
+    sum.key = "total";
+    add_row(sum, 0);
+    return table_.text();
+  }
+
+ private:
+  void add_rows(const std::vector<ViewRow>& rows, size_t level) {
+    ViewRow others;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i >= most_ && rows.size() > most_ + 1) {
+        add_to(others, rows[i]);
+        continue;
+      }
+      add_row(rows[i], level);
+      add_rows(rows[i].rows, level + 1);
+    }
+    if (others.count == 0 && others.bytes == 0) return;
+    others.key = fmt::format("[{} others]", rows.size() - most_);
+    add_row(others, level);
+  }
+
+  void add_row(const ViewRow& row, size_t level) {
+    const std::string key = row.key.empty() ? "-" : shown(row.key);
+    table_.add({std::string(2 * level, ' ') + key, grouped(row.bytes),
+                percent_of(row.bytes, total_), row.elements == 0 ? "" : grouped(row.elements),
+                bits_per_element(row), grouped(row.count)});
+  }
+
+  const uint64_t total_;
+  const size_t most_;
+  TextTable table_;
+};
+
+class Report {
+ public:
+  explicit Report(const AuditReport& report) : report_(report), audit_(report.audit) {}
+
+  std::string text() {
+    add_head();
+    if (report_.by.empty()) {
+      add_view({ViewKey::kKind});
+      add_view({ViewKey::kComponent});
+      add_largest();
+    } else {
+      add_view(report_.by);
+    }
+    if (audit_.account && report_.by.empty()) add_account();
+    if (report_.memory) add_memory();
+    if (report_.diff) add_diff(*report_.diff);
+    add_findings();
+    add_budget();
+    return std::move(out_);
+  }
+
+ private:
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+    out_ += '\n';
+  }
+
+  void add_head() {
+    size_t tensors = 0, tied = 0;
+    for (const Leaf& leaf : audit_.leaves) {
+      tensors += leaf.is_tensor() && leaf.part == 0 ? 1 : 0;
+      tied += leaf.tied.size();
+    }
+    line("{}: {}{}{}, {} ({} bytes), {} {}, {} tensors{}, {} elements", shown(audit_.name),
+         audit_.type, audit_.model_type.empty() ? "" : " of ", shown(audit_.model_type),
+         human_bytes(audit_.bytes()), grouped(audit_.bytes()), audit_.files.size(),
+         audit_.files.size() == 1 ? "file" : "files", grouped(tensors),
+         tied == 0 ? "" : fmt::format(" ({} more names of the same bytes)", grouped(tied)),
+         grouped(audit_.elements()));
+    out_ += '\n';
+  }
+
+  void add_view(const std::vector<ViewKey>& keys) {
+    std::string title;
+    for (const ViewKey key : keys)
+      title += (title.empty() ? "" : " > ") + std::string(name_of(key));
+    out_ += ViewTable(report_, title, report_.rows).text(view(audit_, keys, report_.order));
+    out_ += '\n';
+  }
+
+  void add_largest() {
+    std::vector<const Leaf*> leaves;
+    for (const Leaf& leaf : audit_.leaves) {
+      if (leaf.is_tensor()) leaves.push_back(&leaf);
+    }
+    std::ranges::stable_sort(leaves, std::ranges::greater(), &Leaf::bytes);
+    if (leaves.empty()) return;
+    TextTable table({"largest tensors", "bytes", "%", "form", "shape", "notes"}, {0, 3, 4, 5});
+    const size_t most = std::min(kLargest, report_.rows);
+    for (size_t i = 0; i < std::min(most, leaves.size()); ++i) {
+      const Leaf& leaf = *leaves[i];
+      table.add({shown(leaf.name), grouped(leaf.bytes), percent_of(leaf.bytes, audit_.bytes()),
+                 leaf.encoding.empty() ? leaf.dtype : leaf.encoding,
+                 leaf.part > 0 ? fmt::format("part {}", leaf.part + 1) : to_string(leaf.shape),
+                 notes_of(leaf)});
+    }
+    out_ += table.text();
+    if (leaves.size() > most) line("and {} more", grouped(leaves.size() - most));
+    out_ += '\n';
+  }
+
+  static std::string notes_of(const Leaf& leaf) {
+    std::vector<std::string> notes;
+    if (!leaf.tied.empty()) {
+      notes.push_back("also " + shown(leaf.tied.front(), 40));
+      if (leaf.tied.size() > 1) notes.back() += fmt::format(" and {} more", leaf.tied.size() - 1);
+    }
+    if (leaf.unused) notes.emplace_back("unused");
+    if (!leaf.use.empty()) notes.push_back("for " + shown(leaf.use));
+    return fmt::format("{}", fmt::join(notes, "; "));
+  }
+
+  void add_account() {
+    TextTable table({"from the checkpoint to the bundle", "bytes"});
+    table.add({"files of the checkpoint", grouped(audit_.account->source_bytes)});
+    for (const AccountStep& step : audit_.account->steps) {
+      table.add({step.name, signed_grouped(step.bytes)});
+    }
+    table.add({"files of the bundle", grouped(audit_.account->bundle_bytes)});
+    out_ += table.text() + '\n';
+  }
+
+  void add_memory() {
+    if (!audit_.memory) return;
+    const Memory& memory = *audit_.memory;
+    line("memory at run time, beside the files: {} of activations, {} of state",
+         human_bytes(memory.activation_bytes()), human_bytes(memory.state_bytes()));
+    TextTable methods({"file", "method", "activations", "state"}, {0, 1});
+    for (const AuditedMethod& method : memory.methods) {
+      methods.add({shown(audit_.files[method.file].path), shown(method.name),
+                   grouped(method.activation_bytes), grouped(method.state_bytes)});
+    }
+    out_ += methods.text() + '\n';
+    if (memory.buffers.empty()) return;
+    TextTable buffers({"buffer", "bytes", "dtype", "shape", "contents"}, {0, 2, 3, 4});
+    for (size_t i = 0; i < std::min(memory.buffers.size(), report_.rows); ++i) {
+      const AuditedBuffer& buffer = memory.buffers[i];
+      buffers.add({buffer.name.empty() ? "-" : shown(buffer.name), grouped(buffer.bytes),
+                   std::string(dtype_name(buffer.dtype)), to_string(buffer.shape),
+                   buffer.stored ? "stored" : ""});
+    }
+    out_ += buffers.text();
+    if (memory.buffers.size() > report_.rows) {
+      line("and {} more", memory.buffers.size() - report_.rows);
+    }
+    out_ += '\n';
+  }
+
+  void add_diff(const Diff& diff) {
+    const auto delta = static_cast<int64_t>(diff.new_bytes - diff.old_bytes);
+    line("against {}: {} -> {} bytes, {} ({}, {})", shown(diff.old_name), grouped(diff.old_bytes),
+         grouped(diff.new_bytes), signed_grouped(delta), signed_human(delta),
+         growth_of(delta, diff.old_bytes));
+    line("{}: {} items, {} bytes{}", diff.by_content ? "equal" : "equal in size and form",
+         grouped(diff.equal_count), grouped(diff.equal_bytes),
+         diff.moved_count == 0 ? ""
+                               : fmt::format("; moved between files: {} items, {} bytes",
+                                             grouped(diff.moved_count), grouped(diff.moved_bytes)));
+    if (!diff.rows.empty()) {
+      TextTable table({"change", "name", "old", "new", "delta", "", "note"}, {0, 1, 6});
+      for (size_t i = 0; i < std::min(diff.rows.size(), report_.rows); ++i) {
+        const DiffRow& row = diff.rows[i];
+        const std::string from = row.old_name.empty() ? "" : " <- " + shown(row.old_name, 40);
+        table.add({row.change, shown(row.name) + from, grouped(row.old_bytes),
+                   grouped(row.new_bytes), signed_grouped(row.delta()),
+                   growth_of(row.delta(), row.old_bytes), shown(row.note, 80)});
+      }
+      out_ += table.text();
+      if (diff.rows.size() > report_.rows) {
+        line("and {} more", grouped(diff.rows.size() - report_.rows));
+      }
+    }
+    out_ += '\n';
+  }
+
+  void add_findings() {
+    for (const Finding& finding : audit_.findings) {
+      line("{} {}: {}", finding.warning ? "warning" : "note", finding.id, finding.message);
+      std::string names;
+      const size_t most = std::min<size_t>(finding.items.size(), 3);
+      for (size_t i = 0; i < most; ++i) {
+        names += (i > 0 ? ", " : "  ") + shown(finding.items[i]);
+      }
+      if (finding.items.size() > most) {
+        names += fmt::format(", and {} more", grouped(finding.items.size() - most));
+      }
+      if (!names.empty()) line("{}", names);
+      line("  {}", finding.remedy);
+    }
+    if (!audit_.findings.empty()) out_ += '\n';
+  }
+
+  void add_budget() {
+    if (report_.budget.empty()) return;
+    TextTable table({"limit", "size", "at most", "over", ""}, {0, 4});
+    for (const LimitResult& result : report_.budget) {
+      table.add({shown(result.limit.name), signed_or_plain(result), grouped(result.most),
+                 result.passed() ? "" : grouped(static_cast<uint64_t>(result.over())),
+                 result.matches == 0 ? "matches nothing"
+                 : result.passed()   ? ""
+                                     : "EXCEEDED"});
+    }
+    out_ += table.text();
+  }
+
+  static std::string signed_or_plain(const LimitResult& result) {
+    return result.limit.of_growth ? signed_grouped(result.size)
+                                  : grouped(static_cast<uint64_t>(result.size));
+  }
+
+  const AuditReport& report_;
+  const Audit& audit_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string to_text(const AuditReport& report) {
+  std::string text = Report(report).text();
+  while (text.ends_with("\n\n")) text.pop_back();
+  return text;
+}
+
+}  // namespace ferry::audit

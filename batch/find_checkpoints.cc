@@ -1,0 +1,198 @@
+#include "batch/find_checkpoints.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "core/directory.h"
+#include "core/json_writer.h"
+#include "core/sha256.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "formats/known_files.h"
+
+namespace ferry::batch {
+namespace {
+
+constexpr int kMaxDepth = 32;
+constexpr std::string_view kBundleFile = "manifest.json";
+constexpr std::array<std::string_view, 7> kTensorSuffixes = {".safetensors", ".bin", ".pt",  ".pth",
+                                                             ".ckpt",        ".h5",  ".hdf5"};
+
+struct Names {
+  std::vector<std::string> files, folders;
+  bool has(std::string_view name) const {
+    return std::ranges::binary_search(files, name, std::less<>());
+  }
+};
+
+std::string joined(const std::string& directory, const std::string& name) {
+  return directory.ends_with('/') ? directory + name : directory + "/" + name;
+}
+
+Result<Names> names_in(const std::string& path) {
+  const Directory directory = FERRY_TRY(Directory::open(path));
+  Names names;
+  for (const std::string& name : FERRY_TRY(directory.names())) {
+    if (name.starts_with('.')) continue;
+    const std::string full = joined(path, name);
+    struct stat itself = {}, target = {};
+    if (::lstat(full.c_str(), &itself) != 0 || ::stat(full.c_str(), &target) != 0) continue;
+    if (S_ISREG(target.st_mode)) names.files.push_back(name);
+    if (S_ISDIR(itself.st_mode)) names.folders.push_back(name);
+  }
+  return names;
+}
+
+bool is_tensor_file(const std::string& name) {
+  return std::ranges::any_of(kTensorSuffixes,
+                             [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+bool is_single_checkpoint(const Names& names, const std::string& file) {
+  return file.ends_with(".gguf") || (names.has("config.json") && is_tensor_file(file));
+}
+
+Status find_below(const std::string& path, int depth, std::vector<std::string>& found) {
+  if (depth > kMaxDepth) {
+    return bad_input(fmt::format("{}: more than {} folders deep", printable(path), kMaxDepth));
+  }
+  const Names names = FERRY_TRY(names_in(path));
+  if (names.has(kBundleFile)) return {};
+  const bool whole = std::ranges::any_of(formats::kKnownFiles,
+                                         [&](std::string_view known) { return names.has(known); });
+  if (whole) found.push_back(path);
+  for (const std::string& file : names.files) {
+    if (!whole && is_single_checkpoint(names, file)) found.push_back(joined(path, file));
+  }
+  for (const std::string& folder : names.folders) {
+    FERRY_RETURN_IF_ERROR(find_below(joined(path, folder), depth + 1, found));
+  }
+  return {};
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+// -- ids
+
+// "llama/step 1" -> "llama.step-1".
+std::string id_text(std::string_view path) {
+  std::string id;
+  for (const char c : path) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
+    id += plain ? c : c == '/' ? '.' : '-';
+  }
+  id.erase(0, std::min(id.find_first_not_of(".-"), id.size()));
+  return id;
+}
+
+std::string short_digest(std::string_view text) {
+  constexpr size_t kDigits = 8;
+  return to_hex(sha256(std::as_bytes(std::span<const char>(text)))).substr(0, kDigits);
+}
+
+struct Found {
+  std::string path, below;  // below: relative to its directory, or the name of that
+};
+
+// One id for each. Where two paths would have the same, both have a digest of the path behind it,
+// so that neither depends on the order.
+std::vector<std::string> ids_of(const std::vector<Found>& all) {
+  std::map<std::string, size_t> uses;
+  for (const Found& found : all) ++uses[id_text(found.below)];
+  std::vector<std::string> ids;
+  for (const Found& found : all) {
+    constexpr size_t kLongest = 180;
+    std::string id = id_text(found.below);
+    const bool unique = uses[id] == 1 && !id.empty() && id.size() <= kLongest;
+    if (!unique) id = fmt::format("{}-{}", id.substr(0, kLongest), short_digest(found.path));
+    if (!is_task_id(id)) id = "checkpoint" + id;  // nothing but a digest is left
+    ids.push_back(std::move(id));
+  }
+  return ids;
+}
+
+// -- the text
+
+void write_words(JsonWriter& json, const std::vector<std::string>& words) {
+  json.key("args").begin_array();
+  for (const std::string& word : words) json.value(word);
+  json.end_array();
+}
+
+void write_verify(JsonWriter& json, const Verify& verify) {
+  json.key("verify").begin_object();
+  if (verify.embedded) json.member("embedded", true);
+  if (verify.checkpoint) json.member("checkpoint", true);
+  if (verify.check) json.member("check", true);
+  json.end_object();
+}
+
+std::string first_line(const PlanOptions& options) {
+  JsonWriter json;
+  json.begin_object().member("ferry_plan", 1).key("defaults").begin_object();
+  if (!options.args.empty()) write_words(json, options.args);
+  if (options.verify.verifies() || options.verify.check) write_verify(json, options.verify);
+  json.end_object().end_object();
+  return json.take();
+}
+
+Result<std::vector<Found>> find_all(const std::vector<std::string>& directories) {
+  std::map<std::string, Found> all;  // by path: a folder that is given twice counts once
+  for (const std::string& given : directories) {
+    const std::string root = without_slashes(given);
+    for (const std::string& path : FERRY_TRY(find_checkpoints(root))) {
+      const std::string below =
+          path == root ? base_name(root) : path.substr(joined(root, "").size());
+      if (!utf8::is_valid(path)) {
+        return bad_input(
+            fmt::format("{}: the path is not UTF-8, which a plan needs", printable(path)));
+      }
+      all.emplace(path, Found{path, below});
+    }
+  }
+  std::vector<Found> list;
+  for (auto& [path, found] : all) list.push_back(std::move(found));
+  return list;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> find_checkpoints(const std::string& directory) {
+  std::vector<std::string> found;
+  FERRY_RETURN_IF_ERROR(find_below(directory, 0, found));
+  std::ranges::sort(found);
+  return found;
+}
+
+Result<PlannedText> make_plan(const PlanOptions& options) {
+  const std::vector<Found> all = FERRY_TRY(find_all(options.directories));
+  if (all.empty()) {
+    return bad_input(
+        fmt::format("{}: no checkpoint in or below it",
+                    printable(fmt::format("{}", fmt::join(options.directories, ", ")))));
+  }
+  const std::vector<std::string> ids = ids_of(all);
+  PlannedText planned{.text = first_line(options), .tasks = all.size()};
+  for (size_t i = 0; i < all.size(); ++i) {
+    JsonWriter json;
+    json.begin_object().member("id", ids[i]).member("input", all[i].path);
+    json.member("output", joined(options.out_dir, ids[i])).end_object();
+    planned.text += json.take();
+  }
+  // What it gives is what it takes: words of `args` that are not allowed end here.
+  FERRY_TRY(parse_plan(planned.text, "the plan"));
+  return planned;
+}
+
+}  // namespace ferry::batch

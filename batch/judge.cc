@@ -1,0 +1,197 @@
+#include "batch/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "batch/exit_codes.h"
+#include "core/exists_error.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace ferry::batch {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxDocumentBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxLogBytes = uint64_t{16} << 20;
+constexpr int kSignalExit = 128;
+constexpr int kNoStart = 127;  // run_child()
+
+// Numbers of the system's errors that may pass.
+constexpr std::array<int, 6> kPassing = {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EAGAIN};
+
+// Messages end with the words of the system: "PATH: cannot write: No space left on device".
+bool may_pass(const std::string& message) {
+  const bool by_system = std::ranges::any_of(kPassing, [&](int number) {
+    return message.find(fmt::format(": {}", std::strerror(number))) != std::string::npos;
+  });
+  return by_system || message.find("not enough disk space") != std::string::npos;
+}
+
+bool is_want_of_memory(const std::string& message) {
+  return message.ends_with("not enough memory") || message.ends_with(std::strerror(ENOMEM)) ||
+         message.find(" of memory") != std::string::npos;
+}
+
+std::optional<json> document_in(const std::string& path) {
+  const Result<std::string> text = read_text_file(path, kMaxDocumentBytes);
+  if (!text) return std::nullopt;
+  Result<json> document = parse_json(*text, path);
+  if (!document || !document->is_object()) return std::nullopt;
+  return *std::move(document);
+}
+
+const json* find(const json& object, const char* member) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(member);
+  return found == object.end() ? nullptr : &*found;
+}
+
+std::string message_in(const std::string& path) {
+  const std::optional<json> document = document_in(path);
+  if (!document) return {};
+  const json* error = find(*document, "error");
+  const json* message = error == nullptr ? nullptr : find(*error, "message");
+  return message != nullptr && message->is_string() ? message->get<std::string>() : std::string();
+}
+
+// The last error in the log, or its last line.
+std::string last_words(const std::string& path) {
+  const Result<std::string> log = read_text_file(path, kMaxLogBytes);
+  if (!log) return {};
+  constexpr std::string_view kMark = "ferry: error: ";
+  std::string_view text = *log;
+  text = text.substr(0, text.find_last_not_of('\n') + 1);
+  if (const size_t at = text.rfind(kMark); at != std::string_view::npos) {
+    text.remove_prefix(at + kMark.size());
+    return printable(text.substr(0, text.find('\n')));
+  }
+  return printable(text.substr(text.rfind('\n') + 1));
+}
+
+std::string message_of(const StepFiles& step, int exit) {
+  std::string message = message_in(step.out_path);
+  // What was logged before the process began, the command, is no message.
+  if (message.empty()) message = last_words(step.log_path);
+  if (message.empty() || message.starts_with("$ ")) {
+    message = fmt::format("{} ended with {}", step.name, exit);
+  }
+  return message;
+}
+
+bool asks_to_stop(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGUSR1;
+}
+
+Class class_of(const StepFiles& step, int exit, const std::string& message) {
+  switch (exit) {
+    case 1:
+      return step.name == "check" ? Class::kDamage : Class::kParity;
+    case static_cast<int>(ErrorCode::kUsage):
+      return Class::kUsage;
+    case static_cast<int>(ErrorCode::kBadInput):
+      return Class::kInput;
+    case static_cast<int>(ErrorCode::kUnsupported):
+      return Class::kUnsupported;
+    case static_cast<int>(kExists):
+      return Class::kExists;
+    case static_cast<int>(ErrorCode::kIo):
+      return is_want_of_memory(message) ? Class::kMemory : Class::kIo;
+    default:
+      return Class::kInternal;
+  }
+}
+
+// What `ferry convert` says of its target.
+constexpr std::string_view kBusy = "another run is writing it";
+
+Judgement failed(int exit, Class reason, std::string message) {
+  Judgement judgement{.outcome = Outcome::kFailed, .exit = exit, .reason = reason};
+  const bool busy = reason == Class::kUsage && message.find(kBusy) != std::string::npos;
+  if (busy) judgement.reason = Class::kLease;
+  judgement.transient = busy || (reason == Class::kIo && may_pass(message));
+  if (judgement.transient) judgement.exit = kTransientExit;
+  judgement.message = std::move(message);
+  return judgement;
+}
+
+std::string ended_by(const StepFiles& step, int signal) {
+  return fmt::format("{} was ended by signal {} ({})", step.name, signal, ::strsignal(signal));
+}
+
+std::optional<double> number_in(const json& metrics, const char* name) {
+  const json* value = find(metrics, name);
+  if (value == nullptr || !value->is_number()) return std::nullopt;
+  return value->get<double>();
+}
+
+}  // namespace
+
+Judgement judge(const StepFiles& step, const ChildEnd& end, bool out_of_memory) {
+  if (end.signal != 0) {
+    if (end.stopped || asks_to_stop(end.signal)) {
+      return interrupted(Class::kSignal, ended_by(step, end.signal));
+    }
+    const bool memory = end.signal == SIGKILL && out_of_memory;
+    return failed(kSignalExit + end.signal, memory ? Class::kMemory : Class::kCrash,
+                  ended_by(step, end.signal) + (memory ? ", for want of memory" : ""));
+  }
+  if (end.exit == 0) return {};
+  if (end.exit > kSignalExit && asks_to_stop(end.exit - kSignalExit)) {
+    return interrupted(Class::kSignal, message_of(step, end.exit));
+  }
+  if (end.exit == kNoStart) {
+    return failed(static_cast<int>(ErrorCode::kIo), Class::kIo,
+                  fmt::format("{}: the program cannot be started", step.name));
+  }
+  std::string message = message_of(step, end.exit);
+  return failed(end.exit, class_of(step, end.exit, message), std::move(message));
+}
+
+Judgement judge(const Error& error) {
+  if (error.code == ErrorCode::kInterrupted) return interrupted(Class::kSignal, error.message);
+  const StepFiles ours{.name = "batch", .out_path = {}, .log_path = {}};
+  const int exit = static_cast<int>(error.code);
+  return failed(exit, class_of(ours, exit, error.message), error.message);
+}
+
+Judgement interrupted(Class reason, std::string message) {
+  return {.outcome = Outcome::kInterrupted,
+          .exit = kTransientExit,
+          .reason = reason,
+          .transient = true,
+          .message = std::move(message)};
+}
+
+std::optional<Parity> parity_in(const std::string& path) {
+  const std::optional<json> document = document_in(path);
+  if (!document) return std::nullopt;
+  const json* result = find(*document, "result");
+  if (result == nullptr) result = &*document;
+  const json* verdict = find(*result, "parity");
+  if (verdict == nullptr || !verdict->is_boolean()) return std::nullopt;
+  Parity parity{.parity = verdict->get<bool>()};
+  const json* metrics = find(*result, "metrics");
+  // Those of the proof against the checkpoint, where there is no other.
+  if (const json* path_report = find(*result, "f32_path"); metrics == nullptr && path_report) {
+    metrics = find(*path_report, "metrics");
+  }
+  if (metrics == nullptr) return parity;
+  parity.max_abs = number_in(*metrics, "max_abs");
+  parity.sqnr_db = number_in(*metrics, "sqnr_db");
+  parity.top1_agreement = number_in(*metrics, "top1_agreement");
+  parity.kl_max = number_in(*metrics, "kl_max");
+  return parity;
+}
+
+}  // namespace ferry::batch

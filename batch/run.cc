@@ -1,0 +1,235 @@
+#include "batch/run.h"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "batch/attempt.h"
+#include "batch/claim.h"
+#include "batch/exit_codes.h"
+#include "core/interrupt.h"
+
+namespace ferry::batch {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = TaskEnd::Kind;
+using namespace std::chrono_literals;
+
+constexpr auto kLongestPause = 60'000ms;
+constexpr auto kLongestLook = 5'000ms;  // at a task that somebody else has a lease on
+
+// A task that waits for its turn.
+struct Turn {
+  size_t place = 0;  // in the results
+  Clock::time_point not_before = {};
+  int64_t tries = 0;  // that have failed
+  int64_t looks = 0;  // that found it taken
+};
+
+// Turns in order; those whose time has not come are passed over.
+class Queue {
+ public:
+  explicit Queue(size_t count) : left_(count) {
+    for (size_t place = 0; place < count; ++place) turns_.push_back({.place = place});
+  }
+  // nullopt once nothing is left, or something asks to stop.
+  std::optional<Turn> next() {
+    std::unique_lock lock(mutex_);
+    while (left_ > 0 && interrupt_signal() == 0) {
+      const Clock::time_point now = Clock::now();
+      const auto due =
+          std::ranges::find_if(turns_, [&](const Turn& turn) { return turn.not_before <= now; });
+      if (due != turns_.end()) {
+        const Turn turn = *due;
+        turns_.erase(due);
+        return turn;
+      }
+      changed_.wait_for(lock, 50ms);
+    }
+    return std::nullopt;
+  }
+  void give_back(const Turn& turn) {
+    const std::scoped_lock lock(mutex_);
+    turns_.push_back(turn);
+  }
+  void finish() {
+    const std::scoped_lock lock(mutex_);
+    --left_;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Turn> turns_;
+  size_t left_;  // tasks that have not ended
+};
+
+std::chrono::milliseconds doubled(std::chrono::milliseconds first, int64_t times,
+                                  std::chrono::milliseconds most) {
+  constexpr int64_t kMostDoublings = 20;
+  return std::min(first * (int64_t{1} << std::min(times, kMostDoublings)), most);
+}
+
+class Runner {
+ public:
+  Runner(const Plan& plan, std::span<const size_t> indices, const State& state,
+         const RunOptions& options, const std::function<void(const TaskEnd&)>& report)
+      : plan_(plan),
+        state_(state),
+        options_(options),
+        report_(report),
+        queue_(indices.size()),
+        ends_(indices.size()) {
+    for (size_t place = 0; place < indices.size(); ++place) ends_[place].index = indices[place];
+    attempt_.program = options.program;
+    attempt_.threads = std::max<size_t>(1, options.threads / workers());
+  }
+
+  Result<RunEnd> run();
+
+ private:
+  size_t workers() const {
+    return std::clamp<size_t>(options_.workers, 1, std::max<size_t>(1, ends_.size()));
+  }
+  void work();
+  Status take_turn(Turn turn);
+  Status attempt(Turn turn, const Evaluation& evaluation, std::optional<Claim> claim);
+  bool settle(size_t place, const Evaluation& evaluation);
+  void end(size_t place, Kind kind, AttemptResult result);
+  Evaluation look_at(const Task& task) const {
+    return evaluate(task, state_, options_.evaluate, check_interrupt);
+  }
+
+  const Plan& plan_;
+  const State& state_;
+  const RunOptions& options_;
+  const std::function<void(const TaskEnd&)>& report_;
+  AttemptOptions attempt_;
+  Queue queue_;
+  std::mutex mutex_;  // for what follows
+  std::vector<TaskEnd> ends_;
+  std::optional<Error> problem_;
+};
+
+void Runner::end(size_t place, Kind kind, AttemptResult result) {
+  {
+    const std::scoped_lock lock(mutex_);
+    ends_[place].kind = kind;
+    ends_[place].result = std::move(result);
+    if (report_) report_(ends_[place]);
+  }
+  queue_.finish();
+}
+
+// Whether nothing is to be done for the task.
+bool Runner::settle(size_t place, const Evaluation& evaluation) {
+  const bool up_to_date = evaluation.verdict == Evaluation::Verdict::kUpToDate;
+  if (!up_to_date && evaluation.verdict != Evaluation::Verdict::kFailedBefore) return false;
+  end(place, up_to_date ? Kind::kUpToDate : Kind::kFailedBefore, *evaluation.recorded);
+  return true;
+}
+
+// An attempt, unless it turns out that none is needed, or that another process makes one.
+Status Runner::take_turn(Turn turn) {
+  const Task& task = plan_.tasks[ends_[turn.place].index];
+  Evaluation evaluation = look_at(task);
+  if (settle(turn.place, evaluation)) return {};
+  if (!options_.leases) return attempt(turn, evaluation, std::nullopt);
+  std::optional<Claim> claim = FERRY_TRY(Claim::take(state_.claims(), task.id, options_.lease));
+  if (!claim && !options_.wait) {
+    end(turn.place, Kind::kElsewhere, {});
+    return {};
+  }
+  if (!claim) {
+    turn.not_before = Clock::now() + doubled(250ms, turn.looks++, kLongestLook);
+    queue_.give_back(turn);
+    return {};
+  }
+  // Somebody else may have done it in the meantime.
+  evaluation = look_at(task);
+  if (settle(turn.place, evaluation)) return {};
+  return attempt(turn, evaluation, std::move(claim));
+}
+
+Status Runner::attempt(Turn turn, const Evaluation& evaluation, std::optional<Claim> claim) {
+  if (interrupt_signal() != 0) return {};  // not begun
+  AttemptOptions options = attempt_;
+  if (claim) options.keep_lease = [&claim] { return claim->keep(); };
+  const Task& task = plan_.tasks[ends_[turn.place].index];
+  AttemptResult result = FERRY_TRY(make_attempt(task, evaluation, state_, options));
+  claim.reset();
+  const bool again = result.transient && turn.tries < options_.retries && interrupt_signal() == 0;
+  if (!again) {
+    end(turn.place, Kind::kAttempted, std::move(result));
+    return {};
+  }
+  turn.not_before = Clock::now() + doubled(options_.first_pause, turn.tries++, kLongestPause);
+  queue_.give_back(turn);
+  return {};
+}
+
+void Runner::work() {
+  while (const std::optional<Turn> turn = queue_.next()) {
+    const Status done = take_turn(*turn);
+    if (done) continue;
+    // The state folder cannot be written: this worker can do nothing, and the task has no record.
+    const std::scoped_lock lock(mutex_);
+    if (!problem_) problem_ = done.error();
+    queue_.finish();
+  }
+}
+
+Result<RunEnd> Runner::run() {
+  FERRY_RETURN_IF_ERROR(state_.prepare());
+  if (options_.leases) FERRY_RETURN_IF_ERROR(sweep_claims(state_.claims(), options_.lease));
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < workers(); ++i) others.emplace_back([this] { work(); });
+  work();
+  for (std::thread& other : others) other.join();
+  if (problem_) return tl::unexpected<Error>(*problem_);
+  RunEnd end{.tasks = std::move(ends_), .interrupted = interrupt_signal() != 0};
+  for (const TaskEnd& task : end.tasks) end.exit = worse_exit(end.exit, exit_of(task));
+  return end;
+}
+
+}  // namespace
+
+int exit_of(const TaskEnd& end) {
+  switch (end.kind) {
+    case Kind::kUpToDate:
+      return 0;
+    case Kind::kElsewhere:
+    case Kind::kNotBegun:
+      return kTransientExit;
+    case Kind::kAttempted:
+    case Kind::kFailedBefore:
+      break;
+  }
+  return end.result.exit;
+}
+
+int worse_exit(int a, int b) {
+  // Ascending. Codes that are not here, those of processes that crashed, are worse than all but the
+  // last, which says that another run may help.
+  constexpr std::array<int, 7> kOrder = {0, 1, 4, 3, 2, 5, 70};
+  const auto rank = [&](int code) {
+    if (code == kTransientExit) return kOrder.size() + 1;
+    return static_cast<size_t>(std::ranges::find(kOrder, code) - kOrder.begin());
+  };
+  return rank(a) >= rank(b) ? a : b;
+}
+
+Result<RunEnd> run_tasks(const Plan& plan, std::span<const size_t> indices, const State& state,
+                         const RunOptions& options,
+                         const std::function<void(const TaskEnd&)>& report) {
+  return Runner(plan, indices, state, options, report).run();
+}
+
+}  // namespace ferry::batch

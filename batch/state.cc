@@ -1,0 +1,150 @@
+#include "batch/state.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+#include "batch/small_file.h"
+#include "core/directory.h"
+#include "core/os_error.h"
+#include "core/text.h"
+
+namespace ferry::batch {
+namespace {
+
+constexpr const char* kStartedFile = "started.json";
+constexpr const char* kResultFile = "result.json";
+constexpr const char* kConvertedFile = "converted";
+constexpr const char* kTemporaryFile = "new";
+constexpr const char* kDoneTemporaryFile = "done.new";
+
+std::optional<uint64_t> number_of(const std::string& name) {
+  uint64_t number = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data(), end, number);
+  if (error != std::errc() || rest != end || name.starts_with('0')) return std::nullopt;
+  return number;
+}
+
+std::string_view trimmed(std::string_view text) {
+  return text.substr(0, text.find_last_not_of('\n') + 1);
+}
+
+}  // namespace
+
+std::string State::attempt_path(const std::string& id, uint64_t number,
+                                const std::string& file) const {
+  return fmt::format("{}/attempts/{}/{}/{}", directory_, id, number, file);
+}
+
+std::string State::done_path(const std::string& id) const {
+  return fmt::format("{}/done/{}.json", directory_, id);
+}
+
+Status State::prepare() const {
+  for (const char* folder : {"done", "attempts", "claims"}) {
+    FERRY_RETURN_IF_ERROR(make_directories(fmt::format("{}/{}", directory_, folder)));
+  }
+  return {};
+}
+
+Result<std::optional<AttemptResult>> State::done(const std::string& id) const {
+  const std::string path = done_path(id);
+  const std::optional<std::string> text = FERRY_TRY(read_small_file(path));
+  if (!text) return std::optional<AttemptResult>();
+  return std::optional<AttemptResult>(FERRY_TRY(parse_result(*text, printable(path))));
+}
+
+Result<std::vector<uint64_t>> State::attempts(const std::string& id) const {
+  std::vector<uint64_t> numbers;
+  const std::string path = fmt::format("{}/attempts/{}", directory_, id);
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0 && errno == ENOENT) return numbers;
+  const Directory directory = FERRY_TRY(Directory::open(path));
+  for (const std::string& name : FERRY_TRY(directory.names())) {
+    if (const std::optional<uint64_t> number = number_of(name)) numbers.push_back(*number);
+  }
+  std::ranges::sort(numbers);
+  return numbers;
+}
+
+Result<LastAttempt> State::attempt(const std::string& id, uint64_t number) const {
+  LastAttempt last{.number = number};
+  const std::string started = attempt_path(id, number, kStartedFile);
+  if (const auto text = FERRY_TRY(read_small_file(started))) {
+    last.started = FERRY_TRY(parse_started(*text, printable(started)));
+  }
+  const std::string result = attempt_path(id, number, kResultFile);
+  if (const auto text = FERRY_TRY(read_small_file(result))) {
+    last.result = FERRY_TRY(parse_result(*text, printable(result)));
+  }
+  if (const auto text = FERRY_TRY(read_small_file(attempt_path(id, number, kConvertedFile)))) {
+    last.converted = trimmed(*text);
+  }
+  return last;
+}
+
+Result<std::optional<LastAttempt>> State::last_attempt(const std::string& id) const {
+  const std::vector<uint64_t> numbers = FERRY_TRY(attempts(id));
+  if (numbers.empty()) return std::optional<LastAttempt>();
+  return std::optional<LastAttempt>(FERRY_TRY(attempt(id, numbers.back())));
+}
+
+Result<uint64_t> State::begin_attempt(const std::string& id) const {
+  const std::vector<uint64_t> numbers = FERRY_TRY(attempts(id));
+  uint64_t number = 1;
+  if (numbers.empty()) {
+    FERRY_RETURN_IF_ERROR(make_directories(fmt::format("{}/attempts/{}", directory_, id)));
+  } else {
+    number = numbers.back() + 1;
+    // What a kill has left of the one before.
+    for (const char* file : {kTemporaryFile, kDoneTemporaryFile}) {
+      ::unlink(attempt_path(id, numbers.back(), file).c_str());
+    }
+  }
+  while (true) {
+    const std::string path = attempt_path(id, number, "");
+    if (::mkdir(path.c_str(), 0777) == 0) return number;
+    if (errno != EEXIST) return os_error(path, "cannot create", errno);
+    ++number;  // somebody else's
+  }
+}
+
+Status State::write(const std::string& id, uint64_t number, const Started& started) const {
+  return write_small_file(attempt_path(id, number, kStartedFile),
+                          attempt_path(id, number, kTemporaryFile), to_json(started), Durable::kNo);
+}
+
+Status State::write_converted(const std::string& id, uint64_t number,
+                              const std::string& sha256) const {
+  return write_small_file(attempt_path(id, number, kConvertedFile),
+                          attempt_path(id, number, kTemporaryFile), sha256 + "\n", Durable::kNo);
+}
+
+Status State::write(const AttemptResult& result) const {
+  const std::string text = to_json(result);
+  const bool done = result.outcome == Outcome::kDone;
+  const std::string path = attempt_path(result.id, result.attempt, kResultFile);
+  // One sync for each task that is done, and none for those that will be tried again: a bundle that
+  // no record speaks of is not touched by later runs.
+  FERRY_RETURN_IF_ERROR(write_small_file(path,
+                                         attempt_path(result.id, result.attempt, kTemporaryFile),
+                                         text, done ? Durable::kContents : Durable::kNo));
+  if (!done) return {};
+  // The same file under a second name, where the file system has such.
+  const std::string index = done_path(result.id);
+  const std::string temporary = attempt_path(result.id, result.attempt, kDoneTemporaryFile);
+  if (::link(path.c_str(), temporary.c_str()) != 0) {
+    return write_small_file(index, temporary, text, Durable::kContents);
+  }
+  if (std::rename(temporary.c_str(), index.c_str()) == 0) return {};
+  return os_error(index, "cannot rename to it", errno);
+}
+
+}  // namespace ferry::batch

@@ -1,0 +1,38 @@
+// What the verbs below `ferry batch` share.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "batch/plan.h"
+#include "batch/state.h"
+#include "cli/command_line.h"
+
+namespace ferry::cli {
+
+// A plan and its state folder.
+struct BatchPlace {
+  std::string plan;
+  std::string state;  // empty: beside the plan
+  int64_t lease_seconds = 600;
+
+  batch::State state_folder() const;
+  Result<std::chrono::seconds> lease() const;
+};
+
+void add_place(Verb& verb, BatchPlace& place);
+
+// kUsage unless `value` is from `least` to `most`.
+Result<int64_t> in_range(const char* option, int64_t value, int64_t least, int64_t most);
+
+// Each adds one verb.
+void add_batch_plan(Verb& batch);
+void add_batch_run(Verb& batch);
+void add_batch_status(Verb& batch);
+void add_batch_report(Verb& batch);
+void add_batch_slurm(Verb& batch);
+void add_batch_k8s(Verb& batch);
+
+}  // namespace ferry::cli

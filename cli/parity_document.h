@@ -1,0 +1,38 @@
+// The document of `ferry verify --report` (docs/verifying.md, "Reports").
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "packer/bundle_reader.h"
+#include "pipeline/perplexity.h"
+#include "pipeline/verify.h"
+
+namespace ferry::cli {
+
+// Begins every such document, whatever form it has.
+inline constexpr std::string_view kReportMark = "ferry_parity_report";
+
+// What was verified, with which options. `verification` was made with VerifyOptions::details, or is
+// null for a report of a perplexity.
+struct ReportInput {
+  const packer::Bundle& bundle;
+  const pipeline::VerifyOptions& options;
+  const pipeline::Verification* verification = nullptr;
+  const pipeline::PerplexityReport* perplexity = nullptr;
+};
+
+std::string parity_document(const ReportInput& input);
+// A summary for people in Markdown, such as the summary of a CI job.
+std::string parity_markdown(const ReportInput& input);
+
+// The name of a bundle's directory.
+std::string bundle_name(const packer::Bundle& bundle);
+// The digest that the manifest states of itself.
+std::string manifest_digest(const packer::Manifest& manifest);
+// Of the manifest too.
+uint64_t bundle_bytes(const packer::Bundle& bundle);
+// Of the text decoder's matrices; empty where they are not quantised.
+std::string quantization_of(const packer::Manifest& manifest);
+
+}  // namespace ferry::cli

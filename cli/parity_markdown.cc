@@ -1,0 +1,148 @@
+// The report of a verification as Markdown. Names and reasons come from untrusted files: they stand
+// in code spans, where nothing is markup, a link or a mention.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cli/parity_document.h"
+#include "cli/perplexity_report.h"
+#include "cli/verify_comparisons.h"
+#include "cli/verify_meaning.h"
+#include "cli/verify_report.h"
+#include "core/text.h"
+#include "core/version.h"
+
+namespace ferry::cli {
+namespace {
+
+constexpr size_t kShown = 20;
+
+// A line of a report, whose names have been made printable.
+std::string code(std::string_view line) {
+  std::string span = "`";
+  for (const char c : line) {
+    if (c == '|') span += '\\';
+    span += c == '`' ? '\'' : c;
+  }
+  return span + "`";
+}
+std::string code_name(std::string_view untrusted) { return code(printable(untrusted)); }
+
+std::string number(double value) {
+  return value == proof::kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
+}
+
+std::string comparison_row(const NamedComparison& comparison) {
+  if (comparison.report == nullptr) {
+    return fmt::format("| {} | not made: {} | | | | | | |\n", comparison.title(),
+                       code(comparison.absent));
+  }
+  const proof::ParityReport& report = *comparison.report;
+  const proof::LogitMetrics& m = report.metrics;
+  return fmt::format("| {} | {} | {} | {:.1f} dB | {} | {} | {:.2f} % | {}/{} |\n",
+                     comparison.title(), report.parity ? "parity" : "**no parity**",
+                     number(m.values.max_abs), m.values.sqnr_db, bound_text(report),
+                     number(m.kl_mean), 100 * m.top1_agreement, report.greedy_match,
+                     report.greedy_total);
+}
+
+std::string comparison_table(const std::vector<NamedComparison>& comparisons) {
+  std::string text =
+      "| comparison | | logits max_abs | SQNR | bound | KL mean | top-1 | greedy |\n"
+      "|---|---|---|---|---|---|---|---|\n";
+  for (const NamedComparison& comparison : comparisons) text += comparison_row(comparison);
+  return text + "\n";
+}
+
+// Tensors beyond their bounds, in model order.
+std::string divergences(const NamedComparison& comparison) {
+  if (comparison.report == nullptr || comparison.report->parity) return {};
+  const proof::ParityReport& report = *comparison.report;
+  std::string text =
+      fmt::format("**{}**: first divergence in {}\n\n", comparison.title(), code(place_of(report)));
+  std::vector<const proof::LayerResult*> beyond;
+  for (const proof::LayerResult& layer : report.layers) {
+    if (!layer.within) beyond.push_back(&layer);
+  }
+  if (beyond.empty()) return text;
+  text += "| tensor | layer | max_abs | SQNR | floor |\n|---|---|---|---|---|\n";
+  for (size_t i = 0; i < std::min(kShown, beyond.size()); ++i) {
+    const proof::LayerResult& layer = *beyond[i];
+    text += fmt::format("| {} | {} | {} | {:.1f} dB | {} |\n", code_name(layer.tensor.name),
+                        layer.tensor.layer, number(layer.metrics.max_abs), layer.metrics.sqnr_db,
+                        layer.floor_db ? fmt::format("{:.1f} dB", *layer.floor_db) : std::string());
+  }
+  if (beyond.size() > kShown) text += fmt::format("\n... and {} more\n", beyond.size() - kShown);
+  return text + "\n";
+}
+
+std::string list(std::string_view title, const std::vector<std::string>& lines, bool untrusted) {
+  if (lines.empty()) return {};
+  std::string text = fmt::format("{}:\n\n", title);
+  for (size_t i = 0; i < std::min(kShown, lines.size()); ++i) {
+    text += fmt::format("- {}\n", untrusted ? code(lines[i]) : lines[i]);
+  }
+  if (lines.size() > kShown) text += fmt::format("- ... and {} more\n", lines.size() - kShown);
+  return text + "\n";
+}
+
+std::string checkpoint_lines(const pipeline::CheckpointProof& proof) {
+  const auto equal = [](uint64_t all, const std::vector<std::string>& different) {
+    return all - std::min<uint64_t>(all, different.size());
+  };
+  std::string text = fmt::format(
+      "{} of {} weights derived again from the checkpoint, bit for bit ({}); {} of {} programs "
+      "made "
+      "again, byte for byte.\n\n",
+      equal(proof.tensors.tensors, proof.tensors.different), proof.tensors.tensors,
+      human_bytes(proof.tensors.bytes), equal(proof.programs.programs, proof.programs.different),
+      proof.programs.programs);
+  text += list("Weights that differ", proof.tensors.different, /*untrusted=*/true);
+  return text + list("Programs that differ", proof.programs.different, /*untrusted=*/true);
+}
+
+std::string verification_lines(const pipeline::Verification& v) {
+  const std::vector<NamedComparison> comparisons = comparisons_of(v);
+  const Meaning meaning = meaning_of(v);
+  std::string text = code(verdict_line(v)) + "\n\n";
+  if (!v.parity()) text += list("Why", reasons(v), /*untrusted=*/true);
+  text += comparison_table(comparisons);
+  for (const NamedComparison& comparison : comparisons) text += divergences(comparison);
+  if (v.proof) text += checkpoint_lines(*v.proof);
+  // `against` names a path.
+  if (v.parity()) text += list("Proved", meaning.proves, /*untrusted=*/!v.against.empty());
+  return text + list("Not proved", meaning.leaves_open, /*untrusted=*/!v.against.empty());
+}
+
+std::string identity_lines(const ReportInput& input) {
+  const packer::Manifest& manifest = input.bundle.manifest();
+  std::string text = fmt::format(
+      "| | |\n|---|---|\n| bundle | {} |\n| model | {}, {} layers, {} |\n| manifest | {} |\n",
+      code_name(bundle_name(input.bundle)), code_name(manifest.model_type), manifest.num_layers,
+      code_name(manifest.weight_dtype), code(manifest_digest(manifest)));
+  if (input.verification != nullptr && input.verification->reference_file) {
+    const pipeline::ReferenceFile& file = *input.verification->reference_file;
+    text += fmt::format("| reference | {} {} |\n", code_name(file.name), code(file.sha256));
+  }
+  if (!input.options.checkpoint.empty()) {
+    text += fmt::format("| checkpoint | {} |\n", code_name(base_name(input.options.checkpoint)));
+  }
+  return text + fmt::format("| ferry | {} |\n", code(version()));
+}
+
+}  // namespace
+
+std::string parity_markdown(const ReportInput& input) {
+  const bool is_verdict = input.verification != nullptr;
+  const char* title = !is_verdict                    ? "Perplexity"
+                      : input.verification->parity() ? "Parity"
+                                                     : "No parity";
+  std::string text = fmt::format("<!-- {} 1 -->\n## {}: {}\n\n", kReportMark, title,
+                                 code_name(bundle_name(input.bundle)));
+  if (is_verdict) text += verification_lines(*input.verification);
+  if (input.perplexity != nullptr) text += "```\n" + to_text(*input.perplexity) + "```\n\n";
+  return text + identity_lines(input);
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,113 @@
+// ferry audit: where every byte of an artifact goes, against a budget and another artifact.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "audit/document.h"
+#include "cli/verbs.h"
+#include "core/atomic_file.h"
+#include "report/html_page.h"
+
+namespace ferry::cli {
+namespace {
+
+struct AuditOptions {
+  std::string target, by, sort = "bytes", diff, budget, html;
+  int64_t rows = 20;
+  bool memory = false, digests = false, csv = false, markdown = false;
+};
+
+Status check_options(const AuditOptions& options, const Context& context) {
+  const int forms = (context.json ? 1 : 0) + (options.csv ? 1 : 0) + (options.markdown ? 1 : 0);
+  if (forms > 1) {
+    return fail(ErrorCode::kUsage, "--json, --csv and --md: only one of them can be the result");
+  }
+  if (options.rows < 1) return fail(ErrorCode::kUsage, "--rows must be 1 or more");
+  return {};
+}
+
+Result<audit::AuditReport> make_report(const AuditOptions& options, Context& context) {
+  audit::AuditReport report;
+  report.order = FERRY_TRY(audit::view_order(options.sort));
+  if (!options.by.empty()) report.by = FERRY_TRY(audit::view_keys(options.by));
+  report.rows = static_cast<size_t>(options.rows);
+  report.memory = options.memory;
+  std::vector<audit::Limit> limits;
+  if (!options.budget.empty()) limits = FERRY_TRY(audit::read_budget(options.budget));
+  audit::AuditOptions how{.digests = options.digests};
+  if (options.digests) how.progress = context.progress("reading");
+  report.audit = FERRY_TRY(audit::audit_path(options.target, how, context.pool()));
+  std::optional<audit::Audit> other;
+  if (!options.diff.empty()) {
+    other = FERRY_TRY(audit::audit_or_document(options.diff, how, context.pool()));
+    report.diff = audit::compare(*other, report.audit);
+  }
+  report.budget = FERRY_TRY(audit::evaluate(limits, report.audit, other ? &*other : nullptr));
+  return report;
+}
+
+// The result on stdout. Where that is for programs, limits that are exceeded are told to people
+// too.
+void print_report(const AuditOptions& options, const audit::AuditReport& report, Context& context) {
+  if (context.json) {
+    context.print_result(audit::to_json(report, /*with_digests=*/true), report.exit_code());
+  } else if (options.csv) {
+    context.print(audit::to_csv(report));
+  } else {
+    context.print(options.markdown ? audit::to_markdown(report) : audit::to_text(report));
+  }
+  for (const audit::LimitResult& result : report.budget) {
+    if (!result.passed()) context.note(audit::failure_line(result));
+  }
+  const uint64_t unaccounted = report.audit.bytes_of(audit::LeafKind::kUnaccounted);
+  if (unaccounted > 0) {
+    context.note(fmt::format("{} bytes are not accounted for", unaccounted));
+  }
+}
+
+Result<int> run_audit(const AuditOptions& options, Context& context) {
+  FERRY_RETURN_IF_ERROR(check_options(options, context));
+  auto made = make_report(options, context);
+  // One line whatever the file: details are for conversions.
+  if (!made) return fail(made.error().code, made.error().message);
+  if (!options.html.empty()) {
+    const std::string page =
+        report::html_page(report::PageKind::kAudit, "Audit of " + made->audit.name,
+                          audit::to_json(*made, /*with_digests=*/false));
+    FERRY_RETURN_IF_ERROR(write_atomically(options.html, page, IfExists::kReplace));
+  }
+  print_report(options, *made, context);
+  return made->exit_code();
+}
+
+}  // namespace
+
+void add_audit(CommandLine& line) {
+  auto options = std::make_shared<AuditOptions>();
+  line.verb("audit", "Show where every byte of an artifact goes, and hold it to a budget")
+      .positional("TARGET", options->target,
+                  "Bundle, checkpoint, folder of programs, or a file of a known kind")
+      .option("--by", options->by,
+              "Views, nested: kind, file, component, layer, dtype, rule, tensor; 'layer,component'")
+      .option("--sort", options->sort, "Order of rows: bytes, name, count or elements")
+      .option("--rows", options->rows, "Rows of a table; the others are one row")
+      .flag("--memory", options->memory, "Show what programs plan at run time too")
+      .flag("--digests", options->digests,
+            "Read all bytes: digests, equal tensors, values that fewer bits would hold")
+      .option("--diff", options->diff,
+              "Another artifact, or the --json of an audit, to compare with")
+      .option("--budget", options->budget,
+              "JSON file of limits, or 'total=900MB,padding=0.5%'; exit 1 where one is exceeded")
+      .flag("--csv", options->csv, "Rows as CSV")
+      .flag("--md", options->markdown, "A summary in Markdown, for CI")
+      .option("--html FILE", options->html, "Write a page to look at to this file")
+      .example("ferry audit model-bundle --by component,dtype", "What weighs how much, and why")
+      .example("ferry audit new-bundle --diff audit.json --budget budget.json --md",
+               "A step of CI: exit 1 where a limit is exceeded")
+      .action([options](Context& context) { return run_audit(*options, context); });
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,40 @@
+// The comparisons that a verification consists of, in the order in which they are to be read.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pipeline/verify.h"
+
+namespace ferry::cli {
+
+struct NamedComparison {
+  std::string id;  // "outputs", "mode.lookahead"; docs/verifying.md lists them
+  std::string ours, expected;
+  const proof::ParityReport* report = nullptr;  // null where `absent` says why
+  std::string absent = {};
+  std::string title() const { return ours + ", against " + expected; }
+};
+
+// They point into `verification`.
+std::vector<NamedComparison> comparisons_of(const pipeline::Verification& verification);
+
+// What the bounds of a report are: where floors were measured they hold in place of its bounds.
+struct StatedBounds {
+  std::string precision;           // "f32", "bf16", "8da4w-g32"
+  std::string_view source;         // "verifier", "argument" or "measured"
+  std::optional<double> max_abs;   // of logits
+  std::optional<double> floor_db;  // of logits
+};
+StatedBounds bounds_of(const NamedComparison& comparison,
+                       const pipeline::Verification& verification);
+// "bound 0.0001", "floor 21.0 dB"
+std::string bound_text(const proof::ParityReport& report);
+
+// "layer 1 (cache.1.key)", "the embedding (hidden_states.0)"; there is a divergence.
+std::string place_of(const proof::ParityReport& report);
+
+// The verdict in one line: without parity the first reason.
+std::string verdict_line(const pipeline::Verification& verification);
+
+}  // namespace ferry::cli

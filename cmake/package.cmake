@@ -1,0 +1,52 @@
+# cpack makes the packages of the build tree that it runs in:
+# - ferry and libferry-dev as .deb, for the Debian that they are built on; dpkg-shlibdeps finds what
+#   the program depends on;
+# - with -G TGZ a .tar.gz of the target ferry_portable, which needs glibc alone.
+set(CPACK_PACKAGE_NAME ferry)
+set(CPACK_PACKAGE_VENDOR Ferry)
+set(CPACK_PACKAGE_CONTACT "The Ferry maintainers <maintainers@ferry.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY
+    "converts checkpoints of language models into ExecuTorch program bundles")
+set(CPACK_PACKAGE_DESCRIPTION
+    "Ferry converts checkpoints of language models into bundles of ExecuTorch programs, runs them on
+a CPU, and proves that a bundle computes what its checkpoint computes.")
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_THREADS 0)
+# Versions follow commits without a new configuration, so cpack reads the one of the last build.
+set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_BINARY_DIR}/package_version.cmake)
+file(WRITE ${CPACK_PROJECT_CONFIG_FILE}
+     "file(STRINGS ${PROJECT_BINARY_DIR}/generated/ferry_build_version.h line REGEX kBuildVersion)
+string(REGEX REPLACE \".*\\\"(.*)\\\".*\" \"\\\\1\" CPACK_PACKAGE_VERSION \"\${line}\")
+set(CPACK_DEBIAN_PACKAGE_VERSION \${CPACK_PACKAGE_VERSION})
+set(CPACK_PACKAGE_FILE_NAME
+    ferry-\${CPACK_PACKAGE_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+if(CPACK_GENERATOR STREQUAL TGZ)
+  set(CPACK_COMPONENTS_ALL portable)
+  set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+  set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
+else()
+  set(CPACK_COMPONENTS_ALL program development)
+endif()
+")
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_COMPONENTS_ALL program development portable)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ferry)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libferry-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+# What find_package(ferry) looks for.
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
+    "libexpected-dev, libfmt-dev, libhdf5-dev, libhwy-dev, libjpeg62-turbo-dev, libpcre2-dev, libpng-dev, libseccomp-dev, libssl-dev, libutf8proc-dev, libwebp-dev, pkg-config, zlib1g-dev")
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION ${CPACK_PACKAGE_DESCRIPTION})
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
+    "The library behind the program ferry: an archive, headers, and a package for CMake.")
+include(CPack)

@@ -1,0 +1,20 @@
+// The options of a conversion as a manifest states them.
+#pragma once
+
+#include <vector>
+
+#include "converters/build_options.h"
+#include "packer/manifest.h"
+#include "pipeline/convert.h"
+
+namespace ferry::pipeline {
+
+// Every option that decides bytes of the bundle, under its name on the command line and with the
+// value that it has there, in a fixed order: given or not, lengths as `build` settles them. An
+// option without a meaning for the style of the program is left out, and so is one that may be
+// absent and is. No paths: what files have decided is in the bundle itself (config.json,
+// encodings, the reference).
+std::vector<packer::ManifestOption> recorded_options(const ConvertOptions& options,
+                                                     const converters::BuildOptions& build);
+
+}  // namespace ferry::pipeline

@@ -1,0 +1,76 @@
+#include "proof/tower_comparison.h"
+
+#include <cstdlib>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/program_interface.h"
+
+namespace ferry::proof {
+namespace {
+
+using Row = std::span<const float>;
+
+// The layer of the tower that gives a tensor of it: -1 what is before the first one.
+int64_t tower_layer(const std::string& name, const packer::Manifest& manifest) {
+  constexpr std::string_view kHidden = "vision_hidden_states.";
+  if (name.starts_with(kHidden)) return std::atoll(name.c_str() + kHidden.size()) - 1;
+  return manifest.find(kVisionEncoderRole)->programs.back().layer_count;
+}
+
+// What the tower computes for the pixels of a prompt, of the tensors that the reference has.
+struct TowerTensors {
+  std::vector<std::string> order;
+  std::map<std::string, Shape> shapes;
+  std::map<std::string, std::vector<float>> values;
+  std::vector<float> features;
+};
+
+Result<TowerTensors> run_tower(runner::VisionEncoder& vision, const ReferencePrompt& prompt,
+                               const PromptImages& images) {
+  TowerTensors out;
+  FERRY_RETURN_IF_ERROR(
+      vision.set_probe_sink([&](const std::string& name, const Shape& shape, Row values) {
+        if (!prompt.has(name)) return;
+        if (!out.shapes.contains(name)) out.order.push_back(name);
+        out.shapes[name] = shape;
+        out.values[name].insert(out.values[name].end(), values.begin(), values.end());
+      }));
+  Result<std::vector<float>> features = vision.encode(images.pixels);
+  FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
+  out.features = FERRY_TRY(std::move(features));
+  if (prompt.has("image_features")) {
+    out.order.emplace_back("image_features");
+    out.shapes["image_features"] = {1, vision.rows(), vision.width()};
+    out.values["image_features"] = out.features;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
+                                      const packer::Manifest& manifest, const Reference& reference,
+                                      const ReferencePrompt& prompt, const PromptImages& images,
+                                      const ParityBounds& bounds, DetailCollector* details) {
+  TowerTensors computed = FERRY_TRY(run_tower(vision, prompt, images));
+  TowerComparison out;
+  for (const std::string& name : computed.order) {
+    Shape shape = computed.shapes[name];
+    shape[0] = images.pixel_shape[0];
+    const std::vector<float> want = FERRY_TRY(reference.floats(prompt, name, shape));
+    ValueComparison comparison;
+    comparison.add(computed.values[name], want);
+    if (details != nullptr) details->add_whole(name, computed.values[name], want);
+    LayerResult& result = out.layers.emplace_back();
+    result.tensor = {ReferenceTensor::Kind::kVision, name, name, tower_layer(name, manifest)};
+    result.metrics = comparison.metrics();
+    result.within = bounds.within(result.tensor, result.metrics);
+  }
+  out.features = std::move(computed.features);
+  return out;
+}
+
+}  // namespace ferry::proof

@@ -1,0 +1,13 @@
+// The style and the scripts of the pages, as texts (report/page, joined by embed.cmake).
+#pragma once
+
+#include <string_view>
+
+namespace ferry::report {
+
+extern const std::string_view kPageStyle;
+extern const std::string_view kAuditScript;
+extern const std::string_view kParityScript;
+extern const std::string_view kBatchScript;
+
+}  // namespace ferry::report

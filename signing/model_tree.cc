@@ -1,0 +1,224 @@
+#include "signing/model_tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "core/interrupt.h"
+#include "core/os_error.h"
+#include "core/text.h"
+
+namespace ferry::signing {
+namespace {
+
+// Each level of a walk has a descriptor open.
+constexpr int kMaxDepth = 128;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+FileIdentity identity_of(const struct stat& info) { return {info.st_dev, info.st_ino}; }
+
+// `name` in `parent`, which must be a directory itself and not a link to one.
+Result<Descriptor> open_directory(int parent, const std::string& name, const std::string& path,
+                                  int flags) {
+  Descriptor opened(::openat(parent, name.c_str(), flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (opened.get() < 0) return os_error(path, "cannot open", errno);
+  return opened;
+}
+
+std::string last_component(const std::string& path) {
+  std::error_code error;
+  const auto resolved = std::filesystem::canonical(path, error);
+  const std::string name = error ? base_name(path) : resolved.filename().string();
+  return name.empty() ? "model" : name;
+}
+
+// Names in an open directory, but for "." and "..".
+Result<std::vector<std::string>> names_in(const Descriptor& directory, const std::string& path) {
+  // Of its own, because reading moves the place in it, and closing closes it.
+  const int fd = ::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(fd < 0 ? nullptr : ::fdopendir(fd),
+                                                    &::closedir);
+  if (!listing) {
+    const int number = errno;
+    if (fd >= 0) ::close(fd);
+    return os_error(path, "cannot list", number);
+  }
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(listing.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) return os_error(path, "cannot list", errno);
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+std::optional<FileIdentity> identity_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+  return identity_of(info);
+}
+
+struct ModelTree::State {
+  std::string path, name;
+  Descriptor root;  // none where the model is one file
+  InputFile file = {};
+  uint64_t bytes = 0;
+
+  std::string path_of(const std::string& entry) const {
+    return path + (path.ends_with('/') ? "" : "/") + entry;
+  }
+};
+
+namespace {
+
+// One walk over a folder.
+class Walk {
+ public:
+  using Ignored = std::function<bool(const std::string&)>;
+  using PathOf = std::function<std::string(const std::string&)>;
+  Walk(const PathOf& path_of, const Ignored& ignored, std::optional<FileIdentity> signature)
+      : path_of_(path_of), ignored_(ignored), signature_(signature) {}
+
+  // `prefix` is empty or ends with '/'.
+  Status run(const Descriptor& directory, const std::string& prefix, int depth) {
+    FERRY_RETURN_IF_ERROR(check_interrupt());
+    for (const std::string& name : FERRY_TRY(names_in(directory, path_of_(prefix)))) {
+      FERRY_RETURN_IF_ERROR(visit(directory, name, prefix + name, depth));
+    }
+    return {};
+  }
+
+  std::vector<ModelEntry> take() {
+    std::ranges::sort(entries_, {}, &ModelEntry::name);
+    return std::move(entries_);
+  }
+
+ private:
+  Status visit(const Descriptor& directory, const std::string& name, const std::string& entry,
+               int depth) {
+    struct stat info {};
+    if (::fstatat(directory.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+      return os_error(path_of_(entry), "cannot examine", errno);
+    }
+    if (S_ISREG(info.st_mode) && signature_ == identity_of(info)) {
+      signature_.reset();
+      return {};
+    }
+    if (ignored_(entry)) {
+      entries_.push_back({entry, EntryKind::kIgnored});
+    } else if (S_ISDIR(info.st_mode)) {
+      return descend(directory, name, entry, depth);
+    } else if (S_ISREG(info.st_mode)) {
+      entries_.push_back({entry, EntryKind::kFile, static_cast<uint64_t>(info.st_size)});
+    } else {
+      entries_.push_back({entry, S_ISLNK(info.st_mode) ? EntryKind::kLink : EntryKind::kSpecial});
+    }
+    return {};
+  }
+
+  Status descend(const Descriptor& directory, const std::string& name, const std::string& entry,
+                 int depth) {
+    const std::string path = path_of_(entry);
+    if (depth == kMaxDepth) {
+      return bad_input(
+          fmt::format("{}: more than {} directories deep", printable(path), kMaxDepth));
+    }
+    const Descriptor below = FERRY_TRY(open_directory(directory.get(), name, path, O_PATH));
+    return run(below, entry + "/", depth + 1);
+  }
+
+  const PathOf& path_of_;
+  const Ignored& ignored_;
+  std::optional<FileIdentity> signature_;
+  std::vector<ModelEntry> entries_;
+};
+
+}  // namespace
+
+ModelTree::ModelTree() = default;
+ModelTree::~ModelTree() = default;
+ModelTree::ModelTree(ModelTree&& other) noexcept = default;
+ModelTree& ModelTree::operator=(ModelTree&& other) noexcept = default;
+
+Result<ModelTree> ModelTree::open(const std::string& path) {
+  if (path.find('\0') != std::string::npos) return os_error(path, "cannot open", EINVAL);
+  ModelTree tree;
+  tree.state_ = std::make_unique<State>();
+  tree.state_->path = path;
+  tree.state_->name = last_component(path);
+  Descriptor root(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (root.get() >= 0) {
+    tree.state_->root = std::move(root);
+  } else if (errno == ENOTDIR) {
+    tree.state_->file = FERRY_TRY(InputFile::open(path));
+    tree.state_->bytes = tree.state_->file.size();
+  } else {
+    return os_error(path, "cannot open", errno);
+  }
+  return tree;
+}
+
+bool ModelTree::is_file() const { return state_->root.get() < 0; }
+const std::string& ModelTree::path() const { return state_->path; }
+const std::string& ModelTree::name() const { return state_->name; }
+
+std::string ModelTree::path_of(const std::string& name) const {
+  return is_file() ? path() : state_->path_of(name);
+}
+
+Result<std::vector<ModelEntry>> ModelTree::list(
+    const std::function<bool(const std::string& name)>& ignored,
+    std::optional<FileIdentity> signature) const {
+  if (is_file()) {
+    return std::vector<ModelEntry>{{name(), EntryKind::kFile, state_->bytes}};
+  }
+  const Walk::PathOf path_of = [this](const std::string& entry) { return state_->path_of(entry); };
+  Walk walk(path_of, ignored, signature);
+  FERRY_RETURN_IF_ERROR(walk.run(state_->root, "", 0));
+  return walk.take();
+}
+
+Result<InputFile> ModelTree::open_file(const std::string& name) const {
+  const std::string path = path_of(name);
+  if (is_file()) return InputFile::open(path);
+  Descriptor directory;
+  int parent = state_->root.get();
+  size_t begin = 0;
+  for (size_t end; (end = name.find('/', begin)) != std::string::npos; begin = end + 1) {
+    directory = FERRY_TRY(open_directory(parent, name.substr(begin, end - begin), path, O_PATH));
+    parent = directory.get();
+  }
+  return InputFile::open_at(parent, name.substr(begin), path, InputFile::Links::kRefuse);
+}
+
+}  // namespace ferry::signing

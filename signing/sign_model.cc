@@ -1,0 +1,68 @@
+#include "signing/sign_model.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "core/atomic_file.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "signing/envelope.h"
+#include "signing/model_listing.h"
+#include "signing/model_statement.h"
+
+namespace ferry::signing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The path of `output` in the folder `model`; empty where it is not inside of it.
+std::string path_inside(const std::string& model, const std::string& output) {
+  std::error_code error;
+  const fs::path root = fs::canonical(model, error);
+  if (error || !fs::is_directory(root, error)) return {};
+  const fs::path parent = fs::path(output).parent_path();
+  const fs::path directory = fs::canonical(parent.empty() ? fs::path(".") : parent, error);
+  if (error) return {};
+  const std::string inside = (directory / fs::path(output).filename()).lexically_relative(root);
+  return inside.empty() || inside == ".." || inside.starts_with("../") ? std::string() : inside;
+}
+
+// A signature may be replaced; anything else at its place must not be lost.
+Status check_replaceable(const std::string& output) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(output, error))) return {};
+  const auto text = read_text_file(output, kMaxSignatureBytes);
+  if (text && read_envelope(*text, output)) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: exists and is not a signature: not replaced", printable(output)));
+}
+
+}  // namespace
+
+std::string default_signature_path(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) return (fs::path(path) / kSignatureName).string();
+  return path + ".sig";
+}
+
+Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
+                               const std::string& output, const DigestOptions& options,
+                               ThreadPool& pool) {
+  SignedModel result{output, {}, FERRY_TRY(signer_of(key))};  // before hours of hashing
+  FERRY_RETURN_IF_ERROR(check_replaceable(output));
+  DigestOptions all = options;
+  if (std::string own = path_inside(path, output); !own.empty()) {
+    all.ignore_paths.push_back(std::move(own));
+  }
+  ListedModel model = FERRY_TRY(list_for_signing(path, all));
+  ModelStatement statement{model.tree.name(), HashType::kSha256, all.shard_size, model.ignore_paths,
+                           FERRY_TRY(hash_listed(model, all, pool))};
+  result.digest = summarise(std::move(model), statement.resources, all);
+  const std::string text = FERRY_TRY(sign_statement(write_statement(statement), key));
+  FERRY_RETURN_IF_ERROR(write_atomically(output, text + "\n", IfExists::kReplace));
+  return result;
+}
+
+}  // namespace ferry::signing

@@ -1,0 +1,57 @@
+# What cmake/build_version.cmake says of sources with and without a repository:
+#   cmake -DSCRIPT=... -DDIRECTORY=... -DGIT=... -P build_version.cmake
+cmake_minimum_required(VERSION 3.25)
+file(REMOVE_RECURSE ${DIRECTORY})
+file(MAKE_DIRECTORY ${DIRECTORY}/sources)
+set(header ${DIRECTORY}/version.h)
+
+function(git)
+  execute_process(COMMAND ${GIT} -c user.name=T -c user.email=t@invalid -C ${DIRECTORY}/sources ${ARGN}
+                  OUTPUT_VARIABLE output OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_VARIABLE errors
+                  RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "git ${ARGN}: ${errors}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+function(expect version)
+  execute_process(COMMAND ${CMAKE_COMMAND} -DSOURCE=${DIRECTORY}/sources -DVERSION=1.2.3
+                          -DHEADER=${header} -P ${SCRIPT} RESULT_VARIABLE code)
+  file(STRINGS ${header} line REGEX kBuildVersion)
+  if(NOT code EQUAL 0 OR NOT line MATCHES "\"([^\"]*)\"" OR NOT CMAKE_MATCH_1 STREQUAL version)
+    message(FATAL_ERROR "expected ${version}, got ${line}")
+  endif()
+endfunction()
+
+expect(1.2.3)
+git(init -q)
+expect(1.2.3+unknown)
+file(WRITE ${DIRECTORY}/sources/file one)
+git(add file)
+git(commit -q -m one)
+git(rev-parse --short=12 HEAD)
+set(first ${output})
+expect(1.2.3+${first})
+# The header is written only if it says something else.
+execute_process(COMMAND touch -d 2001-01-01T00:00:00Z ${header})
+expect(1.2.3+${first})
+file(TIMESTAMP ${header} after "%Y" UTC)
+if(NOT after STREQUAL 2001)
+  message(FATAL_ERROR "the header was written again")
+endif()
+# Files that are not under version control do not count.
+file(WRITE ${DIRECTORY}/sources/other x)
+expect(1.2.3+${first})
+file(WRITE ${DIRECTORY}/sources/file two)
+expect(1.2.3+${first}.modified)
+git(commit -q -a -m two)
+git(rev-parse --short=12 HEAD)
+set(second ${output})
+expect(1.2.3+${second})
+git(tag v1.2.2)
+expect(1.2.3+${second})
+git(tag v1.2.3)
+expect(1.2.3)
+file(WRITE ${DIRECTORY}/sources/file three)
+expect(1.2.3+${second}.modified)
