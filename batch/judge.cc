@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "batch/exit_codes.h"
+#include "core/exists_error.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -102,6 +103,8 @@ Class class_of(const StepFiles& step, int exit, const std::string& message) {
       return Class::kInput;
     case static_cast<int>(ErrorCode::kUnsupported):
       return Class::kUnsupported;
+    case static_cast<int>(kExists):
+      return Class::kExists;
     case static_cast<int>(ErrorCode::kIo):
       return is_want_of_memory(message) ? Class::kMemory : Class::kIo;
     default:
@@ -109,17 +112,13 @@ Class class_of(const StepFiles& step, int exit, const std::string& message) {
   }
 }
 
-// Words of `ferry convert` about its target.
+// What `ferry convert` says of its target.
 constexpr std::string_view kBusy = "another run is writing it";
-constexpr std::string_view kTaken = "exists already";
 
 Judgement failed(int exit, Class reason, std::string message) {
   Judgement judgement{.outcome = Outcome::kFailed, .exit = exit, .reason = reason};
   const bool busy = reason == Class::kUsage && message.find(kBusy) != std::string::npos;
   if (busy) judgement.reason = Class::kLease;
-  if (reason == Class::kUsage && message.find(kTaken) != std::string::npos) {
-    judgement.reason = Class::kExists;
-  }
   judgement.transient = busy || (reason == Class::kIo && may_pass(message));
   if (judgement.transient) judgement.exit = kTransientExit;
   judgement.message = std::move(message);

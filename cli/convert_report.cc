@@ -354,6 +354,13 @@ void write_components(JsonWriter& json, const packer::Manifest& manifest) {
   json.end_array();
 }
 
+void write_outcome(JsonWriter& json, const ConversionOutcome& outcome) {
+  json.key("path");
+  outcome.path.empty() ? json.null() : json.value(outcome.path);
+  json.member("source", outcome.source).member("dtype", outcome.dtype);
+  json.member("up_to_date", outcome.up_to_date).member("seconds", outcome.seconds);
+}
+
 std::string unused_keys_line(const std::vector<std::string>& keys) {
   if (keys.empty()) return {};
   std::vector<std::string> names;
@@ -373,6 +380,7 @@ std::string unused_keys_note(const std::vector<std::string>& keys) {
 std::string conversion_json(const pipeline::Conversion& c, const ConversionOutcome& outcome) {
   JsonWriter json;
   json.begin_object();
+  write_outcome(json, outcome);
   json.member("model_type", c.config.model_type);
   json.key("unused_config_keys").begin_array();
   for (const std::string& key : c.unused_config_keys) json.value(key);
@@ -384,7 +392,7 @@ std::string conversion_json(const pipeline::Conversion& c, const ConversionOutco
   write_keys(json, "missing", c.problems, converters::KeyProblem::Kind::kMissing, {});
   write_keys(json, "ambiguous", c.problems, converters::KeyProblem::Kind::kAmbiguous, {});
   write_problems(json, c.problems);
-  write_texts(json, "notes", c.notes);
+  write_texts(json, "notes", outcome.notes);
   write_non_finite(json, outcome.non_finite);
   if (c.plan) write_components(json, c.plan->manifest());
   json.key("files").begin_array();
@@ -393,7 +401,11 @@ std::string conversion_json(const pipeline::Conversion& c, const ConversionOutco
       json.begin_object().member("path", file.path).member("bytes", file.bytes).end_object();
     }
   }
-  json.end_array().member("total_bytes", c.plan ? c.plan->total_bytes() : 0);
+  const uint64_t bytes = c.plan ? c.plan->total_bytes() : 0;
+  json.end_array().member("bytes", bytes).member("total_bytes", bytes);
+  json.key("memory").begin_object().member("activation_bytes", c.activation_bytes);
+  json.member("activation_lower_bound_bytes", c.activation_lower_bound);
+  json.member("state_bytes", c.state_bytes).end_object();
   json.key("buffers").begin_array();
   for (const pipeline::PlannedBuffer& buffer : c.buffers) {
     json.begin_object().member("name", buffer.name).member("dtype", dtype_name(buffer.dtype));

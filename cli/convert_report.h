@@ -11,6 +11,12 @@ namespace ferry::cli {
 
 // What came of a planned conversion.
 struct ConversionOutcome {
+  std::string source = {};              // as given
+  std::string path = {};                // of the bundle; empty where none was asked for
+  std::string dtype = {};               // as given
+  std::vector<std::string> notes = {};  // for people, in their order
+  double seconds = 0;
+  bool up_to_date = false;  // nothing was written: the bundle was there
   // Weights that are not finite; none where no weight was read, as in a dry run.
   std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
 };

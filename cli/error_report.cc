@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "core/exists_error.h"
 #include "core/interrupt.h"
 
 namespace ferry::cli {
@@ -73,6 +74,7 @@ std::string_view tensor_words(std::string_view message) {
 }  // namespace
 
 std::string_view code_name(ErrorCode code) {
+  if (code == kExists) return "exists";
   switch (code) {
     case ErrorCode::kUsage:
       return "usage";

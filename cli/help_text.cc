@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <string_view>
 
 namespace ferry::cli {
@@ -82,7 +83,7 @@ std::string example_lines(const std::vector<Example>& examples) {
   if (examples.empty()) return {};
   std::string text = "\nExamples:\n";
   for (const Example& example : examples) {
-    text += fmt::format("  {}\n      {}", example.line, wrapped(example.what, 6));
+    text += fmt::format("  {}\n      {}", example.line, wrapped(sentence(example.what), 6));
   }
   return text;
 }
@@ -96,6 +97,12 @@ std::string code_lines(const std::vector<ExitCode>& codes) {
 }
 
 }  // namespace
+
+std::string sentence(std::string text) {
+  if (text.empty()) return text;
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text.ends_with('.') ? text : text + ".";
+}
 
 std::string usage(const VerbSpec& verb) {
   std::string text = "ferry " + verb.name;
@@ -116,7 +123,7 @@ std::string help_text(const LineSpec& line) {
 }
 
 std::string help_text(const LineSpec& line, const VerbSpec& verb) {
-  std::string text = wrapped(verb.help + ".", 0);
+  std::string text = wrapped(sentence(verb.help), 0);
   if (!verb.description.empty()) text += "\n" + wrapped(verb.description, 0);
   text += fmt::format("\nUsage: {}\n", usage(verb));
   if (!verb.verbs.empty()) text += verb_lines(verb.verbs);

@@ -16,6 +16,9 @@ std::string help_text(const LineSpec& line, const VerbSpec& verb);
 // "ferry convert SRC [-o OUT] [OPTIONS]", for people.
 std::string usage(const VerbSpec& verb);
 
+// "does this" -> "Does this."
+std::string sentence(std::string text);
+
 // What the codes mean for every verb (docs/command_line.md).
 std::vector<ExitCode> common_exit_codes();
 

@@ -272,7 +272,8 @@ std::string to_json(const pipeline::Listing& listing) {
   if (!listing.tool.empty()) write_making(json, listing);
   json.key("files").begin_array();
   for (const pipeline::ListedFile& file : listing.files) {
-    json.begin_object().member("name", file.name).member("bytes", file.bytes).end_object();
+    json.begin_object().member("path", file.name).member("name", file.name);
+    json.member("bytes", file.bytes).end_object();
   }
   json.end_array();
   json.member("tensor_count", listing.tensors.size());

@@ -61,7 +61,7 @@ std::string tag_of(const OptionSpec& option) {
 }
 
 std::string option_text(const OptionSpec& option) {
-  std::string text = plain(option.help + ".");
+  std::string text = plain(sentence(option.help));
   if (option.is_positional() && !option.words.empty()) {
     std::string words;
     for (const std::string& word : option.words) words += (words.empty() ? "" : ", ") + bold(word);
@@ -91,7 +91,8 @@ std::string verbs(const std::deque<VerbSpec>& all) {
   if (all.empty()) return {};
   std::string text = heading("VERBS");
   for (const VerbSpec& verb : all) {
-    text += tagged(fmt::format("\\fB{}\\fR(1)", plain(man_name(&verb))), plain(verb.help + "."));
+    text +=
+        tagged(fmt::format("\\fB{}\\fR(1)", plain(man_name(&verb))), plain(sentence(verb.help)));
   }
   return text;
 }
@@ -99,7 +100,8 @@ std::string verbs(const std::deque<VerbSpec>& all) {
 std::string examples(const std::vector<Example>& all) {
   if (all.empty()) return {};
   std::string text = heading("EXAMPLES");
-  for (const Example& example : all) text += tagged(bold(example.line), plain(example.what));
+  for (const Example& example : all)
+    text += tagged(bold(example.line), plain(sentence(example.what)));
   return text;
 }
 

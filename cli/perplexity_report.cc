@@ -76,9 +76,9 @@ std::string comparison_lines(const pipeline::PerplexityReport& r) {
 
 }  // namespace
 
-std::string to_json(const pipeline::PerplexityReport& r) {
+std::string to_json(const pipeline::PerplexityReport& r, const std::string& path) {
   JsonWriter json;
-  json.begin_object();
+  json.begin_object().member("path", path);
   write_members(json, r);
   json.end_object();
   return json.take();

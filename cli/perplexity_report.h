@@ -8,7 +8,8 @@
 
 namespace ferry::cli {
 
-std::string to_json(const pipeline::PerplexityReport& report);
+// `path`: the bundle, as given.
+std::string to_json(const pipeline::PerplexityReport& report, const std::string& path);
 // The same as the member `perplexity` of an open object.
 void write_perplexity(JsonWriter& json, const pipeline::PerplexityReport& report);
 std::string to_text(const pipeline::PerplexityReport& report);

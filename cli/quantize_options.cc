@@ -70,18 +70,19 @@ Result<graph::QuantizeRule> parse_rule(const std::string& text) {
     return fail(ErrorCode::kUsage,
                 fmt::format("--quantize-rule {}: expected PATTERN=SCHEME", quoted(text)));
   }
-  const auto linear = FERRY_TRY(parse_linear("--quantize-rule", text.substr(equals + 1)));
+  const auto linear =
+      FERRY_TRY(parse_linear("--quantize-rule PATTERN=SCHEME", text.substr(equals + 1)));
   return graph::QuantizeRule{text.substr(0, equals), linear};
 }
 
 }  // namespace
 
 void add_quantize_options(Verb& verb, QuantizeTexts& texts) {
-  verb.option("--quantize", texts.linears,
+  verb.option("--quantize SCHEME", texts.linears,
               "Weights of linear layers: 8da4w[-gN] (4 bits, groups of N, default 32) or 8da8w "
               "(8 bits), both with 8-bit activations, for runtimes with XNNPACK; int8 (8 bits, f32 "
               "activations); none (default)")
-      .option("--quantize-embedding", texts.embeddings,
+      .option("--quantize-embedding SCHEME", texts.embeddings,
               "Rows of the embedding: 4[,N] (4 bits, groups of N, default 32), 8 or none (default)")
       .option("--quantize-rule", texts.rules,
               "Another scheme for the linear weights that match: 'layers.*.feed_forward.w2=8da8w'; "

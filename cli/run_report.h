@@ -22,6 +22,7 @@ inline constexpr std::string_view kStopText = "stop_text";
 inline constexpr std::string_view kStopInterrupted = "interrupted";
 
 struct Generation {
+  std::string bundle;  // its path, as given; of loose programs that of the text decoder
   std::vector<int64_t> prompt, tokens;
   std::string text;           // of the tokens; only with a tokenizer
   std::vector<float> logits;  // (tokens, vocab): the row that each token was chosen from

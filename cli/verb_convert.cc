@@ -1,190 +1,41 @@
 // ferry convert: a checkpoint becomes a bundle.
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <tuple>
 
+#include "cli/convert_options.h"
 #include "cli/convert_report.h"
-#include "cli/quantize_options.h"
 #include "cli/verbs.h"
 #include "converters/assemble.h"
-#include "core/checked.h"
-#include "core/program_interface.h"
 #include "core/text.h"
+#include "packer/bundle_reader.h"
 #include "pipeline/calibration.h"
 #include "pipeline/convert.h"
 
 namespace ferry::cli {
 namespace {
 
-struct Options {
-  pipeline::ConvertOptions convert;
-  std::string out;
-  std::string component_dtype;
-  std::string dtype = "keep", logits, init_buffers, program = "stateful";
-  std::string packed_layout = "own";
-  std::string attention = "mha", softmax = "plain", rotate = "none";
-  std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;
-  QuantizeTexts quantize;
-  std::string max_file_size;
-  int64_t shards = 1;
-  bool dry_run = false, overwrite = false;
-};
+using Clock = std::chrono::steady_clock;
 
-// -- options
-
-// "1500", "10K", "2.5M", "4GiB": decimal suffixes K M G T, binary ones with "i"; a "B" may follow.
-Result<uint64_t> parse_size(const std::string& text) {
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  std::string suffix(rest, end);
-  if (suffix.ends_with('B')) suffix.pop_back();
-  const bool binary = suffix.size() == 2 && suffix.ends_with('i');
-  if (binary) suffix.pop_back();
-  constexpr std::string_view kSuffixes = "KMGT";
-  const size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
-  const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, power);
-  const bool known = suffix.empty() || power > 0;
-  if (error != std::errc() || !known || !(bytes >= 1) || bytes > 1e18) {
-    return fail(
-        ErrorCode::kUsage,
-        fmt::format("--max-file-size {}: expected a size such as 500M or 2GiB", quoted(text)));
-  }
-  return static_cast<uint64_t>(bytes);
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-// The two styles keep keys and values in different dtypes.
-Status check_kv_dtype(const std::string& dtype, bool is_static) {
-  const bool only_static = dtype == "bf16" || dtype == "u16" || dtype == "u8";
-  if (is_static ? dtype != "i8" : !only_static) return {};
-  return fail(ErrorCode::kUsage, fmt::format("--kv-dtype {}: only with --program {}", dtype,
-                                             is_static ? "stateful" : "static"));
-}
-
-// Options that programs of one style only have.
-Status check_style(const Options& options) {
-  const bool is_static = options.program == kStaticStyle;
-  const std::pair<const char*, bool> only_static[] = {
-      {"--attention sha", options.attention == "sha"},
-      {"--softmax masked", options.softmax == "masked"},
-      {"--rotate r3", options.rotate == "r3"},
-      {"--mask-dtype", !options.mask_dtype.empty()},
-      {"--logits-dtype", !options.logits_dtype.empty()},
-      {"--calibrate", !options.calibrate.empty()},
-      {"--calibrate-prefill", !options.calibrate_prefill.empty()},
-      {"--decode-length", options.convert.decode_length.has_value()},
-      {"--shards-in-one-file", options.convert.shards_in_one_file}};
-  for (const auto& [name, given] : only_static) {
-    if (!given || is_static) continue;
-    return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", name));
-  }
-  if (!options.kv_dtype.empty()) FERRY_RETURN_IF_ERROR(check_kv_dtype(options.kv_dtype, is_static));
-  if (is_static && options.logits == "last") {
-    return fail(ErrorCode::kUsage, "--logits last: static programs give the logits of every token");
-  }
-  if (is_static && !options.init_buffers.empty()) {
-    return fail(ErrorCode::kUsage, "--init-buffers: static programs have no mutable buffers");
-  }
-  return {};
-}
-
-// How static programs attend, and the dtypes of their inputs and outputs.
-Status settle_static(Options& options) {
-  pipeline::ConvertOptions& c = options.convert;
-  if (options.program == kStaticStyle) c.style = converters::ProgramStyle::kStatic;
-  c.single_head_attention = options.attention == "sha";
-  if (options.softmax == "masked") c.softmax = converters::SoftmaxStyle::kMasked;
-  if (options.rotate == "r3") c.rotation = converters::Rotation::kR3;
-  if (!options.kv_dtype.empty()) {
-    (options.program == kStaticStyle ? c.ports.cache : c.kv_cache) =
-        *dtype_from_name(options.kv_dtype);
-  }
-  if (!options.mask_dtype.empty()) c.ports.mask = *dtype_from_name(options.mask_dtype);
-  if (!options.logits_dtype.empty()) c.ports.logits = *dtype_from_name(options.logits_dtype);
-  if (!options.calibrate_prefill.empty() && !is_encoded(c.ports.cache)) {
-    return fail(ErrorCode::kUsage, "--calibrate-prefill: --kv-dtype is not u8 or u16");
-  }
-  if (options.calibrate.empty() || pipeline::needs_calibration(c)) return {};
-  return fail(ErrorCode::kUsage, "--calibrate: no --kv-dtype or --logits-dtype is u8 or u16");
-}
-
-std::optional<graph::WeightDType> weight_dtype_of(std::string_view name) {
-  if (name == "keep") return graph::WeightDType::kKeep;
-  if (name == "f32") return graph::WeightDType::kF32;
-  if (name == "f16") return graph::WeightDType::kF16;
-  if (name == "bf16") return graph::WeightDType::kBF16;
-  return std::nullopt;
-}
-
-// "vision_encoder=f16,text_decoder=bf16". plan_conversion() knows the roles.
-Status settle_component_dtypes(Options& options) {
-  if (options.component_dtype.empty()) return {};
-  std::string_view rest = options.component_dtype;
-  for (bool more = true; more;) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    more = item.size() < rest.size();
-    rest.remove_prefix(item.size() + (more ? 1 : 0));
-    const size_t equals = item.find('=');
-    const std::string role(item.substr(0, equals));
-    const auto dtype =
-        equals == std::string_view::npos ? std::nullopt : weight_dtype_of(item.substr(equals + 1));
-    if (!dtype || role.empty()) {
-      return fail(ErrorCode::kUsage,
-                  fmt::format("--component-dtype {}: expected ROLE=keep|f32|f16|bf16, separated by "
-                              "commas",
-                              quoted(options.component_dtype)));
-    }
-    if (!options.convert.component_dtypes.emplace(role, *dtype).second) {
-      return fail(ErrorCode::kUsage,
-                  fmt::format("--component-dtype: {} is given twice", quoted(role)));
-    }
-  }
-  return {};
-}
-
-Status settle(Options& options) {
-  pipeline::ConvertOptions& c = options.convert;
-  if (options.out.empty() && !options.dry_run) {
-    return fail(ErrorCode::kUsage, "-o OUT is required, unless with --dry-run");
-  }
-  if (options.shards < 1 || options.shards > 10000) {
-    return fail(ErrorCode::kUsage, "--shards must be from 1 to the number of layers");
-  }
-  c.shards = static_cast<int32_t>(options.shards);
-  if (!options.max_file_size.empty()) {
-    c.max_file_bytes = FERRY_TRY(parse_size(options.max_file_size));
-  }
-  c.all_logits = options.logits == "all";
-  FERRY_RETURN_IF_ERROR(check_style(options));
-  FERRY_RETURN_IF_ERROR(settle_static(options));
-  c.dtype = *weight_dtype_of(options.dtype);
-  FERRY_RETURN_IF_ERROR(settle_component_dtypes(options));
-  c.quantize = FERRY_TRY(parse_quantize_options(options.quantize));
-  c.packed_layout = converters::packed_layout_of(options.packed_layout);  // "own" is none
-  c.buffers.mode = options.init_buffers == "all"     ? graph::BufferInit::kAll
-                   : options.init_buffers == "state" ? graph::BufferInit::kState
-                                                     : graph::BufferInit::kNone;
-  return {};
-}
-
-// -- the verb
 
 // Keys that do not fit are in the document of the conversion, beside the error.
-int refuse_keys(Context& context, const pipeline::Conversion& conversion) {
-  Error error = converters::problems_error(conversion.problems, *conversion.source);
-  return context.refuse(error, context.json ? conversion_json(conversion, {}) : std::string());
+int refuse_keys(Context& context, const pipeline::Conversion& conversion,
+                const ConversionOutcome& outcome) {
+  const Error error = converters::problems_error(conversion.problems, *conversion.source);
+  return context.refuse(error, context.json ? conversion_json(conversion, outcome) : "");
 }
 
 // Both files are read before anything is computed.
-Status calibrate(Options& options, ThreadPool& pool) {
+Status calibrate(ConvertLine& options, ThreadPool& pool) {
   pipeline::Prompts prompts, prefill;
   if (!options.calibrate.empty()) prompts = FERRY_TRY(pipeline::read_prompts(options.calibrate));
   if (!options.calibrate_prefill.empty()) {
@@ -195,8 +46,50 @@ Status calibrate(Options& options, ThreadPool& pool) {
   return pipeline::calibrate_prefill(options.convert, prefill, pool);
 }
 
-Result<int> convert(Context& context, Options& options) {
-  const auto start = std::chrono::steady_clock::now();
+// Whether the bundle that is there is what the plan would make.
+Result<bool> is_up_to_date(Context& context, const packer::BundlePlan& plan,
+                           const std::string& directory) {
+  struct stat info {};
+  if (::lstat(directory.c_str(), &info) != 0) return false;  // or writing says why not
+  const auto bundle = packer::Bundle::open(directory, /*check_digests=*/false, context.pool());
+  if (!bundle) {
+    context.detail(bundle.error().message);
+    return false;
+  }
+  const std::string why = FERRY_TRY(plan.difference(bundle->manifest(), context.pool()));
+  if (!why.empty()) context.note(fmt::format("{}: made again: {}", printable(directory), why));
+  return why.empty();
+}
+
+// Adds to the notes what came of the writing.
+Status write(Context& context, const pipeline::Conversion& conversion, const ConvertLine& options,
+             ConversionOutcome& outcome) {
+  packer::WrittenBundle written = FERRY_TRY(
+      conversion.plan->write({.directory = options.out,
+                              .overwrite = options.overwrite || options.if_changed,
+                              .resume = options.resume},
+                             context.pool(), context.progress("writing")));
+  if (written.resumed_bytes > 0) {
+    outcome.notes.push_back(fmt::format("went on with an earlier run: {} of {} were there",
+                                        human_bytes(written.resumed_bytes),
+                                        human_bytes(conversion.plan->total_bytes())));
+  }
+  std::ranges::copy(non_finite_notes(written.non_finite, conversion.source->path()),
+                    std::back_inserter(outcome.notes));
+  outcome.non_finite = std::move(written.non_finite);
+  const std::vector<std::string>& unused = conversion.unused_config_keys;
+  if (!unused.empty()) outcome.notes.push_back(unused_keys_note(unused));
+  return {};
+}
+
+std::string last_line(const ConvertLine& options, const ConversionOutcome& outcome) {
+  if (options.dry_run) return "dry run: nothing was written\n";
+  if (outcome.up_to_date) return fmt::format("{}: up to date\n", printable(options.out));
+  return fmt::format("wrote {} in {:.2f} s\n", printable(options.out), outcome.seconds);
+}
+
+Result<int> convert(Context& context, ConvertLine& options) {
+  const auto start = Clock::now();
   FERRY_RETURN_IF_ERROR(settle(options));
   // A dry run computes nothing: the encodings of its plan stand for any.
   if (options.dry_run) {
@@ -206,95 +99,47 @@ Result<int> convert(Context& context, Options& options) {
   }
   const pipeline::Conversion conversion =
       FERRY_TRY(pipeline::plan_conversion(options.convert, &context.pool()));
-  if (!conversion.problems.empty()) return refuse_keys(context, conversion);
-  ConversionOutcome outcome;
-  std::vector<std::string> notes = conversion.notes;
-  if (!options.dry_run) {
-    packer::WrittenBundle written = FERRY_TRY(conversion.plan->write(
-        options.out, options.overwrite, context.pool(), context.progress("writing")));
-    std::ranges::copy(non_finite_notes(written.non_finite, conversion.source->path()),
-                      std::back_inserter(notes));
-    outcome.non_finite = std::move(written.non_finite);
-    const std::vector<std::string>& unused = conversion.unused_config_keys;
-    if (!unused.empty()) notes.push_back(unused_keys_note(unused));
+  context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
+                             seconds_since(start)));
+  ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};
+  outcome.dtype = options.dtype;
+  if (!conversion.problems.empty()) return refuse_keys(context, conversion, outcome);
+  if (!options.dry_run) outcome.path = options.out;
+  if (options.if_changed) {
+    outcome.up_to_date = FERRY_TRY(is_up_to_date(context, *conversion.plan, options.out));
   }
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  if (!options.dry_run && !outcome.up_to_date) {
+    FERRY_RETURN_IF_ERROR(write(context, conversion, options, outcome));
+  }
+  outcome.seconds = seconds_since(start);
   if (context.json) {
     context.print_result(conversion_json(conversion, outcome), 0);
   } else if (!context.quiet) {
-    context.print(conversion_text(conversion, /*table=*/options.dry_run));
-    context.print(options.dry_run
-                      ? "dry run: nothing was written\n"
-                      : fmt::format("wrote {} in {:.2f} s\n", options.out, elapsed.count()));
+    if (!outcome.up_to_date) {
+      context.print(conversion_text(conversion, /*table=*/options.dry_run));
+    }
+    context.print(last_line(options, outcome));
   }
-  for (const std::string& note : notes) context.note(note);
+  if (!outcome.up_to_date) {
+    for (const std::string& note : outcome.notes) context.note(note);
+  }
   return 0;
 }
 
 }  // namespace
 
 void add_convert(CommandLine& line) {
-  auto options = std::make_shared<Options>();
-  Options& o = *options;
-  o.convert.check_tokenizer = true;
+  auto options = std::make_shared<ConvertLine>();
+  options->convert.check_tokenizer = true;
   Verb verb = line.verb("convert", "Turn a checkpoint into a program bundle");
-  verb.positional(
-          "SRC", o.convert.source,
-          "Checkpoint: a directory, an index, or a tensor file: safetensors, PyTorch, GGUF, "
-          "Keras HDF5")
-      .option("-o,--out", o.out, "Bundle directory to make")
-      .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
-      .option("--component-dtype", o.component_dtype,
-              "Dtypes of single components: vision_encoder=f16,text_decoder=bf16");
-  add_quantize_options(verb, o.quantize);
-  verb.choice("--program", o.program, {"stateful", "static"},
-              "Caches inside of the program, or fixed shapes with caches, masks and positions as "
-              "inputs and outputs")
-      .option("--shards", o.shards, "Programs to cut the decoder into")
-      .flag("--shards-in-one-file", o.convert.shards_in_one_file,
-            "Static: the shards are parts of one program, with llama::fallback between them")
-      .option("--max-file-size", o.max_file_size, "Split weight files: 500M, 2GiB, ...")
-      .option("--context-length", o.convert.context_length,
-              "Positions of the caches; default: the smaller of the config and 4096")
-      .option("--prefill-length", o.convert.prefill_length,
-              "Tokens in one call; default: the smaller of the context and 512 (static: of half "
-              "the context and 128)")
-      .choice("--attention", o.attention, {"mha", "sha"},
-              "Static: all heads in one projection, or a projection for each head")
-      .choice("--softmax", o.softmax, {"plain", "masked"},
-              "Static: the mask is added to scores, or masked scores are 20 below the smallest "
-              "one of their row")
-      .choice("--rotate", o.rotate, {"none", "r3"},
-              "Static: multiply queries and keys by a Hadamard matrix after RoPE (SpinQuant's R3)")
-      .option("--decode-length", o.convert.decode_length,
-              "Static: tokens in one call of kv_forward; default: 1; more for lookahead decoding")
-      .choice(
-          "--kv-dtype", o.kv_dtype, {"f32", "f16", "bf16", "u16", "u8", "i8"},
-          "Dtype of the KV caches: f32, f16 or i8 (stateful); f32, f16, bf16, u16 or u8 (static)")
-      .choice("--mask-dtype", o.mask_dtype, {"f32", "f16", "bf16", "u16", "u8"},
-              "Static: dtype of the attention masks")
-      .choice("--logits-dtype", o.logits_dtype, {"f32", "f16", "bf16", "u16", "u8"},
-              "Static: dtype of the logits")
-      .option("--calibrate", o.calibrate,
-              "Static: prompts that the encodings of u16 and u8 are found with, a text file with "
-              "the token ids of one prompt in each line; default: 4 fixed prompts")
-      .option("--calibrate-prefill", o.calibrate_prefill,
-              "Static: prompts for the u8 or u16 caches of prefill_forward, which then have "
-              "encodings of their own; default: those of kv_forward")
-      .choice("--logits", o.logits, {"last", "all"},
-              "Logits of the last token (default) or of all; static programs give those of all")
-      .choice("--init-buffers", o.init_buffers, {"none", "state", "all"},
-              "Mutable buffers whose initial contents are stored; default: none")
-      .choice("--packed-layout", o.packed_layout, {"own", "concatenated", "interleaved"},
-              "Rows of packed q, k, v and gate, up: as the model family has them, part after part, "
-              "or in turn per key-value head or row")
-      .option("--config", o.convert.config, "config.json to use instead of the checkpoint's")
-      .option("--allow-unmapped", o.convert.allow_unmapped,
-              "Keys that may stay unused (glob; may be repeated)")
-      .option("--reference", o.convert.reference,
-              "Reference to embed, for verify (safetensors or HDF5)")
-      .flag("--dry-run", o.dry_run, "Plan only; --json prints the plan")
-      .flag("--overwrite", o.overwrite, "Replace an existing bundle")
+  add_convert_options(verb, *options);
+  verb.example("ferry convert checkpoint/ -o bundle/ --reference golden.safetensors",
+               "Makes a bundle, with the outputs that `ferry verify` will compare it with.")
+      .example("ferry convert checkpoint/ -n --quantize 8da4w-g32",
+               "Shows what becomes of each key, and the size of every file; writes nothing.")
+      .example("ferry convert checkpoint/ -o bundle/ --if-changed",
+               "In a job that runs often: done at once where nothing has changed.")
+      .exit_codes({{"6", "the output exists; see --overwrite and --if-changed"}})
       .action([options](Context& context) { return convert(context, *options); });
 }
 

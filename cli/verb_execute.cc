@@ -1,7 +1,6 @@
 // ferry execute: runs one method of any program, ours or others', on the inputs of a script.
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +12,7 @@
 
 #include "cli/numbers.h"
 #include "cli/verbs.h"
+#include "core/atomic_file.h"
 #include "core/checked.h"
 #include "core/file.h"
 #include "core/json_writer.h"
@@ -221,13 +221,7 @@ Status make_directory(const std::string& path) {
 }
 
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-    return fail(ErrorCode::kIo,
-                fmt::format("{}: cannot replace: {}", quoted(path), std::strerror(errno)));
-  }
-  OutputFile file = FERRY_TRY(OutputFile::create(path, bytes.size()));
-  FERRY_RETURN_IF_ERROR(file.write_at(0, bytes));
-  return file.sync_and_close();
+  return write_atomically(path, bytes, IfExists::kReplace);
 }
 
 // The first few values of an output.
@@ -339,13 +333,17 @@ std::string as_text(const std::vector<Output>& outputs) {
 
 std::string as_json(const Options& options, size_t runs, const std::vector<Output>& outputs) {
   JsonWriter json;
-  json.begin_object().member("method", options.method).member("executions", runs);
+  json.begin_object()
+      .member("path", options.program)
+      .member("method", options.method)
+      .member("executions", runs);
   json.key("outputs").begin_array();
   for (const Output& o : outputs) {
     json.begin_object().member("run", o.run).member("output", o.index);
     json.member("dtype", o.type()).member("shape", o.shape);
     if (o.text) json.member("text", *o.text);
-    if (!options.outdir.empty()) json.member("file", o.stem() + ".bin");
+    if (!options.outdir.empty())
+      json.member("path", o.stem() + ".bin").member("file", o.stem() + ".bin");
     json.end_object();
   }
   json.end_array().end_object();
@@ -410,6 +408,11 @@ void add_execute(CommandLine& line) {
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
       .flag("--poison", options->poison, "Fill planned memory with NaN first")
+      .example("ferry execute model.pte --script inputs.txt --outdir outputs/",
+               "Executes `forward` once for each line, and writes what it gives.")
+      .example("printf 'i:1@1,1 i:0@1\\n' > inputs.txt",
+               "Two inputs of one execution: an i64[1,1] and an i64[1], which are what the method "
+               "takes.")
       .action([options](Context& context) { return execute(*options, context); });
 }
 

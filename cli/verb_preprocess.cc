@@ -175,6 +175,11 @@ void add_preprocess(CommandLine& line) {
       .option("--prompt", o->prompt, "Prompt without a chat template")
       .choice("--backend", o->backend, {"torchvision", "pil"},
               "Whose resampler and rounding is computed")
+      .example("ferry preprocess cat.jpg --checkpoint checkpoint/ -o pixels.safetensors",
+               "The pixel values that the checkpoint's own processor makes.")
+      .example(
+          "ferry preprocess cat.jpg --bundle bundle/ --chat 'What is this?' -o inputs.safetensors",
+          "Token ids too, with the image before the message.")
       .action([o](Context& context) { return run(context, *o); });
 }
 

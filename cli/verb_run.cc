@@ -160,6 +160,7 @@ Result<int> run(Context& context, RunOptions options) {
   const auto thresholds = FERRY_TRY(load_thresholds(options));
   const runner::MethodOptions method = {.memory = FERRY_TRY(memory_limit(options.memory))};
   Generation g;
+  g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
   const packer::Bundle bundle = FERRY_TRY(open_bundle(
       {options.bundle, !options.skip_digests, !options.ignore_eos}, options.loose, context.pool()));
@@ -241,6 +242,11 @@ void add_run(CommandLine& line) {
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
       .flag("--skip-digests", o->skip_digests,
             "Trust the bundle's bytes: load without hashing them")
+      .example("ferry run bundle/ --chat 'Why is the sky blue?' --temperature 0.7",
+               "Text on stdout as it comes; statistics on stderr.")
+      .example("ferry run bundle/ --tokens 1,2,3 --max-new 16 --json", "Without a tokenizer.")
+      .exit_codes({{"1", "a threshold is missed, or a message of a chat does not fit the context"},
+                   {"6", "a file of --dump-logits or --stats-json exists"}})
       .action([o](Context& context) { return run(context, *o); });
 }
 

@@ -133,6 +133,8 @@ void add_tokenize(CommandLine& line) {
       .flag("--skip-special", o->skip_special, "With --decode: without special tokens")
       .flag("--chat", o->chat,
             "Chats to prompts: {\"messages\": [...], \"add_generation_prompt\": bool} a line")
+      .example("echo '\"Hello\"' | ferry tokenize bundle/", "A list of ids for each line.")
+      .example("echo '[1, 2, 3]' | ferry tokenize bundle/ --decode", "Ids to text.")
       .action([o](Context& context) { return run(context, *o); });
 }
 

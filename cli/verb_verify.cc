@@ -122,7 +122,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
   FERRY_RETURN_IF_ERROR(write_report(context, options, form,
                                      {.bundle = bundle, .options = verify, .perplexity = &report}));
   if (context.json) {
-    context.print_result(to_json(report), 0);
+    context.print_result(to_json(report, options.bundle), 0);
   } else {
     context.print(to_text(report));
   }
@@ -140,6 +140,9 @@ Result<int> verify_bundle(Context& context, const Options& options) {
     form = FERRY_TRY(check_report_file(options.report, options.bundle));
   }
   FERRY_RETURN_IF_ERROR(check_attest_options(options.attest, options.bundle));
+  verify.progress = [&context](const char* label, ProgressUnit unit) {
+    return context.progress(label, unit);
+  };
   verify.details = form.has_value() || !options.attest.file.empty();
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
@@ -149,7 +152,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
-    context.print_result(to_json(verification), verification.parity() ? 0 : 1);
+    context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
   } else if (!context.json && !context.quiet) {
     // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
@@ -200,21 +203,26 @@ void add_verify(CommandLine& line) {
               "With --perplexity: tokens from window to window; default: half of the window")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
-      .option("--report", options->report,
+      .option("--report FILE", options->report,
               "File for a report of what was compared: .html, .json or .md; a report of this name "
               "is replaced")
-      .option("--attest", options->attest.file,
+      .option("--attest FILE", options->attest.file,
               "At parity: file for a signed statement of what was proved (docs/attestation.md)")
-      .option("--key", options->attest.key.private_key,
+      .option("--key FILE", options->attest.key.private_key,
               "With --attest: private key, PEM: P-256, P-384 or P-521")
-      .option("--passphrase-file", options->attest.key.passphrase_file,
+      .option("--passphrase-file FILE", options->attest.key.passphrase_file,
               "With --attest: file whose first line decrypts the key")
-      .option("--certificate", options->attest.key.certificate,
+      .option("--certificate FILE", options->attest.key.certificate,
               "With --attest: certificate of the key, PEM")
-      .option("--chain", options->attest.key.chain,
+      .option("--chain FILE", options->attest.key.chain,
               "With --attest: certificates of its issuers, PEM; may be repeated")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")
+      .example("ferry verify bundle/ --checkpoint checkpoint/ --reference golden.safetensors",
+               "The whole proof: the bundle against the checkpoint, the checkpoint against what "
+               "its own implementation computes.")
+      .example("ferry verify bundle/", "Against the reference in the bundle.")
+      .exit_codes({{"0", "parity"}, {"1", "no parity; stderr says why"}})
       .action([options](Context& context) { return verify_bundle(context, *options); });
 }
 

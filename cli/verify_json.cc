@@ -169,10 +169,10 @@ void write_modes(JsonWriter& json, const pipeline::Verification& v) {
 
 }  // namespace
 
-std::string to_json(const pipeline::Verification& v) {
+std::string to_json(const pipeline::Verification& v, const std::string& path) {
   JsonWriter json;
   json.begin_object();
-  json.member("parity", v.parity());
+  json.member("path", path).member("parity", v.parity());
   const Meaning meaning = meaning_of(v);
   write_lines(json, "proves", v.parity() ? meaning.proves : std::vector<std::string>{});
   write_lines(json, "does_not_prove", meaning.leaves_open);

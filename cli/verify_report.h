@@ -8,7 +8,8 @@
 
 namespace ferry::cli {
 
-std::string to_json(const pipeline::Verification& verification);
+// `path`: the bundle, as given.
+std::string to_json(const pipeline::Verification& verification, const std::string& path);
 std::string to_text(const pipeline::Verification& verification);
 // A line for each reason why there is no parity; empty at parity.
 std::vector<std::string> reasons(const pipeline::Verification& verification);

@@ -8,7 +8,7 @@
 
 namespace ferry {
 
-// "PATH: WHAT: reason", kIo.
+// "PATH: WHAT: reason", kIo; kExists for EEXIST.
 tl::unexpected<Error> os_error(const std::string& path, std::string_view what, int number);
 
 }  // namespace ferry

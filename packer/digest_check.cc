@@ -9,6 +9,7 @@
 
 #include "core/file.h"
 #include "core/interrupt.h"
+#include "core/progress.h"
 #include "core/sha256.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
@@ -20,7 +21,8 @@ namespace {
 constexpr uint64_t kHashChunk = uint64_t{1} << 20;
 
 // Read, not mapped: a file that shrinks meanwhile is an error then, not a signal.
-Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes) {
+Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes,
+                               ProgressStage& progress) {
   const uint64_t size = std::min(kHashChunk, bytes);
   const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
   Sha256 hash;
@@ -29,6 +31,7 @@ Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t 
     const auto part = std::span(chunk.get(), std::min(size, bytes - done));
     FERRY_RETURN_IF_ERROR(file.read_at(offset + done, part));
     hash.update(part);
+    progress.add(part.size());
   }
   FERRY_RETURN_IF_ERROR(file.check_unchanged());
   return hash.finish();
@@ -49,9 +52,12 @@ class DigestCheck {
     for (Range& range : ranges_) order.push_back(&range);
     std::stable_sort(order.begin(), order.end(),
                      [](const Range* a, const Range* b) { return a->bytes > b->bytes; });
+    uint64_t bytes = 0;
+    for (const Range& range : ranges_) bytes += range.bytes;
+    ProgressStage progress("checking digests", bytes);
     pool.parallel_for(order.size(), [&](size_t i) {
       Range& range = *order[i];
-      range.digest = digest_of_range(file_of(range.file), range.offset, range.bytes);
+      range.digest = digest_of_range(file_of(range.file), range.offset, range.bytes, progress);
     });
     for (size_t begin = 0; begin < ranges_.size();) {
       size_t end = begin;

@@ -238,7 +238,7 @@ TEST(Convert, AnExistingBundleStaysUnlessOverwritten) {
   ASSERT_EQ(run_ferry(line).code, 0);
   const auto before = files_in(dir / "b");
   const Outcome refused = run_ferry(line + Line{"--dtype", "f16"});
-  EXPECT_NE(refused.code, 0);
+  EXPECT_EQ(refused.code, 6);
   EXPECT_EQ(refused.error_lines(), 1U);
   EXPECT_EQ(files_in(dir / "b"), before);
   EXPECT_EQ(run_ferry(line + Line{"--dtype", "f16", "--overwrite"}).code, 0);

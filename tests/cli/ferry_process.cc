@@ -94,6 +94,8 @@ const char* code_name(int code) {
       return "unsupported";
     case 5:
       return "io";
+    case 6:
+      return "exists";
     default:
       return "internal";
   }
@@ -109,6 +111,9 @@ void expect_error_document(const Outcome& plain, const Outcome& with, bool quiet
   EXPECT_EQ(with.out.substr(0, start), plain.out) << "not one document";
   const nlohmann::json document = Outcome{0, with.out.substr(start), with.err}.json();
   EXPECT_EQ(document.value("ok", true), false) << document;
+  EXPECT_EQ(document.value("schema", 0), 1) << document;
+  EXPECT_TRUE(document.contains("ferry") && document.contains("verb")) << document;
+  EXPECT_TRUE(document.contains("result")) << document;
   EXPECT_EQ(document.value("exit", -1), plain.code);
   nlohmann::json error = document.value("error", nlohmann::json::object());
   EXPECT_EQ(error.value("code", ""), code_name(plain.code));

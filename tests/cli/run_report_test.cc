@@ -76,7 +76,7 @@ TEST(RunReport, NewFilesAreRefusedBeforeTheWork) {
   for (const char* option : {"--stats-json", "--dump-logits"}) {
     const Outcome outcome =
         run_ferry({"run", dir / "no_bundle", "--tokens", "1", option, dir / "there"});
-    EXPECT_EQ(outcome.code, 5);
+    EXPECT_EQ(outcome.code, 6);
     EXPECT_EQ(outcome.err, "ferry: error: " + (dir / "there") + ": cannot create: File exists\n");
   }
   EXPECT_EQ(read_bytes(dir / "there"), "mine");

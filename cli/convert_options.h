@@ -1,0 +1,35 @@
+// The options of `ferry convert`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cli/command_line.h"
+#include "cli/quantize_options.h"
+#include "core/result.h"
+#include "pipeline/convert.h"
+
+namespace ferry::cli {
+
+// As they stand on the line; settle() makes `convert` of them.
+struct ConvertLine {
+  pipeline::ConvertOptions convert;
+  std::string out;
+  std::string component_dtype;
+  std::string dtype = "keep", logits, init_buffers, program = "stateful";
+  std::string packed_layout = "own";
+  std::string attention = "mha", softmax = "plain", rotate = "none";
+  std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;
+  QuantizeTexts quantize;
+  std::string max_file_size;
+  int64_t shards = 1;
+  bool dry_run = false, overwrite = false, if_changed = false, resume = false;
+};
+
+// Declares all of them.
+void add_convert_options(Verb& verb, ConvertLine& line);
+
+// kUsage for options that make no sense, alone or together.
+Status settle(ConvertLine& line);
+
+}  // namespace ferry::cli
