@@ -48,8 +48,8 @@ bool is_of_killed(const LastAttempt& last, const State& state, const Task& task)
 
 Error in_the_way(const Task& task, bool made_by_plan) {
   return {kExists, fmt::format("{}: {} (--force replaces it)", printable(task.output),
-                                         made_by_plan ? "exists, made with another fingerprint"
-                                                      : "exists, and this plan did not make it")};
+                               made_by_plan ? "exists, made with another fingerprint"
+                                            : "exists, and this plan did not make it")};
 }
 
 struct Evaluator {
