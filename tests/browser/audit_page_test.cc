@@ -34,15 +34,13 @@ TEST_F(AuditPage, TenThousandTensorsOpenAndAreFound) {
   const std::string page = audit_page(options);
   browser().open(page);
   ASSERT_TRUE(browser().becomes_true("document.documentElement.dataset.readyMs"));
+  const double seconds = browser().processor_seconds();
   expect_no_complaint();
   const std::string ready = browser().value("document.documentElement.dataset.readyMs");
-  std::printf(
-      "%d items, %zu bytes: script done after %s ms, first picture after %s ms\n",
-      items_of(options), page.size(),
-      browser().value("document.documentElement.dataset.builtMs").get<std::string>().c_str(),
-      ready.c_str());
-  // The bar is a second on a quiet machine; tests run beside others.
-  EXPECT_LT(std::stod(ready), 5000);
+  std::printf("%d items, %zu bytes: first picture after %s ms, %.2f s of processor time\n",
+              items_of(options), page.size(), ready.c_str(), seconds);
+  // Tests run beside others, so the bar of a second is held against processor time.
+  EXPECT_LT(seconds, 1.0);
   browser().click("#map input[type=search]");
   browser().type("experts.67 w3 layers.4");
   // Layers 4 and 40 to 48.

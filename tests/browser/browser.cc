@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <fstream>
 #include <stdexcept>
 
@@ -172,6 +171,15 @@ json Browser::call(const std::string& method, json parameters) {
   json answer = answer_to(last_id_);
   if (answer.contains("error")) throw std::runtime_error(method + ": " + answer["error"].dump());
   return answer.value("result", json::object());
+}
+
+double Browser::processor_seconds() {
+  call("Performance.enable");
+  const json answer = call("Performance.getMetrics");
+  for (const json& metric : answer.at("metrics")) {
+    if (metric.at("name") == "ProcessTime") return metric.at("value").get<double>();
+  }
+  throw std::runtime_error("the browser does not tell its processor time");
 }
 
 // Messages end with a zero byte.

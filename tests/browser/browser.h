@@ -41,6 +41,9 @@ class Browser {
   nlohmann::json call(const std::string& method,
                       nlohmann::json parameters = nlohmann::json::object());
 
+  // Processor time of the process that shows the page, from its start, in seconds.
+  double processor_seconds();
+
   // Messages of the console, refused loads, exceptions; and addresses that the page asked for.
   const std::vector<std::string>& complaints() const { return complaints_; }
   const std::vector<std::string>& requests() const { return requests_; }

@@ -47,7 +47,8 @@ float value_at(const TensorFile& file, const std::string& tensor, size_t index) 
 }
 
 std::string hex_of_file(const std::string& path) {
-  return to_hex(sha256(std::as_bytes(std::span(read_bytes(path)))));
+  const std::string bytes = read_bytes(path);
+  return to_hex(sha256(std::as_bytes(std::span(bytes))));
 }
 
 // Everything that the page and scripts rely on is there whatever was compared.
