@@ -50,6 +50,8 @@ class BundleAudit {
     const InputFile manifest =
         FERRY_TRY(InputFile::open(bundle_.path_of(std::string(packer::kManifestName))));
     list_files(manifest.size());
+    FERRY_RETURN_IF_ERROR(list_unlisted());
+    index_files();
     FERRY_RETURN_IF_ERROR(add_programs());
     add_data();
     add_others();
@@ -79,6 +81,16 @@ class BundleAudit {
         if (file.path == program->file) file.type = "program";
       }
     }
+  }
+
+  // A signature is not in the manifest that it signs.
+  Status list_unlisted() {
+    std::ranges::move(FERRY_TRY(other_files(bundle_.path(), audit_.files)),
+                      std::back_inserter(audit_.files));
+    return {};
+  }
+
+  void index_files() {
     std::ranges::sort(audit_.files, {}, &AuditedFile::path);
     for (uint32_t i = 0; i < audit_.files.size(); ++i) index_[audit_.files[i].path] = i;
   }

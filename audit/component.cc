@@ -51,6 +51,9 @@ constexpr Rule kRules[] = {
     {".ln1.", "norm"},
     {".ln2.", "norm"},
     {".ln.", "norm"},
+    {".lambda_", "norm"},
+    {".ls1.", "norm"},
+    {".ls2.", "norm"},
     {".lm_head.", "head"},
     {".reversible_embedding.vars.1.", "head"},
     {"reverse_embeddings", "head"},
@@ -74,6 +77,7 @@ constexpr Rule kRules[] = {
     {".gating_ffw_2.", "mlp.up"},
     {".feed_forward.w3.", "mlp.up"},
     {".fc1.", "mlp.up"},
+    {".linear_fc1.", "mlp.up"},
     {".intermediate.", "mlp.up"},
     {"down_proj", "mlp.down"},
     {"ffn_down", "mlp.down"},
@@ -81,6 +85,7 @@ constexpr Rule kRules[] = {
     {".ffw_linear.", "mlp.down"},
     {".feed_forward.w2.", "mlp.down"},
     {".fc2.", "mlp.down"},
+    {".linear_fc2.", "mlp.down"},
     {"qkv", "attn.qkv"},
     {".q_proj.", "attn.q"},
     {".wq.", "attn.q"},
@@ -153,8 +158,9 @@ std::optional<int64_t> number(std::string_view text) {
 }
 
 // Of ".layers.7.", or, as Keras has it, ".llama_transformer_decoder_7.", which is layer 0 without a
-// number.
+// number. Layers of multi-token prediction are beside those of the model.
 std::optional<int64_t> layer_of(std::string_view name) {
+  if (name.starts_with(".mtp.")) return std::nullopt;
   std::string_view before;
   while (name.size() > 1) {
     name.remove_prefix(1);

@@ -128,7 +128,7 @@ class Finder {
 
   void find_padding() {
     const uint64_t bytes = audit_.bytes_of(LeafKind::kPadding);
-    if (bytes <= audit_.bytes() / kPaddingPart) return;
+    if (bytes <= std::max(kSmallTensor, audit_.bytes() / kPaddingPart)) return;
     out_.push_back({.id = "padding",
                     .warning = true,
                     .bytes = bytes,

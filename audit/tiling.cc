@@ -56,6 +56,16 @@ class Tiler {
     });
   }
 
+  // A matrix that is embedding and head counts as embedding, whichever comes first.
+  static void tie(Leaf& leaf, Leaf other) {
+    if (leaf.component == "head" && other.component == "embedding") {
+      other.tied = std::move(leaf.tied);
+      leaf.tied.clear();
+      std::swap(leaf, other);
+    }
+    leaf.tied.push_back(std::move(other.name));
+  }
+
   // Equal ranges of one level are neighbours now.
   void merge_equal() {
     std::vector<Claim> merged;
@@ -63,7 +73,7 @@ class Tiler {
       Claim* const last = merged.empty() ? nullptr : &merged.back();
       if (last != nullptr && claim.leaf.bytes > 0 && last->level == claim.level &&
           last->leaf.offset == claim.leaf.offset && last->leaf.bytes == claim.leaf.bytes) {
-        last->leaf.tied.push_back(std::move(claim.leaf.name));
+        tie(last->leaf, std::move(claim.leaf));
       } else {
         merged.push_back(std::move(claim));
       }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <map>
 #include <span>
 #include <utility>
 
@@ -57,33 +58,40 @@ struct Evaluator {
   const std::function<Status()>& keep_on;
   std::optional<std::string> present = bundle_digest(task.output);
   Evaluation found = {};
+  std::map<Thoroughness, Fingerprint> fingerprints = {};
+
+  // Of the task as it is now; each is made once.
+  Result<Fingerprint> fingerprint(Thoroughness kind) {
+    const auto known = fingerprints.find(kind);
+    if (known != fingerprints.end()) return known->second;
+    return fingerprints.emplace(kind, FERRY_TRY(fingerprint_of(task, kind, keep_on))).first->second;
+  }
 
   // A success is compared in the way in which its fingerprint was made.
-  Result<bool> is_up_to_date() {
-    found.recorded = FERRY_TRY(state.done(task.id));
-    const Thoroughness kind =
-        found.recorded ? thoroughness_of(found.recorded->fingerprint) : options.thoroughness;
-    found.fingerprint = FERRY_TRY(fingerprint_of(task, kind, keep_on));
-    if (found.recorded && found.recorded->fingerprint == found.fingerprint.text &&
-        found.recorded->output == task.output && present == found.recorded->sha256) {
-      return true;
+  Result<bool> holds(const AttemptResult& success) {
+    const Fingerprint now = FERRY_TRY(fingerprint(thoroughness_of(success.fingerprint)));
+    if (success.outcome != Outcome::kDone || success.fingerprint != now.text ||
+        success.output != task.output || present != success.sha256) {
+      return false;
     }
-    if (kind == options.thoroughness) return false;
-    found.fingerprint = FERRY_TRY(fingerprint_of(task, options.thoroughness, keep_on));
-    return false;
+    found.fingerprint = now;
+    found.recorded = success;
+    return true;
   }
 
   Result<Verdict> verdict() {
-    if (FERRY_TRY(is_up_to_date())) return Verdict::kUpToDate;
-    const bool made_before = found.recorded && present == found.recorded->sha256;
+    const std::optional<AttemptResult> done = FERRY_TRY(state.done(task.id));
+    if (done && FERRY_TRY(holds(*done))) return Verdict::kUpToDate;
     const std::optional<LastAttempt> last = FERRY_TRY(state.last_attempt(task.id));
+    // After a power failure only one of the two records may be there.
+    if (last && last->result && FERRY_TRY(holds(*last->result))) return Verdict::kUpToDate;
+    found.fingerprint = FERRY_TRY(fingerprint(options.thoroughness));
     const std::string& now = found.fingerprint.text;
     if (!options.again && last && last->result && last->result->is_final() &&
         last->result->fingerprint == now) {
       found.recorded = last->result;
       return Verdict::kFailedBefore;
     }
-    found.recorded.reset();
     if (!present) return Verdict::kTry;
     const bool same = last && last->started && last->started->fingerprint == now;
     if (same && !last->converted.empty() && last->converted == *present) {
@@ -91,7 +99,7 @@ struct Evaluator {
     } else if (options.force || (same && is_of_killed(*last, state, task))) {
       found.replace = true;
     } else {
-      found.problem = in_the_way(task, made_before);
+      found.problem = in_the_way(task, done && present == done->sha256);
       return Verdict::kHopeless;
     }
     return Verdict::kTry;

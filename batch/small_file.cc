@@ -30,14 +30,9 @@ int write_and_close(int fd, std::string_view text, Durable durable) {
       problem = errno;
     }
   }
-  if (problem == 0 && durable == Durable::kYes && ::fsync(fd) != 0) problem = errno;
+  if (problem == 0 && durable == Durable::kContents && ::fsync(fd) != 0) problem = errno;
   if (::close(fd) != 0 && problem == 0) problem = errno;
   return problem;
-}
-
-std::string parent_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
 }
 
 double seconds_of(const timespec& time) {
@@ -57,7 +52,7 @@ Status write_small_file(const std::string& path, const std::string& temporary,
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
     return os_error(path, "cannot rename to it", errno);
   }
-  return durable == Durable::kYes ? sync_directory(parent_of(path)) : Status();
+  return {};
 }
 
 Result<std::optional<std::string>> read_small_file(const std::string& path) {

@@ -10,10 +10,11 @@
 
 namespace ferry::batch {
 
-enum class Durable { kNo, kYes };
+// With kContents what is found under the name after a power failure is whole: this text, or the one
+// before. Without, it may be an empty file. A kill of the process is no danger to either.
+enum class Durable { kNo, kContents };
 
-// Writes `text` under the name `temporary`, on the same file system, and renames it to `path`. With
-// kYes it is still there after a power failure.
+// Writes `text` under the name `temporary`, on the same file system, and renames it to `path`.
 Status write_small_file(const std::string& path, const std::string& temporary,
                         std::string_view text, Durable durable);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <string_view>
 
 #include "batch/small_file.h"
@@ -42,6 +43,10 @@ std::string State::attempt_path(const std::string& id, uint64_t number,
   return fmt::format("{}/attempts/{}/{}/{}", directory_, id, number, file);
 }
 
+std::string State::done_path(const std::string& id) const {
+  return fmt::format("{}/done/{}.json", directory_, id);
+}
+
 Status State::prepare() const {
   for (const char* folder : {"done", "attempts", "claims"}) {
     FERRY_RETURN_IF_ERROR(make_directories(fmt::format("{}/{}", directory_, folder)));
@@ -50,7 +55,7 @@ Status State::prepare() const {
 }
 
 Result<std::optional<AttemptResult>> State::done(const std::string& id) const {
-  const std::string path = fmt::format("{}/done/{}.json", directory_, id);
+  const std::string path = done_path(id);
   const std::optional<std::string> text = FERRY_TRY(read_small_file(path));
   if (!text) return std::optional<AttemptResult>();
   return std::optional<AttemptResult>(FERRY_TRY(parse_result(*text, printable(path))));
@@ -112,10 +117,8 @@ Result<uint64_t> State::begin_attempt(const std::string& id) const {
 }
 
 Status State::write(const std::string& id, uint64_t number, const Started& started) const {
-  // Durable, because it allows a later attempt to replace what it finds.
   return write_small_file(attempt_path(id, number, kStartedFile),
-                          attempt_path(id, number, kTemporaryFile), to_json(started),
-                          Durable::kYes);
+                          attempt_path(id, number, kTemporaryFile), to_json(started), Durable::kNo);
 }
 
 Status State::write_converted(const std::string& id, uint64_t number,
@@ -126,13 +129,22 @@ Status State::write_converted(const std::string& id, uint64_t number,
 
 Status State::write(const AttemptResult& result) const {
   const std::string text = to_json(result);
-  FERRY_RETURN_IF_ERROR(write_small_file(attempt_path(result.id, result.attempt, kResultFile),
+  const bool done = result.outcome == Outcome::kDone;
+  const std::string path = attempt_path(result.id, result.attempt, kResultFile);
+  // One sync for each task that is done, and none for those that will be tried again: a bundle that
+  // no record speaks of is not touched by later runs.
+  FERRY_RETURN_IF_ERROR(write_small_file(path,
                                          attempt_path(result.id, result.attempt, kTemporaryFile),
-                                         text, Durable::kNo));
-  if (result.outcome != Outcome::kDone) return {};
-  return write_small_file(fmt::format("{}/done/{}.json", directory_, result.id),
-                          attempt_path(result.id, result.attempt, kDoneTemporaryFile), text,
-                          Durable::kYes);
+                                         text, done ? Durable::kContents : Durable::kNo));
+  if (!done) return {};
+  // The same file under a second name, where the file system has such.
+  const std::string index = done_path(result.id);
+  const std::string temporary = attempt_path(result.id, result.attempt, kDoneTemporaryFile);
+  if (::link(path.c_str(), temporary.c_str()) != 0) {
+    return write_small_file(index, temporary, text, Durable::kContents);
+  }
+  if (std::rename(temporary.c_str(), index.c_str()) == 0) return {};
+  return os_error(index, "cannot rename to it", errno);
 }
 
 }  // namespace ferry::batch

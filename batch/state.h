@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "batch/result.h"
@@ -42,13 +43,15 @@ class State {
   Status write(const std::string& id, uint64_t number, const Started& started) const;
   // That the attempt has made the bundle with this digest.
   Status write_converted(const std::string& id, uint64_t number, const std::string& sha256) const;
-  // Where the task is done, that is recorded too, durably.
+  // Where the task is done, done() finds it too.
   Status write(const AttemptResult& result) const;
 
   std::string claims() const { return directory_ + "/claims"; }
   std::string attempt_path(const std::string& id, uint64_t number, const std::string& file) const;
 
  private:
+  std::string done_path(const std::string& id) const;
+
   std::string directory_;
 };
 

@@ -19,21 +19,24 @@ class Looker {
     TaskStatus status;
     const std::vector<uint64_t> numbers = FERRY_TRY(state_.attempts(task.id));
     status.attempts = numbers.size();
-    std::optional<AttemptResult> done = FERRY_TRY(state_.done(task.id));
+    const std::optional<AttemptResult> done = FERRY_TRY(state_.done(task.id));
     if (numbers.empty() && !done) return status;
     LastAttempt last;
     if (!numbers.empty()) last = FERRY_TRY(state_.attempt(task.id, numbers.back()));
     if (is_running(task, last)) {
       status.state = TaskState::kRunning;
-    } else if (done && is_up_to_date(task)) {
+      return status;
+    }
+    Evaluation found = evaluate(task, state_, {}, [] { return Status(); });
+    if (found.verdict == Evaluation::Verdict::kUpToDate) {
       status.state = TaskState::kDone;
-      status.result = std::move(done);
+      status.result = std::move(found.recorded);
     } else if (last.result && last.result->outcome == Outcome::kFailed) {
       status.state = TaskState::kFailed;
       status.result = std::move(last.result);
-    } else if (last.result && last.result->outcome == Outcome::kDone) {
+    } else if (done || (last.result && last.result->outcome == Outcome::kDone)) {
       status.state = TaskState::kChanged;
-      status.result = std::move(last.result);
+      status.result = done ? done : std::move(last.result);
     } else {
       status.state = TaskState::kInterrupted;
       status.result = std::move(last.result);
@@ -42,12 +45,6 @@ class Looker {
   }
 
  private:
-  bool is_up_to_date(const Task& task) const {
-    const EvaluateOptions plain;
-    const Evaluation found = evaluate(task, state_, plain, [] { return Status(); });
-    return found.verdict == Evaluation::Verdict::kUpToDate;
-  }
-
   bool is_running(const Task& task, const LastAttempt& last) const {
     if (last.result || !last.started) return false;
     const Life life = life_of({.host = last.started->host,

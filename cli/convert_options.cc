@@ -173,6 +173,9 @@ Status settle(ConvertLine& options) {
   if (options.out.empty() && !options.dry_run) {
     return fail(ErrorCode::kUsage, "-o OUT is required, unless with --dry-run");
   }
+  if (options.resume && options.dry_run) {
+    return fail(ErrorCode::kUsage, "--resume: a dry run writes nothing");
+  }
   if (options.if_changed && options.out.empty()) {
     return fail(ErrorCode::kUsage, "--if-changed needs -o OUT");
   }
@@ -203,6 +206,8 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
       .option("-o,--out OUT", o.out, "Bundle directory to make")
       .flag("-n,--dry-run", o.dry_run, "Plan only; --json prints the plan")
       .flag("--overwrite", o.overwrite, "Replace an existing bundle")
+      .flag("--resume", o.resume,
+            "Keep what is done when stopped or killed, and go on with what such a run has left")
       .flag("--if-changed", o.if_changed,
             "Leave a bundle as it is that converting again would make the same, and replace any "
             "other; reads the checkpoint to know")

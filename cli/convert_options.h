@@ -23,7 +23,7 @@ struct ConvertLine {
   QuantizeTexts quantize;
   std::string max_file_size;
   int64_t shards = 1;
-  bool dry_run = false, overwrite = false, if_changed = false;
+  bool dry_run = false, overwrite = false, if_changed = false, resume = false;
 };
 
 // Declares all of them.

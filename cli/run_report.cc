@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +10,7 @@
 #include <span>
 
 #include "cli/error_report.h"
-#include "core/file.h"
+#include "core/atomic_file.h"
 #include "core/interrupt.h"
 #include "core/json_writer.h"
 #include "core/os_error.h"
@@ -163,11 +162,7 @@ Status write_stats(const Generation& g, const std::string& path) {
   json.begin_object();
   write_stats_members(json, g);
   const std::string text = json.end_object().take();
-  OutputFile file = FERRY_TRY(OutputFile::create(path, text.size()));
-  Status status = file.write_at(0, std::as_bytes(std::span(text)));
-  if (status) status = file.sync_and_close();
-  if (!status) ::unlink(path.c_str());
-  return status;
+  return write_atomically(path, text, IfExists::kRefuse);
 }
 
 Status check_new_file(const std::string& path) {

@@ -102,7 +102,7 @@ Result<int> make_report(Context& context, const ReportLine& line) {
   const int exit = made.status.complete() ? 0 : 1;
   if (!line.out.empty()) {
     FERRY_RETURN_IF_ERROR(batch::write_small_file(line.out, line.out + ".ferry-new",
-                                                  rendered(made, form), batch::Durable::kYes));
+                                                  rendered(made, form), batch::Durable::kContents));
     context.note(fmt::format("wrote {}", printable(line.out)));
   }
   if (context.json) {

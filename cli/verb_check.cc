@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/attest.h"
 #include "cli/error_report.h"
 #include "cli/signature_report.h"
 #include "cli/verbs.h"
@@ -23,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string path, signature, public_key, at;
+  std::string path, signature, attestation, public_key, at;
   std::vector<std::string> anchors;
   bool ignore_unsigned = false;
 
@@ -82,8 +83,8 @@ bool is_bundle(const std::string& path) {
   return false;
 }
 
-// Whoever trusts a key wants a signature: a model that lost its own is not verified.
-Result<signing::ModelCheck> check_signature(Context& context, const Options& options) {
+// Whom the options trust.
+Result<signing::Trust> trust_of(const Options& options) {
   if (options.public_key.empty() == options.anchors.empty()) {
     return fail(ErrorCode::kUsage,
                 "a signature is checked with --public-key or with --trust-anchor, one of both");
@@ -93,6 +94,12 @@ Result<signing::ModelCheck> check_signature(Context& context, const Options& opt
   }
   signing::Trust trust{options.public_key, options.anchors, std::nullopt};
   if (!options.at.empty()) trust.at = FERRY_TRY(parse_time(options.at));
+  return trust;
+}
+
+// Whoever trusts a key wants a signature: a model that lost its own is not verified.
+Result<signing::ModelCheck> check_signature(Context& context, const Options& options) {
+  const signing::Trust trust = FERRY_TRY(trust_of(options));
   const std::string signature =
       options.signature.empty() ? signing::default_signature_path(options.path) : options.signature;
   std::error_code error;
@@ -137,7 +144,38 @@ Result<int> check_signed(Context& context, const Options& options) {
   return code;
 }
 
+// The files of the bundle are those that the statement is about; what is damaged is so for both.
+Result<int> check_attested(Context& context, const Options& options) {
+  if (!options.signature.empty() || options.ignore_unsigned) {
+    return fail(ErrorCode::kUsage,
+                "--attestation and --signature are two checks: give one of them");
+  }
+  const signing::Trust trust = FERRY_TRY(trust_of(options));
+  const packer::CheckReport bundle = FERRY_TRY(packer::check_bundle(options.path, context.pool()));
+  const auto check = FERRY_TRY(pipeline::check_attestation(
+      options.path, options.attestation, trust, context.pool(), context.progress("hashing")));
+  const int code = check.holds() && bundle.ok() ? 0 : 1;
+  if (context.json) {
+    JsonWriter json;
+    json.begin_object().member("path", options.path);
+    write_attestation_check(json, options.attestation, check);
+    json.key("bundle");
+    write_bundle(json, bundle);
+    context.print_result(json.end_object().take(), code);
+    return code;
+  }
+  if (!check.holds()) {
+    print_error(attestation_error(options.path, options.attestation, check),
+                /*with_details=*/!context.quiet);
+  } else if (!context.quiet) {
+    context.print(describe_attestation(options.path, check));
+  }
+  print_bundle(context, bundle);
+  return code;
+}
+
 Result<int> check(Context& context, const Options& options) {
+  if (!options.attestation.empty()) return check_attested(context, options);
   return options.wants_signature() ? check_signed(context, options)
                                    : check_bundle(context, options.path);
 }
@@ -148,19 +186,23 @@ void add_check(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("check", "Re-hash and validate a bundle; check the signature of a folder or a file")
       .positional("PATH", options->path, "Bundle; with a signature any folder or file")
-      .option("--signature", options->signature,
+      .option("--signature FILE", options->signature,
               "Signature; default: PATH/model.sig of a folder, PATH.sig of a file")
-      .option("--public-key", options->public_key, "Key that must have signed, PEM")
-      .option("--trust-anchor", options->anchors,
+      .option("--attestation FILE", options->attestation,
+              "Statement of parity that verify --attest wrote: must be about this bundle")
+      .option("--public-key FILE", options->public_key, "Key that must have signed, PEM")
+      .option("--trust-anchor FILE", options->anchors,
               "Root certificate that the signer's must lead to, PEM; may be repeated")
-      .option("--at", options->at,
+      .option("--at TIME", options->at,
               "Time at which certificates must be valid (2026-03-01T12:00:00Z); default: now")
       .flag("--ignore-unsigned-files", options->ignore_unsigned,
             "Allow files that the signature does not list")
       .example("ferry check bundle/", "Hashes every byte and validates all structure.")
-      .example("ferry check bundle/ --public-key release.pub",
+      .example("ferry check bundle/ --public-key release.pub.pem",
                "The same, and the bundle must be signed with this key.")
-      .exit_codes({{"0", "the bundle is intact, and its signature verified"},
+      .example("ferry check bundle/ --attestation parity.json --public-key release.pub",
+               "The same, and it computes what its checkpoint computes (docs/attestation.md).")
+      .exit_codes({{"0", "the bundle is intact, and its signature or attestation verified"},
                    {"1", "damaged, or not verified"},
                    {"3", "no bundle, or no signature"},
                    {"4", "a method of signing that is not supported"}})

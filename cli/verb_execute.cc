@@ -1,7 +1,6 @@
 // ferry execute: runs one method of any program, ours or others', on the inputs of a script.
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +12,7 @@
 
 #include "cli/numbers.h"
 #include "cli/verbs.h"
+#include "core/atomic_file.h"
 #include "core/checked.h"
 #include "core/file.h"
 #include "core/json_writer.h"
@@ -221,13 +221,7 @@ Status make_directory(const std::string& path) {
 }
 
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
-    return fail(ErrorCode::kIo,
-                fmt::format("{}: cannot replace: {}", quoted(path), std::strerror(errno)));
-  }
-  OutputFile file = FERRY_TRY(OutputFile::create(path, bytes.size()));
-  FERRY_RETURN_IF_ERROR(file.write_at(0, bytes));
-  return file.sync_and_close();
+  return write_atomically(path, bytes, IfExists::kReplace);
 }
 
 // The first few values of an output.

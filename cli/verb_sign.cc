@@ -42,9 +42,9 @@ std::string to_json(const std::string& path, const signing::SignedModel& model) 
 }
 
 std::string to_text(const std::string& path, const signing::SignedModel& model) {
-  return fmt::format("{}: signed: {} files, {}\n  signature  {}\n  key        {} ({}){}\n", path,
-                     model.digest.files, human_bytes(model.digest.bytes), model.signature,
-                     model.signer.key, model.signer.curve,
+  return fmt::format("{}: signed: {} files, {}\n  signature  {}\n  key        {} ({}){}\n",
+                     printable(path), model.digest.files, human_bytes(model.digest.bytes),
+                     printable(model.signature), model.signer.key, model.signer.curve,
                      model.signer.subject.empty() ? "" : "\n  subject    " + model.signer.subject);
 }
 
@@ -77,17 +77,23 @@ void add_sign(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("sign", "Sign a folder or a file (OpenSSF Model Signing)")
       .positional("PATH", options->path, "Bundle, any other folder, or file")
-      .option("--key", options->key.private_key, "Private key, PEM: P-256, P-384 or P-521")
-      .option("--passphrase-file", options->key.passphrase_file,
+      .option("--key FILE", options->key.private_key, "Private key, PEM: P-256, P-384 or P-521")
+      .option("--passphrase-file FILE", options->key.passphrase_file,
               "File whose first line decrypts the key")
-      .option("--certificate", options->key.certificate, "Certificate of the key, PEM")
-      .option("--chain", options->key.chain, "Certificates of its issuers, PEM; may be repeated")
-      .option("-o,--out", options->output,
+      .option("--certificate FILE", options->key.certificate, "Certificate of the key, PEM")
+      .option("--chain FILE", options->key.chain,
+              "Certificates of its issuers, PEM; may be repeated")
+      .option("-o,--out FILE", options->output,
               "Signature to write; default: PATH/model.sig of a folder, PATH.sig of a file")
-      .option("--ignore-paths", options->ignore_paths,
+      .option("--ignore-paths NAME", options->ignore_paths,
               "File or folder, relative to PATH, to leave out; may be repeated")
-      .option("--shard-size", options->shard_size,
+      .option("--shard-size BYTES", options->shard_size,
               "Sign parts of this many bytes, which are hashed in parallel, not whole files")
+      .example("ferry sign bundle/ --key release.pem",
+               "Writes bundle/model.sig; `ferry check bundle/ --public-key` verifies it.")
+      .exit_codes({{"0", "signed"},
+                   {"3", "no private key, one that others may read, or links in the folder"},
+                   {"4", "a kind of key that is not supported"}})
       .action([options](Context& context) { return sign(*options, context); });
 }
 

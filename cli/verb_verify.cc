@@ -140,6 +140,9 @@ Result<int> verify_bundle(Context& context, const Options& options) {
     form = FERRY_TRY(check_report_file(options.report, options.bundle));
   }
   FERRY_RETURN_IF_ERROR(check_attest_options(options.attest, options.bundle));
+  verify.progress = [&context](const char* label, ProgressUnit unit) {
+    return context.progress(label, unit);
+  };
   verify.details = form.has_value() || !options.attest.file.empty();
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
@@ -200,18 +203,18 @@ void add_verify(CommandLine& line) {
               "With --perplexity: tokens from window to window; default: half of the window")
       .option("--tolerance", options->verify.tolerance,
               "Largest absolute logit error instead of the bounds of docs/verifying.md")
-      .option("--report", options->report,
+      .option("--report FILE", options->report,
               "File for a report of what was compared: .html, .json or .md; a report of this name "
               "is replaced")
-      .option("--attest", options->attest.file,
+      .option("--attest FILE", options->attest.file,
               "At parity: file for a signed statement of what was proved (docs/attestation.md)")
-      .option("--key", options->attest.key.private_key,
+      .option("--key FILE", options->attest.key.private_key,
               "With --attest: private key, PEM: P-256, P-384 or P-521")
-      .option("--passphrase-file", options->attest.key.passphrase_file,
+      .option("--passphrase-file FILE", options->attest.key.passphrase_file,
               "With --attest: file whose first line decrypts the key")
-      .option("--certificate", options->attest.key.certificate,
+      .option("--certificate FILE", options->attest.key.certificate,
               "With --attest: certificate of the key, PEM")
-      .option("--chain", options->attest.key.chain,
+      .option("--chain FILE", options->attest.key.chain,
               "With --attest: certificates of its issuers, PEM; may be repeated")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")

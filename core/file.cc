@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kMaxTransfer = size_t{1} << 30;
 constexpr int kMaxTreeDepth = 32;
 // Files that are smaller need no more than what a check of the free space has left aside.
-constexpr uint64_t kLeastReserved = uint64_t{1} << 20;
+constexpr uint64_t kLeastReserved = uint64_t{1} << 16;
 
 void close_quietly(int& fd) {
   if (fd >= 0) ::close(fd);
@@ -221,7 +221,8 @@ Status sync_directory(const std::string& path) {
   } while (result != 0 && errno == EINTR);
   const int sync_errno = errno;
   close_quietly(fd);
-  if (result != 0) return os_error(name, "cannot sync", sync_errno);
+  // EINVAL: the file system has no such operation for directories.
+  if (result != 0 && sync_errno != EINVAL) return os_error(name, "cannot sync", sync_errno);
   return {};
 }
 

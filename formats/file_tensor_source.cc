@@ -24,6 +24,15 @@ Status FileTensorSource::check_unchanged() const {
   return {};
 }
 
+Result<std::string> FileTensorSource::state() const {
+  std::string text;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    const std::string state = FERRY_TRY(state_of(*inputs_[i]));
+    text += fmt::format("{}: {}\n", printable(files_[i].name), state);
+  }
+  return text;
+}
+
 uint32_t FileTensorSource::add_file(std::string name, std::unique_ptr<InputFile> file,
                                     std::vector<std::byte> header) {
   files_.push_back({std::move(name), file->size(), std::move(header)});

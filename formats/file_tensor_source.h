@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/file_state.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 
 namespace ferry::formats {
 
-class FileTensorSource : public TensorSource {
+class FileTensorSource : public TensorSource, public FileState {
  public:
   const std::string& path() const final { return path_; }
   const std::vector<SourceFile>& files() const final { return files_; }
@@ -20,6 +21,7 @@ class FileTensorSource : public TensorSource {
   // Checks the range, calls read_entry(), and then checks that the file is unchanged.
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const final;
   Status check_unchanged() const final;
+  Result<std::string> state() const final;
 
  protected:
   explicit FileTensorSource(std::string path) : path_(std::move(path)) {}

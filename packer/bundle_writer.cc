@@ -3,13 +3,19 @@
 #include "packer/bundle_writer.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+
+#include "core/disk_space.h"
 #include "core/file.h"
 #include "core/interrupt.h"
 #include "core/text.h"
 #include "packer/file_writer.h"
 #include "packer/segment_digest.h"
 #include "packer/source_tree.h"
+#include "packer/stage_contents.h"
+#include "packer/stage_journal.h"
 #include "packer/staging_directory.h"
 
 namespace ferry::packer {
@@ -138,20 +144,87 @@ std::vector<NonFiniteWeight> non_finite_weights(const BundlePlan::Impl& plan,
   return weights;
 }
 
+// Bytes that files of this directory have on the disk.
+uint64_t stored_bytes(const std::string& directory, const std::vector<PlannedFile>& files) {
+  constexpr uint64_t kBlock = 512;  // of st_blocks, whatever the file system has
+  uint64_t bytes = 0;
+  for (const PlannedFile& file : files) {
+    struct stat info {};
+    if (::lstat((directory + "/" + file.path).c_str(), &info) != 0) continue;
+    bytes += std::min<uint64_t>(file.bytes, static_cast<uint64_t>(info.st_blocks) * kBlock);
+  }
+  return bytes;
+}
+
+// All of a bundle in `staging`, but for its name.
+Result<WrittenBundle> write_contents(const BundlePlan::Impl& plan, const StagingDirectory& staging,
+                                     ResumableStage* stage, ThreadPool& pool,
+                                     const std::function<void(uint64_t, uint64_t)>& progress) {
+  const BundleDigests digests = FERRY_TRY(write_files(plan, staging.path(), stage, pool, progress));
+  FERRY_RETURN_IF_ERROR(check_sources_unchanged(plan));
+  FERRY_RETURN_IF_ERROR(check_values(plan, digests));
+  Manifest manifest = with_digests(plan, digests);
+  FERRY_RETURN_IF_ERROR(write_manifest_file(plan, manifest, staging.path()));
+  FERRY_RETURN_IF_ERROR(check_interrupt());
+  return WrittenBundle{.manifest = std::move(manifest),
+                       .non_finite = non_finite_weights(plan, digests),
+                       .resumed_bytes = digests.taken_over};
+}
+
+// A stage is of use to the next run unless that would end in the same way, or could believe what
+// the system failed to write: it may drop such pages from the disk and still show them.
+bool is_worth_keeping(const Error& error, const ResumableStage& stage) {
+  const bool passes = error.code == ErrorCode::kInterrupted || error.code == ErrorCode::kIo;
+  return passes && !stage.journal.empty() && !stage.sync_failed;
+}
+
+// What was there before is kept, whatever goes wrong until it has been read.
+Result<WrittenBundle> fill_stage(const BundlePlan::Impl& plan, StagingDirectory& staging,
+                                 const std::string& fingerprint, ThreadPool& pool,
+                                 const std::function<void(uint64_t, uint64_t)>& progress) {
+  StageJournal journal = FERRY_TRY(StageJournal::open(staging.journal_path(), fingerprint));
+  ResumableStage stage{
+      .contents = FERRY_TRY(verified_contents(plan, staging.path(), journal.records(), pool)),
+      .journal = std::move(journal)};
+  auto written = write_contents(plan, staging, &stage, pool, progress);
+  staging.keep(!written && is_worth_keeping(written.error(), stage));
+  return written;
+}
+
+Result<WrittenBundle> write_resumable(const BundlePlan::Impl& plan, const BundleTarget& target,
+                                      ThreadPool& pool,
+                                      const std::function<void(uint64_t, uint64_t)>& progress) {
+  const std::string fingerprint = FERRY_TRY(stage_fingerprint(plan));
+  if (fingerprint.empty()) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: --resume needs a checkpoint in files",
+                                                     printable(plan.source->path())));
+  }
+  StagingDirectory staging = FERRY_TRY(StagingDirectory::create_stage(
+      target.directory, target.overwrite, fingerprint.substr(0, 16)));
+  const uint64_t stored = stored_bytes(staging.path(), plan.listing);
+  FERRY_RETURN_IF_ERROR(require_space(staging.path(), plan.total_bytes - stored, target.directory));
+  auto written = fill_stage(plan, staging, fingerprint, pool, progress);
+  if (written) {
+    FERRY_RETURN_IF_ERROR(staging.publish());
+  } else if (staging.is_kept()) {
+    written.error().message += fmt::format("; what is done is kept in {}: the same command goes on",
+                                           quoted(staging.root()));
+  }
+  return written;
+}
+
 }  // namespace
 
 Result<WrittenBundle> BundlePlan::write(
-    const std::string& directory, bool overwrite, ThreadPool& pool,
+    const BundleTarget& target, ThreadPool& pool,
     const std::function<void(uint64_t, uint64_t)>& progress) const {
-  StagingDirectory staging = FERRY_TRY(StagingDirectory::create(directory, overwrite));
-  const BundleDigests digests = FERRY_TRY(write_files(*impl_, staging.path(), pool, progress));
-  FERRY_RETURN_IF_ERROR(check_sources_unchanged(*impl_));
-  FERRY_RETURN_IF_ERROR(check_values(*impl_, digests));
-  Manifest manifest = with_digests(*impl_, digests);
-  FERRY_RETURN_IF_ERROR(write_manifest_file(*impl_, manifest, staging.path()));
-  FERRY_RETURN_IF_ERROR(check_interrupt());
+  if (target.resume) return write_resumable(*impl_, target, pool, progress);
+  StagingDirectory staging =
+      FERRY_TRY(StagingDirectory::create(target.directory, target.overwrite));
+  FERRY_RETURN_IF_ERROR(require_space(staging.path(), impl_->total_bytes, target.directory));
+  WrittenBundle written = FERRY_TRY(write_contents(*impl_, staging, nullptr, pool, progress));
   FERRY_RETURN_IF_ERROR(staging.publish());
-  return WrittenBundle{std::move(manifest), non_finite_weights(*impl_, digests)};
+  return written;
 }
 
 }  // namespace ferry::packer

@@ -57,9 +57,19 @@ struct NonFiniteWeight {
   uint64_t count = 0;
 };
 
+// Where a bundle is written to.
+struct BundleTarget {
+  std::string directory;
+  bool overwrite = false;  // an existing bundle is replaced
+  // What is done stays when the run is stopped or killed, and the next one with the same plan goes
+  // on with it (docs/crash_consistency.md).
+  bool resume = false;
+};
+
 struct WrittenBundle {
   Manifest manifest;                        // as written
   std::vector<NonFiniteWeight> non_finite;  // in the order of the manifest
+  uint64_t resumed_bytes = 0;               // of weights that an earlier run had written
 };
 
 // The plan: exact sizes of every file but the manifest's digests, which have fixed length too.
@@ -84,9 +94,14 @@ class BundlePlan {
   // `directory`, syncs, and renames: afterwards the directory is complete or untouched. An existing
   // directory is an error unless `overwrite`. kUnsupported, with every tensor, where the cast to a
   // smaller dtype made infinities of finite values, and where NaN or infinity would have to be
-  // quantised. kInterrupted: core/interrupt.h.
-  Result<WrittenBundle> write(const std::string& directory, bool overwrite, ThreadPool& pool,
+  // quantised; kIo, before anything is written, where there is no room for it. kInterrupted:
+  // core/interrupt.h.
+  Result<WrittenBundle> write(const BundleTarget& target, ThreadPool& pool,
                               const std::function<void(uint64_t, uint64_t)>& progress) const;
+  Result<WrittenBundle> write(const std::string& directory, bool overwrite, ThreadPool& pool,
+                              const std::function<void(uint64_t, uint64_t)>& progress) const {
+    return write({.directory = directory, .overwrite = overwrite, .resume = false}, pool, progress);
+  }
 
   // Why a bundle of this manifest is not what the plan would make of the checkpoint as it is now;
   // empty: it is. Reads and hashes what the plan refers to, and nothing of the bundle.

@@ -66,9 +66,9 @@ class PlainFile {
 
 class FileWriter {
  public:
-  FileWriter(const BundlePlan::Impl& plan, const std::string& directory, ThreadPool& pool,
-             const std::function<void(uint64_t, uint64_t)>& progress)
-      : plan_(plan), directory_(directory), pool_(pool), progress_(progress) {
+  FileWriter(const BundlePlan::Impl& plan, const std::string& directory, ResumableStage* stage,
+             ThreadPool& pool, const std::function<void(uint64_t, uint64_t)>& progress)
+      : plan_(plan), directory_(directory), stage_(stage), pool_(pool), progress_(progress) {
     digests_.files.resize(plan.files.size());
     digests_.segments.resize(plan.segments);
     digests_.entries.resize(plan.source->entries().size());
@@ -77,9 +77,14 @@ class FileWriter {
       for (const Extent& extent : file.extents) total_ += extent.bytes;
     }
     assign_entries();
+    done_.resize(plan.weights.size(), false);
   }
 
   Result<BundleDigests> run() {
+    const StageContents nothing;
+    FERRY_RETURN_IF_ERROR(
+        prepare_files(plan_, directory_, stage_ != nullptr ? stage_->contents : nothing));
+    if (stage_ != nullptr) take_over(stage_->contents);
     const size_t count = plan_.files.size();
     const size_t at_once = std::clamp<size_t>(most_open_files() / 4, 1, 64);
     for (size_t begin = 0; begin < count; begin += at_once) {
@@ -103,13 +108,42 @@ class FileWriter {
     }
   }
 
+  // The source tensors that the task of a weight hashes.
+  std::vector<size_t> entries_hashed_by(size_t weight) const {
+    std::vector<size_t> entries = entries_of(*plan_.weights[weight]);
+    std::erase_if(entries, [&](size_t entry) { return hashed_by_[entry] != weight; });
+    return entries;
+  }
+
+  // What an earlier run has written, as if it had been written now.
+  void take_over(const StageContents& contents) {
+    for (size_t weight = 0; weight < contents.weights.size(); ++weight) {
+      if (const auto& record = contents.weights[weight]) take_over(weight, *record);
+    }
+  }
+  void take_over(size_t weight, const WeightRecord& record) {
+    std::vector<size_t> entries;
+    for (const auto& [entry, digest] : record.entries) entries.push_back(entry);
+    if (entries != entries_hashed_by(weight)) return;
+    done_[weight] = true;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < record.outputs.size(); ++i) {
+      digests_.segments[plan_.first_segment[weight] + i] = record.outputs[i];
+      bytes += plan_.weights[weight]->outputs[i].bytes();
+    }
+    for (const auto& [entry, digest] : record.entries) digests_.entries[entry] = digest;
+    digests_.non_finite[weight] = record.non_finite;
+    digests_.taken_over += bytes;
+    advance(bytes);
+  }
+
   Status write_batch(size_t begin, size_t end) {
     open_.clear();
     first_open_ = begin;
     std::vector<Task> tasks;
     for (size_t f = begin; f < end; ++f) {
       const FilePlan& file = plan_.files[f];
-      open_.push_back(FERRY_TRY(OutputFile::create(directory_ + "/" + file.name, file.bytes)));
+      open_.push_back(FERRY_TRY(OutputFile::open_existing(directory_ + "/" + file.name)));
       if (!file.segmented) tasks.push_back({f, {}, file.bytes});
       add_weights(f, tasks);
     }
@@ -126,7 +160,7 @@ class FileWriter {
       for (; end < extents.size() && (end == begin || belong_together(extents, end)); ++end) {
         bytes += extents[end].bytes;
       }
-      if (extents[begin].kind != Extent::Kind::kWeight) continue;
+      if (extents[begin].kind != Extent::Kind::kWeight || done_[extents[begin].index]) continue;
       tasks.push_back({index, std::span(extents).subspan(begin, end - begin), bytes});
     }
   }
@@ -168,11 +202,9 @@ class FileWriter {
     const graph::Recipe& recipe = *plan_.weights[weight];
     SourceTap tap(*plan_.source);
     const bool copied = is_whole_copy(recipe, *plan_.source);
-    std::vector<size_t> watched;
-    for (size_t entry : entries_of(recipe)) {
-      if (copied || hashed_by_[entry] != weight) continue;
-      tap.watch(entry);
-      watched.push_back(entry);
+    const std::vector<size_t> hashed = entries_hashed_by(weight);
+    if (!copied) {
+      for (size_t entry : hashed) tap.watch(entry);
     }
     std::vector<Sha256> hashes(extents.size());
     const auto write_rows = [&](int64_t first, int64_t rows,
@@ -191,12 +223,22 @@ class FileWriter {
     for (size_t i = 0; i < extents.size(); ++i) {
       digests_.segments[plan_.first_segment[weight] + i] = hashes[i].finish();
     }
-    for (size_t entry : watched) digests_.entries[entry] = FERRY_TRY(tap.finish(entry));
-    const size_t entry = recipe.pieces.empty() ? SIZE_MAX : recipe.pieces[0].tensor;
-    if (copied && hashed_by_[entry] == weight) {
-      digests_.entries[entry] = digests_.segments[plan_.first_segment[weight]];
+    for (size_t entry : hashed) {
+      digests_.entries[entry] =
+          copied ? digests_.segments[plan_.first_segment[weight]] : FERRY_TRY(tap.finish(entry));
     }
-    return {};
+    return stage_ != nullptr && !stop_ ? note_in_journal(weight, hashed) : Status();
+  }
+
+  Status note_in_journal(size_t weight, const std::vector<size_t>& hashed) {
+    WeightRecord record{.weight = weight, .non_finite = digests_.non_finite[weight]};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < plan_.weights[weight]->outputs.size(); ++i) {
+      record.outputs.push_back(digests_.segments[plan_.first_segment[weight] + i]);
+      bytes += plan_.weights[weight]->outputs[i].bytes();
+    }
+    for (size_t entry : hashed) record.entries.emplace_back(entry, *digests_.entries[entry]);
+    return stage_->journal.append(record, bytes);
   }
 
   // A tile of `extent`, at `offset` in it. Tiles come in order.
@@ -305,7 +347,9 @@ class FileWriter {
       digests_.files[index] = FERRY_TRY(digest_data_file(file));
       advance(file.head.size());
     }
-    return out.sync_and_close();
+    Status synced = out.sync_and_close();
+    if (!synced && stage_ != nullptr) stage_->sync_failed = true;
+    return synced;
   }
 
   Result<Digest> digest_data_file(const FilePlan& file) const {
@@ -327,9 +371,11 @@ class FileWriter {
 
   const BundlePlan::Impl& plan_;
   const std::string& directory_;
+  ResumableStage* stage_;
   ThreadPool& pool_;
   const std::function<void(uint64_t, uint64_t)>& progress_;
   std::vector<size_t> hashed_by_;  // source entry -> weight whose task makes its digest
+  std::vector<bool> done_;         // by weight: an earlier run has written it
   BundleDigests digests_;          // distinct elements are written by distinct tasks
   std::vector<OutputFile> open_;   // of the current batch
   size_t first_open_ = 0;
@@ -342,9 +388,9 @@ class FileWriter {
 }  // namespace
 
 Result<BundleDigests> write_files(const BundlePlan::Impl& plan, const std::string& directory,
-                                  ThreadPool& pool,
+                                  ResumableStage* stage, ThreadPool& pool,
                                   const std::function<void(uint64_t, uint64_t)>& progress) {
-  return FileWriter(plan, directory, pool, progress).run();
+  return FileWriter(plan, directory, stage, pool, progress).run();
 }
 
 }  // namespace ferry::packer

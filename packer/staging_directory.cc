@@ -14,6 +14,7 @@
 #include <charconv>
 #include <cstdio>  // renameat2
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -32,6 +33,11 @@ namespace {
 
 using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
 
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
 tl::unexpected<Error> usage(const std::string& path, std::string_view what) {
   return fail(ErrorCode::kUsage, fmt::format("{}: {}", printable(path), what));
 }
@@ -41,9 +47,38 @@ tl::unexpected<Error> taken(const std::string& path, std::string_view what) {
 }
 
 // What is being written has this and the process id behind it; a directory that is being made, and
-// has no lock yet, has the other one and a number of its own.
+// has no lock yet, has the second one and a number of its own; a stage has the third one and its
+// id.
 std::string staging_prefix(const std::string& name) { return "." + name + ".ferry-tmp-"; }
 std::string new_prefix(const std::string& name) { return "." + name + ".ferry-new-"; }
+std::string stage_prefix(const std::string& name) { return "." + name + ".ferry-stage-"; }
+
+constexpr size_t kIdDigits = 16;
+constexpr std::string_view kJournalName = "journal";
+constexpr std::string_view kContentsName = "bundle";
+
+// An open directory, and with it its lock. Move-only.
+class Lock {
+ public:
+  Lock() = default;
+  explicit Lock(int fd) : fd_(fd) {}
+  ~Lock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Lock(Lock&& other) noexcept : fd_(other.release()) {}
+  Lock& operator=(Lock&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+
+  int fd() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  // False on a file system without locks.
+  bool is_held() const { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+
+ private:
+  int fd_ = -1;
+};
 
 // Takes the lock of a directory; -1 where another process holds it or it cannot be had.
 int try_lock(const std::string& path) {
@@ -79,51 +114,113 @@ class ParentLock {
 
 enum class Owner { kNobody, kGone, kWriting, kUnknown };
 
-// Whose directory `entry` is, by its name, its process and its lock. Process ids are not enough
-// where containers share a directory, and locks are not enough on every file system: that an owner
-// is gone, both must say.
-Owner owner_of(const std::string& parent, std::string_view entry, const std::string& prefix) {
-  if (!entry.starts_with(prefix)) return Owner::kNobody;
-  const std::string_view digits = entry.substr(prefix.size());
+bool is_directory(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// The process id in the name of what is being written.
+std::optional<pid_t> process_in(std::string_view digits) {
   pid_t pid = 0;
   const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
-  if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || pid <= 0) {
-    return Owner::kNobody;
-  }
-  const std::string path = parent + "/" + std::string(entry);
-  struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return Owner::kNobody;
-  const int lock = try_lock(path);
-  if (lock < 0) return Owner::kWriting;
-  ::close(lock);
+  if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size()) return std::nullopt;
+  return pid > 0 ? std::optional(pid) : std::nullopt;
+}
+
+// Whose directory `path` is, by its process and its lock, which is taken where nobody has it.
+// Process ids are not enough where containers share a directory, and locks are not enough on every
+// file system: that an owner is gone, both must say.
+Owner owner_of(const std::string& path, pid_t pid, Lock& taken) {
+  taken = Lock(try_lock(path));
+  if (taken.fd() < 0) return Owner::kWriting;
   // Our own id is that of an earlier process with the same one.
   const bool alive = pid != ::getpid() && (::kill(pid, 0) == 0 || errno != ESRCH);
   return alive ? Owner::kUnknown : Owner::kGone;
 }
 
-// Removes what runs that are gone have left of this target. kUsage if another run is writing it.
-Status remove_abandoned(const std::string& parent, const std::string& name,
-                        const std::string& target) {
-  std::vector<std::string> abandoned, unused;
-  {
-    const Directory directory(::opendir(parent.c_str()), &::closedir);
-    if (!directory) return os_error(parent, "cannot list", errno);
+// The same of a stage, of which the lock alone can tell.
+Owner owner_of_stage(const std::string& path, Lock& taken) {
+  taken = Lock(try_lock(path));
+  if (taken.fd() < 0) return Owner::kWriting;
+  return taken.is_held() ? Owner::kGone : Owner::kUnknown;
+}
+
+bool is_stage_id(std::string_view text) {
+  return text.size() == kIdDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// What is left of this target beside it.
+class Remainders {
+ public:
+  Remainders(const std::string& parent, const std::string& name) : parent_(parent), name_(name) {}
+
+  // Finds what no run holds. kUsage if another run is writing the target.
+  Status find(const std::string& target) {
+    const Directory directory(::opendir(parent_.c_str()), &::closedir);
+    if (!directory) return os_error(parent_, "cannot list", errno);
     while (const dirent* entry = ::readdir(directory.get())) {
-      const std::string_view found = entry->d_name;
-      if (found.starts_with(new_prefix(name))) unused.emplace_back(found);
-      const Owner owner = owner_of(parent, found, staging_prefix(name));
-      if (owner == Owner::kGone) abandoned.emplace_back(found);
+      const std::string found = entry->d_name;
+      if (found.starts_with(new_prefix(name_))) unused_.push_back(found);
+      Lock lock;
+      const Owner owner = owner_of_entry(found, lock);
       if (owner == Owner::kWriting) {
         return usage(target, fmt::format("another run is writing it (in {})", quoted(found, 200)));
       }
+      if (owner == Owner::kGone) abandoned_.emplace(found, std::move(lock));
     }
+    return {};
   }
-  // These are empty. If one is just being made, its maker makes another.
-  for (const std::string& entry : unused) (void)::rmdir((parent + "/" + entry).c_str());
-  for (const std::string& entry : abandoned)
-    FERRY_RETURN_IF_ERROR(remove_tree(parent + "/" + entry));
-  return {};
-}
+
+  // Takes what find() has found out of it; without a lock if it is not there.
+  Lock take(const std::string& entry) {
+    const auto found = abandoned_.find(entry);
+    if (found == abandoned_.end()) return {};
+    Lock lock = std::move(found->second);
+    abandoned_.erase(found);
+    return lock;
+  }
+
+  // Removes what find() has found; without `stages` only those stages that nothing can be gained
+  // from.
+  Status remove(bool stages) {
+    // These are empty. If one is just being made, its maker makes another.
+    for (const std::string& entry : unused_) (void)::rmdir((parent_ + "/" + entry).c_str());
+    for (const auto& [entry, lock] : abandoned_) {
+      const std::string path = parent_ + "/" + entry;
+      const bool is_stage = entry.starts_with(stage_prefix(name_));
+      if (is_stage && !stages && is_useful(path)) continue;
+      FERRY_RETURN_IF_ERROR(remove_tree(path));
+    }
+    return {};
+  }
+
+ private:
+  Owner owner_of_entry(const std::string& entry, Lock& lock) const {
+    const std::string path = parent_ + "/" + entry;
+    const std::string_view text = entry;
+    if (text.starts_with(staging_prefix(name_))) {
+      const auto pid = process_in(text.substr(staging_prefix(name_).size()));
+      if (pid && is_directory(path)) return owner_of(path, *pid, lock);
+    }
+    if (text.starts_with(stage_prefix(name_)) &&
+        is_stage_id(text.substr(stage_prefix(name_).size())) && is_directory(path)) {
+      return owner_of_stage(path, lock);
+    }
+    return Owner::kNobody;
+  }
+
+  static bool is_useful(const std::string& stage) {
+    const std::string journal = fmt::format("{}/{}", stage, kJournalName);
+    return ::access(journal.c_str(), F_OK) == 0 &&
+           is_directory(fmt::format("{}/{}", stage, kContentsName));
+  }
+
+  const std::string& parent_;
+  const std::string& name_;
+  std::vector<std::string> unused_;
+  std::map<std::string, Lock> abandoned_;
+};
 
 // Makes the directory `path`, which is locked from the first moment at which it has this name: one
 // without a lock could be taken for abandoned. Returns the descriptor that holds the lock.
@@ -199,7 +296,7 @@ Result<std::optional<struct stat>> look_at(const std::string& path) {
 }  // namespace
 
 StagingDirectory::~StagingDirectory() {
-  if (!path_.empty()) (void)remove_tree(path_);
+  if (!root_.empty() && !keep_) (void)remove_tree(root_);
   if (lock_ >= 0) ::close(lock_);
 }
 
@@ -208,37 +305,98 @@ StagingDirectory::StagingDirectory(StagingDirectory&& other) noexcept { *this = 
 StagingDirectory& StagingDirectory::operator=(StagingDirectory&& other) noexcept {
   std::swap(target_, other.target_);
   std::swap(parent_, other.parent_);
+  std::swap(root_, other.root_);
   std::swap(path_, other.path_);
   std::swap(overwrite_, other.overwrite_);
+  std::swap(keep_, other.keep_);
   std::swap(lock_, other.lock_);
   return *this;
 }
 
+std::string StagingDirectory::parent_of(const std::string& target) {
+  const std::string path = without_slashes(target);
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
 Result<StagingDirectory> StagingDirectory::create(const std::string& target, bool overwrite) {
+  return begin(target, overwrite, {});
+}
+
+Result<StagingDirectory> StagingDirectory::create_stage(const std::string& target, bool overwrite,
+                                                        std::string_view id) {
+  return begin(target, overwrite, id);
+}
+
+// `stage` is the id of one, or empty.
+Result<StagingDirectory> StagingDirectory::begin(const std::string& target, bool overwrite,
+                                                 std::string_view stage) {
   StagingDirectory staging;
   staging.overwrite_ = overwrite;
-  staging.target_ = target;
-  while (staging.target_.size() > 1 && staging.target_.back() == '/') staging.target_.pop_back();
-  const size_t slash = staging.target_.rfind('/');
-  const std::string name =
-      slash == std::string::npos ? staging.target_ : staging.target_.substr(slash + 1);
+  staging.target_ = without_slashes(target);
+  staging.parent_ = parent_of(target);
+  const std::string name = base_name(staging.target_);
   if (name.empty() || name == "." || name == ".." || name.find('\0') != std::string::npos) {
     return usage(target, "is not a name for a new directory");
   }
-  staging.parent_ = slash == std::string::npos ? "." : staging.target_.substr(0, slash);
-  if (staging.parent_.empty()) staging.parent_ = "/";
-
   FERRY_RETURN_IF_ERROR(check_parent(staging.parent_));
-  if (const auto existing = FERRY_TRY(look_at(staging.target_))) {
-    FERRY_RETURN_IF_ERROR(check_replaceable(staging.target_, *existing, overwrite));
-  }
   const ParentLock parent_lock(staging.parent_);
-  FERRY_RETURN_IF_ERROR(remove_abandoned(staging.parent_, name, target));
-  const std::string path =
-      fmt::format("{}/{}{}", staging.parent_, staging_prefix(name), ::getpid());
-  staging.lock_ = FERRY_TRY(make_locked(staging.parent_, name, path));
-  staging.path_ = path;
+  Remainders remainders(staging.parent_, name);
+  if (const auto existing = FERRY_TRY(look_at(staging.target_))) {
+    Status replaceable = check_replaceable(staging.target_, *existing, overwrite);
+    if (!replaceable) {
+      if (remainders.find(target)) (void)remainders.remove(/*stages=*/false);
+      return tl::unexpected<Error>(std::move(replaceable).error());
+    }
+  }
+  FERRY_RETURN_IF_ERROR(remainders.find(target));
+  Lock found = remainders.take(stage_prefix(name) + std::string(stage));
+  FERRY_RETURN_IF_ERROR(remainders.remove(/*stages=*/true));
+  FERRY_RETURN_IF_ERROR(stage.empty() ? staging.make_private(name)
+                                      : staging.take_stage(name, stage, found.release()));
   return staging;
+}
+
+Status StagingDirectory::make_private(const std::string& name) {
+  const std::string path = fmt::format("{}/{}{}", parent_, staging_prefix(name), ::getpid());
+  lock_ = FERRY_TRY(make_locked(parent_, name, path));
+  root_ = path_ = path;
+  return {};
+}
+
+// `held` is the lock of the stage, if it was there; -1 otherwise.
+Status StagingDirectory::take_stage(const std::string& name, std::string_view id, int held) {
+  const std::string path = fmt::format("{}/{}{}", parent_, stage_prefix(name), id);
+  Lock lock(held >= 0 ? held
+                      : (is_directory(path) ? try_lock(path)
+                                            : FERRY_TRY(make_locked(parent_, name, path))));
+  struct stat named {
+  }, locked{};
+  if (lock.fd() < 0 || ::fstat(lock.fd(), &locked) != 0 || ::lstat(path.c_str(), &named) != 0 ||
+      named.st_ino != locked.st_ino) {
+    return usage(target_, fmt::format("another run is writing it (in {})", quoted(path, 200)));
+  }
+  if (!lock.is_held()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: --resume needs a file system with locks", printable(target_)));
+  }
+  if (locked.st_uid != ::geteuid()) {
+    return fail(ErrorCode::kIo, fmt::format("{}: belongs to another user", printable(path)));
+  }
+  const std::string contents = fmt::format("{}/{}", path, kContentsName);
+  if (::mkdir(contents.c_str(), 0777) != 0 && !is_directory(contents)) {
+    return os_error(contents, "cannot create", errno);
+  }
+  root_ = path;
+  path_ = contents;
+  keep_ = ::access(journal_path().c_str(), F_OK) == 0;
+  lock_ = lock.release();
+  return {};
+}
+
+std::string StagingDirectory::journal_path() const {
+  return fmt::format("{}/{}", root_, kJournalName);
 }
 
 Status StagingDirectory::publish() {
@@ -246,24 +404,37 @@ Status StagingDirectory::publish() {
   const auto existing = FERRY_TRY(look_at(target_));
   if (existing) {
     FERRY_RETURN_IF_ERROR(check_replaceable(target_, *existing, overwrite_));
-    return exchange();
+    FERRY_RETURN_IF_ERROR(exchange());
+  } else {
+    FERRY_RETURN_IF_ERROR(give_name());
   }
+  FERRY_RETURN_IF_ERROR(sync_directory(parent_));
+  keep_ = false;
+  // What is left is of no use: the old target, and the journal, which goes first, so that a stage
+  // without one is known to be of none. Where it cannot be removed, the next run tries again.
+  if (root_.empty()) return {};
+  if (path_ != root_) (void)::unlink(journal_path().c_str());
+  FERRY_RETURN_IF_ERROR(remove_tree(root_));
+  root_.clear();
+  return {};
+}
+
+Status StagingDirectory::give_name() {
   int result = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_NOREPLACE);
   // Not every file system knows the flag; a plain rename never replaces a directory with files in
   // it.
-  if (result != 0 && errno == EINVAL) result = ::rename(path_.c_str(), target_.c_str());
+  if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
+    result = ::rename(path_.c_str(), target_.c_str());
+  }
   if (result != 0) return os_error(target_, "cannot be given its name", errno);
-  path_.clear();
-  return sync_directory(parent_);
+  if (path_ == root_) root_.clear();
+  return {};
 }
 
 Status StagingDirectory::exchange() {
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
     return os_error(target_, "cannot be replaced in one step", errno);
   }
-  FERRY_RETURN_IF_ERROR(sync_directory(parent_));
-  FERRY_RETURN_IF_ERROR(remove_tree(path_));  // the old one; tried once more on destruction
-  path_.clear();
   return {};
 }
 

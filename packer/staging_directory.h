@@ -3,12 +3,18 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/result.h"
 
 namespace ferry::packer {
 
-// Holds `.NAME.ferry-tmp-PID` beside NAME, locked, from create() until publish() or destruction.
+// Holds a sibling of NAME, locked, from create() until publish() or destruction:
+//
+//   .NAME.ferry-tmp-PID      the directory that is written, of one run
+//   .NAME.ferry-stage-ID     of runs that go on with each other's work: `journal`, and `bundle`,
+//                            the directory that is written
+//
 // Move-only, not thread-safe.
 class StagingDirectory {
  public:
@@ -17,22 +23,43 @@ class StagingDirectory {
   StagingDirectory(StagingDirectory&& other) noexcept;
   StagingDirectory& operator=(StagingDirectory&& other) noexcept;
 
-  // Removes what killed runs left of the same target first. kUsage if another run is writing the
-  // target, if it exists and `overwrite` is not set, or if it is neither empty nor a bundle; kIo if
-  // there is no directory to put it into.
+  // Removes what killed runs left of the same target first, and stages that no run holds. kUsage if
+  // another run is writing the target, if it exists and `overwrite` is not set, or if it is neither
+  // empty nor a bundle; kIo if there is no directory to put it into.
   static Result<StagingDirectory> create(const std::string& target, bool overwrite);
+  // The same, but for the stage of this `id`, 16 hexadecimal digits: it is taken over as it is, and
+  // made where there is none. kUnsupported on a file system without locks.
+  static Result<StagingDirectory> create_stage(const std::string& target, bool overwrite,
+                                               std::string_view id);
 
+  // The directory that is written.
   const std::string& path() const { return path_; }
+  // Of a stage: the file for its journal.
+  std::string journal_path() const;
+  // Whether destruction leaves it to the next run. At first that is so for a stage with a journal.
+  void keep(bool keep) { keep_ = keep; }
+  bool is_kept() const { return keep_; }
+  // What is removed or kept.
+  const std::string& root() const { return root_; }
+  // The directory that the target is in.
+  static std::string parent_of(const std::string& target);
 
   // Syncs the directory, gives it its name, syncs the parent. The files in it have been synced. An
   // old target is exchanged with it in one step and removed afterwards.
   Status publish();
 
  private:
+  static Result<StagingDirectory> begin(const std::string& target, bool overwrite,
+                                        std::string_view stage);
+  Status make_private(const std::string& name);
+  Status take_stage(const std::string& name, std::string_view id, int held);
+  Status give_name();
   Status exchange();
 
-  std::string target_, parent_, path_;  // path_ is empty when there is nothing to remove
-  bool overwrite_ = false;
+  std::string target_, parent_;
+  std::string root_;  // empty when there is nothing to remove
+  std::string path_;  // root_, or a directory in it
+  bool overwrite_ = false, keep_ = false;
   int lock_ = -1;
 };
 

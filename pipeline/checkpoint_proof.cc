@@ -93,16 +93,35 @@ Status encode_prompts(runner::VisionEncoder* vision, std::vector<proof::Recorded
   return {};
 }
 
-// The first tensor of the f32 path with a value that is NaN or infinite; empty if there is none.
-Result<std::string> not_finite(const TensorSource& path) {
-  for (size_t i = 0; i < path.entries().size(); ++i) {
-    const TensorEntry& entry = path.entries()[i];
-    if (entry.dtype != DType::kF32) continue;
-    std::vector<float> values(entry.bytes / sizeof(float));
-    FERRY_RETURN_IF_ERROR(path.read(i, 0, std::as_writable_bytes(std::span(values))));
-    if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) return entry.name;
+Result<bool> is_finite(const TensorSource& path, size_t entry) {
+  if (path.entries()[entry].dtype != DType::kF32) return true;
+  std::vector<float> values(path.entries()[entry].bytes / sizeof(float));
+  FERRY_RETURN_IF_ERROR(path.read(entry, 0, std::as_writable_bytes(std::span(values))));
+  return std::ranges::all_of(values, [](float v) { return std::isfinite(v); });
+}
+
+// The first tensor of the f32 path with a value that is NaN or infinite, in the order in which the
+// model computes them; empty if there is none.
+Result<std::string> not_finite(const TensorSource& path, int64_t layers) {
+  std::vector<std::string> order;
+  for (const proof::ReferenceTensor& tensor : proof::reference_tensors(layers)) {
+    order.push_back(tensor.name);
   }
-  return std::string();
+  // Entries are PROMPT.TENSOR. What is not in the list comes behind it.
+  const auto rank = [&](size_t entry) {
+    const std::string& name = path.entries()[entry].name;
+    return std::ranges::find_if(order,
+                                [&](const std::string& tensor) {
+                                  return name == tensor || name.ends_with("." + tensor);
+                                }) -
+           order.begin();
+  };
+  std::vector<std::pair<int64_t, size_t>> entries;
+  for (size_t i = 0; i < path.entries().size(); ++i) {
+    if (!FERRY_TRY(is_finite(path, i))) entries.emplace_back(rank(i), i);
+  }
+  const auto first = std::ranges::min_element(entries);
+  return first == entries.end() ? std::string() : path.entries()[first->second].name;
 }
 
 }  // namespace
@@ -117,11 +136,15 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate-prefill: no cache is u8 or u16",
                                                printable(bundle.path())));
   }
+  const auto progress = [&given](const char* label, ProgressUnit unit = ProgressUnit::kBytes) {
+    return given.progress ? given.progress(label, unit) : Progress();
+  };
   CheckpointProof proof;
   std::optional<StoredWeights> stored;
   {
     const Conversion conversion = FERRY_TRY(plan_again(bundle, options, pool));
-    proof.tensors = FERRY_TRY(prove_weights(pool, bundle, conversion));
+    proof.tensors =
+        FERRY_TRY(prove_weights(pool, bundle, conversion, progress("comparing weights")));
     proof.programs = compare_programs(bundle, *conversion.plan);
     if (options.quantize.quantizes()) stored.emplace(bundle, conversion);
     if (given.details) proof.source_files = FERRY_TRY(digest_sources(conversion, pool));
@@ -149,10 +172,13 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
   }
   const std::string name = given.source + " in f32";
   const Conversion layers = FERRY_TRY(plan_f32_path(pool, options, bundle, prompts));
-  const F32Outputs path = FERRY_TRY(run_f32_path(layers, prompts, name, pool));
-  if (const std::string tensor = FERRY_TRY(not_finite(*path.one_call)); !tensor.empty()) {
+  const F32Outputs path = FERRY_TRY(
+      run_f32_path(layers, prompts, name, pool, {.progress = progress("computing in f32")}));
+  if (const std::string first = FERRY_TRY(not_finite(*path.one_call, manifest.num_layers));
+      !first.empty()) {
     proof.problem =
-        fmt::format("{}: computes values that are not finite (tensor {})", name, quoted(tensor));
+        fmt::format("{}: computes values that are not finite, first in {} (prompt and tensor)",
+                    name, quoted(first));
     return proof;
   }
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
@@ -167,13 +193,16 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
   }
   if (stored) {
-    proof.codes =
-        FERRY_TRY(prove_codes(bundle, *stored, layers, prompts,
-                              {given.tolerance, given.memory, given.decode, given.details}, pool));
+    proof.codes = FERRY_TRY(prove_codes(bundle, *stored, layers, prompts,
+                                        {given.tolerance, given.memory, given.decode, given.details,
+                                         progress("computing with the bundle's weights")},
+                                        pool));
   }
-  proof.outputs = FERRY_TRY(proof::verify(*decoder, manifest, recorded,
-                                          proof::bounds_of(bundle, given.tolerance),
-                                          {.vision = vision.get(), .details = given.details}));
+  proof.outputs = FERRY_TRY(
+      proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, given.tolerance),
+                    {.vision = vision.get(),
+                     .details = given.details,
+                     .progress = progress("running the bundle", ProgressUnit::kItems)}));
   return proof;
 }
 

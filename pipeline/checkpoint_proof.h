@@ -51,6 +51,7 @@ struct CheckpointOptions {
   std::optional<uint64_t> memory;
   runner::DecodeOptions decode;  // of the bundle
   bool details = false;          // as in proof::VerifyOptions
+  ProgressFor progress = {};
 };
 
 // Prompts are those of `reference`, or fixed pseudo-random ones where it is null. A checkpoint that

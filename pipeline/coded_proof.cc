@@ -84,7 +84,8 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
   const Prompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const std::string name = bundle.path() + ", its weights in f32";
   const F32Outputs path = FERRY_TRY(run_f32_path(
-      layers, own, name, pool, {.in_several_calls = false, .weights = weights_from(stored)}));
+      layers, own, name, pool,
+      {.in_several_calls = false, .weights = weights_from(stored), .progress = options.progress}));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   proof.exact = FERRY_TRY(compare(bundle, recorded, proof::widened_bounds_of(bundle),
                                   /*widen=*/true, options, pool));

@@ -10,6 +10,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/convert.h"
+#include "pipeline/progress.h"
 #include "pipeline/stored_weights.h"
 #include "proof/parity_report.h"
 #include "proof/reference_recorder.h"
@@ -31,7 +32,8 @@ struct CodedProofOptions {
   std::optional<double> tolerance;  // of `activations`
   std::optional<uint64_t> memory;
   runner::DecodeOptions decode;
-  bool details = false;  // as in proof::VerifyOptions
+  bool details = false;    // as in proof::VerifyOptions
+  Progress progress = {};  // as in F32PathOptions
 };
 
 // `layers` is planned by plan_f32_layers() for these prompts.

@@ -428,13 +428,18 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
 
 Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
                                       bool overwrite, ThreadPool& pool) {
+  return convert(options, {.directory = directory, .overwrite = overwrite, .resume = false}, pool);
+}
+
+Result<packer::WrittenBundle> convert(const ConvertOptions& options,
+                                      const packer::BundleTarget& target, ThreadPool& pool) {
   ConvertOptions calibrated = options;
   if (needs_calibration(options)) FERRY_RETURN_IF_ERROR(calibrate(calibrated, {}, pool));
   const Conversion conversion = FERRY_TRY(plan_conversion(calibrated, &pool));
   if (!conversion.problems.empty()) {
     return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
   }
-  return conversion.plan->write(directory, overwrite, pool, {});
+  return conversion.plan->write(target, pool, {});
 }
 
 }  // namespace ferry::pipeline

@@ -95,5 +95,7 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
 // bundle at `directory`.
 Result<packer::WrittenBundle> convert(const ConvertOptions& options, const std::string& directory,
                                       bool overwrite, ThreadPool& pool);
+Result<packer::WrittenBundle> convert(const ConvertOptions& options,
+                                      const packer::BundleTarget& target, ThreadPool& pool);
 
 }  // namespace ferry::pipeline

@@ -11,7 +11,6 @@
 
 #include "core/memory_source.h"
 #include "core/program_interface.h"
-#include "core/progress.h"
 #include "pipeline/loaded_part.h"
 #include "runner/method.h"
 
@@ -84,6 +83,21 @@ struct Tower {
   }
 };
 
+uint64_t bytes_of(const graph::Model& model) {
+  uint64_t bytes = 0;
+  for (const graph::Weight& weight : model.weights.weights()) {
+    bytes += weight.recipe.output().bytes();
+  }
+  return bytes;
+}
+uint64_t bytes_of(const Conversion& conversion) {
+  uint64_t bytes = 0;
+  for (const ConvertedComponent& component : conversion.components) {
+    for (const graph::Model& model : component.parts) bytes += bytes_of(model);
+  }
+  return bytes;
+}
+
 class F32Path {
  public:
   F32Path(const Conversion& conversion, const std::vector<proof::RecordedPrompt>& prompts,
@@ -93,6 +107,7 @@ class F32Path {
         pool_(pool),
         in_several_calls_(options.in_several_calls),
         weights_(options.weights ? options.weights : weights_from(*conversion.source)),
+        progress_(options.progress, bytes_of(conversion)),
         prompts_(prompts) {
     for (const proof::ReferenceTensor& tensor :
          proof::reference_tensors(conversion.config.num_layers)) {
@@ -106,17 +121,12 @@ class F32Path {
   }
 
   Result<F32Outputs> run() {
-    uint64_t parts = 0;
-    for (const ConvertedComponent& component : conversion_.components) {
-      parts += component.parts.size();
-    }
-    ProgressStage progress("computing in f32, layer by layer", parts, ProgressUnit::kItems);
     for (const ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
         const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_));
         FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
                                                                    : run_part(*part));
-        progress.add(1);
+        progress_.advance(bytes_of(model));
       }
       if (component.role == kTokenEmbeddingRole) merge_images();
     }
@@ -245,6 +255,7 @@ class F32Path {
   ThreadPool& pool_;
   const bool in_several_calls_;
   const ReadWeight weights_;
+  SharedProgress progress_;
   std::vector<proof::RecordedPrompt> prompts_;  // with the features that are computed here
   std::map<std::string, proof::ReferenceTensor> caches_;  // by buffer
   std::vector<Run> runs_;

@@ -12,6 +12,7 @@
 #include "core/thread_pool.h"
 #include "pipeline/convert.h"
 #include "pipeline/loaded_part.h"
+#include "pipeline/progress.h"
 #include "proof/reference_recorder.h"
 
 namespace ferry::pipeline {
@@ -28,6 +29,7 @@ struct F32Outputs {
 struct F32PathOptions {
   bool in_several_calls = true;
   ReadWeight weights = {};  // f32 values; empty: what the recipes make of the source
+  Progress progress = {};   // bytes of weights whose layers are done
 };
 Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::vector<proof::RecordedPrompt>& prompts,

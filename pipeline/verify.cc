@@ -19,6 +19,11 @@
 namespace ferry::pipeline {
 namespace {
 
+Progress running(const VerifyOptions& options) {
+  return options.progress ? options.progress("running the bundle", ProgressUnit::kItems)
+                          : Progress();
+}
+
 std::string embedded_reference(const packer::Bundle& bundle) {
   const std::string& file = bundle.manifest().reference;
   return file.empty() ? std::string() : bundle.path() + "/" + file;
@@ -78,7 +83,7 @@ Result<proof::ParityReport> compare_bundles(const packer::Bundle& bundle,
       runner::load_decoder(bundle, pool, {.memory = options.memory}, decode_of(options, bundle)));
   return proof::verify(*decoder, bundle.manifest(), recorded,
                        proof::bounds_between(bundle, other, options.tolerance),
-                       {.details = options.details});
+                       {.details = options.details, .progress = running(options)});
 }
 
 Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& reference,
@@ -87,16 +92,18 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
   const runner::DecodeOptions decode = decode_of(options, bundle);
   // Ports that are not f32 cannot be widened: floors alone judge what they round.
   if (bounds.has_floors() && !bounds.rounded_ports) {
-    out.rounding = FERRY_TRY(proof::prove_rounding(bundle, reference, bounds, options.memory, pool,
-                                                   decode, options.details));
+    out.rounding = FERRY_TRY(
+        proof::prove_rounding(bundle, reference, bounds, options.memory, pool, decode,
+                              {.details = options.details, .progress = running(options)}));
     return {};
   }
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}, decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
-  out.direct = FERRY_TRY(proof::verify(*decoder, bundle.manifest(), reference, bounds,
-                                       {.vision = vision.get(), .details = options.details}));
+  out.direct = FERRY_TRY(proof::verify(
+      *decoder, bundle.manifest(), reference, bounds,
+      {.vision = vision.get(), .details = options.details, .progress = running(options)}));
   return {};
 }
 
@@ -150,8 +157,9 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
     out.direct = FERRY_TRY(compare_bundles(bundle, *other, reference, options, pool));
   } else if (!options.checkpoint.empty()) {
     const CheckpointOptions given = {
-        options.checkpoint, options.config, options.calibrate,          options.calibrate_prefill,
-        options.tolerance,  options.memory, decode_of(options, bundle), options.details};
+        options.checkpoint,         options.config,    options.calibrate,
+        options.calibrate_prefill,  options.tolerance, options.memory,
+        decode_of(options, bundle), options.details,   options.progress};
     out.proof = FERRY_TRY(prove_against_checkpoint(bundle, given, reference, pool));
   } else {
     FERRY_RETURN_IF_ERROR(prove_outputs(bundle, *reference, options, pool, out));

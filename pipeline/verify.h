@@ -32,6 +32,7 @@ struct VerifyOptions {
   std::optional<double> tolerance;         // largest absolute logit error; none: docs/verifying.md
   std::optional<uint64_t> memory;          // bytes that planned memory of the bundle may have
   bool details = false;                    // for a report: as in proof::VerifyOptions
+  ProgressFor progress = {};
 };
 
 // What was compared. Exactly one of `direct`, `rounding` and `proof` is there.

@@ -9,7 +9,6 @@
 #include <span>
 #include <utility>
 
-#include "core/progress.h"
 #include "core/text.h"
 #include "pipeline/stored_weights.h"
 
@@ -208,18 +207,18 @@ std::vector<StoredTensor> stored_tensors(const packer::Manifest& manifest) {
 }  // namespace
 
 Result<WeightProof> prove_weights(ThreadPool& pool, const packer::Bundle& bundle,
-                                  const Conversion& conversion) {
+                                  const Conversion& conversion, const Progress& progress) {
   const std::vector<StoredTensor> tensors = stored_tensors(bundle.manifest());
   const WeightMap weights = weights_of(conversion);
   std::vector<ComparedWeight> results(tensors.size());
-  uint64_t bytes = 0;
-  for (const StoredTensor& tensor : tensors) bytes += tensor.tensor->bytes;
-  ProgressStage progress("comparing weights", bytes);
+  uint64_t total = 0;
+  for (const StoredTensor& stored : tensors) total += stored.tensor->bytes;
+  SharedProgress shared(progress, total);
   pool.parallel_for(tensors.size(), [&](size_t i) {
     WeightComparison comparison(bundle, *tensors[i].tensor, tensors[i].scales, *conversion.source);
     results[i].different = comparison.run(weights);
     results[i].error = std::move(comparison).error();
-    progress.add(tensors[i].tensor->bytes);
+    shared.advance(tensors[i].tensor->bytes);
   });
   WeightProof proof;
   std::set<std::string> stored;

@@ -10,6 +10,7 @@
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/convert.h"
+#include "pipeline/progress.h"
 #include "pipeline/quantization_error.h"
 
 namespace ferry::pipeline {
@@ -22,9 +23,9 @@ struct WeightProof {
   bool ok() const { return different.empty(); }
 };
 
-// Memory is that of a few tiles for each thread. Results do not depend on their number. kIo if the
-// source changes meanwhile.
+// Memory is that of a few tiles for each thread. `progress` counts stored bytes. Results do not
+// depend on their number. kIo if the source changes meanwhile.
 Result<WeightProof> prove_weights(ThreadPool& pool, const packer::Bundle& bundle,
-                                  const Conversion& conversion);
+                                  const Conversion& conversion, const Progress& progress = {});
 
 }  // namespace ferry::pipeline

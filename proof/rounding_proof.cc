@@ -157,7 +157,7 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
                                      const ParityBounds& bounds, std::optional<uint64_t> memory,
                                      ThreadPool& pool, const runner::DecodeOptions& decode,
-                                     bool details) {
+                                     const VerifyOptions& with) {
   const packer::Manifest& manifest = bundle.manifest();
   std::vector<RecordedPrompt> prompts = FERRY_TRY(prompts_of(reference, manifest));
   RoundingProof proof;
@@ -177,8 +177,10 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
         record_reference(*decoder, manifest, prompts, bundle.path() + " with activations in f32"));
   }
   const Reference recorded = FERRY_TRY(Reference::open(*source));
-  const VerifyOptions options = {
-      .recorded = &recorded, .continuation = continued, .details = details};
+  const VerifyOptions options = {.recorded = &recorded,
+                                 .continuation = continued,
+                                 .details = with.details,
+                                 .progress = with.progress};
   // Codes are as far from the weights as quantisation makes them, whatever activations are, and may
   // choose other tokens than the reference.
   VerifyOptions in_f32 = options;
@@ -190,8 +192,8 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = memory}));
   const ParityBounds activations = bounds.coded_db ? activation_bounds_of(bundle, {}) : bounds;
-  proof.rounding =
-      FERRY_TRY(verify(*decoder, manifest, recorded, activations, {.details = details}));
+  proof.rounding = FERRY_TRY(verify(*decoder, manifest, recorded, activations,
+                                    {.details = with.details, .progress = with.progress}));
   VerifyOptions with_vision = options;
   with_vision.vision = vision.get();
   proof.outputs = FERRY_TRY(verify(*decoder, manifest, reference, bounds, with_vision));

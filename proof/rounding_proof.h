@@ -11,6 +11,7 @@
 #include "proof/parity_report.h"
 #include "proof/reference.h"
 #include "proof/reference_recorder.h"
+#include "proof/verify.h"
 
 namespace ferry::proof {
 
@@ -34,12 +35,12 @@ struct RoundingProof {
 // Rounding every weight makes about as much noise as rounding every activation.
 inline constexpr double kRoundedWeightsDb = 10;
 
-// `bounds` are bounds_of() the bundle, with rounding or quantisation. `details` as in
-// VerifyOptions.
+// `bounds` are bounds_of() the bundle, with rounding or quantisation. Of `with`
+// the details and the progress count.
 Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Reference& reference,
                                      const ParityBounds& bounds, std::optional<uint64_t> memory,
                                      ThreadPool& pool, const runner::DecodeOptions& decode = {},
-                                     bool details = false);
+                                     const VerifyOptions& with = {});
 
 // Prompts of a reference that a bundle can run, checked. kUnsupported if there is none.
 Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "core/program_interface.h"
-#include "core/progress.h"
 #include "core/text.h"
 #include "proof/prompt_images.h"
 #include "proof/sequence_length.h"
@@ -56,13 +55,14 @@ class CaseRunner {
  public:
   CaseRunner(runner::Decoder& decoder, const packer::Manifest& manifest, const Reference& reference,
              const ReferencePrompt& prompt, const ParityBounds& bounds,
-             const VerifyOptions& options)
+             const VerifyOptions& options, const std::function<void(size_t)>& advance)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
         prompt_(prompt),
         bounds_(bounds),
         options_(options),
+        advance_(advance),
         tokens_(static_cast<int64_t>(prompt.input_ids.size())) {
     if (!options.details) return;
     details_.emplace(prompt.input_ids, columns_for(reference.prompts().size()), bounds);
@@ -117,6 +117,7 @@ class CaseRunner {
   const ReferencePrompt& prompt_;
   const ParityBounds& bounds_;
   const VerifyOptions& options_;
+  const std::function<void(size_t)>& advance_;  // by tokens that were run
   const int64_t tokens_;
   CaseReport report_;
   std::optional<DetailCollector> details_;              // where they were asked for
@@ -317,8 +318,6 @@ void CaseRunner::close_way() {
 
 Status CaseRunner::run_steps() {
   LogitComparison logits;
-  ProgressStage progress("comparing outputs, token by token", static_cast<uint64_t>(tokens_),
-                         ProgressUnit::kItems);
   // The reference computed the whole prompt as one sequence.
   decoder_.restart(tokens_);
   for (int64_t t = 0; t < tokens_; ++t) {
@@ -327,7 +326,7 @@ Status CaseRunner::run_steps() {
       return bad_input("the bundle's logits are not [1, vocabulary]");
     }
     compare_logits(row, t, logits);
-    progress.add(1);
+    advance_(1);
   }
   FERRY_RETURN_IF_ERROR(compare_caches());
   close_way();
@@ -354,6 +353,7 @@ Status CaseRunner::run_prefill() {
   FERRY_RETURN_IF_ERROR(compare_caches());
   close_way();
   report_.prefill = comparison.metrics();
+  advance_(prompt_.input_ids.size());
   return run_greedy(logits.last(vocab));
 }
 
@@ -470,10 +470,16 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
 Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options) {
+  uint64_t done = 0, total = 0;
+  for (const ReferencePrompt& prompt : reference.prompts()) total += 2 * prompt.input_ids.size();
+  const std::function<void(size_t)> advance = [&](size_t tokens) {
+    done += tokens;
+    if (options.progress) options.progress(done, total);
+  };
   std::vector<CaseReport> cases;
   for (const ReferencePrompt& prompt : reference.prompts()) {
-    cases.push_back(
-        FERRY_TRY(CaseRunner(decoder, manifest, reference, prompt, bounds, options).run()));
+    cases.push_back(FERRY_TRY(
+        CaseRunner(decoder, manifest, reference, prompt, bounds, options, advance).run()));
   }
   return summarize(std::move(cases), bounds, reference.path());
 }

@@ -2,6 +2,9 @@
 // is from what the original model computed.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+
 #include "core/result.h"
 #include "proof/parity_report.h"
 #include "proof/reference.h"
@@ -19,6 +22,8 @@ struct VerifyOptions {
   // nullptr: the features of the reference are taken.
   runner::VisionEncoder* vision = nullptr;
   bool details = false;  // collect CaseReport::details
+  // Takes (done, total) tokens that were run; may be empty.
+  std::function<void(uint64_t, uint64_t)> progress = {};
 };
 
 // Every prompt twice: token by token from position 0, and in one forward that the greedy

@@ -1,5 +1,7 @@
 #include "report/escape.h"
 
+#include <algorithm>
+
 namespace ferry::report {
 namespace {
 
@@ -9,8 +11,9 @@ bool is_line_separator(std::string_view rest) {
          (rest[2] == '\xa8' || rest[2] == '\xa9');
 }
 
-std::string_view json_escape(char c) {
-  switch (c) {
+// Of the first character of `rest`, empty if it needs none.
+std::string_view json_escape(std::string_view rest) {
+  switch (rest[0]) {
     case '<':
       return "\\u003c";
     case '>':
@@ -18,8 +21,10 @@ std::string_view json_escape(char c) {
     case '&':
       return "\\u0026";
     default:
-      return {};
+      break;
   }
+  if (!is_line_separator(rest)) return {};
+  return rest[2] == '\xa8' ? "\\u2028" : "\\u2029";
 }
 
 std::string_view html_escape(char c) {
@@ -44,15 +49,14 @@ std::string_view html_escape(char c) {
 std::string json_in_script(std::string_view json) {
   std::string out;
   out.reserve(json.size() + json.size() / 64);
-  for (size_t i = 0; i < json.size(); ++i) {
-    if (const std::string_view escape = json_escape(json[i]); !escape.empty()) {
-      out += escape;
-    } else if (is_line_separator(json.substr(i))) {
-      out += json[i + 2] == '\xa8' ? "\\u2028" : "\\u2029";
-      i += 2;
-    } else {
-      out += json[i];
-    }
+  while (!json.empty()) {
+    const size_t plain = std::min(json.find_first_of("<>&\xe2"), json.size());
+    out += json.substr(0, plain);
+    json.remove_prefix(plain);
+    const std::string_view escape = json.empty() ? "" : json_escape(json);
+    // A byte 0xe2 that begins another character stays as it is.
+    out += escape.empty() ? json.substr(0, 1) : escape;
+    json.remove_prefix(std::min(json.size(), is_line_separator(json) ? size_t{3} : size_t{1}));
   }
   return out;
 }

@@ -39,6 +39,22 @@ Status check_replaceable(const std::string& output) {
               fmt::format("{}: exists and is not a signature: not replaced", printable(output)));
 }
 
+Status check_size(const std::string& path, uint64_t bytes) {
+  if (bytes < kMaxSignatureBytes) return {};
+  return bad_input(
+      fmt::format("{}: its signature would have {} bytes or more, which no verifier "
+                  "reads: too many files or shards",
+                  printable(path), bytes));
+}
+
+// What the entries of a statement take at least, in base64.
+uint64_t least_bytes(const ListedModel& model) {
+  constexpr uint64_t kEntry = 100;  // a digest and the names of members
+  uint64_t bytes = 0;
+  for (const FileRange& range : model.ranges) bytes += range.name.size() + kEntry;
+  return bytes / 3 * 4;
+}
+
 }  // namespace
 
 std::string default_signature_path(const std::string& path) {
@@ -57,10 +73,12 @@ Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
     all.ignore_paths.push_back(std::move(own));
   }
   ListedModel model = FERRY_TRY(list_for_signing(path, all));
+  FERRY_RETURN_IF_ERROR(check_size(path, least_bytes(model)));
   ModelStatement statement{model.tree.name(), HashType::kSha256, all.shard_size, model.ignore_paths,
                            FERRY_TRY(hash_listed(model, all, pool))};
   result.digest = summarise(std::move(model), statement.resources, all);
   const std::string text = FERRY_TRY(sign_statement(write_statement(statement), key));
+  FERRY_RETURN_IF_ERROR(check_size(path, text.size()));
   FERRY_RETURN_IF_ERROR(write_atomically(output, text + "\n", IfExists::kReplace));
   return result;
 }

@@ -19,6 +19,9 @@ namespace {
 
 using nlohmann::json;
 
+// Bytes of a name that a message shows.
+constexpr size_t kShownName = 100;
+
 // The bytes that lower-case hexadecimal digits spell.
 std::optional<std::string> from_hex(std::string_view text) {
   const auto value = [](char c) {
@@ -209,17 +212,18 @@ class StatementReader {
     auto resource = FERRY_TRY(split_name(full));
     if (!file_name_.empty() && resource.name == ".") resource.name = file_name_;
     if (!is_canonical_name(resource.name)) {
-      return wrong(fmt::format("the name {} is not a plain relative path", quoted(full)));
+      return wrong(
+          fmt::format("the name {} is not a plain relative path", quoted(full, kShownName)));
     }
     const std::string algorithm = FERRY_TRY(text_of(entry, kAlgorithm));
     if (!is_algorithm(algorithm)) {
-      return wrong(fmt::format("{} of {} is {}, not {}", kAlgorithm, quoted(full),
-                               quoted(algorithm), name_of(statement_.hash)));
+      return wrong(fmt::format("{} of {} is {}, not {}", kAlgorithm, quoted(full, kShownName),
+                               quoted(algorithm, kShownName), name_of(statement_.hash)));
     }
     auto digest = from_hex(FERRY_TRY(text_of(entry, kDigest)));
     if (!digest || digest->size() != digest_bytes(statement_.hash)) {
       return wrong(fmt::format("the digest of {} is not a {} in lower-case hexadecimal digits",
-                               quoted(full), name_of(statement_.hash)));
+                               quoted(full, kShownName), name_of(statement_.hash)));
     }
     resource.digest = *std::move(digest);
     statement_.resources.push_back(std::move(resource));
@@ -244,7 +248,8 @@ class StatementReader {
       const auto end = read_decimal(std::string_view(full).substr(last + 1));
       if (begin && end && *begin < *end) return Resource{full.substr(0, first), *begin, *end, {}};
     }
-    return wrong(fmt::format("the name {} does not end with the range of a shard", quoted(full)));
+    return wrong(fmt::format("the name {} does not end with the range of a shard",
+                             quoted(full, kShownName)));
   }
 
   Status check_unique() const {

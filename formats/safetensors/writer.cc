@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,8 +11,8 @@
 #include <set>
 #include <tuple>
 
+#include "core/atomic_file.h"
 #include "core/checked.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "formats/safetensors/header.h"
 
@@ -72,7 +71,7 @@ Result<std::string> header_item(const TensorSpec& tensor, uint64_t begin, uint64
                      end);
 }
 
-Status write_all(const OutputFile& file, const SafetensorsLayout& layout,
+Status write_all(const AtomicFile& file, const SafetensorsLayout& layout,
                  const std::vector<TensorData>& tensors) {
   FERRY_RETURN_IF_ERROR(file.write_at(0, layout.head));
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -127,11 +126,9 @@ Status write_safetensors(const std::string& path, const std::vector<TensorData>&
     specs.push_back(tensor.spec);
   }
   const SafetensorsLayout layout = FERRY_TRY(plan_safetensors(specs, metadata));
-  OutputFile file = FERRY_TRY(OutputFile::create(path, layout.file_bytes));
-  Status status = write_all(file, layout, tensors);
-  if (status) status = file.sync_and_close();
-  if (!status) ::unlink(path.c_str());
-  return status;
+  AtomicFile file = FERRY_TRY(AtomicFile::create(path, IfExists::kRefuse, layout.file_bytes));
+  FERRY_RETURN_IF_ERROR(write_all(file, layout, tensors));
+  return file.publish();
 }
 
 }  // namespace ferry::formats

@@ -158,13 +158,18 @@ class Search {
   constructor(audit, map) {
     Object.assign(this, {audit, map, boxes: []});
     this.status = el('p', {class: 'count', role: 'status'});
-    this.texts = audit.items.map(
-        (item) => [plain(item.name || item.kind), ...marksOf(item), ...(item.tied ?? []), item.kind,
-                   item.component ?? '', storedAs(item), audit.files[item.file]?.path ?? '',
-                   layerText(item.layer)]
-                      .join('\n')
-                      .toLowerCase());
+    this.shown = '';
+    this.texts = lazily(() => audit.items.map((item) => this.textOf(item)));
     state.onMove(() => this.show());
+  }
+
+  textOf(item) {
+    const words = [
+      plain(item.name || item.kind), ...marksOf(item), ...(item.tied ?? []), item.kind,
+      item.component ?? '', storedAs(item), this.audit.files[item.file]?.path ?? '',
+      layerText(item.layer)
+    ];
+    return words.join('\n').toLowerCase();
   }
 
   box(label) {
@@ -187,16 +192,20 @@ class Search {
     const text = state.get('find');
     for (const box of this.boxes)
       if (box.value !== text) box.value = text;
+    if (text === this.shown) return;
+    this.shown = text;
     this.table?.find(text);
     const words = wordsOf(text);
     if (words.length === 0) {
       this.status.textContent = '';
-      return this.map.found && this.map.setFound(null);
+      this.map.setFound(null);
+      return;
     }
-    const found = this.audit.items.filter((item, i) => hasWords(this.texts[i], words));
+    const texts = this.texts();
+    const found = this.audit.items.filter((item, i) => hasWords(texts[i], words));
     this.status.textContent = `${plural(found.length, 'item')} found` +
         (found.length > 0 ? `, ${summaryOf(found, this.audit.totals.bytes)}` : '');
-    return this.map.setFound(new Set(found));
+    this.map.setFound(new Set(found));
   }
 }
 

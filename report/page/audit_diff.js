@@ -50,8 +50,8 @@ function changeDetails(node) {
 
 function diffMap(diff, items) {
   const measures = {new: 'New size', old: 'Old size', change: 'Change'};
-  const roots =
-      new Map(Object.keys(measures).map((measure) => [measure, diffTree(diff, items, measure)]));
+  const roots = new Map(Object.keys(measures).map(
+      (measure) => [measure, lazily(() => diffTree(diff, items, measure))]));
   const known = (mode) => roots.has(mode) ? mode : 'change';
   const map = new Treemap({
     id: 'diff',

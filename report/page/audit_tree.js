@@ -126,16 +126,24 @@ function memoryLeaves(memory) {
   return leaves;
 }
 
-// size mode -> tree, for the modes that this audit has numbers for.
+// Makes what it is asked for once.
+function lazily(make) {
+  let made;
+  return () => made ??= make();
+}
+
+// size mode -> function that gives the tree, for the modes that this audit has numbers for. A tree
+// that is not looked at costs nothing.
 function auditTrees(audit) {
   const name = plain(audit.target.name);
   const leaves = (size) => audit.items.map((item) => itemLeaf(audit, item, size(item)));
-  const trees = new Map([['file', treeOf(name, 'bytes', leaves((item) => item.bytes))]]);
-  if (audit.totals.elements > 0)
-    trees.set('elements', treeOf(name, 'elements', leaves(elementsOf)));
+  const trees = new Map();
+  const add = (mode, unit, make) => trees.set(mode, lazily(() => treeOf(name, unit, make())));
+  add('file', 'bytes', () => leaves((item) => item.bytes));
+  if (audit.totals.elements > 0) add('elements', 'elements', () => leaves(elementsOf));
   if (audit.memory) {
-    const weights = audit.items.filter(isTensor).map((item) => itemLeaf(audit, item, item.bytes));
-    trees.set('memory', treeOf(name, 'bytes', [...weights, ...memoryLeaves(audit.memory)]));
+    const kept = (item) => isTensor(item) ? item.bytes : 0;
+    add('memory', 'bytes', () => [...leaves(kept), ...memoryLeaves(audit.memory)]);
   }
   return trees;
 }

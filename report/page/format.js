@@ -73,6 +73,7 @@ function seconds(s) {
 // Characters that cannot be seen, or that turn the direction of the line, as escapes: a name must
 // not look like another one.
 function plain(text) {
+  if (/^[ -~]*$/.test(text)) return String(text);  // most names, quickly
   return String(text).replace(
       /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }

@@ -5,11 +5,11 @@
 const levelRows = 300;
 
 class Treemap {
-  // id: name of its members in the address. roots: size mode -> tree. look(node, theme): see
-  // Painter. details(node): {title, rows} for the pointer. legend(): node.
+  // id: name of its members in the address. roots: size mode -> function that gives a tree.
+  // look(node, theme): see Painter. details(node): {title, rows} for the pointer. legend(): node.
   constructor({id, label, roots, mode, look, details, legend}) {
     Object.assign(this, {id, label, roots, look, details, legend});
-    this.root = roots.get(mode);
+    this.root = roots.get(mode)();
     this.found = null;
     this.build();
     this.zoomTo(state.get(`${id}zoom`), false);
@@ -62,7 +62,7 @@ class Treemap {
 
   setMode(mode) {
     const path = this.at?.path ?? '';
-    this.root = this.roots.get(mode);
+    this.root = this.roots.get(mode)();
     this.zoomTo(path, false);
   }
 
@@ -90,7 +90,8 @@ class Treemap {
   }
 
   zoomTo(path, step = true) {
-    const {at: before, picture} = this;
+    const before = this.at;
+    const picture = step ? this.picture : null;
     const entered = this.boxOf(this.nodeAt(path));
     this.at = this.nodeAt(path);
     this.chosen = null;
@@ -172,10 +173,18 @@ class Treemap {
     this.painter.boxes(
         this.boxes, (node) => this.look(node, theme, this.painter),
         (node) => this.found && this.isFound(node));
-    this.picture = el('canvas', {width: this.canvas.width, height: this.canvas.height});
-    this.picture.getContext('2d').drawImage(this.canvas, 0, 0);
+    this.copy = null;
     this.node.dataset.boxes = this.boxes.length;
-    if (this.chosen) this.painter.frame(this.chosen);
+    if (this.chosen) this.paintOver(this.chosen);
+  }
+
+  // The map without frames.
+  get picture() {
+    if (!this.copy && this.canvas.width > 0) {
+      this.copy = el('canvas', {width: this.canvas.width, height: this.canvas.height});
+      this.copy.getContext('2d').drawImage(this.canvas, 0, 0);
+    }
+    return this.copy;
   }
 
   // A group that is drawn as one box is found if one of its leaves is.

@@ -23,7 +23,8 @@ Json manifest_of(const std::string& bundle) {
 // "name=value" of each option.
 std::vector<std::string> options_of(const std::string& bundle) {
   std::vector<std::string> options;
-  for (const Json& option : manifest_of(bundle)["options"]) {
+  const Json manifest = manifest_of(bundle);
+  for (const Json& option : manifest["options"]) {
     options.push_back(option["name"].get<std::string>() + "=" + option["value"].get<std::string>());
   }
   return options;
@@ -47,8 +48,8 @@ TEST(Provenance, OptionsThatDecideBytesAreStatedWithTheirValues) {
   ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", dir / "plain"}).code, 0);
   EXPECT_EQ(options_of(dir / "plain"),
             (std::vector<std::string>{"dtype=keep", "quantize=none", "quantize-embedding=none",
-                                      "program=stateful", "shards=1", "context-length=256",
-                                      "prefill-length=256", "kv-dtype=f32", "logits=last",
+                                      "program=stateful", "shards=1", "context-length=512",
+                                      "prefill-length=512", "kv-dtype=f32", "logits=last",
                                       "init-buffers=none", "packed-layout=own"}));
   ASSERT_EQ(run_ferry({"convert",
                        fixture("llama3_tied"),
@@ -92,7 +93,7 @@ TEST(Provenance, OptionsThatDecideBytesAreStatedWithTheirValues) {
   EXPECT_EQ(options_of(dir / "static"),
             (std::vector<std::string>{
                 "dtype=keep", "quantize=none", "quantize-embedding=none", "program=static",
-                "shards=1", "context-length=256", "prefill-length=128", "shards-in-one-file=false",
+                "shards=1", "context-length=512", "prefill-length=128", "shards-in-one-file=false",
                 "attention=mha", "softmax=masked", "rotate=none", "decode-length=1", "kv-dtype=f16",
                 "mask-dtype=f32", "logits-dtype=f32", "packed-layout=own"}));
 }
@@ -155,6 +156,18 @@ TEST(Provenance, WhatCannotComeAlongIsLeftOutWithANote) {
   }
   EXPECT_EQ(run_ferry({"check", dir / "b"}).code, 0);
   EXPECT_EQ(run_ferry({"convert", source, "-o", dir / "b", "--overwrite", "--quiet"}).err, "");
+}
+
+// A directory with one GGUF file is a checkpoint; what lies beside a file belongs to any of them.
+TEST(Provenance, FilesBesideGgufComeAlongFromADirectoryOnly) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "ck");
+  std::filesystem::copy_file(fixture("gguf/llama3_tied_f16.gguf"), dir / "ck/model.gguf");
+  write_bytes(dir / "ck/LICENSE", "Do as you like.\n");
+  ASSERT_EQ(run_ferry({"convert", dir / "ck", "-o", dir / "a"}).code, 0);
+  EXPECT_EQ(read_bytes(dir / "a/LICENSE"), "Do as you like.\n");
+  ASSERT_EQ(run_ferry({"convert", dir / "ck/model.gguf", "-o", dir / "b"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(dir / "b/LICENSE"));
 }
 
 TEST(Provenance, KeysOfTheConfigThatNothingUsedAreNoted) {

