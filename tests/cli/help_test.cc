@@ -142,7 +142,7 @@ TEST(Completion, BashOffersPathsWithBlanks) {
   const TempDir dir;
   std::filesystem::create_directory(dir / "my bundle");
   write_bytes(dir / "my file", "");
-  EXPECT_EQ(offered({"check", dir / "my"}), Words{dir / "my bundle"});
+  EXPECT_EQ(offered({"verify", dir / "my"}), Words{dir / "my bundle"});
   EXPECT_EQ(offered({"inspect", dir / "my"}), (Words{dir / "my bundle", dir / "my file"}));
   EXPECT_EQ(offered({"convert", "-o", dir / "my"}), Words{dir / "my bundle"});
 }

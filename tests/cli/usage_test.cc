@@ -50,7 +50,7 @@ TEST(Usage, OptionsThatAreNotThereAreNotKnownEither) {
   const std::string source = fixture("llama3_tied");
   const std::vector<Line> lines = {
       {"convert", source, "--dry-run", "--to", "gguf"},
-      {"convert", source, "--dry-run", "--resume"},
+      {"convert", source, "--dry-run", "--publish"},
   };
   for (const Line& line : lines) {
     SCOPED_TRACE(testing::PrintToString(line));
