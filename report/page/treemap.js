@@ -16,8 +16,14 @@ class Treemap {
     state.onMove(() => this.zoomTo(state.get(`${id}zoom`), false));
     new ResizeObserver(() => this.resize()).observe(this.frame);
     dark.addEventListener('change', () => this.draw());
-    addEventListener('beforeprint', () => this.draw(true));
-    addEventListener('afterprint', () => this.draw());
+    // What is drawn while a page is laid out for paper is for paper, whatever asks for it.
+    const print = (printing) => {
+      this.printing = printing;
+      this.draw();
+    };
+    addEventListener('beforeprint', () => print(true));
+    addEventListener('afterprint', () => print(false));
+    matchMedia('print').addEventListener('change', (event) => print(event.matches));
   }
 
   build() {
@@ -156,7 +162,8 @@ class Treemap {
     this.draw();
   }
 
-  draw(paper = false) {
+  draw() {
+    const paper = Boolean(this.printing);
     const {width, height} = this.frame.getBoundingClientRect();
     if (width < 1 || height < 1) return;
     Object.assign(this, {width, height});

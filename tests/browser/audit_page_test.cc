@@ -156,6 +156,19 @@ TEST_F(AuditPage, BudgetIsSaidInWords) {
   EXPECT_NE(browser().text("#budget tbody").find("exceeded"), std::string::npos);
 }
 
+TEST_F(AuditPage, MapIsPrintedWithoutColours) {
+  browser().open(audit_page({}));
+  const char* coloured =
+      "(() => { const c = document.querySelector('#map canvas'); "
+      "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0; "
+      "for (let i = 0; i < d.length; i += 4) n += d[i] !== d[i + 1] || d[i] !== d[i + 2]; "
+      "return n; })()";
+  EXPECT_GT(browser().value(coloured), 10000);
+  browser().show_as("print", "dark");
+  browser().value("dispatchEvent(new Event('beforeprint'))");
+  EXPECT_EQ(browser().value(coloured), 0);
+}
+
 TEST_F(AuditPage, ReadsWellInLightDarkAndPrint) { expect_readable(audit_page({.diff = true})); }
 
 }  // namespace

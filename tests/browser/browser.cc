@@ -119,7 +119,7 @@ std::string Browser::text(const std::string& selector) {
 }
 
 bool Browser::becomes_true(const std::string& expression) {
-  for (int tenths = 0; tenths < 200; ++tenths) {
+  for (int tenths = 0; tenths < 600; ++tenths) {
     if (value("Boolean(" + expression + ")") == true) return true;
     usleep(100'000);
   }

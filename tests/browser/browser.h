@@ -26,7 +26,7 @@ class Browser {
   // The value of a JavaScript expression in the page.
   nlohmann::json value(const std::string& expression);
   std::string text(const std::string& selector);
-  // Waits until the expression is true; false after 20 seconds.
+  // Waits until the expression is true; false after 60 seconds.
   bool becomes_true(const std::string& expression);
 
   void click(double x, double y);
