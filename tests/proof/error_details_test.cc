@@ -176,11 +176,11 @@ TEST(ErrorDetails, CandidatesAreTheLikeliestOfBothSides) {
   EXPECT_EQ(top[8].got_rank, 1);
   double want_sum = 0, got_sum = 0;
   for (size_t i = 0; i < want.size(); ++i) {
-    want_sum += std::exp(want[i]);
-    got_sum += std::exp(got[i]);
+    want_sum += std::exp(static_cast<double>(want[i]));
+    got_sum += std::exp(static_cast<double>(got[i]));
   }
-  EXPECT_NEAR(top[8].got, std::exp(5) / got_sum, 1e-9);
-  EXPECT_NEAR(top[8].want, std::exp(-15) / want_sum, 1e-9);
+  EXPECT_NEAR(top[8].got, std::exp(5.0) / got_sum, 1e-9);
+  EXPECT_NEAR(top[8].want, std::exp(-15.0) / want_sum, 1e-9);
   EXPECT_FALSE(found.columns[0].top1);
 }
 
