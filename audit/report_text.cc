@@ -109,7 +109,9 @@ class Report {
          audit_.type, audit_.model_type.empty() ? "" : " of ", shown(audit_.model_type),
          human_bytes(audit_.bytes()), grouped(audit_.bytes()), audit_.files.size(),
          audit_.files.size() == 1 ? "file" : "files", grouped(tensors),
-         tied == 0 ? "" : fmt::format(" ({} more names of the same bytes)", grouped(tied)),
+         tied == 0 ? ""
+                   : fmt::format(" ({} more {} of the same bytes)", grouped(tied),
+                                 tied == 1 ? "name" : "names"),
          grouped(audit_.elements()));
     out_ += '\n';
   }

@@ -39,8 +39,9 @@ void Context::aside(std::string_view lines) {
 }
 
 std::function<void(uint64_t, uint64_t)> Context::progress(std::string label, ProgressUnit unit) {
-  if (quiet || isatty(STDERR_FILENO) == 0) return {};
-  return [bar = std::make_shared<ProgressBar>(std::move(label), unit)](
+  const ProgressStyle style = {.line = !quiet && isatty(STDERR_FILENO) != 0, .notes = verbose};
+  if (!style.line && !style.notes) return {};
+  return [bar = std::make_shared<ProgressBar>(std::move(label), unit, style)](
              uint64_t done, uint64_t total) { bar->show(done, total); };
 }
 

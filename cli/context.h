@@ -37,8 +37,9 @@ class Context {
   void detail(std::string_view line);
   // Lines for people that are no result, as they are, to stderr, unless quiet.
   void aside(std::string_view lines);
-  // Draws on stderr when that is a terminal and the work takes more than a second; otherwise does
-  // nothing. Takes (done, total); the label says what is done: "writing".
+  // Draws on stderr when that is a terminal and the work takes more than a second; with --verbose
+  // says at the end how long it took; otherwise does nothing. Takes (done, total); the label says
+  // what is done: "writing".
   std::function<void(uint64_t, uint64_t)> progress(std::string label,
                                                    ProgressUnit unit = ProgressUnit::kBytes);
   // Says what went wrong: on stderr, with details unless quiet, and with --json in a document on

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "cli/numbers.h"
 #include "converters/assemble.h"
 #include "core/program_interface.h"
 #include "core/text.h"
@@ -16,25 +15,11 @@
 namespace ferry::cli {
 namespace {
 
-// "1500", "10K", "2.5M", "4GiB": decimal suffixes K M G T, binary ones with "i"; a "B" may follow.
-Result<uint64_t> parse_size(const std::string& text) {
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  std::string suffix(rest, end);
-  if (suffix.ends_with('B')) suffix.pop_back();
-  const bool binary = suffix.size() == 2 && suffix.ends_with('i');
-  if (binary) suffix.pop_back();
-  constexpr std::string_view kSuffixes = "KMGT";
-  const size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
-  const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, power);
-  const bool known = suffix.empty() || power > 0;
-  if (error != std::errc() || !known || !(bytes >= 1) || bytes > 1e18) {
-    return fail(
-        ErrorCode::kUsage,
-        fmt::format("--max-file-size {}: expected a size such as 500M or 2GiB", quoted(text)));
-  }
-  return static_cast<uint64_t>(bytes);
+Result<uint64_t> parse_file_size(const std::string& text) {
+  if (const std::optional<uint64_t> bytes = parse_size(text)) return *bytes;
+  return fail(
+      ErrorCode::kUsage,
+      fmt::format("--max-file-size {}: expected a size such as 500M or 2GiB", quoted(text)));
 }
 
 // The two styles keep keys and values in different dtypes.
@@ -199,7 +184,7 @@ Status settle(ConvertLine& options) {
   }
   c.shards = static_cast<int32_t>(options.shards);
   if (!options.max_file_size.empty()) {
-    c.max_file_bytes = FERRY_TRY(parse_size(options.max_file_size));
+    c.max_file_bytes = FERRY_TRY(parse_file_size(options.max_file_size));
   }
   c.all_logits = options.logits == "all";
   FERRY_RETURN_IF_ERROR(check_style(options));

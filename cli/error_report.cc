@@ -28,10 +28,9 @@ std::string file_of(const Error& error) {
        at = message.rfind(": ", at - 1)) {
     if (std::string path = message.substr(0, at); is_there(path)) return path;
   }
-  const size_t first = message.find(": ");
-  if (error.code != ErrorCode::kIo || first == message.npos) return {};
-  return message.substr(first + 2).starts_with("cannot open") ? message.substr(0, first)
-                                                              : std::string();
+  const size_t absent =
+      error.code == ErrorCode::kIo ? message.rfind(": cannot open: ") : message.npos;
+  return absent == message.npos ? std::string() : message.substr(0, absent);
 }
 
 // The words in the parentheses that a message may end with.

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <chrono>
 #include <exception>
 #include <new>
 
@@ -41,7 +44,10 @@ int run_main(Context& context, int argc, char** argv) {
   const Result<Action> action = line.parse(argc, argv);
   if (!action) return context.refuse(action.error());
   if (context.json) announce_json(context.verb);
+  const auto start = std::chrono::steady_clock::now();
   const Result<int> outcome = (*action)(context);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  context.detail(fmt::format("{}: {:.2f} s", context.verb, elapsed.count()));
   if (!outcome) return context.refuse(cause_of(outcome.error()));
   if (context.flush()) return *outcome;
   const Error error{ErrorCode::kIo, "standard output: cannot write"};

@@ -116,11 +116,12 @@ std::string upper(std::string text) {
   return text;
 }
 
+// Names of options are never hyphenated.
 std::string title(const std::string& name, const std::string& help) {
   std::string what = help;
   if (!what.empty()) what[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(what[0])));
   while (what.ends_with('.')) what.pop_back();
-  return fmt::format(".TH {} 1 \"\" \"ferry {}\" \"Ferry\"\n", plain(upper(name)),
+  return fmt::format(".TH {} 1 \"\" \"ferry {}\" \"Ferry\"\n.nh\n.ad l\n", plain(upper(name)),
                      plain(version())) +
          heading("NAME") + fmt::format("{} \\- {}\n", plain(name), plain(what));
 }

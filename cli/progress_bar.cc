@@ -4,9 +4,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <utility>
+
+#include "core/text.h"
 
 namespace ferry::cli {
 namespace {
@@ -21,23 +24,37 @@ size_t columns() {
   return known ? size.ws_col - size_t{1} : kDefault;
 }
 
+double seconds_between(std::chrono::steady_clock::time_point start,
+                       std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
 }  // namespace
 
-ProgressBar::ProgressBar(std::string label, ProgressUnit unit)
-    : label_(std::move(label)), unit_(unit), start_(Clock::now()), next_(start_ + kQuiet) {}
+ProgressBar::ProgressBar(std::string label, ProgressUnit unit, ProgressStyle style)
+    : label_(std::move(label)),
+      unit_(unit),
+      style_(style),
+      start_(Clock::now()),
+      next_(start_ + kQuiet) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) std::fputs(kClearLine, stderr);
+  if (!style_.notes || done_ == 0) return;
+  fmt::print(stderr, "ferry: {}: {} in {:.2f} s\n", label_,
+             unit_ == ProgressUnit::kBytes ? human_bytes(done_) : fmt::format("{}", done_),
+             seconds_between(start_, Clock::now()));
 }
 
 void ProgressBar::show(uint64_t done, uint64_t total) {
   const Clock::time_point now = Clock::now();
   const std::scoped_lock lock(mutex_);
-  if (now < next_) return;
+  done_ = std::max(done_, done);
+  if (!style_.line || now < next_) return;
   next_ = now + kBetween;
   drawn_ = true;
-  const double seconds = std::chrono::duration<double>(now - start_).count();
-  const std::string text = progress_text(label_, {done, total, seconds, unit_}, columns());
+  const Progress progress = {done, total, seconds_between(start_, now), unit_};
+  const std::string text = progress_text(label_, progress, columns());
   fmt::print(stderr, "{}{}", kClearLine, text);
   std::fflush(stderr);
 }

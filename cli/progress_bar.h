@@ -1,4 +1,4 @@
-// A line on stderr that is drawn over itself while work goes on.
+// What stderr shows of a stage of work.
 #pragma once
 
 #include <chrono>
@@ -10,11 +10,15 @@
 
 namespace ferry::cli {
 
-// Work that is done within a second shows nothing. The line is cleared at the end, also of work
-// that stops early. May be shown from several threads.
+struct ProgressStyle {
+  bool line = false;   // one that is drawn over itself, from the first second on
+  bool notes = false;  // how much it was and how long it took, at the end
+};
+
+// The line is cleared at the end, also of work that stops early. May be shown from several threads.
 class ProgressBar {
  public:
-  ProgressBar(std::string label, ProgressUnit unit);
+  ProgressBar(std::string label, ProgressUnit unit, ProgressStyle style);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -26,6 +30,8 @@ class ProgressBar {
   std::mutex mutex_;
   std::string label_;
   ProgressUnit unit_;
+  ProgressStyle style_;
+  uint64_t done_ = 0;
   Clock::time_point start_, next_;
   bool drawn_ = false;
 };

@@ -90,23 +90,26 @@ void add_audit(CommandLine& line) {
   line.verb("audit", "Show where every byte of an artifact goes, and hold it to a budget")
       .positional("TARGET", options->target,
                   "Bundle, checkpoint, folder of programs, or a file of a known kind")
-      .option("--by", options->by,
+      .option("--by VIEWS", options->by,
               "Views, nested: kind, file, component, layer, dtype, rule, tensor; 'layer,component'")
-      .option("--sort", options->sort, "Order of rows: bytes, name, count or elements")
-      .option("--rows", options->rows, "Rows of a table; the others are one row")
+      .choice("--sort", options->sort, {"bytes", "name", "count", "elements"}, "Order of rows")
+      .option("-n,--rows", options->rows, "Rows of a table; the others are one row")
       .flag("--memory", options->memory, "Show what programs plan at run time too")
       .flag("--digests", options->digests,
             "Read all bytes: digests, equal tensors, values that fewer bits would hold")
-      .option("--diff", options->diff,
+      .option("--diff PATH", options->diff,
               "Another artifact, or the --json of an audit, to compare with")
-      .option("--budget", options->budget,
-              "JSON file of limits, or 'total=900MB,padding=0.5%'; exit 1 where one is exceeded")
+      .option("--budget FILE", options->budget,
+              "JSON file of limits, or limits: total=900MB,padding=0.5%")
       .flag("--csv", options->csv, "Rows as CSV")
       .flag("--md", options->markdown, "A summary in Markdown, for CI")
       .option("--html FILE", options->html, "Write a page to look at to this file")
-      .example("ferry audit model-bundle --by component,dtype", "What weighs how much, and why")
+      .example("ferry audit model-bundle --by component,dtype",
+               "The rows of every view add up to the size of the files.")
       .example("ferry audit new-bundle --diff audit.json --budget budget.json --md",
-               "A step of CI: exit 1 where a limit is exceeded")
+               "A step of CI; audit.json is what --json gave for the old bundle.")
+      .exit_codes({{"0", "accounted for, and within the budget"},
+                   {"1", "a limit is exceeded, or bytes of a bundle are not accounted for"}})
       .action([options](Context& context) { return run_audit(*options, context); });
 }
 

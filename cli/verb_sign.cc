@@ -42,9 +42,9 @@ std::string to_json(const std::string& path, const signing::SignedModel& model) 
 }
 
 std::string to_text(const std::string& path, const signing::SignedModel& model) {
-  return fmt::format("{}: signed: {} files, {}\n  signature  {}\n  key        {} ({}){}\n", path,
-                     model.digest.files, human_bytes(model.digest.bytes), model.signature,
-                     model.signer.key, model.signer.curve,
+  return fmt::format("{}: signed: {} files, {}\n  signature  {}\n  key        {} ({}){}\n",
+                     printable(path), model.digest.files, human_bytes(model.digest.bytes),
+                     printable(model.signature), model.signer.key, model.signer.curve,
                      model.signer.subject.empty() ? "" : "\n  subject    " + model.signer.subject);
 }
 

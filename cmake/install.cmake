@@ -21,35 +21,6 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
   ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 endif()
 
-# Manual pages and completions: the program writes them when it is installed. One that is built for
-# another kind of processor cannot.
-if(NOT CMAKE_CROSSCOMPILING)
-  set(written ${PROJECT_BINARY_DIR}/command_line)
-  foreach(component program portable)
-    if(component STREQUAL portable)
-      set(only_if_asked EXCLUDE_FROM_ALL)
-    endif()
-    install(CODE "
-      file(REMOVE_RECURSE ${written})
-      file(MAKE_DIRECTORY ${written})
-      execute_process(COMMAND $<TARGET_FILE:ferry> help --man-pages ${written} --quiet
-                      COMMAND_ERROR_IS_FATAL ANY)
-      foreach(shell bash zsh fish)
-        execute_process(COMMAND $<TARGET_FILE:ferry> completion \${shell}
-                        OUTPUT_FILE ${written}/\${shell} COMMAND_ERROR_IS_FATAL ANY)
-      endforeach()" COMPONENT ${component} ${only_if_asked})
-    install(DIRECTORY ${written}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component}
-            ${only_if_asked} FILES_MATCHING PATTERN *.1)
-    set(share ${CMAKE_INSTALL_DATADIR})
-    install(FILES ${written}/bash DESTINATION ${share}/bash-completion/completions RENAME ferry
-            COMPONENT ${component} ${only_if_asked})
-    install(FILES ${written}/zsh DESTINATION ${share}/zsh/vendor-completions RENAME _ferry
-            COMPONENT ${component} ${only_if_asked})
-    install(FILES ${written}/fish DESTINATION ${share}/fish/vendor_completions.d RENAME ferry.fish
-            COMPONENT ${component} ${only_if_asked})
-  endforeach()
-endif()
-
 # What a program includes; docs/library.md is about these.
 set(public_headers
   formats/checkpoint.h packer/bundle_reader.h packer/check.h pipeline/convert.h pipeline/listing.h

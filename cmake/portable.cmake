@@ -27,6 +27,6 @@ set_target_properties(ferry_portable PROPERTIES
 target_link_libraries(ferry_portable PRIVATE $<TARGET_FILE:ferry_library> ${FERRY_HDF5_ARCHIVE}
                                              ${archives} Threads::Threads m ${CMAKE_DL_LIBS})
 target_link_options(ferry_portable PRIVATE -static-libstdc++ -static-libgcc)
-add_dependencies(ferry_portable ferry_library)
+add_dependencies(ferry_portable ferry_library ferry)  # ferry writes the manual pages
 set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/portable/highway.cc APPEND PROPERTY
              INCLUDE_DIRECTORIES ${hwy_INCLUDE_DIRS})

@@ -44,8 +44,6 @@ class InputFile {
   // kIo unless size and times of change are still those seen by open(). The time of the last change
   // of its state (ctime) is among them, because tools that set the other one back cannot set that.
   Status check_unchanged() const;
-  // "inode N, N bytes, modified N, changed N", as seen by open(); times in nanoseconds.
-  std::string state() const;
 
  private:
   struct State;

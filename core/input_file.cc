@@ -262,12 +262,6 @@ Status InputFile::check_unchanged() const {
   return changed(path());
 }
 
-std::string InputFile::state() const {
-  const Identity& identity = state_->identity;
-  return fmt::format("inode {}, {} bytes, modified {}, changed {}", identity.inode, identity.size,
-                     identity.mtime_ns, identity.ctime_ns);
-}
-
 size_t most_open_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 2 * kLeastOpen;

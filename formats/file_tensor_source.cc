@@ -24,10 +24,11 @@ Status FileTensorSource::check_unchanged() const {
   return {};
 }
 
-std::string FileTensorSource::state() const {
+Result<std::string> FileTensorSource::state() const {
   std::string text;
   for (size_t i = 0; i < files_.size(); ++i) {
-    text += fmt::format("{}: {}\n", printable(files_[i].name), inputs_[i]->state());
+    const std::string state = FERRY_TRY(state_of(*inputs_[i]));
+    text += fmt::format("{}: {}\n", printable(files_[i].name), state);
   }
   return text;
 }

@@ -21,7 +21,7 @@ class FileTensorSource : public TensorSource, public FileState {
   // Checks the range, calls read_entry(), and then checks that the file is unchanged.
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const final;
   Status check_unchanged() const final;
-  std::string state() const final;
+  Result<std::string> state() const final;
 
  protected:
   explicit FileTensorSource(std::string path) : path_(std::move(path)) {}

@@ -194,7 +194,7 @@ Result<WrittenBundle> fill_stage(const BundlePlan::Impl& plan, StagingDirectory&
 Result<WrittenBundle> write_resumable(const BundlePlan::Impl& plan, const BundleTarget& target,
                                       ThreadPool& pool,
                                       const std::function<void(uint64_t, uint64_t)>& progress) {
-  const std::string fingerprint = stage_fingerprint(plan);
+  const std::string fingerprint = FERRY_TRY(stage_fingerprint(plan));
   if (fingerprint.empty()) {
     return fail(ErrorCode::kUnsupported, fmt::format("{}: --resume needs a checkpoint in files",
                                                      printable(plan.source->path())));

@@ -124,13 +124,13 @@ Status clear_gaps(const OutputFile& file, const FilePlan& plan) {
 
 }  // namespace
 
-std::string stage_fingerprint(const BundlePlan::Impl& plan) {
+Result<std::string> stage_fingerprint(const BundlePlan::Impl& plan) {
   const auto* files = dynamic_cast<const FileState*>(plan.source);
-  if (files == nullptr) return {};
+  if (files == nullptr) return std::string();
+  const std::string state = FERRY_TRY(files->state());
   Sha256 hash;
   update_text(hash, kTag);
-  for (const std::string& text :
-       {std::string(version()), write_manifest(plan.manifest), files->state()}) {
+  for (const std::string& text : {std::string(version()), write_manifest(plan.manifest), state}) {
     update_u64(hash, text.size());
     update_text(hash, text);
   }

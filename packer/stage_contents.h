@@ -18,7 +18,7 @@ namespace ferry::packer {
 // bytes or other places: they are over the version of the program, the plan with every recipe, and
 // the state and the headers of the files that are read. Names of directories and threads are not in
 // it.
-std::string stage_fingerprint(const BundlePlan::Impl& plan);
+Result<std::string> stage_fingerprint(const BundlePlan::Impl& plan);
 
 struct StageContents {
   std::vector<bool> files;                           // by index into Impl::files: it is there

@@ -16,6 +16,9 @@ namespace {
 
 using nlohmann::json;
 
+// More than any path from a signer to a root has.
+constexpr size_t kMostCertificates = 100;
+
 class EnvelopeReader {
  public:
   explicit EnvelopeReader(const std::string& name) : name_(name) {}
@@ -117,8 +120,9 @@ class EnvelopeReader {
   Status read_chain(const json& chain) {
     envelope_.has_certificates = true;
     if (!chain.is_object() || !chain.contains(kCertificates) || !chain[kCertificates].is_array() ||
-        chain[kCertificates].empty()) {
-      return wrong(fmt::format("{} has no list of {}", kChain, kCertificates));
+        chain[kCertificates].empty() || chain[kCertificates].size() > kMostCertificates) {
+      return wrong(
+          fmt::format("{} has no list of 1 to {} {}", kChain, kMostCertificates, kCertificates));
     }
     for (const json& certificate : chain[kCertificates]) {
       if (!certificate.is_object() || !certificate.contains(kRawBytes)) {

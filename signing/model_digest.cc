@@ -13,6 +13,9 @@
 namespace ferry::signing {
 namespace {
 
+// A signature that lists more is too long to be verified.
+constexpr uint64_t kMostRanges = 1'000'000;
+
 Result<std::vector<std::string>> plain_paths(const std::vector<std::string>& given) {
   std::vector<std::string> paths(kAlwaysIgnored.begin(), kAlwaysIgnored.end());
   for (std::string path : given) {
@@ -27,8 +30,7 @@ Result<std::vector<std::string>> plain_paths(const std::vector<std::string>& giv
     paths.push_back(std::move(path));
   }
   std::ranges::sort(paths);
-  const auto repeated = std::ranges::unique(paths);
-  paths.erase(repeated.begin(), repeated.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
 }
 
@@ -50,6 +52,19 @@ Status check_entries(const ModelTree& tree, const std::vector<ModelEntry>& entri
   return tl::unexpected<Error>(std::move(error));
 }
 
+// One range, or one for each shard. Empty files have no shards.
+void add_ranges(const ModelEntry& file, uint64_t shard_size, std::vector<FileRange>& ranges) {
+  if (shard_size == 0) {
+    ranges.push_back({file.name, 0, file.bytes, file.bytes});
+    return;
+  }
+  for (uint64_t begin = 0; begin < file.bytes && ranges.size() <= kMostRanges;) {
+    const uint64_t bytes = std::min(shard_size, file.bytes - begin);
+    ranges.push_back({file.name, begin, bytes, file.bytes});
+    begin += bytes;
+  }
+}
+
 }  // namespace
 
 Result<ListedModel> list_for_signing(const std::string& path, const DigestOptions& options) {
@@ -67,15 +82,9 @@ Result<ListedModel> list_for_signing(const std::string& path, const DigestOption
     }
     model.files += 1;
     model.bytes += entry.bytes;
-    const uint64_t step = options.shard_size == 0 ? entry.bytes : options.shard_size;
-    uint64_t begin = 0;
-    do {
-      const uint64_t bytes = std::min(step, entry.bytes - begin);
-      if (bytes > 0 || options.shard_size == 0) {
-        model.ranges.push_back({entry.name, begin, bytes, entry.bytes});
-      }
-      begin += bytes;
-    } while (begin < entry.bytes);
+    add_ranges(entry, options.shard_size, model.ranges);
+    if (model.ranges.size() <= kMostRanges) continue;
+    return bad_input(fmt::format("{}: more than {} files or shards", printable(path), kMostRanges));
   }
   if (model.ranges.empty()) {
     return bad_input(fmt::format("{}: there is nothing in it to sign", printable(path)));

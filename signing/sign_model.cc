@@ -8,9 +8,9 @@
 #include "core/atomic_file.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "signing/envelope.h"
 #include "signing/model_listing.h"
 #include "signing/model_statement.h"
+#include "signing/statement_names.h"
 
 namespace ferry::signing {
 namespace {
@@ -29,14 +29,35 @@ std::string path_inside(const std::string& model, const std::string& output) {
   return inside.empty() || inside == ".." || inside.starts_with("../") ? std::string() : inside;
 }
 
-// A signature may be replaced; anything else at its place must not be lost.
+// The signature of a model may be replaced; anything else at its place, such as another statement
+// that was signed, must not be lost.
 Status check_replaceable(const std::string& output) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(output, error))) return {};
   const auto text = read_text_file(output, kMaxSignatureBytes);
-  if (text && read_envelope(*text, output)) return {};
+  if (text) {
+    const auto payload = unverified_payload(*text, output);
+    if (payload && payload->find(kModelSignature) != std::string::npos) return {};
+  }
   return fail(ErrorCode::kUsage,
-              fmt::format("{}: exists and is not a signature: not replaced", printable(output)));
+              fmt::format("{}: exists and is not the signature of a model: not replaced",
+                          printable(output)));
+}
+
+Status check_size(const std::string& path, uint64_t bytes) {
+  if (bytes < kMaxSignatureBytes) return {};
+  return bad_input(
+      fmt::format("{}: its signature would have {} bytes or more, which no verifier "
+                  "reads: too many files or shards",
+                  printable(path), bytes));
+}
+
+// What the entries of a statement take at least, in base64.
+uint64_t least_bytes(const ListedModel& model) {
+  constexpr uint64_t kEntry = 100;  // a digest and the names of members
+  uint64_t bytes = 0;
+  for (const FileRange& range : model.ranges) bytes += range.name.size() + kEntry;
+  return bytes / 3 * 4;
 }
 
 }  // namespace
@@ -57,10 +78,12 @@ Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
     all.ignore_paths.push_back(std::move(own));
   }
   ListedModel model = FERRY_TRY(list_for_signing(path, all));
+  FERRY_RETURN_IF_ERROR(check_size(path, least_bytes(model)));
   ModelStatement statement{model.tree.name(), HashType::kSha256, all.shard_size, model.ignore_paths,
                            FERRY_TRY(hash_listed(model, all, pool))};
   result.digest = summarise(std::move(model), statement.resources, all);
   const std::string text = FERRY_TRY(sign_statement(write_statement(statement), key));
+  FERRY_RETURN_IF_ERROR(check_size(path, text.size()));
   FERRY_RETURN_IF_ERROR(write_atomically(output, text + "\n", IfExists::kReplace));
   return result;
 }

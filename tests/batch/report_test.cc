@@ -118,7 +118,7 @@ TEST(BatchReport, SumsAndGroups) {
 TEST(BatchReport, NamesDoNotBecomeMarkup) {
   const TempDir dir;
   const std::string name = "a|b <img>";
-  make_bad_checkpoint(dir, name);
+  make_checkpoint(dir, name, 1);
   Batch batch(dir, {name});
   batch.plan.tasks[0].id = "a";
   batch.plan.tasks[0].args = {"--config", dir / "no|<b>"};

@@ -102,14 +102,13 @@ checkpoint() {
   printf "\\x0$1" | dd of="in/c $1/model.safetensors" bs=1 conv=notrunc status=none \
     seek=$(($(stat -c %s "in/c $1/model.safetensors") - 4))
 }
-status_of() { # ID STATE
-  "$ferry" batch status "$plan" --json | python3 -c '
-import json, sys
-tasks = {t["id"]: t for t in json.load(sys.stdin)["result"]["tasks"]}
-task = tasks[sys.argv[1]]
-sys.exit(task["state"] != sys.argv[2] or task["attempts"] != int(sys.argv[3]))' "$@"
+# expect ID STATE ATTEMPTS
+expect() {
+  "$ferry" batch status "$plan" >table
+  local found
+  found=$(awk -v id="$1" '$2 == id {print $3, $4}' table)
+  [ "$found" = "$2 $3" ] || fail "$1 is $found, not $2 $3"
 }
-expect() { status_of "$@" || fail "$1 is not $2 after $3 attempts: $("$ferry" batch status "$plan")"; }
 has_ended() { [ -z "$(squeue -h -r -j "$1")" ]; }
 submit() {
   local said

@@ -21,7 +21,7 @@ class AuditVerb : public testing::Test {
   static void TearDownTestSuite() { delete dir_; }
 
   static void convert(const std::string& name, std::vector<std::string> options) {
-    options.insert(options.begin(), {"convert", fixture("llama3_tied"), *dir_ / name});
+    options.insert(options.begin(), {"convert", fixture("llama3_tied"), "-o", *dir_ / name});
     const Outcome made = run_ferry(options);
     ASSERT_EQ(made.code, 0) << made.err;
   }
@@ -70,7 +70,8 @@ TEST_F(AuditVerb, ABundleIsAccountedForToTheByte) {
 
 TEST_F(AuditVerb, ATiedHeadIsCountedOnceAndMarked) {
   size_t found = 0;
-  for (const Json& item : audit(bundle("f32"))["items"]) {
+  const Json result = audit(bundle("f32"));
+  for (const Json& item : result["items"]) {
     if (item.value("name", "") == "output.weight") ADD_FAILURE() << item;
     if (item.value("name", "") != "tok_embeddings.weight") continue;
     ++found;
@@ -85,7 +86,8 @@ TEST_F(AuditVerb, ScalesAreNoElementsOfTheModel) {
   EXPECT_LT(audit(bundle("int8"))["totals"]["bytes"], audit(bundle("f32"))["totals"]["bytes"]);
   uint64_t elements[2] = {0, 0};
   for (const char* name : {"f32", "int8"}) {
-    for (const Json& row : audit(bundle(name))["views"]["kind"]) {
+    const Json result = audit(bundle(name));
+    for (const Json& row : result["views"]["kind"]) {
       if (row["key"] == "weight") elements[name[0] == 'f' ? 0 : 1] = row["elements"];
     }
   }
@@ -136,11 +138,14 @@ TEST_F(AuditVerb, ADiffIsTheSameFromTheArtifactAndFromItsDocument) {
 }
 
 TEST_F(AuditVerb, ShardsOnlyMoveTensors) {
-  const Json diff = audit(bundle("shards"), {"--diff", bundle("f32")})["diff"];
-  EXPECT_GT(diff["moved"]["count"], 0);
-  for (const Json& row : diff["rows"]) {
-    EXPECT_NE(row["change"], "changed") << row["name"];
-    if (row["change"] == "moved") EXPECT_EQ(row["delta"], 0);
+  const Json result = audit(bundle("shards"), {"--diff", bundle("f32")});
+  EXPECT_GT(result["diff"]["moved"]["count"], 0);
+  for (const Json& row : result["diff"]["rows"]) {
+    if (!row.contains("item") || result["items"][row["item"].get<size_t>()]["kind"] != "weight") {
+      continue;
+    }
+    EXPECT_EQ(row["change"], "moved") << row["name"];
+    EXPECT_EQ(row["delta"], 0) << row["name"];
   }
 }
 

@@ -158,6 +158,18 @@ TEST(Provenance, WhatCannotComeAlongIsLeftOutWithANote) {
   EXPECT_EQ(run_ferry({"convert", source, "-o", dir / "b", "--overwrite", "--quiet"}).err, "");
 }
 
+// A directory with one GGUF file is a checkpoint; what lies beside a file belongs to any of them.
+TEST(Provenance, FilesBesideGgufComeAlongFromADirectoryOnly) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "ck");
+  std::filesystem::copy_file(fixture("gguf/llama3_tied_f16.gguf"), dir / "ck/model.gguf");
+  write_bytes(dir / "ck/LICENSE", "Do as you like.\n");
+  ASSERT_EQ(run_ferry({"convert", dir / "ck", "-o", dir / "a"}).code, 0);
+  EXPECT_EQ(read_bytes(dir / "a/LICENSE"), "Do as you like.\n");
+  ASSERT_EQ(run_ferry({"convert", dir / "ck/model.gguf", "-o", dir / "b"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(dir / "b/LICENSE"));
+}
+
 TEST(Provenance, KeysOfTheConfigThatNothingUsedAreNoted) {
   const TempDir dir;
   const std::string source =

@@ -31,6 +31,11 @@ TEST(Usage, NonsenseIsRefusedInOneLine) {
       {"convert", source, "-o", "never", "--max-file-size", "5X"},
       {"convert", source, "-o", "never", "--max-file-size", "-5M"},
       {"convert", source, "-o", "never", "--max-file-size", "1K"},
+      {"convert", source, "-o", "never", "--max-file-size", "0x100000"},
+      {"convert", source, "-o", "never", "--max-file-size", "1e9"},
+      {"convert", source, "-o", "never", "--max-file-size", "1000000.5"},
+      {"convert", source, "-o", "never", "--max-file-size", "99999999999G"},
+      {"inspect", source, "-q", "-v"},
       {"convert", source, "-o", "never", "--context-length", "0"},
       {"convert", source, "-o", "never", "--context-length", "100000000"},
       {"convert", source, "-o", "never", "--context-length", "8", "--prefill-length", "9"},
@@ -45,7 +50,7 @@ TEST(Usage, OptionsThatAreNotThereAreNotKnownEither) {
   const std::string source = fixture("llama3_tied");
   const std::vector<Line> lines = {
       {"convert", source, "--dry-run", "--to", "gguf"},
-      {"convert", source, "--dry-run", "--resume"},
+      {"convert", source, "--dry-run", "--publish"},
   };
   for (const Line& line : lines) {
     SCOPED_TRACE(testing::PrintToString(line));
@@ -61,7 +66,7 @@ TEST(Usage, OptionsThatAreNotThereAreNotKnownEither) {
 TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
   const std::pair<Line, std::string> cases[] = {
       {{"convrt", "x"}, "there is no verb 'convrt' (did you mean convert?) (see ferry --help)"},
-      {{"help"}, "there is no verb 'help' (see ferry --help)"},
+      {{"hlp"}, "there is no verb 'hlp' (did you mean help?) (see ferry --help)"},
       {{"conv\x1b]x"}, "there is no verb 'conv\\x1b]x' (see ferry --help)"},
       {{}, "a verb is required (see ferry --help)"},
       {{"convert", "x", "--outt", "b"},
@@ -75,7 +80,12 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
       {{"verify", "x", "--tolerance", "inf"},
        "--tolerance: inf is not a finite number (see ferry verify --help)"},
       {{"convert", "x", "--dtype", "f13"},
-       "--dtype: f13 not in {keep,f32,f16,bf16} (see ferry convert --help)"},
+       "--dtype: f13 not in {keep,f32,f16,bf16} (did you mean f16?) (see ferry convert --help)"},
+      {{"convert", "x", "--dtype", "b16"},
+       "--dtype: b16 not in {keep,f32,f16,bf16} (did you mean bf16?) (see ferry convert --help)"},
+      {{"batch", "stauts"},
+       "there is no verb 'stauts' (did you mean status?) (see ferry batch --help)"},
+      {{"batch"}, "a verb is required (see ferry batch --help)"},
   };
   for (const auto& [line, message] : cases) {
     const Outcome outcome = run_ferry(line);

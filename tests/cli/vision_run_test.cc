@@ -194,7 +194,7 @@ TEST_F(VisionRun, OptionsThatDoNotFitAreRefused) {
   expect_refused({bundle, "--image", square, "--tokens", "1,2"}, 2,
                  "--image needs a prompt of text");
   expect_refused({bundle, "--image", square}, 2,
-                 "one of --prompt, --chat, --messages, --tokens and --interactive");
+                 "one of --prompt, --prompt-file, --chat, --messages, --tokens and --interactive");
   expect_refused({bundle, "--image", square, "--chat", "\xff"}, 2, "--chat: not UTF-8");
   const std::string text = convert("text", fixture("golden/qwen3"));
   for (const char* option : {"--prompt", "--chat"}) {

@@ -7,11 +7,14 @@ namespace ferry {
 
 namespace fs = std::filesystem;
 
-bool all_points() { return std::getenv("FERRY_CRASH_FULL") != nullptr; }
+long tries(long few) {
+  const char* number = std::getenv("FERRY_CRASH_POINTS");
+  return number != nullptr ? std::atol(number) : few;
+}
 
 std::vector<long> points(long count, long few) {
   std::vector<long> out;
-  const long number = all_points() ? count : std::min(count, few);
+  const long number = std::min(count, tries(few));
   for (long i = 0; i < number; ++i) {
     out.push_back(number == 1 ? count : 1 + i * (count - 1) / (number - 1));
   }
@@ -42,9 +45,13 @@ long count_calls(const std::string& call, const std::vector<std::string>& args) 
   return counting.count();
 }
 
-bool run_and_kill(const std::vector<std::string>& args, long at, const std::string& kind) {
-  const Fault fault("change " + kind + " " + std::to_string(at));
+bool run_and_die(const std::vector<std::string>& args, const std::string& fault) {
+  const Fault dying(fault);
   return run_ferry_once(args).code == -1;
+}
+
+bool run_and_kill(const std::vector<std::string>& args, long at) {
+  return run_and_die(args, "change kill " + std::to_string(at));
 }
 
 }  // namespace ferry

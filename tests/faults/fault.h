@@ -35,9 +35,9 @@ class Fault {
   TempDir dir_;
 };
 
-// Whether the long form of the crash tests was asked for (crash.sh).
-bool all_points();
-// Numbers from 1 to `count`: all of them in the long form, else `few`, with the first and the last.
+// What a test tries: FERRY_CRASH_POINTS (crash.sh), or `few` without it.
+long tries(long few);
+// That many numbers from 1 to `count`, with the first and the last; at most all of them.
 std::vector<long> points(long count, long few);
 // Names in a directory.
 std::set<std::string> entries_of(const std::string& directory);
@@ -45,7 +45,9 @@ std::set<std::string> entries_of(const std::string& directory);
 std::string stage_of(const std::string& out);
 // Runs `args` without a fault and counts the calls of that name.
 long count_calls(const std::string& call, const std::vector<std::string>& args);
-// Runs `args` and kills it at the N-th call that changes something. Whether it came to that.
-bool run_and_kill(const std::vector<std::string>& args, long at, const std::string& kind = "kill");
+// Runs `args` with that fault. Whether the process ended by it.
+bool run_and_die(const std::vector<std::string>& args, const std::string& fault);
+// Kills it at the N-th call that changes something.
+bool run_and_kill(const std::vector<std::string>& args, long at);
 
 }  // namespace ferry

@@ -37,7 +37,7 @@ class LostWritesTest : public testing::TestWithParam<Case> {
   Args convert(const Args& options) const {
     Args args = {"convert",   fixture("llama3_tied"),
                  "-o",        out() + "/b",
-                 "--dtype",   "f32",
+                 "--dtype",   "bf16",
                  "--shards",  "2",
                  "--threads", "1"};
     args.insert(args.end(), options.begin(), options.end());
@@ -83,7 +83,7 @@ TEST_P(LostWritesTest, LeaveAWholeBundleOrNone) {
 
   std::mt19937 random(1);
   long states = 0, absent = 0, with_old = 0, with_new = 0, resumed = 0;
-  const int random_states = all_points() ? 20 : 3;
+  const long random_states = std::min(tries(3), 20L);
   const std::vector<Luck> lucks = [&] {
     std::vector<Luck> all = {Luck::kNothing, Luck::kEntries, Luck::kEntriesSizes, Luck::kAll};
     all.insert(all.end(), static_cast<size_t>(random_states), Luck::kRandom);
@@ -109,7 +109,7 @@ TEST_P(LostWritesTest, LeaveAWholeBundleOrNone) {
         ++with_old;
       }
       // Some of them are laid out, and the next run goes on.
-      if (random() % (all_points() ? 10 : 400) != 0 || (found == new_ && old_.empty())) continue;
+      if (random() % (tries(0) > 0 ? 20 : 400) != 0 || (found == new_ && old_.empty())) continue;
       lay_out(tree, out());
       const Outcome next = run_ferry_once(convert(GetParam().options));
       ASSERT_EQ(next.code, 0) << next.err;

@@ -113,8 +113,8 @@ TEST_F(StageTest, EveryByteOfTheJournal) {
 
 TEST_F(StageTest, BytesOfThePayload) {
   std::mt19937_64 random(2);
-  const int trials = all_points() ? 1000 : 5;
-  for (int i = 0; i < trials; ++i) {
+  const long trials = std::min(tries(5), 1000L);
+  for (long i = 0; i < trials; ++i) {
     restore();
     const std::string path = data_file(random() % data_.size());
     const size_t at = random() % fs::file_size(path);

@@ -495,8 +495,8 @@ TEST_F(BundleReader, OpensBundlesOfEarlierVersions) {
   model.copied.clear();  // as in the stored manifests
   use_one_shard();
   const std::string stored = FERRY_TESTDATA "/manifest/version";
-  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "5.json"));
-  for (const int64_t version : {2, 3, 4}) {
+  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "6.json"));
+  for (const int64_t version : {2, 3, 4, 5}) {
     write_file(path + "/manifest.json", read_file(stored + std::to_string(version) + ".json"));
     const auto bundle = Bundle::open(path, true, pool);
     ASSERT_TRUE(bundle) << all_messages(bundle);

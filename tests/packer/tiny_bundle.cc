@@ -206,6 +206,8 @@ TinyModel::TinyModel() {
 
 BundleInput TinyModel::input() const {
   BundleInput input;
+  input.manifest.tool = {"ferry", "0.2.0"};
+  input.manifest.options = {{"dtype", "f32"}};
   input.manifest.model_type = "tiny";
   input.manifest.vocab_size = kWidth;
   input.manifest.hidden_size = kWidth;

@@ -176,8 +176,8 @@ TEST(ErrorDetails, CandidatesAreTheLikeliestOfBothSides) {
   EXPECT_EQ(top[8].got_rank, 1);
   double want_sum = 0, got_sum = 0;
   for (size_t i = 0; i < want.size(); ++i) {
-    want_sum += std::exp(static_cast<double>(want[i]));
-    got_sum += std::exp(static_cast<double>(got[i]));
+    want_sum += std::exp(double{want[i]});
+    got_sum += std::exp(double{got[i]});
   }
   EXPECT_NEAR(top[8].got, std::exp(5.0) / got_sum, 1e-9);
   EXPECT_NEAR(top[8].want, std::exp(-15.0) / want_sum, 1e-9);

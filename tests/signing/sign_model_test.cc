@@ -228,6 +228,11 @@ TEST_F(SignModel, NothingButASignatureIsReplaced) {
   EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
   EXPECT_EQ(read_file(weights), std::string(250, 'w'));
   EXPECT_EQ(differences(), Names{});  // nothing was left behind
+  const auto other = sign_statement("{}", key);
+  ASSERT_TRUE(other);
+  dir.write("other.sig", *other);
+  EXPECT_FALSE(sign_model(model, key, dir / "other.sig", {}, pool));
+  EXPECT_EQ(read_file(dir / "other.sig"), *other);
 }
 
 TEST_F(SignModel, LinksAndSpecialFilesAreRefused) {
@@ -253,6 +258,12 @@ TEST_F(SignModel, NothingIsNoModel) {
   const auto refused = sign_model(dir / "none", key, dir / "none/model.sig", {}, pool);
   expect_refused(refused, ErrorCode::kBadInput, "nothing in it to sign");
   EXPECT_FALSE(sign_model(dir / "absent", key, dir / "x.sig", {}, pool));
+}
+
+TEST_F(SignModel, ModelsOfTooManyPartsAreRefused) {
+  dir.write("model/weights.bin", std::string(1'000'001, 'w'));
+  expect_refused(sign({{}, 1, {}}), ErrorCode::kBadInput, "more than 1000000 files or shards");
+  expect_refused(sign({{}, 5, {}}), ErrorCode::kBadInput, "which no verifier reads");
 }
 
 TEST_F(SignModel, DigestOfAModelIsTheSubjectOfItsSignature) {
