@@ -100,9 +100,16 @@ ParityAttestation attestation_of(const packer::Bundle& bundle,
   return out;
 }
 
+// Lines of sentences: what is not printable is escaped, apostrophes are not.
 std::string lines(const char* word, const std::vector<std::string>& list) {
   std::string text;
-  for (const std::string& line : list) text += fmt::format("  {}: {}\n", word, printable(line));
+  for (const std::string& line : list) {
+    std::string safe = printable(line);
+    for (size_t at = safe.find("\\'"); at != std::string::npos; at = safe.find("\\'", at)) {
+      safe.erase(at, 1);
+    }
+    text += fmt::format("  {}: {}\n", word, safe);
+  }
   return text;
 }
 

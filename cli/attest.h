@@ -18,8 +18,8 @@ struct AttestOptions {
   signing::SigningKey key = {};
 };
 
-// Before the work: kUsage where the options do not belong together, where a file is there that is
-// no attestation, and within `bundle`; errors of signing::signer_of() for the key.
+// Before the work: kUsage where the options do not belong together and within `bundle`, kExists
+// where a file is there that is no attestation; errors of signing::signer_of() for the key.
 Status check_attest_options(const AttestOptions& options, const std::string& bundle);
 
 // `verification` is at parity and was made with VerifyOptions::details.

@@ -14,7 +14,7 @@ enum class ReportForm { kHtml, kJson, kMarkdown };
 Status check_directory_of(const std::string& option, const std::string& path,
                           const std::string& bundle);
 
-// By the ending of `path`. kUsage for another one, and where a file is there that is no parity
+// By the ending of `path`. kUsage for another one, kExists where a file is there that is no parity
 // report; as check_directory_of() else. Asked before the work, so that it is not lost.
 Result<ReportForm> check_report_file(const std::string& path, const std::string& bundle);
 

@@ -222,7 +222,13 @@ void add_verify(CommandLine& line) {
                "The whole proof: the bundle against the checkpoint, the checkpoint against what "
                "its own implementation computes.")
       .example("ferry verify bundle/", "Against the reference in the bundle.")
-      .exit_codes({{"0", "parity"}, {"1", "no parity; stderr says why"}})
+      .example(
+          "ferry verify bundle/ --checkpoint checkpoint/ --report r.html --attest parity.json "
+          "--key k.pem",
+          "With a page of what was compared, and at parity a signed statement of it.")
+      .exit_codes({{"0", "parity"},
+                   {"1", "no parity; stderr says why"},
+                   {"6", "a file of the name of the report or the attestation, which is none"}})
       .action([options](Context& context) { return verify_bundle(context, *options); });
 }
 

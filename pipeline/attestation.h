@@ -72,8 +72,8 @@ std::string write_attestation(const ParityAttestation& attestation);
 // kBadInput for what is no statement of parity. `name` begins the messages.
 Result<ParityAttestation> read_attestation(std::string_view text, const std::string& name);
 
-// kUsage where a file is there that is no parity attestation: nothing else may be lost. Whether its
-// signature is good does not matter.
+// kExists where a file is there that is no parity attestation: nothing else may be lost. Whether
+// its signature is good does not matter.
 Status check_replaceable_attestation(const std::string& path);
 
 struct AttestationCheck {

@@ -179,7 +179,7 @@ TEST(Attest, OptionsThatMakeNoSenseAreRefusedBeforeTheWork) {
   };
   EXPECT_EQ(code({"--key", signer.private_key}), 2);
   EXPECT_EQ(code({"--attest", dir / "a.json"}), 2);
-  EXPECT_EQ(code({"--attest", dir / "mine.json", "--key", signer.private_key}), 2);
+  EXPECT_EQ(code({"--attest", dir / "mine.json", "--key", signer.private_key}), 6);
   EXPECT_EQ(code({"--attest", bundle + "/a.json", "--key", signer.private_key}), 2);
   EXPECT_EQ(code({"--attest", dir / "a.json", "--key", dir / "ids.txt"}), 3);
   EXPECT_EQ(run_ferry({"verify", bundle, "--perplexity", dir / "ids.txt", "--attest",
