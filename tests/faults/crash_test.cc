@@ -117,8 +117,7 @@ class CrashTest : public testing::TestWithParam<Scenario> {
     if (!stage_of(target()).empty()) ++counts_.stages;
     const Outcome next = run_ferry_once(run(/*one_thread=*/false));
     if (there && !overwrites()) {
-      ASSERT_EQ(next.code, 6) << next.err;  // it exists
-
+      ASSERT_EQ(next.code, 6) << next.err;  // it exists already
     } else {
       ASSERT_EQ(next.code, 0) << next.err;
     }
