@@ -64,11 +64,11 @@ Result<bool> is_up_to_date(Context& context, const packer::BundlePlan& plan,
 // Adds to the notes what came of the writing.
 Status write(Context& context, const pipeline::Conversion& conversion, const ConvertLine& options,
              ConversionOutcome& outcome) {
-  packer::WrittenBundle written = FERRY_TRY(
-      conversion.plan->write({.directory = options.out,
-                              .overwrite = options.overwrite || options.if_changed,
-                              .resume = options.resume},
-                             context.pool(), context.progress("writing")));
+  packer::WrittenBundle written =
+      FERRY_TRY(conversion.plan->write({.directory = options.out,
+                                        .overwrite = options.overwrite || options.if_changed,
+                                        .resume = options.resume},
+                                       context.pool(), context.progress("writing")));
   if (written.resumed_bytes > 0) {
     outcome.notes.push_back(fmt::format("went on with an earlier run: {} of {} were there",
                                         human_bytes(written.resumed_bytes),
