@@ -189,7 +189,8 @@ class DocumentWriter {
     json_.begin_object().member("passed", report_.within_budget()).key("limits").begin_array();
     for (const LimitResult& result : report_.budget) {
       json_.begin_object().member("name", result.limit.name).member("of", result.limit.of);
-      json_.member("growth", result.limit.of_growth).member("stated", result.limit.stated);
+      json_.member("growth", result.limit.of_growth).member("unit", "bytes");
+      json_.member("stated", result.limit.stated);
       json_.member("size", result.size).member("limit", result.most).member("over", result.over());
       json_.member("count", result.matches).member("passed", result.passed()).end_object();
     }

@@ -1,4 +1,5 @@
 // Checkpoints, programs and data files.
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <map>

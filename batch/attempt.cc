@@ -134,6 +134,7 @@ Judgement Attempt::convert() {
                                     "-o",
                                     as_operand(task_.output),
                                     "--json",
+                                    "--resume",  // of what an attempt before this one has written
                                     "--threads",
                                     fmt::format("{}", options_.threads)};
   if (evaluation_.replace) words.emplace_back("--overwrite");
@@ -223,7 +224,6 @@ Result<AttemptResult> Attempt::make() {
   Judgement judgement;
   if (evaluation_.verdict == Evaluation::Verdict::kHopeless) {
     judgement = judge(*evaluation_.problem);
-    if (judgement.reason == Class::kUsage) judgement.reason = Class::kExists;
   } else {
     judgement = work();
   }

@@ -35,7 +35,7 @@ bool may_pass(const std::string& message) {
   const bool by_system = std::ranges::any_of(kPassing, [&](int number) {
     return message.find(fmt::format(": {}", std::strerror(number))) != std::string::npos;
   });
-  return by_system || message.find("not enough disk space") != std::string::npos;
+  return by_system || message.find("not enough space") != std::string::npos;
 }
 
 bool is_want_of_memory(const std::string& message) {

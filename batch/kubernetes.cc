@@ -91,7 +91,7 @@ spec:
         onExitCodes:
           containerName: ferry
           operator: In
-          values: [1, 2, 3, 4, 70]
+          values: [1, 2, 3, 4, 6, 70]
       # The node was drained: that is no failure of the task.
       - action: Ignore
         onPodConditions:

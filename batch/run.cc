@@ -218,7 +218,7 @@ int exit_of(const TaskEnd& end) {
 int worse_exit(int a, int b) {
   // Ascending. Codes that are not here, those of processes that crashed, are worse than all but the
   // last, which says that another run may help.
-  constexpr std::array<int, 7> kOrder = {0, 1, 4, 3, 2, 5, 70};
+  constexpr std::array<int, 8> kOrder = {0, 1, 4, 3, 2, 6, 5, 70};
   const auto rank = [&](int code) {
     if (code == kTransientExit) return kOrder.size() + 1;
     return static_cast<size_t>(std::ranges::find(kOrder, code) - kOrder.begin());

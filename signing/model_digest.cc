@@ -30,8 +30,7 @@ Result<std::vector<std::string>> plain_paths(const std::vector<std::string>& giv
     paths.push_back(std::move(path));
   }
   std::ranges::sort(paths);
-  const auto repeated = std::ranges::unique(paths);
-  paths.erase(repeated.begin(), repeated.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
 }
 

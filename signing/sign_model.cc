@@ -8,9 +8,9 @@
 #include "core/atomic_file.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "signing/envelope.h"
 #include "signing/model_listing.h"
 #include "signing/model_statement.h"
+#include "signing/statement_names.h"
 
 namespace ferry::signing {
 namespace {
@@ -29,14 +29,19 @@ std::string path_inside(const std::string& model, const std::string& output) {
   return inside.empty() || inside == ".." || inside.starts_with("../") ? std::string() : inside;
 }
 
-// A signature may be replaced; anything else at its place must not be lost.
+// The signature of a model may be replaced; anything else at its place, such as another statement
+// that was signed, must not be lost.
 Status check_replaceable(const std::string& output) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(output, error))) return {};
   const auto text = read_text_file(output, kMaxSignatureBytes);
-  if (text && read_envelope(*text, output)) return {};
+  if (text) {
+    const auto payload = unverified_payload(*text, output);
+    if (payload && payload->find(kModelSignature) != std::string::npos) return {};
+  }
   return fail(ErrorCode::kUsage,
-              fmt::format("{}: exists and is not a signature: not replaced", printable(output)));
+              fmt::format("{}: exists and is not the signature of a model: not replaced",
+                          printable(output)));
 }
 
 Status check_size(const std::string& path, uint64_t bytes) {

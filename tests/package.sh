@@ -48,7 +48,7 @@ cp /etc/resolv.conf "$root/etc/"
 for dir in proc dev; do mountpoint -q "$root/$dir" || mount --bind "/$dir" "$root/$dir"; done
 rm -rf "$root/sample" "$root/opt/ferry" "$root/packages"
 cp -r testdata/qwen3_5_text "$root/sample"
-in_root apt-get -qq purge -y ferry libferry-dev >/dev/null 2>&1 || true
+in_root apt-get -qq autoremove --purge -y ferry libferry-dev >/dev/null 2>&1 || true
 
 echo "package.sh: the tarball, with nothing installed"
 mkdir -p "$root/opt/ferry" "$root/packages"
@@ -71,6 +71,6 @@ in_root sh -c 'apt-get -qq install -y --no-install-recommends /packages/ferry_*.
 in_root dpkg-query -W -f 'depends: ${Depends}\n' ferry
 in_root sh -c 'dpkg -V ferry && ferry --version'
 demonstrate ferry
-in_root apt-get -qq purge -y ferry >/dev/null
+in_root apt-get -qq autoremove --purge -y ferry >/dev/null
 in_root sh -c '! command -v ferry'
 echo "package.sh: passed"

@@ -91,7 +91,8 @@ const sizeColumns = [
   }
 ];
 
-function changesTable(diff) {
+function changesTable(diff, items) {
+  const kindOf = (row) => row.kind || items[row.item]?.kind || '';
   const sum = (rows) => signedBytes(rows.reduce((all, row) => all + row.delta, 0)) || '0 B';
   return new Table({
     id: 'changes',
@@ -118,7 +119,7 @@ function changesTable(diff) {
         cell: (row) =>
             el('span', {class: `tag ${row.change}`}, changeNames[row.change] ?? row.change)
       },
-      {key: 'kind', label: 'Kind', facet: true, value: (row) => row.kind ?? ''}, ...sizeColumns, {
+      {key: 'kind', label: 'Kind', facet: true, value: kindOf}, ...sizeColumns, {
         key: 'note',
         label: 'Note',
         value: (row) => row.note ?? '',
@@ -170,6 +171,6 @@ function diffSection(audit) {
   return section(
       'diff', 'Changes', lead,
       diff.rows.length > 0 ?
-          [diffMap(diff, audit.items), diffViews(diff), changesTable(diff).node] :
+          [diffMap(diff, audit.items), diffViews(diff), changesTable(diff, audit.items).node] :
           el('p', {}, verdict(null, 'Nothing changed.')));
 }

@@ -145,7 +145,7 @@ function itemsTable(audit, pick) {
       {key: 'dtype', label: 'Stored as', facet: true, value: storedAs}, {
         key: 'shape',
         label: 'Shape',
-        class: 'number',
+        numeric: true,
         value: elementsOf,
         text: (item) => shapeText(item.shape)
       },
@@ -283,7 +283,7 @@ function memorySection(audit) {
       {key: 'dtype', label: 'Type', value: (row) => row.dtype}, {
         key: 'shape',
         label: 'Shape',
-        class: 'number',
+        numeric: true,
         value: (row) => row.bytes,
         text: (row) => shapeText(row.shape)
       },

@@ -60,6 +60,7 @@ TEST(BatchRun, WhatChangedIsDoneAgainButNotOverABundleUnlessForced) {
   const RunEnd refused = batch.run();
   ASSERT_EQ(kinds(refused), (Kinds{"failed"}));
   EXPECT_EQ(refused.tasks[0].result.reason, Class::kExists);
+  EXPECT_EQ(refused.exit, 6);
   EXPECT_NE(refused.tasks[0].result.message.find("another fingerprint"), std::string::npos);
   batch.options.evaluate.force = true;
   const RunEnd forced = batch.run();

@@ -113,7 +113,9 @@ json Browser::value(const std::string& expression) {
 }
 
 std::string Browser::text(const std::string& selector) {
-  return value("document.querySelector(" + quoted(selector) + ")?.innerText ?? '(absent)'");
+  const std::string node = "document.querySelector(" + quoted(selector) + ")";
+  // What is drawn has no innerText.
+  return value(node + "?.innerText ?? " + node + "?.textContent ?? '(absent)'");
 }
 
 bool Browser::becomes_true(const std::string& expression) {

@@ -78,6 +78,9 @@ TEST_F(Sign, ExitCodesTellAnswersFromInputs) {
   sign(folder);
   const std::string signature = folder + "/model.sig", other = fixture("signing_keys/p384.pub.pem");
   EXPECT_EQ(run_ferry({"check", folder, "--public-key", other}).code, 1);
+  const json refused = run_ferry({"--json", "check", folder, "--public-key", other}).json();
+  EXPECT_EQ(refused["result"]["signature"]["stage"], "signature");
+  EXPECT_TRUE(refused["result"]["signature"]["signer"].is_null());
   EXPECT_EQ(check(folder, {"--signature", public_key}).code, 3);
   EXPECT_EQ(
       check(folder, {"--signature", fixture("oms/upstream/spec/valid/sigstore.bundle.json")}).code,

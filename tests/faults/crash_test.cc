@@ -227,5 +227,54 @@ TEST(CrashedRun, FilesAreWholeOrAbsent) {
   std::printf("crash: files of run: %ld points: torn 0, leaked 0\n", points_tried);
 }
 
+// The batch itself or a conversion of it, whichever comes to that call first.
+TEST(CrashedBatch, IsDoneByTheNextRuns) {
+  const TempDir dir;
+  ASSERT_EQ(run_ferry_once({"convert", fixture("llama3_tied"), "-o", dir / "whole"}).code, 0);
+  const Files expected = files_in(dir / "whole");
+  std::string plan;
+  for (const char* name : {"a", "b"}) {
+    const nlohmann::json task = {{"id", name},
+                                 {"input", fixture("llama3_tied")},
+                                 {"output", dir / ("out/" + std::string(name))},
+                                 {"args", {"--resume"}}};
+    plan += task.dump() + '\n';
+  }
+  const Args run = {"batch", "run", dir / "out/plan.jsonl", "--workers", "1", "--retries", "0"};
+  long killed = 0, absent = 0, whole = 0;
+  const std::vector<long> all = points(100, 3);
+  for (const long at : all) {
+    SCOPED_TRACE(at);
+    fs::remove_all(dir / "out");
+    fs::create_directory(dir / "out");
+    write_bytes(dir / "out/plan.jsonl", plan);
+    {
+      const Fault fault("change kill " + std::to_string(at));
+      killed += run_ferry_once(run).code != 0 ? 1 : 0;
+    }
+    for (const char* name : {"out/a", "out/b"}) {
+      if (!fs::exists(dir / name)) {
+        ++absent;
+        continue;
+      }
+      ASSERT_TRUE(files_in(dir / name) == expected) << "a bundle that is not whole";
+      ++whole;
+    }
+    // A conversion may have outlived the batch that started it.
+    Outcome next = run_ferry_once(run);
+    for (int i = 0; i < 5 && next.code == 75; ++i) next = run_ferry_once(run);
+    ASSERT_EQ(next.code, 0) << next.out << next.err;
+    for (const char* name : {"out/a", "out/b"}) ASSERT_TRUE(files_in(dir / name) == expected);
+    for (const std::string& name : entries_of(dir / "out")) {
+      ASSERT_FALSE(name.starts_with(".a.") || name.starts_with(".b.")) << name;
+    }
+  }
+  EXPECT_GT(killed, 0);
+  std::printf(
+      "crash: batch, at calls: %zu points: absent %ld, new bundle %ld, corrupt 0; leaked after "
+      "the next run 0\n",
+      all.size(), absent, whole);
+}
+
 }  // namespace
 }  // namespace ferry

@@ -228,6 +228,11 @@ TEST_F(SignModel, NothingButASignatureIsReplaced) {
   EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
   EXPECT_EQ(read_file(weights), std::string(250, 'w'));
   EXPECT_EQ(differences(), Names{});  // nothing was left behind
+  const auto other = sign_statement("{}", key);
+  ASSERT_TRUE(other);
+  dir.write("other.sig", *other);
+  EXPECT_FALSE(sign_model(model, key, dir / "other.sig", {}, pool));
+  EXPECT_EQ(read_file(dir / "other.sig"), *other);
 }
 
 TEST_F(SignModel, LinksAndSpecialFilesAreRefused) {
