@@ -7,7 +7,6 @@
 #include <span>
 #include <utility>
 
-#include "core/exists_error.h"
 #include "core/file.h"
 #include "core/sha256.h"
 #include "core/text.h"
@@ -47,9 +46,9 @@ bool is_of_killed(const LastAttempt& last, const State& state, const Task& task)
 }
 
 Error in_the_way(const Task& task, bool made_by_plan) {
-  return {kExists, fmt::format("{}: {} (--force replaces it)", printable(task.output),
-                               made_by_plan ? "exists, made with another fingerprint"
-                                            : "exists, and this plan did not make it")};
+  return {ErrorCode::kExists, fmt::format("{}: {} (--force replaces it)", printable(task.output),
+                                          made_by_plan ? "exists, made with another fingerprint"
+                                                       : "exists, and this plan did not make it")};
 }
 
 struct Evaluator {

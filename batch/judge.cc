@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "batch/exit_codes.h"
-#include "core/exists_error.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -103,7 +102,7 @@ Class class_of(const StepFiles& step, int exit, const std::string& message) {
       return Class::kInput;
     case static_cast<int>(ErrorCode::kUnsupported):
       return Class::kUnsupported;
-    case static_cast<int>(kExists):
+    case static_cast<int>(ErrorCode::kExists):
       return Class::kExists;
     case static_cast<int>(ErrorCode::kIo):
       return is_want_of_memory(message) ? Class::kMemory : Class::kIo;

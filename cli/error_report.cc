@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdio>
 
-#include "core/exists_error.h"
 #include "core/interrupt.h"
 
 namespace ferry::cli {
@@ -73,7 +72,6 @@ std::string_view tensor_words(std::string_view message) {
 }  // namespace
 
 std::string_view code_name(ErrorCode code) {
-  if (code == kExists) return "exists";
   switch (code) {
     case ErrorCode::kUsage:
       return "usage";
@@ -83,6 +81,8 @@ std::string_view code_name(ErrorCode code) {
       return "unsupported";
     case ErrorCode::kIo:
       return "io";
+    case ErrorCode::kExists:
+      return "exists";
     case ErrorCode::kInternal:
       return "internal";
     case ErrorCode::kInterrupted:

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cli/parity_document.h"
-#include "core/exists_error.h"
 #include "core/file.h"
 #include "core/os_error.h"
 #include "core/text.h"
@@ -81,7 +80,8 @@ Result<ReportForm> check_report_file(const std::string& path, const std::string&
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return form;
   if (S_ISREG(info.st_mode) && is_report(path, form)) return form;
-  return fail(kExists, fmt::format("--report {}: exists and is no parity report", printable(path)));
+  return fail(ErrorCode::kExists,
+              fmt::format("--report {}: exists and is no parity report", printable(path)));
 }
 
 }  // namespace ferry::cli

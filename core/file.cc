@@ -12,7 +12,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/exists_error.h"
 #include "core/os_error.h"
 #include "core/text.h"
 
@@ -34,7 +33,7 @@ void close_quietly(int& fd) {
 
 tl::unexpected<Error> os_error(const std::string& path, std::string_view what, int number) {
   const std::string reason = std::strerror(number);
-  return fail(number == EEXIST ? kExists : ErrorCode::kIo,
+  return fail(number == EEXIST ? ErrorCode::kExists : ErrorCode::kIo,
               fmt::format("{}: {}: {}", printable(path), what, reason));
 }
 

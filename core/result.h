@@ -15,6 +15,7 @@ enum class ErrorCode : int {
   kBadInput = 3,       // malformed, hostile or incomplete input
   kUnsupported = 4,    // well formed, but a family, dtype or feature that is not implemented
   kIo = 5,             // the operating system said no: disk full, permission, absent file
+  kExists = 6,         // what is to be made exists already: a script can tell that from misuse
   kInternal = 70,      // a defect of ours
   kInterrupted = 128,  // a signal asked to stop (core/interrupt.h); its number is added
 };

@@ -17,8 +17,8 @@
 
 namespace ferry::packer {
 
-// The name of the signature that a bundle may hold. It is made after the bundle, so no manifest lists
-// it; `ferry check` with a key verifies it (docs/signing.md).
+// The name of the signature that a bundle may hold. It is made after the bundle, so no manifest
+// lists it; `ferry check` with a key verifies it (docs/signing.md).
 inline constexpr std::string_view kSignatureName = "model.sig";
 
 // Collects problems of the files of one bundle; files of no directory are named by their paths.

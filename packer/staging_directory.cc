@@ -22,7 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/exists_error.h"
 #include "core/file.h"
 #include "core/os_error.h"
 #include "core/text.h"
@@ -43,7 +42,7 @@ tl::unexpected<Error> usage(const std::string& path, std::string_view what) {
 }
 
 tl::unexpected<Error> taken(const std::string& path, std::string_view what) {
-  return fail(kExists, fmt::format("{}: {}", printable(path), what));
+  return fail(ErrorCode::kExists, fmt::format("{}: {}", printable(path), what));
 }
 
 // What is being written has this and the process id behind it; a directory that is being made, and

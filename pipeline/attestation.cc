@@ -7,7 +7,6 @@
 #include <map>
 #include <span>
 
-#include "core/exists_error.h"
 #include "core/file.h"
 #include "core/json_writer.h"
 #include "core/sha256.h"
@@ -187,8 +186,9 @@ Status check_replaceable_attestation(const std::string& path) {
     const auto payload = signing::unverified_payload(*text, printable(path));
     if (payload && read_attestation(*payload, printable(path))) return {};
   }
-  return fail(kExists, fmt::format("{}: exists and is no parity attestation: not replaced",
-                                   printable(path)));
+  return fail(
+      ErrorCode::kExists,
+      fmt::format("{}: exists and is no parity attestation: not replaced", printable(path)));
 }
 
 Result<AttestationCheck> check_attestation(

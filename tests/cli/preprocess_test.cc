@@ -78,7 +78,7 @@ TEST(Preprocess, RefusalsAreOneLine) {
       {{image("tiny.png"), huge, "--checkpoint", checkpoint, "-o", dir / "a"}, 3},
       {{fixture("media/unsupported/gif.gif"), "--checkpoint", checkpoint, "-o", dir / "a"}, 4},
       {{image("tiny.png"), "--checkpoint", fixture("llama3_tied"), "-o", dir / "a"}, 5},
-      {{image("tiny.png"), "--checkpoint", checkpoint, "-o", taken}, 5},
+      {{image("tiny.png"), "--checkpoint", checkpoint, "-o", taken}, 6},
       {{dir / "absent.png", "--checkpoint", checkpoint, "-o", dir / "a"}, 5},
       {{image("tiny.png"), "-o", dir / "a"}, 2},
       {{image("tiny.png"), "--checkpoint", checkpoint}, 2},

@@ -1,5 +1,4 @@
 #include "core/atomic_file.h"
-#include "core/exists_error.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -60,7 +59,7 @@ TEST(AtomicFile, RefusesWhatExists) {
   ASSERT_TRUE(write_atomically(dir / "a", "one", IfExists::kRefuse));
   const Status again = write_atomically(dir / "a", "two", IfExists::kRefuse);
   ASSERT_FALSE(again);
-  EXPECT_EQ(again.error().code, kExists);
+  EXPECT_EQ(again.error().code, ErrorCode::kExists);
   EXPECT_NE(again.error().message.find("File exists"), std::string::npos) << again.error().message;
   EXPECT_EQ(contents(dir / "a"), "one");
 }

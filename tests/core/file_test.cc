@@ -1,5 +1,4 @@
 #include "core/file.h"
-#include "core/exists_error.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -203,7 +202,7 @@ TEST_F(FileTest, WritesAtAnyPlaceAndNeverOverwritesAFile) {
   EXPECT_EQ(read_text_file(path("new"), 10).value(), std::string("\0\0\0xyz", 6));
   const auto again = OutputFile::create(path("new"), 6);
   ASSERT_FALSE(again);
-  EXPECT_EQ(again.error().code, kExists);
+  EXPECT_EQ(again.error().code, ErrorCode::kExists);
   EXPECT_EQ(again.error().message, path("new") + ": cannot create: File exists");
 }
 

@@ -236,8 +236,7 @@ TEST(CrashedBatch, IsDoneByTheNextRuns) {
   for (const char* name : {"a", "b"}) {
     const nlohmann::json task = {{"id", name},
                                  {"input", fixture("llama3_tied")},
-                                 {"output", dir / ("out/" + std::string(name))},
-                                 {"args", {"--resume"}}};
+                                 {"output", dir / ("out/" + std::string(name))}};
     plan += task.dump() + '\n';
   }
   const Args run = {"batch", "run", dir / "out/plan.jsonl", "--workers", "1", "--retries", "0"};

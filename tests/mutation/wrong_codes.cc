@@ -65,19 +65,21 @@ void make_wrong(const std::string& name, const Coded& coded) {
 
 }  // namespace
 
-uint64_t real_quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns, Bytes codes, Bytes scales) __asm__(
+uint64_t
+real_quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns, Bytes codes, Bytes scales) __asm__(
     "__real_"
     "_ZN5ferry5graph13quantize_rowsERKNS0_18QuantizationSchemeE"
     "St4spanIKfLm18446744073709551615EElS4_ISt4byteLm18446744073709551615EE"
     "S8_");
-uint64_t wrapped_quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns, Bytes codes, Bytes scales) __asm__(
+uint64_t
+wrapped_quantize_rows(const QuantizationScheme& scheme, std::span<const float> values, int64_t columns, Bytes codes, Bytes scales) __asm__(
     "__wrap_"
     "_ZN5ferry5graph13quantize_rowsERKNS0_18QuantizationSchemeE"
     "St4spanIKfLm18446744073709551615EElS4_ISt4byteLm18446744073709551615EE"
     "S8_");
 
 uint64_t wrapped_quantize_rows(const QuantizationScheme& scheme, std::span<const float> values,
-                           int64_t columns, Bytes codes, Bytes scales) {
+                               int64_t columns, Bytes codes, Bytes scales) {
   const uint64_t non_finite = real_quantize_rows(scheme, values, columns, codes, scales);
   const char* name = std::getenv("FERRY_WRONG");
   if (name != nullptr) make_wrong(name, {scheme, columns, codes, scales});

@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/exists_error.h"
 #include "core/sha256.h"
 #include "packer/staging_directory.h"
 #include "tests/packer/tiny_bundle.h"
@@ -39,7 +38,7 @@ TEST(BundleWriter, ExistingTargetIsLeftAloneUnlessToldOtherwise) {
   const TinyModel model;
   write_tiny_bundle(model, dir / "out");
   const auto before = read_directory(dir / "out");
-  EXPECT_EQ(failed_write(dir, model, false).code, kExists);
+  EXPECT_EQ(failed_write(dir, model, false).code, ErrorCode::kExists);
   EXPECT_EQ(read_directory(dir / "out"), before);
 }
 
@@ -64,7 +63,7 @@ TEST(BundleWriter, OverwriteReplacesNothingButABundle) {
   const TinyModel model;
   std::filesystem::create_directory(dir / "out");
   write_file(dir / "out/thesis.txt", "years of work");
-  EXPECT_EQ(failed_write(dir, model, true).code, kExists);
+  EXPECT_EQ(failed_write(dir, model, true).code, ErrorCode::kExists);
   EXPECT_EQ(read_file(dir / "out/thesis.txt"), "years of work");
 }
 
@@ -214,7 +213,7 @@ TEST(BundleWriter, ALinkToADirectoryIsNamedAsSuch) {
   for (const bool overwrite : {false, true}) {
     const auto staging = StagingDirectory::create(dir / "out", overwrite);
     ASSERT_FALSE(staging);
-    EXPECT_EQ(staging.error().code, kExists);
+    EXPECT_EQ(staging.error().code, ErrorCode::kExists);
     EXPECT_EQ(staging.error().message,
               (dir / "out") + ": is a symbolic link to a directory: name the directory itself");
   }
