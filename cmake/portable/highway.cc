@@ -2,6 +2,9 @@
 // and aligned memory. For links without the library, of which Debian has no archive.
 #include <hwy/aligned_allocator.h>
 #include <hwy/targets.h>
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#endif
 
 #include <cstdint>
 #include <cstdlib>
@@ -12,11 +15,18 @@ namespace {
 constexpr size_t kAlignment = 128;  // of two cache lines, and of any vector
 
 #if HWY_ARCH_X86
-// libgcc asks the processor, and the system whether it saves the registers.
+// Two features that clang 14 has no name for in __builtin_cpu_supports.
+bool has_f16c_and_lzcnt() {
+  unsigned a = 0, b = 0, basic = 0, extended = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &basic, &d) == 0) return false;
+  if (__get_cpuid(0x80000001U, &a, &b, &extended, &d) == 0) return false;
+  return (basic & bit_F16C) != 0 && (extended & bit_LZCNT) != 0;
+}
+
+// The compiler's library asks the processor, and the system whether it saves the registers.
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt");
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_f16c_and_lzcnt();
 }
 bool has_avx3() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512cd") &&
@@ -45,7 +55,7 @@ int64_t detected() { return HWY_STATIC_TARGET; }  // what every processor of the
 
 int64_t SupportedTargets() {
   static const int64_t targets = detected();
-  return targets | HWY_STATIC_TARGET;
+  return targets | HWY_EMU128 | HWY_SCALAR;  // which need nothing
 }
 
 ChosenTarget& GetChosenTarget() {
