@@ -202,7 +202,8 @@ Result<WrittenBundle> write_resumable(const BundlePlan::Impl& plan, const Bundle
   StagingDirectory staging = FERRY_TRY(StagingDirectory::create_stage(
       target.directory, target.overwrite, fingerprint.substr(0, 16)));
   const uint64_t stored = stored_bytes(staging.path(), plan.listing);
-  FERRY_RETURN_IF_ERROR(require_space(staging.path(), plan.total_bytes - stored, target.directory));
+  FERRY_RETURN_IF_ERROR(require_space(StagingDirectory::parent_of(target.directory),
+                                      plan.total_bytes - stored, target.directory));
   auto written = fill_stage(plan, staging, fingerprint, pool, progress);
   if (written) {
     FERRY_RETURN_IF_ERROR(staging.publish());
@@ -221,7 +222,8 @@ Result<WrittenBundle> BundlePlan::write(
   if (target.resume) return write_resumable(*impl_, target, pool, progress);
   StagingDirectory staging =
       FERRY_TRY(StagingDirectory::create(target.directory, target.overwrite));
-  FERRY_RETURN_IF_ERROR(require_space(staging.path(), impl_->total_bytes, target.directory));
+  FERRY_RETURN_IF_ERROR(require_space(StagingDirectory::parent_of(target.directory),
+                                      impl_->total_bytes, target.directory));
   WrittenBundle written = FERRY_TRY(write_contents(*impl_, staging, nullptr, pool, progress));
   FERRY_RETURN_IF_ERROR(staging.publish());
   return written;
