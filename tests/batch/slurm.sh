@@ -15,7 +15,7 @@ export SLURM_CONF=$dir/slurm.conf
 
 fail() {
   echo "FAILED: $*" >&2
-  tail -n 5 "$dir"/log/* "$dir"/work/*.slurm/*.out 2>/dev/null >&2 || true
+  tail -n 5 "$dir"/log/* "$dir"/plans/*.slurm/*.out 2>/dev/null >&2 || true
   exit 1
 }
 # wait_for SECONDS COMMAND...: until it succeeds.
@@ -117,7 +117,7 @@ submit() {
   report=$(sed 's/^.* report \([0-9]*\)$/\1/' <<<"$said")
 }
 
-mkdir "$dir/work" && cd "$dir/work"
+mkdir "$dir/plans" && cd "$dir/plans"
 plan="it's a plan.jsonl"
 for i in 0 1 2 3 4 5 6 7; do checkpoint $i; done
 truncate -s 1000 "in/c 3/model.safetensors"
