@@ -16,8 +16,9 @@ namespace ferry::cli {
 namespace {
 
 // What fails after a request to stop, such as a helper process that the same signal has ended,
-// fails because of it.
+// fails because of it. What says so itself may say more.
 Error cause_of(const Error& error) {
+  if (error.code == ErrorCode::kInterrupted) return error;
   const Status stopped = check_interrupt();
   return stopped ? error : stopped.error();
 }
