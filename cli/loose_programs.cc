@@ -66,7 +66,7 @@ Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOption
     if (choice.directory.empty()) {
       return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
     }
-    return packer::Bundle::open(choice.directory, choice.check_digests, pool);
+    return packer::Bundle::open(choice.directory, choice.check_digests, pool, choice.progress);
   }
   FERRY_RETURN_IF_ERROR(check(choice, options));
   return open_programs(choice, options);

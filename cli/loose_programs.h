@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/command_line.h"
+#include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
@@ -22,8 +23,9 @@ void add_loose_options(Verb& verb, LooseOptions& options);
 // such options. kUsage unless it is one of them.
 struct BundleChoice {
   std::string directory;
-  bool check_digests = true;  // of a bundle
-  bool needs_eos = true;      // kUsage for programs of which nothing says what ends an answer
+  bool check_digests = true;   // of a bundle
+  bool needs_eos = true;       // kUsage for programs of which nothing says what ends an answer
+  ShowProgress progress = {};  // of the digests
 };
 Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOptions& options,
                                    ThreadPool& pool);

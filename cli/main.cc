@@ -10,7 +10,6 @@
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "core/interrupt.h"
-#include "core/progress.h"
 
 namespace ferry::cli {
 namespace {
@@ -25,9 +24,6 @@ Error cause_of(const Error& error) {
 
 int run_main(Context& context, int argc, char** argv) {
   raise_most_open_files();
-  show_progress_by([&context](const std::string& label, ProgressUnit unit) {
-    return context.progress(label, unit);
-  });
   CommandLine line(context);
   add_inspect(line);
   add_audit(line);

@@ -61,7 +61,8 @@ void print_bundle(Context& context, const packer::CheckReport& report) {
 }
 
 Result<int> check_bundle(Context& context, const std::string& bundle) {
-  const packer::CheckReport report = FERRY_TRY(packer::check_bundle(bundle, context.pool()));
+  const packer::CheckReport report =
+      FERRY_TRY(packer::check_bundle(bundle, context.pool(), context.progress("checking digests")));
   if (context.json) {
     JsonWriter json;
     write_bundle(json, report);
@@ -121,7 +122,8 @@ Result<int> check_signed(Context& context, const Options& options) {
   const auto check = FERRY_TRY(check_signature(context, options));
   std::optional<packer::CheckReport> bundle;
   if (is_bundle(options.path)) {
-    bundle = FERRY_TRY(packer::check_bundle(options.path, context.pool()));
+    bundle = FERRY_TRY(
+        packer::check_bundle(options.path, context.pool(), context.progress("checking digests")));
   }
   const bool ok = check.verified() && (!bundle || bundle->ok());
   const int code = ok ? 0 : 1;
@@ -151,7 +153,8 @@ Result<int> check_attested(Context& context, const Options& options) {
                 "--attestation and --signature are two checks: give one of them");
   }
   const signing::Trust trust = FERRY_TRY(trust_of(options));
-  const packer::CheckReport bundle = FERRY_TRY(packer::check_bundle(options.path, context.pool()));
+  const packer::CheckReport bundle = FERRY_TRY(
+      packer::check_bundle(options.path, context.pool(), context.progress("checking digests")));
   const auto check = FERRY_TRY(pipeline::check_attestation(
       options.path, options.attestation, trust, context.pool(), context.progress("hashing")));
   const int code = check.holds() && bundle.ok() ? 0 : 1;

@@ -56,7 +56,8 @@ Result<bool> is_up_to_date(Context& context, const packer::BundlePlan& plan,
     context.detail(bundle.error().message);
     return false;
   }
-  const std::string why = FERRY_TRY(plan.difference(bundle->manifest(), context.pool()));
+  const std::string why = FERRY_TRY(plan.difference(
+      bundle->manifest(), context.pool(), context.progress("comparing with the checkpoint")));
   if (!why.empty()) context.note(fmt::format("{}: made again: {}", printable(directory), why));
   return why.empty();
 }

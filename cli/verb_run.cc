@@ -162,8 +162,10 @@ Result<int> run(Context& context, RunOptions options) {
   Generation g;
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
-  const packer::Bundle bundle = FERRY_TRY(open_bundle(
-      {options.bundle, !options.skip_digests, !options.ignore_eos}, options.loose, context.pool()));
+  const packer::Bundle bundle =
+      FERRY_TRY(open_bundle({options.bundle, !options.skip_digests, !options.ignore_eos,
+                             context.progress("checking digests")},
+                            options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   PromptReader prompts = FERRY_TRY(PromptReader::open(bundle, options, context.pool(), method));
   const std::unique_ptr<runner::Decoder> decoder =

@@ -145,7 +145,8 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   };
   verify.details = form.has_value() || !options.attest.file.empty();
   const packer::Bundle bundle =
-      FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool()));
+      FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool(),
+                                     context.progress("checking digests")));
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));

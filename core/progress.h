@@ -1,44 +1,32 @@
-// How far long work is. Like the request to stop (core/interrupt.h) this concerns the process as a
-// whole: whoever shows it says so once, and stages of work tell it wherever they are.
+// How work says how far it is, to whoever asked for it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <string>
-
-#include "core/progress_text.h"
+#include <mutex>
+#include <utility>
 
 namespace ferry {
 
-// Takes (done, total); may be called by several threads.
+// Takes (done, total); may be empty. One call at a time.
 using ShowProgress = std::function<void(uint64_t, uint64_t)>;
-// Begins to show a stage; may return an empty function.
-using BeginProgress = std::function<ShowProgress(const std::string& label, ProgressUnit unit)>;
 
-// Before any work begins; an empty function ends it. Nothing is shown without.
-void show_progress_by(BeginProgress begin);
-
-// A stage of work, from its construction to its destruction. Of stages within others only the
-// outermost is shown.
-class ProgressStage {
+// Adds up what several threads have done.
+class SharedProgress {
  public:
-  ProgressStage(const std::string& label, uint64_t total, ProgressUnit unit = ProgressUnit::kBytes);
-  ~ProgressStage();
-  ProgressStage(const ProgressStage&) = delete;
-  ProgressStage& operator=(const ProgressStage&) = delete;
+  SharedProgress(ShowProgress show, uint64_t total) : show_(std::move(show)), total_(total) {}
 
-  // Any thread may say what it has done.
-  void add(uint64_t done) {
-    const uint64_t sum = done_.fetch_add(done, std::memory_order_relaxed) + done;
-    if (show_) show_(sum, total_);
+  void advance(uint64_t done) {
+    if (!show_) return;
+    const std::lock_guard lock(mutex_);
+    done_ += done;
+    show_(done_, total_);
   }
 
  private:
-  uint64_t total_;
-  std::atomic<uint64_t> done_ = 0;
-  ShowProgress show_ = {};
-  bool outermost_ = false;
+  ShowProgress show_;
+  uint64_t total_ = 0, done_ = 0;
+  std::mutex mutex_;
 };
 
 }  // namespace ferry

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
@@ -56,7 +57,8 @@ struct BundleContents {
 
 // An error only where the directory cannot be listed; everything else goes to `problems`.
 Result<BundleContents> examine_bundle(const std::string& directory, bool check_digests,
-                                      ThreadPool& pool, ProblemList& problems);
+                                      ThreadPool& pool, const ShowProgress& progress,
+                                      ProblemList& problems);
 
 // What a data file and a program have for a tensor of the manifest: two codes of i4 are one u8.
 struct StoredType {
@@ -86,7 +88,7 @@ void check_model_of_program(const Manifest& manifest, const ManifestProgram& ent
 // Hashes every byte of the files, in parallel (packer/digest_check.cc), and takes those out that
 // are not what the manifest states. check_manifest() has been called.
 void check_digests(const Manifest& manifest, std::map<std::string, InputFile>& files,
-                   ThreadPool& pool, ProblemList& problems);
+                   ThreadPool& pool, const ShowProgress& progress, ProblemList& problems);
 // One program against its entry, and its external tensors against the data files it loads.
 void check_program(const ManifestProgram& entry, const pte::Program& program,
                    const std::map<std::string, BundleData>& data, ProblemList& problems);

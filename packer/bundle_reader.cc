@@ -119,8 +119,9 @@ std::optional<Content> load_part(const std::string& file, const InputFile& input
 
 class Examiner {
  public:
-  Examiner(bool check_digests, ThreadPool& pool, ProblemList& problems)
-      : check_digests_(check_digests), pool_(pool), problems_(problems) {}
+  Examiner(bool check_digests, ThreadPool& pool, const ShowProgress& progress,
+           ProblemList& problems)
+      : check_digests_(check_digests), pool_(pool), progress_(progress), problems_(problems) {}
 
   Result<BundleContents> run(const std::string& directory) {
     const Listing listing = FERRY_TRY(list_directory(directory));
@@ -129,7 +130,8 @@ class Examiner {
     check_files(listing);
     check_manifest(contents_.manifest, problems_);
     if (check_digests_) {
-      ferry::packer::check_digests(contents_.manifest, contents_.open_files, pool_, problems_);
+      ferry::packer::check_digests(contents_.manifest, contents_.open_files, pool_, progress_,
+                                   problems_);
     }
     FERRY_RETURN_IF_ERROR(check_interrupt());  // what was not hashed is no problem of the bundle's
     load_data();
@@ -229,6 +231,7 @@ class Examiner {
 
   bool check_digests_;
   ThreadPool& pool_;
+  const ShowProgress& progress_;
   ProblemList& problems_;
   BundleContents contents_;
 };
@@ -246,13 +249,16 @@ void ProblemList::add(const std::string& file, const Error& error) {
 std::string ProblemList::name_of(const std::string& file) const { return printable(path_of(file)); }
 
 Result<BundleContents> examine_bundle(const std::string& directory, bool check_digests,
-                                      ThreadPool& pool, ProblemList& problems) {
-  return Examiner(check_digests, pool, problems).run(directory);
+                                      ThreadPool& pool, const ShowProgress& progress,
+                                      ProblemList& problems) {
+  return Examiner(check_digests, pool, progress, problems).run(directory);
 }
 
-Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, ThreadPool& pool) {
+Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, ThreadPool& pool,
+                            const ShowProgress& progress) {
   ProblemList problems(directory);
-  BundleContents contents = FERRY_TRY(examine_bundle(directory, check_digests, pool, problems));
+  BundleContents contents =
+      FERRY_TRY(examine_bundle(directory, check_digests, pool, progress, problems));
   if (!problems.empty()) {
     const std::vector<CheckProblem> found = problems.take();
     Error error{found[0].code, found[0].message};
@@ -298,9 +304,11 @@ std::vector<const BundleData*> Bundle::data_of(size_t index) const {
   return data;
 }
 
-Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool) {
+Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool,
+                                 const ShowProgress& progress) {
   ProblemList problems(directory);
-  const BundleContents contents = FERRY_TRY(examine_bundle(directory, true, pool, problems));
+  const BundleContents contents =
+      FERRY_TRY(examine_bundle(directory, true, pool, progress, problems));
   return CheckReport{directory, contents.files, contents.bytes, problems.take()};
 }
 

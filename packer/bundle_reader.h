@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "formats/ptd/ptd.h"
@@ -37,8 +38,10 @@ class Bundle {
  public:
   // Reads the manifest, maps the files, validates all structure: file list and sizes, programs,
   // data files, that every external tensor is found with equal dtype and shape, that probes, ports
-  // and buffers are what the manifest says. With `check_digests` every byte is hashed as well.
-  static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool);
+  // and buffers are what the manifest says. With `check_digests` every byte is hashed as well,
+  // of which `progress` tells the bytes.
+  static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool,
+                             const ShowProgress& progress = {});
 
   // The directory; of programs without a manifest, the file of the text decoder.
   const std::string& path() const { return parts_->path; }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/progress.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
@@ -104,8 +105,10 @@ class BundlePlan {
   }
 
   // Why a bundle of this manifest is not what the plan would make of the checkpoint as it is now;
-  // empty: it is. Reads and hashes what the plan refers to, and nothing of the bundle.
-  Result<std::string> difference(const Manifest& existing, ThreadPool& pool) const;
+  // empty: it is. Reads and hashes what the plan refers to, and nothing of the bundle; `progress`
+  // tells the bytes.
+  Result<std::string> difference(const Manifest& existing, ThreadPool& pool,
+                                 const ShowProgress& progress = {}) const;
 
  private:
   std::shared_ptr<const Impl> impl_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
 
@@ -26,7 +27,9 @@ struct CheckReport {
 
 // Hashes every byte and validates all structure. Whatever is wrong inside the directory is a
 // problem in the report; an error only if `directory` is not a directory that can be listed (kIo,
-// kBadInput), or has nothing of a bundle in it (kBadInput).
-Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool);
+// kBadInput), or has nothing of a bundle in it (kBadInput). `progress` tells the
+// bytes that are hashed.
+Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool,
+                                 const ShowProgress& progress = {});
 
 }  // namespace ferry::packer

@@ -22,7 +22,7 @@ constexpr uint64_t kHashChunk = uint64_t{1} << 20;
 
 // Read, not mapped: a file that shrinks meanwhile is an error then, not a signal.
 Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes,
-                               ProgressStage& progress) {
+                               SharedProgress& progress) {
   const uint64_t size = std::min(kHashChunk, bytes);
   const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
   Sha256 hash;
@@ -31,7 +31,7 @@ Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t 
     const auto part = std::span(chunk.get(), std::min(size, bytes - done));
     FERRY_RETURN_IF_ERROR(file.read_at(offset + done, part));
     hash.update(part);
-    progress.add(part.size());
+    progress.advance(part.size());
   }
   FERRY_RETURN_IF_ERROR(file.check_unchanged());
   return hash.finish();
@@ -45,7 +45,7 @@ class DigestCheck {
               ProblemList& problems)
       : manifest_(manifest), files_(files), problems_(problems) {}
 
-  void run(ThreadPool& pool) {
+  void run(ThreadPool& pool, const ShowProgress& show) {
     collect();
     // Long ones first, so that no thread starts the longest one last.
     std::vector<Range*> order;
@@ -54,7 +54,7 @@ class DigestCheck {
                      [](const Range* a, const Range* b) { return a->bytes > b->bytes; });
     uint64_t bytes = 0;
     for (const Range& range : ranges_) bytes += range.bytes;
-    ProgressStage progress("checking digests", bytes);
+    SharedProgress progress(show, bytes);
     pool.parallel_for(order.size(), [&](size_t i) {
       Range& range = *order[i];
       range.digest = digest_of_range(file_of(range.file), range.offset, range.bytes, progress);
@@ -160,8 +160,8 @@ class DigestCheck {
 }  // namespace
 
 void check_digests(const Manifest& manifest, std::map<std::string, InputFile>& files,
-                   ThreadPool& pool, ProblemList& problems) {
-  DigestCheck(manifest, files, problems).run(pool);
+                   ThreadPool& pool, const ShowProgress& progress, ProblemList& problems) {
+  DigestCheck(manifest, files, problems).run(pool, progress);
 }
 
 }  // namespace ferry::packer

@@ -125,11 +125,11 @@ std::vector<Expected> expected_sources(const BundlePlan::Impl& plan, const Manif
 }
 
 Result<bool> is_same(const BundlePlan::Impl& plan, const Expected& expected,
-                     ProgressStage& progress) {
+                     SharedProgress& progress) {
   Sha256 hash;
   const uint64_t bytes = plan.source->entries()[expected.entry].bytes;
   FERRY_RETURN_IF_ERROR(hash_parts(hash, bytes, [&](uint64_t at, std::span<std::byte> out) {
-    progress.add(out.size());
+    progress.advance(out.size());
     return plan.source->read(expected.entry, at, out);
   }));
   return to_hex(hash.finish()) == expected.source->sha256;
@@ -137,11 +137,11 @@ Result<bool> is_same(const BundlePlan::Impl& plan, const Expected& expected,
 
 // The first tensor of the checkpoint, by size, that has changed; none is begun after that.
 Result<std::string> changed_tensor(const BundlePlan::Impl& plan, const Manifest& existing,
-                                   ThreadPool& pool) {
+                                   ThreadPool& pool, const ShowProgress& show) {
   const std::vector<Expected> all = expected_sources(plan, existing);
   uint64_t bytes = 0;
   for (const Expected& one : all) bytes += plan.source->entries()[one.entry].bytes;
-  ProgressStage progress("comparing with the checkpoint", bytes);
+  SharedProgress progress(show, bytes);
   std::mutex mutex;
   std::optional<Result<std::string>> found;
   pool.parallel_for(all.size(), [&](size_t i) {
@@ -163,7 +163,8 @@ Result<std::string> changed_tensor(const BundlePlan::Impl& plan, const Manifest&
 
 }  // namespace
 
-Result<std::string> BundlePlan::difference(const Manifest& existing, ThreadPool& pool) const {
+Result<std::string> BundlePlan::difference(const Manifest& existing, ThreadPool& pool,
+                                           const ShowProgress& progress) const {
   std::string why = stated_difference(impl_->manifest, existing);
   if (!why.empty()) return why;
   for (size_t i = 0; i < impl_->files.size(); ++i) {
@@ -172,7 +173,7 @@ Result<std::string> BundlePlan::difference(const Manifest& existing, ThreadPool&
     if (FERRY_TRY(digest_of_plain(*impl_, file)) == existing.files[i].digest) continue;
     return fmt::format("{} would be another one", quoted(file.name));
   }
-  why = FERRY_TRY(changed_tensor(*impl_, existing, pool));
+  why = FERRY_TRY(changed_tensor(*impl_, existing, pool, progress));
   FERRY_RETURN_IF_ERROR(impl_->source->check_unchanged());
   return why;
 }

@@ -137,7 +137,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                printable(bundle.path())));
   }
   const auto progress = [&given](const char* label, ProgressUnit unit = ProgressUnit::kBytes) {
-    return given.progress ? given.progress(label, unit) : Progress();
+    return progress_of(given.progress, label, unit);
   };
   CheckpointProof proof;
   std::optional<StoredWeights> stored;

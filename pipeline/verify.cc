@@ -20,8 +20,7 @@ namespace ferry::pipeline {
 namespace {
 
 Progress running(const VerifyOptions& options) {
-  return options.progress ? options.progress("running the bundle", ProgressUnit::kItems)
-                          : Progress();
+  return progress_of(options.progress, "running the bundle", ProgressUnit::kItems);
 }
 
 std::string embedded_reference(const packer::Bundle& bundle) {
@@ -132,7 +131,8 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
                             ThreadPool& pool) {
   std::optional<packer::Bundle> other;
   if (!options.against.empty()) {
-    other = FERRY_TRY(packer::Bundle::open(options.against, /*check_digests=*/true, pool));
+    other = FERRY_TRY(packer::Bundle::open(options.against, /*check_digests=*/true, pool,
+                                           progress_of(options.progress, "checking digests")));
     FERRY_RETURN_IF_ERROR(check_same_model(bundle, *other));
   }
   const std::string path = FERRY_TRY(reference_path(options, bundle, other ? &*other : nullptr));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/progress.h"
+#include "core/thread_pool.h"
 
 namespace ferry {
 namespace {
@@ -41,26 +42,21 @@ TEST(ProgressText, FitsAnyTerminalAndAnyNumbers) {
   EXPECT_NE(progress_text("x", cases[3], 100).find("100 %"), std::string::npos);
 }
 
-TEST(ProgressStage, OnlyTheOutermostStageIsShown) {
-  std::vector<std::string> shown;
-  show_progress_by([&](const std::string& label, ProgressUnit) -> ShowProgress {
-    return [&shown, label](uint64_t done, uint64_t total) {
-      shown.push_back(label + " " + std::to_string(done) + "/" + std::to_string(total));
-    };
-  });
-  {
-    ProgressStage outer("outer", 3);
-    outer.add(1);
-    {
-      ProgressStage inner("inner", 9);
-      inner.add(9);
-    }
-    outer.add(2);
-  }
-  ProgressStage next("next", 1);
-  next.add(1);
-  show_progress_by({});
-  EXPECT_EQ(shown, (std::vector<std::string>{"outer 1/3", "outer 3/3", "next 1/1"}));
+TEST(SharedProgress, AddsUpWhatThreadsHaveDone) {
+  uint64_t last = 0, calls = 0;
+  SharedProgress progress(
+      [&](uint64_t done, uint64_t total) {
+        EXPECT_EQ(total, 100U);
+        EXPECT_GT(done, last);
+        last = done;
+        ++calls;
+      },
+      100);
+  ThreadPool pool(4);
+  pool.parallel_for(100, [&](size_t) { progress.advance(1); });
+  EXPECT_EQ(last, 100U);
+  EXPECT_EQ(calls, 100U);
+  SharedProgress({}, 1).advance(1);  // nobody asked
 }
 
 }  // namespace
