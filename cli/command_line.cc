@@ -75,7 +75,8 @@ std::function<std::string(const std::string&)> one_of(const std::vector<std::str
 // would turn off what the option asks for: a signature, a budget. So it is refused where an empty
 // word means nothing.
 void refuse_empty(CLI::Option* option, std::string_view value) {
-  constexpr std::string_view kNeverEmpty[] = {"FILE", "DIR", "PATH", "SRC", "BUNDLE", "OUT", "TIME"};
+  constexpr std::string_view kNeverEmpty[] = {"FILE",   "DIR", "PATH", "SRC",
+                                              "BUNDLE", "OUT", "TIME"};
   if (std::ranges::count(kNeverEmpty, value) == 0) return;
   option->check([value = std::string(value)](const std::string& word) {
     return word.empty() ? fmt::format("{} is empty", value) : std::string();
