@@ -17,6 +17,8 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxDocumentBytes = uint64_t{256} << 20;
 constexpr size_t kMostAxes = 64;
+// Of numbers and of their sums: differences are signed.
+constexpr uint64_t kLargest = uint64_t{1} << 62;
 
 class DocumentReader {
  public:
@@ -74,7 +76,6 @@ class DocumentReader {
   Result<uint64_t> number(const json& object, const char* key, bool optional = false) const {
     const auto found = object.find(key);
     if (found == object.end() && optional) return uint64_t{0};
-    constexpr uint64_t kLargest = uint64_t{1} << 62;
     if (found == object.end() || !found->is_number_unsigned() ||
         found->get<uint64_t>() > kLargest) {
       return refuse(fmt::format("{} is no whole number of 0 or more", key));
@@ -156,10 +157,14 @@ class DocumentReader {
       }
       sums[leaf.file] += leaf.bytes;
     }
+    uint64_t total = 0;
     for (size_t i = 0; i < sums.size(); ++i) {
-      if (sums[i] == audit_.files[i].bytes) continue;
-      return refuse(
-          fmt::format("the items of {} do not add up to its size", quoted(audit_.files[i].path)));
+      if (sums[i] != audit_.files[i].bytes) {
+        return refuse(
+            fmt::format("the items of {} do not add up to its size", quoted(audit_.files[i].path)));
+      }
+      if (sums[i] > kLargest - total) return refuse("the files have more than 2^62 bytes");
+      total += sums[i];
     }
     return {};
   }
@@ -171,6 +176,7 @@ class DocumentReader {
     if (!memory->is_object()) return refuse("memory is no object");
     const uint64_t activations = FERRY_TRY(number(*memory, "activation_bytes"));
     const uint64_t state = FERRY_TRY(number(*memory, "state_bytes"));
+    if (state > kLargest - activations) return refuse("memory has more than 2^62 bytes");
     audit_.memory.emplace();
     audit_.memory->methods.push_back(
         {.name = "all", .activation_bytes = activations, .state_bytes = state});
