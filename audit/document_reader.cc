@@ -46,6 +46,7 @@ class DocumentReader {
     where_.clear();
     FERRY_RETURN_IF_ERROR(check_sums());
     FERRY_RETURN_IF_ERROR(read_memory(*root));
+    FERRY_RETURN_IF_ERROR(read_findings(*root));
     return std::move(audit_);
   }
 
@@ -180,6 +181,22 @@ class DocumentReader {
     audit_.memory.emplace();
     audit_.memory->methods.push_back(
         {.name = "all", .activation_bytes = activations, .state_bytes = state});
+    return {};
+  }
+
+  // What limits of growth need of them.
+  Status read_findings(const json& root) {
+    uint64_t total = 0;
+    for (const json& item : FERRY_TRY(list(root, "findings", json::value_t::array)).get()) {
+      where_ = fmt::format("findings[{}]: ", audit_.findings.size());
+      if (!item.is_object()) return refuse("not an object");
+      Finding finding{.id = FERRY_TRY(text(item, "id"))};
+      finding.bytes = FERRY_TRY(number(item, "bytes"));
+      if (finding.bytes > kLargest - total) return refuse("more than 2^62 bytes");
+      total += finding.bytes;
+      audit_.findings.push_back(std::move(finding));
+    }
+    where_.clear();
     return {};
   }
 

@@ -296,6 +296,26 @@ TEST(Document, SumsThatNoDifferenceCanHoldAreRefused) {
   EXPECT_TRUE(read_document(to_json(report_of(audit), true), "audit.json"));
 }
 
+TEST(Document, HoldsFindingsForLimitsOfTheirGrowth) {
+  Audit audit = small_audit();
+  audit.findings = {{.id = "duplicate", .warning = true, .bytes = 7, .items = {"a", "b"}}};
+  const Result<Audit> old = read_document(to_json(report_of(audit), true), "audit.json");
+  ASSERT_TRUE(old) << old.error().message;
+  const std::vector<Limit> limits = {{.name = "copies",
+                                      .of = "finding:duplicate",
+                                      .stated = "0 bytes",
+                                      .of_growth = true,
+                                      .bytes = 0,
+                                      .percent = {}}};
+  const auto same = evaluate(limits, audit, &*old);
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->front().size, 0);
+  audit.findings[0].bytes = 9;
+  const auto grown = evaluate(limits, audit, &*old);
+  ASSERT_TRUE(grown);
+  EXPECT_EQ(grown->front().over(), 2);
+}
+
 TEST(Document, OfTenThousandTensorsIsCompact) {
   Audit audit{.name = "big", .type = "bundle"};
   audit.files = {{"decoder-00001-of-00001.ptd", 10'000 * 4096, "data"}};
