@@ -131,8 +131,10 @@ class DocumentReader {
     const json& shape = FERRY_TRY(list(item, "shape", json::value_t::array));
     if (shape.size() > kMostAxes) return refuse("shape has too many dimensions");
     for (const json& size : shape) {
-      if (!size.is_number_unsigned()) return refuse("shape holds something else than sizes");
-      leaf.shape.push_back(static_cast<int64_t>(size.get<uint64_t>() & INT64_MAX));
+      if (!size.is_number_unsigned() || size.get<uint64_t>() > kLargest) {
+        return refuse("shape holds something else than sizes");
+      }
+      leaf.shape.push_back(static_cast<int64_t>(size.get<uint64_t>()));
     }
     const auto elements = checked_numel(leaf.shape);
     if (!elements) return refuse("shape has too many elements");

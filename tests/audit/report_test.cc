@@ -270,6 +270,7 @@ TEST(Document, WhatDoesNotAddUpIsRefused) {
   refused("/items/1/bytes", "80");
   refused("/items/1/kind", "tensor");
   refused("/items/1/shape", Json::array({1, -2}));
+  refused("/items/1/shape", Json::array({uint64_t{1} << 63}));
   refused("/items/1/rule", 0);
   refused("/items/1", 7);
   refused("/files", 7);
