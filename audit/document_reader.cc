@@ -17,6 +17,8 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxDocumentBytes = uint64_t{256} << 20;
 constexpr size_t kMostAxes = 64;
+// Of numbers and of their sums: differences are signed.
+constexpr uint64_t kLargest = uint64_t{1} << 62;
 
 class DocumentReader {
  public:
@@ -44,6 +46,7 @@ class DocumentReader {
     where_.clear();
     FERRY_RETURN_IF_ERROR(check_sums());
     FERRY_RETURN_IF_ERROR(read_memory(*root));
+    FERRY_RETURN_IF_ERROR(read_findings(*root));
     return std::move(audit_);
   }
 
@@ -74,7 +77,6 @@ class DocumentReader {
   Result<uint64_t> number(const json& object, const char* key, bool optional = false) const {
     const auto found = object.find(key);
     if (found == object.end() && optional) return uint64_t{0};
-    constexpr uint64_t kLargest = uint64_t{1} << 62;
     if (found == object.end() || !found->is_number_unsigned() ||
         found->get<uint64_t>() > kLargest) {
       return refuse(fmt::format("{} is no whole number of 0 or more", key));
@@ -129,8 +131,10 @@ class DocumentReader {
     const json& shape = FERRY_TRY(list(item, "shape", json::value_t::array));
     if (shape.size() > kMostAxes) return refuse("shape has too many dimensions");
     for (const json& size : shape) {
-      if (!size.is_number_unsigned()) return refuse("shape holds something else than sizes");
-      leaf.shape.push_back(static_cast<int64_t>(size.get<uint64_t>() & INT64_MAX));
+      if (!size.is_number_unsigned() || size.get<uint64_t>() > kLargest) {
+        return refuse("shape holds something else than sizes");
+      }
+      leaf.shape.push_back(static_cast<int64_t>(size.get<uint64_t>()));
     }
     const auto elements = checked_numel(leaf.shape);
     if (!elements) return refuse("shape has too many elements");
@@ -156,10 +160,14 @@ class DocumentReader {
       }
       sums[leaf.file] += leaf.bytes;
     }
+    uint64_t total = 0;
     for (size_t i = 0; i < sums.size(); ++i) {
-      if (sums[i] == audit_.files[i].bytes) continue;
-      return refuse(
-          fmt::format("the items of {} do not add up to its size", quoted(audit_.files[i].path)));
+      if (sums[i] != audit_.files[i].bytes) {
+        return refuse(
+            fmt::format("the items of {} do not add up to its size", quoted(audit_.files[i].path)));
+      }
+      if (sums[i] > kLargest - total) return refuse("the files have more than 2^62 bytes");
+      total += sums[i];
     }
     return {};
   }
@@ -171,9 +179,26 @@ class DocumentReader {
     if (!memory->is_object()) return refuse("memory is no object");
     const uint64_t activations = FERRY_TRY(number(*memory, "activation_bytes"));
     const uint64_t state = FERRY_TRY(number(*memory, "state_bytes"));
+    if (state > kLargest - activations) return refuse("memory has more than 2^62 bytes");
     audit_.memory.emplace();
     audit_.memory->methods.push_back(
         {.name = "all", .activation_bytes = activations, .state_bytes = state});
+    return {};
+  }
+
+  // What limits of growth need of them.
+  Status read_findings(const json& root) {
+    uint64_t total = 0;
+    for (const json& item : FERRY_TRY(list(root, "findings", json::value_t::array)).get()) {
+      where_ = fmt::format("findings[{}]: ", audit_.findings.size());
+      if (!item.is_object()) return refuse("not an object");
+      Finding finding{.id = FERRY_TRY(text(item, "id"))};
+      finding.bytes = FERRY_TRY(number(item, "bytes"));
+      if (finding.bytes > kLargest - total) return refuse("more than 2^62 bytes");
+      total += finding.bytes;
+      audit_.findings.push_back(std::move(finding));
+    }
+    where_.clear();
     return {};
   }
 

@@ -71,6 +71,18 @@ std::function<std::string(const std::string&)> one_of(const std::vector<std::str
   };
 }
 
+// A variable of a script that is not set gives an empty word. Taken as an option that is absent, it
+// would turn off what the option asks for: a signature, a budget. So it is refused where an empty
+// word means nothing.
+void refuse_empty(CLI::Option* option, std::string_view value) {
+  constexpr std::string_view kNeverEmpty[] = {"FILE",   "DIR", "PATH", "SRC",
+                                              "BUNDLE", "OUT", "TIME"};
+  if (std::ranges::count(kNeverEmpty, value) == 0) return;
+  option->check([value = std::string(value)](const std::string& word) {
+    return word.empty() ? fmt::format("{} is empty", value) : std::string();
+  });
+}
+
 Action print_action(std::string text) {
   return [text = std::move(text)](Context& context) -> Result<int> {
     context.print(text);
@@ -135,7 +147,10 @@ Verb& Verb::flag(const std::string& name, bool& value, const std::string& help) 
   return *this;
 }
 Verb& Verb::option(const std::string& name, std::string& value, const std::string& help) {
-  describe(app_->add_option(names_of(name), value), name, "TEXT", help).default_text = value;
+  CLI::Option* option = app_->add_option(names_of(name), value);
+  OptionSpec& spec = describe(option, name, "TEXT", help);
+  spec.default_text = value;
+  refuse_empty(option, spec.value);
   return *this;
 }
 Verb& Verb::option(const std::string& name, int64_t& value, const std::string& help) {
@@ -158,7 +173,9 @@ Verb& Verb::option(const std::string& name, std::optional<double>& value, const 
 Verb& Verb::option(const std::string& name, std::vector<std::string>& value,
                    const std::string& help) {
   CLI::Option* option = app_->add_option(names_of(name), value)->allow_extra_args(false);
-  describe(option, name, "TEXT", help).repeated = true;
+  OptionSpec& spec = describe(option, name, "TEXT", help);
+  spec.repeated = true;
+  refuse_empty(option, spec.value);
   return *this;
 }
 Verb& Verb::choice(const std::string& name, std::string& value,

@@ -49,6 +49,9 @@ Result<audit::AuditReport> make_report(const AuditOptions& options, Context& con
   return report;
 }
 
+// What makes the exit code 1 is said even with --quiet, as errors are.
+void print_failure(const std::string& line) { fmt::print(stderr, "ferry: {}\n", line); }
+
 // The result on stdout. Where that is for programs, limits that are exceeded are told to people
 // too.
 void print_report(const AuditOptions& options, const audit::AuditReport& report, Context& context) {
@@ -60,12 +63,12 @@ void print_report(const AuditOptions& options, const audit::AuditReport& report,
     context.print(options.markdown ? audit::to_markdown(report) : audit::to_text(report));
   }
   for (const audit::LimitResult& result : report.budget) {
-    if (!result.passed()) context.note(audit::failure_line(result));
+    if (!result.passed()) print_failure(audit::failure_line(result));
   }
   const uint64_t unaccounted = report.audit.bytes_of(audit::LeafKind::kUnaccounted);
-  if (unaccounted > 0) {
-    context.note(fmt::format("{} bytes are not accounted for", unaccounted));
-  }
+  if (unaccounted == 0) return;
+  const std::string line = fmt::format("{} bytes are not accounted for", unaccounted);
+  report.audit.type == "bundle" ? print_failure(line) : context.note(line);
 }
 
 Result<int> run_audit(const AuditOptions& options, Context& context) {

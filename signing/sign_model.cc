@@ -39,7 +39,7 @@ Status check_replaceable(const std::string& output) {
     const auto payload = unverified_payload(*text, output);
     if (payload && payload->find(kModelSignature) != std::string::npos) return {};
   }
-  return fail(ErrorCode::kUsage,
+  return fail(ErrorCode::kExists,
               fmt::format("{}: exists and is not the signature of a model: not replaced",
                           printable(output)));
 }

@@ -23,7 +23,7 @@ std::string default_signature_path(const std::string& path);
 
 // Writes the signature of the model at `path` to `output`, at once or not at all. Where that is
 // inside of the model, the signature leaves it out. A signature that is there is replaced; anything
-// else is not (kUsage). Errors are those of model_digest() and sign_statement().
+// else is not (kExists). Errors are those of model_digest() and sign_statement().
 Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
                                const std::string& output, const DigestOptions& options,
                                ThreadPool& pool);

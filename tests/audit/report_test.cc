@@ -270,12 +270,51 @@ TEST(Document, WhatDoesNotAddUpIsRefused) {
   refused("/items/1/bytes", "80");
   refused("/items/1/kind", "tensor");
   refused("/items/1/shape", Json::array({1, -2}));
+  refused("/items/1/shape", Json::array({uint64_t{1} << 63}));
   refused("/items/1/rule", 0);
   refused("/items/1", 7);
   refused("/files", 7);
   refused("/ferry_audit", 2);
+  const uint64_t most = uint64_t{1} << 62;
+  EXPECT_EQ(refused("/memory/activation_bytes", most),
+            "audit.json: memory has more than 2^62 bytes");
   EXPECT_FALSE(read_document("[]", "x"));
   EXPECT_FALSE(read_document("{\"result\": 1}", "x"));
+}
+
+TEST(Document, SumsThatNoDifferenceCanHoldAreRefused) {
+  Audit audit{.name = "big", .type = "folder"};
+  for (uint32_t i = 0; i < 4; ++i) {  // 2^64 in all, which is 0 without a check
+    audit.files.push_back({std::to_string(i), uint64_t{1} << 62, "other"});
+    audit.leaves.push_back(
+        {.file = i, .bytes = uint64_t{1} << 62, .kind = LeafKind::kOther, .name = "x"});
+  }
+  const Result<Audit> read = read_document(to_json(report_of(audit), true), "audit.json");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().message, "audit.json: the files have more than 2^62 bytes");
+  audit.files.resize(1);
+  audit.leaves.resize(1);
+  EXPECT_TRUE(read_document(to_json(report_of(audit), true), "audit.json"));
+}
+
+TEST(Document, HoldsFindingsForLimitsOfTheirGrowth) {
+  Audit audit = small_audit();
+  audit.findings = {{.id = "duplicate", .warning = true, .bytes = 7, .items = {"a", "b"}}};
+  const Result<Audit> old = read_document(to_json(report_of(audit), true), "audit.json");
+  ASSERT_TRUE(old) << old.error().message;
+  const std::vector<Limit> limits = {{.name = "copies",
+                                      .of = "finding:duplicate",
+                                      .stated = "0 bytes",
+                                      .of_growth = true,
+                                      .bytes = 0,
+                                      .percent = {}}};
+  const auto same = evaluate(limits, audit, &*old);
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->front().size, 0);
+  audit.findings[0].bytes = 9;
+  const auto grown = evaluate(limits, audit, &*old);
+  ASSERT_TRUE(grown);
+  EXPECT_EQ(grown->front().over(), 2);
 }
 
 TEST(Document, OfTenThousandTensorsIsCompact) {

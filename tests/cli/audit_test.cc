@@ -105,6 +105,7 @@ TEST_F(AuditVerb, ABudgetDecidesTheExitCode) {
   for (const char* name : {"total", "state", "manifest"}) {
     EXPECT_NE(over.err.find(std::string("ferry: ") + name + ": "), std::string::npos) << over.err;
   }
+  EXPECT_EQ(run_ferry({"audit", target, "-q", "--budget", "total=1kB"}).error_lines(), 1U);
   write_bytes(*dir_ / "budget.json",
               R"({"ferry_budget": 1, "limits": [{"name": "all", "of": "total", "max_bytes": 1}]})");
   const Json result = audit(target, {"--budget", *dir_ / "budget.json"});

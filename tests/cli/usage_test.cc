@@ -46,6 +46,23 @@ TEST(Usage, NonsenseIsRefusedInOneLine) {
   }
 }
 
+// What a script passes for a variable that is not set must not turn a check off.
+TEST(Usage, AnEmptyFileNameIsNotAnAbsentOption) {
+  const std::string source = fixture("llama3_tied");
+  const std::pair<Line, std::string> cases[] = {
+      {{"check", source, "--public-key", ""}, "--public-key: FILE is empty"},
+      {{"check", source, "--trust-anchor", ""}, "--trust-anchor: FILE is empty"},
+      {{"check", source, "--attestation", ""}, "--attestation: FILE is empty"},
+      {{"audit", source, "--budget", ""}, "--budget: FILE is empty"},
+      {{"verify", source, "--attest", ""}, "--attest: FILE is empty"},
+  };
+  for (const auto& [line, message] : cases) {
+    const Outcome outcome = run_ferry(line);
+    expect_refusal(outcome, 2);
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+  }
+}
+
 TEST(Usage, OptionsThatAreNotThereAreNotKnownEither) {
   const std::string source = fixture("llama3_tied");
   const std::vector<Line> lines = {

@@ -225,7 +225,7 @@ TEST_F(SignModel, NothingButASignatureIsReplaced) {
   const std::string weights = model + "/weights.bin";
   const auto refused = sign_model(model, key, weights, {}, pool);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(refused.error().code, ErrorCode::kExists);
   EXPECT_EQ(read_file(weights), std::string(250, 'w'));
   EXPECT_EQ(differences(), Names{});  // nothing was left behind
   const auto other = sign_statement("{}", key);
