@@ -104,8 +104,11 @@ Result<signing::ModelCheck> check_signature(Context& context, const Options& opt
   const std::string signature =
       options.signature.empty() ? signing::default_signature_path(options.path) : options.signature;
   std::error_code error;
-  if (options.signature.empty() && fs::exists(options.path, error) &&
-      !fs::exists(fs::symlink_status(signature, error))) {
+  if (!fs::exists(options.path, error)) {
+    return fail(ErrorCode::kIo, fmt::format("{}: cannot open: {}", printable(options.path),
+                                            error ? error.message() : "no such file or directory"));
+  }
+  if (options.signature.empty() && !fs::exists(fs::symlink_status(signature, error))) {
     signing::ModelCheck unsigned_model;
     unsigned_model.path = options.path;
     unsigned_model.signature = signature;
