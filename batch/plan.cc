@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -196,6 +197,16 @@ std::string normal_path(const std::string& path) {
   return normal;
 }
 
+// The place that a path leads to, through the links that exist, and the path as it is where that
+// cannot be told.
+std::string real_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return normal_path(path);
+  const std::filesystem::path real = std::filesystem::weakly_canonical(absolute, error);
+  return normal_path(error ? path : real.string());
+}
+
 // Refuses ids and outputs that are taken.
 class Names {
  public:
@@ -203,30 +214,36 @@ class Names {
     if (const auto [at, added] = ids_.emplace(task.id, number); !added) {
       return line.refuse(fmt::format("id {} is that of line {}", quoted(task.id), at->second));
     }
-    const std::string output = normal_path(task.output);
-    if (output == normal_path(task.input)) return line.refuse("'output' is 'input'");
-    if (const auto [at, added] = outputs_.emplace(output, number); !added) {
+    const std::string output = real_path(task.output);
+    if (output == real_path(task.input)) return line.refuse("'output' is 'input'");
+    if (const auto [at, added] = outputs_.emplace(output, Output{number, task.output}); !added) {
       return line.refuse(
-          fmt::format("output {} is that of line {}", quoted(task.output), at->second));
+          fmt::format("output {} is that of line {}", quoted(task.output), at->second.line));
     }
     return {};
   }
   // Once all lines are known.
   Status check_nesting(const std::string& name) const {
-    for (const auto& [output, number] : outputs_) {
-      for (size_t slash = output.find('/', 1); slash != std::string::npos;
-           slash = output.find('/', slash + 1)) {
-        const auto outer = outputs_.find(output.substr(0, slash));
+    for (const auto& [path, output] : outputs_) {
+      for (size_t slash = path.find('/', 1); slash != std::string::npos;
+           slash = path.find('/', slash + 1)) {
+        const auto outer = outputs_.find(path.substr(0, slash));
         if (outer == outputs_.end()) continue;
-        return Line{fmt::format("{}: line {}", name, number)}.refuse(
-            fmt::format("output {} is inside of that of line {}", quoted(output), outer->second));
+        return Line{fmt::format("{}: line {}", name, output.line)}.refuse(fmt::format(
+            "output {} is inside of that of line {}", quoted(output.given), outer->second.line));
       }
     }
     return {};
   }
 
  private:
-  std::unordered_map<std::string, size_t> ids_, outputs_;  // line numbers
+  struct Output {
+    size_t line = 0;
+    std::string given;  // as the plan has it
+  };
+
+  std::unordered_map<std::string, size_t> ids_;      // line numbers
+  std::unordered_map<std::string, Output> outputs_;  // by real path
 };
 
 std::vector<std::string_view> lines_of(std::string_view text) {

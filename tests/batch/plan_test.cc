@@ -83,6 +83,21 @@ TEST(Plan, WhatIsNotUnderstoodIsRefusedWithItsLine) {
   }
 }
 
+TEST(Plan, OutputsThatLinksMakeEqualOrNestedAreRefused) {
+  const TempDir dir;
+  fs::create_directories(dir / "real");
+  fs::create_directory_symlink("real", dir / "link");
+  const std::string a = task_line("a", dir / "real/x");
+  EXPECT_NE(message(a + task_line("b", dir / "link/x")).find("is that of line 1"),
+            std::string::npos);
+  EXPECT_NE(message(a + task_line("b", dir / "link/x/y")).find("is inside of that of line 1"),
+            std::string::npos);
+  EXPECT_EQ(message(a + task_line("b", dir / "link/y")), "accepted");
+  const std::string absolute = (fs::current_path() / "out/a").string();
+  EXPECT_NE(message(task_line("a", "out/a") + task_line("b", absolute)).find("is that of line 1"),
+            std::string::npos);
+}
+
 TEST(Plan, WordsThatBatchGivesItselfAreRefused) {
   for (const char* word : {"-o", "-oX", "-o=X", "--out=X", "--overwrite", "--resume", "--dry-run",
                            "--json", "--threads=3", "--", "--help"}) {

@@ -133,6 +133,22 @@ TEST(Batch, AfterAKillOfTheRunTheNextOneDoesTheRest) {
   EXPECT_TRUE(fs::is_empty(plan + ".state/claims"));
 }
 
+TEST(Batch, QuotesOfAMessageStayAndControlCharactersDoNot) {
+  const TempDir dir;
+  fs::create_directories(dir / "in");
+  const std::string plan =
+      fmt::format(R"({{"id":"a","input":"{}","output":"{}","args":["--bogus"]}})"
+                  "\n"
+                  R"({{"id":"b","input":"none\u001b[1m","output":"{}"}})"
+                  "\n",
+                  dir / "in", dir / "a", dir / "b");
+  write_bytes(dir / "p", plan);
+  const std::string err = run_ferry({"batch", "run", dir / "p"}).err;
+  EXPECT_NE(err.find("a: failed: not expected: '--bogus'"), std::string::npos) << err;
+  EXPECT_NE(err.find("b: failed: none"), std::string::npos) << err;
+  EXPECT_EQ(err.find('\x1b'), std::string::npos) << err;
+}
+
 TEST(Batch, PlansAndOptionsThatMakeNoSense) {
   const TempDir dir;
   write_bytes(dir / "p", "{\"id\":\"a\"}\n");
