@@ -143,7 +143,7 @@ TEST(Batch, QuotesOfAMessageStayAndControlCharactersDoNot) {
                   "\n",
                   dir / "in", dir / "a", dir / "b");
   write_bytes(dir / "p", plan);
-  const std::string err = run_ferry({"batch", "run", dir / "p"}).err;
+  const std::string err = run_ferry_once({"batch", "run", dir / "p"}).err;
   EXPECT_NE(err.find("a: failed: not expected: '--bogus'"), std::string::npos) << err;
   EXPECT_NE(err.find("b: failed: none"), std::string::npos) << err;
   EXPECT_EQ(err.find('\x1b'), std::string::npos) << err;
