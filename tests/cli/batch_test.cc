@@ -109,7 +109,10 @@ TEST(Batch, SignalsEndWith75AndTheNextRunGoesOn) {
     const Outcome stopped = ferry.wait();
     EXPECT_LT(std::chrono::steady_clock::now() - asked, 5s);
     EXPECT_EQ(stopped.code, 75) << stopped.err;
-    EXPECT_EQ(stopped.out, "3 tasks: 1 interrupted, 2 not begun\n");
+    // A quick machine may have finished the conversion by then.
+    EXPECT_TRUE(stopped.out == "3 tasks: 1 interrupted, 2 not begun\n" ||
+                stopped.out == "3 tasks: 1 done, 2 not begun\n")
+        << stopped.out;
     EXPECT_TRUE(fs::is_empty(plan + ".state/claims"));
     EXPECT_EQ(run_ferry_once({"batch", "run", plan, "--workers", "3"}).code, 0);
     EXPECT_EQ(leftovers(dir), 0u);
