@@ -40,11 +40,12 @@ build() {
 }
 
 # configure_sources DIRECTORY COMPILER CMAKE-OPTIONS...: leaves a compile_commands.json that needs no
-# build: without precompiled headers, and with the generated headers.
+# build: without precompiled headers, and with what is generated.
 configure_sources() {
   configure "$1" --preset release -DCMAKE_CXX_COMPILER="$2" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON \
     -DFERRY_BENCH=ON "${@:3}"
-  cmake --build "$1" --target formats/generated/{program,flat_tensor,blob}_generated.h -- --quiet
+  cmake --build "$1" --target formats/generated/{program,flat_tensor,blob}_generated.h \
+    report/page_parts.cc ferry_build_version -- --quiet
 }
 
 # check_sources DIRECTORY COMPILER CMAKE-OPTIONS...: compiles every source as far as warnings need it.
