@@ -347,7 +347,7 @@ TEST(Builder, AttentionAndDeltaRuleCheckEveryShape) {
           .first;
     };
   };
-  const auto cache = [t](Dims value, Dims held) {
+  const auto cache = [](Dims value, Dims held) {
     return [=](Fixture& f) {
       const ValueId buffer = f.b.buffer("cache", DType::kF32, held);
       f.b.update_cache(f.f32(value), buffer, f.start);
