@@ -113,12 +113,6 @@ std::string lines(const char* word, const std::vector<std::string>& list) {
   return text;
 }
 
-void write_lines(JsonWriter& json, std::string_view name, const std::vector<std::string>& list) {
-  json.key(name).begin_array();
-  for (const std::string& line : list) json.value(line);
-  json.end_array();
-}
-
 }  // namespace
 
 Status check_attest_options(const AttestOptions& options, const std::string& bundle) {
@@ -167,12 +161,12 @@ void write_attestation_check(JsonWriter& json, const std::string& file,
   if (check.statement) {
     json.value(pipeline::claim_of(*check.statement));
     json.member("ferry", check.statement->ferry).member("sha256", check.statement->root);
-    write_lines(json, "proves", check.statement->proves);
-    write_lines(json, "does_not_prove", check.statement->does_not_prove);
+    json.member("proves", check.statement->proves);
+    json.member("does_not_prove", check.statement->does_not_prove);
   } else {
     json.null();
   }
-  write_lines(json, "differences", check.differences);
+  json.member("differences", check.differences);
   json.end_object();
 }
 

@@ -62,11 +62,11 @@ void write_layer(JsonWriter& json, const proof::LayerResult& layer, std::optiona
                  const Worst& worst) {
   json.begin_object().member("name", layer.tensor.name).member("layer", layer.tensor.layer);
   json.member("max_abs", layer.metrics.max_abs);
-  write_optional(json, "limit", limit);
+  json.member("limit", limit);
   json.member("rel_rms", layer.metrics.rel_rms).member("cosine", layer.metrics.cosine);
   json.member("sqnr_db", layer.metrics.sqnr_db);
-  write_optional(json, "floor_db", layer.floor_db);
-  write_optional(json, "margin_db", layer.margin_db());
+  json.member("floor_db", layer.floor_db);
+  json.member("margin_db", layer.margin_db());
   json.member("scale", layer.metrics.scale).member("within", layer.within);
   write_place(json, worst);
   json.end_object();
@@ -110,8 +110,8 @@ void write_comparison(JsonWriter& json, const NamedComparison& comparison,
   json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);
   json.end_object().key("bounds").begin_object();
   json.member("precision", bounds.precision).member("source", bounds.source);
-  write_optional(json, "logits_max_abs", bounds.max_abs);
-  write_optional(json, "logits_floor_db", bounds.floor_db);
+  json.member("logits_max_abs", bounds.max_abs);
+  json.member("logits_floor_db", bounds.floor_db);
   json.end_object();
   write_divergence(json, report);
   write_layers(json, report, bounds.source != "measured");
@@ -186,7 +186,7 @@ void write_given(JsonWriter& json, std::string_view name, const std::string& pat
 
 void write_options(JsonWriter& json, const pipeline::VerifyOptions& options) {
   json.key("options").begin_object();
-  write_optional(json, "tolerance", options.tolerance);
+  json.member("tolerance", options.tolerance);
   json.key("mode");
   if (options.mode) {
     json.value(name_of(*options.mode));
@@ -206,7 +206,7 @@ void write_counts(JsonWriter& json, std::string_view name, uint64_t compared,
   json.key(name).begin_object().member("compared", compared);
   json.member("equal", compared - std::min<uint64_t>(compared, different.size()));
   if (bytes) json.member("bytes", *bytes);
-  write_lines(json, "different", different);
+  json.member("different", different);
   json.end_object();
 }
 
@@ -224,7 +224,7 @@ void write_checkpoint_proof(JsonWriter& json, const pipeline::Verification* v) {
   json.key("encodings");
   if (proof.encodings) {
     json.begin_object();
-    write_lines(json, "different", *proof.encodings);
+    json.member("different", *proof.encodings);
     json.end_object();
   } else {
     json.null();
@@ -239,14 +239,15 @@ void write_checkpoint_proof(JsonWriter& json, const pipeline::Verification* v) {
 void write_verdict(JsonWriter& json, const pipeline::Verification* v) {
   if (v == nullptr) {
     json.key("parity").null().member("verdict", "perplexity: a measurement, without a verdict");
-    for (const char* name : {"reasons", "proves", "does_not_prove"}) write_lines(json, name, {});
+    for (const char* name : {"reasons", "proves", "does_not_prove"})
+      json.key(name).begin_array().end_array();
     return;
   }
   json.member("parity", v->parity()).member("verdict", verdict_line(*v));
   const Meaning meaning = meaning_of(*v);
-  write_lines(json, "reasons", v->parity() ? std::vector<std::string>{} : reasons(*v));
-  write_lines(json, "proves", v->parity() ? meaning.proves : std::vector<std::string>{});
-  write_lines(json, "does_not_prove", meaning.leaves_open);
+  json.member("reasons", v->parity() ? std::vector<std::string>{} : reasons(*v));
+  json.member("proves", v->parity() ? meaning.proves : std::vector<std::string>{});
+  json.member("does_not_prove", meaning.leaves_open);
 }
 
 void write_comparisons(JsonWriter& json, const ReportInput& input) {

@@ -10,19 +10,4 @@ void write_metrics(JsonWriter& json, const proof::LogitMetrics& m) {
   json.member("top1_agreement", m.top1_agreement);
 }
 
-void write_optional(JsonWriter& json, std::string_view name, const std::optional<double>& value) {
-  json.key(name);
-  if (value) {
-    json.value(*value);
-  } else {
-    json.null();
-  }
-}
-
-void write_lines(JsonWriter& json, std::string_view name, const std::vector<std::string>& lines) {
-  json.key(name).begin_array();
-  for (const std::string& line : lines) json.value(line);
-  json.end_array();
-}
-
 }  // namespace ferry::cli

@@ -211,7 +211,7 @@ void write_prompt(JsonWriter& json, const proof::CaseReport& one, int64_t layers
   json.end_object();
   write_routing(json, one.routing);
   write_f64(json, one.f64);
-  write_lines(json, "not_compared", one.not_compared);
+  json.member("not_compared", one.not_compared);
   write_text(json, "text", texts.text(one.details->tokens));
   write_heat_map(json, one, layers);
   write_by_position(json, *one.details);

@@ -17,8 +17,8 @@ void write_layers(JsonWriter& json, const std::vector<proof::LayerResult>& layer
     json.begin_object();
     json.member("name", layer.tensor.name).member("layer", layer.tensor.layer);
     json.member("max_abs", layer.metrics.max_abs).member("sqnr_db", layer.metrics.sqnr_db);
-    write_optional(json, "floor_db", layer.floor_db);
-    write_optional(json, "margin_db", layer.margin_db());
+    json.member("floor_db", layer.floor_db);
+    json.member("margin_db", layer.margin_db());
     json.member("scale", layer.metrics.scale).member("within", layer.within);
     json.end_object();
   }
@@ -77,9 +77,9 @@ void write_case(JsonWriter& json, const proof::CaseReport& c) {
 void write_tolerance(JsonWriter& json, const proof::ParityReport& report, const char* source) {
   const proof::ParityBounds& bounds = report.bounds;
   json.key("tolerance").begin_object();
-  write_optional(json, "logits_max_abs", bounds.max_abs);
-  write_optional(json, "layers_scaled", bounds.max_abs);
-  write_optional(json, "logits_floor_db", report.logits_floor_db);
+  json.member("logits_max_abs", bounds.max_abs);
+  json.member("layers_scaled", bounds.max_abs);
+  json.member("logits_floor_db", report.logits_floor_db);
   json.member("precision", rounding_name(bounds)).member("source", source);
   json.end_object();
 }
@@ -134,16 +134,16 @@ void write_codes(JsonWriter& json, const pipeline::CodedProof& codes) {
 void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
   json.key("tensors").begin_object();
   json.member("compared", proof.tensors.tensors).member("bytes", proof.tensors.bytes);
-  write_lines(json, "different", proof.tensors.different);
+  json.member("different", proof.tensors.different);
   json.end_object();
   write_quantization(json, proof.tensors.errors);
   json.key("programs").begin_object();
   json.member("compared", proof.programs.programs);
-  write_lines(json, "different", proof.programs.different);
+  json.member("different", proof.programs.different);
   json.end_object();
   if (proof.encodings) {
     json.key("encodings").begin_object();
-    write_lines(json, "different", *proof.encodings);
+    json.member("different", *proof.encodings);
     json.end_object();
   }
   if (!proof.problem.empty()) json.member("problem", proof.problem);
@@ -174,8 +174,8 @@ std::string to_json(const pipeline::Verification& v, const std::string& path) {
   json.begin_object();
   json.member("path", path).member("parity", v.parity());
   const Meaning meaning = meaning_of(v);
-  write_lines(json, "proves", v.parity() ? meaning.proves : std::vector<std::string>{});
-  write_lines(json, "does_not_prove", meaning.leaves_open);
+  json.member("proves", v.parity() ? meaning.proves : std::vector<std::string>{});
+  json.member("does_not_prove", meaning.leaves_open);
   if (v.proof) write_proof(json, *v.proof);
   if (v.rounding) {
     write_named(json, "in_f32", v.rounding->in_f32);

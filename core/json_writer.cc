@@ -84,6 +84,12 @@ JsonWriter& JsonWriter::value(double d) {
   return raw(std::isfinite(d) ? fmt::format("{}", d) : "null");
 }
 
+JsonWriter& JsonWriter::value(const std::vector<std::string>& texts) {
+  begin_array();
+  for (const std::string& text : texts) value(std::string_view(text));
+  return end_array();
+}
+
 JsonWriter& JsonWriter::value(const Shape& shape) {
   begin_array();
   for (int64_t dim : shape) value(dim);

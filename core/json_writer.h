@@ -5,8 +5,10 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/shape.h"
 
@@ -28,6 +30,12 @@ class JsonWriter {
   // null for what is not finite.
   JsonWriter& value(double d);
   JsonWriter& value(const Shape& shape);
+  JsonWriter& value(const std::vector<std::string>& texts);
+  // null for none.
+  template <class T>
+  JsonWriter& value(const std::optional<T>& v) {
+    return v ? value(*v) : null();
+  }
   JsonWriter& null() { return raw("null"); }
 
   template <class T>

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,5 +28,8 @@ bool glob_match(std::string_view pattern, std::string_view text);
 // The least number of characters to insert, remove or replace that makes `a` of `b`; for texts of
 // people, because it takes the product of both lengths.
 size_t edit_distance(std::string_view a, std::string_view b);
+
+// The bytes that lower-case hexadecimal digits spell; nullopt for anything else.
+std::optional<std::string> from_hex(std::string_view text);
 
 }  // namespace ferry

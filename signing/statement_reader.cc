@@ -22,22 +22,6 @@ using nlohmann::json;
 // Bytes of a name that a message shows.
 constexpr size_t kShownName = 100;
 
-// The bytes that lower-case hexadecimal digits spell.
-std::optional<std::string> from_hex(std::string_view text) {
-  const auto value = [](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  if (text.size() % 2 != 0) return std::nullopt;
-  std::string bytes;
-  for (size_t i = 0; i < text.size(); i += 2) {
-    const int high = value(text[i]), low = value(text[i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    bytes += static_cast<char>(high << 4 | low);
-  }
-  return bytes;
-}
-
 // A decimal number without a sign and without leading zeros.
 std::optional<uint64_t> read_decimal(std::string_view text) {
   uint64_t value = 0;

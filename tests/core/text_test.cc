@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "core/json_writer.h"
 #include "core/sha256.h"
 #include "core/shape.h"
 
@@ -89,6 +92,22 @@ TEST(Sha256, EqualsPublishedDigests) {
   EXPECT_EQ(to_hex(sha256({})), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(to_hex(sha256(bytes_of("abc"))),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Text, HexadecimalDigitsAreLowerCaseAndInPairs) {
+  EXPECT_EQ(from_hex("00ff7f"), std::string("\x00\xff\x7f", 3));
+  EXPECT_EQ(from_hex(""), "");
+  for (const char* wrong : {"f", "FF", "0g", "0x", " 0", "-1"})
+    EXPECT_EQ(from_hex(wrong), std::nullopt);
+}
+
+TEST(JsonWriter, ListsOfTextsAndValuesThatMayBeAbsent) {
+  JsonWriter json;
+  json.begin_object().member("lines", std::vector<std::string>{"a", "\"b\""});
+  json.member("none", std::vector<std::string>{}).member("bound", std::optional<double>(0.5));
+  json.member("absent", std::optional<double>()).end_object();
+  EXPECT_EQ(json.take(), R"({"lines":["a","\"b\""],"none":[],"bound":0.5,"absent":null})"
+                         "\n");
 }
 
 TEST(Sha256, PiecesAndReuseMakeNoDifference) {
