@@ -22,31 +22,6 @@ std::string digest_of(std::string_view text) {
   return to_hex(sha256(std::as_bytes(std::span(text))));
 }
 
-// Hexadecimal digits as bytes.
-std::string raw_digest(const std::string& digits) {
-  const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  std::string bytes;
-  for (size_t i = 0; i + 1 < digits.size(); i += 2) {
-    bytes += static_cast<char>(value(digits[i]) << 4 | value(digits[i + 1]));
-  }
-  return bytes;
-}
-
-void write_optional(JsonWriter& json, std::string_view name, const std::optional<double>& value) {
-  json.key(name);
-  if (value) {
-    json.value(*value);
-  } else {
-    json.null();
-  }
-}
-
-void write_lines(JsonWriter& json, std::string_view name, const std::vector<std::string>& lines) {
-  json.key(name).begin_array();
-  for (const std::string& line : lines) json.value(line);
-  json.end_array();
-}
-
 void write_compared_with(JsonWriter& json, const ParityAttestation& a) {
   json.key(kComparedWith).begin_object().key(kCheckpoint);
   if (a.checkpoint) {
@@ -78,8 +53,8 @@ void write_compared_with(JsonWriter& json, const ParityAttestation& a) {
 void write_comparison(JsonWriter& json, const AttestedComparison& c) {
   json.begin_object().member(kId, c.id).member(kOurs, c.ours).member(kExpected, c.expected);
   json.key(kBounds).begin_object().member(kPrecision, c.precision).member(kSource, c.source);
-  write_optional(json, kLogitsMaxAbs, c.max_abs_bound);
-  write_optional(json, kLogitsFloorDb, c.floor);
+  json.member(kLogitsMaxAbs, c.max_abs_bound);
+  json.member(kLogitsFloorDb, c.floor);
   json.end_object().key(kMetrics).begin_object();
   json.member(kMaxAbs, c.max_abs).member(kSqnrDb, c.sqnr_db).member(kKlMean, c.kl_mean);
   json.member(kTop1, c.top1_agreement).member(kGreedyMatch, c.greedy_match);
@@ -102,8 +77,8 @@ void write_predicate(JsonWriter& json, const ParityAttestation& a) {
   json.end_object().key(kComparisons).begin_array();
   for (const AttestedComparison& comparison : a.comparisons) write_comparison(json, comparison);
   json.end_array();
-  write_lines(json, kProves, a.proves);
-  write_lines(json, kDoesNotProve, a.does_not_prove);
+  json.member(kProves, a.proves);
+  json.member(kDoesNotProve, a.does_not_prove);
   json.end_object();
 }
 
@@ -144,6 +119,12 @@ std::string bound_words(const AttestedComparison& c) {
 
 }  // namespace
 
+std::string root_over(const std::vector<AttestedFile>& files) {
+  std::string digests;
+  for (const AttestedFile& file : files) digests += from_hex(file.sha256).value_or("");
+  return digest_of(digests);
+}
+
 BundleDigest digest_open_bundle(const packer::Bundle& bundle, ThreadPool& pool) {
   BundleDigest out;
   const packer::Manifest& manifest = bundle.manifest();
@@ -159,9 +140,7 @@ BundleDigest digest_open_bundle(const packer::Bundle& bundle, ThreadPool& pool) 
     file.sha256 = to_hex(sha256(bundle.data().at(file.name).file.bytes()));
   });
   std::ranges::sort(out.files, {}, &AttestedFile::name);
-  std::string digests;
-  for (const AttestedFile& file : out.files) digests += raw_digest(file.sha256);
-  out.root = digest_of(digests);
+  out.root = root_over(out.files);
   return out;
 }
 

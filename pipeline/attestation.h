@@ -67,6 +67,9 @@ struct BundleDigest {
 };
 BundleDigest digest_open_bundle(const packer::Bundle& bundle, ThreadPool& pool);
 
+// SHA-256 over the digests of the files in their order, as OpenSSF Model Signing defines it.
+std::string root_over(const std::vector<AttestedFile>& files);
+
 // The statement, without a line end.
 std::string write_attestation(const ParityAttestation& attestation);
 // kBadInput for what is no statement of parity. `name` begins the messages.

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "core/json.h"
-#include "core/sha256.h"
 #include "core/text.h"
 #include "pipeline/attestation.h"
 #include "pipeline/attestation_names.h"
@@ -18,24 +17,6 @@ namespace ferry::pipeline {
 namespace {
 
 using nlohmann::json;
-
-bool is_digest(std::string_view text) {
-  return text.size() == 64 && std::ranges::all_of(text, [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
-
-// SHA-256 over the digests, as bytes.
-std::string root_over(const std::vector<AttestedFile>& files) {
-  const auto value = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  std::vector<std::byte> bytes;
-  for (const AttestedFile& file : files) {
-    for (size_t i = 0; i + 1 < file.sha256.size(); i += 2) {
-      bytes.push_back(std::byte(value(file.sha256[i]) << 4 | value(file.sha256[i + 1])));
-    }
-  }
-  return to_hex(sha256(bytes));
-}
 
 class AttestationReader {
  public:
@@ -56,6 +37,9 @@ class AttestationReader {
     FERRY_RETURN_IF_ERROR(read_options(predicate));
     for (const json& entry : FERRY_TRY(array(predicate, kComparisons)).get()) {
       out_.comparisons.push_back(FERRY_TRY(read_comparison(entry)));
+    }
+    if (!std::ranges::count(out_.comparisons, kOutputs, &AttestedComparison::id)) {
+      return wrong(fmt::format("{} has none of {}", kComparisons, quoted(kOutputs)));
     }
     out_.proves = FERRY_TRY(lines(predicate, kProves));
     out_.does_not_prove = FERRY_TRY(lines(predicate, kDoesNotProve));
@@ -94,12 +78,16 @@ class AttestationReader {
   }
   Result<std::string> digest(const json& parent, std::string_view member) const {
     std::string digits = FERRY_TRY(text(parent, member));
-    if (!is_digest(digits)) return wrong(fmt::format("{} is not a SHA-256", member));
+    if (digits.size() != 64 || !from_hex(digits))
+      return wrong(fmt::format("{} is not a SHA-256", member));
     return digits;
   }
   Result<uint64_t> count(const json& parent, std::string_view member) const {
     const Reference found = FERRY_TRY(find(parent, member));
-    if (!found.get().is_number_unsigned()) return wrong(fmt::format("{} is not a count", member));
+    constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+    if (!found.get().is_number_unsigned() || found.get().get<uint64_t>() > kMost) {
+      return wrong(fmt::format("{} is not a count", member));
+    }
     return found.get().get<uint64_t>();
   }
   Result<double> number(const json& parent, std::string_view member) const {
@@ -210,6 +198,7 @@ class AttestationReader {
     out.floor = FERRY_TRY(optional_number(bounds, kLogitsFloorDb));
     const json& metrics = FERRY_TRY(object(from, kMetrics)).get();
     out.max_abs = FERRY_TRY(number(metrics, kMaxAbs));
+    if (out.max_abs < 0) return wrong(fmt::format("{} is negative", kMaxAbs));
     out.sqnr_db = FERRY_TRY(number(metrics, kSqnrDb));
     out.kl_mean = FERRY_TRY(number(metrics, kKlMean));
     out.top1_agreement = FERRY_TRY(number(metrics, kTop1));

@@ -271,6 +271,15 @@ TEST(CheckAttestation, OtherStatementsAreNotTakenForParity) {
     changed["predicate"]["compared_with"][side] = nullptr;
   }
   refused("compared with nothing", changed);
+  changed = statement;
+  changed["predicate"]["comparisons"] = Json::array();
+  refused("no comparison", changed);
+  changed = statement;
+  changed["predicate"]["comparisons"].back()["id"] = "weights";
+  refused("no comparison of outputs", changed);
+  changed = statement;
+  changed["predicate"]["comparisons"].back()["metrics"]["max_abs"] = -1.0;
+  refused("a negative error", changed);
   refused("an array", Json::array());
 }
 
