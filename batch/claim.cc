@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -50,8 +51,10 @@ bool is_stale(const std::string& path, const std::string& own, std::chrono::seco
                                .start = owner->process_start});
     if (life == Life::kDead) return true;
   }
+  // Its owner would have touched it since: also one from the future, after a server's clock was put
+  // back.
   const std::optional<double> age = seconds_since_touch(path, own);
-  return age && *age > static_cast<double>(lease.count());
+  return age && std::fabs(*age) > static_cast<double>(lease.count());
 }
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/') + 1); }
