@@ -37,6 +37,10 @@ std::string step_text(const graph::Step& step) {
                                     : fmt::format("a scale for {} elements", step.scheme.group);
     case graph::Step::Kind::kSplitQ80:
       return "codes and scales as stored";
+    case graph::Step::Kind::kEncode:
+      return fmt::format("blocks of {}", step.encoder->name);
+    case graph::Step::Kind::kStored:
+      return "blocks as stored";
     case graph::Step::Kind::kDecode:
     case graph::Step::Kind::kCast:
       break;
