@@ -60,7 +60,7 @@ class Carrier {
         entries, [&](const MappedEntry& entry) { return foreign.contains(entry.rule); });
     for (size_t i = 0; i < model_.tensors.tensors.size(); ++i) {
       KeyedTensor& tensor = model_.tensors.tensors[i];
-      if (!tensor.unused.empty()) continue;
+      if (!tensor.unused.empty() || is_tied(entries[i])) continue;
       const bool mapped = !entries[i].targets.empty();
       if (mapped && foreign.contains(entries[i].rule)) continue;
       std::string key = tensor.key.substr(prefix_.size());
@@ -74,6 +74,17 @@ class Carrier {
   }
 
  private:
+  // A second copy of a tensor that the config ties to another one.
+  bool is_tied(MappedEntry& entry) const {
+    for (const converters::TieRule& tie : converters::standard_ties(model_.checkpoint.config)) {
+      if (entry.rule != tie.name) continue;
+      entry.targets.clear();
+      entry.reason = "the config ties it to another tensor";
+      return true;
+    }
+    return false;
+  }
+
   void carry(MappedEntry& entry, std::string key, graph::Recipe recipe) {
     entry.targets = {key};
     entry.reason.clear();
