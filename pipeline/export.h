@@ -20,6 +20,7 @@ enum class ExportFormat {
   kSafetensors,  // runtime names
   kHuggingFace,  // keys of a Hugging Face checkpoint
   kPth,          // PyTorch, for export_llama
+  kBundled,      // a bundled program of ExecuTorch
 };
 // "safetensors".
 std::string_view export_format_name(ExportFormat format);
@@ -48,6 +49,7 @@ std::optional<DType> dtype_of(graph::WeightDType dtype);
 Result<PlannedFiles> plan_safetensors_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_pth_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_bundled_files(MappedModel& model, const ExportOptions& options);
 
 // Everything that the plan refers to, and what there is to say about it. Targets of the mapping are
 // names of tensors in the files. Move-only.
