@@ -82,6 +82,20 @@ void compare(const runner::TensorView& found, const Bytes& expected, double tole
   }
 }
 
+// What the dtype of the weights leaves of the last digits.
+double default_tolerance(const pte::Program& program) {
+  double tolerance = 1e-4;
+  for (const pte::Method& method : program.methods) {
+    for (const pte::Value& value : method.values) {
+      const auto* tensor = std::get_if<pte::Tensor>(&value);
+      if (tensor == nullptr || tensor->data_index == 0 || tensor->allocation) continue;
+      if (tensor->dtype == DType::kF16) tolerance = std::max(tolerance, 0.02);
+      if (tensor->dtype == DType::kBF16) tolerance = std::max(tolerance, 0.1);
+    }
+  }
+  return tolerance;
+}
+
 Result<BundledCase> run_case(runner::Method& method, const pte::TestSuite& suite, size_t index,
                              double tolerance, const std::string& name) {
   const pte::TestCase& test = suite.cases[index];
@@ -128,7 +142,8 @@ Result<BundledProof> prove_bundled(const std::string& path, std::optional<double
   const MappedFile file = FERRY_TRY(MappedFile::open(path));
   const pte::BundledProgram bundled = FERRY_TRY(pte::read_bundled(file.bytes(), name));
   const pte::LoadedProgram program = FERRY_TRY(pte::read_program(bundled.program, name));
-  BundledProof proof{.tolerance = tolerance.value_or(kBundledTolerance), .cases = {}};
+  BundledProof proof{.tolerance = tolerance.value_or(default_tolerance(program.program)),
+                     .cases = {}};
   for (const pte::TestSuite& suite : bundled.suites) {
     runner::Method method =
         FERRY_TRY(runner::Method::load(program, suite.method, {}, pool, {.memory = memory}, name));
