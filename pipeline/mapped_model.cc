@@ -12,7 +12,6 @@
 #include "converters/components.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
-#include "pipeline/checkpoint_input.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -151,9 +150,12 @@ Status join_ties(converters::Assembled& made, const std::vector<converters::TieR
 }  // namespace
 
 Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
+  return map_checkpoint(options, FERRY_TRY(open_checkpoint_input(options.source, options.config)));
+}
+
+Result<MappedModel> map_checkpoint(const ConvertOptions& options, CheckpointInput opened) {
   MappedModel model;
   MappedCheckpoint& c = model.checkpoint;
-  CheckpointInput opened = FERRY_TRY(open_checkpoint_input(options.source, options.config));
   c.source = std::move(opened.source);
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;
