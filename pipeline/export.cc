@@ -13,6 +13,7 @@ struct Format {
 };
 constexpr std::array kFormats = {
     Format{ExportFormat::kSafetensors, "safetensors", plan_safetensors_files},
+    Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
 };
 
 const Format& row_of(ExportFormat format) {
