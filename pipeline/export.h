@@ -19,6 +19,7 @@ namespace ferry::pipeline {
 enum class ExportFormat {
   kSafetensors,  // runtime names
   kHuggingFace,  // keys of a Hugging Face checkpoint
+  kGguf,         // docs/gguf.md
 };
 // "safetensors".
 std::string_view export_format_name(ExportFormat format);
@@ -28,6 +29,10 @@ struct ExportOptions {
   ConvertOptions convert;  // source, dtype, max_file_bytes and what maps the keys
   ExportFormat format = ExportFormat::kSafetensors;
   std::string out;  // the target, where it is known: its name says whether it is a file
+  // Of kGguf.
+  std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
+  std::string model_name = {};
+  uint64_t max_tensors = 0;  // of a file; 0: unlimited
 };
 
 // What the planner of a format makes of a model.
@@ -43,6 +48,7 @@ struct PlannedFiles {
 // name, for what the format cannot say; kUsage for options that do not fit it.
 Result<PlannedFiles> plan_safetensors_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options);
 
 // Everything that the plan refers to, and what there is to say about it. Targets of the mapping are
 // names of tensors in the files. Move-only.
