@@ -3,6 +3,9 @@
 #include <array>
 #include <utility>
 
+#include "pipeline/bundle_input.h"
+#include "pipeline/checkpoint_input.h"
+
 namespace ferry::pipeline {
 namespace {
 
@@ -13,6 +16,7 @@ struct Format {
 };
 constexpr std::array kFormats = {
     Format{ExportFormat::kSafetensors, "safetensors", plan_safetensors_files},
+    Format{ExportFormat::kHuggingFace, "hf", plan_hugging_face_files},
     Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
 };
 
@@ -51,8 +55,12 @@ std::optional<ExportFormat> export_format_of(std::string_view name) {
   return std::nullopt;
 }
 
-Result<Export> plan_export(const ExportOptions& options) {
-  MappedModel model = FERRY_TRY(map_checkpoint(options.convert));
+Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
+  const ConvertOptions& convert = options.convert;
+  CheckpointInput input = is_bundle(convert.source)
+                              ? FERRY_TRY(open_bundle_input(convert.source, convert.config, pool))
+                              : FERRY_TRY(open_checkpoint_input(convert.source, convert.config));
+  MappedModel model = FERRY_TRY(map_checkpoint(convert, std::move(input)));
   Export out;
   if (model.checkpoint.problems.empty()) {
     PlannedFiles planned = FERRY_TRY(row_of(options.format).plan(model, options));
