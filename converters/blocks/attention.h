@@ -12,8 +12,10 @@ struct AttentionStyle {
   bool output_bias = false;
   enum class QkNorm {
     kNone,
-    kHead,  // RMSNorm over head_dim before RoPE
-    kWhole  // RMSNorm over all heads together before RoPE (OLMo 2)
+    kHead,        // RMSNorm over head_dim before RoPE
+    kWhole,       // RMSNorm over all heads together before RoPE (OLMo 2)
+    kLayer,       // LayerNorm over head_dim before RoPE (Phi)
+    kLayerByHead  // LayerNorm without bias, with a weight for each head (Cohere, StableLM)
   } qk_norm = QkNorm::kNone;
   bool output_gate = false;  // wq makes [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
 };

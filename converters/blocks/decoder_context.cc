@@ -171,7 +171,7 @@ KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
 
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
-  c.full.rope = add_rope(b, c, "rope", config.rope);
+  if (config.has_rope()) c.full.rope = add_rope(b, c, "rope", config.rope);
   // The attention operator has no softcap; softcap_attention() needs a mask in every layer.
   const bool masked = config.scalars.attention_softcap.has_value();
   if (masked || c.options.kv_cache != DType::kF32) {
@@ -249,7 +249,7 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   c.ports = &ports;
   if (has_states(config)) c.is_start = b.eq(b.select(b.select(ports.input_pos(), 1, 0), 0, 0), 0);
   if (!ports.attention_mask().valid()) return c;
-  c.full.rope = look_up_rope(b, c, "rope", config.rope);
+  if (config.has_rope()) c.full.rope = look_up_rope(b, c, "rope", config.rope);
   c.full.mask = ports.attention_mask();
   c.sliding = c.full;
   if (config.sliding_window && config.sliding_rope != config.rope) {

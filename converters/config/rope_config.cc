@@ -82,8 +82,9 @@ Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
   std::optional<double> outside;
   if (keys.outer_partial) outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
   const auto inside = FERRY_TRY(keys.of(kPartial).number(kPartial, kPartialRange));
-  const auto& first = plain ? inside : outside;
-  const auto& second = plain ? outside : inside;
+  const bool inside_first = plain || type.rope == RopeRule::kInnerFirst;
+  const auto& first = inside_first ? inside : outside;
+  const auto& second = inside_first ? outside : inside;
   out.partial_rotary_factor = first ? *first : second.value_or(1.0);
   const auto head = static_cast<double>(config.head_dim);
   if (type.partial_rope ||
@@ -303,6 +304,7 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
       return read_rope_by_layer(fields, type, config);
     case RopeRule::kShared:
     case RopeRule::kPhi3:
+    case RopeRule::kInnerFirst:
       return read_shared_rope(fields, type, config);
   }
   return {};
