@@ -27,6 +27,7 @@ enum class Op {
   kGelu,            // aten::gelu.out
   kSoftmax,         // aten::_softmax.out
   kTopk,            // aten::topk.values
+  kGather,          // aten::gather.out
   kWhere,           // aten::where.self_out
   kEqScalar,        // aten::eq.Scalar_out
   kGtScalar,        // aten::gt.Scalar_out
