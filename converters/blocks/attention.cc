@@ -82,9 +82,10 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   }
   if (style.qk_norm == kHead) norm_qk(q, k);
   if (g.rope_layers[static_cast<size_t>(layer)]) {
-    q = rope(b, kind.rope, q);
+    q = rope(b, kind.query_rope, q);
     k = rope(b, kind.rope, k);
   }
+  if (style.qk_norm == kAfter) norm_qk(q, k);
   ValueId out = attend(b, c, layer, q, k, v);
   out = b.view(out, {batch(), c.tokens, features(g.q_size())});
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));

@@ -12,8 +12,9 @@ struct AttentionStyle {
   bool output_bias = false;
   enum class QkNorm {
     kNone,
-    kHead,  // RMSNorm over head_dim before RoPE
-    kWhole  // RMSNorm over all heads together before RoPE (OLMo 2)
+    kHead,   // RMSNorm over head_dim before RoPE
+    kWhole,  // RMSNorm over all heads together before RoPE (OLMo 2)
+    kAfter   // RMSNorm over head_dim after RoPE (Hunyuan)
   } qk_norm = QkNorm::kNone;
   bool output_gate = false;  // wq makes [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
 };
