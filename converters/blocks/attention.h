@@ -21,6 +21,12 @@ struct AttentionStyle {
   bool output_gate = false;  // wq makes [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
 };
 
+// Causal attention over the KV cache of layer `layer`, after rows of keys and values [1,T,kv_heads,
+// head_dim] have been added to it. q [1,T,heads,head_dim] -> the same shape. Keys and values that
+// are one value have one cache in the stateful style.
+ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q, ValueId k,
+               ValueId v);
+
 // Causal attention of layer `layer` with KV cache, windowed where the config's layer_types say so.
 ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                   const AttentionStyle& style);
