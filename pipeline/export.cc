@@ -17,6 +17,7 @@ struct Format {
 constexpr std::array kFormats = {
     Format{ExportFormat::kSafetensors, "safetensors", plan_safetensors_files},
     Format{ExportFormat::kHuggingFace, "hf", plan_hugging_face_files},
+    Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
     Format{ExportFormat::kPth, "pth", plan_pth_files},
     Format{ExportFormat::kBundled, "bpte", plan_bundled_files},
 };

@@ -19,6 +19,7 @@ namespace ferry::pipeline {
 enum class ExportFormat {
   kSafetensors,  // runtime names
   kHuggingFace,  // keys of a Hugging Face checkpoint
+  kGguf,         // docs/gguf.md
   kPth,          // PyTorch, for export_llama
   kBundled,      // a bundled program of ExecuTorch
 };
@@ -30,6 +31,10 @@ struct ExportOptions {
   ConvertOptions convert;  // source, dtype, max_file_bytes and what maps the keys
   ExportFormat format = ExportFormat::kSafetensors;
   std::string out;  // the target, where it is known: its name says whether it is a file
+  // Of kGguf.
+  std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
+  std::string model_name = {};
+  uint64_t max_tensors = 0;  // of a file; 0: unlimited
 };
 
 // What the planner of a format makes of a model.
@@ -48,6 +53,7 @@ std::optional<DType> dtype_of(graph::WeightDType dtype);
 // name, for what the format cannot say; kUsage for options that do not fit it.
 Result<PlannedFiles> plan_safetensors_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_pth_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_bundled_files(MappedModel& model, const ExportOptions& options);
 

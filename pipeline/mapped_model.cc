@@ -128,6 +128,7 @@ graph::Weight* find_weight(converters::Assembled& made, const std::string& name)
 Status join_ties(converters::Assembled& made, const std::vector<converters::TieRule>& ties,
                  const TensorSource& source) {
   for (const converters::TieRule& tie : ties) {
+    if (tie.unless_stored) continue;
     graph::Weight* target = find_weight(made, tie.target);
     const graph::Weight* same = find_weight(made, tie.same_as);
     if (target == nullptr || same == nullptr || target->recipe == same->recipe) continue;

@@ -32,16 +32,16 @@ constexpr float kRounder = 12582912.0f;      // 1.5 * 2^23: adding it rounds to 
 constexpr float kAllZero = 1e-15f;           // a group below is zeros
 using Codes = std::array<uint8_t, kValues>;  // in the order of the values
 
-// For |x| < 2^22.
-HWY_INLINE VF32 rounded(VF32 x) {
-  const VF32 shift = hn::Set(F32(), kRounder);
-  return hn::Sub(hn::Add(x, shift), shift);
-}
+// x rounded to an integer, between low and high. For |x| >= 2^22 it is what ggml makes of it.
 HWY_INLINE int rounded(float x) {
   return static_cast<int>(std::bit_cast<uint32_t>(x + kRounder) & 0x7fffffu) - 0x400000;
 }
-HWY_INLINE VF32 clamped(VF32 x, float low, float high) {
-  return hn::Min(hn::Max(x, hn::Set(F32(), low)), hn::Set(F32(), high));
+HWY_INLINE VF32 rounded(VF32 x, int low, int high) {
+  const F32 d;
+  const hn::RebindToSigned<F32> di;
+  const auto bits = hn::BitCast(di, hn::Add(x, hn::Set(d, kRounder)));
+  const auto code = hn::Sub(hn::And(bits, hn::Set(di, 0x7fffff)), hn::Set(di, 0x400000));
+  return hn::ConvertTo(d, hn::Min(hn::Max(code, hn::Set(di, low)), hn::Set(di, high)));
 }
 
 HWY_INLINE void put_f16(uint8_t* to, float value) {
@@ -67,7 +67,7 @@ HWY_INLINE void transpose(const float* x, float* out) {
 // -- with a minimum: value = scale * code - minimum
 
 struct RangeSearch {
-  float top;    // the largest code
+  int top;      // the largest code
   float first;  // the candidates divide the range by top + first, top + first + 0.1, ...
   int steps;
 };
@@ -81,8 +81,8 @@ struct Ranges {
   alignas(32) std::array<float, kRanges> factors, bases;
 };
 
-HWY_INLINE VF32 code_of(VF32 x, VF32 base, VF32 factor, float top) {
-  return clamped(rounded(hn::Mul(factor, hn::Sub(x, base))), 0, top);
+HWY_INLINE VF32 code_of(VF32 x, VF32 base, VF32 factor, int top) {
+  return rounded(hn::Mul(factor, hn::Sub(x, base)), 0, top);
 }
 
 // Groups [lane, lane + kLanes) of the transposed block x.
@@ -90,6 +90,7 @@ HWY_INLINE void search_ranges(const RangeSearch& search, const float* all, size_
                               Ranges& out) {
   const F32 d;
   const VF32 zero = hn::Zero(d);
+  const auto top = static_cast<float>(search.top);
   std::array<VF32, kRangeSize> x, weight, code;
   VF32 squares = zero;
   for (size_t i = 0; i < kRangeSize; ++i) {
@@ -107,8 +108,7 @@ HWY_INLINE void search_ranges(const RangeSearch& search, const float* all, size_
   }
   low = hn::Min(low, zero);
   const auto flat = hn::Eq(low, high);
-  const VF32 top = hn::Set(d, search.top), range = hn::Sub(high, low);
-  VF32 factor = hn::Div(top, range), base = low, minimum = low;
+  VF32 factor = hn::Div(hn::Set(d, top), hn::Sub(high, low)), base = low, minimum = low;
   VF32 scale = hn::Div(hn::Set(d, 1.0f), factor), least = zero;
   for (size_t i = 0; i < kRangeSize; ++i) {
     const VF32 value = hn::Add(hn::Mul(scale, code_of(x[i], base, factor, search.top)), low);
@@ -117,7 +117,7 @@ HWY_INLINE void search_ranges(const RangeSearch& search, const float* all, size_
   }
   for (int step = 0; step <= search.steps; ++step) {
     const float more = search.first + 0.1f * static_cast<float>(step);
-    const VF32 tried = hn::Div(hn::Set(d, more + search.top), range);
+    const VF32 tried = hn::Div(hn::Set(d, more + top), hn::Sub(high, minimum));
     VF32 sum_l = zero, sum_l2 = zero, sum_xl = zero;
     for (size_t i = 0; i < kRangeSize; ++i) {
       code[i] = code_of(x[i], minimum, tried, search.top);
@@ -171,11 +171,12 @@ HWY_INLINE void range_codes(const RangeSearch& search, const float* x, const Ran
     const bool searched = scales[g] == 0;
     for (size_t i = g * kRangeSize; i < (g + 1) * kRangeSize; i += kLanes) {
       const VF32 value = hn::LoadU(d32, x + i);
-      const VF32 code = searched ? code_of(value, hn::Set(d32, ranges.bases[g]),
-                                           hn::Set(d32, ranges.factors[g]), search.top)
-                                 : clamped(rounded(hn::Div(hn::Add(value, hn::Set(d32, minima[g])),
-                                                           hn::Set(d32, scales[g]))),
-                                           0, search.top);
+      const VF32 code =
+          searched
+              ? code_of(value, hn::Set(d32, ranges.bases[g]), hn::Set(d32, ranges.factors[g]),
+                        search.top)
+              : rounded(hn::Div(hn::Add(value, hn::Set(d32, minima[g])), hn::Set(d32, scales[g])),
+                        0, search.top);
       hn::StoreU(hn::DemoteTo(d8, hn::ConvertTo(di, code)), d8, codes.data() + i);
     }
   }
@@ -249,9 +250,7 @@ struct Scales {
   alignas(32) std::array<float, kGroups> scales, factors;  // code = round(value * factor)
 };
 
-HWY_INLINE VF32 signed_code(VF32 x, VF32 factor) {
-  return clamped(rounded(hn::Mul(factor, x)), -32, 31);
-}
+HWY_INLINE VF32 signed_code(VF32 x, VF32 factor) { return rounded(hn::Mul(factor, x), -32, 31); }
 
 HWY_INLINE void search_scales(const float* all, size_t lane, Scales& out) {
   const F32 d;
@@ -316,7 +315,7 @@ HWY_INLINE void signed_codes(const float* x, const Scales& searched, float d,
     const bool empty = searched.scales[g] == 0 && searched.factors[g] == 0;
     for (size_t i = g * kGroupSize; i < (g + 1) * kGroupSize; i += kLanes) {
       const VF32 value = hn::LoadU(d32, x + i);
-      VF32 code = scale != 0 ? clamped(rounded(hn::Div(value, hn::Set(d32, scale))), -32, 31)
+      VF32 code = scale != 0 ? rounded(hn::Div(value, hn::Set(d32, scale)), -32, 31)
                              : signed_code(value, hn::Set(d32, searched.factors[g]));
       code = hn::Add(code, hn::Set(d32, 32.0f));
       if (scale == 0 && empty) code = hn::Zero(d32);
