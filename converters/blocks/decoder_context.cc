@@ -194,6 +194,7 @@ bool queries_grow(const DecoderContext& c, const RopeConfig& rope) {
 // The tables of one kind of attention: that of keys, and another of queries where they grow.
 void add_tables(GraphBuilder& b, const DecoderContext& c, AttentionKind& kind,
                 const std::string& name, const RopeConfig& rope, TableMaker* table) {
+  if (!c.config.has_rope()) return;
   RopeConfig of_keys = rope;
   of_keys.query_growth = 0.0;
   kind.rope = table(b, c, name, of_keys);

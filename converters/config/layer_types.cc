@@ -38,7 +38,11 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
 Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
   std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
-  if (!type.nope) return turned;
+  if (type.rope_layers == RopeLayers::kIfNamed) {
+    const auto named = FERRY_TRY(fields.text("position_embedding_type"));
+    turned.assign(turned.size(), named == "rope");
+  }
+  if (type.rope_layers != RopeLayers::kListed) return turned;
   const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
   if (listed && std::ssize(*listed) < config.num_layers) {
     return fields.bad("no_rope_layers", fmt::format("has {} elements for {} layers", listed->size(),
@@ -172,6 +176,10 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
                           fmt::format("differs from what {} does", quoted(config.text_type)));
     }
     config.layer_types = std::move(listed);
+  }
+  const bool only_sliding = type.rope_layers == RopeLayers::kSlidingIfAny && window;
+  for (size_t i = 0; i < config.layer_types.size() && only_sliding; ++i) {
+    config.rope_layers[i] = config.layer_types[i] == LayerType::kSlidingAttention;
   }
   const auto has = [&](LayerType wanted) {
     return std::ranges::count(config.layer_types, wanted) > 0;

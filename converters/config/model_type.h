@@ -48,6 +48,14 @@ struct WrapperType {
   bool flat = false;           // without text_config, the outer config describes the text decoder
 };
 
+// Which layers with attention have RoPE.
+enum class RopeLayers {
+  kAll,
+  kListed,        // by no_rope_layers, no_rope_layer_interval
+  kSlidingIfAny,  // those with a sliding window, or all where the config states none
+  kIfNamed        // all, where position_embedding_type is rope
+};
+
 // What transformers' configuration class and model of a type read. A key that a type does not read
 // has no effect and is reported as unused. Defaults are those of transformers 5.12.1,
 // models/TYPE/configuration_TYPE.py.
@@ -70,7 +78,7 @@ struct ModelType {
   bool bidirectional = false;   // reads use_bidirectional_attention
   bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
   bool convs = false;   // layers are full attention or short convolutions
-  bool nope = false;    // some layers lack RoPE (no_rope_layers, no_rope_layer_interval)
+  RopeLayers rope_layers = RopeLayers::kAll;
   ExpertRule experts = ExpertRule::kNever;
   bool shared_expert = false;  // beside the routed ones
   // Reads the keys that only this type or its family has. Called when sizes, biases and experts
