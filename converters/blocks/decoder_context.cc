@@ -194,7 +194,6 @@ bool queries_grow(const DecoderContext& c, const RopeConfig& rope) {
 // The tables of one kind of attention: that of keys, and another of queries where they grow.
 void add_tables(GraphBuilder& b, const DecoderContext& c, AttentionKind& kind,
                 const std::string& name, const RopeConfig& rope, TableMaker* table) {
-  if (!c.config.has_rope()) return;
   RopeConfig of_keys = rope;
   of_keys.query_growth = 0.0;
   kind.rope = table(b, c, name, of_keys);
@@ -203,9 +202,10 @@ void add_tables(GraphBuilder& b, const DecoderContext& c, AttentionKind& kind,
 
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
-  add_tables(b, c, c.full, "rope", config.rope, add_rope);
-  // The attention operator has no softcap; softcap_attention() needs a mask in every layer.
-  const bool masked = config.scalars.attention_softcap.has_value();
+  if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, add_rope);
+  // composed_attention() needs a mask in every layer.
+  const bool masked =
+      config.scalars.attention_softcap.has_value() || config.number(kAttentionSinks) != 0;
   if (masked || c.options.kv_cache != DType::kF32) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
   }
@@ -281,7 +281,7 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   c.ports = &ports;
   if (has_states(config)) c.is_start = b.eq(b.select(b.select(ports.input_pos(), 1, 0), 0, 0), 0);
   if (!ports.attention_mask().valid()) return c;
-  add_tables(b, c, c.full, "rope", config.rope, look_up_rope);
+  if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, look_up_rope);
   c.full.mask = ports.attention_mask();
   c.sliding = c.full;
   if (config.sliding_window && config.sliding_rope != config.rope) {
@@ -289,6 +289,11 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   }
   if (ports.window_mask().valid()) c.sliding.mask = ports.window_mask();
   return c;
+}
+
+ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer) {
+  if (c.config.number(kAttentionSinks) == 0) return {};
+  return b.weight(fmt::format("layers.{}.attention.sinks", layer), {heads(c.config.num_heads)});
 }
 
 ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x) {

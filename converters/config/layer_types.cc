@@ -37,7 +37,8 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
 // The layers with RoPE. In no_rope_layers, 1 means that the layer has it.
 Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
-  std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
+  std::vector<bool> turned(static_cast<size_t>(config.num_layers),
+                           type.rope_layers != RopeLayers::kNone);
   if (type.rope_layers == RopeLayers::kIfNamed) {
     const auto named = FERRY_TRY(fields.text("position_embedding_type"));
     turned.assign(turned.size(), named == "rope");
@@ -177,7 +178,8 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
     }
     config.layer_types = std::move(listed);
   }
-  const bool only_sliding = type.rope_layers == RopeLayers::kSlidingIfAny && window;
+  const bool only_sliding = type.rope_layers == RopeLayers::kSliding ||
+                            (type.rope_layers == RopeLayers::kSlidingIfAny && window);
   for (size_t i = 0; i < config.layer_types.size() && only_sliding; ++i) {
     config.rope_layers[i] = config.layer_types[i] == LayerType::kSlidingAttention;
   }

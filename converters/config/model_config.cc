@@ -178,6 +178,9 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_q_size(fields, config));
+  for (const FlagKey& flag : type.flags) {
+    config.numbers[flag.number] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
+  }
   if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
   FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));

@@ -25,19 +25,21 @@ enum class WindowRule {
 // Which layers have experts instead of an MLP.
 enum class ExpertRule {
   kNever,
-  kListed,  // every decoder_sparse_step-th layer that mlp_only_layers does not list
-  kAll      // every layer; there is no other MLP, and scores are always normalised
+  kListed,     // every decoder_sparse_step-th layer that mlp_only_layers does not list
+  kAll,        // every layer; there is no other MLP, and scores are always normalised
+  kAfterFirst  // all layers but the first first_k_dense_replace
 };
 
 // Which kinds of RoPE scaling the type's configuration class accepts.
 enum class RopeRule {
-  kNone,     // frequencies are fixed; no key is read
-  kShared,   // one RoPE for all layers
-  kByLayer,  // one for full attention, one for sliding attention
-  kPhi3,     // shared; default or longrope, which may be spelled su and yarn
-  kMrope,    // shared; may be mrope, which gives a text plain positions
-  kAlpha,    // shared; dynamic may have an alpha, which changes the base
-  kGrowing   // shared; llama_4_scaling_beta makes queries grow with the position
+  kNone,       // frequencies are fixed; no key is read
+  kShared,     // one RoPE for all layers
+  kByLayer,    // one for full attention, one for sliding attention
+  kPhi3,       // shared; default or longrope, which may be spelled su and yarn
+  kMrope,      // shared; may be mrope, which gives a text plain positions
+  kAlpha,      // shared; dynamic may have an alpha, which changes the base
+  kGrowing,    // shared; llama_4_scaling_beta makes queries grow with the position
+  kInnerFirst  // shared; partial_rotary_factor among its keys wins over the one beside them
 };
 
 // The multimodal model_type whose config has the text decoder's under text_config. Several types
@@ -52,8 +54,17 @@ struct WrapperType {
 enum class RopeLayers {
   kAll,
   kListed,        // by no_rope_layers, no_rope_layer_interval
-  kSlidingIfAny,  // those with a sliding window, or all where the config states none
-  kIfNamed        // all, where position_embedding_type is rope
+  kSliding,       // those with a sliding window
+  kSlidingIfAny,  // the same, or all where the config states no window
+  kIfNamed,       // all, where position_embedding_type is rope
+  kNone           // positions are learned vectors, which are added to the embeddings
+};
+
+// A flag that only one family reads, and the number of ModelConfig that holds it as 0 or 1.
+struct FlagKey {
+  std::string_view key;
+  const char* number;
+  bool otherwise = false;
 };
 
 // What transformers' configuration class and model of a type read. A key that a type does not read
@@ -65,7 +76,8 @@ struct ModelType {
   // The class's defaults of keys that a config may leave out, as a JSON object. A key that is
   // present and null stays null.
   std::string_view defaults = "{}";
-  std::vector<KeyNames> names = {};                // keys that the class reads under other names
+  std::vector<KeyNames> names = {};  // keys that the class reads under other names
+  std::vector<FlagKey> flags = {};
   std::string_view activation_key = "hidden_act";  // empty: silu, whatever the config says
   int64_t mlp_ratio = 0;  // default of intermediate_size / hidden_size; 0: it must be stated
   RopeRule rope = RopeRule::kShared;
