@@ -39,6 +39,10 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
                                            const ModelConfig& config) {
   std::vector<bool> turned(static_cast<size_t>(config.num_layers),
                            type.rope_layers != RopeLayers::kNone);
+  if (type.rope_layers == RopeLayers::kIfNamed) {
+    const auto named = FERRY_TRY(fields.text("position_embedding_type"));
+    turned.assign(turned.size(), named == "rope");
+  }
   if (type.rope_layers != RopeLayers::kListed) return turned;
   const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
   if (listed && std::ssize(*listed) < config.num_layers) {
@@ -174,8 +178,9 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
     }
     config.layer_types = std::move(listed);
   }
-  for (size_t i = 0; i < config.layer_types.size() && type.rope_layers == RopeLayers::kSliding;
-       ++i) {
+  const bool only_sliding = type.rope_layers == RopeLayers::kSliding ||
+                            (type.rope_layers == RopeLayers::kSlidingIfAny && window);
+  for (size_t i = 0; i < config.layer_types.size() && only_sliding; ++i) {
     config.rope_layers[i] = config.layer_types[i] == LayerType::kSlidingAttention;
   }
   const auto has = [&](LayerType wanted) {

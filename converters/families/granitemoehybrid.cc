@@ -15,10 +15,6 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   if (FERRY_TRY(fields.required("num_local_experts", kExpertRange)) != 0) {
     return fields.error(ErrorCode::kUnsupported, "num_local_experts", "is not 0: not supported");
   }
-  if (FERRY_TRY(fields.text("position_embedding_type")).value_or("") != "rope") {
-    return fields.error(ErrorCode::kUnsupported, "position_embedding_type",
-                        "is not rope: not supported");
-  }
   if (fields.find("layer_types") == nullptr) {
     return fields.error(ErrorCode::kUnsupported, "layer_types",
                         "is missing: Mamba layers are not supported");
@@ -46,6 +42,7 @@ const FamilySpec kGraniteMoeHybrid = {
                          {"layer_types", {"layers_block_type", "layer_types"}}},
                .lists_layers = true,
                .attention_bias = true,
+               .rope_layers = RopeLayers::kIfNamed,
                .read = read}},
     .components = {{.rules = rules, .build = build_llama}}};
 
