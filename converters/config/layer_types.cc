@@ -38,6 +38,10 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
 Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
   std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
+  if (type.position_type) {
+    const auto stated = FERRY_TRY(fields.text("position_embedding_type"));
+    turned.assign(turned.size(), stated == "rope");
+  }
   if (!type.nope) return turned;
   const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
   if (listed && std::ssize(*listed) < config.num_layers) {
@@ -118,6 +122,9 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
                                                    const ModelConfig& config, bool window) {
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
+  if (type.mamba) {
+    return std::vector<LayerType>(static_cast<size_t>(config.num_layers), LayerType::kMamba);
+  }
   const int64_t number = FERRY_TRY(rule_number(fields, type, config));
   std::vector<LayerType> types;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -131,12 +138,13 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
                                                   const nlohmann::json& list) {
-  constexpr std::array<std::pair<std::string_view, LayerType>, 5> kNames = {{
+  constexpr std::array<std::pair<std::string_view, LayerType>, 6> kNames = {{
       {"full_attention", LayerType::kFullAttention},
       {"attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", LayerType::kLinearAttention},
       {"conv", LayerType::kShortConv},
+      {"mamba", LayerType::kMamba},
   }};
   std::vector<LayerType> types;
   if (!list.is_array()) return fields.bad("layer_types", "is not an array");
@@ -184,6 +192,9 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
   }
   if (has(LayerType::kShortConv) && !type.convs) {
     return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
+  }
+  if (has(LayerType::kMamba) && !type.mamba) {
+    return fields.error(ErrorCode::kUnsupported, "layer_types", "has Mamba layers");
   }
   if (has(LayerType::kSlidingAttention)) {
     if (type.window == WindowRule::kNever) {

@@ -69,9 +69,11 @@ struct ModelType {
   bool qkv_bias = false;        // q, k and v always have a bias
   bool mlp_bias = false;        // reads mlp_bias
   bool bidirectional = false;   // reads use_bidirectional_attention
-  bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
-  bool convs = false;   // layers are full attention or short convolutions
-  bool nope = false;    // some layers lack RoPE (no_rope_layers, no_rope_layer_interval)
+  bool hybrid = false;         // linear attention in all but every full_attention_interval-th layer
+  bool convs = false;          // layers are full attention or short convolutions
+  bool mamba = false;          // layers are Mamba where layer_types does not list attention
+  bool position_type = false;  // has RoPE only where position_embedding_type is "rope"
+  bool nope = false;           // some layers lack RoPE (no_rope_layers, no_rope_layer_interval)
   ExpertRule experts = ExpertRule::kNever;
   bool shared_expert = false;  // beside the routed ones
   // Reads the keys that only this type or its family has. Called when sizes, biases and experts
