@@ -275,6 +275,7 @@ ValueId GraphBuilder::tanh(ValueId x) { return emit_one(Op::kTanh, {x}); }
 ValueId GraphBuilder::gelu(ValueId x, std::string approximate) {
   return emit_one(Op::kGelu, {x, std::move(approximate)});
 }
+ValueId GraphBuilder::relu(ValueId x) { return emit_one(Op::kRelu, {x}); }
 ValueId GraphBuilder::softmax_last(ValueId x) {
   return emit_one(Op::kSoftmax, {x, IntArg(-1), false});
 }
@@ -364,9 +365,10 @@ ValueId GraphBuilder::arange(IntArg start, IntArg end, Dim length) {
 }
 
 ValueId GraphBuilder::layer_norm(ValueId x, ValueId weight, ValueId bias, double eps) {
-  const Dims& shape = graph_[weight].shape;
-  const int64_t width = shape.empty() ? 0 : shape[0].base;
-  return emit_one(Op::kLayerNorm, {x, int_args({width}), weight, bias, eps});
+  const Dims& shape = graph_[x].shape;
+  const int64_t width = shape.empty() ? 0 : shape.back().base;
+  const auto given = [](ValueId value) -> Arg { return value.valid() ? Arg(value) : Arg(kNone); };
+  return emit_one(Op::kLayerNorm, {x, int_args({width}), given(weight), given(bias), eps});
 }
 
 ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {

@@ -76,6 +76,7 @@ class GraphBuilder {
   ValueId log1p(ValueId x);
   ValueId tanh(ValueId x);
   ValueId gelu(ValueId x, std::string approximate);  // "none" or "tanh"
+  ValueId relu(ValueId x);
   ValueId softmax_last(ValueId x);
   // The k largest values of the last dimension, from the largest on, and where they are (i64).
   std::pair<ValueId, ValueId> topk_last(ValueId x, int64_t k);
@@ -116,7 +117,7 @@ class GraphBuilder {
   // invalid. Returns what was written.
   ValueId slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
   void copy_into(ValueId buffer, ValueId source);
-  // Over the last dimension; weight and bias (width).
+  // Over the last dimension; weight and bias (width), or none of either.
   ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double eps);
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);

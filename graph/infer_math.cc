@@ -260,7 +260,7 @@ Result<Types> infer_gated_delta_rule(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, DType::kF32, v}, {Value::Kind::kTensor, DType::kF32, state}};
 }
 
-// x, [width], weight, bias, eps -> the normed x, and mean and reciprocal deviation of each row.
+// x, [width], weight?, bias?, eps -> the normed x, and mean and reciprocal deviation of each row.
 Result<Types> infer_layer_norm(const RuleInput& in) {
   const Value& x = in.tensor(0);
   if (x.shape.empty() || !is_floating(x.dtype)) return misfit("wants floating-point numbers");
@@ -269,8 +269,8 @@ Result<Types> infer_layer_norm(const RuleInput& in) {
     return misfit("norms the last dimension only");
   }
   for (size_t parameter : {2, 3}) {
-    if (!in.given(parameter) || in.tensor(parameter).shape != Dims{width} ||
-        in.tensor(parameter).dtype != x.dtype) {
+    if (!in.given(parameter)) continue;
+    if (in.tensor(parameter).shape != Dims{width} || in.tensor(parameter).dtype != x.dtype) {
       return misfit("weight and bias are not of the last dimension");
     }
   }

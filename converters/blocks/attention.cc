@@ -42,6 +42,21 @@ ValueId attend_to(GraphBuilder& b, const DecoderContext& c, int64_t layer, Value
                              .sinks = sinks});
 }
 
+// x [1,T,heads,head_dim] over head_dim, times a weight [heads, head_dim].
+ValueId norm_by_head(GraphBuilder& b, ValueId x, const std::string& name, double eps) {
+  const Dims& shape = b.graph()[x].shape;
+  const Dims width = {shape[2], shape[3]};
+  const ValueId weight = b.weight(name + ".weight", width);
+  return b.mul(norm(b, NormKind::kLayerBare, x, name, eps), weight);
+}
+
+ValueId norm_of_qk(GraphBuilder& b, AttentionStyle::QkNorm kind, ValueId x, const std::string& name,
+                   double eps) {
+  using enum AttentionStyle::QkNorm;
+  if (kind == kLayerByHead) return norm_by_head(b, x, name, eps);
+  return norm(b, kind == kLayer ? NormKind::kLayer : NormKind::kRms, x, name, eps);
+}
+
 }  // namespace
 
 ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q, ValueId k,
@@ -63,8 +78,8 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   const int64_t head = g.head_dim;
   const int64_t q_width = style.output_gate ? 2 * head : head;
   const auto norm_qk = [&](ValueId& q, ValueId& k) {
-    q = rms_norm(b, q, prefix + ".q_norm.weight", g.rms_norm_eps);
-    k = rms_norm(b, k, prefix + ".k_norm.weight", g.rms_norm_eps);
+    q = norm_of_qk(b, style.qk_norm, q, prefix + ".q_norm", g.rms_norm_eps);
+    k = norm_of_qk(b, style.qk_norm, k, prefix + ".k_norm", g.rms_norm_eps);
   };
   ValueId q =
       projection(b, x, prefix + ".wq", g.hidden_size, g.num_heads * q_width, style.qkv_bias);
@@ -80,7 +95,7 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
     q = parts[0];
     gate = b.view(parts[1], {batch(), c.tokens, features(g.q_size())});
   }
-  if (style.qk_norm == kHead) norm_qk(q, k);
+  if (style.qk_norm != kNone && style.qk_norm != kWhole) norm_qk(q, k);
   if (g.rope_layers[static_cast<size_t>(layer)]) {
     q = rope(b, kind.query_rope, q);
     k = rope(b, kind.rope, k);

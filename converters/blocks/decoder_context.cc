@@ -202,7 +202,7 @@ void add_tables(GraphBuilder& b, const DecoderContext& c, AttentionKind& kind,
 
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
-  add_tables(b, c, c.full, "rope", config.rope, add_rope);
+  if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, add_rope);
   // composed_attention() needs a mask in every layer.
   const bool masked =
       config.scalars.attention_softcap.has_value() || config.number(kAttentionSinks) != 0;
@@ -281,7 +281,7 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   c.ports = &ports;
   if (has_states(config)) c.is_start = b.eq(b.select(b.select(ports.input_pos(), 1, 0), 0, 0), 0);
   if (!ports.attention_mask().valid()) return c;
-  add_tables(b, c, c.full, "rope", config.rope, look_up_rope);
+  if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, look_up_rope);
   c.full.mask = ports.attention_mask();
   c.sliding = c.full;
   if (config.sliding_window && config.sliding_rope != config.rope) {

@@ -86,6 +86,7 @@ Status check_heads(const JsonFields& fields, const ModelConfig& config) {
     return fields.bad("num_key_value_heads", fmt::format("is {}, which does not divide {} heads",
                                                          config.num_kv_heads, config.num_heads));
   }
+  if (!config.has_rope()) return {};
   const int64_t rotary = config.rotary_dim();
   if (rotary >= 2 && rotary % 2 == 0) return {};
   // The reference rounds an odd part of a head up, and fails if the whole head is odd.
@@ -177,6 +178,9 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_q_size(fields, config));
+  for (const FlagKey& flag : type.flags) {
+    config.numbers[flag.number] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
+  }
   if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
   FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
@@ -242,6 +246,8 @@ int64_t ModelConfig::rotary_dim() const {
   if (rope.rotary_dim > 0) return rope.rotary_dim;
   return static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
 }
+
+bool ModelConfig::has_rope() const { return std::ranges::count(rope_layers, true) > 0; }
 
 int64_t ModelConfig::number(std::string_view name) const {
   const auto found = numbers.find(name);

@@ -145,6 +145,7 @@ struct ModelConfig {
   bool has_experts(int64_t layer) const {
     return moe.experts > 0 && moe.layers[static_cast<size_t>(layer)];
   }
+  bool has_rope() const;                        // in some layer
   int64_t number(std::string_view name) const;  // of `numbers`; 0 if absent
   int64_t q_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }

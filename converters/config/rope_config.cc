@@ -85,8 +85,9 @@ Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
   std::optional<double> outside;
   if (keys.outer_partial) outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
   const auto inside = FERRY_TRY(keys.of(kPartial).number(kPartial, kPartialRange));
-  const auto& first = plain ? inside : outside;
-  const auto& second = plain ? outside : inside;
+  const bool inside_first = plain || type.rope == RopeRule::kInnerFirst;
+  const auto& first = inside_first ? inside : outside;
+  const auto& second = inside_first ? outside : inside;
   out.partial_rotary_factor = first ? *first : second.value_or(1.0);
   const auto head = static_cast<double>(config.head_dim);
   if (type.partial_rope ||
@@ -336,6 +337,7 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
     case RopeRule::kMrope:
     case RopeRule::kAlpha:
     case RopeRule::kGrowing:
+    case RopeRule::kInnerFirst:
       return read_shared_rope(fields, type, config);
   }
   return {};

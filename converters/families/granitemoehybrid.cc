@@ -59,7 +59,7 @@ const FamilySpec kGraniteMoeHybrid = {
                .lists_layers = true,
                .attention_bias = true,
                .mamba = true,
-               .position_type = true,
+               .rope_layers = RopeLayers::kStated,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
