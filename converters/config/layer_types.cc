@@ -123,6 +123,9 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
                                                    const ModelConfig& config, bool window) {
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
+  if (type.mamba) {
+    return std::vector<LayerType>(static_cast<size_t>(config.num_layers), LayerType::kMamba);
+  }
   const int64_t number = FERRY_TRY(rule_number(fields, type, config));
   std::vector<LayerType> types;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -136,12 +139,13 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
                                                   const nlohmann::json& list) {
-  constexpr std::array<std::pair<std::string_view, LayerType>, 5> kNames = {{
+  constexpr std::array<std::pair<std::string_view, LayerType>, 6> kNames = {{
       {"full_attention", LayerType::kFullAttention},
       {"attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", LayerType::kLinearAttention},
       {"conv", LayerType::kShortConv},
+      {"mamba", LayerType::kMamba},
   }};
   std::vector<LayerType> types;
   if (!list.is_array()) return fields.bad("layer_types", "is not an array");
@@ -194,6 +198,9 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
   }
   if (has(LayerType::kShortConv) && !type.convs) {
     return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
+  }
+  if (has(LayerType::kMamba) && !type.mamba) {
+    return fields.error(ErrorCode::kUnsupported, "layer_types", "has Mamba layers");
   }
   if (has(LayerType::kSlidingAttention)) {
     if (type.window == WindowRule::kNever) {

@@ -90,6 +90,7 @@ struct ModelType {
   bool bidirectional = false;   // reads use_bidirectional_attention
   bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
   bool convs = false;   // layers are full attention or short convolutions
+  bool mamba = false;   // layers are Mamba where layer_types does not list attention
   RopeLayers rope_layers = RopeLayers::kAll;
   ExpertRule experts = ExpertRule::kNever;
   bool shared_expert = false;  // beside the routed ones
