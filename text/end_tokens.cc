@@ -11,6 +11,7 @@
 #include "text/chat_template/chat_template.h"
 #include "text/chat_template/json_value.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::text {
 namespace {
@@ -67,12 +68,11 @@ Result<std::vector<int64_t>> end_tokens(const std::string& directory) {
   const auto token = FERRY_TRY(member_of(config, "eos_token"));
   if (!token) return std::vector<int64_t>();
   const std::string text = FERRY_TRY(text_of(*token, config));
-  const std::string path = directory + "/" + kTokenizerFile;
-  const Tokenizer tokenizer = FERRY_TRY(Tokenizer::load(path));
+  const Tokenizer tokenizer = FERRY_TRY(load_tokenizer(directory));
   const std::optional<int64_t> id = tokenizer.find(text);
   if (id) return std::vector{*id};
   return bad_input(fmt::format("{}: eos_token {} is not a token of {}", printable(config),
-                               quoted(text), printable(path)));
+                               quoted(text), printable(directory)));
 }
 
 }  // namespace ferry::text
