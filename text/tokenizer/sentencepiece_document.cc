@@ -163,7 +163,8 @@ class Conversion {
 
   // SentencePiece itself and transformers would read such models differently.
   Status check_plain() const {
-    const char* what = !model_.escape_whitespaces        ? "escape_whitespaces = false"
+    const char* what = is_unigram_                       ? "a Unigram model"
+                       : !model_.escape_whitespaces      ? "escape_whitespaces = false"
                        : !model_.charsmap.empty()        ? "a precompiled_charsmap"
                        : model_.remove_extra_whitespaces ? "remove_extra_whitespaces"
                                                          : nullptr;
@@ -291,13 +292,8 @@ class Conversion {
 
   void set_model() {
     if (is_unigram_) {
-      const int64_t unk = layout() == Layout::kXlmRoberta ? 3
-                          : layout() == Layout::kT5       ? 2
-                          : layout() == Layout::kAlbert   ? 1
-                                                          : model_.unk_id;
-      out_.field("model") = {{"type", "Unigram"},
-                             {"unk_id", unk},
-                             {"byte_fallback", layout() == Layout::kPlain && model_.byte_fallback}};
+      const int64_t unk = layout() == Layout::kXlmRoberta ? 3 : layout() == Layout::kT5 ? 2 : 1;
+      out_.field("model") = {{"type", "Unigram"}, {"unk_id", unk}, {"byte_fallback", false}};
       return;
     }
     json model = {{"type", "BPE"}, {"fuse_unk", true}};

@@ -13,8 +13,8 @@ namespace ferry::text {
 // What transformers 5.12 makes of `model` for the class that the settings name: LlamaTokenizer,
 // GemmaTokenizer, T5Tokenizer, XLMRobertaTokenizer, AlbertTokenizer. Where nothing names a class,
 // or it is one that says nothing (PreTrainedTokenizer, TokenizersBackend), what the model itself
-// says, as SentencePiece does it, as long as it does not change characters. kUnsupported, by name,
-// for other classes and for what cannot be expressed. `name` begins the messages.
+// says, as SentencePiece does it, of BPE models that do not change characters. kUnsupported, by
+// name, for other classes and for what cannot be expressed. `name` begins the messages.
 Result<TokenizerDocument> sentencepiece_document(const SentencePieceModel& model,
                                                  const TokenizerSettings& settings,
                                                  const std::string& name);

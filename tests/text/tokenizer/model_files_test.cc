@@ -102,8 +102,7 @@ TEST(ModelFiles, AskForWhatIsNotBuilt) {
 TEST(ModelFiles, DoNotSayHowCharactersAreChanged) {
   Folder folder("xlmr");
   folder.files.erase("tokenizer_config.json");
-  folder.expect_refused(ErrorCode::kUnsupported,
-                        "a precompiled_charsmap without a tokenizer_class");
+  folder.expect_refused(ErrorCode::kUnsupported, "a Unigram model without a tokenizer_class");
 }
 
 TEST(ModelFiles, StateWrongIds) {
