@@ -25,8 +25,10 @@ enum class Op {
   kLog1p,           // aten::log1p.out
   kTanh,            // aten::tanh.out
   kGelu,            // aten::gelu.out
+  kRelu,            // aten::relu.out
   kSoftmax,         // aten::_softmax.out
   kTopk,            // aten::topk.values
+  kGather,          // aten::gather.out
   kWhere,           // aten::where.self_out
   kEqScalar,        // aten::eq.Scalar_out
   kGtScalar,        // aten::gt.Scalar_out
