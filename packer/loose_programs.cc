@@ -26,9 +26,24 @@ constexpr std::string_view kEosIdMethod = "get_eos_id";
 
 // What is read from the directory of the tokenizer.
 constexpr const char* kTexts[] = {
-    "tokenizer.json",      "tokenizer_config.json",  "special_tokens_map.json",
-    "chat_template.jinja", "chat_template.json",     "preprocessor_config.json",
-    "config.json",         "generation_config.json", "processor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "config.json",
+    "generation_config.json",
+    "processor_config.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tiktoken.model",
+    "qwen.tiktoken",
+    "tokenizer.tiktoken",
+    "o200k_base.tiktoken",
+    "cl100k_base.tiktoken",
 };
 
 struct OpenProgram {
