@@ -173,6 +173,7 @@ Status check_gguf(const ConvertLine& o) {
   }
   const std::pair<const char*, bool> only_gguf[] = {{"--outtype", o.outtype != "auto"},
                                                     {"--name", !o.name.empty()},
+                                                    {"--tokenizer-pre", !o.tokenizer_pre.empty()},
                                                     {"--max-file-tensors", o.max_file_tensors > 0}};
   for (const auto& [name, given] : only_gguf) {
     if (given && o.to != "gguf") {
@@ -220,6 +221,7 @@ std::optional<pipeline::ExportOptions> export_options(const ConvertLine& line) {
                                  .out = line.out,
                                  .type = line.outtype,
                                  .model_name = line.name,
+                                 .tokenizer_pre = line.tokenizer_pre,
                                  .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};
 }
 
@@ -276,6 +278,8 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
       .choice("--outtype", o.outtype, {"auto", "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"},
               "Of --to gguf: how matrices are stored; auto: as in the checkpoint")
       .option("--name NAME", o.name, "Of --to gguf: general.name")
+      .option("--tokenizer-pre PRE", o.tokenizer_pre,
+              "Of --to gguf: tokenizer.ggml.pre, where it is not found by the tokenizer's ids")
       .option("--max-file-tensors N", o.max_file_tensors, "Of --to gguf: tensors of a file")
       .group("Weights")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")

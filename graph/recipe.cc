@@ -37,7 +37,7 @@ std::string step_name(const Step& step) {
     case Step::Kind::kMul:
       return fmt::format("mul {}", step.value);
     case Step::Kind::kNegExp:
-      return "neg_exp";
+      return step.value == 0 ? "neg_exp" : "neg_exp torch";  // see exp_of_torch()
     case Step::Kind::kLogNegated:
       return "log_negated";
     case Step::Kind::kCast:

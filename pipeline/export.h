@@ -34,7 +34,8 @@ struct ExportOptions {
   // Of kGguf.
   std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
   std::string model_name = {};
-  uint64_t max_tensors = 0;  // of a file; 0: unlimited
+  std::string tokenizer_pre = {};  // name of the pre-tokenizer; empty: found by its ids
+  uint64_t max_tensors = 0;        // of a file; 0: unlimited
 };
 
 // What the planner of a format makes of a model.
