@@ -5,14 +5,14 @@
 #   tests/scale.sh [BUILD_DIRECTORY] [WORK_DIRECTORY] [STEP...]
 #
 # Steps: plan (a checkpoint of 1 TB, planned), part (1/PARTS of its bundle written: about
-# 1 TB / PARTS on the disk), batch (a plan of TASKS checkpoints, in hundreds). LAYERS=158, PARTS=200,
+# 1 TB / PARTS on the disk), batch (a plan of TASKS checkpoints, in hundreds). LAYERS=158, PARTS=300,
 # TASKS=10000 are taken from the environment. The work directory is removed afterwards.
 set -eu
 build=${1:-build/release}
 work=${2:-$(mktemp -d)}
 shift $(($# < 2 ? $# : 2))
 steps=${*:-plan part batch}
-layers=${LAYERS:-158} parts=${PARTS:-200} tasks=${TASKS:-10000}
+layers=${LAYERS:-158} parts=${PARTS:-300} tasks=${TASKS:-10000}
 ferry=$(realpath "$build/bin/ferry")
 tiny=$(realpath "$(dirname "$0")/../testdata/llama3_tied")
 mkdir -p "$work"
