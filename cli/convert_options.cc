@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -221,9 +222,47 @@ std::optional<pipeline::ExportOptions> export_options(const ConvertLine& line) {
                                  .out = line.out,
                                  .type = line.outtype,
                                  .model_name = line.name,
-                                 .tokenizer_pre = line.tokenizer_pre,
+                                 .pre_tokenizer = line.tokenizer_pre,
                                  .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};
 }
+
+namespace {
+
+// "2/8".
+std::optional<packer::BundlePart> part_of(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return std::nullopt;
+  const auto number_in = [](std::string_view digits) -> size_t {
+    size_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? value : 0;
+  };
+  const std::string_view view = text;
+  const packer::BundlePart part{.number = number_in(view.substr(0, slash)),
+                                .count = number_in(view.substr(slash + 1))};
+  constexpr size_t kMostParts = 65536;
+  const bool is_part = part.number > 0 && part.number <= part.count && part.count <= kMostParts;
+  return is_part ? std::optional(part) : std::nullopt;
+}
+
+Status settle_parts(ConvertLine& o) {
+  if (o.part.empty() && o.join.empty()) return {};
+  const std::string name = o.part.empty() ? "--join" : "--part";
+  const std::pair<const char*, bool> others[] = {{"--join", !o.part.empty() && !o.join.empty()},
+                                                 {"--dry-run", o.dry_run},
+                                                 {"--if-changed", o.if_changed},
+                                                 {"--to", o.to != "bundle"}};
+  for (const auto& [other, given] : others) {
+    if (given) return fail(ErrorCode::kUsage, fmt::format("{}: not with {}", name, other));
+  }
+  if (o.part.empty()) return {};
+  o.one_part = part_of(o.part);
+  if (o.one_part) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("--part {}: expected I/N, such as 1/8 to 8/8", quoted(o.part, 40)));
+}
+
+}  // namespace
 
 Status settle(ConvertLine& options) {
   pipeline::ConvertOptions& c = options.convert;
@@ -233,6 +272,7 @@ Status settle(ConvertLine& options) {
   if (options.resume && options.dry_run) {
     return fail(ErrorCode::kUsage, "--resume: a dry run writes nothing");
   }
+  FERRY_RETURN_IF_ERROR(settle_parts(options));
   if (options.if_changed && options.out.empty()) {
     return fail(ErrorCode::kUsage, "--if-changed needs -o OUT");
   }
@@ -269,6 +309,12 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
       .flag("--overwrite", o.overwrite, "Replace an existing bundle, or what --to makes")
       .flag("--resume", o.resume,
             "Keep what is done when stopped or killed, and go on with what such a run has left")
+      .option("--part I/N", o.part,
+              "Write only the data files of one of N parts, to a directory of its own; for several "
+              "hosts (docs/scale.md)")
+      .option("--join DIR", o.join,
+              "Make the bundle of the parts in DIR: moves their data files, checks all digests and "
+              "writes the rest")
       .flag("--if-changed", o.if_changed,
             "Leave a bundle as it is that converting again would make the same, and replace any "
             "other; reads the checkpoint to know")
@@ -278,8 +324,8 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
       .choice("--outtype", o.outtype, {"auto", "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"},
               "Of --to gguf: how matrices are stored; auto: as in the checkpoint")
       .option("--name NAME", o.name, "Of --to gguf: general.name")
-      .option("--tokenizer-pre PRE", o.tokenizer_pre,
-              "Of --to gguf: tokenizer.ggml.pre, where it is not found by the tokenizer's ids")
+      .option("--tokenizer-pre NAME", o.tokenizer_pre,
+              "Of --to gguf: tokenizer.ggml.pre, where the tokenizer is none that is known")
       .option("--max-file-tensors N", o.max_file_tensors, "Of --to gguf: tensors of a file")
       .group("Weights")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")

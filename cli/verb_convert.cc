@@ -81,10 +81,25 @@ Status write(Context& context, const pipeline::Conversion& conversion, const Con
   packer::WrittenBundle written =
       FERRY_TRY(conversion.plan->write({.directory = options.out,
                                         .overwrite = options.overwrite || options.if_changed,
-                                        .resume = options.resume},
+                                        .resume = options.resume,
+                                        .parts = options.join},
                                        context.pool(), context.progress("writing")));
   note_writing(conversion, written.resumed_bytes, conversion.plan->total_bytes(),
                std::move(written.non_finite), outcome);
+  return {};
+}
+
+// The data files of one part, without a manifest.
+Status write_part(Context& context, const pipeline::Conversion& conversion,
+                  const ConvertLine& options, ConversionOutcome& outcome) {
+  const packer::WrittenPart written = FERRY_TRY(
+      conversion.plan->write_part({.directory = options.out, .overwrite = options.overwrite},
+                                  *options.one_part, context.pool(), context.progress("writing")));
+  note_writing(conversion, written.resumed_bytes, written.bytes, {}, outcome);
+  outcome.notes.push_back(fmt::format(
+      "part {} of {}: {} data files, {}; convert --join makes the bundle once all parts are there",
+      options.one_part->number, options.one_part->count, written.files.size(),
+      human_bytes(written.bytes)));
   return {};
 }
 
@@ -180,7 +195,8 @@ Result<int> convert(Context& context, ConvertLine& options) {
     outcome.up_to_date = FERRY_TRY(is_up_to_date(context, *conversion.plan, options.out));
   }
   if (!options.dry_run && !outcome.up_to_date) {
-    FERRY_RETURN_IF_ERROR(write(context, conversion, options, outcome));
+    FERRY_RETURN_IF_ERROR(options.one_part ? write_part(context, conversion, options, outcome)
+                                           : write(context, conversion, options, outcome));
   }
   outcome.seconds = seconds_since(start);
   if (context.json) {

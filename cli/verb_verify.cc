@@ -12,13 +12,16 @@
 #include "cli/parity_document.h"
 #include "cli/perplexity_report.h"
 #include "cli/report_file.h"
+#include "cli/temporary_bundle.h"
 #include "cli/verbs.h"
+#include "cli/verify_gguf.h"
 #include "cli/verify_report.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/bundled_proof.h"
+#include "pipeline/gguf_proof.h"
 #include "pipeline/verify.h"
 #include "report/html_page.h"
 
@@ -27,6 +30,7 @@ namespace {
 
 struct Options {
   std::string bundle;
+  std::string shown;  // as given, where `bundle` is made of that
   pipeline::VerifyOptions verify;
   std::string mode;
   std::optional<int64_t> memory;
@@ -131,6 +135,10 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
   return 0;
 }
 
+const std::string& shown_path(const Options& options) {
+  return options.shown.empty() ? options.bundle : options.shown;
+}
+
 // A bundled program is compared with what is in it; other options say nothing of it.
 Status check_bundled(const Options& options) {
   const pipeline::VerifyOptions& verify = options.verify;
@@ -204,7 +212,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
-    context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
+    context.print_result(to_json(verification, shown_path(options)), verification.parity() ? 0 : 1);
   } else if (!context.json && !context.quiet) {
     // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
@@ -213,9 +221,38 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   if (verification.parity()) return 0;
   context.flush();
   for (const std::string& reason : reasons(verification)) {
-    fmt::print(stderr, "ferry: no parity: {}: {}\n", options.bundle, reason);
+    fmt::print(stderr, "ferry: no parity: {}: {}\n", shown_path(options), reason);
   }
   return 1;
+}
+
+// A GGUF file: its bytes against a checkpoint, or what it computes against a reference.
+Result<int> verify_file(Context& context, const Options& options) {
+  const pipeline::VerifyOptions& verify = options.verify;
+  const bool other = !verify.against.empty() || !verify.calibrate.empty() ||
+                     !options.mode.empty() || !verify.calibrate_prefill.empty() ||
+                     !verify.images.empty() || !options.perplexity.empty() ||
+                     !options.attest.file.empty();
+  const bool bytes = !verify.checkpoint.empty();
+  if (other || bytes == !verify.reference.empty()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: a GGUF file is verified with --checkpoint or with --reference, "
+                            "and with nothing else that is compared",
+                            printable(options.bundle)));
+  }
+  if (bytes) {
+    if (verify.tolerance || options.memory || !options.report.empty()) {
+      return fail(ErrorCode::kUsage,
+                  "--tolerance, --memory and --report: bytes of a GGUF file are compared, and "
+                  "nothing is executed");
+    }
+    return verify_gguf(context, options.bundle, verify.checkpoint, verify.config);
+  }
+  const TemporaryBundle converted = FERRY_TRY(TemporaryBundle::make(context, options.bundle));
+  Options made = options;
+  made.shown = options.bundle;
+  made.bundle = converted.path();
+  return verify_bundle(context, made);
 }
 
 }  // namespace
@@ -223,7 +260,8 @@ Result<int> verify_bundle(Context& context, const Options& options) {
 void add_verify(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("verify", "Compare what a bundle computes with a reference")
-      .positional("BUNDLE", options->bundle, "Bundle directory, or a bundled program (.bpte)")
+      .positional("BUNDLE", options->bundle,
+                  "Bundle directory, GGUF file, or a bundled program (.bpte)")
       .option("--reference FILE", options->verify.reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
       .option("--against BUNDLE", options->verify.against,
@@ -278,10 +316,15 @@ void add_verify(CommandLine& line) {
           "ferry verify bundle/ --checkpoint checkpoint/ --report r.html --attest parity.json "
           "--key k.pem",
           "With a page of what was compared, and at parity a signed statement of it.")
+      .example("ferry verify model.gguf --checkpoint checkpoint/",
+               "Whether every tensor and key of a GGUF file is what the checkpoint gives.")
       .exit_codes({{"0", "parity"},
                    {"1", "no parity; stderr says why"},
                    {"6", "a file of the name of the report or the attestation, which is none"}})
-      .action([options](Context& context) { return verify_bundle(context, *options); });
+      .action([options](Context& context) {
+        return pipeline::is_gguf_file(options->bundle) ? verify_file(context, *options)
+                                                       : verify_bundle(context, *options);
+      });
 }
 
 }  // namespace ferry::cli

@@ -34,7 +34,7 @@ struct ExportOptions {
   // Of kGguf.
   std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
   std::string model_name = {};
-  std::string tokenizer_pre = {};  // name of the pre-tokenizer; empty: found by its ids
+  std::string pre_tokenizer = {};  // tokenizer.ggml.pre; empty: found by add_gguf_tokenizer()
   uint64_t max_tensors = 0;        // of a file; 0: unlimited
 };
 
