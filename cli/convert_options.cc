@@ -183,26 +183,27 @@ Status check_gguf(const ConvertLine& o) {
   return fail(ErrorCode::kUsage, "--dtype: with --to gguf give --outtype");
 }
 
-// Options that say something about programs, which other outputs have not.
+// Options that other outputs than bundles have nothing for. A bundled program is a stateful one.
 Status check_export(const ConvertLine& o) {
   FERRY_RETURN_IF_ERROR(check_gguf(o));
   if (o.to == "bundle") return {};
   const pipeline::ConvertOptions& c = o.convert;
-  const std::pair<const char*, bool> only_bundle[] = {
+  const bool program = o.to == "bpte";
+  const std::pair<const char*, bool> refused[] = {
       {"--if-changed", o.if_changed},
-      {"--reference", !c.reference.empty()},
       {"--component-dtype", !o.component_dtype.empty()},
       {"--quantize", o.quantize.linears != "none"},
       {"--quantize-embedding", o.quantize.embeddings != "none"},
       {"--quantize-rule", !o.quantize.rules.empty()},
-      {"--program", o.program != "stateful"},
-      {"--context-length", c.context_length.has_value()},
-      {"--prefill-length", c.prefill_length.has_value()},
-      {"--kv-dtype", !o.kv_dtype.empty()},
-      {"--logits", !o.logits.empty()},
-      {"--init-buffers", !o.init_buffers.empty()},
-      {"--shards", o.shards != 1}};
-  for (const auto& [name, given] : only_bundle) {
+      {"--program static", o.program != "stateful"},
+      {"--shards", o.shards != 1},
+      {"--reference", !program && !c.reference.empty()},
+      {"--context-length", !program && c.context_length.has_value()},
+      {"--prefill-length", !program && c.prefill_length.has_value()},
+      {"--kv-dtype", !program && !o.kv_dtype.empty()},
+      {"--logits", !program && !o.logits.empty()},
+      {"--init-buffers", !program && !o.init_buffers.empty()}};
+  for (const auto& [name, given] : refused) {
     if (!given) continue;
     return fail(ErrorCode::kUsage, fmt::format("{}: not with --to {}", name, o.to));
   }
@@ -259,7 +260,7 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
                   "Checkpoint: a directory, an index, or a tensor file: safetensors, PyTorch, "
                   "GGUF, Keras HDF5")
       .option("-o,--out OUT", o.out, "Bundle directory to make; with --to also a file")
-      .choice("--to", o.to, {"bundle", "safetensors", "hf", "pth", "gguf"},
+      .choice("--to", o.to, {"bundle", "safetensors", "hf", "pth", "bpte", "gguf"},
               "What is made: programs and weights, or files of weights for other tools "
               "(docs/exporting.md)")
       .flag("-n,--dry-run", o.dry_run, "Plan only; --json prints the plan")

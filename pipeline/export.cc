@@ -19,6 +19,7 @@ constexpr std::array kFormats = {
     Format{ExportFormat::kHuggingFace, "hf", plan_hugging_face_files},
     Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
     Format{ExportFormat::kPth, "pth", plan_pth_files},
+    Format{ExportFormat::kBundled, "bpte", plan_bundled_files},
 };
 
 const Format& row_of(ExportFormat format) {

@@ -37,11 +37,12 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
 // The layers with RoPE. In no_rope_layers, 1 means that the layer has it.
 Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
-  bool all = type.rope_layers != RopeLayers::kNone;
-  if (type.rope_layers == RopeLayers::kStated) {
-    all = FERRY_TRY(fields.text("position_embedding_type")) == "rope";
+  std::vector<bool> turned(static_cast<size_t>(config.num_layers),
+                           type.rope_layers != RopeLayers::kNone);
+  if (type.rope_layers == RopeLayers::kIfNamed) {
+    const auto named = FERRY_TRY(fields.text("position_embedding_type"));
+    turned.assign(turned.size(), named == "rope");
   }
-  std::vector<bool> turned(static_cast<size_t>(config.num_layers), all);
   if (type.rope_layers != RopeLayers::kListed) return turned;
   const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
   if (listed && std::ssize(*listed) < config.num_layers) {
@@ -181,8 +182,9 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
     }
     config.layer_types = std::move(listed);
   }
-  for (size_t i = 0; i < config.layer_types.size() && type.rope_layers == RopeLayers::kSliding;
-       ++i) {
+  const bool only_sliding = type.rope_layers == RopeLayers::kSliding ||
+                            (type.rope_layers == RopeLayers::kSlidingIfAny && window);
+  for (size_t i = 0; i < config.layer_types.size() && only_sliding; ++i) {
     config.rope_layers[i] = config.layer_types[i] == LayerType::kSlidingAttention;
   }
   const auto has = [&](LayerType wanted) {

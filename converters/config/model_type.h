@@ -53,10 +53,11 @@ struct WrapperType {
 // Which layers with attention have RoPE.
 enum class RopeLayers {
   kAll,
-  kListed,   // by no_rope_layers, no_rope_layer_interval
-  kSliding,  // those with a sliding window
-  kStated,   // all or none: all where position_embedding_type is "rope"
-  kNone      // positions are learned vectors, which are added to the embeddings
+  kListed,        // by no_rope_layers, no_rope_layer_interval
+  kSliding,       // those with a sliding window
+  kSlidingIfAny,  // the same, or all where the config states no window
+  kIfNamed,       // all, where position_embedding_type is rope
+  kNone           // positions are learned vectors, which are added to the embeddings
 };
 
 // A flag that only one family reads, and the number of ModelConfig that holds it as 0 or 1.

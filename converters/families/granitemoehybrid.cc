@@ -59,7 +59,7 @@ const FamilySpec kGraniteMoeHybrid = {
                .lists_layers = true,
                .attention_bias = true,
                .mamba = true,
-               .rope_layers = RopeLayers::kStated,
+               .rope_layers = RopeLayers::kIfNamed,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
