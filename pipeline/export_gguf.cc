@@ -10,7 +10,6 @@
 #include "converters/adapters/gguf/written_keys.h"
 #include "converters/adapters/gguf/written_tensors.h"
 #include "converters/adapters/gguf/written_types.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "pipeline/export.h"
 #include "pipeline/gguf_files.h"
