@@ -152,7 +152,8 @@ Status join_ties(converters::Assembled& made, const std::vector<converters::TieR
 Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
   MappedModel model;
   MappedCheckpoint& c = model.checkpoint;
-  CheckpointInput opened = FERRY_TRY(open_checkpoint_input(options.source, options.config));
+  CheckpointInput opened =
+      FERRY_TRY(open_checkpoint_input(options.source, options.config, options.lora));
   c.source = std::move(opened.source);
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;
