@@ -109,7 +109,7 @@ Status write(Context& context, const pipeline::Export& exported, const ConvertLi
 Result<int> export_files(Context& context, const ConvertLine& options,
                          const pipeline::ExportOptions& to) {
   const auto start = Clock::now();
-  const pipeline::Export exported = FERRY_TRY(pipeline::plan_export(to));
+  const pipeline::Export exported = FERRY_TRY(pipeline::plan_export(to, context.pool()));
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
   ExportOutcome outcome;

@@ -15,8 +15,10 @@
 #include "cli/verbs.h"
 #include "cli/verify_report.h"
 #include "core/atomic_file.h"
+#include "core/json_writer.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
+#include "pipeline/bundled_proof.h"
 #include "pipeline/verify.h"
 #include "report/html_page.h"
 
@@ -133,7 +135,56 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
   return 0;
 }
 
+// A bundled program is compared with what is in it; other options say nothing of it.
+Status check_bundled(const Options& options) {
+  const pipeline::VerifyOptions& verify = options.verify;
+  const bool others = !verify.reference.empty() || !verify.checkpoint.empty() ||
+                      !verify.against.empty() || !verify.images.empty() || !options.mode.empty() ||
+                      !options.perplexity.empty() || !options.report.empty() ||
+                      !options.attest.file.empty();
+  if (!others) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("{}: a bundled program is compared with its own test cases: only "
+                          "--tolerance and --memory are for it",
+                          printable(options.bundle)));
+}
+
+std::string bundled_json(const pipeline::BundledProof& proof, const std::string& path) {
+  JsonWriter json;
+  json.begin_object().member("path", path).member("parity", proof.parity());
+  json.key("test_cases").begin_array();
+  for (const pipeline::BundledCase& test : proof.cases) {
+    json.begin_object().member("method", test.method).member("case", test.index);
+    json.member("max_abs", test.max_abs).member("parity", test.within).end_object();
+  }
+  json.end_array().member("test_tolerance", proof.tolerance).end_object();
+  return json.take();
+}
+
+Result<int> verify_bundled(Context& context, const Options& options) {
+  FERRY_RETURN_IF_ERROR(check_options(options.verify));
+  FERRY_RETURN_IF_ERROR(check_bundled(options));
+  const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
+  const pipeline::BundledProof proof = FERRY_TRY(
+      pipeline::prove_bundled(options.bundle, options.verify.tolerance, memory, context.pool()));
+  const int code = proof.parity() ? 0 : 1;
+  if (context.json) {
+    context.print_result(bundled_json(proof, options.bundle), code);
+    return code;
+  }
+  std::string text;
+  for (const pipeline::BundledCase& test : proof.cases) {
+    text += fmt::format("{} case {}: max abs {:.3g}{}\n", quoted(test.method), test.index,
+                        test.max_abs, test.within ? "" : ", beyond the tolerance");
+  }
+  text += fmt::format("{}: {} test cases, tolerance {:g}\n", code == 0 ? "parity" : "no parity",
+                      proof.cases.size(), proof.tolerance);
+  if (!context.quiet) context.print(text);
+  return code;
+}
+
 Result<int> verify_bundle(Context& context, const Options& options) {
+  if (pipeline::is_bundled_file(options.bundle)) return verify_bundled(context, options);
   pipeline::VerifyOptions verify = options.verify;
   FERRY_RETURN_IF_ERROR(check_options(verify));
   FERRY_RETURN_IF_ERROR(check_perplexity(options));
@@ -176,7 +227,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
 void add_verify(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("verify", "Compare what a bundle computes with a reference")
-      .positional("BUNDLE", options->bundle, "Bundle directory")
+      .positional("BUNDLE", options->bundle, "Bundle directory, or a bundled program (.bpte)")
       .option("--reference FILE", options->verify.reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
       .option("--against BUNDLE", options->verify.against,

@@ -264,6 +264,9 @@ ValueId GraphBuilder::sum_last(ValueId x) {
 ValueId GraphBuilder::amin_last(ValueId x) {
   return emit_one(Op::kAmin, {x, int_args({-1}), true});
 }
+ValueId GraphBuilder::cumsum_last(ValueId x) {
+  return emit_one(Op::kCumsum, {x, IntArg(-1), kNone});
+}
 ValueId GraphBuilder::rsqrt(ValueId x) { return emit_one(Op::kRsqrt, {x}); }
 ValueId GraphBuilder::sigmoid(ValueId x) { return emit_one(Op::kSigmoid, {x}); }
 ValueId GraphBuilder::exp(ValueId x) { return emit_one(Op::kExp, {x}); }
@@ -272,6 +275,7 @@ ValueId GraphBuilder::tanh(ValueId x) { return emit_one(Op::kTanh, {x}); }
 ValueId GraphBuilder::gelu(ValueId x, std::string approximate) {
   return emit_one(Op::kGelu, {x, std::move(approximate)});
 }
+ValueId GraphBuilder::relu(ValueId x) { return emit_one(Op::kRelu, {x}); }
 ValueId GraphBuilder::softmax_last(ValueId x) {
   return emit_one(Op::kSoftmax, {x, IntArg(-1), false});
 }
@@ -279,9 +283,16 @@ std::pair<ValueId, ValueId> GraphBuilder::topk_last(ValueId x, int64_t k) {
   const auto outs = emit(Op::kTopk, {x, IntArg(k), IntArg(-1), true, true});
   return {outs[0], outs[1]};
 }
+ValueId GraphBuilder::gather_last(ValueId x, ValueId index) {
+  return emit_one(Op::kGather, {x, IntArg(-1), index, false});
+}
 ValueId GraphBuilder::experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3,
-                              ValueId w2) {
-  return emit_one(Op::kExperts, {x, ids, scores, w1, w3, w2, kNone, kNone, kNone});
+                              ValueId w2, const ExpertBiases& biases) {
+  std::vector<Arg> args = {x, ids, scores, w1, w3, w2, kNone, kNone, kNone};
+  for (ValueId bias : {biases.b1, biases.b3, biases.b2}) {
+    args.push_back(bias.valid() ? Arg(bias) : Arg(kNone));
+  }
+  return emit_one(Op::kExperts, std::move(args));
 }
 
 ValueId GraphBuilder::where(ValueId condition, ValueId a, ValueId b) {
@@ -354,9 +365,10 @@ ValueId GraphBuilder::arange(IntArg start, IntArg end, Dim length) {
 }
 
 ValueId GraphBuilder::layer_norm(ValueId x, ValueId weight, ValueId bias, double eps) {
-  const Dims& shape = graph_[weight].shape;
-  const int64_t width = shape.empty() ? 0 : shape[0].base;
-  return emit_one(Op::kLayerNorm, {x, int_args({width}), weight, bias, eps});
+  const Dims& shape = graph_[x].shape;
+  const int64_t width = shape.empty() ? 0 : shape.back().base;
+  const auto given = [](ValueId value) -> Arg { return value.valid() ? Arg(value) : Arg(kNone); };
+  return emit_one(Op::kLayerNorm, {x, int_args({width}), given(weight), given(bias), eps});
 }
 
 ValueId GraphBuilder::depthwise_conv1d(ValueId x, ValueId w) {

@@ -69,17 +69,25 @@ class GraphBuilder {
   ValueId mean_last(ValueId x);  // over the last dim, kept
   ValueId sum_last(ValueId x);
   ValueId amin_last(ValueId x);
+  ValueId cumsum_last(ValueId x);
   ValueId rsqrt(ValueId x);
   ValueId sigmoid(ValueId x);
   ValueId exp(ValueId x);
   ValueId log1p(ValueId x);
   ValueId tanh(ValueId x);
   ValueId gelu(ValueId x, std::string approximate);  // "none" or "tanh"
+  ValueId relu(ValueId x);
   ValueId softmax_last(ValueId x);
   // The k largest values of the last dimension, from the largest on, and where they are (i64).
   std::pair<ValueId, ValueId> topk_last(ValueId x, int64_t k);
-  // Routed experts, see experts.h.
-  ValueId experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3, ValueId w2);
+  // out[.., i] = x[.., index[.., i]], index i64 in the range of the last dimension of x.
+  ValueId gather_last(ValueId x, ValueId index);
+  // Routed experts, see experts.h; with biases if they are valid.
+  struct ExpertBiases {
+    ValueId b1, b3, b2;
+  };
+  ValueId experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3, ValueId w2,
+                  const ExpertBiases& biases = {});
   ValueId where(ValueId condition, ValueId a, ValueId b);
   ValueId cat(std::vector<ValueId> parts, int64_t dim);
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end);
@@ -109,7 +117,7 @@ class GraphBuilder {
   // invalid. Returns what was written.
   ValueId slice_into(ValueId buffer, ValueId x, int64_t dim, int64_t start, int64_t end);
   void copy_into(ValueId buffer, ValueId source);
-  // Over the last dimension; weight and bias (width).
+  // Over the last dimension; weight and bias (width), or none of either.
   ValueId layer_norm(ValueId x, ValueId weight, ValueId bias, double eps);
   // x [1,C,L], w (C,1,K) -> [1,C,L-K+1]
   ValueId depthwise_conv1d(ValueId x, ValueId w);

@@ -114,6 +114,14 @@ Result<Types> infer_reduce(const RuleInput& in) {
   return tensor_of(x.dtype, std::move(shape));
 }
 
+// self, dim, dtype; along the last dimension, in its own dtype.
+Result<Types> infer_cumsum(const RuleInput& in) {
+  if (in.tensor(0).shape.empty() || in.integer(1) != IntArg(-1) || in.given(2)) {
+    return misfit("goes along the last dimension in its own dtype");
+  }
+  return infer_float(in);
+}
+
 // self, k, dim, largest, sorted; along the last dimension.
 Result<Types> infer_topk(const RuleInput& in) {
   const Value& x = in.tensor(0);
@@ -127,6 +135,24 @@ Result<Types> infer_topk(const RuleInput& in) {
   Dims shape = x.shape;
   shape.back() = Dim(k.number).as(x.shape.back().axis);
   return Types{{Value::Kind::kTensor, x.dtype, shape}, {Value::Kind::kTensor, DType::kI64, shape}};
+}
+
+// self, dim, index, sparse_grad; along the last dimension.
+Result<Types> infer_gather(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  const Value& index = in.tensor(2);
+  const auto last = static_cast<int64_t>(x.shape.size()) - 1;
+  if (last < 0 || index.shape.size() != x.shape.size() || index.dtype != DType::kI64) {
+    return misfit("wants an index of i64 with as many dimensions");
+  }
+  if (in.integer(1) != IntArg(-1) || in.node.args[3] != Arg(false)) {
+    return misfit("goes along the last dimension");
+  }
+  const bool same = std::equal(x.shape.begin(), x.shape.end() - 1, index.shape.begin());
+  if (!same || !axes_agree(x.shape, index.shape)) return misfit("other dimensions or axes differ");
+  Dims shape = index.shape;
+  for (size_t i = 0; i < shape.size(); ++i) shape[i].axis = *join(x.shape[i].axis, shape[i].axis);
+  return tensor_of(x.dtype, std::move(shape));
 }
 
 Result<Types> infer_where(const RuleInput& in) {
@@ -234,7 +260,7 @@ Result<Types> infer_gated_delta_rule(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, DType::kF32, v}, {Value::Kind::kTensor, DType::kF32, state}};
 }
 
-// x, [width], weight, bias, eps -> the normed x, and mean and reciprocal deviation of each row.
+// x, [width], weight?, bias?, eps -> the normed x, and mean and reciprocal deviation of each row.
 Result<Types> infer_layer_norm(const RuleInput& in) {
   const Value& x = in.tensor(0);
   if (x.shape.empty() || !is_floating(x.dtype)) return misfit("wants floating-point numbers");
@@ -243,8 +269,8 @@ Result<Types> infer_layer_norm(const RuleInput& in) {
     return misfit("norms the last dimension only");
   }
   for (size_t parameter : {2, 3}) {
-    if (!in.given(parameter) || in.tensor(parameter).shape != Dims{width} ||
-        in.tensor(parameter).dtype != x.dtype) {
+    if (!in.given(parameter)) continue;
+    if (in.tensor(parameter).shape != Dims{width} || in.tensor(parameter).dtype != x.dtype) {
       return misfit("weight and bias are not of the last dimension");
     }
   }

@@ -19,14 +19,17 @@ enum class Op {
   kMean,            // aten::mean.out
   kSum,             // aten::sum.IntList_out
   kAmin,            // aten::amin.out
+  kCumsum,          // aten::cumsum.out
   kRsqrt,           // aten::rsqrt.out
   kSigmoid,         // aten::sigmoid.out
   kExp,             // aten::exp.out
   kLog1p,           // aten::log1p.out
   kTanh,            // aten::tanh.out
   kGelu,            // aten::gelu.out
+  kRelu,            // aten::relu.out
   kSoftmax,         // aten::_softmax.out
   kTopk,            // aten::topk.values
+  kGather,          // aten::gather.out
   kWhere,           // aten::where.self_out
   kEqScalar,        // aten::eq.Scalar_out
   kGtScalar,        // aten::gt.Scalar_out

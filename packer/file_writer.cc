@@ -372,6 +372,10 @@ class FileWriter {
   Status write_known(const FilePlan& file, const OutputFile& out) {
     for (const Extent& extent : file.extents) {
       if (extent.kind == Extent::Kind::kWeight) continue;
+      if (extent.kind == Extent::Kind::kLiteral) {
+        FERRY_RETURN_IF_ERROR(write_literal(*file.literals[extent.index], extent, out));
+        continue;
+      }
       const bool head = extent.kind == Extent::Kind::kHead;
       FERRY_RETURN_IF_ERROR(
           out.write_at(extent.offset, head ? std::span(file.head) : file.blobs[extent.index]));
@@ -388,6 +392,14 @@ class FileWriter {
       FERRY_RETURN_IF_ERROR(out.write_at(bytes.offset, bytes.bytes));
     }
     return {};
+  }
+
+  Status write_literal(const graph::Literal& literal, const Extent& extent, const OutputFile& out) {
+    return for_each_tile(extent.bytes, kTileBytes,
+                         [&](uint64_t offset, std::span<std::byte> tile) -> Status {
+                           literal.fill(offset, tile);
+                           return out.write_at(extent.offset + offset, tile);
+                         });
   }
 
   // body(tile) over bytes that have been written.

@@ -68,6 +68,11 @@ class FileSetBuilder {
           {Extent::Kind::kBlob, out.blobs.size(), known.offset, known.bytes.size()});
       out.blobs.emplace_back(known.bytes);
     }
+    for (const FileLiteral& made : file.literals) {
+      out.extents.push_back(
+          {Extent::Kind::kLiteral, out.literals.size(), made.offset, made.literal.bytes});
+      out.literals.push_back(&made.literal);
+    }
     for (const FileTensor& tensor : file.tensors) {
       if (tensor.recipe.outputs.size() != 1) return defect(file, "a tensor has several outputs");
       out.extents.push_back({Extent::Kind::kWeight, plan_.weights.size(), tensor.offset,
@@ -130,6 +135,9 @@ std::string plan_text(const WeightFilesPlan::Impl& plan) {
     text += fmt::format("{} {}\n", quoted(file.path), file.bytes);
     for (const FileBytes& known : file.known) {
       text += fmt::format("{} {}\n", known.offset, to_hex(sha256(known.bytes)));
+    }
+    for (const FileLiteral& made : file.literals) {
+      text += fmt::format("{} {} {}\n", made.offset, made.literal.bytes, quoted(made.literal.key));
     }
     for (const FileTensor& tensor : file.tensors) {
       text += fmt::format("{} {} {} {}\n", tensor.offset, tensor.recipe.output().bytes(),

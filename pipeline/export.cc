@@ -3,6 +3,9 @@
 #include <array>
 #include <utility>
 
+#include "pipeline/bundle_input.h"
+#include "pipeline/checkpoint_input.h"
+
 namespace ferry::pipeline {
 namespace {
 
@@ -13,6 +16,10 @@ struct Format {
 };
 constexpr std::array kFormats = {
     Format{ExportFormat::kSafetensors, "safetensors", plan_safetensors_files},
+    Format{ExportFormat::kHuggingFace, "hf", plan_hugging_face_files},
+    Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
+    Format{ExportFormat::kPth, "pth", plan_pth_files},
+    Format{ExportFormat::kBundled, "bpte", plan_bundled_files},
 };
 
 const Format& row_of(ExportFormat format) {
@@ -50,8 +57,27 @@ std::optional<ExportFormat> export_format_of(std::string_view name) {
   return std::nullopt;
 }
 
-Result<Export> plan_export(const ExportOptions& options) {
-  MappedModel model = FERRY_TRY(map_checkpoint(options.convert));
+std::optional<DType> dtype_of(graph::WeightDType dtype) {
+  switch (dtype) {
+    case graph::WeightDType::kF32:
+      return DType::kF32;
+    case graph::WeightDType::kF16:
+      return DType::kF16;
+    case graph::WeightDType::kBF16:
+      return DType::kBF16;
+    case graph::WeightDType::kKeep:
+      break;
+  }
+  return std::nullopt;
+}
+
+Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
+  const ConvertOptions& convert = options.convert;
+  CheckpointInput input =
+      is_bundle(convert.source)
+          ? FERRY_TRY(open_bundle_input(convert.source, convert.config, pool))
+          : FERRY_TRY(open_checkpoint_input(convert.source, convert.config, convert.lora));
+  MappedModel model = FERRY_TRY(map_checkpoint(convert, std::move(input)));
   Export out;
   if (model.checkpoint.problems.empty()) {
     PlannedFiles planned = FERRY_TRY(row_of(options.format).plan(model, options));

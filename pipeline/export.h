@@ -18,6 +18,10 @@ namespace ferry::pipeline {
 
 enum class ExportFormat {
   kSafetensors,  // runtime names
+  kHuggingFace,  // keys of a Hugging Face checkpoint
+  kGguf,         // docs/gguf.md
+  kPth,          // PyTorch, for export_llama
+  kBundled,      // a bundled program of ExecuTorch
 };
 // "safetensors".
 std::string_view export_format_name(ExportFormat format);
@@ -27,6 +31,10 @@ struct ExportOptions {
   ConvertOptions convert;  // source, dtype, max_file_bytes and what maps the keys
   ExportFormat format = ExportFormat::kSafetensors;
   std::string out;  // the target, where it is known: its name says whether it is a file
+  // Of kGguf.
+  std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
+  std::string model_name = {};
+  uint64_t max_tensors = 0;  // of a file; 0: unlimited
 };
 
 // What the planner of a format makes of a model.
@@ -38,9 +46,16 @@ struct PlannedFiles {
   std::vector<std::string> notes = {};  // lines for the user
 };
 
+// The dtype that all floats become; nullopt where they keep theirs.
+std::optional<DType> dtype_of(graph::WeightDType dtype);
+
 // The planners. `model` is theirs to move from, but for its checkpoint. Errors: kUnsupported, by
 // name, for what the format cannot say; kUsage for options that do not fit it.
 Result<PlannedFiles> plan_safetensors_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_pth_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_bundled_files(MappedModel& model, const ExportOptions& options);
 
 // Everything that the plan refers to, and what there is to say about it. Targets of the mapping are
 // names of tensors in the files. Move-only.
@@ -48,8 +63,9 @@ struct Export : MappedCheckpoint {
   std::optional<packer::WeightFilesPlan> plan;  // none if there are problems
 };
 
-// Keys that do not fit the model come back as problems, not as an error. Reads no weight, except to
-// compare tensors that the config calls equal.
-Result<Export> plan_export(const ExportOptions& options);
+// The source is a checkpoint or a bundle. Keys that do not fit the model come back as problems, not
+// as an error. Reads no weight of a checkpoint, except to compare tensors that the config calls
+// equal; of a bundle every byte, to check it.
+Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool);
 
 }  // namespace ferry::pipeline

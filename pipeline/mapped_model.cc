@@ -12,7 +12,6 @@
 #include "converters/components.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
-#include "pipeline/checkpoint_input.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -129,6 +128,7 @@ graph::Weight* find_weight(converters::Assembled& made, const std::string& name)
 Status join_ties(converters::Assembled& made, const std::vector<converters::TieRule>& ties,
                  const TensorSource& source) {
   for (const converters::TieRule& tie : ties) {
+    if (tie.unless_stored) continue;
     graph::Weight* target = find_weight(made, tie.target);
     const graph::Weight* same = find_weight(made, tie.same_as);
     if (target == nullptr || same == nullptr || target->recipe == same->recipe) continue;
@@ -150,10 +150,14 @@ Status join_ties(converters::Assembled& made, const std::vector<converters::TieR
 }  // namespace
 
 Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
-  MappedModel model;
-  MappedCheckpoint& c = model.checkpoint;
   CheckpointInput opened =
       FERRY_TRY(open_checkpoint_input(options.source, options.config, options.lora));
+  return map_checkpoint(options, std::move(opened));
+}
+
+Result<MappedModel> map_checkpoint(const ConvertOptions& options, CheckpointInput opened) {
+  MappedModel model;
+  MappedCheckpoint& c = model.checkpoint;
   c.source = std::move(opened.source);
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;

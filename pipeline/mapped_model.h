@@ -10,6 +10,7 @@
 #include "converters/keys/keyed_tensors.h"
 #include "core/result.h"
 #include "packer/bundle_writer.h"
+#include "pipeline/checkpoint_input.h"
 #include "pipeline/convert.h"
 
 namespace ferry::pipeline {
@@ -30,5 +31,7 @@ struct MappedModel {
 
 // Keys that do not fit the model come back as problems of the checkpoint, not as an error.
 Result<MappedModel> map_checkpoint(const ConvertOptions& options);
+// The same of a checkpoint that has been opened.
+Result<MappedModel> map_checkpoint(const ConvertOptions& options, CheckpointInput opened);
 
 }  // namespace ferry::pipeline

@@ -28,6 +28,20 @@ ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double e
   return b.layer_norm(x, weight, bias, eps);
 }
 
+ValueId norm(GraphBuilder& b, NormKind kind, ValueId x, const std::string& name, double eps) {
+  switch (kind) {
+    case NormKind::kRms:
+      return rms_norm(b, x, name + ".weight", eps);
+    case NormKind::kLayer:
+      return layer_norm(b, x, name, eps);
+    case NormKind::kLayerNoBias:
+      return b.layer_norm(x, b.weight(name + ".weight", {b.graph()[x].shape.back()}), {}, eps);
+    case NormKind::kLayerBare:
+      break;
+  }
+  return b.layer_norm(x, {}, {}, eps);
+}
+
 ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, Dim out,
                    bool bias) {
   if (out.axis == graph::Axis::kNone) out = features(out);
@@ -43,6 +57,12 @@ ValueId activate(GraphBuilder& b, Activation activation, ValueId x) {
       return b.gelu(x, "none");
     case Activation::kGeluTanh:
       return b.gelu(x, "tanh");
+    case Activation::kRelu:
+      return b.relu(x);
+    case Activation::kRelu2: {
+      const ValueId positive = b.relu(x);
+      return b.mul(positive, positive);
+    }
     case Activation::kSilu:
       break;
   }
@@ -61,10 +81,11 @@ ValueId gated_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::s
                     g.hidden_size, g.mlp_bias);
 }
 
-ValueId plain_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix) {
-  const ValueId wide = projection(b, x, prefix + ".w1", g.hidden_size, g.intermediate_size, true);
+ValueId plain_mlp(GraphBuilder& b, const ModelConfig& g, ValueId x, const std::string& prefix,
+                  bool bias) {
+  const ValueId wide = projection(b, x, prefix + ".w1", g.hidden_size, g.intermediate_size, bias);
   return projection(b, activate(b, g.activation, wide), prefix + ".w2", g.intermediate_size,
-                    g.hidden_size, true);
+                    g.hidden_size, bias);
 }
 
 }  // namespace ferry::converters

@@ -18,6 +18,15 @@ ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double e
 // Over the last dimension, with NAME.weight and NAME.bias.
 ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps);
 
+enum class NormKind {
+  kRms,
+  kLayer,
+  kLayerNoBias,
+  kLayerBare,  // neither weight nor bias
+};
+// The norm of that kind over the last dimension, with the parameters that it has.
+ValueId norm(GraphBuilder& b, NormKind kind, ValueId x, const std::string& name, double eps);
+
 // Linear with weight NAME.weight (out, in) and, if asked for, NAME.bias added in f32. The axis of
 // `out` is that of features if it is not named.
 ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t in, Dim out,
@@ -33,7 +42,8 @@ ValueId softcap(GraphBuilder& b, ValueId x, double cap);
 ValueId gated_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix,
                   int64_t size);
 
-// w2(activation(w1 x)) with biases; `prefix` is "layers.N.feed_forward".
-ValueId plain_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix);
+// w2(activation(w1 x)); `prefix` is "layers.N.feed_forward".
+ValueId plain_mlp(GraphBuilder& b, const ModelConfig& config, ValueId x, const std::string& prefix,
+                  bool bias);
 
 }  // namespace ferry::converters

@@ -30,9 +30,9 @@ ValueId add_block(GraphBuilder& b, const ModelConfig& config, NormStyle norms, i
   return b.add(x, scaled(b, y, config.scalars.residual));
 }
 
-ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens) {
-  const ValueId table = b.weight("tok_embeddings.weight",
-                                 {features(config.vocab_size), features(config.hidden_size)});
+ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens, int64_t width) {
+  const ValueId table =
+      b.weight("tok_embeddings.weight", {features(config.vocab_size), features(width)});
   return scaled(b, b.embedding(table, tokens), config.scalars.embedding);
 }
 
@@ -40,7 +40,9 @@ ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens) {
 ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
                     ValueId input) {
   const ModelConfig& config = c.config;
-  ValueId x = config.vision ? input : embed(b, config, input);
+  const int64_t width = parts.embedding_size > 0 ? parts.embedding_size : config.hidden_size;
+  ValueId x = config.vision ? input : embed(b, config, input, width);
+  if (parts.enter) x = parts.enter(b, c, x);
   // The runner has what it passes in; a probe needs an instruction that makes its value.
   if (!config.vision) b.probe("hidden_states.0", x);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -54,9 +56,9 @@ ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts
   b.set_layer(static_cast<int32_t>(config.num_layers));
   if (c.ports == nullptr && !c.options.all_logits) x = b.select(x, 1, -1);
   x = parts.final_norm(b, x);
-  b.probe(fmt::format("hidden_states.{}", config.num_layers), x);
-  ValueId logits =
-      projection(b, x, "output", config.hidden_size, config.vocab_size, parts.head_bias);
+  // Reference files have no name for a state of another width.
+  if (width == config.hidden_size) b.probe(fmt::format("hidden_states.{}", config.num_layers), x);
+  ValueId logits = projection(b, x, "output", width, config.vocab_size, parts.head_bias);
   logits = scaled(b, logits, config.scalars.logits);
   return config.scalars.logit_softcap ? softcap(b, logits, *config.scalars.logit_softcap) : logits;
 }
@@ -109,7 +111,7 @@ Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOpti
     if (!tokens) count = Dim::of(b.symbol("T", options.prefill_length, ValueId{}));
     const ValueId input = b.input(std::string(kTokensPort), ids, {batch(), positions(count)});
     if (!tokens) b.bind_symbol(count.symbol, b.sym_size(input, 1));
-    b.output(embed(b, config, input), std::string(kEmbeddingsPort));
+    b.output(embed(b, config, input, config.hidden_size), std::string(kEmbeddingsPort));
     return graph::MethodGraph{std::string(name), FERRY_TRY(b.finish())};
   };
   Methods methods;

@@ -17,6 +17,10 @@ struct DecoderParts {
   Layer layer;
   std::function<ValueId(GraphBuilder&, ValueId x)> final_norm;
   bool head_bias = false;
+  // What is done to the embeddings of tokens before the first layer; none: nothing.
+  std::function<ValueId(GraphBuilder&, const DecoderContext&, ValueId x)> enter = nullptr;
+  // Of a token, and of what `final_norm` returns; 0: hidden_size.
+  int64_t embedding_size = 0;
 };
 
 // Embedding, layers, final norm and head, with the multipliers and the softcap of config.scalars.

@@ -25,7 +25,8 @@ struct KeyRange {
 
 // Shared by the attention layers of one kind, full or sliding.
 struct AttentionKind {
-  RopeTable rope = {};
+  RopeTable rope = {};                 // of keys
+  RopeTable query_rope = {};           // the same unless queries grow with the position
   std::optional<KeyRange> range = {};  // none: the attention operator masks causally
   ValueId mask = {};                   // static style: additive, f32 [1,1,T,context_length]
 };
@@ -54,6 +55,11 @@ struct DecoderContext {
     return type == LayerType::kSlidingAttention ? sliding : full;
   }
 };
+
+// A number of ModelConfig::numbers: 1 where every head has an attention sink.
+inline constexpr const char* kAttentionSinks = "attention_sinks";
+// f32 [heads] of layer `layer`; invalid for a model without sinks.
+ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer);
 
 // Of the stateful style. `input_pos` is i64 [1]; `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,

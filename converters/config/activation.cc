@@ -18,6 +18,8 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
       {"gelu_new", Activation::kGeluTanh},
       {"gelu_fast", Activation::kGeluTanh},
       {"gelu_accurate", Activation::kGeluTanh},
+      {"relu", Activation::kRelu},
+      {"relu2", Activation::kRelu2},
   };
   const std::string name = FERRY_TRY(fields.text(key)).value_or(std::string(otherwise));
   for (const auto& [known, activation] : kNames) {
@@ -25,7 +27,8 @@ Result<Activation> read_activation(const JsonFields& fields, std::string_view ke
   }
   return fields.error(
       ErrorCode::kUnsupported, key,
-      fmt::format("is {}; silu, gelu and gelu_pytorch_tanh are supported", quoted(name)));
+      fmt::format("is {}; silu, gelu, gelu_pytorch_tanh, relu and relu2 are supported",
+                  quoted(name)));
 }
 
 }  // namespace ferry::converters

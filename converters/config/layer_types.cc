@@ -27,9 +27,9 @@ Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
 
 Result<std::optional<int64_t>> read_window(const JsonFields& fields, const ModelType& type) {
   if (type.window == WindowRule::kNever) return std::nullopt;
-  const bool asked = type.window == WindowRule::kFromLayer ||
-                     type.window == WindowRule::kWhereNoRope ||
-                     type.window == WindowRule::kAllIfUsed;
+  const bool asked =
+      type.window == WindowRule::kFromLayer || type.window == WindowRule::kEvenBefore ||
+      type.window == WindowRule::kWhereNoRope || type.window == WindowRule::kAllIfUsed;
   if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
   return fields.integer("sliding_window", kPositionRange);
 }
@@ -37,8 +37,13 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
 // The layers with RoPE. In no_rope_layers, 1 means that the layer has it.
 Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const ModelType& type,
                                            const ModelConfig& config) {
-  std::vector<bool> turned(static_cast<size_t>(config.num_layers), true);
-  if (!type.nope) return turned;
+  std::vector<bool> turned(static_cast<size_t>(config.num_layers),
+                           type.rope_layers != RopeLayers::kNone);
+  if (type.rope_layers == RopeLayers::kIfNamed) {
+    const auto named = FERRY_TRY(fields.text("position_embedding_type"));
+    turned.assign(turned.size(), named == "rope");
+  }
+  if (type.rope_layers != RopeLayers::kListed) return turned;
   const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
   if (listed && std::ssize(*listed) < config.num_layers) {
     return fields.bad("no_rope_layers", fmt::format("has {} elements for {} layers", listed->size(),
@@ -53,27 +58,41 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
   return turned;
 }
 
-// The layers that have a sliding window if the config states one.
-Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const ModelType& type,
-                                         const ModelConfig& config) {
-  const bool from_layer = type.window == WindowRule::kFromLayer;
-  const bool pattern = type.window == WindowRule::kPattern;
-  int64_t first = 0, period = 1;
-  if (from_layer) {
-    first = FERRY_TRY(fields.integer_or("max_window_layers", {0, INT32_MAX}, config.num_layers));
+// The number that the rule counts layers by. A list of layer types replaces it.
+Result<int64_t> rule_number(const JsonFields& fields, const ModelType& type,
+                            const ModelConfig& config) {
+  const bool pattern = type.window == WindowRule::kPattern || type.window == WindowRule::kFirstFull;
+  const bool most = type.window == WindowRule::kFromLayer || type.window == WindowRule::kEvenBefore;
+  if (!pattern && !most) return 1;
+  const std::string_view key = pattern ? "sliding_window_pattern" : "max_window_layers";
+  if (type.lists_layers && fields.find("layer_types") != nullptr) {
+    (void)fields.find(key);  // not an unknown key
+    return 1;
   }
-  if (pattern) {
-    period = FERRY_TRY(fields.integer_or("sliding_window_pattern", kLayerRange, 1));
+  if (pattern) return fields.integer_or(key, kLayerRange, 1);
+  return fields.integer_or(key, {0, INT32_MAX}, config.num_layers);
+}
+
+// Whether a layer has a sliding window if the config states one.
+bool slides(WindowRule rule, int64_t layer, int64_t number, bool has_rope) {
+  switch (rule) {
+    case WindowRule::kNever:
+      return false;
+    case WindowRule::kFromLayer:
+      return layer >= number;
+    case WindowRule::kEvenBefore:
+      return layer % 2 == 0 && layer < number;
+    case WindowRule::kPattern:
+      return (layer + 1) % number != 0;
+    case WindowRule::kFirstFull:
+      return layer % number != 0;
+    case WindowRule::kWhereNoRope:
+      return !has_rope;
+    case WindowRule::kAll:
+    case WindowRule::kAllIfUsed:
+      break;
   }
-  std::vector<bool> sliding;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    sliding.push_back(from_layer ? layer >= first
-                      : pattern  ? (layer + 1) % period != 0
-                      : type.window == WindowRule::kWhereNoRope
-                          ? !config.rope_layers[static_cast<size_t>(layer)]
-                          : type.window != WindowRule::kNever);
-  }
-  return sliding;
+  return true;
 }
 
 // Linear attention in all but every full_attention_interval-th layer.
@@ -104,21 +123,29 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
                                                    const ModelConfig& config, bool window) {
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
-  const std::vector<bool> sliding = FERRY_TRY(sliding_layers(fields, type, config));
+  if (type.mamba) {
+    return std::vector<LayerType>(static_cast<size_t>(config.num_layers), LayerType::kMamba);
+  }
+  const int64_t number = FERRY_TRY(rule_number(fields, type, config));
   std::vector<LayerType> types;
-  for (const bool slides : sliding) {
-    types.push_back(window && slides ? LayerType::kSlidingAttention : LayerType::kFullAttention);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const bool has_rope = config.rope_layers[static_cast<size_t>(layer)];
+    types.push_back(window && slides(type.window, layer, number, has_rope)
+                        ? LayerType::kSlidingAttention
+                        : LayerType::kFullAttention);
   }
   return types;
 }
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
                                                   const nlohmann::json& list) {
-  constexpr std::array<std::pair<std::string_view, LayerType>, 4> kNames = {{
+  constexpr std::array<std::pair<std::string_view, LayerType>, 6> kNames = {{
       {"full_attention", LayerType::kFullAttention},
+      {"attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", LayerType::kLinearAttention},
       {"conv", LayerType::kShortConv},
+      {"mamba", LayerType::kMamba},
   }};
   std::vector<LayerType> types;
   if (!list.is_array()) return fields.bad("layer_types", "is not an array");
@@ -155,6 +182,11 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
     }
     config.layer_types = std::move(listed);
   }
+  const bool only_sliding = type.rope_layers == RopeLayers::kSliding ||
+                            (type.rope_layers == RopeLayers::kSlidingIfAny && window);
+  for (size_t i = 0; i < config.layer_types.size() && only_sliding; ++i) {
+    config.rope_layers[i] = config.layer_types[i] == LayerType::kSlidingAttention;
+  }
   const auto has = [&](LayerType wanted) {
     return std::ranges::count(config.layer_types, wanted) > 0;
   };
@@ -166,6 +198,9 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
   }
   if (has(LayerType::kShortConv) && !type.convs) {
     return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
+  }
+  if (has(LayerType::kMamba) && !type.mamba) {
+    return fields.error(ErrorCode::kUnsupported, "layer_types", "has Mamba layers");
   }
   if (has(LayerType::kSlidingAttention)) {
     if (type.window == WindowRule::kNever) {

@@ -86,6 +86,7 @@ Status check_heads(const JsonFields& fields, const ModelConfig& config) {
     return fields.bad("num_key_value_heads", fmt::format("is {}, which does not divide {} heads",
                                                          config.num_kv_heads, config.num_heads));
   }
+  if (!config.has_rope()) return {};
   const int64_t rotary = config.rotary_dim();
   if (rotary >= 2 && rotary % 2 == 0) return {};
   // The reference rounds an odd part of a head up, and fails if the whole head is odd.
@@ -131,14 +132,20 @@ constexpr size_t kShownType = 40;
 // follows from the outer one.
 Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& model_type,
                                  FamilyTable families) {
-  const bool has_text_part = FERRY_TRY(outer.object("text_config")).has_value();
-  const std::optional<FamilyMatch> match = find_family(families, model_type);
+  const auto text_config = FERRY_TRY(outer.object("text_config"));
+  const bool has_text_part = text_config.has_value();
+  std::optional<std::string> text_type;
+  if (has_text_part) text_type = FERRY_TRY(text_config->text("model_type"));
+  const std::optional<FamilyMatch> match =
+      find_family(families, model_type, text_type.value_or(""));
   if (!match || (has_text_part && !match->multimodal)) {
     return outer.error(ErrorCode::kUnsupported, "model_type",
                        fmt::format("is {}: not supported; supported are {}",
                                    quoted(model_type, kShownType), supported_types(families)));
   }
-  if (match->multimodal && !has_text_part) return outer.bad("text_config", "is missing");
+  if (match->multimodal && !has_text_part && !match->type->wrapper.flat) {
+    return outer.bad("text_config", "is missing");
+  }
   return *match;
 }
 
@@ -146,7 +153,9 @@ Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& mod
 // the outer config itself.
 Result<JsonFields> text_part(const JsonFields& outer, const FamilyMatch& match) {
   if (!match.multimodal) return outer;
-  JsonFields inside = FERRY_TRY(outer.object("text_config")).value();
+  const auto text_config = FERRY_TRY(outer.object("text_config"));
+  if (!text_config) return outer;
+  const JsonFields& inside = *text_config;
   const ModelType& type = *match.type;
   const auto stated = FERRY_TRY(inside.text("model_type"));
   if (stated && *stated != type.wrapper.name && *stated != type.name) {
@@ -169,6 +178,9 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_q_size(fields, config));
+  for (const FlagKey& flag : type.flags) {
+    config.numbers[flag.number] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
+  }
   if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
   FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
@@ -235,6 +247,8 @@ int64_t ModelConfig::rotary_dim() const {
   return static_cast<int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
 }
 
+bool ModelConfig::has_rope() const { return std::ranges::count(rope_layers, true) > 0; }
+
 int64_t ModelConfig::number(std::string_view name) const {
   const auto found = numbers.find(name);
   return found == numbers.end() ? 0 : found->second;
@@ -272,6 +286,8 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
       FERRY_TRY(vision             ? read_tie(outer, text, *vision->type)
                 : match.multimodal ? read_tie(outer, type.wrapper.tied)
                                    : text.flag_or("tie_word_embeddings", false));
+  config.tie_unless_stored =
+      match.multimodal && type.wrapper.tied && !outer.states("tie_word_embeddings");
   if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
   if (report != nullptr) report->unused_keys = unused_keys(document, "", log, is_inert_key);
 

@@ -16,29 +16,55 @@ enum class WindowRule {
   kAll,         // every layer, where sliding_window is set
   kAllIfUsed,   // every layer, where use_sliding_window is set too
   kFromLayer,   // layers from max_window_layers on, where use_sliding_window is set
+  kEvenBefore,  // every second layer before max_window_layers, where use_sliding_window is set
   kPattern,     // all but every sliding_window_pattern-th layer
+  kFirstFull,   // all but the first of every sliding_window_pattern layers
   kWhereNoRope  // layers without RoPE, where use_sliding_window is set
 };
 
 // Which layers have experts instead of an MLP.
 enum class ExpertRule {
   kNever,
-  kListed,  // every decoder_sparse_step-th layer that mlp_only_layers does not list
-  kAll      // every layer; there is no other MLP, and scores are always normalised
+  kListed,     // every decoder_sparse_step-th layer that mlp_only_layers does not list
+  kAll,        // every layer; there is no other MLP, and scores are always normalised
+  kAfterFirst  // all layers but the first first_k_dense_replace
 };
 
 // Which kinds of RoPE scaling the type's configuration class accepts.
 enum class RopeRule {
-  kNone,     // frequencies are fixed; no key is read
-  kShared,   // one RoPE for all layers
-  kByLayer,  // one for full attention, one for sliding attention
-  kPhi3      // shared; default or longrope, which may be spelled su and yarn
+  kNone,       // frequencies are fixed; no key is read
+  kShared,     // one RoPE for all layers
+  kByLayer,    // one for full attention, one for sliding attention
+  kPhi3,       // shared; default or longrope, which may be spelled su and yarn
+  kMrope,      // shared; may be mrope, which gives a text plain positions
+  kAlpha,      // shared; dynamic may have an alpha, which changes the base
+  kGrowing,    // shared; llama_4_scaling_beta makes queries grow with the position
+  kInnerFirst  // shared; partial_rotary_factor among its keys wins over the one beside them
 };
 
-// The multimodal model_type whose config has the text decoder's under text_config.
+// The multimodal model_type whose config has the text decoder's under text_config. Several types
+// may have the same: text_config then names one of them, or means the first.
 struct WrapperType {
   std::string_view name = {};  // empty: there is none
   bool tied = false;           // default of tie_word_embeddings in the outer config
+  bool flat = false;           // without text_config, the outer config describes the text decoder
+};
+
+// Which layers with attention have RoPE.
+enum class RopeLayers {
+  kAll,
+  kListed,        // by no_rope_layers, no_rope_layer_interval
+  kSliding,       // those with a sliding window
+  kSlidingIfAny,  // the same, or all where the config states no window
+  kIfNamed,       // all, where position_embedding_type is rope
+  kNone           // positions are learned vectors, which are added to the embeddings
+};
+
+// A flag that only one family reads, and the number of ModelConfig that holds it as 0 or 1.
+struct FlagKey {
+  std::string_view key;
+  const char* number;
+  bool otherwise = false;
 };
 
 // What transformers' configuration class and model of a type read. A key that a type does not read
@@ -50,7 +76,8 @@ struct ModelType {
   // The class's defaults of keys that a config may leave out, as a JSON object. A key that is
   // present and null stays null.
   std::string_view defaults = "{}";
-  std::vector<KeyNames> names = {};                // keys that the class reads under other names
+  std::vector<KeyNames> names = {};  // keys that the class reads under other names
+  std::vector<FlagKey> flags = {};
   std::string_view activation_key = "hidden_act";  // empty: silu, whatever the config says
   int64_t mlp_ratio = 0;  // default of intermediate_size / hidden_size; 0: it must be stated
   RopeRule rope = RopeRule::kShared;
@@ -63,7 +90,8 @@ struct ModelType {
   bool bidirectional = false;   // reads use_bidirectional_attention
   bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
   bool convs = false;   // layers are full attention or short convolutions
-  bool nope = false;    // some layers lack RoPE (no_rope_layers, no_rope_layer_interval)
+  bool mamba = false;   // layers are Mamba where layer_types does not list attention
+  RopeLayers rope_layers = RopeLayers::kAll;
   ExpertRule experts = ExpertRule::kNever;
   bool shared_expert = false;  // beside the routed ones
   // Reads the keys that only this type or its family has. Called when sizes, biases and experts

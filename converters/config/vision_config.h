@@ -7,7 +7,7 @@
 
 namespace ferry::converters {
 
-enum class Activation { kSilu, kGelu, kGeluTanh };
+enum class Activation { kSilu, kGelu, kGeluTanh, kRelu, kRelu2 };
 
 // A transformer over square patches of a square image. Every s x s block of patches becomes one
 // token of the text decoder, where s is `shuffle`.

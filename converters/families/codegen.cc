@@ -4,8 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "converters/blocks/blocks.h"
-#include "converters/blocks/decoder.h"
+#include "converters/blocks/styled_decoder.h"
+#include "converters/config/gpt_names.h"
+#include "converters/config/head_checks.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/keys/packed_keys.h"
@@ -25,10 +26,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
     return fields.bad("rotary_dim", fmt::format("is {}: not an even number up to {}",
                                                 config.rope.rotary_dim, config.head_dim));
   }
-  if (config.q_size() != config.hidden_size) {
-    return fields.bad("head_dim", fmt::format("is {}: {} heads do not make {}", config.head_dim,
-                                              config.num_heads, config.hidden_size));
-  }
+  FERRY_RETURN_IF_ERROR(check_whole_heads(fields, config));
   const int64_t blocks = fields.find("head_dim") ? kBlocks2 : kBlocks;
   config.numbers[kQkvBlocks] = blocks;
   if (config.num_heads % blocks == 0) return {};
@@ -37,7 +35,6 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 }
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
-  constexpr const char* kMask = "the causal mask is not a weight";
   return concat(
       {rename_rules(prefix, {{"wte.weight", "tok_embeddings.weight"},
                              {"h.{i}.ln_1.weight", "layers.{i}.attention_norm.weight"},
@@ -51,26 +48,13 @@ std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
                              {"ln_f.bias", "norm.bias"}}),
        rename_rules("", {{"lm_head.bias", "output.bias"}}),
        {codegen_qkv_rule(prefix + "h.{i}.attn.qkv_proj.weight"),
-        drop_rule(prefix + "h.{i}.attn.causal_mask", kMask),
-        drop_rule(prefix + "h.{i}.attn.bias", kMask),
-        drop_rule(prefix + "h.{i}.attn.masked_bias", kMask)}});
-}
-
-ValueId parallel_layer(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
-  const ValueId normed =
-      layer_norm(b, x, layer_name(layer, "attention_norm"), c.config.rms_norm_eps);
-  const ValueId attended = attention(b, c, normed, layer, {});
-  const ValueId mapped = plain_mlp(b, c.config, normed, layer_name(layer, "feed_forward"));
-  return b.add(b.add(attended, mapped), x);
+        drop_rule(prefix + "h.{i}.attn.causal_mask", "the causal mask is not a weight")},
+       derived_rules(prefix + "h.{i}.attn.")});
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_frame(
-      config, options,
-      {.layer = parallel_layer,
-       .final_norm = [&](GraphBuilder& b,
-                         ValueId x) { return layer_norm(b, x, "norm", config.rms_norm_eps); },
-       .head_bias = true});
+  return build_styled_decoder(
+      config, options, {.residuals = Residuals::kOneNorm, .mlp_bias = true, .head_bias = true});
 }
 
 }  // namespace
@@ -81,14 +65,7 @@ const FamilySpec kCodegen = {
                                "num_attention_heads": 16, "max_position_embeddings": 2048,
                                "rotary_dim": 64, "rms_norm_eps": 1e-5,
                                "activation_function": "gelu_new"})",
-               // The class maps these to the n_ names, which win where a config has both.
-               .names = {{"hidden_size", {"hidden_size", "n_embd"}},
-                         {"num_hidden_layers", {"num_hidden_layers", "n_layer"}},
-                         {"num_attention_heads", {"num_attention_heads", "n_head"}},
-                         {"max_position_embeddings", {"max_position_embeddings", "n_positions"}},
-                         {"intermediate_size", {"n_inner"}},
-                         {"rms_norm_eps", {"layer_norm_epsilon"}},
-                         {"num_key_value_heads", {}}},
+               .names = gpt_names(/*head_dim=*/true),
                .activation_key = "activation_function",
                .mlp_ratio = 4,
                .rope = RopeRule::kNone,

@@ -16,7 +16,7 @@ const FamilySpec kSmollm3 = {.types = {{.name = "smollm3",
                                         .lists_layers = true,
                                         .attention_bias = true,
                                         .mlp_bias = true,
-                                        .nope = true}},
+                                        .rope_layers = RopeLayers::kListed}},
                              .components = {{.rules = llama_rules, .build = build_llama}}};
 
 }  // namespace ferry::converters::families

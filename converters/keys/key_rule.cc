@@ -206,10 +206,15 @@ class Mapper {
     };
     const int64_t layers = rule.layers > 0 ? rule.layers : config_.num_layers;
     if (!below(numbers.layer, layers)) return fmt::format("the config has {} layers", layers);
-    if (!below(numbers.expert, config_.moe.experts)) {
-      return fmt::format("the config has {} experts", config_.moe.experts);
+    if (!below(numbers.expert, stacked(rule))) {
+      return fmt::format("the config has {} {}", stacked(rule),
+                         rule.stacked > 0 ? "of them" : "experts");
     }
     return {};
+  }
+
+  int64_t stacked(const KeyRule& rule) const {
+    return rule.stacked > 0 ? rule.stacked : config_.moe.experts;
   }
 
   void unmapped(const KeyedTensor& tensor, const std::string& excess) {
@@ -333,18 +338,18 @@ class Mapper {
                  graph::Recipe& recipe) {
     Shape& shape = recipe.output().shape;
     const std::vector<StridedPiece> order = target.rows(config_);
-    const int64_t rows = rows_of(shape);
+    const int64_t width = shape.size() < 2 || target.elements ? 1 : shape.back();
+    const int64_t rows = rows_of(shape) * (target.elements && shape.size() > 1 ? shape.back() : 1);
     int64_t count = 0;
     for (const StridedPiece& piece : order) {
       if (const auto end = end_of(piece); !end || *end > rows) {
         problem(KeyProblem::Kind::kShape, tensor,
-                fmt::format("shape: {} {} has fewer rows than '{}' needs", quoted(name_of(tensor)),
-                            to_string(shape), rule.name));
+                fmt::format("shape: {} {} has fewer {} than '{}' needs", quoted(name_of(tensor)),
+                            to_string(shape), target.elements ? "elements" : "rows", rule.name));
         return false;
       }
       count += piece.count();
     }
-    const int64_t width = shape.size() < 2 ? 1 : shape.back();
     recipe.pieces = select(recipe.pieces, rows_to_elements(order, width));
     if (target.shape) {
       shape = target.shape(config_);
@@ -398,10 +403,11 @@ class Mapper {
     const Shape part = stack.rule->expected_shape(config_);
     graph::Recipe recipe = keyed_.tensors[stack.parts.begin()->second].recipe;
     recipe.output().shape = part;
-    recipe.output().shape.insert(recipe.output().shape.begin(), config_.moe.experts);
+    const int64_t count = stacked(*stack.rule);
+    recipe.output().shape.insert(recipe.output().shape.begin(), count);
     recipe.pieces.clear();
     int64_t missing = 0;
-    for (int64_t e = 0; e < config_.moe.experts; ++e) {
+    for (int64_t e = 0; e < count; ++e) {
       if (const auto known = stack.parts.find(e); known != stack.parts.end()) {
         std::ranges::copy(keyed_.tensors[known->second].recipe.pieces,
                           std::back_inserter(recipe.pieces));

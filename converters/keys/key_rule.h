@@ -27,24 +27,25 @@ struct RuleTarget {
   std::function<std::vector<StridedPiece>(const ModelConfig&)> rows = nullptr;
   // The shape of the target, where it is not that of the source with another first dimension.
   std::function<Shape(const ModelConfig&)> shape = nullptr;
+  bool elements = false;  // `rows` counts elements: for a transpose. `shape` must be given
 };
 
 struct KeyRule {
   enum class Kind {
     kMap,    // one source to one target (rename) or several (split, de-interleave)
-    kStack,  // the matrices of all experts ("{e}" in `source`) to one target (experts, rows,
-             // columns)
+    kStack,  // the tensors of all experts ("{e}" in `source`) to one target (experts, ...)
     kDrop,   // accounted for, not used; `reason` says why
   };
   std::string name;  // of the rule, for reports: "attention.wq", "drop mtp"
   Kind kind = Kind::kMap;
-  // Pattern of source keys: literal text; "{i}", a decimal layer number in [0, layers); "{e}", an
-  // expert number in [0, moe.experts); a trailing "*", any text (drops only).
+  // Pattern of source keys: literal text; "{i}", a decimal layer number in [0, layers); "{e}", the
+  // number of an expert, or of another part of a stack; a trailing "*", any text (drops only).
   std::string source;
   std::vector<RuleTarget> targets = {};
   std::vector<graph::Step> steps = {};
   std::string reason = {};
-  int64_t layers = 0;  // of the tower that the key belongs to; 0: num_layers of the config
+  int64_t layers = 0;   // of the tower that the key belongs to; 0: num_layers of the config
+  int64_t stacked = 0;  // tensors of a stack; 0: moe.experts of the config
   // The number of rows that the source must have, if it is split. It must be a matrix or a vector.
   std::function<int64_t(const ModelConfig&)> expected_rows = nullptr;
   // The shape that the source must have, if the number of rows does not determine it. Stacks need
@@ -62,6 +63,7 @@ struct TieRule {
   std::string name;
   std::string target;
   std::string same_as;
+  bool unless_stored = false;  // if it has both, they are two weights
 };
 
 struct MappedEntry {

@@ -16,6 +16,37 @@ std::vector<KeyRule> rename_rules(const std::string& prefix, std::initializer_li
   return rules;
 }
 
+std::vector<KeyRule> parameter_rules(const std::string& prefix, bool bias,
+                                     std::initializer_list<Rename> table) {
+  std::vector<KeyRule> rules;
+  for (const Rename& row : table) {
+    for (const char* parameter : {".weight", ".bias"}) {
+      if (parameter == std::string_view(".bias") && !bias) continue;
+      const std::string source = row.source + std::string(parameter);
+      const std::string target = row.target + std::string(parameter);
+      rules.push_back(rename_rules(prefix, {{source.c_str(), target.c_str()}}).front());
+    }
+  }
+  return rules;
+}
+
+std::vector<KeyRule> attention_rules(const std::string& prefix, bool bias, const char* output) {
+  const std::string attention = prefix + "layers.{i}.self_attn.";
+  return concat({parameter_rules(attention, bias,
+                                 {{"q_proj", "layers.{i}.attention.wq"},
+                                  {"k_proj", "layers.{i}.attention.wk"},
+                                  {"v_proj", "layers.{i}.attention.wv"},
+                                  {output, "layers.{i}.attention.wo"}}),
+                 {drop_rule(attention + "rotary_emb.inv_freq", "derived from the config")}});
+}
+
+std::vector<KeyRule> plain_mlp_rules(const std::string& prefix, bool bias, const std::string& up,
+                                     const std::string& down) {
+  return parameter_rules(
+      prefix + "layers.{i}.", bias,
+      {{up.c_str(), "layers.{i}.feed_forward.w1"}, {down.c_str(), "layers.{i}.feed_forward.w2"}});
+}
+
 std::vector<KeyRule> shifted_norm_rules(const std::string& prefix,
                                         std::initializer_list<Rename> table) {
   std::vector<KeyRule> rules = rename_rules(prefix, table);
@@ -33,6 +64,12 @@ KeyRule drop_rule(std::string source, std::string reason) {
   rule.source = std::move(source);
   rule.reason = std::move(reason);
   return rule;
+}
+
+std::vector<KeyRule> derived_rules(const std::string& attention) {
+  constexpr const char* kMask = "the causal mask is not a weight";
+  return {drop_rule(attention + "bias", kMask), drop_rule(attention + "masked_bias", kMask),
+          drop_rule(attention + "rotary_emb.inv_freq", "derived from the config")};
 }
 
 std::vector<KeyRule> standard_matrix_rules(const std::string& prefix) {
@@ -61,6 +98,13 @@ std::vector<KeyRule> standard_norm_rules(const std::string& prefix) {
               });
 }
 
+std::vector<KeyRule> standard_layer_norm_rules(const std::string& prefix) {
+  return parameter_rules(prefix, /*bias=*/true,
+                         {{"layers.{i}.input_layernorm", "layers.{i}.attention_norm"},
+                          {"layers.{i}.post_attention_layernorm", "layers.{i}.ffn_norm"},
+                          {"norm", "norm"}});
+}
+
 std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output, bool mlp) {
   std::vector<KeyRule> rules;
   const auto add = [&](std::initializer_list<Rename> table) {
@@ -86,7 +130,10 @@ KeyRule head_rule(const std::string& source) {
 
 std::vector<TieRule> standard_ties(const ModelConfig& config) {
   if (!config.tie_word_embeddings) return {};
-  return {{.name = "tied head", .target = "output.weight", .same_as = "tok_embeddings.weight"}};
+  return {{.name = "tied head",
+           .target = "output.weight",
+           .same_as = "tok_embeddings.weight",
+           .unless_stored = config.tie_unless_stored}};
 }
 
 std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists) {

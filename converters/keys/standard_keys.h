@@ -16,16 +16,32 @@ struct Rename {
 };
 
 std::vector<KeyRule> rename_rules(const std::string& prefix, std::initializer_list<Rename> table);
-// The same for norms that multiply by (1 + w). The 1 is added when the weight is written.
+// Renames of parameters: each row stands for SOURCE.weight and, if `bias`, SOURCE.bias.
+std::vector<KeyRule> parameter_rules(const std::string& prefix, bool bias,
+                                     std::initializer_list<Rename> table);
+// Of attention: PREFIX layers.{i}.self_attn.q_proj, k_proj, v_proj and `output`. Drops
+// rotary_emb.inv_freq.
+std::vector<KeyRule> attention_rules(const std::string& prefix, bool bias,
+                                     const char* output = "o_proj");
+// Of an MLP without a gate: PREFIX layers.{i}.UP and DOWN.
+std::vector<KeyRule> plain_mlp_rules(const std::string& prefix, bool bias, const std::string& up,
+                                     const std::string& down);
+// Renames of norms that multiply by (1 + w). The 1 is added when the weight is written.
 std::vector<KeyRule> shifted_norm_rules(const std::string& prefix,
                                         std::initializer_list<Rename> table);
 KeyRule drop_rule(std::string source, std::string reason);
+
+// What older checkpoints have below `attention` beside weights: the causal mask and the frequencies
+// of RoPE.
+std::vector<KeyRule> derived_rules(const std::string& attention);
 
 // Embedding, attention and MLP matrices under their usual names in transformers; drops
 // rotary_emb.inv_freq.
 std::vector<KeyRule> standard_matrix_rules(const std::string& prefix);
 // input_layernorm, post_attention_layernorm, norm.
 std::vector<KeyRule> standard_norm_rules(const std::string& prefix);
+// The same as layer norms, with biases.
+std::vector<KeyRule> standard_layer_norm_rules(const std::string& prefix);
 // Biases of q, k and v; of o; of the MLP.
 std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output, bool mlp);
 // The output head.

@@ -116,6 +116,7 @@ class Rules {
       case Op::kLog1p:
       case Op::kTanh:
       case Op::kGelu:
+      case Op::kRelu:
       case Op::kToCopy:
       case Op::kQuantize:
       case Op::kDequantize:
@@ -128,6 +129,8 @@ class Rules {
       case Op::kSum:
       case Op::kAmin:
         return reduce(node);
+      case Op::kLayerNorm:
+        return norm(node);
       case Op::kLinear:
         return linear(node);
       case Op::kBmm:
@@ -216,6 +219,13 @@ class Rules {
     if (parts.back() > 1) return HeadParts{};
     parts.resize(graph_[node.outs[0]].shape.size());
     return parts;
+  }
+
+  // Each row by itself, with a weight and a bias that serve all rows. Means and deviations are of
+  // the shape of the rows.
+  Traced norm(const Node& node) {
+    const HeadParts& parts = of(tensor_arg(node, 0));
+    return parts.empty() || parts.back() > 1 ? HeadParts{} : parts;
   }
 
   Traced linear(const Node& node) {

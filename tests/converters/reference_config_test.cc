@@ -213,7 +213,7 @@ TEST(ReferenceConfig, TheLayersOfGemmaTwoAlternate) {
 TEST(ReferenceConfig, ListsOfLayersThatTheReferenceIgnoresAreRefused) {
   const json list = {"sliding_attention", "full_attention", "full_attention", "full_attention"};
   for (const std::string type :
-       {"llama", "mistral", "phi3", "olmo2", "granite", "glm", "gemma", "qwen3_moe"}) {
+       {"llama", "phi3", "olmo2", "granite", "glm", "gemma", "qwen3_moe"}) {
     json config = with(
         sizes(type), {{"layer_types", list}, {"use_sliding_window", true}, {"sliding_window", 8}});
     EXPECT_EQ(refusal(config),

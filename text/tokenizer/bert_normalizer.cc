@@ -26,13 +26,13 @@ void map_characters(std::string& text, Append append) {
   text = std::move(out);
 }
 
-// Control characters go; white space becomes blanks.
+// Control characters go, U+0085 among them; what else is white space becomes a blank.
 void append_clean(std::string& out, char32_t c) {
-  if (c == '\t' || c == '\n' || c == '\r' || (unicode::is_space(c) && c >= 0x80)) {
+  const bool line = c == '\t' || c == '\n' || c == '\r';
+  if (!line && (c == 0xFFFD || reference::is_control(c))) return;
+  if (line || unicode::is_space(c)) {
     out += ' ';
-  } else if (c == ' ') {
-    out += ' ';
-  } else if (c != 0xFFFD && !reference::is_control(c)) {
+  } else {
     utf8::append(out, c);
   }
 }

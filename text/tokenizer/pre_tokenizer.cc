@@ -4,6 +4,7 @@
 
 #include "core/text.h"
 #include "core/utf8.h"
+#include "text/tokenizer/byte_level.h"
 #include "text/tokenizer/reference_classes.h"
 #include "text/tokenizer/replace.h"  // growth_limit
 #include "text/tokenizer/split.h"
@@ -103,6 +104,24 @@ class Prefix final : public PreTokenizerStep {
 
   std::string blank_;
   Where where_;
+};
+
+// Spells the bytes of every piece in the byte-level alphabet, for steps behind ByteLevel.
+class Spell final : public PreTokenizerStep {
+ public:
+  Status apply(Pieces& pieces) override {
+    Pieces out;
+    out.starts_input = pieces.starts_input;
+    for (size_t i = 0; i < pieces.ranges.size(); ++i) {
+      const auto begin = static_cast<uint32_t>(out.text.size());
+      for (const char c : pieces.at(i)) {
+        utf8::append(out.text, byte_level::kCharOf[static_cast<unsigned char>(c)]);
+      }
+      out.ranges.push_back({begin, static_cast<uint32_t>(out.text.size())});
+    }
+    pieces = std::move(out);
+    return {};
+  }
 };
 
 using Steps = std::vector<StepPtr>;
@@ -236,14 +255,13 @@ Status read_step(StepFields& fields, const std::string& type, Steps& steps) {
 
 Result<PreTokenizer> PreTokenizer::make(const json& value, const std::string& where) {
   PreTokenizer result;
-  FERRY_RETURN_IF_ERROR(for_each_step(
-      value, where, "pretokenizers", [&](StepFields& fields, const std::string& type) -> Status {
-        if (result.byte_level_) {
-          return fields.unsupported("a step behind ByteLevel is not supported");
-        }
-        result.byte_level_ = type == kByteLevel;
-        return read_step(fields, type, result.steps_);
-      }));
+  FERRY_RETURN_IF_ERROR(for_each_step(value, where, "pretokenizers",
+                                      [&](StepFields& fields, const std::string& type) -> Status {
+                                        if (result.byte_level_)
+                                          result.steps_.push_back(std::make_unique<Spell>());
+                                        result.byte_level_ = type == kByteLevel;
+                                        return read_step(fields, type, result.steps_);
+                                      }));
   for (const auto& step : result.steps_) {
     result.minds_start_ |= step->minds_start();
     result.minds_start_of_pieces_ |= step->minds_start() && step != result.steps_.front();

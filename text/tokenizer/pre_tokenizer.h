@@ -38,8 +38,8 @@ class PreTokenizer {
   // kUnsupported, by name, for others.
   static Result<PreTokenizer> make(const nlohmann::json& value, const std::string& where);
 
-  // Whether words are bytes for a byte-level vocabulary. The model maps bytes to tokens directly,
-  // without the byte-level alphabet.
+  // Whether words are bytes for a byte-level vocabulary, because ByteLevel is the last step. The
+  // model maps bytes to tokens directly, without the byte-level alphabet.
   bool byte_level() const { return byte_level_; }
   // Whether the first piece of the input is treated differently.
   bool minds_start() const { return minds_start_; }

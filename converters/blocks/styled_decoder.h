@@ -1,0 +1,36 @@
+// build_styled_decoder(): decoders that a few choices describe: the kind of norms, where residuals
+// are added, the form of the MLP. The weights have the names of build_decoder().
+#pragma once
+
+#include "converters/blocks/attention.h"
+#include "converters/blocks/blocks.h"
+#include "converters/build_options.h"
+
+namespace ferry::converters {
+
+// What a layer does to its input x. `norm1` is attention_norm, `norm2` is ffn_norm.
+enum class Residuals {
+  kInTurn,      // x += attention(norm1(x)), then x += mlp(norm2(x))
+  kSideBySide,  // x += attention(norm1(x)) + mlp(norm2(x))
+  kOneNorm,     // x += attention(n) + mlp(n), where n is norm1(x)
+  kNormAfter    // x = norm1(x + attention(x)), then x = norm2(x + mlp(x))
+};
+
+struct DecoderStyle {
+  AttentionStyle attention = {};
+  NormKind norm = NormKind::kLayer;
+  Residuals residuals = Residuals::kInTurn;
+  bool gated = false;     // the MLP multiplies by a gate; config.mlp_bias then states its biases
+  bool mlp_bias = false;  // of an MLP without a gate
+  bool head_bias = false;
+  bool final_norm = true;
+  bool learned_positions = false;  // position_embeddings.weight [max_positions, hidden_size]
+  // Of a token and of the input of the head: project_in and project_out stand between them and the
+  // layers. 0: hidden_size, without projections.
+  int64_t embedding_size = 0;
+};
+
+Result<Methods> build_styled_decoder(const ModelConfig& config, const BuildOptions& options,
+                                     const DecoderStyle& style);
+
+}  // namespace ferry::converters
