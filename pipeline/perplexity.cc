@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "pipeline/bundle_options.h"
 #include "pipeline/f32_windows.h"
+#include "pipeline/image_input.h"
 #include "pipeline/same_model.h"
 #include "pipeline/token_file.h"
 #include "proof/mode_proof.h"
