@@ -95,7 +95,8 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
     q = parts[0];
     gate = b.view(parts[1], {batch(), c.tokens, features(g.q_size())});
   }
-  if (style.qk_norm != kNone && style.qk_norm != kWhole) norm_qk(q, k);
+  const bool before = style.qk_norm != kNone && style.qk_norm != kWhole && style.qk_norm != kAfter;
+  if (before) norm_qk(q, k);
   if (g.rope_layers[static_cast<size_t>(layer)]) {
     q = rope(b, kind.query_rope, q);
     k = rope(b, kind.rope, k);
