@@ -166,7 +166,61 @@ void add_source_options(Verb& verb, ConvertLine& o) {
               "Keys that may stay unused (may be repeated)");
 }
 
+// Options of GGUF files.
+Status check_gguf(const ConvertLine& o) {
+  if (o.max_file_tensors < 0) {
+    return fail(ErrorCode::kUsage, "--max-file-tensors: must not be negative");
+  }
+  const std::pair<const char*, bool> only_gguf[] = {{"--outtype", o.outtype != "auto"},
+                                                    {"--name", !o.name.empty()},
+                                                    {"--max-file-tensors", o.max_file_tensors > 0}};
+  for (const auto& [name, given] : only_gguf) {
+    if (given && o.to != "gguf") {
+      return fail(ErrorCode::kUsage, fmt::format("{}: only with --to gguf", name));
+    }
+  }
+  if (o.to != "gguf" || o.dtype == "keep") return {};
+  return fail(ErrorCode::kUsage, "--dtype: with --to gguf give --outtype");
+}
+
+// Options that say something about programs, which other outputs have not.
+Status check_export(const ConvertLine& o) {
+  FERRY_RETURN_IF_ERROR(check_gguf(o));
+  if (o.to == "bundle") return {};
+  const pipeline::ConvertOptions& c = o.convert;
+  const std::pair<const char*, bool> only_bundle[] = {
+      {"--if-changed", o.if_changed},
+      {"--reference", !c.reference.empty()},
+      {"--component-dtype", !o.component_dtype.empty()},
+      {"--quantize", o.quantize.linears != "none"},
+      {"--quantize-embedding", o.quantize.embeddings != "none"},
+      {"--quantize-rule", !o.quantize.rules.empty()},
+      {"--program", o.program != "stateful"},
+      {"--context-length", c.context_length.has_value()},
+      {"--prefill-length", c.prefill_length.has_value()},
+      {"--kv-dtype", !o.kv_dtype.empty()},
+      {"--logits", !o.logits.empty()},
+      {"--init-buffers", !o.init_buffers.empty()},
+      {"--shards", o.shards != 1}};
+  for (const auto& [name, given] : only_bundle) {
+    if (!given) continue;
+    return fail(ErrorCode::kUsage, fmt::format("{}: not with --to {}", name, o.to));
+  }
+  return {};
+}
+
 }  // namespace
+
+std::optional<pipeline::ExportOptions> export_options(const ConvertLine& line) {
+  const auto format = pipeline::export_format_of(line.to);
+  if (!format) return std::nullopt;
+  return pipeline::ExportOptions{.convert = line.convert,
+                                 .format = *format,
+                                 .out = line.out,
+                                 .type = line.outtype,
+                                 .model_name = line.name,
+                                 .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};
+}
 
 Status settle(ConvertLine& options) {
   pipeline::ConvertOptions& c = options.convert;
@@ -179,6 +233,7 @@ Status settle(ConvertLine& options) {
   if (options.if_changed && options.out.empty()) {
     return fail(ErrorCode::kUsage, "--if-changed needs -o OUT");
   }
+  FERRY_RETURN_IF_ERROR(check_export(options));
   if (options.shards < 1 || options.shards > 10000) {
     return fail(ErrorCode::kUsage, "--shards must be from 1 to the number of layers");
   }
@@ -203,9 +258,12 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
   verb.positional("SRC", o.convert.source,
                   "Checkpoint: a directory, an index, or a tensor file: safetensors, PyTorch, "
                   "GGUF, Keras HDF5")
-      .option("-o,--out OUT", o.out, "Bundle directory to make")
+      .option("-o,--out OUT", o.out, "Bundle directory to make; with --to also a file")
+      .choice("--to", o.to, {"bundle", "safetensors", "hf", "gguf"},
+              "What is made: programs and weights, or files of weights for other tools "
+              "(docs/exporting.md)")
       .flag("-n,--dry-run", o.dry_run, "Plan only; --json prints the plan")
-      .flag("--overwrite", o.overwrite, "Replace an existing bundle")
+      .flag("--overwrite", o.overwrite, "Replace an existing bundle, or what --to makes")
       .flag("--resume", o.resume,
             "Keep what is done when stopped or killed, and go on with what such a run has left")
       .flag("--if-changed", o.if_changed,
@@ -214,6 +272,10 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
       .option("--reference FILE", o.convert.reference,
               "Reference to embed, for verify (safetensors or HDF5)")
       .option("--max-file-size SIZE", o.max_file_size, "Split weight files: 500M, 2GiB, ...")
+      .choice("--outtype", o.outtype, {"auto", "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"},
+              "Of --to gguf: how matrices are stored; auto: as in the checkpoint")
+      .option("--name NAME", o.name, "Of --to gguf: general.name")
+      .option("--max-file-tensors N", o.max_file_tensors, "Of --to gguf: tensors of a file")
       .group("Weights")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")
       .option("--component-dtype ROLE=DTYPE,...", o.component_dtype,

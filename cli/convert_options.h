@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/command_line.h"
 #include "cli/quantize_options.h"
 #include "core/result.h"
 #include "pipeline/convert.h"
+#include "pipeline/export.h"
 
 namespace ferry::cli {
 
@@ -15,6 +17,7 @@ namespace ferry::cli {
 struct ConvertLine {
   pipeline::ConvertOptions convert;
   std::string out;
+  std::string to = "bundle";
   std::string component_dtype;
   std::string dtype = "keep", logits, init_buffers, program = "stateful";
   std::string packed_layout = "own";
@@ -22,6 +25,8 @@ struct ConvertLine {
   std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;
   QuantizeTexts quantize;
   std::string max_file_size;
+  std::string outtype = "auto", name;  // of --to gguf, as the next one
+  int64_t max_file_tensors = 0;
   int64_t shards = 1;
   bool dry_run = false, overwrite = false, if_changed = false, resume = false;
 };
@@ -31,5 +36,8 @@ void add_convert_options(Verb& verb, ConvertLine& line);
 
 // kUsage for options that make no sense, alone or together.
 Status settle(ConvertLine& line);
+
+// Of a settled line, what is made where that is no bundle; nullopt where it is one.
+std::optional<pipeline::ExportOptions> export_options(const ConvertLine& line);
 
 }  // namespace ferry::cli

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "packer/weight_files.h"
 #include "pipeline/convert.h"
+#include "pipeline/export.h"
 
 namespace ferry::cli {
 
@@ -19,6 +21,12 @@ struct ConversionOutcome {
   bool up_to_date = false;  // nothing was written: the bundle was there
   // Weights that are not finite; none where no weight was read, as in a dry run.
   std::optional<std::vector<packer::NonFiniteWeight>> non_finite = std::nullopt;
+};
+
+// What came of a planned conversion to files of another format.
+struct ExportOutcome : ConversionOutcome {
+  std::string format = {};                      // name of the format
+  std::vector<packer::WrittenFile> files = {};  // empty where none was written
 };
 
 // The result of `convert --json`, with or without --dry-run, also where keys do not fit.
@@ -35,5 +43,9 @@ std::string unused_keys_note(const std::vector<std::string>& keys);
 // For people. With `table` every source key has a line: rule, targets, and what is done to it on
 // the way; without it only those that are dropped.
 std::string conversion_text(const pipeline::Conversion& conversion, bool table);
+
+// The same of files of another format.
+std::string export_json(const pipeline::Export& exported, const ExportOutcome& outcome);
+std::string export_text(const pipeline::Export& exported, bool table);
 
 }  // namespace ferry::cli

@@ -1,4 +1,4 @@
-// ferry convert: a checkpoint becomes a bundle.
+// ferry convert: a checkpoint becomes a bundle, or files for other tools.
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -28,10 +28,9 @@ double seconds_since(Clock::time_point start) {
 }
 
 // Keys that do not fit are in the document of the conversion, beside the error.
-int refuse_keys(Context& context, const pipeline::Conversion& conversion,
-                const ConversionOutcome& outcome) {
-  const Error error = converters::problems_error(conversion.problems, *conversion.source);
-  return context.refuse(error, context.json ? conversion_json(conversion, outcome) : "");
+int refuse_keys(Context& context, const pipeline::MappedCheckpoint& checkpoint,
+                const std::string& json) {
+  return context.refuse(converters::problems_error(checkpoint.problems, *checkpoint.source), json);
 }
 
 // Both files are read before anything is computed.
@@ -62,6 +61,20 @@ Result<bool> is_up_to_date(Context& context, const packer::BundlePlan& plan,
   return why.empty();
 }
 
+void note_writing(const pipeline::MappedCheckpoint& checkpoint, uint64_t resumed_bytes,
+                  uint64_t total_bytes, std::vector<packer::NonFiniteWeight> non_finite,
+                  ConversionOutcome& outcome) {
+  if (resumed_bytes > 0) {
+    outcome.notes.push_back(fmt::format("went on with an earlier run: {} of {} were there",
+                                        human_bytes(resumed_bytes), human_bytes(total_bytes)));
+  }
+  std::ranges::copy(non_finite_notes(non_finite, checkpoint.source->path()),
+                    std::back_inserter(outcome.notes));
+  outcome.non_finite = std::move(non_finite);
+  const std::vector<std::string>& unused = checkpoint.unused_config_keys;
+  if (!unused.empty()) outcome.notes.push_back(unused_keys_note(unused));
+}
+
 // Adds to the notes what came of the writing.
 Status write(Context& context, const pipeline::Conversion& conversion, const ConvertLine& options,
              ConversionOutcome& outcome) {
@@ -70,16 +83,8 @@ Status write(Context& context, const pipeline::Conversion& conversion, const Con
                                         .overwrite = options.overwrite || options.if_changed,
                                         .resume = options.resume},
                                        context.pool(), context.progress("writing")));
-  if (written.resumed_bytes > 0) {
-    outcome.notes.push_back(fmt::format("went on with an earlier run: {} of {} were there",
-                                        human_bytes(written.resumed_bytes),
-                                        human_bytes(conversion.plan->total_bytes())));
-  }
-  std::ranges::copy(non_finite_notes(written.non_finite, conversion.source->path()),
-                    std::back_inserter(outcome.notes));
-  outcome.non_finite = std::move(written.non_finite);
-  const std::vector<std::string>& unused = conversion.unused_config_keys;
-  if (!unused.empty()) outcome.notes.push_back(unused_keys_note(unused));
+  note_writing(conversion, written.resumed_bytes, conversion.plan->total_bytes(),
+               std::move(written.non_finite), outcome);
   return {};
 }
 
@@ -89,9 +94,51 @@ std::string last_line(const ConvertLine& options, const ConversionOutcome& outco
   return fmt::format("wrote {} in {:.2f} s\n", printable(options.out), outcome.seconds);
 }
 
+Status write(Context& context, const pipeline::Export& exported, const ConvertLine& options,
+             ExportOutcome& outcome) {
+  packer::WrittenFiles written = FERRY_TRY(exported.plan->write(
+      {.path = options.out, .overwrite = options.overwrite, .resume = options.resume},
+      context.pool(), context.progress("writing")));
+  outcome.files = std::move(written.files);
+  note_writing(exported, written.resumed_bytes, exported.plan->total_bytes(),
+               std::move(written.non_finite), outcome);
+  return {};
+}
+
+// The same for files of another format.
+Result<int> export_files(Context& context, const ConvertLine& options,
+                         const pipeline::ExportOptions& to) {
+  const auto start = Clock::now();
+  const pipeline::Export exported = FERRY_TRY(pipeline::plan_export(to, context.pool()));
+  context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
+                             seconds_since(start)));
+  ExportOutcome outcome;
+  outcome.source = options.convert.source;
+  outcome.notes = exported.notes;
+  outcome.dtype = options.dtype;
+  outcome.format = options.to;
+  if (!exported.problems.empty()) {
+    return refuse_keys(context, exported, context.json ? export_json(exported, outcome) : "");
+  }
+  if (!options.dry_run) {
+    outcome.path = options.out;
+    FERRY_RETURN_IF_ERROR(write(context, exported, options, outcome));
+  }
+  outcome.seconds = seconds_since(start);
+  if (context.json) {
+    context.print_result(export_json(exported, outcome), 0);
+  } else if (!context.quiet) {
+    context.print(export_text(exported, /*table=*/options.dry_run));
+    context.print(last_line(options, outcome));
+  }
+  for (const std::string& note : outcome.notes) context.note(note);
+  return 0;
+}
+
 Result<int> convert(Context& context, ConvertLine& options) {
   const auto start = Clock::now();
   FERRY_RETURN_IF_ERROR(settle(options));
+  if (const auto to = export_options(options)) return export_files(context, options, *to);
   // A dry run computes nothing: the encodings of its plan stand for any.
   if (options.dry_run) {
     if (!options.calibrate_prefill.empty()) options.convert.ports.prefill_keys.resize(1);
@@ -104,7 +151,10 @@ Result<int> convert(Context& context, ConvertLine& options) {
                              seconds_since(start)));
   ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};
   outcome.dtype = options.dtype;
-  if (!conversion.problems.empty()) return refuse_keys(context, conversion, outcome);
+  if (!conversion.problems.empty()) {
+    return refuse_keys(context, conversion,
+                       context.json ? conversion_json(conversion, outcome) : "");
+  }
   if (!options.dry_run) outcome.path = options.out;
   if (options.if_changed) {
     outcome.up_to_date = FERRY_TRY(is_up_to_date(context, *conversion.plan, options.out));
@@ -132,7 +182,8 @@ Result<int> convert(Context& context, ConvertLine& options) {
 void add_convert(CommandLine& line) {
   auto options = std::make_shared<ConvertLine>();
   options->convert.check_tokenizer = true;
-  Verb verb = line.verb("convert", "Turn a checkpoint into a program bundle");
+  Verb verb = line.verb("convert",
+                        "Turn a checkpoint into a program bundle, or into files for other tools");
   add_convert_options(verb, *options);
   verb.example("ferry convert checkpoint/ -o bundle/ --reference golden.safetensors",
                "Makes a bundle, with the outputs that `ferry verify` will compare it with.")
@@ -140,6 +191,8 @@ void add_convert(CommandLine& line) {
                "Shows what becomes of each key, and the size of every file; writes nothing.")
       .example("ferry convert checkpoint/ -o bundle/ --if-changed",
                "In a job that runs often: done at once where nothing has changed.")
+      .example("ferry convert checkpoint/ --to safetensors -o weights/ --max-file-size 4GiB",
+               "Writes the weights of the bundle as safetensors files.")
       .exit_codes({{"6", "the output exists; see --overwrite and --if-changed"}})
       .action([options](Context& context) { return convert(context, *options); });
 }

@@ -19,15 +19,18 @@ FamilyTable all_families() {
   return kTable;
 }
 
-std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type) {
+std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type,
+                                       std::string_view text_type) {
   if (model_type.empty()) return std::nullopt;
+  std::optional<FamilyMatch> wrapped;
   for (const FamilySpec* family : families) {
     for (const ModelType& type : family->types) {
       if (type.name == model_type) return FamilyMatch{family, &type, false};
-      if (type.wrapper.name == model_type) return FamilyMatch{family, &type, true};
+      if (type.wrapper.name != model_type) continue;
+      if (!wrapped || type.name == text_type) wrapped = FamilyMatch{family, &type, true};
     }
   }
-  return std::nullopt;
+  return wrapped;
 }
 
 std::string supported_types(FamilyTable families) {
@@ -46,6 +49,7 @@ std::string supported_types(FamilyTable families) {
     for (const VisionType& type : family->types) types.push_back(type.name);
   }
   std::ranges::sort(types);
+  types.erase(std::ranges::unique(types).begin(), types.end());
   return fmt::format("{}", fmt::join(types, ", "));
 }
 

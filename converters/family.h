@@ -52,7 +52,9 @@ struct FamilyMatch {
   bool multimodal;        // model_type is the wrapper of `type`
 };
 
-std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type);
+// `text_type` decides between the types of one wrapper.
+std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type,
+                                       std::string_view text_type = {});
 // "codegen, gemma, ...": the values of model_type that the families serve, sorted.
 std::string supported_types(FamilyTable families);
 

@@ -33,7 +33,20 @@ bool is_scattered(const Recipe& recipe) {
   });
 }
 
-int64_t columns_of(const Recipe& recipe) { return recipe.output().shape.back(); }
+bool ends_with(const Recipe& recipe, Step::Kind kind) {
+  return !recipe.steps.empty() && recipe.steps.back().kind == kind;
+}
+bool makes_blocks(const Recipe& recipe) {
+  return ends_with(recipe, Step::Kind::kEncode) || ends_with(recipe, Step::Kind::kStored);
+}
+
+// Values of a row; of blocks as they are stored their bytes.
+int64_t columns_of(const Recipe& recipe) {
+  const int64_t last = recipe.output().shape.back();
+  if (!ends_with(recipe, Step::Kind::kEncode)) return last;
+  const BlockEncoder& encoder = *recipe.steps.back().encoder;
+  return last / encoder.bytes * encoder.elements;
+}
 
 // Of a matrix, or of a stack of them.
 int64_t rows_of(const Shape& shape) {
@@ -77,11 +90,23 @@ Recipe values_of(const Recipe& recipe) {
   Recipe values = recipe;
   values.steps.pop_back();
   values.outputs.resize(1);
+  values.output().shape.back() = columns_of(recipe);
   values.cast(DType::kF32);
   return values;
 }
 
 const QuantizationScheme& scheme_of(const Recipe& recipe) { return recipe.steps.back().scheme; }
+
+bool fits_rows(const Recipe& recipe) {
+  const int64_t columns = columns_of(recipe);
+  if (recipe.output().shape.size() < (makes_blocks(recipe) ? 1 : 2) || columns <= 0) return false;
+  if (ends_with(recipe, Step::Kind::kEncode)) {
+    return recipe.output().shape.back() % recipe.steps.back().encoder->bytes == 0;
+  }
+  if (ends_with(recipe, Step::Kind::kQuantize)) return misfit(scheme_of(recipe), columns).empty();
+  const bool split = ends_with(recipe, Step::Kind::kSplitQ80);
+  return recipe.steps.size() == 1 && (!split || columns % kQ80Elements == 0);
+}
 
 // A defect of whoever made the recipe, or of the caller.
 Status check(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
@@ -89,7 +114,7 @@ Status check(const Recipe& recipe, const TensorSource& source, int64_t first, in
   const auto broken = [&](std::string_view what) {
     return fail(ErrorCode::kInternal, fmt::format("{}: {}", printable(source.path()), what));
   };
-  if (recipe.outputs.size() != (recipe.is_coded() ? 2U : 1U) ||
+  if (recipe.outputs.size() != (recipe.is_coded() && !makes_blocks(recipe) ? 2U : 1U) ||
       recipe.outputs.size() != outs.size()) {
     return broken("outputs that a recipe does not have");
   }
@@ -97,11 +122,7 @@ Status check(const Recipe& recipe, const TensorSource& source, int64_t first, in
     return broken("rows that are no part of the tensor");
   }
   if (recipe.is_coded()) {
-    const bool split = recipe.steps.back().kind == Step::Kind::kSplitQ80;
-    const bool fits = recipe.output().shape.size() > 1 && columns_of(recipe) > 0 &&
-                      (split ? columns_of(recipe) % kQ80Elements == 0 && recipe.steps.size() == 1
-                             : misfit(scheme_of(recipe), columns_of(recipe)).empty());
-    if (!fits) return broken("codes of rows that do not fit");
+    if (!fits_rows(recipe)) return broken("codes of rows that do not fit");
   }
   for (size_t i = 0; i < outs.size(); ++i) {
     if (outs[i].size() == static_cast<uint64_t>(rows) * row_bytes(recipe, i)) continue;
@@ -170,6 +191,56 @@ Result<uint64_t> quantize(const Recipe& recipe, const TensorSource& source, int6
   return non_finite;
 }
 
+Result<uint64_t> encode(const Recipe& recipe, const TensorSource& source, int64_t first,
+                        int64_t rows, std::span<std::byte> out) {
+  const BlockEncoder& encoder = *recipe.steps.back().encoder;
+  const auto blocks_of_row = static_cast<size_t>(columns_of(recipe) / encoder.elements);
+  ValueReader reader(recipe, source);
+  uint64_t unencodable = 0;
+  FERRY_RETURN_IF_ERROR(
+      for_each_group(recipe, first, rows, [&](int64_t at, int64_t count) -> Status {
+        const std::span<const float> values = FERRY_TRY(reader.read(at, count));
+        const size_t blocks = static_cast<size_t>(count) * blocks_of_row;
+        const std::span<std::byte> made = take(out, blocks * encoder.bytes);
+        encoder.encode(values.data(), blocks, made.data());
+        unencodable += count_unencodable(encoder, values.data(), blocks, made.data());
+        return {};
+      }));
+  return unencodable;
+}
+
+// Blocks as they are stored. Rows of the recipe are rows of its tensors.
+Status copy_blocks(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
+                   std::span<std::byte> out) {
+  const BlockEncoding& stored = *source.entries()[recipe.pieces[0].tensor].encoding;
+  const int64_t columns = columns_of(recipe) / stored.bytes * stored.elements;
+  const StridedPiece wanted = run_piece(0, first * columns, rows * columns);
+  Status status;
+  for (const StridedPiece& piece : select(recipe.pieces, std::span(&wanted, 1))) {
+    for_each_run(piece, [&](int64_t offset, int64_t count) {
+      if (!status) return;
+      const auto blocks = static_cast<uint64_t>(count / stored.elements);
+      const auto at = static_cast<uint64_t>(offset / stored.elements) * stored.bytes;
+      status = source.read(piece.tensor, at, take(out, blocks * stored.bytes));
+    });
+    if (!status) break;
+  }
+  return status;
+}
+
+// Whether the pieces are whole rows of `columns` elements.
+bool is_of_rows(const std::vector<StridedPiece>& pieces, int64_t columns) {
+  const auto is_whole = [&](int64_t elements) { return elements % columns == 0; };
+  return std::ranges::all_of(pieces, [&](const StridedPiece& piece) {
+    bool fits = is_whole(piece.offset) && !piece.axes.empty() && piece.axes.back().stride == 1 &&
+                is_whole(piece.axes.back().size);
+    for (size_t i = 0; fits && i + 1 < piece.axes.size(); ++i) {
+      fits = is_whole(piece.axes[i].stride);
+    }
+    return fits;
+  });
+}
+
 Status split(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
              std::span<std::byte> codes, std::span<std::byte> scales) {
   const int64_t columns = columns_of(recipe);
@@ -195,8 +266,8 @@ Status split(const Recipe& recipe, const TensorSource& source, int64_t first, in
 }  // namespace
 
 bool Recipe::is_coded() const {
-  return !steps.empty() &&
-         (steps.back().kind == Step::Kind::kQuantize || steps.back().kind == Step::Kind::kSplitQ80);
+  return ends_with(*this, Step::Kind::kQuantize) || ends_with(*this, Step::Kind::kSplitQ80) ||
+         makes_blocks(*this);
 }
 
 Status Recipe::quantize(const QuantizationScheme& scheme, const std::string& key) {
@@ -224,20 +295,53 @@ Status Recipe::quantize(const QuantizationScheme& scheme, const std::string& key
 Status Recipe::split_q8_0(const TensorSource& source, const std::string& key) {
   const Shape shape = output().shape;
   const int64_t columns = shape.size() < 2 ? 0 : shape.back();
-  const auto is_whole = [&](int64_t elements) { return elements % columns == 0; };
   const bool plain = steps == std::vector<Step>{{.kind = Step::Kind::kDecode}};
-  bool fits = plain && output().dtype == DType::kF32 && columns > 0 && columns % kQ80Elements == 0;
+  bool fits = plain && output().dtype == DType::kF32 && columns > 0 &&
+              columns % kQ80Elements == 0 && is_of_rows(pieces, columns);
   for (const StridedPiece& piece : pieces) {
     if (!fits) break;
     const BlockEncoding* encoding = source.entries()[piece.tensor].encoding;
-    fits = encoding != nullptr && encoding->name == "q8_0" && is_whole(piece.offset) &&
-           !piece.axes.empty() && piece.axes.back().stride == 1 && is_whole(piece.axes.back().size);
-    for (size_t i = 0; fits && i + 1 < piece.axes.size(); ++i)
-      fits = is_whole(piece.axes[i].stride);
+    fits = encoding != nullptr && encoding->name == "q8_0";
   }
   if (!fits) return cannot(key, shape, "the codes of the checkpoint: it is not rows of q8_0");
   steps = {{.kind = Step::Kind::kSplitQ80}};
   outputs = coded_outputs(shape, DType::kI8, DType::kF32, columns / kQ80Elements);
+  return {};
+}
+
+Status Recipe::encode(const BlockEncoder& encoder, const std::string& key) {
+  const Shape shape = output().shape;
+  const int64_t columns = shape.empty() ? 0 : shape.back();
+  if (!is_castable(source_dtype) || is_coded()) {
+    return cannot(key, shape, fmt::format("blocks of {}", dtype_name(output().dtype)));
+  }
+  if (columns <= 0 || columns % encoder.elements != 0) {
+    return cannot(key, shape,
+                  fmt::format("blocks of {}: its rows are not multiples of {} elements",
+                              encoder.name, encoder.elements));
+  }
+  cast(DType::kF32);
+  if (!steps.empty() && steps.back().kind == Step::Kind::kCast) steps.pop_back();
+  steps.push_back({.kind = Step::Kind::kEncode, .encoder = &encoder});
+  outputs = {{.dtype = DType::kU8, .shape = shape}};
+  output().shape.back() = columns / encoder.elements * encoder.bytes;
+  return {};
+}
+
+Status Recipe::take_blocks(const TensorSource& source, const std::string& key) {
+  const Shape shape = output().shape;
+  const int64_t columns = shape.empty() ? 0 : shape.back();
+  const BlockEncoding* encoding =
+      pieces.empty() ? nullptr : source.entries()[pieces[0].tensor].encoding;
+  bool fits = steps == std::vector<Step>{{.kind = Step::Kind::kDecode}} && encoding != nullptr &&
+              columns > 0 && columns % encoding->elements == 0 && is_of_rows(pieces, columns);
+  for (const StridedPiece& piece : pieces) {
+    fits = fits && source.entries()[piece.tensor].encoding == encoding;
+  }
+  if (!fits) return cannot(key, shape, "the blocks of the checkpoint: it is not rows of them");
+  steps = {{.kind = Step::Kind::kStored}};
+  outputs = {{.dtype = DType::kU8, .shape = shape}};
+  output().shape.back() = columns / encoding->elements * encoding->bytes;
   return {};
 }
 
@@ -275,7 +379,14 @@ Result<uint64_t> materialize_rows(const Recipe& recipe, const TensorSource& sour
   if (recipe.steps.back().kind == Step::Kind::kQuantize) {
     return quantize(recipe, source, first, rows, outs[0], outs[1]);
   }
-  FERRY_RETURN_IF_ERROR(split(recipe, source, first, rows, outs[0], outs[1]));
+  if (recipe.steps.back().kind == Step::Kind::kEncode) {
+    return encode(recipe, source, first, rows, outs[0]);
+  }
+  if (recipe.steps.back().kind == Step::Kind::kStored) {
+    FERRY_RETURN_IF_ERROR(copy_blocks(recipe, source, first, rows, outs[0]));
+  } else {
+    FERRY_RETURN_IF_ERROR(split(recipe, source, first, rows, outs[0], outs[1]));
+  }
   return uint64_t{0};
 }
 

@@ -87,6 +87,8 @@ void apply(const Step& step, std::span<float> values) {
     case Step::Kind::kCast:
     case Step::Kind::kQuantize:
     case Step::Kind::kSplitQ80:
+    case Step::Kind::kEncode:
+    case Step::Kind::kStored:
       break;  // of the conversions before and after
   }
 }

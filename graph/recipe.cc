@@ -46,6 +46,10 @@ std::string step_name(const Step& step) {
       return scheme_name(step.scheme);
     case Step::Kind::kSplitQ80:
       return "split q8_0";
+    case Step::Kind::kEncode:
+      return fmt::format("encode {}", step.encoder->name);
+    case Step::Kind::kStored:
+      return "stored";
   }
   return {};  // no enumerator: -Wswitch reports a missing case
 }

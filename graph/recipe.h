@@ -17,6 +17,7 @@
 #include "core/strided.h"
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
+#include "graph/quantization/block_encoder.h"
 #include "graph/quantization/scheme.h"
 
 namespace ferry::graph {
@@ -32,14 +33,18 @@ struct Step {
     kCast,        // to `dtype`
     kQuantize,    // rows to codes and scales, by `scheme`
     kSplitQ80,    // blocks of q8_0 to the codes and scales in them
+    kEncode,      // rows to blocks, by `encoder`
+    kStored,      // blocks as they are stored, without a kDecode before
   } kind = Kind::kDecode;
-  double value = 0;                // of kAdd and kMul
-  DType dtype = DType::kF32;       // of kCast
-  QuantizationScheme scheme = {};  // of kQuantize
+  double value = 0;                       // of kAdd and kMul
+  DType dtype = DType::kF32;              // of kCast
+  QuantizationScheme scheme = {};         // of kQuantize
+  const BlockEncoder* encoder = nullptr;  // of kEncode: one of find_block_encoder()
   bool operator==(const Step&) const = default;
 };
 
-// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split q8_0". Numbers read
+// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split q8_0", "encode
+// q4_k", "stored". Numbers read
 // back as the same double. kQuantize states the codes, the group, the dtype of the scales, how they
 // are chosen (of hqq with the rounds), and of 4 bits the order of the nibbles: "quantize i4 group
 // 32 bf16 bf16_first low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32
@@ -60,7 +65,9 @@ struct RecipeOutput {
 // The elements of the pieces, one piece after the other, pass through the steps and are the
 // elements of the output. Without steps the bytes are those of the checkpoint. Where the last step
 // makes codes and scales, they are two outputs: codes [..., K] of kI4 or kI8, and "scales" with a
-// row of scales for each row of codes, [..., K / group], or [...] where that is one scale.
+// row of scales for each row of codes, [..., K / group], or [...] where that is one scale. Where it
+// makes blocks, or takes them as they are stored, the output is their bytes: kU8, [..., bytes of a
+// row].
 struct Recipe {
   std::vector<StridedPiece> pieces = {};  // `tensor` is an index into TensorSource::entries()
   // Dtype of the elements before the steps. f32 where the first step is kDecode, which it is where
@@ -72,7 +79,7 @@ struct Recipe {
   RecipeOutput& output() { return outputs.front(); }
   const RecipeOutput& output() const { return outputs.front(); }
   bool is_copy() const { return steps.empty(); }
-  // Whether the outputs are codes and scales. Such a recipe takes no more steps.
+  // Whether the outputs are codes and scales, or blocks. Such a recipe takes no more steps.
   bool is_coded() const;
   // Adds an arithmetic step; the output is then f32.
   void apply(const Step& step);
@@ -87,6 +94,12 @@ struct Recipe {
   // f32
   // [..., K / 32]. kUnsupported unless the recipe is whole rows of q8_0 tensors and nothing else.
   Status split_q8_0(const TensorSource& source, const std::string& key);
+  // Makes blocks of the f32 values, instead of an earlier cast. kUnsupported where rows are not
+  // whole blocks; `key` names the weight.
+  Status encode(const BlockEncoder& encoder, const std::string& key);
+  // Makes the blocks that are stored the output, as they are. kUnsupported unless the recipe is
+  // whole rows of tensors of one block type and nothing else.
+  Status take_blocks(const TensorSource& source, const std::string& key);
   // Equal recipes produce identical bytes.
   bool operator==(const Recipe&) const = default;
 };

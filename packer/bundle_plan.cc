@@ -136,7 +136,7 @@ class Planner {
 
   void add_file(FilePlan file) {
     impl_.manifest.files.push_back({file.name, file.bytes,
-                                    std::string(file.segmented ? kSegmentsDigest : kPlainDigest),
+                                    std::string(file.has_weights ? kSegmentsDigest : kPlainDigest),
                                     std::string(kZeroDigest)});
     impl_.listing.push_back({file.name, file.bytes});
     impl_.total_bytes += file.bytes;
@@ -205,7 +205,7 @@ class Planner {
     FilePlan file;
     file.name = data_names_[index];
     file.bytes = data.layout.file_bytes;
-    file.segmented = true;
+    file.has_weights = true;
     file.extents.push_back({Extent::Kind::kHead, 0, 0, data.layout.head.size()});
     file.head = std::move(data.layout.head);
     size_t segment = 0;

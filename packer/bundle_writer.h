@@ -17,6 +17,7 @@
 #include "graph/lower.h"
 #include "graph/recipe.h"
 #include "packer/manifest.h"
+#include "packer/weight_files.h"
 
 namespace ferry::packer {
 
@@ -44,18 +45,6 @@ struct BundleInput {
   };
   std::vector<Component> components;
   std::vector<CopiedFile> copied;
-};
-
-struct PlannedFile {
-  std::string path;  // relative
-  uint64_t bytes = 0;
-};
-
-// A weight with values that are infinite or NaN, as the checkpoint has them.
-struct NonFiniteWeight {
-  std::string name;                  // runtime name
-  std::vector<std::string> sources;  // keys of the checkpoint
-  uint64_t count = 0;
 };
 
 // Where a bundle is written to.

@@ -5,8 +5,11 @@
 //
 // Rejected: the plain digest of data files. It is a chain through the whole file, that is a second
 // pass over every byte (digests of tensors are wanted anyway), on one core: conversion then cost
-// five times a copy on two cores instead of two and a half.
+// five times a copy on two cores instead of two and a half. Files for other programs pay for it,
+// because their readers know no other digest.
 #include "packer/file_writer.h"
+
+#include <zlib.h>
 
 #include <algorithm>
 #include <atomic>
@@ -40,6 +43,11 @@ bool is_whole_copy(const graph::Recipe& recipe, const TensorSource& source) {
          recipe.output().bytes() == source.entries()[piece.tensor].bytes;
 }
 
+uint32_t crc32_of(uint32_t crc, std::span<const std::byte> bytes) {
+  const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
+  return static_cast<uint32_t>(::crc32_z(crc, data, bytes.size()));
+}
+
 // A file written from front to back, with its digest. Gaps are zeros already.
 class PlainFile {
  public:
@@ -66,13 +74,14 @@ class PlainFile {
 
 class FileWriter {
  public:
-  FileWriter(const BundlePlan::Impl& plan, const std::string& directory, ResumableStage* stage,
+  FileWriter(const FileSet& plan, const std::string& directory, ResumableStage* stage,
              ThreadPool& pool, const std::function<void(uint64_t, uint64_t)>& progress)
       : plan_(plan), directory_(directory), stage_(stage), pool_(pool), progress_(progress) {
     digests_.files.resize(plan.files.size());
     digests_.segments.resize(plan.segments);
     digests_.entries.resize(plan.source->entries().size());
     digests_.non_finite.resize(plan.weights.size());
+    crcs_.resize(plan.weights.size(), 0);
     for (const FilePlan& file : plan.files) {
       for (const Extent& extent : file.extents) total_ += extent.bytes;
     }
@@ -80,7 +89,7 @@ class FileWriter {
     done_.resize(plan.weights.size(), false);
   }
 
-  Result<BundleDigests> run() {
+  Result<FileDigests> run() {
     const StageContents nothing;
     FERRY_RETURN_IF_ERROR(
         prepare_files(plan_, directory_, stage_ != nullptr ? stage_->contents : nothing));
@@ -97,6 +106,7 @@ class FileWriter {
   // Each source tensor is hashed by one task: that of an unchanged copy of it, if there is one.
   void assign_entries() {
     hashed_by_.resize(digests_.entries.size(), SIZE_MAX);
+    if (!plan_.source_digests) return;
     for (size_t i = 0; i < plan_.weights.size(); ++i) {
       const graph::Recipe& recipe = *plan_.weights[i];
       if (is_whole_copy(recipe, *plan_.source)) hashed_by_[recipe.pieces[0].tensor] = i;
@@ -110,6 +120,7 @@ class FileWriter {
 
   // The source tensors that the task of a weight hashes.
   std::vector<size_t> entries_hashed_by(size_t weight) const {
+    if (!plan_.source_digests) return {};
     std::vector<size_t> entries = entries_of(*plan_.weights[weight]);
     std::erase_if(entries, [&](size_t entry) { return hashed_by_[entry] != weight; });
     return entries;
@@ -144,7 +155,7 @@ class FileWriter {
     for (size_t f = begin; f < end; ++f) {
       const FilePlan& file = plan_.files[f];
       open_.push_back(FERRY_TRY(OutputFile::open_existing(directory_ + "/" + file.name)));
-      if (!file.segmented) tasks.push_back({f, {}, file.bytes});
+      if (!file.has_weights) tasks.push_back({f, {}, file.bytes});
       add_weights(f, tasks);
     }
     std::stable_sort(tasks.begin(), tasks.end(),
@@ -206,6 +217,9 @@ class FileWriter {
     if (!copied) {
       for (size_t entry : hashed) tap.watch(entry);
     }
+    // Of a file whose digest is that of its bytes, the digests of weights are for the journal only.
+    const bool digested = !plan_.files[file].plain_digest || stage_ != nullptr;
+    const bool summed = plan_.files[file].finishing != nullptr;
     std::vector<Sha256> hashes(extents.size());
     const auto write_rows = [&](int64_t first, int64_t rows,
                                 std::span<const std::span<std::byte>> tiles) -> Status {
@@ -213,7 +227,8 @@ class FileWriter {
       count.unquantized += FERRY_TRY(materialize_rows(recipe, tap, first, rows, tiles));
       for (size_t i = 0; i < tiles.size(); ++i) {
         const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, i);
-        hashes[i].update(tiles[i]);
+        if (digested) hashes[i].update(tiles[i]);
+        if (summed) crcs_[weight] = crc32_of(crcs_[weight], tiles[i]);
         FERRY_RETURN_IF_ERROR(write_tile(file, extents[i], offset, tiles[i]));
       }
       if (!recipe.is_coded()) FERRY_RETURN_IF_ERROR(count_tile(recipe, first, tiles[0], count));
@@ -342,14 +357,64 @@ class FileWriter {
   Status finish_file(size_t index) {
     const FilePlan& file = plan_.files[index];
     OutputFile& out = open_file(index);
-    if (file.segmented) {
-      FERRY_RETURN_IF_ERROR(out.write_at(0, file.head));
-      digests_.files[index] = FERRY_TRY(digest_data_file(file));
-      advance(file.head.size());
+    if (file.has_weights) {
+      FERRY_RETURN_IF_ERROR(write_known(file, out));
+      digests_.files[index] = file.plain_digest ? FERRY_TRY(digest_of_written(file, out))
+                                                : FERRY_TRY(digest_data_file(file));
     }
     Status synced = out.sync_and_close();
     if (!synced && stage_ != nullptr) stage_->sync_failed = true;
     return synced;
+  }
+
+  // What of a file with weights is no weight.
+  Status write_known(const FilePlan& file, const OutputFile& out) {
+    for (const Extent& extent : file.extents) {
+      if (extent.kind == Extent::Kind::kWeight) continue;
+      const bool head = extent.kind == Extent::Kind::kHead;
+      FERRY_RETURN_IF_ERROR(
+          out.write_at(extent.offset, head ? std::span(file.head) : file.blobs[extent.index]));
+      advance(extent.bytes);
+    }
+    if (!file.finishing) return {};
+    std::vector<uint32_t> crcs;
+    for (const Extent& extent : file.extents) {
+      if (extent.kind != Extent::Kind::kWeight) continue;
+      if (done_[extent.index]) crcs_[extent.index] = FERRY_TRY(crc_of_written(extent, out));
+      crcs.push_back(crcs_[extent.index]);
+    }
+    for (const FileBytes& bytes : file.finishing(crcs)) {
+      FERRY_RETURN_IF_ERROR(out.write_at(bytes.offset, bytes.bytes));
+    }
+    return {};
+  }
+
+  // body(tile) over bytes that have been written.
+  template <class Body>
+  Status read_back(const OutputFile& out, uint64_t offset, uint64_t bytes, const Body& body) {
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(kTileBytes, bytes));
+    for (uint64_t at = 0; at < bytes && !stop_; at += kTileBytes) {
+      FERRY_RETURN_IF_ERROR(check_interrupt());
+      const std::span<std::byte> tile(buffer.get(), std::min(kTileBytes, bytes - at));
+      FERRY_RETURN_IF_ERROR(out.read_at(offset + at, tile));
+      body(tile);
+    }
+    return {};
+  }
+
+  Result<uint32_t> crc_of_written(const Extent& extent, const OutputFile& out) {
+    uint32_t crc = 0;
+    FERRY_RETURN_IF_ERROR(
+        read_back(out, extent.offset, extent.bytes,
+                  [&](std::span<const std::byte> tile) { crc = crc32_of(crc, tile); }));
+    return crc;
+  }
+
+  Result<Digest> digest_of_written(const FilePlan& file, const OutputFile& out) {
+    Sha256 hash;
+    FERRY_RETURN_IF_ERROR(
+        read_back(out, 0, file.bytes, [&](std::span<const std::byte> tile) { hash.update(tile); }));
+    return hash.finish();
   }
 
   Result<Digest> digest_data_file(const FilePlan& file) const {
@@ -369,14 +434,15 @@ class FileWriter {
                               });
   }
 
-  const BundlePlan::Impl& plan_;
+  const FileSet& plan_;
   const std::string& directory_;
   ResumableStage* stage_;
   ThreadPool& pool_;
   const std::function<void(uint64_t, uint64_t)>& progress_;
   std::vector<size_t> hashed_by_;  // source entry -> weight whose task makes its digest
   std::vector<bool> done_;         // by weight: an earlier run has written it
-  BundleDigests digests_;          // distinct elements are written by distinct tasks
+  std::vector<uint32_t> crcs_;     // by weight, where the file asks for them
+  FileDigests digests_;            // distinct elements are written by distinct tasks
   std::vector<OutputFile> open_;   // of the current batch
   size_t first_open_ = 0;
   std::atomic<bool> stop_{false};
@@ -387,9 +453,9 @@ class FileWriter {
 
 }  // namespace
 
-Result<BundleDigests> write_files(const BundlePlan::Impl& plan, const std::string& directory,
-                                  ResumableStage* stage, ThreadPool& pool,
-                                  const std::function<void(uint64_t, uint64_t)>& progress) {
+Result<FileDigests> write_files(const FileSet& plan, const std::string& directory,
+                                ResumableStage* stage, ThreadPool& pool,
+                                const std::function<void(uint64_t, uint64_t)>& progress) {
   return FileWriter(plan, directory, stage, pool, progress).run();
 }
 

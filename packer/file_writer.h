@@ -11,18 +11,18 @@
 #include "core/result.h"
 #include "core/sha256.h"
 #include "core/thread_pool.h"
-#include "packer/bundle_plan_impl.h"
+#include "packer/file_set.h"
 #include "packer/non_finite.h"
 #include "packer/stage_contents.h"
 #include "packer/stage_journal.h"
 
 namespace ferry::packer {
 
-struct BundleDigests {
-  std::vector<Digest> files;                   // by index into Impl::files, of each file's method
+struct FileDigests {
+  std::vector<Digest> files;                   // by index into FileSet::files
   std::vector<Digest> segments;                // of outputs of weights, by their number among all
   std::vector<std::optional<Digest>> entries;  // of source tensors; empty where none was read
-  std::vector<NonFiniteCount> non_finite;      // by index into Impl::weights
+  std::vector<NonFiniteCount> non_finite;      // by index into FileSet::weights
   uint64_t taken_over = 0;                     // bytes of weights that an earlier run has written
 };
 
@@ -39,8 +39,8 @@ struct ResumableStage {
 // thread at a time, with bytes written and their total; it may be empty. Bytes and digests do not
 // depend on the number of threads. Memory: a tile and what materialize() needs for it per thread,
 // and the longest literal.
-Result<BundleDigests> write_files(const BundlePlan::Impl& plan, const std::string& directory,
-                                  ResumableStage* stage, ThreadPool& pool,
-                                  const std::function<void(uint64_t, uint64_t)>& progress);
+Result<FileDigests> write_files(const FileSet& plan, const std::string& directory,
+                                ResumableStage* stage, ThreadPool& pool,
+                                const std::function<void(uint64_t, uint64_t)>& progress);
 
 }  // namespace ferry::packer

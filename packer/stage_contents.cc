@@ -32,7 +32,7 @@ struct Place {
   std::vector<Extent> outputs = {};
 };
 
-std::vector<Place> places_of(const BundlePlan::Impl& plan) {
+std::vector<Place> places_of(const FileSet& plan) {
   std::vector<Place> places(plan.weights.size());
   for (size_t f = 0; f < plan.files.size(); ++f) {
     for (const Extent& extent : plan.files[f].extents) {
@@ -52,11 +52,10 @@ bool has_its_size(const std::string& path, uint64_t bytes) {
 }
 
 // Which of the planned data files are there. Removes everything else.
-Result<std::vector<bool>> keep_data_files(const BundlePlan::Impl& plan,
-                                          const std::string& directory) {
+Result<std::vector<bool>> keep_data_files(const FileSet& plan, const std::string& directory) {
   std::map<std::string_view, size_t> planned;
   for (size_t f = 0; f < plan.files.size(); ++f) {
-    if (plan.files[f].segmented) planned.emplace(plan.files[f].name, f);
+    if (plan.files[f].has_weights) planned.emplace(plan.files[f].name, f);
   }
   std::vector<bool> kept(plan.files.size(), false);
   const Directory opened = FERRY_TRY(Directory::open(directory));
@@ -87,8 +86,8 @@ Result<Digest> digest_of(const OutputFile& file, const Extent& extent) {
 
 // Whether the record is one of this plan, and the weight is there as it says. What cannot be read
 // is written again.
-Result<bool> is_whole(const BundlePlan::Impl& plan, const std::string& directory,
-                      const WeightRecord& record, const Place& place) {
+Result<bool> is_whole(const FileSet& plan, const std::string& directory, const WeightRecord& record,
+                      const Place& place) {
   if (record.outputs.size() != place.outputs.size()) return false;
   for (const auto& [entry, digest] : record.entries) {
     if (entry >= plan.source->entries().size()) return false;
@@ -124,13 +123,14 @@ Status clear_gaps(const OutputFile& file, const FilePlan& plan) {
 
 }  // namespace
 
-Result<std::string> stage_fingerprint(const BundlePlan::Impl& plan) {
+Result<std::string> stage_fingerprint(const FileSet& plan, std::string_view plan_text) {
   const auto* files = dynamic_cast<const FileState*>(plan.source);
   if (files == nullptr) return std::string();
   const std::string state = FERRY_TRY(files->state());
   Sha256 hash;
   update_text(hash, kTag);
-  for (const std::string& text : {std::string(version()), write_manifest(plan.manifest), state}) {
+  for (const std::string_view text :
+       {std::string_view(version()), plan_text, std::string_view(state)}) {
     update_u64(hash, text.size());
     update_text(hash, text);
   }
@@ -141,7 +141,7 @@ Result<std::string> stage_fingerprint(const BundlePlan::Impl& plan) {
   return to_hex(hash.finish());
 }
 
-Result<StageContents> verified_contents(const BundlePlan::Impl& plan, const std::string& directory,
+Result<StageContents> verified_contents(const FileSet& plan, const std::string& directory,
                                         std::span<const WeightRecord> records, ThreadPool& pool) {
   StageContents contents;
   contents.weights.resize(plan.weights.size());
@@ -166,7 +166,7 @@ Result<StageContents> verified_contents(const BundlePlan::Impl& plan, const std:
   return contents;
 }
 
-Status prepare_files(const BundlePlan::Impl& plan, const std::string& directory,
+Status prepare_files(const FileSet& plan, const std::string& directory,
                      const StageContents& contents) {
   for (size_t f = 0; f < plan.files.size(); ++f) {
     const FilePlan& file = plan.files[f];

@@ -19,7 +19,7 @@ namespace ferry::packer {
 
 // What the manifest will say of a weight whose bytes have been written.
 struct WeightRecord {
-  size_t weight = 0;                                    // index into Impl::weights
+  size_t weight = 0;                                    // index into FileSet::weights
   std::vector<Digest> outputs = {};                     // of each output
   std::vector<std::pair<size_t, Digest>> entries = {};  // source tensors that were hashed with it
   NonFiniteCount non_finite = {};

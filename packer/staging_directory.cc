@@ -258,19 +258,56 @@ bool is_empty_directory(const std::string& path) {
   return true;
 }
 
-// Nothing but a bundle or an empty directory is ever replaced: a mistyped path must not cost a home
-// directory.
-Status check_replaceable(const std::string& target, const struct stat& info, bool overwrite) {
+// Whether it is a directory with a config.json and weights, or an index of weights, and nothing but
+// regular files: what a conversion to files of other programs leaves, and no home directory.
+bool is_checkpoint(const std::string& path) {
+  const Directory directory(::opendir(path.c_str()), &::closedir);
+  if (!directory) return false;
+  bool weights = false, config = false;
+  while (const dirent* entry = ::readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    struct stat info {};
+    if (::lstat(fmt::format("{}/{}", path, name).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
+      return false;
+    }
+    config = config || name == "config.json";
+    weights = weights || name.ends_with(".safetensors") || name.ends_with(".pth") ||
+              name.ends_with(".gguf");
+  }
+  return weights && config;
+}
+
+tl::unexpected<Error> stays(const std::string& target, StagingDirectory::Kind kind) {
+  return taken(target, kind == StagingDirectory::Kind::kBundle
+                           ? "is neither a bundle nor empty, and is left alone"
+                           : "is neither empty nor a checkpoint of files alone, and is left alone");
+}
+
+// Nothing but what the tool itself makes, or an empty directory, is ever replaced: a mistyped path
+// must not cost a home directory.
+Status check_replaceable(const std::string& target, const struct stat& info, bool overwrite,
+                         StagingDirectory::Kind kind) {
+  using Kind = StagingDirectory::Kind;
   struct stat behind {};
   if (S_ISLNK(info.st_mode) && ::stat(target.c_str(), &behind) == 0 && S_ISDIR(behind.st_mode)) {
     return taken(target, "is a symbolic link to a directory: name the directory itself");
   }
-  if (!overwrite) return taken(target, "exists already (--overwrite replaces a bundle)");
+  if (!overwrite) {
+    return taken(target, kind == Kind::kBundle ? "exists already (--overwrite replaces a bundle)"
+                                               : "exists already (--overwrite replaces it)");
+  }
+  if (kind == Kind::kFile) {
+    if (S_ISREG(info.st_mode)) return {};
+    return taken(target, "exists and is not a regular file");
+  }
   if (!S_ISDIR(info.st_mode)) return taken(target, "exists and is not a directory");
+  if (is_empty_directory(target)) return {};
+  if (kind == Kind::kCheckpoint && is_checkpoint(target)) return {};
   const std::string manifest = target + "/" + std::string(kManifestName);
   struct stat ignored {};
-  if (::lstat(manifest.c_str(), &ignored) == 0 || is_empty_directory(target)) return {};
-  return taken(target, "is neither a bundle nor empty, and is left alone");
+  if (kind == Kind::kBundle && ::lstat(manifest.c_str(), &ignored) == 0) return {};
+  return stays(target, kind);
 }
 
 Status check_parent(const std::string& parent) {
@@ -306,6 +343,7 @@ StagingDirectory& StagingDirectory::operator=(StagingDirectory&& other) noexcept
   std::swap(parent_, other.parent_);
   std::swap(root_, other.root_);
   std::swap(path_, other.path_);
+  std::swap(kind_, other.kind_);
   std::swap(overwrite_, other.overwrite_);
   std::swap(keep_, other.keep_);
   std::swap(lock_, other.lock_);
@@ -319,31 +357,34 @@ std::string StagingDirectory::parent_of(const std::string& target) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-Result<StagingDirectory> StagingDirectory::create(const std::string& target, bool overwrite) {
-  return begin(target, overwrite, {});
+Result<StagingDirectory> StagingDirectory::create(const std::string& target, bool overwrite,
+                                                  Kind kind) {
+  return begin(target, overwrite, {}, kind);
 }
 
 Result<StagingDirectory> StagingDirectory::create_stage(const std::string& target, bool overwrite,
-                                                        std::string_view id) {
-  return begin(target, overwrite, id);
+                                                        std::string_view id, Kind kind) {
+  return begin(target, overwrite, id, kind);
 }
 
 // `stage` is the id of one, or empty.
 Result<StagingDirectory> StagingDirectory::begin(const std::string& target, bool overwrite,
-                                                 std::string_view stage) {
+                                                 std::string_view stage, Kind kind) {
   StagingDirectory staging;
+  staging.kind_ = kind;
   staging.overwrite_ = overwrite;
   staging.target_ = without_slashes(target);
   staging.parent_ = parent_of(target);
   const std::string name = base_name(staging.target_);
   if (name.empty() || name == "." || name == ".." || name.find('\0') != std::string::npos) {
-    return usage(target, "is not a name for a new directory");
+    return usage(target, kind == Kind::kFile ? "is not a name for a file"
+                                             : "is not a name for a new directory");
   }
   FERRY_RETURN_IF_ERROR(check_parent(staging.parent_));
   const ParentLock parent_lock(staging.parent_);
   Remainders remainders(staging.parent_, name);
   if (const auto existing = FERRY_TRY(look_at(staging.target_))) {
-    Status replaceable = check_replaceable(staging.target_, *existing, overwrite);
+    Status replaceable = check_replaceable(staging.target_, *existing, overwrite, kind);
     if (!replaceable) {
       if (remainders.find(target)) (void)remainders.remove(/*stages=*/false);
       return tl::unexpected<Error>(std::move(replaceable).error());
@@ -402,7 +443,11 @@ Status StagingDirectory::publish() {
   FERRY_RETURN_IF_ERROR(sync_directory(path_));
   const auto existing = FERRY_TRY(look_at(target_));
   if (existing) {
-    FERRY_RETURN_IF_ERROR(check_replaceable(target_, *existing, overwrite_));
+    FERRY_RETURN_IF_ERROR(check_replaceable(target_, *existing, overwrite_, kind_));
+  }
+  if (kind_ == Kind::kFile) {
+    FERRY_RETURN_IF_ERROR(publish_file(/*replace=*/existing.has_value()));
+  } else if (existing) {
     FERRY_RETURN_IF_ERROR(exchange());
   } else {
     FERRY_RETURN_IF_ERROR(give_name());
@@ -428,6 +473,20 @@ Status StagingDirectory::give_name() {
   if (result != 0) return os_error(target_, "cannot be given its name", errno);
   if (path_ == root_) root_.clear();
   return {};
+}
+
+// The directory that it was written in goes with this object.
+Status StagingDirectory::publish_file(bool replace) {
+  const std::string made = fmt::format("{}/{}", path_, base_name(target_));
+  int result = ::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target_.c_str(),
+                           replace ? 0 : RENAME_NOREPLACE);
+  // Where the flag is not known, a link refuses to replace.
+  if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
+    result =
+        replace ? ::rename(made.c_str(), target_.c_str()) : ::link(made.c_str(), target_.c_str());
+  }
+  if (result == 0) return {};
+  return os_error(target_, "cannot be given its name", errno);
 }
 
 Status StagingDirectory::exchange() {

@@ -1,5 +1,6 @@
 // StagingDirectory: a temporary sibling of the target that becomes the target in one step, or
-// vanishes. Private to packer/.
+// vanishes. The target may also be a file, which is written in such a directory. Private to
+// packer/.
 #pragma once
 
 #include <string>
@@ -18,19 +19,27 @@ namespace ferry::packer {
 // Move-only, not thread-safe.
 class StagingDirectory {
  public:
+  // What the target is, and what may be replaced by it.
+  enum class Kind {
+    kBundle,      // a directory; a bundle or an empty directory
+    kCheckpoint,  // a directory; an empty one, or one of files alone that a checkpoint could be
+    kFile,        // the file of the target's name in the directory that is written; a file
+  };
+
   StagingDirectory() = default;
   ~StagingDirectory();
   StagingDirectory(StagingDirectory&& other) noexcept;
   StagingDirectory& operator=(StagingDirectory&& other) noexcept;
 
   // Removes what killed runs left of the same target first, and stages that no run holds. kUsage if
-  // another run is writing the target, if it exists and `overwrite` is not set, or if it is neither
-  // empty nor a bundle; kIo if there is no directory to put it into.
-  static Result<StagingDirectory> create(const std::string& target, bool overwrite);
+  // another run is writing the target, kExists if the target exists and `overwrite` is not
+  // set, or if it is nothing that this kind replaces; kIo if there is no directory to put it into.
+  static Result<StagingDirectory> create(const std::string& target, bool overwrite,
+                                         Kind kind = Kind::kBundle);
   // The same, but for the stage of this `id`, 16 hexadecimal digits: it is taken over as it is, and
   // made where there is none. kUnsupported on a file system without locks.
   static Result<StagingDirectory> create_stage(const std::string& target, bool overwrite,
-                                               std::string_view id);
+                                               std::string_view id, Kind kind = Kind::kBundle);
 
   // The directory that is written.
   const std::string& path() const { return path_; }
@@ -50,15 +59,17 @@ class StagingDirectory {
 
  private:
   static Result<StagingDirectory> begin(const std::string& target, bool overwrite,
-                                        std::string_view stage);
+                                        std::string_view stage, Kind kind);
   Status make_private(const std::string& name);
   Status take_stage(const std::string& name, std::string_view id, int held);
   Status give_name();
   Status exchange();
+  Status publish_file(bool replace);
 
   std::string target_, parent_;
   std::string root_;  // empty when there is nothing to remove
   std::string path_;  // root_, or a directory in it
+  Kind kind_ = Kind::kBundle;
   bool overwrite_ = false, keep_ = false;
   int lock_ = -1;
 };

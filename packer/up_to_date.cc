@@ -169,7 +169,7 @@ Result<std::string> BundlePlan::difference(const Manifest& existing, ThreadPool&
   if (!why.empty()) return why;
   for (size_t i = 0; i < impl_->files.size(); ++i) {
     const FilePlan& file = impl_->files[i];
-    if (file.segmented) continue;
+    if (file.has_weights) continue;
     if (FERRY_TRY(digest_of_plain(*impl_, file)) == existing.files[i].digest) continue;
     return fmt::format("{} would be another one", quoted(file.name));
   }

@@ -69,16 +69,20 @@ struct ConvertedComponent {
   std::string quantization = {};  // graph::QuantizedModel::summary
 };
 
-// Everything that the plan refers to, and what there is to say about it. Move-only.
-struct Conversion {
+// A checkpoint whose keys have been mapped, and what there is to say about that. Move-only.
+struct MappedCheckpoint {
   std::unique_ptr<TensorSource> source;
   converters::ModelConfig config;
   std::string family;  // family_name() of the config
   converters::MappingReport mapping;
   std::vector<std::string> unused_config_keys;  // see ConfigReport
-  std::vector<std::string> notes;  // lines for the user: what the bundle will not have or do
-  std::vector<converters::KeyProblem> problems;  // if there are any, there is nothing below
-  std::vector<ConvertedComponent> components;    // the plan points into them
+  std::vector<std::string> notes;  // lines for the user: what the output will not have or do
+  std::vector<converters::KeyProblem> problems;  // if there are any, nothing is planned
+};
+
+// Everything that the plan refers to, and what there is to say about it. Move-only.
+struct Conversion : MappedCheckpoint {
+  std::vector<ConvertedComponent> components;  // the plan points into them
   std::vector<PlannedBuffer> buffers;
   uint64_t activation_bytes = 0, activation_lower_bound = 0;  // of the method that needs most
   uint64_t state_bytes = 0;                                   // of all programs

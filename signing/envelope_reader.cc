@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base64.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "signing/base64.h"
 #include "signing/bundle_names.h"
 #include "signing/envelope.h"
 

@@ -1,5 +1,5 @@
+#include "core/base64.h"
 #include "core/json_writer.h"
-#include "signing/base64.h"
 #include "signing/bundle_names.h"
 #include "signing/envelope.h"
 

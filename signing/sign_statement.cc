@@ -5,8 +5,8 @@
 
 #include <utility>
 
+#include "core/base64.h"
 #include "core/text.h"
-#include "signing/base64.h"
 #include "signing/certificate_path.h"
 #include "signing/envelope.h"
 #include "signing/signing_key.h"

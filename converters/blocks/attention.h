@@ -12,10 +12,11 @@ struct AttentionStyle {
   bool output_bias = false;
   enum class QkNorm {
     kNone,
-    kHead,        // RMSNorm over head_dim before RoPE
-    kWhole,       // RMSNorm over all heads together before RoPE (OLMo 2)
-    kLayer,       // LayerNorm over head_dim before RoPE (Phi)
-    kLayerByHead  // LayerNorm without bias, with a weight for each head (Cohere, StableLM)
+    kHead,         // RMSNorm over head_dim before RoPE
+    kWhole,        // RMSNorm over all heads together before RoPE (OLMo 2)
+    kLayer,        // LayerNorm over head_dim before RoPE (Phi)
+    kLayerByHead,  // LayerNorm without bias, with a weight for each head (Cohere, StableLM)
+    kAfter         // RMSNorm over head_dim after RoPE (Hunyuan)
   } qk_norm = QkNorm::kNone;
   bool output_gate = false;  // wq makes [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
 };

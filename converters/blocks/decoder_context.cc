@@ -45,22 +45,37 @@ std::vector<RopeRows> rope_table_rows(const RopeConfig& rope, int64_t rotary_dim
           {*limit, rows.inverse}};
 }
 
+// What multiplies the row of a position.
+struct RowScale {
+  double factor, growth;
+  int64_t original_max_positions;
+
+  float operator()(uint64_t position) const {
+    if (growth == 0.0) return static_cast<float>(factor);
+    const uint64_t times = position / static_cast<uint64_t>(original_max_positions);
+    return static_cast<float>(factor * (1.0 + growth * std::log1p(static_cast<double>(times))));
+  }
+};
+RowScale row_scale(const RopeConfig& rope) {
+  return {rope.attention_factor, rope.query_growth, rope.original_max_positions};
+}
+
 // cos or sin of position * inverse frequency. A row holds the frequencies twice (half-split RoPE).
 // The first half of a sine row is negated, so that x * cos + swapped(x) * sin rotates every pair.
 graph::Literal rope_literal(const std::string& name, const std::vector<RopeRows>& runs,
-                            double factor, int64_t positions, bool sine) {
-  const auto scale = static_cast<float>(factor);
+                            const RowScale& scale_of, int64_t positions, bool sine) {
   const int64_t half = std::ssize(runs.front().inverse);
   graph::Literal literal;
   literal.key = fmt::format("{}.{}.{}", name, sine ? "sin" : "cos", positions);
   literal.bytes = static_cast<uint64_t>(positions * 2 * half) * sizeof(float);
-  literal.fill = [runs, half, scale, sine](uint64_t offset, std::span<std::byte> out) {
+  literal.fill = [runs, half, scale_of, sine](uint64_t offset, std::span<std::byte> out) {
     std::vector<float> row(static_cast<size_t>(2 * half));
     const std::span<const std::byte> bytes = std::as_bytes(std::span(row));
     for (uint64_t p = offset / bytes.size(); !out.empty(); ++p) {
       const auto first = static_cast<uint64_t>(runs.front().positions);
       const RopeRows& run = p < first ? runs.front() : runs.back();
       const uint64_t position = p < first ? p : p - first;
+      const float scale = scale_of(position);
       for (int64_t i = 0; i < half; ++i) {
         // The angle is rounded to f32, as the reference implementation computes it.
         const float angle = static_cast<float>(position) * run.inverse[static_cast<size_t>(i)];
@@ -111,8 +126,7 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
   for (const RopeRows& run : runs) rows += run.positions;
   const Dims shape = {positions(rows), 1, head_dim(c.config.rotary_dim())};
   const auto table_of = [&](bool sine) {
-    return b.literal(DType::kF32, shape,
-                     rope_literal(name, runs, rope.attention_factor, rows, sine));
+    return b.literal(DType::kF32, shape, rope_literal(name, runs, row_scale(rope), rows, sine));
   };
   const ValueId cos = table_of(/*sine=*/false);
   const ValueId sin = table_of(/*sine=*/true);
@@ -169,9 +183,26 @@ KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
   return range;
 }
 
+using TableMaker = RopeTable(GraphBuilder&, const DecoderContext&, const std::string& name,
+                             const RopeConfig&);
+
+// Whether queries grow within the context.
+bool queries_grow(const DecoderContext& c, const RopeConfig& rope) {
+  return rope.query_growth != 0.0 && rope.original_max_positions < c.options.context_length;
+}
+
+// The tables of one kind of attention: that of keys, and another of queries where they grow.
+void add_tables(GraphBuilder& b, const DecoderContext& c, AttentionKind& kind,
+                const std::string& name, const RopeConfig& rope, TableMaker* table) {
+  RopeConfig of_keys = rope;
+  of_keys.query_growth = 0.0;
+  kind.rope = table(b, c, name, of_keys);
+  kind.query_rope = queries_grow(c, rope) ? table(b, c, "query_" + name, rope) : kind.rope;
+}
+
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
-  if (config.has_rope()) c.full.rope = add_rope(b, c, "rope", config.rope);
+  if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, add_rope);
   // The attention operator has no softcap; softcap_attention() needs a mask in every layer.
   const bool masked = config.scalars.attention_softcap.has_value();
   if (masked || c.options.kv_cache != DType::kF32) {
@@ -181,7 +212,7 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   c.sliding = c.full;
   if (!config.sliding_window) return;
   if (config.sliding_rope != config.rope) {
-    c.sliding.rope = add_rope(b, c, "sliding_rope", config.sliding_rope);
+    add_tables(b, c, c.sliding, "sliding_rope", config.sliding_rope, add_rope);
   }
   if (*config.sliding_window < c.options.context_length) {
     c.sliding.range = add_window(b, c, *config.sliding_window);
@@ -203,7 +234,7 @@ RopeTable look_up_rope(GraphBuilder& b, const DecoderContext& c, const std::stri
   const int64_t count = c.options.context_length;
   const auto rows_of = [&](bool sine) {
     const ValueId table = b.literal(DType::kF32, {positions(count), head_dim(dim)},
-                                    rope_literal(name, runs, rope.attention_factor, count, sine));
+                                    rope_literal(name, runs, row_scale(rope), count, sine));
     const ValueId picked = b.embedding(table, c.ports->input_pos());
     const ValueId rows = b.unsqueeze(picked, 2);
     b.name(rows, name + (sine ? "_sin" : "_cos"));
@@ -249,11 +280,11 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   c.ports = &ports;
   if (has_states(config)) c.is_start = b.eq(b.select(b.select(ports.input_pos(), 1, 0), 0, 0), 0);
   if (!ports.attention_mask().valid()) return c;
-  if (config.has_rope()) c.full.rope = look_up_rope(b, c, "rope", config.rope);
+  if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, look_up_rope);
   c.full.mask = ports.attention_mask();
   c.sliding = c.full;
   if (config.sliding_window && config.sliding_rope != config.rope) {
-    c.sliding.rope = look_up_rope(b, c, "sliding_rope", config.sliding_rope);
+    add_tables(b, c, c.sliding, "sliding_rope", config.sliding_rope, look_up_rope);
   }
   if (ports.window_mask().valid()) c.sliding.mask = ports.window_mask();
   return c;

@@ -25,7 +25,8 @@ struct KeyRange {
 
 // Shared by the attention layers of one kind, full or sliding.
 struct AttentionKind {
-  RopeTable rope = {};
+  RopeTable rope = {};                 // of keys
+  RopeTable query_rope = {};           // the same unless queries grow with the position
   std::optional<KeyRange> range = {};  // none: the attention operator masks causally
   ValueId mask = {};                   // static style: additive, f32 [1,1,T,context_length]
 };

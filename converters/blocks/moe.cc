@@ -79,6 +79,15 @@ std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& 
                                                "layers.{i}.feed_forward.shared_gate.weight"}})});
 }
 
+std::vector<KeyRule> block_sparse_rules(const std::string& prefix, const ModelConfig& config) {
+  if (config.moe.experts == 0) return {};
+  const std::string block = prefix + "layers.{i}.block_sparse_moe.";
+  return concat({rename_rules(block, {{"gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
+                 {stack_rule(block + "experts.{e}.w1.weight", "w1", wide_shape),
+                  stack_rule(block + "experts.{e}.w3.weight", "w3", wide_shape),
+                  stack_rule(block + "experts.{e}.w2.weight", "w2", narrow_shape)}});
+}
+
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                    const std::string& prefix) {
   const MoeConfig& moe = c.config.moe;

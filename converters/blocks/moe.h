@@ -15,6 +15,9 @@ namespace ferry::converters {
 // Experts are stored one by one (experts.E.gate_proj.weight) or fused (experts.gate_up_proj of
 // shape (experts, 2 * size, hidden), gate rows first, and experts.down_proj).
 std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config);
+// Router and experts below PREFIXlayers.N.block_sparse_moe, one by one as experts.E.w1, w3 and w2
+// (Mixtral).
+std::vector<KeyRule> block_sparse_rules(const std::string& prefix, const ModelConfig& config);
 
 // sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x); x
 // [1,T,hidden], `prefix` is "layers.N.feed_forward". Router and shared gate are f32 in any bundle.

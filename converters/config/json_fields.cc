@@ -161,6 +161,12 @@ Result<std::optional<JsonFields>> JsonFields::object(std::string_view key) const
   return inside;
 }
 
+Result<std::optional<JsonFields>> JsonFields::object_or_default(std::string_view key) const {
+  if (auto stated_object = FERRY_TRY(object(key))) return stated_object;
+  if (defaults_ == nullptr || !defaults_->contains(key)) return std::nullopt;
+  return JsonFields((*defaults_)[key], name_, path_ + std::string(key) + ".");
+}
+
 std::vector<std::string> unused_keys(const json& object, const std::string& path, const KeyLog& log,
                                      bool (*is_inert)(std::string_view)) {
   std::vector<std::string> unused;

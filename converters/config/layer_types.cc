@@ -27,9 +27,9 @@ Status read_linear_attention(const JsonFields& fields, ModelConfig& config) {
 
 Result<std::optional<int64_t>> read_window(const JsonFields& fields, const ModelType& type) {
   if (type.window == WindowRule::kNever) return std::nullopt;
-  const bool asked = type.window == WindowRule::kFromLayer ||
-                     type.window == WindowRule::kWhereNoRope ||
-                     type.window == WindowRule::kAllIfUsed;
+  const bool asked =
+      type.window == WindowRule::kFromLayer || type.window == WindowRule::kEvenBefore ||
+      type.window == WindowRule::kWhereNoRope || type.window == WindowRule::kAllIfUsed;
   if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
   return fields.integer("sliding_window", kPositionRange);
 }
@@ -54,27 +54,41 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
   return turned;
 }
 
-// The layers that have a sliding window if the config states one.
-Result<std::vector<bool>> sliding_layers(const JsonFields& fields, const ModelType& type,
-                                         const ModelConfig& config) {
-  const bool from_layer = type.window == WindowRule::kFromLayer;
-  const bool pattern = type.window == WindowRule::kPattern;
-  int64_t first = 0, period = 1;
-  if (from_layer) {
-    first = FERRY_TRY(fields.integer_or("max_window_layers", {0, INT32_MAX}, config.num_layers));
+// The number that the rule counts layers by. A list of layer types replaces it.
+Result<int64_t> rule_number(const JsonFields& fields, const ModelType& type,
+                            const ModelConfig& config) {
+  const bool pattern = type.window == WindowRule::kPattern || type.window == WindowRule::kFirstFull;
+  const bool most = type.window == WindowRule::kFromLayer || type.window == WindowRule::kEvenBefore;
+  if (!pattern && !most) return 1;
+  const std::string_view key = pattern ? "sliding_window_pattern" : "max_window_layers";
+  if (type.lists_layers && fields.find("layer_types") != nullptr) {
+    (void)fields.find(key);  // not an unknown key
+    return 1;
   }
-  if (pattern) {
-    period = FERRY_TRY(fields.integer_or("sliding_window_pattern", kLayerRange, 1));
+  if (pattern) return fields.integer_or(key, kLayerRange, 1);
+  return fields.integer_or(key, {0, INT32_MAX}, config.num_layers);
+}
+
+// Whether a layer has a sliding window if the config states one.
+bool slides(WindowRule rule, int64_t layer, int64_t number, bool has_rope) {
+  switch (rule) {
+    case WindowRule::kNever:
+      return false;
+    case WindowRule::kFromLayer:
+      return layer >= number;
+    case WindowRule::kEvenBefore:
+      return layer % 2 == 0 && layer < number;
+    case WindowRule::kPattern:
+      return (layer + 1) % number != 0;
+    case WindowRule::kFirstFull:
+      return layer % number != 0;
+    case WindowRule::kWhereNoRope:
+      return !has_rope;
+    case WindowRule::kAll:
+    case WindowRule::kAllIfUsed:
+      break;
   }
-  std::vector<bool> sliding;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    sliding.push_back(from_layer ? layer >= first
-                      : pattern  ? (layer + 1) % period != 0
-                      : type.window == WindowRule::kWhereNoRope
-                          ? !config.rope_layers[static_cast<size_t>(layer)]
-                          : type.window != WindowRule::kNever);
-  }
-  return sliding;
+  return true;
 }
 
 // Linear attention in all but every full_attention_interval-th layer.
@@ -105,18 +119,22 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
                                                    const ModelConfig& config, bool window) {
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
-  const std::vector<bool> sliding = FERRY_TRY(sliding_layers(fields, type, config));
+  const int64_t number = FERRY_TRY(rule_number(fields, type, config));
   std::vector<LayerType> types;
-  for (const bool slides : sliding) {
-    types.push_back(window && slides ? LayerType::kSlidingAttention : LayerType::kFullAttention);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const bool has_rope = config.rope_layers[static_cast<size_t>(layer)];
+    types.push_back(window && slides(type.window, layer, number, has_rope)
+                        ? LayerType::kSlidingAttention
+                        : LayerType::kFullAttention);
   }
   return types;
 }
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
                                                   const nlohmann::json& list) {
-  constexpr std::array<std::pair<std::string_view, LayerType>, 4> kNames = {{
+  constexpr std::array<std::pair<std::string_view, LayerType>, 5> kNames = {{
       {"full_attention", LayerType::kFullAttention},
+      {"attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", LayerType::kLinearAttention},
       {"conv", LayerType::kShortConv},

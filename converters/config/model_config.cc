@@ -132,14 +132,20 @@ constexpr size_t kShownType = 40;
 // follows from the outer one.
 Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& model_type,
                                  FamilyTable families) {
-  const bool has_text_part = FERRY_TRY(outer.object("text_config")).has_value();
-  const std::optional<FamilyMatch> match = find_family(families, model_type);
+  const auto text_config = FERRY_TRY(outer.object("text_config"));
+  const bool has_text_part = text_config.has_value();
+  std::optional<std::string> text_type;
+  if (has_text_part) text_type = FERRY_TRY(text_config->text("model_type"));
+  const std::optional<FamilyMatch> match =
+      find_family(families, model_type, text_type.value_or(""));
   if (!match || (has_text_part && !match->multimodal)) {
     return outer.error(ErrorCode::kUnsupported, "model_type",
                        fmt::format("is {}: not supported; supported are {}",
                                    quoted(model_type, kShownType), supported_types(families)));
   }
-  if (match->multimodal && !has_text_part) return outer.bad("text_config", "is missing");
+  if (match->multimodal && !has_text_part && !match->type->wrapper.flat) {
+    return outer.bad("text_config", "is missing");
+  }
   return *match;
 }
 
@@ -147,7 +153,9 @@ Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& mod
 // the outer config itself.
 Result<JsonFields> text_part(const JsonFields& outer, const FamilyMatch& match) {
   if (!match.multimodal) return outer;
-  JsonFields inside = FERRY_TRY(outer.object("text_config")).value();
+  const auto text_config = FERRY_TRY(outer.object("text_config"));
+  if (!text_config) return outer;
+  const JsonFields& inside = *text_config;
   const ModelType& type = *match.type;
   const auto stated = FERRY_TRY(inside.text("model_type"));
   if (stated && *stated != type.wrapper.name && *stated != type.name) {
@@ -278,6 +286,8 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
       FERRY_TRY(vision             ? read_tie(outer, text, *vision->type)
                 : match.multimodal ? read_tie(outer, type.wrapper.tied)
                                    : text.flag_or("tie_word_embeddings", false));
+  config.tie_unless_stored =
+      match.multimodal && type.wrapper.tied && !outer.states("tie_word_embeddings");
   if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
   if (report != nullptr) report->unused_keys = unused_keys(document, "", log, is_inert_key);
 

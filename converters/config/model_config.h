@@ -42,6 +42,8 @@ struct RopeConfig {
   // original_max_positions and for longer ones.
   std::vector<double> factors = {}, long_factors = {};
   double attention_factor = 1.0;  // longrope, yarn: multiplies cos and sin
+  // Queries are multiplied by 1 + query_growth * ln(1 + floor(position / original_max_positions)).
+  double query_growth = 0.0;
   bool operator==(const RopeConfig&) const = default;
 };
 
@@ -105,6 +107,8 @@ struct ModelConfig {
   bool attention_bias = false;                // of q, k, v; of o in some families
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
+  // tie_word_embeddings is the default of a class: a head that the checkpoint has is used.
+  bool tie_unless_stored = false;
   std::optional<int64_t> sliding_window;  // set only where some layer uses it
   RopeConfig rope;                        // of full attention
   RopeConfig sliding_rope;                // of sliding attention; the same in most families

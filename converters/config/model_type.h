@@ -16,7 +16,9 @@ enum class WindowRule {
   kAll,         // every layer, where sliding_window is set
   kAllIfUsed,   // every layer, where use_sliding_window is set too
   kFromLayer,   // layers from max_window_layers on, where use_sliding_window is set
+  kEvenBefore,  // every second layer before max_window_layers, where use_sliding_window is set
   kPattern,     // all but every sliding_window_pattern-th layer
+  kFirstFull,   // all but the first of every sliding_window_pattern layers
   kWhereNoRope  // layers without RoPE, where use_sliding_window is set
 };
 
@@ -33,13 +35,18 @@ enum class RopeRule {
   kShared,     // one RoPE for all layers
   kByLayer,    // one for full attention, one for sliding attention
   kPhi3,       // shared; default or longrope, which may be spelled su and yarn
+  kMrope,      // shared; may be mrope, which gives a text plain positions
+  kAlpha,      // shared; dynamic may have an alpha, which changes the base
+  kGrowing,    // shared; llama_4_scaling_beta makes queries grow with the position
   kInnerFirst  // shared; partial_rotary_factor among its keys wins over the one beside them
 };
 
-// The multimodal model_type whose config has the text decoder's under text_config.
+// The multimodal model_type whose config has the text decoder's under text_config. Several types
+// may have the same: text_config then names one of them, or means the first.
 struct WrapperType {
   std::string_view name = {};  // empty: there is none
   bool tied = false;           // default of tie_word_embeddings in the outer config
+  bool flat = false;           // without text_config, the outer config describes the text decoder
 };
 
 // Which layers with attention have RoPE.

@@ -24,6 +24,8 @@ constexpr std::string_view kOriginal = "original_max_position_embeddings";
 constexpr std::string_view kPartial = "partial_rotary_factor";
 constexpr FloatRange kBetaRange = {1e-6, 1e6};
 constexpr FloatRange kMscaleRange = {0.0, 1e6};
+constexpr FloatRange kAlphaRange = {0.0, 1e6};
+constexpr FloatRange kGrowthRange = {0.0, 1e3};
 
 // Where the keys of one RoPE of a model are stated.
 struct RopeKeys {
@@ -61,6 +63,7 @@ Result<Type> rope_type(const RopeKeys& keys, const ModelType& type) {
   const JsonFields& object = keys.of(key);
   const std::string stated = FERRY_TRY(object.text(key)).value_or("default");
   const bool phi3 = type.rope == RopeRule::kPhi3;
+  if (stated == "mrope" && type.rope == RopeRule::kMrope) return Type::kDefault;
   for (const Name& row : phi3 ? std::span<const Name>(kPhi3Names) : std::span<const Name>(kNames)) {
     if (row.name != stated) continue;
     if (row.type != Type::kLongRope || !keys.by_layer) return row.type;
@@ -111,9 +114,36 @@ Result<int64_t> original_positions(const RopeKeys& keys, const ModelConfig& conf
   return keys.of(kOriginal).integer_or(kOriginal, kPositionRange, config.max_positions);
 }
 
+// Hunyuan's alpha, which replaces the factor; 0 and null mean that there is none.
+Result<bool> read_alpha(const RopeKeys& keys, const ModelConfig& config, RopeConfig& out) {
+  const double alpha = FERRY_TRY(keys.of("alpha").number_or("alpha", kAlphaRange, 0.0));
+  if (alpha == 0.0) return false;
+  const auto head = static_cast<double>(config.head_dim);
+  if (head <= 2) {
+    return keys.of("alpha").error(ErrorCode::kUnsupported, "alpha",
+                                  "of dynamic RoPE: it is not defined for heads of 2 dimensions");
+  }
+  out.theta *= std::pow(alpha, head / (head - 2.0));
+  return true;
+}
+
+// The queries of Ministral 3.
+Status read_growth(const RopeKeys& keys, RopeConfig& out) {
+  const std::string_view key = "llama_4_scaling_beta";
+  const auto growth = FERRY_TRY(keys.of(key).number(key, kGrowthRange));
+  if (!growth) return keys.of(key).bad(key, "is missing");
+  out.query_growth = *growth;
+  if (out.original_max_positions > 0) return {};
+  out.original_max_positions = FERRY_TRY(keys.of(kOriginal).required(kOriginal, kPositionRange));
+  return {};
+}
+
 // No context exceeds max_position_embeddings. Up to there, the base differs from theta by rounding
 // only.
-Status read_dynamic(const RopeKeys& keys, const ModelConfig& config, RopeConfig& out) {
+Status read_dynamic(const RopeKeys& keys, const ModelType& type, const ModelConfig& config,
+                    RopeConfig& out) {
+  out.type = Type::kDefault;
+  if (type.rope == RopeRule::kAlpha && FERRY_TRY(read_alpha(keys, config, out))) return {};
   const double factor = FERRY_TRY(required_factor(keys));
   const auto rotary = static_cast<double>(
       static_cast<int64_t>(static_cast<double>(config.head_dim) * out.partial_rotary_factor));
@@ -124,7 +154,6 @@ Status read_dynamic(const RopeKeys& keys, const ModelConfig& config, RopeConfig&
   const auto positions = static_cast<double>(config.max_positions);
   const double growth = factor * positions / positions - (factor - 1.0);
   out.theta *= std::pow(growth, rotary / (rotary - 2.0));
-  out.type = Type::kDefault;
   return {};
 }
 
@@ -203,7 +232,7 @@ Status read_one(const RopeKeys& keys, std::string_view theta_key, const ModelTyp
       out.factor = FERRY_TRY(required_factor(keys));
       return {};
     case Type::kDynamic:
-      return read_dynamic(keys, config, out);
+      return read_dynamic(keys, type, config, out);
     case Type::kYarn:
       return read_yarn(keys, config, out);
     case Type::kLlama3:
@@ -238,7 +267,7 @@ Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelCo
   auto scaling = FERRY_TRY(fields.object("rope_scaling"));
   if (scaling && scaling->size() > 0) {
     keys.objects.push_back(*std::move(scaling));
-  } else if (auto parameters = FERRY_TRY(fields.object("rope_parameters"))) {
+  } else if (auto parameters = FERRY_TRY(fields.object_or_default("rope_parameters"))) {
     keys.objects.push_back(*std::move(parameters));
   } else {
     keys.objects.emplace_back(nothing, "", "");
@@ -250,6 +279,7 @@ Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelCo
   }
   Status read = read_one(keys, "rope_theta", type, config, config.rope);
   if (read && config.rope.type == Type::kLongRope) read = read_longrope(keys.objects[0], config);
+  if (read && type.rope == RopeRule::kGrowing) read = read_growth(keys, config.rope);
   FERRY_RETURN_IF_ERROR(if_used(config, {LayerType::kFullAttention, LayerType::kSlidingAttention},
                                 config.rope, std::move(read)));
   config.sliding_rope = config.rope;
@@ -305,6 +335,9 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
     case RopeRule::kShared:
     case RopeRule::kPhi3:
     case RopeRule::kInnerFirst:
+    case RopeRule::kMrope:
+    case RopeRule::kAlpha:
+    case RopeRule::kGrowing:
       return read_shared_rope(fields, type, config);
   }
   return {};

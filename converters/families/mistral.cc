@@ -9,6 +9,8 @@
 namespace ferry::converters::families {
 namespace {
 
+constexpr const char* kVision = "vision: only the text part is built";
+
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
   return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
                  packed_export_rules(prefix, /*qkv_bias=*/false, /*mlp_bias=*/false)});
@@ -22,11 +24,20 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 const FamilySpec kMistral = {
     .types = {{.name = "mistral",
+               .wrapper = {.name = "mistral3", .tied = true},
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
                                "num_key_value_heads": 8, "max_position_embeddings": 131072,
                                "sliding_window": 4096})",
-               .window = WindowRule::kAll}},
-    .components = {{.rules = rules, .build = build}}};
+               .window = WindowRule::kAll,
+               .lists_layers = true}},
+    .components = {{.prefixes = {"model.", "model.language_model.", "language_model.model."},
+                    .heads = {"lm_head.weight", "language_model.lm_head.weight"},
+                    .rules = rules,
+                    .build = build}},
+    .dropped = {{"model.vision_tower.*", kVision},
+                {"vision_tower.*", kVision},
+                {"model.multi_modal_projector.*", kVision},
+                {"multi_modal_projector.*", kVision}}};
 
 }  // namespace ferry::converters::families

@@ -140,6 +140,17 @@ std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias) {
   return rules;
 }
 
+std::vector<KeyRule> paired_matrix_rules(const std::string& prefix, bool qkv_bias, bool output_bias,
+                                         bool mlp_bias) {
+  std::vector<KeyRule> rules =
+      concat({standard_matrix_rules(prefix), bias_rules(prefix, qkv_bias, output_bias, mlp_bias)});
+  std::erase_if(rules, [](const KeyRule& rule) {
+    return rule.source.find(".q_proj.") != std::string::npos ||
+           rule.source.find(".k_proj.") != std::string::npos;
+  });
+  return concat({paired_rope_rules(prefix + "layers.{i}.self_attn", qkv_bias), rules});
+}
+
 KeyRule codegen_qkv_rule(const std::string& source) {
   const auto turned = [](QkvPart part) {
     return [part](const ModelConfig& c) {

@@ -25,6 +25,9 @@ std::vector<KeyRule> packed_delta_net_rules(const std::string& prefix, OwnLayout
 // NAME.q_proj and NAME.k_proj to wq and wk, for families whose RoPE rotates neighbouring
 // dimensions.
 std::vector<KeyRule> paired_rope_rules(const std::string& name, bool bias);
+// The matrices under their usual names, with biases as asked for, of such a family.
+std::vector<KeyRule> paired_matrix_rules(const std::string& prefix, bool qkv_bias, bool output_bias,
+                                         bool mlp_bias);
 // CodeGen's qkv_proj.
 KeyRule codegen_qkv_rule(const std::string& source);
 

@@ -130,7 +130,10 @@ KeyRule head_rule(const std::string& source) {
 
 std::vector<TieRule> standard_ties(const ModelConfig& config) {
   if (!config.tie_word_embeddings) return {};
-  return {{.name = "tied head", .target = "output.weight", .same_as = "tok_embeddings.weight"}};
+  return {{.name = "tied head",
+           .target = "output.weight",
+           .same_as = "tok_embeddings.weight",
+           .unless_stored = config.tie_unless_stored}};
 }
 
 std::vector<KeyRule> concat(std::initializer_list<std::vector<KeyRule>> lists) {

@@ -204,6 +204,13 @@ const GgufType* find_gguf_type(uint32_t id) {
   return nullptr;
 }
 
+const GgufType* find_gguf_type(DType dtype, const BlockEncoding* encoding) {
+  for (const GgufType& type : kTypes) {
+    if (type.dtype == dtype && type.encoding() == encoding) return &type;
+  }
+  return nullptr;
+}
+
 std::string gguf_type_name(uint32_t id) {
   if (const GgufType* type = find_gguf_type(id)) return std::string(type->name);
   for (const OtherType& type : kOtherTypes) {

@@ -27,6 +27,8 @@ struct GgufType {
 
 // Null for types that we do not read.
 const GgufType* find_gguf_type(uint32_t id);
+// The type with these values and this encoding(); null where there is none.
+const GgufType* find_gguf_type(DType dtype, const BlockEncoding* encoding);
 // For messages, of any type: "IQ4_XS", or "999" where there is no such type.
 std::string gguf_type_name(uint32_t id);
 

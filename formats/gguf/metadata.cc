@@ -76,6 +76,18 @@ T GgufMetadata::load(uint64_t offset) const {
   return value;
 }
 
+std::span<const std::byte> GgufMetadata::stored(const GgufItem& item) const {
+  // The type; of an array also the type and the number of its elements.
+  const uint64_t before = item.is_array ? 16 : 4;
+  uint64_t end = item.offset;
+  if (item.type == GgufValueType::kString) {
+    for (uint64_t i = 0; i < item.count; ++i) end += sizeof(uint64_t) + load<uint64_t>(end);
+  } else {
+    end += item.count * info_of(item).bytes;
+  }
+  return header_.subspan(item.offset - before, end - item.offset + before);
+}
+
 std::string_view GgufMetadata::load_text(uint64_t offset) const {
   const auto* start = reinterpret_cast<const char*>(header_.data()) + offset + sizeof(uint64_t);
   return {start, load<uint64_t>(offset)};

@@ -58,6 +58,8 @@ class GgufMetadata {
 
   const std::vector<GgufItem>& items() const { return items_; }  // in file order
   const GgufItem* find(std::string_view key) const;
+  // The type and the value of an item, as the file has them. A view of the header.
+  std::span<const std::byte> stored(const GgufItem& item) const;
 
   Result<int64_t> integer(std::string_view key) const;  // of any integer type
   Result<double> real(std::string_view key) const;      // f32 or f64

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "signing/base64.h"
+#include "core/base64.h"
 #include "signing/envelope.h"
 #include "signing/model_statement.h"
 #include "signing/verify_envelope.h"

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "packer/check.h"
 #include "tests/packer/tiny_bundle.h"
@@ -49,7 +50,7 @@ class BundleReader : public testing::Test {
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
   // Bits are flipped in place through a mapping: writing each variant as a file would take minutes.
-  void flip_every_bit(const std::string& name) {
+  void flip_bits(const std::string& name) {
     const std::string file = path + "/" + name;
     const size_t size = fs::file_size(file);
     const int fd = ::open(file.c_str(), O_RDWR);
@@ -58,7 +59,11 @@ class BundleReader : public testing::Test {
     ASSERT_NE(mapped, MAP_FAILED);
     ::close(fd);
     auto* bytes = static_cast<unsigned char*>(mapped);
+    // A bit of each byte, each time another one; all of them with FERRY_EVERY_BIT in the
+    // environment.
+    const bool all = std::getenv("FERRY_EVERY_BIT") != nullptr;
     for (size_t bit = 0; bit < 8 * size; ++bit) {
+      if (!all && bit % 8 != bit / 8 % 8) continue;
       const auto mask = static_cast<unsigned char>(1u << bit % 8);
       bytes[bit / 8] ^= mask;
       const auto bundle = Bundle::open(path, true, pool);
@@ -136,15 +141,15 @@ TEST_F(BundleReader, CopiedFilesAreReadFromTheFilesThatWereChecked) {
 }
 
 // Two tests, so that they run at the same time.
-TEST_F(BundleReader, EverySingleBitFlipOfTheManifestIsRefusedByName) {
+TEST_F(BundleReader, ABitFlipInAnyByteOfTheManifestIsRefusedByName) {
   use_one_shard();
-  flip_every_bit("manifest.json");
+  flip_bits("manifest.json");
 }
 
-TEST_F(BundleReader, EverySingleBitFlipOfEveryOtherFileIsRefusedByName) {
+TEST_F(BundleReader, ABitFlipInAnyByteOfAnyOtherFileIsRefusedByName) {
   use_one_shard();
   for (const std::string& name : names_in(path)) {
-    if (name != kManifestName) flip_every_bit(name);
+    if (name != kManifestName) flip_bits(name);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/sha256.h"
-#include "signing/base64.h"
+#include "core/base64.h"
 #include "signing/sign_statement.h"
 #include "signing/verify_envelope.h"
 #include "tests/signing/base64_testing.h"

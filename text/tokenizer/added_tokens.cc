@@ -6,6 +6,7 @@
 
 #include "core/text.h"
 #include "core/utf8.h"
+#include "text/tokenizer/reference_classes.h"
 #include "text/unicode.h"
 
 namespace ferry::text {
@@ -83,9 +84,9 @@ void AddedTokens::cut(std::string_view text, bool normalized, std::vector<Part>&
     const AddedToken& token = tokens_[match->number];
     size_t begin = match->begin, end = match->end;
     const auto word_before = [&] {
-      return unicode::is_word(utf8::decode_before(text, begin).value);
+      return reference::is_word(utf8::decode_before(text, begin).value);
     };
-    const auto word_after = [&] { return unicode::is_word(utf8::decode_valid(text, end).value); };
+    const auto word_after = [&] { return reference::is_word(utf8::decode_valid(text, end).value); };
     if (token.single_word &&
         ((begin > 0 && word_before()) || (end < text.size() && word_after()))) {
       continue;

@@ -47,25 +47,17 @@ Result<Bpe> Bpe::make(const TokenizerDocument& document, const Vocabulary& vocab
 }
 
 Status Bpe::read_options(const TokenizerDocument& document) {
-  const std::string where = document.name + ": model";
-  const auto model = document.root.find("model");
-  if (model == document.root.end()) return bad_input(where + ": missing");
-  StepFields fields = FERRY_TRY(StepFields::of(*model, where));
-  // Old files have no type. A model with merges is BPE.
-  const auto type = FERRY_TRY(fields.optional_text("type"));
-  if (type.value_or("BPE") != "BPE") {
-    return fields.unsupported(fmt::format("the type {} is not supported", quoted(*type, 60)));
-  }
+  StepFields fields =
+      FERRY_TRY(StepFields::of(document.root.at("model"), document.name + ": model"));
+  fields.find("type");
   if (!document.has_vocab || !document.has_merges) {
     return fields.bad("'vocab' or 'merges' is missing");
   }
   fields.find("vocab");
   fields.find("merges");
-  for (const char* affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!FERRY_TRY(fields.optional_text(affix)).value_or("").empty()) {
-      return fields.unsupported(fmt::format("'{}' is not supported", affix));
-    }
-  }
+  prefix_ = FERRY_TRY(fields.optional_text("continuing_subword_prefix")).value_or("");
+  suffix_ = FERRY_TRY(fields.optional_text("end_of_word_suffix")).value_or("");
+  if (prefix_.size() + suffix_.size() > kMaxStepText) return fields.bad("an affix is too long");
   const nlohmann::json* dropout = fields.find("dropout");
   if (dropout != nullptr && *dropout != 0.0) {
     return fields.unsupported("'dropout' is not supported");
@@ -86,7 +78,11 @@ Status Bpe::read_merges(const TokenizerDocument& document) {
   for (size_t rank = 0; rank < document.merges.size(); ++rank) {
     const std::string_view left = document.text(document.merges[rank].left);
     const std::string_view right = document.text(document.merges[rank].right);
-    joined.assign(left).append(right);
+    if (right.size() < prefix_.size()) {
+      return bad_input(fmt::format("{}: model.merges: number {} lacks the prefix of a right side",
+                                   document.name, rank));
+    }
+    joined.assign(left).append(right.substr(prefix_.size()));
     const auto left_id = vocabulary_->find(left), right_id = vocabulary_->find(right);
     const auto id = vocabulary_->find(joined);
     if (!left_id || !right_id || !id) {
@@ -117,7 +113,8 @@ void Bpe::find_bytes() {
 // right part that begins with it. Every character must leave a symbol, or its neighbours would
 // meet.
 bool Bpe::marker_is_a_cut(const TokenizerDocument& document) const {
-  if (byte_level_ || ignore_merges_ || !unk_ || !vocabulary_->find(kMarker)) return false;
+  if (byte_level_ || ignore_merges_ || has_affixes() || !unk_) return false;
+  if (!vocabulary_->find(kMarker)) return false;
   return std::ranges::none_of(document.merges, [&](const TokenizerDocument::Merge& merge) {
     return document.text(merge.right).starts_with(kMarker) &&
            !document.text(merge.left).ends_with(kMarker);
@@ -126,7 +123,7 @@ bool Bpe::marker_is_a_cut(const TokenizerDocument& document) const {
 
 // -- encoding
 
-void Bpe::encode(std::string_view word, std::vector<int64_t>& ids) {
+void Bpe::encode_word(std::string_view word, std::vector<int64_t>& ids) {
   const bool cached = word.size() <= WordCache::kMaxWord;
   if (cached && cache_.append(word, ids)) return;
   encode_new(word);
@@ -134,17 +131,21 @@ void Bpe::encode(std::string_view word, std::vector<int64_t>& ids) {
   ids.insert(ids.end(), symbols_.begin(), symbols_.end());
 }
 
-void Bpe::encode_text(std::string_view text, std::vector<int64_t>& ids) {
-  if (!cut_at_marker_) return encode(text, ids);
+Status Bpe::encode(std::string_view text, std::vector<int64_t>& ids) {
+  if (!cut_at_marker_) {
+    encode_word(text, ids);
+    return {};
+  }
   size_t begin = 0;
   for (size_t at = 0; (at = text.find(kMarker, at)) != std::string_view::npos;) {
     if (at > begin && !text.substr(begin, at - begin).ends_with(kMarker)) {
-      encode(text.substr(begin, at - begin), ids);
+      encode_word(text.substr(begin, at - begin), ids);
       begin = at;
     }
     at += kMarker.size();
   }
-  if (begin < text.size()) encode(text.substr(begin), ids);
+  if (begin < text.size()) encode_word(text.substr(begin), ids);
+  return {};
 }
 
 // Leaves the ids in symbols_.
@@ -156,10 +157,10 @@ void Bpe::encode_new(std::string_view word) {
       return;
     }
   }
-  if (byte_level_) {
+  if (byte_level_ && !has_affixes()) {
     split_bytes(word);
   } else {
-    split_characters(word);
+    split_characters(byte_level_ ? spell(word) : word);
   }
   if (symbols_.size() <= kShortWord) {
     merge_short();
@@ -169,12 +170,15 @@ void Bpe::encode_new(std::string_view word) {
 }
 
 std::optional<uint32_t> Bpe::whole(std::string_view word) {
-  if (!byte_level_) return vocabulary_->find(word);
+  return vocabulary_->find(byte_level_ ? spell(word) : word);
+}
+
+std::string_view Bpe::spell(std::string_view word) {
   spelled_.clear();
   for (const char c : word) {
     utf8::append(spelled_, byte_level::kCharOf[static_cast<unsigned char>(c)]);
   }
-  return vocabulary_->find(spelled_);
+  return spelled_;
 }
 
 void Bpe::split_bytes(std::string_view word) {
@@ -196,8 +200,10 @@ void Bpe::split_bytes(std::string_view word) {
 void Bpe::split_characters(std::string_view word) {
   bool unknown = false;
   for (size_t at = 0; at < word.size();) {
-    const std::string_view character = word.substr(at, utf8::decode_valid(word, at).size);
-    at += character.size();
+    const size_t size = utf8::decode_valid(word, at).size;
+    const std::string_view character =
+        with_affixes(word.substr(at, size), at == 0, at + size == word.size());
+    at += size;
     if (const auto id = vocabulary_->find(character)) {
       if (unknown && unk_) symbols_.push_back(*unk_);
       unknown = false;
@@ -208,6 +214,15 @@ void Bpe::split_characters(std::string_view word) {
     }
   }
   if (unknown && unk_) symbols_.push_back(*unk_);
+}
+
+std::string_view Bpe::with_affixes(std::string_view character, bool first, bool last) {
+  if (!has_affixes()) return character;
+  affixed_.clear();
+  if (!first) affixed_ += prefix_;
+  affixed_ += character;
+  if (last) affixed_ += suffix_;
+  return affixed_;
 }
 
 // One token per byte, all or none. A waiting unk stays behind them, as in the reference.

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "core/result.h"
-#include "text/tokenizer/tokenizer_json.h"
-#include "text/tokenizer/vocabulary.h"
+#include "text/tokenizer/token_model.h"
 #include "text/tokenizer/word_cache.h"
 
 namespace ferry::text {
@@ -48,18 +47,16 @@ class MergeTable {
 };
 
 // Not thread-safe: it caches words.
-class Bpe {
+class Bpe final : public TokenModel {
  public:
   // With `byte_level`, words are bytes and the vocabulary spells them in the byte-level alphabet.
-  // Otherwise both are text. `vocabulary` must outlive this. kUnsupported for other models and for
-  // unsupported options, by name.
+  // Otherwise both are text. `vocabulary` must outlive this. kUnsupported for unsupported options,
+  // by name.
   static Result<Bpe> make(const TokenizerDocument& document, const Vocabulary& vocabulary,
                           bool byte_level);
 
-  // Appends the ids of `word`, which is valid UTF-8 unless byte-level.
-  void encode(std::string_view word, std::vector<int64_t>& ids);
-  // The same for a long text without pre-tokenization. Splits it where no merge can join the sides.
-  void encode_text(std::string_view text, std::vector<int64_t>& ids);
+  // `text` may be long, without pre-tokenization. Splits it where no merge can join the sides.
+  Status encode(std::string_view text, std::vector<int64_t>& ids) override;
 
  private:
   struct Symbol {
@@ -82,9 +79,13 @@ class Bpe {
   void find_bytes();
   bool marker_is_a_cut(const TokenizerDocument& document) const;
   std::optional<uint32_t> whole(std::string_view word);
+  std::string_view spell(std::string_view word);
+  void encode_word(std::string_view word, std::vector<int64_t>& ids);
   void encode_new(std::string_view word);
   void split_bytes(std::string_view word);
   void split_characters(std::string_view word);
+  std::string_view with_affixes(std::string_view character, bool first, bool last);
+  bool has_affixes() const { return !prefix_.empty() || !suffix_.empty(); }
   bool add_fallback(std::string_view character);
   void merge_short();
   void merge_long();
@@ -94,12 +95,13 @@ class Bpe {
   bool byte_level_ = false, byte_fallback_ = false, fuse_unk_ = false, ignore_merges_ = false;
   bool cut_at_marker_ = false;
   std::optional<uint32_t> unk_;
+  std::string prefix_, suffix_;  // of characters that do not begin a word, and that end it
   // By byte: the token of its byte-level character, and that of <0xNN>.
   std::vector<std::optional<uint32_t>> byte_tokens_, fallback_tokens_;
   MergeTable merges_;
   WordCache cache_;
   // Scratch memory for the current word.
-  std::string spelled_;
+  std::string spelled_, affixed_;
   std::vector<uint32_t> symbols_;
   std::vector<MergeTable::Merge> pairs_;
   std::vector<Symbol> links_;

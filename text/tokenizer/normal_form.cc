@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/utf8.h"
+#include "text/tokenizer/reference_classes.h"
 
 namespace ferry::text {
 namespace {
@@ -33,6 +34,7 @@ bool is_fixed(char32_t c, NormalForm form) {
   if (composes(form) && jamo) return false;
   const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
   if (property->combining_class != 0) return false;
+  if (reference::is_unmapped(c)) return true;
   if (property->decomp_seqindex != UINT16_MAX &&
       (property->decomp_type == 0 || compatibility(form))) {
     return false;

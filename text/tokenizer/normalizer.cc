@@ -1,12 +1,11 @@
 #include "text/tokenizer/normalizer.h"
 
 #include <fmt/format.h>
-#include <utf8proc.h>
-
 #include <algorithm>
 
 #include "core/text.h"
 #include "core/utf8.h"
+#include "text/tokenizer/bert_normalizer.h"
 #include "text/tokenizer/normal_form.h"
 #include "text/tokenizer/replace.h"
 #include "text/unicode.h"
@@ -30,19 +29,7 @@ class NormalFormStep final : public NormalizerStep {
 class Lowercase final : public NormalizerStep {
  public:
   Status apply(std::string& text, size_t) const override {
-    std::string out;
-    out.reserve(text.size());
-    for (size_t at = 0; at < text.size();) {
-      const utf8::Char c = utf8::decode_valid(text, at);
-      at += c.size;
-      if (c.value == 0x130) {  // the only one that becomes two: i and a dot above
-        out += "i\xCC\x87";
-      } else {
-        utf8::append(
-            out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.value))));
-      }
-    }
-    text = std::move(out);
+    lower_case(text);
     return {};
   }
 };
@@ -132,7 +119,8 @@ Result<StepPtr> read_step(StepFields& fields, const std::string& type) {
   for (const Kind& kind : kKinds) {
     if (kind.type == type) return kind.read(fields);
   }
-  return fields.unknown_type(type);
+  const ReadNormalizer read = find_character_normalizer(type);
+  return read != nullptr ? read(fields) : fields.unknown_type(type);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ class NormalizerStep {
 class Normalizer {
  public:
   // `value` is the field `normalizer`, null included. NFC, NFD, NFKC, NFKD, Lowercase, Strip,
-  // Prepend, Replace, Sequence; kUnsupported, by name, for others.
+  // Prepend, Replace, BertNormalizer, StripAccents, Nmt, Precompiled, ByteLevel, Sequence;
+  // kUnsupported, by name, for others.
   static Result<Normalizer> make(const nlohmann::json& value, const std::string& where);
 
   bool drops_start() const;

@@ -70,15 +70,33 @@ Result<std::vector<Piece>> read_template(StepFields& fields) {
   return pieces;
 }
 
+// A special token as [text, id].
+Result<Piece> read_pair(StepFields& fields, const char* key) {
+  const json& pair = *FERRY_TRY(fields.array(key));
+  const bool sane = pair.size() == 2 && pair[0].is_string() && pair[1].is_number_unsigned() &&
+                    pair[1].get<uint64_t>() <= static_cast<uint64_t>(kMaxTokenId);
+  if (!sane) return fields.bad(fmt::format("'{}' is not a token with its id", key));
+  return Piece{false, {pair[1].get<int64_t>()}};
+}
+
+// BertProcessing and RobertaProcessing: one token before the text and one behind it.
+Result<std::vector<Piece>> read_enclosing(StepFields& fields) {
+  Piece before = FERRY_TRY(read_pair(fields, "cls"));
+  Piece behind = FERRY_TRY(read_pair(fields, "sep"));
+  return std::vector<Piece>{std::move(before), {true, {}}, std::move(behind)};
+}
+
 Status read_step(StepFields& fields, const std::string& type,
                  std::vector<std::vector<Piece>>& templates) {
-  if (type == "TemplateProcessing") {
+  const bool is_template = type == "TemplateProcessing";
+  const bool encloses = type == "BertProcessing" || type == "RobertaProcessing";
+  if (!is_template && !encloses && type != "ByteLevel") return fields.unknown_type(type);
+  if (is_template || encloses) {
     if (templates.size() == kMaxTemplates) return fields.bad("too many templates");
-    templates.push_back(FERRY_TRY(read_template(fields)));
-    return {};
+    templates.push_back(FERRY_TRY(is_template ? read_template(fields) : read_enclosing(fields)));
   }
-  if (type != "ByteLevel") return fields.unknown_type(type);
-  for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {
+  if (is_template || type == "BertProcessing") return {};
+  for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {  // of offsets
     FERRY_RETURN_IF_ERROR(fields.flag(flag, true));
   }
   return {};

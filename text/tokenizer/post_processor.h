@@ -12,8 +12,9 @@ namespace ferry::text {
 
 class PostProcessor {
  public:
-  // `value` is the field `post_processor`, null included. TemplateProcessing, ByteLevel (which
-  // concerns offsets only), Sequence; kUnsupported, by name, for others.
+  // `value` is the field `post_processor`, null included. TemplateProcessing, BertProcessing,
+  // RobertaProcessing, ByteLevel (which concerns offsets only), Sequence; kUnsupported, by name,
+  // for others.
   static Result<PostProcessor> make(const nlohmann::json& value, const std::string& where);
 
   // `ids` with the special tokens of one text.

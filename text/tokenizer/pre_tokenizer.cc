@@ -4,6 +4,8 @@
 
 #include "core/text.h"
 #include "core/utf8.h"
+#include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/reference_classes.h"
 #include "text/tokenizer/replace.h"  // growth_limit
 #include "text/tokenizer/split.h"
 #include "text/tokenizer/word_rules.h"
@@ -15,18 +17,48 @@ namespace {
 using nlohmann::json;
 using StepPtr = std::unique_ptr<PreTokenizerStep>;
 
-class NumberMatcher final : public Matcher {
+// Matches every character for which `Is` holds.
+template <bool (*Is)(char32_t)>
+class CharacterMatcher final : public Matcher {
  public:
   Status find_all(std::string_view text, std::vector<TextRange>& matches) const override {
     for (size_t at = 0; at < text.size();) {
       const utf8::Char c = utf8::decode_valid(text, at);
       const size_t end = at + c.size;
-      if (unicode::is_number(c.value)) {
+      if (Is(c.value)) {
         matches.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(end)});
       }
       at = end;
     }
     return {};
+  }
+};
+
+// Matches runs of characters of words, and runs of what are neither these nor white space.
+class WordMatcher final : public Matcher {
+ public:
+  Status find_all(std::string_view text, std::vector<TextRange>& matches) const override {
+    Kind last = Kind::kSpace;
+    for (size_t at = 0; at < text.size();) {
+      const utf8::Char c = utf8::decode_valid(text, at);
+      const auto begin = static_cast<uint32_t>(at);
+      at += c.size;
+      const Kind kind = kind_of(c.value);
+      if (kind != Kind::kSpace && kind == last) {
+        matches.back().end = static_cast<uint32_t>(at);
+      } else if (kind != Kind::kSpace) {
+        matches.push_back({begin, static_cast<uint32_t>(at)});
+      }
+      last = kind;
+    }
+    return {};
+  }
+
+ private:
+  enum class Kind { kSpace, kWord, kOther };
+  static Kind kind_of(char32_t c) {
+    if (reference::is_word(c)) return Kind::kWord;
+    return unicode::is_space(c) ? Kind::kSpace : Kind::kOther;
   }
 };
 
@@ -74,23 +106,51 @@ class Prefix final : public PreTokenizerStep {
   Where where_;
 };
 
+// Spells the bytes of every piece in the byte-level alphabet, for steps behind ByteLevel.
+class Spell final : public PreTokenizerStep {
+ public:
+  Status apply(Pieces& pieces) override {
+    Pieces out;
+    out.starts_input = pieces.starts_input;
+    for (size_t i = 0; i < pieces.ranges.size(); ++i) {
+      const auto begin = static_cast<uint32_t>(out.text.size());
+      for (const char c : pieces.at(i)) {
+        utf8::append(out.text, byte_level::kCharOf[static_cast<unsigned char>(c)]);
+      }
+      out.ranges.push_back({begin, static_cast<uint32_t>(out.text.size())});
+    }
+    pieces = std::move(out);
+    return {};
+  }
+};
+
 using Steps = std::vector<StepPtr>;
+
+template <bool (*Is)(char32_t)>
+StepPtr split_at(SplitBehavior behavior) {
+  return std::make_unique<Split>(std::make_unique<CharacterMatcher<Is>>(), behavior, false);
+}
+
+Result<SplitBehavior> read_behavior(StepFields& fields, const std::string& name) {
+  const auto behavior = find_split_behavior(name);
+  if (!behavior) return fields.bad(fmt::format("unknown behavior {}", quoted(name, 60)));
+  return *behavior;
+}
 
 Status read_split(StepFields& fields, Steps& steps) {
   const StepPattern pattern = FERRY_TRY(read_pattern(fields));
   const std::string name = FERRY_TRY(fields.text("behavior"));
-  const auto behavior = find_split_behavior(name);
-  if (!behavior) return fields.bad(fmt::format("unknown behavior {}", quoted(name, 60)));
+  const SplitBehavior behavior = FERRY_TRY(read_behavior(fields, name));
   const bool invert = FERRY_TRY(fields.flag("invert", false));
   auto matcher = FERRY_TRY(make_matcher(pattern, fields.where()));
-  steps.push_back(std::make_unique<Split>(std::move(matcher), *behavior, invert));
+  steps.push_back(std::make_unique<Split>(std::move(matcher), behavior, invert));
   return {};
 }
 
 Status read_digits(StepFields& fields, Steps& steps) {
   const bool individual = FERRY_TRY(fields.flag("individual_digits", false));
   steps.push_back(std::make_unique<Split>(
-      std::make_unique<NumberMatcher>(),
+      std::make_unique<CharacterMatcher<reference::is_number>>(),
       individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
   return {};
 }
@@ -133,6 +193,40 @@ Status read_metaspace(StepFields& fields, Steps& steps) {
   return {};
 }
 
+Status read_bert(StepFields&, Steps& steps) {
+  steps.push_back(split_at<unicode::is_space>(SplitBehavior::kRemoved));
+  steps.push_back(split_at<reference::is_punctuation>(SplitBehavior::kIsolated));
+  return {};
+}
+
+Status read_white_space_split(StepFields&, Steps& steps) {
+  steps.push_back(split_at<unicode::is_space>(SplitBehavior::kRemoved));
+  return {};
+}
+
+Status read_white_space(StepFields&, Steps& steps) {
+  steps.push_back(std::make_unique<Split>(std::make_unique<WordMatcher>(), SplitBehavior::kRemoved,
+                                          /*invert=*/true));
+  return {};
+}
+
+Status read_punctuation(StepFields& fields, Steps& steps) {
+  const std::string name = FERRY_TRY(fields.optional_text("behavior")).value_or("Isolated");
+  const SplitBehavior behavior = FERRY_TRY(read_behavior(fields, name));
+  steps.push_back(split_at<reference::is_punctuation>(behavior));
+  return {};
+}
+
+Status read_delimiter(StepFields& fields, Steps& steps) {
+  const std::string delimiter = FERRY_TRY(fields.text("delimiter"));
+  if (delimiter.empty() || utf8::decode_valid(delimiter, 0).size != delimiter.size()) {
+    return fields.bad("'delimiter' is not one character");
+  }
+  auto matcher = FERRY_TRY(make_matcher({false, delimiter}, fields.where()));
+  steps.push_back(std::make_unique<Split>(std::move(matcher), SplitBehavior::kRemoved, false));
+  return {};
+}
+
 struct Kind {
   std::string_view type;
   Status (*read)(StepFields&, Steps&);
@@ -143,6 +237,11 @@ constexpr Kind kKinds[] = {
     {"Digits", read_digits},
     {kByteLevel, read_byte_level},
     {"Metaspace", read_metaspace},
+    {"BertPreTokenizer", read_bert},
+    {"Whitespace", read_white_space},
+    {"WhitespaceSplit", read_white_space_split},
+    {"Punctuation", read_punctuation},
+    {"CharDelimiterSplit", read_delimiter},
 };
 
 Status read_step(StepFields& fields, const std::string& type, Steps& steps) {
@@ -156,15 +255,17 @@ Status read_step(StepFields& fields, const std::string& type, Steps& steps) {
 
 Result<PreTokenizer> PreTokenizer::make(const json& value, const std::string& where) {
   PreTokenizer result;
-  FERRY_RETURN_IF_ERROR(for_each_step(
-      value, where, "pretokenizers", [&](StepFields& fields, const std::string& type) -> Status {
-        if (result.byte_level_) {
-          return fields.unsupported("a step behind ByteLevel is not supported");
-        }
-        result.byte_level_ = type == kByteLevel;
-        return read_step(fields, type, result.steps_);
-      }));
-  for (const auto& step : result.steps_) result.minds_start_ |= step->minds_start();
+  FERRY_RETURN_IF_ERROR(for_each_step(value, where, "pretokenizers",
+                                      [&](StepFields& fields, const std::string& type) -> Status {
+                                        if (result.byte_level_)
+                                          result.steps_.push_back(std::make_unique<Spell>());
+                                        result.byte_level_ = type == kByteLevel;
+                                        return read_step(fields, type, result.steps_);
+                                      }));
+  for (const auto& step : result.steps_) {
+    result.minds_start_ |= step->minds_start();
+    result.minds_start_of_pieces_ |= step->minds_start() && step != result.steps_.front();
+  }
   return result;
 }
 

@@ -34,20 +34,23 @@ class PreTokenizerStep {
 class PreTokenizer {
  public:
   // `value` is the field `pre_tokenizer`, null included. Split, ByteLevel, Digits, Metaspace,
-  // Sequence; kUnsupported, by name, for others.
+  // BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, CharDelimiterSplit, Sequence;
+  // kUnsupported, by name, for others.
   static Result<PreTokenizer> make(const nlohmann::json& value, const std::string& where);
 
-  // Whether words are bytes for a byte-level vocabulary. The model maps bytes to tokens directly,
-  // without the byte-level alphabet.
+  // Whether words are bytes for a byte-level vocabulary, because ByteLevel is the last step. The
+  // model maps bytes to tokens directly, without the byte-level alphabet.
   bool byte_level() const { return byte_level_; }
   // Whether the first piece of the input is treated differently.
   bool minds_start() const { return minds_start_; }
+  // The same, behind a step that may cut the input.
+  bool minds_start_of_pieces() const { return minds_start_of_pieces_; }
   // `pieces` has one range: all of its text.
   Status apply(Pieces& pieces);
 
  private:
   std::vector<std::unique_ptr<PreTokenizerStep>> steps_;
-  bool byte_level_ = false, minds_start_ = false;
+  bool byte_level_ = false, minds_start_ = false, minds_start_of_pieces_ = false;
 };
 
 }  // namespace ferry::text

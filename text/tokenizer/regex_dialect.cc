@@ -123,11 +123,30 @@ class Translator {
   }
 
   Status class_item() {
-    if (starts_with("[")) return unsupported("[[");
+    if (starts_with("[")) return open_nested();
     if (starts_with("&&")) return unsupported("&&");
+    if (starts_with("]") && nested_ > 0) return close_nested();
     if (starts_with("]")) in_class_ = false;
     if (starts_with("\\")) return escape();
     copy(1);
+    return {};
+  }
+
+  // A set within a set adds its characters to it, which PCRE2 writes without the inner brackets.
+  Status open_nested() {
+    constexpr std::string_view kOther = ":^-]";  // these would mean something else there
+    const std::string_view rest = pattern_.substr(at_ + 1);
+    if (rest.empty() || kOther.find(rest[0]) != std::string_view::npos || out_.ends_with('-')) {
+      return unsupported("[[");
+    }
+    ++at_;
+    ++nested_;
+    return {};
+  }
+  Status close_nested() {
+    if (out_.ends_with('-') || pattern_.substr(at_ + 1).starts_with("-")) return unsupported("]-");
+    ++at_;
+    --nested_;
     return {};
   }
 
@@ -174,6 +193,7 @@ class Translator {
   const std::string& where_;
   size_t at_ = 0;
   bool in_class_ = false;
+  int nested_ = 0;  // sets that are open within the class
   std::string out_;
 };
 

@@ -164,6 +164,68 @@ class MetaspaceStep final : public TokenDecoderStep {
   bool prepended_;
 };
 
+// Tokens are words, and those with the prefix continue the word before them.
+class WordPieceStep final : public TokenDecoderStep {
+ public:
+  WordPieceStep(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+  Status apply(Texts& texts) const override {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (i > 0 && texts[i].starts_with(prefix_)) {
+        texts[i].erase(0, prefix_.size());
+      } else if (i > 0) {
+        texts[i].insert(0, 1, ' ');
+      }
+      if (cleanup_) clean(texts[i]);
+    }
+    return {};
+  }
+
+ private:
+  // The rules of the reference for English, in its order.
+  static void clean(std::string& text) {
+    constexpr std::pair<std::string_view, std::string_view> kRules[] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    for (const auto& [from, to] : kRules) replace_all(text, from, to);
+  }
+  static void replace_all(std::string& text, std::string_view from, std::string_view to) {
+    std::string out;
+    size_t copied = 0;
+    for (size_t at = 0; (at = text.find(from, copied)) != std::string::npos;) {
+      out.append(text, copied, at - copied).append(to);
+      copied = at + from.size();
+    }
+    if (copied > 0) text = out.append(text, copied);
+  }
+
+  std::string prefix_;
+  bool cleanup_;
+};
+
+// The suffix of a token ends a word.
+class WordEnds final : public TokenDecoderStep {
+ public:
+  explicit WordEnds(std::string suffix) : suffix_(std::move(suffix)) {}
+  Status apply(Texts& texts) const override {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      std::string out;
+      size_t copied = 0;
+      for (size_t at = 0; (at = texts[i].find(suffix_, copied)) != std::string::npos;) {
+        out.append(texts[i], copied, at - copied);
+        if (i + 1 < texts.size()) out += ' ';
+        copied = at + suffix_.size();
+      }
+      texts[i] = out.append(texts[i], copied);
+    }
+    return {};
+  }
+
+ private:
+  std::string suffix_;
+};
+
 // -- reading
 
 Result<std::string> character(StepFields& fields, const char* key) {
@@ -201,6 +263,17 @@ Result<StepPtr> read_metaspace(StepFields& fields) {
   return std::make_unique<MetaspaceStep>(std::move(mark), prepended);
 }
 
+Result<StepPtr> read_word_piece(StepFields& fields) {
+  std::string prefix = FERRY_TRY(fields.text("prefix"));
+  return std::make_unique<WordPieceStep>(std::move(prefix),
+                                         FERRY_TRY(fields.flag("cleanup", true)));
+}
+Result<StepPtr> read_word_ends(StepFields& fields) {
+  std::string suffix = FERRY_TRY(fields.text("suffix"));
+  if (suffix.empty()) return fields.unsupported("an empty 'suffix' is not supported");
+  return std::make_unique<WordEnds>(std::move(suffix));
+}
+
 struct Kind {
   std::string_view type;
   Result<StepPtr> (*read)(StepFields&);
@@ -212,6 +285,8 @@ constexpr Kind kKinds[] = {
     {"Fuse", read_fuse},
     {"Strip", read_strip},
     {"Metaspace", read_metaspace},
+    {"WordPiece", read_word_piece},
+    {"BPEDecoder", read_word_ends},
 };
 
 Result<StepPtr> read_step(StepFields& fields, const std::string& type) {

@@ -21,7 +21,7 @@ class TokenDecoderStep {
 class TokenDecoder {
  public:
   // `value` is the field `decoder`, null included. ByteLevel, Replace, ByteFallback, Fuse, Strip,
-  // Metaspace, Sequence; kUnsupported, by name, for others.
+  // Metaspace, WordPiece, BPEDecoder, Sequence; kUnsupported, by name, for others.
   static Result<TokenDecoder> make(const nlohmann::json& value, const std::string& where);
 
   // Without steps the texts are joined by blanks, as in the reference.

@@ -7,11 +7,11 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "text/tokenizer/added_tokens.h"
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/normalizer.h"
 #include "text/tokenizer/post_processor.h"
 #include "text/tokenizer/pre_tokenizer.h"
 #include "text/tokenizer/token_decoder.h"
+#include "text/tokenizer/token_model.h"
 #include "text/tokenizer/tokenizer_json.h"
 #include "text/tokenizer/vocabulary.h"
 
@@ -46,13 +46,19 @@ struct Tokenizer::Impl {
   Normalizer normalizer;
   AddedTokens added;
   PreTokenizer pre_tokenizer;
-  std::optional<Bpe> model;
+  std::unique_ptr<TokenModel> model;
   PostProcessor post_processor;
   TokenDecoder decoder;
   // Of the current text.
   std::vector<AddedTokens::Part> parts, inner_parts;
   Pieces pieces;
 
+  // Whether a piece that does not begin the input may look as if it did.
+  bool loses_start() const {
+    if (!pre_tokenizer.minds_start() || !normalizer.drops_start()) return false;
+    return pre_tokenizer.minds_start_of_pieces() ||
+           std::ranges::any_of(added.all(), &AddedToken::normalized);
+  }
   Status encode_part(std::string_view text, bool first, std::vector<int64_t>& ids);
   Status encode_words(std::string text, bool first, std::vector<int64_t>& ids);
 };
@@ -75,18 +81,20 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& nam
   impl->normalizer = FERRY_TRY(Normalizer::make(part(document, "normalizer"), where("normalizer")));
   impl->pre_tokenizer =
       FERRY_TRY(PreTokenizer::make(part(document, "pre_tokenizer"), where("pre_tokenizer")));
-  if (impl->pre_tokenizer.minds_start() && impl->normalizer.drops_start()) {
-    // The reference uses positions in the text before normalization, which are not tracked here.
-    return fail(ErrorCode::kUnsupported,
-                where("pre_tokenizer") +
-                    ": prepend_scheme 'first' behind a normalizer that strips is not supported");
-  }
   impl->post_processor =
       FERRY_TRY(PostProcessor::make(part(document, "post_processor"), where("post_processor")));
   impl->decoder = FERRY_TRY(TokenDecoder::make(part(document, "decoder"), where("decoder")));
   impl->vocabulary = FERRY_TRY(Vocabulary::make(document));
-  impl->model = FERRY_TRY(Bpe::make(document, impl->vocabulary, impl->pre_tokenizer.byte_level()));
+  impl->model =
+      FERRY_TRY(TokenModel::make(document, impl->vocabulary, impl->pre_tokenizer.byte_level()));
   impl->added = FERRY_TRY(AddedTokens::make(document, impl->vocabulary, impl->normalizer));
+  if (impl->loses_start()) {
+    // The reference uses positions in the text before normalization, which are not tracked here.
+    return fail(ErrorCode::kUnsupported,
+                where("pre_tokenizer") +
+                    ": prepend_scheme 'first' behind a normalizer that strips is not supported "
+                    "where the text is cut between them");
+  }
   return Tokenizer(std::move(impl));
 }
 
@@ -135,7 +143,9 @@ Status Tokenizer::Impl::encode_words(std::string text, bool first, std::vector<i
   pieces.ranges.assign(1, {0, static_cast<uint32_t>(pieces.text.size())});
   pieces.starts_input = first;
   FERRY_RETURN_IF_ERROR(pre_tokenizer.apply(pieces));
-  for (size_t i = 0; i < pieces.ranges.size(); ++i) model->encode_text(pieces.at(i), ids);
+  for (size_t i = 0; i < pieces.ranges.size(); ++i) {
+    FERRY_RETURN_IF_ERROR(model->encode(pieces.at(i), ids));
+  }
   return {};
 }
 

@@ -15,19 +15,21 @@ namespace {
 
 using nlohmann::json;
 
-// Depths of the file: 1 the document, 2 `model`, 3 its vocabulary and merges, 4 a merge as a pair.
+// Depths of the file: 1 the document, 2 `model`, 3 its vocabulary and merges, 4 a merge as a pair
+// or a token with its score.
 class DocumentReader final : public JsonHandler {
  public:
   explicit DocumentReader(TokenizerDocument& document) : document_(document) {}
 
   bool null() override { return scalar(nullptr); }
   bool boolean(bool value) override { return scalar(value); }
-  bool number_integer(int64_t value) override { return scalar(value); }
-  bool number_float(double value, const std::string&) override { return scalar(value); }
+  bool number_integer(int64_t value) override { return number(value); }
+  bool number_float(double value, const std::string&) override { return number(value); }
   bool number_unsigned(uint64_t value) override {
-    return place_ == Place::kVocab ? add_id(value) : scalar(value);
+    return place_ == Place::kVocab ? add_id(value) : number(value);
   }
   bool string(std::string& value) override {
+    if (place_ == Place::kScores) return add_scored(value);
     return place_ == Place::kMerges ? add_merge_text(value) : scalar(std::move(value));
   }
 
@@ -54,7 +56,10 @@ class DocumentReader final : public JsonHandler {
     if (place_ == Place::kTree && is_table("merges")) {
       return divert(Place::kMerges, document_.has_merges);
     }
-    if (place_ == Place::kMerges && depth() == 4) {
+    if (place_ == Place::kTree && is_table("vocab")) {
+      return divert(Place::kScores, document_.has_scores);
+    }
+    if (place_ != Place::kTree && depth() == 4) {
       pair_.clear();
       return true;
     }
@@ -62,12 +67,13 @@ class DocumentReader final : public JsonHandler {
   }
   bool close_object() override { return close(); }
   bool close_array() override {
-    if (place_ != Place::kMerges || depth() != 3) return close();
+    if (place_ == Place::kTree || depth() != 3) return close();
+    if (place_ == Place::kScores) return has_score() || refuse_scored();
     return pair_.size() == 2 ? add_merge({pair_[0], pair_[1]}) : refuse_merge();
   }
 
  private:
-  enum class Place { kTree, kVocab, kMerges };
+  enum class Place { kTree, kVocab, kScores, kMerges };
 
   bool is_table(std::string_view name) const {
     return depth() == 3 && part_ == "model" && tree_.key() == name;
@@ -82,9 +88,14 @@ class DocumentReader final : public JsonHandler {
   template <class T>
   bool scalar(T&& value) {
     if (place_ == Place::kVocab) return refuse("model.vocab: an id is not a number of a token");
+    if (place_ == Place::kScores) return refuse_scored();
     if (place_ == Place::kMerges) return refuse_merge();
     tree_.add(json(std::forward<T>(value)));
     return true;
+  }
+  template <class T>
+  bool number(T value) {
+    return place_ == Place::kScores ? add_score(static_cast<double>(value)) : scalar(value);
   }
   bool open(json container) {
     if (place_ != Place::kTree) return scalar(nullptr);
@@ -103,6 +114,29 @@ class DocumentReader final : public JsonHandler {
     }
     document_.vocab.back().id = static_cast<uint32_t>(id);
     return true;
+  }
+
+  // A token of [[token, score], ...]: its place is its id. `pair_` has it until the next one.
+  bool add_scored(std::string_view text) {
+    const size_t id = document_.vocab.size();
+    if (depth() != 4 || !pair_.empty() || id > static_cast<size_t>(kMaxTokenId)) {
+      return refuse_scored();
+    }
+    pair_.push_back(keep(text));
+    document_.vocab.push_back({pair_[0], static_cast<uint32_t>(id)});
+    return true;
+  }
+  bool add_score(double score) {
+    if (depth() != 4 || pair_.empty() || has_score()) return refuse_scored();
+    document_.scores.push_back(score);
+    return true;
+  }
+  bool has_score() const {
+    return !pair_.empty() && document_.scores.size() == document_.vocab.size();
+  }
+  bool refuse_scored() {
+    return refuse(
+        fmt::format("model.vocab: number {} is not a token with a score", document_.scores.size()));
   }
 
   TokenizerDocument::Slice keep(std::string_view text) {

@@ -34,17 +34,18 @@ struct TokenizerDocument {
   std::string name;     // begins the messages
   nlohmann::json root;  // model.vocab and model.merges are null in it
   std::string strings;
-  std::vector<Token> vocab;   // in file order
-  std::vector<Merge> merges;  // by rank
-  bool has_vocab = false, has_merges = false;
+  std::vector<Token> vocab;    // in file order
+  std::vector<double> scores;  // of the tokens of `vocab`, where that is a list of [token, score]
+  std::vector<Merge> merges;   // by rank
+  bool has_vocab = false, has_scores = false, has_merges = false;
 
   std::string_view text(Slice slice) const {
     return std::string_view(strings).substr(slice.offset, slice.size);
   }
 };
 
-// Strict JSON. kBadInput for a vocabulary that is not {token: id} with ids up to kMaxTokenId, or
-// merges that are neither "left right" nor [left, right].
+// Strict JSON. kBadInput for a vocabulary that is neither {token: id} nor [[token, score], ...],
+// with ids up to kMaxTokenId, or merges that are neither "left right" nor [left, right].
 Result<TokenizerDocument> parse_tokenizer_document(std::string_view json, const std::string& name);
 
 // The fields of one JSON object, each asked for by name. A field that nobody asked for is something

@@ -1,5 +1,6 @@
 #include "converters/adapters/gguf/architecture.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "converters/keys/row_layouts.h"
@@ -13,13 +14,26 @@ constexpr GgufForm kOneRow = {.shape = GgufForm::Shape::kOneRow};
 constexpr GgufForm kStacked = {.shape = GgufForm::Shape::kExperts};
 constexpr GgufForm kNegExp = {.values = GgufForm::Values::kNegExp};
 
+// Row 2j + s of each head is row s * dim / 2 + j of a checkpoint.
+std::vector<StridedPiece> halves_to_pairs(int64_t heads, int64_t dim) {
+  StridedPiece rows;
+  add_axis(rows, {heads, dim});
+  add_axis(rows, {dim / 2, 1});
+  add_axis(rows, {2, dim / 2});
+  return {rows};
+}
+
 // The file has the rows of each head in rotation pairs.
-constexpr GgufForm kRopeQuery = {.order = [](const ModelConfig& c) {
-  return pairs_to_halves(c.num_heads, c.head_dim, c.head_dim);
-}};
-constexpr GgufForm kRopeKey = {.order = [](const ModelConfig& c) {
-  return pairs_to_halves(c.num_kv_heads, c.head_dim, c.head_dim);
-}};
+constexpr GgufForm kRopeQuery = {
+    .order =
+        [](const ModelConfig& c) { return pairs_to_halves(c.num_heads, c.head_dim, c.head_dim); },
+    .written = [](const ModelConfig& c) { return halves_to_pairs(c.num_heads, c.head_dim); }};
+constexpr GgufForm kRopeKey = {
+    .order =
+        [](const ModelConfig& c) {
+          return pairs_to_halves(c.num_kv_heads, c.head_dim, c.head_dim);
+        },
+    .written = [](const ModelConfig& c) { return halves_to_pairs(c.num_kv_heads, c.head_dim); }};
 
 // V heads of `dim` rows from row `from` on. The file has them tiled over the key heads: its head
 // t * nk + k is head k * r + t, with r = nv / nk.
@@ -32,20 +46,40 @@ std::vector<StridedPiece> grouped_heads(const LinearAttentionConfig& c, int64_t 
   return folded(pieces);
 }
 
+// The reverse: head k * r + t is head t * nk + k of the file.
+std::vector<StridedPiece> tiled_heads(const LinearAttentionConfig& c, int64_t from, int64_t dim) {
+  StridedPiece heads{.offset = from};
+  add_axis(heads, {c.groups(), dim});
+  add_axis(heads, {c.key_heads, c.groups() * dim});
+  add_axis(heads, {dim, 1});
+  const StridedPiece pieces[] = {run_piece(0, 0, from), std::move(heads)};
+  return folded(pieces);
+}
+
 constexpr GgufOrder kValueDims = [](const ModelConfig& c) {
   return grouped_heads(c.linear, 0, c.linear.value_dim);
+};
+constexpr GgufOrder kTiledValueDims = [](const ModelConfig& c) {
+  return tiled_heads(c.linear, 0, c.linear.value_dim);
 };
 constexpr GgufOrder kQkvDims = [](const ModelConfig& c) {  // the same after q and k
   return grouped_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
 };
+constexpr GgufOrder kTiledQkvDims = [](const ModelConfig& c) {
+  return tiled_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
+};
 constexpr GgufOrder kHeads = [](const ModelConfig& c) { return grouped_heads(c.linear, 0, 1); };
+constexpr GgufOrder kTiledHeads = [](const ModelConfig& c) { return tiled_heads(c.linear, 0, 1); };
 
-constexpr GgufForm kValueRows = {.order = kValueDims};
-constexpr GgufForm kValueColumns = {.order = kValueDims, .of_columns = true};
-constexpr GgufForm kQkvRows = {.order = kQkvDims};
-constexpr GgufForm kQkvConv = {.order = kQkvDims, .shape = GgufForm::Shape::kChannelAxis};
-constexpr GgufForm kValueHeads = {.order = kHeads};
-constexpr GgufForm kValueHeadsNegExp = {.order = kHeads, .values = GgufForm::Values::kNegExp};
+constexpr GgufForm kValueRows = {.order = kValueDims, .written = kTiledValueDims};
+constexpr GgufForm kValueColumns = {
+    .order = kValueDims, .written = kTiledValueDims, .of_columns = true};
+constexpr GgufForm kQkvRows = {.order = kQkvDims, .written = kTiledQkvDims};
+constexpr GgufForm kQkvConv = {
+    .order = kQkvDims, .written = kTiledQkvDims, .shape = GgufForm::Shape::kChannelAxis};
+constexpr GgufForm kValueHeads = {.order = kHeads, .written = kTiledHeads};
+constexpr GgufForm kValueHeadsNegExp = {
+    .order = kHeads, .written = kTiledHeads, .values = GgufForm::Values::kNegExp};
 
 // Per key head its rows of q, k, v and z, of all q, all k, all v and, in the gate, all z.
 constexpr GgufForm kPackedInput = {
@@ -63,8 +97,14 @@ constexpr GgufForm kPackedInput = {
           }
           return rows;
         },
+    .written = [](const ModelConfig& c) { return qkv_rows(c.linear, PackedLayout::kInterleaved); },
     .with_gate = true};
-constexpr GgufForm kPackedGate = {.is_part = true};
+constexpr GgufForm kPackedGate = {.written =
+                                      [](const ModelConfig& c) {
+                                        return qkvz_rows(c.linear, PackedLayout::kInterleaved,
+                                                         QkvzPart::kGate);
+                                      },
+                                  .is_part = true};
 
 constexpr GgufName kFrame[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
@@ -174,6 +214,31 @@ constexpr GgufName kPackedProjections[] = {
     {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
 };
 
+constexpr GgufName kGateUp[] = {
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.gate_up_proj.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
+};
+
+constexpr GgufName kLfm2[] = {
+    {"token_embd.weight", "model.embed_tokens.weight"},
+    {"token_embd_norm.weight", "model.embedding_norm.weight"},
+    {"output.weight", "lm_head.weight"},
+    {"blk.{i}.attn_norm.weight", "model.layers.{i}.operator_norm.weight"},
+    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.ffn_norm.weight"},
+    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.feed_forward.w1.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.feed_forward.w2.weight"},
+    {"blk.{i}.ffn_up.weight", "model.layers.{i}.feed_forward.w3.weight"},
+    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
+    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
+    {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight"},
+    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.out_proj.weight"},
+    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_layernorm.weight"},
+    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_layernorm.weight"},
+    {"blk.{i}.shortconv.conv.weight", "model.layers.{i}.conv.conv.weight", kConv},
+    {"blk.{i}.shortconv.in_proj.weight", "model.layers.{i}.conv.in_proj.weight"},
+    {"blk.{i}.shortconv.out_proj.weight", "model.layers.{i}.conv.out_proj.weight"},
+};
+
 const std::vector<GgufArchitecture>& architectures() {
   static const std::vector<GgufArchitecture> kAll = {
       {.name = "llama",
@@ -236,6 +301,11 @@ const std::vector<GgufArchitecture>& architectures() {
        .model_type = "smollm3",
        .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
        .no_rope_interval = 4},
+      {.name = "lfm2", .model_type = "lfm2", .tables = {kLfm2}, .read = false},
+      {.name = "chatglm",
+       .model_type = "glm",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kGateUp},
+       .read = false},
   };
   return kAll;
 }
@@ -253,7 +323,16 @@ bool GgufArchitecture::has_experts() const {
 
 const GgufArchitecture* find_gguf_architecture(std::string_view name) {
   for (const GgufArchitecture& architecture : architectures()) {
-    if (architecture.name == name) return &architecture;
+    if (architecture.read && architecture.name == name) return &architecture;
+  }
+  return nullptr;
+}
+
+const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
+  for (const GgufArchitecture& architecture : architectures()) {
+    const bool of_model = architecture.model_type == model_type ||
+                          std::ranges::count(architecture.other_types, model_type) > 0;
+    if (architecture.written && of_model) return &architecture;
   }
   return nullptr;
 }
@@ -261,6 +340,7 @@ const GgufArchitecture* find_gguf_architecture(std::string_view name) {
 std::string gguf_architecture_names() {
   std::string names;
   for (const GgufArchitecture& architecture : architectures()) {
+    if (!architecture.read) continue;
     names += (names.empty() ? "" : ", ") + std::string(architecture.name);
   }
   return names;

@@ -13,10 +13,11 @@
 
 namespace ferry::converters {
 
-// An order of rows, or of columns: that of Hugging Face, as pieces that count those of the file.
+// An order of rows, or of columns, as pieces that count those of the other side.
 using GgufOrder = std::vector<StridedPiece> (*)(const ModelConfig& config);
 
-// How a tensor of the file becomes one of a Hugging Face checkpoint. By default it is the same.
+// How a tensor of the file becomes one of a Hugging Face checkpoint, and the reverse. By default it
+// is the same.
 struct GgufForm {
   enum class Shape {
     kStored,
@@ -26,13 +27,14 @@ struct GgufForm {
   };
   enum class Values {
     kStored,
-    kNorm,    // 1 is subtracted, where the architecture has shifted norms
-    kNegExp,  // x becomes log(-x): the file has -exp(A_log)
+    kNorm,    // the file has 1 more, where the architecture has shifted norms
+    kNegExp,  // the file has -exp(A_log)
   };
-  GgufOrder order = nullptr;  // of the rows, or none
-  bool of_columns = false;    // `order` is that of the columns
-  bool with_gate = false;     // the rows of kGgufPackedGate follow before they are put in order
-  bool is_part = false;       // the tensor belongs to kGgufPackedInput, where the file has that
+  GgufOrder order = nullptr;    // of the rows in a checkpoint, counting those of the file; or none
+  GgufOrder written = nullptr;  // of the rows in the file, counting those of the checkpoint
+  bool of_columns = false;      // both are of the columns
+  bool with_gate = false;       // the rows of kGgufPackedGate follow before they are put in order
+  bool is_part = false;         // the tensor belongs to kGgufPackedInput, where the file has that
   Shape shape = Shape::kStored;
   Values values = Values::kStored;
 };
@@ -65,12 +67,15 @@ struct GgufArchitecture {
   bool normed_experts = false;   // norm_topk_prob
   // Embedding rows beyond the tokenizer's are cut, so that a config may tell more.
   bool cuts_vocabulary = false;
+  bool read = true, written = true;  // what Ferry does with such files
 
   bool has_experts() const;
 };
 
-// nullptr where there is none.
+// nullptr where there is none that is read.
 const GgufArchitecture* find_gguf_architecture(std::string_view name);
+// That of a model of this type: "qwen3_5_text"; nullptr where none is written.
+const GgufArchitecture* gguf_architecture_of(std::string_view model_type);
 // "llama, qwen2, ..." for messages.
 std::string gguf_architecture_names();
 

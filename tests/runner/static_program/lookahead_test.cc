@@ -67,7 +67,7 @@ TEST(Lookahead, GivesTheTokensOfGreedyDecodingUpToTheEndOfTheContext) {
   int64_t accepted = 0;
   for (const Shape4& shape : kShapes) {
     for (const std::optional<int64_t> window : {std::optional<int64_t>(), {3}, {9}}) {
-      for (uint64_t seed = 1; seed <= 6; ++seed) {
+      for (uint64_t seed = 1; seed <= 3; ++seed) {
         FakeProgram program({.kv_length = shape.ar, .context = 64, .window = window, .seed = seed});
         const std::vector<int64_t> prompt = {1, 5, 9, 2, 2, 7, static_cast<int64_t>(seed)};
         StaticSequence guessing = make(program, lookahead(shape, seed));

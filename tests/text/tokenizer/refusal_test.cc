@@ -27,35 +27,33 @@ void expect_refused(const Change& change, ErrorCode code) {
 
 TEST(TokenizerFile, AsksForWhatIsNotBuilt) {
   const Change changes[] = {
-      {"/model/type", R"("Unigram")", "model: the type 'Unigram'"},
-      {"/model/type", R"("WordPiece")", "'WordPiece'"},
+      {"/model/type", R"("Trigram")", "model: the type 'Trigram'"},
       {"/model/dropout", "0.1", "'dropout'"},
-      {"/model/continuing_subword_prefix", R"("##")", "'continuing_subword_prefix'"},
-      {"/model/end_of_word_suffix", R"("</w>")", "'end_of_word_suffix'"},
       {"/model/new_option", "true", "the field 'new_option'"},
       {"/truncation", R"({"max_length": 8})", "'truncation'"},
       {"/padding", R"({"strategy": "BatchLongest"})", "'padding'"},
       {"/something", "1", "the field 'something'"},
-      {"/normalizer", R"({"type": "BertNormalizer"})", "normalizer: the type 'BertNormalizer'"},
+      {"/normalizer", R"({"type": "NFKC_Casefold"})", "normalizer: the type 'NFKC_Casefold'"},
       {"/normalizer", R"({"type": "NFC", "strength": 2})", "the field 'strength'"},
-      {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Nmt"}]})", "'Nmt'"},
+      {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "Nope"}]})", "'Nope'"},
       {"/post_processor", R"({"type": "TemplateProcessing", "special_tokens": {},
           "single": [{"Sequence": {"id": "A", "type_id": 0}},
                      {"Sequence": {"id": "A", "type_id": 0}}]})",
        "'single' repeats the text"},
-      {"/pre_tokenizer", R"({"type": "Whitespace"})", "pre_tokenizer: the type 'Whitespace'"},
-      {"/pre_tokenizer",
-       R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})",
-       "behind ByteLevel"},
+      {"/pre_tokenizer", R"({"type": "UnicodeScripts"})",
+       "pre_tokenizer: the type 'UnicodeScripts'"},
       {"/pre_tokenizer",
        R"({"type": "Split", "pattern": {"Regex": "[a-z&&[^a]]"}, "behavior": "Isolated"})",
        "the regex construct '&&'"},
       {"/pre_tokenizer",
+       R"({"type": "Split", "pattern": {"Regex": "[a[^b]]"}, "behavior": "Isolated"})",
+       "the regex construct '[['"},
+      {"/pre_tokenizer",
        R"({"type": "Split", "pattern": {"Regex": "\\h"}, "behavior": "Isolated"})", "construct"},
       {"/pre_tokenizer", R"({"type": "Split", "pattern": {"Regex": "a*"}, "behavior": "Isolated"})",
        "may match nothing"},
-      {"/post_processor", R"({"type": "BertProcessing"})", "post_processor: the type"},
-      {"/decoder", R"({"type": "WordPiece"})", "decoder: the type 'WordPiece'"},
+      {"/post_processor", R"({"type": "PairProcessing"})", "post_processor: the type"},
+      {"/decoder", R"({"type": "CTC"})", "decoder: the type 'CTC'"},
   };
   for (const Change& change : changes) expect_refused(change, ErrorCode::kUnsupported);
 }
@@ -66,6 +64,8 @@ TEST(TokenizerFile, PrependsWhereTheNormalizerStrips) {
       {"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}};
   EXPECT_TRUE(parse(file));
   file["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  EXPECT_TRUE(parse(file));
+  file["added_tokens"] = {{{"id", 8}, {"content", "<x>"}, {"normalized", true}}};
   const auto tokenizer = parse(file);
   ASSERT_FALSE(tokenizer);
   EXPECT_EQ(tokenizer.error().code, ErrorCode::kUnsupported);
@@ -74,7 +74,7 @@ TEST(TokenizerFile, PrependsWhereTheNormalizerStrips) {
 TEST(TokenizerFile, IsMalformed) {
   const Change changes[] = {
       {"/model", "7", "model: not an object"},
-      {"/model", "{}", "'vocab' or 'merges' is missing"},
+      {"/model", R"({"type": "BPE"})", "'vocab' or 'merges' is missing"},
       {"/model/vocab", "{}", "'unk_token' '?' is not in the vocabulary"},
       {"/model/vocab/a", "-1", "not a number of a token"},
       {"/model/vocab/a", "1.5", "not a number of a token"},

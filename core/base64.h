@@ -1,11 +1,11 @@
-// Base64 of RFC 4648. Private to signing/.
+// Base64 of RFC 4648.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 
-namespace ferry::signing {
+namespace ferry {
 
 // The standard alphabet, with padding.
 std::string to_base64(std::string_view bytes);
@@ -13,4 +13,4 @@ std::string to_base64(std::string_view bytes);
 // too, for wrong padding, and where bits that encode nothing are not zero.
 std::optional<std::string> from_base64(std::string_view text);
 
-}  // namespace ferry::signing
+}  // namespace ferry

@@ -1,8 +1,8 @@
-#include "signing/base64.h"
+#include "core/base64.h"
 
 #include <cstdint>
 
-namespace ferry::signing {
+namespace ferry {
 namespace {
 
 constexpr std::string_view kAlphabet =
@@ -63,4 +63,4 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-}  // namespace ferry::signing
+}  // namespace ferry

@@ -1,0 +1,44 @@
+// The keys of a GGUF file of a model, but those of its tokenizer: names, types, values and order as
+// llama.cpp's converter writes them. Source: conversion/*.py of llama.cpp.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "converters/adapters/gguf/architecture.h"
+#include "converters/adapters/gguf/written_types.h"
+#include "converters/config/model_config.h"
+#include "core/gguf_key_value.h"
+#include "core/result.h"
+
+namespace ferry::converters {
+
+struct GgufKeysInput {
+  const GgufArchitecture* architecture = nullptr;
+  const ModelConfig* config = nullptr;
+  std::string config_text = {};      // of config.json: the converter writes some keys only if it
+                                     // states them
+  std::string config_name = {};      // begins messages
+  std::string generation_text = {};  // of generation_config.json, or empty
+  std::string name = {};             // general.name; empty: none
+  std::string size_label = {};       // gguf_size_label()
+  GgufFileType type = GgufFileType::kF32;
+};
+
+// From `general.architecture` to `general.quantization_version`. kBadInput for a config that is not
+// JSON.
+Result<std::vector<GgufKeyValue>> gguf_model_keys(const GgufKeysInput& input);
+
+// "1.2B"; "8x7B" where some are stacks of experts.
+std::string gguf_size_label(std::span<const GgufNamedShape> tensors);
+
+// Why GGUF runtimes would not compute what the model does, as kUnsupported that names the field of
+// the config. Readers of GGUF know some numbers of an architecture by heart, and no key changes
+// them.
+Status check_gguf_limits(const GgufKeysInput& input);
+// What they compute otherwise only beyond some length, a line for each.
+std::vector<std::string> gguf_limit_notes(const GgufKeysInput& input);
+
+}  // namespace ferry::converters

@@ -1,0 +1,283 @@
+// Compiled without contraction of a * b + c: the factors of RoPE have two roundings there.
+#include "converters/adapters/gguf/written_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <optional>
+#include <utility>
+
+#include "converters/keys/key_pattern.h"
+#include "core/checked.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+using graph::Recipe;
+using graph::Step;
+
+constexpr std::string_view kHead = "lm_head.weight";
+// A checkpoint of a part of a larger model, and of a model without its head, has other prefixes.
+constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
+    {"", ""},
+    {"", "model."},
+    {"model.language_model.", "model."},
+    {"language_model.model.", "model."},
+    {"language_model.", ""},
+    {"model.text_model.", "model."},
+    {"transformer.", "model."},
+};
+// The three stacks of a layer follow its last expert in this order.
+constexpr std::string_view kStackOrder[] = {"down", "gate", "up"};
+
+size_t rank_of_stack(std::string_view name) {
+  for (size_t i = 0; i < std::size(kStackOrder); ++i) {
+    if (name.find(kStackOrder[i]) != name.npos) return i;
+  }
+  return std::size(kStackOrder);
+}
+
+int64_t width_of(const Shape& shape) {
+  int64_t width = 1;
+  for (size_t i = 1; i < shape.size(); ++i) width *= shape[i];
+  return width;
+}
+
+int64_t count_of(const std::vector<StridedPiece>& pieces) {
+  int64_t count = 0;
+  for (const StridedPiece& piece : pieces) count += piece.count();
+  return count;
+}
+
+struct Row {
+  const GgufName* name;
+  KeyPattern pattern;
+};
+
+class Writer {
+ public:
+  Writer(const TensorSource& source, const KeyedTensors& keyed, const MappingReport& mapping,
+         const GgufArchitecture& architecture, const ModelConfig& config)
+      : source_(source),
+        keyed_(keyed),
+        mapping_(mapping),
+        architecture_(architecture),
+        config_(config) {
+    for (const auto& table : architecture.tables) {
+      for (const GgufName& row : table) rows_.push_back({&row, KeyPattern(std::string(row.hf))});
+    }
+  }
+
+  Result<std::vector<GgufWrittenTensor>> run() {
+    for (size_t i = 0; i < keyed_.tensors.size(); ++i) {
+      const bool used = i < mapping_.entries.size() && !mapping_.entries[i].targets.empty();
+      if (used) FERRY_RETURN_IF_ERROR(add(i));
+    }
+    for (auto& [name, stack] : stacks_) FERRY_RETURN_IF_ERROR(finish(name, stack));
+    std::ranges::stable_sort(made_, {}, &Made::place);
+    std::vector<GgufWrittenTensor> tensors;
+    for (Made& made : made_) tensors.push_back(std::move(made.tensor));
+    return tensors;
+  }
+
+ private:
+  using Place = std::pair<size_t, size_t>;  // of the last source, and among those of the same one
+  struct Made {
+    Place place;
+    GgufWrittenTensor tensor;
+  };
+  // The matrices of all experts of a layer, of one kind.
+  struct Stack {
+    const GgufName* row = nullptr;
+    std::string layer;
+    std::map<int64_t, size_t> parts;  // expert -> index of a keyed tensor
+  };
+
+  tl::unexpected<Error> cannot(const KeyedTensor& tensor, std::string_view why) const {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: GGUF of the architecture '{}' {} (tensor {} {})",
+                            printable(source_.path()), architecture_.name, why,
+                            quoted(source_names(tensor.recipe, source_)),
+                            to_string(tensor.recipe.output().shape)));
+  }
+
+  Status add(size_t index) {
+    const KeyedTensor& tensor = keyed_.tensors[index];
+    const std::string_view stored = std::string_view(tensor.key).substr(mapping_.prefix().size());
+    for (const auto& [from, to] : kPrefixes) {
+      if (!stored.starts_with(from)) continue;
+      const std::string key = std::string(to) + std::string(stored.substr(from.size()));
+      if (key == kHead && config_.tie_word_embeddings) return {};
+      bool found = false;
+      for (const Row& row : rows_) {
+        const std::optional<KeyNumbers> numbers = row.pattern.match(key);
+        if (!numbers) continue;
+        found = true;
+        FERRY_RETURN_IF_ERROR(add(index, *row.name, *numbers));
+      }
+      if (found) return {};
+    }
+    return cannot(tensor, "has no tensor for it");
+  }
+
+  Status add(size_t index, const GgufName& row, const KeyNumbers& numbers) {
+    std::string name = fill_in(std::string(row.gguf), numbers);
+    if (row.form.shape == GgufForm::Shape::kExperts) {
+      Stack& stack = stacks_[name];
+      stack.row = &row;
+      stack.layer = numbers.layer;
+      stack.parts[std::stoll(numbers.expert)] = index;
+      size_t& last = last_expert_[numbers.layer];
+      last = std::max(last, index);
+      return {};
+    }
+    Recipe recipe = keyed_.tensors[index].recipe;
+    FERRY_RETURN_IF_ERROR(arrange(row.form, keyed_.tensors[index], recipe));
+    made_.push_back({{index, made_.size()}, {std::move(name), std::move(recipe), {index}}});
+    return {};
+  }
+
+  Status arrange(const GgufForm& form, const KeyedTensor& tensor, Recipe& recipe) const {
+    Shape& shape = recipe.output().shape;
+    if (recipe.is_coded() || !is_castable(recipe.output().dtype) || shape.empty()) {
+      return cannot(tensor, fmt::format("takes no {}", dtype_name(recipe.output().dtype)));
+    }
+    if (form.written != nullptr) {
+      FERRY_RETURN_IF_ERROR(form.of_columns ? order_columns(form, tensor, recipe)
+                                            : order_rows(form, tensor, recipe));
+    }
+    if (form.shape == GgufForm::Shape::kChannelAxis) {
+      if (shape.size() != 3 || shape[1] != 1) return cannot(tensor, "wants one channel per kernel");
+      shape = {shape[0], shape[2]};
+    }
+    const bool shifted = form.values == GgufForm::Values::kNorm && architecture_.shifted_norms;
+    if (shifted) recipe.apply({.kind = Step::Kind::kAdd, .value = 1});
+    if (form.values == GgufForm::Values::kNegExp) recipe.apply({.kind = Step::Kind::kNegExp});
+    return {};
+  }
+
+  Status order_rows(const GgufForm& form, const KeyedTensor& tensor, Recipe& recipe) const {
+    Shape& shape = recipe.output().shape;
+    const std::vector<StridedPiece> order = form.written(config_);
+    for (const StridedPiece& piece : order) {
+      if (end_of(piece).value_or(INT64_MAX) > shape[0]) return cannot(tensor, "wants more rows");
+    }
+    recipe.pieces = select(recipe.pieces, rows_to_elements(order, width_of(shape)));
+    shape[0] = count_of(order);
+    return {};
+  }
+
+  Status order_columns(const GgufForm& form, const KeyedTensor& tensor, Recipe& recipe) const {
+    const Shape& shape = recipe.output().shape;
+    const std::vector<StridedPiece> order = form.written(config_);
+    if (shape.size() != 2 || shape[1] != count_of(order)) {
+      return cannot(tensor, "wants other columns");
+    }
+    std::vector<StridedPiece> in_rows;
+    if (order.size() == 1) {
+      StridedPiece all{.offset = order[0].offset};
+      add_axis(all, {shape[0], shape[1]});
+      for (const StridedAxis& axis : order[0].axes) add_axis(all, axis);
+      in_rows.push_back(std::move(all));
+    }
+    for (int64_t row = 0; order.size() > 1 && row < shape[0]; ++row) {
+      for (StridedPiece piece : order) {
+        piece.offset += row * shape[1];
+        in_rows.push_back(std::move(piece));
+      }
+    }
+    recipe.pieces = select(recipe.pieces, in_rows);
+    return {};
+  }
+
+  Status finish(const std::string& name, const Stack& stack) {
+    Recipe all;
+    std::vector<size_t> made_of;
+    for (const auto& [expert, index] : stack.parts) {
+      const KeyedTensor& tensor = keyed_.tensors[index];
+      Recipe part = tensor.recipe;
+      if (part.is_coded() || !is_castable(part.output().dtype) || part.output().shape.size() != 2) {
+        return cannot(tensor, "takes matrices of floats as experts");
+      }
+      if (made_of.empty()) {
+        all = part;
+      } else if (part.steps != all.steps || part.source_dtype != all.source_dtype ||
+                 part.output() != all.output()) {
+        return cannot(tensor, "stacks experts of one shape and dtype");
+      } else {
+        all.pieces.insert(all.pieces.end(), part.pieces.begin(), part.pieces.end());
+      }
+      made_of.push_back(index);
+    }
+    if (std::ssize(stack.parts) != config_.moe.experts) {
+      return cannot(keyed_.tensors[made_of[0]],
+                    fmt::format("wants {} experts", stack.parts.size()));
+    }
+    all.output().shape.insert(all.output().shape.begin(), config_.moe.experts);
+    const Place place = {last_expert_[stack.layer], rank_of_stack(name)};
+    made_.push_back({place, {name, std::move(all), std::move(made_of)}});
+    return {};
+  }
+
+  const TensorSource& source_;
+  const KeyedTensors& keyed_;
+  const MappingReport& mapping_;
+  const GgufArchitecture& architecture_;
+  const ModelConfig& config_;
+  std::vector<Row> rows_;
+  std::vector<Made> made_;
+  std::map<std::string, Stack> stacks_;        // by name in the file
+  std::map<std::string, size_t> last_expert_;  // by layer
+};
+
+// What llama3 scaling divides each frequency by. All arithmetic is in f32, as in the converter.
+std::vector<float> llama3_factors(const RopeConfig& rope, int64_t head_dim) {
+  const auto factor = static_cast<float>(rope.factor),
+             low = static_cast<float>(rope.low_freq_factor),
+             range = static_cast<float>(rope.high_freq_factor - rope.low_freq_factor);
+  const auto original = static_cast<double>(rope.original_max_positions);
+  const auto longest = static_cast<float>(original / rope.low_freq_factor);
+  const auto shortest = static_cast<float>(original / rope.high_freq_factor);
+  std::vector<float> factors;
+  for (int64_t i = 0; i < head_dim; i += 2) {
+    const float power = static_cast<float>(i) / static_cast<float>(head_dim);
+    const auto scaled = static_cast<float>(std::pow(rope.theta, static_cast<double>(power)));
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / (1.0f / scaled);
+    const float smooth = (static_cast<float>(original) / wavelength - low) / range;
+    const float between = 1.0f / ((1.0f - smooth) / factor + smooth);
+    factors.push_back(wavelength < shortest ? 1.0f : wavelength > longest ? factor : between);
+  }
+  return factors;
+}
+
+std::vector<float> as_floats(const std::vector<double>& values) {
+  std::vector<float> floats;
+  for (const double value : values) floats.push_back(static_cast<float>(value));
+  return floats;
+}
+
+}  // namespace
+
+Result<std::vector<GgufWrittenTensor>> write_gguf_tensors(const TensorSource& source,
+                                                          const KeyedTensors& keyed,
+                                                          const MappingReport& mapping,
+                                                          const GgufArchitecture& architecture,
+                                                          const ModelConfig& config) {
+  return Writer(source, keyed, mapping, architecture, config).run();
+}
+
+std::vector<GgufRopeTensor> gguf_rope_tensors(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  if (rope.type == RopeConfig::Type::kLlama3) {
+    return {{"rope_freqs.weight", llama3_factors(rope, config.head_dim)}};
+  }
+  if (rope.type != RopeConfig::Type::kLongRope) return {};
+  return {{"rope_factors_long.weight", as_floats(rope.long_factors)},
+          {"rope_factors_short.weight", as_floats(rope.factors)}};
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,37 @@
+// Mixtral: Mistral with routed experts in place of the MLP. The scores of the chosen ones are
+// always normalised. Source: transformers, models/mixtral/modeling_mixtral.py.
+
+#include "converters/blocks/decoder.h"
+#include "converters/blocks/moe.h"
+#include "converters/families/families.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters::families {
+namespace {
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
+                 block_sparse_rules(prefix, config), expert_rules(prefix, config)});
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  return build_attention_decoder(config, options, {});
+}
+
+}  // namespace
+
+const FamilySpec kMixtral = {
+    .types = {{.name = "mixtral",
+               .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "num_hidden_layers": 32,
+                               "num_attention_heads": 32, "num_key_value_heads": 8,
+                               "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+                               "rope_theta": 1000000.0, "num_experts": 8,
+                               "num_experts_per_tok": 2, "moe_intermediate_size": 14336})",
+               // The class maps the second name of the number of experts to the first.
+               .names = {{"num_experts", {"num_local_experts", "num_experts"}},
+                         {"moe_intermediate_size", {"intermediate_size"}}},
+               .window = WindowRule::kAll,
+               .experts = ExpertRule::kAll}},
+    .components = {{.rules = rules, .build = build}}};
+
+}  // namespace ferry::converters::families

@@ -1,0 +1,31 @@
+// OLMo 3: OLMo 2 where all but every fourth layer have a sliding window.
+// Source: transformers, models/olmo3/modeling_olmo3.py.
+
+#include "converters/families/families.h"
+
+namespace ferry::converters::families {
+namespace {
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return kOlmo2.text_decoder().rules(config, prefix);
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  return kOlmo2.text_decoder().build(config, options);
+}
+
+}  // namespace
+
+const FamilySpec kOlmo3 = {
+    .types = {{.name = "olmo3",
+               .defaults = R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
+                               "num_hidden_layers": 32, "num_attention_heads": 32,
+                               "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
+                               "sliding_window": 4096, "sliding_window_pattern": 4})",
+               .names = {{"sliding_window_pattern", {}}},  // the pattern is fixed
+               .window = WindowRule::kPattern,
+               .lists_layers = true,
+               .attention_bias = true}},
+    .components = {{.rules = rules, .build = build}}};
+
+}  // namespace ferry::converters::families

@@ -1,0 +1,45 @@
+// Text decoders of Qwen2-VL and Qwen2.5-VL: Qwen2 under other names. A text has one position in all
+// three dimensions of its RoPE, which is then the plain one. The vision tower is dropped.
+// Source: transformers, models/qwen2_vl/modeling_qwen2_vl.py and
+// models/qwen2_5_vl/modeling_qwen2_5_vl.py.
+
+#include "converters/families/families.h"
+
+namespace ferry::converters::families {
+namespace {
+
+constexpr const char* kVision = "vision tower: only the text part is built";
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return kQwen2.text_decoder().rules(config, prefix);
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  return kQwen2.text_decoder().build(config, options);
+}
+
+ModelType type_of(std::string_view name, std::string_view wrapper) {
+  return {.name = name,
+          .wrapper = {.name = wrapper, .flat = true},
+          .defaults = R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568,
+                          "num_hidden_layers": 80, "num_attention_heads": 64,
+                          "num_key_value_heads": 8, "max_position_embeddings": 32768,
+                          "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "sliding_window": 4096,
+                          "max_window_layers": 80})",
+          .names = {{"head_dim", {}}},
+          .rope = RopeRule::kMrope,
+          .window = WindowRule::kFromLayer,
+          .lists_layers = true,
+          .qkv_bias = true};
+}
+
+}  // namespace
+
+const FamilySpec kQwen2Vl = {
+    .types = {type_of("qwen2_vl_text", "qwen2_vl"), type_of("qwen2_5_vl_text", "qwen2_5_vl")},
+    .components = {{.prefixes = {"model.", "model.language_model."},
+                    .rules = rules,
+                    .build = build}},
+    .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
+
+}  // namespace ferry::converters::families

@@ -1,0 +1,43 @@
+// Seed-OSS: Llama whose biases of q, k and v, of the output and of the MLP are settled apart.
+// Source: transformers, models/seed_oss/modeling_seed_oss.py.
+
+#include "converters/blocks/decoder.h"
+#include "converters/families/families.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters::families {
+namespace {
+
+constexpr std::string_view kOutputBias = "attention_out_bias";
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  config.numbers[std::string(kOutputBias)] = FERRY_TRY(fields.flag_or(kOutputBias, false)) ? 1 : 0;
+  return {};
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
+                 bias_rules(prefix, config.attention_bias, config.number(kOutputBias) != 0,
+                            config.mlp_bias)});
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  return build_attention_decoder(
+      config, options,
+      {.qkv_bias = config.attention_bias, .output_bias = config.number(kOutputBias) != 0});
+}
+
+}  // namespace
+
+const FamilySpec kSeedOss = {.types = {{.name = "seed_oss",
+                                        .defaults = R"({"vocab_size": 155136, "hidden_size": 4096,
+                               "intermediate_size": 27648, "num_hidden_layers": 64,
+                               "num_attention_heads": 80, "num_key_value_heads": 8,
+                               "head_dim": 128, "max_position_embeddings": 524288,
+                               "attention_bias": true})",
+                                        .attention_bias = true,
+                                        .mlp_bias = true,
+                                        .read = read}},
+                             .components = {{.rules = rules, .build = build}}};
+
+}  // namespace ferry::converters::families

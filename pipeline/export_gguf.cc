@@ -1,0 +1,132 @@
+// --to gguf: the file that llama.cpp's converter, or its llama-quantize, would write.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "converters/adapters/gguf/written_keys.h"
+#include "converters/adapters/gguf/written_tensors.h"
+#include "converters/adapters/gguf/written_types.h"
+#include "core/text.h"
+#include "pipeline/export.h"
+#include "pipeline/gguf_files.h"
+
+namespace ferry::pipeline {
+namespace {
+
+using converters::GgufElement;
+using converters::GgufFileType;
+using converters::GgufNamedShape;
+using converters::GgufWrittenTensor;
+
+bool is_gguf(const MappedModel& model) {
+  const auto found = model.tensors.names.find("model.embed_tokens.weight");
+  return found != model.tensors.names.end() && found->second == "token_embd.weight";
+}
+
+// That of all matrices, f32 where they differ.
+GgufFileType stored_type(const std::vector<GgufWrittenTensor>& tensors) {
+  std::optional<DType> common;
+  for (const GgufWrittenTensor& tensor : tensors) {
+    const graph::RecipeOutput& made = tensor.recipe.output();
+    if (made.shape.size() < 2) continue;
+    if (common.value_or(made.dtype) != made.dtype) return GgufFileType::kF32;
+    common = made.dtype;
+  }
+  if (common == DType::kF16) return GgufFileType::kF16;
+  return common == DType::kBF16 ? GgufFileType::kBF16 : GgufFileType::kF32;
+}
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  const auto all = std::as_bytes(std::span(values));
+  return {all.begin(), all.end()};
+}
+
+// Gives every tensor its type, after those of RoPE.
+Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, GgufFileType type,
+                                      const converters::GgufModelSizes& sizes,
+                                      const converters::ModelConfig& config) {
+  std::vector<GgufTensor> tensors;
+  for (const converters::GgufRopeTensor& rope : converters::gguf_rope_tensors(config)) {
+    GgufTensor& tensor = tensors.emplace_back();
+    tensor.name = rope.name;
+    tensor.shape = {static_cast<int64_t>(rope.values.size())};
+    tensor.type = converters::gguf_type_id(GgufElement::kF32);
+    tensor.bytes = bytes_of(rope.values);
+  }
+  std::vector<GgufNamedShape> shapes;
+  for (const GgufWrittenTensor& tensor : written) {
+    shapes.push_back({tensor.name, tensor.recipe.output().shape});
+  }
+  const std::vector<GgufElement> types = converters::choose_gguf_types(shapes, type, sizes);
+  for (size_t i = 0; i < written.size(); ++i) {
+    GgufTensor& tensor = tensors.emplace_back();
+    tensor.name = written[i].name;
+    tensor.shape = shapes[i].shape;
+    tensor.type = converters::gguf_type_id(types[i]);
+    tensor.recipe = std::move(written[i].recipe);
+    FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, types[i], tensor.name));
+  }
+  return tensors;
+}
+
+// Weights of the model -> tensors of the file.
+std::map<std::string, std::vector<std::string>> targets_of(
+    const std::vector<GgufWrittenTensor>& written, const converters::MappingReport& mapping) {
+  std::map<std::string, std::vector<std::string>> targets;
+  for (const GgufWrittenTensor& tensor : written) {
+    for (const size_t source : tensor.made_of) {
+      for (const std::string& weight : mapping.entries[source].targets) {
+        std::vector<std::string>& names = targets[weight];
+        if (std::ranges::count(names, tensor.name) == 0) names.push_back(tensor.name);
+      }
+    }
+  }
+  return targets;
+}
+
+std::string size_label(const std::vector<GgufTensor>& tensors) {
+  std::vector<GgufNamedShape> shapes;
+  for (const GgufTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape});
+  return converters::gguf_size_label(shapes);
+}
+
+}  // namespace
+
+Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options) {
+  if (is_gguf(model)) return plan_gguf_copy(model, options);
+  const converters::ModelConfig& config = model.checkpoint.config;
+  converters::GgufKeysInput input{
+      .architecture = converters::gguf_architecture_of(config.text_type),
+      .config = &config,
+      .config_text = model.config_text,
+      .config_name = model.config_name,
+      .generation_text = model.generation_text,
+      .name = options.model_name};
+  if (input.architecture == nullptr) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: 'model_type' is {}: Ferry writes no GGUF of it",
+                            printable(model.config_name), quoted(config.text_type)));
+  }
+  FERRY_RETURN_IF_ERROR(converters::check_gguf_limits(input));
+  std::vector<GgufWrittenTensor> written = FERRY_TRY(
+      converters::write_gguf_tensors(*model.checkpoint.source, model.tensors,
+                                     model.checkpoint.mapping, *input.architecture, config));
+  PlannedFiles planned;
+  planned.targets = targets_of(written, model.checkpoint.mapping);
+  planned.notes = converters::gguf_limit_notes(input);
+  input.type = converters::gguf_file_type_of(options.type).value_or(stored_type(written));
+  std::vector<GgufTensor> tensors =
+      FERRY_TRY(typed(std::move(written), input.type,
+                      converters::gguf_model_sizes(*input.architecture, config), config));
+  input.size_label = size_label(tensors);
+  std::vector<GgufKeyValue> keys = FERRY_TRY(converters::gguf_model_keys(input));
+  if (converters::gguf_file_type_info(input.type).mixed) sort_as_quantized(keys, tensors);
+  planned.files = FERRY_TRY(gguf_files(keys, std::move(tensors), options));
+  return planned;
+}
+
+}  // namespace ferry::pipeline

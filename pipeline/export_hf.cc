@@ -1,0 +1,181 @@
+// --to hf: a checkpoint under the keys of Hugging Face, whatever it comes from.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "converters/components.h"
+#include "converters/keys/key_pattern.h"
+#include "converters/keys/standard_keys.h"
+#include "converters/keys/undo_keys.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "pipeline/bundle_input.h"
+#include "pipeline/export.h"
+#include "pipeline/safetensors_files.h"
+
+namespace ferry::pipeline {
+namespace {
+
+using converters::KeyedTensor;
+using converters::KeyRule;
+using converters::MappedEntry;
+
+std::optional<DType> dtype_of(graph::WeightDType dtype) {
+  switch (dtype) {
+    case graph::WeightDType::kF32:
+      return DType::kF32;
+    case graph::WeightDType::kF16:
+      return DType::kF16;
+    case graph::WeightDType::kBF16:
+      return DType::kBF16;
+    case graph::WeightDType::kKeep:
+      break;
+  }
+  return std::nullopt;
+}
+
+// The names of the rules whose layout is not that of the family's own checkpoints.
+std::set<std::string> foreign_rules(const std::vector<KeyRule>& rules) {
+  std::set<std::string> foreign;
+  for (const KeyRule& rule : rules) {
+    if (rule.layout && !rule.own_layout) foreign.insert(rule.name);
+  }
+  return foreign;
+}
+
+// Tensors of the checkpoint as they are, under the key that the model knows.
+class Carrier {
+ public:
+  Carrier(MappedModel& model) : model_(model), prefix_(model.checkpoint.mapping.prefix()) {}
+
+  Result<std::vector<NamedRecipe>> run() {
+    const std::vector<KeyRule> rules = converters::key_rules(model_.checkpoint.config);
+    const std::set<std::string> foreign = foreign_rules(rules);
+    std::vector<MappedEntry>& entries = model_.checkpoint.mapping.entries;
+    const bool undo = std::ranges::any_of(
+        entries, [&](const MappedEntry& entry) { return foreign.contains(entry.rule); });
+    for (size_t i = 0; i < model_.tensors.tensors.size(); ++i) {
+      KeyedTensor& tensor = model_.tensors.tensors[i];
+      if (!tensor.unused.empty() || is_tied(entries[i])) continue;
+      const bool mapped = !entries[i].targets.empty();
+      if (mapped && foreign.contains(entries[i].rule)) continue;
+      std::string key = tensor.key.substr(prefix_.size());
+      known_.insert(key);
+      if (undo && mapped) continue;
+      carry(entries[i], std::move(key), std::move(tensor.recipe));
+    }
+    std::erase_if(entries, [](const MappedEntry& entry) { return entry.source.empty(); });  // ties
+    if (undo) FERRY_RETURN_IF_ERROR(undo_all(rules));
+    return std::move(out_);
+  }
+
+ private:
+  // A second copy of a tensor that the config ties to another one.
+  bool is_tied(MappedEntry& entry) const {
+    for (const converters::TieRule& tie : converters::standard_ties(model_.checkpoint.config)) {
+      if (entry.rule != tie.name) continue;
+      entry.targets.clear();
+      entry.reason = "the config ties it to another tensor";
+      return true;
+    }
+    return false;
+  }
+
+  void carry(MappedEntry& entry, std::string key, graph::Recipe recipe) {
+    entry.targets = {key};
+    entry.reason.clear();
+    out_.push_back({std::move(key), std::move(recipe)});
+  }
+
+  // Tensors are packed as the library does not have them: all weights get the keys of the family.
+  Status undo_all(const std::vector<KeyRule>& rules) {
+    const converters::ModelConfig& config = model_.checkpoint.config;
+    std::map<std::string, std::vector<std::string>> keys_of;  // by weight
+    for (converters::AssembledComponent& component : model_.components) {
+      graph::StateDict weights;
+      for (graph::Weight weight : component.model.weights.weights()) {
+        weight.recipe.cast(weight.recipe.source_dtype);
+        FERRY_RETURN_IF_ERROR(weights.add(std::move(weight)));
+      }
+      for (converters::UndoneTensor& made : FERRY_TRY(converters::undo_keys(
+               weights, config, rules, converters::standard_ties(config), known_))) {
+        for (const std::string& weight : made.weights) keys_of[weight].push_back(made.tensor.key);
+        if (!names_.insert(made.tensor.key).second) continue;
+        out_.push_back({std::move(made.tensor.key), std::move(made.tensor.recipe)});
+      }
+    }
+    for (MappedEntry& entry : model_.checkpoint.mapping.entries) name_targets(entry, keys_of);
+    return {};
+  }
+
+  static void name_targets(MappedEntry& entry,
+                           const std::map<std::string, std::vector<std::string>>& keys_of) {
+    std::vector<std::string> keys;
+    for (const std::string& weight : entry.targets) {
+      const auto found = keys_of.find(weight);
+      if (found == keys_of.end()) continue;
+      for (const std::string& key : found->second) {
+        if (std::ranges::count(keys, key) == 0) keys.push_back(key);
+      }
+    }
+    if (!keys.empty()) entry.targets = std::move(keys);
+  }
+
+  MappedModel& model_;
+  std::string prefix_;           // of wrappers
+  std::set<std::string> known_;  // keys that stay
+  std::set<std::string> names_;  // that undone tensors have
+  std::vector<NamedRecipe> out_;
+};
+
+// States the dtype in every object that stated one.
+void set_dtype(nlohmann::json& value, const std::string& dtype) {
+  if (!value.is_object()) return;
+  for (auto& [key, member] : value.items()) {
+    if ((key == "dtype" || key == "torch_dtype") && member.is_string()) member = dtype;
+    set_dtype(member, dtype);
+  }
+}
+
+// The config says which dtype the library is to compute in: that of the weights.
+Status settle_config(MappedModel& model, DType dtype) {
+  nlohmann::json config = FERRY_TRY(parse_json(model.config_text, model.config_name));
+  const char* name = dtype == DType::kF32   ? "float32"
+                     : dtype == DType::kF16 ? "float16"
+                                            : "bfloat16";
+  set_dtype(config, name);
+  for (packer::CopiedFile& file : model.copied) {
+    if (file.name != "config.json") continue;
+    file.file = nullptr;
+    file.text = config.dump(2) + "\n";
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOptions& options) {
+  const converters::ModelConfig& config = model.checkpoint.config;
+  if (config.multimodal && config.vision_family == nullptr && is_bundle(options.convert.source)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: --to hf: the bundle has the text decoder of {} alone, and its "
+                            "config.json describes all of the model",
+                            printable(options.convert.source), quoted(config.model_type)));
+  }
+  std::vector<NamedRecipe> tensors = FERRY_TRY(Carrier(model).run());
+  if (const std::optional<DType> dtype = dtype_of(options.convert.dtype)) {
+    for (NamedRecipe& tensor : tensors) {
+      if (is_castable(tensor.recipe.output().dtype)) tensor.recipe.cast(*dtype);
+    }
+    FERRY_RETURN_IF_ERROR(settle_config(model, *dtype));
+  }
+  PlannedFiles planned;
+  planned.files = FERRY_TRY(safetensors_files(std::move(tensors), model.copied, options));
+  return planned;
+}
+
+}  // namespace ferry::pipeline

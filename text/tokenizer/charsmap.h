@@ -1,0 +1,41 @@
+// Charsmap: the character map of a SentencePiece model (`precompiled_charsmap`), which the
+// normalizer Precompiled applies. Layout: u32 size of the trie in bytes, the trie as a double array
+// of u32 units (Darts-clone), then the texts, each ended by a zero byte; all little-endian. A leaf
+// of the trie holds the offset of the text that stands for what led there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry::text {
+
+class Charsmap {
+ public:
+  // kBadInput for bytes that are no such map. `where` begins the messages.
+  static Result<Charsmap> parse(std::string_view bytes, const std::string& where);
+
+  // Replaces what the map knows. Like the reference it asks first for grapheme clusters of fewer
+  // than 6 bytes, then for single characters, and takes the shortest entry at the beginning of
+  // either. kBadInput where the map leads out of itself, or the text would grow beyond `most`
+  // bytes.
+  Status apply(std::string& text, size_t most) const;
+
+ private:
+  struct Found {
+    std::string_view text;
+    bool known = false, damaged = false;
+  };
+  Found find(std::string_view part) const;
+  Found text_at(uint32_t offset) const;
+  Status map_cluster(std::string_view cluster, std::string& out) const;
+
+  std::string where_;
+  std::vector<uint32_t> units_;
+  std::string texts_;
+};
+
+}  // namespace ferry::text
