@@ -259,7 +259,7 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
                   "Checkpoint: a directory, an index, or a tensor file: safetensors, PyTorch, "
                   "GGUF, Keras HDF5")
       .option("-o,--out OUT", o.out, "Bundle directory to make; with --to also a file")
-      .choice("--to", o.to, {"bundle", "safetensors", "hf", "gguf"},
+      .choice("--to", o.to, {"bundle", "safetensors", "hf", "pth", "gguf"},
               "What is made: programs and weights, or files of weights for other tools "
               "(docs/exporting.md)")
       .flag("-n,--dry-run", o.dry_run, "Plan only; --json prints the plan")

@@ -280,9 +280,16 @@ std::pair<ValueId, ValueId> GraphBuilder::topk_last(ValueId x, int64_t k) {
   const auto outs = emit(Op::kTopk, {x, IntArg(k), IntArg(-1), true, true});
   return {outs[0], outs[1]};
 }
+ValueId GraphBuilder::gather_last(ValueId x, ValueId index) {
+  return emit_one(Op::kGather, {x, IntArg(-1), index, false});
+}
 ValueId GraphBuilder::experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3,
-                              ValueId w2) {
-  return emit_one(Op::kExperts, {x, ids, scores, w1, w3, w2, kNone, kNone, kNone});
+                              ValueId w2, const ExpertBiases& biases) {
+  std::vector<Arg> args = {x, ids, scores, w1, w3, w2, kNone, kNone, kNone};
+  for (ValueId bias : {biases.b1, biases.b3, biases.b2}) {
+    args.push_back(bias.valid() ? Arg(bias) : Arg(kNone));
+  }
+  return emit_one(Op::kExperts, std::move(args));
 }
 
 ValueId GraphBuilder::where(ValueId condition, ValueId a, ValueId b) {

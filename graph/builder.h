@@ -79,8 +79,14 @@ class GraphBuilder {
   ValueId softmax_last(ValueId x);
   // The k largest values of the last dimension, from the largest on, and where they are (i64).
   std::pair<ValueId, ValueId> topk_last(ValueId x, int64_t k);
-  // Routed experts, see experts.h.
-  ValueId experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3, ValueId w2);
+  // out[.., i] = x[.., index[.., i]], index i64 in the range of the last dimension of x.
+  ValueId gather_last(ValueId x, ValueId index);
+  // Routed experts, see experts.h; with biases if they are valid.
+  struct ExpertBiases {
+    ValueId b1, b3, b2;
+  };
+  ValueId experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3, ValueId w2,
+                  const ExpertBiases& biases = {});
   ValueId where(ValueId condition, ValueId a, ValueId b);
   ValueId cat(std::vector<ValueId> parts, int64_t dim);
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end);

@@ -21,9 +21,14 @@ constexpr std::monostate kNone;
 constexpr uint64_t kAlignment = 16;
 
 // Arguments and outs of the node.
-enum Port : size_t { kX, kIds, kScores, kW1, kW3, kW2, kS1, kS3, kS2 };
+enum Port : size_t { kX, kIds, kScores, kW1, kW3, kW2, kS1, kS3, kS2, kB1, kB3, kB2 };
 constexpr size_t kScalesOf = kS1 - kW1;  // from a matrix to its scales
+constexpr size_t kBiasOf = kB1 - kW1;    // from a matrix to its biases
 constexpr size_t kOut = 0;
+
+// Constants of GPT-OSS.
+constexpr double kClamp = 7.0;
+constexpr double kSteepness = 1.702;
 
 class Builder {
  public:
@@ -134,12 +139,10 @@ class Builder {
     const Ref slot = tensor("aten::select_copy.int_out", {places, int64_t{1}, int64_t{1}},
                             DType::kI64, {tokens_});
     const Ref rows = taken(x_, token);
-    const Ref gate = linear(rows, kW1);
-    const Ref up = linear(rows, kW3);
-    const Ref open = each("aten::sigmoid.out", {gate});
-    const Ref silu = each("aten::mul.out", {gate, open});
-    const Ref inner = each("aten::mul.out", {silu, up});
-    const Ref given = linear(inner, kW2);
+    const Ref gate = biased(linear(rows, kW1), kW1);
+    const Ref up = biased(linear(rows, kW3), kW3);
+    const Ref inner = has_biases() ? clamped(gate, up) : gated(gate, up);
+    const Ref given = biased(linear(inner, kW2), kW2);
 
     const Ref score =
         tensor("aten::index.Tensor_out", {scores_, RefList{{token, slot}}}, DType::kF32, {tokens_});
@@ -153,6 +156,32 @@ class Builder {
     call("executorch_prim::add.Scalar", {out_.counter, int64_t{1}}, {out_.counter});
     call("executorch_prim::ge.Scalar", {out_.counter, count_}, {out_.done});
     touch(active_);  // read again by the next turn
+  }
+
+  bool has_biases() const { return std::holds_alternative<ValueId>(node_.args[kB1]); }
+  Ref gated(Ref gate, Ref up) {
+    const Ref open = each("aten::sigmoid.out", {gate});
+    const Ref silu = each("aten::mul.out", {gate, open});
+    return each("aten::mul.out", {silu, up});
+  }
+  Ref clamped(Ref gate, Ref up) {
+    const Dims shape = local(gate).shape;
+    const Ref low = tensor("aten::clamp.out", {gate, kNone, kClamp}, DType::kF32, shape);
+    const Ref steep = tensor("aten::mul.Scalar_out", {low, kSteepness}, DType::kF32, shape);
+    const Ref open = each("aten::sigmoid.out", {steep});
+    const Ref glu = each("aten::mul.out", {low, open});
+    const Ref held = tensor("aten::clamp.out", {up, -kClamp, kClamp}, DType::kF32, shape);
+    const Ref raised =
+        tensor("aten::add.Scalar_out", {held, int64_t{1}, int64_t{1}}, DType::kF32, shape);
+    return each("aten::mul.out", {glu, raised});
+  }
+  // y plus the bias of this expert's matrix of `weights`.
+  Ref biased(Ref y, Port weights) {
+    if (!has_biases()) return y;
+    const Ref all = argument(static_cast<Port>(weights + kBiasOf));
+    const Ref bias = scratch(DType::kF32, {local(all).shape[1]}, /*dynamic=*/false);
+    call("aten::select_copy.int_out", {all, int64_t{0}, expert_}, {bias});
+    return tensor("aten::add.out", {y, bias, int64_t{1}}, DType::kF32, local(y).shape);
   }
 
   // An elementwise operator, of the shape of its first operand.
@@ -234,7 +263,7 @@ const pte::OpSchema& experts_schema() {
     for (const char* name : {"x", "ids", "scores", "w1", "w3", "w2"}) {
       made.args.push_back({name, pte::ArgKind::kTensor});
     }
-    for (const char* name : {"s1", "s3", "s2"}) {
+    for (const char* name : {"s1", "s3", "s2", "b1", "b3", "b2"}) {
       made.args.push_back({name, pte::ArgKind::kTensor, /*optional=*/true});
     }
     for (const char* name : {"out", "scratch"}) {
@@ -276,6 +305,19 @@ Status check_matrix(const RuleInput& in, size_t arg, const Dims& wanted) {
   return fit ? Status{} : misfit("the experts' scales do not match");
 }
 
+// All biases or none.
+Status check_biases(const RuleInput& in, int64_t experts, int64_t inner, int64_t hidden) {
+  for (const auto& [arg, width] : {std::pair{kB1, inner}, {kB3, inner}, {kB2, hidden}}) {
+    if (in.given(arg) != in.given(kB1)) return misfit("some biases of experts are missing");
+    if (!in.given(arg)) continue;
+    const Value& bias = in.tensor(arg);
+    if (bias.dtype != DType::kF32 || without_axes(bias.shape) != Dims{experts, width}) {
+      return misfit("the experts' biases do not match");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Types> infer_experts(const RuleInput& in) {
@@ -299,6 +341,7 @@ Result<Types> infer_experts(const RuleInput& in) {
   FERRY_RETURN_IF_ERROR(check_matrix(in, kW1, {experts, inner, hidden}));
   FERRY_RETURN_IF_ERROR(check_matrix(in, kW3, {experts, inner, hidden}));
   FERRY_RETURN_IF_ERROR(check_matrix(in, kW2, {experts, hidden, inner}));
+  FERRY_RETURN_IF_ERROR(check_biases(in, experts, inner, hidden));
   if (!ids.shape[1].is_static() || ids.shape[1].base > experts) {
     return misfit("more choices than experts");
   }

@@ -129,6 +129,24 @@ Result<Types> infer_topk(const RuleInput& in) {
   return Types{{Value::Kind::kTensor, x.dtype, shape}, {Value::Kind::kTensor, DType::kI64, shape}};
 }
 
+// self, dim, index, sparse_grad; along the last dimension.
+Result<Types> infer_gather(const RuleInput& in) {
+  const Value& x = in.tensor(0);
+  const Value& index = in.tensor(2);
+  const auto last = static_cast<int64_t>(x.shape.size()) - 1;
+  if (last < 0 || index.shape.size() != x.shape.size() || index.dtype != DType::kI64) {
+    return misfit("wants an index of i64 with as many dimensions");
+  }
+  if (in.integer(1) != IntArg(-1) || in.node.args[3] != Arg(false)) {
+    return misfit("goes along the last dimension");
+  }
+  const bool same = std::equal(x.shape.begin(), x.shape.end() - 1, index.shape.begin());
+  if (!same || !axes_agree(x.shape, index.shape)) return misfit("other dimensions or axes differ");
+  Dims shape = index.shape;
+  for (size_t i = 0; i < shape.size(); ++i) shape[i].axis = *join(x.shape[i].axis, shape[i].axis);
+  return tensor_of(x.dtype, std::move(shape));
+}
+
 Result<Types> infer_where(const RuleInput& in) {
   if (in.tensor(0).dtype != DType::kBool) return misfit("the condition is not bool");
   const std::optional<Dims> both = broadcast(in.tensor(1).shape, in.tensor(2).shape);

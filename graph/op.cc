@@ -32,6 +32,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kRelu, "aten::relu.out", infer_float},
     OpInfo{Op::kSoftmax, "aten::_softmax.out", infer_softmax},
     OpInfo{Op::kTopk, "aten::topk.values", infer_topk},
+    OpInfo{Op::kGather, "aten::gather.out", infer_gather},
     OpInfo{Op::kWhere, "aten::where.self_out", infer_where},
     OpInfo{Op::kEqScalar, "aten::eq.Scalar_out", infer_compare},
     OpInfo{Op::kGtScalar, "aten::gt.Scalar_out", infer_compare},

@@ -28,6 +28,7 @@ enum class Op {
   kRelu,            // aten::relu.out
   kSoftmax,         // aten::_softmax.out
   kTopk,            // aten::topk.values
+  kGather,          // aten::gather.out
   kWhere,           // aten::where.self_out
   kEqScalar,        // aten::eq.Scalar_out
   kGtScalar,        // aten::gt.Scalar_out

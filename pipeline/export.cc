@@ -18,6 +18,7 @@ constexpr std::array kFormats = {
     Format{ExportFormat::kSafetensors, "safetensors", plan_safetensors_files},
     Format{ExportFormat::kHuggingFace, "hf", plan_hugging_face_files},
     Format{ExportFormat::kGguf, "gguf", plan_gguf_files},
+    Format{ExportFormat::kPth, "pth", plan_pth_files},
 };
 
 const Format& row_of(ExportFormat format) {
@@ -51,6 +52,20 @@ std::string_view export_format_name(ExportFormat format) { return row_of(format)
 std::optional<ExportFormat> export_format_of(std::string_view name) {
   for (const Format& row : kFormats) {
     if (row.name == name) return row.format;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_of(graph::WeightDType dtype) {
+  switch (dtype) {
+    case graph::WeightDType::kF32:
+      return DType::kF32;
+    case graph::WeightDType::kF16:
+      return DType::kF16;
+    case graph::WeightDType::kBF16:
+      return DType::kBF16;
+    case graph::WeightDType::kKeep:
+      break;
   }
   return std::nullopt;
 }

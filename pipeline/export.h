@@ -20,6 +20,7 @@ enum class ExportFormat {
   kSafetensors,  // runtime names
   kHuggingFace,  // keys of a Hugging Face checkpoint
   kGguf,         // docs/gguf.md
+  kPth,          // PyTorch, for export_llama
 };
 // "safetensors".
 std::string_view export_format_name(ExportFormat format);
@@ -44,11 +45,15 @@ struct PlannedFiles {
   std::vector<std::string> notes = {};  // lines for the user
 };
 
+// The dtype that all floats become; nullopt where they keep theirs.
+std::optional<DType> dtype_of(graph::WeightDType dtype);
+
 // The planners. `model` is theirs to move from, but for its checkpoint. Errors: kUnsupported, by
 // name, for what the format cannot say; kUsage for options that do not fit it.
 Result<PlannedFiles> plan_safetensors_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_pth_files(MappedModel& model, const ExportOptions& options);
 
 // Everything that the plan refers to, and what there is to say about it. Targets of the mapping are
 // names of tensors in the files. Move-only.

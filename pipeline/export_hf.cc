@@ -24,20 +24,6 @@ using converters::KeyedTensor;
 using converters::KeyRule;
 using converters::MappedEntry;
 
-std::optional<DType> dtype_of(graph::WeightDType dtype) {
-  switch (dtype) {
-    case graph::WeightDType::kF32:
-      return DType::kF32;
-    case graph::WeightDType::kF16:
-      return DType::kF16;
-    case graph::WeightDType::kBF16:
-      return DType::kBF16;
-    case graph::WeightDType::kKeep:
-      break;
-  }
-  return std::nullopt;
-}
-
 // The names of the rules whose layout is not that of the family's own checkpoints.
 std::set<std::string> foreign_rules(const std::vector<KeyRule>& rules) {
   std::set<std::string> foreign;

@@ -92,6 +92,8 @@ void sort_as_quantized(std::vector<GgufKeyValue>& keys, std::vector<GgufTensor>&
   std::vector<GgufTensor> sorted;
   for (const size_t i : converters::gguf_name_order(shapes)) {
     sorted.push_back(std::move(tensors[i]));
+    Shape& shape = sorted.back().shape;  // ggml drops the last dimensions where they are 1
+    while (shape.size() > 1 && shape[0] == 1) shape.erase(shape.begin());
   }
   tensors = std::move(sorted);
 }

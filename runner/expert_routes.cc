@@ -70,7 +70,7 @@ ExpertRouter::ExpertRouter(const MethodChain& chain) {
   std::erase_if(routers_, [](const auto& item) {
     const Router& router = item.second;
     return router.chosen < 1 || router.chosen > router.width ||
-           columns_of(*router.method, router.weights) != router.chosen;
+           (router.weights >= 0 && columns_of(*router.method, router.weights) != router.chosen);
   });
 }
 
@@ -108,37 +108,49 @@ Status ExpertRouter::take_error() {
   return tl::unexpected<Error>(*std::exchange(error_, std::nullopt));
 }
 
-// Replaces the choice of the router, and the scores of the chosen experts, for
-// positions with a route.
+// Replaces the choice of the router for positions with a route.
 Status ExpertRouter::replace(int64_t layer, const Router& router, const TensorView& chosen,
                              int64_t position) {
   const auto route = routes_->find(layer);
   if (route == routes_->end() || chosen.bytes.empty()) return {};
   const auto k = static_cast<size_t>(router.chosen);
-  const auto width = static_cast<size_t>(router.width);
   std::vector<int64_t> ids(chosen.bytes.size() / sizeof(int64_t));
   std::memcpy(ids.data(), chosen.bytes.data(), ids.size() * sizeof(int64_t));
-  Method& method = *router.method;
-  std::vector<float> weights = probe_floats(FERRY_TRY(method.value(router.weights)));
   const size_t rows = ids.size() / k;
-  if (weights.size() != ids.size() || router.seen.size() != rows * width) {
+  size_t known = 0;  // rows with a route
+  for (; known < rows; ++known) {
+    const size_t from = (static_cast<size_t>(position) + known) * k;
+    if (from + k > route->second.size()) break;
+    std::copy_n(route->second.begin() + static_cast<std::ptrdiff_t>(from), k,
+                ids.begin() + static_cast<std::ptrdiff_t>(known * k));
+  }
+  if (router.weights >= 0) {
+    FERRY_RETURN_IF_ERROR(replace_weights(layer, router, std::span(ids).first(known * k)));
+  }
+  return router.method->overwrite(router.experts, std::as_bytes(std::span(ids)));
+}
+
+// The first rows of the scores become those of `ids`: softmax values of the router's logits.
+Status ExpertRouter::replace_weights(int64_t layer, const Router& router,
+                                     std::span<const int64_t> ids) {
+  const auto k = static_cast<size_t>(router.chosen);
+  const auto width = static_cast<size_t>(router.width);
+  std::vector<float> weights = probe_floats(FERRY_TRY(router.method->value(router.weights)));
+  const size_t rows = weights.size() / k;
+  if (weights.size() % k != 0 || ids.size() > weights.size() ||
+      router.seen.size() != rows * width) {
     return bad_input(fmt::format("the probes of the router of layer {} do not match", layer));
   }
-  for (size_t row = 0; row < rows; ++row) {
-    const size_t from = (static_cast<size_t>(position) + row) * k;
-    if (from + k > route->second.size()) break;
+  for (size_t row = 0; row < ids.size() / k; ++row) {
     const auto logits = std::span(router.seen).subspan(row * width, width);
     const float largest = *std::ranges::max_element(logits);
     float sum = 0;
     for (float logit : logits) sum += std::exp(logit - largest);
-    for (size_t i = 0; i < k; ++i) {
-      const int64_t expert = route->second[from + i];
-      ids[row * k + i] = expert;
-      weights[row * k + i] = std::exp(logits[static_cast<size_t>(expert)] - largest) / sum;
+    for (size_t i = row * k; i < (row + 1) * k; ++i) {
+      weights[i] = std::exp(logits[static_cast<size_t>(ids[i])] - largest) / sum;
     }
   }
-  FERRY_RETURN_IF_ERROR(method.overwrite(router.experts, std::as_bytes(std::span(ids))));
-  return method.overwrite(router.weights, std::as_bytes(std::span(weights)));
+  return router.method->overwrite(router.weights, std::as_bytes(std::span(weights)));
 }
 
 }  // namespace ferry::runner

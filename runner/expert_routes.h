@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,7 +21,8 @@ using ExpertRoutes = std::map<int64_t, std::vector<int64_t>>;
 
 class ExpertRouter {
  public:
-  // `chain` must outlive the router. Layers whose routers lack a probe have no experts here.
+  // `chain` must outlive the router. Layers whose routers lack a probe have no experts here, but
+  // for router_weights.N: without it the program looks scores up by the chosen experts.
   explicit ExpertRouter(const MethodChain& chain);
 
   // Experts per token, and experts in all; {0, 0} for a layer without routed experts.
@@ -45,6 +47,7 @@ class ExpertRouter {
   };
 
   Status replace(int64_t layer, const Router& router, const TensorView& chosen, int64_t position);
+  Status replace_weights(int64_t layer, const Router& router, std::span<const int64_t> ids);
 
   std::map<int64_t, Router> routers_;  // by layer
   const ExpertRoutes* routes_ = nullptr;

@@ -5,8 +5,8 @@
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/caches.h"
+#include "converters/blocks/composed_attention.h"
 #include "converters/blocks/hadamard.h"
-#include "converters/blocks/softcap_attention.h"
 #include "converters/blocks/static_attention.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
@@ -16,8 +16,9 @@ namespace ferry::converters {
 namespace {
 
 // q [1,T,H,D]; the cache has been written up to the last position of the call.
-ValueId attend(GraphBuilder& b, const DecoderContext& c, const AttentionKind& kind, ValueId q,
-               const KvCache& cache) {
+ValueId attend_to(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
+                  const KvCache& cache) {
+  const AttentionKind& kind = c.kind_of(layer);
   const ScalarConfig& scalars = c.config.scalars;
   if (!kind.range && c.options.kv_cache == DType::kF32) {
     return b.sdpa(q, cache.keys.rows, cache.values.rows, c.start_pos, scalars.attention);
@@ -30,12 +31,15 @@ ValueId attend(GraphBuilder& b, const DecoderContext& c, const AttentionKind& ki
   const KeyRange& range = *kind.range;
   const ValueId keys = cached(b, c, cache.keys, range.start, range.keys);
   const ValueId values = cached(b, c, cache.values, range.start, range.keys);
-  if (!scalars.attention_softcap) {
+  const ValueId sinks = attention_sinks(b, c, layer);
+  if (!scalars.attention_softcap && !sinks.valid()) {
     return b.sdpa_masked(q, keys, values, range.mask, scalars.attention);
   }
   const double usual = 1.0 / std::sqrt(static_cast<double>(c.config.head_dim));
-  return softcap_attention(b, q, keys, values, range.mask, scalars.attention.value_or(usual),
-                           *scalars.attention_softcap);
+  return composed_attention(b, q, keys, values, range.mask,
+                            {.scale = scalars.attention.value_or(usual),
+                             .cap = scalars.attention_softcap,
+                             .sinks = sinks});
 }
 
 // x [1,T,heads,head_dim] over head_dim, times a weight [heads, head_dim].
@@ -54,6 +58,16 @@ ValueId norm_of_qk(GraphBuilder& b, AttentionStyle::QkNorm kind, ValueId x, cons
 }
 
 }  // namespace
+
+ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q, ValueId k,
+               ValueId v) {
+  if (c.options.rotation == Rotation::kR3) {
+    q = hadamard_rotation(b, q);
+    k = hadamard_rotation(b, k);
+  }
+  if (c.ports != nullptr) return static_attention(b, c, layer, q, k, v);
+  return attend_to(b, c, layer, q, updated_kv_cache(b, c, layer, k, v));
+}
 
 ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                   const AttentionStyle& style) {
@@ -88,12 +102,7 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
     k = rope(b, kind.rope, k);
   }
   if (after) norm_qk(q, k);
-  if (c.options.rotation == Rotation::kR3) {
-    q = hadamard_rotation(b, q);
-    k = hadamard_rotation(b, k);
-  }
-  ValueId out = c.ports != nullptr ? static_attention(b, c, layer, q, k, v)
-                                   : attend(b, c, kind, q, updated_kv_cache(b, c, layer, k, v));
+  ValueId out = attend(b, c, layer, q, k, v);
   out = b.view(out, {batch(), c.tokens, features(g.q_size())});
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));
   return projection(b, out, prefix + ".wo", g.q_size(), g.hidden_size, style.output_bias);

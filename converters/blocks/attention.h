@@ -14,12 +14,18 @@ struct AttentionStyle {
     kNone,
     kHead,         // RMSNorm over head_dim before RoPE
     kWhole,        // RMSNorm over all heads together before RoPE (OLMo 2)
+    kAfter,        // RMSNorm over head_dim after RoPE (Hunyuan)
     kLayer,        // LayerNorm over head_dim before RoPE (Phi)
     kLayerByHead,  // LayerNorm without bias, with a weight for each head (Cohere, StableLM)
-    kAfter         // RMSNorm over head_dim after RoPE (Hunyuan)
   } qk_norm = QkNorm::kNone;
   bool output_gate = false;  // wq makes [query | gate] per head; out *= sigmoid(gate) (Qwen3.5)
 };
+
+// Causal attention over the KV cache of layer `layer`, after rows of keys and values [1,T,kv_heads,
+// head_dim] have been added to it. q [1,T,heads,head_dim] -> the same shape. Keys and values that
+// are one value have one cache in the stateful style.
+ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q, ValueId k,
+               ValueId v);
 
 // Causal attention of layer `layer` with KV cache, windowed where the config's layer_types say so.
 ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,

@@ -51,7 +51,7 @@ KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer
                       head_dim(c.config.head_dim)};
   KvCache cache;
   cache.keys = update(b, c, name + "k", shape, keys);
-  cache.values = update(b, c, name + "v", shape, values);
+  cache.values = values == keys ? cache.keys : update(b, c, name + "v", shape, values);
   return cache;
 }
 

@@ -23,7 +23,8 @@ struct KvCache {
 };
 
 // The KV cache of attention layer `layer` in the stateful style, after keys and values
-// [1,T,kv_heads,head_dim] of this call have been written into it.
+// [1,T,kv_heads,head_dim] of this call have been written into it. Keys and values that are one
+// value have one buffer.
 KvCache updated_kv_cache(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
                          ValueId values);
 

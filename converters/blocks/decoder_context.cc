@@ -203,8 +203,9 @@ void add_tables(GraphBuilder& b, const DecoderContext& c, AttentionKind& kind,
 void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   const ModelConfig& config = c.config;
   if (config.has_rope()) add_tables(b, c, c.full, "rope", config.rope, add_rope);
-  // The attention operator has no softcap; softcap_attention() needs a mask in every layer.
-  const bool masked = config.scalars.attention_softcap.has_value();
+  // composed_attention() needs a mask in every layer.
+  const bool masked =
+      config.scalars.attention_softcap.has_value() || config.number(kAttentionSinks) != 0;
   if (masked || c.options.kv_cache != DType::kF32) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
   }
@@ -288,6 +289,11 @@ DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,
   }
   if (ports.window_mask().valid()) c.sliding.mask = ports.window_mask();
   return c;
+}
+
+ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer) {
+  if (c.config.number(kAttentionSinks) == 0) return {};
+  return b.weight(fmt::format("layers.{}.attention.sinks", layer), {heads(c.config.num_heads)});
 }
 
 ValueId rope(GraphBuilder& b, const RopeTable& table, ValueId x) {

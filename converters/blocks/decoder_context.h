@@ -56,6 +56,11 @@ struct DecoderContext {
   }
 };
 
+// A number of ModelConfig::numbers: 1 where every head has an attention sink.
+inline constexpr const char* kAttentionSinks = "attention_sinks";
+// f32 [heads] of layer `layer`; invalid for a model without sinks.
+ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer);
+
 // Of the stateful style. `input_pos` is i64 [1]; `token_symbol` is T.
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, ValueId input_pos,

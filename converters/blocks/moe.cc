@@ -4,6 +4,7 @@
 
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/router.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {
@@ -58,15 +59,20 @@ std::vector<KeyRule> fused_rules(const std::string& experts) {
 
 }  // namespace
 
+std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char* gate,
+                                          const char* up, const char* down) {
+  return {stack_rule(expert + gate, "w1", wide_shape), stack_rule(expert + up, "w3", wide_shape),
+          stack_rule(expert + down, "w2", narrow_shape)};
+}
+
 std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& config) {
   if (config.moe.experts == 0) return {};
   const std::string experts = prefix + "layers.{i}.mlp.experts.";
   std::vector<KeyRule> rules =
       concat({rename_rules(prefix,
                            {{"layers.{i}.mlp.gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
-              {stack_rule(experts + "{e}.gate_proj.weight", "w1", wide_shape),
-               stack_rule(experts + "{e}.up_proj.weight", "w3", wide_shape),
-               stack_rule(experts + "{e}.down_proj.weight", "w2", narrow_shape)},
+              stacked_expert_rules(experts + "{e}.", "gate_proj.weight", "up_proj.weight",
+                                   "down_proj.weight"),
               fused_rules(experts)});
   if (config.moe.shared_size == 0) return rules;
   return concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.shared_expert.gate_proj.weight",
@@ -93,28 +99,28 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const MoeConfig& moe = c.config.moe;
   const int64_t hidden = c.config.hidden_size;
   const ValueId rows = b.view(x, {c.tokens, features(hidden)});
-  const ValueId router =
-      b.weight_f32(prefix + ".gate.weight", {experts(moe.experts), features(hidden)});
-  const ValueId logits = b.linear(rows, router);
-  auto [scores, ids] = b.topk_last(b.softmax_last(logits), moe.per_token);
-  b.probe(fmt::format("router_logits.{}", layer), logits);
-  b.probe(fmt::format("router_weights.{}", layer), scores);
-  b.probe(fmt::format("router_experts.{}", layer), ids);
-  if (moe.norm_top_scores) scores = b.div(scores, b.sum_last(scores));
+  const Route route = routed(b, c, rows, layer, prefix);
   const ValueId w1 = b.weight(prefix + ".experts.w1.weight",
                               {experts(moe.experts), features(moe.expert_size), features(hidden)});
   const ValueId w3 = b.weight(prefix + ".experts.w3.weight",
                               {experts(moe.experts), features(moe.expert_size), features(hidden)});
   const ValueId w2 = b.weight(prefix + ".experts.w2.weight",
                               {experts(moe.experts), features(hidden), features(moe.expert_size)});
-  const ValueId routed =
-      b.view(b.experts(rows, ids, scores, w1, w3, w2), {batch(), c.tokens, features(hidden)});
-  if (moe.shared_size == 0) return routed;
+  GraphBuilder::ExpertBiases biases = {};
+  if (moe.clamped) {
+    biases.b1 = b.weight(prefix + ".experts.w1.bias", {moe.experts, moe.expert_size});
+    biases.b3 = b.weight(prefix + ".experts.w3.bias", {moe.experts, moe.expert_size});
+    biases.b2 = b.weight(prefix + ".experts.w2.bias", {moe.experts, hidden});
+  }
+  const ValueId sum = b.view(b.experts(rows, route.ids, route.scores, w1, w3, w2, biases),
+                             {batch(), c.tokens, features(hidden)});
+  if (moe.shared_size == 0) return sum;
 
   const ValueId shared = gated_mlp(b, c.config, x, prefix + ".shared", moe.shared_size);
+  if (!moe.shared_gate) return b.add(sum, shared);
   const ValueId gate =
       b.sigmoid(b.linear(x, b.weight_f32(prefix + ".shared_gate.weight", {1, features(hidden)})));
-  return b.add(routed, b.mul(shared, gate));
+  return b.add(sum, b.mul(shared, gate));
 }
 
 }  // namespace ferry::converters

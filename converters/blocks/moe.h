@@ -19,11 +19,14 @@ std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& 
 // (Mixtral).
 std::vector<KeyRule> block_sparse_rules(const std::string& prefix, const ModelConfig& config);
 
-// sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x); x
-// [1,T,hidden], `prefix` is "layers.N.feed_forward". Router and shared gate are f32 in any bundle.
-// Probes record the router of the layer: router_logits.N f32 [T,experts] before the softmax,
-// router_experts.N i64 [T,k] and router_weights.N f32 [T,k], the chosen experts and their softmax
-// values.
+// Of experts that are stored one by one: `expert` is their prefix with "{i}" and "{e}", the others
+// are the names of the three matrices behind it.
+std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char* gate,
+                                          const char* up, const char* down);
+
+// sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x), or shared(x)
+// where it has no gate; x [1,T,hidden], `prefix` is "layers.N.feed_forward". Router (router.h) and
+// shared gate are f32 in any bundle.
 ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                    const std::string& prefix);
 

@@ -4,6 +4,7 @@
 
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
+#include "converters/blocks/composed_attention.h"
 #include "converters/blocks/static_ports.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
@@ -46,7 +47,8 @@ ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer
   if (g.scalars.attention_softcap) scores = b.mul(b.tanh(scores), cap);
   const ValueId grouped = b.view(scores, {kv, groups, positions(tokens), all});
   const ValueId masked = masked_scores(b, c, grouped, c.kind_of(layer).mask);
-  const ValueId weights = b.view(b.softmax_last(masked), {kv, groups * tokens, all});
+  const ValueId weights = b.view(softmax_with_sinks(b, masked, attention_sinks(b, c, layer)),
+                                 {kv, groups * tokens, all});
   const ValueId mixed = b.bmm(weights, b.view(all_values, {kv, all, dim}));
   const ValueId out = b.view(mixed, {batch(), heads(g.num_heads), positions(tokens), dim});
   return b.permute(out, {0, 2, 1, 3});

@@ -18,7 +18,7 @@
 
 namespace ferry::converters {
 
-enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention, kShortConv };
+enum class LayerType { kFullAttention, kSlidingAttention, kLinearAttention, kShortConv, kMamba };
 // Whether a layer of this type has a KV cache. All others have states of fixed size.
 constexpr bool is_attention(LayerType type) {
   return type == LayerType::kFullAttention || type == LayerType::kSlidingAttention;
@@ -73,11 +73,27 @@ struct LinearAttentionConfig {
 // Routed experts; all zero if the model has none.
 struct MoeConfig {
   int64_t experts = 0;
-  int64_t per_token = 0;        // experts chosen for a token
-  int64_t expert_size = 0;      // intermediate size of one
-  int64_t shared_size = 0;      // intermediate size of the shared expert; 0: there is none
+  int64_t per_token = 0;    // experts chosen for a token
+  int64_t expert_size = 0;  // intermediate size of one
+  int64_t shared_size = 0;  // intermediate size of the shared expert; 0: there is none
+  bool shared_gate = true;  // sigmoid of a gate multiplies what the shared expert gives
+  enum class Scores {
+    kSoftmax,    // over all experts
+    kSigmoid,    // of each expert's logit
+    kTopSoftmax  // over the logits of the chosen experts
+  } scores = Scores::kSoftmax;
+  bool router_bias = false;     // is added to the logits
+  bool choice_bias = false;     // is added to the scores where experts are chosen, and only there
   bool norm_top_scores = true;  // the chosen scores are scaled to a sum of 1
-  std::vector<bool> layers;     // which layers have experts instead of an MLP
+  double norm_epsilon = 0.0;    // is added to that sum
+  double scale = 1.0;           // multiplies the chosen scores
+  // Experts are chosen from the best groups of equal size. The score of a group is the sum of its
+  // `group_best` best scores.
+  int64_t groups = 1, top_groups = 1, group_best = 1;
+  // Experts as in GPT-OSS: every matrix has a bias, gate and up are clamped to [-7, 7], the gate
+  // from above only, and w2 sees gate * sigmoid(1.702 * gate) * (up + 1).
+  bool clamped = false;
+  std::vector<bool> layers;  // which layers have experts instead of an MLP
   bool operator==(const MoeConfig&) const = default;
 };
 

@@ -25,8 +25,9 @@ enum class WindowRule {
 // Which layers have experts instead of an MLP.
 enum class ExpertRule {
   kNever,
-  kListed,  // every decoder_sparse_step-th layer that mlp_only_layers does not list
-  kAll      // every layer; there is no other MLP, and scores are always normalised
+  kListed,     // every decoder_sparse_step-th layer that mlp_only_layers does not list
+  kAll,        // every layer; there is no other MLP, and scores are always normalised
+  kAfterFirst  // all layers but the first first_k_dense_replace
 };
 
 // Which kinds of RoPE scaling the type's configuration class accepts.

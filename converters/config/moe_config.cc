@@ -12,6 +12,11 @@ Result<std::vector<bool>> expert_layers(const JsonFields& fields, const ModelTyp
                                         int64_t num_layers) {
   std::vector<bool> layers(static_cast<size_t>(num_layers), true);
   if (type.experts == ExpertRule::kAll) return layers;
+  if (type.experts == ExpertRule::kAfterFirst) {
+    const int64_t dense = FERRY_TRY(fields.required("first_k_dense_replace", {0, INT32_MAX}));
+    std::fill_n(layers.begin(), std::min(dense, num_layers), false);
+    return layers;
+  }
   const int64_t step = FERRY_TRY(fields.integer_or("decoder_sparse_step", kLayerRange, 1));
   const std::vector<int64_t> dense =
       FERRY_TRY(fields.integers("mlp_only_layers", {0, kLayerRange.max}))

@@ -334,10 +334,10 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
       return read_rope_by_layer(fields, type, config);
     case RopeRule::kShared:
     case RopeRule::kPhi3:
-    case RopeRule::kInnerFirst:
     case RopeRule::kMrope:
     case RopeRule::kAlpha:
     case RopeRule::kGrowing:
+    case RopeRule::kInnerFirst:
       return read_shared_rope(fields, type, config);
   }
   return {};

@@ -47,7 +47,10 @@ class MatrixFinder {
   static std::optional<Use> use_of(Op op, size_t arg) {
     if (op == Op::kLinear && arg == 1) return Use::kLinear;
     if (op == Op::kEmbedding && arg == 0) return Use::kEmbedding;
-    if (op == Op::kExperts && arg >= kFirstExpertMatrix) return Use::kExperts;
+    if (op == Op::kExperts && arg >= kFirstExpertMatrix &&
+        arg < kFirstExpertMatrix + kExpertMatrices) {
+      return Use::kExperts;
+    }
     return std::nullopt;
   }
   void add(const Graph& graph, const Node& node) {

@@ -196,7 +196,6 @@ class Keys {
       sections.resize(4);
       return sections;
     }
-    if (name_ == "qwen35") return {11, 11, 10, 0};
     return {};
   }
 
@@ -249,6 +248,10 @@ class Keys {
     const auto interval = static_cast<int64_t>(number("full_attention_interval"));
     own("full_attention_interval", whole(interval > 0 ? interval : 4));
     own("rope.dimension_count", whole(c_.rotary_dim()));
+    // What readers of this architecture want in any case, as the reference has it.
+    if (name_ == "qwen35" && rope_sections().empty()) {
+      own("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
+    }
   }
 
   void add_gemma2() {

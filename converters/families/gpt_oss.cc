@@ -1,0 +1,62 @@
+// GPT-OSS: attention sinks, windows in every second layer, and in every layer clamped experts with
+// biases. Source: transformers, models/gpt_oss/modeling_gpt_oss.py.
+
+#include "converters/blocks/decoder.h"
+#include "converters/families/families.h"
+#include "converters/keys/clamped_experts.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters::families {
+namespace {
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  const bool is_null = fields.find("rope_parameters") == nullptr;
+  if (is_null) return fields.error(ErrorCode::kUnsupported, "rope_parameters", "is null");
+  config.numbers[kAttentionSinks] = 1;
+  config.moe.scores = MoeConfig::Scores::kTopSoftmax;
+  config.moe.router_bias = true;
+  config.moe.clamped = true;
+  return {};
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  const std::string layer = prefix + "layers.{i}.";
+  return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
+                 bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
+                 clamped_expert_rules(layer + "mlp.experts."),
+                 rename_rules(layer, {{"self_attn.sinks", "layers.{i}.attention.sinks"},
+                                      {"mlp.router.weight", "layers.{i}.feed_forward.gate.weight"},
+                                      {"mlp.router.bias", "layers.{i}.feed_forward.gate.bias"}})});
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  return build_attention_decoder(
+      config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
+}
+
+}  // namespace
+
+const FamilySpec kGptOss = {
+    .types = {{.name = "gpt_oss",
+               .defaults = R"({"vocab_size": 201088, "hidden_size": 2880, "head_dim": 64,
+                               "moe_intermediate_size": 2880, "num_hidden_layers": 36,
+                               "num_attention_heads": 64, "num_key_value_heads": 8,
+                               "num_experts": 128, "num_experts_per_tok": 4,
+                               "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+                               "rope_theta": 150000.0, "sliding_window": 128,
+                               "sliding_window_pattern": 2, "attention_bias": true,
+                               "rope_parameters": {"rope_type": "yarn", "factor": 32.0,
+                                   "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+                                   "original_max_position_embeddings": 4096}})",
+               .names = {{"num_experts", {"num_experts", "num_local_experts"}},
+                         {"moe_intermediate_size", {"intermediate_size"}},
+                         {"sliding_window_pattern", {}}},
+               .activation_key = "",
+               .window = WindowRule::kPattern,
+               .lists_layers = true,
+               .attention_bias = true,
+               .experts = ExpertRule::kAll,
+               .read = read}},
+    .components = {{.rules = rules, .build = build}}};
+
+}  // namespace ferry::converters::families

@@ -1,0 +1,259 @@
+#include "text/gguf/tokenizer_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/json.h"
+#include "core/text.h"
+#include "text/gguf/gguf_keys.h"
+#include "text/gguf/pre_tokenizers.h"
+#include "text/gguf/sentence_pieces.h"
+#include "text/gguf/special_tokens.h"
+#include "text/gguf/vocabulary.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_json.h"
+
+namespace ferry::text {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr int64_t kCodeLlamaVocabulary = 32016, kGraniteVocabulary = 49152;
+
+// What the converter does for an architecture beyond the plain case: byte-level BPE.
+struct Policy {
+  std::string_view architecture;
+  bool sentence_piece = false;  // takes tokenizer.model where there is one
+  bool llama = false;           // tokenizers of the Llama kind, and the exceptions for two sizes
+  bool no_prefix = false;       // SentencePiece without a space before the text
+  bool glm = false;
+};
+constexpr Policy kPolicies[] = {
+    {.architecture = "llama", .sentence_piece = true, .llama = true},
+    {.architecture = "granite", .sentence_piece = true, .llama = true},
+    {.architecture = "smollm3", .sentence_piece = true, .llama = true},
+    {.architecture = "mistral3", .sentence_piece = true, .llama = true},
+    {.architecture = "arcee", .sentence_piece = true, .llama = true},
+    {.architecture = "qwen2", .sentence_piece = true},
+    {.architecture = "qwen3", .sentence_piece = true},
+    {.architecture = "gemma", .sentence_piece = true, .no_prefix = true},
+    {.architecture = "gemma2", .sentence_piece = true, .no_prefix = true},
+    {.architecture = "gemma3", .sentence_piece = true, .no_prefix = true},
+    {.architecture = "phi3", .sentence_piece = true},
+    {.architecture = "chatglm", .glm = true},
+};
+
+Policy policy_of(std::string_view architecture) {
+  const auto* at = std::ranges::find(kPolicies, architecture, &Policy::architecture);
+  return at == std::end(kPolicies) ? Policy{} : *at;
+}
+
+class Maker {
+ public:
+  Maker(const ReadFile& read, const GgufTokenizerOptions& options)
+      : read_(read), options_(options), policy_(policy_of(options.architecture)) {}
+
+  Result<GgufTokenizerKeys> run() {
+    FERRY_RETURN_IF_ERROR(check_options());
+    FERRY_RETURN_IF_ERROR(read_files());
+    if (!document_ && pieces_.empty()) {
+      keys_.set("tokenizer.ggml.model", std::string("none"));
+      notes_.push_back(
+          "the checkpoint has no tokenizer.json and no tokenizer.model: the file takes token ids "
+          "only");
+    } else {
+      FERRY_RETURN_IF_ERROR(make_keys());
+    }
+    GgufTokenizerKeys out;
+    out.keys = std::move(keys_).take();
+    out.notes = std::move(notes_);
+    return out;
+  }
+
+ private:
+  Status check_options() const {
+    if (!options_.pre.empty() && !is_gguf_pre_tokenizer(options_.pre)) {
+      return fail(ErrorCode::kUsage, fmt::format("--tokenizer-pre: GGUF has no pre-tokenizer {}",
+                                                 quoted(options_.pre, 60)));
+    }
+    if (options_.vocab_size <= 0 || options_.vocab_size > kMaxTokenId + 1) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("config.json: vocab_size is {}, at most {} tokens are supported",
+                              options_.vocab_size, kMaxTokenId + 1));
+    }
+    return {};
+  }
+
+  Result<json> read_json(const char* name) {
+    const std::string text = FERRY_TRY(read_(name, kMaxConfigBytes));
+    if (text.empty()) return json();
+    return parse_json(text, name);
+  }
+
+  Status read_files() {
+    tokenizer_text_ = FERRY_TRY(read_(kTokenizerFile, kMaxTokenizerFile));
+    if (!tokenizer_text_.empty()) {
+      document_ = FERRY_TRY(parse_tokenizer_document(tokenizer_text_, kTokenizerFile));
+    }
+    config_ = FERRY_TRY(read_json("config.json"));
+    tokenizer_config_ = FERRY_TRY(read_json("tokenizer_config.json"));
+    templates_ = FERRY_TRY(read_templates());
+    const bool wants_pieces = policy_.sentence_piece && !is_phi_with_bpe();
+    if (!wants_pieces) return {};
+    const std::string model = FERRY_TRY(read_("tokenizer.model", kMaxTokenizerFile));
+    if (!model.empty()) pieces_ = FERRY_TRY(read_sentence_pieces(model, "tokenizer.model"));
+    return {};
+  }
+
+  // Chat templates beside tokenizer_config.json.
+  Result<json> read_templates() {
+    const std::string plain = FERRY_TRY(read_("chat_template.jinja", kMaxConfigBytes));
+    if (!plain.empty()) return json(plain);
+    const json file = FERRY_TRY(read_json("chat_template.json"));
+    const auto at = file.is_object() ? file.find("chat_template") : file.end();
+    return at == file.end() ? json() : *at;
+  }
+
+  bool is_phi_with_bpe() const {
+    if (options_.architecture != "phi3" || !tokenizer_config_.is_object()) return false;
+    const auto at = tokenizer_config_.find("tokenizer_class");
+    return at != tokenizer_config_.end() && *at == "GPT2Tokenizer";
+  }
+
+  // -- the models
+
+  Status make_keys() {
+    if (policy_.llama && tokenizer_config_.is_object()) {
+      const auto prefix = tokenizer_config_.find("add_prefix_space");
+      if (prefix != tokenizer_config_.end() && prefix->is_boolean()) {
+        keys_.set("tokenizer.ggml.add_space_prefix", prefix->get<bool>());
+      }
+    }
+    if (!pieces_.empty()) return sentence_piece();
+    if (policy_.llama && has_byte_fallback(*document_)) return unscored();
+    return byte_level();
+  }
+
+  GgufVocabularySource source() const { return {tokenizer_config_, options_.vocab_size}; }
+
+  void set_lists(const char* model, std::string pre, GgufVocabulary vocabulary) {
+    keys_.set("tokenizer.ggml.model", std::string(model));
+    keys_.set("tokenizer.ggml.pre", std::move(pre));
+    keys_.set("tokenizer.ggml.tokens", std::move(vocabulary.tokens));
+    keys_.set("tokenizer.ggml.scores", std::move(vocabulary.scores));
+    keys_.set("tokenizer.ggml.token_type", std::move(vocabulary.types));
+  }
+
+  GgufSpecialTokens specials(int64_t id_bound) const {
+    return GgufSpecialTokens(document_ ? document_->root : json(), tokenizer_config_, config_,
+                             templates_, id_bound);
+  }
+
+  Status sentence_piece() {
+    const json added = FERRY_TRY(read_json("added_tokens.json"));
+    const AddedTokenRule rule =
+        options_.architecture == "phi3" ? AddedTokenRule::kAsStated : AddedTokenRule::kByName;
+    const TokenizerDocument* document = document_ ? &*document_ : nullptr;
+    set_lists("llama", "default",
+              FERRY_TRY(sentence_piece_vocabulary(pieces_, added, document, rule, source())));
+    specials(options_.vocab_size).write(keys_);
+    if (policy_.no_prefix) keys_.set("tokenizer.ggml.add_space_prefix", false);
+    set_llama_exceptions();
+    return {};
+  }
+
+  Status unscored() {
+    set_lists("llama", "default", FERRY_TRY(unscored_vocabulary(*document_, source())));
+    specials(options_.vocab_size).write(keys_);
+    set_llama_exceptions();
+    notes_.push_back(
+        "tokenizer.json has no scores: every token of the file has the same one, as llama.cpp's "
+        "converter writes it, and llama.cpp may split words otherwise; tokenizer.model has them");
+    return {};
+  }
+
+  Status byte_level() {
+    if (!is_byte_level(*document_)) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: is no byte-level BPE; for architecture {} GGUF needs "
+                              "tokenizer.model beside it",
+                              kTokenizerFile, quoted(options_.architecture)));
+    }
+    Tokenizer tokenizer = FERRY_TRY(Tokenizer::parse(tokenizer_text_, kTokenizerFile));
+    std::string pre = options_.pre;
+    if (pre.empty()) pre = FERRY_TRY(find_pre(tokenizer));
+    if (policy_.glm) keys_.set("tokenizer.ggml.add_bos_token", false);
+    set_lists("gpt2", std::move(pre),
+              FERRY_TRY(byte_level_vocabulary(*document_, tokenizer, source())));
+    keys_.set("tokenizer.ggml.merges", byte_level_merges(*document_));
+    GgufSpecialTokens special = specials(INT64_MAX);
+    if (policy_.glm) FERRY_RETURN_IF_ERROR(set_glm(special, tokenizer));
+    special.write(keys_);
+    set_llama_exceptions();
+    return {};
+  }
+
+  static Result<std::string> find_pre(Tokenizer& tokenizer) {
+    const std::string digest = FERRY_TRY(gguf_pre_tokenizer_digest(tokenizer));
+    auto name = gguf_pre_tokenizer_of(digest);
+    if (name) return *std::move(name);
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: GGUF has no name for this pre-tokenizer (digest {}); "
+                            "--tokenizer-pre NAME states one",
+                            kTokenizerFile, digest));
+  }
+
+  Status set_glm(GgufSpecialTokens& special, const Tokenizer& tokenizer) const {
+    constexpr std::pair<const char*, const char*> kTokens[] = {
+        {"eos", "<|endoftext|>"}, {"eot", "<|user|>"}, {"unk", "<|endoftext|>"}};
+    for (const auto& [type, token] : kTokens) {
+      const auto id = tokenizer.find(token);
+      if (!id) {
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("{}: has no {}, which GGUF needs for architecture {}",
+                                kTokenizerFile, token, quoted(options_.architecture)));
+      }
+      special.set(type, *id);
+    }
+    return {};
+  }
+
+  void set_llama_exceptions() {
+    if (!policy_.llama) return;
+    if (options_.vocab_size == kCodeLlamaVocabulary) {
+      constexpr std::pair<const char*, uint32_t> kInfill[] = {
+          {"prefix", 32007}, {"suffix", 32008}, {"middle", 32009}, {"eot", 32010}};
+      for (const auto& [type, id] : kInfill) {
+        keys_.set(fmt::format("tokenizer.ggml.{}_token_id", type), id);
+      }
+    }
+    if (options_.vocab_size == kGraniteVocabulary) {
+      keys_.set("tokenizer.ggml.add_bos_token", false);
+    }
+  }
+
+  const ReadFile& read_;
+  const GgufTokenizerOptions& options_;
+  Policy policy_;
+  std::string tokenizer_text_;
+  std::optional<TokenizerDocument> document_;
+  std::vector<SentencePiece> pieces_;
+  json config_, tokenizer_config_, templates_;
+  GgufKeys keys_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+Result<GgufTokenizerKeys> gguf_tokenizer_keys(const ReadFile& read,
+                                              const GgufTokenizerOptions& options) {
+  return Maker(read, options).run();
+}
+
+}  // namespace ferry::text
