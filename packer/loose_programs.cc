@@ -10,6 +10,7 @@
 #include "core/directory.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "formats/pte/bundled.h"
 #include "packer/bundle_examination.h"
 #include "packer/delegate_data.h"
 #include "packer/loose_data.h"
@@ -78,7 +79,7 @@ class LooseOpener {
   // The program, its data files, and no ports yet.
   Result<OpenProgram> open(const std::string& path) {
     MappedFile file = FERRY_TRY(MappedFile::open(path));
-    pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), printable(path)));
+    pte::LoadedProgram loaded = FERRY_TRY(pte::read_any_program(file.bytes(), printable(path)));
     OpenProgram program{path, {std::move(file), std::move(loaded)}, {}};
     program.entry.file = path;
     const pte::LoadedProgram& content = program.program.loaded;

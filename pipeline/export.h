@@ -21,6 +21,7 @@ enum class ExportFormat {
   kHuggingFace,  // keys of a Hugging Face checkpoint
   kGguf,         // docs/gguf.md
   kPth,          // PyTorch, for export_llama
+  kBundled,      // a bundled program of ExecuTorch
 };
 // "safetensors".
 std::string_view export_format_name(ExportFormat format);
@@ -33,7 +34,8 @@ struct ExportOptions {
   // Of kGguf.
   std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
   std::string model_name = {};
-  uint64_t max_tensors = 0;  // of a file; 0: unlimited
+  std::string pre_tokenizer = {};  // tokenizer.ggml.pre; empty: found by add_gguf_tokenizer()
+  uint64_t max_tensors = 0;        // of a file; 0: unlimited
 };
 
 // What the planner of a format makes of a model.
@@ -54,6 +56,7 @@ Result<PlannedFiles> plan_safetensors_files(MappedModel& model, const ExportOpti
 Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_pth_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_bundled_files(MappedModel& model, const ExportOptions& options);
 
 // Everything that the plan refers to, and what there is to say about it. Targets of the mapping are
 // names of tensors in the files. Move-only.
