@@ -116,6 +116,7 @@ void write_program(JsonWriter& json, const pipeline::ListedProgram& p) {
   json.end_array();
   write_tensors(json, "external", p.external);
   write_tensors(json, "named_data", p.named);
+  write_counts(json, "test_cases", p.test_cases);
   json.end_object();
 }
 
@@ -257,6 +258,10 @@ void print_program(Out out, const pipeline::ListedProgram& p, bool in_full) {
     }
   }
   if (!metadata.empty()) fmt::format_to(out, "  constant methods: {}\n", metadata);
+  for (const auto& [method, count] : p.test_cases) {
+    fmt::format_to(out, "  bundled: {} test case{} of {}\n", count, count == 1 ? "" : "s",
+                   quoted(method));
+  }
   const bool data = std::ranges::any_of(p.external, [](const auto& t) { return !t.is_tensor; });
   print_data(out, data ? "external tensors and data of delegates" : "external tensors", p.external,
              in_full);

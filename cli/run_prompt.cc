@@ -14,6 +14,7 @@
 #include "runner/vision_encoder.h"
 #include "text/chat_template/json_value.h"
 #include "text/image_prompt/messages.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::cli {
 namespace {
@@ -123,7 +124,7 @@ Result<PromptReader> PromptReader::open(const packer::Bundle& bundle, const RunO
 }
 
 Status PromptReader::open_tokenizer(const RunOptions& options) {
-  if (!bundle_.has_text(text::kTokenizerFile)) {
+  if (text::find_tokenizer_file(pipeline::files_of(bundle_)).empty()) {
     return fail(
         ErrorCode::kUsage,
         bundle_.text_directory().empty()
@@ -131,9 +132,8 @@ Status PromptReader::open_tokenizer(const RunOptions& options) {
             : fmt::format("{}: this bundle has no {}: use --tokens",
                           printable(bundle_.text_directory()), text::kTokenizerFile));
   }
-  const std::string text = FERRY_TRY(bundle_.text(text::kTokenizerFile, text::kMaxTokenizerFile));
-  const std::string path = bundle_.text_directory() + "/" + text::kTokenizerFile;
-  tokenizer_ = FERRY_TRY(text::Tokenizer::parse(text, printable(path)));
+  tokenizer_ =
+      FERRY_TRY(text::load_tokenizer(bundle_.text_directory(), pipeline::reader_of(bundle_)));
   if (!options.prompt.empty()) return {};
   template_ =
       FERRY_TRY(text::ChatTemplate::load(bundle_.text_directory(), pipeline::reader_of(bundle_)));

@@ -4,6 +4,9 @@
 #include <string_view>
 #include <utility>
 
+#include "pipeline/image_input.h"
+#include "text/tokenizer/tokenizer_files.h"
+
 namespace ferry::cli {
 namespace {
 
@@ -12,10 +15,8 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 }  // namespace
 
 TokenTexts::TokenTexts(const packer::Bundle& bundle) {
-  if (!bundle.has_text(text::kTokenizerFile)) return;
-  const Result<std::string> json = bundle.text(text::kTokenizerFile, text::kMaxTokenizerFile);
-  if (!json) return;
-  Result<text::Tokenizer> tokenizer = text::Tokenizer::parse(*json, text::kTokenizerFile);
+  Result<text::Tokenizer> tokenizer =
+      text::load_tokenizer(bundle.text_directory(), pipeline::reader_of(bundle));
   if (tokenizer) tokenizer_.emplace(std::move(*tokenizer));
 }
 

@@ -18,7 +18,9 @@
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "formats/ptd/ptd.h"
+#include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
+#include "pipeline/bundled_proof.h"
 #include "runner/method.h"
 
 namespace ferry::cli {
@@ -47,6 +49,7 @@ struct Input {
 struct Files {
   MappedFile program_file;
   pte::LoadedProgram program;
+  std::vector<pte::TestSuite> suites;  // of a bundled program
   std::vector<MappedFile> data_files;
   std::vector<std::unique_ptr<ptd::DataFile>> data;
   std::vector<runner::ExternalTensor> external;
@@ -198,7 +201,11 @@ Result<Files> open_files(const Options& options) {
   Files files;
   files.program_file = FERRY_TRY(MappedFile::open(options.program));
   files.program =
-      FERRY_TRY(pte::read_program(files.program_file.bytes(), base_name(options.program)));
+      FERRY_TRY(pte::read_any_program(files.program_file.bytes(), base_name(options.program)));
+  const std::span<const std::byte> whole = files.program_file.bytes();
+  if (pte::is_bundled(whole)) {
+    files.suites = FERRY_TRY(pte::read_bundled(whole, base_name(options.program))).suites;
+  }
   for (const std::string& path : options.data) {
     const MappedFile& file = files.data_files.emplace_back(FERRY_TRY(MappedFile::open(path)));
     const std::span<const std::byte> bytes = file.bytes();
@@ -350,12 +357,24 @@ std::string as_json(const Options& options, size_t runs, const std::vector<Outpu
   return json.take();
 }
 
-Result<int> execute(const Options& options, Context& context) {
-  const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
-  const Files files = FERRY_TRY(open_files(options));
-  runner::Method method = FERRY_TRY(runner::Method::load(
-      files.program, options.method, files.external, context.pool(),
-      {.poison = options.poison, .memory = memory}, base_name(options.program)));
+// What has been executed so far.
+struct Executions {
+  std::vector<Output> outputs = {};
+  std::string manifest = {};
+  size_t runs = 0;
+};
+
+Status take_outputs(const Options& options, const runner::Method& method, Executions& done) {
+  for (Output& output : FERRY_TRY(collect(method, done.runs, options.outdir))) {
+    done.manifest +=
+        fmt::format("{} {} {}\n", output.stem(), output.type(), sizes_text(output.shape));
+    done.outputs.push_back(std::move(output));
+  }
+  ++done.runs;
+  return {};
+}
+
+Status run_script(const Options& options, runner::Method& method, Executions& done) {
   std::string script = "\n";
   if (!options.script.empty()) {
     script = FERRY_TRY(read_text_file(options.script, kMaxScriptBytes));
@@ -365,31 +384,53 @@ Result<int> execute(const Options& options, Context& context) {
         fmt::format("{}: method {} takes {} inputs: --script is required",
                     base_name(options.program), quoted(options.method), method.input_count()));
   }
-  if (!options.outdir.empty()) FERRY_RETURN_IF_ERROR(make_directory(options.outdir));
-  std::vector<Output> outputs;
-  std::string manifest;
-  size_t runs = 0;
   std::string_view rest = script;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (split(line, " \t\r").empty() && method.input_count() > 0) continue;
-    FERRY_RETURN_IF_ERROR(run_line(method, line, runs));
-    for (Output& output : FERRY_TRY(collect(method, runs, options.outdir))) {
-      manifest += fmt::format("{} {} {}\n", output.stem(), output.type(), sizes_text(output.shape));
-      outputs.push_back(std::move(output));
-    }
-    ++runs;
+    FERRY_RETURN_IF_ERROR(run_line(method, line, done.runs));
+    FERRY_RETURN_IF_ERROR(take_outputs(options, method, done));
   }
+  return {};
+}
+
+// The inputs that a bundled program has for the method, where no script gives others.
+const pte::TestSuite* suite_of(const Files& files, const Options& options) {
+  if (!options.script.empty()) return nullptr;
+  const auto found = std::ranges::find(files.suites, options.method, &pte::TestSuite::method);
+  return found == files.suites.end() ? nullptr : &*found;
+}
+
+Status run_cases(const Options& options, runner::Method& method, const pte::TestSuite& suite,
+                 Executions& done) {
+  for (const pte::TestCase& test : suite.cases) {
+    FERRY_RETURN_IF_ERROR(pipeline::execute_case(method, test, base_name(options.program)));
+    FERRY_RETURN_IF_ERROR(take_outputs(options, method, done));
+  }
+  return {};
+}
+
+Result<int> execute(const Options& options, Context& context) {
+  const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
+  const Files files = FERRY_TRY(open_files(options));
+  runner::Method method = FERRY_TRY(runner::Method::load(
+      files.program, options.method, files.external, context.pool(),
+      {.poison = options.poison, .memory = memory}, base_name(options.program)));
+  if (!options.outdir.empty()) FERRY_RETURN_IF_ERROR(make_directory(options.outdir));
+  Executions done;
+  const pte::TestSuite* suite = suite_of(files, options);
+  FERRY_RETURN_IF_ERROR(suite != nullptr ? run_cases(options, method, *suite, done)
+                                         : run_script(options, method, done));
   if (!options.outdir.empty()) {
-    FERRY_RETURN_IF_ERROR(write_file(options.outdir + "/manifest.txt",
-                                     std::as_bytes(std::span(manifest.data(), manifest.size()))));
+    FERRY_RETURN_IF_ERROR(
+        write_file(options.outdir + "/manifest.txt", std::as_bytes(std::span(done.manifest))));
   }
   if (context.json) {
-    context.print_result(as_json(options, runs, outputs), 0);
+    context.print_result(as_json(options, done.runs, done.outputs), 0);
   } else if (!context.quiet) {
-    context.print(as_text(outputs));
+    context.print(as_text(done.outputs));
   }
   return 0;
 }
@@ -399,11 +440,12 @@ Result<int> execute(const Options& options, Context& context) {
 void add_execute(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("execute", "Execute one method of a program")
-      .positional("PROGRAM", options->program, "A .pte file")
+      .positional("PROGRAM", options->program, "A .pte or .bpte file")
       .option("--data FILE", options->data, "Weights outside of the program, a .ptd file")
       .option("--method", options->method, "Name of the method")
       .option("--script FILE", options->script,
-              "One execution per line: i:1,2@1,2 or f:0.5@1 or a raw file x.bin@1,3")
+              "One execution per line: i:1,2@1,2 or f:0.5@1 or a raw file x.bin@1,3; a bundled "
+              "program has inputs of its own")
       .option("--outdir DIR", options->outdir, "Directory for raw outputs and manifest.txt")
       .option("--memory", options->memory,
               "Bytes that planned memory may have; default: what the system has available")

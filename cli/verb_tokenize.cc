@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,6 +16,7 @@
 #include "core/text.h"
 #include "text/chat_template/chat_template.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::cli {
 namespace {
@@ -39,12 +39,6 @@ Status check_options(const Options& o) {
     return fail(ErrorCode::kUsage, "--skip-special is of no use without --decode");
   }
   return {};
-}
-
-// A bundle, a directory with tokenizer.json, or the file itself.
-std::string tokenizer_path(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error) ? path + "/" + text::kTokenizerFile : path;
 }
 
 Result<std::vector<int64_t>> ids_of(const json& value, const std::string& where) {
@@ -110,7 +104,7 @@ Result<int> run(Context& context, const Options& o) {
   FERRY_RETURN_IF_ERROR(check_options(o));
   let_signals_end_the_process();  // it waits for input most of the time
   if (o.chat) return render_chats(context, o);
-  text::Tokenizer tokenizer = FERRY_TRY(text::Tokenizer::load(tokenizer_path(o.path)));
+  text::Tokenizer tokenizer = FERRY_TRY(text::load_tokenizer(o.path));
   std::ios::sync_with_stdio(false);
   Answers answers(context);
   std::string line;
@@ -127,7 +121,7 @@ Result<int> run(Context& context, const Options& o) {
 void add_tokenize(CommandLine& line) {
   auto o = std::make_shared<Options>();
   line.verb("tokenize", "Text to token ids and back: one JSON value per line from standard input")
-      .positional("PATH", o->path, "Bundle, directory with tokenizer.json, or such a file")
+      .positional("PATH", o->path, "Bundle, directory with a tokenizer, or its file")
       .flag("--add-special", o->add_special, "With the special tokens that the tokenizer sets")
       .flag("--decode", o->decode, "Lists of ids to strings")
       .flag("--skip-special", o->skip_special, "With --decode: without special tokens")

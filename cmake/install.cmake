@@ -25,7 +25,8 @@ endif()
 set(public_headers
   formats/checkpoint.h packer/bundle_reader.h packer/check.h pipeline/convert.h pipeline/listing.h
   pipeline/verify.h proof/reference.h proof/verify.h runner/decoder.h runner/sampler.h
-  text/chat_template/chat_template.h text/tokenizer/text_stream.h text/tokenizer/tokenizer.h)
+  text/chat_template/chat_template.h text/tokenizer/text_stream.h text/tokenizer/tokenizer.h
+  text/tokenizer/tokenizer_files.h)
 
 # ... and what these include, so that the set is complete by construction.
 set(installed_headers)

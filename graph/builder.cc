@@ -264,6 +264,9 @@ ValueId GraphBuilder::sum_last(ValueId x) {
 ValueId GraphBuilder::amin_last(ValueId x) {
   return emit_one(Op::kAmin, {x, int_args({-1}), true});
 }
+ValueId GraphBuilder::cumsum_last(ValueId x) {
+  return emit_one(Op::kCumsum, {x, IntArg(-1), kNone});
+}
 ValueId GraphBuilder::rsqrt(ValueId x) { return emit_one(Op::kRsqrt, {x}); }
 ValueId GraphBuilder::sigmoid(ValueId x) { return emit_one(Op::kSigmoid, {x}); }
 ValueId GraphBuilder::exp(ValueId x) { return emit_one(Op::kExp, {x}); }

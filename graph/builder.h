@@ -69,6 +69,7 @@ class GraphBuilder {
   ValueId mean_last(ValueId x);  // over the last dim, kept
   ValueId sum_last(ValueId x);
   ValueId amin_last(ValueId x);
+  ValueId cumsum_last(ValueId x);
   ValueId rsqrt(ValueId x);
   ValueId sigmoid(ValueId x);
   ValueId exp(ValueId x);

@@ -114,6 +114,14 @@ Result<Types> infer_reduce(const RuleInput& in) {
   return tensor_of(x.dtype, std::move(shape));
 }
 
+// self, dim, dtype; along the last dimension, in its own dtype.
+Result<Types> infer_cumsum(const RuleInput& in) {
+  if (in.tensor(0).shape.empty() || in.integer(1) != IntArg(-1) || in.given(2)) {
+    return misfit("goes along the last dimension in its own dtype");
+  }
+  return infer_float(in);
+}
+
 // self, k, dim, largest, sorted; along the last dimension.
 Result<Types> infer_topk(const RuleInput& in) {
   const Value& x = in.tensor(0);

@@ -23,6 +23,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kMean, "aten::mean.out", infer_reduce},
     OpInfo{Op::kSum, "aten::sum.IntList_out", infer_reduce},
     OpInfo{Op::kAmin, "aten::amin.out", infer_reduce},
+    OpInfo{Op::kCumsum, "aten::cumsum.out", infer_cumsum},
     OpInfo{Op::kRsqrt, "aten::rsqrt.out", infer_float},
     OpInfo{Op::kSigmoid, "aten::sigmoid.out", infer_float},
     OpInfo{Op::kExp, "aten::exp.out", infer_float},

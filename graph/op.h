@@ -19,6 +19,7 @@ enum class Op {
   kMean,            // aten::mean.out
   kSum,             // aten::sum.IntList_out
   kAmin,            // aten::amin.out
+  kCumsum,          // aten::cumsum.out
   kRsqrt,           // aten::rsqrt.out
   kSigmoid,         // aten::sigmoid.out
   kExp,             // aten::exp.out

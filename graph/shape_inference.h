@@ -80,6 +80,7 @@ Result<Types> infer_float(const RuleInput& in);
 Result<Types> infer_compare(const RuleInput& in);
 Result<Types> infer_softmax(const RuleInput& in);
 Result<Types> infer_reduce(const RuleInput& in);
+Result<Types> infer_cumsum(const RuleInput& in);
 Result<Types> infer_topk(const RuleInput& in);
 Result<Types> infer_gather(const RuleInput& in);
 Result<Types> infer_experts(const RuleInput& in);  // experts.cc

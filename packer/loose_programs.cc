@@ -10,6 +10,7 @@
 #include "core/directory.h"
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "formats/pte/bundled.h"
 #include "packer/bundle_examination.h"
 #include "packer/delegate_data.h"
 #include "packer/loose_data.h"
@@ -25,9 +26,24 @@ constexpr std::string_view kEosIdMethod = "get_eos_id";
 
 // What is read from the directory of the tokenizer.
 constexpr const char* kTexts[] = {
-    "tokenizer.json",      "tokenizer_config.json",  "special_tokens_map.json",
-    "chat_template.jinja", "chat_template.json",     "preprocessor_config.json",
-    "config.json",         "generation_config.json", "processor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "preprocessor_config.json",
+    "config.json",
+    "generation_config.json",
+    "processor_config.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tiktoken.model",
+    "qwen.tiktoken",
+    "tokenizer.tiktoken",
+    "o200k_base.tiktoken",
+    "cl100k_base.tiktoken",
 };
 
 struct OpenProgram {
@@ -63,7 +79,7 @@ class LooseOpener {
   // The program, its data files, and no ports yet.
   Result<OpenProgram> open(const std::string& path) {
     MappedFile file = FERRY_TRY(MappedFile::open(path));
-    pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), printable(path)));
+    pte::LoadedProgram loaded = FERRY_TRY(pte::read_any_program(file.bytes(), printable(path)));
     OpenProgram program{path, {std::move(file), std::move(loaded)}, {}};
     program.entry.file = path;
     const pte::LoadedProgram& content = program.program.loaded;

@@ -8,6 +8,7 @@
 
 #include "core/interrupt.h"
 #include "core/text.h"
+#include "graph/derived_weights.h"
 #include "packer/file_set.h"
 #include "packer/file_writer.h"
 #include "packer/segment_digest.h"
@@ -67,6 +68,11 @@ class FileSetBuilder {
           {Extent::Kind::kBlob, out.blobs.size(), known.offset, known.bytes.size()});
       out.blobs.emplace_back(known.bytes);
     }
+    for (const FileLiteral& made : file.literals) {
+      out.extents.push_back(
+          {Extent::Kind::kLiteral, out.literals.size(), made.offset, made.literal.bytes});
+      out.literals.push_back(&made.literal);
+    }
     for (const FileTensor& tensor : file.tensors) {
       if (tensor.recipe.outputs.size() != 1) return defect(file, "a tensor has several outputs");
       out.extents.push_back({Extent::Kind::kWeight, plan_.weights.size(), tensor.offset,
@@ -115,7 +121,7 @@ std::vector<WrittenWeight> written_weights(const WeightFilesPlan::Impl& plan) {
     WrittenWeight& weight = weights.emplace_back();
     weight.name = tensor->name;
     weight.dtype = tensor->recipe.output().dtype;
-    for (const size_t entry : entries_of(tensor->recipe)) {
+    for (const size_t entry : stored_entries_of(tensor->recipe, *plan.source)) {
       weight.sources.push_back(plan.source->entries()[entry].name);
     }
   }
@@ -129,6 +135,9 @@ std::string plan_text(const WeightFilesPlan::Impl& plan) {
     text += fmt::format("{} {}\n", quoted(file.path), file.bytes);
     for (const FileBytes& known : file.known) {
       text += fmt::format("{} {}\n", known.offset, to_hex(sha256(known.bytes)));
+    }
+    for (const FileLiteral& made : file.literals) {
+      text += fmt::format("{} {} {}\n", made.offset, made.literal.bytes, quoted(made.literal.key));
     }
     for (const FileTensor& tensor : file.tensors) {
       text += fmt::format("{} {} {} {}\n", tensor.offset, tensor.recipe.output().bytes(),

@@ -16,6 +16,7 @@
 #include "core/sha256.h"
 #include "core/tensor_source.h"
 #include "core/thread_pool.h"
+#include "graph/graph.h"
 #include "graph/recipe.h"
 
 namespace ferry::packer {
@@ -31,6 +32,12 @@ struct FileBytes {
   std::vector<std::byte> bytes = {};
 };
 
+// Bytes that are made when they are written.
+struct FileLiteral {
+  uint64_t offset = 0;
+  graph::Literal literal;
+};
+
 // A tensor of such a file: the only output of a recipe.
 struct FileTensor {
   std::string name;  // as the file has it
@@ -38,12 +45,13 @@ struct FileTensor {
   uint64_t offset = 0;  // in the file
 };
 
-// What neither bytes nor tensors cover is zero.
+// What nothing covers is zero.
 struct WeightFile {
   std::string path;  // a plain name
   uint64_t bytes = 0;
   std::vector<FileBytes> known = {};     // headers and tables
   std::vector<FileTensor> tensors = {};  // in ascending order of offsets; disjoint
+  std::vector<FileLiteral> literals = {};
   // Where bytes depend on CRC-32s of the tensors, which it is given in their order: what is written
   // over known bytes when all tensors have been.
   std::function<std::vector<FileBytes>(std::span<const uint32_t>)> finishing = nullptr;

@@ -21,14 +21,17 @@ struct CarriedName {
   std::string_view name;  // in lower case
   uint64_t max_bytes;
 };
-// Files of other programs; ours read tokenizer.json alone.
+// Files of other programs. Ours read those of SentencePiece and tiktoken where tokenizer.json is
+// missing.
 constexpr CarriedName kNames[] = {
-    {"readme.md", 16 * kMiB},       {"readme", 16 * kMiB},
-    {"model_card.md", 16 * kMiB},   {"added_tokens.json", 64 * kMiB},
-    {"merges.txt", 64 * kMiB},      {"sentencepiece.bpe.model", 64 * kMiB},
-    {"spiece.model", 64 * kMiB},    {"tekken.json", 64 * kMiB},
-    {"tokenizer.model", 64 * kMiB}, {"vocab.json", 64 * kMiB},
-    {"vocab.txt", 64 * kMiB},
+    {"readme.md", 16 * kMiB},           {"readme", 16 * kMiB},
+    {"model_card.md", 16 * kMiB},       {"added_tokens.json", 64 * kMiB},
+    {"merges.txt", 64 * kMiB},          {"sentencepiece.bpe.model", 64 * kMiB},
+    {"spiece.model", 64 * kMiB},        {"tekken.json", 64 * kMiB},
+    {"tokenizer.model", 64 * kMiB},     {"vocab.json", 64 * kMiB},
+    {"vocab.txt", 64 * kMiB},           {"tiktoken.model", 64 * kMiB},
+    {"qwen.tiktoken", 64 * kMiB},       {"tokenizer.tiktoken", 64 * kMiB},
+    {"o200k_base.tiktoken", 64 * kMiB}, {"cl100k_base.tiktoken", 64 * kMiB},
 };
 
 // Legal texts: one of these words, or one with more behind '-', '_' or a space; then one of the

@@ -21,6 +21,7 @@ enum class ExportFormat {
   kHuggingFace,  // keys of a Hugging Face checkpoint
   kGguf,         // docs/gguf.md
   kPth,          // PyTorch, for export_llama
+  kBundled,      // a bundled program of ExecuTorch
 };
 // "safetensors".
 std::string_view export_format_name(ExportFormat format);
@@ -33,7 +34,7 @@ struct ExportOptions {
   // Of kGguf.
   std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
   std::string model_name = {};
-  std::string tokenizer_pre = {};  // name of the pre-tokenizer; empty: found by its ids
+  std::string pre_tokenizer = {};  // tokenizer.ggml.pre; empty: found by add_gguf_tokenizer()
   uint64_t max_tensors = 0;        // of a file; 0: unlimited
 };
 
@@ -55,6 +56,7 @@ Result<PlannedFiles> plan_safetensors_files(MappedModel& model, const ExportOpti
 Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options);
 Result<PlannedFiles> plan_pth_files(MappedModel& model, const ExportOptions& options);
+Result<PlannedFiles> plan_bundled_files(MappedModel& model, const ExportOptions& options);
 
 // Everything that the plan refers to, and what there is to say about it. Targets of the mapping are
 // names of tensors in the files. Move-only.

@@ -2,21 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include "converters/adapters/gguf/written_keys.h"
 #include "converters/adapters/gguf/written_tensors.h"
 #include "converters/adapters/gguf/written_types.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "pipeline/export.h"
 #include "pipeline/gguf_files.h"
-#include "text/gguf/tokenizer_keys.h"
+#include "pipeline/gguf_tokenizer.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -98,45 +95,6 @@ std::string size_label(const std::vector<GgufTensor>& tensors) {
   return converters::gguf_size_label(shapes);
 }
 
-// Read from the checkpoint's directory where a bundle does not take them along.
-constexpr std::string_view kTokenizerFiles[] = {"tokenizer.model", "added_tokens.json",
-                                                "vocab.json", "merges.txt"};
-
-// The small files of the checkpoint: as they were opened with it, or as an adapter made them.
-text::ReadFile small_files(const MappedModel& model, const std::string& source) {
-  return [&model, source](const std::string& name, uint64_t limit) -> Result<std::string> {
-    const auto found = std::ranges::find(model.copied, name, &packer::CopiedFile::name);
-    if (found != model.copied.end()) {
-      return found->text ? Result<std::string>(*found->text) : read_text(*found->file, limit);
-    }
-    if (std::ranges::count(kTokenizerFiles, name) == 0) return std::string();
-    const std::filesystem::path path(source);
-    std::error_code ignored;
-    const bool whole = std::filesystem::is_directory(path, ignored);
-    return text::files_in((whole ? path : path.parent_path()).string())(name, limit);
-  };
-}
-
-// Adds the keys of the tokenizer. A key that is there keeps its place.
-Status add_tokenizer(const MappedModel& model, const ExportOptions& options,
-                     std::string_view architecture, std::vector<GgufKeyValue>& keys,
-                     std::vector<std::string>& notes) {
-  text::GgufTokenizerKeys made = FERRY_TRY(text::gguf_tokenizer_keys(
-      small_files(model, options.convert.source), {.architecture = std::string(architecture),
-                                                   .vocab_size = model.checkpoint.config.vocab_size,
-                                                   .pre = options.tokenizer_pre}));
-  for (GgufKeyValue& item : made.keys) {
-    const auto found = std::ranges::find(keys, item.key, &GgufKeyValue::key);
-    if (found == keys.end()) {
-      keys.push_back(std::move(item));
-    } else {
-      found->value = std::move(item.value);
-    }
-  }
-  std::ranges::move(made.notes, std::back_inserter(notes));
-  return {};
-}
-
 }  // namespace
 
 Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options) {
@@ -168,7 +126,7 @@ Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& op
   input.size_label = size_label(tensors);
   std::vector<GgufKeyValue> keys = FERRY_TRY(converters::gguf_model_keys(input));
   FERRY_RETURN_IF_ERROR(
-      add_tokenizer(model, options, input.architecture->name, keys, planned.notes));
+      add_gguf_tokenizer(model, *input.architecture, options.pre_tokenizer, keys, planned.notes));
   if (converters::gguf_file_type_info(input.type).mixed) sort_as_quantized(keys, tensors);
   planned.files = FERRY_TRY(gguf_files(keys, std::move(tensors), options));
   return planned;

@@ -25,6 +25,10 @@ text::ReadFile reader_of(const packer::Bundle& bundle) {
   };
 }
 
+std::function<bool(std::string_view)> files_of(const packer::Bundle& bundle) {
+  return [bundle](std::string_view name) { return bundle.has_text(std::string(name)); };
+}
+
 Result<media::Settings> image_settings(const packer::Bundle& bundle) {
   const text::ReadFile read = reader_of(bundle);
   const std::string preprocessor = FERRY_TRY(read("preprocessor_config.json", kMaxProcessorFile));

@@ -63,6 +63,8 @@ class ImageInput {
 Result<media::Settings> image_settings(const packer::Bundle& bundle);
 // The files of a bundle that tokenizers, templates and processors are made of.
 text::ReadFile reader_of(const packer::Bundle& bundle);
+// Which of them there are.
+std::function<bool(std::string_view)> files_of(const packer::Bundle& bundle);
 
 // kUsage for a bundle without a vision encoder.
 Status expect_vision_encoder(const packer::Bundle& bundle);

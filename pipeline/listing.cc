@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "formats/ptd/ptd.h"
+#include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
 #include "formats/pte/state_finder.h"
 #include "packer/bundle_reader.h"
@@ -183,10 +184,16 @@ Result<ListedProgram> list_program(const pte::LoadedProgram& loaded, const std::
 Result<Listing> list_program_file(const InputFile& input) {
   const std::string& path = input.path();
   const MappedFile file = FERRY_TRY(MappedFile::map(input));
-  const pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), printable(path)));
+  const pte::LoadedProgram loaded = FERRY_TRY(pte::read_any_program(file.bytes(), printable(path)));
   Listing listing{.kind = "program", .path = path};
   listing.files.push_back({base_name(path), file.bytes().size()});
-  listing.programs.push_back(FERRY_TRY(list_program(loaded, base_name(path), printable(path))));
+  ListedProgram& program = listing.programs.emplace_back(
+      FERRY_TRY(list_program(loaded, base_name(path), printable(path))));
+  if (!pte::is_bundled(file.bytes())) return listing;
+  const pte::BundledProgram bundled = FERRY_TRY(pte::read_bundled(file.bytes(), printable(path)));
+  for (const pte::TestSuite& suite : bundled.suites) {
+    program.test_cases.emplace_back(suite.method, suite.cases.size());
+  }
   return listing;
 }
 
@@ -283,10 +290,10 @@ Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
   }
   if (!std::filesystem::exists(path, ignored)) return list_checkpoint(path);  // explains it
   const InputFile file = FERRY_TRY(InputFile::open(path));
-  if (path.ends_with(".pte")) return list_program_file(file);
+  if (path.ends_with(".pte") || path.ends_with(".bpte")) return list_program_file(file);
   if (path.ends_with(".ptd")) return list_data_file(file);
   const std::string identifier = FERRY_TRY(file_identifier(file));
-  if (identifier == "ET12") return list_program_file(file);
+  if (identifier == "ET12" || identifier == "BP08") return list_program_file(file);
   if (identifier == "FT01") return list_data_file(file);
   return list_checkpoint(path);
 }

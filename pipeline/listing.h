@@ -78,6 +78,8 @@ struct ListedProgram {
   std::vector<ListedTensor> named;  // data of delegates in the program itself
   uint64_t program_bytes = 0, constant_bytes = 0, initial_bytes = 0;
   uint64_t delegate_bytes = 0, named_bytes = 0;
+  // Of a bundled program: methods with test cases, and how many.
+  std::vector<std::pair<std::string, size_t>> test_cases = {};
 };
 
 struct Listing {

@@ -11,12 +11,14 @@
 #include "core/text.h"
 #include "pipeline/bundle_options.h"
 #include "pipeline/f32_windows.h"
+#include "pipeline/image_input.h"
 #include "pipeline/same_model.h"
 #include "pipeline/token_file.h"
 #include "proof/mode_proof.h"
 #include "proof/sequence_length.h"
 #include "runner/decoder.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -25,13 +27,12 @@ constexpr uint64_t kMaxTextBytes = uint64_t{256} << 20;
 
 Result<std::vector<int64_t>> encode(const packer::Bundle& bundle, const std::string& text,
                                     const std::string& path) {
-  if (!bundle.has_text(text::kTokenizerFile)) {
+  if (text::find_tokenizer_file(files_of(bundle)).empty()) {
     return fail(ErrorCode::kUsage, fmt::format("{}: this bundle has no {}: --text needs it",
                                                printable(bundle.path()), text::kTokenizerFile));
   }
-  const std::string json = FERRY_TRY(bundle.text(text::kTokenizerFile, text::kMaxTokenizerFile));
-  const std::string name = bundle.text_directory() + "/" + text::kTokenizerFile;
-  text::Tokenizer tokenizer = FERRY_TRY(text::Tokenizer::parse(json, printable(name)));
+  text::Tokenizer tokenizer =
+      FERRY_TRY(text::load_tokenizer(bundle.text_directory(), reader_of(bundle)));
   auto ids = tokenizer.encode(text, /*add_special=*/true);
   if (ids) return ids;
   return fail(ids.error().code, fmt::format("{}: {}", printable(path), ids.error().message));
@@ -115,9 +116,9 @@ Status compare_with_checkpoint(const packer::Bundle& bundle, const PerplexityOpt
                                proof::WindowReader& reader, const proof::WindowedTokens& tokens,
                                ThreadPool& pool, PerplexityReport& report) {
   const int64_t vocab = bundle.manifest().vocab_size;
-  const Conversion conversion =
-      FERRY_TRY(plan_f32_layers(bundle, options_of(bundle, options.checkpoint, options.config),
-                                proof::rows_of_part(vocab), pool));
+  const Conversion conversion = FERRY_TRY(
+      plan_f32_layers(bundle, options_of(bundle, options.checkpoint, options.config, options.lora),
+                      proof::rows_of_part(vocab), pool));
   const std::string name = options.checkpoint + " in f32";
   proof::PerplexityMeter meter(reader, tokens, vocab, options.progress, name);
   FERRY_RETURN_IF_ERROR(run_f32_windows(conversion, tokens, name, pool,

@@ -7,23 +7,35 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::pipeline {
 namespace {
 
-Result<text::Tokenizer> parse(const packer::CopiedFile& file, const std::string& shown) {
-  if (file.text) return text::Tokenizer::parse(*file.text, shown);
-  return text::Tokenizer::parse(FERRY_TRY(read_text(*file.file, text::kMaxTokenizerFile)), shown);
+// The files that the bundle will have.
+text::ReadFile reader_of(const std::vector<packer::CopiedFile>& copied) {
+  return [&copied](const std::string& name, uint64_t limit) -> Result<std::string> {
+    const auto file = std::ranges::find(copied, name, &packer::CopiedFile::name);
+    if (file == copied.end()) return std::string();
+    return file->text ? Result<std::string>(*file->text) : read_text(*file->file, limit);
+  };
 }
 
 }  // namespace
 
 std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,
                                          int64_t vocab_size) {
-  const auto file = std::ranges::find(copied, text::kTokenizerFile, &packer::CopiedFile::name);
-  if (file == copied.end()) return {};
-  const std::string shown = file->text ? file->name : printable(file->file->path());
-  const Result<text::Tokenizer> tokenizer = parse(*file, shown);
+  const auto find = [&](std::string_view name) {
+    return std::ranges::find(copied, name, &packer::CopiedFile::name);
+  };
+  const std::string_view name = text::find_tokenizer_file(
+      [&](std::string_view known) { return find(known) != copied.end(); });
+  if (name.empty()) return {};
+  const packer::CopiedFile& file = *find(name);
+  const std::string shown = file.text ? file.name : printable(file.file->path());
+  const size_t slash = shown.rfind('/');
+  const std::string directory = slash == std::string::npos ? "" : shown.substr(0, slash);
+  const Result<text::Tokenizer> tokenizer = text::load_tokenizer(directory, reader_of(copied));
   if (!tokenizer) {
     return {fmt::format("{}; the bundle will take tokens, but no text", tokenizer.error().message)};
   }

@@ -1,4 +1,4 @@
-// What a bundle's tokenizer.json will not do, said when the bundle is made.
+// What a bundle's tokenizer will not do, said when the bundle is made.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ferry::pipeline {
 
-// Lines for the user; none where `copied` has no tokenizer.json, or one that loads and whose ids a
+// Lines for the user; none where `copied` has no tokenizer, or one that loads and whose ids a
 // model of `vocab_size` takes. Not an error: a bundle serves without text too.
 std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,
                                          int64_t vocab_size);

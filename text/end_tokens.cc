@@ -11,6 +11,7 @@
 #include "text/chat_template/chat_template.h"
 #include "text/chat_template/json_value.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::text {
 namespace {
@@ -63,16 +64,22 @@ Result<std::vector<int64_t>> end_tokens(const std::string& directory) {
   const std::string generation = directory + "/" + kGenerationFile;
   const auto ids = FERRY_TRY(member_of(generation, "eos_token_id"));
   if (ids) return ids_of(*ids, generation);
-  const std::string config = directory + "/" + kTokenizerConfigFile;
-  const auto token = FERRY_TRY(member_of(config, "eos_token"));
+  std::string file = directory + "/" + kTokenizerConfigFile;
+  auto token = FERRY_TRY(member_of(file, "eos_token"));
+  const std::string map = directory + "/" + kSpecialTokensMapFile;
+  const auto decoder = FERRY_TRY(member_of(file, "added_tokens_decoder"));
+  const auto mapped = FERRY_TRY(member_of(map, "eos_token"));
+  if (!decoder && mapped) {  // the map goes before the config
+    token = mapped;
+    file = map;
+  }
   if (!token) return std::vector<int64_t>();
-  const std::string text = FERRY_TRY(text_of(*token, config));
-  const std::string path = directory + "/" + kTokenizerFile;
-  const Tokenizer tokenizer = FERRY_TRY(Tokenizer::load(path));
+  const std::string text = FERRY_TRY(text_of(*token, file));
+  const Tokenizer tokenizer = FERRY_TRY(load_tokenizer(directory));
   const std::optional<int64_t> id = tokenizer.find(text);
   if (id) return std::vector{*id};
-  return bad_input(fmt::format("{}: eos_token {} is not a token of {}", printable(config),
-                               quoted(text), printable(path)));
+  return bad_input(fmt::format("{}: eos_token {} is not a token of {}", printable(file),
+                               quoted(text), printable(directory)));
 }
 
 }  // namespace ferry::text

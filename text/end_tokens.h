@@ -10,7 +10,8 @@
 namespace ferry::text {
 
 // eos_token_id of generation_config.json, a number or a list; where it has none, the id that
-// tokenizer.json gives eos_token of tokenizer_config.json. Empty where neither has one. kBadInput
+// the tokenizer gives eos_token of tokenizer_config.json; unless this has added_tokens_decoder, that
+// of special_tokens_map.json goes before it. Empty where neither has one. kBadInput
 // for values of other types, and for an eos_token that the tokenizer does not know.
 Result<std::vector<int64_t>> end_tokens(const std::string& directory);
 

@@ -38,10 +38,13 @@ RuleTarget half_of_experts(const char* name, bool second) {
           }};
 }
 
-std::vector<KeyRule> fused_rules(const std::string& experts) {
+}  // namespace
+
+std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
+                                        const std::string& down_key) {
   KeyRule gate_up;
   gate_up.name = "split fused experts";
-  gate_up.source = experts + "gate_up_proj";
+  gate_up.source = gate_up_key;
   gate_up.targets = {half_of_experts("layers.{i}.feed_forward.experts.w1.weight", false),
                      half_of_experts("layers.{i}.feed_forward.experts.w3.weight", true)};
   gate_up.expected_shape = [](const ModelConfig& c) {
@@ -49,15 +52,13 @@ std::vector<KeyRule> fused_rules(const std::string& experts) {
   };
   KeyRule down;
   down.name = "fused experts";
-  down.source = experts + "down_proj";
+  down.source = down_key;
   down.targets = {{"layers.{i}.feed_forward.experts.w2.weight"}};
   down.expected_shape = [](const ModelConfig& c) {
     return Shape{c.moe.experts, c.hidden_size, c.moe.expert_size};
   };
   return {gate_up, down};
 }
-
-}  // namespace
 
 std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char* gate,
                                           const char* up, const char* down) {
@@ -73,7 +74,7 @@ std::vector<KeyRule> expert_rules(const std::string& prefix, const ModelConfig& 
                            {{"layers.{i}.mlp.gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
               stacked_expert_rules(experts + "{e}.", "gate_proj.weight", "up_proj.weight",
                                    "down_proj.weight"),
-              fused_rules(experts)});
+              fused_expert_rules(experts + "gate_up_proj", experts + "down_proj")});
   if (config.moe.shared_size == 0) return rules;
   return concat({rules, rename_rules(prefix, {{"layers.{i}.mlp.shared_expert.gate_proj.weight",
                                                "layers.{i}.feed_forward.shared.w1.weight"},

@@ -24,6 +24,10 @@ std::vector<KeyRule> block_sparse_rules(const std::string& prefix, const ModelCo
 std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char* gate,
                                           const char* up, const char* down);
 
+// Of experts that are in two tensors: gate and up, gate rows first, and down.
+std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
+                                        const std::string& down_key);
+
 // sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x), or shared(x)
 // where it has no gate; x [1,T,hidden], `prefix` is "layers.N.feed_forward". Router (router.h) and
 // shared gate are f32 in any bundle.

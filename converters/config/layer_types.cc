@@ -39,6 +39,10 @@ Result<std::vector<bool>> read_rope_layers(const JsonFields& fields, const Model
                                            const ModelConfig& config) {
   std::vector<bool> turned(static_cast<size_t>(config.num_layers),
                            type.rope_layers != RopeLayers::kNone);
+  if (type.rope_layers == RopeLayers::kIfNamed) {
+    const auto named = FERRY_TRY(fields.text("position_embedding_type"));
+    turned.assign(turned.size(), named == "rope");
+  }
   if (type.rope_layers != RopeLayers::kListed) return turned;
   const auto listed = FERRY_TRY(fields.integers("no_rope_layers", {0, 1}));
   if (listed && std::ssize(*listed) < config.num_layers) {
@@ -119,6 +123,9 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
                                                    const ModelConfig& config, bool window) {
   if (type.hybrid) return hybrid_layers(fields, config);
   if (type.convs) return conv_layers(fields, config);
+  if (type.mamba) {
+    return std::vector<LayerType>(static_cast<size_t>(config.num_layers), LayerType::kMamba);
+  }
   const int64_t number = FERRY_TRY(rule_number(fields, type, config));
   std::vector<LayerType> types;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
@@ -132,12 +139,13 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
 
 Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
                                                   const nlohmann::json& list) {
-  constexpr std::array<std::pair<std::string_view, LayerType>, 5> kNames = {{
+  constexpr std::array<std::pair<std::string_view, LayerType>, 6> kNames = {{
       {"full_attention", LayerType::kFullAttention},
       {"attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
       {"linear_attention", LayerType::kLinearAttention},
       {"conv", LayerType::kShortConv},
+      {"mamba", LayerType::kMamba},
   }};
   std::vector<LayerType> types;
   if (!list.is_array()) return fields.bad("layer_types", "is not an array");
@@ -174,8 +182,9 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
     }
     config.layer_types = std::move(listed);
   }
-  for (size_t i = 0; i < config.layer_types.size() && type.rope_layers == RopeLayers::kSliding;
-       ++i) {
+  const bool only_sliding = type.rope_layers == RopeLayers::kSliding ||
+                            (type.rope_layers == RopeLayers::kSlidingIfAny && window);
+  for (size_t i = 0; i < config.layer_types.size() && only_sliding; ++i) {
     config.rope_layers[i] = config.layer_types[i] == LayerType::kSlidingAttention;
   }
   const auto has = [&](LayerType wanted) {
@@ -189,6 +198,9 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
   }
   if (has(LayerType::kShortConv) && !type.convs) {
     return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
+  }
+  if (has(LayerType::kMamba) && !type.mamba) {
+    return fields.error(ErrorCode::kUnsupported, "layer_types", "has Mamba layers");
   }
   if (has(LayerType::kSlidingAttention)) {
     if (type.window == WindowRule::kNever) {

@@ -53,9 +53,11 @@ struct WrapperType {
 // Which layers with attention have RoPE.
 enum class RopeLayers {
   kAll,
-  kListed,   // by no_rope_layers, no_rope_layer_interval
-  kSliding,  // those with a sliding window
-  kNone      // positions are learned vectors, which are added to the embeddings
+  kListed,        // by no_rope_layers, no_rope_layer_interval
+  kSliding,       // those with a sliding window
+  kSlidingIfAny,  // the same, or all where the config states no window
+  kIfNamed,       // all, where position_embedding_type is rope
+  kNone           // positions are learned vectors, which are added to the embeddings
 };
 
 // A flag that only one family reads, and the number of ModelConfig that holds it as 0 or 1.
@@ -88,6 +90,7 @@ struct ModelType {
   bool bidirectional = false;   // reads use_bidirectional_attention
   bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
   bool convs = false;   // layers are full attention or short convolutions
+  bool mamba = false;   // layers are Mamba where layer_types does not list attention
   RopeLayers rope_layers = RopeLayers::kAll;
   ExpertRule experts = ExpertRule::kNever;
   bool shared_expert = false;  // beside the routed ones

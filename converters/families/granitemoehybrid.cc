@@ -1,38 +1,43 @@
-// Granite 4 (dense: Micro, 1B, 350M): Granite whose MLP has gate and up in one tensor and the names
-// of a shared expert. Source: transformers,
-// models/granitemoehybrid/modeling_granitemoehybrid.py.
+// Granite 4: Granite with Mamba-2 in some layers, an MLP whose gate and up are in one tensor, and
+// experts beside it, or without any (Micro, 1B, 350M).
+// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py.
 
-#include "converters/blocks/llama_like.h"
-#include "converters/config/ranges.h"
+#include "converters/blocks/decoder.h"
+#include "converters/blocks/mamba.h"
 #include "converters/families/families.h"
-#include "converters/keys/packed_keys.h"
+#include "converters/keys/granite_experts.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
-  if (FERRY_TRY(fields.required("num_local_experts", kExpertRange)) != 0) {
-    return fields.error(ErrorCode::kUnsupported, "num_local_experts", "is not 0: not supported");
+  MoeConfig& moe = config.moe;
+  if (moe.experts > 0) {
+    moe.scores = MoeConfig::Scores::kTopSoftmax;
+    moe.shared_size = config.intermediate_size;
+    moe.shared_gate = false;
   }
-  if (FERRY_TRY(fields.text("position_embedding_type")).value_or("") != "rope") {
-    return fields.error(ErrorCode::kUnsupported, "position_embedding_type",
-                        "is not rope: not supported");
-  }
-  if (fields.find("layer_types") == nullptr) {
-    return fields.error(ErrorCode::kUnsupported, "layer_types",
-                        "is missing: Mamba layers are not supported");
-  }
+  FERRY_RETURN_IF_ERROR(read_mamba(fields, config));
   return kGranite.types.front().read(fields, config);
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  const std::string mlp = prefix + "layers.{i}.shared_mlp.";
-  return concat(
-      {standard_matrix_rules(prefix), standard_norm_rules(prefix),
-       bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
-       packed_gate_up_rules(mlp + "input_linear", /*bias=*/false, PackedLayout::kConcatenated),
-       rename_rules(mlp, {{"output_linear.weight", "layers.{i}.feed_forward.w2.weight"}})});
+  const std::string layer = prefix + "layers.{i}.";
+  return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
+                 bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
+                 mamba_rules(layer + "mamba.", config), granite_expert_rules(layer, config)});
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  const AttentionStyle style = {.qkv_bias = config.attention_bias,
+                                .output_bias = config.attention_bias};
+  return build_decoder(config, options,
+                       [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+                         return config.layer_types[static_cast<size_t>(layer)] == LayerType::kMamba
+                                    ? mamba(b, c, x, layer)
+                                    : attention(b, c, x, layer, style);
+                       });
 }
 
 }  // namespace
@@ -41,12 +46,22 @@ const FamilySpec kGraniteMoeHybrid = {
     .types = {{.name = "granitemoehybrid",
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 1024,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
-                               "max_position_embeddings": 2048, "num_local_experts": 8})",
+                               "max_position_embeddings": 2048, "num_experts": 8,
+                               "num_experts_per_tok": 2, "moe_intermediate_size": 11008,
+                               "first_k_dense_replace": 0, "mamba_n_heads": 128,
+                               "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_head": "auto",
+                               "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": true})",
                .names = {{"intermediate_size", {"shared_intermediate_size"}},
+                         {"moe_intermediate_size", {"intermediate_size"}},
+                         {"num_experts", {"num_local_experts"}},
+                         {"first_k_dense_replace", {}},
                          {"layer_types", {"layers_block_type", "layer_types"}}},
                .lists_layers = true,
                .attention_bias = true,
+               .mamba = true,
+               .rope_layers = RopeLayers::kIfNamed,
+               .experts = ExpertRule::kAfterFirst,
                .read = read}},
-    .components = {{.rules = rules, .build = build_llama}}};
+    .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families

@@ -1,21 +1,14 @@
 // Helium: Llama whose RoPE rotates neighbouring dimensions.
 // Source: transformers, models/helium/modeling_helium.py.
 
-#include <fmt/format.h>
-
 #include "converters/blocks/decoder.h"
+#include "converters/config/head_checks.h"
 #include "converters/families/families.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families {
 namespace {
-
-Status read(const JsonFields& fields, ModelConfig& config) {
-  if (config.q_size() == config.hidden_size) return {};
-  return fields.bad("head_dim", fmt::format("is {}: {} heads do not make {}", config.head_dim,
-                                            config.num_heads, config.hidden_size));
-}
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -38,7 +31,7 @@ const FamilySpec kHelium = {
                                "rope_theta": 100000.0})",
                .attention_bias = true,
                .mlp_bias = true,
-               .read = read}},
+               .read = check_whole_heads}},
     .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families

@@ -8,12 +8,7 @@
 namespace ferry::converters::families {
 namespace {
 
-constexpr std::string_view kOutputBias = "attention_out_bias";
-
-Status read(const JsonFields& fields, ModelConfig& config) {
-  config.numbers[std::string(kOutputBias)] = FERRY_TRY(fields.flag_or(kOutputBias, false)) ? 1 : 0;
-  return {};
-}
+constexpr const char* kOutputBias = "attention_out_bias";
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
@@ -35,9 +30,9 @@ const FamilySpec kSeedOss = {.types = {{.name = "seed_oss",
                                "num_attention_heads": 80, "num_key_value_heads": 8,
                                "head_dim": 128, "max_position_embeddings": 524288,
                                "attention_bias": true})",
+                                        .flags = {{kOutputBias, kOutputBias}},
                                         .attention_bias = true,
-                                        .mlp_bias = true,
-                                        .read = read}},
+                                        .mlp_bias = true}},
                              .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families

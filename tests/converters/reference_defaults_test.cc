@@ -49,6 +49,7 @@ TEST(ReferenceDefaults, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
       {"seed_oss", 155136, 4096, 27648, 64, 80, 8, 128, 524288, 1e-6, 1e4, false},
       {"ernie4_5", 103424, 1024, 3072, 18, 16, 2, 128, 131072, 1e-5, 5e5, true},
       {"glm4", 151552, 4096, 13696, 40, 32, 2, 128, 131072, 1.5625e-7, 1e4, false},
+      {"exaone4", 102400, 4096, 16384, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},
       {"olmo3", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},
       {"ministral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, 1e-6, 1e4, false},
       {"ministral3", 131072, 4096, 14336, 34, 32, 8, 128, 262144, 1e-5, 1e6, false},
@@ -104,6 +105,21 @@ TEST(ReferenceDefaults, EachTypeHasItsOwnPatternOfWindows) {
   EXPECT_EQ(sliding(moe), std::vector<bool>(5, false));
   moe["use_sliding_window"] = true;
   EXPECT_EQ(sliding(moe), (std::vector<bool>{true, false, true, false, false}));
+}
+
+// Layers of EXAONE 4 with full attention have no RoPE where the config states a window.
+TEST(ReferenceDefaults, AWindowTakesTheRopeFromOtherLayersOfExaoneFour) {
+  json config = type("exaone4", {{"num_hidden_layers", 5}});
+  EXPECT_EQ(sliding(config), (std::vector<bool>{true, true, true, false, true}));
+  EXPECT_EQ(parse(config).rope_layers, sliding(config));
+  config["layer_types"] = {"sliding_attention", "full_attention", "full_attention",
+                           "full_attention", "full_attention"};
+  config["sliding_window_pattern"] = "LLLG";
+  EXPECT_EQ(parse(config).rope_layers, (std::vector<bool>{true, false, false, false, false}));
+  config["layer_types"] = json(5, "full_attention");
+  EXPECT_FALSE(parse(config).has_rope());
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(parse(config).rope_layers, std::vector<bool>(5, true));
 }
 
 // AutoConfig reads a mistral that lists its layers as a ministral.
@@ -193,6 +209,12 @@ TEST(ReferenceDefaults, GraniteFourIsBuiltWhereItIsDense) {
   const ModelConfig c = parse(type("granitemoehybrid", dense));
   EXPECT_EQ(c.intermediate_size, 1024);
   EXPECT_EQ(c.layer_types, std::vector<LayerType>(2, LayerType::kFullAttention));
+  EXPECT_TRUE(c.has_rope());
+  for (const json& none : {json(nullptr), json("nope")}) {
+    json config = type("granitemoehybrid", dense);
+    config["position_embedding_type"] = none;
+    EXPECT_FALSE(parse(config).has_rope());
+  }
   EXPECT_EQ(without("num_local_experts", 4),
             "4 config.json: 'num_local_experts' is not 0: not supported");
   EXPECT_EQ(without("layer_types", nullptr),

@@ -62,7 +62,23 @@ Result<ChatTemplate> ChatTemplate::load(const std::string& directory, const Read
     return bad_input(fmt::format("{}: has no chat template: neither {} nor {}",
                                  printable(directory), kChatTemplateFile, kTokenizerConfigFile));
   }
-  return parse(config, jinja, printable(jinja.empty() ? config_path : jinja_path));
+  ChatTemplate out =
+      FERRY_TRY(parse(config, jinja, printable(jinja.empty() ? config_path : jinja_path)));
+  const std::string map = FERRY_TRY(read(kSpecialTokensMapFile, kMaxTokenizerConfigBytes));
+  FERRY_RETURN_IF_ERROR(
+      out.take_map(config, map, printable(directory + "/" + kSpecialTokensMapFile)));
+  return out;
+}
+
+Status ChatTemplate::take_map(std::string_view config, std::string_view map,
+                              const std::string& name) {
+  if (map.empty()) return {};
+  const Value fields = FERRY_TRY(chat::parse_json_value(config.empty() ? "{}" : config, file_));
+  if (member(fields, "added_tokens_decoder") != nullptr) return {};
+  for (auto& [token, text] : special_tokens(FERRY_TRY(chat::parse_json_value(map, name)))) {
+    tokens_[token] = text;
+  }
+  return {};
 }
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view config, std::string_view jinja,

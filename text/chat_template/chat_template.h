@@ -16,6 +16,7 @@
 namespace ferry::text {
 
 inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
+inline constexpr const char* kSpecialTokensMapFile = "special_tokens_map.json";
 inline constexpr const char* kChatTemplateFile = "chat_template.jinja";
 inline constexpr uint64_t kMaxTokenizerConfigBytes = uint64_t{64} << 20;
 
@@ -24,7 +25,8 @@ class ChatTemplate {
   // Of a bundle or a checkpoint: chat_template.jinja, otherwise `chat_template` of
   // tokenizer_config.json, which is a string or a list of {name, template}; of a list the one named
   // "default" counts, and for chats with tools the one named "tool_use". kBadInput where there is
-  // none.
+  // none. The special tokens are those of tokenizer_config.json; unless this has
+  // added_tokens_decoder, those of special_tokens_map.json go before them.
   static Result<ChatTemplate> load(const std::string& directory);
   // The same with the files that `read` returns.
   static Result<ChatTemplate> load(const std::string& directory, const ReadFile& read);
@@ -47,6 +49,7 @@ class ChatTemplate {
     std::shared_ptr<const chat::Body> body;
   };
   Status add(std::string name, std::string_view source);
+  Status take_map(std::string_view config, std::string_view map, const std::string& name);
   Result<const Source*> choose(const chat::Names& variables) const;
   Result<std::string> render(chat::Names variables, const chat::TimeText& time) const;
 

@@ -7,6 +7,7 @@
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "text/image_prompt/messages.h"
+#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::text {
 namespace {
@@ -35,10 +36,8 @@ Result<ImagePrompt> ImagePrompt::open(const std::string& directory) {
 Result<ImagePrompt> ImagePrompt::open(const std::string& directory, const ReadFile& read) {
   ImageProcessor processor = FERRY_TRY(read_image_processor(directory, read));
   const std::string path = printable(directory + "/" + kTokenizerFile);
-  const std::string text = FERRY_TRY(read(kTokenizerFile, kMaxTokenizerFile));
-  if (text.empty()) return fail(ErrorCode::kIo, path + ": no such file");
   ImagePrompt out(printable(directory), std::move(processor),
-                  FERRY_TRY(Tokenizer::parse(text, path)));
+                  FERRY_TRY(load_tokenizer(directory, read)));
   const std::optional<int64_t> id = out.tokenizer_.find(out.processor_.image);
   if (!id) return bad_input(fmt::format("{}: has no token {}", path, quoted(out.processor_.image)));
   out.placeholder_id_ = *id;

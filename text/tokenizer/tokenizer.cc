@@ -74,8 +74,12 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
-  const TokenizerDocument document = FERRY_TRY(parse_tokenizer_document(json, name));
+  return make(FERRY_TRY(parse_tokenizer_document(json, name)));
+}
+
+Result<Tokenizer> Tokenizer::make(const TokenizerDocument& document) {
   FERRY_RETURN_IF_ERROR(check_top_level(document));
+  const std::string& name = document.name;
   auto impl = std::make_unique<Impl>();
   const auto where = [&](const char* key) { return name + ": " + key; };
   impl->normalizer = FERRY_TRY(Normalizer::make(part(document, "normalizer"), where("normalizer")));

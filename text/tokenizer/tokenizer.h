@@ -19,6 +19,8 @@ namespace ferry::text {
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
 inline constexpr uint64_t kMaxTokenizerFile = 256 << 20;
 
+struct TokenizerDocument;  // text/tokenizer/tokenizer_json.h
+
 // Not thread-safe: it remembers words.
 class Tokenizer {
  public:
@@ -26,6 +28,7 @@ class Tokenizer {
   static Result<Tokenizer> load(const std::string& path);
   // `name` begins the messages.
   static Result<Tokenizer> parse(std::string_view json, const std::string& name);
+  static Result<Tokenizer> make(const TokenizerDocument& document);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;

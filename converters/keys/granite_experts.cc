@@ -1,0 +1,28 @@
+#include "converters/keys/granite_experts.h"
+
+#include "converters/blocks/moe.h"
+#include "converters/keys/packed_keys.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters {
+
+std::vector<KeyRule> granite_expert_rules(const std::string& layer, const ModelConfig& config) {
+  const std::string mlp = layer + "shared_mlp.";
+  std::vector<KeyRule> rules =
+      packed_gate_up_rules(mlp + "input_linear", /*bias=*/false, PackedLayout::kConcatenated);
+  if (config.moe.experts == 0) {
+    return concat({rules, rename_rules(mlp, {{"output_linear.weight",
+                                              "layers.{i}.feed_forward.w2.weight"}})});
+  }
+  // Beside experts the MLP is that of a shared expert.
+  for (KeyRule& rule : rules) {
+    for (RuleTarget& target : rule.targets) target.name.insert(target.name.find(".w"), ".shared");
+  }
+  const std::string experts = layer + "block_sparse_moe.";
+  return concat(
+      {rules, fused_expert_rules(experts + "input_linear.weight", experts + "output_linear.weight"),
+       rename_rules(mlp, {{"output_linear.weight", "layers.{i}.feed_forward.shared.w2.weight"}}),
+       rename_rules(experts, {{"router.layer.weight", "layers.{i}.feed_forward.gate.weight"}})});
+}
+
+}  // namespace ferry::converters

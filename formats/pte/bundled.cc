@@ -1,0 +1,239 @@
+// A file is made as the FlatBuffer of everything but the program, which has one block of zeros
+// there at its end; the block is taken off, the length set, and the program follows. So nothing of
+// the size of a model is in memory.
+#include "formats/pte/bundled.h"
+
+#include <bundled_generated.h>
+#include <fmt/format.h>
+
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "core/checked.h"
+#include "core/shape.h"
+#include "core/text.h"
+#include "formats/pte/flat_file.h"
+
+namespace ferry::pte {
+namespace {
+
+namespace wire = ferry::bundled_wire;
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+constexpr size_t kAlignment = 32;    // of the program
+constexpr size_t kMaxRank = 16;      // of the runtime
+constexpr size_t kMaxCases = 65536;  // of all methods
+
+// -- writing
+
+Offset<wire::Value> encode(FlatBufferBuilder& b, const TestValue& value) {
+  if (const auto* tensor = std::get_if<TestTensor>(&value)) {
+    std::vector<uint8_t> dim_order(tensor->sizes.size());
+    std::iota(dim_order.begin(), dim_order.end(), uint8_t{0});
+    const auto order = b.CreateVector(dim_order);
+    b.ForceVectorAlignment(tensor->data.size(), 1, 16);
+    const auto data =
+        b.CreateVector(reinterpret_cast<const uint8_t*>(tensor->data.data()), tensor->data.size());
+    const auto sizes = b.CreateVector(tensor->sizes);
+    const auto type = static_cast<int8_t>(dtype_info(tensor->dtype).executorch);
+    const auto made = wire::CreateTensor(b, type, sizes, data, order);
+    return wire::CreateValue(b, wire::ValueUnion::Tensor, made.Union());
+  }
+  if (const auto* integer = std::get_if<int64_t>(&value)) {
+    return wire::CreateValue(b, wire::ValueUnion::Int, wire::CreateInt(b, *integer).Union());
+  }
+  if (const auto* flag = std::get_if<bool>(&value)) {
+    return wire::CreateValue(b, wire::ValueUnion::Bool, wire::CreateBool(b, *flag).Union());
+  }
+  return wire::CreateValue(b, wire::ValueUnion::Double,
+                           wire::CreateDouble(b, std::get<double>(value)).Union());
+}
+
+auto encode(FlatBufferBuilder& b, const std::vector<TestValue>& values) {
+  std::vector<Offset<wire::Value>> made;
+  for (const TestValue& value : values) made.push_back(encode(b, value));
+  return b.CreateVector(made);
+}
+
+Offset<wire::TestSuite> encode(FlatBufferBuilder& b, const TestSuite& suite) {
+  std::vector<Offset<wire::TestCase>> cases;
+  for (const TestCase& each : suite.cases) {
+    const auto inputs = encode(b, each.inputs);
+    const auto expected = encode(b, each.expected);
+    cases.push_back(wire::CreateTestCase(b, inputs, expected));
+  }
+  const auto list = b.CreateVector(cases);
+  return wire::CreateTestSuite(b, b.CreateString(suite.method), list);
+}
+
+uint64_t bytes_of(const std::vector<TestSuite>& suites) {
+  uint64_t bytes = 0;
+  for (const TestSuite& suite : suites) {
+    for (const TestCase& each : suite.cases) {
+      for (const auto* values : {&each.inputs, &each.expected}) {
+        for (const TestValue& value : *values) {
+          const auto* tensor = std::get_if<TestTensor>(&value);
+          bytes += tensor != nullptr ? tensor->data.size() : 0;
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+Status check_size(uint64_t bytes) {
+  if (bytes < ferry::wire::kMaxFlatBufferBytes) return {};
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("a bundled program has less than 2 GiB, this one would have {}",
+                          human_bytes(bytes)));
+}
+
+// -- reading
+
+class Reader {
+ public:
+  explicit Reader(const std::string& name) : name_(name) {}
+
+  Result<std::vector<TestSuite>> suites(const wire::BundledProgram& root) {
+    std::vector<TestSuite> out;
+    if (root.method_test_suites() == nullptr) return out;
+    for (const wire::TestSuite* suite : *root.method_test_suites()) {
+      if (suite == nullptr || suite->method_name() == nullptr) {
+        return bad("a test suite has no method");
+      }
+      out.push_back({suite->method_name()->str(), {}});
+      where_ = quoted(out.back().method);
+      FERRY_RETURN_IF_ERROR(cases(*suite, out.back()));
+    }
+    return out;
+  }
+
+ private:
+  tl::unexpected<Error> bad(std::string_view what) const {
+    return bad_input(fmt::format("{}: bundled program: {}{}", name_, what,
+                                 where_.empty() ? "" : fmt::format(" (method {})", where_)));
+  }
+
+  Status cases(const wire::TestSuite& suite, TestSuite& out) {
+    if (suite.test_cases() == nullptr) return {};
+    for (const wire::TestCase* each : *suite.test_cases()) {
+      if (each == nullptr || ++cases_ > kMaxCases) return bad("too many test cases, or none");
+      out.cases.push_back(
+          {FERRY_TRY(values(each->inputs())), FERRY_TRY(values(each->expected_outputs()))});
+    }
+    return {};
+  }
+
+  Result<std::vector<TestValue>> values(
+      const flatbuffers::Vector<Offset<wire::Value>>* list) const {
+    std::vector<TestValue> out;
+    if (list == nullptr) return out;
+    for (const wire::Value* value : *list) {
+      if (value == nullptr || value->val() == nullptr) return bad("a value is absent");
+      switch (value->val_type()) {
+        case wire::ValueUnion::Tensor:
+          out.emplace_back(FERRY_TRY(tensor(*value->val_as_Tensor())));
+          break;
+        case wire::ValueUnion::Int:
+          out.emplace_back(value->val_as_Int()->int_val());
+          break;
+        case wire::ValueUnion::Bool:
+          out.emplace_back(value->val_as_Bool()->bool_val());
+          break;
+        case wire::ValueUnion::Double:
+          out.emplace_back(value->val_as_Double()->double_val());
+          break;
+        default:
+          return bad("a value of an unknown kind");
+      }
+    }
+    return out;
+  }
+
+  Result<TestTensor> tensor(const wire::Tensor& in) const {
+    TestTensor out;
+    const auto dtype = dtype_from_executorch(in.scalar_type());
+    if (!dtype) return bad(fmt::format("scalar type {}", in.scalar_type()));
+    out.dtype = *dtype;
+    out.sizes = ferry::wire::copy_vector<int32_t>(in.sizes());
+    if (out.sizes.size() > kMaxRank) return bad("a tensor of more than 16 dimensions");
+    const auto order = ferry::wire::copy_vector<uint8_t>(in.dim_order());
+    if (order.size() != out.sizes.size()) return bad("a tensor with another number of dimensions");
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (order[i] == i) continue;
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: bundled program: a tensor that is not row-major", name_));
+    }
+    Shape shape(out.sizes.begin(), out.sizes.end());
+    const auto count = checked_numel(shape);
+    const auto bytes = count ? checked_mul<int64_t>(*count, dtype_bytes(out.dtype)) : std::nullopt;
+    const uint64_t stored = in.data() == nullptr ? 0 : in.data()->size();
+    if (!bytes || *bytes < 0 || static_cast<uint64_t>(*bytes) != stored) {
+      return bad(fmt::format("a tensor {} of {} bytes", to_string(shape), stored));
+    }
+    if (stored > 0) {
+      const auto* data = reinterpret_cast<const std::byte*>(in.data()->Data());
+      out.data.assign(data, data + stored);
+    }
+    return out;
+  }
+
+  const std::string& name_;
+  std::string where_;  // the method
+  size_t cases_ = 0;
+};
+
+}  // namespace
+
+Result<BundledLayout> plan_bundled(const std::vector<TestSuite>& suites, uint64_t program_bytes) {
+  FERRY_RETURN_IF_ERROR(check_size(bytes_of(suites) + program_bytes));
+  FlatBufferBuilder b;
+  b.ForceVectorAlignment(kAlignment, 1, kAlignment);
+  const auto program = b.CreateVector(std::vector<uint8_t>(kAlignment));  // first: last in the file
+  std::vector<Offset<wire::TestSuite>> made;
+  for (const TestSuite& suite : suites) made.push_back(encode(b, suite));
+  const auto list = b.CreateVector(made);
+  wire::FinishBundledProgramBuffer(b, wire::CreateBundledProgram(b, 0, list, program));
+  const auto* bytes = reinterpret_cast<const std::byte*>(b.GetBufferPointer());
+  const auto* placed = wire::GetBundledProgram(bytes)->program()->Data();
+  const auto begin = static_cast<size_t>(reinterpret_cast<const std::byte*>(placed) - bytes);
+  if (begin + kAlignment != b.GetSize() || begin % kAlignment != 0) {
+    return fail(ErrorCode::kInternal, "the program is not the end of its bundled program");
+  }
+  BundledLayout layout{.head = {bytes, bytes + begin}, .file_bytes = begin + program_bytes};
+  FERRY_RETURN_IF_ERROR(check_size(layout.file_bytes));
+  ferry::wire::store(std::span(layout.head), begin - sizeof(uint32_t),
+                     static_cast<uint32_t>(program_bytes));
+  return layout;
+}
+
+bool is_bundled(std::span<const std::byte> file) {
+  return file.size() >= ferry::wire::kPreambleBytes &&
+         wire::BundledProgramBufferHasIdentifier(file.data());
+}
+
+Result<BundledProgram> read_bundled(std::span<const std::byte> file, const std::string& name) {
+  const auto* root = FERRY_TRY(ferry::wire::verified_root<wire::BundledProgram>(
+      file, wire::BundledProgramIdentifier(), name));
+  if (root->version() != 0) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: bundled program of version {}", name, root->version()));
+  }
+  if (root->program() == nullptr) {
+    return bad_input(fmt::format("{}: bundled program: there is no program", name));
+  }
+  BundledProgram out;
+  const auto* data = reinterpret_cast<const std::byte*>(root->program()->Data());
+  out.program = {data, root->program()->size()};
+  out.suites = FERRY_TRY(Reader(name).suites(*root));
+  return out;
+}
+
+Result<LoadedProgram> read_any_program(std::span<const std::byte> file, const std::string& name) {
+  if (!is_bundled(file)) return read_program(file, name);
+  return read_program(FERRY_TRY(read_bundled(file, name)).program, name);
+}
+
+}  // namespace ferry::pte

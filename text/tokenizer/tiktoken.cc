@@ -1,0 +1,234 @@
+#include "text/tokenizer/tiktoken.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/base64.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "text/tokenizer/byte_level.h"
+#include "text/tokenizer/document_builder.h"
+
+namespace ferry::text {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxToken = 1024;  // bytes
+
+struct Rank {
+  std::string bytes;
+  uint32_t rank = 0;
+};
+
+constexpr const char* kDigitGroupsPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kDigitsPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kO200kPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Its classes without Han (&&[^\p{Han}]) are written with a look ahead.
+constexpr const char* kKimiPattern =
+    R"([\p{Han}]+|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])+(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+enum class Family { kNone, kQwen, kLlama3, kKimi, kO200k, kCl100k };
+
+Family family_of(const TokenizerSettings& settings, const std::string& file) {
+  if (settings.class_name == "QWenTokenizer") return Family::kQwen;
+  if (settings.class_name == "TikTokenTokenizer") return Family::kKimi;
+  if (settings.class_name.empty() && file == "qwen.tiktoken") return Family::kQwen;
+  if (settings.class_name.empty() && file == "o200k_base.tiktoken") return Family::kO200k;
+  if (settings.class_name.empty() && file == "cl100k_base.tiktoken") return Family::kCl100k;
+  // Llama 1 and 2 are SentencePiece models.
+  const bool usual = settings.class_name.empty() || settings.class_name == "LlamaTokenizer" ||
+                     settings.class_name == "PreTrainedTokenizer";
+  return usual && settings.model_type == "llama" ? Family::kLlama3 : Family::kNone;
+}
+
+const char* pattern_of(Family family) {
+  switch (family) {
+    case Family::kQwen:
+      return kDigitsPattern;
+    case Family::kKimi:
+      return kKimiPattern;
+    case Family::kO200k:
+      return kO200kPattern;
+    default:
+      return kDigitGroupsPattern;
+  }
+}
+
+struct Special {
+  std::string content;
+  uint32_t behind;  // its id less the number of ranks
+};
+
+// Of Qwen 1, and of the public encodings of tiktoken.
+std::vector<Special> specials_of(Family family) {
+  if (family == Family::kO200k) return {{"<|endoftext|>", 1}, {"<|endofprompt|>", 20}};
+  if (family == Family::kCl100k) {
+    return {{"<|endoftext|>", 1},
+            {"<|fim_prefix|>", 2},
+            {"<|fim_middle|>", 3},
+            {"<|fim_suffix|>", 4},
+            {"<|endofprompt|>", 20}};
+  }
+  if (family != Family::kQwen) return {};
+  std::vector<Special> specials = {{"<|endoftext|>", 0}, {"<|im_start|>", 1}, {"<|im_end|>", 2}};
+  for (uint32_t i = 0; i < 205; ++i) specials.push_back({fmt::format("<|extra_{}|>", i), 3 + i});
+  return specials;
+}
+
+std::string spelled(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    utf8::append(text, byte_level::kCharOf[static_cast<unsigned char>(c)]);
+  }
+  return text;
+}
+
+// The next line, without its end; `rest` goes on behind it.
+std::string_view take_line(std::string_view& rest) {
+  const size_t end = std::min(rest.find('\n'), rest.size());
+  std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+std::optional<Rank> read_line(std::string_view line) {
+  const size_t blank = line.find(' ');
+  if (blank == std::string_view::npos || blank == 0) return std::nullopt;
+  const auto bytes = from_base64(line.substr(0, blank));
+  uint32_t rank = 0;
+  const char* end = line.data() + line.size();
+  const auto [at, error] = std::from_chars(line.data() + blank + 1, end, rank);
+  if (!bytes || bytes->empty() || bytes->size() > kMaxToken || error != std::errc() || at != end ||
+      rank > static_cast<uint64_t>(kMaxTokenId)) {
+    return std::nullopt;
+  }
+  return Rank{*bytes, rank};
+}
+
+Result<std::vector<Rank>> read_ranks(std::string_view bytes, const std::string& name) {
+  std::vector<Rank> ranks;
+  size_t number = 0;
+  for (std::string_view rest = bytes; !rest.empty();) {
+    const std::string_view line = take_line(rest);
+    ++number;
+    if (line.empty()) continue;
+    auto rank = read_line(line);
+    if (!rank) {
+      return bad_input(
+          fmt::format("{}: line {} is not a token in base64 and its rank", name, number));
+    }
+    ranks.push_back(*std::move(rank));
+  }
+  std::ranges::sort(ranks, {}, &Rank::rank);
+  const auto twice = std::ranges::adjacent_find(ranks, {}, &Rank::rank);
+  if (twice == ranks.end()) return ranks;
+  return bad_input(fmt::format("{}: the rank {} is there twice", name, twice->rank));
+}
+
+// A token merges from every two that make it: by its rank, then by the ranks of the two.
+void add_merges(const std::vector<Rank>& ranks, DocumentBuilder& out) {
+  struct Pair {
+    uint32_t left_id, right_id;
+    std::string left, right;
+  };
+  std::vector<Pair> pairs;
+  for (const Rank& rank : ranks) {
+    pairs.clear();
+    for (size_t at = 1; at < rank.bytes.size(); ++at) {
+      std::string left = spelled(std::string_view(rank.bytes).substr(0, at));
+      const auto left_id = out.find(left);
+      if (!left_id) continue;
+      std::string right = spelled(std::string_view(rank.bytes).substr(at));
+      const auto right_id = out.find(right);
+      if (right_id) pairs.push_back({*left_id, *right_id, std::move(left), std::move(right)});
+    }
+    std::ranges::sort(pairs, [](const Pair& a, const Pair& b) {
+      return std::pair(a.left_id, a.right_id) < std::pair(b.left_id, b.right_id);
+    });
+    for (const Pair& pair : pairs) out.add_merge(pair.left, pair.right);
+  }
+}
+
+// The special tokens go into the vocabulary, where each has the id that is stated.
+Status add_specials(Family family, const std::vector<Rank>& ranks,
+                    const TokenizerSettings& settings, const std::string& name,
+                    DocumentBuilder& out) {
+  std::map<int64_t, TokenSpec> tokens = settings.added;
+  const uint32_t count = ranks.empty() ? 0 : ranks.back().rank + 1;
+  if (tokens.empty()) {
+    for (const Special& special : specials_of(family)) {
+      TokenSpec token;
+      token.content = special.content;
+      tokens.emplace(count + special.behind, token);
+    }
+  }
+  for (const auto& [id, token] : tokens) {
+    if (out.in_vocabulary(token.content) || id < count || id > kMaxTokenId) {
+      return bad_input(fmt::format("{}: the added token {} has the id {}, expected {} or more",
+                                   name, quoted(token.content, 60), id, count));
+    }
+    out.add_token(token.content, static_cast<uint32_t>(id));
+  }
+  for (const auto& [id, token] : tokens) out.add(token);
+  return {};
+}
+
+}  // namespace
+
+bool is_tiktoken(std::string_view bytes) {
+  std::string_view rest = bytes.substr(0, 2 * kMaxToken);
+  return read_line(take_line(rest)).has_value();
+}
+
+Result<TokenizerDocument> tiktoken_document(std::string_view bytes,
+                                            const TokenizerSettings& settings,
+                                            const std::string& file, const std::string& name) {
+  const Family family = family_of(settings, file);
+  if (family == Family::kNone) {
+    return fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: tiktoken ranks, and neither tokenizer_class {} of "
+                    "tokenizer_config.json nor model_type {} of config.json says how "
+                    "texts are split",
+                    name, quoted(settings.class_name, 60), quoted(settings.model_type, 60)));
+  }
+  const std::vector<Rank> ranks = FERRY_TRY(read_ranks(bytes, name));
+  DocumentBuilder out(name);
+  for (const Rank& rank : ranks) {
+    const std::string text = spelled(rank.bytes);
+    if (out.in_vocabulary(text)) {
+      return bad_input(fmt::format("{}: the token {} is there twice", name, quoted(text, 60)));
+    }
+    out.add_token(text, rank.rank);
+  }
+  add_merges(ranks, out);
+  FERRY_RETURN_IF_ERROR(add_specials(family, ranks, settings, name, out));
+  out.field("model") = {{"type", "BPE"}, {"ignore_merges", true}};
+  out.field("pre_tokenizer") = {
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {{{"type", "Split"},
+         {"pattern", {{"Regex", pattern_of(family)}}},
+         {"behavior", "Isolated"},
+         {"invert", false}},
+        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  out.field("decoder") = {{"type", "ByteLevel"}};
+  if (family == Family::kQwen) out.field("normalizer") = {{"type", "NFC"}};
+  std::vector<std::string> before;
+  const auto bos = settings.named.find("bos_token");
+  if (settings.add_bos.value_or(false) && bos != settings.named.end() && bos->second) {
+    before = {bos->second->content};
+  }
+  FERRY_RETURN_IF_ERROR(out.enclose(before, {}));
+  return out.take();
+}
+
+}  // namespace ferry::text

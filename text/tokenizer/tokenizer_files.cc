@@ -1,0 +1,68 @@
+#include "text/tokenizer/tokenizer_files.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "text/tokenizer/sentencepiece_document.h"
+#include "text/tokenizer/sentencepiece_model.h"
+#include "text/tokenizer/tiktoken.h"
+#include "text/tokenizer/tokenizer_json.h"
+#include "text/tokenizer/tokenizer_settings.h"
+
+namespace ferry::text {
+namespace {
+
+// In the order in which they are looked for.
+constexpr std::array<std::string_view, 9> kFiles = {
+    kTokenizerFile,         "tokenizer.model", "spiece.model",       "sentencepiece.bpe.model",
+    "tiktoken.model",       "qwen.tiktoken",   "tokenizer.tiktoken", "o200k_base.tiktoken",
+    "cl100k_base.tiktoken",
+};
+
+Result<Tokenizer> make_of(std::string_view bytes, const std::string& directory,
+                          const std::string& file, const ReadFile& read) {
+  const std::string name = printable(directory.empty() ? file : directory + "/" + file);
+  if (file.ends_with(".json")) return Tokenizer::parse(bytes, name);
+  const TokenizerSettings settings = FERRY_TRY(TokenizerSettings::read(directory, read));
+  // Both have files of the name tokenizer.model. Ranks are lines of printable characters.
+  if (is_tiktoken(bytes)) {
+    return Tokenizer::make(FERRY_TRY(tiktoken_document(bytes, settings, file, name)));
+  }
+  const SentencePieceModel model = FERRY_TRY(SentencePieceModel::parse(bytes, name));
+  return Tokenizer::make(FERRY_TRY(sentencepiece_document(model, settings, name)));
+}
+
+}  // namespace
+
+std::string_view find_tokenizer_file(const std::function<bool(std::string_view)>& has) {
+  for (const std::string_view name : kFiles) {
+    if (has(name)) return name;
+  }
+  return {};
+}
+
+Result<Tokenizer> load_tokenizer(const std::string& directory, const ReadFile& read) {
+  for (const std::string_view file : kFiles) {
+    const std::string text = FERRY_TRY(read(std::string(file), kMaxTokenizerFile));
+    if (!text.empty()) return make_of(text, directory, std::string(file), read);
+  }
+  return fail(ErrorCode::kIo, fmt::format("{}: has no {}, tokenizer.model or other tokenizer file",
+                                          printable(directory), kTokenizerFile));
+}
+
+Result<Tokenizer> load_tokenizer(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return load_tokenizer(path, files_in(path));
+  const std::filesystem::path file(path);
+  const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
+  const std::string bytes = FERRY_TRY(read_text_file(path, kMaxTokenizerFile));
+  const bool is_json = !path.ends_with(".model") && !path.ends_with(".tiktoken");
+  if (is_json) return Tokenizer::parse(bytes, printable(path));
+  return make_of(bytes, directory, file.filename().string(), files_in(directory));
+}
+
+}  // namespace ferry::text
