@@ -1,6 +1,7 @@
 #include "batch/attempt.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -144,6 +145,12 @@ Judgement Attempt::convert() {
 
 // What the bundle is, by its own account; and that this attempt has made it.
 Status Attempt::describe_bundle() {
+  const std::string part = fmt::format("{}/{}", task_.output, packer::kPartName);
+  struct stat status = {};
+  if (::stat(part.c_str(), &status) == 0) {  // of one part of a bundle there is no manifest
+    result_.sha256 = bundle_digest(task_.output).value_or("");
+    return state_.write_converted(task_.id, result_.attempt, result_.sha256);
+  }
   const std::string path = fmt::format("{}/{}", task_.output, packer::kManifestName);
   const std::string text = FERRY_TRY(read_text_file(path, packer::kMaxManifestBytes));
   const packer::Manifest manifest = FERRY_TRY(packer::read_manifest(text, printable(path)));

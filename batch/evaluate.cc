@@ -17,7 +17,11 @@ namespace {
 
 using Verdict = Evaluation::Verdict;
 
+// Of a part of a bundle what it has instead.
 std::string manifest_path(const std::string& bundle) {
+  const std::string part = fmt::format("{}/{}", bundle, packer::kPartName);
+  struct stat status = {};
+  if (::stat(part.c_str(), &status) == 0) return part;
   return fmt::format("{}/{}", bundle, packer::kManifestName);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -159,6 +160,10 @@ void add_static_options(Verb& verb, ConvertLine& o) {
 void add_source_options(Verb& verb, ConvertLine& o) {
   verb.group("The checkpoint")
       .option("--config FILE", o.convert.config, "config.json to use instead of the checkpoint's")
+      .option(
+          "--lora DIR", o.convert.lora,
+          "Adapter to merge into the weights: adapter_config.json and adapter_model.safetensors "
+          "as peft writes them")
       .choice("--packed-layout", o.packed_layout, {"own", "concatenated", "interleaved"},
               "Rows of packed q, k, v and gate, up: as the model family has them, part after part, "
               "or in turn per key-value head or row")
@@ -173,6 +178,7 @@ Status check_gguf(const ConvertLine& o) {
   }
   const std::pair<const char*, bool> only_gguf[] = {{"--outtype", o.outtype != "auto"},
                                                     {"--name", !o.name.empty()},
+                                                    {"--tokenizer-pre", !o.tokenizer_pre.empty()},
                                                     {"--max-file-tensors", o.max_file_tensors > 0}};
   for (const auto& [name, given] : only_gguf) {
     if (given && o.to != "gguf") {
@@ -220,8 +226,47 @@ std::optional<pipeline::ExportOptions> export_options(const ConvertLine& line) {
                                  .out = line.out,
                                  .type = line.outtype,
                                  .model_name = line.name,
+                                 .pre_tokenizer = line.tokenizer_pre,
                                  .max_tensors = static_cast<uint64_t>(line.max_file_tensors)};
 }
+
+namespace {
+
+// "2/8".
+std::optional<packer::BundlePart> part_of(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return std::nullopt;
+  const auto number_in = [](std::string_view digits) -> size_t {
+    size_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? value : 0;
+  };
+  const std::string_view view = text;
+  const packer::BundlePart part{.number = number_in(view.substr(0, slash)),
+                                .count = number_in(view.substr(slash + 1))};
+  constexpr size_t kMostParts = 65536;
+  const bool is_part = part.number > 0 && part.number <= part.count && part.count <= kMostParts;
+  return is_part ? std::optional(part) : std::nullopt;
+}
+
+Status settle_parts(ConvertLine& o) {
+  if (o.part.empty() && o.join.empty()) return {};
+  const std::string name = o.part.empty() ? "--join" : "--part";
+  const std::pair<const char*, bool> others[] = {{"--join", !o.part.empty() && !o.join.empty()},
+                                                 {"--dry-run", o.dry_run},
+                                                 {"--if-changed", o.if_changed},
+                                                 {"--to", o.to != "bundle"}};
+  for (const auto& [other, given] : others) {
+    if (given) return fail(ErrorCode::kUsage, fmt::format("{}: not with {}", name, other));
+  }
+  if (o.part.empty()) return {};
+  o.one_part = part_of(o.part);
+  if (o.one_part) return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("--part {}: expected I/N, such as 1/8 to 8/8", quoted(o.part, 40)));
+}
+
+}  // namespace
 
 Status settle(ConvertLine& options) {
   pipeline::ConvertOptions& c = options.convert;
@@ -231,6 +276,7 @@ Status settle(ConvertLine& options) {
   if (options.resume && options.dry_run) {
     return fail(ErrorCode::kUsage, "--resume: a dry run writes nothing");
   }
+  FERRY_RETURN_IF_ERROR(settle_parts(options));
   if (options.if_changed && options.out.empty()) {
     return fail(ErrorCode::kUsage, "--if-changed needs -o OUT");
   }
@@ -267,6 +313,12 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
       .flag("--overwrite", o.overwrite, "Replace an existing bundle, or what --to makes")
       .flag("--resume", o.resume,
             "Keep what is done when stopped or killed, and go on with what such a run has left")
+      .option("--part I/N", o.part,
+              "Write only the data files of one of N parts, to a directory of its own; for several "
+              "hosts (docs/scale.md)")
+      .option("--join DIR", o.join,
+              "Make the bundle of the parts in DIR: moves their data files, checks all digests and "
+              "writes the rest")
       .flag("--if-changed", o.if_changed,
             "Leave a bundle as it is that converting again would make the same, and replace any "
             "other; reads the checkpoint to know")
@@ -276,6 +328,8 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
       .choice("--outtype", o.outtype, {"auto", "f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"},
               "Of --to gguf: how matrices are stored; auto: as in the checkpoint")
       .option("--name NAME", o.name, "Of --to gguf: general.name")
+      .option("--tokenizer-pre NAME", o.tokenizer_pre,
+              "Of --to gguf: tokenizer.ggml.pre, where the tokenizer is none that is known")
       .option("--max-file-tensors N", o.max_file_tensors, "Of --to gguf: tensors of a file")
       .group("Weights")
       .choice("--dtype", o.dtype, {"keep", "f32", "f16", "bf16"}, "Dtype of the matrices")

@@ -25,7 +25,9 @@ struct ConvertLine {
   std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;
   QuantizeTexts quantize;
   std::string max_file_size;
-  std::string outtype = "auto", name;  // of --to gguf, as the next one
+  std::string part, join;                             // of a conversion by several hosts
+  std::optional<packer::BundlePart> one_part;         // `part`, once settled
+  std::string outtype = "auto", name, tokenizer_pre;  // of --to gguf, as the next one
   int64_t max_file_tensors = 0;
   int64_t shards = 1;
   bool dry_run = false, overwrite = false, if_changed = false, resume = false;

@@ -81,10 +81,25 @@ Status write(Context& context, const pipeline::Conversion& conversion, const Con
   packer::WrittenBundle written =
       FERRY_TRY(conversion.plan->write({.directory = options.out,
                                         .overwrite = options.overwrite || options.if_changed,
-                                        .resume = options.resume},
+                                        .resume = options.resume,
+                                        .parts = options.join},
                                        context.pool(), context.progress("writing")));
   note_writing(conversion, written.resumed_bytes, conversion.plan->total_bytes(),
                std::move(written.non_finite), outcome);
+  return {};
+}
+
+// The data files of one part, without a manifest.
+Status write_part(Context& context, const pipeline::Conversion& conversion,
+                  const ConvertLine& options, ConversionOutcome& outcome) {
+  const packer::WrittenPart written = FERRY_TRY(
+      conversion.plan->write_part({.directory = options.out, .overwrite = options.overwrite},
+                                  *options.one_part, context.pool(), context.progress("writing")));
+  note_writing(conversion, written.resumed_bytes, written.bytes, {}, outcome);
+  outcome.notes.push_back(fmt::format(
+      "part {} of {}: {} data files, {}; convert --join makes the bundle once all parts are there",
+      options.one_part->number, options.one_part->count, written.files.size(),
+      human_bytes(written.bytes)));
   return {};
 }
 
@@ -105,10 +120,30 @@ Status write(Context& context, const pipeline::Export& exported, const ConvertLi
   return {};
 }
 
+// Whether both paths are the same file or directory.
+bool is_same(const std::string& a, const std::string& b) {
+  struct stat first {
+  }, second{};
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+// What is read must not be replaced by what is written.
+Status check_apart(const ConvertLine& options) {
+  const std::string& source = options.convert.source;
+  const size_t slash = source.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : source.substr(0, slash + 1);
+  if (options.dry_run || (!is_same(options.out, source) && !is_same(options.out, folder)))
+    return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("-o {}: that is where the checkpoint is", printable(options.out)));
+}
+
 // The same for files of another format.
 Result<int> export_files(Context& context, const ConvertLine& options,
                          const pipeline::ExportOptions& to) {
   const auto start = Clock::now();
+  FERRY_RETURN_IF_ERROR(check_apart(options));
   const pipeline::Export exported = FERRY_TRY(pipeline::plan_export(to, context.pool()));
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
@@ -160,7 +195,8 @@ Result<int> convert(Context& context, ConvertLine& options) {
     outcome.up_to_date = FERRY_TRY(is_up_to_date(context, *conversion.plan, options.out));
   }
   if (!options.dry_run && !outcome.up_to_date) {
-    FERRY_RETURN_IF_ERROR(write(context, conversion, options, outcome));
+    FERRY_RETURN_IF_ERROR(options.one_part ? write_part(context, conversion, options, outcome)
+                                           : write(context, conversion, options, outcome));
   }
   outcome.seconds = seconds_since(start);
   if (context.json) {

@@ -12,13 +12,16 @@
 #include "cli/parity_document.h"
 #include "cli/perplexity_report.h"
 #include "cli/report_file.h"
+#include "cli/temporary_bundle.h"
 #include "cli/verbs.h"
+#include "cli/verify_gguf.h"
 #include "cli/verify_report.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/bundled_proof.h"
+#include "pipeline/gguf_proof.h"
 #include "pipeline/verify.h"
 #include "report/html_page.h"
 
@@ -27,6 +30,7 @@ namespace {
 
 struct Options {
   std::string bundle;
+  std::string shown;  // as given, where `bundle` is made of that
   pipeline::VerifyOptions verify;
   std::string mode;
   std::optional<int64_t> memory;
@@ -60,6 +64,9 @@ Status check_options(const pipeline::VerifyOptions& options) {
   }
   if (options.checkpoint.empty() && !options.config.empty()) {
     return fail(ErrorCode::kUsage, "--config belongs to --checkpoint");
+  }
+  if (options.checkpoint.empty() && !options.lora.empty()) {
+    return fail(ErrorCode::kUsage, "--lora belongs to --checkpoint");
   }
   if (options.checkpoint.empty() && !options.calibrate.empty()) {
     return fail(ErrorCode::kUsage, "--calibrate belongs to --checkpoint");
@@ -114,6 +121,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
       .against = verify.against,
       .checkpoint = verify.checkpoint,
       .config = verify.config,
+      .lora = verify.lora,
       .window = options.window,
       .stride = options.stride,
       .mode = verify.mode,
@@ -129,6 +137,10 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
     context.print(to_text(report));
   }
   return 0;
+}
+
+const std::string& shown_path(const Options& options) {
+  return options.shown.empty() ? options.bundle : options.shown;
 }
 
 // A bundled program is compared with what is in it; other options say nothing of it.
@@ -204,7 +216,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
-    context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
+    context.print_result(to_json(verification, shown_path(options)), verification.parity() ? 0 : 1);
   } else if (!context.json && !context.quiet) {
     // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
@@ -213,9 +225,38 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   if (verification.parity()) return 0;
   context.flush();
   for (const std::string& reason : reasons(verification)) {
-    fmt::print(stderr, "ferry: no parity: {}: {}\n", options.bundle, reason);
+    fmt::print(stderr, "ferry: no parity: {}: {}\n", shown_path(options), reason);
   }
   return 1;
+}
+
+// A GGUF file: its bytes against a checkpoint, or what it computes against a reference.
+Result<int> verify_file(Context& context, const Options& options) {
+  const pipeline::VerifyOptions& verify = options.verify;
+  const bool other = !verify.against.empty() || !verify.calibrate.empty() ||
+                     !options.mode.empty() || !verify.calibrate_prefill.empty() ||
+                     !verify.images.empty() || !options.perplexity.empty() ||
+                     !options.attest.file.empty();
+  const bool bytes = !verify.checkpoint.empty();
+  if (other || bytes == !verify.reference.empty()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: a GGUF file is verified with --checkpoint or with --reference, "
+                            "and with nothing else that is compared",
+                            printable(options.bundle)));
+  }
+  if (bytes) {
+    if (verify.tolerance || options.memory || !options.report.empty()) {
+      return fail(ErrorCode::kUsage,
+                  "--tolerance, --memory and --report: bytes of a GGUF file are compared, and "
+                  "nothing is executed");
+    }
+    return verify_gguf(context, options.bundle, verify.checkpoint, verify.config);
+  }
+  const TemporaryBundle converted = FERRY_TRY(TemporaryBundle::make(context, options.bundle));
+  Options made = options;
+  made.shown = options.bundle;
+  made.bundle = converted.path();
+  return verify_bundle(context, made);
 }
 
 }  // namespace
@@ -223,7 +264,8 @@ Result<int> verify_bundle(Context& context, const Options& options) {
 void add_verify(CommandLine& line) {
   auto options = std::make_shared<Options>();
   line.verb("verify", "Compare what a bundle computes with a reference")
-      .positional("BUNDLE", options->bundle, "Bundle directory, or a bundled program (.bpte)")
+      .positional("BUNDLE", options->bundle,
+                  "Bundle directory, GGUF file, or a bundled program (.bpte)")
       .option("--reference FILE", options->verify.reference,
               "Expected outputs (safetensors or HDF5); default: the reference in the bundle")
       .option("--against BUNDLE", options->verify.against,
@@ -240,6 +282,8 @@ void add_verify(CommandLine& line) {
               "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
               "compared too")
       .option("--config FILE", options->verify.config, "With --checkpoint: as for convert")
+      .option("--lora DIR", options->verify.lora,
+              "With --checkpoint: the adapter that was merged, as for convert")
       .option("--calibrate FILE", options->verify.calibrate,
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
       .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,
@@ -278,10 +322,15 @@ void add_verify(CommandLine& line) {
           "ferry verify bundle/ --checkpoint checkpoint/ --report r.html --attest parity.json "
           "--key k.pem",
           "With a page of what was compared, and at parity a signed statement of it.")
+      .example("ferry verify model.gguf --checkpoint checkpoint/",
+               "Whether every tensor and key of a GGUF file is what the checkpoint gives.")
       .exit_codes({{"0", "parity"},
                    {"1", "no parity; stderr says why"},
                    {"6", "a file of the name of the report or the attestation, which is none"}})
-      .action([options](Context& context) { return verify_bundle(context, *options); });
+      .action([options](Context& context) {
+        return pipeline::is_gguf_file(options->bundle) ? verify_file(context, *options)
+                                                       : verify_bundle(context, *options);
+      });
 }
 
 }  // namespace ferry::cli

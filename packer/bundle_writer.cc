@@ -87,6 +87,7 @@ Result<WrittenBundle> BundlePlan::write(
                             .resume = target.resume,
                             .files = impl_.get(),
                             .listing = &impl_->listing,
+                            .parts = target.parts,
                             .plan_text = [&] { return write_manifest(impl_->manifest); }};
   WrittenBundle written;
   FERRY_RETURN_IF_ERROR(

@@ -54,6 +54,20 @@ struct BundleTarget {
   // What is done stays when the run is stopped or killed, and the next one with the same plan goes
   // on with it (docs/crash_consistency.md).
   bool resume = false;
+  // A directory with parts of the bundle, which are moved into it: all data files are in one of
+  // them. Everything is checked as with `resume`. Empty: none.
+  std::string parts = {};
+};
+
+// The data files of a bundle that one of several hosts writes.
+struct BundlePart {
+  size_t number = 1, count = 1;  // number: from 1
+};
+
+struct WrittenPart {
+  std::vector<PlannedFile> files;
+  uint64_t bytes = 0;
+  uint64_t resumed_bytes = 0;  // of weights that an earlier run had written
 };
 
 struct WrittenBundle {
@@ -92,6 +106,12 @@ class BundlePlan {
                               const std::function<void(uint64_t, uint64_t)>& progress) const {
     return write({.directory = directory, .overwrite = overwrite, .resume = false}, pool, progress);
   }
+
+  // Writes the data files of a part and the record of their digests to a directory of its own, in
+  // one step, as write() with `resume`. Every data file belongs to one part, by its size. kUsage
+  // where a part would have none.
+  Result<WrittenPart> write_part(const BundleTarget& target, const BundlePart& part,
+                                 ThreadPool& pool, const ShowProgress& progress) const;
 
   // Why a bundle of this manifest is not what the plan would make of the checkpoint as it is now;
   // empty: it is. Reads and hashes what the plan refers to, and nothing of the bundle; `progress`

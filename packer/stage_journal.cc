@@ -169,6 +169,14 @@ Result<StageJournal> StageJournal::open(const std::string& path, std::string_vie
   return journal;
 }
 
+Result<std::optional<std::vector<WeightRecord>>> StageJournal::records_of(
+    const std::string& path, std::string_view fingerprint) {
+  const std::string text = FERRY_TRY(read_text_file(path, kMaxJournalBytes));
+  StageJournal journal;
+  if (!journal.read(text, fingerprint)) return std::nullopt;
+  return std::move(journal.records_);
+}
+
 bool StageJournal::read(std::string_view text, std::string_view fingerprint) {
   for (size_t at = 0; at < text.size();) {
     const size_t newline = text.find('\n', at);

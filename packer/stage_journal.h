@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,10 @@ class StageJournal {
  public:
   // The journal of `fingerprint` at `path`; another one, or none, gives way to an empty one.
   static Result<StageJournal> open(const std::string& path, std::string_view fingerprint);
+  // The records of the journal of `fingerprint` at `path`, which is not changed. nullopt where it
+  // is none, or one of something else.
+  static Result<std::optional<std::vector<WeightRecord>>> records_of(const std::string& path,
+                                                                     std::string_view fingerprint);
   StageJournal(StageJournal&& other) noexcept;
   StageJournal& operator=(StageJournal&&) = delete;
 

@@ -8,6 +8,7 @@
 
 #include "core/disk_space.h"
 #include "core/text.h"
+#include "packer/bundle_part.h"
 #include "packer/stage_contents.h"
 #include "packer/stage_journal.h"
 
@@ -59,11 +60,18 @@ Status write_resumable(const StagedOutput& output, ThreadPool& pool, const FillS
   }
   StagingDirectory staging = FERRY_TRY(StagingDirectory::create_stage(
       output.path, output.overwrite, fingerprint.substr(0, 16), output.kind));
+  if (!output.parts.empty()) {
+    FERRY_RETURN_IF_ERROR(take_parts(output.parts, *output.files, fingerprint, staging));
+  }
   const uint64_t stored = stored_bytes(staging.path(), *output.listing);
   FERRY_RETURN_IF_ERROR(require_space(StagingDirectory::parent_of(output.path),
                                       total_bytes(*output.listing) - stored, output.path));
   Status filled = fill_stage(output, staging, fingerprint, pool, fill);
-  if (filled) return staging.publish();
+  if (filled) {
+    FERRY_RETURN_IF_ERROR(staging.publish());
+    remove_parts(output.parts);
+    return {};
+  }
   if (staging.is_kept()) {
     filled.error().message += fmt::format("; what is done is kept in {}: the same command goes on",
                                           quoted(staging.root()));
@@ -74,7 +82,7 @@ Status write_resumable(const StagedOutput& output, ThreadPool& pool, const FillS
 }  // namespace
 
 Status write_staged(const StagedOutput& output, ThreadPool& pool, const FillStage& fill) {
-  if (output.resume) return write_resumable(output, pool, fill);
+  if (output.resume || !output.parts.empty()) return write_resumable(output, pool, fill);
   StagingDirectory staging =
       FERRY_TRY(StagingDirectory::create(output.path, output.overwrite, output.kind));
   FERRY_RETURN_IF_ERROR(require_space(StagingDirectory::parent_of(output.path),

@@ -19,6 +19,8 @@ struct StagedOutput {
   bool overwrite = false, resume = false;
   const FileSet* files = nullptr;
   const std::vector<PlannedFile>* listing = nullptr;  // of all that will be written
+  // A directory with parts that are taken over before what is missing is written; empty: none.
+  std::string parts = {};
   // The plan as a text: of another one differs where recipes or places do. For `resume` only.
   std::function<std::string()> plan_text = nullptr;
 };

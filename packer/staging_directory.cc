@@ -304,9 +304,11 @@ Status check_replaceable(const std::string& target, const struct stat& info, boo
   if (!S_ISDIR(info.st_mode)) return taken(target, "exists and is not a directory");
   if (is_empty_directory(target)) return {};
   if (kind == Kind::kCheckpoint && is_checkpoint(target)) return {};
-  const std::string manifest = target + "/" + std::string(kManifestName);
   struct stat ignored {};
-  if (kind == Kind::kBundle && ::lstat(manifest.c_str(), &ignored) == 0) return {};
+  for (const std::string_view name : {kManifestName, kPartName}) {
+    const std::string path = fmt::format("{}/{}", target, name);
+    if (kind == Kind::kBundle && ::lstat(path.c_str(), &ignored) == 0) return {};
+  }
   return stays(target, kind);
 }
 

@@ -34,7 +34,8 @@ struct ExportOptions {
   // Of kGguf.
   std::string type = "auto";  // a name of gguf_file_type_of(), or that of the checkpoint
   std::string model_name = {};
-  uint64_t max_tensors = 0;  // of a file; 0: unlimited
+  std::string pre_tokenizer = {};  // tokenizer.ggml.pre; empty: found by add_gguf_tokenizer()
+  uint64_t max_tensors = 0;        // of a file; 0: unlimited
 };
 
 // What the planner of a format makes of a model.

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -13,6 +13,7 @@
 #include "core/text.h"
 #include "pipeline/export.h"
 #include "pipeline/gguf_files.h"
+#include "pipeline/gguf_tokenizer.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -124,6 +125,8 @@ Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& op
                       converters::gguf_model_sizes(*input.architecture, config), config));
   input.size_label = size_label(tensors);
   std::vector<GgufKeyValue> keys = FERRY_TRY(converters::gguf_model_keys(input));
+  FERRY_RETURN_IF_ERROR(
+      add_gguf_tokenizer(model, *input.architecture, options.pre_tokenizer, keys, planned.notes));
   if (converters::gguf_file_type_info(input.type).mixed) sort_as_quantized(keys, tensors);
   planned.files = FERRY_TRY(gguf_files(keys, std::move(tensors), options));
   return planned;

@@ -281,14 +281,16 @@ TEST(ReferenceConfig, NamesOfActivations) {
       {"gelu_python_tanh", Activation::kGeluTanh},
       {"gelu_new", Activation::kGeluTanh},
       {"gelu_fast", Activation::kGeluTanh},
-      {"gelu_accurate", Activation::kGeluTanh}};
+      {"gelu_accurate", Activation::kGeluTanh},
+      {"relu", Activation::kRelu},
+      {"relu2", Activation::kRelu2}};
   for (const auto& [name, activation] : names) {
     EXPECT_EQ(parse(with(sizes("llama"), {{"hidden_act", name}})).activation, activation) << name;
   }
-  for (const std::string name : {"relu", "relu2", "quick_gelu", "gelu_10", "mish", "SiLU", ""}) {
+  for (const std::string name : {"relu6", "quick_gelu", "gelu_10", "mish", "SiLU", ""}) {
     EXPECT_EQ(refusal(with(sizes("llama"), {{"hidden_act", name}})),
               "4 config.json: 'hidden_act' is '" + name +
-                  "'; silu, gelu and gelu_pytorch_tanh are supported");
+                  "'; silu, gelu, gelu_pytorch_tanh, relu and relu2 are supported");
   }
   EXPECT_EQ(parse(with(sizes("lfm2"), {{"hidden_act", "relu"}})).activation, Activation::kSilu);
   const json codegen = {{"activation_function", "gelu"}, {"hidden_act", "relu"}};

@@ -182,7 +182,9 @@ TEST(SentencePieces, AreCheckedByteByByte) {
   for (size_t size = 0; size < model.size(); ++size) {
     const auto part = read_sentence_pieces(model.substr(0, size), "m");
     refused += part ? 0 : 1;
-    if (part) EXPECT_LE(part->size(), 340u);
+    if (part) {
+      EXPECT_LE(part->size(), 340u);
+    }
   }
   EXPECT_GT(refused, model.size() / 2);  // a file cut between two fields is a whole message
   EXPECT_FALSE(read_sentence_pieces("not a model", "m"));

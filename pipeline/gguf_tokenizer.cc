@@ -1,0 +1,47 @@
+#include "pipeline/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/file.h"
+#include "text/gguf/tokenizer_keys.h"
+
+namespace ferry::pipeline {
+namespace {
+
+// The files that a conversion carries along. The config is that of the model, which an option may
+// have replaced.
+text::ReadFile files_of(const MappedModel& model) {
+  return [&model](const std::string& name, uint64_t limit) -> Result<std::string> {
+    if (name == "config.json") return model.config_text;
+    const auto at = std::ranges::find(model.copied, name, &packer::CopiedFile::name);
+    if (at == model.copied.end()) return std::string();
+    if (at->text) return *at->text;
+    return read_text(*at->file, limit);
+  };
+}
+
+}  // namespace
+
+Status add_gguf_tokenizer(const MappedModel& model,
+                          const converters::GgufArchitecture& architecture, const std::string& pre,
+                          std::vector<GgufKeyValue>& keys, std::vector<std::string>& notes) {
+  text::GgufTokenizerOptions options;
+  options.architecture = architecture.name;
+  options.vocab_size = model.checkpoint.config.vocab_size;
+  options.pre = pre;
+  text::GgufTokenizerKeys made = FERRY_TRY(text::gguf_tokenizer_keys(files_of(model), options));
+  for (GgufKeyValue& item : made.keys) {
+    const auto at = std::ranges::find(keys, item.key, &GgufKeyValue::key);
+    if (at == keys.end()) {
+      keys.push_back(std::move(item));
+    } else {
+      at->value = std::move(item.value);
+    }
+  }
+  std::ranges::move(made.notes, std::back_inserter(notes));
+  return {};
+}
+
+}  // namespace ferry::pipeline
