@@ -17,9 +17,9 @@ struct GgufStoredValue {
 
 // The alternative decides the type in the file. Readers of GGUF insist on it: block_count is a u32,
 // lists of token types are i32. Texts may be any bytes.
-using GgufValue = std::variant<uint16_t, uint32_t, int32_t, float, bool, std::string,
-                               std::vector<int32_t>, std::vector<float>, std::vector<bool>,
-                               std::vector<std::string>, GgufStoredValue>;
+using GgufValue =
+    std::variant<uint16_t, uint32_t, int32_t, float, bool, std::string, std::vector<int32_t>,
+                 std::vector<float>, std::vector<bool>, std::vector<std::string>, GgufStoredValue>;
 
 struct GgufKeyValue {
   std::string key = {};
