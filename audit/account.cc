@@ -17,8 +17,23 @@ namespace {
 
 constexpr uint32_t kMostGgufTypes = 64;
 
-// Bytes of `elements` elements in a stored form: a dtype or a block encoding.
+// Of a derived tensor, "gptq:BYTES/ELEMENTS": the share of the bytes that all of it is made of.
+std::optional<uint64_t> derived_bytes(std::string_view ratio, uint64_t elements) {
+  uint64_t bytes = 0, all = 0;
+  const char* const end = ratio.data() + ratio.size();
+  const auto [slash, error] = std::from_chars(ratio.data(), end, bytes);
+  if (error != std::errc() || slash == end || *slash != '/') return std::nullopt;
+  const auto [stop, wrong] = std::from_chars(slash + 1, end, all);
+  if (wrong != std::errc() || stop != end || all == 0 || elements > all) return std::nullopt;
+  return static_cast<uint64_t>(static_cast<double>(bytes) *
+                               (static_cast<double>(elements) / static_cast<double>(all)));
+}
+
+// Bytes of `elements` elements in a stored form: a dtype, a block encoding, or a derivation.
 std::optional<uint64_t> stored_bytes(std::string_view form, uint64_t elements) {
+  if (const size_t colon = form.find(':'); colon != std::string_view::npos) {
+    return derived_bytes(form.substr(colon + 1), elements);
+  }
   if (const auto dtype = dtype_from_name(form)) {
     const auto bits = checked_mul<uint64_t>(elements, static_cast<uint64_t>(dtype_bits(*dtype)));
     return bits ? std::optional((*bits + 7) / 8) : std::nullopt;
@@ -31,7 +46,7 @@ std::optional<uint64_t> stored_bytes(std::string_view form, uint64_t elements) {
   return std::nullopt;
 }
 
-// The text of a recipe's pieces: "#0 bf16 [0, 64:32, 8:1] + #1 f16 [4, 8:1]".
+// The text of a recipe's pieces: "#0 bf16 [0, 64:32, 8:1] + #1,2 gptq:640/1024 [4, 8:1]".
 class PieceText {
  public:
   explicit PieceText(std::string_view text) : text_(text) {}
@@ -64,7 +79,11 @@ class PieceText {
   }
 
   std::optional<uint64_t> piece_bytes() {
-    if (!skip("#") || !number() || !skip(" ")) return std::nullopt;
+    if (!skip("#") || !number()) return std::nullopt;
+    while (skip(",")) {
+      if (!number()) return std::nullopt;
+    }
+    if (!skip(" ")) return std::nullopt;
     const std::string_view form = text_.substr(0, text_.find(' '));
     text_.remove_prefix(form.size());
     if (!skip(" [") || !number()) return std::nullopt;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/checked.h"
+#include "core/derived_source.h"
 #include "core/text.h"
 
 namespace ferry::cli {
@@ -84,7 +85,10 @@ std::string order_text(const graph::Recipe& recipe, const TensorSource& source) 
 // The forms that the sources are stored in: "bf16", "q8_0", "q8_0 and f16".
 std::string stored_forms(const graph::Recipe& recipe, const TensorSource& source) {
   std::set<std::string_view> forms;
-  for (const size_t entry : entries_of(recipe)) forms.insert(source.entries()[entry].form());
+  for (const size_t entry : entries_of(recipe)) {
+    const std::string_view form = form_of(source, entry);
+    forms.insert(form.substr(0, form.find(':')));  // of a derived one its kind
+  }
   return fmt::format("{}", fmt::join(forms, " and "));
 }
 

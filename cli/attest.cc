@@ -27,6 +27,7 @@ std::vector<std::pair<std::string, std::string>> options_of(
   if (options.mode) list.emplace_back("mode", name_of(*options.mode));
   const std::pair<const char*, const std::string&> files[] = {
       {"config", options.config},
+      {"lora", options.lora},
       {"calibrate", options.calibrate},
       {"calibrate-prefill", options.calibrate_prefill}};
   for (const auto& [name, path] : files) {

@@ -160,6 +160,10 @@ void add_static_options(Verb& verb, ConvertLine& o) {
 void add_source_options(Verb& verb, ConvertLine& o) {
   verb.group("The checkpoint")
       .option("--config FILE", o.convert.config, "config.json to use instead of the checkpoint's")
+      .option(
+          "--lora DIR", o.convert.lora,
+          "Adapter to merge into the weights: adapter_config.json and adapter_model.safetensors "
+          "as peft writes them")
       .choice("--packed-layout", o.packed_layout, {"own", "concatenated", "interleaved"},
               "Rows of packed q, k, v and gate, up: as the model family has them, part after part, "
               "or in turn per key-value head or row")

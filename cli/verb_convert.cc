@@ -120,10 +120,30 @@ Status write(Context& context, const pipeline::Export& exported, const ConvertLi
   return {};
 }
 
+// Whether both paths are the same file or directory.
+bool is_same(const std::string& a, const std::string& b) {
+  struct stat first {
+  }, second{};
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+// What is read must not be replaced by what is written.
+Status check_apart(const ConvertLine& options) {
+  const std::string& source = options.convert.source;
+  const size_t slash = source.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : source.substr(0, slash + 1);
+  if (options.dry_run || (!is_same(options.out, source) && !is_same(options.out, folder)))
+    return {};
+  return fail(ErrorCode::kUsage,
+              fmt::format("-o {}: that is where the checkpoint is", printable(options.out)));
+}
+
 // The same for files of another format.
 Result<int> export_files(Context& context, const ConvertLine& options,
                          const pipeline::ExportOptions& to) {
   const auto start = Clock::now();
+  FERRY_RETURN_IF_ERROR(check_apart(options));
   const pipeline::Export exported = FERRY_TRY(pipeline::plan_export(to, context.pool()));
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));

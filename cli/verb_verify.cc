@@ -65,6 +65,9 @@ Status check_options(const pipeline::VerifyOptions& options) {
   if (options.checkpoint.empty() && !options.config.empty()) {
     return fail(ErrorCode::kUsage, "--config belongs to --checkpoint");
   }
+  if (options.checkpoint.empty() && !options.lora.empty()) {
+    return fail(ErrorCode::kUsage, "--lora belongs to --checkpoint");
+  }
   if (options.checkpoint.empty() && !options.calibrate.empty()) {
     return fail(ErrorCode::kUsage, "--calibrate belongs to --checkpoint");
   }
@@ -118,6 +121,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
       .against = verify.against,
       .checkpoint = verify.checkpoint,
       .config = verify.config,
+      .lora = verify.lora,
       .window = options.window,
       .stride = options.stride,
       .mode = verify.mode,
@@ -278,6 +282,8 @@ void add_verify(CommandLine& line) {
               "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
               "compared too")
       .option("--config FILE", options->verify.config, "With --checkpoint: as for convert")
+      .option("--lora DIR", options->verify.lora,
+              "With --checkpoint: the adapter that was merged, as for convert")
       .option("--calibrate FILE", options->verify.calibrate,
               "With --checkpoint: the prompts that the bundle was calibrated with, as for convert")
       .option("--calibrate-prefill FILE", options->verify.calibrate_prefill,

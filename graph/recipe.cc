@@ -2,6 +2,7 @@
 #include "graph/recipe.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
@@ -9,7 +10,9 @@
 #include <utility>
 
 #include "core/checked.h"
+#include "core/derived_source.h"
 #include "core/text.h"
+#include "graph/derived_weights.h"
 
 namespace ferry::graph {
 namespace {
@@ -37,7 +40,7 @@ std::string step_name(const Step& step) {
     case Step::Kind::kMul:
       return fmt::format("mul {}", step.value);
     case Step::Kind::kNegExp:
-      return "neg_exp";
+      return step.value == 0 ? "neg_exp" : "neg_exp torch";  // see exp_of_torch()
     case Step::Kind::kLogNegated:
       return "log_negated";
     case Step::Kind::kCast:
@@ -127,7 +130,7 @@ std::vector<size_t> entries_of(const Recipe& recipe) {
 }
 
 std::string source_names(const Recipe& recipe, const TensorSource& source) {
-  const std::vector<size_t> entries = entries_of(recipe);
+  const std::vector<size_t> entries = stored_entries_of(recipe, source);
   std::string text;
   for (size_t i = 0; i < std::min(entries.size(), kMaxNamedSources); ++i) {
     text += (i > 0 ? " + " : "") + source.entries()[entries[i]].name;
@@ -140,11 +143,14 @@ std::string source_names(const Recipe& recipe, const TensorSource& source) {
 
 std::string text_of(const Recipe& recipe, const TensorSource& source) {
   std::unordered_map<size_t, size_t> number;
+  for (const size_t entry : stored_entries_of(recipe, source)) number.emplace(entry, number.size());
   std::string text;
   for (const StridedPiece& piece : recipe.pieces) {
-    const size_t index = number.emplace(piece.tensor, number.size()).first->second;
-    text += fmt::format("{}#{} {} [{}", text.empty() ? "" : " + ", index,
-                        source.entries()[piece.tensor].form(), piece.offset);
+    std::vector<size_t> indices;
+    for (const size_t part : parts_of(source, piece.tensor)) indices.push_back(number.at(part));
+    if (indices.empty()) indices.push_back(number.at(piece.tensor));
+    text += fmt::format("{}#{} {} [{}", text.empty() ? "" : " + ", fmt::join(indices, ","),
+                        form_of(source, piece.tensor), piece.offset);
     for (const StridedAxis& axis : piece.axes)
       text += fmt::format(", {}:{}", axis.size, axis.stride);
     text += "]";

@@ -7,6 +7,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "graph/derived_weights.h"
 #include "packer/bundle_examination.h"
 #include "packer/bundle_plan_impl.h"
 #include "packer/segment_digest.h"
@@ -236,7 +237,7 @@ class Planner {
     tensor.sha256 = kZeroDigest;
     tensor.rounded = is_rounded(weight.recipe);
     tensor.rule = weight.rule;
-    std::vector<size_t> entries = entries_of(weight.recipe);
+    std::vector<size_t> entries = stored_entries_of(weight.recipe, *impl_.source);
     for (size_t entry : entries) {
       const TensorEntry& from = impl_.source->entries()[entry];
       tensor.sources.push_back(

@@ -19,6 +19,7 @@
 
 #include "core/file.h"
 #include "core/interrupt.h"
+#include "graph/derived_weights.h"
 #include "packer/segment_digest.h"
 #include "packer/source_tap.h"
 
@@ -112,7 +113,7 @@ class FileWriter {
       if (is_whole_copy(recipe, *plan_.source)) hashed_by_[recipe.pieces[0].tensor] = i;
     }
     for (size_t i = 0; i < plan_.weights.size(); ++i) {
-      for (size_t entry : entries_of(*plan_.weights[i])) {
+      for (size_t entry : stored_entries_of(*plan_.weights[i], *plan_.source)) {
         if (hashed_by_[entry] == SIZE_MAX) hashed_by_[entry] = i;
       }
     }
@@ -121,7 +122,7 @@ class FileWriter {
   // The source tensors that the task of a weight hashes.
   std::vector<size_t> entries_hashed_by(size_t weight) const {
     if (!plan_.source_digests) return {};
-    std::vector<size_t> entries = entries_of(*plan_.weights[weight]);
+    std::vector<size_t> entries = stored_entries_of(*plan_.weights[weight], *plan_.source);
     std::erase_if(entries, [&](size_t entry) { return hashed_by_[entry] != weight; });
     return entries;
   }

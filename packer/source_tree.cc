@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "core/derived_source.h"
 #include "packer/segment_digest.h"
 
 namespace ferry::packer {
@@ -23,6 +24,7 @@ std::vector<std::string> source_tree_digests(const TensorSource& source,
   }
   for (size_t i = 0; i < entries.size(); ++i) {
     const TensorEntry& entry = source.entries()[i];
+    if (!parts_of(source, i).empty()) continue;
     Sha256& tree = trees[entry.file];
     update_u64(tree, entry.offset);
     update_u64(tree, entry.bytes);

@@ -8,6 +8,7 @@
 
 #include "core/interrupt.h"
 #include "core/text.h"
+#include "graph/derived_weights.h"
 #include "packer/file_set.h"
 #include "packer/file_writer.h"
 #include "packer/segment_digest.h"
@@ -120,7 +121,7 @@ std::vector<WrittenWeight> written_weights(const WeightFilesPlan::Impl& plan) {
     WrittenWeight& weight = weights.emplace_back();
     weight.name = tensor->name;
     weight.dtype = tensor->recipe.output().dtype;
-    for (const size_t entry : entries_of(tensor->recipe)) {
+    for (const size_t entry : stored_entries_of(tensor->recipe, *plan.source)) {
       weight.sources.push_back(plan.source->entries()[entry].name);
     }
   }

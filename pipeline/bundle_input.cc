@@ -24,6 +24,8 @@ namespace {
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr const char* kConfig = "config.json";
+constexpr const char* kWeightFiles[] = {"model.safetensors", "model.safetensors.index.json",
+                                        "pytorch_model.bin", "pytorch_model.bin.index.json"};
 constexpr const char* kGenerationConfig = "generation_config.json";
 
 // The tensors of the data files, each under its runtime name.
@@ -217,7 +219,10 @@ Status add_tensors(const packer::Bundle& bundle, CheckpointInput& input) {
 
 bool is_bundle(const std::string& path) {
   const Result<Directory> directory = Directory::open(path);
-  return directory && directory->contains(std::string(packer::kManifestName));
+  if (!directory || !directory->contains(std::string(packer::kManifestName))) return false;
+  // A checkpoint may have a file of this name too.
+  return std::ranges::none_of(kWeightFiles,
+                              [&](const char* name) { return directory->contains(name); });
 }
 
 Result<CheckpointInput> open_bundle_input(const std::string& path, const std::string& config,

@@ -122,11 +122,12 @@ bool same_dtypes(const Conversion& conversion, const packer::Manifest& manifest)
 }  // namespace
 
 ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
-                          const std::string& config) {
+                          const std::string& config, const std::string& lora) {
   const packer::Manifest& manifest = bundle.manifest();
   ConvertOptions options;
   options.source = source;
   options.config = config;
+  options.lora = lora;
   options.shards = static_cast<int32_t>(bundle.programs_of(kTextDecoderRole).size());
   options.context_length = manifest.context_length;
   options.prefill_length = manifest.prefill_length;

@@ -13,8 +13,9 @@
 namespace ferry::pipeline {
 
 // The options that the bundle was made with, as far as they decide programs; dtypes are left out.
+// `source`, `config` and `lora` are those of ConvertOptions.
 ConvertOptions options_of(const packer::Bundle& bundle, const std::string& source,
-                          const std::string& config);
+                          const std::string& config, const std::string& lora);
 
 // A checkpoint whose keys do not fit, or that holds another model, is an error.
 Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& options,

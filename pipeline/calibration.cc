@@ -82,6 +82,7 @@ Result<Conversion> plan_f32(const ConvertOptions& options, std::optional<int64_t
   ConvertOptions plain;
   plain.source = options.source;
   plain.config = options.config;
+  plain.lora = options.lora;
   plain.dtype = graph::WeightDType::kF32;
   plain.context_length = options.context_length;
   plain.prefill_length = call_length;

@@ -11,11 +11,13 @@
 #include "converters/adapters/gguf/adopt.h"
 #include "converters/adapters/keras/config.h"
 #include "converters/adapters/keras/keys.h"
+#include "converters/adapters/quantized/adopt.h"
 #include "converters/config/model_config.h"
 #include "core/directory.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
+#include "pipeline/adapter_input.h"
 #include "pipeline/carried_files.h"
 
 namespace ferry::pipeline {
@@ -152,6 +154,24 @@ Status drop_keras_objects(std::vector<packer::CopiedFile>& copied) {
   return {};
 }
 
+// Names and config are those of a Hugging Face checkpoint, whose matrices may be quantised.
+Status adopt_hugging_face(CheckpointInput& input) {
+  const auto quantized =
+      FERRY_TRY(converters::parse_quantization_config(input.config, input.config_name));
+  if (!quantized) {
+    input.tensors = converters::key_by_name(*input.source);
+    return {};
+  }
+  converters::AdoptedQuantized adopted =
+      FERRY_TRY(converters::adopt_quantized(std::move(input.source), *quantized));
+  input.source = std::move(adopted.source);
+  input.tensors = std::move(adopted.tensors);
+  for (std::string& note : adopted.notes) input.notes.push_back(std::move(note));
+  input.config =
+      FERRY_TRY(converters::without_quantization_config(input.config, input.config_name));
+  return {};
+}
+
 // A Keras config becomes a Hugging Face one, Keras paths become Hugging Face keys.
 Status adopt_keras(CheckpointInput& input) {
   const bool own_config = converters::is_keras_config(input.config);
@@ -162,10 +182,7 @@ Status adopt_keras(CheckpointInput& input) {
         input.config, converters::has_keras_head(*input.source), input.config_name));
     input.copied.insert(input.copied.begin(), {kConfig, {}, input.config});
   }
-  if (!own_names) {
-    input.tensors = converters::key_by_name(*input.source);
-    return {};
-  }
+  if (!own_names) return adopt_hugging_face(input);
   const converters::ModelConfig config =
       FERRY_TRY(converters::parse_model_config(input.config, "", input.config_name));
   input.tensors = FERRY_TRY(converters::key_keras_tensors(*input.source, config));
@@ -174,7 +191,8 @@ Status adopt_keras(CheckpointInput& input) {
 
 }  // namespace
 
-Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config) {
+Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config,
+                                              const std::string& lora) {
   formats::Checkpoint checkpoint = FERRY_TRY(formats::open_checkpoint(path));
   if (!std::holds_alternative<formats::GgufMetadata>(checkpoint.extra)) {
     FERRY_RETURN_IF_ERROR(refuse_foreign_names(*checkpoint.source));
@@ -188,6 +206,7 @@ Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std
     FERRY_RETURN_IF_ERROR(add_files_beside(input, checkpoint.directory, path, config));
     FERRY_RETURN_IF_ERROR(adopt_keras(input));
   }
+  if (!lora.empty()) FERRY_RETURN_IF_ERROR(merge_adapter(input, lora));
   // Beside a GGUF file that was named lies what belongs to other files as well.
   if (!base_name(path).ends_with(".gguf")) {
     carry_files(checkpoint.directory, input.copied, input.notes);

@@ -27,7 +27,9 @@ struct CheckpointInput {
 };
 
 // `path` is what open_checkpoint() takes. `config`, where not empty, is a config.json to use
-// instead of the checkpoint's. kBadInput where there is no config.
-Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config);
+// instead of the checkpoint's; `lora`, where not empty, the directory of an adapter that is merged
+// into the tensors. kBadInput where there is no config.
+Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config,
+                                              const std::string& lora);
 
 }  // namespace ferry::pipeline

@@ -131,7 +131,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  const proof::Reference* reference,
                                                  ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
-  const ConvertOptions options = options_of(bundle, given.source, given.config);
+  const ConvertOptions options = options_of(bundle, given.source, given.config, given.lora);
   if (!given.calibrate_prefill.empty() && !is_encoded(options.ports.cache)) {
     return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate-prefill: no cache is u8 or u16",
                                                printable(bundle.path())));

@@ -45,6 +45,7 @@ struct CheckpointProof {
 struct CheckpointOptions {
   std::string source;             // anything that convert takes
   std::string config;             // as convert --config, or empty
+  std::string lora;               // as convert --lora, or empty
   std::string calibrate;          // as convert --calibrate, or empty
   std::string calibrate_prefill;  // as convert --calibrate-prefill, or empty
   std::optional<double> tolerance;

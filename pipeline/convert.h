@@ -26,6 +26,7 @@ namespace ferry::pipeline {
 struct ConvertOptions {
   std::string source;
   std::string config;  // path of a config.json instead of the checkpoint's; may be empty
+  std::string lora;    // directory of an adapter to merge into the weights; may be empty
   graph::WeightDType dtype = graph::WeightDType::kKeep;
   // By role, for components of another dtype. kUsage for a role that the model does not have.
   std::map<std::string, graph::WeightDType> component_dtypes = {};

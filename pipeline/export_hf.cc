@@ -44,6 +44,9 @@ class Carrier {
     std::vector<MappedEntry>& entries = model_.checkpoint.mapping.entries;
     const bool undo = std::ranges::any_of(
         entries, [&](const MappedEntry& entry) { return foreign.contains(entry.rule); });
+    if (entries.size() < model_.tensors.tensors.size()) {
+      return fail(ErrorCode::kInternal, "the account does not have every tensor");
+    }
     for (size_t i = 0; i < model_.tensors.tensors.size(); ++i) {
       KeyedTensor& tensor = model_.tensors.tensors[i];
       if (!tensor.unused.empty() || is_tied(entries[i])) continue;
@@ -127,13 +130,27 @@ void set_dtype(nlohmann::json& value, const std::string& dtype) {
   }
 }
 
-// The config says which dtype the library is to compute in: that of the weights.
-Status settle_config(MappedModel& model, DType dtype) {
+// Whether there was a description of codes, which the tensors no longer are.
+bool drop_quantization(nlohmann::json& config) {
+  bool dropped = config.erase("quantization_config") > 0;
+  if (const auto text = config.find("text_config"); text != config.end() && text->is_object()) {
+    dropped = text->erase("quantization_config") > 0 || dropped;
+  }
+  return dropped;
+}
+
+// The config says in which dtype the library is to compute: that of the weights. It says nothing of
+// codes where all tensors are floats.
+Status settle_config(MappedModel& model, std::optional<DType> dtype, bool all_floats) {
   nlohmann::json config = FERRY_TRY(parse_json(model.config_text, model.config_name));
-  const char* name = dtype == DType::kF32   ? "float32"
-                     : dtype == DType::kF16 ? "float16"
-                                            : "bfloat16";
-  set_dtype(config, name);
+  if (!config.is_object()) return {};
+  const bool dropped = all_floats && drop_quantization(config);
+  if (!dtype && !dropped) return {};
+  if (dtype) {
+    set_dtype(config, *dtype == DType::kF32   ? "float32"
+                      : *dtype == DType::kF16 ? "float16"
+                                              : "bfloat16");
+  }
   for (packer::CopiedFile& file : model.copied) {
     if (file.name != "config.json") continue;
     file.file = nullptr;
@@ -153,12 +170,14 @@ Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOpt
                             printable(options.convert.source), quoted(config.model_type)));
   }
   std::vector<NamedRecipe> tensors = FERRY_TRY(Carrier(model).run());
-  if (const std::optional<DType> dtype = dtype_of(options.convert.dtype)) {
-    for (NamedRecipe& tensor : tensors) {
-      if (is_castable(tensor.recipe.output().dtype)) tensor.recipe.cast(*dtype);
-    }
-    FERRY_RETURN_IF_ERROR(settle_config(model, *dtype));
+  const std::optional<DType> dtype = dtype_of(options.convert.dtype);
+  bool all_floats = true;
+  for (NamedRecipe& tensor : tensors) {
+    const bool is_float = is_castable(tensor.recipe.output().dtype);
+    if (is_float && dtype) tensor.recipe.cast(*dtype);
+    all_floats = all_floats && is_float;
   }
+  FERRY_RETURN_IF_ERROR(settle_config(model, dtype, all_floats));
   PlannedFiles planned;
   planned.files = FERRY_TRY(safetensors_files(std::move(tensors), model.copied, options));
   return planned;

@@ -150,7 +150,9 @@ Status join_ties(converters::Assembled& made, const std::vector<converters::TieR
 }  // namespace
 
 Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
-  return map_checkpoint(options, FERRY_TRY(open_checkpoint_input(options.source, options.config)));
+  CheckpointInput opened =
+      FERRY_TRY(open_checkpoint_input(options.source, options.config, options.lora));
+  return map_checkpoint(options, std::move(opened));
 }
 
 Result<MappedModel> map_checkpoint(const ConvertOptions& options, CheckpointInput opened) {

@@ -116,9 +116,9 @@ Status compare_with_checkpoint(const packer::Bundle& bundle, const PerplexityOpt
                                proof::WindowReader& reader, const proof::WindowedTokens& tokens,
                                ThreadPool& pool, PerplexityReport& report) {
   const int64_t vocab = bundle.manifest().vocab_size;
-  const Conversion conversion =
-      FERRY_TRY(plan_f32_layers(bundle, options_of(bundle, options.checkpoint, options.config),
-                                proof::rows_of_part(vocab), pool));
+  const Conversion conversion = FERRY_TRY(
+      plan_f32_layers(bundle, options_of(bundle, options.checkpoint, options.config, options.lora),
+                      proof::rows_of_part(vocab), pool));
   const std::string name = options.checkpoint + " in f32";
   proof::PerplexityMeter meter(reader, tokens, vocab, options.progress, name);
   FERRY_RETURN_IF_ERROR(run_f32_windows(conversion, tokens, name, pool,

@@ -21,6 +21,7 @@ struct PerplexityOptions {
   std::string against;            // another bundle of the same model; may be empty
   std::string checkpoint;         // anything that ConvertOptions::source accepts; may be empty
   std::string config;             // with `checkpoint`: as ConvertOptions::config
+  std::string lora;               // with `checkpoint`: as ConvertOptions::lora
   std::optional<int64_t> window;  // tokens; none: the longest sequence that all can run
   std::optional<int64_t> stride;  // tokens; none: half of the window
   std::optional<runner::DecodeMode> mode;  // of a static bundle

@@ -9,6 +9,7 @@
 
 #include "core/interrupt.h"
 #include "core/sha256.h"
+#include "graph/derived_weights.h"
 #include "graph/recipe.h"
 #include "packer/source_tree.h"
 #include "pipeline/stored_weights.h"
@@ -37,7 +38,7 @@ Result<std::vector<packer::ManifestSourceFile>> digest_sources(const Conversion&
   const TensorSource& source = *conversion.source;
   std::set<size_t> used;
   for (const auto& [name, weight] : weights_of(conversion)) {
-    for (const size_t entry : graph::entries_of(weight->recipe)) used.insert(entry);
+    for (const size_t entry : graph::stored_entries_of(weight->recipe, source)) used.insert(entry);
   }
   const std::vector<size_t> order(used.begin(), used.end());
   std::vector<std::optional<Digest>> digests(source.entries().size());

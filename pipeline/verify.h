@@ -24,6 +24,7 @@ struct VerifyOptions {
   std::string reference;          // tensor file with expected outputs; empty: the one in the bundle
   std::string checkpoint;         // anything that ConvertOptions::source accepts; may be empty
   std::string config;             // with `checkpoint`: as ConvertOptions::config
+  std::string lora;               // with `checkpoint`: as ConvertOptions::lora
   std::string calibrate;          // with `checkpoint`: prompts as for convert; may be empty
   std::string calibrate_prefill;  // the same of prefill_forward
   std::string against;            // another bundle of the same model; may be empty

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "graph/derived_weights.h"
 #include "pipeline/stored_weights.h"
 
 namespace ferry::pipeline {
@@ -17,7 +18,7 @@ namespace {
 
 // "'a.weight' and 2 more", the source keys of a weight.
 std::string keys_of(const graph::Recipe& recipe, const TensorSource& source) {
-  const std::vector<size_t> entries = entries_of(recipe);
+  const std::vector<size_t> entries = stored_entries_of(recipe, source);
   if (entries.empty()) return "no source";
   std::string text = quoted(source.entries()[entries[0]].name);
   if (entries.size() > 1) text += fmt::format(" and {} more", entries.size() - 1);

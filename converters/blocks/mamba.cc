@@ -185,7 +185,7 @@ ValueId mamba(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer
 
   const ValueId step =
       softplus(b, b.add(parts[2], b.weight(prefix + ".dt_bias", {features(s.count)})));
-  const ValueId steps = b.view(b.permute(step, {2, 0, 1}), {s.count, 1, c.tokens});
+  const ValueId steps = b.unsqueeze(b.permute(b.select(step, 0, 0), {1, 0}), 1);
   const ValueId values = b.permute(b.view(streams[0], {c.tokens, s.count, s.size}), {1, 2, 0});
   const ValueId pace = b.view(b.weight(prefix + ".A", {features(s.count)}), {s.count, 1, 1});
   const ValueId rates = b.mul(steps, pace);

@@ -16,7 +16,7 @@ std::vector<KeyRule> granite_expert_rules(const std::string& layer, const ModelC
   }
   // Beside experts the MLP is that of a shared expert.
   for (KeyRule& rule : rules) {
-    for (RuleTarget& target : rule.targets) target.name.insert(target.name.rfind(".w"), ".shared");
+    for (RuleTarget& target : rule.targets) target.name.insert(target.name.find(".w"), ".shared");
   }
   const std::string experts = layer + "block_sparse_moe.";
   return concat(

@@ -12,6 +12,7 @@
 
 #include "converters/keys/key_pattern.h"
 #include "core/text.h"
+#include "graph/derived_weights.h"
 
 namespace ferry::converters {
 namespace {
@@ -130,7 +131,7 @@ class Mapper {
     if (matching.empty()) {
       unmapped(tensor, excess);
     } else if (matching[0]->kind == KeyRule::Kind::kDrop) {
-      out.report.entries.push_back({name_of(tensor), {}, matching[0]->name, matching[0]->reason});
+      report(tensor, {name_of(tensor), {}, matching[0]->name, matching[0]->reason});
     } else if (matching[0]->kind == KeyRule::Kind::kStack) {
       add_to_stack(*matching[0], index, found);
     } else if (const KeyRule* rule = choose(matching, tensor)) {
@@ -206,8 +207,8 @@ class Mapper {
     const int64_t layers = rule.layers > 0 ? rule.layers : config_.num_layers;
     if (!below(numbers.layer, layers)) return fmt::format("the config has {} layers", layers);
     if (!below(numbers.expert, stacked(rule))) {
-      return fmt::format("the config has {} {}", stacked(rule),
-                         rule.stacked > 0 ? "of them" : "experts");
+      if (rule.stacked > 0) return fmt::format("there are {}", rule.stacked);
+      return fmt::format("the config has {} experts", config_.moe.experts);
     }
     return {};
   }
@@ -319,7 +320,16 @@ class Mapper {
       (void)out.weights.add(
           {.name = std::move(name), .recipe = std::move(recipe), .rule = rule.name});
     }
-    out.report.entries.push_back(std::move(mapped));
+    report(tensor, std::move(mapped));
+  }
+
+  // Of a derived tensor every stored one that it is made of has an entry.
+  void report(const KeyedTensor& tensor, MappedEntry mapped) {
+    if (!is_derived(tensor.recipe, source_)) return out.report.entries.push_back(std::move(mapped));
+    for (const size_t entry : stored_entries_of(tensor.recipe, source_)) {
+      mapped.source = source_.entries()[entry].name;
+      out.report.entries.push_back(mapped);
+    }
   }
 
   // Leaves only the rows of the target, in its order. False, with a problem, where the tensor has
@@ -385,7 +395,7 @@ class Mapper {
               fmt::format("dtype: {} is {}, but {} is {}", quoted(name), dtype_name(dtype),
                           quoted(name_of(first)), dtype_name(expected)));
     }
-    out.report.entries.push_back({name, {target}, rule.name, rule.reason});
+    report(tensor, {name, {target}, rule.name, rule.reason});
   }
 
   // Adds the weight even if parts of it are missing; the problems list them.
@@ -411,7 +421,7 @@ class Mapper {
     }
     if (missing > kMaxMissingExperts) {
       out.problems.push_back({KeyProblem::Kind::kMissing, stack.target,
-                              fmt::format("missing: {} more experts of {}",
+                              fmt::format("missing: {} more parts of {}",
                                           missing - kMaxMissingExperts, stack.target)});
     }
     recipe.pieces = folded(recipe.pieces);

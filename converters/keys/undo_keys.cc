@@ -22,11 +22,35 @@ tl::unexpected<Error> cannot_undo(const std::string& weight, std::string_view wh
               fmt::format("the weight {} has no Hugging Face key: {}", quoted(weight), why));
 }
 
-// Rows [source, source + count) of a source are those of its targets, one after the other, from
-// `target` on.
+// Rows [source, source + count) of a source are those of its targets, one after the other, that lie
+// `stride` apart from `target` on.
 struct RowRun {
-  int64_t source = 0, target = 0, count = 0;
+  int64_t source = 0, target = 0, count = 0, stride = 1;
 };
+
+// The runs of a piece that makes the rows of targets from `target` on: along the axis that is
+// consecutive in the source, wherever that lies in the target.
+void add_runs(const StridedPiece& piece, int64_t target, std::vector<RowRun>& runs) {
+  std::vector<int64_t> strides(piece.axes.size(), 1);  // of the axes in the target
+  for (size_t i = piece.axes.size(); i-- > 1;) strides[i - 1] = strides[i] * piece.axes[i].size;
+  const auto along = static_cast<size_t>(std::ranges::find(piece.axes, 1, &StridedAxis::stride) -
+                                         piece.axes.begin());
+  const bool has_run = along < piece.axes.size();
+  const int64_t length = has_run ? piece.axes[along].size : 1;
+  const int64_t count = length == 0 ? 0 : piece.count() / length;
+  for (int64_t i = 0; i < count; ++i) {
+    RowRun run{piece.offset, target, length, has_run ? strides[along] : 1};
+    int64_t rest = i;
+    for (size_t axis = piece.axes.size(); axis-- > 0;) {
+      if (axis == along) continue;
+      const int64_t index = rest % piece.axes[axis].size;
+      rest /= piece.axes[axis].size;
+      run.source += index * piece.axes[axis].stride;
+      run.target += index * strides[axis];
+    }
+    runs.push_back(run);
+  }
+}
 
 // The step that undoes `step`; nullopt where none does.
 std::optional<Step> reverse_of(const Step& step) {
@@ -119,7 +143,8 @@ class Undoer {
     const graph::Recipe& stack = weights_.find(names[0])->recipe;
     const Shape part = rule.expected_shape(config_);
     const int64_t elements = checked_numel(part).value_or(0);
-    for (int64_t e = 0; e < config_.moe.experts; ++e) {
+    const int64_t count = rule.stacked > 0 ? rule.stacked : config_.moe.experts;
+    for (int64_t e = 0; e < count; ++e) {
       graph::Recipe recipe = stack;
       const StridedPiece whole = run_piece(0, e * elements, elements);
       recipe.pieces = select(stack.pieces, std::span(&whole, 1));
@@ -150,7 +175,8 @@ class Undoer {
                        graph::Recipe& recipe) const {
     const Shape& first = weights_.find(names[0])->recipe.output().shape;
     Shape shape = rule.expected_shape ? rule.expected_shape(config_) : first;
-    const int64_t width = shape.size() < 2 ? 1 : shape.back();
+    const bool elements_alone = rule.targets[0].elements;
+    const int64_t width = shape.size() < 2 || elements_alone ? 1 : shape.back();
     std::vector<RowRun> runs;
     int64_t rows = 0;
     for (const RuleTarget& target : rule.targets) {
@@ -158,10 +184,8 @@ class Undoer {
         return cannot_undo(names[0], fmt::format("'{}' does not state its shape", rule.name));
       }
       for (const StridedPiece& piece : rows_of(target, names[0])) {
-        for_each_run(piece, [&](int64_t offset, int64_t count) {
-          runs.push_back({offset, rows, count});
-          rows += count;
-        });
+        add_runs(piece, rows, runs);
+        rows += piece.count();
       }
     }
     std::ranges::sort(runs, {}, &RowRun::source);
@@ -169,7 +193,8 @@ class Undoer {
     int64_t end = 0;
     for (const RowRun& run : runs) {
       if (run.source != end) return cannot_undo(names[0], "some rows are in no weight");
-      order.push_back(run_piece(0, run.target, run.count));
+      StridedPiece& piece = order.emplace_back(StridedPiece{.offset = run.target});
+      add_axis(piece, {run.count, run.stride});
       end += run.count;
     }
     int64_t elements = 0;

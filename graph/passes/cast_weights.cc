@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/text.h"
+#include "graph/derived_weights.h"
 #include "graph/node_values.h"
 #include "graph/passes/passes.h"
 #include "graph/shape_inference.h"
@@ -56,7 +57,7 @@ class MatrixFinder {
 DType target_of(WeightDType dtype, const Recipe& recipe) {
   switch (dtype) {
     case WeightDType::kKeep:
-      return recipe.source_dtype;
+      return kept_dtype(recipe);
     case WeightDType::kF16:
       return DType::kF16;
     case WeightDType::kBF16:

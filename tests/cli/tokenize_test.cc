@@ -76,7 +76,7 @@ TEST(Tokenize, NonsenseIsRefused) {
     EXPECT_EQ(outcome.error_lines(), 1U) << outcome.err;
     EXPECT_EQ(outcome.out, "");
   }
-  EXPECT_EQ(run_ferry_on("", {"tokenize", fixture("tokenizer")}).code, 5);  // no tokenizer.json
+  EXPECT_EQ(run_ferry_on("", {"tokenize", fixture("tokenizer")}).code, 5);  // no tokenizer
 }
 
 }  // namespace

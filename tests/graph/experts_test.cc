@@ -128,5 +128,45 @@ TEST(Experts, ShapesThatDoNotFitAreOurDefect) {
   EXPECT_FALSE(finished({3, 2}, {20, 8}, {8, 20}));
 }
 
+TEST(Experts, BiasesComeTogetherAndFit) {
+  const auto finished = [](Dims b1, Dims b3, Dims b2) {
+    GraphBuilder b(1);
+    const ValueId x = b.input("x", DType::kF32, {3, 8});
+    const ValueId ids = b.input("ids", DType::kI64, {3, 2});
+    const ValueId scores = b.input("scores", DType::kF32, {3, 2});
+    const auto bias = [&](const char* name, const Dims& shape) {
+      return shape.empty() ? ValueId{} : b.weight(name, shape);
+    };
+    const ValueId w1 = b.weight("w1", {4, 5, 8}), w3 = b.weight("w3", {4, 5, 8});
+    const ValueId w2 = b.weight("w2", {4, 8, 5});
+    b.output(b.experts(x, ids, scores, w1, w3, w2,
+                       {.b1 = bias("b1", b1), .b3 = bias("b3", b3), .b2 = bias("b2", b2)}),
+             "out");
+    return b.finish();
+  };
+  EXPECT_TRUE(finished({4, 5}, {4, 5}, {4, 8}));
+  EXPECT_TRUE(finished({}, {}, {}));
+  EXPECT_FALSE(finished({4, 5}, {4, 5}, {}));
+  EXPECT_FALSE(finished({}, {4, 5}, {4, 8}));
+  EXPECT_FALSE(finished({4, 5}, {4, 5}, {4, 5}));
+  EXPECT_FALSE(finished({4, 8}, {4, 5}, {4, 8}));
+}
+
+TEST(Gather, TakesElementsOfTheLastDimension) {
+  const auto shape = [](Dims of, Dims index, DType dtype) -> Result<Dims> {
+    GraphBuilder b(1);
+    const ValueId x = b.input("x", DType::kF32, std::move(of));
+    const ValueId out = b.gather_last(x, b.input("index", dtype, std::move(index)));
+    b.output(out, "out");
+    const Graph graph = FERRY_TRY(b.finish());
+    return graph[graph.outputs[0]].shape;
+  };
+  EXPECT_EQ(shape({3, 8}, {3, 2}, DType::kI64).value(), (Dims{3, 2}));
+  EXPECT_EQ(shape({3, 4, 8}, {3, 4, 9}, DType::kI64).value(), (Dims{3, 4, 9}));
+  EXPECT_FALSE(shape({3, 8}, {2, 2}, DType::kI64));
+  EXPECT_FALSE(shape({3, 8}, {2}, DType::kI64));
+  EXPECT_FALSE(shape({3, 8}, {3, 2}, DType::kI32));
+}
+
 }  // namespace
 }  // namespace ferry::graph

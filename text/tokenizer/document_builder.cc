@@ -26,11 +26,15 @@ void DocumentBuilder::add_scored(std::string_view text, double score) {
   document_.scores.push_back(score);
 }
 
-void DocumentBuilder::add_merge(std::string_view left, std::string_view right) {
+Status DocumentBuilder::add_merge(std::string_view left, std::string_view right) {
   const auto slice = [&](std::string_view text) {
     return document_.vocab[places_.find(text)->second].text;
   };
+  if (document_.merges.size() == kMaxMerges) {
+    return bad_input(fmt::format("{}: more than {} merges", document_.name, kMaxMerges));
+  }
   document_.merges.push_back({slice(left), slice(right)});
+  return {};
 }
 
 std::optional<uint32_t> DocumentBuilder::find(std::string_view text) const {

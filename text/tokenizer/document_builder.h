@@ -23,8 +23,8 @@ class DocumentBuilder {
   // Tokens with scores are those of Unigram, in the order of their ids; all are different.
   void add_token(std::string_view text, uint32_t id);
   void add_scored(std::string_view text, double score);
-  // Both are tokens of the vocabulary.
-  void add_merge(std::string_view left, std::string_view right);
+  // Both are tokens of the vocabulary. kBadInput for more than kMaxMerges.
+  Status add_merge(std::string_view left, std::string_view right);
   bool in_vocabulary(std::string_view text) const { return places_.contains(text); }
   // The id of a token; of one added to the vocabulary too.
   std::optional<uint32_t> find(std::string_view text) const;

@@ -184,6 +184,9 @@ Status read_metaspace(StepFields& fields, Steps& steps) {
   if (where == Where::kNever && scheme != "never") {
     return fields.bad(fmt::format("unknown prepend_scheme {}", quoted(scheme, 60)));
   }
+  if (!prefix && where != Where::kNever) {
+    return fields.bad("'add_prefix_space' does not match 'prepend_scheme'");
+  }
   steps.push_back(std::make_unique<Prefix>(mark, where));
   if (FERRY_TRY(fields.flag("split", true))) {
     auto matcher = FERRY_TRY(make_matcher({false, mark}, fields.where()));

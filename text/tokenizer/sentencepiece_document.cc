@@ -118,7 +118,7 @@ class Conversion {
     if (is_unigram_) {
       FERRY_RETURN_IF_ERROR(add_scores());
     } else {
-      add_tokens();
+      FERRY_RETURN_IF_ERROR(add_tokens());
     }
     FERRY_RETURN_IF_ERROR(add_literal_tokens());
     set_model();
@@ -222,7 +222,7 @@ class Conversion {
 
   // A piece merges from every two pieces that make it: pieces in the order of their ids, the pairs
   // of one by the length of their left side.
-  void add_tokens() {
+  Status add_tokens() {
     for (size_t id = 0; id < model_.pieces.size(); ++id) {
       out_.add_token(model_.pieces[id].text, static_cast<uint32_t>(id));
     }
@@ -230,9 +230,11 @@ class Conversion {
       const std::string_view text = piece.text;
       for (size_t at = 0; (at += utf8::decode_valid(text, at).size) < text.size();) {
         const std::string_view left = text.substr(0, at), right = text.substr(at);
-        if (out_.in_vocabulary(left) && out_.in_vocabulary(right)) out_.add_merge(left, right);
+        if (!out_.in_vocabulary(left) || !out_.in_vocabulary(right)) continue;
+        FERRY_RETURN_IF_ERROR(out_.add_merge(left, right));
       }
     }
+    return {};
   }
 
   // -- added tokens

@@ -26,7 +26,7 @@ struct SentencePieceModel {
     float score = 0;   // finite
     PieceKind kind = PieceKind::kNormal;
   };
-  static constexpr size_t kMaxPiece = 1024;
+  static constexpr size_t kMaxPiece = 512;
 
   std::vector<Piece> pieces;  // by id, all different
   Kind kind = Kind::kUnigram;

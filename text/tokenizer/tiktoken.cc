@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxToken = 1024;  // bytes
+constexpr size_t kMaxToken = 512;  // bytes
 
 struct Rank {
   std::string bytes;
@@ -134,27 +134,28 @@ Result<std::vector<Rank>> read_ranks(std::string_view bytes, const std::string& 
 }
 
 // A token merges from every two that make it: by its rank, then by the ranks of the two.
-void add_merges(const std::vector<Rank>& ranks, DocumentBuilder& out) {
+Status add_merges(const std::vector<Rank>& ranks, DocumentBuilder& out) {
   struct Pair {
     uint32_t left_id, right_id;
-    std::string left, right;
+    std::string_view left, right;
   };
   std::vector<Pair> pairs;
   for (const Rank& rank : ranks) {
     pairs.clear();
-    for (size_t at = 1; at < rank.bytes.size(); ++at) {
-      std::string left = spelled(std::string_view(rank.bytes).substr(0, at));
+    const std::string text = spelled(rank.bytes);
+    for (size_t at = 0; (at += utf8::decode_valid(text, at).size) < text.size();) {
+      const std::string_view left = std::string_view(text).substr(0, at);
+      const std::string_view right = std::string_view(text).substr(at);
       const auto left_id = out.find(left);
-      if (!left_id) continue;
-      std::string right = spelled(std::string_view(rank.bytes).substr(at));
-      const auto right_id = out.find(right);
-      if (right_id) pairs.push_back({*left_id, *right_id, std::move(left), std::move(right)});
+      const auto right_id = left_id ? out.find(right) : std::nullopt;
+      if (right_id) pairs.push_back({*left_id, *right_id, left, right});
     }
     std::ranges::sort(pairs, [](const Pair& a, const Pair& b) {
       return std::pair(a.left_id, a.right_id) < std::pair(b.left_id, b.right_id);
     });
-    for (const Pair& pair : pairs) out.add_merge(pair.left, pair.right);
+    for (const Pair& pair : pairs) FERRY_RETURN_IF_ERROR(out.add_merge(pair.left, pair.right));
   }
+  return {};
 }
 
 // The special tokens go into the vocabulary, where each has the id that is stated.
@@ -184,7 +185,7 @@ Status add_specials(Family family, const std::vector<Rank>& ranks,
 }  // namespace
 
 bool is_tiktoken(std::string_view bytes) {
-  std::string_view rest = bytes.substr(0, 2 * kMaxToken);
+  std::string_view rest = bytes.substr(0, 4 * kMaxToken);
   return read_line(take_line(rest)).has_value();
 }
 
@@ -209,7 +210,7 @@ Result<TokenizerDocument> tiktoken_document(std::string_view bytes,
     }
     out.add_token(text, rank.rank);
   }
-  add_merges(ranks, out);
+  FERRY_RETURN_IF_ERROR(add_merges(ranks, out));
   FERRY_RETURN_IF_ERROR(add_specials(family, ranks, settings, name, out));
   out.field("model") = {{"type", "BPE"}, {"ignore_merges", true}};
   out.field("pre_tokenizer") = {

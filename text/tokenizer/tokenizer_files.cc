@@ -16,6 +16,7 @@
 namespace ferry::text {
 namespace {
 
+constexpr uint64_t kMaxModelFile = uint64_t{64} << 20;
 // In the order in which they are looked for.
 constexpr std::array<std::string_view, 9> kFiles = {
     kTokenizerFile,         "tokenizer.model", "spiece.model",       "sentencepiece.bpe.model",
@@ -47,7 +48,8 @@ std::string_view find_tokenizer_file(const std::function<bool(std::string_view)>
 
 Result<Tokenizer> load_tokenizer(const std::string& directory, const ReadFile& read) {
   for (const std::string_view file : kFiles) {
-    const std::string text = FERRY_TRY(read(std::string(file), kMaxTokenizerFile));
+    const std::string text = FERRY_TRY(
+        read(std::string(file), file == kTokenizerFile ? kMaxTokenizerFile : kMaxModelFile));
     if (!text.empty()) return make_of(text, directory, std::string(file), read);
   }
   return fail(ErrorCode::kIo, fmt::format("{}: has no {}, tokenizer.model or other tokenizer file",
@@ -59,8 +61,9 @@ Result<Tokenizer> load_tokenizer(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) return load_tokenizer(path, files_in(path));
   const std::filesystem::path file(path);
   const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
-  const std::string bytes = FERRY_TRY(read_text_file(path, kMaxTokenizerFile));
   const bool is_json = !path.ends_with(".model") && !path.ends_with(".tiktoken");
+  const std::string bytes =
+      FERRY_TRY(read_text_file(path, is_json ? kMaxTokenizerFile : kMaxModelFile));
   if (is_json) return Tokenizer::parse(bytes, printable(path));
   return make_of(bytes, directory, file.filename().string(), files_in(directory));
 }

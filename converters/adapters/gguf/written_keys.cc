@@ -212,7 +212,7 @@ class Keys {
     }
     if (c_.moe.experts > 0) {
       own("expert_feed_forward_length", whole(c_.moe.expert_size));
-      if (c_.moe.shared_size > 0) {
+      if (c_.moe.shared_size > 0 || states("shared_expert_intermediate_size")) {
         own("expert_shared_feed_forward_length", whole(c_.moe.shared_size));
       }
     }

@@ -156,7 +156,9 @@ class Writer {
     }
     const bool shifted = form.values == GgufForm::Values::kNorm && architecture_.shifted_norms;
     if (shifted) recipe.apply({.kind = Step::Kind::kAdd, .value = 1});
-    if (form.values == GgufForm::Values::kNegExp) recipe.apply({.kind = Step::Kind::kNegExp});
+    if (form.values == GgufForm::Values::kNegExp) {
+      recipe.apply({.kind = Step::Kind::kNegExp, .value = 1});  // the exp of torch
+    }
     return {};
   }
 

@@ -153,8 +153,8 @@ TEST(ModelFiles, DamagedModelsEnd) {
     EXPECT_EQ(tokenizer.error().message.find('\n'), std::string::npos);
     EXPECT_EQ(tokenizer.error().message.find("d/spiece.model"), 0U) << tokenizer.error().message;
   };
-  for (size_t size = 1; size < good.size(); size += 41) try_model(good.substr(0, size));
-  for (size_t at = 0; at < good.size(); at += 29) {
+  for (size_t size = 1; size < good.size(); size += 131) try_model(good.substr(0, size));
+  for (size_t at = 0; at < good.size(); at += 97) {
     std::string model = good;
     model[at] = static_cast<char>(model[at] ^ 0x81);
     try_model(std::move(model));

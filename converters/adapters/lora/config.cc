@@ -1,0 +1,139 @@
+#include "converters/adapters/lora/config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "converters/config/json_fields.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+constexpr IntRange kRanks = {1, 1 << 20};
+constexpr FloatRange kAlphas = {-1e9, 1e9};
+
+// How the adapter was trained, and which modules it has: its tensors say that themselves.
+constexpr std::string_view kInert[] = {
+    "auto_mapping",   "base_model_name_or_path", "corda_config",    "ensure_weight_tying",
+    "eva_config",     "fan_in_fan_out",          "exclude_modules", "inference_mode",
+    "layers_pattern", "layers_to_transform",     "loftq_config",    "lora_dropout",
+    "megatron_core",  "parent_library",          "peft_version",    "qalora_group_size",
+    "revision",       "runtime_config",          "target_modules",  "task_type"};
+
+bool is_inert(std::string_view key) { return std::ranges::count(kInert, key) > 0; }
+
+// What says nothing: null, false, an empty list or object.
+bool says_nothing(const nlohmann::json& value) {
+  return value.is_null() || value == false || (value.is_structured() && value.empty());
+}
+
+// A plain end of a module's name. peft takes regular expressions, in which a dot is any character.
+bool is_plain(std::string_view pattern) {
+  return !pattern.empty() && std::ranges::all_of(pattern, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.';
+  });
+}
+
+Status read_pattern(const JsonFields& fields, std::string_view key, FloatRange range,
+                    LoraPattern& out) {
+  const auto object = FERRY_TRY(fields.object(key));
+  if (!object) return {};
+  for (const auto& [pattern, value] : fields.find(key)->items()) {
+    // "^" only says that the name is whole, which those of peft are.
+    const std::string plain = pattern.starts_with('^') ? pattern.substr(1) : pattern;
+    if (!is_plain(plain)) {
+      return object->error(ErrorCode::kUnsupported, pattern,
+                           "is a regular expression; ends of module names are supported");
+    }
+    const auto number = FERRY_TRY(object->number(pattern, range));
+    if (number) out.emplace_back(plain, *number);
+  }
+  return {};
+}
+
+Status refuse_others(const nlohmann::json& document, const KeyLog& log, const std::string& name) {
+  for (const auto& [key, value] : document.items()) {
+    if (log.contains(key) || is_inert(key) || says_nothing(value)) continue;
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: {} is {}: it cannot be merged", name, quoted(key, 40),
+                            printable(value.dump().substr(0, 60))));
+  }
+  return {};
+}
+
+// pissa, olora, corda and loftq take a part out of the weights of the base.
+Status check_initialisation(const JsonFields& fields) {
+  const nlohmann::json* value = fields.find("init_lora_weights");
+  if (value == nullptr || value->is_boolean()) return {};
+  for (const char* known : {"gaussian", "eva", "orthogonal"}) {
+    if (*value == known) return {};
+  }
+  return fields.error(ErrorCode::kUnsupported, "init_lora_weights",
+                      fmt::format("is {}: the weights of the base would be changed first",
+                                  printable(value->dump().substr(0, 60))));
+}
+
+// The number of the first pattern that ends the name, else `otherwise`.
+double find(const LoraPattern& patterns, std::string_view module, double otherwise) {
+  for (const auto& [end, number] : patterns) {
+    if (!module.ends_with(end)) continue;
+    const size_t before = module.size() - end.size();
+    if (before == 0 || module[before - 1] == '.') return number;
+  }
+  return otherwise;
+}
+
+}  // namespace
+
+int64_t LoraConfig::rank_of(std::string_view module) const {
+  return static_cast<int64_t>(find(ranks, module, static_cast<double>(rank)));
+}
+
+double LoraConfig::scale_of(std::string_view module) const {
+  const auto own = static_cast<double>(rank_of(module));
+  return find(alphas, module, alpha) / (rank_stabilised ? std::sqrt(own) : own);
+}
+
+Result<LoraConfig> parse_lora_config(const std::string& json, const std::string& name) {
+  const nlohmann::json document = FERRY_TRY(parse_json(json, name));
+  if (!document.is_object()) return bad_input(name + ": not a JSON object");
+  KeyLog log;
+  JsonFields fields(document, name, "");
+  fields.record_in(log);
+  LoraConfig config = {.name = name};
+  const std::string type = FERRY_TRY(fields.text("peft_type")).value_or("");
+  if (type != "LORA") {
+    return fields.error(ErrorCode::kUnsupported, "peft_type",
+                        fmt::format("is {}; supported is LORA", quoted(type, 40)));
+  }
+  const std::string bias = FERRY_TRY(fields.text("bias")).value_or("none");
+  if (bias != "none") {
+    return fields.error(ErrorCode::kUnsupported, "bias",
+                        fmt::format("is {}; supported is none", quoted(bias, 40)));
+  }
+  FERRY_RETURN_IF_ERROR(check_initialisation(fields));
+  config.rank = FERRY_TRY(fields.integer_or("r", kRanks, config.rank));
+  config.alpha = FERRY_TRY(fields.number_or("lora_alpha", kAlphas, config.alpha));
+  config.rank_stabilised = FERRY_TRY(fields.flag_or("use_rslora", false));
+  FERRY_RETURN_IF_ERROR(read_pattern(
+      fields, "rank_pattern", {static_cast<double>(kRanks.min), static_cast<double>(kRanks.max)},
+      config.ranks));
+  FERRY_RETURN_IF_ERROR(read_pattern(fields, "alpha_pattern", kAlphas, config.alphas));
+  if (const nlohmann::json* saved = fields.find("modules_to_save")) {
+    if (!saved->is_array()) return fields.bad("modules_to_save", "is not a list");
+    for (const nlohmann::json& module : *saved) {
+      if (!module.is_string()) return fields.bad("modules_to_save", "is not a list of names");
+      config.saved_modules.push_back(module.get<std::string>());
+    }
+  }
+  FERRY_RETURN_IF_ERROR(refuse_others(document, log, name));
+  return config;
+}
+
+}  // namespace ferry::converters

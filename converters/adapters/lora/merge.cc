@@ -1,0 +1,271 @@
+#include "converters/adapters/lora/merge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+#include "core/text.h"
+#include "graph/derived_weights.h"
+
+namespace ferry::converters {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+// Before the keys of a model with a head; checkpoints of the base model alone lack it.
+constexpr std::string_view kBases[] = {"model.", "transformer."};
+
+// Layers of GPT-2 that store (inputs, outputs). peft goes by the class of a layer too, and corrects
+// fan_in_fan_out where that says something else.
+bool is_conv1d(std::string_view module) {
+  return module.find(".attn.c_") != std::string_view::npos ||
+         module.find(".mlp.c_") != std::string_view::npos;
+}
+
+// A and B of one module: of a linear layer A is (rank, inputs) and B is (outputs, rank); of an
+// embedding A is (rank, entries) and B is (width, rank).
+struct Halves {
+  std::optional<size_t> a, b;
+  bool embedding = false;
+};
+struct HalfName {
+  std::string_view part;
+  bool is_a, embedding;
+};
+constexpr HalfName kHalves[] = {{".lora_A", true, false},
+                                {".lora_B", false, false},
+                                {".lora_embedding_A", true, true},
+                                {".lora_embedding_B", false, true}};
+
+// The rows of W + scale * B A, or of W + scale * (B A)^T.
+class MergedRows final : public Derivation {
+ public:
+  MergedRows(graph::Recipe base, size_t a, size_t b, int64_t rank, float scale, bool transposed)
+      : base_(std::move(base)), a_(a), b_(b), rank_(rank), scale_(scale), transposed_(transposed) {
+    base_.cast(DType::kF32);
+  }
+
+  Status rows(const TensorSource& source, int64_t first, std::span<float> out) const override {
+    const int64_t columns = base_.output().shape[1];
+    const int64_t count = static_cast<int64_t>(out.size()) / columns;
+    const auto offset = static_cast<uint64_t>(first * columns) * sizeof(float);
+    FERRY_RETURN_IF_ERROR(graph::materialize(base_, source, offset, std::as_writable_bytes(out)));
+    // `left` (count, rank) times `right` (rank, columns).
+    std::vector<float> left(static_cast<size_t>(count * rank_));
+    std::vector<float> right(static_cast<size_t>(columns * rank_));
+    FERRY_RETURN_IF_ERROR(transposed_ ? read_transposed(source, first, count, left, right)
+                                      : read_plain(source, first, left, right));
+    std::vector<float> sums(static_cast<size_t>(columns));
+    for (int64_t row = 0; row < count; ++row) {
+      std::ranges::fill(sums, 0.0f);
+      for (int64_t k = 0; k < rank_; ++k) {
+        add(left[static_cast<size_t>(row * rank_ + k)],
+            std::span(right).subspan(static_cast<size_t>(k * columns), sums.size()), sums);
+      }
+      const auto values = out.subspan(static_cast<size_t>(row * columns), sums.size());
+      for (size_t i = 0; i < sums.size(); ++i) values[i] += sums[i] * scale_;
+    }
+    return {};
+  }
+
+ private:
+  static void add(float factor, std::span<const float> row, std::span<float> sums) {
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += factor * row[i];
+  }
+
+  Status read_plain(const TensorSource& source, int64_t first, std::span<float> left,
+                    std::span<float> right) const {
+    FERRY_RETURN_IF_ERROR(read_floats(source, b_, static_cast<uint64_t>(first * rank_), left));
+    return read_floats(source, a_, 0, right);
+  }
+
+  // Rows of the result are columns of A; its columns are rows of B.
+  Status read_transposed(const TensorSource& source, int64_t first, int64_t count,
+                         std::span<float> left, std::span<float> right) const {
+    const int64_t all = base_.output().shape[0], columns = base_.output().shape[1];
+    std::vector<float> line(static_cast<size_t>(count));
+    for (int64_t k = 0; k < rank_; ++k) {
+      FERRY_RETURN_IF_ERROR(read_floats(source, a_, static_cast<uint64_t>(k * all + first), line));
+      for (size_t row = 0; row < line.size(); ++row) {
+        left[row * static_cast<size_t>(rank_) + static_cast<size_t>(k)] = line[row];
+      }
+    }
+    std::vector<float> b(right.size());
+    FERRY_RETURN_IF_ERROR(read_floats(source, b_, 0, b));
+    for (int64_t column = 0; column < columns; ++column) {
+      for (int64_t k = 0; k < rank_; ++k) {
+        right[static_cast<size_t>(k * columns + column)] =
+            b[static_cast<size_t>(column * rank_ + k)];
+      }
+    }
+    return {};
+  }
+
+  graph::Recipe base_;
+  size_t a_, b_;
+  int64_t rank_;
+  float scale_;
+  bool transposed_;
+};
+
+class Merger {
+ public:
+  Merger(DerivedSource& source, size_t first, const LoraConfig& config, bool conv1d,
+         KeyedTensors& tensors)
+      : source_(source),
+        first_(first),
+        end_(source.entries().size()),
+        config_(config),
+        conv1d_(conv1d),
+        tensors_(tensors) {
+    for (size_t i = 0; i < tensors.tensors.size(); ++i) index_.emplace(tensors.tensors[i].key, i);
+  }
+
+  Result<std::string> run(bool tied) {
+    for (size_t i = first_; i < end_; ++i) FERRY_RETURN_IF_ERROR(sort(i));
+    for (const auto& [module, halves] : halves_) FERRY_RETURN_IF_ERROR(merge(module, halves));
+    for (const auto& [key, entry] : saved_) FERRY_RETURN_IF_ERROR(replace(key, entry, tied));
+    return fmt::format("{} weights have an adapter merged into them, {} are replaced by its own",
+                       halves_.size(), saved_.size());
+  }
+
+ private:
+  const TensorEntry& entry(size_t index) const { return source_.entries()[index]; }
+
+  tl::unexpected<Error> bad(size_t index, const std::string& what) const {
+    return bad_input(fmt::format("{}: {} {}: {}", config_.name, quoted(entry(index).name),
+                                 to_string(entry(index).shape), what));
+  }
+
+  // Half of an adapter, or a tensor that takes the place of one of the checkpoint.
+  Status sort(size_t index) {
+    std::string_view name = entry(index).name;
+    if (!name.starts_with(kPrefix))
+      return bad(index, "its name does not begin with base_model.model.");
+    name.remove_prefix(kPrefix.size());
+    for (const HalfName& half : kHalves) {
+      const size_t at = name.rfind(half.part);
+      if (at == std::string_view::npos) continue;
+      const std::string_view rest = name.substr(at + half.part.size());
+      const bool ends =
+          rest.empty() || rest == ".weight" || rest == ".default" || rest == ".default.weight";
+      if (!ends) continue;
+      Halves& halves = halves_[std::string(name.substr(0, at))];
+      halves.embedding = half.embedding;
+      std::optional<size_t>& place = half.is_a ? halves.a : halves.b;
+      if (place) return bad(index, "the same as " + quoted(entry(*place).name));
+      place = index;
+      return {};
+    }
+    if (name.find("lora_") != std::string_view::npos)
+      return bad(index, "a tensor of no known kind");
+    saved_.emplace(name, index);
+    return {};
+  }
+
+  // The tensor of the checkpoint with this key.
+  Result<size_t> find(std::string_view key, size_t of) const {
+    auto found = index_.find(std::string(key));
+    for (const std::string_view base : kBases) {
+      if (found != index_.end()) return found->second;
+      if (key.starts_with(base)) found = index_.find(std::string(key.substr(base.size())));
+    }
+    if (found != index_.end()) return found->second;
+    return bad(of, fmt::format("the checkpoint has no {}", quoted(key)));
+  }
+
+  Status merge(const std::string& module, const Halves& halves) {
+    const size_t one = halves.a.value_or(halves.b.value_or(first_));
+    if (!halves.a || !halves.b) return bad(one, "the other half of the adapter is missing");
+    KeyedTensor& tensor = tensors_.tensors[FERRY_TRY(find(module + ".weight", one))];
+    const Shape shape = tensor.recipe.output().shape;
+    const int64_t rank = config_.rank_of(module);
+    if (shape.size() != 2) return bad(one, fmt::format("{} is no matrix", quoted(tensor.key)));
+    const bool transposed = halves.embedding || (conv1d_ && is_conv1d(module));
+    const Shape a = {rank, transposed ? shape[0] : shape[1]};
+    const Shape b = {transposed ? shape[1] : shape[0], rank};
+    for (const auto& [index, expected] : {std::pair{*halves.a, a}, std::pair{*halves.b, b}}) {
+      if (entry(index).shape != expected) {
+        return bad(index, fmt::format("expected {} for {} {} and rank {}", to_string(expected),
+                                      quoted(tensor.key), to_string(shape), rank));
+      }
+      FERRY_RETURN_IF_ERROR(expect_floats(index));
+    }
+    std::vector<size_t> parts = entries_of(tensor.recipe);
+    parts.insert(parts.end(), {*halves.a, *halves.b});
+    const graph::Recipe base = tensor.recipe;
+    const size_t made =
+        FERRY_TRY(source_.add({.name = tensor.key + " (merged)",
+                               .shape = shape,
+                               .parts = std::move(parts),
+                               .kind = "lora",
+                               .derivation = std::make_unique<MergedRows>(
+                                   base, *halves.a, *halves.b, rank,
+                                   static_cast<float>(config_.scale_of(module)), transposed)}));
+    tensor.recipe = graph::derived_tensor(source_, made, kept_dtype(base));
+    return {};
+  }
+
+  Status expect_floats(size_t index) const {
+    if (is_castable(entry(index).dtype) && entry(index).encoding == nullptr) return {};
+    return bad(index, fmt::format("is {}, expected f32, f16 or bf16", entry(index).form()));
+  }
+
+  // A tensor of the adapter takes the place of one of the checkpoint.
+  Status replace(const std::string& key, size_t index, bool tied) {
+    FERRY_RETURN_IF_ERROR(expect_floats(index));
+    const size_t at = FERRY_TRY(find(key, index));
+    const bool embedding = key.ends_with("embed_tokens.weight") || key.starts_with("lm_head.");
+    if (tied && embedding) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: {} would no longer be tied, as the config says it is",
+                              config_.name, quoted(entry(index).name)));
+    }
+    KeyedTensor& tensor = tensors_.tensors[at];
+    if (tensor.recipe.output().shape != entry(index).shape) {
+      return bad(index, fmt::format("the checkpoint has {} {}", quoted(tensor.key),
+                                    to_string(tensor.recipe.output().shape)));
+    }
+    KeyedTensor base = tensor;
+    base.unused = "replaced by that of the adapter";
+    tensor.recipe = graph::derived_tensor(source_, index, kept_dtype(base.recipe));
+    tensors_.tensors.push_back(std::move(base));
+    return {};
+  }
+
+  DerivedSource& source_;
+  size_t first_, end_;
+  const LoraConfig& config_;
+  bool conv1d_;  // the model has layers that store (inputs, outputs)
+  KeyedTensors& tensors_;
+  std::unordered_map<std::string, size_t> index_;  // of keyed tensors
+  std::map<std::string, Halves> halves_;           // by module
+  std::map<std::string, size_t> saved_;            // by key
+};
+
+// Whether the config may tie the head to the embedding: it says so, or leaves it to its class.
+bool may_be_tied(const nlohmann::json& config) {
+  const auto stated = config.find("tie_word_embeddings");
+  return stated == config.end() || *stated != false;
+}
+
+}  // namespace
+
+Result<std::string> merge_lora(DerivedSource& source, size_t first, const LoraConfig& config,
+                               const std::string& model_config, KeyedTensors& tensors) {
+  const nlohmann::json document = FERRY_TRY(parse_json(model_config, "config.json"));
+  const bool tied = document.is_object() && may_be_tied(document);
+  const bool conv1d =
+      document.is_object() && document.value("model_type", nlohmann::json()) == "gpt2";
+  return Merger(source, first, config, conv1d, tensors).run(tied);
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,60 @@
+// The quantization_config of a checkpoint whose matrices are stored quantised: how they are stored.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/result.h"
+
+namespace ferry::converters {
+
+enum class QuantizedForm {
+  kScaled,  // "weight" in 8-bit elements, and scales
+  kPacked,  // compressed-tensors: "weight_packed", integers packed along rows
+  kGptq,    // "qweight", integers packed along columns
+  kAwq,     // "qweight", integers packed across columns
+};
+
+// How the scales of a matrix (rows, columns) lie: one for each block of it. 0: as many rows or
+// columns as there are.
+struct ScaleBlock {
+  int64_t rows = 0, columns = 0;
+  bool operator==(const ScaleBlock&) const = default;
+};
+
+struct QuantizedScheme {
+  QuantizedForm form = QuantizedForm::kScaled;
+  int bits = 8;
+  bool is_float = false;  // of kScaled: f8_e4m3 rather than i8
+  bool has_zero_points = false;
+  ScaleBlock block = {};
+  bool operator==(const QuantizedScheme&) const = default;
+};
+
+struct QuantizationConfig {
+  std::string method;  // "gptq"
+  // More than one only where modules differ; the tensors of a module then say which one is its.
+  std::vector<QuantizedScheme> schemes;
+  std::string scale_suffix;       // of kScaled: "weight_scale_inv"
+  int64_t zero_offset = 0;        // of kGptq: what is added to stored zero points
+  bool needs_groups = false;      // of kGptq with desc_act: "g_idx" must be there
+  std::vector<std::string> kept;  // names of modules that are not quantised
+  std::optional<DType> dtype;     // that the config computes in
+  std::string note;               // for the user; may be empty
+};
+
+// nullopt where `config_json` has none. Errors name `name` and the key: kUnsupported for methods,
+// formats and fields that are not obeyed, kBadInput for values that make no sense.
+Result<std::optional<QuantizationConfig>> parse_quantization_config(const std::string& config_json,
+                                                                    const std::string& name);
+
+// The config without it, as the text of the model that the weights are of.
+Result<std::string> without_quantization_config(const std::string& config_json,
+                                                const std::string& name);
+
+}  // namespace ferry::converters

@@ -1,0 +1,54 @@
+#include "pipeline/adapter_input.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "converters/adapters/lora/merge.h"
+#include "core/derived_source.h"
+#include "core/directory.h"
+#include "core/file.h"
+#include "core/file_state.h"
+#include "core/text.h"
+#include "formats/checkpoint.h"
+
+namespace ferry::pipeline {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr const char* kConfig = "adapter_config.json";
+constexpr const char* kTensors[] = {"adapter_model.safetensors", "adapter_model.bin"};
+constexpr const char* kPrefix = "lora/";
+
+Result<std::unique_ptr<TensorSource>> open_tensors(const Directory& directory) {
+  for (const char* name : kTensors) {
+    if (directory.contains(name)) return formats::open_tensors(directory.path_of(name));
+  }
+  return bad_input(
+      fmt::format("{}: neither {} nor {}", printable(directory.path()), kTensors[0], kTensors[1]));
+}
+
+}  // namespace
+
+Status merge_adapter(CheckpointInput& input, const std::string& path) {
+  const Directory directory = FERRY_TRY(Directory::open(path));
+  const InputFile file = FERRY_TRY(formats::open_in_checkpoint(directory, kConfig));
+  const std::string text = FERRY_TRY(read_text(file, kMaxConfigBytes));
+  auto source = std::make_unique<DerivedSource>(std::move(input.source));
+  std::unique_ptr<TensorSource> tensors = FERRY_TRY(open_tensors(directory));
+  const size_t first = FERRY_TRY(source->add_source(std::move(tensors), kPrefix));
+  const auto bytes = std::as_bytes(std::span(text));
+  source->add_file({std::string(kPrefix) + kConfig, file.size(), {bytes.begin(), bytes.end()}},
+                   FERRY_TRY(state_of(file)));
+  const converters::LoraConfig config =
+      FERRY_TRY(converters::parse_lora_config(text, printable(file.path())));
+  std::string note =
+      FERRY_TRY(converters::merge_lora(*source, first, config, input.config, input.tensors));
+  input.notes.push_back(std::move(note));
+  input.source = std::move(source);
+  return {};
+}
+
+}  // namespace ferry::pipeline

@@ -1,0 +1,125 @@
+// --to gguf from the command line: what it refuses, what it says, what readers make of it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+
+Outcome to_gguf(const std::string& checkpoint, const std::string& out,
+                const std::vector<std::string>& more = {}) {
+  std::vector<std::string> args = {"convert", checkpoint, "--to", "gguf", "-o", out};
+  args.insert(args.end(), more.begin(), more.end());
+  return run_ferry(args);
+}
+
+// The file is a checkpoint with the values of the one that it was made of.
+TEST(GgufFile, IsReadWithTheSameOutputs) {
+  for (const char* name : {"golden/llama", "golden/granite", "golden/olmo2"}) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    const Outcome written = to_gguf(fixture(name), dir / "m.gguf", {"--outtype", "f32"});
+    ASSERT_EQ(written.code, 0) << written.err;
+    ASSERT_EQ(run_ferry({"convert", dir / "m.gguf", "-o", dir / "b"}).code, 0);
+    const Outcome verified =
+        run_ferry({"verify", dir / "b", "--reference",
+                   fixture(std::string(name) + "/golden.safetensors"), "--json"});
+    ASSERT_EQ(verified.code, 0) << verified.err;
+    EXPECT_LT(verified.json()["metrics"]["max_abs"], 2e-4);
+  }
+}
+
+TEST(GgufFile, TheAccountNamesItsTensors) {
+  const Outcome plan = run_ferry(
+      {"convert", fixture("golden/llama"), "--to", "gguf", "--outtype", "q8_0", "-n", "--json"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("blk.0.attn_q.weight"), std::string::npos);
+  EXPECT_EQ(plan.out.find("layers.0.attention.wq.weight"), std::string::npos);
+}
+
+// Readers know these numbers by heart, and no key changes them.
+TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
+  struct Case {
+    const char* checkpoint;
+    Json change;
+    const char* field;
+  };
+  const Case kCases[] = {
+      {"golden/gemma2", {{"query_pre_attn_scalar", 77}}, "query_pre_attn_scalar"},
+      {"golden/smollm3", {{"no_rope_layers", {1, 0, 1, 1}}}, "no_rope_layers"},
+      {"golden/llama", {{"hidden_act", "gelu"}}, "hidden_act"},
+      {"golden/llama_yarn",
+       {{"rope_parameters",
+         {{"rope_type", "yarn"},
+          {"rope_theta", 10000.0},
+          {"factor", 4.0},
+          {"original_max_position_embeddings", 64},
+          {"attention_factor", 2.0}}}},
+       "attention_factor"},
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(std::string(c.checkpoint) + " " + c.field);
+    const TempDir dir;
+    const Outcome outcome =
+        to_gguf(changed_config(dir, c.checkpoint, c.change), dir / "m.gguf", {});
+    EXPECT_EQ(outcome.code, 4) << outcome.err;
+    EXPECT_NE(outcome.err.find(c.field), std::string::npos) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf"));
+  }
+}
+
+TEST(GgufFile, FamiliesAndTensorsWithoutAPlaceAreRefused) {
+  const TempDir dir;
+  const Outcome family = to_gguf(fixture("golden/codegen"), dir / "m.gguf");
+  EXPECT_EQ(family.code, 4);
+  EXPECT_NE(family.err.find("codegen"), std::string::npos) << family.err;
+  // Its short convolutions have biases.
+  const Outcome tensor = to_gguf(fixture("golden/lfm2"), dir / "m.gguf");
+  EXPECT_EQ(tensor.code, 4);
+  EXPECT_NE(tensor.err.find("bias"), std::string::npos) << tensor.err;
+}
+
+// No block stands for them, and an f16 scale of 65504 is the largest.
+TEST(GgufFile, ValuesWithoutABlockAreRefused) {
+  const auto set_first = [](float value) {
+    return [value](TensorFile& file) {
+      const std::string name = "model.layers.0.mlp.down_proj.weight";
+      std::string bytes = file.bytes_of(name);
+      std::memcpy(bytes.data(), &value, sizeof value);
+      file.set_bytes(name, bytes);
+    };
+  };
+  for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity(), 1e9f}) {
+    const TempDir dir;
+    const std::string changed = changed_checkpoint(dir, "llama3_tied", set_first(value));
+    const Outcome outcome = to_gguf(changed, dir / "m.gguf", {"--outtype", "q8_0"});
+    EXPECT_EQ(outcome.code, 4) << outcome.out;
+    EXPECT_NE(outcome.err.find("down_proj"), std::string::npos) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf"));
+  }
+}
+
+TEST(GgufFile, OptionsThatMakeNoSenseAreRefused) {
+  const TempDir dir;
+  const auto refused = [](const Outcome& outcome, const char* option) {
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find(option), std::string::npos) << outcome.err;
+  };
+  refused(to_gguf(fixture("golden/llama"), dir / "m.gguf", {"--dtype", "f16"}), "--outtype");
+  refused(run_ferry({"convert", fixture("golden/llama"), "-o", dir / "b", "--outtype", "f16"}),
+          "--outtype");
+  refused(run_ferry({"convert", fixture("golden/llama"), "-o", dir / "b", "--name", "x"}),
+          "--name");
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,162 @@
+// Adapters that are merged on conversion, end to end. The reference is torch's merged weights in
+// transformers.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+
+class Lora : public testing::Test {
+ protected:
+  std::string base_ = fixture("golden/llama"), adapter_ = fixture("lora");
+  TempDir dir_;
+
+  // A copy of the adapter.
+  std::string copy() {
+    const std::string to = dir_ / "adapter";
+    std::filesystem::create_directory(to);
+    for (const auto& [file, bytes] : files_in(adapter_)) write_bytes(to + "/" + file, bytes);
+    return to;
+  }
+};
+
+TEST_F(Lora, IsMergedAsTheReferenceMergesIt) {
+  const Outcome made =
+      run_ferry({"convert", base_, "--lora", adapter_, "-o", dir_ / "b", "--dtype", "f32"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Outcome verified =
+      run_ferry({"verify", dir_ / "b", "--reference", adapter_ + "/golden.safetensors",
+                 "--tolerance", "1e-4", "--json"});
+  EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
+}
+
+TEST_F(Lora, IsProvedAgainstTheCheckpointAndTheAdapter) {
+  ASSERT_EQ(run_ferry({"convert", base_, "--lora", adapter_, "-o", dir_ / "b"}).code, 0);
+  const Outcome verified =
+      run_ferry({"verify", dir_ / "b", "--checkpoint", base_, "--lora", adapter_});
+  EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
+  const Outcome without = run_ferry({"verify", dir_ / "b", "--checkpoint", base_});
+  EXPECT_EQ(without.code, 1) << without.err << without.out;
+}
+
+// Rounded once, to the dtype of the base.
+TEST_F(Lora, KeepsTheDtypeOfTheBase) {
+  ASSERT_EQ(run_ferry({"convert", base_, "--lora", adapter_, "-o", dir_ / "b"}).code, 0);
+  const Json manifest = Json::parse(read_bytes(dir_ / "b/manifest.json"));
+  EXPECT_EQ(manifest["weight_dtype"], "bf16");
+}
+
+TEST_F(Lora, StatesTheFilesOfTheAdapter) {
+  ASSERT_EQ(run_ferry({"convert", base_, "--lora", adapter_, "-o", dir_ / "b"}).code, 0);
+  std::set<std::string> files;
+  const Json manifest = Json::parse(read_bytes(dir_ / "b/manifest.json"));
+  for (const Json& file : manifest["source"]["files"])
+    files.insert(file["path"].get<std::string>());
+  EXPECT_EQ(files, (std::set<std::string>{"lora/adapter_config.json",
+                                          "lora/adapter_model.safetensors", "model.safetensors"}));
+  // Another scale is another bundle.
+  const std::string adapter = copy();
+  Json config = Json::parse(read_bytes(adapter + "/adapter_config.json"));
+  config["lora_alpha"] = 7;
+  write_bytes(adapter + "/adapter_config.json", config.dump());
+  ASSERT_EQ(run_ferry({"convert", base_, "--lora", adapter, "-o", dir_ / "c"}).code, 0);
+  const Json other = Json::parse(read_bytes(dir_ / "c/manifest.json"));
+  EXPECT_NE(manifest["source"], other["source"]);
+}
+
+TEST_F(Lora, AccountsForEveryTensorOfTheAdapter) {
+  const Outcome planned = run_ferry({"convert", base_, "--lora", adapter_, "-n", "--json"});
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  std::multiset<std::string> mapped, stored;
+  for (const Json& entry : planned.json()["mapping"]["entries"]) {
+    mapped.insert(entry["source"].get<std::string>());
+  }
+  for (const std::string& file :
+       {base_ + "/model.safetensors", adapter_ + "/adapter_model.safetensors"}) {
+    for (const auto& item : TensorFile(file).header.items()) {
+      if (item.key() != "__metadata__") stored.insert(item.key());
+    }
+  }
+  EXPECT_EQ(mapped, stored);
+}
+
+TEST_F(Lora, IsRefusedByTheNameOfWhatCannotBeMerged) {
+  const struct {
+    const char* change;
+    int code;
+    const char* says;
+  } refusals[] = {
+      {R"({"use_dora": true})", 4, "'use_dora' is true"},
+      {R"({"peft_type": "IA3"})", 4, "'peft_type' is 'IA3'"},
+      {R"({"bias": "all"})", 4, "'bias' is 'all'"},
+      {R"({"init_lora_weights": "pissa"})", 4, "'init_lora_weights'"},
+      {R"({"layer_replication": [[0, 2]]})", 4, "'layer_replication'"},
+      {R"({"rank_pattern": {".*q_proj": 2}})", 4, "'rank_pattern..*q_proj'"},
+      {R"({"r": 5})", 3, "rank 5"},
+      {R"({"r": 0})", 3, "'r'"},
+  };
+  for (const auto& refusal : refusals) {
+    const std::string adapter = copy();
+    Json config = Json::parse(read_bytes(adapter + "/adapter_config.json"));
+    config.merge_patch(Json::parse(refusal.change));
+    write_bytes(adapter + "/adapter_config.json", config.dump());
+    const Outcome outcome = run_ferry({"convert", base_, "--lora", adapter, "-n"});
+    EXPECT_EQ(outcome.code, refusal.code) << refusal.change << outcome.err;
+    EXPECT_NE(outcome.err.find(refusal.says), std::string::npos) << outcome.err;
+    std::filesystem::remove_all(adapter);
+  }
+}
+
+TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
+  const struct {
+    const char *from, *to, *says;
+  } refusals[] = {
+      {"base_model.model.model.layers.0.mlp.down_proj.lora_A.weight",
+       "base_model.model.model.layers.9.mlp.down_proj.lora_A.weight", "other half"},
+      {"base_model.model.lm_head.weight", "base_model.model.score.weight",
+       "the checkpoint has no 'score.weight'"},
+      {"base_model.model.lm_head.weight", "lm_head.weight", "does not begin with"},
+      {"base_model.model.model.layers.0.mlp.down_proj.lora_A.weight",
+       "base_model.model.model.layers.0.mlp.down_proj.lora_magnitude_vector", "no known kind"},
+  };
+  for (const auto& refusal : refusals) {
+    const std::string adapter = copy();
+    TensorFile file(adapter + "/adapter_model.safetensors");
+    file.rename(refusal.from, refusal.to);
+    file.write(adapter + "/adapter_model.safetensors");
+    const Outcome outcome = run_ferry({"convert", base_, "--lora", adapter, "-n"});
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_NE(outcome.err.find(refusal.says), std::string::npos) << outcome.err;
+    std::filesystem::remove_all(adapter);
+  }
+}
+
+// An adapter on quantised weights: both are undone in one pass.
+TEST_F(Lora, GoesOnTopOfAQuantisedCheckpoint) {
+  const std::string base = fixture("quantized/awq"), adapter = dir_ / "adapter";
+  std::filesystem::create_directory(adapter);
+  write_bytes(adapter + "/adapter_config.json",
+              R"({"peft_type": "LORA", "r": 1, "lora_alpha": 2})");
+  TensorFile file(adapter_ + "/adapter_model.safetensors");
+  file.header = Json::object();
+  file.data.clear();
+  const std::string zeros(32 * 4, '\0');
+  const std::string module = "base_model.model.model.layers.0.self_attn.q_proj.";
+  file.append(module + "lora_A.weight", "F32", {1, 32}, zeros);
+  file.append(module + "lora_B.weight", "F32", {32, 1}, zeros);
+  file.write(adapter + "/adapter_model.safetensors");
+  ASSERT_EQ(run_ferry({"convert", base, "--lora", adapter, "-o", dir_ / "b"}).code, 0);
+  const Outcome same = run_ferry({"verify", dir_ / "b", "--reference", base + "/golden.safetensors",
+                                  "--checkpoint", base, "--lora", adapter});
+  EXPECT_EQ(same.code, 0) << same.err << same.out;
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,163 @@
+// Checkpoints whose matrices are stored quantised, end to end.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "tests/cli/ferry_process.h"
+
+namespace ferry {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string copy_of(const TempDir& dir, const std::string& name) {
+  const std::string to = dir / "checkpoint";
+  std::filesystem::create_directory(to);
+  for (const auto& [file, bytes] : files_in(fixture("quantized/" + name))) {
+    write_bytes(to + "/" + file, bytes);
+  }
+  return to;
+}
+
+void edit_config(const std::string& checkpoint, const std::function<void(Json&)>& change) {
+  Json config = Json::parse(read_bytes(checkpoint + "/config.json"));
+  change(config["quantization_config"]);
+  write_bytes(checkpoint + "/config.json", config.dump());
+}
+
+class QuantizedCheckpoint : public testing::TestWithParam<const char*> {
+ protected:
+  std::string path_ = fixture(std::string("quantized/") + GetParam());
+  TempDir dir_;
+};
+
+TEST_P(QuantizedCheckpoint, IsAtParityWithTheReferencesExactValues) {
+  const Outcome made = run_ferry({"convert", path_, "-o", dir_ / "b", "--dtype", "f32"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Outcome verified =
+      run_ferry({"verify", dir_ / "b", "--reference", path_ + "/golden.safetensors", "--checkpoint",
+                 path_, "--tolerance", "1e-4", "--json"});
+  EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
+}
+
+// The weights that torch makes of the stored tensors, in the dtype that the config computes in.
+TEST_P(QuantizedCheckpoint, KeepsTheDtypeOfTheModelThatWasQuantised) {
+  const Outcome made = run_ferry({"convert", path_, "-o", dir_ / "b"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Json expected = Json::parse(read_bytes(path_ + "/dequantised.json"));
+  std::map<std::string, std::string> digests;  // of weights that are made of one module
+  for (const Json& tensor : Json::parse(read_bytes(dir_ / "b/manifest.json"))["tensors"]) {
+    const std::string key = tensor["sources"][0]["key"];
+    if (tensor["shape"].size() == 2) {
+      digests[key.substr(0, key.rfind('.')) + ".weight"] = tensor["sha256"];
+    }
+  }
+  size_t compared = 0;
+  for (const auto& [key, digest] : expected.items()) {
+    if (key.find("experts") != std::string::npos) continue;
+    EXPECT_EQ(digests[key], digest) << key;
+    ++compared;
+  }
+  EXPECT_GE(compared, 4u);
+}
+
+TEST_P(QuantizedCheckpoint, AccountsForEveryStoredTensorOnce) {
+  const Outcome planned = run_ferry({"convert", path_, "-n", "--json"});
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  std::multiset<std::string> mapped, stored;
+  for (const Json& entry : planned.json()["mapping"]["entries"]) {
+    if (entry["source"] != "") mapped.insert(entry["source"].get<std::string>());
+  }
+  for (const auto& item : TensorFile(path_ + "/model.safetensors").header.items()) {
+    if (item.key() != "__metadata__") stored.insert(item.key());
+  }
+  EXPECT_EQ(mapped, stored);
+}
+
+TEST_P(QuantizedCheckpoint, CanBeQuantisedAnew) {
+  const Outcome made = run_ferry({"convert", path_, "-o", dir_ / "b", "--quantize", "8da8w"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Outcome verified = run_ferry({"verify", dir_ / "b", "--checkpoint", path_});
+  EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QuantizedCheckpoint,
+                         testing::Values("awq", "ct_asymmetric", "ct_fp8_channel", "ct_int8",
+                                         "ct_mixed", "fbgemm_fp8", "fp8_block", "fp8_moe",
+                                         "fp8_tensor", "gptq_act_order", "gptq_v2_int8"),
+                         [](const auto& info) { return std::string(info.param); });
+
+struct Refusal {
+  const char* checkpoint;
+  const char* change;  // of quantization_config, as a merge patch
+  int code;
+  const char* says;
+};
+
+TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
+  const Refusal refusals[] = {
+      {"awq", R"({"quant_method": "bitsandbytes"})", 4, "'quantization_config.quant_method'"},
+      {"awq", R"({"bits": 3})", 4, "'quantization_config.bits' is 3"},
+      {"awq", R"({"version": "gemv"})", 4, "'quantization_config.version'"},
+      {"awq", R"({"zero_point": false})", 4, "'quantization_config.zero_point'"},
+      {"awq", R"({"group_size": 0})", 3, "'quantization_config.group_size'"},
+      {"awq", R"({"group_size": 32})", 3, "qzeros"},
+      {"awq", R"({"modules_to_not_convert": ["q_proj"]})", 4, "leaves 'q_proj' out"},
+      {"awq", R"({"nibbles": 2})", 4, "'quantization_config.nibbles'"},
+      {"gptq_act_order", R"({"dynamic": {"+:.*": {"bits": 8}}})", 4,
+       "'quantization_config.dynamic'"},
+      {"gptq_act_order", R"({"checkpoint_format": "marlin"})", 4,
+       "'quantization_config.checkpoint_format'"},
+      {"gptq_v2_int8", R"({"desc_act": true})", 3, "g_idx"},
+      {"fp8_block", R"({"weight_block_size": [32, 24]})", 3, "weight_scale_inv"},
+      {"fp8_block", R"({"fmt": "e5m2"})", 4, "'quantization_config.fmt'"},
+      {"ct_mixed", R"({"format": "nvfp4-pack-quantized"})", 4, "'quantization_config.format'"},
+      {"ct_mixed", R"({"sparsity_config": {"format": "sparse-24-bitmask"}})", 4,
+       "'quantization_config.sparsity_config'"},
+      {"ct_mixed", R"({"config_groups": {"group_1": null}})", 3, "no group of quantization_config"},
+      {"ct_asymmetric", R"({"config_groups": {"group_0": {"weights": {"num_bits": 2}}}})", 4,
+       "'quantization_config.config_groups.group_0.weights.num_bits' is 2"},
+  };
+  for (const Refusal& refusal : refusals) {
+    const TempDir dir;
+    const std::string checkpoint = copy_of(dir, refusal.checkpoint);
+    edit_config(checkpoint, [&](Json& config) { config.merge_patch(Json::parse(refusal.change)); });
+    const Outcome outcome = run_ferry({"convert", checkpoint, "-n"});
+    EXPECT_EQ(outcome.code, refusal.code) << refusal.change << outcome.err;
+    EXPECT_NE(outcome.err.find(refusal.says), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
+  }
+}
+
+// What the tensors say is checked before it is used.
+TEST(QuantizedTensors, ThatDoNotFitAreRefused) {
+  const TempDir dir;
+  const std::string checkpoint = copy_of(dir, "gptq_act_order");
+  TensorFile file(checkpoint + "/model.safetensors");
+  const std::string name = "model.layers.0.mlp.down_proj.g_idx";
+  std::string groups = file.bytes_of(name);
+  groups[4] = 9;
+  file.set_bytes(name, groups);
+  file.write(checkpoint + "/model.safetensors");
+  const Outcome outcome = run_ferry({"convert", checkpoint, "-o", dir / "b"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("g_idx' names group 9 of 3"), std::string::npos) << outcome.err;
+}
+
+TEST(QuantizedTensors, MustBeComplete) {
+  const TempDir dir;
+  const std::string checkpoint = copy_of(dir, "awq");
+  TensorFile file(checkpoint + "/model.safetensors");
+  file.rename("model.layers.0.mlp.down_proj.scales", "model.layers.0.mlp.down_proj.scale");
+  file.write(checkpoint + "/model.safetensors");
+  const Outcome outcome = run_ferry({"convert", checkpoint, "-n"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("'model.layers.0.mlp.down_proj.scales' is missing"), std::string::npos)
+      << outcome.err;
+}
+
+}  // namespace
+}  // namespace ferry

@@ -1,0 +1,109 @@
+// Bundled programs: what is written is read, and nothing else.
+
+#include "formats/pte/bundled.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace ferry::pte {
+namespace {
+
+TestTensor floats(std::vector<int32_t> sizes, const std::vector<float>& values) {
+  TestTensor tensor{DType::kF32, std::move(sizes), std::vector<std::byte>(values.size() * 4)};
+  std::memcpy(tensor.data.data(), values.data(), tensor.data.size());
+  return tensor;
+}
+
+std::vector<TestSuite> suites() {
+  TestCase test;
+  test.inputs = {floats({2, 3}, {1, 2, 3, 4, 5, 6}), int64_t{7}, true, 0.5};
+  test.expected = {floats({}, {9})};
+  return {{"forward", {test, test}}, {"other", {}}};
+}
+
+// A file around these bytes.
+std::vector<std::byte> file_of(const std::vector<TestSuite>& suites, size_t program_bytes) {
+  const auto layout = plan_bundled(suites, program_bytes);
+  EXPECT_TRUE(layout.has_value());
+  if (!layout) return {};
+  std::vector<std::byte> file = layout->head;
+  for (size_t i = 0; i < program_bytes; ++i) file.push_back(static_cast<std::byte>(i));
+  EXPECT_EQ(file.size(), layout->file_bytes);
+  return file;
+}
+
+TEST(BundledTest, WhatIsWrittenIsRead) {
+  for (const size_t bytes : {1U, 31U, 32U, 1000U}) {
+    const std::vector<std::byte> file = file_of(suites(), bytes);
+    ASSERT_TRUE(is_bundled(file));
+    const auto read = read_bundled(file, "f");
+    ASSERT_TRUE(read.has_value()) << read.error().message;
+    EXPECT_EQ(read->program.size(), bytes);
+    EXPECT_EQ((read->program.data() - file.data()) % 32, 0);
+    EXPECT_EQ(read->program.back(), static_cast<std::byte>(bytes - 1));
+    ASSERT_EQ(read->suites.size(), 2U);
+    EXPECT_EQ(read->suites[0].method, "forward");
+    const TestCase& test = read->suites[0].cases.at(1);
+    EXPECT_EQ(std::get<TestTensor>(test.inputs[0]).data, floats({}, {1, 2, 3, 4, 5, 6}).data);
+    EXPECT_EQ(std::get<int64_t>(test.inputs[1]), 7);
+    EXPECT_TRUE(std::get<bool>(test.inputs[2]));
+    EXPECT_EQ(std::get<double>(test.inputs[3]), 0.5);
+    EXPECT_TRUE(std::get<TestTensor>(test.expected[0]).sizes.empty());
+  }
+}
+
+TEST(BundledTest, FilesOfTwoGibibytesAreRefused) {
+  const auto layout = plan_bundled(suites(), (uint64_t{1} << 31) - 100);
+  ASSERT_FALSE(layout.has_value());
+  EXPECT_EQ(layout.error().code, ErrorCode::kUnsupported);
+}
+
+TEST(BundledTest, TensorsWithOtherBytesThanTheirSizesSayAreRefused) {
+  std::vector<TestSuite> wrong = suites();
+  std::get<TestTensor>(wrong[0].cases[0].inputs[0]).sizes = {2, 4};
+  const auto read = read_bundled(file_of(wrong, 8), "f");
+  ASSERT_FALSE(read.has_value());
+  EXPECT_EQ(read.error().code, ErrorCode::kBadInput);
+  EXPECT_NE(read.error().message.find("[2, 4] of 24 bytes"), std::string::npos)
+      << read.error().message;
+  std::get<TestTensor>(wrong[0].cases[0].inputs[0]).sizes = {-2, -3};
+  EXPECT_FALSE(read_bundled(file_of(wrong, 8), "f").has_value());
+}
+
+// Whatever a flipped bit makes of it, the reader ends, and what it hands out lies in the file.
+TEST(BundledTest, AnyFlippedBitIsReadOrRefused) {
+  const std::vector<std::byte> file = file_of(suites(), 8);
+  size_t refused = 0;
+  for (size_t bit = 0; bit < 8 * file.size(); ++bit) {
+    std::vector<std::byte> damaged = file;
+    damaged[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    const auto read = read_bundled(damaged, "f");
+    if (!read) {
+      ++refused;
+      continue;
+    }
+    EXPECT_GE(read->program.data(), damaged.data());
+    EXPECT_LE(read->program.data() + read->program.size(), damaged.data() + damaged.size());
+  }
+  EXPECT_GT(refused, file.size());
+}
+
+TEST(BundledTest, ShortFilesAreRefused) {
+  const std::vector<std::byte> file = file_of(suites(), 8);
+  for (size_t size = 0; size < file.size(); ++size) {
+    const std::vector<std::byte> part(file.begin(),
+                                      file.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_FALSE(read_bundled(part, "f").has_value()) << size;
+  }
+}
+
+// What is wrapped is read by the reader of programs.
+TEST(BundledTest, TheProgramInsideIsCheckedToo) {
+  const auto read = read_any_program(file_of(suites(), 64), "f.bpte");
+  ASSERT_FALSE(read.has_value());
+  EXPECT_EQ(read.error().code, ErrorCode::kBadInput);
+}
+
+}  // namespace
+}  // namespace ferry::pte
