@@ -16,7 +16,7 @@
 namespace ferry::packer {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
-// Of a part of a bundle (BundlePlan::write_part()), instead of a manifest: what its data files hold.
+// Of a part of a bundle (BundlePlan::write_part()), instead of a manifest: what its files hold.
 inline constexpr std::string_view kPartName = "part.journal";
 // Versions of the format that this program writes, and the oldest one that it reads. Each member
 // that came later states its version in manifest.cc.
