@@ -381,7 +381,7 @@ TEST(ReferenceConfig, BiasesThatATypeDoesNotHave) {
 }
 
 TEST(ReferenceConfig, AnUnknownOuterTypeIsNamed) {
-  for (const std::string type : {"llava", "mistral3", "lfm2_vl", "llama"}) {
+  for (const std::string type : {"llava", "paligemma", "lfm2_vl", "llama"}) {
     EXPECT_EQ(
         refusal(multimodal(type, sizes("llama")))
             .find("4 config.json: 'model_type' is '" + type + "': not supported; supported are "),
@@ -390,7 +390,7 @@ TEST(ReferenceConfig, AnUnknownOuterTypeIsNamed) {
   }
   const std::string said = refusal({{"model_type", "bert"}});
   EXPECT_EQ(said.find("4 config.json: 'model_type' is 'bert': not supported"), 0U) << said;
-  EXPECT_LT(said.size(), 400U);
+  EXPECT_LT(said.size(), 1000U);
   EXPECT_EQ(refusal({{"model_type", "gemma3"}}), "3 config.json: 'text_config' is missing");
   EXPECT_EQ(refusal(multimodal("gemma3", sizes("llama"))),
             "4 config.json: 'text_config.model_type' is 'llama': the text part of gemma3 is "
@@ -478,13 +478,16 @@ TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
   EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "conv")}})), "accepted");
 }
 
-TEST(ReferenceConfig, EveryTypeOfAFamilyIsTestedHere) {
+// reference_defaults_test.cc has the other types.
+TEST(ReferenceConfig, FamiliesServeTheseTypes) {
   std::vector<std::string> served;
   for (const FamilySpec* family : all_families()) {
     for (const ModelType& type : family->types) served.emplace_back(type.name);
   }
-  EXPECT_TRUE(std::ranges::is_permutation(served, kTypes));
-  for (const std::string& type : kTypes) EXPECT_NE(parse(sizes(type)).family, nullptr) << type;
+  for (const std::string& type : kTypes) {
+    EXPECT_EQ(std::ranges::count(served, type), 1) << type;
+    EXPECT_NE(parse(sizes(type)).family, nullptr) << type;
+  }
 }
 
 }  // namespace
