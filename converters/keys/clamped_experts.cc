@@ -35,6 +35,18 @@ RuleTarget half_bias(const char* matrix, int64_t first) {
       .elements = true};
 }
 
+// Blocks are rows of matrices that are not transposed, of all experts one after the other.
+RuleTarget rows_of_blocks(const char* matrix, int64_t first, int64_t step,
+                          Shape (*shape)(const ModelConfig&)) {
+  return {.name = kTargets + std::string(matrix) + ".weight",
+          .rows =
+              [=](const ModelConfig& c) {
+                const Shape made = shape(c);
+                return RowOrder{{.offset = first, .axes = {{made[0] * made[1], step}}}};
+              },
+          .shape = shape};
+}
+
 KeyRule rule(const char* name, const std::string& source, std::vector<RuleTarget> targets,
              Shape (*shape)(const ModelConfig&)) {
   KeyRule made;
@@ -59,23 +71,33 @@ std::vector<KeyRule> clamped_expert_rules(const std::string& experts) {
           },
       .shape = narrow,
       .elements = true};
-  return {rule("split transposed experts", experts + "gate_up_proj", {half("w1", 0), half("w3", 1)},
-               [](const ModelConfig& c) {
-                 return Shape{c.moe.experts, c.hidden_size, 2 * c.moe.expert_size};
-               }),
-          rule("split biases of experts", experts + "gate_up_proj_bias",
-               {half_bias("w1", 0), half_bias("w3", 1)},
-               [](const ModelConfig& c) {
-                 return Shape{c.moe.experts, 2 * c.moe.expert_size};
-               }),
-          rule("transpose experts", experts + "down_proj", {down},
-               [](const ModelConfig& c) {
-                 return Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
-               }),
-          rule("biases of experts", experts + "down_proj_bias",
-               {{.name = kTargets + std::string("w2.bias")}}, [](const ModelConfig& c) {
-                 return Shape{c.moe.experts, c.hidden_size};
-               })};
+  return {
+      rule("split transposed experts", experts + "gate_up_proj", {half("w1", 0), half("w3", 1)},
+           [](const ModelConfig& c) {
+             return Shape{c.moe.experts, c.hidden_size, 2 * c.moe.expert_size};
+           }),
+      rule("split biases of experts", experts + "gate_up_proj_bias",
+           {half_bias("w1", 0), half_bias("w3", 1)},
+           [](const ModelConfig& c) {
+             return Shape{c.moe.experts, 2 * c.moe.expert_size};
+           }),
+      rule("transpose experts", experts + "down_proj", {down},
+           [](const ModelConfig& c) {
+             return Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
+           }),
+      rule("split blocks of experts", experts + "gate_up_proj_blocks",
+           {rows_of_blocks("w1", 0, 2, wide), rows_of_blocks("w3", 1, 2, wide)},
+           [](const ModelConfig& c) {
+             return Shape{2 * c.moe.experts * c.moe.expert_size, c.hidden_size};
+           }),
+      rule("blocks of experts", experts + "down_proj_blocks", {rows_of_blocks("w2", 0, 1, narrow)},
+           [](const ModelConfig& c) {
+             return Shape{c.moe.experts * c.hidden_size, c.moe.expert_size};
+           }),
+      rule("biases of experts", experts + "down_proj_bias",
+           {{.name = kTargets + std::string("w2.bias")}}, [](const ModelConfig& c) {
+             return Shape{c.moe.experts, c.hidden_size};
+           })};
 }
 
 }  // namespace ferry::converters

@@ -187,10 +187,16 @@ void check_family(const Family& family, const std::string& what, const Variant& 
   }
 }
 
+// Latent vectors and sinks cannot be divided into heads: the pass refuses these families.
+bool is_whole(const std::string& family) {
+  return family == "deepseek_v2" || family == "deepseek_v3" || family == "gpt_oss";
+}
+
 TEST(SplitHeads, EveryFamilyComputesTheSame) {
   const auto families = std::filesystem::path(FERRY_TESTDATA) / "families";
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
+    if (is_whole(entry.path().filename())) continue;
     const Family family(entry.path());
     check_family(family, entry.path().filename(), {});
     count += 1;
@@ -201,6 +207,7 @@ TEST(SplitHeads, EveryFamilyComputesTheSame) {
 TEST(SplitHeads, EveryFamilyComputesTheSameWithMaskedSoftmaxAndR3) {
   const auto families = std::filesystem::path(FERRY_TESTDATA) / "families";
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
+    if (is_whole(entry.path().filename())) continue;
     const Family family(entry.path());
     const bool rotates = std::has_single_bit(static_cast<uint64_t>(family.config.head_dim));
     check_family(family, entry.path().filename(),

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "converters/adapters/quantized/block_weight.h"
 #include "converters/adapters/quantized/packed_weight.h"
 #include "converters/adapters/quantized/scaled_weight.h"
 #include "core/text.h"
@@ -95,6 +96,10 @@ class Adopter {
       const std::string module = module_of(".qweight");
       return module.empty() ? std::optional<size_t>() : FERRY_TRY(derive_across(index, module));
     }
+    if (form == QuantizedForm::kBlocks) {
+      const std::string module = module_of("_blocks");
+      return module.empty() ? std::optional<size_t>() : FERRY_TRY(derive_blocks(index, module));
+    }
     if (const std::string module = module_of(".weight_packed"); !module.empty()) {
       return FERRY_TRY(derive_packed(index, module));
     }
@@ -118,19 +123,22 @@ class Adopter {
 
   Result<std::optional<size_t>> add(const std::string& module, Shape shape,
                                     std::vector<size_t> parts,
-                                    std::unique_ptr<Derivation> derivation) {
+                                    std::unique_ptr<Derivation> derivation,
+                                    const char* suffix = ".weight") {
     FERRY_RETURN_IF_ERROR(check_kept(parts.front(), module));
     for (const size_t part : parts) used_.insert(part);
     // The dtype of the model that was quantised, else that of its scales.
     const DType scales = entry(parts[1]).dtype;
-    const DType kept = config_.dtype.value_or(is_castable(scales) ? scales : DType::kF32);
-    const size_t made = FERRY_TRY(out_.source->add({.name = module + ".weight (dequantised)",
+    const bool blocks = config_.schemes.front().form == QuantizedForm::kBlocks;
+    const DType usual = is_castable(scales) ? scales : blocks ? DType::kBF16 : DType::kF32;
+    const DType kept = config_.dtype.value_or(usual);
+    const size_t made = FERRY_TRY(out_.source->add({.name = module + suffix + " (dequantised)",
                                                     .shape = std::move(shape),
                                                     .parts = std::move(parts),
                                                     .kind = config_.method,
                                                     .derivation = std::move(derivation)}));
-    weights_.emplace(
-        made, KeyedTensor{module + ".weight", graph::derived_tensor(*out_.source, made, kept)});
+    weights_.emplace(made,
+                     KeyedTensor{module + suffix, graph::derived_tensor(*out_.source, made, kept)});
     return std::optional(made);
   }
 
@@ -212,6 +220,23 @@ class Adopter {
     return bad(codes, fmt::format("no group of quantization_config has such codes with the scales "
                                   "{}",
                                   to_string(entry(scales).shape)));
+  }
+
+  // MXFP4: (.., rows, blocks, 16), as a matrix under the key of the blocks.
+  Result<std::optional<size_t>> derive_blocks(size_t codes, const std::string& module) {
+    const size_t scales = FERRY_TRY(other(codes, module + "_scales"));
+    Shape shape = entry(codes).shape;
+    FERRY_RETURN_IF_ERROR(expect(codes, shape, {DType::kU8}));
+    const bool fits = shape.size() > 2 && shape.back() == kMxBlock / 2 &&
+                      std::ranges::all_of(shape, [](int64_t size) { return size > 0; });
+    if (!fits) return bad(codes, fmt::format("expected blocks of {} bytes", kMxBlock / 2));
+    shape.pop_back();
+    FERRY_RETURN_IF_ERROR(expect(scales, shape, {DType::kU8}));
+    const int64_t columns = shape.back() * kMxBlock;
+    int64_t rows = 1;  // the file has them all, so the product fits
+    for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
+    return add(module, {rows, columns}, {codes, scales},
+               decode_blocks({.blocks = codes, .scales = scales, .columns = columns}), "_blocks");
   }
 
   // compressed-tensors: rows of packed codes.

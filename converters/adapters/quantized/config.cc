@@ -281,15 +281,21 @@ Status read_compressed(const JsonFields& fields, QuantizationConfig& out) {
   return {};
 }
 
+// The names of modules that are left out have wildcards, and are not needed: codes have names of
+// their own.
+Status read_mxfp4(const JsonFields& fields, QuantizationConfig& out) {
+  fields.find("modules_to_not_convert");
+  out.schemes = {{.form = QuantizedForm::kBlocks, .bits = 4, .is_float = true}};
+  return {};
+}
+
 struct Method {
   std::string_view name;
   Status (*read)(const JsonFields&, QuantizationConfig&);
 };
-constexpr Method kMethods[] = {{"fp8", read_fp8},
-                               {"fbgemm_fp8", read_fbgemm},
-                               {"compressed-tensors", read_compressed},
-                               {"gptq", read_gptq},
-                               {"awq", read_awq}};
+constexpr Method kMethods[] = {
+    {"fp8", read_fp8},   {"fbgemm_fp8", read_fbgemm}, {"compressed-tensors", read_compressed},
+    {"gptq", read_gptq}, {"awq", read_awq},           {"mxfp4", read_mxfp4}};
 
 std::string method_names() {
   std::vector<std::string_view> names;

@@ -18,6 +18,7 @@ enum class QuantizedForm {
   kPacked,  // compressed-tensors: "weight_packed", integers packed along rows
   kGptq,    // "qweight", integers packed along columns
   kAwq,     // "qweight", integers packed across columns
+  kBlocks,  // "NAME_blocks" and "NAME_scales": MXFP4
 };
 
 // How the scales of a matrix (rows, columns) lie: one for each block of it. 0: as many rows or

@@ -1,0 +1,26 @@
+// Matrices of 4-bit floats in blocks of 32, which share an exponent: MXFP4, as GPT-OSS is released.
+// Source: OCP Microscaling Formats; transformers, integrations/mxfp4.py.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/derived_source.h"
+
+namespace ferry::converters {
+
+inline constexpr int64_t kMxBlock = 32;  // elements that share an exponent
+
+// value = element * 2^(scale - 127), in f32. Elements are f4_e2m1, two in a byte, the first in the
+// low bits.
+struct BlockWeight {
+  size_t blocks = 0;  // entry of u8, (.., rows, columns / 32, 16)
+  size_t scales = 0;  // entry of u8, (.., rows, columns / 32)
+  int64_t columns = 0;
+};
+
+// The shapes of the entries have been checked.
+std::unique_ptr<Derivation> decode_blocks(const BlockWeight& weight);
+
+}  // namespace ferry::converters
