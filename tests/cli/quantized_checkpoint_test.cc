@@ -68,7 +68,7 @@ TEST_P(QuantizedCheckpoint, AccountsForEveryStoredTensorOnce) {
   const Outcome planned = run_ferry({"convert", path_, "-n", "--json"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   std::multiset<std::string> mapped, stored;
-  for (const Json& entry : planned.json()["mapping"]["entries"]) {
+  for (const Json& entry : planned.json()["entries"]) {
     if (entry["source"] != "") mapped.insert(entry["source"].get<std::string>());
   }
   for (const auto& item : TensorFile(path_ + "/model.safetensors").header.items()) {
