@@ -27,16 +27,13 @@ int64_t block_rows(int64_t columns) {
 }  // namespace
 
 DerivedSource::DerivedSource(std::unique_ptr<TensorSource> base) {
-  take(*base, "");
+  take(*base);
   sources_.push_back(std::move(base));
 }
 
-void DerivedSource::take(const TensorSource& source, const std::string& prefix) {
+void DerivedSource::take(const TensorSource& source) {
   const auto first_file = static_cast<uint32_t>(files_.size());
-  for (SourceFile file : source.files()) {
-    file.name = prefix + file.name;
-    files_.push_back(std::move(file));
-  }
+  files_.insert(files_.end(), source.files().begin(), source.files().end());
   for (size_t i = 0; i < source.entries().size(); ++i) {
     TensorEntry entry = source.entries()[i];
     entry.file += first_file;
@@ -49,8 +46,7 @@ void DerivedSource::take(const TensorSource& source, const std::string& prefix) 
   }
 }
 
-Result<size_t> DerivedSource::add_source(std::unique_ptr<TensorSource> source,
-                                         const std::string& prefix) {
+Result<size_t> DerivedSource::add_source(std::unique_ptr<TensorSource> source) {
   std::unordered_set<std::string_view> names;
   for (const TensorEntry& entry : entries_) names.insert(entry.name);
   for (const TensorEntry& entry : source->entries()) {
@@ -59,7 +55,7 @@ Result<size_t> DerivedSource::add_source(std::unique_ptr<TensorSource> source,
                                  printable(source->path()), quoted(entry.name)));
   }
   const size_t first = entries_.size();
-  take(*source, prefix);
+  take(*source);
   sources_.push_back(std::move(source));
   return first;
 }

@@ -20,7 +20,6 @@ namespace {
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr const char* kConfig = "adapter_config.json";
 constexpr const char* kTensors[] = {"adapter_model.safetensors", "adapter_model.bin"};
-constexpr const char* kPrefix = "lora/";
 
 Result<std::unique_ptr<TensorSource>> open_tensors(const Directory& directory) {
   for (const char* name : kTensors) {
@@ -38,10 +37,9 @@ Status merge_adapter(CheckpointInput& input, const std::string& path) {
   const std::string text = FERRY_TRY(read_text(file, kMaxConfigBytes));
   auto source = std::make_unique<DerivedSource>(std::move(input.source));
   std::unique_ptr<TensorSource> tensors = FERRY_TRY(open_tensors(directory));
-  const size_t first = FERRY_TRY(source->add_source(std::move(tensors), kPrefix));
+  const size_t first = FERRY_TRY(source->add_source(std::move(tensors)));
   const auto bytes = std::as_bytes(std::span(text));
-  source->add_file({std::string(kPrefix) + kConfig, file.size(), {bytes.begin(), bytes.end()}},
-                   FERRY_TRY(state_of(file)));
+  source->add_file({kConfig, file.size(), {bytes.begin(), bytes.end()}}, FERRY_TRY(state_of(file)));
   const converters::LoraConfig config =
       FERRY_TRY(converters::parse_lora_config(text, printable(file.path())));
   std::string note =

@@ -9,8 +9,8 @@
 namespace ferry::pipeline {
 
 // `path` is a directory with adapter_config.json and adapter_model.safetensors or .bin. Both become
-// files of the source, named "lora/...", so that their digests are stated with those of the
-// checkpoint. Errors are those of merge_lora().
+// files of the source, so that their digests are stated with those of the checkpoint. Errors are
+// those of merge_lora().
 Status merge_adapter(CheckpointInput& input, const std::string& path);
 
 }  // namespace ferry::pipeline

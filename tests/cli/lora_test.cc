@@ -59,8 +59,8 @@ TEST_F(Lora, StatesTheFilesOfTheAdapter) {
   const Json manifest = Json::parse(read_bytes(dir_ / "b/manifest.json"));
   for (const Json& file : manifest["source"]["files"])
     files.insert(file["path"].get<std::string>());
-  EXPECT_EQ(files, (std::set<std::string>{"lora/adapter_config.json",
-                                          "lora/adapter_model.safetensors", "model.safetensors"}));
+  EXPECT_EQ(files, (std::set<std::string>{"adapter_config.json", "adapter_model.safetensors",
+                                          "model.safetensors"}));
   // Another scale is another bundle.
   const std::string adapter = copy();
   Json config = Json::parse(read_bytes(adapter + "/adapter_config.json"));
@@ -75,7 +75,7 @@ TEST_F(Lora, AccountsForEveryTensorOfTheAdapter) {
   const Outcome planned = run_ferry({"convert", base_, "--lora", adapter_, "-n", "--json"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   std::multiset<std::string> mapped, stored;
-  for (const Json& entry : planned.json()["mapping"]["entries"]) {
+  for (const Json& entry : planned.json()["entries"]) {
     mapped.insert(entry["source"].get<std::string>());
   }
   for (const std::string& file :

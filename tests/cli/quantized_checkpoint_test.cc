@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
+#include <string>
 
 #include "tests/cli/ferry_process.h"
 
@@ -68,7 +70,7 @@ TEST_P(QuantizedCheckpoint, AccountsForEveryStoredTensorOnce) {
   const Outcome planned = run_ferry({"convert", path_, "-n", "--json"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   std::multiset<std::string> mapped, stored;
-  for (const Json& entry : planned.json()["mapping"]["entries"]) {
+  for (const Json& entry : planned.json()["entries"]) {
     if (entry["source"] != "") mapped.insert(entry["source"].get<std::string>());
   }
   for (const auto& item : TensorFile(path_ + "/model.safetensors").header.items()) {
@@ -88,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(All, QuantizedCheckpoint,
                          testing::Values("awq", "ct_asymmetric", "ct_fp8_channel", "ct_int8",
                                          "ct_mixed", "fbgemm_fp8", "fp8_block", "fp8_moe",
                                          "fp8_tensor", "gptq_act_order", "gptq_v2_int8"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 struct Refusal {
   const char* checkpoint;

@@ -86,7 +86,7 @@ TEST(DerivedSource, NamesTheStoredPartsOfWhatIsDerivedTwice) {
 
 TEST(DerivedSource, AddsTheFilesOfAnotherSource) {
   DerivedSource source(stored());
-  EXPECT_FALSE(source.add_source(stored(), "lora/"));  // names are taken
+  EXPECT_FALSE(source.add_source(stored()));  // names are taken
   auto inner = std::make_unique<DerivedSource>(stored());
   ASSERT_TRUE(inner->add(tensor("w", {2, 4}, {0, 1})));
   DerivedSource outer(std::move(inner));
