@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "pipeline/adapter_input.h"
 #include "pipeline/bundle_input.h"
 #include "pipeline/checkpoint_input.h"
 
@@ -77,6 +78,9 @@ Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
       is_bundle(convert.source)
           ? FERRY_TRY(open_bundle_input(convert.source, convert.config, pool))
           : FERRY_TRY(open_checkpoint_input(convert.source, convert.config, convert.lora));
+  if (is_bundle(convert.source) && !convert.lora.empty()) {
+    FERRY_RETURN_IF_ERROR(merge_adapter(input, convert.lora));
+  }
   MappedModel model = FERRY_TRY(map_checkpoint(convert, std::move(input)));
   Export out;
   if (model.checkpoint.problems.empty()) {

@@ -254,14 +254,14 @@ Result<std::string> file_type_of(const formats::GgufMetadata& metadata, const st
 }
 
 // The plan of such a file. Where nothing tells the pre-tokenizer, that of the file is taken.
-Result<Export> plan_like(const formats::GgufFile& file, ExportOptions options,
+Result<Export> plan_like(const formats::GgufFile& file, ExportOptions options, ThreadPool& pool,
                          std::vector<std::string>& notes) {
-  auto planned = plan_export(options);
+  auto planned = plan_export(options, pool);
   const std::string pre = text_or_empty(file.metadata, kPre);
   const bool again = !planned && planned.error().code == ErrorCode::kUnsupported && !pre.empty();
   if (!again) return planned;
   options.pre_tokenizer = pre;
-  auto stated = plan_export(options);
+  auto stated = plan_export(options, pool);
   if (!stated) return planned;
   notes.push_back(fmt::format("{} {} is taken from the file", kPre, quoted(pre)));
   return stated;
@@ -279,7 +279,7 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
   wanted.type = FERRY_TRY(file_type_of(file.metadata, path));
   wanted.model_name = text_or_empty(file.metadata, kName);
   std::vector<std::string> notes;
-  const Export planned = FERRY_TRY(plan_like(file, wanted, notes));
+  const Export planned = FERRY_TRY(plan_like(file, wanted, pool, notes));
   if (!planned.problems.empty()) {
     return tl::unexpected<Error>(converters::problems_error(planned.problems, *planned.source));
   }

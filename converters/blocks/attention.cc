@@ -95,12 +95,13 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
     q = parts[0];
     gate = b.view(parts[1], {batch(), c.tokens, features(g.q_size())});
   }
-  if (style.qk_norm != kNone && style.qk_norm != kWhole) norm_qk(q, k);
+  const bool after = style.qk_norm == kAfter;
+  if (style.qk_norm != kNone && style.qk_norm != kWhole && !after) norm_qk(q, k);
   if (g.rope_layers[static_cast<size_t>(layer)]) {
     q = rope(b, kind.query_rope, q);
     k = rope(b, kind.rope, k);
   }
-  if (style.qk_norm == kAfter) norm_qk(q, k);
+  if (after) norm_qk(q, k);
   ValueId out = attend(b, c, layer, q, k, v);
   out = b.view(out, {batch(), c.tokens, features(g.q_size())});
   if (gate.valid()) out = b.mul(out, b.sigmoid(gate));

@@ -207,8 +207,8 @@ class Mapper {
     const int64_t layers = rule.layers > 0 ? rule.layers : config_.num_layers;
     if (!below(numbers.layer, layers)) return fmt::format("the config has {} layers", layers);
     if (!below(numbers.expert, stacked(rule))) {
-      return fmt::format("the config has {} {}", stacked(rule),
-                         rule.stacked > 0 ? "of them" : "experts");
+      if (rule.stacked > 0) return fmt::format("there are {}", rule.stacked);
+      return fmt::format("the config has {} experts", config_.moe.experts);
     }
     return {};
   }
@@ -421,7 +421,7 @@ class Mapper {
     }
     if (missing > kMaxMissingExperts) {
       out.problems.push_back({KeyProblem::Kind::kMissing, stack.target,
-                              fmt::format("missing: {} more experts of {}",
+                              fmt::format("missing: {} more parts of {}",
                                           missing - kMaxMissingExperts, stack.target)});
     }
     recipe.pieces = folded(recipe.pieces);

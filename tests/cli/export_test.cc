@@ -9,6 +9,7 @@
 
 #include "formats/checkpoint.h"
 #include "tests/cli/ferry_process.h"
+#include "tests/cli/schema_check.h"
 
 namespace ferry {
 namespace {
@@ -197,6 +198,25 @@ TEST(ExportTest, ABundledProgramGivesWhatItExpects) {
   EXPECT_EQ(executed.json()["result"]["executions"], 2);
   EXPECT_NE(run_ferry({"inspect", out}).out.find("2 test cases of 'forward'"), std::string::npos);
   EXPECT_EQ(run_ferry({"verify", out, "--checkpoint", source}).code, 2);
+}
+
+TEST(ExportTest, DocumentsAreAsTheirSchemasSay) {
+  const TempDir dir;
+  const std::string source = fixture("golden/qwen3"), out = dir / "model.bpte";
+  const std::string reference = source + "/golden.safetensors";
+  const auto problems = [](const std::string& schema, const Outcome& outcome) {
+    return schema_problems(schema, outcome.json());
+  };
+  const Outcome made = run_ferry_once(
+      {"convert", source, "--to", "bpte", "-o", out, "--reference", reference, "--json"});
+  EXPECT_EQ(problems("convert.json", made), std::vector<std::string>());
+  EXPECT_EQ(made.json()["result"]["files"][0]["sha256"].get<std::string>().size(), 64U);
+  EXPECT_EQ(problems("verify.json", run_ferry({"verify", out, "--json"})),
+            std::vector<std::string>());
+  EXPECT_EQ(problems("inspect.json", run_ferry({"inspect", out, "--json"})),
+            std::vector<std::string>());
+  const Outcome planned = run_ferry({"convert", source, "--to", "hf", "--dry-run", "--json"});
+  EXPECT_EQ(problems("convert.json", planned), std::vector<std::string>());
 }
 
 TEST(ExportTest, RunsGiveTheSameBytes) {

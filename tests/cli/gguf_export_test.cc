@@ -55,9 +55,6 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
   };
   const Case kCases[] = {
       {"golden/gemma2", {{"query_pre_attn_scalar", 77}}, "query_pre_attn_scalar"},
-      {"golden/gemma2",
-       {{"query_pre_attn_scalar", 8}, {"final_logit_softcapping", nullptr}},
-       "final_logit_softcapping"},
       {"golden/smollm3", {{"no_rope_layers", {1, 0, 1, 1}}}, "no_rope_layers"},
       {"golden/llama", {{"hidden_act", "gelu"}}, "hidden_act"},
       {"golden/llama_yarn",

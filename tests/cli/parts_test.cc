@@ -92,6 +92,27 @@ TEST_F(Parts, ThatAreDamagedAreMadeAgain) {
   EXPECT_EQ(files_in(dir_ / "joined"), files_in(dir_ / "whole"));
 }
 
+TEST_F(Parts, AreTasksOfABatch) {
+  const auto task = [&](const std::string& id, const std::string& output, const std::string& option,
+                        const std::string& value) {
+    return nlohmann::json{{"id", id},
+                          {"input", fixture("llama3_tied")},
+                          {"output", dir_ / output},
+                          {"args", {"--max-file-size", "100K", option, value}}}
+               .dump() +
+           "\n";
+  };
+  const std::string parts = dir_.write("parts.jsonl", task("p1", "parts/1", "--part", "1/2") +
+                                                          task("p2", "parts/2", "--part", "2/2"));
+  const std::string join =
+      dir_.write("join.jsonl", task("all", "joined", "--join", dir_ / "parts"));
+  for (const std::string& plan : {parts, parts, join}) {  // twice: the second time all is done
+    const Outcome ran = run_ferry_once({"batch", "run", plan, "--workers", "1"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+  }
+  EXPECT_EQ(run_ferry({"check", dir_ / "joined"}).code, 0);
+}
+
 TEST_F(Parts, MakeSenseOrAreRefused) {
   for (const char* part : {"0/2", "3/2", "1", "a/b", "1/0", "1/2/3"}) {
     EXPECT_EQ(run_ferry(line(dir_ / "p", {"--part", part})).code, 2) << part;

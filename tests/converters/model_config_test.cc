@@ -425,8 +425,8 @@ TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {
     std::string key;
   };
   const Case cases[] = {
-      {with(llama(), {{"hidden_act", "relu2"}}), "'hidden_act'"},
-      {with(gemma3(), {{"hidden_activation", "relu2"}}), "'hidden_activation'"},
+      {with(llama(), {{"hidden_act", "quick_gelu"}}), "'hidden_act'"},
+      {with(gemma3(), {{"hidden_activation", "quick_gelu"}}), "'hidden_activation'"},
       {with(gemma3(), {{"use_bidirectional_attention", true}}), "'use_bidirectional_attention'"},
       {with(llama(), {{"quantization_config", {{"quant_method", "gptq"}}}}),
        "'quantization_config'"},
@@ -437,7 +437,7 @@ TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {
       {with(llama(), {{"layer_types", {"full_attention", "full_attention", "sliding_attention"}}}),
        "'layer_types'"},
       {with(llama(), {{"layer_types", {"mamba", "mamba", "mamba"}}}), "'layer_types'"},
-      {{{"model_type", "gpt2"}, {"n_embd", 768}}, "'model_type'"},
+      {{{"model_type", "bert"}, {"n_embd", 768}}, "'model_type'"},
   };
   for (const Case& c : cases) {
     const Refusal r = refusal(c.config);

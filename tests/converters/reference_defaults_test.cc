@@ -196,15 +196,15 @@ TEST(ReferenceDefaults, AConfigOfQwenVlMayBeFlat) {
             "and longrope are supported");
 }
 
-TEST(ReferenceDefaults, GraniteFourIsBuiltWhereItIsDense) {
+TEST(ReferenceDefaults, GraniteFourMayBeDense) {
   const json dense = {{"num_local_experts", 0},
                       {"num_hidden_layers", 2},
                       {"position_embedding_type", "rope"},
                       {"layer_types", {"attention", "attention"}}};
-  const auto without = [&](const std::string& key, const json& value) {
+  const auto with = [&](const std::string& key, const json& value) {
     json config = type("granitemoehybrid", dense);
     config[key] = value;
-    return refusal(config);
+    return parse(config);
   };
   const ModelConfig c = parse(type("granitemoehybrid", dense));
   EXPECT_EQ(c.intermediate_size, 1024);
@@ -215,12 +215,9 @@ TEST(ReferenceDefaults, GraniteFourIsBuiltWhereItIsDense) {
     config["position_embedding_type"] = none;
     EXPECT_FALSE(parse(config).has_rope());
   }
-  EXPECT_EQ(without("num_local_experts", 4),
-            "4 config.json: 'num_local_experts' is not 0: not supported");
-  EXPECT_EQ(without("layer_types", nullptr),
-            "4 config.json: 'layer_types' is missing: Mamba layers are not supported");
-  EXPECT_EQ(without("layer_types", {"attention", "mamba"}),
-            "4 config.json: 'layer_types' has the unknown type 'mamba'");
+  EXPECT_EQ(with("num_local_experts", 4).moe.experts, 4);
+  EXPECT_EQ(with("layer_types", nullptr).layer_types, std::vector<LayerType>(2, LayerType::kMamba));
+  EXPECT_EQ(with("layer_types", {"attention", "mamba"}).layer_types[1], LayerType::kMamba);
 }
 
 }  // namespace

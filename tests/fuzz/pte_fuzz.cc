@@ -1,4 +1,6 @@
-// Any bytes as a .pte file: refused, or a program that our writer can write again unchanged.
+// Any bytes as a .pte or .bpte file: refused, or a program that our writer can write again
+// unchanged.
+#include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
 #include "formats/pte/writer.h"
 #include "formats/xnnpack/calls.h"
@@ -27,6 +29,11 @@ void check_delegates(const LoadedProgram& loaded) {
 }
 
 void check(std::span<const std::byte> file) {
+  if (is_bundled(file)) {
+    const auto bundled = read_bundled(file, "fuzz.bpte");
+    if (!bundled) return require_good_message(bundled.error());
+    return check(bundled->program);
+  }
   const auto loaded = read_program(file, "fuzz.pte");
   if (!loaded) return require_good_message(loaded.error());
   touch(loaded->data.constants);

@@ -137,6 +137,26 @@ TEST(Builder, ArithmeticBroadcastsAndPromotes) {
          return f.b.gelu(f.f32({f.t, 4}), "tanh");
        },
        "f32[T,4]"},
+      {"relu",
+       [](Fixture& f) {
+         return f.b.relu(f.f32({f.t, 4}));
+       },
+       "f32[T,4]"},
+      {"layer norm without parameters",
+       [](Fixture& f) {
+         return f.b.layer_norm(f.f32({1, f.t, 4}), {}, {}, 1e-5);
+       },
+       "f32[1,T,4]"},
+      {"layer norm without bias",
+       [](Fixture& f) {
+         return f.b.layer_norm(f.f32({1, f.t, 4}), f.b.weight("w", {4}), {}, 1e-5);
+       },
+       "f32[1,T,4]"},
+      {"layer norm with another width",
+       [](Fixture& f) {
+         return f.b.layer_norm(f.f32({1, f.t, 4}), f.b.weight("w", {3}), {}, 1e-5);
+       },
+       ""},
       {"rsqrt of integers", [](Fixture& f) { return f.b.rsqrt(f.of(DType::kI64, {1})); }, ""},
   });
 }

@@ -190,7 +190,8 @@ void change_scale(Checkpoint& c, const Facts& f) {
   with_number("query_pre_attn_scalar", [&](double) { return double(f.head_dim); })(c, f);
 }
 
-constexpr const char* kEpsKeys[] = {"rms_norm_eps", "norm_eps", "layer_norm_epsilon"};
+constexpr const char* kEpsKeys[] = {"rms_norm_eps", "norm_eps", "layer_norm_epsilon",
+                                    "layer_norm_eps", "norm_epsilon"};
 
 // A norm divides by sqrt(mean square + eps), so that ten times an eps changes its result by the
 // factor 1 - 4.5 eps / mean square, and the smallest mean square is that of the embedded tokens.

@@ -44,6 +44,7 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   embedding = codegen ? "transformer.wte.weight" : "model.embed_tokens.weight";
   head = "lm_head.weight";
   final_norm = codegen                ? "transformer.ln_f.weight"
+               : model_type == "phi"  ? "model.final_layernorm.weight"
                : model_type == "lfm2" ? "model.embedding_norm.weight"
                                       : "model.norm.weight";
   layers = number(config, {"num_hidden_layers", "n_layer"}, 0);
@@ -53,8 +54,8 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   const Json* partial = find_deep(config, "partial_rotary_factor");
   rotary_dim = number(config, {"rotary_dim"}, head_dim);
   if (partial) rotary_dim = static_cast<int64_t>(partial->get<double>() * double(head_dim));
-  shifted_norms = model_type.starts_with("gemma") || qwen_hybrid;
-  paired_rope = codegen || model_type == "glm";
+  shifted_norms = model_type.starts_with("gemma") || model_type == "nemotron" || qwen_hybrid;
+  paired_rope = codegen || model_type == "glm" || model_type.starts_with("cohere");
   output_gate = qwen_hybrid;
   tied = !checkpoint.has(head);
   expert_count = number(config, {"num_local_experts", "num_experts"}, 0);
@@ -69,7 +70,8 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
 void Facts::read_layer_kinds() {
   const Json& config = checkpoint_.config;
   const Json* types = find_deep(config, "layer_types");
-  const bool every = model_type == "mistral" || model_type == "phi3" || model_type == "qwen3_moe";
+  const bool every = model_type == "mistral" || model_type == "phi3" || model_type == "qwen3_moe" ||
+                     model_type == "starcoder2";
   const bool window =
       number(config, {"sliding_window"}, 0) > 0 && config.value("use_sliding_window", true);
   for (int64_t i = 0; i < layers; ++i) {
@@ -78,9 +80,9 @@ void Facts::read_layer_kinds() {
     if (has(layer(i) + "conv.conv.weight")) convs.push_back(i);
     if (part(i, Part::kKey)) {
       attention.push_back(i);
-      const bool turns = !config.contains("no_rope_layers") || config["no_rope_layers"].at(at) == 1;
-      if (turns) turned.push_back(i);
       const bool slides = types ? types->at(at) == "sliding_attention" : every;
+      const bool turns = !config.contains("no_rope_layers") || config["no_rope_layers"].at(at) == 1;
+      if (turns && (slides || model_type != "cohere2")) turned.push_back(i);
       if (window && slides) sliding.push_back(i);
     }
     if (part(i, Part::kGate)) gated.push_back(i);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stdexcept>
 
 #include "tests/cli/ferry_process.h"
@@ -322,7 +323,11 @@ std::vector<Model> models() {
   const auto add = [&](const std::string& directory) {
     all.push_back({fs::path(directory).filename(), directory, directory + "/golden.safetensors"});
   };
-  for (const auto& entry : fs::directory_iterator(fixture("golden"))) add(entry.path());
+  // Facts knows neither the names nor the layouts of these.
+  const std::set<std::string> unknown = {"gpt2", "gpt_neox", "opt", "opt_norm_after"};
+  for (const auto& entry : fs::directory_iterator(fixture("golden"))) {
+    if (!unknown.contains(entry.path().filename())) add(entry.path());
+  }
   add(fixture("llama3_tied"));
   add(fixture("qwen3_5_text"));
   std::ranges::sort(all, {}, &Model::name);

@@ -317,8 +317,8 @@ size_t largest(const Tensor& tensor) {
 // Of the largest value of a matrix that every token passes.
 void flip_in_matrix(Checkpoint& c, const Facts& f) {
   const std::string key =
-      f.first_of(f.layers - 1,
-                 {"self_attn.o_proj.weight", "self_attn.out_proj.weight", "attn.out_proj.weight"});
+      f.first_of(f.layers - 1, {"self_attn.o_proj.weight", "self_attn.out_proj.weight",
+                                "attn.out_proj.weight", "self_attn.dense.weight"});
   if (key.empty()) throw std::runtime_error("no output projection");
   flip_exponent_bit(c.at(key), largest(c.at(key)));
 }
