@@ -1,4 +1,4 @@
-// Tokenizers that are no tokenizer.json: ferry tokenize, convert, run and perplexity take them.
+// Tokenizers that are no tokenizer.json: ferry tokenize, convert, run and verify take them.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -52,7 +52,7 @@ TEST(TokenizerFiles, ABundleServesTextWithRanks) {
   const std::string bundle = convert("ranks");
   EXPECT_EQ(answer(bundle), expected);
   write_bytes(dir / "text", "Hello 12345, and again");
-  const Outcome text = run_ferry_once({"perplexity", bundle, "--text", dir / "text"});
+  const Outcome text = run_ferry_once({"verify", bundle, "--perplexity", dir / "text", "--text"});
   EXPECT_EQ(text.code, 0) << text.err;
 }
 
