@@ -46,7 +46,7 @@ ValueId attend_to(GraphBuilder& b, const DecoderContext& c, int64_t layer, Value
 ValueId norm_by_head(GraphBuilder& b, ValueId x, const std::string& name, double eps) {
   const Dims& shape = b.graph()[x].shape;
   const Dims width = {shape[2], shape[3]};
-  const ValueId weight = b.weight(name + ".weight", width);
+  const ValueId weight = b.weight_f32(name + ".weight", width);  // no matrix of a linear layer
   return b.mul(norm(b, NormKind::kLayerBare, x, name, eps), weight);
 }
 

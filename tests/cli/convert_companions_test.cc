@@ -124,7 +124,7 @@ void expect_note(const std::string& tokenizer, const std::string& part) {
 
 TEST(ConvertTokenizer, WhatWillNotLoadIsNoted) {
   expect_note("not json", "the bundle will take tokens, but no text");
-  expect_note(R"({"model": {"type": "Unigram", "vocab": []}})", "Unigram");
+  expect_note(R"({"model": {"type": "Unigram", "vocab": 1}})", "vocab");
 }
 
 TEST(ConvertTokenizer, IdsBeyondTheModelAreNoted) {

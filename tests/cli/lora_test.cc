@@ -50,7 +50,7 @@ TEST_F(Lora, IsProvedAgainstTheCheckpointAndTheAdapter) {
 TEST_F(Lora, KeepsTheDtypeOfTheBase) {
   ASSERT_EQ(run_ferry({"convert", base_, "--lora", adapter_, "-o", dir_ / "b"}).code, 0);
   const Json manifest = Json::parse(read_bytes(dir_ / "b/manifest.json"));
-  EXPECT_EQ(manifest["weight_dtype"], "bf16");
+  EXPECT_EQ(manifest["components"][0]["weight_dtype"], "bf16");
 }
 
 TEST_F(Lora, StatesTheFilesOfTheAdapter) {
@@ -122,7 +122,8 @@ TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
        "base_model.model.model.layers.9.mlp.down_proj.lora_A.weight", "other half"},
       {"base_model.model.lm_head.weight", "base_model.model.score.weight",
        "the checkpoint has no 'score.weight'"},
-      {"base_model.model.lm_head.weight", "lm_head.weight", "does not begin with"},
+      {"base_model.model.lm_head.weight", "lm_head.weight", "is a tensor of the checkpoint too"},
+      {"base_model.model.lm_head.weight", "model.lm_head.weight", "does not begin with"},
       {"base_model.model.model.layers.0.mlp.down_proj.lora_A.weight",
        "base_model.model.model.layers.0.mlp.down_proj.lora_magnitude_vector", "no known kind"},
   };

@@ -51,7 +51,8 @@ TEST_P(QuantizedCheckpoint, KeepsTheDtypeOfTheModelThatWasQuantised) {
   ASSERT_EQ(made.code, 0) << made.err;
   const Json expected = Json::parse(read_bytes(path_ + "/dequantised.json"));
   std::map<std::string, std::string> digests;  // of weights that are made of one module
-  for (const Json& tensor : Json::parse(read_bytes(dir_ / "b/manifest.json"))["tensors"]) {
+  const Json manifest = Json::parse(read_bytes(dir_ / "b/manifest.json"));
+  for (const Json& tensor : manifest["tensors"]) {
     const std::string key = tensor["sources"][0]["key"];
     if (tensor["shape"].size() == 2) {
       digests[key.substr(0, key.rfind('.')) + ".weight"] = tensor["sha256"];

@@ -66,7 +66,6 @@ TEST(Usage, AnEmptyFileNameIsNotAnAbsentOption) {
 TEST(Usage, OptionsThatAreNotThereAreNotKnownEither) {
   const std::string source = fixture("llama3_tied");
   const std::vector<Line> lines = {
-      {"convert", source, "--dry-run", "--to", "gguf"},
       {"convert", source, "--dry-run", "--publish"},
   };
   for (const Line& line : lines) {

@@ -122,7 +122,7 @@ TEST(VisionCheckpoint, AWrongWeightOfTheTowerIsNamedByItsKey) {
 TEST(VisionCheckpoint, AWrongTowerIsFoundAtItsFirstStage) {
   const TempDir dir;
   const std::string wrong =
-      changed_config(dir, "vision/smolvlm", {{"vision_config", {{"hidden_act", "relu"}}}});
+      changed_config(dir, "vision/smolvlm", {{"vision_config", {{"hidden_act", "mish"}}}});
   EXPECT_EQ(run_ferry({"convert", wrong, "-o", dir / "b"}).code, 4);
   write_bytes(wrong + "/config.json", [&] {
     Json config = Json::parse(read_bytes(fixture("vision/smolvlm/config.json")));

@@ -12,11 +12,12 @@ inline void require(bool holds) {
   if (!holds) __builtin_trap();
 }
 
-// A message for a refused input is one short line without control characters.
+// A message for a refused input is one line without control characters. The longest names all model
+// types.
 inline void require_good_message(const Error& error) {
   const std::string& text = error.message;
   require(error.code == ErrorCode::kBadInput || error.code == ErrorCode::kUnsupported);
-  require(!text.empty() && text.size() <= 400);
+  require(!text.empty() && text.size() <= 1000);
   require(std::none_of(text.begin(), text.end(),
                        [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; }));
 }

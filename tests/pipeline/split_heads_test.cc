@@ -61,6 +61,7 @@ graph::Graph block_graph(const Block& o) {
   const int64_t rotary = o.rotary == 0 ? o.head_dim : o.rotary;
   c.full.rope.cos = b.input("cos", DType::kF32, {1, c.tokens, 1, rotary});
   c.full.rope.sin = b.input("sin", DType::kF32, {1, c.tokens, 1, rotary});
+  c.full.query_rope = c.full.rope;
   c.full.mask = ports.attention_mask();
   const graph::ValueId x = b.input("hidden", DType::kF32,
                                    {converters::batch(), c.tokens, converters::features(o.hidden)});
