@@ -205,8 +205,9 @@ ValueId latent_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, in
 
   const ValueId by_head =
       b.permute(b.view(query[0], {c.tokens, heads(s.heads), s.plain}), {1, 0, 2});
-  const ValueId lifted =
-      b.bmm(by_head, b.weight(prefix + ".wk_b.weight", {heads(s.heads), head_dim(s.plain), features(s.rank)}));
+  const ValueId lifted = b.bmm(
+      by_head,
+      b.weight(prefix + ".wk_b.weight", {heads(s.heads), head_dim(s.plain), features(s.rank)}));
   const ValueId plain =
       b.view(b.permute(lifted, {1, 0, 2}), {batch(), c.tokens, heads(s.heads), s.rank});
   const ValueId turned = rope(b, table, query[1]);
@@ -214,8 +215,9 @@ ValueId latent_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, in
 
   const ValueId latent = b.slice(mixed, 3, s.turned, kToEnd);
   const ValueId columns = b.permute(b.view(latent, {c.tokens, heads(s.heads), s.rank}), {1, 2, 0});
-  const ValueId values =
-      b.bmm(b.weight(prefix + ".wv_b.weight", {heads(s.heads), head_dim(s.value), features(s.rank)}), columns);
+  const ValueId values = b.bmm(
+      b.weight(prefix + ".wv_b.weight", {heads(s.heads), head_dim(s.value), features(s.rank)}),
+      columns);
   const ValueId out =
       b.view(b.permute(values, {2, 0, 1}), {batch(), c.tokens, features(s.heads * s.value)});
   return projection(b, out, prefix + ".wo", s.heads * s.value, g.hidden_size, g.attention_bias);

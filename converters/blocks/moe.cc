@@ -109,8 +109,10 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
                               {experts(moe.experts), features(hidden), features(moe.expert_size)});
   GraphBuilder::ExpertBiases biases = {};
   if (moe.clamped) {
-    biases.b1 = b.weight(prefix + ".experts.w1.bias", {experts(moe.experts), features(moe.expert_size)});
-    biases.b3 = b.weight(prefix + ".experts.w3.bias", {experts(moe.experts), features(moe.expert_size)});
+    biases.b1 =
+        b.weight(prefix + ".experts.w1.bias", {experts(moe.experts), features(moe.expert_size)});
+    biases.b3 =
+        b.weight(prefix + ".experts.w3.bias", {experts(moe.experts), features(moe.expert_size)});
     biases.b2 = b.weight(prefix + ".experts.w2.bias", {experts(moe.experts), features(hidden)});
   }
   const ValueId sum = b.view(b.experts(rows, route.ids, route.scores, w1, w3, w2, biases),

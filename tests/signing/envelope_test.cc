@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "core/sha256.h"
 #include "core/base64.h"
+#include "core/sha256.h"
 #include "signing/sign_statement.h"
 #include "signing/verify_envelope.h"
 #include "tests/signing/base64_testing.h"

@@ -18,18 +18,16 @@ constexpr const char* kJinja = "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}"
 std::string rendered(const std::string& config, const std::string& map) {
   const std::map<std::string, std::string> files = {
       {kChatTemplateFile, kJinja}, {kTokenizerConfigFile, config}, {kSpecialTokensMapFile, map}};
-  const auto chat =
-      ChatTemplate::load("d", [&](const std::string& name, uint64_t) -> Result<std::string> {
-        return files.at(name);
-      });
+  const auto chat = ChatTemplate::load(
+      "d",
+      [&](const std::string& name, uint64_t) -> Result<std::string> { return files.at(name); });
   if (!chat) return chat.error().message;
   const auto text = chat->render("[]", "line 1", {});
   return text ? *text : text.error().message;
 }
 
 TEST(SpecialTokensMap, SpeaksWhereTheConfigDoesNot) {
-  EXPECT_EQ(rendered("", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}})"),
-            "<s>|</s>|");
+  EXPECT_EQ(rendered("", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}})"), "<s>|</s>|");
   EXPECT_EQ(rendered(R"({"pad_token": "<p>"})", R"({"bos_token": "<s>"})"), "<s>||<p>");
   EXPECT_EQ(rendered(R"({"bos_token": "<a>"})", ""), "<a>||");
 }
