@@ -318,8 +318,12 @@ std::string transform_text(const graph::Recipe& recipe, const TensorSource& sour
   };
   for (const graph::Step& step : recipe.steps) add(step_text(step));
   const std::string stored = stored_forms(recipe, source);
+  const bool blocks =
+      !recipe.steps.empty() && (recipe.steps.back().kind == graph::Step::Kind::kEncode ||
+                                recipe.steps.back().kind == graph::Step::Kind::kStored);
   const std::string_view made = dtype_name(recipe.output().dtype);
-  if (!stored.empty() && stored != made) add(fmt::format("{} to {}", stored, made));
+  // Blocks are named by their step, and have no dtype.
+  if (!blocks && !stored.empty() && stored != made) add(fmt::format("{} to {}", stored, made));
   return text.empty() ? "copy" : text;
 }
 
