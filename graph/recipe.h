@@ -28,7 +28,7 @@ struct Step {
     kDecode,      // from the stored form of each piece to f32
     kAdd,         // x + value
     kMul,         // x * value
-    kNegExp,      // -exp(x), the nearest f32
+    kNegExp,      // -exp(x), the nearest f32; with the value 1 the f32 that torch computes
     kLogNegated,  // log(-x), the nearest f32
     kCast,        // to `dtype`
     kQuantize,    // rows to codes and scales, by `scheme`
@@ -36,19 +36,18 @@ struct Step {
     kEncode,      // rows to blocks, by `encoder`
     kStored,      // blocks as they are stored, without a kDecode before
   } kind = Kind::kDecode;
-  double value = 0;                       // of kAdd and kMul
-  DType dtype = DType::kF32;              // of kCast
+  double value = 0;                       // of kAdd, kMul and kNegExp
+  DType dtype = DType::kF32;              // of kCast; of kDecode see derived_weights.h
   QuantizationScheme scheme = {};         // of kQuantize
   const BlockEncoder* encoder = nullptr;  // of kEncode: one of find_block_encoder()
   bool operator==(const Step&) const = default;
 };
 
-// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split q8_0", "encode
-// q4_k", "stored". Numbers read
-// back as the same double. kQuantize states the codes, the group, the dtype of the scales, how they
-// are chosen (of hqq with the rounds), and of 4 bits the order of the nibbles: "quantize i4 group
-// 32 bf16 bf16_first low_first", "quantize i4 group 32 f32 hqq 6 high_first", "quantize i8 row f32
-// bf16_first".
+// "decode", "add -1", "mul 2", "neg_exp", "log_negated", "cast bf16", "split q8_0", "encode q4_k",
+// "stored". Numbers read back as the same double. kQuantize states the codes, the group, the dtype
+// of the scales, how they are chosen (of hqq with the rounds), and of 4 bits the order of the
+// nibbles: "quantize i4 group 32 bf16 bf16_first low_first", "quantize i4 group 32 f32 hqq 6
+// high_first", "quantize i8 row f32 bf16_first".
 std::string step_name(const Step& step);
 
 inline constexpr std::string_view kScalesOutput = "scales";

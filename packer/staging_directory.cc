@@ -1,5 +1,4 @@
-// All or nothing on a POSIX file system: make a sibling, fill and sync it, rename it, sync the
-// parent.
+// All or nothing on a POSIX file system: make a sibling, fill, sync and rename it, sync the parent.
 #include "packer/staging_directory.h"
 
 #include <dirent.h>
