@@ -94,7 +94,7 @@ Status check_size(uint64_t bytes) {
 
 class Reader {
  public:
-  explicit Reader(const std::string& name) : name_(name) {}
+  Reader(const std::string& name, uint64_t file_bytes) : name_(name), left_(file_bytes) {}
 
   Result<std::vector<TestSuite>> suites(const wire::BundledProgram& root) {
     std::vector<TestSuite> out;
@@ -116,6 +116,13 @@ class Reader {
                                  where_.empty() ? "" : fmt::format(" (method {})", where_)));
   }
 
+  // Offsets may name one value many times. All values together take no more than the file has.
+  Status take(uint64_t bytes) {
+    if (bytes > left_) return bad("its values have more bytes than the file");
+    left_ -= bytes;
+    return {};
+  }
+
   Status cases(const wire::TestSuite& suite, TestSuite& out) {
     if (suite.test_cases() == nullptr) return {};
     for (const wire::TestCase* each : *suite.test_cases()) {
@@ -126,12 +133,12 @@ class Reader {
     return {};
   }
 
-  Result<std::vector<TestValue>> values(
-      const flatbuffers::Vector<Offset<wire::Value>>* list) const {
+  Result<std::vector<TestValue>> values(const flatbuffers::Vector<Offset<wire::Value>>* list) {
     std::vector<TestValue> out;
     if (list == nullptr) return out;
     for (const wire::Value* value : *list) {
       if (value == nullptr || value->val() == nullptr) return bad("a value is absent");
+      FERRY_RETURN_IF_ERROR(take(sizeof(uint32_t)));
       switch (value->val_type()) {
         case wire::ValueUnion::Tensor:
           out.emplace_back(FERRY_TRY(tensor(*value->val_as_Tensor())));
@@ -152,7 +159,7 @@ class Reader {
     return out;
   }
 
-  Result<TestTensor> tensor(const wire::Tensor& in) const {
+  Result<TestTensor> tensor(const wire::Tensor& in) {
     TestTensor out;
     const auto dtype = dtype_from_executorch(in.scalar_type());
     if (!dtype) return bad(fmt::format("scalar type {}", in.scalar_type()));
@@ -173,6 +180,7 @@ class Reader {
     if (!bytes || *bytes < 0 || static_cast<uint64_t>(*bytes) != stored) {
       return bad(fmt::format("a tensor {} of {} bytes", to_string(shape), stored));
     }
+    FERRY_RETURN_IF_ERROR(take(stored));
     if (stored > 0) {
       const auto* data = reinterpret_cast<const std::byte*>(in.data()->Data());
       out.data.assign(data, data + stored);
@@ -183,6 +191,7 @@ class Reader {
   const std::string& name_;
   std::string where_;  // the method
   size_t cases_ = 0;
+  uint64_t left_;  // bytes that further values may have
 };
 
 }  // namespace
@@ -227,7 +236,7 @@ Result<BundledProgram> read_bundled(std::span<const std::byte> file, const std::
   BundledProgram out;
   const auto* data = reinterpret_cast<const std::byte*>(root->program()->Data());
   out.program = {data, root->program()->size()};
-  out.suites = FERRY_TRY(Reader(name).suites(*root));
+  out.suites = FERRY_TRY(Reader(name, file.size()).suites(*root));
   return out;
 }
 

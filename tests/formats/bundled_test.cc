@@ -71,6 +71,32 @@ TEST(BundledTest, TensorsWithOtherBytesThanTheirSizesSayAreRefused) {
   EXPECT_FALSE(read_bundled(file_of(wrong, 8), "f").has_value());
 }
 
+// A list of 41 offsets, all to the tensor that is its first value.
+TEST(BundledTest, OneTensorUnderManyOffsetsIsRefused) {
+  std::vector<TestSuite> many = suites();
+  std::vector<TestValue>& values = many[0].cases[0].inputs;
+  values = {floats({256}, std::vector<float>(256))};
+  values.resize(41, int64_t{7});
+  std::vector<std::byte> file = file_of(many, 8);
+  ASSERT_TRUE(read_bundled(file, "f").has_value());
+  const auto word = [&](size_t at) {
+    uint32_t value;
+    std::memcpy(&value, file.data() + at, 4);
+    return value;
+  };
+  size_t list = 0;
+  while (word(list) != 41) list += 4;
+  const auto first = static_cast<uint32_t>(list + 4 + word(list + 4));
+  for (size_t at = list + 4; at <= list + 4 * 41; at += 4) {
+    const uint32_t offset = first - static_cast<uint32_t>(at);
+    std::memcpy(file.data() + at, &offset, 4);
+  }
+  const auto read = read_bundled(file, "f");
+  ASSERT_FALSE(read.has_value());
+  EXPECT_NE(read.error().message.find("more bytes than the file"), std::string::npos)
+      << read.error().message;
+}
+
 // Whatever a flipped bit makes of it, the reader ends, and what it hands out lies in the file.
 TEST(BundledTest, AnyFlippedBitIsReadOrRefused) {
   const std::vector<std::byte> file = file_of(suites(), 8);
