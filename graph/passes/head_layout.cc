@@ -110,6 +110,7 @@ class Rules {
       case Op::kWhere:
         return elementwise(node, {tensor_arg(node, 0), tensor_arg(node, 1), tensor_arg(node, 2)});
       case Op::kMulScalar:
+      case Op::kClamp:
       case Op::kRsqrt:
       case Op::kSigmoid:
       case Op::kExp:
@@ -396,6 +397,7 @@ class Tracer {
       case Op::kLinear:
         return divide_weight(*node, parts);
       case Op::kMulScalar:
+      case Op::kClamp:
         return divide(tensor_arg(*node, 0), parts);
       case Op::kAdd:
       case Op::kSub:
