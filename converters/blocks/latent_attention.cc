@@ -250,8 +250,9 @@ ValueId latent_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, in
   const ValueId values = b.bmm(
       b.weight(prefix + ".wv_b.weight", {heads(s.heads), head_dim(s.value), features(s.rank)}),
       columns);
-  const ValueId out =
-      b.view(b.permute(values, {2, 0, 1}), {batch(), c.tokens, features(s.heads * s.value)});
+  const ValueId by_token =
+      b.view(b.permute(values, {2, 0, 1}), {batch(), c.tokens, heads(s.heads), head_dim(s.value)});
+  const ValueId out = b.view(by_token, {batch(), c.tokens, features(s.heads * s.value)});
   return projection(b, out, prefix + ".wo", s.heads * s.value, g.hidden_size, g.attention_bias);
 }
 
