@@ -211,19 +211,20 @@ class Examiner {
   void load_programs() {
     for (const ManifestComponent& component : contents_.manifest.components) {
       for (const ManifestProgram& program : component.programs) {
-        load_program(program, component.role == kTextDecoderRole);
+        load_program(program,
+                     component.role == kTextDecoderRole || component.role == kTextEncoderRole);
       }
     }
   }
 
-  void load_program(const ManifestProgram& program, bool of_text_decoder) {
+  void load_program(const ManifestProgram& program, bool has_layers) {
     const InputFile* input = usable(program.file);
     if (input == nullptr) return;
     auto part = load_part<BundleProgram>(program.file, *input, pte::read_program, problems_);
     if (!part) return;
     check_program(program, part->loaded.program, contents_.data, problems_);
     check_delegates(program, part->loaded, contents_.data, check_digests_, problems_);
-    if (of_text_decoder) {
+    if (has_layers) {
       check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
     }
     contents_.programs.push_back(std::move(*part));

@@ -32,7 +32,8 @@ ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId
   const ValueId right = b.permute(b.view(keys, {count, kv_heads, dim}), {1, 2, 0});
   ValueId scores = b.bmm(left, right);
   if (style.cap) scores = b.mul(b.tanh(scores), *style.cap);
-  const ValueId masked = b.add(b.view(scores, {kv_heads, groups, tokens, count}), mask);
+  ValueId masked = b.view(scores, {kv_heads, groups, tokens, count});
+  if (mask.valid()) masked = b.add(masked, mask);
   const ValueId weights =
       b.view(softmax_with_sinks(b, masked, style.sinks), {kv_heads, rows, count});
   const ValueId held = b.permute(b.view(values, {count, kv_heads, dim}), {1, 0, 2});
