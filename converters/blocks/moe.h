@@ -28,8 +28,8 @@ std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char*
 std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
                                         const std::string& down_key);
 
-// The same, and either tensor may also have its matrices transposed. Its shape says which; where both
-// shapes are equal it has not.
+// The same, and either tensor may also have its matrices transposed. Its shape says which; where
+// both shapes are equal it has not.
 std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
                                              const std::string& down_key);
 
