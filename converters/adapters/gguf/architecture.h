@@ -25,6 +25,7 @@ struct GgufForm {
     kChannelAxis,  // [channels, kernel] becomes [channels, 1, kernel]
     kOneRow,       // [columns] becomes [1, columns]
     kFlat,         // [a, b] becomes [a * b]
+    kQkv,          // rows of q, k and v, "{p}" in the name; `order` is of q, `key_order` of k
     kExperts,      // [experts, ...] becomes a tensor for each expert or head, "{e}" in the name
   };
   enum class Values {
@@ -32,10 +33,12 @@ struct GgufForm {
     kNorm,    // the file has 1 more, where the architecture has shifted norms
     kNegExp,  // the file has -exp(A_log)
   };
-  GgufOrder order = nullptr;    // of the rows in a checkpoint, counting those of the file; or none
+  GgufOrder order = nullptr;  // of the rows in a checkpoint, counting those of the file; or none
+  GgufOrder key_order = nullptr;
   GgufOrder written = nullptr;  // of the rows in the file, counting those of the checkpoint
   bool of_columns = false;      // both are of the columns
   bool with_gate = false;       // the rows of kGgufPackedGate follow before they are put in order
+  bool read_only = false;       // Ferry writes no such tensor
   bool is_part = false;         // the tensor belongs to kGgufPackedInput, where the file has that
   Shape shape = Shape::kStored;
   Values values = Values::kStored;

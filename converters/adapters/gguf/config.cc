@@ -350,9 +350,7 @@ class Maker {
       config_["attention_bias"] = any({"blk.{i}.attn_q.bias", "blk.{i}.attn_qkv.bias",
                                        "blk.{i}.attn_kv_a_mqa.bias", "blk.{i}.attn_output.bias"});
     }
-    if (reading_.type->mlp_bias) {
-      config_["mlp_bias"] = any({"blk.{i}.ffn_up.bias", "blk.{i}.ffn_up_shexp.bias"});
-    }
+    if (reading_.type->mlp_bias) config_["mlp_bias"] = any({"blk.{i}.ffn_up.bias"});
     for (const GgufFlag& flag : input_.architecture->flags) {
       config_[std::string(flag.hf)] = reading_.has(flag.gguf);
     }

@@ -173,8 +173,10 @@ Result<std::optional<int64_t>> GgufReading::integer(std::string_view key, IntRan
     }
     value = item;
   }
-  if (value && *value >= range.min) return value;
-  return keys->fields.bad(name, "has no layer that it is not 0 of");
+  const int64_t found = value.value_or(0);
+  if (found >= range.min && found <= range.max) return found;
+  return keys->fields.bad(name,
+                          fmt::format("is {}, not from {} to {}", found, range.min, range.max));
 }
 
 Status GgufReading::take(std::string_view key, const char* member, IntRange range) {

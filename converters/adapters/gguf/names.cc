@@ -127,6 +127,14 @@ constexpr GgufName kExpertsRows[] = {
     {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mlp.shared_expert.down_proj.weight"},
 };
 
+// Some writers put the matrices that read the same input into one.
+constexpr GgufForm kReadOnly = {.read_only = true};
+constexpr GgufForm kQkv = {.read_only = true, .shape = GgufForm::Shape::kQkv};
+constexpr GgufForm kPairedQkv = {.order = kRopeQuery.order,
+                                 .key_order = kRopeKey.order,
+                                 .read_only = true,
+                                 .shape = GgufForm::Shape::kQkv};
+
 // Rotated in halves, as Hugging Face does: rows as they are.
 constexpr GgufName kAttentionRows[] = {
     {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
@@ -137,12 +145,23 @@ constexpr GgufName kAttentionRows[] = {
     {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_norm.weight", kNorm},
 };
 
+constexpr GgufName kFusedExpertsRows[] = {
+    {"blk.{i}.ffn_gate_up_exps.weight", "model.layers.{i}.mlp.experts.gate_up_proj", kReadOnly},
+};
+
+constexpr GgufName kFusedAttentionRows[] = {
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.{p}_proj.weight", kQkv},
+    {"blk.{i}.attn_qkv.bias", "model.layers.{i}.self_attn.{p}_proj.bias", kQkv},
+};
+
 // Rotated in pairs: rows were permuted.
 constexpr GgufName kPairedAttentionRows[] = {
     {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight", kRopeQuery},
     {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight", kRopeKey},
     {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias", kRopeQuery},
     {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias", kRopeKey},
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.{p}_proj.weight", kPairedQkv},
+    {"blk.{i}.attn_qkv.bias", "model.layers.{i}.self_attn.{p}_proj.bias", kPairedQkv},
 };
 
 constexpr GgufName kValueAndOutputRows[] = {
@@ -237,7 +256,9 @@ constexpr GgufName kLfm2Rows[] = {
 constinit const GgufNames kFrame = kFrameRows;
 constinit const GgufNames kMlp = kMlpRows;
 constinit const GgufNames kExperts = kExpertsRows;
+constinit const GgufNames kFusedExperts = kFusedExpertsRows;
 constinit const GgufNames kAttention = kAttentionRows;
+constinit const GgufNames kFusedAttention = kFusedAttentionRows;
 constinit const GgufNames kPairedAttention = kPairedAttentionRows;
 constinit const GgufNames kValueAndOutput = kValueAndOutputRows;
 constinit const GgufNames kPreNorm = kPreNormRows;

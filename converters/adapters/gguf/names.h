@@ -14,10 +14,11 @@ inline constexpr GgufForm kNorm = {.values = GgufForm::Values::kNorm};
 inline constexpr GgufForm kConv = {.shape = GgufForm::Shape::kChannelAxis};
 inline constexpr GgufForm kStacked = {.shape = GgufForm::Shape::kExperts};
 
-// Of several architectures (names.cc).
-extern const GgufNames kFrame, kMlp, kExperts, kAttention, kPairedAttention, kValueAndOutput,
-    kPreNorm, kPostAttentionNorm, kFourNorms, kTiledDeltaNet, kGroupedDeltaNet, kTwoPostNorms,
-    kPackedProjections, kGateUp, kLfm2;
+// Of several architectures (names.cc). kFusedExperts stands beside
+// kExperts, kFusedAttention beside kAttention where no layer has linear attention.
+extern const GgufNames kFrame, kMlp, kExperts, kFusedExperts, kAttention, kFusedAttention,
+    kPairedAttention, kValueAndOutput, kPreNorm, kPostAttentionNorm, kFourNorms, kTiledDeltaNet,
+    kGroupedDeltaNet, kTwoPostNorms, kPackedProjections, kGateUp, kLfm2;
 
 // Of one or two (names_single.cc).
 // Biases of the layer norms before attention and MLP, and behind the last layer.

@@ -23,15 +23,19 @@ constexpr std::string_view kRopeFactors[] = {"rope_freqs.weight", "rope_factors_
                                              "rope_factors_long.weight"};
 constexpr std::string_view kLayer = "{i}";
 constexpr std::string_view kExpert = "{e}";
+constexpr std::string_view kPart = "{p}";
 constexpr std::string_view kBlock = "blk.";
 constexpr int64_t kMaxHeads = 1 << 20;
 constexpr int64_t kMaxExpertTensors = 1 << 19;  // of a file; the largest models have 2^17
 
-// `pattern` with `number` in the place of `what`.
-std::string with_number(std::string_view pattern, std::string_view what, int64_t number) {
+// `pattern` with `filler` in the place of `what`.
+std::string with_text(std::string_view pattern, std::string_view what, std::string_view filler) {
   std::string text(pattern);
   const size_t at = text.find(what);
-  return at == std::string::npos ? text : text.replace(at, what.size(), std::to_string(number));
+  return at == std::string::npos ? text : text.replace(at, what.size(), filler);
+}
+std::string with_number(std::string_view pattern, std::string_view what, int64_t number) {
+  return with_text(pattern, what, std::to_string(number));
 }
 
 bool is_hugging_face_name(std::string_view name) {
@@ -129,6 +133,7 @@ class Keyer {
       return bad(stored, "the config has no layer of linear attention");
     }
     if (form.shape == GgufForm::Shape::kExperts) return unstack(row, index, layer);
+    if (form.shape == GgufForm::Shape::kQkv) return split_qkv(row, index, layer);
     std::vector<StridedPiece> pieces = {whole(index)};
     Shape shape = stored.shape;
     if (form.with_gate) {
@@ -206,6 +211,33 @@ class Keyer {
       std::string key = with_number(pattern, kExpert, expert);
       Recipe recipe = FERRY_TRY(
           graph::make_recipe(source_, {run_piece(index, expert * each, each)}, shape, key));
+      out_.tensors.push_back({std::move(key), std::move(recipe)});
+    }
+    return {};
+  }
+
+  // Rows of q, k and v to a tensor for each of them.
+  Status split_qkv(const GgufName& row, size_t index, int64_t layer) {
+    const TensorEntry& stored = entry(index);
+    const int64_t q = config_.q_size(), kv = config_.kv_size(), width = width_of(stored);
+    FERRY_RETURN_IF_ERROR(want_rows(stored, q + 2 * kv));
+    const std::string pattern = with_number(row.hf, kLayer, layer);
+    const struct {
+      const char* name;
+      int64_t first, rows;
+      GgufOrder order;
+    } parts[] = {
+        {"q", 0, q, row.form.order}, {"k", q, kv, row.form.key_order}, {"v", q + kv, kv, nullptr}};
+    for (const auto& part : parts) {
+      std::vector<StridedPiece> pieces = {run_piece(index, part.first * width, part.rows * width)};
+      if (part.order != nullptr) {
+        pieces = select(pieces, rows_to_elements(part.order(config_), width));
+      }
+      Shape shape = stored.shape;
+      shape[0] = part.rows;
+      std::string key = with_text(pattern, kPart, part.name);
+      Recipe recipe =
+          FERRY_TRY(graph::make_recipe(source_, std::move(pieces), std::move(shape), key));
       out_.tensors.push_back({std::move(key), std::move(recipe)});
     }
     return {};

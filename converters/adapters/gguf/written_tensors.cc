@@ -68,7 +68,9 @@ class Writer {
         architecture_(architecture),
         config_(config) {
     for (const auto& table : architecture.tables) {
-      for (const GgufName& row : table) rows_.push_back({&row, KeyPattern(std::string(row.hf))});
+      for (const GgufName& row : table) {
+        if (!row.form.read_only) rows_.push_back({&row, KeyPattern(std::string(row.hf))});
+      }
     }
   }
 
