@@ -56,13 +56,14 @@ void name_head_weights(converters::MappingReport& mapping, const graph::StateDic
   }
 }
 
-// "f32" where all matrices of floats have that dtype, "mixed" where they differ.
+// "f32" where all matrices of floats have that dtype, "mixed" where they differ. Biases of experts
+// are no matrices.
 std::string weight_dtype(const graph::Model& model) {
   std::set<DType> dtypes;
   for (const graph::MethodGraph& method : model.methods) {
     for (const graph::Value& value : method.graph.values) {
-      const bool is_matrix =
-          value.origin == graph::Value::Origin::kWeight && value.shape.size() == 2;
+      const bool is_matrix = value.origin == graph::Value::Origin::kWeight &&
+                             value.shape.size() == 2 && !value.name.ends_with(".bias");
       const auto stored = model.weights.find_output(value.name);
       const bool is_coded = stored.weight != nullptr && stored.weight->recipe.is_coded();
       if (is_matrix && !is_coded && !value.keep_f32) dtypes.insert(value.dtype);

@@ -30,6 +30,12 @@ Status check_static(const ConvertOptions& options, const converters::ModelConfig
   if (build.context_length < 2) {
     return fail(ErrorCode::kUsage, "--program static: --context-length must be at least 2");
   }
+  if (std::ranges::none_of(config.layer_types, converters::is_attention)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("--program static: no layer of this {} has attention, and the masks of "
+                            "attention are what states the context of a static program",
+                            config.model_type));
+  }
   if (options.decode_length.value_or(1) > 1 &&
       !std::ranges::all_of(config.layer_types, converters::is_attention)) {
     return fail(ErrorCode::kUsage,

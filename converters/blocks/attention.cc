@@ -138,6 +138,9 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   ValueId k = projection(b, x, prefix + ".wk", g.hidden_size, g.kv_size(), style.qkv_bias);
   ValueId v = projection(b, x, prefix + ".wv", g.hidden_size, g.kv_size(), style.qkv_bias);
   if (style.qk_norm == kWhole) norm_qk(q, k);
+  if (const std::optional<double> most = g.scalars.qkv_clip) {
+    for (ValueId* value : {&q, &k, &v}) *value = b.clamp(*value, -*most, *most);
+  }
   q = b.view(q, {batch(), c.tokens, heads(g.num_heads), head_dim(q_width)});
   k = b.view(k, {batch(), c.tokens, heads(g.num_kv_heads), head_dim(head)});
   v = b.view(v, {batch(), c.tokens, heads(g.num_kv_heads), head_dim(head)});

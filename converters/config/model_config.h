@@ -56,6 +56,8 @@ struct ScalarConfig {
   std::optional<double> attention = {};          // multiplies the scores; none: 1/sqrt(head_dim)
   std::optional<double> attention_softcap = {};  // scaled scores become cap * tanh(score / cap)
   std::optional<double> logit_softcap = {};      // logits likewise
+  // Queries, keys and values are limited to -qkv_clip and qkv_clip before RoPE.
+  std::optional<double> qkv_clip = {};
   bool operator==(const ScalarConfig&) const = default;
 };
 
