@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "converters/blocks/longrope.h"
+#include "converters/blocks/static_ports.h"
 #include "converters/components.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
@@ -97,8 +98,10 @@ Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
   }
   build.ports = options.ports;
   build.kv_cache = options.kv_cache;
-  const auto caches =
-      static_cast<size_t>(std::ranges::count_if(config.layer_types, converters::is_attention));
+  size_t caches = 0;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    caches += converters::has_cache(config, layer) ? 1 : 0;
+  }
   if (is_encoded(build.ports.cache)) {
     build.ports.keys.resize(caches);
     build.ports.values.resize(caches);

@@ -1,5 +1,7 @@
 #include "converters/blocks/attention.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "converters/blocks/axes.h"
@@ -7,7 +9,9 @@
 #include "converters/blocks/caches.h"
 #include "converters/blocks/composed_attention.h"
 #include "converters/blocks/hadamard.h"
+#include "converters/blocks/held_rows.h"
 #include "converters/blocks/static_attention.h"
+#include "converters/blocks/static_ports.h"
 
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
 // call they evaluate first. So at most one argument of a call appends nodes.
@@ -85,6 +89,36 @@ ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId 
   if (c.ports != nullptr) return static_attention(b, c, layer, q, k, v);
   if (c.options.style == ProgramStyle::kEncoder) return attend_to_call(b, c, layer, q, k, v);
   return attend_to(b, c, layer, q, updated_kv_cache(b, c, layer, k, v));
+}
+
+HeldRows hold_rows(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId keys,
+                   ValueId values) {
+  if (c.options.rotation == Rotation::kR3) keys = hadamard_rotation(b, keys);
+  if (c.ports != nullptr) {
+    const auto [all_keys, all_values] = c.ports->extend(b, layer, keys, values);
+    return {all_keys, all_values};
+  }
+  if (c.options.style == ProgramStyle::kEncoder) return {keys, values};
+  const KvCache cache = updated_kv_cache(b, c, layer, keys, values);
+  const std::optional<KeyRange>& range = c.kind_of(layer).range;
+  const graph::IntArg start = range ? range->start : graph::IntArg(0);
+  const Dim count = range ? range->keys : c.written;
+  const ValueId held_keys = cached(b, c, cache.keys, start, count);
+  const ValueId held_values = cached(b, c, cache.values, start, count);
+  b.name(held_keys, fmt::format("held_keys_{}", layer));
+  b.name(held_values, fmt::format("held_values_{}", layer));
+  return {held_keys, held_values};
+}
+
+ValueId attend_held(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
+                    const HeldRows& rows) {
+  if (c.options.rotation == Rotation::kR3) q = hadamard_rotation(b, q);
+  if (c.ports != nullptr) return static_attend(b, c, layer, q, rows.keys, rows.values);
+  if (c.options.style == ProgramStyle::kEncoder) {
+    return attend_to_call(b, c, layer, q, rows.keys, rows.values);
+  }
+  if (c.kind_of(layer).range) return attend_masked(b, c, layer, q, rows.keys, rows.values);
+  return b.sdpa(q, rows.keys, rows.values, c.start_pos, c.config.scalars.attention);
 }
 
 ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "converters/blocks/axes.h"
+#include "converters/blocks/gemma3n.h"
 #include "converters/blocks/longrope.h"
 #include "converters/blocks/static_ports.h"
 
@@ -224,7 +225,8 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   // composed_attention() needs a mask in every layer.
   const bool masked =
       config.scalars.attention_softcap.has_value() || config.number(kAttentionSinks) != 0;
-  if (!is_encoder(c) && (masked || c.options.kv_cache != DType::kF32)) {
+  const bool shared = first_shared_layer(config) < config.num_layers;
+  if (!is_encoder(c) && (masked || shared || c.options.kv_cache != DType::kF32)) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
   }
   if (masked) c.full.range = add_causal_range(b, c);

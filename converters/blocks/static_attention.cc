@@ -34,11 +34,16 @@ ValueId masked_scores(GraphBuilder& b, const DecoderContext& c, ValueId scores, 
 
 ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
                          ValueId keys, ValueId values) {
+  const auto [all_keys, all_values] = c.ports->extend(b, layer, keys, values);
+  return static_attend(b, c, layer, query, all_keys, all_values);
+}
+
+ValueId static_attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
+                      ValueId all_keys, ValueId all_values) {
   const ModelConfig& g = c.config;
   const int64_t tokens = c.tokens.base, context = c.options.context_length;
   const int64_t groups = g.num_heads / g.num_kv_heads;
   const Dim all = positions(context), kv = heads(g.num_kv_heads), dim = head_dim(g.head_dim);
-  const auto [all_keys, all_values] = c.ports->extend(b, layer, keys, values);
   // The query heads that share a key head are rows of one product, so that no key is copied.
   const double cap = g.scalars.attention_softcap.value_or(1.0);
   const ValueId by_head = b.permute(b.mul(query, score_scale(g) / cap), {0, 2, 1, 3});

@@ -13,4 +13,8 @@ namespace ferry::converters {
 ValueId static_attention(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
                          ValueId keys, ValueId values);
 
+// The same over keys and values that StaticPorts::extend() has given.
+ValueId static_attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId query,
+                      ValueId all_keys, ValueId all_values);
+
 }  // namespace ferry::converters

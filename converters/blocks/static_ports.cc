@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "converters/blocks/axes.h"
+#include "converters/blocks/gemma3n.h"
 #include "core/program_interface.h"
 
 namespace ferry::converters {
@@ -15,6 +16,11 @@ std::string layer_port(std::string_view stem, int64_t layer) {
 }
 
 }  // namespace
+
+bool has_cache(const ModelConfig& config, int64_t layer) {
+  return is_attention(config.layer_types[static_cast<size_t>(layer)]) &&
+         layer < first_shared_layer(config);
+}
 
 bool has_window(const ModelConfig& config, const BuildOptions& options) {
   return config.sliding_window && *config.sliding_window < options.context_length &&
@@ -63,7 +69,7 @@ StaticPorts::StaticPorts(GraphBuilder& b, const ModelConfig& config, const Build
   const PortTypes& types = options.ports;
   const Dims call = {batch(), positions(tokens)};
   for (int64_t i = 0; i < config.num_layers; ++i) {
-    if (!is_attention(config.layer_types[static_cast<size_t>(i)])) continue;
+    if (!has_cache(config, i)) continue;
     const size_t index = layers_.size();
     Layer& layer = layers_.emplace_back(Layer{i, {types.cache}, {types.cache}});
     if (!is_encoded(types.cache)) continue;

@@ -69,6 +69,9 @@ ValueId decoder_input(GraphBuilder& b, const ModelConfig& config, DType ids, Dim
 Encoding mask_encoding(DType dtype);
 
 // Whether sliding layers see less than the whole context.
+// Whether a layer has keys and values of its own, and therefore ports for them.
+bool has_cache(const ModelConfig& config, int64_t layer);
+
 bool has_window(const ModelConfig& config, const BuildOptions& options);
 
 }  // namespace ferry::converters

@@ -16,6 +16,21 @@
 namespace ferry::converters {
 namespace {
 
+// A list states the size of each layer.
+Result<int64_t> read_intermediate_size(const JsonFields& fields) {
+  const nlohmann::json* stated = fields.find("intermediate_size");
+  if (stated == nullptr || !stated->is_array()) {
+    return fields.required("intermediate_size", kSizeRange);
+  }
+  const auto sizes = FERRY_TRY(fields.integers("intermediate_size", kSizeRange));
+  if (!sizes || sizes->empty()) return fields.bad("intermediate_size", "is an empty list");
+  if (std::ranges::adjacent_find(*sizes, std::ranges::not_equal_to()) == sizes->end()) {
+    return sizes->front();
+  }
+  return fields.error(ErrorCode::kUnsupported, "intermediate_size",
+                      "differs from layer to layer: not supported");
+}
+
 Status read_sizes(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   config.vocab_size = FERRY_TRY(fields.required("vocab_size", kSizeRange));
   config.hidden_size = FERRY_TRY(fields.required("hidden_size", kSizeRange));
@@ -23,7 +38,7 @@ Status read_sizes(const JsonFields& fields, const ModelType& type, ModelConfig& 
     config.intermediate_size = FERRY_TRY(
         fields.integer_or("intermediate_size", kSizeRange, type.mlp_ratio * config.hidden_size));
   } else if (type.experts != ExpertRule::kAll) {
-    config.intermediate_size = FERRY_TRY(fields.required("intermediate_size", kSizeRange));
+    config.intermediate_size = FERRY_TRY(read_intermediate_size(fields));
   }
   config.num_layers = FERRY_TRY(fields.required("num_hidden_layers", kLayerRange));
   config.num_heads = FERRY_TRY(fields.required("num_attention_heads", kHeadRange));

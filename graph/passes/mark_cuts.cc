@@ -55,8 +55,9 @@ Result<Model> mark_cuts(Model model, int32_t count) {
     for (size_t part = 1; part + 1 < bounds.size(); ++part) {
       const std::vector<ValueId> ids = crossing(method.graph, bounds[part]);
       if (ids.size() != 1) {
-        return fail(ErrorCode::kInternal,
-                    fmt::format("shard: {} tensors pass from layer {} to {} in method {}",
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("shards in one file: {} tensors pass from layer {} to {} in "
+                                "method {}, where one is supported",
                                 ids.size(), bounds[part] - 1, bounds[part], method.name));
       }
       insert_fallback(method.graph, ids.front(), bounds[part]);

@@ -1,0 +1,322 @@
+#include "converters/blocks/gemma3n.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numbers>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "converters/blocks/attention.h"
+#include "converters/blocks/axes.h"
+#include "converters/blocks/blocks.h"
+#include "converters/blocks/decoder.h"
+#include "converters/blocks/gemma3n_numbers.h"
+#include "converters/blocks/held_rows.h"
+
+// The order of nodes determines the bytes of a program, and compilers differ in which argument of a
+// call they evaluate first. So at most one argument of a call appends nodes.
+
+namespace ferry::converters {
+namespace {
+
+// The least mean square that a stream is divided by.
+constexpr float kLeastSquare = 1e-5F;
+// Of what is multiplied by its own root again: no value that an embedding has is below it.
+constexpr float kTiny = 1e-30F;
+
+// What layers hand on beside the first stream: all streams, [1,T,hidden_size] each, the inputs of
+// all layers, [1,T,layers,size], and the keys and values that later layers share.
+struct Shared {
+  std::vector<ValueId> streams = {};
+  ValueId layer_inputs = {};
+  std::map<LayerType, HeldRows> held = {};
+};
+
+class Gemma3n {
+ public:
+  Gemma3n(GraphBuilder& b, const DecoderContext& c, Shared& shared)
+      : b_(b), c_(c), g_(c.config), shared_(shared) {}
+
+  ValueId enter(ValueId x);
+  ValueId layer(ValueId x, int64_t layer);
+
+ private:
+  ValueId norm(ValueId x, const std::string& name) {
+    return rms_norm(b_, x, name + ".weight", g_.rms_norm_eps);
+  }
+  ValueId linear(ValueId x, const std::string& name, int64_t in, Dim out) {
+    return projection(b_, x, name, in, out, /*bias=*/false);
+  }
+  // A small matrix that decides how streams mix, [..,in] -> [..,out].
+  ValueId mix(ValueId x, const std::string& name, int64_t in, int64_t out) {
+    return b_.linear(x, b_.weight_f32(name + ".weight", {features(out), features(in)}));
+  }
+  ValueId of_call(ValueId x, Dim width) { return b_.view(x, {batch(), c_.tokens, width}); }
+  void name_streams();
+  ValueId table_ids();
+  // tanh of what the streams are to be mixed by, [1,T,streams].
+  ValueId modalities(ValueId x, const std::string& prefix);
+  // [T,streams,hidden_size]
+  ValueId predict(const std::string& prefix);
+  std::vector<ValueId> correct(ValueId predictions, ValueId active, ValueId activated,
+                               const std::string& prefix);
+  ValueId laurel(ValueId x, const std::string& prefix);
+  // Whether later layers attend to the keys and values of this one, which has its own.
+  bool is_last_of_kind(int64_t layer) const;
+  ValueId attention(ValueId x, int64_t layer);
+  ValueId joined(ValueId mixed, const std::string& prefix);
+  ValueId head_rows(ValueId x, const std::string& name, int64_t count);
+  ValueId values(ValueId x, const std::string& prefix);
+  ValueId feed_forward(ValueId x, int64_t layer);
+  ValueId layer_input(ValueId first, int64_t layer);
+
+  GraphBuilder& b_;
+  const DecoderContext& c_;
+  const ModelConfig& g_;
+  Shared& shared_;
+  const int64_t count_ = altup_streams(g_);
+  const int64_t active_ = g_.number(kActiveStream);
+  const int64_t size_ = g_.number(kLayerInputSize);
+  const Dim width_ = features(g_.hidden_size);
+};
+
+// max(x, least)
+ValueId at_least(GraphBuilder& b, ValueId x, float least) {
+  const ValueId bound = b.scalar(least);
+  return b.add(b.relu(b.sub(x, bound)), bound);
+}
+
+ValueId mean_square(GraphBuilder& b, ValueId x) { return b.mean_last(b.mul(x, x)); }
+
+// x scaled to a root mean square: that of rows whose mean squares are `target`.
+ValueId scaled_to(GraphBuilder& b, ValueId x, ValueId target) {
+  const ValueId root = b.mul(target, b.rsqrt(at_least(b, target, kTiny)));
+  const ValueId inverse = b.rsqrt(at_least(b, mean_square(b, x), kLeastSquare));
+  const ValueId factor = b.mul(root, inverse);
+  return b.mul(x, factor);
+}
+
+// As they are passed from program to program; the first one has the name that all families give it.
+void Gemma3n::name_streams() {
+  for (size_t i = 1; i < shared_.streams.size(); ++i) {
+    b_.name(shared_.streams[i], "stream_" + std::to_string(i));
+  }
+}
+
+// The ids in the table of the layers' inputs. Tokens beyond it, which stand for sounds and images,
+// have the row of token 0.
+ValueId Gemma3n::table_ids() {
+  const ValueId tokens = b_.graph().inputs.front();
+  const int64_t rows = g_.number(kLayerVocab);
+  if (rows >= g_.vocab_size) return tokens;
+  const ValueId zero = b_.sub(tokens, tokens);
+  return b_.where(b_.lt(tokens, rows), tokens, zero);
+}
+
+ValueId Gemma3n::enter(ValueId x) {
+  shared_ = {};
+  shared_.streams = {x};
+  const ValueId target = mean_square(b_, x);
+  for (int64_t i = 0; i + 1 < count_; ++i) {
+    const ValueId y = linear(x, "altup.in." + std::to_string(i), g_.hidden_size, width_);
+    shared_.streams.push_back(scaled_to(b_, y, target));
+  }
+  name_streams();
+  const int64_t all = g_.num_layers * size_;
+  const Dims by_layer = {batch(), c_.tokens, g_.num_layers, features(size_)};
+  const ValueId projected = linear(x, "layer_inputs.projection", g_.hidden_size, features(all));
+  const double scale = 1.0 / std::sqrt(static_cast<double>(g_.hidden_size));
+  const ValueId normed = norm(b_.view(b_.mul(projected, scale), by_layer), "layer_inputs.norm");
+  const ValueId table = b_.weight("layer_inputs.embeddings.weight",
+                                  {features(g_.number(kLayerVocab)), features(all)});
+  const ValueId looked_up = b_.embedding(table, table_ids());
+  const ValueId stored =
+      b_.view(b_.mul(looked_up, std::sqrt(static_cast<double>(size_))), by_layer);
+  shared_.layer_inputs = b_.mul(b_.add(normed, stored), 1.0 / std::numbers::sqrt2);
+  b_.name(shared_.layer_inputs, "layer_inputs");
+  return x;
+}
+
+ValueId Gemma3n::modalities(ValueId x, const std::string& prefix) {
+  const ValueId normed =
+      b_.mul(norm(x, prefix + "router_norm"), 1.0 / static_cast<double>(g_.hidden_size));
+  return b_.tanh(mix(normed, prefix + "router", g_.hidden_size, count_));
+}
+
+ValueId Gemma3n::predict(const std::string& prefix) {
+  std::vector<ValueId> rows;
+  for (const ValueId stream : shared_.streams) {
+    rows.push_back(b_.unsqueeze(b_.select(stream, 0, 0), 1));
+  }
+  const ValueId stacked = b_.cat(rows, 1);
+  const ValueId router = modalities(shared_.streams[static_cast<size_t>(active_)], prefix);
+  const ValueId flat = mix(router, prefix + "predict", count_, count_ * count_);
+  const ValueId coefficients = b_.view(b_.select(flat, 0, 0), {c_.tokens, count_, count_});
+  return b_.add(b_.bmm(coefficients, stacked), stacked);
+}
+
+std::vector<ValueId> Gemma3n::correct(ValueId predictions, ValueId active, ValueId activated,
+                                      const std::string& prefix) {
+  const ValueId router = modalities(activated, prefix);
+  const ValueId one = b_.scalar(1.0F);
+  const ValueId raised = b_.add(mix(router, prefix + "correct", count_, count_), one);
+  const ValueId coefficients = b_.unsqueeze(b_.select(raised, 0, 0), 2);
+  const ValueId innovation = b_.unsqueeze(b_.select(b_.sub(activated, active), 0, 0), 1);
+  const ValueId corrected = b_.add(b_.bmm(coefficients, innovation), predictions);
+  std::vector<ValueId> out;
+  for (int64_t i = 0; i < count_; ++i) out.push_back(b_.unsqueeze(b_.select(corrected, 1, i), 0));
+  return out;
+}
+
+ValueId Gemma3n::laurel(ValueId x, const std::string& prefix) {
+  const int64_t rank = g_.number(kLaurelRank);
+  const ValueId low = linear(x, prefix + "left", g_.hidden_size, rank);
+  const ValueId high = linear(low, prefix + "right", rank, width_);
+  return b_.add(x, norm(high, prefix + "norm"));
+}
+
+// [1,T,count,head_dim]
+ValueId Gemma3n::head_rows(ValueId x, const std::string& name, int64_t count) {
+  const ValueId y = projection(b_, x, name, g_.hidden_size, count * g_.head_dim, g_.attention_bias);
+  return b_.view(y, {batch(), c_.tokens, heads(count), head_dim(g_.head_dim)});
+}
+
+// Divided by their root mean square, without a weight.
+ValueId Gemma3n::values(ValueId x, const std::string& prefix) {
+  const ValueId v = head_rows(x, prefix + ".wv", g_.num_kv_heads);
+  const ValueId eps = b_.scalar(static_cast<float>(g_.rms_norm_eps));
+  return b_.mul(v, b_.rsqrt(b_.add(mean_square(b_, v), eps)));
+}
+
+bool Gemma3n::is_last_of_kind(int64_t layer) const {
+  const int64_t first = first_shared_layer(g_);
+  if (first == g_.num_layers) return false;
+  const auto begin = g_.layer_types.begin();
+  const LayerType type = g_.layer_types[static_cast<size_t>(layer)];
+  return std::find(begin + layer + 1, begin + first, type) == begin + first;
+}
+
+ValueId Gemma3n::attention(ValueId x, int64_t layer) {
+  const std::string prefix = layer_name(layer, "attention");
+  const AttentionKind& kind = c_.kind_of(layer);
+  const LayerType type = g_.layer_types[static_cast<size_t>(layer)];
+  ValueId q = norm(head_rows(x, prefix + ".wq", g_.num_heads), prefix + ".q_norm");
+  q = rope(b_, kind.query_rope, q);
+  const bool own = layer < first_shared_layer(g_);
+  if (own) {
+    ValueId k = norm(head_rows(x, prefix + ".wk", g_.num_kv_heads), prefix + ".k_norm");
+    k = rope(b_, kind.rope, k);
+    const ValueId v = values(x, prefix);
+    // Only the last layer of its kind is attended to by later ones.
+    if (!is_last_of_kind(layer)) return joined(attend(b_, c_, layer, q, k, v), prefix);
+    shared_.held[type] = hold_rows(b_, c_, layer, k, v);
+  }
+  return joined(attend_held(b_, c_, layer, q, shared_.held.at(type)), prefix);
+}
+
+ValueId Gemma3n::joined(ValueId mixed, const std::string& prefix) {
+  const ValueId row = of_call(mixed, features(g_.q_size()));
+  return projection(b_, row, prefix + ".wo", g_.q_size(), g_.hidden_size, g_.attention_bias);
+}
+
+ValueId Gemma3n::feed_forward(ValueId x, int64_t layer) {
+  const std::string prefix = layer_name(layer, "feed_forward");
+  const int64_t inner = g_.intermediate_size;
+  ValueId gate = linear(x, prefix + ".w1", g_.hidden_size, inner);
+  if (const auto cutoff = g_.numbers.find(cutoff_name(layer)); cutoff != g_.numbers.end()) {
+    const ValueId centred = b_.sub(gate, b_.mean_last(gate));
+    const ValueId variance = mean_square(b_, centred);
+    const ValueId deviation = b_.mul(variance, b_.rsqrt(at_least(b_, variance, kTiny)));
+    gate = b_.relu(b_.sub(centred, b_.mul(deviation, std::bit_cast<double>(cutoff->second))));
+  }
+  const ValueId up = linear(x, prefix + ".w3", g_.hidden_size, inner);
+  const ValueId activated = activate(b_, g_.activation, gate);
+  return linear(b_.mul(activated, up), prefix + ".w2", inner, width_);
+}
+
+// What the layer's own embeddings add to all streams but the first.
+ValueId Gemma3n::layer_input(ValueId first, int64_t layer) {
+  const std::string prefix = layer_name(layer, "layer_input.");
+  if (g_.number(kScaleCorrected) != 0) {
+    first = b_.mul(first, b_.weight(layer_name(layer, "altup.scale"), {width_}));
+  }
+  const ValueId gate =
+      activate(b_, g_.activation, linear(first, prefix + "gate", g_.hidden_size, size_));
+  const ValueId own = b_.select(shared_.layer_inputs, 2, layer);
+  const ValueId mixed = b_.mul(gate, own);
+  return norm(linear(mixed, prefix + "projection", size_, width_), prefix + "norm");
+}
+
+ValueId Gemma3n::layer(ValueId x, int64_t layer) {
+  shared_.streams.front() = x;
+  const std::string altup = layer_name(layer, "altup.");
+  const ValueId predictions = predict(altup);
+  const ValueId active = b_.unsqueeze(b_.select(predictions, 1, active_), 0);
+  const ValueId normed = norm(active, layer_name(layer, "attention_norm"));
+  const ValueId low_rank = laurel(normed, layer_name(layer, "laurel."));
+  const ValueId attended = norm(attention(normed, layer), layer_name(layer, "post_attention_norm"));
+  const ValueId gated = b_.add(active, attended);
+  const ValueId joined = b_.mul(b_.add(gated, low_rank), 1.0 / std::numbers::sqrt2);
+  const ValueId mapped = feed_forward(norm(joined, layer_name(layer, "ffn_norm")), layer);
+  const ValueId activated = b_.add(joined, norm(mapped, layer_name(layer, "post_ffn_norm")));
+  std::vector<ValueId> streams = correct(predictions, active, activated, altup);
+  const ValueId added = layer_input(streams[static_cast<size_t>(active_)], layer);
+  for (size_t i = 1; i < streams.size(); ++i) streams[i] = b_.add(streams[i], added);
+  shared_.streams = std::move(streams);
+  name_streams();
+  return shared_.streams.front();
+}
+
+// The mean of all streams, each scaled to the size of the first, and the final norm. `x` is the
+// first stream, or its last token.
+ValueId leave(GraphBuilder& b, const ModelConfig& config, const Shared& shared, ValueId x) {
+  const bool last_only = b.graph()[x].shape.size() == 2;
+  const ValueId target = mean_square(b, x);
+  ValueId sum = x;
+  for (size_t i = 1; i < shared.streams.size(); ++i) {
+    const ValueId stream = last_only ? b.select(shared.streams[i], 1, -1) : shared.streams[i];
+    const ValueId y = projection(b, stream, "altup.out." + std::to_string(i - 1),
+                                 config.hidden_size, config.hidden_size, /*bias=*/false);
+    sum = b.add(sum, scaled_to(b, y, target));
+  }
+  const ValueId mean = b.mul(sum, 1.0 / static_cast<double>(shared.streams.size()));
+  return rms_norm(b, mean, "norm.weight", config.rms_norm_eps);
+}
+
+// Every layer that shares keys and values needs one of its kind before it that has them.
+Status check_shared(const ModelConfig& config) {
+  const auto first = config.layer_types.begin() + first_shared_layer(config);
+  for (auto type = first; type != config.layer_types.end(); ++type) {
+    if (std::find(config.layer_types.begin(), first, *type) != first) continue;
+    return bad_input(
+        fmt::format("config: 'num_kv_shared_layers' is {}: no earlier layer has the "
+                    "kind of layer {}",
+                    config.number(kSharedLayers), type - config.layer_types.begin()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& options) {
+  FERRY_RETURN_IF_ERROR(check_shared(config));
+  const auto shared = std::make_shared<Shared>();
+  const Layer layer = [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t number) {
+    return Gemma3n(b, c, *shared).layer(x, number);
+  };
+  const auto enter = [&](GraphBuilder& b, const DecoderContext& c, ValueId x) {
+    return Gemma3n(b, c, *shared).enter(x);
+  };
+  const auto final_norm = [&](GraphBuilder& b, ValueId x) { return leave(b, config, *shared, x); };
+  return build_frame(config, options, {.layer = layer, .final_norm = final_norm, .enter = enter});
+}
+
+}  // namespace ferry::converters

@@ -1,0 +1,24 @@
+// The blocks that Gemma 3n has and no other family: alternating updates of several residual streams
+// (AltUp), a low-rank residual (Laurel), embeddings for each layer, activations cut to the largest
+// ones, and keys and values that later layers share.
+// Source: transformers, models/gemma3n/modeling_gemma3n.py.
+#pragma once
+
+#include "converters/blocks/graph_names.h"
+#include "converters/build_options.h"
+#include "converters/config/json_fields.h"
+#include "converters/config/model_config.h"
+
+namespace ferry::converters {
+
+// Keys that only Gemma 3n has, into ModelConfig::numbers. Needs the layer types' number.
+Status read_gemma3n(const JsonFields& fields, ModelConfig& config);
+
+Result<Methods> build_gemma3n(const ModelConfig& config, const BuildOptions& options);
+
+// The residual streams of AltUp. A checkpoint has a projection into and out of each but the first.
+int64_t altup_streams(const ModelConfig& config);
+// The first layer that has neither keys nor values of its own; num_layers if all have.
+int64_t first_shared_layer(const ModelConfig& config);
+
+}  // namespace ferry::converters

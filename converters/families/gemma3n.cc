@@ -1,0 +1,53 @@
+// Gemma 3n, text decoder, of text checkpoints and of multimodal ones, whose towers are dropped.
+// Source: transformers, models/gemma3n/modeling_gemma3n.py.
+
+#include <string>
+
+#include "converters/blocks/gemma.h"
+#include "converters/blocks/gemma3n.h"
+#include "converters/families/families.h"
+#include "converters/keys/gemma3n_keys.h"
+
+namespace ferry::converters::families {
+namespace {
+
+constexpr const char* kOther = "vision and audio: only the text part is built";
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  FERRY_RETURN_IF_ERROR(read_gemma_scalars(fields, config));
+  return read_gemma3n(fields, config);
+}
+
+}  // namespace
+
+const FamilySpec kGemma3n = {
+    .types = {{.name = "gemma3n_text",
+               .wrapper = {.name = "gemma3n", .tied = true},
+               .defaults = R"({"vocab_size": 262400, "hidden_size": 2048,
+                               "intermediate_size": 16384, "num_hidden_layers": 35,
+                               "num_attention_heads": 8, "num_key_value_heads": 2,
+                               "head_dim": 256, "max_position_embeddings": 32768,
+                               "hidden_activation": "gelu_pytorch_tanh",
+                               "tie_word_embeddings": true, "rope_theta": 1000000.0,
+                               "rope_local_base_freq": 10000.0, "sliding_window": 512,
+                               "sliding_window_pattern": 5, "final_logit_softcapping": 30.0,
+                               "vocab_size_per_layer_input": 262144,
+                               "hidden_size_per_layer_input": 256, "altup_active_idx": 0,
+                               "altup_num_inputs": 4, "num_kv_shared_layers": 15,
+                               "laurel_rank": 64})",
+               .flags = {{"altup_correct_scale", "altup_correct_scale", true}},
+               .activation_key = "hidden_activation",
+               .rope = RopeRule::kByLayer,
+               .window = WindowRule::kPattern,
+               .lists_layers = true,
+               .attention_bias = true,
+               .read = read}},
+    .components = {{.prefixes = {"model.", "model.language_model."},
+                    .rules = gemma3n_rules,
+                    .build = build_gemma3n}},
+    .dropped = {{"model.vision_tower.*", kOther},
+                {"model.audio_tower.*", kOther},
+                {"model.embed_vision.*", kOther},
+                {"model.embed_audio.*", kOther}}};
+
+}  // namespace ferry::converters::families
