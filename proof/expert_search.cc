@@ -52,9 +52,11 @@ class Search {
   using Seen = std::map<std::string, Values>;
 
   static std::string input_of(int64_t layer) { return fmt::format("hidden_states.{}", layer); }
+  // Of the last layer the state behind the final norm will do, which changes no ratio by much.
   std::string output_of(int64_t layer) const {
     const bool last = layer + 1 == manifest_.num_layers;
-    return last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1);
+    const bool before_norm = last && prompt_.has("last_layer_prenorm");
+    return before_norm ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1);
   }
 
   // Whether the reference has the hidden states around the layer, and the bundle all its probes.
@@ -102,14 +104,20 @@ class Search {
     return rows;
   }
 
+  // Of one token; empty where the bundle has no such probe.
+  std::span<const float> scores_of(const char* probe, int64_t layer, size_t token) const {
+    const auto width = static_cast<size_t>(decoder_.experts_of(layer).second);
+    const auto found = seen_.find(fmt::format("{}.{}", probe, layer));
+    if (found == seen_.end() || found->second.size() != tokens_ * width) return {};
+    return std::span(found->second).subspan(token * width, width);
+  }
+
   // Exchanges between nearly equal scores, given the error of the layer's input.
   std::vector<Exchange> exchanges(int64_t layer, size_t token, double input_db) const {
-    const auto [per_token, experts] = decoder_.experts_of(layer);
-    const auto k = static_cast<size_t>(per_token);
-    const auto scores =
-        std::span(seen_.at(fmt::format("router_logits.{}", layer)))
-            .subspan(token * static_cast<size_t>(experts), static_cast<size_t>(experts));
+    const auto k = static_cast<size_t>(decoder_.experts_of(layer).first);
     const std::vector<int64_t>& route = found_.routes.at(layer);
+    const RouterScores scores = {scores_of("router_logits", layer, token),
+                                 scores_of("router_choice", layer, token)};
     return near_ties(scores, std::span(route).subspan(token * k, k), input_db);
   }
 

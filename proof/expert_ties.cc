@@ -8,6 +8,8 @@ namespace {
 
 // Two scores nearly tie if they differ by less than this many standard deviations of their error.
 constexpr double kTieDeviations = 8;
+// The steepest slope of a sigmoid.
+constexpr double kSigmoidSlope = 0.25;
 
 double deviation(std::span<const float> values) {
   double sum = 0, squares = 0;
@@ -21,15 +23,18 @@ double deviation(std::span<const float> values) {
 
 }  // namespace
 
-std::vector<Exchange> near_ties(std::span<const float> scores, std::span<const int64_t> route,
+std::vector<Exchange> near_ties(const RouterScores& scores, std::span<const int64_t> route,
                                 double input_db) {
-  const double limit = kTieDeviations * deviation(scores) * std::pow(10.0, -input_db / 20);
+  const bool by_choice = !scores.choice.empty();
+  const std::span<const float> ranks = by_choice ? scores.choice : scores.logits;
+  const double limit = kTieDeviations * deviation(scores.logits) * std::pow(10.0, -input_db / 20) *
+                       (by_choice ? kSigmoidSlope : 1.0);
   std::vector<Exchange> all;
   for (size_t slot = 0; slot < route.size(); ++slot) {
-    const double own = scores[static_cast<size_t>(route[slot])];
-    for (int64_t e = 0; e < std::ssize(scores); ++e) {
+    const double own = ranks[static_cast<size_t>(route[slot])];
+    for (int64_t e = 0; e < std::ssize(ranks); ++e) {
       if (std::ranges::count(route, e) > 0) continue;
-      const double margin = std::fabs(own - scores[static_cast<size_t>(e)]);
+      const double margin = std::fabs(own - ranks[static_cast<size_t>(e)]);
       if (margin <= limit && limit > 0) all.push_back({margin / limit, slot, e});
     }
   }

@@ -18,9 +18,15 @@ struct Exchange {
   int64_t expert = 0;  // that takes it
 };
 
-// `scores`: of all experts for one token. `route`: the experts that it passes through. `input_db`:
-// the signal-to-noise ratio of what the scores are computed from. The nearest tie is first.
-std::vector<Exchange> near_ties(std::span<const float> scores, std::span<const int64_t> route,
+// Of all experts for one token.
+struct RouterScores {
+  std::span<const float> logits;
+  std::span<const float> choice = {};  // sigmoids of logits plus biases, where they decide
+};
+
+// `route`: the experts that the token passes through. `input_db`: the signal-to-noise ratio of what
+// the logits are computed from. The nearest tie is first.
+std::vector<Exchange> near_ties(const RouterScores& scores, std::span<const int64_t> route,
                                 double input_db);
 
 double median(std::vector<double> values);  // of at least one value

@@ -50,11 +50,11 @@ class LogitSearch {
   }
 
  private:
-  // A token with the routes that it took, and the scores that they were chosen from.
+  // A token with the routes that it took, and the scores that they were chosen from, by layer.
   struct Trial {
     double db = 0;  // of its logits
     TokenRoute route = {};
-    std::map<int64_t, std::vector<float>> scores = {};
+    std::map<int64_t, std::vector<float>> logits = {}, choice = {};
   };
   struct Candidate {
     double margin = 0;
@@ -124,9 +124,11 @@ class LogitSearch {
   std::vector<Candidate> candidates(const Trial& now, const TokenRoute& pins, double usual) const {
     std::vector<Candidate> all;
     for (const auto& [layer, route] : now.route) {
-      const auto scores = now.scores.find(layer);
-      if (pins.contains(layer) || scores == now.scores.end()) continue;
-      for (const Exchange& exchange : near_ties(scores->second, route, usual)) {
+      const auto logits = now.logits.find(layer), choice = now.choice.find(layer);
+      if (pins.contains(layer) || logits == now.logits.end()) continue;
+      RouterScores scores = {.logits = logits->second};
+      if (choice != now.choice.end()) scores.choice = choice->second;
+      for (const Exchange& exchange : near_ties(scores, route, usual)) {
         Candidate& one = all.emplace_back(Candidate{exchange.margin, layer, route});
         one.route[exchange.slot] = exchange.expert;
       }
@@ -164,12 +166,17 @@ class LogitSearch {
       trial.route[layer] = pin != pins.end()
                                ? pin->second
                                : std::vector<int64_t>(chosen->second.begin(), chosen->second.end());
-      const auto scores = last_.find(fmt::format("router_logits.{}", layer));
-      const auto experts = static_cast<size_t>(decoder_.experts_of(layer).second);
-      if (scores == last_.end() || scores->second.size() != experts) continue;
-      trial.scores[layer] = scores->second;
+      keep_scores("router_logits", layer, trial.logits);
+      keep_scores("router_choice", layer, trial.choice);
     }
     return trial;
+  }
+
+  void keep_scores(const char* probe, int64_t layer,
+                   std::map<int64_t, std::vector<float>>& into) const {
+    const auto scores = last_.find(fmt::format("{}.{}", probe, layer));
+    const auto experts = static_cast<size_t>(decoder_.experts_of(layer).second);
+    if (scores != last_.end() && scores->second.size() == experts) into[layer] = scores->second;
   }
 
   void append(const TokenRoute& token) {

@@ -116,7 +116,9 @@ void PromptRecorder::write_probe(const std::string& name, const std::string& pre
   const auto& [width, rows] = probes_.at(name);
   const auto columns = static_cast<int64_t>(width);
   const size_t end = static_cast<size_t>(tokens()) * width;
-  if (rows.size() < end || name.starts_with("router_weights.")) return;
+  // They help to follow routers, and are compared as what they lead to.
+  const bool helps = name.starts_with("router_weights.") || name.starts_with("router_choice.");
+  if (rows.size() < end || helps) return;
   if (!name.starts_with("router_experts.")) {
     out.add(prefix + name, DType::kF32, {1, tokens(), columns},
             Rows(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(end)));

@@ -149,12 +149,12 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const ValueId w2 = b.weight(prefix + ".experts.w2.weight",
                               {experts(moe.experts), features(hidden), features(moe.expert_size)});
   GraphBuilder::ExpertBiases biases = {};
-  if (moe.clamped) {
-    biases.b1 =
-        b.weight(prefix + ".experts.w1.bias", {experts(moe.experts), features(moe.expert_size)});
-    biases.b3 =
-        b.weight(prefix + ".experts.w3.bias", {experts(moe.experts), features(moe.expert_size)});
-    biases.b2 = b.weight(prefix + ".experts.w2.bias", {experts(moe.experts), features(hidden)});
+  if (moe.clamped) {  // rows of vectors, no matrices of linear layers
+    biases.b1 = b.weight_f32(prefix + ".experts.w1.bias",
+                             {experts(moe.experts), features(moe.expert_size)});
+    biases.b3 = b.weight_f32(prefix + ".experts.w3.bias",
+                             {experts(moe.experts), features(moe.expert_size)});
+    biases.b2 = b.weight_f32(prefix + ".experts.w2.bias", {experts(moe.experts), features(hidden)});
   }
   const ValueId sum = b.view(b.experts(rows, route.ids, route.scores, w1, w3, w2, biases),
                              {batch(), c.tokens, features(hidden)});

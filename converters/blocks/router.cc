@@ -83,7 +83,10 @@ Route routed(GraphBuilder& b, const DecoderContext& c, ValueId rows, int64_t lay
     b.probe(fmt::format("router_weights.{}", layer), route.scores);
   } else {
     ValueId choice = scores;
-    if (moe.choice_bias) choice = b.add(choice, b.weight(prefix + ".gate.choice_bias", {count}));
+    if (moe.choice_bias) {
+      choice = b.add(choice, b.weight(prefix + ".gate.choice_bias", {count}));
+      b.probe(fmt::format("router_choice.{}", layer), choice);
+    }
     route.ids = chosen(b, c, choice);
     route.scores = b.gather_last(scores, route.ids);
   }

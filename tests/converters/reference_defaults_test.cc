@@ -59,6 +59,7 @@ TEST(ReferenceDefaults, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
       {"qwen2_vl_text", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 1e-5, 1e6, false},
       {"qwen2_5_vl_text", 152064, 8192, 29568, 80, 64, 8, 128, 32768, 1e-5, 1e6, false},
       {"qwen3_vl_text", 151936, 4096, 22016, 32, 32, 32, 128, 128000, 1e-6, 5e5, false},
+      {"qwen3_vl_moe_text", 151936, 2048, 5632, 24, 16, 16, 128, 128000, 1e-6, 5e5, false},
   };
   for (const Defaults& row : rows) {
     SCOPED_TRACE(row.type);
@@ -84,8 +85,19 @@ TEST(ReferenceDefaults, ExpertsOfMixtralHaveTheSizeOfAnMlp) {
   EXPECT_EQ(c.moe.expert_size, 14336);
   EXPECT_TRUE(c.moe.norm_top_scores);
   EXPECT_EQ(parse(type("olmoe", {{"num_experts", 9}})).moe.experts, 9);
-  EXPECT_EQ(refusal(type("olmoe", {{"clip_qkv", 8.0}})),
-            "4 config.json: 'clip_qkv' is set: not supported");
+  EXPECT_EQ(parse(type("olmoe")).scalars.qkv_clip, std::nullopt);
+  EXPECT_EQ(parse(type("olmoe", {{"clip_qkv", 8.0}})).scalars.qkv_clip, 8.0);
+  EXPECT_EQ(refusal(type("olmoe", {{"clip_qkv", -8.0}})).substr(0, 26),
+            "3 config.json: 'clip_qkv' ");
+}
+
+// Whatever norm_topk_prob says, which the reference does not read.
+TEST(ReferenceDefaults, ChosenScoresOfQwen3VlMoeSumToOne) {
+  const ModelConfig c = parse(type("qwen3_vl_moe_text", {{"norm_topk_prob", false}}));
+  EXPECT_EQ(c.moe.experts, 60);
+  EXPECT_EQ(c.moe.per_token, 4);
+  EXPECT_EQ(c.moe.expert_size, 1408);
+  EXPECT_TRUE(c.moe.norm_top_scores);
 }
 
 std::vector<bool> sliding(const json& config) {

@@ -22,6 +22,7 @@ T require(Result<T> result) {
 
 int64_t Tensor::rows() const {
   if (shape.size() < 2) return static_cast<int64_t>(bytes.size()) * 8 / dtype_bits(dtype);
+  if (conv1d) return shape[1];
   int64_t rows = 1;
   for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
   return rows;
@@ -30,10 +31,19 @@ int64_t Tensor::rows() const {
 size_t Tensor::row_bytes() const { return bytes.size() / static_cast<size_t>(rows()); }
 
 std::string Tensor::row(int64_t i) const {
+  if (conv1d) {
+    std::string column;
+    for (int64_t in = 0; in < shape[0]; ++in) column += bytes.substr(element_at(in, i), size());
+    return column;
+  }
   return bytes.substr(static_cast<size_t>(i) * row_bytes(), row_bytes());
 }
 
 void Tensor::set_row(int64_t i, const std::string& row) {
+  for (int64_t in = 0; conv1d && in < shape[0]; ++in) {
+    bytes.replace(element_at(in, i), size(), row, static_cast<size_t>(in) * size(), size());
+  }
+  if (conv1d) return;
   bytes.replace(static_cast<size_t>(i) * row_bytes(), row.size(), row);
 }
 
@@ -62,7 +72,8 @@ std::map<std::string, Tensor> read_tensors(const std::string& path) {
   const auto source = require(formats::open_tensors(path));
   for (size_t i = 0; i < source->entries().size(); ++i) {
     const TensorEntry& entry = source->entries()[i];
-    Tensor tensor{entry.dtype, entry.shape, std::string(entry.bytes, '\0')};
+    Tensor tensor{
+        .dtype = entry.dtype, .shape = entry.shape, .bytes = std::string(entry.bytes, '\0')};
     const Status read = source->read(i, 0, std::as_writable_bytes(std::span(tensor.bytes)));
     if (!read) throw std::runtime_error(read.error().message);
     tensors.emplace(entry.name, std::move(tensor));
@@ -72,7 +83,12 @@ std::map<std::string, Tensor> read_tensors(const std::string& path) {
 
 Checkpoint read_checkpoint(const std::string& directory) {
   std::ifstream config(directory + "/config.json");
-  return {nlohmann::json::parse(config), read_tensors(directory)};
+  Checkpoint checkpoint{nlohmann::json::parse(config), read_tensors(directory)};
+  const bool gpt2 = checkpoint.config.value("model_type", "") == "gpt2";
+  for (auto& [key, tensor] : checkpoint.tensors) {
+    tensor.conv1d = gpt2 && tensor.shape.size() == 2 && key.find(".h.") != key.npos;
+  }
+  return checkpoint;
 }
 
 void write_checkpoint(const Checkpoint& checkpoint, const std::string& like,

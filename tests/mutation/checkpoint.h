@@ -19,6 +19,9 @@ struct Tensor {
   std::string bytes;  // row-major, little-endian
   bool operator==(const Tensor&) const = default;
 
+  // Whether the tensor is the matrix of a Conv1D of GPT-2: its columns are what are rows elsewhere.
+  bool conv1d = false;
+
   // Rows are what a converter splits and reorders: the elements of a vector, the rows of a matrix,
   // the rows of all matrices of a stack one after the other, the kernels of a convolution.
   int64_t rows() const;
@@ -27,6 +30,12 @@ struct Tensor {
   void set_row(int64_t i, const std::string& row);
   float value(size_t element) const;
   void set_value(size_t element, float value);
+
+ private:
+  size_t size() const { return static_cast<size_t>(dtype_bytes(dtype)); }
+  size_t element_at(int64_t in, int64_t out) const {
+    return static_cast<size_t>(in * shape[1] + out) * size();
+  }
 };
 
 // Rows of one tensor in an order that has a meaning, such as those of all keys.

@@ -38,16 +38,28 @@ constexpr int64_t kCodegenBlocks = 4;
 Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   const Json& config = checkpoint.config;
   model_type = config.at("model_type");
-  const bool codegen = model_type == "codegen";
+  const bool codegen = model_type == "codegen", gpt2 = model_type == "gpt2";
+  const bool neox = model_type == "gpt_neox", opt = model_type == "opt";
   const bool qwen_hybrid = model_type.starts_with("qwen3_5") || model_type == "qwen3_next";
-  prefix_ = codegen ? "transformer.h." : "model.layers.";
-  embedding = codegen ? "transformer.wte.weight" : "model.embed_tokens.weight";
-  head = "lm_head.weight";
-  final_norm = codegen                ? "transformer.ln_f.weight"
+  prefix_ = codegen || gpt2 ? "transformer.h."
+            : neox          ? "gpt_neox.layers."
+            : opt           ? "model.decoder.layers."
+                            : "model.layers.";
+  embedding = codegen || gpt2 ? "transformer.wte.weight"
+              : neox          ? "gpt_neox.embed_in.weight"
+              : opt           ? "model.decoder.embed_tokens.weight"
+                              : "model.embed_tokens.weight";
+  head = neox ? "embed_out.weight" : "lm_head.weight";
+  has_rope = !gpt2 && !opt;
+  final_norm = codegen || gpt2        ? "transformer.ln_f.weight"
+               : neox                 ? "gpt_neox.final_layer_norm.weight"
+               : opt                  ? "model.decoder.final_layer_norm.weight"
                : model_type == "phi"  ? "model.final_layernorm.weight"
                : model_type == "lfm2" ? "model.embedding_norm.weight"
                                       : "model.norm.weight";
   layers = number(config, {"num_hidden_layers", "n_layer"}, 0);
+  // Where OPT normalises behind each block, the last norm is that of the last layer.
+  if (opt && !has(final_norm)) final_norm = layer(layers - 1) + "final_layer_norm.weight";
   heads = number(config, {"num_attention_heads", "n_head"}, 1);
   kv_heads = number(config, {"num_key_value_heads"}, heads);
   head_dim = number(config, {"head_dim"}, number(config, {"hidden_size", "n_embd"}, 1) / heads);
@@ -81,8 +93,9 @@ void Facts::read_layer_kinds() {
     if (part(i, Part::kKey)) {
       attention.push_back(i);
       const bool slides = types ? types->at(at) == "sliding_attention" : every;
-      const bool turns = !config.contains("no_rope_layers") || config["no_rope_layers"].at(at) == 1;
-      if (turns && (slides || model_type != "cohere2")) turned.push_back(i);
+      const bool listed =
+          !config.contains("no_rope_layers") || config["no_rope_layers"].at(at) == 1;
+      if (has_rope && listed && (slides || model_type != "cohere2")) turned.push_back(i);
       if (window && slides) sliding.push_back(i);
     }
     if (part(i, Part::kGate)) gated.push_back(i);
@@ -105,7 +118,7 @@ Rows Facts::all_rows(const std::string& key) const {
 // Parts of tensors that hold several.
 std::optional<Rows> Facts::packed_part(int64_t i, Part part) const {
   const int64_t q = heads * head_dim, kv = kv_heads * head_dim;
-  const std::string qkv = first_of(i, {"self_attn.qkv_proj.weight"});
+  const std::string qkv = first_of(i, {"self_attn.qkv_proj.weight", "attn.c_attn.weight"});
   if (!qkv.empty()) {
     if (part == Part::kQuery) return Rows{qkv, range(0, q)};
     if (part == Part::kKey) return Rows{qkv, range(q, kv)};
@@ -119,6 +132,15 @@ std::optional<Rows> Facts::packed_part(int64_t i, Part part) const {
     Rows all{blocks, {}};
     for (int64_t b = 0; b < kCodegenBlocks; ++b) {
       for (int64_t row : range((3 * b + place) * rows, rows)) all.at.push_back(row);
+    }
+    return all;
+  }
+  const std::string by_head = first_of(i, {"attention.query_key_value.weight"});
+  if (!by_head.empty() && part != Part::kGate && part != Part::kUp) {
+    const int64_t place = part == Part::kQuery ? 0 : part == Part::kKey ? 1 : 2;
+    Rows all{by_head, {}};
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t row : range((3 * h + place) * head_dim, head_dim)) all.at.push_back(row);
     }
     return all;
   }

@@ -20,6 +20,7 @@ struct Facts {
   int64_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, rotary_dim = 0;
   bool shifted_norms = false;  // norms are 1 + w
   bool paired_rope = false;    // neighbouring dimensions are turned
+  bool has_rope = true;        // in some layer
   bool tied = false;
   bool output_gate = false;  // q_proj holds a gate behind the query of every head
   // What the reference holds; set by who has it.

@@ -92,18 +92,21 @@ void zero_q_head(Checkpoint& c, const Facts& f) {
 }
 
 std::string no_packed_qkv(const Checkpoint&, const Facts& f) {
-  return f.first_of(0, {"self_attn.qkv_proj.weight", "attn.qkv_proj.weight"}).empty()
+  return f.first_of(0, {"self_attn.qkv_proj.weight", "attn.qkv_proj.weight", "attn.c_attn.weight",
+                        "attention.query_key_value.weight"})
+                 .empty()
              ? "stores q, k and v apart"
              : "";
 }
 
-// [q | k | v] for CodeGen's blocks, and q, k, v head by head for [q | k | v].
+// [q | k | v] for the blocks of CodeGen and the heads of GPT-NeoX, and q, k, v head by head for [q
+// | k | v].
 void read_qkv_by_other_layout(Checkpoint& c, const Facts& f) {
   const int64_t i = f.attention.back();
   const Rows all = f.rows(i, Part::kQuery);
   Rows whole{all.key, {}};
   std::vector<int64_t> order;
-  if (f.model_type == "codegen") {
+  if (f.model_type == "codegen" || f.model_type == "gpt_neox") {
     for (const Part part : {Part::kQuery, Part::kKey, Part::kValue}) {
       for (int64_t row : f.rows(i, part).at) order.push_back(row);
     }
@@ -316,9 +319,9 @@ size_t largest(const Tensor& tensor) {
 
 // Of the largest value of a matrix that every token passes.
 void flip_in_matrix(Checkpoint& c, const Facts& f) {
-  const std::string key =
-      f.first_of(f.layers - 1, {"self_attn.o_proj.weight", "self_attn.out_proj.weight",
-                                "attn.out_proj.weight", "self_attn.dense.weight"});
+  const std::string key = f.first_of(
+      f.layers - 1, {"self_attn.o_proj.weight", "self_attn.out_proj.weight", "attn.out_proj.weight",
+                     "self_attn.dense.weight", "attn.c_proj.weight", "attention.dense.weight"});
   if (key.empty()) throw std::runtime_error("no output projection");
   flip_exponent_bit(c.at(key), largest(c.at(key)));
 }
@@ -330,7 +333,8 @@ void flip_in_unused_row(Checkpoint& c, const Facts& f) {
 }
 
 std::string bias_of(const Facts& f) {
-  for (const char* leaf : {"self_attn.v_proj.bias", "conv.out_proj.bias", "mlp.fc_out.bias"}) {
+  for (const char* leaf : {"self_attn.v_proj.bias", "conv.out_proj.bias", "mlp.fc_out.bias",
+                           "attn.c_proj.bias", "attention.dense.bias"}) {
     for (int64_t i = f.layers - 1; i >= 0; --i) {
       if (f.has(f.layer(i) + leaf)) return f.layer(i) + leaf;
     }
@@ -352,7 +356,9 @@ std::string no_flagged_bias(const Checkpoint& c, const Facts&) {
 void drop_attention_biases(Checkpoint& c, const Facts&) {
   c.config["attention_bias"] = false;
   std::erase_if(c.tensors, [](const auto& item) {
-    return item.first.find("self_attn.") != item.first.npos && item.first.ends_with(".bias");
+    const bool attention = item.first.find("self_attn.") != item.first.npos ||
+                           item.first.find(".attention.") != item.first.npos;
+    return attention && item.first.ends_with(".bias");
   });
 }
 
