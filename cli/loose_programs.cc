@@ -66,7 +66,9 @@ Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOption
     if (choice.directory.empty()) {
       return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
     }
-    return packer::Bundle::open(choice.directory, choice.check_digests, pool, choice.progress);
+    return choice.check_digests
+               ? packer::Bundle::open_to_execute(choice.directory, pool, choice.progress)
+               : packer::Bundle::open(choice.directory, /*check_digests=*/false, pool);
   }
   FERRY_RETURN_IF_ERROR(check(choice, options));
   return open_programs(choice, options);

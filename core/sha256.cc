@@ -2,11 +2,19 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
+
+#include "core/sha256_blocks.h"
 
 namespace ferry {
 namespace {
+
+constexpr size_t kBlock = kSha256BlockBytes;
+constexpr Sha256State kInitial = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
 
 // EVP calls fail only when memory is exhausted or OpenSSL is broken; neither leaves a digest to
 // trust.
@@ -14,15 +22,64 @@ void require(bool ok) {
   if (!ok) std::abort();
 }
 
+// The state of a computation with the instructions of the processor.
+struct OwnHash {
+  Sha256State state = kInitial;
+  uint64_t bytes = 0;
+  std::array<std::byte, kBlock> rest = {};  // of the last block, bytes % kBlock
+
+  // What is left of `data` begins a block.
+  std::span<const std::byte> fill_block(std::span<const std::byte> data) {
+    const size_t filled = bytes % kBlock;
+    if (filled == 0) return data;
+    const auto part = data.first(std::min(data.size(), kBlock - filled));
+    std::memcpy(rest.data() + filled, part.data(), part.size());
+    bytes += part.size();
+    if (bytes % kBlock == 0) add_sha256_blocks(state, rest.data(), 1);
+    return data.subspan(part.size());
+  }
+  // `data` begins a block.
+  void add(std::span<const std::byte> data) {
+    const size_t blocks = data.size() / kBlock;
+    add_sha256_blocks(state, data.data(), blocks);
+    bytes += data.size();
+    data = data.subspan(blocks * kBlock);
+    if (!data.empty()) std::memcpy(rest.data(), data.data(), data.size());
+  }
+  Digest finish() {
+    const uint64_t bits = bytes * 8;
+    std::array<std::byte, 2 * kBlock> end = {};
+    const size_t filled = bytes % kBlock, blocks = filled + 9 > kBlock ? 2 : 1;
+    std::memcpy(end.data(), rest.data(), filled);
+    end[filled] = std::byte{0x80};
+    for (size_t i = 0; i < 8; ++i)
+      end[blocks * kBlock - 1 - i] = static_cast<std::byte>(bits >> 8 * i);
+    add_sha256_blocks(state, end.data(), blocks);
+    Digest digest;
+    for (size_t i = 0; i < digest.size(); ++i) {
+      digest[i] = static_cast<std::byte>(state[i / 4] >> (24 - 8 * (i % 4)));
+    }
+    *this = OwnHash();
+    return digest;
+  }
+};
+
 }  // namespace
 
+// With the instructions of the processor where there are some, else OpenSSL's.
 struct Sha256::Impl {
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-  Impl() { start(); }
+  OwnHash own;
+  EVP_MD_CTX* context = nullptr;
+  Impl() {
+    if (!has_sha256_blocks()) start();
+  }
   ~Impl() { EVP_MD_CTX_free(context); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  void start() { require(context && EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1); }
+  void start() {
+    if (context == nullptr) context = EVP_MD_CTX_new();
+    require(context && EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1);
+  }
 };
 
 Sha256::Sha256() : impl_(std::make_unique<Impl>()) {}
@@ -31,15 +88,32 @@ Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::update(std::span<const std::byte> data) {
+  if (impl_->context == nullptr) return impl_->own.add(impl_->own.fill_block(data));
   require(EVP_DigestUpdate(impl_->context, data.data(), data.size()) == 1);
 }
 
 Digest Sha256::finish() {
+  if (impl_->context == nullptr) return impl_->own.finish();
   Digest digest;
   auto* out = reinterpret_cast<unsigned char*>(digest.data());
   require(EVP_DigestFinal_ex(impl_->context, out, nullptr) == 1);
   impl_->start();
   return digest;
+}
+
+std::pair<size_t, size_t> update_both(Sha256& a, std::span<const std::byte> data_a, Sha256& b,
+                                      std::span<const std::byte> data_b) {
+  if (a.impl_->context != nullptr) return {0, 0};
+  const auto left_a = a.impl_->own.fill_block(data_a), left_b = b.impl_->own.fill_block(data_b);
+  const size_t blocks = std::min(left_a.size(), left_b.size()) / kBlock;
+  if (blocks > 0) {
+    add_sha256_blocks_of_two(a.impl_->own.state, left_a.data(), b.impl_->own.state, left_b.data(),
+                             blocks);
+    a.impl_->own.bytes += blocks * kBlock;
+    b.impl_->own.bytes += blocks * kBlock;
+  }
+  return {data_a.size() - left_a.size() + blocks * kBlock,
+          data_b.size() - left_b.size() + blocks * kBlock};
 }
 
 Digest sha256(std::span<const std::byte> data) {

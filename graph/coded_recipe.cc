@@ -21,6 +21,8 @@ namespace {
 constexpr int64_t kGroupValues = int64_t{1} << 16;
 // What is read, hashed and written at a time, all of it from the cache of one core.
 constexpr uint64_t kTileBytes = uint64_t{1} << 18;
+// Of values that are coded; their source is as long.
+constexpr int64_t kCodedTileValues = int64_t{1} << 17;
 constexpr int64_t kScatteredTileElements = int64_t{1} << 20;
 // What XNNPACK wants groups of 4-bit weights to be a multiple of.
 constexpr int64_t kDelegatedGroup = 32;
@@ -360,7 +362,9 @@ uint64_t row_bytes(const Recipe& recipe, size_t output) {
 
 int64_t tile_rows(const Recipe& recipe) {
   if (!recipe.is_coded() && is_scattered(recipe)) return kScatteredTileElements;
-  return static_cast<int64_t>(std::max<uint64_t>(1, kTileBytes / row_bytes(recipe, 0)));
+  const auto rows = static_cast<int64_t>(kTileBytes / row_bytes(recipe, 0));
+  const int64_t most = recipe.is_coded() ? kCodedTileValues / columns_of(recipe) : rows;
+  return std::max<int64_t>(1, std::min(rows, most));
 }
 
 uint64_t tile_bytes(const Recipe& recipe) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <memory>
 
 #include "core/checked.h"
 #include "core/interrupt.h"
@@ -126,16 +127,21 @@ Status convert(const Recipe& recipe, const StridedPiece& piece, int64_t from, in
     return reader.read(offset, bytes);
   };
   const int64_t gathered = piece.is_run() ? std::min(kChunk, count) : count;
-  std::vector<std::byte> stored(static_cast<size_t>(gathered * in_size));
-  std::vector<float> values(static_cast<size_t>(std::min(kChunk, count)));
+  const auto stored =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(gathered * in_size));
+  const bool in_place = recipe.output().dtype == DType::kF32 &&
+                        reinterpret_cast<uintptr_t>(out) % alignof(float) == 0;
+  std::vector<float> values(in_place ? 0 : static_cast<size_t>(std::min(kChunk, count)));
   for (int64_t done = 0; done < count; done += kChunk) {
     if (done % gathered == 0) {
       FERRY_RETURN_IF_ERROR(gather(piece, in_size, from + done, std::min(gathered, count - done),
-                                   read, stored.data()));
+                                   read, stored.get()));
     }
-    const auto chunk = std::span(values).first(static_cast<size_t>(std::min(kChunk, count - done)));
-    to_f32(reader.dtype(), stored.data() + done % gathered * in_size, chunk.data(), chunk.size());
+    const std::span<float> chunk(in_place ? reinterpret_cast<float*>(out) + done : values.data(),
+                                 static_cast<size_t>(std::min(kChunk, count - done)));
+    to_f32(reader.dtype(), stored.get() + done % gathered * in_size, chunk.data(), chunk.size());
     for (const Step& step : recipe.steps) apply(step, chunk);
+    if (in_place) continue;
     from_f32(recipe.output().dtype, chunk.data(), out + done * out_size, chunk.size());
   }
   return {};

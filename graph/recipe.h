@@ -140,7 +140,7 @@ Status materialize(const Recipe& recipe, const TensorSource& source, size_t outp
 // the outputs are codes and scales, else elements.
 int64_t row_count(const Recipe& recipe);
 uint64_t row_bytes(const Recipe& recipe, size_t output);
-// How many rows to ask for at a time, from the first one on: about 256 KiB of the first output. Of
+// How many rows to ask for at a time, from the first one on: up to 256 KiB of the first output. Of
 // tensors whose elements lie far apart more are made at once, so that reads are long.
 int64_t tile_rows(const Recipe& recipe);
 // The same in bytes of the first output.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,17 +47,31 @@ class ProblemList {
   std::vector<CheckProblem> problems_;
 };
 
+// Those of the manifest that can be used, by name.
+using OpenFilesByName = std::map<std::string, InputFile>;
+struct OpenBundleFiles {
+  const OpenFilesByName& open;
+  const std::map<std::string, MappedFile>& mapped;  // some of them
+};
+
 // Complete only if there are no problems.
 struct BundleContents {
   Manifest manifest;
-  std::map<std::string, InputFile> open_files;  // those of the manifest that can be used, by name
+  OpenFilesByName open_files;
   std::vector<BundleProgram> programs;
   std::map<std::string, BundleData> data;
   uint64_t files = 0, bytes = 0;
 };
 
+enum class DigestKind {
+  kNone,
+  // XXH3, where the manifest states it; SHA-256 of files that are damaged, which finds the tensor.
+  kFast,
+  kSha256,  // and XXH3, where the manifest states it
+};
+
 // An error only where the directory cannot be listed; everything else goes to `problems`.
-Result<BundleContents> examine_bundle(const std::string& directory, bool check_digests,
+Result<BundleContents> examine_bundle(const std::string& directory, DigestKind digests,
                                       ThreadPool& pool, const ShowProgress& progress,
                                       ProblemList& problems);
 
@@ -87,8 +102,14 @@ void check_model_of_program(const Manifest& manifest, const ManifestProgram& ent
                             const pte::Program& program, ProblemList& problems);
 // Hashes every byte of the files, in parallel (packer/digest_check.cc), and takes those out that
 // are not what the manifest states. check_manifest() has been called.
-void check_digests(const Manifest& manifest, std::map<std::string, InputFile>& files,
-                   ThreadPool& pool, const ShowProgress& progress, ProblemList& problems);
+// `only`, unless it is null, names the files that are hashed.
+void check_digests(const Manifest& manifest, const std::set<std::string>* only,
+                   OpenFilesByName& files, ThreadPool& pool, const ShowProgress& progress,
+                   ProblemList& problems);
+// Those of the open files that are not what the manifest states by XXH3, or that cannot be read
+// (packer/fast_digest_check.cc). The manifest has these digests.
+std::set<std::string> find_damage(const Manifest& manifest, const OpenBundleFiles& files,
+                                  ThreadPool& pool, const ShowProgress& progress);
 // One program against its entry, and its external tensors against the data files it loads.
 void check_program(const ManifestProgram& entry, const pte::Program& program,
                    const std::map<std::string, BundleData>& data, ProblemList& problems);

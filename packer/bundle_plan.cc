@@ -138,7 +138,7 @@ class Planner {
   void add_file(FilePlan file) {
     impl_.manifest.files.push_back({file.name, file.bytes,
                                     std::string(file.has_weights ? kSegmentsDigest : kPlainDigest),
-                                    std::string(kZeroDigest)});
+                                    std::string(kZeroDigest), std::string(kZeroFastDigest)});
     impl_.listing.push_back({file.name, file.bytes});
     impl_.total_bytes += file.bytes;
     impl_.files.push_back(std::move(file));

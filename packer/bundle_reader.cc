@@ -24,6 +24,8 @@
 namespace ferry::packer {
 namespace {
 
+constexpr int64_t kFirstWithFastDigests = 7;  // version of the manifest
+
 // The open directory of a bundle, and what lstat says of everything in it, by name.
 struct Listing {
   std::unique_ptr<DIR, int (*)(DIR*)> directory;
@@ -100,28 +102,23 @@ void check_nothing_extra(const Listing& listing, const Manifest& manifest, Probl
   }
 }
 
-// Maps `file`, which is open as `input` and has the right size, and parses it with `read`.
+// Parses `file` with `read`.
 template <class Content, class Read>
-std::optional<Content> load_part(const std::string& file, const InputFile& input, const Read& read,
+std::optional<Content> load_part(const std::string& file, MappedFile mapped, const Read& read,
                                  ProblemList& problems) {
-  auto mapped = MappedFile::map(input);
-  if (!mapped) {
-    problems.add(file, mapped.error());
-    return std::nullopt;
-  }
-  auto parsed = read(mapped->bytes(), problems.name_of(file));
+  auto parsed = read(mapped.bytes(), problems.name_of(file));
   if (!parsed) {
     problems.add(file, parsed.error());
     return std::nullopt;
   }
-  return Content{std::move(*mapped), std::move(*parsed)};
+  return Content{std::move(mapped), std::move(*parsed)};
 }
 
 class Examiner {
  public:
-  Examiner(bool check_digests, ThreadPool& pool, const ShowProgress& progress,
+  Examiner(DigestKind digests, ThreadPool& pool, const ShowProgress& progress,
            ProblemList& problems)
-      : check_digests_(check_digests), pool_(pool), progress_(progress), problems_(problems) {}
+      : digests_(digests), pool_(pool), progress_(progress), problems_(problems) {}
 
   Result<BundleContents> run(const std::string& directory) {
     const Listing listing = FERRY_TRY(list_directory(directory));
@@ -129,10 +126,8 @@ class Examiner {
     if (!read_manifest_file(listing)) return std::move(contents_);
     check_files(listing);
     check_manifest(contents_.manifest, problems_);
-    if (check_digests_) {
-      ferry::packer::check_digests(contents_.manifest, contents_.open_files, pool_, progress_,
-                                   problems_);
-    }
+    map_parts();
+    check_digests();
     FERRY_RETURN_IF_ERROR(check_interrupt());  // what was not hashed is no problem of the bundle's
     load_data();
     load_programs();
@@ -189,19 +184,50 @@ class Examiner {
     check_nothing_extra(listing, contents_.manifest, problems_);
   }
 
-  // Listed, there, and of the right size (and digest, where that was asked for); else nullptr.
-  const InputFile* usable(const std::string& file) const {
-    const auto found = contents_.open_files.find(file);
-    return found == contents_.open_files.end() ? nullptr : &found->second;
+  // Programs and data files. What is hashed is what is executed.
+  void map_parts() {
+    for (const ManifestProgram* program : contents_.manifest.programs()) {
+      map_part(program->file);
+      for (const std::string& file : program->data_files) map_part(file);
+    }
   }
+  void map_part(const std::string& file) {
+    const auto found = contents_.open_files.find(file);
+    if (found == contents_.open_files.end() || mapped_.contains(file)) return;
+    if (auto mapped = MappedFile::map(found->second)) {
+      mapped_.emplace(file, *std::move(mapped));
+    } else {
+      problems_.add(file, mapped.error());
+      contents_.open_files.erase(found);
+    }
+  }
+
+  void check_digests() {
+    if (digests_ == DigestKind::kNone) return;
+    const Manifest& manifest = contents_.manifest;
+    std::set<std::string> damaged;
+    const bool fast = digests_ == DigestKind::kFast && manifest.version >= kFirstWithFastDigests;
+    if (fast) {
+      damaged = find_damage(manifest, {contents_.open_files, mapped_}, pool_, progress_);
+      if (damaged.empty()) return;
+    }
+    ferry::packer::check_digests(manifest, fast ? &damaged : nullptr, contents_.open_files, pool_,
+                                 progress_, problems_);
+  }
+
+  // Listed, there, and of the right size (and digest, where that was asked for).
+  bool usable(const std::string& file) const { return contents_.open_files.contains(file); }
 
   void load_data() {
     for (const ManifestProgram* program : contents_.manifest.programs()) {
       for (const std::string& file : program->data_files) {
-        const InputFile* input = usable(file);
-        if (contents_.data.contains(file) || input == nullptr) continue;
-        auto data = load_part<BundleData>(file, *input, ptd::read_data_file, problems_);
-        if (!data) continue;
+        if (contents_.data.contains(file) || !usable(file)) continue;
+        auto data = load_part<BundleData>(file, std::move(mapped_.at(file)), ptd::read_data_file,
+                                          problems_);
+        if (!data) {
+          contents_.open_files.erase(file);
+          continue;
+        }
         check_data_file(contents_.manifest, file, data->content, problems_);
         contents_.data.emplace(file, std::move(*data));
       }
@@ -218,23 +244,25 @@ class Examiner {
   }
 
   void load_program(const ManifestProgram& program, bool has_layers) {
-    const InputFile* input = usable(program.file);
-    if (input == nullptr) return;
-    auto part = load_part<BundleProgram>(program.file, *input, pte::read_program, problems_);
+    if (!usable(program.file)) return;
+    auto part = load_part<BundleProgram>(program.file, std::move(mapped_.at(program.file)),
+                                         pte::read_program, problems_);
     if (!part) return;
     check_program(program, part->loaded.program, contents_.data, problems_);
-    check_delegates(program, part->loaded, contents_.data, check_digests_, problems_);
+    check_delegates(program, part->loaded, contents_.data, digests_ == DigestKind::kSha256,
+                    problems_);
     if (has_layers) {
       check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
     }
     contents_.programs.push_back(std::move(*part));
   }
 
-  bool check_digests_;
+  DigestKind digests_;
   ThreadPool& pool_;
   const ShowProgress& progress_;
   ProblemList& problems_;
   BundleContents contents_;
+  std::map<std::string, MappedFile> mapped_;
 };
 
 }  // namespace
@@ -249,17 +277,26 @@ void ProblemList::add(const std::string& file, const Error& error) {
 
 std::string ProblemList::name_of(const std::string& file) const { return printable(path_of(file)); }
 
-Result<BundleContents> examine_bundle(const std::string& directory, bool check_digests,
+Result<BundleContents> examine_bundle(const std::string& directory, DigestKind digests,
                                       ThreadPool& pool, const ShowProgress& progress,
                                       ProblemList& problems) {
-  return Examiner(check_digests, pool, progress, problems).run(directory);
+  return Examiner(digests, pool, progress, problems).run(directory);
 }
 
 Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, ThreadPool& pool,
                             const ShowProgress& progress) {
+  return open(directory, check_digests ? DigestKind::kSha256 : DigestKind::kNone, pool, progress);
+}
+
+Result<Bundle> Bundle::open_to_execute(const std::string& directory, ThreadPool& pool,
+                                       const ShowProgress& progress) {
+  return open(directory, DigestKind::kFast, pool, progress);
+}
+
+Result<Bundle> Bundle::open(const std::string& directory, DigestKind digests, ThreadPool& pool,
+                            const ShowProgress& progress) {
   ProblemList problems(directory);
-  BundleContents contents =
-      FERRY_TRY(examine_bundle(directory, check_digests, pool, progress, problems));
+  BundleContents contents = FERRY_TRY(examine_bundle(directory, digests, pool, progress, problems));
   if (!problems.empty()) {
     const std::vector<CheckProblem> found = problems.take();
     Error error{found[0].code, found[0].message};
@@ -309,7 +346,7 @@ Result<CheckReport> check_bundle(const std::string& directory, ThreadPool& pool,
                                  const ShowProgress& progress) {
   ProblemList problems(directory);
   const BundleContents contents =
-      FERRY_TRY(examine_bundle(directory, true, pool, progress, problems));
+      FERRY_TRY(examine_bundle(directory, DigestKind::kSha256, pool, progress, problems));
   return CheckReport{directory, contents.files, contents.bytes, problems.take()};
 }
 

@@ -31,6 +31,7 @@ struct BundleData {
 };
 
 struct LoosePrograms;  // packer/loose_programs.h
+enum class DigestKind;
 
 // A handle: copies share the same mapped files, which stay where they are as long as any copy
 // lives.
@@ -42,6 +43,10 @@ class Bundle {
   // of which `progress` tells the bytes.
   static Result<Bundle> open(const std::string& directory, bool check_digests, ThreadPool& pool,
                              const ShowProgress& progress = {});
+  // The same for those who execute it: every byte is hashed by XXH3 where the manifest has these
+  // digests (version 7), and by SHA-256 where it has not.
+  static Result<Bundle> open_to_execute(const std::string& directory, ThreadPool& pool,
+                                        const ShowProgress& progress = {});
 
   // The directory; of programs without a manifest, the file of the text decoder.
   const std::string& path() const { return parts_->path; }
@@ -78,6 +83,8 @@ class Bundle {
     bool is_loose = false;  // without a manifest: files are named by their paths
   };
   friend Result<Bundle> open_loose_programs(const LoosePrograms& files);
+  static Result<Bundle> open(const std::string& directory, DigestKind digests, ThreadPool& pool,
+                             const ShowProgress& progress);
   explicit Bundle(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
   std::shared_ptr<const Parts> parts_;

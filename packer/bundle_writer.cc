@@ -22,6 +22,7 @@ Manifest with_digests(const BundlePlan::Impl& plan, const FileDigests& digests) 
   for (size_t i = 0; i < trees.size(); ++i) manifest.source_files[i].sha256_tree = trees[i];
   for (size_t i = 0; i < manifest.files.size(); ++i) {
     manifest.files[i].digest = to_hex(digests.files[i]);
+    manifest.files[i].xxh3 = to_hex(digests.fast_files[i]);
   }
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     ManifestTensor& tensor = manifest.tensors[i];

@@ -1,9 +1,11 @@
-// Digests of the files of a bundle against its manifest. A damaged data file is traced to a tensor.
+// Digests of the files of a bundle against its manifest, by SHA-256 and, where it is stated, XXH3.
+// A damaged data file is traced to a tensor.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -21,29 +23,31 @@ namespace {
 constexpr uint64_t kHashChunk = uint64_t{1} << 20;
 
 // Read, not mapped: a file that shrinks meanwhile is an error then, not a signal.
-Result<Digest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes,
-                               SharedProgress& progress) {
+Result<FileDigest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes,
+                                   SharedProgress& progress) {
   const uint64_t size = std::min(kHashChunk, bytes);
   const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
   Sha256 hash;
+  FastHash fast;
   for (uint64_t done = 0; done < bytes; done += size) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
     const auto part = std::span(chunk.get(), std::min(size, bytes - done));
     FERRY_RETURN_IF_ERROR(file.read_at(offset + done, part));
     hash.update(part);
+    fast.update(part);
     progress.advance(part.size());
   }
   FERRY_RETURN_IF_ERROR(file.check_unchanged());
-  return hash.finish();
+  return FileDigest{hash.finish(), fast.finish()};
 }
 
 // Hashes all files of a manifest in parallel: data files tensor by tensor, others as a whole.
 class DigestCheck {
  public:
   // Files of a wrong digest are taken out of `files`.
-  DigestCheck(const Manifest& manifest, std::map<std::string, InputFile>& files,
+  DigestCheck(const Manifest& manifest, const std::set<std::string>* only, OpenFilesByName& files,
               ProblemList& problems)
-      : manifest_(manifest), files_(files), problems_(problems) {}
+      : manifest_(manifest), only_(only), files_(files), problems_(problems) {}
 
   void run(ThreadPool& pool, const ShowProgress& show) {
     collect();
@@ -73,7 +77,7 @@ class DigestCheck {
     size_t file = 0;
     uint64_t offset = 0, bytes = 0;
     const ManifestTensor* tensor = nullptr;  // nullptr for a plain file
-    Result<Digest> digest = Digest{};
+    Result<FileDigest> digest = FileDigest{};
   };
 
   const InputFile& file_of(size_t file) const { return files_.at(manifest_.files[file].path); }
@@ -82,7 +86,8 @@ class DigestCheck {
     const TensorsByFile tensors = tensors_by_file(manifest_);
     for (size_t i = 0; i < manifest_.files.size(); ++i) {
       const ManifestFile& file = manifest_.files[i];
-      if (!files_.contains(file.path)) continue;
+      if (!files_.contains(file.path) || (only_ != nullptr && !only_->contains(file.path)))
+        continue;
       if (file.method == kPlainDigest) {
         ranges_.push_back({i, 0, file.bytes});
         continue;
@@ -119,29 +124,39 @@ class DigestCheck {
     }
     if (ranges[0].tensor) {
       judge_data_file(file, ranges);
-    } else if (to_hex(*ranges[0].digest) != manifest_.files[file].digest) {
+    } else if (to_hex(ranges[0].digest->sha256) != manifest_.files[file].digest) {
       fail_file(file, kChanged);
+    } else {
+      judge_fast(file, ranges[0].digest->fast);
     }
+  }
+
+  void judge_fast(size_t file, const FastDigest& digest) {
+    const std::string& stated = manifest_.files[file].xxh3;
+    if (stated.empty() || to_hex(digest) == stated) return;
+    fail_file(file, "does not have the XXH3 that the manifest states beside its SHA-256");
   }
 
   void judge_data_file(size_t file, std::span<Range> ranges) {
     std::vector<HashedSegment> segments;
     for (const Range& range : ranges) {
-      segments.push_back({range.offset, range.bytes, *range.digest});
-      if (to_hex(*range.digest) == range.tensor->sha256) continue;
+      segments.push_back({range.offset, range.bytes, range.digest->sha256, range.digest->fast});
+      if (to_hex(range.digest->sha256) == range.tensor->sha256) continue;
       return fail_file(file, fmt::format("{} (tensor {}, offset {})", kChanged,
                                          quoted(range.tensor->name), range.offset));
     }
     const auto digest = digest_of_data_file(file, segments);
     if (!digest) {
       fail_file(file, digest.error());
-    } else if (to_hex(*digest) != manifest_.files[file].digest) {
+    } else if (to_hex(digest->sha256) != manifest_.files[file].digest) {
       fail_file(file, fmt::format("{} outside of its tensors", kChanged));
+    } else {
+      judge_fast(file, digest->fast);
     }
   }
 
-  Result<Digest> digest_of_data_file(size_t file,
-                                     const std::vector<HashedSegment>& segments) const {
+  Result<FileDigest> digest_of_data_file(size_t file,
+                                         const std::vector<HashedSegment>& segments) const {
     const InputFile& input = file_of(file);
     return digest_of_segments(
         manifest_.files[file].bytes, segments,
@@ -152,16 +167,18 @@ class DigestCheck {
       "does not have the SHA-256 that the manifest states: it was changed";
 
   const Manifest& manifest_;
-  std::map<std::string, InputFile>& files_;
+  const std::set<std::string>* only_;
+  OpenFilesByName& files_;
   ProblemList& problems_;
   std::vector<Range> ranges_;  // by file
 };
 
 }  // namespace
 
-void check_digests(const Manifest& manifest, std::map<std::string, InputFile>& files,
-                   ThreadPool& pool, const ShowProgress& progress, ProblemList& problems) {
-  DigestCheck(manifest, files, problems).run(pool, progress);
+void check_digests(const Manifest& manifest, const std::set<std::string>* only,
+                   OpenFilesByName& files, ThreadPool& pool, const ShowProgress& progress,
+                   ProblemList& problems) {
+  DigestCheck(manifest, only, files, problems).run(pool, progress);
 }
 
 }  // namespace ferry::packer

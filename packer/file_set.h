@@ -57,6 +57,7 @@ struct FileSet {
   size_t segments = 0;                // outputs of all weights
   std::vector<std::shared_ptr<const InputFile>> copied;
   bool source_digests = true;  // of tensors of the source that are read
+  bool fast_digests = true;    // of files, beside SHA-256
 };
 
 }  // namespace ferry::packer

@@ -1,7 +1,7 @@
-// One task writes one weight, all its outputs from front to back: fill a tile of rows, hash it,
-// write it, while it is in the cache of one core. Weights are independent of each other, also where
+// One task writes one weight, all its outputs. Weights are independent of each other, also where
 // digests are concerned, so that tasks are all the parallelism that is needed; the longest go
-// first. Programs and copied files are one task each.
+// first. Each thread has two of them and writes a tile of either by turns, because two digests at
+// once take little longer than one. Programs and copied files are one task each.
 //
 // Rejected: the plain digest of data files. It is a chain through the whole file, that is a second
 // pass over every byte (digests of tensors are wanted anyway), on one core: conversion then cost
@@ -9,9 +9,8 @@
 // because their readers know no other digest.
 #include "packer/file_writer.h"
 
-#include <zlib.h>
-
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -21,55 +20,44 @@
 #include "core/interrupt.h"
 #include "graph/derived_weights.h"
 #include "packer/segment_digest.h"
-#include "packer/source_tap.h"
+#include "packer/weight_job.h"
 
 namespace ferry::packer {
 namespace {
 
 constexpr uint64_t kTileBytes = uint64_t{1} << 20;
-// Written bytes are sent to the disk in parts of this size.
-constexpr uint64_t kWritebackBytes = uint64_t{1} << 22;
-
 struct Task {
   size_t file = 0;
   std::span<const Extent> weight = {};  // all outputs of one; empty: the whole of a plain file
   uint64_t bytes = 0;
 };
 
-// Unchanged bytes of one whole source tensor: one digest serves both.
-bool is_whole_copy(const graph::Recipe& recipe, const TensorSource& source) {
-  if (!recipe.is_copy() || recipe.pieces.size() != 1) return false;
-  const StridedPiece& piece = recipe.pieces[0];
-  return piece.is_run() && piece.offset == 0 &&
-         recipe.output().bytes() == source.entries()[piece.tensor].bytes;
-}
-
-uint32_t crc32_of(uint32_t crc, std::span<const std::byte> bytes) {
-  const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
-  return static_cast<uint32_t>(::crc32_z(crc, data, bytes.size()));
-}
-
-// A file written from front to back, with its digest. Gaps are zeros already.
+// A file written from front to back, with its digests. Gaps are zeros already.
 class PlainFile {
  public:
   PlainFile(const OutputFile& out) : out_(out) {}
 
   Status append(std::span<const std::byte> bytes) {
-    hash_.update(bytes);
+    hash(bytes);
     FERRY_RETURN_IF_ERROR(out_.write_at(size_, bytes));
     size_ += bytes.size();
     return {};
   }
   void skip_to(uint64_t offset) {
-    const std::vector<std::byte> zeros(offset - size_);
-    hash_.update(zeros);
+    hash(std::vector<std::byte>(offset - size_));
     size_ = offset;
   }
-  Digest finish() { return hash_.finish(); }
+  FileDigest finish() { return {hash_.finish(), fast_.finish()}; }
 
  private:
+  void hash(std::span<const std::byte> bytes) {
+    hash_.update(bytes);
+    fast_.update(bytes);
+  }
+
   const OutputFile& out_;
   Sha256 hash_;
+  FastHash fast_;
   uint64_t size_ = 0;
 };
 
@@ -79,7 +67,9 @@ class FileWriter {
              ThreadPool& pool, const std::function<void(uint64_t, uint64_t)>& progress)
       : plan_(plan), directory_(directory), stage_(stage), pool_(pool), progress_(progress) {
     digests_.files.resize(plan.files.size());
+    digests_.fast_files.resize(plan.files.size());
     digests_.segments.resize(plan.segments);
+    digests_.fast_segments.resize(plan.segments);
     digests_.entries.resize(plan.source->entries().size());
     digests_.non_finite.resize(plan.weights.size());
     crcs_.resize(plan.weights.size(), 0);
@@ -141,6 +131,7 @@ class FileWriter {
     uint64_t bytes = 0;
     for (size_t i = 0; i < record.outputs.size(); ++i) {
       digests_.segments[plan_.first_segment[weight] + i] = record.outputs[i];
+      digests_.fast_segments[plan_.first_segment[weight] + i] = record.fast_outputs[i];
       bytes += plan_.weights[weight]->outputs[i].bytes();
     }
     for (const auto& [entry, digest] : record.entries) digests_.entries[entry] = digest;
@@ -161,7 +152,8 @@ class FileWriter {
     }
     std::stable_sort(tasks.begin(), tasks.end(),
                      [](const Task& a, const Task& b) { return a.bytes > b.bytes; });
-    FERRY_RETURN_IF_ERROR(run_all(tasks.size(), [&](size_t i) { return perform(tasks[i]); }));
+    next_task_ = 0;
+    FERRY_RETURN_IF_ERROR(run_all(pool_.size(), [&](size_t) { return perform(tasks); }));
     return run_all(end - begin, [&](size_t i) { return finish_file(begin + i); });
   }
 
@@ -197,8 +189,48 @@ class FileWriter {
 
   OutputFile& open_file(size_t file) { return open_[file - first_open_]; }
 
-  Status perform(const Task& task) {
-    return task.weight.empty() ? write_plain(task.file) : write_weight(task.file, task.weight);
+  // Of one thread: takes tasks until there are none.
+  Status perform(std::span<const Task> tasks) {
+    HashQueue queue;
+    std::array<std::unique_ptr<WeightJob>, 2> jobs;
+    std::array<const Task*, 2> tasks_of = {};
+    for (bool any = true; any && !stop_;) {
+      any = false;
+      for (size_t k = 0; k < jobs.size() && !stop_; ++k) {
+        while (jobs[k] == nullptr && !stop_) {
+          const size_t next = next_task_++;
+          if (next >= tasks.size()) break;
+          tasks_of[k] = &tasks[next];
+          jobs[k] = FERRY_TRY(begin(tasks[next], queue));
+        }
+        if (jobs[k] == nullptr) continue;
+        any = true;
+        if (!jobs[k]->is_written()) advance(FERRY_TRY(jobs[k]->write_tile()));
+        if (!jobs[k]->is_written()) continue;
+        FERRY_RETURN_IF_ERROR(note(*tasks_of[k], FERRY_TRY(jobs[k]->finish())));
+        jobs[k] = nullptr;
+      }
+    }
+    return {};
+  }
+
+  // Null where the task is done already.
+  Result<std::unique_ptr<WeightJob>> begin(const Task& task, HashQueue& queue) {
+    if (task.weight.empty()) {
+      FERRY_RETURN_IF_ERROR(write_plain(task.file));
+      return std::unique_ptr<WeightJob>();
+    }
+    const FilePlan& file = plan_.files[task.file];
+    return std::make_unique<WeightJob>(
+        WeightToWrite{.plan = plan_,
+                      .out = open_file(task.file),
+                      .extents = task.weight,
+                      .hashed = entries_hashed_by(task.weight[0].index),
+                      // Of a file whose digest is that of its bytes, the digests of weights are for
+                      // the journal only.
+                      .digested = !file.plain_digest || stage_ != nullptr,
+                      .summed = file.finishing != nullptr},
+        queue);
   }
 
   void advance(uint64_t bytes) {
@@ -208,100 +240,21 @@ class FileWriter {
     progress_(written_, total_);
   }
 
-  // `extents` are those of all outputs.
-  Status write_weight(size_t file, std::span<const Extent> extents) {
-    const size_t weight = extents[0].index;
-    const graph::Recipe& recipe = *plan_.weights[weight];
-    SourceTap tap(*plan_.source);
-    const bool copied = is_whole_copy(recipe, *plan_.source);
-    const std::vector<size_t> hashed = entries_hashed_by(weight);
-    if (!copied) {
-      for (size_t entry : hashed) tap.watch(entry);
+  Status note(const Task& task, const WrittenOutputs& written) {
+    const size_t weight = task.weight[0].index;
+    for (size_t i = 0; i < written.digests.size(); ++i) {
+      digests_.segments[plan_.first_segment[weight] + i] = written.digests[i];
+      digests_.fast_segments[plan_.first_segment[weight] + i] = written.fast[i];
     }
-    // Of a file whose digest is that of its bytes, the digests of weights are for the journal only.
-    const bool digested = !plan_.files[file].plain_digest || stage_ != nullptr;
-    const bool summed = plan_.files[file].finishing != nullptr;
-    std::vector<Sha256> hashes(extents.size());
-    const auto write_rows = [&](int64_t first, int64_t rows,
-                                std::span<const std::span<std::byte>> tiles) -> Status {
-      NonFiniteCount& count = digests_.non_finite[weight];
-      count.unquantized += FERRY_TRY(materialize_rows(recipe, tap, first, rows, tiles));
-      for (size_t i = 0; i < tiles.size(); ++i) {
-        const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, i);
-        if (digested) hashes[i].update(tiles[i]);
-        if (summed) crcs_[weight] = crc32_of(crcs_[weight], tiles[i]);
-        FERRY_RETURN_IF_ERROR(write_tile(file, extents[i], offset, tiles[i]));
-      }
-      if (!recipe.is_coded()) FERRY_RETURN_IF_ERROR(count_tile(recipe, first, tiles[0], count));
-      return {};
-    };
-    FERRY_RETURN_IF_ERROR(for_each_rows(recipe, write_rows));
-    for (size_t i = 0; i < extents.size(); ++i) {
-      digests_.segments[plan_.first_segment[weight] + i] = hashes[i].finish();
-    }
-    for (size_t entry : hashed) {
-      digests_.entries[entry] =
-          copied ? digests_.segments[plan_.first_segment[weight]] : FERRY_TRY(tap.finish(entry));
-    }
-    return stage_ != nullptr && !stop_ ? note_in_journal(weight, hashed) : Status();
-  }
-
-  Status note_in_journal(size_t weight, const std::vector<size_t>& hashed) {
-    WeightRecord record{.weight = weight, .non_finite = digests_.non_finite[weight]};
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < plan_.weights[weight]->outputs.size(); ++i) {
-      record.outputs.push_back(digests_.segments[plan_.first_segment[weight] + i]);
-      bytes += plan_.weights[weight]->outputs[i].bytes();
-    }
-    for (size_t entry : hashed) record.entries.emplace_back(entry, *digests_.entries[entry]);
-    return stage_->journal.append(record, bytes);
-  }
-
-  // A tile of `extent`, at `offset` in it. Tiles come in order.
-  Status write_tile(size_t file, const Extent& extent, uint64_t offset,
-                    std::span<const std::byte> tile) {
-    const OutputFile& out = open_file(file);
-    FERRY_RETURN_IF_ERROR(out.write_at(extent.offset + offset, tile));
-    const uint64_t end = offset + tile.size();
-    const uint64_t begun = offset / kWritebackBytes * kWritebackBytes;
-    if (end / kWritebackBytes > offset / kWritebackBytes || end == extent.bytes) {
-      out.start_writeback(extent.offset + begun, end - begun);
-    }
-    return {};
-  }
-
-  Status count_tile(const graph::Recipe& recipe, int64_t first, std::span<const std::byte> tile,
-                    NonFiniteCount& count) const {
-    const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, 0);
-    const NonFiniteCount found = FERRY_TRY(count_non_finite(recipe, *plan_.source, offset, tile));
-    count.stored += found.stored;
-    count.overflowed += found.overflowed;
-    return {};
-  }
-
-  // body(first, rows, tiles) over all rows of a recipe; tiles[i], the caller's to fill, has room
-  // for these rows of output i.
-  template <class Body>
-  Status for_each_rows(const graph::Recipe& recipe, const Body& body) {
-    const int64_t count = row_count(recipe), step = std::min(tile_rows(recipe), count);
-    std::vector<std::unique_ptr<std::byte[]>> buffers;
-    for (size_t i = 0; i < recipe.outputs.size(); ++i) {
-      const uint64_t bytes = static_cast<uint64_t>(step) * row_bytes(recipe, i);
-      buffers.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
-    }
-    std::vector<std::span<std::byte>> tiles(buffers.size());
-    for (int64_t first = 0; first < count && !stop_; first += step) {
-      FERRY_RETURN_IF_ERROR(check_interrupt());
-      const int64_t rows = std::min(step, count - first);
-      uint64_t bytes = 0;
-      for (size_t i = 0; i < tiles.size(); ++i) {
-        tiles[i] = {buffers[i].get(), static_cast<uint64_t>(rows) * row_bytes(recipe, i)};
-        bytes += tiles[i].size();
-      }
-      FERRY_RETURN_IF_ERROR(body(first, rows, tiles));
-      advance(bytes);
-    }
-    return {};
+    for (const auto& [entry, digest] : written.entries) digests_.entries[entry] = digest;
+    digests_.non_finite[weight] = written.non_finite;
+    crcs_[weight] = written.crc;
+    if (stage_ == nullptr || stop_) return {};
+    return stage_->journal.append({.weight = weight,
+                                   .outputs = written.digests,
+                                   .entries = written.entries,
+                                   .non_finite = written.non_finite},
+                                  task.bytes);
   }
 
   // body(offset, tile) over `bytes` bytes, `tile_bytes` at a time; `tile` is the caller's to fill.
@@ -325,7 +278,7 @@ class FileWriter {
       FERRY_RETURN_IF_ERROR(write_extent(file, extent, out));
     }
     out.skip_to(file.bytes);
-    digests_.files[index] = out.finish();
+    set_digest(index, out.finish());
     return {};
   }
 
@@ -360,8 +313,11 @@ class FileWriter {
     OutputFile& out = open_file(index);
     if (file.has_weights) {
       FERRY_RETURN_IF_ERROR(write_known(file, out));
-      digests_.files[index] = file.plain_digest ? FERRY_TRY(digest_of_written(file, out))
-                                                : FERRY_TRY(digest_data_file(file));
+      if (file.plain_digest) {
+        digests_.files[index] = FERRY_TRY(digest_of_written(file, out));
+      } else {
+        set_digest(index, FERRY_TRY(digest_data_file(file)));
+      }
     }
     Status synced = out.sync_and_close();
     if (!synced && stage_ != nullptr) stage_->sync_failed = true;
@@ -430,12 +386,18 @@ class FileWriter {
     return hash.finish();
   }
 
-  Result<Digest> digest_data_file(const FilePlan& file) const {
+  void set_digest(size_t file, const FileDigest& digest) {
+    digests_.files[file] = digest.sha256;
+    digests_.fast_files[file] = digest.fast;
+  }
+
+  Result<FileDigest> digest_data_file(const FilePlan& file) const {
     std::vector<HashedSegment> segments;
     for (const Extent& extent : file.extents) {
       if (extent.kind != Extent::Kind::kWeight || extent.bytes == 0) continue;
       const size_t number = plan_.first_segment[extent.index] + extent.output;
-      segments.push_back({extent.offset, extent.bytes, digests_.segments[number]});
+      segments.push_back(
+          {extent.offset, extent.bytes, digests_.segments[number], digests_.fast_segments[number]});
     }
     return digest_of_segments(file.bytes, segments,
                               [&](uint64_t offset, std::span<std::byte> out) -> Status {
@@ -458,6 +420,7 @@ class FileWriter {
   FileDigests digests_;            // distinct elements are written by distinct tasks
   std::vector<OutputFile> open_;   // of the current batch
   size_t first_open_ = 0;
+  std::atomic<size_t> next_task_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;  // guards what follows
   std::optional<Error> error_;

@@ -11,6 +11,7 @@
 #include "core/result.h"
 #include "core/sha256.h"
 #include "core/thread_pool.h"
+#include "core/xxh3.h"
 #include "packer/file_set.h"
 #include "packer/non_finite.h"
 #include "packer/stage_contents.h"
@@ -19,8 +20,10 @@
 namespace ferry::packer {
 
 struct FileDigests {
-  std::vector<Digest> files;                   // by index into FileSet::files
-  std::vector<Digest> segments;                // of outputs of weights, by their number among all
+  std::vector<Digest> files;           // by index into FileSet::files
+  std::vector<FastDigest> fast_files;  // where FileSet::fast_digests
+  std::vector<Digest> segments;        // of outputs of weights, by their number among all
+  std::vector<FastDigest> fast_segments;
   std::vector<std::optional<Digest>> entries;  // of source tensors; empty where none was read
   std::vector<NonFiniteCount> non_finite;      // by index into FileSet::weights
   uint64_t taken_over = 0;                     // bytes of weights that an earlier run has written

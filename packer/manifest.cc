@@ -121,6 +121,7 @@ static void describe(Archive& a, ManifestFile& file) {
   a.count("bytes", file.bytes);
   a.choice("method", file.method, {kPlainDigest, kSegmentsDigest});
   a.digest("digest", file.digest);
+  if (a.since(7)) a.digest("xxh3", file.xxh3, kZeroFastDigest.size());
 }
 
 template <class Archive>

@@ -12,10 +12,9 @@ namespace ferry::packer {
 namespace {
 
 constexpr size_t kMaxFileName = 255;
-constexpr size_t kDigestDigits = 64;
 
-bool is_digest(std::string_view text) {
-  return text.size() == kDigestDigits &&
+bool is_digest(std::string_view text, size_t digits) {
+  return text.size() == digits &&
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
@@ -185,9 +184,11 @@ void ManifestReader::optional_file_name(const char* name, std::string& value) {
   if (!value.empty()) check_file_name(name, value);
 }
 
-void ManifestReader::digest(const char* name, std::string& value) {
+void ManifestReader::digest(const char* name, std::string& value, size_t digits) {
   text(name, value);
-  if (!is_digest(value)) wrong(name, "is not 64 lower-case hexadecimal digits");
+  if (!is_digest(value, digits)) {
+    wrong(name, fmt::format("is not {} lower-case hexadecimal digits", digits));
+  }
 }
 
 void ManifestReader::dtype(const char* name, DType& value) {

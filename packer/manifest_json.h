@@ -20,6 +20,7 @@ namespace ferry::packer {
 inline constexpr uint64_t kMaxManifestCount = uint64_t{1} << 62;
 inline constexpr uint64_t kMaxManifestIndex = (uint64_t{1} << 31) - 1;
 inline constexpr size_t kMaxManifestRank = 16;
+inline constexpr size_t kDigestDigits = 64;  // of a SHA-256
 
 using Choices = std::initializer_list<std::string_view>;
 
@@ -39,7 +40,9 @@ class ManifestWriter {
   void choice(const char* name, const std::string& value, Choices) { text(name, value); }
   void file_name(const char* name, const std::string& value) { text(name, value); }
   void optional_file_name(const char* name, const std::string& value) { text(name, value); }
-  void digest(const char* name, const std::string& value) { text(name, value); }
+  void digest(const char* name, const std::string& value, size_t /*digits*/ = kDigestDigits) {
+    text(name, value);
+  }
   void dtype(const char* name, DType value) { text(name, std::string(dtype_name(value))); }
   void shape(const char* name, const Shape& value) { integers(name, value); }
   void boolean(const char* name, bool value) { raw(name, value ? "true" : "false"); }
@@ -135,7 +138,7 @@ class ManifestReader {
   void choice(const char* name, std::string& value, Choices choices);
   void file_name(const char* name, std::string& value);
   void optional_file_name(const char* name, std::string& value);
-  void digest(const char* name, std::string& value);
+  void digest(const char* name, std::string& value, size_t digits = kDigestDigits);
   void dtype(const char* name, DType& value);
   void shape(const char* name, Shape& value);
   void boolean(const char* name, bool& value);

@@ -12,29 +12,37 @@ constexpr uint64_t kChunk = uint64_t{1} << 16;
 
 }  // namespace
 
-Result<Digest> digest_of_segments(
+Result<FileDigest> digest_of_segments(
     uint64_t file_bytes, std::span<const HashedSegment> segments,
     const std::function<Status(uint64_t offset, std::span<std::byte> out)>& read) {
   Sha256 hash;
   update_text(hash, kTag);
   update_u64(hash, file_bytes);
-  std::vector<std::byte> chunk;
+  FastHash fast_gap;
+  std::vector<std::byte> chunk, fast;  // of each run of bytes
+  const auto add_fast = [&](const FastDigest& digest) {
+    fast.insert(fast.end(), digest.begin(), digest.end());
+  };
   const auto hash_gap = [&](uint64_t from, uint64_t to) -> Status {
+    if (from == to) return {};
     for (; from < to; from += chunk.size()) {
       chunk.resize(std::min(kChunk, to - from));
       FERRY_RETURN_IF_ERROR(read(from, chunk));
       hash.update(chunk);
+      fast_gap.update(chunk);
     }
+    add_fast(fast_gap.finish());
     return {};
   };
   uint64_t done = 0;
   for (const HashedSegment& segment : segments) {
     FERRY_RETURN_IF_ERROR(hash_gap(done, segment.offset));
     hash.update(segment.digest);
+    add_fast(segment.fast);
     done = segment.offset + segment.bytes;
   }
   FERRY_RETURN_IF_ERROR(hash_gap(done, file_bytes));
-  return hash.finish();
+  return FileDigest{hash.finish(), xxh3(fast)};
 }
 
 void update_u64(Sha256& hash, uint64_t value) {

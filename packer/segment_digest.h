@@ -1,4 +1,4 @@
-// The digest of a data file by its segments (docs/bundle_format.md, "Digests of data files"),
+// The digests of a data file by its segments (docs/bundle_format.md, "Digests of data files"),
 // shared by the writer and the reader. Private to packer/.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "core/result.h"
 #include "core/sha256.h"
+#include "core/xxh3.h"
 #include "packer/manifest.h"
 
 namespace ferry::packer {
@@ -24,6 +25,11 @@ inline constexpr std::string_view kSegmentsDigest = "sha256-segments";
 struct HashedSegment {
   uint64_t offset = 0, bytes = 0;  // in the file; bytes > 0
   Digest digest = {};
+  FastDigest fast = {};
+};
+struct FileDigest {
+  Digest sha256 = {};
+  FastDigest fast = {};
 };
 
 // Eight bytes, little-endian.
@@ -31,8 +37,9 @@ void update_u64(Sha256& hash, uint64_t value);
 void update_text(Sha256& hash, std::string_view text);
 
 // `segments` are ascending, disjoint and inside the file; `read` fills its span with the bytes of
-// the file from an offset, and is asked only for what is in no segment.
-Result<Digest> digest_of_segments(
+// the file from an offset, and is asked only for what is in no segment. Each digest depends on
+// those of its kind in the segments only.
+Result<FileDigest> digest_of_segments(
     uint64_t file_bytes, std::span<const HashedSegment> segments,
     const std::function<Status(uint64_t offset, std::span<std::byte> out)>& read);
 

@@ -3,18 +3,20 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "core/sha256.h"
 #include "core/tensor_source.h"
+#include "packer/hash_queue.h"
 
 namespace ferry::packer {
 
-// Passes reads on to a source. Of watched entries it hashes what the reads give, as long as each
-// begins at or before the end of those before it, so that a conversion which reads a tensor from
-// front to back needs no second pass. finish() reads and hashes the rest. For use by one thread.
+// Passes reads on to a source. A watched entry is read and hashed from front to back, a window at a
+// time, as reads come to it, so that a conversion which reads a tensor in order needs no second
+// pass. finish() reads and hashes the rest. For use by one thread.
 class SourceTap : public TensorSource {
  public:
-  explicit SourceTap(const TensorSource& source) : source_(source) {}
+  SourceTap(const TensorSource& source, HashQueue& queue) : source_(source), queue_(queue) {}
 
   void watch(size_t entry) { watched_.try_emplace(entry); }
   // The digest of the whole of a watched entry; reads what was not read in order.
@@ -29,9 +31,14 @@ class SourceTap : public TensorSource {
  private:
   struct Watched {
     Sha256 hash;
-    uint64_t done = 0;  // bytes from the front that are in `hash`
+    std::vector<std::byte> window;  // the bytes before `done`
+    uint64_t done = 0;              // bytes from the front that are in `hash`, or in the queue
+    uint64_t begin() const { return done - window.size(); }
   };
+  Status next_window(size_t index, Watched& watched) const;
+
   const TensorSource& source_;
+  HashQueue& queue_;
   mutable std::map<size_t, Watched> watched_;
 };
 

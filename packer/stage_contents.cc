@@ -71,8 +71,9 @@ Result<std::vector<bool>> keep_data_files(const FileSet& plan, const std::string
   return kept;
 }
 
-Result<Digest> digest_of(const OutputFile& file, const Extent& extent) {
+Result<FileDigest> digest_of(const OutputFile& file, const Extent& extent) {
   Sha256 hash;
+  FastHash fast;
   const auto buffer =
       std::make_unique_for_overwrite<std::byte[]>(std::min(kTileBytes, extent.bytes));
   for (uint64_t at = 0; at < extent.bytes; at += kTileBytes) {
@@ -80,13 +81,14 @@ Result<Digest> digest_of(const OutputFile& file, const Extent& extent) {
     const std::span<std::byte> tile(buffer.get(), std::min(kTileBytes, extent.bytes - at));
     FERRY_RETURN_IF_ERROR(file.read_at(extent.offset + at, tile));
     hash.update(tile);
+    fast.update(tile);
   }
-  return hash.finish();
+  return FileDigest{hash.finish(), fast.finish()};
 }
 
 // Whether the record is one of this plan, and the weight is there as it says. What cannot be read
-// is written again.
-Result<bool> is_whole(const FileSet& plan, const std::string& directory, const WeightRecord& record,
+// is written again. Fills in the fast digests.
+Result<bool> is_whole(const FileSet& plan, const std::string& directory, WeightRecord& record,
                       const Place& place) {
   if (record.outputs.size() != place.outputs.size()) return false;
   for (const auto& [entry, digest] : record.entries) {
@@ -97,7 +99,8 @@ Result<bool> is_whole(const FileSet& plan, const std::string& directory, const W
   for (size_t i = 0; i < place.outputs.size(); ++i) {
     const auto digest = digest_of(*file, place.outputs[i]);
     FERRY_RETURN_IF_ERROR(check_interrupt());
-    if (!digest || *digest != record.outputs[i]) return false;
+    if (!digest || digest->sha256 != record.outputs[i]) return false;
+    record.fast_outputs.push_back(digest->fast);
   }
   return true;
 }
@@ -156,10 +159,11 @@ Result<StageContents> verified_contents(const FileSet& plan, const std::string& 
   const std::vector<std::pair<size_t, const WeightRecord*>> named(last.begin(), last.end());
   std::mutex mutex;
   pool.parallel_for(named.size(), [&](size_t i) {
-    const auto& [weight, record] = named[i];
-    if (!is_whole(plan, directory, *record, places[weight]).value_or(false)) return;
+    const size_t weight = named[i].first;
+    WeightRecord record = *named[i].second;
+    if (!is_whole(plan, directory, record, places[weight]).value_or(false)) return;
     const std::lock_guard lock(mutex);
-    contents.weights[weight] = *record;
+    contents.weights[weight] = std::move(record);
     for (const Extent& extent : places[weight].outputs) contents.bytes += extent.bytes;
   });
   FERRY_RETURN_IF_ERROR(check_interrupt());

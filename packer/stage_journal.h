@@ -14,6 +14,7 @@
 #include "core/file.h"
 #include "core/result.h"
 #include "core/sha256.h"
+#include "core/xxh3.h"
 #include "packer/non_finite.h"
 
 namespace ferry::packer {
@@ -24,6 +25,7 @@ struct WeightRecord {
   std::vector<Digest> outputs = {};                     // of each output
   std::vector<std::pair<size_t, Digest>> entries = {};  // source tensors that were hashed with it
   NonFiniteCount non_finite = {};
+  std::vector<FastDigest> fast_outputs = {};  // not in the journal: verified_contents() makes them
 };
 
 // A text file of one line for each weight. Every line has a number and a checksum over itself and

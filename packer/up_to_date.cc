@@ -17,11 +17,16 @@ namespace ferry::packer {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{1} << 20;
+// Version of the manifest.
+constexpr int64_t kFirstWithOptions = 6;
 
 Manifest without_digests(Manifest manifest) {
   const std::string zero(kZeroDigest);
   for (ManifestSourceFile& file : manifest.source_files) file.sha256_tree = zero;
-  for (ManifestFile& file : manifest.files) file.digest = zero;
+  for (ManifestFile& file : manifest.files) {
+    file.digest = zero;
+    file.xxh3 = kZeroFastDigest;
+  }
   for (ManifestTensor& tensor : manifest.tensors) {
     tensor.sha256 = zero;
     for (ManifestTensor::Source& source : tensor.sources) source.sha256 = zero;
@@ -37,7 +42,8 @@ bool same_options(const Manifest& a, const Manifest& b) {
 
 // Of all that the manifests say but digests. Empty: nothing.
 std::string stated_difference(const Manifest& planned, const Manifest& existing) {
-  if (existing.version < planned.version) return "it does not say how it was made";
+  if (existing.version < kFirstWithOptions) return "it does not say how it was made";
+  if (existing.version < planned.version) return "its format is of an earlier version";
   if (existing.tool.version != planned.tool.version) {
     return fmt::format("it was made by {} {}", printable(existing.tool.name),
                        printable(existing.tool.version));

@@ -169,7 +169,7 @@ Result<WeightFilesPlan> WeightFilesPlan::make(WeightFilesInput input, const Tens
   const auto impl = std::make_shared<Impl>();
   impl->input = std::move(input);
   impl->source = &source;
-  impl->source_digests = false;
+  impl->source_digests = impl->fast_digests = false;
   FERRY_RETURN_IF_ERROR(FileSetBuilder(*impl).run());
   WeightFilesPlan plan;
   plan.impl_ = impl;

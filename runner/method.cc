@@ -361,7 +361,7 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
   std::vector<Method> loaded;
   for (size_t i = 0; i < impls.size(); ++i) {
     impls[i]->memory = *memory;
-    FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, pool, *impls[i]));
+    FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, *impls[i]));
     if (options.poison) impls[i]->outs.refill(true);
     loaded.push_back(Method(std::move(impls[i])));
   }

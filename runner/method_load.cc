@@ -173,8 +173,8 @@ Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Meth
 
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
                    const std::vector<ExternalTensor>& external, MemoryBudget& budget,
-                   ThreadPool& pool, MethodState& state) {
-  Loading loading{program, method, external, budget, pool, state};
+                   MethodState& state) {
+  Loading loading{program, method, external, budget, state};
   FERRY_RETURN_IF_ERROR(make_values(loading));
   FERRY_RETURN_IF_ERROR(bind_tensors(loading));
   FERRY_RETURN_IF_ERROR(make_ports(loading));

@@ -19,7 +19,6 @@ struct Loading {
   const pte::Method& method;
   const std::vector<ExternalTensor>& external;
   MemoryBudget& budget;
-  ThreadPool& pool;
   MethodState& state;
   std::vector<size_t> memory_id = {};     // per value with planned memory
   std::vector<IndexList> reads = {};      // per instruction: values that it reads

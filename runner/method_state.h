@@ -139,6 +139,6 @@ Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Meth
 // Fills `state`, whose file, poison, widen and memory are set. Errors as for Method::load.
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
                    const std::vector<ExternalTensor>& external, MemoryBudget& budget,
-                   ThreadPool& pool, MethodState& state);
+                   MethodState& state);
 
 }  // namespace ferry::runner

@@ -24,6 +24,26 @@ struct Candidates {
   std::span<const Steps> steps;
 };
 
+// How many of the multipliers, which ascend, give codes within the limits whatever the value, and
+// how many after them pass the upper limit only. A value is at most 32767.
+struct Unclamped {
+  size_t free = 0, above = 0;
+  bool operator==(const Unclamped&) const = default;
+};
+constexpr Unclamped unclamped(const Candidates& set, const Steps& steps) {
+  const auto product = [](int32_t a, int32_t b) { return (a * b + 0x4000) >> 15; };
+  Unclamped count;
+  for (const int16_t multiplier : steps.multipliers) {
+    const int32_t reach = product(product(32767, steps.fraction), multiplier);
+    if (reach <= set.high) {
+      ++count.free;
+    } else if (reach <= -set.low) {
+      ++count.above;
+    }
+  }
+  return count;
+}
+
 // The more values share a scale, the more of the largest are worth clipping.
 inline constexpr Steps kSteps4[] = {{29491, {7, 8, 9, 10}}, {27853, {7, 8, 9, 10}}};
 inline constexpr Steps kSteps4Of128[] = {{27853, {9, 10, 11, 12}}, {26542, {9, 10, 11, 12}}};

@@ -114,6 +114,22 @@ HWY_INLINE void decode_nibbles(NibbleOrder order, const uint8_t* codes, size_t a
   for (i += 2 * count; i < n; ++i) values[i] = value(at + i);
 }
 
+bool finite_task(const float* values, size_t count) {
+  const F32 d;
+  const hn::RebindToSigned<F32> d32;
+  // The largest bits without the sign: infinity is above all numbers, NaN above infinity.
+  const auto magnitude = hn::Set(d32, 0x7fffffff);
+  auto most = hn::Zero(d32), other = hn::Zero(d32);
+  size_t i = 0;
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    most = hn::Max(most, hn::And(hn::BitCast(d32, hn::LoadU(d, values + i)), magnitude));
+    other = hn::Max(other, hn::And(hn::BitCast(d32, hn::LoadU(d, values + i + kLanes)), magnitude));
+  }
+  int32_t result = hn::GetLane(hn::MaxOfLanes(d32, hn::Max(most, other)));
+  for (; i < count; ++i) result = std::max(result, std::bit_cast<int32_t>(values[i]) & 0x7fffffff);
+  return result < 0x7f800000;
+}
+
 void decode_task(int bits, NibbleOrder order, const uint8_t* codes, const float* scales,
                  size_t size, size_t count, float* values) {
   for (size_t g = 0; g < count; ++g, values += size) {
@@ -136,12 +152,17 @@ namespace ferry::graph {
 namespace {
 HWY_EXPORT(encode_task);
 HWY_EXPORT(decode_task);
+HWY_EXPORT(finite_task);
 }  // namespace
 
 void encode_groups(int bits, NibbleOrder order, const Groups& groups, const float* scales,
                    std::byte* codes) {
   HWY_DYNAMIC_DISPATCH(encode_task)
   (bits, order, groups, scales, reinterpret_cast<uint8_t*>(codes));
+}
+
+bool all_finite(const float* values, size_t count) {
+  return HWY_DYNAMIC_DISPATCH(finite_task)(values, count);
 }
 
 void decode_groups(int bits, NibbleOrder order, const std::byte* codes, const float* scales,

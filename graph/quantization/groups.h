@@ -35,6 +35,9 @@ void hqq_scales(const Refinement& refinement, const Groups& groups, float* scale
 // The sum of each group of at least 8 values, as torch.sum over the innermost dimension.
 void torch_sums(const Groups& groups, float* sums);
 
+// Whether none of the values is NaN or infinite.
+bool all_finite(const float* values, size_t count);
+
 // code = value / scale, rounded to nearest even and clamped.
 void encode_groups(int bits, NibbleOrder order, const Groups& groups, const float* scales,
                    std::byte* codes);

@@ -137,6 +137,8 @@ void sum_products(const Candidates& set, const Steps& steps, const int16_t* pair
   }
 }
 #else
+// kFree and kAbove: see Unclamped.
+template <size_t kFree, size_t kAbove>
 HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs,
                              size_t count, VI32* xq_out, VI32* qq_out) {
   const I32 d;
@@ -154,7 +156,9 @@ HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const in
     const auto x = hn::LoadU(d16, pairs + p * kLanes * 2);
     const auto part = hn::MulFixedPoint15(x, fraction);
     for (size_t m = 0; m < kMultipliers; ++m) {
-      const auto q = hn::Max(hn::Min(hn::MulFixedPoint15(part, multipliers[m]), high), low);
+      auto q = hn::MulFixedPoint15(part, multipliers[m]);
+      if (m >= kFree) q = hn::Min(q, high);
+      if (m >= kFree + kAbove) q = hn::Max(q, low);
       xq[m] = hn::ReorderWidenMulAccumulate(d, x, q, xq[m], xq_rest[m]);
       qq[m] = hn::ReorderWidenMulAccumulate(d, q, q, qq[m], qq_rest[m]);
     }
@@ -163,6 +167,21 @@ HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const in
     xq_out[m] = hn::RearrangeToOddPlusEven(xq[m], xq_rest[m]);
     qq_out[m] = hn::RearrangeToOddPlusEven(qq[m], qq_rest[m]);
   }
+}
+
+HWY_INLINE void sum_products(const Candidates& set, const Steps& steps, const int16_t* pairs,
+                             size_t count, VI32* xq_out, VI32* qq_out) {
+  // What groups of up to 64 values have.
+  static_assert(unclamped(kCandidates4, kSteps4[0]) == Unclamped{2, 1});
+  static_assert(unclamped(kCandidates4, kSteps4[1]) == Unclamped{2, 2});
+  const Unclamped known = unclamped(set, steps);
+  if (known == Unclamped{2, 1}) {
+    return sum_products<2, 1>(set, steps, pairs, count, xq_out, qq_out);
+  }
+  if (known == Unclamped{2, 2}) {
+    return sum_products<2, 2>(set, steps, pairs, count, xq_out, qq_out);
+  }
+  sum_products<0, 0>(set, steps, pairs, count, xq_out, qq_out);
 }
 #endif
 

@@ -27,9 +27,8 @@ tl::unexpected<Error> not_implemented(const std::string& what) {
 
 class Compiler {
  public:
-  Compiler(const DelegateSource& source, Delegate::Plan& plan, MemoryBudget& budget,
-           ThreadPool& pool)
-      : source_(source), plan_(plan), budget_(budget), pool_(pool) {}
+  Compiler(const DelegateSource& source, Delegate::Plan& plan, MemoryBudget& budget)
+      : source_(source), plan_(plan), budget_(budget) {}
 
   Status run() {
     const xnnpack::Graph& graph = source_.graph;
@@ -304,7 +303,7 @@ class Compiler {
     }
     const bool quantises = dynamic && !source_.widen;
     linear.kind = quantises ? LinearStep::Kind::kDynamic : LinearStep::Kind::kWeightOnly;
-    linear.tasks[0].matrix = FERRY_TRY(plan_.memory.packed(found.coded, budget_, pool_));
+    linear.tasks[0].matrix = FERRY_TRY(plan_.memory.packed(found.coded, budget_));
     return linear;
   }
 
@@ -369,7 +368,6 @@ class Compiler {
   const DelegateSource& source_;
   Delegate::Plan& plan_;
   MemoryBudget& budget_;
-  ThreadPool& pool_;
   std::unordered_map<uint32_t, size_t> index_;         // by id: index into Plan::values
   std::vector<const Value*> graph_values_;             // as Plan::values
   std::vector<bool> made_;                             // as Plan::values
@@ -386,10 +384,9 @@ std::span<Tensor* const> Delegate::inputs() const { return plan_->inputs; }
 std::span<Tensor* const> Delegate::outputs() const { return plan_->outputs; }
 
 Result<std::unique_ptr<Delegate>> Delegate::compile(const DelegateSource& source,
-                                                    DelegateMemory& memory, MemoryBudget& budget,
-                                                    ThreadPool& pool) {
+                                                    DelegateMemory& memory, MemoryBudget& budget) {
   auto plan = std::make_unique<Plan>(memory);
-  FERRY_RETURN_IF_ERROR(Compiler(source, *plan, budget, pool).run());
+  FERRY_RETURN_IF_ERROR(Compiler(source, *plan, budget).run());
   return std::unique_ptr<Delegate>(new Delegate(std::move(plan)));
 }
 

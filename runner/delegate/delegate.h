@@ -40,8 +40,7 @@ class Delegate {
   // not consistent with itself, the arguments or the sizes of its constants; kIo memory beyond
   // `budget`.
   static Result<std::unique_ptr<Delegate>> compile(const DelegateSource& source,
-                                                   DelegateMemory& memory, MemoryBudget& budget,
-                                                   ThreadPool& pool);
+                                                   DelegateMemory& memory, MemoryBudget& budget);
   ~Delegate();
 
   // Arguments that are read and written, each once.

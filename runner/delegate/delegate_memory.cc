@@ -3,13 +3,12 @@
 namespace ferry::runner {
 
 Result<const kernels::PackedMatrix*> DelegateMemory::packed(const kernels::CodedMatrix& matrix,
-                                                            MemoryBudget& budget,
-                                                            ThreadPool& pool) {
+                                                            MemoryBudget& budget) {
   const Key key = {matrix.codes, matrix.scales, matrix.rows,       matrix.columns,
                    matrix.group, matrix.bits,   matrix.scale_dtype};
   auto found = packed_.find(key);
   if (found == packed_.end()) {
-    kernels::PackedMatrix made = kernels::PackedMatrix::pack(matrix, pool);
+    kernels::PackedMatrix made = kernels::PackedMatrix::pack(matrix);
     FERRY_RETURN_IF_ERROR(budget.take(made.bytes()));
     found = packed_.emplace(key, std::move(made)).first;
   }

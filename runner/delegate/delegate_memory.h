@@ -21,7 +21,7 @@ class DelegateMemory {
   // The matrix packed, once for the same bytes and coding. Its memory counts as planned memory.
   // Valid as long as this object and the bytes.
   Result<const kernels::PackedMatrix*> packed(const kernels::CodedMatrix& matrix,
-                                              MemoryBudget& budget, ThreadPool& pool);
+                                              MemoryBudget& budget);
 
   // At least `bytes` bytes of scratch memory, aligned to 64. A larger request moves it; nothing in
   // it outlasts one execution of a delegate.

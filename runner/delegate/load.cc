@@ -64,7 +64,7 @@ Result<std::unique_ptr<Delegate>> compile(Loading& loading, const pte::DelegateC
   const auto copy = [&](Bytes bytes) { return loading.state.memory->aligned_copy(bytes); };
   return Delegate::compile(
       {graph, constants, args, copy, loading.state.literal, loading.state.widen},
-      *loading.state.memory->delegates, loading.budget, loading.pool);
+      *loading.state.memory->delegates, loading.budget);
 }
 
 std::vector<int32_t> ids_of(std::span<kernels::Tensor* const> tensors) {

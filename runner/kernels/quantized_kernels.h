@@ -94,7 +94,6 @@ struct InstructionSet {
 std::span<const InstructionSet* const> instruction_sets();
 
 // The functions of quantized_linear.h with a given instruction set; for tests.
-PackedMatrix pack_with(const InstructionSet& set, const CodedMatrix& matrix, ThreadPool& pool);
 void dynamic_linear_with(const InstructionSet& set, const float* x, int64_t m, int64_t columns,
                          std::span<const LinearTask> tasks, std::span<std::byte> scratch,
                          ThreadPool& pool);

@@ -17,6 +17,7 @@ struct PackedMatrix::Impl {
   CodedMatrix matrix;
   std::vector<float> sums;
   std::vector<int32_t> code_sums;
+  bool has_sums = false;  // else the next product fills them
 };
 
 namespace {
@@ -56,7 +57,7 @@ const T* data_or_null(const std::vector<T>& values) {
 }
 
 CodedProduct product_of(const LinearTask& task) {
-  const PackedMatrix::Impl& impl = task.matrix->impl();
+  PackedMatrix::Impl& impl = task.matrix->impl();
   return {&impl.matrix, data_or_null(impl.sums), data_or_null(impl.code_sums), task.bias, task.out};
 }
 
@@ -65,6 +66,9 @@ struct Plan {
   CodedProduct product;
   ProductFunction* function = nullptr;
   size_t step = 0, pieces = 0;
+  // Where the sums are still to be filled.
+  PackedMatrix::Impl* unsummed = nullptr;
+  const InstructionSet* set = nullptr;
 };
 
 Plan plan(const InstructionSet& wanted, const CodedProduct& product, size_t m, bool few,
@@ -80,18 +84,30 @@ Plan plan(const InstructionSet& wanted, const CodedProduct& product, size_t m, b
   const size_t step = ceil_div(std::max<size_t>(1, std::min(work, share)), multiple) * multiple;
   ProductFunction* function =
       w.bits == 4 ? (direct ? set.few4 : set.many4) : (direct ? set.few8 : set.many8);
-  return {product, function, step, ceil_div(rows, step)};
+  return {product, function, step, ceil_div(rows, step), nullptr, &set};
 }
 
-// All pieces of all plans.
-void run(const Activations& x, std::span<const Plan> plans, ThreadPool& pool) {
+// Sums of scale * code are products with a row of ones.
+void fill_sums(const Plan& p, const Activations& ones, size_t begin, size_t end) {
+  const CodedMatrix& m = *p.product.matrix;
+  if (has_row_scales(m)) return p.set->code_sums(m, begin, end, p.unsummed->code_sums.data());
+  const CodedProduct sums{&m, nullptr, nullptr, nullptr, p.unsummed->sums.data()};
+  const auto function = m.bits == 4 ? (fits_few(m) ? p.set->few4 : p.set->many4) : p.set->few8;
+  function(sums, ones, begin, end);
+}
+
+// All pieces of all plans. `ones` is needed where sums are to be filled.
+void run(const Activations& x, const Activations& ones, std::span<const Plan> plans,
+         ThreadPool& pool) {
   size_t pieces = 0;
   for (const Plan& p : plans) pieces += p.pieces;
   const auto piece = [&](size_t index) {
     const Plan* p = plans.data();
     for (; index >= p->pieces; ++p) index -= p->pieces;
     const auto rows = static_cast<size_t>(p->product.matrix->rows);
-    p->function(p->product, x, index * p->step, std::min(rows, (index + 1) * p->step));
+    const size_t begin = index * p->step, end = std::min(rows, begin + p->step);
+    if (p->unsummed != nullptr) fill_sums(*p, ones, begin, end);
+    p->function(p->product, x, begin, end);
   };
   pool.parallel_for(pieces, std::ref(piece));
 }
@@ -116,34 +132,32 @@ void set_ones(const ActivationRow& row, size_t columns) {
   split_codes(row);
 }
 
-// Sums of scale * code, which are products with a row of ones.
-void add_sums(const InstructionSet& set, const CodedMatrix& m, std::vector<float>& sums,
-              ThreadPool& pool) {
-  const auto columns = static_cast<size_t>(m.columns);
-  const Scratch slot(ActivationRow::bytes(padded_columns(columns)) / sizeof(float));
-  const Activations ones{reinterpret_cast<std::byte*>(slot.data()), 1, columns};
-  set_ones(ones.row(0), columns);
-  sums.resize(static_cast<size_t>(m.rows));
-  const CodedProduct product{&m, nullptr, nullptr, nullptr, sums.data()};
-  const Plan all = plan(set, product, 1, true, pool.size());
-  run(ones, {&all, 1}, pool);
+// Whether a product has the matrix twice; one of them would read what the other has not filled.
+bool is_repeated(std::span<const Plan> plans, const PackedMatrix::Impl* matrix) {
+  return std::ranges::count(plans, matrix, &Plan::unsummed) > 1;
 }
 
-void add_code_sums(const InstructionSet& wanted, const CodedMatrix& m, std::vector<int32_t>& sums,
-                   ThreadPool& pool) {
-  const InstructionSet& set = is_vectorised(m) ? wanted : quantized_portable();
-  const auto rows = static_cast<size_t>(m.rows);
-  const size_t step = ceil_div(kTaskBytes, row_bytes(m) + 1);
-  sums.resize(rows);
-  const auto piece = [&](size_t index) {
-    set.code_sums(m, index * step, std::min(rows, (index + 1) * step), sums.data());
-  };
-  pool.parallel_for(ceil_div(rows, step), std::ref(piece));
+// With a row of ones at hand for those plans that have no sums yet.
+void run_with_sums(const Activations& x, std::span<Plan> plans, ThreadPool& pool) {
+  const Scratch slot(ActivationRow::bytes(padded_columns(x.columns)) / sizeof(float));
+  const Activations ones{reinterpret_cast<std::byte*>(slot.data()), 1, x.columns};
+  set_ones(ones.row(0), x.columns);
+  for (Plan& p : plans) {
+    if (p.unsummed == nullptr || !is_repeated(plans, p.unsummed)) continue;
+    fill_sums(p, ones, 0, static_cast<size_t>(p.product.matrix->rows));
+    p.unsummed->has_sums = true;
+    const PackedMatrix::Impl* filled = p.unsummed;
+    for (Plan& same : plans) same.unsummed = same.unsummed == filled ? nullptr : same.unsummed;
+  }
+  run(x, ones, plans, pool);
+  for (const Plan& p : plans) {
+    if (p.unsummed != nullptr) p.unsummed->has_sums = true;
+  }
 }
 
 }  // namespace
 
-PackedMatrix::PackedMatrix(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+PackedMatrix::PackedMatrix(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 PackedMatrix::PackedMatrix(PackedMatrix&&) noexcept = default;
 PackedMatrix& PackedMatrix::operator=(PackedMatrix&&) noexcept = default;
 PackedMatrix::~PackedMatrix() = default;
@@ -155,17 +169,14 @@ uint64_t PackedMatrix::bytes() const {
   return impl_->sums.size() * sizeof(float) + impl_->code_sums.size() * sizeof(int32_t);
 }
 
-PackedMatrix PackedMatrix::pack(const CodedMatrix& matrix, ThreadPool& pool) {
-  return pack_with(*instruction_sets().front(), matrix, pool);
-}
-
-PackedMatrix pack_with(const InstructionSet& set, const CodedMatrix& matrix, ThreadPool& pool) {
+PackedMatrix PackedMatrix::pack(const CodedMatrix& matrix) {
   auto impl = std::make_unique<PackedMatrix::Impl>();
   impl->matrix = matrix;
+  const auto rows = static_cast<size_t>(matrix.rows);
   if (has_row_scales(matrix)) {
-    add_code_sums(set, matrix, impl->code_sums, pool);
+    impl->code_sums.resize(rows);
   } else {
-    add_sums(set, matrix, impl->sums, pool);
+    impl->sums.resize(rows);
   }
   return PackedMatrix(std::move(impl));
 }
@@ -187,8 +198,12 @@ void dynamic_linear_with(const InstructionSet& set, const float* x, int64_t m, i
     const size_t count = std::min(tasks.size(), kMaxTasks);
     for (size_t i = 0; i < count; ++i) {
       plans[i] = plan(set, product_of(tasks[i]), rows.rows, few, pool.size());
+      PackedMatrix::Impl& impl = tasks[i].matrix->impl();
+      if (!impl.has_sums) plans[i].unsummed = &impl;
     }
-    run(rows, {plans.data(), count}, pool);
+    const std::span<Plan> all(plans.data(), count);
+    const auto is_summed = [](const Plan& p) { return p.unsummed == nullptr; };
+    std::ranges::all_of(all, is_summed) ? run(rows, {}, all, pool) : run_with_sums(rows, all, pool);
     tasks = tasks.subspan(count);
   }
 }

@@ -26,11 +26,12 @@ struct CodedMatrix {
   const std::byte* scales = nullptr;  // [rows, columns / group]
 };
 
-// A matrix and what the products need to know of it beforehand. Codes and scales are read where
-// they are stored and must outlive this object. Immutable.
+// A matrix and what the dynamic products need to know of it, which the first of them finds out
+// while it has the codes in the cache. Codes and scales are read where they are stored and must
+// outlive this object. For one product at a time.
 class PackedMatrix {
  public:
-  static PackedMatrix pack(const CodedMatrix& matrix, ThreadPool& pool);
+  static PackedMatrix pack(const CodedMatrix& matrix);
   PackedMatrix(PackedMatrix&&) noexcept;
   PackedMatrix& operator=(PackedMatrix&&) noexcept;
   ~PackedMatrix();
@@ -41,11 +42,11 @@ class PackedMatrix {
   uint64_t bytes() const;  // of memory, without codes and scales
 
   struct Impl;
-  explicit PackedMatrix(std::unique_ptr<const Impl> impl);
-  const Impl& impl() const { return *impl_; }
+  explicit PackedMatrix(std::unique_ptr<Impl> impl);
+  Impl& impl() const { return *impl_; }
 
  private:
-  std::unique_ptr<const Impl> impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 // One product of a call: out [m, matrix.rows].

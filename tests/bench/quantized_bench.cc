@@ -32,17 +32,16 @@ struct Matrices {
   std::vector<PackedMatrix> packed;
   size_t bytes = 0;
 
-  Matrices(int bits, int64_t group, int64_t rows, int64_t columns, size_t count, ThreadPool& pool) {
+  Matrices(int bits, int64_t group, int64_t rows, int64_t columns, size_t count) {
     const size_t one = static_cast<size_t>(rows * columns * bits / 8);
     const size_t scale_count = static_cast<size_t>(rows * (group == 0 ? 1 : columns / group));
     const size_t scale_size = bits == 4 ? 2 : 4;
     codes = random_bytes(one * count);
     scales.resize(scale_count * scale_size * count, std::byte{0x3c});
     for (size_t i = 0; i < count; ++i) {
-      packed.push_back(
-          PackedMatrix::pack({bits, rows, columns, group, bits == 4 ? DType::kBF16 : DType::kF32,
-                              codes.data() + i * one, scales.data() + i * scale_count * scale_size},
-                             pool));
+      packed.push_back(PackedMatrix::pack(
+          {bits, rows, columns, group, bits == 4 ? DType::kBF16 : DType::kF32,
+           codes.data() + i * one, scales.data() + i * scale_count * scale_size}));
     }
     bytes = codes.size() + scales.size();
   }
@@ -100,7 +99,7 @@ void dynamic_products(benchmark::State& state) {
   ThreadPool pool(static_cast<size_t>(state.range(5)));
   const size_t one = static_cast<size_t>(rows * columns * bits / 8);
   const size_t count = m > 4 ? 1 : std::max<size_t>(1, kDecodeBytes / one);
-  const Matrices w(bits, state.range(1), rows, columns, count, pool);
+  const Matrices w(bits, state.range(1), rows, columns, count);
   Inputs in(m, columns, rows);
   for (auto _ : state) {
     for (const PackedMatrix& matrix : w.packed) {
@@ -120,7 +119,7 @@ void weight_only_products(benchmark::State& state) {
   ThreadPool pool(static_cast<size_t>(state.range(5)));
   const size_t one = static_cast<size_t>(rows * columns * bits / 8);
   const size_t count = m > 4 ? 1 : std::max<size_t>(1, kDecodeBytes / one);
-  const Matrices w(bits, state.range(1), rows, columns, count, pool);
+  const Matrices w(bits, state.range(1), rows, columns, count);
   Inputs in(m, columns, rows);
   for (auto _ : state) {
     for (const PackedMatrix& matrix : w.packed) {
@@ -153,25 +152,6 @@ void shapes(benchmark::internal::Benchmark* b) {
 BENCHMARK(dynamic_products)->Apply(shapes);
 BENCHMARK(weight_only_products)
     ->ArgsProduct({{4, 8}, {0}, {1024}, {3072}, {1, 128}, {1, 2}})
-    ->UseRealTime()
-    ->Unit(benchmark::kMillisecond);
-
-// Args: bits, group, threads. What loading a matrix costs.
-void pack(benchmark::State& state) {
-  const auto bits = static_cast<int>(state.range(0));
-  ThreadPool pool(static_cast<size_t>(state.range(2)));
-  const Matrices w(bits, state.range(1), 3072, 1024, 32, pool);
-  for (auto _ : state) {
-    for (const PackedMatrix& matrix : w.packed) {
-      benchmark::DoNotOptimize(PackedMatrix::pack(matrix.matrix(), pool));
-    }
-  }
-  set_rate(state, "GB/s", static_cast<double>(w.bytes));
-}
-BENCHMARK(pack)
-    ->Args({4, 32, 1})
-    ->Args({4, 32, 2})
-    ->Args({8, 0, 2})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

@@ -66,13 +66,16 @@ class BundleReader : public testing::Test {
       if (!all && bit % 8 != bit / 8 % 8) continue;
       const auto mask = static_cast<unsigned char>(1u << bit % 8);
       bytes[bit / 8] ^= mask;
-      const auto bundle = Bundle::open(path, true, pool);
+      // By SHA-256 and, for those who execute it, by XXH3.
+      const auto bundle =
+          bit % 2 == 0 ? Bundle::open(path, true, pool) : Bundle::open_to_execute(path, pool);
       bytes[bit / 8] ^= mask;
       ASSERT_FALSE(bundle) << name << " bit " << bit;
       ASSERT_EQ(bundle.error().message.find(file + ": "), 0u) << bundle.error().message;
     }
     ::munmap(mapped, size);
     EXPECT_TRUE(Bundle::open(path, true, pool));
+    EXPECT_TRUE(Bundle::open_to_execute(path, pool));
   }
   // Somebody may change the manifest, and give it a self digest that is right.
   void publish(const Manifest& changed) {
@@ -496,17 +499,51 @@ TEST_F(BundleReader, ManifestThatContradictsItsFilesIsRefused) {
   EXPECT_TRUE(Bundle::open(path, true, pool));
 }
 
+// What the file held before its last byte was changed.
+std::string damage(const std::string& file) {
+  const std::string whole = read_file(file);
+  std::string damaged = whole;
+  damaged.back() = static_cast<char>(damaged.back() ^ 1);
+  write_file(file, damaged);
+  return whole;
+}
+
 TEST_F(BundleReader, OpensBundlesOfEarlierVersions) {
   model.copied.clear();  // as in the stored manifests
   use_one_shard();
   const std::string stored = FERRY_TESTDATA "/manifest/version";
-  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "6.json"));
-  for (const int64_t version : {2, 3, 4, 5}) {
+  EXPECT_EQ(read_file(path + "/manifest.json"), read_file(stored + "7.json"));
+  for (const int64_t version : {2, 3, 4, 5, 6}) {
     write_file(path + "/manifest.json", read_file(stored + std::to_string(version) + ".json"));
     const auto bundle = Bundle::open(path, true, pool);
     ASSERT_TRUE(bundle) << all_messages(bundle);
     EXPECT_EQ(bundle->manifest().version, version);
     EXPECT_TRUE(check_bundle(path, pool)->ok());
+    EXPECT_TRUE(Bundle::open_to_execute(path, pool));
+    const std::string data = path + "/decoder-00001-of-00001.ptd", whole = damage(data);
+    EXPECT_FALSE(Bundle::open_to_execute(path, pool));
+    write_file(data, whole);
+  }
+}
+
+TEST_F(BundleReader, FastDigestsFindTheSameAndAreChecked) {
+  const std::string file = path + "/" + kPtd1;
+  const std::string whole = damage(file);
+  const auto by_sha256 = Bundle::open(path, true, pool), fast = Bundle::open_to_execute(path, pool);
+  ASSERT_FALSE(fast);
+  EXPECT_EQ(fast.error().message, by_sha256.error().message);
+  EXPECT_NE(fast.error().message.find("(tensor "), std::string::npos) << fast.error().message;
+  write_file(file, whole);
+  ASSERT_TRUE(Bundle::open_to_execute(path, pool));
+  for (const size_t index : {0, 1}) {
+    Manifest changed = manifest;
+    changed.files[index].xxh3 = kZeroFastDigest;
+    publish(changed);
+    const std::string message = path + "/" + changed.files[index].path +
+                                ": does not have the XXH3 that the manifest states beside its "
+                                "SHA-256";
+    EXPECT_EQ(all_messages(Bundle::open_to_execute(path, pool)), message);
+    EXPECT_EQ(refusal(), message);
   }
 }
 

@@ -122,7 +122,9 @@ Manifest full_manifest() {
                 "rule",
                 {{"model.safetensors", "model.w", digest}},
                 "#0 f32 [0, 6:1] | cast bf16"}};
-  m.files = {{"p.pte", 10, "sha256", digest}, {"p.ptd", 140, "sha256-segments", digest}};
+  const std::string fast(kZeroFastDigest);
+  m.files = {{"p.pte", 10, "sha256", digest, fast},
+             {"p.ptd", 140, "sha256-segments", digest, fast}};
   m.default_tolerance = 0.00012;
   return m;
 }
@@ -155,7 +157,7 @@ TEST(Manifest, WhatIsWrittenIsRead) {
 TEST(Manifest, IsLaidOutAsDocumented) {
   const std::string text = write_manifest(full_manifest());
   EXPECT_EQ(text.substr(0, 65),
-            "{\n \"format\": \"ferry-bundle\",\n \"version\": 6,\n \"tool\": {\n  \"name\": ");
+            "{\n \"format\": \"ferry-bundle\",\n \"version\": 7,\n \"tool\": {\n  \"name\": ");
   EXPECT_EQ(text.substr(text.size() - 4), "\"\n}\n");
   EXPECT_NE(text.find("\n  \"bos_id\": null,\n"), std::string::npos);
 }
@@ -239,11 +241,11 @@ const Edit kEdits[] = {
      "tensors[0].recipe is not 1 to 1048576 bytes of printable ASCII"},
     {"\"#0 f32 [0, 6:1] | cast bf16\"", "\"\"", "tensors[0].recipe is not 1 to 1048576 bytes"},
     {",\n   \"recipe\": \"#0 f32 [0, 6:1] | cast bf16\"", "", "tensors[0].recipe is missing"},
-    {"\"version\": 6", "\"version\": 2", "model has an unknown member 'attention'"},
-    {"\"version\": 6", "\"version\": 3", "model has an unknown member 'image_token_id'"},
-    {"\"version\": 6", "\"version\": 4",
+    {"\"version\": 7", "\"version\": 2", "model has an unknown member 'attention'"},
+    {"\"version\": 7", "\"version\": 3", "model has an unknown member 'image_token_id'"},
+    {"\"version\": 7", "\"version\": 4",
      "components[0].programs[0] has an unknown member 'backends'"},
-    {"\"version\": 6", "\"version\": 5", "the document has an unknown member 'options'"},
+    {"\"version\": 7", "\"version\": 6", "files[0] has an unknown member 'xxh3'"},
     {"  \"version\": \"0.2.0\"", "  \"version\": 2", "tool.version is not a string"},
     {"  \"name\": \"ferry\",\n", "", "tool.name is missing"},
     {"   \"name\": \"dtype\",\n", "", "options[0].name is missing"},
@@ -316,6 +318,8 @@ TEST(Manifest, OfEveryVersionIsReadAndWrittenBackAsItIs) {
   EXPECT_TRUE(fifth.options.empty());
   EXPECT_EQ(read_version(6).tool.name, "ferry");
   EXPECT_EQ(read_version(6).options.size(), 1U);
+  EXPECT_EQ(read_version(6).files[0].xxh3, "");
+  EXPECT_EQ(read_version(7).files[0].xxh3.size(), 32U);
 }
 
 TEST(Manifest, TheFormsOfTheImageTokenAreANumberAndNull) {
@@ -330,7 +334,7 @@ TEST(Manifest, VersionsThatAreNotReadAreUnsupportedRatherThanBad) {
   const std::string text = write_manifest(full_manifest());
   const auto refusal = [&](const std::string& version) {
     const auto read =
-        read_manifest(edited(text, "\"version\": 6", "\"version\": " + version), "manifest.json");
+        read_manifest(edited(text, "\"version\": 7", "\"version\": " + version), "manifest.json");
     EXPECT_FALSE(read) << version;
     return read ? Error() : read.error();
   };

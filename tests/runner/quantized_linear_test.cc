@@ -162,7 +162,7 @@ TEST(QuantizedLinear, ManyTasksOfOneInput) {
     std::vector<std::vector<float>> outs;
     for (int i = 0; i < 7; ++i) {
       for (const TestMatrix* w : {&a, &b, &c}) {
-        packed.push_back(PackedMatrix::pack(w->coded, pool));
+        packed.push_back(PackedMatrix::pack(w->coded));
         outs.emplace_back(static_cast<size_t>(m * w->coded.rows));
       }
     }
@@ -173,6 +173,27 @@ TEST(QuantizedLinear, ManyTasksOfOneInput) {
     for (size_t i = 0; i < outs.size(); ++i) {
       const TestMatrix& w = i % 3 == 0 ? a : i % 3 == 1 ? b : c;
       expect_same(outs[i], plain_dynamic_linear(x, m, w, nullptr));
+    }
+  }
+}
+
+// The first product with a matrix finds out what the later ones need, also where it has it twice.
+TEST(QuantizedLinear, TheFirstProductsOfAMatrixAreAsTheLaterOnes) {
+  ThreadPool pool(2);
+  for (const Shape& shape : {Shape{4, 40, 256, 32}, Shape{4, 40, 96, 96}, Shape{8, 33, 256, 0}}) {
+    const TestMatrix w(shape);
+    for (const size_t times : {1, 2}) {
+      const PackedMatrix packed = PackedMatrix::pack(w.coded);
+      for (const int64_t m : {1, 6, 2, 1}) {
+        const auto x = activations(m, shape.columns);
+        std::vector<std::vector<float>> outs(
+            times, std::vector<float>(static_cast<size_t>(m * shape.rows)));
+        std::vector<LinearTask> tasks;
+        for (auto& out : outs) tasks.push_back({&packed, nullptr, out.data()});
+        const AlignedBytes scratch(dynamic_linear_scratch(m, shape.columns));
+        dynamic_linear(x.data(), m, shape.columns, tasks, scratch.bytes(), pool);
+        for (const auto& out : outs) expect_same(out, plain_dynamic_linear(x, m, w, nullptr));
+      }
     }
   }
 }
@@ -204,7 +225,7 @@ void expect_weight_only(const Shape& shape, int64_t m) {
   const float* biases = shape.rows % 2 == 0 ? bias.data() : nullptr;
   on_every_target([&] {
     const auto run = [&](const float* rows, int64_t count, ThreadPool& pool) {
-      const PackedMatrix packed = PackedMatrix::pack(w.coded, pool);
+      const PackedMatrix packed = PackedMatrix::pack(w.coded);
       std::vector<float> out(static_cast<size_t>(count * shape.rows), -7.0f);
       const LinearTask task{&packed, biases, out.data()};
       weight_only_linear(rows, count, shape.columns, {&task, 1}, pool);
@@ -237,7 +258,7 @@ TEST(WeightOnlyLinear, IsTheProductWithTheWeights) {
 TEST(WeightOnlyLinear, NotANumberSpreadsInItsRowOnly) {
   const TestMatrix w({8, 5, 64, 0, DType::kF32});
   ThreadPool pool(1);
-  const PackedMatrix packed = PackedMatrix::pack(w.coded, pool);
+  const PackedMatrix packed = PackedMatrix::pack(w.coded);
   auto x = random_values(3 * 64);
   x[70] = kNan;
   std::vector<float> out(15);

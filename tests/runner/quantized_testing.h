@@ -117,7 +117,7 @@ class AlignedBytes {
 inline std::vector<float> run_dynamic_linear(const InstructionSet& set, const std::vector<float>& x,
                                              int64_t m, const CodedMatrix& w, const float* bias,
                                              ThreadPool& pool) {
-  const PackedMatrix packed = pack_with(set, w, pool);
+  const PackedMatrix packed = PackedMatrix::pack(w);
   std::vector<float> out(static_cast<size_t>(m * w.rows), -7.0f);
   const AlignedBytes scratch(dynamic_linear_scratch(m, w.columns));
   const LinearTask task{&packed, bias, out.data()};

@@ -485,7 +485,7 @@ TEST(Delegate, MatricesWithTheSameBytesArePackedOnce) {
   matrix.codes = codes.data();
   matrix.scales = scales.data();
   ThreadPool pool(1);
-  const uint64_t one = kernels::PackedMatrix::pack(matrix, pool).bytes();
+  const uint64_t one = kernels::PackedMatrix::pack(matrix).bytes();
   runner.memory_bytes = one + kernels::dynamic_linear_scratch(1, 64);
   const Status enough = runner.compile();
   EXPECT_TRUE(enough) << enough.error().message;

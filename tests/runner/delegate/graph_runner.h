@@ -83,8 +83,8 @@ class GraphRunner {
     const auto copy = [](std::span<const std::byte> bytes) { return bytes; };
     MemoryBudget budget(memory_bytes);
     memory_ = std::make_unique<DelegateMemory>(/*poison=*/true);
-    delegate_ = FERRY_TRY(Delegate::compile({graph, constants, args_, copy, literal, widen},
-                                            *memory_, budget, pool_));
+    delegate_ = FERRY_TRY(
+        Delegate::compile({graph, constants, args_, copy, literal, widen}, *memory_, budget));
     return {};
   }
 

@@ -1,0 +1,136 @@
+#include "core/sha256_blocks.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("sha,sse4.1"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("sha,sse4.1")
+#endif
+
+namespace ferry {
+namespace {
+
+alignas(16) constexpr uint32_t kConstants[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+// The instructions want the words a, b, e, f and c, d, g, h of the state together.
+struct Words {
+  __m128i abef, cdgh;
+};
+
+inline __m128i load(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+inline void store(void* to, __m128i v) { _mm_storeu_si128(static_cast<__m128i*>(to), v); }
+
+inline Words words_of(const Sha256State& state) {
+  const __m128i badc = _mm_shuffle_epi32(load(state.data()), 0xb1);
+  const __m128i hgfe = _mm_shuffle_epi32(load(state.data() + 4), 0x1b);
+  return {_mm_alignr_epi8(badc, hgfe, 8), _mm_blend_epi16(hgfe, badc, 0xf0)};
+}
+
+inline void store_words(const Words& words, Sha256State& state) {
+  const __m128i feba = _mm_shuffle_epi32(words.abef, 0x1b);
+  const __m128i dchg = _mm_shuffle_epi32(words.cdgh, 0xb1);
+  store(state.data(), _mm_blend_epi16(feba, dchg, 0xf0));
+  store(state.data() + 4, _mm_alignr_epi8(dchg, feba, 8));
+}
+
+// Four rounds, the `round`th of 16; the message words of a later one take the place of theirs.
+inline __attribute__((always_inline)) void four_rounds(size_t round, __m128i (&message)[4],
+                                                       Words& words) {
+  __m128i& now = message[round % 4];
+  const __m128i sum = _mm_add_epi32(now, load(kConstants + 4 * round));
+  words.cdgh = _mm_sha256rnds2_epu32(words.cdgh, words.abef, sum);
+  words.abef = _mm_sha256rnds2_epu32(words.abef, words.cdgh, _mm_shuffle_epi32(sum, 0x0e));
+  if (round >= 12) return;
+  const __m128i last = message[(round + 3) % 4];
+  const __m128i seven_back = _mm_alignr_epi8(last, message[(round + 2) % 4], 4);
+  now = _mm_add_epi32(_mm_sha256msg1_epu32(now, message[(round + 1) % 4]), seven_back);
+  now = _mm_sha256msg2_epu32(now, last);
+}
+
+template <size_t kCount>
+inline void add_blocks(Sha256State* const (&states)[kCount], const std::byte* (&data)[kCount],
+                       size_t blocks) {
+  const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  Words words[kCount];
+  for (size_t n = 0; n < kCount; ++n) words[n] = words_of(*states[n]);
+  for (; blocks > 0; --blocks) {
+    Words before[kCount];
+    __m128i message[kCount][4];
+    for (size_t n = 0; n < kCount; ++n) {
+      before[n] = words[n];
+      for (size_t i = 0; i < 4; ++i) {
+        message[n][i] = _mm_shuffle_epi8(load(data[n] + 16 * i), big_endian);
+      }
+      data[n] += kSha256BlockBytes;
+    }
+#pragma GCC unroll 16
+    for (size_t round = 0; round < 16; ++round) {
+#pragma GCC unroll 2
+      for (size_t n = 0; n < kCount; ++n) four_rounds(round, message[n], words[n]);
+    }
+    for (size_t n = 0; n < kCount; ++n) {
+      words[n].abef = _mm_add_epi32(words[n].abef, before[n].abef);
+      words[n].cdgh = _mm_add_epi32(words[n].cdgh, before[n].cdgh);
+    }
+  }
+  for (size_t n = 0; n < kCount; ++n) store_words(words[n], *states[n]);
+}
+
+}  // namespace
+
+void add_sha256_blocks(Sha256State& state, const std::byte* data, size_t blocks) {
+  const std::byte* from[] = {data};
+  Sha256State* const states[] = {&state};
+  add_blocks(states, from, blocks);
+}
+
+void add_sha256_blocks_of_two(Sha256State& a, const std::byte* data_a, Sha256State& b,
+                              const std::byte* data_b, size_t blocks) {
+  const std::byte* from[] = {data_a, data_b};
+  Sha256State* const states[] = {&a, &b};
+  add_blocks(states, from, blocks);
+}
+
+}  // namespace ferry
+
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+namespace ferry {
+
+bool has_sha256_blocks() {
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    // Leaf 7, EBX bit 29: SHA. GCC 12's __builtin_cpu_supports() does not know it.
+    const bool sha = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b >> 29 & 1) != 0;
+    return sha && __builtin_cpu_supports("sse4.1");
+  }();
+  return has;
+}
+
+}  // namespace ferry
+#else
+namespace ferry {
+
+bool has_sha256_blocks() { return false; }
+void add_sha256_blocks(Sha256State&, const std::byte*, size_t) {}
+void add_sha256_blocks_of_two(Sha256State&, const std::byte*, Sha256State&, const std::byte*,
+                              size_t) {}
+
+}  // namespace ferry
+#endif

@@ -1,0 +1,104 @@
+#include "packer/weight_job.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+
+#include "core/interrupt.h"
+
+namespace ferry::packer {
+namespace {
+
+// Written bytes are sent to the disk in parts of this size.
+constexpr uint64_t kWritebackBytes = uint64_t{1} << 22;
+
+}  // namespace
+
+bool is_whole_copy(const graph::Recipe& recipe, const TensorSource& source) {
+  if (!recipe.is_copy() || recipe.pieces.size() != 1) return false;
+  const StridedPiece& piece = recipe.pieces[0];
+  return piece.is_run() && piece.offset == 0 &&
+         recipe.output().bytes() == source.entries()[piece.tensor].bytes;
+}
+
+uint32_t crc32_of(uint32_t crc, std::span<const std::byte> bytes) {
+  const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
+  return static_cast<uint32_t>(::crc32_z(crc, data, bytes.size()));
+}
+
+WeightJob::WeightJob(WeightToWrite weight, HashQueue& queue)
+    : weight_(std::move(weight)),
+      recipe_(*weight_.plan.weights[weight_.extents[0].index]),
+      queue_(queue),
+      tap_(*weight_.plan.source, queue),
+      copied_(is_whole_copy(recipe_, *weight_.plan.source)),
+      rows_(row_count(recipe_)),
+      step_(std::min(tile_rows(recipe_), rows_)),
+      hashes_(weight_.extents.size()),
+      fast_hashes_(weight_.extents.size()) {
+  for (size_t i = 0; i < recipe_.outputs.size(); ++i) {
+    const uint64_t bytes = static_cast<uint64_t>(step_) * row_bytes(recipe_, i);
+    tiles_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
+  }
+  if (copied_) return;
+  for (const size_t entry : weight_.hashed) tap_.watch(entry);
+}
+
+Result<uint64_t> WeightJob::write_tile() {
+  FERRY_RETURN_IF_ERROR(check_interrupt());
+  const int64_t first = next_, rows = std::min(step_, rows_ - first);
+  std::vector<std::span<std::byte>> tiles;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < tiles_.size(); ++i) {
+    queue_.settle(hashes_[i]);
+    tiles.emplace_back(tiles_[i].get(), static_cast<uint64_t>(rows) * row_bytes(recipe_, i));
+    bytes += tiles[i].size();
+  }
+  written_.non_finite.unquantized += FERRY_TRY(materialize_rows(recipe_, tap_, first, rows, tiles));
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    if (weight_.digested) queue_.add(hashes_[i], tiles[i]);
+    if (weight_.plan.fast_digests) fast_hashes_[i].update(tiles[i]);
+    if (weight_.summed) written_.crc = crc32_of(written_.crc, tiles[i]);
+    FERRY_RETURN_IF_ERROR(write(i, first, tiles[i]));
+  }
+  if (!recipe_.is_coded()) FERRY_RETURN_IF_ERROR(count_non_finite(first, tiles[0]));
+  next_ += rows;
+  return bytes;
+}
+
+// Tiles come in order.
+Status WeightJob::write(size_t output, int64_t first, std::span<const std::byte> tile) const {
+  const Extent& extent = weight_.extents[output];
+  const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe_, output);
+  FERRY_RETURN_IF_ERROR(weight_.out.write_at(extent.offset + offset, tile));
+  const uint64_t end = offset + tile.size();
+  const uint64_t begun = offset / kWritebackBytes * kWritebackBytes;
+  if (end / kWritebackBytes > offset / kWritebackBytes || end == extent.bytes) {
+    weight_.out.start_writeback(extent.offset + begun, end - begun);
+  }
+  return {};
+}
+
+Status WeightJob::count_non_finite(int64_t first, std::span<const std::byte> tile) {
+  const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe_, 0);
+  const NonFiniteCount found =
+      FERRY_TRY(packer::count_non_finite(recipe_, *weight_.plan.source, offset, tile));
+  written_.non_finite.stored += found.stored;
+  written_.non_finite.overflowed += found.overflowed;
+  return {};
+}
+
+Result<WrittenOutputs> WeightJob::finish() {
+  for (size_t i = 0; i < hashes_.size(); ++i) {
+    queue_.settle(hashes_[i]);
+    written_.digests.push_back(hashes_[i].finish());
+    written_.fast.push_back(fast_hashes_[i].finish());
+  }
+  for (const size_t entry : weight_.hashed) {
+    written_.entries.emplace_back(entry,
+                                  copied_ ? written_.digests[0] : FERRY_TRY(tap_.finish(entry)));
+  }
+  return std::move(written_);
+}
+
+}  // namespace ferry::packer
