@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "converters/assemble.h"
+#include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
@@ -155,7 +156,7 @@ Result<Ranges> measure(const ConvertOptions& options, const Prompts& prompts, Th
   Ranges ranges;
   ranges.of = FERRY_TRY(ranges_of(*path.one_call));
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const bool caches = converters::is_attention(config.layer_types[static_cast<size_t>(layer)]);
+    const bool caches = converters::has_cache(config, layer);
     if (caches) ranges.layers.push_back(layer);
   }
   return ranges;

@@ -62,6 +62,9 @@ class Gemma3n {
   ValueId of_call(ValueId x, Dim width) { return b_.view(x, {batch(), c_.tokens, width}); }
   void name_streams();
   ValueId table_ids();
+  // [T,hidden_size] -> [1,T,hidden_size]. No view: parts of a model make views again, and would
+  // need all streams for it.
+  ValueId of_batch(ValueId x) { return b_.expand(x, {batch(), c_.tokens, width_}); }
   // tanh of what the streams are to be mixed by, [1,T,streams].
   ValueId modalities(ValueId x, const std::string& prefix);
   // [T,streams,hidden_size]
@@ -172,7 +175,7 @@ std::vector<ValueId> Gemma3n::correct(ValueId predictions, ValueId active, Value
   const ValueId innovation = b_.unsqueeze(b_.select(b_.sub(activated, active), 0, 0), 1);
   const ValueId corrected = b_.add(b_.bmm(coefficients, innovation), predictions);
   std::vector<ValueId> out;
-  for (int64_t i = 0; i < count_; ++i) out.push_back(b_.unsqueeze(b_.select(corrected, 1, i), 0));
+  for (int64_t i = 0; i < count_; ++i) out.push_back(of_batch(b_.select(corrected, 1, i)));
   return out;
 }
 
@@ -259,7 +262,7 @@ ValueId Gemma3n::layer(ValueId x, int64_t layer) {
   shared_.streams.front() = x;
   const std::string altup = layer_name(layer, "altup.");
   const ValueId predictions = predict(altup);
-  const ValueId active = b_.unsqueeze(b_.select(predictions, 1, active_), 0);
+  const ValueId active = of_batch(b_.select(predictions, 1, active_));
   const ValueId normed = norm(active, layer_name(layer, "attention_norm"));
   const ValueId low_rank = laurel(normed, layer_name(layer, "laurel."));
   const ValueId attended = norm(attention(normed, layer), layer_name(layer, "post_attention_norm"));

@@ -47,8 +47,8 @@ const Names kHeads = {kBatch, kSequence, kHead, kHeadDim};
 const Names kHeadsFirst = {kBatch, kHead, kSequence, kHeadDim};
 
 // Checks the operands and results of the operators that know heads; returns how many there were.
-// `scans`: there are Mamba-2 layers, whose products of matrices are of groups and pairs of tokens.
-int check_heads(const Graph& g, bool scans) {
+// `other_products`: there are products of matrices that are no attention.
+int check_heads(const Graph& g, bool other_products) {
   int found = 0;
   for (const Node& node : g.nodes) {
     if (node.op == Op::kSdpa) {
@@ -66,7 +66,7 @@ int check_heads(const Graph& g, bool scans) {
       EXPECT_EQ(axes_of(g, node.outs[0]), kHeadsFirst);
       EXPECT_EQ(axes_of(g, node.outs[1]), (Names{kBatch, kHead, kHeadDim, kHeadDim}));
       ++found;
-    } else if (node.op == Op::kBmm && !scans) {  // attention with a softcap
+    } else if (node.op == Op::kBmm && !other_products) {  // attention with a softcap
       EXPECT_EQ(argument(g, node, 0)[0], kHead);
       EXPECT_EQ(argument(g, node, 1)[0], kHead);
       EXPECT_EQ(axes_of(g, node.outs[0])[0], kHead);
@@ -89,7 +89,9 @@ class FamilyAxes : public testing::TestWithParam<std::string> {};
 
 TEST_P(FamilyAxes, HeadsAreNamedWhereverAttentionIs) {
   const Graph g = graph_of(GetParam());
-  EXPECT_GT(check_heads(g, GetParam() == "granitemoehybrid_mamba"), 0);
+  // Of groups and pairs of tokens in Mamba-2 layers; of the streams of each token in Gemma 3n.
+  const bool other_products = GetParam() == "granitemoehybrid_mamba" || GetParam() == "gemma3n";
+  EXPECT_GT(check_heads(g, other_products), 0);
   for (const graph::Value& value : g.values) {
     if (value.origin != graph::Value::Origin::kBuffer) continue;
     const bool conv = value.name.ends_with(".conv_state");

@@ -39,7 +39,7 @@ std::string refusal(const json& more) {
 }
 
 TEST(Gemma3n, TheLastLayersHaveNoCaches) {
-  const auto config = parse({});
+  const auto config = parse(json::object());
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->intermediate_size, 96);
   EXPECT_EQ(first_shared_layer(*config), 4);
