@@ -38,25 +38,26 @@ class Search {
       if (chosen == seen_.end() || chosen->second.size() != tokens_ * per_token) continue;
       found_.routes[layer].assign(chosen->second.begin(), chosen->second.end());
     }
-    bool searched = false;
+    runner::ExpertRoutes searched;
     for (const auto& [layer, route] : found_.routes) {
       if (!can_search(layer)) continue;
       FERRY_RETURN_IF_ERROR(search_layer(layer));
-      searched = true;
+      searched[layer] = route;
     }
-    if (!searched) return find_routes_by_logits(decoder_, manifest_, reference_, prompt_);
-    return std::move(found_);
+    if (searched.size() == found_.routes.size()) return std::move(found_);
+    FoundRoutes rest = FERRY_TRY(
+        find_routes_by_logits(decoder_, manifest_, reference_, prompt_, std::move(searched)));
+    rest.exchanged += found_.exchanged;
+    return rest;
   }
 
  private:
   using Seen = std::map<std::string, Values>;
 
   static std::string input_of(int64_t layer) { return fmt::format("hidden_states.{}", layer); }
-  // Of the last layer the state behind the final norm will do, which changes no ratio by much.
   std::string output_of(int64_t layer) const {
     const bool last = layer + 1 == manifest_.num_layers;
-    const bool before_norm = last && prompt_.has("last_layer_prenorm");
-    return before_norm ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1);
+    return last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1);
   }
 
   // Whether the reference has the hidden states around the layer, and the bundle all its probes.

@@ -26,12 +26,15 @@ using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
 class LogitSearch {
  public:
   LogitSearch(runner::Decoder& decoder, const packer::Manifest& manifest,
-              const Reference& reference, const ReferencePrompt& prompt)
+              const Reference& reference, const ReferencePrompt& prompt, runner::ExpertRoutes known)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
         prompt_(prompt),
-        tokens_(prompt.input_ids.size()) {}
+        tokens_(prompt.input_ids.size()),
+        known_(std::move(known)) {
+    found_.routes = known_;
+  }
 
   Result<FoundRoutes> run() {
     want_ = FERRY_TRY(reference_.floats(prompt_, "logits",
@@ -78,7 +81,7 @@ class LogitSearch {
 
   // Executes all tokens. Those before `first` keep their routes, the others choose.
   Status execute_from(size_t first) {
-    for (auto& [layer, route] : found_.routes) route.resize(first * per_token(layer));
+    keep_tokens(first, found_.routes);
     const runner::ExpertRoutes settled = found_.routes;
     FERRY_RETURN_IF_ERROR(decoder_.force_experts(&settled));
     decoder_.restart(static_cast<int64_t>(tokens_));
@@ -114,7 +117,7 @@ class LogitSearch {
       exchanges += 1;
     }
     if (exchanges == 0) return false;
-    for (auto& [layer, route] : found_.routes) route.resize(t * per_token(layer));
+    keep_tokens(t, found_.routes);
     append(now.route);
     found_.exchanged += static_cast<int64_t>(exchanges);
     return true;
@@ -125,7 +128,8 @@ class LogitSearch {
     std::vector<Candidate> all;
     for (const auto& [layer, route] : now.route) {
       const auto logits = now.logits.find(layer), choice = now.choice.find(layer);
-      if (pins.contains(layer) || logits == now.logits.end()) continue;
+      const bool settled = pins.contains(layer) || known_.contains(layer);
+      if (settled || logits == now.logits.end()) continue;
       RouterScores scores = {.logits = logits->second};
       if (choice != now.choice.end()) scores.choice = choice->second;
       for (const Exchange& exchange : near_ties(scores, route, usual)) {
@@ -141,8 +145,8 @@ class LogitSearch {
   // Executes the tokens up to `t`, whose own route has `pins`.
   Result<Trial> attempt(size_t t, const TokenRoute& pins) {
     runner::ExpertRoutes routes = found_.routes;
+    keep_tokens(t, routes);
     for (auto& [layer, route] : routes) {
-      route.resize(t * per_token(layer));
       const auto pin = pins.find(layer);
       if (pin != pins.end()) route.insert(route.end(), pin->second.begin(), pin->second.end());
     }
@@ -181,8 +185,16 @@ class LogitSearch {
 
   void append(const TokenRoute& token) {
     for (const auto& [layer, route] : token) {
+      if (known_.contains(layer)) continue;
       std::vector<int64_t>& all = found_.routes[layer];
       all.insert(all.end(), route.begin(), route.end());
+    }
+  }
+
+  // Leaves the first `count` tokens of layers that are not known.
+  void keep_tokens(size_t count, runner::ExpertRoutes& routes) const {
+    for (auto& [layer, route] : routes) {
+      if (!known_.contains(layer)) route.resize(count * per_token(layer));
     }
   }
 
@@ -204,6 +216,7 @@ class LogitSearch {
   const Reference& reference_;
   const ReferencePrompt& prompt_;
   const size_t tokens_;
+  const runner::ExpertRoutes known_;
   std::vector<float> want_;                         // (T, vocab)
   std::vector<double> rows_db_;                     // of the logits of each token
   std::map<std::string, std::vector<float>> last_;  // probes of the last token
@@ -214,9 +227,9 @@ class LogitSearch {
 
 Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
                                           const packer::Manifest& manifest,
-                                          const Reference& reference,
-                                          const ReferencePrompt& prompt) {
-  return LogitSearch(decoder, manifest, reference, prompt).run();
+                                          const Reference& reference, const ReferencePrompt& prompt,
+                                          runner::ExpertRoutes known) {
+  return LogitSearch(decoder, manifest, reference, prompt, std::move(known)).run();
 }
 
 }  // namespace ferry::proof

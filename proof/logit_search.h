@@ -1,5 +1,5 @@
-// find_routes_by_logits() finds the experts of a reference that has neither routes nor hidden
-// states.
+// find_routes_by_logits() finds the experts of a reference in layers around which it has neither
+// routes nor hidden states.
 #pragma once
 
 #include "core/result.h"
@@ -10,10 +10,11 @@ namespace ferry::proof {
 // Goes through the tokens in order. Where the logits of a token are further from the reference's
 // than those of most tokens, an expert of the token is exchanged for another whose score is equal
 // within the error of the logits, in any layer. The exchange is kept if it brings the logits near;
-// layers behind it and later tokens choose again.
+// layers behind it and later tokens choose again. Layers in `known` keep these routes, which are of
+// all tokens.
 Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
                                           const packer::Manifest& manifest,
-                                          const Reference& reference,
-                                          const ReferencePrompt& prompt);
+                                          const Reference& reference, const ReferencePrompt& prompt,
+                                          runner::ExpertRoutes known);
 
 }  // namespace ferry::proof
