@@ -49,6 +49,9 @@ Status check_style(const ConvertLine& options) {
     return fail(ErrorCode::kUsage, fmt::format("{}: only with --program static", name));
   }
   if (!options.kv_dtype.empty()) FERRY_RETURN_IF_ERROR(check_kv_dtype(options.kv_dtype, is_static));
+  if (options.program == kEncoderStyle && !options.logits.empty()) {
+    return fail(ErrorCode::kUsage, "--logits: encoders give states");
+  }
   if (is_static && options.logits == "last") {
     return fail(ErrorCode::kUsage, "--logits last: static programs give the logits of every token");
   }
@@ -61,7 +64,9 @@ Status check_style(const ConvertLine& options) {
 // How static programs attend, and the dtypes of their inputs and outputs.
 Status settle_static(ConvertLine& options) {
   pipeline::ConvertOptions& c = options.convert;
+  if (options.program == kStatefulStyle) c.style = converters::ProgramStyle::kStateful;
   if (options.program == kStaticStyle) c.style = converters::ProgramStyle::kStatic;
+  if (options.program == kEncoderStyle) c.style = converters::ProgramStyle::kEncoder;
   c.single_head_attention = options.attention == "sha";
   if (options.softmax == "masked") c.softmax = converters::SoftmaxStyle::kMasked;
   if (options.rotate == "r3") c.rotation = converters::Rotation::kR3;
@@ -114,11 +119,14 @@ Status settle_component_dtypes(ConvertLine& options) {
 
 void add_program_options(Verb& verb, ConvertLine& o) {
   verb.group("Programs")
-      .choice("--program", o.program, {"stateful", "static"},
+      .choice("--program", o.program, {"stateful", "static", "encoder"},
               "Caches inside of the program, or fixed shapes with caches, masks and positions as "
-              "inputs and outputs")
-      .option("--context-length", o.convert.context_length,
-              "Positions of the caches; default: the smaller of the config and 4096")
+              "inputs and outputs, or states of a whole text instead of logits; default: encoder "
+              "for models whose tokens attend to later ones, else stateful")
+      .option(
+          "--context-length", o.convert.context_length,
+          "Positions of the caches, or tokens of a text; default: the smaller of the config and "
+          "4096 (encoder: 2048)")
       .option("--prefill-length", o.convert.prefill_length,
               "Tokens in one call; default: the smaller of the context and 512 (static: of half "
               "the context and 128)")
@@ -201,7 +209,7 @@ Status check_export(const ConvertLine& o) {
       {"--quantize", o.quantize.linears != "none"},
       {"--quantize-embedding", o.quantize.embeddings != "none"},
       {"--quantize-rule", !o.quantize.rules.empty()},
-      {"--program static", o.program != "stateful"},
+      {"--program", !o.program.empty() && o.program != kStatefulStyle},
       {"--shards", o.shards != 1},
       {"--reference", !program && !c.reference.empty()},
       {"--context-length", !program && c.context_length.has_value()},

@@ -19,7 +19,7 @@ struct ConvertLine {
   std::string out;
   std::string to = "bundle";
   std::string component_dtype;
-  std::string dtype = "keep", logits, init_buffers, program = "stateful";
+  std::string dtype = "keep", logits, init_buffers, program;
   std::string packed_layout = "own";
   std::string attention = "mha", softmax = "plain", rotate = "none";
   std::string kv_dtype, mask_dtype, logits_dtype, calibrate, calibrate_prefill;

@@ -29,6 +29,7 @@ int run_main(Context& context, int argc, char** argv) {
   add_audit(line);
   add_convert(line);
   add_run(line);
+  add_embed(line);
   add_tokenize(line);
   add_preprocess(line);
   add_execute(line);

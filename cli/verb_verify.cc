@@ -14,10 +14,12 @@
 #include "cli/report_file.h"
 #include "cli/temporary_bundle.h"
 #include "cli/verbs.h"
+#include "cli/verify_encoder.h"
 #include "cli/verify_gguf.h"
 #include "cli/verify_report.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/bundled_proof.h"
@@ -210,6 +212,14 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   const packer::Bundle bundle =
       FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool(),
                                      context.progress("checking digests")));
+  if (bundle.manifest().program_style == kEncoderStyle) {
+    if (!form && options.attest.file.empty() && options.perplexity.empty()) {
+      return verify_encoder(context, bundle, shown_path(options), verify);
+    }
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: --report, --attest and --perplexity are not for encoders",
+                            printable(options.bundle)));
+  }
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));

@@ -9,6 +9,7 @@ void add_inspect(CommandLine& line);
 void add_audit(CommandLine& line);
 void add_convert(CommandLine& line);
 void add_run(CommandLine& line);
+void add_embed(CommandLine& line);
 void add_tokenize(CommandLine& line);
 void add_preprocess(CommandLine& line);
 void add_execute(CommandLine& line);

@@ -1,8 +1,5 @@
 # ferry_portable: the program `ferry` from the same objects, linked to archives of its libraries, so
-# that it needs nothing but glibc where it runs. Debian has archives of all of them but two:
-# - fmt: a source compiled in its header-only mode gives what its library has;
-# - highway: its library has the choice of instructions and aligned memory; portable/highway.cc has
-#   them.
+# that it needs nothing but glibc where it runs. For fmt and Highway see quick_start.cmake.
 # Nothing else depends on the target, and without the archives there is none.
 set(archives)
 foreach(name pcre2-8 utf8proc jpeg png16 webp seccomp sz aec z crypto)
@@ -18,15 +15,11 @@ if(NOT FERRY_HDF5_ARCHIVE_LINKS)
   return()
 endif()
 
-add_executable(ferry_portable EXCLUDE_FROM_ALL $<TARGET_OBJECTS:ferry_cli>
-               ${CMAKE_CURRENT_LIST_DIR}/portable/fmt.cc
-               ${CMAKE_CURRENT_LIST_DIR}/portable/highway.cc)
+add_executable(ferry_portable EXCLUDE_FROM_ALL $<TARGET_OBJECTS:ferry_cli>)
+ferry_quick_start(ferry_portable)
 # Not `ferry`: Ninja takes that for the name of either file.
 set_target_properties(ferry_portable PROPERTIES
                       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/portable)
 target_link_libraries(ferry_portable PRIVATE $<TARGET_FILE:ferry_library> ${FERRY_HDF5_ARCHIVE}
                                              ${archives} Threads::Threads m ${CMAKE_DL_LIBS})
-target_link_options(ferry_portable PRIVATE -static-libstdc++ -static-libgcc)
 add_dependencies(ferry_portable ferry_library ferry)  # ferry writes the manual pages
-set_property(SOURCE ${CMAKE_CURRENT_LIST_DIR}/portable/highway.cc APPEND PROPERTY
-             INCLUDE_DIRECTORIES ${hwy_INCLUDE_DIRS})

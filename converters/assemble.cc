@@ -48,17 +48,17 @@ std::optional<KeyProblem> check_weight(const graph::Value& value, const MappedKe
                                        const StoredNames& stored) {
   Shape shape;
   for (const graph::Dim& dim : value.shape) shape.push_back(dim.base);
-  const std::string key = stored.of(expected_key(rules, value.name, mapped.matched));
   const graph::Weight* weight = mapped.weights.find(value.name);
+  if (weight == nullptr && mapped.rejected.contains(value.name)) return std::nullopt;
+  if (weight != nullptr && weight->recipe.output().shape == shape) return std::nullopt;
+  const std::string key = stored.of(expected_key(rules, value.name, mapped.matched));
   if (weight == nullptr) {
-    if (mapped.rejected.contains(value.name)) return std::nullopt;
     return KeyProblem{
         .kind = KeyProblem::Kind::kMissing,
         .key = key,
         .message = fmt::format("missing: {} {} (for {}{})", quoted(key), to_string(shape),
                                value.name, head_hint(value.name, config))};
   }
-  if (weight->recipe.output().shape == shape) return std::nullopt;
   return KeyProblem{
       .kind = KeyProblem::Kind::kShape,
       .key = key,

@@ -12,6 +12,7 @@ namespace ferry::converters {
 enum class ProgramStyle : uint8_t {
   kStateful,  // one method; caches are mutable buffers of the program
   kStatic,    // two methods of fixed shapes; caches, masks and positions are inputs and outputs
+  kEncoder,   // one method, which takes a whole text and gives its states; no caches
 };
 
 // What softmax does with columns that the mask hides. Static style.
@@ -50,7 +51,8 @@ struct PortTypes {
 };
 
 // Checked against the config by the caller: 1 <= prefill_length <= context_length <= max_positions;
-// in the static style prefill_length and decode_length are less than context_length.
+// in the static style prefill_length and decode_length are less than context_length, in that of
+// encoders prefill_length is context_length.
 struct BuildOptions {
   int64_t context_length = 0;  // positions of the KV caches
   int64_t prefill_length = 0;  // maximum number of tokens of one call

@@ -10,8 +10,8 @@
 
 namespace ferry::converters {
 
-// In the order of execution: a text model is a text decoder; a vision-language model is a vision
-// encoder, a token embedding and a text decoder. `config` must have been parsed.
+// In the order of execution: a text model is a text decoder or a text encoder; a vision-language
+// model is a vision encoder, a token embedding and a text decoder. `config` must have been parsed.
 std::vector<Component> components_of(const ModelConfig& config);
 
 // All rules of the checkpoints of the model.

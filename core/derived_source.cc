@@ -31,12 +31,16 @@ DerivedSource::DerivedSource(std::unique_ptr<TensorSource> base) {
   sources_.push_back(std::move(base));
 }
 
-void DerivedSource::take(const TensorSource& source) {
+void DerivedSource::take(const TensorSource& source, const std::string& folder) {
   const auto first_file = static_cast<uint32_t>(files_.size());
-  files_.insert(files_.end(), source.files().begin(), source.files().end());
+  for (SourceFile file : source.files()) {
+    if (!folder.empty()) file.name = folder + "." + file.name;
+    files_.push_back(std::move(file));
+  }
   for (size_t i = 0; i < source.entries().size(); ++i) {
     TensorEntry entry = source.entries()[i];
     entry.file += first_file;
+    if (!folder.empty()) entry.name = folder + "." + entry.name;
     entries_.push_back(std::move(entry));
     const std::span<const size_t> parts = parts_of(source, i);
     places_.push_back({.source = &source,
@@ -46,16 +50,18 @@ void DerivedSource::take(const TensorSource& source) {
   }
 }
 
-Result<size_t> DerivedSource::add_source(std::unique_ptr<TensorSource> source) {
+Result<size_t> DerivedSource::add_source(std::unique_ptr<TensorSource> source,
+                                         const std::string& folder) {
   std::unordered_set<std::string_view> names;
   for (const TensorEntry& entry : entries_) names.insert(entry.name);
   for (const TensorEntry& entry : source->entries()) {
-    if (!names.contains(entry.name)) continue;
+    const std::string name = folder.empty() ? entry.name : folder + "." + entry.name;
+    if (!names.contains(name)) continue;
     return bad_input(fmt::format("{}: {} is a tensor of the checkpoint too",
-                                 printable(source->path()), quoted(entry.name)));
+                                 printable(source->path()), quoted(name)));
   }
   const size_t first = entries_.size();
-  take(*source);
+  take(*source, folder);
   sources_.push_back(std::move(source));
   return first;
 }

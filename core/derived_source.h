@@ -37,9 +37,10 @@ class DerivedSource final : public TensorSource, public FileState {
  public:
   explicit DerivedSource(std::unique_ptr<TensorSource> base);
 
-  // Adds the files and the entries of a further source. Returns the index of its first entry.
+  // Adds the files and the entries of a further source; their names follow `folder` and a dot
+  // where it is given. Returns the index of its first entry.
   // kBadInput where an entry's name is taken.
-  Result<size_t> add_source(std::unique_ptr<TensorSource> source);
+  Result<size_t> add_source(std::unique_ptr<TensorSource> source, const std::string& folder = {});
   // Adds a file without tensors, all of which is in `file.header`; its digest is stated with those
   // of the others. `state` is what state_of() gives.
   void add_file(SourceFile file, std::string state);
@@ -66,7 +67,7 @@ class DerivedSource final : public TensorSource, public FileState {
     std::vector<size_t> parts = {};
     std::string form = {};
   };
-  void take(const TensorSource& source);
+  void take(const TensorSource& source, const std::string& folder = {});
   Result<BlockCache::Bytes> compute(size_t index, int64_t first, int64_t rows) const;
 
   std::vector<std::unique_ptr<TensorSource>> sources_;

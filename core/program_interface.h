@@ -10,8 +10,10 @@ namespace ferry {
 inline constexpr const char* kCacheScales = "_scales";
 inline constexpr const char* kCacheZeroPoints = "_zero_points";
 
-// The component that turns tokens into logits. Every bundle has one.
+// The component that turns tokens into logits. Every bundle has one, or a text encoder, which turns
+// them into states.
 inline constexpr std::string_view kTextDecoderRole = "text_decoder";
+inline constexpr std::string_view kTextEncoderRole = "text_encoder";
 // Of vision-language models: pixels to rows for the text decoder, and tokens to such rows. Their
 // text decoder takes embeddings instead of tokens.
 inline constexpr std::string_view kVisionEncoderRole = "vision_encoder";
@@ -21,8 +23,11 @@ inline constexpr std::string_view kTokenEmbeddingRole = "token_embedding";
 // shapes; its caches, masks and positions are inputs and outputs (ExecuTorch's static llama).
 inline constexpr std::string_view kStatefulStyle = "stateful";
 inline constexpr std::string_view kStaticStyle = "static";
+// Takes a whole text in one call and keeps nothing between calls: the style of text encoders.
+inline constexpr std::string_view kEncoderStyle = "encoder";
 
-// The method of the stateful text decoder: (tokens, input_pos) -> logits.
+// The method of the stateful text decoder: (tokens, input_pos) -> logits. That of the text encoder:
+// (tokens) -> (last_hidden_state), or (last_hidden_state, sentence_embedding).
 inline constexpr std::string_view kForwardMethod = "forward";
 // The methods of the static text decoder: one token or, for lookahead decoding, a few; and
 // prefill_length tokens.
@@ -40,6 +45,9 @@ inline constexpr std::string_view kEmbeddingsPort = "embeddings";         // f32
 inline constexpr std::string_view kPixelValuesPort = "pixel_values";      // f32 [1,3,H,W]
 inline constexpr std::string_view kImageFeaturesPort = "image_features";  // f32 [1,N,hidden_size]
 inline constexpr std::string_view kLogitsPort = "logits";                 // f32 [1,V] or [1,T,V]
+// Of text encoders: the states after the final norm, and what the modules behind them make of them.
+inline constexpr std::string_view kLastHiddenStatePort = "last_hidden_state";     // f32 [1,T,width]
+inline constexpr std::string_view kSentenceEmbeddingPort = "sentence_embedding";  // f32 [1,D]
 
 // Of static programs. tokens and input_pos are i32 [1,A] there, logits [1,A,V], where A is the
 // number of tokens of a call. S is the context length, C = S - A. G kv heads, D head_dim. A port of

@@ -276,6 +276,9 @@ ValueId GraphBuilder::gelu(ValueId x, std::string approximate) {
   return emit_one(Op::kGelu, {x, std::move(approximate)});
 }
 ValueId GraphBuilder::relu(ValueId x) { return emit_one(Op::kRelu, {x}); }
+ValueId GraphBuilder::clamp(ValueId x, double low, double high) {
+  return emit_one(Op::kClamp, {x, low, high});
+}
 ValueId GraphBuilder::softmax_last(ValueId x) {
   return emit_one(Op::kSoftmax, {x, IntArg(-1), false});
 }

@@ -77,6 +77,7 @@ class GraphBuilder {
   ValueId tanh(ValueId x);
   ValueId gelu(ValueId x, std::string approximate);  // "none" or "tanh"
   ValueId relu(ValueId x);
+  ValueId clamp(ValueId x, double low, double high);
   ValueId softmax_last(ValueId x);
   // The k largest values of the last dimension, from the largest on, and where they are (i64).
   std::pair<ValueId, ValueId> topk_last(ValueId x, int64_t k);

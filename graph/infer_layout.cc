@@ -86,7 +86,8 @@ Result<std::vector<std::optional<Dim>>> sizes_of(const RuleInput& in,
 // of another (one head, heads of one element): its axis is not known. Nor is that of a dimension of
 // size 1, which may have been removed and another one added.
 void keep_leading_axes(const Dims& from, Dims& to) {
-  if (from == to) to = from;
+  // Two dimensions of 1 may have changed places.
+  if (from == to && std::ranges::count(from, Dim(1)) < 2) to = from;
   for (size_t i = 0; i + 1 < std::min(from.size(), to.size()) && from[i] == to[i]; ++i) {
     if (from[i] != Dim(1)) to[i].axis = from[i].axis;
   }

@@ -31,6 +31,7 @@ constexpr std::array kOps = {
     OpInfo{Op::kTanh, "aten::tanh.out", infer_float},
     OpInfo{Op::kGelu, "aten::gelu.out", infer_float},
     OpInfo{Op::kRelu, "aten::relu.out", infer_float},
+    OpInfo{Op::kClamp, "aten::clamp.out", infer_float},
     OpInfo{Op::kSoftmax, "aten::_softmax.out", infer_softmax},
     OpInfo{Op::kTopk, "aten::topk.values", infer_topk},
     OpInfo{Op::kGather, "aten::gather.out", infer_gather},

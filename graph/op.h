@@ -27,6 +27,7 @@ enum class Op {
   kTanh,            // aten::tanh.out
   kGelu,            // aten::gelu.out
   kRelu,            // aten::relu.out
+  kClamp,           // aten::clamp.out
   kSoftmax,         // aten::_softmax.out
   kTopk,            // aten::topk.values
   kGather,          // aten::gather.out

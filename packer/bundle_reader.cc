@@ -237,12 +237,13 @@ class Examiner {
   void load_programs() {
     for (const ManifestComponent& component : contents_.manifest.components) {
       for (const ManifestProgram& program : component.programs) {
-        load_program(program, component.role == kTextDecoderRole);
+        load_program(program,
+                     component.role == kTextDecoderRole || component.role == kTextEncoderRole);
       }
     }
   }
 
-  void load_program(const ManifestProgram& program, bool of_text_decoder) {
+  void load_program(const ManifestProgram& program, bool has_layers) {
     if (!usable(program.file)) return;
     auto part = load_part<BundleProgram>(program.file, std::move(mapped_.at(program.file)),
                                          pte::read_program, problems_);
@@ -250,7 +251,7 @@ class Examiner {
     check_program(program, part->loaded.program, contents_.data, problems_);
     check_delegates(program, part->loaded, contents_.data, digests_ == DigestKind::kSha256,
                     problems_);
-    if (of_text_decoder) {
+    if (has_layers) {
       check_model_of_program(contents_.manifest, program, part->loaded.program, problems_);
     }
     contents_.programs.push_back(std::move(*part));

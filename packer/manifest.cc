@@ -146,7 +146,7 @@ static void describe_model(Archive& a, Manifest& m) {
   a.count("context_length", m.context_length);
   a.count("prefill_length", m.prefill_length);
   a.boolean("all_logits", m.all_logits);
-  a.choice("program_style", m.program_style, {"stateful", "static"});
+  a.choice("program_style", m.program_style, {"stateful", "static", "encoder"});
   if (a.since(3)) {
     a.choice("attention", m.attention, {"mha", "sha"});
     a.choice("softmax", m.softmax, {"plain", "masked"});

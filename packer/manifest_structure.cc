@@ -47,9 +47,9 @@ class ManifestCheck {
         add(fmt::format("component {} lists no program", quoted(component.role)));
       }
     }
-    if (!roles.contains(kTextDecoderRole)) {
-      add(fmt::format("lists no component {}", quoted(kTextDecoderRole)));
-    }
+    const bool encodes = manifest_.program_style == kEncoderStyle;
+    const std::string_view main = encodes ? kTextEncoderRole : kTextDecoderRole;
+    if (!roles.contains(main)) add(fmt::format("lists no component {}", quoted(main)));
   }
 
   void check_files() {
@@ -165,7 +165,7 @@ class ManifestCheck {
     for (const ManifestMethod& method : component.programs.front().methods) {
       check_ports(component, method.name);
     }
-    if (component.role != kTextDecoderRole) return;
+    if (!is_main(component)) return;
     const bool is_static = manifest_.program_style == kStaticStyle;
     const std::string_view method = is_static ? kKvForwardMethod : kForwardMethod;
     if (component.programs.front().find(method) == nullptr) {
@@ -264,6 +264,11 @@ class ManifestCheck {
     }
   }
 
+  // Whether it has the layers that the manifest counts.
+  static bool is_main(const ManifestComponent& component) {
+    return component.role == kTextDecoderRole || component.role == kTextEncoderRole;
+  }
+
   static std::string label(const ManifestProgram& program, const ManifestMethod& method) {
     return fmt::format("method {} of program {}", quoted(method.name), quoted(program.file));
   }
@@ -279,7 +284,7 @@ class ManifestCheck {
       }
       next = int64_t{program.first_layer} + program.layer_count;
     }
-    if (component.role == kTextDecoderRole && next != manifest_.num_layers) {
+    if (is_main(component) && next != manifest_.num_layers) {
       add(fmt::format("the programs end with layer {}, the model has {}", next,
                       manifest_.num_layers));
     }

@@ -23,6 +23,11 @@ class ModelCheck {
                                model_.prefill_length, model_.num_layers}) {
       if (size < 1) add(kManifestName, fmt::format("a size of the model is {}", size));
     }
+    const bool whole = model_.prefill_length == model_.context_length;
+    if (model_.program_style == kEncoderStyle && !whole) {
+      add(kManifestName, fmt::format("prefill_length {} of an encoder is not context_length {}",
+                                     model_.prefill_length, model_.context_length));
+    }
     if (model_.prefill_length > model_.context_length) {
       add(kManifestName, fmt::format("prefill_length {} is more than context_length {}",
                                      model_.prefill_length, model_.context_length));
@@ -68,7 +73,11 @@ class ModelCheck {
     }
     if (is_layer_port(port.name, kKCachePort)) return cached(file, port, 3, tokens);
     if (is_layer_port(port.name, kVCachePort)) return cached(file, port, 2, tokens);
-    if (port.name == kHiddenStatesPort) {
+    if (port.name == kSentenceEmbeddingPort) {
+      const int64_t width = port.shape.size() == 2 ? std::max<int64_t>(1, port.shape[1]) : 1;
+      return expect(file, "output", port, {1, width}, "one vector");
+    }
+    if (port.name == kHiddenStatesPort || port.name == kLastHiddenStatePort) {
       return expect(file, "value", port, {1, tokens, model_.hidden_size},
                     "prefill_length and hidden_size");
     }
@@ -192,7 +201,7 @@ void check_model(const Manifest& manifest, ProblemList& problems) {
   ModelCheck check(manifest, problems);
   check.sizes();
   check.components();
-  for (const std::string_view role : {kTextDecoderRole, kTokenEmbeddingRole}) {
+  for (const std::string_view role : {kTextDecoderRole, kTextEncoderRole, kTokenEmbeddingRole}) {
     const ManifestComponent* component = manifest.find(role);
     if (component == nullptr || component->programs.empty()) continue;  // reported already
     for (const ManifestMethod& first : component->programs.front().methods) {

@@ -15,6 +15,7 @@
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
 #include "core/directory.h"
+#include "core/program_interface.h"
 #include "core/text.h"
 #include "formats/file_tensor_source.h"
 #include "packer/bundle_reader.h"
@@ -189,6 +190,11 @@ Status add_files(const packer::Bundle& bundle, const std::string& config, Checkp
 
 // Keys of the model, each with a recipe over tensors of the bundle.
 Status add_tensors(const packer::Bundle& bundle, CheckpointInput& input) {
+  if (bundle.manifest().program_style == kEncoderStyle) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: is of style {}: only bundles of decoders become other files",
+                            printable(bundle.path()), kEncoderStyle));
+  }
   const converters::ModelConfig config =
       FERRY_TRY(converters::parse_model_config(input.config, input.generation, input.config_name));
   BundleWeights stored(bundle, *input.source);

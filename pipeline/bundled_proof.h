@@ -21,7 +21,9 @@ struct BundledCase {
 };
 
 struct BundledProof {
-  double tolerance = 0;  // an output may differ by it, and by as much of its expected value
+  // A value may differ by it and by as much of what is expected; by default, with weights that are
+  // f16 or bf16, the errors of an output by it, as a share of what is expected (root mean squares).
+  double tolerance = 0;
   std::vector<BundledCase> cases;
   bool parity() const;
 };

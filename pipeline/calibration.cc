@@ -161,11 +161,14 @@ Result<Ranges> measure(const ConvertOptions& options, const Prompts& prompts, Th
   return ranges;
 }
 
-// `kind`: "key" or "value".
-std::vector<Encoding> cache_encodings(Ranges& ranges, const char* kind, DType dtype) {
+// `kind`: "key" or "value". Latent attention has one cache, whose rows are both.
+std::vector<Encoding> cache_encodings(const Ranges& ranges, const char* kind, DType dtype) {
   std::vector<Encoding> encodings;
   for (const int64_t layer : ranges.layers) {
-    encodings.push_back(ranges.of[fmt::format("cache.{}.{}", layer, kind)].encoding(dtype));
+    const auto own = ranges.of.find(fmt::format("cache.{}.{}", layer, kind));
+    const Range& range =
+        own != ranges.of.end() ? own->second : ranges.of.at(fmt::format("cache.{}.key", layer));
+    encodings.push_back(range.encoding(dtype));
   }
   return encodings;
 }

@@ -32,7 +32,7 @@ constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr const char* kCopied[] = {
     kGenerationConfig,         "tokenizer.json",           "tokenizer_config.json",
     "special_tokens_map.json", "chat_template.jinja",      "chat_template.json",
-    "processor_config.json",   "preprocessor_config.json",
+    "processor_config.json",   "preprocessor_config.json", "config_sentence_transformers.json",
 };
 
 using File = std::shared_ptr<const InputFile>;
@@ -60,6 +60,7 @@ Result<File> find_config(const Directory& directory, const std::string& path,
 Status add_files_beside(CheckpointInput& input, const Directory& directory, const std::string& path,
                         const std::string& config) {
   const File found = FERRY_TRY(find_config(directory, path, config));
+  input.directory = directory.path();
   input.config_name = found->path();
   input.config = FERRY_TRY(read_text(*found, kMaxConfigBytes));
   input.copied.push_back({kConfig, found});

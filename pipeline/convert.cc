@@ -26,6 +26,7 @@
 #include "pipeline/recorded_options.h"
 #include "pipeline/tokenizer_notes.h"
 #include "proof/bounds.h"
+#include "proof/encoder_proof.h"
 #include "proof/reference_check.h"
 
 namespace ferry::pipeline {
@@ -55,13 +56,14 @@ void name_head_weights(converters::MappingReport& mapping, const graph::StateDic
   }
 }
 
-// "f32" where all matrices of floats have that dtype, "mixed" where they differ.
+// "f32" where all matrices of floats have that dtype, "mixed" where they differ. Biases of experts
+// are no matrices.
 std::string weight_dtype(const graph::Model& model) {
   std::set<DType> dtypes;
   for (const graph::MethodGraph& method : model.methods) {
     for (const graph::Value& value : method.graph.values) {
-      const bool is_matrix =
-          value.origin == graph::Value::Origin::kWeight && value.shape.size() == 2;
+      const bool is_matrix = value.origin == graph::Value::Origin::kWeight &&
+                             value.shape.size() == 2 && !value.name.ends_with(".bias");
       const auto stored = model.weights.find_output(value.name);
       const bool is_coded = stored.weight != nullptr && stored.weight->recipe.is_coded();
       if (is_matrix && !is_coded && !value.keep_f32) dtypes.insert(value.dtype);
@@ -70,6 +72,9 @@ std::string weight_dtype(const graph::Model& model) {
   if (dtypes.empty()) return "";
   return dtypes.size() == 1 ? std::string(dtype_name(*dtypes.begin())) : "mixed";
 }
+
+// Whether a component is what the manifest says of the model, and may be cut.
+bool is_main(std::string_view role) { return role == kTextDecoderRole || role == kTextEncoderRole; }
 
 packer::Manifest make_manifest(const converters::ModelConfig& config,
                                const converters::BuildOptions& build, const ConvertOptions& options,
@@ -85,14 +90,13 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
   m.context_length = build.context_length;
   m.prefill_length = build.prefill_length;
   m.all_logits = build.all_logits;
-  m.program_style =
-      build.style == converters::ProgramStyle::kStatic ? kStaticStyle : kStatefulStyle;
+  m.program_style = style_name(build.style);
   m.attention = options.single_head_attention ? "sha" : "mha";
   m.softmax = build.softmax == converters::SoftmaxStyle::kMasked ? "masked" : "plain";
   m.rotate = build.rotation == converters::Rotation::kR3 ? "r3" : "none";
   if (options.shards_in_one_file) m.parts_in_program = options.shards;
   for (const ConvertedComponent& component : components) {
-    if (component.role == kTextDecoderRole) m.weight_dtype = component.weight_dtype;
+    if (is_main(component.role)) m.weight_dtype = component.weight_dtype;
   }
   m.bos_id = config.bos_id;
   m.eos_ids = config.eos_ids;
@@ -157,7 +161,7 @@ Status lower_components(Conversion& conversion, const converters::BuildOptions& 
                                           : graph::OutputMemory::kPlanned;
   for (const ConvertedComponent& component : conversion.components) {
     std::vector<graph::MetadataMethod> metadata;
-    if (component.role == kTextDecoderRole) metadata = program_metadata(conversion.config, build);
+    if (is_main(component.role)) metadata = program_metadata(conversion.config, build);
     packer::BundleInput::Component& out = input.components.emplace_back();
     out.role = component.role;
     out.weight_dtype = component.weight_dtype;
@@ -206,10 +210,10 @@ Result<graph::QuantizedModel> finish_component(converters::AssembledComponent co
   return out;
 }
 
-// The programs of a component. The text decoder alone is cut.
+// The programs of a component. Text decoders and encoders alone are cut.
 Result<std::vector<graph::Model>> cut(graph::Model model, std::string_view role,
                                       const ConvertOptions& options) {
-  if (role != kTextDecoderRole) {
+  if (!is_main(role)) {
     std::vector<graph::Model> whole;
     whole.push_back(std::move(model));
     return whole;
@@ -227,6 +231,12 @@ Status check_reference_file(const std::string& path, const Conversion& conversio
                                 .experts_per_token = conversion.config.moe.per_token};
   for (const PlannedBuffer& buffer : conversion.buffers) shapes.buffers[buffer.name] = buffer.shape;
   const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
+  if (conversion.config.is_encoder) {
+    const packer::Manifest& manifest = conversion.plan->manifest();
+    const proof::Reference reference = FERRY_TRY(proof::Reference::open(*source));
+    const auto sizes = FERRY_TRY(runner::TextEncoder::sizes_in(manifest, path));
+    return proof::check_encoder_reference(reference, sizes, manifest.num_layers);
+  }
   return proof::check_reference(FERRY_TRY(proof::Reference::open(*source)),
                                 conversion.plan->manifest(), shapes);
 }

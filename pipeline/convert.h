@@ -30,14 +30,16 @@ struct ConvertOptions {
   graph::WeightDType dtype = graph::WeightDType::kKeep;
   // By role, for components of another dtype. kUsage for a role that the model does not have.
   std::map<std::string, graph::WeightDType> component_dtypes = {};
-  graph::QuantizeOptions quantize = {};   // of all components
-  int32_t shards = 1;                     // of the text decoder
-  bool shards_in_one_file = false;        // static style: parts of one program; see mark_cuts()
-  uint64_t max_file_bytes = 0;            // 0: unlimited
-  std::optional<int64_t> context_length;  // default: the smaller of the config and 4096
+  graph::QuantizeOptions quantize = {};  // of all components
+  int32_t shards = 1;                    // of the text decoder
+  bool shards_in_one_file = false;       // static style: parts of one program; see mark_cuts()
+  uint64_t max_file_bytes = 0;           // 0: unlimited
+  std::optional<int64_t>
+      context_length;  // default: the smaller of the config and 4096; see mapped_model.cc
   // Default: the smaller of the context and 512; of half the context and 128 in the static style.
   std::optional<int64_t> prefill_length;
-  converters::ProgramStyle style = converters::ProgramStyle::kStateful;
+  // Default: encoder for a model whose tokens attend to later ones, else stateful.
+  std::optional<converters::ProgramStyle> style = {};
   DType kv_cache = DType::kF32;  // of the stateful style; see BuildOptions
   // Of the static style. Encodings that are absent are those of a plan: any; see calibrate().
   std::optional<int64_t> decode_length;  // tokens of a call of kv_forward; default: 1

@@ -1,8 +1,11 @@
 #include "pipeline/export.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 
+#include "core/text.h"
 #include "pipeline/adapter_input.h"
 #include "pipeline/bundle_input.h"
 #include "pipeline/checkpoint_input.h"
@@ -82,6 +85,11 @@ Result<Export> plan_export(const ExportOptions& options, ThreadPool& pool) {
     FERRY_RETURN_IF_ERROR(merge_adapter(input, convert.lora));
   }
   MappedModel model = FERRY_TRY(map_checkpoint(convert, std::move(input)));
+  if (model.checkpoint.config.is_encoder) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("--to {}: {} is an encoder, which becomes a bundle only",
+                            row_of(options.format).name, printable(convert.source)));
+  }
   Export out;
   if (model.checkpoint.problems.empty()) {
     PlannedFiles planned = FERRY_TRY(row_of(options.format).plan(model, options));

@@ -113,7 +113,8 @@ class F32Path {
          proof::reference_tensors(conversion.config.num_layers)) {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
     }
-    for (const proof::RecordedPrompt& prompt : prompts_) {
+    for (proof::RecordedPrompt& prompt : prompts_) {
+      prompt.routes.clear();  // the routers choose
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
       if (in_several_calls_) add_run(prompt, several_calls_of(prompt, rope_switch));

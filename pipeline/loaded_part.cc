@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/program_interface.h"
+#include "core/text.h"
 
 namespace ferry::pipeline {
 
@@ -83,7 +84,7 @@ Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, Passe
       const auto found = passed.find(inputs[i].name);
       if (found == passed.end()) {
         return fail(ErrorCode::kInternal,
-                    fmt::format("{}: no earlier part has '{}'", name_, inputs[i].name));
+                    fmt::format("{}: no earlier part has {}", name_, quoted(inputs[i].name)));
       }
       view = {found->second.dtype, found->second.shape, found->second.bytes};
     }

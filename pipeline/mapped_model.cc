@@ -12,6 +12,8 @@
 #include "converters/components.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
+#include "pipeline/encoder_options.h"
+#include "pipeline/sentence_input.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -26,6 +28,12 @@ Status check_static(const ConvertOptions& options, const converters::ModelConfig
                     const converters::BuildOptions& build) {
   if (build.context_length < 2) {
     return fail(ErrorCode::kUsage, "--program static: --context-length must be at least 2");
+  }
+  if (std::ranges::none_of(config.layer_types, converters::is_attention)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("--program static: no layer of this {} has attention, and the masks of "
+                            "attention are what states the context of a static program",
+                            config.model_type));
   }
   if (options.decode_length.value_or(1) > 1 &&
       !std::ranges::all_of(config.layer_types, converters::is_attention)) {
@@ -55,14 +63,16 @@ Status check_rotation(const converters::ModelConfig& config,
 Result<converters::BuildOptions> settle_lengths(const ConvertOptions& options,
                                                 const converters::ModelConfig& config) {
   converters::BuildOptions build;
-  build.context_length =
-      options.context_length.value_or(std::min(config.max_positions, kDefaultContext));
+  build.context_length = options.context_length.value_or(
+      config.is_encoder ? default_text_length(config)
+                        : std::min(config.max_positions, kDefaultContext));
   if (build.context_length < 1 || build.context_length > config.max_positions) {
     return fail(ErrorCode::kUsage,
                 fmt::format("--context-length {}: the model has 1 to {} positions",
                             build.context_length, config.max_positions));
   }
-  build.style = options.style;
+  if (config.is_encoder) return settle_encoder(options, config, std::move(build));
+  build.style = options.style.value_or(converters::ProgramStyle::kStateful);
   build.softmax = options.softmax;
   build.rotation = options.rotation;
   FERRY_RETURN_IF_ERROR(check_rotation(config, build));
@@ -158,11 +168,19 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options) {
 Result<MappedModel> map_checkpoint(const ConvertOptions& options, CheckpointInput opened) {
   MappedModel model;
   MappedCheckpoint& c = model.checkpoint;
-  c.source = std::move(opened.source);
   c.notes = std::move(opened.notes);
   converters::ConfigReport report;
   c.config = FERRY_TRY(converters::parse_model_config(opened.config, opened.generation,
                                                       opened.config_name, &report));
+  FERRY_RETURN_IF_ERROR(settle_style(options, opened.config_name, c.config));
+  if (c.config.is_encoder) {
+    FERRY_RETURN_IF_ERROR(add_sentence_modules(opened, c.config));
+  } else if (has_sentence_modules(opened)) {
+    c.notes.push_back(fmt::format(
+        "{}: a folder of sentence-transformers; --program encoder makes what gives its vectors",
+        printable(options.source)));
+  }
+  c.source = std::move(opened.source);
   c.unused_config_keys = std::move(report.unused_keys);
   c.family = converters::family_name(c.config);
   model.build = FERRY_TRY(settle_lengths(options, c.config));

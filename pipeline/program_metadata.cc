@@ -93,10 +93,20 @@ std::vector<MetadataMethod> static_metadata(const ModelConfig& config, const Bui
   return methods;
 }
 
+std::vector<MetadataMethod> encoder_metadata(const ModelConfig& config, const BuildOptions& build) {
+  return {{"get_vocab_size", {config.vocab_size}},
+          {"get_max_seq_len", {build.context_length}},
+          {"get_max_context_len", {build.context_length}},
+          {"get_n_layers", {config.num_layers}},
+          {"enable_dynamic_shape", {true}},
+          {"use_kv_cache", {false}}};
+}
+
 }  // namespace
 
 std::vector<MetadataMethod> program_metadata(const ModelConfig& config, const BuildOptions& build) {
   if (build.style == converters::ProgramStyle::kStatic) return static_metadata(config, build);
+  if (build.style == converters::ProgramStyle::kEncoder) return encoder_metadata(config, build);
   std::vector<MetadataMethod> methods = {
       {"get_vocab_size", {config.vocab_size}},
       // Official runners prefill in chunks of at most this many tokens.

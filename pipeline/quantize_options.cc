@@ -11,8 +11,6 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr std::string_view kEmbeddingTable = "tok_embeddings.weight";
-
 // What the last step of a recipe says. Of a text that is no step of ours there is nothing.
 struct StatedCoding {
   bool split = false;  // codes and scales of q8_0 blocks
@@ -43,7 +41,7 @@ graph::QuantizeOptions quantize_options_of(const packer::Bundle& bundle) {
     const std::optional<StatedCoding> coding = coding_in(tensor.recipe);
     if (!tensor.output.empty() || !coding) continue;
     if (coding->scheme.method == graph::ScaleMethod::kHqq) options.method = coding->scheme.method;
-    if (tensor.name.ends_with(kEmbeddingTable)) {
+    if (proof::is_embedding_table(tensor.name)) {
       options.embeddings = {tensor.dtype == DType::kI4 ? 4 : 8, coding->scheme.group};
       continue;
     }

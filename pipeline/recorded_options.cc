@@ -80,18 +80,31 @@ void add_stateful(Options& out, const ConvertOptions& options,
 
 }  // namespace
 
+std::string_view style_name(converters::ProgramStyle style) {
+  switch (style) {
+    case converters::ProgramStyle::kStatic:
+      return kStaticStyle;
+    case converters::ProgramStyle::kEncoder:
+      return kEncoderStyle;
+    case converters::ProgramStyle::kStateful:
+      break;
+  }
+  return kStatefulStyle;
+}
+
 Options recorded_options(const ConvertOptions& options, const converters::BuildOptions& build) {
   const bool is_static = build.style == converters::ProgramStyle::kStatic;
   Options out;
   add_dtypes(out, options);
-  add(out, "program", std::string(is_static ? kStaticStyle : kStatefulStyle));
+  add(out, "program", std::string(style_name(build.style)));
   add(out, "shards", std::to_string(options.shards));
   if (options.max_file_bytes > 0) {
     add(out, "max-file-size", std::to_string(options.max_file_bytes));
   }
   add(out, "context-length", std::to_string(build.context_length));
   add(out, "prefill-length", std::to_string(build.prefill_length));
-  is_static ? add_static(out, options, build) : add_stateful(out, options, build);
+  if (build.style == converters::ProgramStyle::kStateful) add_stateful(out, options, build);
+  if (is_static) add_static(out, options, build);
   add(out, "packed-layout",
       options.packed_layout ? converters::packed_layout_name(*options.packed_layout) : "own");
   for (const std::string& pattern : options.allow_unmapped) add(out, "allow-unmapped", pattern);

@@ -1,6 +1,7 @@
 // The options of a conversion as a manifest states them.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "converters/build_options.h"
@@ -8,6 +9,9 @@
 #include "pipeline/convert.h"
 
 namespace ferry::pipeline {
+
+// "stateful", as on the command line and in manifests.
+std::string_view style_name(converters::ProgramStyle style);
 
 // Every option that decides bytes of the bundle, under its name on the command line and with the
 // value that it has there, in a fixed order: given or not, lengths as `build` settles them. An

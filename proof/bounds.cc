@@ -181,7 +181,7 @@ ParityBounds f32_bounds(const packer::Bundle& bundle) {
 
 namespace {
 
-constexpr std::string_view kTextRoles[] = {kTextDecoderRole, kTokenEmbeddingRole};
+constexpr std::string_view kTextRoles[] = {kTextDecoderRole, kTextEncoderRole, kTokenEmbeddingRole};
 constexpr std::string_view kVisionRoles[] = {kVisionEncoderRole};
 
 // The bounds of what rounds; `coded` gives the floor of what is quantised.

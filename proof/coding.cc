@@ -8,7 +8,8 @@
 namespace ferry::proof {
 namespace {
 
-constexpr std::string_view kEmbeddingTable = "tok_embeddings.weight";
+// Rows that programs look up: of tokens, and of positions where these are learned.
+constexpr std::string_view kTables[] = {"tok_embeddings.weight", "position_embeddings.weight"};
 constexpr int64_t kSmallGroup = 32;
 
 // Floors of a plain model, and of one with the delta rule, whose gated norm divides by small
@@ -61,6 +62,11 @@ Floor matrix_floor(const Coding& coding) {
 
 }  // namespace
 
+bool is_embedding_table(std::string_view name) {
+  return std::ranges::any_of(kTables,
+                             [&](std::string_view table) { return name.ends_with(table); });
+}
+
 std::set<std::string> tensor_keys(const packer::Bundle& bundle) {
   std::set<std::string> keys;
   for (const auto& [name, data] : bundle.data()) {
@@ -80,7 +86,7 @@ std::optional<Coding> coding_of(const packer::Bundle& bundle,
     const bool coded = tensor.dtype == DType::kI4 || tensor.dtype == DType::kI8;
     if (!coded || !tensor.output.empty() || !files.contains(tensor.file)) continue;
     const int bits = dtype_bits(tensor.dtype);
-    if (tensor.name.ends_with(kEmbeddingTable)) {
+    if (is_embedding_table(tensor.name)) {
       coding.table_bits = bits;
       continue;
     }

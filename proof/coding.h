@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "packer/bundle_reader.h"
 
@@ -17,11 +18,14 @@ struct Coding {
   int bits = 0;
   int64_t group = 0;     // elements that share a scale, the most of those matrices; 0: a row
   bool dynamic = false;  // activations are quantised to 8 bits before any of them
-  // Of the table of embeddings; 0: it is not quantised.
+  // Of the tables of embeddings; 0: they are not quantised.
   int table_bits = 0;
 
   bool operator==(const Coding&) const = default;
 };
+
+// Whether `--quantize-embedding` is about the weight of this name.
+bool is_embedding_table(std::string_view name);
 
 // Keys that programs read as tensors, and not delegates alone.
 std::set<std::string> tensor_keys(const packer::Bundle& bundle);

@@ -3,33 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "proof/expert_ties.h"
+#include "proof/logit_search.h"
 #include "proof/parity.h"
 #include "proof/reference_names.h"
 
 namespace ferry::proof {
 namespace {
 
-// In dB. A row is suspect if its signal-to-noise ratio is lower than that of most rows of its layer
-// by this. An exchange is right if the ratio gains as much.
-constexpr double kSuspectDb = 10;
-constexpr double kGainDb = 6;
-// Two scores nearly tie if they differ by less than this many standard deviations of their error.
-constexpr double kTieDeviations = 8;
 constexpr int kAttempts = 3;  // exchanges tried for one token in one layer
 
 using Values = std::vector<float>;
-
-struct Exchange {
-  double margin = 0;
-  size_t slot = 0;     // of the route
-  int64_t expert = 0;  // that takes it
-};
 
 class Search {
  public:
@@ -49,10 +38,13 @@ class Search {
       if (chosen == seen_.end() || chosen->second.size() != tokens_ * per_token) continue;
       found_.routes[layer].assign(chosen->second.begin(), chosen->second.end());
     }
+    bool searched = false;
     for (const auto& [layer, route] : found_.routes) {
       if (!can_search(layer)) continue;
       FERRY_RETURN_IF_ERROR(search_layer(layer));
+      searched = true;
     }
+    if (!searched) return find_routes_by_logits(decoder_, manifest_, reference_, prompt_);
     return std::move(found_);
   }
 
@@ -110,43 +102,15 @@ class Search {
     return rows;
   }
 
-  static double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::ranges::nth_element(values, middle);
-    return *middle;
-  }
-
-  // Exchanges between nearly equal scores, given the error of the layer's input. The nearest tie is
-  // first.
+  // Exchanges between nearly equal scores, given the error of the layer's input.
   std::vector<Exchange> exchanges(int64_t layer, size_t token, double input_db) const {
     const auto [per_token, experts] = decoder_.experts_of(layer);
     const auto k = static_cast<size_t>(per_token);
     const auto scores =
         std::span(seen_.at(fmt::format("router_logits.{}", layer)))
             .subspan(token * static_cast<size_t>(experts), static_cast<size_t>(experts));
-    const auto route = std::span(found_.routes.at(layer)).subspan(token * k, k);
-    const double limit = kTieDeviations * deviation(scores) * std::pow(10.0, -input_db / 20);
-    std::vector<Exchange> all;
-    for (size_t slot = 0; slot < k; ++slot) {
-      const double own = scores[static_cast<size_t>(route[slot])];
-      for (int64_t e = 0; e < experts; ++e) {
-        if (std::ranges::count(route, e) > 0) continue;
-        const double margin = std::fabs(own - scores[static_cast<size_t>(e)]);
-        if (margin <= limit) all.push_back({margin, slot, e});
-      }
-    }
-    std::ranges::sort(all, {}, &Exchange::margin);
-    return all;
-  }
-
-  static double deviation(std::span<const float> values) {
-    double sum = 0, squares = 0;
-    for (float v : values) {
-      sum += v;
-      squares += static_cast<double>(v) * v;
-    }
-    const auto n = static_cast<double>(values.size());
-    return std::sqrt(std::max(0.0, squares / n - (sum / n) * (sum / n)));
+    const std::vector<int64_t>& route = found_.routes.at(layer);
+    return near_ties(scores, std::span(route).subspan(token * k, k), input_db);
   }
 
   Status search_layer(int64_t layer) {

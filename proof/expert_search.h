@@ -19,8 +19,8 @@ struct FoundRoutes {
 // Starts with the choice of the bundle's routers and goes through the layers in order. If the
 // hidden state of a token is further from the reference's than those of the other tokens, one
 // expert of that token is exchanged for another whose score is equal within the error of the
-// layer's input. The exchange is kept if it brings the hidden state near. Needs the hidden states
-// of the reference; without them the routers' own choice is returned.
+// layer's input. The exchange is kept if it brings the hidden state near. Where the reference has
+// no hidden states, its logits are the judge (logit_search.h).
 Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt);
 

@@ -99,6 +99,17 @@ void PromptRecorder::write_images(const std::string& prefix, MemorySource& out) 
   out.add(prefix + "image_features", DType::kF32, {tiles, rows / tiles, width}, images.features);
 }
 
+// The experts that the tokens passed through: those of the prompt's routes, and behind them
+// `chosen`, which is what the routers chose.
+std::vector<int64_t> PromptRecorder::route_of(const std::string& name, const Rows& chosen) const {
+  std::vector<int64_t> taken(chosen.begin(), chosen.end());
+  for (const auto& [layer, route] : prompt_->routes) {
+    if (name != route_name(layer)) continue;
+    std::copy_n(route.begin(), std::min(route.size(), taken.size()), taken.begin());
+  }
+  return taken;
+}
+
 // Rows of the continuation are kept for routers only.
 void PromptRecorder::write_probe(const std::string& name, const std::string& prefix,
                                  MemorySource& out) const {
@@ -111,13 +122,14 @@ void PromptRecorder::write_probe(const std::string& name, const std::string& pre
             Rows(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(end)));
     return;
   }
-  const auto split = rows.begin() + static_cast<std::ptrdiff_t>(end);
+  const std::vector<int64_t> taken = route_of(name, rows);
+  const auto split = taken.begin() + static_cast<std::ptrdiff_t>(end);
   out.add(prefix + name, DType::kI64, {1, tokens(), columns},
-          std::vector<int64_t>(rows.begin(), split));
+          std::vector<int64_t>(taken.begin(), split));
   const int64_t more = static_cast<int64_t>((rows.size() - end) / width);
   if (more == 0) return;
   out.add(prefix + "greedy_" + name, DType::kI64, {1, more, columns},
-          std::vector<int64_t>(split, rows.end()));
+          std::vector<int64_t>(split, taken.end()));
 }
 
 void PromptRecorder::write(MemorySource& out) const {

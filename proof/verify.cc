@@ -39,7 +39,7 @@ std::set<std::string> probes_of(const packer::Manifest& manifest) {
 Result<std::vector<float>> floats_of(const runner::TensorView& view, const std::string& name) {
   if (view.dtype != DType::kF32) {
     return fail(ErrorCode::kUnsupported,
-                fmt::format("buffer '{}' is {}, not f32", name, dtype_name(view.dtype)));
+                fmt::format("buffer {} is {}, not f32", quoted(name), dtype_name(view.dtype)));
   }
   std::vector<float> values(view.bytes.size() / sizeof(float));
   std::memcpy(values.data(), view.bytes.data(), values.size() * sizeof(float));
@@ -278,8 +278,8 @@ Status CaseRunner::compare_cache(const ReferenceTensor& tensor) {
   }
   // Ours is [1, context, heads, dim]; the reference is [1, heads, T, dim].
   if (view.shape.size() != 4 || view.shape[1] < tokens_) {
-    return bad_input(fmt::format("buffer '{}' has shape {}, not [1, context, heads, dim]",
-                                 tensor.source, to_string(view.shape)));
+    return bad_input(fmt::format("buffer {} has shape {}, not [1, context, heads, dim]",
+                                 quoted(tensor.source), to_string(view.shape)));
   }
   const int64_t heads = view.shape[2];
   const int64_t dim = view.shape[3];

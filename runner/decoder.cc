@@ -52,6 +52,12 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
     return std::unique_ptr<Decoder>(std::make_unique<StaticDecoder>(
         FERRY_TRY(StaticDecoder::load(bundle, pool, options, decode))));
   }
+  if (bundle.manifest().program_style == kEncoderStyle) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: is of style {}: it gives states of texts (ferry embed), and no "
+                            "logits",
+                            printable(bundle.path()), kEncoderStyle));
+  }
   if (decode.mode) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: mode {} is for static programs; this bundle is of style {}",

@@ -178,7 +178,7 @@ Result<std::vector<float>> StatefulDecoder::Impl::coded_rows(const std::string& 
       scales.bytes.size() != rows * sizeof(float) ||
       codes.bytes.size() != rows * static_cast<size_t>(codes.shape.back())) {
     return fail(ErrorCode::kBadInput,
-                fmt::format("buffer '{}' does not have a scale for each row", name));
+                fmt::format("buffer {} does not have a scale for each row", quoted(name)));
   }
   const auto* scale = reinterpret_cast<const float*>(scales.bytes.data());
   const auto width = static_cast<size_t>(codes.shape.back());

@@ -15,6 +15,22 @@
 namespace ferry::converters {
 namespace {
 
+// q [1,T,H,D]; keys and values are those of the range of the layer's kind.
+ValueId attend_masked(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
+                      ValueId keys, ValueId values) {
+  const ScalarConfig& scalars = c.config.scalars;
+  const ValueId mask = c.kind_of(layer).range->mask;
+  const ValueId sinks = attention_sinks(b, c, layer);
+  if (!scalars.attention_softcap && !sinks.valid()) {
+    return b.sdpa_masked(q, keys, values, mask, scalars.attention);
+  }
+  const double usual = 1.0 / std::sqrt(static_cast<double>(c.config.head_dim));
+  return composed_attention(b, q, keys, values, mask,
+                            {.scale = scalars.attention.value_or(usual),
+                             .cap = scalars.attention_softcap,
+                             .sinks = sinks});
+}
+
 // q [1,T,H,D]; the cache has been written up to the last position of the call.
 ValueId attend_to(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
                   const KvCache& cache) {
@@ -31,15 +47,16 @@ ValueId attend_to(GraphBuilder& b, const DecoderContext& c, int64_t layer, Value
   const KeyRange& range = *kind.range;
   const ValueId keys = cached(b, c, cache.keys, range.start, range.keys);
   const ValueId values = cached(b, c, cache.values, range.start, range.keys);
-  const ValueId sinks = attention_sinks(b, c, layer);
-  if (!scalars.attention_softcap && !sinks.valid()) {
-    return b.sdpa_masked(q, keys, values, range.mask, scalars.attention);
-  }
-  const double usual = 1.0 / std::sqrt(static_cast<double>(c.config.head_dim));
-  return composed_attention(b, q, keys, values, range.mask,
-                            {.scale = scalars.attention.value_or(usual),
-                             .cap = scalars.attention_softcap,
-                             .sinks = sinks});
+  return attend_masked(b, c, layer, q, keys, values);
+}
+
+// In an encoder: keys and values are those of the call.
+ValueId attend_to_call(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q,
+                       ValueId keys, ValueId values) {
+  const std::optional<double>& scale = c.config.scalars.attention;
+  if (c.kind_of(layer).range) return attend_masked(b, c, layer, q, keys, values);
+  return c.config.two_way ? b.sdpa_full(q, keys, values, scale)
+                          : b.sdpa(q, keys, values, c.start_pos, scale);
 }
 
 // x [1,T,heads,head_dim] over head_dim, times a weight [heads, head_dim].
@@ -66,6 +83,7 @@ ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId 
     k = hadamard_rotation(b, k);
   }
   if (c.ports != nullptr) return static_attention(b, c, layer, q, k, v);
+  if (c.options.style == ProgramStyle::kEncoder) return attend_to_call(b, c, layer, q, k, v);
   return attend_to(b, c, layer, q, updated_kv_cache(b, c, layer, k, v));
 }
 
@@ -86,6 +104,9 @@ ValueId attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   ValueId k = projection(b, x, prefix + ".wk", g.hidden_size, g.kv_size(), style.qkv_bias);
   ValueId v = projection(b, x, prefix + ".wv", g.hidden_size, g.kv_size(), style.qkv_bias);
   if (style.qk_norm == kWhole) norm_qk(q, k);
+  if (const std::optional<double> most = g.scalars.qkv_clip) {
+    for (ValueId* value : {&q, &k, &v}) *value = b.clamp(*value, -*most, *most);
+  }
   q = b.view(q, {batch(), c.tokens, heads(g.num_heads), head_dim(q_width)});
   k = b.view(k, {batch(), c.tokens, heads(g.num_kv_heads), head_dim(head)});
   v = b.view(v, {batch(), c.tokens, heads(g.num_kv_heads), head_dim(head)});

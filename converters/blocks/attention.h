@@ -22,8 +22,9 @@ struct AttentionStyle {
 };
 
 // Causal attention over the KV cache of layer `layer`, after rows of keys and values [1,T,kv_heads,
-// head_dim] have been added to it. q [1,T,heads,head_dim] -> the same shape. Keys and values that
-// are one value have one cache in the stateful style.
+// head_dim] have been added to it; in an encoder, over those rows alone, causal or not. q
+// [1,T,heads,head_dim] -> the same shape. Keys and values that are one value have one cache in the
+// stateful style.
 ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q, ValueId k,
                ValueId v);
 

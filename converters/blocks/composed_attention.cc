@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "converters/blocks/axes.h"
+
 // The order of nodes determines the bytes of a program, and compilers differ in which argument of a
 // call they evaluate first. So at most one argument of a call appends nodes.
 
@@ -10,7 +12,8 @@ namespace ferry::converters {
 ValueId softmax_with_sinks(GraphBuilder& b, ValueId scores, ValueId sinks) {
   if (!sinks.valid()) return b.softmax_last(scores);
   const Dims shape = b.graph()[scores].shape;
-  const ValueId by_head = b.view(sinks, {shape[0], shape[1], 1, 1});
+  const Dim group = heads(shape[1]);  // that share keys
+  const ValueId by_head = b.view(sinks, {shape[0], group, 1, 1});
   const ValueId column = b.expand(by_head, {shape[0], shape[1], shape[2], 1});
   const ValueId weights = b.softmax_last(b.cat({column, scores}, 3));
   return b.slice(weights, 3, 1, std::numeric_limits<int64_t>::max());
@@ -32,7 +35,8 @@ ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId
   const ValueId right = b.permute(b.view(keys, {count, kv_heads, dim}), {1, 2, 0});
   ValueId scores = b.bmm(left, right);
   if (style.cap) scores = b.mul(b.tanh(scores), *style.cap);
-  const ValueId masked = b.add(b.view(scores, {kv_heads, groups, tokens, count}), mask);
+  ValueId masked = b.view(scores, {kv_heads, groups, tokens, count});
+  if (mask.valid()) masked = b.add(masked, mask);
   const ValueId weights =
       b.view(softmax_with_sinks(b, masked, style.sinks), {kv_heads, rows, count});
   const ValueId held = b.permute(b.view(values, {count, kv_heads, dim}), {1, 0, 2});

@@ -16,7 +16,8 @@ struct ScoreStyle {
 };
 
 // softmax(scores + mask) v. query [1,T,H,D]; keys and values [1,n,KV,D], H a multiple of KV; mask,
-// additive, [T,n] -> [1,T,H,D].
+// additive, [T,n], or none
+// -> [1,T,H,D].
 ValueId composed_attention(GraphBuilder& b, ValueId query, ValueId keys, ValueId values,
                            ValueId mask, const ScoreStyle& style);
 

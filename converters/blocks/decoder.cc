@@ -5,6 +5,7 @@
 #include "converters/blocks/axes.h"
 #include "converters/blocks/blocks.h"
 #include "converters/blocks/moe.h"
+#include "converters/blocks/sentence.h"
 #include "converters/blocks/static_ports.h"
 #include "core/program_interface.h"
 
@@ -36,11 +37,16 @@ ValueId embed(GraphBuilder& b, const ModelConfig& config, ValueId tokens, int64_
   return scaled(b, b.embedding(table, tokens), config.scalars.embedding);
 }
 
-// From token ids, or embeddings where the model has a token embedding of its own, to logits.
-ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
-                    ValueId input) {
+int64_t outer_width(const ModelConfig& config, const DecoderParts& parts) {
+  return parts.embedding_size > 0 ? parts.embedding_size : config.hidden_size;
+}
+
+// From token ids, or embeddings where the model has a token embedding of its own, to the states
+// after the final norm, of those tokens that the output is made of.
+ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
+                     ValueId input) {
   const ModelConfig& config = c.config;
-  const int64_t width = parts.embedding_size > 0 ? parts.embedding_size : config.hidden_size;
+  const int64_t width = outer_width(config, parts);
   ValueId x = config.vision ? input : embed(b, config, input, width);
   if (parts.enter) x = parts.enter(b, c, x);
   // The runner has what it passes in; a probe needs an instruction that makes its value.
@@ -54,10 +60,19 @@ ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts
     b.probe(last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1), x);
   }
   b.set_layer(static_cast<int32_t>(config.num_layers));
-  if (c.ports == nullptr && !c.options.all_logits) x = b.select(x, 1, -1);
+  const bool last_only = c.options.style == ProgramStyle::kStateful && !c.options.all_logits;
+  if (last_only) x = b.select(x, 1, -1);
   x = parts.final_norm(b, x);
   // Reference files have no name for a state of another width.
   if (width == config.hidden_size) b.probe(fmt::format("hidden_states.{}", config.num_layers), x);
+  return x;
+}
+
+ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
+                    ValueId input) {
+  const ModelConfig& config = c.config;
+  const ValueId x = build_layers(b, c, parts, input);
+  const int64_t width = outer_width(config, parts);
   ValueId logits = projection(b, x, "output", width, config.vocab_size, parts.head_bias);
   logits = scaled(b, logits, config.scalars.logits);
   return config.scalars.logit_softcap ? softcap(b, logits, *config.scalars.logit_softcap) : logits;
@@ -72,6 +87,30 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
   b.bind_symbol(t, b.sym_size(input, 1));
   const DecoderContext c = make_decoder_context(b, config, options, input_pos, t);
   b.output(build_stack(b, c, parts, input), std::string(kLogitsPort));
+  return graph::MethodGraph{std::string(kForwardMethod), FERRY_TRY(b.finish())};
+}
+
+// forward(tokens i64 [1,T]) -> states, and the vector that the config makes of them.
+Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildOptions& options,
+                                         const DecoderParts& parts) {
+  const int64_t width = outer_width(config, parts);
+  if (width != config.hidden_size) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("an encoder of {} whose states are {} wide, its layers {}: not "
+                            "supported",
+                            config.model_type, width, config.hidden_size));
+  }
+  if (config.sentence) FERRY_RETURN_IF_ERROR(check_sentence_widths(*config.sentence, width));
+  GraphBuilder b(static_cast<int32_t>(config.num_layers));
+  const int32_t t = b.symbol("T", options.context_length, ValueId{});
+  const ValueId input = decoder_input(b, config, DType::kI64, positions(Dim::of(t)));
+  b.bind_symbol(t, b.sym_size(input, 1));
+  const DecoderContext c = make_encoder_context(b, config, options, t);
+  const ValueId states = build_layers(b, c, parts, input);
+  b.output(states, std::string(kLastHiddenStatePort));
+  if (config.sentence) {
+    b.output(sentence_embedding(b, *config.sentence, states), std::string(kSentenceEmbeddingPort));
+  }
   return graph::MethodGraph{std::string(kForwardMethod), FERRY_TRY(b.finish())};
 }
 
@@ -92,6 +131,10 @@ Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& optio
   Methods methods;
   if (options.style == ProgramStyle::kStateful) {
     methods.push_back(FERRY_TRY(build_forward(config, options, parts)));
+    return methods;
+  }
+  if (options.style == ProgramStyle::kEncoder) {
+    methods.push_back(FERRY_TRY(build_encoder(config, options, parts)));
     return methods;
   }
   methods.push_back(

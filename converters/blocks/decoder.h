@@ -25,7 +25,8 @@ struct DecoderParts {
 
 // Embedding, layers, final norm and head, with the multipliers and the softcap of config.scalars.
 // The stateful style has one method: forward(tokens i64 [1,T], input_pos i64 [1]) -> logits. The
-// static style has two, kv_forward and prefill_forward, with the ports of static_ports.h. Where the
+// static style has two, kv_forward and prefill_forward, with the ports of static_ports.h. That of
+// encoders has one, forward(tokens i64 [1,T]) -> last_hidden_state, and without a head. Where the
 // config has a vision tower, embeddings f32 [1,T,hidden_size] take the place of tokens.
 Result<Methods> build_frame(const ModelConfig& config, const BuildOptions& options,
                             const DecoderParts& parts);

@@ -130,8 +130,8 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
   };
   const ValueId cos = table_of(/*sine=*/false);
   const ValueId sin = table_of(/*sine=*/true);
-  ValueId first = c.start_pos;
-  ValueId end = c.end_pos;
+  graph::IntArg first = c.start_pos;
+  graph::IntArg end = c.end_pos;
   if (const std::optional<int64_t> limit = longrope_switch(rope, c.options)) {
     first = longrope_first_row(b, c, *limit);
     end = b.int_add(first, b.graph().symbols[static_cast<size_t>(c.tokens.symbol)].value);
@@ -143,6 +143,8 @@ RopeTable add_rope(GraphBuilder& b, const DecoderContext& c, const std::string& 
   b.name(table.sin, name + "_sin");
   return table;
 }
+
+bool is_encoder(const DecoderContext& c) { return c.options.style == ProgramStyle::kEncoder; }
 
 // Position of each query minus position of each key: i64 [T, keys].
 ValueId distances(GraphBuilder& b, const DecoderContext& c, const KeyRange& range) {
@@ -159,9 +161,24 @@ ValueId additive_mask(GraphBuilder& b, ValueId seen, std::string name) {
   return mask;
 }
 
+// All tokens of an encoder, of which those of the mask are seen.
+KeyRange add_encoder_range(GraphBuilder& b, const DecoderContext& c,
+                           std::optional<int64_t> window) {
+  KeyRange range;
+  range.keys = c.tokens;
+  const bool two_way = c.config.two_way;
+  if (two_way && !window) return range;
+  const ValueId distance = distances(b, c, range);
+  ValueId seen = b.ge(distance, two_way ? 1 - *window : 0);
+  if (window) seen = b.logical_and(seen, b.lt(distance, *window));
+  range.mask = additive_mask(b, seen, window ? "window_mask" : "causal_mask");
+  return range;
+}
+
 // A query at position p attends to the keys at (p - window, p]. The keys are a slice of the cache
 // with written positions only, because a masked kernel reads all of its keys.
 KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
+  if (is_encoder(c)) return add_encoder_range(b, c, window);
   KeyRange range;
   const ValueId start = b.int_max(b.int_sub(c.start_pos, window - 1), 0);
   const ValueId keys = b.int_sub(c.end_pos, start);
@@ -175,8 +192,9 @@ KeyRange add_window(GraphBuilder& b, const DecoderContext& c, int64_t window) {
   return range;
 }
 
-// A query at position p attends to the keys at [0, p].
+// A query at position p attends to the keys at [0, p]; in an encoder of both directions to all.
 KeyRange add_causal_range(GraphBuilder& b, const DecoderContext& c) {
+  if (is_encoder(c)) return add_encoder_range(b, c, std::nullopt);
   KeyRange range;
   range.keys = c.written;
   range.mask = additive_mask(b, b.ge(distances(b, c, range), 0), "causal_mask");
@@ -206,7 +224,7 @@ void add_attention_kinds(GraphBuilder& b, DecoderContext& c) {
   // composed_attention() needs a mask in every layer.
   const bool masked =
       config.scalars.attention_softcap.has_value() || config.number(kAttentionSinks) != 0;
-  if (masked || c.options.kv_cache != DType::kF32) {
+  if (!is_encoder(c) && (masked || c.options.kv_cache != DType::kF32)) {
     c.written = positions(Dim::of(b.symbol("N", c.options.context_length, c.end_pos)));
   }
   if (masked) c.full.range = add_causal_range(b, c);
@@ -270,6 +288,15 @@ DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
   c.end_pos = b.int_add(c.start_pos, b.graph().symbols[static_cast<size_t>(token_symbol)].value);
   if (has_states(config)) c.is_start = is_first_position(b, c, position);
   if (has_attention(config)) add_attention_kinds(b, c);
+  return c;
+}
+
+DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
+                                    const BuildOptions& options, int32_t token_symbol) {
+  DecoderContext c{.config = config, .options = options};
+  c.tokens = positions(Dim::of(token_symbol));
+  c.end_pos = b.graph().symbols[static_cast<size_t>(token_symbol)].value;
+  add_attention_kinds(b, c);
   return c;
 }
 

@@ -20,15 +20,16 @@ struct RopeTable {
 struct KeyRange {
   graph::IntArg start = 0;  // position of the first key
   Dim keys = {};            // their number; the last one is at the last position of the call
-  ValueId mask = {};        // additive, f32 [T, keys]
+  ValueId mask = {};        // additive, f32 [T, keys]; invalid: all of them are seen
 };
 
 // Shared by the attention layers of one kind, full or sliding.
 struct AttentionKind {
-  RopeTable rope = {};                 // of keys
-  RopeTable query_rope = {};           // the same unless queries grow with the position
-  std::optional<KeyRange> range = {};  // none: the attention operator masks causally
-  ValueId mask = {};                   // static style: additive, f32 [1,1,T,context_length]
+  RopeTable rope = {};        // of keys
+  RopeTable query_rope = {};  // the same unless queries grow with the position
+  // None: the attention operator masks causally, or not at all where tokens attend both ways.
+  std::optional<KeyRange> range = {};
+  ValueId mask = {};  // static style: additive, f32 [1,1,T,context_length]
 };
 
 class StaticPorts;
@@ -38,9 +39,10 @@ struct DecoderContext {
   const BuildOptions& options;
   // Inputs and outputs of a static program; none in the stateful style.
   StaticPorts* ports = nullptr;
-  Dim tokens = {};         // T, the number of tokens of a call
-  ValueId start_pos = {};  // Int: position of the first token; stateful style
-  ValueId end_pos = {};    // Int: start_pos + T; stateful style
+  Dim tokens = {};  // T, the number of tokens of a call
+  // Position of the first token; 0 in an encoder. Not of the static style.
+  graph::IntArg start_pos = 0;
+  ValueId end_pos = {};  // Int: start_pos + T; not of the static style
   // N, as many as end_pos says; where causal attention reads a part of its caches.
   Dim written = {};
   // i64 []: start_pos, or -1 - start_pos if the caller states that the sequence needs the long
@@ -65,6 +67,10 @@ ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer)
 DecoderContext make_decoder_context(GraphBuilder& b, const ModelConfig& config,
                                     const BuildOptions& options, ValueId input_pos,
                                     int32_t token_symbol);
+
+// Of an encoder, all of whose layers have attention.
+DecoderContext make_encoder_context(GraphBuilder& b, const ModelConfig& config,
+                                    const BuildOptions& options, int32_t token_symbol);
 
 // Of a method of a static program, which takes `tokens` tokens.
 DecoderContext make_static_context(GraphBuilder& b, const ModelConfig& config,

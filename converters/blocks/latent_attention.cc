@@ -78,6 +78,37 @@ RuleTarget head_part(const char* name, bool values) {
           }};
 }
 
+// kv_b_proj as GGUF has it: keys (heads, rank, plain), transposed, and values (heads, value, rank).
+std::vector<KeyRule> split_head_rules(const std::string& block) {
+  KeyRule keys;
+  keys.name = "transpose keys of heads";
+  keys.source = block + "k_b_proj.weight";
+  keys.expected_shape = [](const ModelConfig& c) {
+    const Sizes s(c);
+    return Shape{s.heads, s.rank, s.plain};
+  };
+  keys.targets = {{.name = "layers.{i}.attention.wk_b.weight",
+                   .rows =
+                       [](const ModelConfig& c) {
+                         const Sizes s(c);
+                         StridedPiece piece;
+                         add_axis(piece, {s.heads, s.rank * s.plain});
+                         add_axis(piece, {s.plain, 1});
+                         add_axis(piece, {s.rank, s.plain});
+                         return RowOrder{piece};
+                       },
+                   .shape =
+                       [](const ModelConfig& c) {
+                         const Sizes s(c);
+                         return Shape{s.heads, s.plain, s.rank};
+                       },
+                   .elements = true}};
+  std::vector<KeyRule> rules =
+      rename_rules(block, {{"v_b_proj.weight", "layers.{i}.attention.wv_b.weight"}});
+  rules.push_back(std::move(keys));
+  return rules;
+}
+
 KeyRule row_rule(const std::string& source, const char* target,
                  RowOrder (*rows)(const ModelConfig&), int64_t (*count)(const ModelConfig&)) {
   KeyRule rule;
@@ -176,7 +207,8 @@ std::vector<KeyRule> latent_attention_rules(const std::string& prefix, const Mod
     return Shape{s.heads * (s.plain + s.value), s.rank};
   };
   std::vector<KeyRule> rules = concat(
-      {{row_rule(block + "q_proj.weight", "layers.{i}.attention.wq.weight", query_rows,
+      {split_head_rules(block),
+       {row_rule(block + "q_proj.weight", "layers.{i}.attention.wq.weight", query_rows,
                  query_row_count),
         row_rule(block + "q_b_proj.weight", "layers.{i}.attention.wq_b.weight", query_rows,
                  query_row_count),
@@ -218,8 +250,9 @@ ValueId latent_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, in
   const ValueId values = b.bmm(
       b.weight(prefix + ".wv_b.weight", {heads(s.heads), head_dim(s.value), features(s.rank)}),
       columns);
-  const ValueId out =
-      b.view(b.permute(values, {2, 0, 1}), {batch(), c.tokens, features(s.heads * s.value)});
+  const ValueId by_token =
+      b.view(b.permute(values, {2, 0, 1}), {batch(), c.tokens, heads(s.heads), head_dim(s.value)});
+  const ValueId out = b.view(by_token, {batch(), c.tokens, features(s.heads * s.value)});
   return projection(b, out, prefix + ".wo", s.heads * s.value, g.hidden_size, g.attention_bias);
 }
 

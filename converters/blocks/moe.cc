@@ -38,6 +38,25 @@ RuleTarget half_of_experts(const char* name, bool second) {
           }};
 }
 
+// The `part`-th of `parts` groups of columns of every expert's matrix, as rows.
+RuleTarget transposed_experts(const char* matrix, int64_t part, int64_t parts) {
+  const auto shape = [parts](const ModelConfig& c) {
+    return parts == 1 ? Shape{c.moe.experts, c.hidden_size, c.moe.expert_size}
+                      : Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
+  };
+  return {.name = std::string("layers.{i}.feed_forward.experts.") + matrix + ".weight",
+          .rows =
+              [=](const ModelConfig& c) {
+                const Shape made = shape(c);
+                const int64_t columns = parts * made[1];
+                return RowOrder{
+                    {.offset = part * made[1],
+                     .axes = {{made[0], made[2] * columns}, {made[1], 1}, {made[2], columns}}}};
+              },
+          .shape = shape,
+          .elements = true};
+}
+
 }  // namespace
 
 std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
@@ -58,6 +77,28 @@ std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
     return Shape{c.moe.experts, c.hidden_size, c.moe.expert_size};
   };
   return {gate_up, down};
+}
+
+std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
+                                             const std::string& down_key) {
+  std::vector<KeyRule> rules = fused_expert_rules(gate_up_key, down_key);
+  KeyRule gate_up;
+  gate_up.name = "split transposed experts";
+  gate_up.source = gate_up_key;
+  gate_up.targets = {transposed_experts("w1", 0, 2), transposed_experts("w3", 1, 2)};
+  gate_up.expected_shape = [](const ModelConfig& c) {
+    return Shape{c.moe.experts, c.hidden_size, 2 * c.moe.expert_size};
+  };
+  KeyRule down;
+  down.name = "transpose experts";
+  down.source = down_key;
+  down.targets = {transposed_experts("w2", 0, 1)};
+  down.expected_shape = [](const ModelConfig& c) {
+    return Shape{c.moe.experts, c.moe.expert_size, c.hidden_size};
+  };
+  rules.insert(rules.end(), {gate_up, down});
+  for (KeyRule& rule : rules) rule.by_shape = true;
+  return rules;
 }
 
 std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char* gate,

@@ -28,6 +28,11 @@ std::vector<KeyRule> stacked_expert_rules(const std::string& expert, const char*
 std::vector<KeyRule> fused_expert_rules(const std::string& gate_up_key,
                                         const std::string& down_key);
 
+// The same, and either tensor may also have its matrices transposed. Its shape says which; where both
+// shapes are equal it has not.
+std::vector<KeyRule> either_way_expert_rules(const std::string& gate_up_key,
+                                             const std::string& down_key);
+
 // sum over the chosen experts of score * expert(x), plus sigmoid(gate x) * shared(x), or shared(x)
 // where it has no gate; x [1,T,hidden], `prefix` is "layers.N.feed_forward". Router (router.h) and
 // shared gate are f32 in any bundle.

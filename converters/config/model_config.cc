@@ -50,18 +50,52 @@ Status check_q_size(const JsonFields& fields, const ModelConfig& config) {
                                                        config.num_heads, config.head_dim));
 }
 
+// What a config says about the direction of attention.
+struct Directions {
+  bool not_causal = false;   // is_causal is not true
+  bool half_window = false;  // use_bidirectional_attention
+};
+
 // transformers reads is_causal in every decoder. Any value but true, null included, disables the
 // causal mask.
-Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type) {
+Result<Directions> read_directions(const JsonFields& fields, const ModelType& type) {
+  Directions out;
   const nlohmann::json* causal = fields.find("is_causal");
-  if (fields.states("is_causal") && (causal == nullptr || *causal != true)) {
-    return fields.error(ErrorCode::kUnsupported, "is_causal",
-                        "is not true: attention in both directions is not supported");
-  }
-  if (type.bidirectional && FERRY_TRY(fields.flag_or("use_bidirectional_attention", false))) {
+  out.not_causal = fields.states("is_causal") && (causal == nullptr || *causal != true);
+  if (type.two_way == TwoWayRule::kUnread) return out;
+  out.half_window = FERRY_TRY(fields.flag_or("use_bidirectional_attention", false));
+  if (out.half_window && type.two_way == TwoWayRule::kRefused) {
     return fields.error(ErrorCode::kUnsupported, "use_bidirectional_attention",
                         "is true: not supported");
   }
+  return out;
+}
+
+// Of a model whose decoder must be causal.
+Status refuse_two_way_attention(const JsonFields& fields, const ModelType& type) {
+  const Directions directions = FERRY_TRY(read_directions(fields, type));
+  if (!directions.not_causal && !directions.half_window) return {};
+  return fields.error(
+      ErrorCode::kUnsupported, directions.not_causal ? "is_causal" : "use_bidirectional_attention",
+      directions.not_causal ? "is not true: attention in both directions is not supported"
+                            : "is true: not supported");
+}
+
+// Needs the layer types and the window. The reference's windows in both directions differ: of
+// is_causal, they have as many tokens on each side as the config states, with
+// use_bidirectional_attention half as many.
+Status read_two_way(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
+  if (config.multimodal) return refuse_two_way_attention(fields, type);
+  const Directions directions = FERRY_TRY(read_directions(fields, type));
+  config.two_way = directions.not_causal || directions.half_window;
+  config.is_encoder = config.two_way;
+  if (config.two_way && !std::ranges::all_of(config.layer_types, is_attention)) {
+    return fields.error(ErrorCode::kUnsupported, "is_causal",
+                        "is not true, and layers without attention know one direction only");
+  }
+  if (!config.sliding_window) return {};
+  if (directions.half_window) config.sliding_window = *config.sliding_window / 2 + 1;
+  if (directions.not_causal) config.sliding_window = *config.sliding_window + 1;
   return {};
 }
 
@@ -73,7 +107,7 @@ Status read_layer_details(const JsonFields& fields, const ModelType& type, Model
   config.attention_bias =
       type.qkv_bias || (type.attention_bias && FERRY_TRY(fields.flag_or("attention_bias", false)));
   config.mlp_bias = type.mlp_bias && FERRY_TRY(fields.flag_or("mlp_bias", false));
-  return refuse_two_way_attention(fields, type);
+  return {};
 }
 
 // Checks the sizes of attention, if any layer has it.
@@ -183,6 +217,7 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   }
   if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
   FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
+  FERRY_RETURN_IF_ERROR(read_two_way(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_rope(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_heads(fields, config));
   return read_token_ids(fields, config);

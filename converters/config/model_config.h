@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "converters/config/sentence_config.h"
 #include "converters/config/vision_config.h"
 #include "core/result.h"
 
@@ -55,6 +56,8 @@ struct ScalarConfig {
   std::optional<double> attention = {};          // multiplies the scores; none: 1/sqrt(head_dim)
   std::optional<double> attention_softcap = {};  // scaled scores become cap * tanh(score / cap)
   std::optional<double> logit_softcap = {};      // logits likewise
+  // Queries, keys and values are limited to -qkv_clip and qkv_clip before RoPE.
+  std::optional<double> qkv_clip = {};
   bool operator==(const ScalarConfig&) const = default;
 };
 
@@ -125,9 +128,14 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   // tie_word_embeddings is the default of a class: a head that the checkpoint has is used.
   bool tie_unless_stored = false;
-  std::optional<int64_t> sliding_window;  // set only where some layer uses it
-  RopeConfig rope;                        // of full attention
-  RopeConfig sliding_rope;                // of sliding attention; the same in most families
+  // Set only where some layer uses it. A token attends to those that are nearer than this.
+  std::optional<int64_t> sliding_window;
+  bool two_way = false;  // tokens attend to later ones too
+  // The program is to give states, not logits. Every model that attends both ways is one of these.
+  bool is_encoder = false;
+  std::optional<SentenceConfig> sentence;  // of an encoder: what makes one vector of its states
+  RopeConfig rope;                         // of full attention
+  RopeConfig sliding_rope;                 // of sliding attention; the same in most families
   ScalarConfig scalars;
   LinearAttentionConfig linear;
   // Numbers that only one family has, under names of its own. ModelType::read fills them in, the

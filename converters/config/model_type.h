@@ -60,6 +60,13 @@ enum class RopeLayers {
   kNone           // positions are learned vectors, which are added to the embeddings
 };
 
+// What a type makes of use_bidirectional_attention. All types read is_causal.
+enum class TwoWayRule {
+  kUnread,
+  kRefused,     // read; kernels of the reference differ in what it does
+  kHalfWindow,  // tokens attend both ways, and half a window reaches in each direction
+};
+
 // A flag that only one family reads, and the number of ModelConfig that holds it as 0 or 1.
 struct FlagKey {
   std::string_view key;
@@ -87,7 +94,7 @@ struct ModelType {
   bool attention_bias = false;  // reads attention_bias
   bool qkv_bias = false;        // q, k and v always have a bias
   bool mlp_bias = false;        // reads mlp_bias
-  bool bidirectional = false;   // reads use_bidirectional_attention
+  TwoWayRule two_way = TwoWayRule::kUnread;
   bool hybrid = false;  // linear attention in all but every full_attention_interval-th layer
   bool convs = false;   // layers are full attention or short convolutions
   bool mamba = false;   // layers are Mamba where layer_types does not list attention

@@ -29,7 +29,7 @@ const FamilySpec kGemma = {.types = {{.name = "gemma",
                                "head_dim": 256, "max_position_embeddings": 8192,
                                "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true})",
                                       .attention_bias = true,
-                                      .bidirectional = true,
+                                      .two_way = TwoWayRule::kRefused,
                                       .read = read_gemma_scalars}},
                            .components = {{.rules = rules, .build = build_llama}}};
 

@@ -44,7 +44,7 @@ const FamilySpec kGemma2 = {
                .window = WindowRule::kPattern,
                .lists_layers = true,
                .attention_bias = true,
-               .bidirectional = true,
+               .two_way = TwoWayRule::kRefused,
                .read = read}},
     .components = {{.rules = gemma_rules, .build = build}}};
 

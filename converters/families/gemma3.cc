@@ -57,7 +57,7 @@ const FamilySpec kGemma3 = {
                .window = WindowRule::kPattern,
                .lists_layers = true,
                .attention_bias = true,
-               .bidirectional = true,
+               .two_way = TwoWayRule::kHalfWindow,
                .read = read}},
     .components = {{.prefixes = {"model.", "model.language_model.", "language_model.model."},
                     .heads = {"lm_head.weight", "language_model.lm_head.weight"},

@@ -10,9 +10,9 @@
 namespace ferry::converters::families {
 namespace {
 
-Status read(const JsonFields& fields, ModelConfig&) {
-  if (!FERRY_TRY(fields.number("clip_qkv", kScaleRange))) return {};
-  return fields.error(ErrorCode::kUnsupported, "clip_qkv", "is set: not supported");
+Status read(const JsonFields& fields, ModelConfig& config) {
+  config.scalars.qkv_clip = FERRY_TRY(fields.number("clip_qkv", kScaleRange));
+  return {};
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {

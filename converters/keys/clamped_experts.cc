@@ -1,5 +1,8 @@
 #include "converters/keys/clamped_experts.h"
 
+#include "converters/blocks/moe.h"
+#include "converters/keys/standard_keys.h"
+
 namespace ferry::converters {
 namespace {
 
@@ -71,7 +74,8 @@ std::vector<KeyRule> clamped_expert_rules(const std::string& experts) {
           },
       .shape = narrow,
       .elements = true};
-  return {
+  const std::string each = experts + "{e}.";
+  std::vector<KeyRule> rules = {
       rule("split transposed experts", experts + "gate_up_proj", {half("w1", 0), half("w3", 1)},
            [](const ModelConfig& c) {
              return Shape{c.moe.experts, c.hidden_size, 2 * c.moe.expert_size};
@@ -98,6 +102,11 @@ std::vector<KeyRule> clamped_expert_rules(const std::string& experts) {
            {{.name = kTargets + std::string("w2.bias")}}, [](const ModelConfig& c) {
              return Shape{c.moe.experts, c.hidden_size};
            })};
+  // GGUF has gate and up apart, and nothing transposed.
+  return concat(
+      {rules, stacked_expert_rules(each, "gate_proj.weight", "up_proj.weight", "down_proj.weight"),
+       rename_rules(experts, {{"gate_proj_bias", "layers.{i}.feed_forward.experts.w1.bias"},
+                              {"up_proj_bias", "layers.{i}.feed_forward.experts.w3.bias"}})});
 }
 
 }  // namespace ferry::converters

@@ -6,10 +6,13 @@
 
 namespace ferry::converters {
 
+// GGUF has gate and up apart.
 std::vector<KeyRule> granite_expert_rules(const std::string& layer, const ModelConfig& config) {
   const std::string mlp = layer + "shared_mlp.";
-  std::vector<KeyRule> rules =
-      packed_gate_up_rules(mlp + "input_linear", /*bias=*/false, PackedLayout::kConcatenated);
+  std::vector<KeyRule> rules = concat(
+      {packed_gate_up_rules(mlp + "input_linear", /*bias=*/false, PackedLayout::kConcatenated),
+       rename_rules(mlp, {{"gate_proj.weight", "layers.{i}.feed_forward.w1.weight"},
+                          {"up_proj.weight", "layers.{i}.feed_forward.w3.weight"}})});
   if (config.moe.experts == 0) {
     return concat({rules, rename_rules(mlp, {{"output_linear.weight",
                                               "layers.{i}.feed_forward.w2.weight"}})});
@@ -21,6 +24,8 @@ std::vector<KeyRule> granite_expert_rules(const std::string& layer, const ModelC
   const std::string experts = layer + "block_sparse_moe.";
   return concat(
       {rules, fused_expert_rules(experts + "input_linear.weight", experts + "output_linear.weight"),
+       stacked_expert_rules(experts + "experts.{e}.", "gate_proj.weight", "up_proj.weight",
+                            "down_proj.weight"),
        rename_rules(mlp, {{"output_linear.weight", "layers.{i}.feed_forward.shared.w2.weight"}}),
        rename_rules(experts, {{"router.layer.weight", "layers.{i}.feed_forward.gate.weight"}})});
 }

@@ -11,55 +11,15 @@
 #include <utility>
 
 #include "converters/keys/key_pattern.h"
+#include "converters/keys/nearest_key.h"
 #include "core/text.h"
 #include "graph/derived_weights.h"
 
 namespace ferry::converters {
 namespace {
 
-// Limits of the search for the nearest known key: number and length of the unknown keys.
-constexpr size_t kMaxSuggestions = 64;
-constexpr size_t kMaxSuggestionLength = 160;
+constexpr size_t kMaxSuggestions = 64;      // unknown keys for which a known one is looked for
 constexpr int64_t kMaxMissingExperts = 64;  // listed for one weight
-
-// The layer number in `key`: its first number between "." or "_" and "." or "/"; "0" if there is
-// none.
-std::string layer_in(std::string_view key) {
-  for (size_t at = 1; at < key.size(); ++at) {
-    if (key[at - 1] != '.' && key[at - 1] != '_') continue;
-    const std::string_view digits = leading_number(key.substr(at));
-    const size_t end = at + digits.size();
-    if (!digits.empty() && end < key.size() && (key[end] == '.' || key[end] == '/')) {
-      return std::string(digits);
-    }
-  }
-  return "0";
-}
-
-// The known key with the smallest edit distance to `key`, with its layer number, as the file names
-// it; empty if none is close. `names` are KeyedTensors::names.
-std::string nearest_key(const std::vector<KeyRule>& rules,
-                        const std::unordered_map<std::string, std::string>& names,
-                        const std::string& key) {
-  if (key.size() > kMaxSuggestionLength) return {};
-  std::string best;
-  size_t best_distance = key.size() / 3 + 1;
-  // The number may not be that of a layer: some formats do not number the first layer.
-  for (const std::string& layer : {layer_in(key), std::string("0")}) {
-    for (const KeyRule& rule : rules) {
-      if (rule.kind == KeyRule::Kind::kDrop) continue;
-      std::string candidate = fill_in(rule.source, {layer, number_after(key, "experts.")});
-      const auto stored = names.find(candidate);
-      if (stored != names.end()) candidate = stored->second;
-      const size_t distance = edit_distance(key, candidate);
-      if (distance < best_distance) {
-        best_distance = distance;
-        best = std::move(candidate);
-      }
-    }
-  }
-  return best;
-}
 
 // Wrappers of PyTorch that put a prefix before all keys of a state dict.
 struct Wrapper {
@@ -175,7 +135,7 @@ class Mapper {
       std::optional<KeyNumbers> matched = patterns_[r].match(key);
       if (matched) match.excess = excess_of(rules_[r], *matched);
       if (!matched || !match.excess.empty()) continue;
-      if (!match.rules.empty() && !(match.rules[0]->layout && rules_[r].layout)) {
+      if (!match.rules.empty() && !are_layouts(*match.rules[0], rules_[r])) {
         return fail(ErrorCode::kInternal,
                     fmt::format("key {} matches the rules '{}' and '{}'", quoted(name_of(tensor)),
                                 match.rules[0]->name, rules_[r].name));
@@ -185,6 +145,10 @@ class Mapper {
       match.numbers = std::move(*matched);
     }
     return match;
+  }
+
+  static bool are_layouts(const KeyRule& a, const KeyRule& b) {
+    return (a.layout && b.layout) || (a.by_shape && b.by_shape);
   }
 
   // As the file calls it.
@@ -270,7 +234,11 @@ class Mapper {
   // The rule of the tensor's layout. nullptr, with a problem, if the tensor fits none of the rules
   // or the layout is unknown. The rules differ in their rows only.
   const KeyRule* choose(const std::vector<const KeyRule*>& rules, const KeyedTensor& tensor) {
-    const KeyRule& first = *rules[0];
+    const auto made = std::ranges::find_if(rules, [&](const KeyRule* rule) {
+      return rule->by_shape && rule->expected_shape(config_) == tensor.recipe.output().shape;
+    });
+    const KeyRule& first = made == rules.end() ? *rules[0] : **made;
+    if (first.by_shape) return fits(first, tensor) ? &first : nullptr;
     if (rules.size() > 1) out.report.packed_keys = true;
     if (!fits(first, tensor)) return nullptr;
     if (rules.size() == 1) return &first;

@@ -55,6 +55,8 @@ struct KeyRule {
   // one is that of the family's own checkpoints.
   std::optional<PackedLayout> layout = {};
   bool own_layout = false;
+  // Of several rules for one key, that counts whose expected_shape the tensor has.
+  bool by_shape = false;
 };
 
 // Two names of one weight ("output.weight" and "tok_embeddings.weight"). If a checkpoint has one of

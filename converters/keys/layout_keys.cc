@@ -30,16 +30,19 @@ RowOrder transposed_columns(int64_t part, int64_t in, int64_t out, int64_t colum
 }
 
 // SOURCE.weight (in, parts * out) and SOURCE.bias: columns, part by part, to TARGET.weight (out,
-// in) and TARGET.bias of each target.
+// in) and TARGET.bias of each target. GGUF has the rows of SOURCE.weight.T.
 std::vector<KeyRule> conv1d(const std::string& source, const std::vector<std::string>& targets,
                             int64_t in, int64_t out) {
   const int64_t columns = std::ssize(targets) * out;
-  KeyRule weight, bias;
-  weight.name = bias.name = targets.size() > 1 ? "split Conv1D [q | k | v]" : "Conv1D";
+  KeyRule weight, bias, rowwise;
+  weight.name = bias.name = rowwise.name =
+      targets.size() > 1 ? "split Conv1D [q | k | v]" : "Conv1D";
   weight.source = source + ".weight";
   weight.expected_shape = always({in, columns});
   bias.source = source + ".bias";
   bias.expected_shape = always({columns});
+  rowwise.source = source + ".weight.T";
+  rowwise.expected_shape = always({columns, in});
   for (int64_t part = 0; part < std::ssize(targets); ++part) {
     const std::string& target = targets[static_cast<size_t>(part)];
     weight.targets.push_back(
@@ -47,11 +50,11 @@ std::vector<KeyRule> conv1d(const std::string& source, const std::vector<std::st
          .rows = [=](const ModelConfig&) { return transposed_columns(part, in, out, columns); },
          .shape = always({out, in}),
          .elements = true});
-    bias.targets.push_back({.name = target + ".bias", .rows = [=](const ModelConfig&) {
-                              return RowOrder{run_piece(0, part * out, out)};
-                            }});
+    const auto rows = [=](const ModelConfig&) { return RowOrder{run_piece(0, part * out, out)}; };
+    bias.targets.push_back({.name = target + ".bias", .rows = rows});
+    rowwise.targets.push_back({.name = target + ".weight", .rows = rows});
   }
-  return {std::move(weight), std::move(bias)};
+  return {std::move(weight), std::move(bias), std::move(rowwise)};
 }
 
 }  // namespace

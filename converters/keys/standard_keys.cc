@@ -129,7 +129,7 @@ KeyRule head_rule(const std::string& source) {
 }
 
 std::vector<TieRule> standard_ties(const ModelConfig& config) {
-  if (!config.tie_word_embeddings) return {};
+  if (!config.tie_word_embeddings || config.is_encoder) return {};
   return {{.name = "tied head",
            .target = "output.weight",
            .same_as = "tok_embeddings.weight",

@@ -149,7 +149,26 @@ void q6_k(const std::byte* block, float* out) {
   }
 }
 
-constexpr std::array<GgufType, 18> kTypes = {{
+// 2^(e - 128): a half of the factor that the exponent e means, because the table below has doubles.
+float half_exponent(uint32_t e) {
+  const uint32_t bits = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// MXFP4: exponent, nibbles of 4-bit floats.
+void mxfp4(const std::byte* block, float* out) {
+  constexpr std::array<float, 8> kDoubled = {0, 1, 2, 3, 4, 6, 8, 12};
+  const float d = half_exponent(u8_at(block));
+  for (uint32_t j = 0; j < 32; ++j) {
+    const uint32_t code = nibble(block + 1, j);
+    const float magnitude = kDoubled[code & 7u];
+    out[j] = d * (code > 8 ? -magnitude : magnitude);  // ggml has no negative zero
+  }
+}
+
+constexpr std::array<GgufType, 19> kTypes = {{
     {0, "F32", DType::kF32, {"", 1, 4, nullptr}},
     {1, "F16", DType::kF16, {"", 1, 2, nullptr}},
     {2, "Q4_0", DType::kF32, {"q4_0", 32, 18, q4_0}},
@@ -168,6 +187,7 @@ constexpr std::array<GgufType, 18> kTypes = {{
     {27, "I64", DType::kI64, {"", 1, 8, nullptr}},
     {28, "F64", DType::kF64, {"", 1, 8, nullptr}},
     {30, "BF16", DType::kBF16, {"", 1, 2, nullptr}},
+    {39, "MXFP4", DType::kF32, {"mxfp4", 32, 17, mxfp4}},
 }};
 
 // Types that have a name only.
@@ -175,7 +195,7 @@ struct OtherType {
   uint32_t id;
   std::string_view name;
 };
-constexpr std::array<OtherType, 17> kOtherTypes = {{
+constexpr std::array<OtherType, 16> kOtherTypes = {{
     {9, "Q8_1"},
     {15, "Q8_K"},
     {16, "IQ2_XXS"},
@@ -189,7 +209,6 @@ constexpr std::array<OtherType, 17> kOtherTypes = {{
     {29, "IQ1_M"},
     {34, "TQ1_0"},
     {35, "TQ2_0"},
-    {39, "MXFP4"},
     {40, "NVFP4"},
     {41, "Q1_0"},
     {42, "Q2_0"},

@@ -103,6 +103,7 @@ class Reader {
       if (suite == nullptr || suite->method_name() == nullptr) {
         return bad("a test suite has no method");
       }
+      FERRY_RETURN_IF_ERROR(take(sizeof(uint32_t) + suite->method_name()->size()));
       out.push_back({suite->method_name()->str(), {}});
       where_ = quoted(out.back().method);
       FERRY_RETURN_IF_ERROR(cases(*suite, out.back()));

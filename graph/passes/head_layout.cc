@@ -110,6 +110,7 @@ class Rules {
       case Op::kWhere:
         return elementwise(node, {tensor_arg(node, 0), tensor_arg(node, 1), tensor_arg(node, 2)});
       case Op::kMulScalar:
+      case Op::kClamp:
       case Op::kRsqrt:
       case Op::kSigmoid:
       case Op::kExp:
@@ -147,6 +148,8 @@ class Rules {
         return select(node);
       case Op::kUnsqueeze:
         return unsqueeze(node);
+      case Op::kExpand:
+        return expand(node);
       case Op::kPermute:
         return permute(node);
       case Op::kView:
@@ -160,10 +163,13 @@ class Rules {
   // of its own and needs some. Weights are cut as the result needs it.
   bool fits_operand(ValueId id, const HeadParts& parts) {
     const HeadParts wanted = operand_parts(graph_[id].shape, parts);
-    if (of(id) == wanted) return true;
+    return of(id) == wanted || fits_weight(id, wanted);
+  }
+  // Whether `id` is a weight that can be cut into these parts, and is not cut yet.
+  bool fits_weight(ValueId id, const HeadParts& parts) {
     if (!of(id).empty() || graph_[id].origin != Value::Origin::kWeight) return false;
-    if (!is_row_range(graph_[id].shape, wanted)) return false;
-    set(id, wanted);
+    if (!is_row_range(graph_[id].shape, parts)) return false;
+    set(id, parts);
     return true;
   }
 
@@ -235,9 +241,14 @@ class Rules {
   }
 
   // [B,m,k] x [B,k,n]: batches are heads, or groups of heads whose rows are those of several heads.
+  // A weight has a matrix for each head.
   Traced bmm(const Node& node) {
     const ValueId a = tensor_arg(node, 0), b = tensor_arg(node, 1);
     const HeadParts none = {1, 1, 1};
+    for (const auto& [weight, other] : {std::pair(a, b), std::pair(b, a)}) {
+      if (of(other).empty() || graph_[weight].origin != Value::Origin::kWeight) continue;
+      if (!fits_operand(weight, of(other))) return std::nullopt;
+    }
     const HeadParts& left = of(a).empty() ? none : of(a);
     const HeadParts& right = of(b).empty() ? none : of(b);
     const int64_t batches = graph_[a].shape[0].base;
@@ -272,6 +283,14 @@ class Rules {
     HeadParts parts = of(tensor_arg(node, 0));
     parts.insert(
         parts.begin() + static_cast<std::ptrdiff_t>(dim_of(node.args[1], parts.size() + 1)), 1);
+    return parts;
+  }
+
+  // Dimensions that grow have size 1, and serve all heads.
+  Traced expand(const Node& node) {
+    HeadParts parts = of(tensor_arg(node, 0));
+    const size_t added = graph_[node.outs[0]].shape.size() - parts.size();
+    parts.insert(parts.begin(), added, 1);
     return parts;
   }
 
@@ -370,7 +389,7 @@ class Tracer {
   }
 
   Status divide(ValueId id, const HeadParts& parts) {
-    if (rules_.of(id) == parts) return {};
+    if (rules_.of(id) == parts || rules_.fits_weight(id, parts)) return {};
     const Node* node = makers_[static_cast<size_t>(id.index)];
     if (node == nullptr || !rules_.of(id).empty()) return divide_failed(id);
     rules_.set(id, parts);
@@ -378,6 +397,7 @@ class Tracer {
       case Op::kLinear:
         return divide_weight(*node, parts);
       case Op::kMulScalar:
+      case Op::kClamp:
         return divide(tensor_arg(*node, 0), parts);
       case Op::kAdd:
       case Op::kSub:

@@ -71,12 +71,12 @@ TEST(Config, AnUnsupportedWrapperIsOneLine) {
 TEST(Config, MessagesNameTheFileThatWasGiven) {
   const TempDir dir;
   Json config = Json::parse(read_bytes(fixture("llama3_tied/config.json")));
-  config["is_causal"] = false;
+  config["hidden_act"] = "quick_gelu";
   write_bytes(dir / "other.json", config.dump());
   const Outcome outcome =
       run_ferry({"convert", fixture("llama3_tied"), "--dry-run", "--config", dir / "other.json"});
   EXPECT_EQ(outcome.code, 4);
-  EXPECT_NE(outcome.err.find(dir / "other.json" + ": 'is_causal' is not true"), std::string::npos)
+  EXPECT_NE(outcome.err.find(dir / "other.json" + ": 'hidden_act'"), std::string::npos)
       << outcome.err;
 }
 

@@ -196,6 +196,35 @@ TEST(ExportTest, ABundledProgramGivesWhatItExpects) {
   EXPECT_EQ(run_ferry({"verify", out, "--checkpoint", source}).code, 2);
 }
 
+// Floats of `width` bytes, each times 16: four more in the exponent.
+std::string sixteenfold(std::string floats, size_t width) {
+  for (size_t i = width - 1; i < floats.size(); i += width) {
+    floats[i] = static_cast<char>(floats[i] + 2);
+  }
+  return floats;
+}
+
+// bf16 loses as much of logits near 0 as of the largest ones.
+TEST(ExportTest, ABundledProgramOfHalvesIsHeldToTheSizeOfItsOutputs) {
+  const TempDir dir;
+  const std::string source = changed_checkpoint(dir, "golden/llama", [](TensorFile& file) {
+    file.set_bytes("lm_head.weight", sixteenfold(file.bytes_of("lm_head.weight"), 2));
+  });
+  TensorFile golden(source + "/golden.safetensors");
+  for (const std::string logits : {"short.logits", "long.logits"}) {
+    golden.set_bytes(logits, sixteenfold(golden.bytes_of(logits), 4));
+  }
+  golden.write(dir / "large.safetensors");
+  const std::string out =
+      export_to(dir, source, "bpte", "model.bpte", {"--reference", dir / "large.safetensors"});
+  EXPECT_EQ(run_ferry({"verify", out}).code, 0);
+  EXPECT_EQ(run_ferry({"verify", out, "--tolerance", "0.01"}).code, 1);
+  // A program whose logits are a sixteenth of those.
+  const std::string other = export_to(dir, fixture("golden/llama"), "bpte", "other.bpte",
+                                      {"--reference", dir / "large.safetensors"});
+  EXPECT_EQ(run_ferry({"verify", other}).code, 1);
+}
+
 TEST(ExportTest, DocumentsAreAsTheirSchemasSay) {
   const TempDir dir;
   const std::string source = fixture("golden/qwen3"), out = dir / "model.bpte";

@@ -225,7 +225,9 @@ std::string fixture(const std::string& name) { return std::string(FERRY_TESTDATA
 
 std::string read_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return std::move(bytes).str();
 }
 
 void write_bytes(const std::string& path, const std::string& bytes) {

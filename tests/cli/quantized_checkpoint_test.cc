@@ -110,6 +110,7 @@ TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
       {"awq", R"({"group_size": 32})", 3, "qzeros"},
       {"awq", R"({"modules_to_not_convert": ["q_proj"]})", 4, "leaves 'q_proj' out"},
       {"awq", R"({"nibbles": 2})", 4, "'quantization_config.nibbles'"},
+      {"awq", R"({"\nferry: error: it\u001b[31m": 2})", 4, R"(config.\nferry: error: it\x1b[31m')"},
       {"gptq_act_order", R"({"dynamic": {"+:.*": {"bits": 8}}})", 4,
        "'quantization_config.dynamic'"},
       {"gptq_act_order", R"({"checkpoint_format": "marlin"})", 4,

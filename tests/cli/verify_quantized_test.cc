@@ -1,6 +1,7 @@
 // ferry verify of quantised bundles.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tests/cli/ferry_process.h"
@@ -76,6 +77,23 @@ TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
       EXPECT_LE(report["metrics"]["kl_mean"], report["metrics"]["kl_max"]);
     }
   }
+}
+
+// A table of learned positions is coded as that of tokens is.
+TEST(VerifyQuantized, TablesOfPositionsAreProvedToo) {
+  const TempDir dir;
+  const std::string checkpoint = fixture("golden/gpt2");
+  const std::string bundle =
+      convert(dir, checkpoint, {"--quantize", "8da8w", "--quantize-embedding", "8"});
+  const Json manifest = Json::parse(read_bytes(bundle + "/manifest.json"));
+  const auto coded = [](const Json& tensor) {
+    return tensor["name"] == "position_embeddings.weight" && tensor["dtype"] == "i8";
+  };
+  EXPECT_TRUE(std::ranges::any_of(manifest["tensors"], coded));
+  const Outcome outcome =
+      verify(bundle, checkpoint, {"--reference", checkpoint + "/golden.safetensors"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err << outcome.out;
+  EXPECT_EQ(outcome.json()["tolerance"]["precision"], "8da8w, embedding 8");
 }
 
 TEST(VerifyQuantized, TheErrorOfEveryWeightIsReported) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "converters/family.h"
@@ -140,6 +141,25 @@ TEST(AxesOfFamilies, EveryFamilyIsAmongThem) {
         parse_model_config(read_text_file(path, 1 << 20).value(), "", path).value().family->name());
   }
   EXPECT_EQ(seen.size(), all_families().size());
+}
+
+// Calls of one token with one head: the sizes of a view are those before it, its axes are not.
+TEST(AxesOfFamilies, OneHeadAndOneTokenAreNoMisuse) {
+  for (const std::string family :
+       {"deepseek_v2", "deepseek_v3", "granitemoehybrid_mamba", "llama"}) {
+    const std::string path = FERRY_TESTDATA "/families/" + family + "/config.json";
+    nlohmann::json config = nlohmann::json::parse(read_text_file(path, 1 << 20).value());
+    for (const char* key : {"num_attention_heads", "num_key_value_heads", "mamba_n_heads"}) {
+      config[key] = 1;
+    }
+    config["mamba_n_groups"] = 1;
+    config["mamba_d_head"] = "auto";
+    const Result<ModelConfig> read = parse_model_config(config.dump(), "", path);
+    ASSERT_TRUE(read) << read.error().message;
+    const Result<Methods> methods = read->family->text_decoder().build(
+        *read, {.context_length = 64, .prefill_length = 1, .style = ProgramStyle::kStatic});
+    EXPECT_TRUE(methods) << family << ": " << methods.error().message;
+  }
 }
 
 }  // namespace

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <regex>
+#include <set>
 #include <sstream>
 
 #include "converters/assemble.h"
@@ -104,9 +107,23 @@ TEST_P(FamilyTest, EveryWeightComesFromOneRuleAtItsShape) {
   }
 }
 
+// Keys that differ in their numbers alone have one form; rules tell layers and experts apart by the
+// first and the last of them, if at all.
+std::set<size_t> first_and_last_of_each_form(const std::vector<TensorEntry>& entries) {
+  std::map<std::string, std::pair<size_t, size_t>> forms;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string form =
+        std::regex_replace(entries[i].name, std::regex(R"(\.[0-9]+\.)"), ".N.");
+    forms.try_emplace(form, i, i).first->second.second = i;
+  }
+  std::set<size_t> chosen;
+  for (const auto& [form, ends] : forms) chosen.insert({ends.first, ends.second});
+  return chosen;
+}
+
 TEST_P(FamilyTest, AnyMissingKeyIsNamed) {
   const Case whole = load(GetParam());
-  for (size_t i = 0; i < whole.keys.entries().size(); ++i) {
+  for (const size_t i : first_and_last_of_each_form(whole.keys.entries())) {
     Case c = whole;
     const std::string name = c.keys.entries()[i].name;
     c.keys.edit().erase(c.keys.edit().begin() + static_cast<std::ptrdiff_t>(i));
@@ -137,7 +154,7 @@ TEST_P(FamilyTest, AnUnknownKeyIsNamedAsItIs) {
 
 TEST_P(FamilyTest, AnyChangedShapeIsAnError) {
   const Case whole = load(GetParam());
-  for (size_t i = 0; i < whole.keys.entries().size(); ++i) {
+  for (const size_t i : first_and_last_of_each_form(whole.keys.entries())) {
     Case c = whole;
     TensorEntry& entry = c.keys.edit()[i];
     if (is_unused(c, entry.name)) continue;

@@ -427,7 +427,6 @@ TEST(ModelConfig, WhatWouldChangeTheOutputIsUnsupported) {
   const Case cases[] = {
       {with(llama(), {{"hidden_act", "quick_gelu"}}), "'hidden_act'"},
       {with(gemma3(), {{"hidden_activation", "quick_gelu"}}), "'hidden_activation'"},
-      {with(gemma3(), {{"use_bidirectional_attention", true}}), "'use_bidirectional_attention'"},
       {with(llama(), {{"quantization_config", {{"quant_method", "gptq"}}}}),
        "'quantization_config'"},
       {with(llama(), {{"rope_scaling", {{"rope_type", "proportional"}, {"factor", 4.0}}}}),

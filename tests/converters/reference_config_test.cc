@@ -54,14 +54,22 @@ json multimodal(const std::string& type, const json& text) {
   return {{"model_type", type}, {"text_config", text}};
 }
 
-TEST(ReferenceConfig, AttentionInBothDirectionsIsRefusedInEveryType) {
+TEST(ReferenceConfig, WithoutCausalityAModelIsAnEncoder) {
   for (const std::string& type : kTypes) {
-    EXPECT_EQ(refusal(with(sizes(type), {{"is_causal", true}})), "accepted") << type;
+    const ModelConfig causal = parse(with(sizes(type), {{"is_causal", true}}));
+    EXPECT_FALSE(causal.two_way || causal.is_encoder) << type;
+    const bool attends = std::ranges::all_of(causal.layer_types, is_attention);
     for (const json& value : {json(false), json(nullptr), json(0)}) {
-      EXPECT_EQ(refusal(with(sizes(type), {{"is_causal", value}})),
-                "4 config.json: 'is_causal' is not true: attention in both directions is not "
-                "supported")
-          << type << value.dump();
+      const json both_ways = with(sizes(type), {{"is_causal", value}});
+      if (!attends) {
+        EXPECT_EQ(refusal(both_ways),
+                  "4 config.json: 'is_causal' is not true, and layers without attention know one "
+                  "direction only")
+            << type << value.dump();
+        continue;
+      }
+      const ModelConfig config = parse(both_ways);
+      EXPECT_TRUE(config.two_way && config.is_encoder) << type << value.dump();
     }
   }
   const json inside = multimodal("gemma3", with(sizes("gemma3_text"), {{"is_causal", false}}));
@@ -72,9 +80,25 @@ TEST(ReferenceConfig, AttentionInBothDirectionsIsRefusedInEveryType) {
 
 TEST(ReferenceConfig, OnlyGemmaHasBidirectionalAttention) {
   for (const std::string& type : kTypes) {
-    const std::string said = refusal(with(sizes(type), {{"use_bidirectional_attention", true}}));
-    EXPECT_EQ(said != "accepted", type.starts_with("gemma")) << type << said;
+    const json config = with(sizes(type), {{"use_bidirectional_attention", true}});
+    const bool refused = type == "gemma" || type == "gemma2";
+    EXPECT_EQ(refusal(config) != "accepted", refused) << type;
+    if (!refused) EXPECT_EQ(parse(config).two_way, type == "gemma3_text") << type;
   }
+}
+
+// In each direction: as many tokens as the config states where is_causal is false, half as many
+// with use_bidirectional_attention, and both rules one after the other with both.
+TEST(ReferenceConfig, WindowsReachInBothDirections) {
+  const auto window = [](const std::string& type, const json& more) {
+    return parse(with(with(sizes(type), {{"sliding_window", 9}}), more)).sliding_window;
+  };
+  EXPECT_EQ(window("mistral", {{"is_causal", true}}), 9);
+  EXPECT_EQ(window("mistral", {{"is_causal", false}}), 10);
+  EXPECT_EQ(window("gemma3_text", {{"is_causal", false}}), 10);
+  EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}}), 5);
+  EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}, {"is_causal", false}}),
+            6);
 }
 
 json with_rope(const std::string& type, const json& inside, const json& outside = json::object()) {

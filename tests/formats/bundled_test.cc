@@ -71,6 +71,22 @@ TEST(BundledTest, TensorsWithOtherBytesThanTheirSizesSayAreRefused) {
   EXPECT_FALSE(read_bundled(file_of(wrong, 8), "f").has_value());
 }
 
+// Makes all offsets of the list of `count` lead to what is its first element.
+void share_first(std::vector<std::byte>& file, uint32_t count) {
+  const auto word = [&](size_t at) {
+    uint32_t value;
+    std::memcpy(&value, file.data() + at, 4);
+    return value;
+  };
+  size_t list = 0;
+  while (word(list) != count) list += 4;
+  const auto first = static_cast<uint32_t>(list + 4 + word(list + 4));
+  for (size_t at = list + 4; at <= list + 4 * count; at += 4) {
+    const uint32_t offset = first - static_cast<uint32_t>(at);
+    std::memcpy(file.data() + at, &offset, 4);
+  }
+}
+
 // A list of 41 offsets, all to the tensor that is its first value.
 TEST(BundledTest, OneTensorUnderManyOffsetsIsRefused) {
   std::vector<TestSuite> many = suites();
@@ -79,18 +95,20 @@ TEST(BundledTest, OneTensorUnderManyOffsetsIsRefused) {
   values.resize(41, int64_t{7});
   std::vector<std::byte> file = file_of(many, 8);
   ASSERT_TRUE(read_bundled(file, "f").has_value());
-  const auto word = [&](size_t at) {
-    uint32_t value;
-    std::memcpy(&value, file.data() + at, 4);
-    return value;
-  };
-  size_t list = 0;
-  while (word(list) != 41) list += 4;
-  const auto first = static_cast<uint32_t>(list + 4 + word(list + 4));
-  for (size_t at = list + 4; at <= list + 4 * 41; at += 4) {
-    const uint32_t offset = first - static_cast<uint32_t>(at);
-    std::memcpy(file.data() + at, &offset, 4);
-  }
+  share_first(file, 41);
+  const auto read = read_bundled(file, "f");
+  ASSERT_FALSE(read.has_value());
+  EXPECT_NE(read.error().message.find("more bytes than the file"), std::string::npos)
+      << read.error().message;
+}
+
+// A list of 50 offsets, all to the suite whose method has a long name.
+TEST(BundledTest, OneSuiteUnderManyOffsetsIsRefused) {
+  std::vector<TestSuite> many = {{std::string(200, 'm'), {}}};
+  many.resize(50, {"n", {}});
+  std::vector<std::byte> file = file_of(many, 8);
+  ASSERT_TRUE(read_bundled(file, "f").has_value());
+  share_first(file, 50);
   const auto read = read_bundled(file, "f");
   ASSERT_FALSE(read.has_value());
   EXPECT_NE(read.error().message.find("more bytes than the file"), std::string::npos)

@@ -100,6 +100,16 @@ TEST_F(Axes, AViewDoesNotConcludeNamesFromEqualSizes) {
   EXPECT_EQ(problem(), "");
 }
 
+// One head and one token: the same sizes, in another order.
+TEST_F(Axes, AViewOfTheSameSizesMayMeanOtherAxes) {
+  const ValueId x = input("x", {batch, axis(1, kSequence), width});
+  const ValueId heads = b.view(x, {axis(1, kSequence), axis(1, kHead), axis(8, kHeadDim)});
+  EXPECT_EQ(of(heads), (Names{kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(b.view(heads, {batch, axis(1, kSequence), width})),
+            (Names{kBatch, kSequence, kFeature}));
+  EXPECT_EQ(problem(), "");
+}
+
 TEST_F(Axes, TwoNamesOfOneDimensionAreAMisuse) {
   using Build = void (*)(GraphBuilder&, ValueId x, ValueId other);
   // `other` has the shape of x, with heads where x has features.

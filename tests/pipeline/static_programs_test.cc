@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/program_interface.h"
@@ -133,6 +135,14 @@ TEST(StaticPrograms, RefuseWhatTheyCannotDo) {
   options = static_options("qwen3_5_text");
   options.decode_length = 2;
   EXPECT_NE(refusal(options).find("recurrent states"), std::string::npos);
+  const TempDir dir;
+  options = static_options("qwen3_5_text");
+  std::ifstream file(options.source + "/config.json");
+  nlohmann::json config = nlohmann::json::parse(file);
+  for (auto& type : config["layer_types"]) type = "linear_attention";
+  options.config = dir.write("config.json", config.dump());
+  EXPECT_NE(refusal(options).find("no layer of this qwen3_5_text has attention"), std::string::npos)
+      << refusal(options);
   options = static_options("golden/llama");
   options.decode_length = 6;
   EXPECT_EQ(refusal(options), "");
@@ -169,6 +179,17 @@ TEST(Calibration, SpansTheValuesThatWereSeen) {
   ConvertOptions wider = options;
   ASSERT_TRUE(calibrate(wider, {{1, 2, 3}}, pool));
   EXPECT_NE(wider.ports.keys[0], options.ports.keys[0]);
+}
+
+// Its rows are keys and values.
+TEST(Calibration, OfLatentAttentionSeesItsOneCache) {
+  ThreadPool pool(2);
+  ConvertOptions options = static_options("golden/deepseek_v3");
+  options.ports = {.cache = DType::kU16};
+  ASSERT_TRUE(calibrate(options, {}, pool));
+  ASSERT_FALSE(options.ports.keys.empty());
+  EXPECT_EQ(options.ports.values, options.ports.keys);
+  EXPECT_GT(options.ports.values[0].scale, 1e-6F);
 }
 
 TEST(Calibration, OfPrefillChangesItsCachesOnly) {

@@ -12,23 +12,35 @@
 #include "text/tokenizer/tiktoken.h"
 #include "text/tokenizer/tokenizer_json.h"
 #include "text/tokenizer/tokenizer_settings.h"
+#include "text/tokenizer/vocabulary_document.h"
 
 namespace ferry::text {
 namespace {
 
 constexpr uint64_t kMaxModelFile = uint64_t{64} << 20;
 // In the order in which they are looked for.
-constexpr std::array<std::string_view, 9> kFiles = {
+constexpr std::array<std::string_view, 11> kFiles = {
     kTokenizerFile,         "tokenizer.model", "spiece.model",       "sentencepiece.bpe.model",
     "tiktoken.model",       "qwen.tiktoken",   "tokenizer.tiktoken", "o200k_base.tiktoken",
-    "cl100k_base.tiktoken",
+    "cl100k_base.tiktoken", kBpeFile,          kWordPieceFile,
 };
 
 Result<Tokenizer> make_of(std::string_view bytes, const std::string& directory,
                           const std::string& file, const ReadFile& read) {
   const std::string name = printable(directory.empty() ? file : directory + "/" + file);
-  if (file.ends_with(".json")) return Tokenizer::parse(bytes, name);
+  if (file.ends_with(".json") && file != kBpeFile) return Tokenizer::parse(bytes, name);
   const TokenizerSettings settings = FERRY_TRY(TokenizerSettings::read(directory, read));
+  if (file == kWordPieceFile) {
+    return Tokenizer::make(FERRY_TRY(word_piece_document(bytes, settings, name)));
+  }
+  if (file == kBpeFile) {
+    const std::string merges = FERRY_TRY(read(std::string(kMergesFile), kMaxModelFile));
+    if (merges.empty()) {
+      return fail(ErrorCode::kUnsupported,
+                  fmt::format("{}: without {} it is no tokenizer", name, kMergesFile));
+    }
+    return Tokenizer::make(FERRY_TRY(byte_bpe_document(bytes, merges, settings, name)));
+  }
   // Both have files of the name tokenizer.model. Ranks are lines of printable characters.
   if (is_tiktoken(bytes)) {
     return Tokenizer::make(FERRY_TRY(tiktoken_document(bytes, settings, file, name)));
@@ -61,11 +73,13 @@ Result<Tokenizer> load_tokenizer(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) return load_tokenizer(path, files_in(path));
   const std::filesystem::path file(path);
   const std::string directory = file.has_parent_path() ? file.parent_path().string() : ".";
-  const bool is_json = !path.ends_with(".model") && !path.ends_with(".tiktoken");
+  const std::string own = file.filename().string();
+  const bool is_json = !path.ends_with(".model") && !path.ends_with(".tiktoken") &&
+                       own != kBpeFile && own != kWordPieceFile;
   const std::string bytes =
       FERRY_TRY(read_text_file(path, is_json ? kMaxTokenizerFile : kMaxModelFile));
   if (is_json) return Tokenizer::parse(bytes, printable(path));
-  return make_of(bytes, directory, file.filename().string(), files_in(directory));
+  return make_of(bytes, directory, own, files_in(directory));
 }
 
 }  // namespace ferry::text

@@ -122,6 +122,9 @@ Status read_flags(const json& file, const std::string& where, TokenizerSettings&
   settings.add_eos = FERRY_TRY(optional_flag(file, "add_eos_token", where));
   settings.add_prefix_space = FERRY_TRY(optional_flag(file, "add_prefix_space", where));
   settings.legacy = FERRY_TRY(optional_flag(file, "legacy", where));
+  settings.lower_case = FERRY_TRY(optional_flag(file, "do_lower_case", where));
+  settings.chinese_chars = FERRY_TRY(optional_flag(file, "tokenize_chinese_chars", where));
+  settings.strip_accents = FERRY_TRY(optional_flag(file, "strip_accents", where));
   const auto ids = file.find("extra_ids");
   if (ids == file.end() || ids->is_null()) return {};
   if (!ids->is_number_unsigned() || ids->get<uint64_t>() > 1000) {

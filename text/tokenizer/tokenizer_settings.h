@@ -33,6 +33,7 @@ struct TokenizerSettings {
   std::map<int64_t, TokenSpec> added;  // by the id that is stated
   std::vector<std::string> extra;      // further special tokens, by content
   std::optional<bool> add_bos, add_eos, add_prefix_space, legacy;
+  std::optional<bool> lower_case, chinese_chars, strip_accents;  // of BERT
   std::optional<int64_t> extra_ids;
 
   // added_tokens_decoder of tokenizer_config.json is the whole truth where it is there. Otherwise

@@ -8,6 +8,7 @@
 
 #include "converters/adapters/gguf/architecture.h"
 #include "converters/adapters/gguf/config.h"
+#include "converters/adapters/gguf/reading.h"
 #include "converters/adapters/gguf/tensors.h"
 #include "converters/config/json_fields.h"
 #include "core/text.h"
@@ -17,7 +18,8 @@ namespace {
 
 constexpr IntRange kIds = {0, INT32_MAX};
 
-Result<const GgufArchitecture*> architecture_of(const JsonFields& fields) {
+Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
+                                                const TensorSource& source) {
   const auto type = FERRY_TRY(fields.text("general.type")).value_or("model");
   if (type != "model") {
     return fields.error(ErrorCode::kUnsupported, "general.type",
@@ -25,8 +27,12 @@ Result<const GgufArchitecture*> architecture_of(const JsonFields& fields) {
   }
   const auto name = FERRY_TRY(fields.text("general.architecture"));
   if (!name) return fields.bad("general.architecture", "is missing");
-  const GgufArchitecture* found = find_gguf_architecture(*name);
-  if (found) return found;
+  const GgufKeys keys = {fields, *name + "."};
+  const GgufTensorNames tensors = gguf_tensor_names(source);
+  for (const GgufArchitecture* one : find_gguf_architectures(*name)) {
+    const GgufReading file = {.keys = &keys, .architecture = one, .tensors = &tensors};
+    if (one->is == nullptr || one->is(file)) return one;
+  }
   return fields.error(
       ErrorCode::kUnsupported, "general.architecture",
       fmt::format("is {}; supported are {}", quoted(*name), gguf_architecture_names()));
@@ -54,7 +60,8 @@ Result<std::string> generation_config(const nlohmann::json& metadata, const std:
 Result<AdoptedGguf> adopt_gguf(const TensorSource& source, const nlohmann::json& metadata,
                                const std::string& user_config, const std::string& user_name) {
   const std::string path = printable(source.path());
-  const GgufArchitecture* architecture = FERRY_TRY(architecture_of(JsonFields(metadata, path, "")));
+  const GgufArchitecture* architecture =
+      FERRY_TRY(architecture_of(JsonFields(metadata, path, ""), source));
   GgufConfig config = FERRY_TRY(make_gguf_config({.architecture = architecture,
                                                   .metadata = &metadata,
                                                   .tensors = &source,

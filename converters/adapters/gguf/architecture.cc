@@ -1,243 +1,49 @@
 #include "converters/adapters/gguf/architecture.h"
 
-#include <algorithm>
-#include <utility>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "converters/keys/row_layouts.h"
+#include <algorithm>
+#include <set>
+
+#include "converters/adapters/gguf/names.h"
+#include "converters/adapters/gguf/reading.h"
 
 namespace ferry::converters {
 namespace {
 
-constexpr GgufForm kNorm = {.values = GgufForm::Values::kNorm};
-constexpr GgufForm kConv = {.shape = GgufForm::Shape::kChannelAxis};
-constexpr GgufForm kOneRow = {.shape = GgufForm::Shape::kOneRow};
-constexpr GgufForm kStacked = {.shape = GgufForm::Shape::kExperts};
-constexpr GgufForm kNegExp = {.values = GgufForm::Values::kNegExp};
+using namespace gguf_names;
 
-// Row 2j + s of each head is row s * dim / 2 + j of a checkpoint.
-std::vector<StridedPiece> halves_to_pairs(int64_t heads, int64_t dim) {
-  StridedPiece rows;
-  add_axis(rows, {heads, dim});
-  add_axis(rows, {dim / 2, 1});
-  add_axis(rows, {2, dim / 2});
-  return {rows};
+constexpr double kTenth = 0.1;
+
+// Kimi and the like; transformers 5 leaves the function out of the config of DeepSeek V3.
+bool has_sigmoid_experts(const GgufReading& file) {
+  constexpr int64_t kSigmoid = 2;
+  const auto gating = file.integer("expert_gating_func", {0, INT32_MAX});
+  if (gating && gating->value_or(0) > 0) return **gating == kSigmoid;
+  return file.has("blk.{i}.exp_probs_b.bias");
 }
 
-// The file has the rows of each head in rotation pairs.
-constexpr GgufForm kRopeQuery = {
-    .order =
-        [](const ModelConfig& c) { return pairs_to_halves(c.num_heads, c.head_dim, c.head_dim); },
-    .written = [](const ModelConfig& c) { return halves_to_pairs(c.num_heads, c.head_dim); }};
-constexpr GgufForm kRopeKey = {
-    .order =
-        [](const ModelConfig& c) {
-          return pairs_to_halves(c.num_kv_heads, c.head_dim, c.head_dim);
-        },
-    .written = [](const ModelConfig& c) { return halves_to_pairs(c.num_kv_heads, c.head_dim); }};
-
-// V heads of `dim` rows from row `from` on. The file has them tiled over the key heads: its head
-// t * nk + k is head k * r + t, with r = nv / nk.
-std::vector<StridedPiece> grouped_heads(const LinearAttentionConfig& c, int64_t from, int64_t dim) {
-  StridedPiece heads{.offset = from};
-  add_axis(heads, {c.key_heads, dim});
-  add_axis(heads, {c.groups(), c.key_heads * dim});
-  add_axis(heads, {dim, 1});
-  const StridedPiece pieces[] = {run_piece(0, 0, from), std::move(heads)};
-  return folded(pieces);
+bool has_experts(const GgufReading& file) {
+  const auto experts = file.integer("expert_count", {0, INT32_MAX});
+  return experts && experts->value_or(0) > 0;
 }
 
-// The reverse: head k * r + t is head t * nk + k of the file.
-std::vector<StridedPiece> tiled_heads(const LinearAttentionConfig& c, int64_t from, int64_t dim) {
-  StridedPiece heads{.offset = from};
-  add_axis(heads, {c.groups(), dim});
-  add_axis(heads, {c.key_heads, c.groups() * dim});
-  add_axis(heads, {dim, 1});
-  const StridedPiece pieces[] = {run_piece(0, 0, from), std::move(heads)};
-  return folded(pieces);
+// Olmo 3 goes by the name of Olmo 2.
+bool has_windows(const GgufReading& file) {
+  const auto window = file.integer("attention.sliding_window", {0, INT32_MAX});
+  return window && window->value_or(0) > 0;
 }
 
-constexpr GgufOrder kValueDims = [](const ModelConfig& c) {
-  return grouped_heads(c.linear, 0, c.linear.value_dim);
-};
-constexpr GgufOrder kTiledValueDims = [](const ModelConfig& c) {
-  return tiled_heads(c.linear, 0, c.linear.value_dim);
-};
-constexpr GgufOrder kQkvDims = [](const ModelConfig& c) {  // the same after q and k
-  return grouped_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
-};
-constexpr GgufOrder kTiledQkvDims = [](const ModelConfig& c) {
-  return tiled_heads(c.linear, 2 * c.linear.key_size(), c.linear.value_dim);
-};
-constexpr GgufOrder kHeads = [](const ModelConfig& c) { return grouped_heads(c.linear, 0, 1); };
-constexpr GgufOrder kTiledHeads = [](const ModelConfig& c) { return tiled_heads(c.linear, 0, 1); };
+// Granite 4 without RoPE goes by the name of Granite 3.
+bool turns_nothing(const GgufReading& file) {
+  const auto turned = file.keys->fields.flag(file.keys->name("rope.scaling.finetuned"));
+  return turned && !turned->value_or(true);
+}
 
-constexpr GgufForm kValueRows = {.order = kValueDims, .written = kTiledValueDims};
-constexpr GgufForm kValueColumns = {
-    .order = kValueDims, .written = kTiledValueDims, .of_columns = true};
-constexpr GgufForm kQkvRows = {.order = kQkvDims, .written = kTiledQkvDims};
-constexpr GgufForm kQkvConv = {
-    .order = kQkvDims, .written = kTiledQkvDims, .shape = GgufForm::Shape::kChannelAxis};
-constexpr GgufForm kValueHeads = {.order = kHeads, .written = kTiledHeads};
-constexpr GgufForm kValueHeadsNegExp = {
-    .order = kHeads, .written = kTiledHeads, .values = GgufForm::Values::kNegExp};
-
-// Per key head its rows of q, k, v and z, of all q, all k, all v and, in the gate, all z.
-constexpr GgufForm kPackedInput = {
-    .order =
-        [](const ModelConfig& config) {
-          const LinearAttentionConfig& c = config.linear;
-          const int64_t key = c.key_dim;
-          const int64_t value = c.groups() * c.value_dim;
-          std::vector<StridedPiece> rows;
-          for (int64_t head = 0; head < c.key_heads; ++head) {
-            rows.push_back(run_piece(0, head * key, key));
-            rows.push_back(run_piece(0, c.key_size() + head * key, key));
-            rows.push_back(run_piece(0, 2 * c.key_size() + head * value, value));
-            rows.push_back(run_piece(0, c.conv_channels() + head * value, value));
-          }
-          return rows;
-        },
-    .written = [](const ModelConfig& c) { return qkv_rows(c.linear, PackedLayout::kInterleaved); },
-    .with_gate = true};
-constexpr GgufForm kPackedGate = {.written =
-                                      [](const ModelConfig& c) {
-                                        return qkvz_rows(c.linear, PackedLayout::kInterleaved,
-                                                         QkvzPart::kGate);
-                                      },
-                                  .is_part = true};
-
-constexpr GgufName kFrame[] = {
-    {"token_embd.weight", "model.embed_tokens.weight"},
-    {"output_norm.weight", "model.norm.weight", kNorm},
-    {"output.weight", "lm_head.weight"},
-    {"blk.{i}.attn_norm.weight", "model.layers.{i}.input_layernorm.weight", kNorm},
-};
-
-constexpr GgufName kMlp[] = {
-    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.mlp.gate_proj.weight"},
-    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.up_proj.weight"},
-    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
-    {"blk.{i}.ffn_gate.bias", "model.layers.{i}.mlp.gate_proj.bias"},
-    {"blk.{i}.ffn_up.bias", "model.layers.{i}.mlp.up_proj.bias"},
-    {"blk.{i}.ffn_down.bias", "model.layers.{i}.mlp.down_proj.bias"},
-};
-
-constexpr GgufName kExperts[] = {
-    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.gate.weight"},
-    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.mlp.experts.{e}.gate_proj.weight", kStacked},
-    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mlp.experts.{e}.up_proj.weight", kStacked},
-    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight", kStacked},
-    {"blk.{i}.ffn_gate_inp_shexp.weight", "model.layers.{i}.mlp.shared_expert_gate.weight",
-     kOneRow},
-    {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.mlp.shared_expert.gate_proj.weight"},
-    {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.mlp.shared_expert.up_proj.weight"},
-    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.mlp.shared_expert.down_proj.weight"},
-};
-
-// Rotated in halves, as Hugging Face does: rows as they are.
-constexpr GgufName kAttention[] = {
-    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
-    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
-    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias"},
-    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias"},
-    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_norm.weight", kNorm},
-    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_norm.weight", kNorm},
-};
-
-// Rotated in pairs: rows were permuted.
-constexpr GgufName kPairedAttention[] = {
-    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight", kRopeQuery},
-    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight", kRopeKey},
-    {"blk.{i}.attn_q.bias", "model.layers.{i}.self_attn.q_proj.bias", kRopeQuery},
-    {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias", kRopeKey},
-};
-
-constexpr GgufName kValueAndOutput[] = {
-    {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight"},
-    {"blk.{i}.attn_v.bias", "model.layers.{i}.self_attn.v_proj.bias"},
-    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
-    {"blk.{i}.attn_output.bias", "model.layers.{i}.self_attn.o_proj.bias"},
-};
-
-constexpr GgufName kPreNorm[] = {
-    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.post_attention_layernorm.weight", kNorm},
-};
-
-constexpr GgufName kPostAttentionNorm[] = {
-    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
-     kNorm},
-};
-
-constexpr GgufName kFourNorms[] = {
-    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
-     kNorm},
-    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.pre_feedforward_layernorm.weight", kNorm},
-    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight", kNorm},
-};
-
-// The gated norm of linear attention multiplies by w itself: it is not shifted.
-constexpr GgufName kTiledDeltaNet[] = {
-    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkv.weight", kQkvRows},
-    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_z.weight", kValueRows},
-    {"blk.{i}.ssm_beta.weight", "model.layers.{i}.linear_attn.in_proj_b.weight", kValueHeads},
-    {"blk.{i}.ssm_alpha.weight", "model.layers.{i}.linear_attn.in_proj_a.weight", kValueHeads},
-    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", kValueHeadsNegExp},
-    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias", kValueHeads},
-    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", kQkvConv},
-    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.linear_attn.norm.weight"},
-    {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight", kValueColumns},
-};
-
-constexpr GgufName kGroupedDeltaNet[] = {
-    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight", kPackedInput},
-    {"blk.{i}.attn_gate.weight", "model.layers.{i}.linear_attn.in_proj_qkvz.weight", kPackedGate},
-    {"blk.{i}.ssm_ba.weight", "model.layers.{i}.linear_attn.in_proj_ba.weight"},
-    {"blk.{i}.ssm_a", "model.layers.{i}.linear_attn.A_log", kNegExp},
-    {"blk.{i}.ssm_dt.bias", "model.layers.{i}.linear_attn.dt_bias"},
-    {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.linear_attn.conv1d.weight", kConv},
-    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.linear_attn.norm.weight"},
-    {"blk.{i}.ssm_out.weight", "model.layers.{i}.linear_attn.out_proj.weight"},
-};
-
-// Norms follow attention and MLP; there are none before.
-constexpr GgufName kTwoPostNorms[] = {
-    {"blk.{i}.post_attention_norm.weight", "model.layers.{i}.post_attention_layernorm.weight",
-     kNorm},
-    {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_feedforward_layernorm.weight", kNorm},
-};
-
-// One tensor for q, k and v, and one for gate and up, as they are in the checkpoint.
-constexpr GgufName kPackedProjections[] = {
-    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.qkv_proj.weight"},
-    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
-    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.gate_up_proj.weight"},
-    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
-};
-
-constexpr GgufName kGateUp[] = {
-    {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.gate_up_proj.weight"},
-    {"blk.{i}.ffn_down.weight", "model.layers.{i}.mlp.down_proj.weight"},
-};
-
-constexpr GgufName kLfm2[] = {
-    {"token_embd.weight", "model.embed_tokens.weight"},
-    {"token_embd_norm.weight", "model.embedding_norm.weight"},
-    {"output.weight", "lm_head.weight"},
-    {"blk.{i}.attn_norm.weight", "model.layers.{i}.operator_norm.weight"},
-    {"blk.{i}.ffn_norm.weight", "model.layers.{i}.ffn_norm.weight"},
-    {"blk.{i}.ffn_gate.weight", "model.layers.{i}.feed_forward.w1.weight"},
-    {"blk.{i}.ffn_down.weight", "model.layers.{i}.feed_forward.w2.weight"},
-    {"blk.{i}.ffn_up.weight", "model.layers.{i}.feed_forward.w3.weight"},
-    {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
-    {"blk.{i}.attn_k.weight", "model.layers.{i}.self_attn.k_proj.weight"},
-    {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight"},
-    {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.out_proj.weight"},
-    {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_layernorm.weight"},
-    {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_layernorm.weight"},
-    {"blk.{i}.shortconv.conv.weight", "model.layers.{i}.conv.conv.weight", kConv},
-    {"blk.{i}.shortconv.in_proj.weight", "model.layers.{i}.conv.in_proj.weight"},
-    {"blk.{i}.shortconv.out_proj.weight", "model.layers.{i}.conv.out_proj.weight"},
-};
+bool has_growing_queries(const GgufReading& file) {
+  return file.states("attention.temperature_scale");
+}
 
 const std::vector<GgufArchitecture>& architectures() {
   static const std::vector<GgufArchitecture> kAll = {
@@ -301,11 +107,169 @@ const std::vector<GgufArchitecture>& architectures() {
        .model_type = "smollm3",
        .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
        .no_rope_interval = 4},
-      {.name = "lfm2", .model_type = "lfm2", .tables = {kLfm2}, .read = false},
+      {.name = "lfm2",
+       .model_type = "lfm2",
+       .tables = {kLfm2},
+       .without_heads = "conv",
+       .read_keys = read_gguf_short_convs},
       {.name = "chatglm",
        .model_type = "glm",
        .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kGateUp},
-       .read = false},
+       .partial_rotary = true},
+  };
+  return kAll;
+}
+
+// Those that are read only.
+const std::vector<GgufArchitecture>& read_architectures() {
+  static const std::vector<GgufArchitecture> kAll = {
+      {.name = "gpt-oss",
+       .model_type = "gpt_oss",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kGptOss, kExperts},
+       .window_every = 2},
+      {.name = "deepseek2",
+       .model_type = "deepseek_v3",
+       .tables = {kFrame, kLatentAttention, kPreNorm, kMlp, kSharedExperts, kExperts},
+       .latent = true,
+       .grouped_experts = true,
+       .sigmoid_experts = true,
+       .log_multiplier = kTenth,
+       .predicting = "model.layers.",
+       .is = has_sigmoid_experts,
+       .read_keys = read_gguf_latent_attention},
+      {.name = "deepseek2",
+       .model_type = "deepseek_v2",
+       .tables = {kFrame, kLatentAttention, kPreNorm, kMlp, kSharedExperts, kExperts},
+       .latent = true,
+       .grouped_experts = true,
+       .log_multiplier = kTenth,
+       .predicting = "model.layers.",
+       .read_keys = read_gguf_latent_attention},
+      {.name = "phi2",
+       .model_type = "phi",
+       .tables = {kPhi2},
+       .partial_rotary = true,
+       .layer_norm = true},
+      {.name = "gpt2", .model_type = "gpt2", .tables = {kGpt2}, .layer_norm = true},
+      {.name = "starcoder2",
+       .model_type = "starcoder2",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kNormBiases, kStarcoder2},
+       .layer_norm = true},
+      {.name = "gptneox",
+       .model_type = "gpt_neox",
+       .tables = {kGptNeoX},
+       .partial_rotary = true,
+       .layer_norm = true,
+       .read_keys = read_gguf_parallel_residual},
+      {.name = "command-r",
+       .model_type = "cohere",
+       .tables = {kFrame, kAttention, kValueAndOutput, kMlp},
+       .layer_norm = true,
+       .logit_scale = true,
+       .flags = {{"blk.{i}.attn_q_norm.weight", "use_qk_norm"}}},
+      {.name = "cohere2",
+       .model_type = "cohere2",
+       .tables = {kFrame, kAttention, kValueAndOutput, kMlp},
+       .layer_norm = true,
+       .logit_scale = true,
+       .window_every = 4},
+      {.name = "glm4",
+       .model_type = "glm4",
+       .tables = {kFrame, kAttention, kValueAndOutput, kGlm4Norms, kGateUp},
+       .partial_rotary = true},
+      {.name = "exaone4",
+       .model_type = "exaone4",
+       .tables = {kFrame, kAttention, kValueAndOutput, kTwoPostNorms, kMlp},
+       .window_every = 4},
+      {.name = "granitehybrid",
+       .model_type = "granitemoehybrid",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts, kMamba},
+       .multipliers = true,
+       .without_heads = "mamba",
+       .flags = {{"blk.{i}.ssm_conv1d.bias", "mamba_conv_bias"},
+                 {"blk.{i}.ssm_in.bias", "mamba_proj_bias"}},
+       .read_keys = read_gguf_mamba},
+      {.name = "granitemoe",
+       .model_type = "granitemoehybrid",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts},
+       .multipliers = true,
+       .without_heads = "mamba",
+       .read_keys = read_gguf_mamba},
+      {.name = "granite",
+       .model_type = "granitemoehybrid",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts},
+       .multipliers = true,
+       .without_heads = "mamba",
+       .is = turns_nothing,
+       .read_keys = read_gguf_mamba},
+      {.name = "llama",
+       .model_type = "mixtral",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kExperts},
+       .is = has_experts},
+      {.name = "olmo2",
+       .model_type = "olmo3",
+       .tables = {kFrame, kAttention, kValueAndOutput, kTwoPostNorms, kMlp},
+       .window_every = 4,
+       .is = has_windows},
+      {.name = "olmoe",
+       .model_type = "olmoe",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kExperts}},
+      {.name = "seed_oss",
+       .model_type = "seed_oss",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp},
+       .flags = {{"blk.{i}.attn_output.bias", "attention_out_bias"}}},
+      {.name = "ernie4_5",
+       .model_type = "ernie4_5",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp}},
+      {.name = "hunyuan-dense",
+       .model_type = "hunyuan_v1_dense",
+       .tables = {kFrame, kHunyuan, kAttention, kValueAndOutput, kPreNorm, kMlp}},
+      {.name = "stablelm",
+       .model_type = "stablelm",
+       .tables = {kFrame, kStableLm, kAttention, kValueAndOutput, kPreNorm, kNormBiases, kMlp},
+       .partial_rotary = true,
+       .layer_norm = true,
+       .flags = {{"blk.{i}.attn_q_norm.weight", "qk_layernorm"}},
+       .read_keys = read_gguf_parallel_residual},
+      {.name = "nemotron",
+       .model_type = "nemotron",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kNormBiases, kMlp},
+       .shifted_norms = true,
+       .partial_rotary = true,
+       .layer_norm = true},
+      {.name = "arcee",
+       .model_type = "arcee",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp}},
+      {.name = "glm4moe",
+       .model_type = "glm4_moe",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kSharedExperts,
+                  kExperts},
+       .partial_rotary = true,
+       .grouped_experts = true,
+       .sigmoid_experts = true,
+       .flags = {{"blk.{i}.attn_q_norm.weight", "use_qk_norm"}},
+       .predicting = "model.layers."},
+      {.name = "lfm2moe",
+       .model_type = "lfm2_moe",
+       .tables = {kLfm2, kLfm2Experts},
+       .normed_experts = true,
+       .sigmoid_experts = true,
+       .without_heads = "conv",
+       .flags = {{"blk.{i}.exp_probs_b.bias", "use_expert_bias"}},
+       .read_keys = read_gguf_short_convs},
+      {.name = "mistral3",
+       .model_type = "ministral3",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+       .log_multiplier = 1,
+       .is = has_growing_queries,
+       .read_keys = read_gguf_growing_queries},
+      {.name = "mistral3",
+       .model_type = "mistral",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp}},
+      {.name = "gemma",
+       .model_type = "gemma",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp},
+       .shifted_norms = true},
   };
   return kAll;
 }
@@ -321,11 +285,14 @@ bool GgufArchitecture::has_experts() const {
   return false;
 }
 
-const GgufArchitecture* find_gguf_architecture(std::string_view name) {
-  for (const GgufArchitecture& architecture : architectures()) {
-    if (architecture.read && architecture.name == name) return &architecture;
+std::vector<const GgufArchitecture*> find_gguf_architectures(std::string_view name) {
+  std::vector<const GgufArchitecture*> found;
+  for (const auto* list : {&read_architectures(), &architectures()}) {
+    for (const GgufArchitecture& architecture : *list) {
+      if (architecture.read && architecture.name == name) found.push_back(&architecture);
+    }
   }
-  return nullptr;
+  return found;
 }
 
 const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
@@ -338,12 +305,13 @@ const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
 }
 
 std::string gguf_architecture_names() {
-  std::string names;
-  for (const GgufArchitecture& architecture : architectures()) {
-    if (!architecture.read) continue;
-    names += (names.empty() ? "" : ", ") + std::string(architecture.name);
+  std::set<std::string_view> names;
+  for (const auto* list : {&read_architectures(), &architectures()}) {
+    for (const GgufArchitecture& architecture : *list) {
+      if (architecture.read) names.insert(architecture.name);
+    }
   }
-  return names;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace ferry::converters

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "converters/config/model_config.h"
+#include "core/result.h"
 #include "core/strided.h"
 
 namespace ferry::converters {
@@ -23,7 +24,8 @@ struct GgufForm {
     kStored,
     kChannelAxis,  // [channels, kernel] becomes [channels, 1, kernel]
     kOneRow,       // [columns] becomes [1, columns]
-    kExperts,      // [experts, rows, columns] becomes a tensor for each expert, "{e}" in the name
+    kFlat,         // [a, b] becomes [a * b]
+    kExperts,      // [experts, ...] becomes a tensor for each expert or head, "{e}" in the name
   };
   enum class Values {
     kStored,
@@ -49,6 +51,14 @@ struct GgufName {
   GgufForm form = {};
 };
 
+// A flag of the config that is true where some layer has a tensor, and false elsewhere.
+struct GgufFlag {
+  std::string_view gguf;  // "blk.{i}.attn_q_norm.weight"
+  std::string_view hf;
+};
+
+struct GgufReading;  // reading.h
+
 struct GgufArchitecture {
   std::string_view name;        // "qwen35"
   std::string_view model_type;  // "qwen3_5_text"
@@ -65,6 +75,23 @@ struct GgufArchitecture {
   bool partial_rotary = false;   // may turn a part of each head
   int64_t no_rope_interval = 0;  // smollm3: every so many layers one turns nothing
   bool normed_experts = false;   // norm_topk_prob
+  bool layer_norm = false;       // its epsilon is that of layer norms
+  bool latent = false;           // latent attention: keys have sizes of their own
+  bool logit_scale = false;      // multiplies logits
+  bool grouped_experts = false;  // groups, a scale of scores, a number of shared experts
+  bool sigmoid_experts = false;  // scores are sigmoids
+  // What yarn_log_multiplier is of mscale_all_dim; 0: the reference has no such factor.
+  double log_multiplier = 0;
+  // Layers without a KV head are of this type ("mamba"); others have "full_attention".
+  std::string_view without_heads = {};
+  int64_t window_every = 0;  // has windows in all but every so many layers, where no key lists them
+  std::vector<GgufFlag> flags = {};
+  // What the layers of multi-token prediction are called, of which no table knows.
+  std::string_view predicting = "mtp.blk.";
+  // Of several with one name: whether a file is of this one. The first that is counts.
+  bool (*is)(const GgufReading&) = nullptr;
+  // Reads the keys that only this one has.
+  Status (*read_keys)(GgufReading&) = nullptr;
   // Embedding rows beyond the tokenizer's are cut, so that a config may tell more.
   bool cuts_vocabulary = false;
   bool read = true, written = true;  // what Ferry does with such files
@@ -72,8 +99,8 @@ struct GgufArchitecture {
   bool has_experts() const;
 };
 
-// nullptr where there is none that is read.
-const GgufArchitecture* find_gguf_architecture(std::string_view name);
+// Those of this name that are read; several where the name does not tell the model.
+std::vector<const GgufArchitecture*> find_gguf_architectures(std::string_view name);
 // That of a model of this type: "qwen3_5_text"; nullptr where none is written.
 const GgufArchitecture* gguf_architecture_of(std::string_view model_type);
 // "llama, qwen2, ..." for messages.

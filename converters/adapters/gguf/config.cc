@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "converters/adapters/gguf/keys.h"
+#include "converters/adapters/gguf/reading.h"
 #include "converters/adapters/gguf/rope.h"
 #include "converters/config/json_fields.h"
+#include "converters/family.h"
 #include "core/json.h"
 #include "core/text.h"
 
@@ -27,11 +29,8 @@ constexpr IntRange kSizes = {1, INT32_MAX};
 constexpr IntRange kLayers = {1, 1 << 17};
 constexpr size_t kMaxShownKeys = 6;
 constexpr FloatRange kReals = {1e-30, 1e15}, kRealsOrNone = {0, 1e15};
-constexpr int64_t kGlobalEvery = 6;        // gemma3: what readers of GGUF take where no key says it
-constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF, as the next one
-constexpr int64_t kDefaultInterval = 4;
+constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF
 constexpr const char* kPartial = "partial_rotary_factor";
-constexpr double kLocalTheta = 10000.0;    // gemma3
 constexpr double kConfigTolerance = 1e-6;  // numbers are f32 in GGUF
 
 // A number of the metadata that is one of the config.
@@ -42,6 +41,8 @@ struct NumberRow {
   bool zero_is_none = false;
   // The same in a parsed config, where the user's must agree with the file's.
   double (*of)(const ModelConfig&) = nullptr;
+  double (*or_of)(const ModelConfig&) = nullptr;
+  bool latent = true;  // says the same of latent attention
 };
 
 template <auto Member>
@@ -57,22 +58,21 @@ constexpr NumberRow kNumbers[] = {
     {.gguf = "embedding_length", .hf = "hidden_size", .of = value_of<&ModelConfig::hidden_size>},
     {.gguf = "feed_forward_length",
      .hf = "intermediate_size",
-     .of = value_of<&ModelConfig::intermediate_size>},
+     .of = value_of<&ModelConfig::intermediate_size>,
+     .or_of = [](const ModelConfig& c) { return static_cast<double>(c.moe.expert_size); }},
     {.gguf = "attention.head_count",
      .hf = "num_attention_heads",
      .of = value_of<&ModelConfig::num_heads>},
     {.gguf = "attention.head_count_kv",
      .hf = "num_key_value_heads",
      .required = false,
-     .of = value_of<&ModelConfig::num_kv_heads>},
+     .of = value_of<&ModelConfig::num_kv_heads>,
+     .latent = false},
     {.gguf = "attention.key_length",
      .hf = "head_dim",
      .required = false,
-     .of = value_of<&ModelConfig::head_dim>},
-    {.gguf = "attention.layer_norm_rms_epsilon",
-     .hf = "rms_norm_eps",
-     .real = true,
-     .of = value_of<&ModelConfig::rms_norm_eps>},
+     .of = value_of<&ModelConfig::head_dim>,
+     .latent = false},
     {.gguf = "rope.freq_base",
      .hf = "rope_theta",
      .real = true,
@@ -88,6 +88,19 @@ constexpr NumberRow kNumbers[] = {
      .hf = "shared_expert_intermediate_size",
      .required = false},
 };
+
+constexpr NumberRow kRmsEpsilon[] = {{.gguf = "attention.layer_norm_rms_epsilon",
+                                      .hf = "rms_norm_eps",
+                                      .real = true,
+                                      .of = value_of<&ModelConfig::rms_norm_eps>}};
+constexpr NumberRow kLayerNormEpsilon[] = {{.gguf = "attention.layer_norm_epsilon",
+                                            .hf = "rms_norm_eps",
+                                            .real = true,
+                                            .of = value_of<&ModelConfig::rms_norm_eps>}};
+constexpr NumberRow kLogitScale[] = {
+    {.gguf = "logit_scale", .hf = "logit_scale", .real = true, .of = [](const ModelConfig& c) {
+       return c.scalars.logits;
+     }}};
 
 constexpr NumberRow kLinearNumbers[] = {
     {.gguf = "ssm.conv_kernel",
@@ -138,14 +151,30 @@ constexpr NumberRow kSoftcaps[] = {
      .of = [](const ModelConfig& c) { return c.scalars.logit_softcap.value_or(0); }},
 };
 
+// Of every architecture those that it states.
+std::vector<std::span<const NumberRow>> number_tables(const GgufArchitecture& architecture) {
+  std::vector<std::span<const NumberRow>> tables = {kNumbers};
+  tables.emplace_back(architecture.layer_norm ? kLayerNormEpsilon : kRmsEpsilon);
+  if (architecture.multipliers) tables.emplace_back(kMultipliers);
+  if (architecture.logit_scale) tables.emplace_back(kLogitScale);
+  if (architecture.gemma) tables.emplace_back(kSoftcaps);
+  if (architecture.linear_attention) tables.emplace_back(kLinearNumbers);
+  return tables;
+}
+
 class Maker {
  public:
   explicit Maker(const GgufConfigInput& input)
       : input_(input),
         path_(printable(input.tensors->path())),
         keys_{{*input.metadata, path_, ""}, std::string(input.architecture->name) + "."},
-        fields_(keys_.fields) {
-    for (const TensorEntry& entry : input.tensors->entries()) names_.insert(entry.name);
+        fields_(keys_.fields),
+        tensors_(gguf_tensor_names(*input.tensors)) {
+    reading_.keys = &keys_;
+    reading_.architecture = input.architecture;
+    reading_.type = find_family(all_families(), input.architecture->model_type)->type;
+    reading_.tensors = &tensors_;
+    reading_.config = &config_;
   }
 
   Result<GgufConfig> run() {
@@ -154,7 +183,7 @@ class Maker {
     out.name = input_.user_config.empty() ? path_ + " (metadata)" : printable(input_.user_name);
     if (!input_.user_config.empty()) {
       FERRY_RETURN_IF_ERROR(overlay_user_config());
-    } else if (!missing_.empty()) {
+    } else if (!reading_.missing.empty()) {
       return bad_input(
           fmt::format("{}: the metadata lack {}; give --config FILE", path_, missing_keys()));
     }
@@ -165,15 +194,14 @@ class Maker {
   }
 
  private:
-  bool has(const std::string& tensor) const { return names_.contains(tensor); }
   std::string key(std::string_view name) const { return keys_.name(name); }
 
   // "a, b and 5 more"
   std::string missing_keys() const {
-    const size_t shown = std::min(missing_.size(), kMaxShownKeys);
-    const std::span<const std::string> first = std::span(missing_).first(shown);
-    std::string text = fmt::format("{}", fmt::join(first, ", "));
-    if (shown < missing_.size()) text += fmt::format(" and {} more", missing_.size() - shown);
+    const std::vector<std::string>& all = reading_.missing;
+    const size_t shown = std::min(all.size(), kMaxShownKeys);
+    std::string text = fmt::format("{}", fmt::join(std::span(all).first(shown), ", "));
+    if (shown < all.size()) text += fmt::format(" and {} more", all.size() - shown);
     return text;
   }
 
@@ -183,24 +211,24 @@ class Maker {
     const GgufArchitecture& architecture = *input_.architecture;
     FERRY_RETURN_IF_ERROR(refuse_unread_keys(keys_, architecture));
     config_ = {{"model_type", architecture.model_type}};
-    config_[architecture.gemma ? "hidden_activation" : "hidden_act"] =
-        architecture.gemma ? "gelu_pytorch_tanh" : "silu";
-    FERRY_RETURN_IF_ERROR(read_numbers(kNumbers));
-    if (architecture.multipliers) FERRY_RETURN_IF_ERROR(read_numbers(kMultipliers));
-    if (architecture.gemma) FERRY_RETURN_IF_ERROR(read_numbers(kSoftcaps));
+    for (const auto& table : number_tables(architecture))
+      FERRY_RETURN_IF_ERROR(read_numbers(table));
     if (config_.value("sliding_window", -1) == 0) config_.erase("sliding_window");
     FERRY_RETURN_IF_ERROR(read_layer_count());
     FERRY_RETURN_IF_ERROR(read_head_dim());
-    FERRY_RETURN_IF_ERROR(read_rope());
+    if (reading_.type->rope != RopeRule::kNone) FERRY_RETURN_IF_ERROR(read_rope());
     if (architecture.gemma) write_query_scale();
     if (architecture.no_rope_interval > 0) {
       config_["no_rope_layer_interval"] = architecture.no_rope_interval;
     }
-    if (architecture.linear_attention) FERRY_RETURN_IF_ERROR(read_linear_attention());
-    if (architecture.sliding_pattern) FERRY_RETURN_IF_ERROR(read_sliding_pattern());
-    if (config_.value("num_experts", 0) > 0) FERRY_RETURN_IF_ERROR(read_experts());
+    if (architecture.linear_attention) FERRY_RETURN_IF_ERROR(read_linear_sizes());
+    FERRY_RETURN_IF_ERROR(read_gguf_layer_types(reading_));
+    FERRY_RETURN_IF_ERROR(read_gguf_experts(reading_));
+    if (architecture.read_keys) FERRY_RETURN_IF_ERROR(architecture.read_keys(reading_));
     read_tensors();
-    return read_token_ids();
+    FERRY_RETURN_IF_ERROR(read_token_ids());
+    name_as_the_type_does();
+    return {};
   }
 
   // Of a row whose key is there.
@@ -212,12 +240,12 @@ class Maker {
     for (const NumberRow& row : rows) {
       const std::string name = key(row.gguf);
       if (!fields_.find(name)) {
-        if (row.required) missing_.push_back(name);
+        if (row.required) reading_.missing.push_back(name);
       } else if (row.real) {
         const double value = FERRY_TRY(real_of(row));
         config_[std::string(row.hf)] = row.zero_is_none && value == 0 ? json() : json(value);
       } else {
-        config_[std::string(row.hf)] = *FERRY_TRY(fields_.integer(name, kCounts));
+        config_[std::string(row.hf)] = *FERRY_TRY(reading_.integer(row.gguf, kCounts));
       }
     }
     return {};
@@ -227,7 +255,7 @@ class Maker {
   Status read_layer_count() {
     const auto blocks = FERRY_TRY(fields_.integer(key("block_count"), kLayers));
     if (!blocks) {
-      missing_.push_back(key("block_count"));
+      reading_.missing.push_back(key("block_count"));
       return {};
     }
     const int64_t predicting =
@@ -235,29 +263,38 @@ class Maker {
     if (predicting >= *blocks) {
       return fields_.bad(key("nextn_predict_layers"), "leaves no layer of the model");
     }
-    layers_ = *blocks - predicting;
-    config_["num_hidden_layers"] = layers_;
+    reading_.layers = *blocks - predicting;
+    config_["num_hidden_layers"] = reading_.layers;
+    if (predicting > 0) config_["num_nextn_predict_layers"] = predicting;
     return {};
   }
 
   // Where it is not stated, the model types have defaults of their own that GGUF does not know.
   Status read_head_dim() {
+    if (input_.architecture->latent) return read_turned_dim();
     const auto keys = FERRY_TRY(fields_.integer(key("attention.key_length"), kSizes));
     const auto values = FERRY_TRY(fields_.integer(key("attention.value_length"), kSizes));
     const auto hidden = FERRY_TRY(fields_.integer(key("embedding_length"), kSizes));
-    const auto heads = FERRY_TRY(fields_.integer(key("attention.head_count"), kSizes));
+    const auto heads = FERRY_TRY(reading_.integer("attention.head_count", kSizes));
     if (!keys && (!hidden || !heads)) return {};
     if (!keys && *hidden % *heads != 0) {
       return fields_.bad(key("attention.head_count"), "does not divide the embedding length");
     }
-    head_dim_ = keys ? *keys : *hidden / *heads;
-    if (values && *values != head_dim_) {
+    reading_.head_dim = keys ? *keys : *hidden / *heads;
+    if (values && *values != reading_.head_dim) {
       return keys_.unsupported("attention.value_length", "differs from the length of keys");
     }
-    config_["head_dim"] = head_dim_;
+    config_["head_dim"] = reading_.head_dim;
     if (!fields_.find(key("attention.head_count_kv")) && heads) {
       config_["num_key_value_heads"] = *heads;
     }
+    return {};
+  }
+
+  // Of latent attention: only these dimensions of a head have RoPE.
+  Status read_turned_dim() {
+    FERRY_RETURN_IF_ERROR(reading_.take("rope.dimension_count", "head_dim", kSizes));
+    reading_.head_dim = config_.value("head_dim", int64_t{0});
     return {};
   }
 
@@ -269,7 +306,7 @@ class Maker {
                         .architecture = input_.architecture,
                         .tensors = input_.tensors,
                         .theta = theta_,
-                        .head_dim = head_dim_,
+                        .head_dim = reading_.head_dim,
                         .max_positions = config_.value("max_position_embeddings", int64_t{0})}));
     config_["rope_parameters"] = rope_.parameters;
     // Of a scaled RoPE the one beside the object counts.
@@ -277,107 +314,54 @@ class Maker {
     if (rope_.original_positions) {
       config_["original_max_position_embeddings"] = *rope_.original_positions;
     }
-    missing_.insert(missing_.end(), rope_.missing.begin(), rope_.missing.end());
+    reading_.missing.insert(reading_.missing.end(), rope_.missing.begin(), rope_.missing.end());
     return {};
   }
 
-  // A list of one flag per layer; nullopt where there is none.
-  Result<std::optional<std::vector<bool>>> layer_flags(std::string_view name) const {
-    const json* list = fields_.find(key(name));
-    if (!list || !list->is_array()) return std::nullopt;
-    std::vector<bool> flags;
-    for (const json& item : *list) {
-      if (!item.is_boolean()) return fields_.bad(key(name), "is not a list of flags");
-      flags.push_back(item.get<bool>());
-    }
-    if (std::ssize(flags) < layers_) return fields_.bad(key(name), "has too few elements");
-    return flags;
-  }
-
-  void write_layer_types(const char* special, const std::function<bool(int64_t)>& is_special) {
-    json types = json::array();
-    for (int64_t i = 0; i < layers_; ++i) {
-      types.push_back(is_special(i) ? special : "full_attention");
-    }
-    config_["layer_types"] = std::move(types);
-  }
-
-  Status read_linear_attention() {
-    FERRY_RETURN_IF_ERROR(read_numbers(kLinearNumbers));
+  Status read_linear_sizes() {
     const auto inner = FERRY_TRY(fields_.integer(key("ssm.inner_size"), kSizes));
     const auto heads = FERRY_TRY(fields_.integer(key("ssm.time_step_rank"), kSizes));
-    if (!inner) missing_.push_back(key("ssm.inner_size"));
+    if (!inner) reading_.missing.push_back(key("ssm.inner_size"));
     if (inner && heads) {
       if (*inner % *heads != 0) {
         return fields_.bad(key("ssm.inner_size"), "is not a multiple of the number of V heads");
       }
       config_["linear_value_head_dim"] = *inner / *heads;
     }
-    const auto recurrent = FERRY_TRY(layer_flags("attention.recurrent_layers"));
-    const int64_t interval =
-        FERRY_TRY(fields_.integer_or(key("full_attention_interval"), kSizes, kDefaultInterval));
-    write_layer_types("linear_attention", [&](int64_t i) {
-      return recurrent ? (*recurrent)[static_cast<size_t>(i)] : (i + 1) % interval != 0;
-    });
-    return {};
-  }
-
-  // gemma3: local layers have a RoPE of their own, without scaling.
-  Status read_sliding_pattern() {
-    if (!config_.contains("sliding_window")) missing_.push_back(key("attention.sliding_window"));
-    const auto listed = FERRY_TRY(layer_flags("attention.sliding_window_pattern"));
-    int64_t every = kGlobalEvery;
-    if (!listed) {
-      every = FERRY_TRY(
-          fields_.integer_or(key("attention.sliding_window_pattern"), kSizes, kGlobalEvery));
-    }
-    write_layer_types("sliding_attention", [&](int64_t i) {
-      return listed ? (*listed)[static_cast<size_t>(i)] : (i + 1) % every != 0;
-    });
-    const double local =
-        FERRY_TRY(fields_.number_or(key("rope.freq_base_swa"), kReals, kLocalTheta));
-    config_["rope_parameters"] = {
-        {"full_attention", config_["rope_parameters"]},
-        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
     return {};
   }
 
   // No key has it: readers of GGUF tell the one model where it is not head_dim by its layers.
   void write_query_scale() {
     const int64_t heads = config_.value("num_attention_heads", int64_t{0});
-    const bool by_hidden = layers_ == input_.architecture->layers_scaled_by_hidden && heads > 0;
+    const bool by_hidden =
+        reading_.layers == input_.architecture->layers_scaled_by_hidden && heads > 0;
     config_["query_pre_attn_scalar"] =
-        by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : head_dim_;
+        by_hidden ? config_.value("hidden_size", int64_t{0}) / heads : reading_.head_dim;
   }
 
-  Status read_experts() {
-    if (!input_.architecture->has_experts()) {
-      return keys_.unsupported("expert_count", "is not 0: not supported in this architecture");
-    }
-    config_["decoder_sparse_step"] = 1;
-    config_["norm_topk_prob"] =
-        FERRY_TRY(fields_.flag_or(key("expert_weights_norm"), input_.architecture->normed_experts));
-    json dense = json::array();
-    for (int64_t i = 0; i < layers_; ++i) {
-      if (!has(fmt::format("blk.{}.ffn_gate_inp.weight", i))) dense.push_back(i);
-    }
-    config_["mlp_only_layers"] = std::move(dense);
-    return {};
-  }
-
-  // What the tensors tell: the vocabulary, a tied head, biases.
+  // What the tensors tell: the vocabulary, a tied head, biases, norms of heads.
   void read_tensors() {
-    config_["tie_word_embeddings"] = !has("output.weight");
-    if (has("blk.0.attn_output.bias") || has("blk.0.attn_q.bias")) {
-      config_["attention_bias"] = true;
+    const auto any = [&](std::initializer_list<std::string_view> names) {
+      return std::ranges::any_of(names, [&](std::string_view name) { return reading_.has(name); });
+    };
+    config_["tie_word_embeddings"] = !reading_.has("output.weight");
+    if (reading_.type->attention_bias) {
+      config_["attention_bias"] = any({"blk.{i}.attn_q.bias", "blk.{i}.attn_qkv.bias",
+                                       "blk.{i}.attn_kv_a_mqa.bias", "blk.{i}.attn_output.bias"});
     }
-    if (has("blk.0.ffn_up.bias")) config_["mlp_bias"] = true;
+    if (reading_.type->mlp_bias) {
+      config_["mlp_bias"] = any({"blk.{i}.ffn_up.bias", "blk.{i}.ffn_up_shexp.bias"});
+    }
+    for (const GgufFlag& flag : input_.architecture->flags) {
+      config_[std::string(flag.hf)] = reading_.has(flag.gguf);
+    }
     for (const TensorEntry& entry : input_.tensors->entries()) {
       if (entry.name != "token_embd.weight" || entry.shape.size() != 2) continue;
       rows_ = entry.shape[0];
       config_["vocab_size"] = rows_;
     }
-    if (rows_ == 0) missing_.push_back("token_embd.weight");
+    if (rows_ == 0) reading_.missing.push_back("token_embd.weight");
   }
 
   Status read_token_ids() {
@@ -389,6 +373,18 @@ class Maker {
       if (const auto id = FERRY_TRY(fields_.integer(gguf, kCounts))) config_[hf] = *id;
     }
     return {};
+  }
+
+  // Members get the first of the names under which a config of the type states them. Those that it
+  // cannot state are left out.
+  void name_as_the_type_does() {
+    const json read = config_;
+    for (const KeyNames& names : reading_.type->names) config_.erase(std::string(names.key));
+    for (const KeyNames& names : reading_.type->names) {
+      const std::string member(names.key);
+      if (names.stated[0].empty() || !read.contains(member)) continue;
+      config_[std::string(names.stated[0])] = read[member];
+    }
   }
 
   // -- the user's config
@@ -418,6 +414,13 @@ class Maker {
         user.contains("_sliding_window_pattern")) {
       config_.erase("layer_types");
     }
+    for (const KeyNames& names : reading_.type->names) {
+      const bool states = std::ranges::any_of(names.stated, [&](std::string_view stated) {
+        return user.contains(std::string(stated));
+      });
+      if (!states) continue;
+      for (const std::string_view stated : names.stated) config_.erase(std::string(stated));
+    }
     if (input_.architecture->cuts_vocabulary && user.value("vocab_size", json(0)) > rows_) {
       user.erase("vocab_size");
     }
@@ -439,15 +442,12 @@ class Maker {
   // -- config and file
 
   Status check_agreement(const GgufConfig& config) const {
-    FERRY_RETURN_IF_ERROR(check_numbers(kNumbers, config));
-    if (input_.architecture->linear_attention)
-      FERRY_RETURN_IF_ERROR(check_numbers(kLinearNumbers, config));
-    if (input_.architecture->multipliers)
-      FERRY_RETURN_IF_ERROR(check_numbers(kMultipliers, config));
-    if (input_.architecture->gemma) FERRY_RETURN_IF_ERROR(check_numbers(kSoftcaps, config));
+    for (const auto& table : number_tables(*input_.architecture)) {
+      FERRY_RETURN_IF_ERROR(check_numbers(table, config));
+    }
     const ModelConfig& parsed = config.parsed;
     FERRY_RETURN_IF_ERROR(agree(config, "num_hidden_layers", static_cast<double>(parsed.num_layers),
-                                static_cast<double>(layers_), "block_count"));
+                                static_cast<double>(reading_.layers), "block_count"));
     FERRY_RETURN_IF_ERROR(agree(config, "vocab_size", static_cast<double>(parsed.vocab_size),
                                 static_cast<double>(rows_), "rows of token_embd.weight"));
     if (const auto rotary = FERRY_TRY(fields_.integer(key("rope.dimension_count"), kSizes))) {
@@ -463,9 +463,11 @@ class Maker {
   Status check_numbers(std::span<const NumberRow> rows, const GgufConfig& config) const {
     for (const NumberRow& row : rows) {
       if (!row.of || !fields_.find(key(row.gguf))) continue;
+      if (input_.architecture->latent && !row.latent) continue;
       const double stated =
           row.real ? FERRY_TRY(real_of(row))
-                   : static_cast<double>(*FERRY_TRY(fields_.integer(key(row.gguf), kCounts)));
+                   : static_cast<double>(*FERRY_TRY(reading_.integer(row.gguf, kCounts)));
+      if (row.or_of && row.or_of(config.parsed) == stated) continue;
       FERRY_RETURN_IF_ERROR(agree(config, row.hf, row.of(config.parsed), stated, key(row.gguf)));
     }
     return {};
@@ -482,11 +484,11 @@ class Maker {
   const GgufConfigInput& input_;
   std::string path_;
   GgufKeys keys_;
-  const JsonFields& fields_;     // of keys_
-  std::set<std::string> names_;  // of all tensors
+  const JsonFields& fields_;  // of keys_
+  GgufTensorNames tensors_;
   json config_;
-  std::vector<std::string> missing_;
-  int64_t layers_ = 0, head_dim_ = 0, rows_ = 0;  // 0 where the file does not say
+  GgufReading reading_;
+  int64_t rows_ = 0;  // of the embedding; 0 where the file does not say
   double theta_ = kDefaultTheta;
   GgufRope rope_;
 };

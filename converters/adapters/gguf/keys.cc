@@ -17,12 +17,17 @@ struct UnreadKey {
   std::string_view read_by = {}, only = {};
 };
 
+constexpr std::string_view kGrouped = "deepseek2 glm4moe lfm2moe";
+constexpr std::string_view kGranites = "granite granitemoe granitehybrid";
+
 constexpr UnreadKey kUnread[] = {
     {.key = "attention.causal", .neutral = 1, .absent = 1},
-    {.key = "attention.scale", .neutral = 0, .read_by = "granite"},
-    {.key = "embedding_scale", .neutral = 1, .read_by = "granite"},
-    {.key = "residual_scale", .neutral = 1, .read_by = "granite"},
-    {.key = "logit_scale", .neutral = 1, .read_by = "granite"},
+    {.key = "attention.scale", .neutral = 0, .read_by = kGranites},
+    {.key = "embedding_scale", .neutral = 1, .read_by = kGranites},
+    {.key = "residual_scale", .neutral = 1, .read_by = kGranites},
+    {.key = "logit_scale",
+     .neutral = 1,
+     .read_by = "granite granitemoe granitehybrid command-r cohere2"},
     {.key = "attn_logit_softcapping", .neutral = 0, .read_by = "gemma2"},
     {.key = "final_logit_softcapping", .neutral = 0, .read_by = "gemma2 gemma3"},
     {.key = "router_logit_softcapping", .neutral = 0},
@@ -30,15 +35,18 @@ constexpr UnreadKey kUnread[] = {
     {.key = "attention.max_alibi_bias", .neutral = 0},
     {.key = "attention.output_scale", .neutral = 1},
     {.key = "attention.value_scale", .neutral = 1},
-    {.key = "attention.temperature_scale", .neutral = 0},
+    {.key = "attention.temperature_scale", .neutral = 0, .read_by = "mistral3"},
+    {.key = "attention.temperature_length", .neutral = 0},
+    {.key = "attention.rope_pattern", .neutral = 0},
+    {.key = "attention.key_length_swa", .neutral = 0},
+    {.key = "attention.value_length_swa", .neutral = 0},
     {.key = "attention.shared_kv_layers", .neutral = 0},
-    {.key = "expert_weights_scale", .neutral = 1},
-    {.key = "expert_gating_func", .neutral = 1},  // softmax
-    {.key = "expert_group_count", .neutral = 1},
+    {.key = "expert_weights_scale", .neutral = 1, .read_by = kGrouped},
+    {.key = "expert_group_count", .neutral = 1, .read_by = kGrouped},
+    {.key = "expert_group_scale", .neutral = 1},
+    {.key = "experts_per_group", .neutral = 0},
     {.key = "num_loops", .neutral = 1},
-    // Olmo 3 goes by the name of olmo2, Granite 4 without RoPE by that of granite.
-    {.key = "attention.sliding_window", .neutral = 0, .only = "olmo2"},
-    {.key = "rope.scaling.finetuned", .neutral = 1, .absent = 1, .only = "granite"},
+    {.key = "rope.dimension_sections", .neutral = 0, .only = "glm4"},
 };
 
 // Whether `list` has `word`; its words are separated by blanks.

@@ -121,15 +121,28 @@ class RopeReader {
     }
     const auto truncate = FERRY_TRY(keys_.fields.flag(keys_.name("rope.scaling.yarn_truncate")));
     if (truncate) out_.parameters["truncate"] = *truncate;
-    // The reference has neither: it extrapolates wholly, and scales attention by the factor alone.
-    constexpr std::pair<const char*, double> kFixed[] = {{"rope.scaling.yarn_ext_factor", 1.0},
-                                                         {"rope.scaling.yarn_log_multiplier", 0.0}};
-    for (const auto& [key, only] : kFixed) {
-      const auto value = FERRY_TRY(number(key, {-1e15, 1e15}));
-      if (!value || *value == only) continue;
-      return keys_.unsupported(key, fmt::format("is {}: only {} is supported", *value, only));
-    }
+    FERRY_RETURN_IF_ERROR(read_log_multiplier());
+    // The reference extrapolates wholly.
+    return refuse_other_than("rope.scaling.yarn_ext_factor", 1.0);
+  }
+
+  // Attention is scaled by the factor alone, or by mscale and mscale_all_dim. The first of them is
+  // not written: it is 1 or, where the key has a tenth of mscale_all_dim, the same.
+  Status read_log_multiplier() {
+    constexpr const char* kKey = "rope.scaling.yarn_log_multiplier";
+    const double unit = in_.architecture->log_multiplier;
+    if (unit == 0) return refuse_other_than(kKey, 0.0);
+    const auto value = FERRY_TRY(number(kKey, kFactors));
+    if (!value || *value == 0) return {};
+    out_.parameters["mscale_all_dim"] = *value / unit;
+    out_.parameters["mscale"] = unit == 1.0 ? 1.0 : *value / unit;
     return {};
+  }
+
+  Status refuse_other_than(std::string_view key, double only) const {
+    const auto value = FERRY_TRY(number(key, {-1e15, 1e15}));
+    if (!value || *value == only) return {};
+    return keys_.unsupported(key, fmt::format("is {}: only {} is supported", *value, only));
   }
 
   // -- tensors

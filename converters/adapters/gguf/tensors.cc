@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "converters/adapters/gguf/reading.h"
 #include "core/checked.h"
 #include "core/text.h"
 
@@ -23,6 +23,8 @@ constexpr std::string_view kRopeFactors[] = {"rope_freqs.weight", "rope_factors_
                                              "rope_factors_long.weight"};
 constexpr std::string_view kLayer = "{i}";
 constexpr std::string_view kExpert = "{e}";
+constexpr std::string_view kBlock = "blk.";
+constexpr int64_t kMaxHeads = 1 << 20;
 constexpr int64_t kMaxExpertTensors = 1 << 19;  // of a file; the largest models have 2^17
 
 // `pattern` with `number` in the place of `what`.
@@ -30,19 +32,6 @@ std::string with_number(std::string_view pattern, std::string_view what, int64_t
   std::string text(pattern);
   const size_t at = text.find(what);
   return at == std::string::npos ? text : text.replace(at, what.size(), std::to_string(number));
-}
-
-// "blk.12.attn_q.weight" -> 12 and "blk.{i}.attn_q.weight"; other names as they are, in layer -1.
-std::pair<int64_t, std::string> split_layer(const std::string& name) {
-  constexpr std::string_view kBlock = "blk.";
-  int64_t layer = -1;
-  const char* first = name.data() + kBlock.size();
-  if (!name.starts_with(kBlock)) return {-1, name};
-  const auto [end, error] = std::from_chars(first, name.data() + name.size(), layer);
-  const bool plain = error == std::errc() && layer >= 0 &&
-                     std::to_string(layer).size() == static_cast<size_t>(end - first);
-  if (!plain) return {-1, name};
-  return {layer, std::string(kBlock) + std::string(kLayer) + std::string(end)};
 }
 
 bool is_hugging_face_name(std::string_view name) {
@@ -55,8 +44,8 @@ bool is_hugging_face_name(std::string_view name) {
 // Whether the form depends on the sizes of linear attention.
 bool needs_linear_sizes(const GgufName& row) {
   const GgufForm& form = row.form;
-  return (form.order != nullptr && row.hf.find(".linear_attn.") != row.hf.npos) ||
-         form.values == GgufForm::Values::kNegExp;
+  return row.hf.find(".linear_attn.") != row.hf.npos &&
+         (form.order != nullptr || form.values == GgufForm::Values::kNegExp);
 }
 
 // Elements of a row.
@@ -110,10 +99,11 @@ class Keyer {
                  "a Hugging Face name in a GGUF file: whether its values were adjusted as "
                  "GGUF has them cannot be known");
     }
-    const auto [layer, pattern] = split_layer(stored.name);
+    const auto [layer, pattern] = split_gguf_layer(stored.name);
     const auto found = rows_.find(pattern);
     if (layer >= config_.num_layers) {
-      keep(index, "mtp." + stored.name);  // the model's own layers are fewer
+      // The model's own layers are fewer.
+      keep(index, std::string(architecture_.predicting) + stored.name.substr(kBlock.size()));
     } else if (found != rows_.end() && is_part(*found->second, layer)) {
       // The tensor that it is a part of takes it.
     } else if (found != rows_.end() && !found->second->form.is_part) {
@@ -198,22 +188,24 @@ class Keyer {
       if (shape.size() != 2) return bad(stored, "expected two dimensions");
       shape = {shape[0], 1, shape[1]};
     }
+    if (form.shape == GgufForm::Shape::kFlat) shape = {checked_numel(shape).value_or(0)};
     if (form.shape == GgufForm::Shape::kOneRow && shape.size() == 1) shape.insert(shape.begin(), 1);
     return {};
   }
 
-  // [experts, rows, columns] to a tensor for each of them.
+  // [experts, ...] to a tensor for each of them.
   Status unstack(const GgufName& row, size_t index, int64_t layer) {
     const TensorEntry& stored = entry(index);
-    if (stored.shape.size() != 3) return bad(stored, "expected three dimensions");
+    if (stored.shape.size() < 2) return bad(stored, "expected a dimension of experts or heads");
     expert_tensors_ += std::min(stored.shape[0], kMaxExpertTensors + 1);
     if (expert_tensors_ > kMaxExpertTensors) return bad(stored, "more experts than any model has");
-    const int64_t each = stored.shape[1] * stored.shape[2];
+    const int64_t each = width_of(stored);
+    const Shape shape(stored.shape.begin() + 1, stored.shape.end());
     const std::string pattern = with_number(row.hf, kLayer, layer);
     for (int64_t expert = 0; expert < stored.shape[0]; ++expert) {
       std::string key = with_number(pattern, kExpert, expert);
-      Recipe recipe = FERRY_TRY(graph::make_recipe(source_, {run_piece(index, expert * each, each)},
-                                                   {stored.shape[1], stored.shape[2]}, key));
+      Recipe recipe = FERRY_TRY(
+          graph::make_recipe(source_, {run_piece(index, expert * each, each)}, shape, key));
       out_.tensors.push_back({std::move(key), std::move(recipe)});
     }
     return {};
@@ -239,11 +231,13 @@ class Keyer {
   // A checkpoint that kept A_log itself has values that are not negative.
   Status check_neg_exp(size_t index) const {
     const TensorEntry& stored = entry(index);
-    FERRY_RETURN_IF_ERROR(want_rows(stored, config_.linear.value_heads));
-    if (stored.dtype != DType::kF32 || stored.encoding != nullptr || width_of(stored) != 1) {
+    const bool delta = config_.linear.value_heads > 0;
+    if (delta) FERRY_RETURN_IF_ERROR(want_rows(stored, config_.linear.value_heads));
+    if (stored.dtype != DType::kF32 || stored.encoding != nullptr || width_of(stored) != 1 ||
+        stored.shape.empty() || stored.shape[0] > kMaxHeads) {
       return bad(stored, "expected f32, one per V head");
     }
-    std::vector<float> values(static_cast<size_t>(config_.linear.value_heads));
+    std::vector<float> values(static_cast<size_t>(stored.shape[0]));
     FERRY_RETURN_IF_ERROR(source_.read(index, 0, std::as_writable_bytes(std::span(values))));
     for (size_t i = 0; i < values.size(); ++i) {
       if (std::isfinite(values[i]) && values[i] < 0) continue;

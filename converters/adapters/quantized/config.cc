@@ -363,8 +363,8 @@ Result<std::optional<QuantizationConfig>> parse_quantization_config(const std::s
   const std::string path = found->path + found->key + ".";
   const auto unknown = unused_keys((*found->owner)[found->key], path, log, is_inert);
   if (!unknown.empty()) {
-    return fail(ErrorCode::kUnsupported,
-                fmt::format("{}: '{}' is not known of {}", name, unknown.front(), out.method));
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: {} is not known of {}", name,
+                                                     quoted(unknown.front()), out.method));
   }
   out.dtype = computed_dtype(*found->owner);
   if (!out.dtype) out.dtype = computed_dtype(document);

@@ -1,0 +1,213 @@
+// Source: sentence-transformers 5, models/Pooling.py, Dense.py, Normalize.py, Transformer.py.
+#include "converters/config/sentence_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "converters/config/json_fields.h"
+#include "converters/config/ranges.h"
+#include "core/json.h"
+#include "core/text.h"
+
+namespace ferry::converters {
+namespace {
+
+using Json = nlohmann::json;
+using Pooling = SentenceConfig::Pooling;
+
+constexpr const char* kModules = "modules.json";
+constexpr const char* kTransformer = "sentence_bert_config.json";
+
+struct PoolingMode {
+  std::string_view name, flag;
+  std::optional<Pooling> pooling;  // none: not supported
+};
+constexpr PoolingMode kPoolings[] = {
+    {"mean", "pooling_mode_mean_tokens", Pooling::kMean},
+    {"cls", "pooling_mode_cls_token", Pooling::kFirst},
+    {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
+    {"max", "pooling_mode_max_tokens", std::nullopt},
+    {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", std::nullopt},
+    {"weightedmean", "pooling_mode_weightedmean_tokens", std::nullopt},
+};
+
+// A folder is a plain name, so that no path leads out of the checkpoint.
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
+           c == '-';
+  });
+}
+
+class FolderReader {
+ public:
+  FolderReader(const FolderText& text, const std::string& folder) : text_(text), folder_(folder) {}
+
+  Result<std::optional<SentenceConfig>> read();
+
+ private:
+  std::string shown(const std::string& path) const { return folder_ + "/" + path; }
+  // None where there is no such file.
+  Result<std::optional<Json>> json(const std::string& path) const;
+  // An object, which must be there.
+  Result<Json> object(const std::string& path) const;
+  Status add_module(const Json& entry, size_t index, SentenceConfig& out);
+  Status read_transformer(const std::string& path, SentenceConfig& out) const;
+  Result<Pooling> read_pooling(const std::string& path) const;
+  Result<SentenceModule> read_dense(const std::string& path) const;
+
+  const FolderText& text_;
+  const std::string& folder_;
+  bool has_transformer_ = false, has_pooling_ = false;
+};
+
+Result<std::optional<Json>> FolderReader::json(const std::string& path) const {
+  const std::optional<std::string> text = FERRY_TRY(text_(path));
+  if (!text) return std::optional<Json>();
+  return std::optional(FERRY_TRY(parse_json(*text, shown(path))));
+}
+
+Result<Json> FolderReader::object(const std::string& path) const {
+  std::optional<Json> document = FERRY_TRY(json(path));
+  if (!document) return bad_input(fmt::format("{}: is missing", shown(path)));
+  if (!document->is_object()) return bad_input(shown(path) + ": not a JSON object");
+  return *std::move(document);
+}
+
+Status FolderReader::read_transformer(const std::string& path, SentenceConfig& out) const {
+  if (!path.empty()) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{}: the encoder is in the folder {}: only encoders beside this file "
+                            "are supported",
+                            shown(kModules), quoted(path)));
+  }
+  const std::optional<Json> document = FERRY_TRY(json(kTransformer));
+  if (!document) return {};
+  if (!document->is_object()) return bad_input(shown(kTransformer) + ": not a JSON object");
+  const JsonFields fields(*document, shown(kTransformer), "");
+  out.max_tokens = FERRY_TRY(fields.integer("max_seq_length", kPositionRange));
+  if (!FERRY_TRY(fields.flag_or("do_lower_case", false))) return {};
+  return fields.error(ErrorCode::kUnsupported, "do_lower_case",
+                      "is true: texts that are put into lower case first are not supported");
+}
+
+Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
+  const Json document = FERRY_TRY(object(path));
+  const JsonFields fields(document, shown(path), "");
+  if (!FERRY_TRY(fields.flag_or("include_prompt", true))) {
+    return fields.error(ErrorCode::kUnsupported, "include_prompt",
+                        "is false: a mean without the tokens of the prompt is not supported");
+  }
+  const std::optional<std::string> named = FERRY_TRY(fields.text("pooling_mode"));
+  const PoolingMode* chosen = nullptr;
+  for (const PoolingMode& mode : kPoolings) {
+    const bool by_default = mode.pooling == Pooling::kMean;
+    const bool on = named ? *named == mode.name : FERRY_TRY(fields.flag_or(mode.flag, by_default));
+    if (!on) continue;
+    if (!mode.pooling || chosen != nullptr) {
+      return fields.error(ErrorCode::kUnsupported, named ? "pooling_mode" : mode.flag,
+                          "asks for another pooling than one of mean, cls and lasttoken");
+    }
+    chosen = &mode;
+  }
+  if (chosen == nullptr) {
+    return fields.error(ErrorCode::kUnsupported, "pooling_mode",
+                        "is none of mean, cls and lasttoken");
+  }
+  return *chosen->pooling;
+}
+
+Result<SentenceModule> FolderReader::read_dense(const std::string& path) const {
+  const std::string file = path + "/config.json";
+  const Json document = FERRY_TRY(object(file));
+  const JsonFields fields(document, shown(file), "");
+  SentenceModule module;
+  module.kind = SentenceModule::Kind::kDense;
+  module.folder = path;
+  module.in = FERRY_TRY(fields.required("in_features", kSizeRange));
+  module.out = FERRY_TRY(fields.required("out_features", kSizeRange));
+  module.bias = FERRY_TRY(fields.flag_or("bias", true));
+  for (const char* key : {"module_input_name", "module_output_name"}) {
+    const std::optional<std::string> name = FERRY_TRY(fields.text(key));
+    if (!name || *name == "sentence_embedding") continue;
+    return fields.error(ErrorCode::kUnsupported, key, "is not sentence_embedding");
+  }
+  const std::string function =
+      FERRY_TRY(fields.text("activation_function")).value_or("torch.nn.modules.activation.Tanh");
+  if (function.ends_with(".Tanh")) {
+    module.function = SentenceModule::Function::kTanh;
+  } else if (!function.ends_with(".Identity")) {
+    return fields.error(
+        ErrorCode::kUnsupported, "activation_function",
+        fmt::format("is {}: only Identity and Tanh are supported", quoted(function)));
+  }
+  return module;
+}
+
+Status FolderReader::add_module(const Json& entry, size_t index, SentenceConfig& out) {
+  const std::string where = fmt::format("{}: module {}", shown(kModules), index);
+  if (!entry.is_object()) return bad_input(where + " is not an object");
+  const JsonFields fields(entry, shown(kModules), fmt::format("[{}].", index));
+  const std::string type = FERRY_TRY(fields.text("type")).value_or("");
+  const std::string path = FERRY_TRY(fields.text("path")).value_or("");
+  const std::string name = type.substr(type.rfind('.') + 1);
+  const bool known = type.starts_with("sentence_transformers.");
+  if (known && name == "Transformer" && index == 0) {
+    has_transformer_ = true;
+    return read_transformer(path, out);
+  }
+  if (known && name == "Normalize" && has_pooling_) {
+    out.modules.push_back({.kind = SentenceModule::Kind::kNormalize});
+    return {};
+  }
+  if (!path.empty() && !is_plain_name(path)) {
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} is in {}: not the plain name of a folder", where, quoted(path)));
+  }
+  if (known && name == "Pooling" && index == 1 && has_transformer_) {
+    has_pooling_ = true;
+    out.pooling = FERRY_TRY(read_pooling(path.empty() ? "config.json" : path + "/config.json"));
+    return {};
+  }
+  if (known && name == "Dense" && has_pooling_ && !path.empty()) {
+    out.modules.push_back(FERRY_TRY(read_dense(path)));
+    return {};
+  }
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{} is {}: supported are Transformer, then Pooling, then Dense and "
+                          "Normalize",
+                          where, quoted(type)));
+}
+
+Result<std::optional<SentenceConfig>> FolderReader::read() {
+  const std::optional<Json> modules = FERRY_TRY(json(kModules));
+  if (!modules) return std::optional<SentenceConfig>();
+  if (!modules->is_array()) return bad_input(shown(kModules) + ": not a JSON list");
+  SentenceConfig out;
+  for (size_t i = 0; i < modules->size(); ++i) {
+    FERRY_RETURN_IF_ERROR(add_module((*modules)[i], i, out));
+  }
+  if (has_pooling_) return std::optional(std::move(out));
+  return fail(ErrorCode::kUnsupported,
+              shown(kModules) + ": has no pooling: nothing makes one vector of the states");
+}
+
+}  // namespace
+
+int64_t SentenceConfig::width(int64_t states) const {
+  for (const SentenceModule& module : modules) {
+    if (module.kind == SentenceModule::Kind::kDense) states = module.out;
+  }
+  return states;
+}
+
+Result<std::optional<SentenceConfig>> parse_sentence_config(const FolderText& text,
+                                                            const std::string& folder) {
+  return FolderReader(text, folder).read();
+}
+
+}  // namespace ferry::converters

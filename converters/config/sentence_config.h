@@ -1,0 +1,45 @@
+// SentenceConfig: what a folder of sentence-transformers does with the states of its encoder, as
+// its modules.json lists it. parse_sentence_config() reads it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+
+namespace ferry::converters {
+
+// A module behind the pooling.
+struct SentenceModule {
+  enum class Kind { kDense, kNormalize } kind = Kind::kNormalize;
+  // Of kDense: y = activation(W x + b).
+  std::string folder = {};  // with its weights: "2_Dense"
+  int64_t in = 0, out = 0;
+  bool bias = false;
+  enum class Function { kIdentity, kTanh } function = Function::kIdentity;
+  bool operator==(const SentenceModule&) const = default;
+};
+
+struct SentenceConfig {
+  enum class Pooling { kMean, kFirst, kLast } pooling = Pooling::kMean;  // over the tokens
+  std::vector<SentenceModule> modules = {};                              // in order
+  std::optional<int64_t> max_tokens = {};  // of a text, where the folder states it
+  // Values of the vector, for states of this width.
+  int64_t width(int64_t states) const;
+  bool operator==(const SentenceConfig&) const = default;
+};
+
+// The text of a file of the folder by its path in it ("1_Pooling/config.json"); none where there is
+// no such file.
+using FolderText = std::function<Result<std::optional<std::string>>(const std::string& path)>;
+
+// None for a folder without modules.json. Messages name files by `folder`. kBadInput: malformed, or
+// sizes that do not follow each other. kUnsupported: a module, a pooling or a setting that would
+// change the vector and is not one of the above.
+Result<std::optional<SentenceConfig>> parse_sentence_config(const FolderText& text,
+                                                            const std::string& folder);
+
+}  // namespace ferry::converters

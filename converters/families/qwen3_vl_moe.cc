@@ -1,0 +1,52 @@
+// Text decoder of Qwen3-VL with experts: Qwen3-MoE under another name, whose chosen scores always
+// sum to 1, and whose experts are fused and often transposed. As of qwen3_vl the vision tower is
+// dropped. Source: transformers, models/qwen3_vl_moe/modeling_qwen3_vl_moe.py.
+
+#include "converters/blocks/moe.h"
+#include "converters/families/families.h"
+#include "converters/keys/standard_keys.h"
+
+namespace ferry::converters::families {
+namespace {
+
+constexpr const char* kVision = "vision tower: only the text part is built";
+
+Status read(const JsonFields&, ModelConfig& config) {
+  config.moe.norm_top_scores = true;
+  return {};
+}
+
+std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
+  if (config.moe.experts == 0) return kQwen3.text_decoder().rules(config, prefix);
+  const std::string mlp = prefix + "layers.{i}.mlp.";
+  return concat({kQwen3.text_decoder().rules(config, prefix),
+                 rename_rules(mlp, {{"gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
+                 either_way_expert_rules(mlp + "experts.gate_up_proj", mlp + "experts.down_proj")});
+}
+
+Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
+  return kQwen3.text_decoder().build(config, options);
+}
+
+}  // namespace
+
+const FamilySpec kQwen3VlMoe = {
+    .types = {{.name = "qwen3_vl_moe_text",
+               .wrapper = {.name = "qwen3_vl_moe"},
+               .defaults = R"({"vocab_size": 151936, "hidden_size": 2048,
+                               "intermediate_size": 5632, "num_hidden_layers": 24,
+                               "num_attention_heads": 16, "num_key_value_heads": 16,
+                               "max_position_embeddings": 128000, "rope_theta": 500000.0,
+                               "num_experts": 60, "num_experts_per_tok": 4,
+                               "moe_intermediate_size": 1408})",
+               .names = {{"num_experts", {"num_local_experts", "num_experts"}},
+                         {"norm_topk_prob", {}}},
+               .attention_bias = true,
+               .experts = ExpertRule::kListed,
+               .read = read}},
+    .components = {{.prefixes = {"model.", "model.language_model."},
+                    .rules = rules,
+                    .build = build}},
+    .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
+
+}  // namespace ferry::converters::families

@@ -1,0 +1,215 @@
+#include "proof/logit_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "proof/expert_ties.h"
+#include "proof/parity.h"
+#include "proof/reference_names.h"
+
+namespace ferry::proof {
+namespace {
+
+constexpr size_t kAttempts = 12;      // exchanges tried for one token at a time
+constexpr size_t kMostExchanges = 4;  // of one token, in several layers
+constexpr int kMostFailures = 4;      // tokens in vain before the search ends
+
+// The experts of one token.
+using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
+
+class LogitSearch {
+ public:
+  LogitSearch(runner::Decoder& decoder, const packer::Manifest& manifest,
+              const Reference& reference, const ReferencePrompt& prompt)
+      : decoder_(decoder),
+        manifest_(manifest),
+        reference_(reference),
+        prompt_(prompt),
+        tokens_(prompt.input_ids.size()) {}
+
+  Result<FoundRoutes> run() {
+    want_ = FERRY_TRY(reference_.floats(prompt_, "logits",
+                                        {1, static_cast<int64_t>(tokens_), manifest_.vocab_size}));
+    FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink(
+        [this](const std::string& name, int64_t, int64_t rows, std::span<const float> values) {
+          const auto width = values.size() / static_cast<size_t>(std::max<int64_t>(rows, 1));
+          const auto last = values.last(width);
+          last_[name].assign(last.begin(), last.end());
+        }));
+    Status searched = search();
+    FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
+    FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink({}));
+    FERRY_RETURN_IF_ERROR(std::move(searched));
+    return std::move(found_);
+  }
+
+ private:
+  // A token with the routes that it took, and the scores that they were chosen from.
+  struct Trial {
+    double db = 0;  // of its logits
+    TokenRoute route = {};
+    std::map<int64_t, std::vector<float>> scores = {};
+  };
+  struct Candidate {
+    double margin = 0;
+    int64_t layer = 0;
+    std::vector<int64_t> route = {};  // with one expert exchanged
+  };
+
+  Status search() {
+    FERRY_RETURN_IF_ERROR(execute_from(0));
+    const double usual = median(rows_db_);
+    const double suspect = usual - kSuspectDb;
+    int failures = 0;
+    for (size_t t = 0; t < tokens_ && failures < kMostFailures; ++t) {
+      if (rows_db_[t] >= suspect) continue;
+      const bool mended = FERRY_TRY(mend(t, usual));
+      if (!mended) failures += 1;
+      if (mended) FERRY_RETURN_IF_ERROR(execute_from(t + 1));
+    }
+    return {};
+  }
+
+  // Executes all tokens. Those before `first` keep their routes, the others choose.
+  Status execute_from(size_t first) {
+    for (auto& [layer, route] : found_.routes) route.resize(first * per_token(layer));
+    const runner::ExpertRoutes settled = found_.routes;
+    FERRY_RETURN_IF_ERROR(decoder_.force_experts(&settled));
+    decoder_.restart(static_cast<int64_t>(tokens_));
+    rows_db_.resize(tokens_);
+    for (size_t t = 0; t < tokens_; ++t) {
+      const auto row = FERRY_TRY(decoder_.forward({&prompt_.input_ids[t], 1}));
+      rows_db_[t] = FERRY_TRY(db_of(row, t));
+      if (t >= first) append(taken({}).route);
+    }
+    return decoder_.force_experts(nullptr);
+  }
+
+  // Whether exchanges bring the logits of token `t` near. Its route becomes part of found_.routes.
+  Result<bool> mend(size_t t, double usual) {
+    TokenRoute pins;
+    Trial now = FERRY_TRY(attempt(t, pins));
+    size_t exchanges = 0;
+    while (exchanges < kMostExchanges && now.db < usual - kSuspectDb) {
+      Trial best = now;
+      TokenRoute best_pins;
+      for (const Candidate& candidate : candidates(now, pins, usual)) {
+        TokenRoute trial_pins = pins;
+        trial_pins[candidate.layer] = candidate.route;
+        Trial trial = FERRY_TRY(attempt(t, trial_pins));
+        if (trial.db <= best.db) continue;
+        best = std::move(trial);
+        best_pins = std::move(trial_pins);
+        if (best.db >= usual - kSuspectDb) break;
+      }
+      if (best.db < now.db + kGainDb) break;
+      now = std::move(best);
+      pins = std::move(best_pins);
+      exchanges += 1;
+    }
+    if (exchanges == 0) return false;
+    for (auto& [layer, route] : found_.routes) route.resize(t * per_token(layer));
+    append(now.route);
+    found_.exchanged += static_cast<int64_t>(exchanges);
+    return true;
+  }
+
+  // The nearest ties of all layers that are not pinned.
+  std::vector<Candidate> candidates(const Trial& now, const TokenRoute& pins, double usual) const {
+    std::vector<Candidate> all;
+    for (const auto& [layer, route] : now.route) {
+      const auto scores = now.scores.find(layer);
+      if (pins.contains(layer) || scores == now.scores.end()) continue;
+      for (const Exchange& exchange : near_ties(scores->second, route, usual)) {
+        Candidate& one = all.emplace_back(Candidate{exchange.margin, layer, route});
+        one.route[exchange.slot] = exchange.expert;
+      }
+    }
+    std::ranges::stable_sort(all, {}, &Candidate::margin);
+    if (all.size() > kAttempts) all.resize(kAttempts);
+    return all;
+  }
+
+  // Executes the tokens up to `t`, whose own route has `pins`.
+  Result<Trial> attempt(size_t t, const TokenRoute& pins) {
+    runner::ExpertRoutes routes = found_.routes;
+    for (auto& [layer, route] : routes) {
+      route.resize(t * per_token(layer));
+      const auto pin = pins.find(layer);
+      if (pin != pins.end()) route.insert(route.end(), pin->second.begin(), pin->second.end());
+    }
+    FERRY_RETURN_IF_ERROR(decoder_.force_experts(&routes));
+    decoder_.restart(static_cast<int64_t>(tokens_));
+    const auto computed = decoder_.forward(std::span(prompt_.input_ids).first(t + 1));
+    FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
+    const std::span<const float> rows = FERRY_TRY(computed);
+    Trial trial = taken(pins);
+    trial.db = FERRY_TRY(db_of(rows, t));
+    return trial;
+  }
+
+  // What the probes saw of the last token.
+  Trial taken(const TokenRoute& pins) const {
+    Trial trial;
+    for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
+      const auto chosen = last_.find(route_name(layer));
+      if (chosen == last_.end() || chosen->second.size() != per_token(layer)) continue;
+      const auto pin = pins.find(layer);
+      trial.route[layer] = pin != pins.end()
+                               ? pin->second
+                               : std::vector<int64_t>(chosen->second.begin(), chosen->second.end());
+      const auto scores = last_.find(fmt::format("router_logits.{}", layer));
+      const auto experts = static_cast<size_t>(decoder_.experts_of(layer).second);
+      if (scores == last_.end() || scores->second.size() != experts) continue;
+      trial.scores[layer] = scores->second;
+    }
+    return trial;
+  }
+
+  void append(const TokenRoute& token) {
+    for (const auto& [layer, route] : token) {
+      std::vector<int64_t>& all = found_.routes[layer];
+      all.insert(all.end(), route.begin(), route.end());
+    }
+  }
+
+  size_t per_token(int64_t layer) const {
+    return static_cast<size_t>(decoder_.experts_of(layer).first);
+  }
+
+  // Of the last row of `rows`, the logits of token `t`.
+  Result<double> db_of(std::span<const float> rows, size_t t) const {
+    const auto vocab = static_cast<size_t>(manifest_.vocab_size);
+    if (rows.size() < vocab) return bad_input("the bundle's logits are not [rows, vocabulary]");
+    ValueComparison comparison;
+    comparison.add(rows.last(vocab), std::span(want_).subspan(t * vocab, vocab));
+    return comparison.metrics().sqnr_db;
+  }
+
+  runner::Decoder& decoder_;
+  const packer::Manifest& manifest_;
+  const Reference& reference_;
+  const ReferencePrompt& prompt_;
+  const size_t tokens_;
+  std::vector<float> want_;                         // (T, vocab)
+  std::vector<double> rows_db_;                     // of the logits of each token
+  std::map<std::string, std::vector<float>> last_;  // probes of the last token
+  FoundRoutes found_;
+};
+
+}  // namespace
+
+Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
+                                          const packer::Manifest& manifest,
+                                          const Reference& reference,
+                                          const ReferencePrompt& prompt) {
+  return LogitSearch(decoder, manifest, reference, prompt).run();
+}
+
+}  // namespace ferry::proof

@@ -1,0 +1,19 @@
+// find_routes_by_logits() finds the experts of a reference that has neither routes nor hidden
+// states.
+#pragma once
+
+#include "core/result.h"
+#include "proof/expert_search.h"
+
+namespace ferry::proof {
+
+// Goes through the tokens in order. Where the logits of a token are further from the reference's
+// than those of most tokens, an expert of the token is exchanged for another whose score is equal
+// within the error of the logits, in any layer. The exchange is kept if it brings the logits near;
+// layers behind it and later tokens choose again.
+Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
+                                          const packer::Manifest& manifest,
+                                          const Reference& reference,
+                                          const ReferencePrompt& prompt);
+
+}  // namespace ferry::proof
