@@ -252,7 +252,7 @@ TEST(GgufRope, YarnIsThatOfTheConfig) {
   const GgufKeys named = {fields, "llama."};
   const auto rope = [&] {
     return read_gguf_rope({.keys = &named,
-                           .architecture = find_gguf_architecture("llama"),
+                           .architecture = find_gguf_architectures("llama").front(),
                            .tensors = source.get(),
                            .theta = 500000.0,
                            .head_dim = 4,

@@ -225,6 +225,9 @@ Status read_gguf_experts(GgufReading& in) {
     return {};
   }
   FERRY_RETURN_IF_ERROR(check_gating(in));
+  if (!config.contains("num_experts_per_tok")) {
+    in.missing.push_back(in.keys->name("expert_used_count"));
+  }
   if (!config.contains("moe_intermediate_size")) {
     config["moe_intermediate_size"] = config["intermediate_size"];
   }
