@@ -20,6 +20,7 @@
 #include "core/file.h"
 #include "core/interrupt.h"
 #include "graph/derived_weights.h"
+#include "graph/non_finite_rows.h"
 #include "packer/segment_digest.h"
 #include "packer/source_tap.h"
 
@@ -75,9 +76,9 @@ class PlainFile {
 
 class FileWriter {
  public:
-  FileWriter(const FileSet& plan, const std::string& directory, ResumableStage* stage,
+  FileWriter(const FileSet& plan, const OutputFolder& folder, ResumableStage* stage,
              ThreadPool& pool, const std::function<void(uint64_t, uint64_t)>& progress)
-      : plan_(plan), directory_(directory), stage_(stage), pool_(pool), progress_(progress) {
+      : plan_(plan), folder_(folder), stage_(stage), pool_(pool), progress_(progress) {
     digests_.files.resize(plan.files.size());
     digests_.segments.resize(plan.segments);
     digests_.entries.resize(plan.source->entries().size());
@@ -93,7 +94,7 @@ class FileWriter {
   Result<FileDigests> run() {
     const StageContents nothing;
     FERRY_RETURN_IF_ERROR(
-        prepare_files(plan_, directory_, stage_ != nullptr ? stage_->contents : nothing));
+        prepare_files(plan_, folder_, stage_ != nullptr ? stage_->contents : nothing));
     if (stage_ != nullptr) take_over(stage_->contents);
     const size_t count = plan_.files.size();
     const size_t at_once = std::clamp<size_t>(most_open_files() / 4, 1, 64);
@@ -155,7 +156,7 @@ class FileWriter {
     std::vector<Task> tasks;
     for (size_t f = begin; f < end; ++f) {
       const FilePlan& file = plan_.files[f];
-      open_.push_back(FERRY_TRY(OutputFile::open_existing(directory_ + "/" + file.name)));
+      open_.push_back(FERRY_TRY(folder_.open(file.name)));
       if (!file.has_weights) tasks.push_back({f, {}, file.bytes});
       add_weights(f, tasks);
     }
@@ -225,7 +226,8 @@ class FileWriter {
     const auto write_rows = [&](int64_t first, int64_t rows,
                                 std::span<const std::span<std::byte>> tiles) -> Status {
       NonFiniteCount& count = digests_.non_finite[weight];
-      count.unquantized += FERRY_TRY(materialize_rows(recipe, tap, first, rows, tiles));
+      const uint64_t uncoded = FERRY_TRY(materialize_rows(recipe, tap, first, rows, tiles));
+      if (uncoded > 0) FERRY_RETURN_IF_ERROR(count_uncoded(recipe, first, rows, uncoded, count));
       for (size_t i = 0; i < tiles.size(); ++i) {
         const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, i);
         if (digested) hashes[i].update(tiles[i]);
@@ -267,6 +269,16 @@ class FileWriter {
     if (end / kWritebackBytes > offset / kWritebackBytes || end == extent.bytes) {
       out.start_writeback(extent.offset + begun, end - begun);
     }
+    return {};
+  }
+
+  // Of `uncoded` values of these rows, why.
+  Status count_uncoded(const graph::Recipe& recipe, int64_t first, int64_t rows, uint64_t uncoded,
+                       NonFiniteCount& count) const {
+    const uint64_t non_finite =
+        FERRY_TRY(graph::count_non_finite_rows(recipe, *plan_.source, first, rows));
+    count.unquantized += non_finite;
+    count.too_large += uncoded - std::min(uncoded, non_finite);
     return {};
   }
 
@@ -448,7 +460,7 @@ class FileWriter {
   }
 
   const FileSet& plan_;
-  const std::string& directory_;
+  const OutputFolder folder_;
   ResumableStage* stage_;
   ThreadPool& pool_;
   const std::function<void(uint64_t, uint64_t)>& progress_;
@@ -466,10 +478,10 @@ class FileWriter {
 
 }  // namespace
 
-Result<FileDigests> write_files(const FileSet& plan, const std::string& directory,
+Result<FileDigests> write_files(const FileSet& plan, const OutputFolder& folder,
                                 ResumableStage* stage, ThreadPool& pool,
                                 const std::function<void(uint64_t, uint64_t)>& progress) {
-  return FileWriter(plan, directory, stage, pool, progress).run();
+  return FileWriter(plan, folder, stage, pool, progress).run();
 }
 
 }  // namespace ferry::packer
