@@ -37,7 +37,7 @@ bool holds_programs(const std::string& directory) {
 
 Result<Audit> audit_file(const std::string& path) {
   const InputFile file = FERRY_TRY(InputFile::open(path));
-  if (path.ends_with(".pte")) return audit_program(file);
+  if (path.ends_with(".pte") || path.ends_with(".bpte")) return audit_program(file);
   if (path.ends_with(".ptd")) return audit_data(file);
   const std::string identifier = FERRY_TRY(file_identifier(file));
   if (identifier == "ET12") return audit_program(file);

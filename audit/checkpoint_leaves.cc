@@ -167,9 +167,9 @@ class CheckpointReader {
  private:
   // Sets the type of the file.
   Result<std::vector<Leaf>> leaves_of(uint32_t i, const SourceFile& file, std::string& type) {
-    if (const auto* gguf = std::get_if<formats::GgufMetadata>(&checkpoint_.extra)) {
+    if (std::holds_alternative<formats::GgufMetadata>(checkpoint_.extra)) {
       type = "gguf";
-      std::vector<Claim> claims = claim_gguf_header(*gguf, file.header, source_.entries());
+      std::vector<Claim> claims = FERRY_TRY(claim_gguf_header(file));
       add_tensors(i, claims);
       return tile(i, file.bytes, std::move(claims), padding_rule(file.bytes));
     }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "audit/checkpoint_leaves.h"
@@ -12,6 +13,7 @@
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "formats/ptd/ptd.h"
+#include "formats/pte/bundled.h"
 #include "formats/pte/reader.h"
 
 namespace ferry::audit {
@@ -25,13 +27,35 @@ void append(Audit& audit, std::vector<Leaf> leaves) {
   std::ranges::move(leaves, std::back_inserter(audit.leaves));
 }
 
-// The next file of the audit.
+// What of a bundled program is not the program: inputs and the outputs that they must give.
+Leaf test_cases(uint32_t file, uint64_t offset, uint64_t bytes) {
+  return {.file = file,
+          .offset = offset,
+          .bytes = bytes,
+          .kind = LeafKind::kReference,
+          .name = "test cases",
+          .component = "files"};
+}
+
+// The next file of the audit. A bundled program may be one.
 Status add_program(Audit& audit, const InputFile& input, const std::string& name) {
   const MappedFile file = FERRY_TRY(MappedFile::map(input));
   const std::string shown = printable(input.path());
-  const pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(file.bytes(), shown));
   const auto index = static_cast<uint32_t>(audit.files.size());
-  append(audit, FERRY_TRY(leaves_of_program(loaded, file.bytes(), index, shown)).leaves);
+  std::span<const std::byte> program = file.bytes();
+  if (pte::is_bundled(program)) {
+    program = FERRY_TRY(pte::read_bundled(file.bytes(), shown)).program;
+  }
+  const auto begin = static_cast<uint64_t>(program.data() - file.bytes().data());
+  const uint64_t end = begin + program.size();
+  if (begin > 0) audit.leaves.push_back(test_cases(index, 0, begin));
+  const pte::LoadedProgram loaded = FERRY_TRY(pte::read_program(program, shown));
+  std::vector<Leaf> leaves = FERRY_TRY(leaves_of_program(loaded, program, index, shown)).leaves;
+  for (Leaf& leaf : leaves) leaf.offset += begin;
+  append(audit, std::move(leaves));
+  if (end < file.bytes().size()) {
+    audit.leaves.push_back(test_cases(index, end, file.bytes().size() - end));
+  }
   audit.files.push_back({name, file.bytes().size(), "program"});
   if (!audit.memory) audit.memory.emplace();
   add_memory(loaded.program, index, *audit.memory);

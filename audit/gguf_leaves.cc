@@ -1,7 +1,11 @@
 #include "audit/gguf_leaves.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
+
+#include "formats/gguf/header.h"
+#include "formats/gguf/metadata.h"
 
 namespace ferry::audit {
 namespace {
@@ -40,10 +44,10 @@ uint64_t end_of(const GgufItem& item, const GgufMetadata& metadata,
 }
 
 // Name, number of dimensions, dimensions, type, offset.
-uint64_t bytes_of_infos(const std::vector<TensorEntry>& tensors) {
+uint64_t bytes_of_infos(const std::vector<formats::GgufTensor>& tensors) {
   uint64_t bytes = 0;
-  for (const TensorEntry& tensor : tensors) {
-    bytes += kLengthBytes + tensor.name.size() + 4 + 8 * tensor.shape.size() + 4 + 8;
+  for (const auto& [entry, type] : tensors) {
+    bytes += kLengthBytes + entry.name.size() + 4 + 8 * entry.shape.size() + 4 + 8;
   }
   return bytes;
 }
@@ -61,11 +65,20 @@ bool is_tokenizer(const GgufItem& item) { return item.key.starts_with("tokenizer
 
 }  // namespace
 
-std::vector<Claim> claim_gguf_header(const GgufMetadata& metadata,
-                                     std::span<const std::byte> header,
-                                     const std::vector<TensorEntry>& tensors) {
+Result<std::vector<Claim>> claim_gguf_header(const SourceFile& file) {
+  const std::span<const std::byte> header = file.header;
+  // The reader may ask for more than it needs.
+  const auto read = [header](uint64_t offset, std::span<std::byte> out) -> Status {
+    std::ranges::fill(out, std::byte{0});
+    const auto rest = header.subspan(std::min<uint64_t>(offset, header.size()));
+    std::ranges::copy(rest.first(std::min(rest.size(), out.size())), out.begin());
+    return {};
+  };
+  const formats::GgufHeader parsed =
+      FERRY_TRY(formats::read_gguf_header(read, file.bytes, file.name));
+  const std::vector<GgufItem>& items = parsed.items;
+  const GgufMetadata metadata(items, header, file.name);
   std::vector<Claim> claims = {claim(0, kPrefixBytes, LeafKind::kHeader, "counts")};
-  const std::vector<GgufItem>& items = metadata.items();
   uint64_t end = kPrefixBytes;
   for (size_t i = 0; i < items.size();) {
     size_t next = i;
@@ -77,7 +90,8 @@ std::vector<Claim> claim_gguf_header(const GgufMetadata& metadata,
                            tokenizer ? "tokenizer.*" : "key/value pairs"));
     i = next;
   }
-  const uint64_t infos_end = std::min<uint64_t>(end + bytes_of_infos(tensors), header.size());
+  const uint64_t infos_end =
+      std::min<uint64_t>(end + bytes_of_infos(parsed.tensors), header.size());
   claims.push_back(claim(end, infos_end, LeafKind::kHeader, "names and places of tensors"));
   return claims;
 }

@@ -38,10 +38,9 @@ std::string step_text(const graph::Step& step) {
                                     : fmt::format("a scale for {} elements", step.scheme.group);
     case graph::Step::Kind::kSplitQ80:
       return "codes and scales as stored";
-    case graph::Step::Kind::kEncode:
-      return fmt::format("blocks of {}", step.encoder->name);
     case graph::Step::Kind::kStored:
       return "blocks as stored";
+    case graph::Step::Kind::kEncode:
     case graph::Step::Kind::kDecode:
     case graph::Step::Kind::kCast:
       break;
@@ -90,6 +89,15 @@ std::string stored_forms(const graph::Recipe& recipe, const TensorSource& source
     forms.insert(form.substr(0, form.find(':')));  // of a derived one its kind
   }
   return fmt::format("{}", fmt::join(forms, " and "));
+}
+
+// The form that the target is stored in; empty where it is that of the sources, whatever that is.
+std::string made_form(const graph::Recipe& recipe) {
+  if (recipe.steps.empty()) return std::string(dtype_name(recipe.output().dtype));
+  const graph::Step& last = recipe.steps.back();
+  if (last.kind == graph::Step::Kind::kStored) return {};
+  if (last.kind == graph::Step::Kind::kEncode) return std::string(last.encoder->name);
+  return std::string(dtype_name(recipe.output().dtype));
 }
 
 // One text for all targets where they agree, else one for each, in their order.
@@ -318,12 +326,10 @@ std::string transform_text(const graph::Recipe& recipe, const TensorSource& sour
   };
   for (const graph::Step& step : recipe.steps) add(step_text(step));
   const std::string stored = stored_forms(recipe, source);
-  const bool blocks =
-      !recipe.steps.empty() && (recipe.steps.back().kind == graph::Step::Kind::kEncode ||
-                                recipe.steps.back().kind == graph::Step::Kind::kStored);
-  const std::string_view made = dtype_name(recipe.output().dtype);
-  // Blocks are named by their step, and have no dtype.
-  if (!blocks && !stored.empty() && stored != made) add(fmt::format("{} to {}", stored, made));
+  const std::string made = made_form(recipe);
+  if (!made.empty() && !stored.empty() && stored != made) {
+    add(fmt::format("{} to {}", stored, made));
+  }
   return text.empty() ? "copy" : text;
 }
 

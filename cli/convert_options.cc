@@ -204,7 +204,6 @@ Status check_export(const ConvertLine& o) {
   const pipeline::ConvertOptions& c = o.convert;
   const bool program = o.to == "bpte";
   const std::pair<const char*, bool> refused[] = {
-      {"--if-changed", o.if_changed},
       {"--component-dtype", !o.component_dtype.empty()},
       {"--quantize", o.quantize.linears != "none"},
       {"--quantize-embedding", o.quantize.embeddings != "none"},
@@ -328,8 +327,8 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
               "Make the bundle of the parts in DIR: moves their data files, checks all digests and "
               "writes the rest")
       .flag("--if-changed", o.if_changed,
-            "Leave a bundle as it is that converting again would make the same, and replace any "
-            "other; reads the checkpoint to know")
+            "Leave an output as it is that converting again would make the same, and replace any "
+            "other; reads the checkpoint to know, and files of other formats")
       .option("--reference FILE", o.convert.reference,
               "Reference to embed, for verify (safetensors or HDF5)")
       .option("--max-file-size SIZE", o.max_file_size, "Split weight files: 500M, 2GiB, ...")

@@ -4,6 +4,8 @@
 
 #include "core/text.h"
 #include "packer/loose_programs.h"
+#include "pipeline/gguf_proof.h"
+#include "pipeline/memory_bundle.h"
 #include "text/end_tokens.h"
 
 namespace ferry::cli {
@@ -65,6 +67,9 @@ Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOption
   if (!is_any_given(options)) {
     if (choice.directory.empty()) {
       return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
+    }
+    if (pipeline::is_gguf_file(choice.directory)) {
+      return pipeline::bundle_in_memory(choice.directory, pool);
     }
     return choice.check_digests
                ? packer::Bundle::open_to_execute(choice.directory, pool, choice.progress)

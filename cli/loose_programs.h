@@ -20,7 +20,8 @@ struct LooseOptions {
 void add_loose_options(Verb& verb, LooseOptions& options);
 
 // The programs that the options name, or the bundle in `directory`, which is empty where there are
-// such options. kUsage unless it is one of them.
+// such options; a GGUF file in its place becomes a bundle in memory. kUsage unless it is one of
+// them.
 struct BundleChoice {
   std::string directory;
   bool check_digests = true;   // of a bundle

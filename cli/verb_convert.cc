@@ -45,6 +45,17 @@ Status calibrate(ConvertLine& options, ThreadPool& pool) {
   return pipeline::calibrate_prefill(options.convert, prefill, pool);
 }
 
+// Whether the files that are there are those that the plan would make.
+Result<bool> is_up_to_date(Context& context, const packer::WeightFilesPlan& plan,
+                           const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return false;  // or writing says why not
+  const std::string why = FERRY_TRY(
+      plan.difference(path, context.pool(), context.progress("comparing with the checkpoint")));
+  if (!why.empty()) context.note(fmt::format("{}: made again: {}", printable(path), why));
+  return why.empty();
+}
+
 // Whether the bundle that is there is what the plan would make.
 Result<bool> is_up_to_date(Context& context, const packer::BundlePlan& plan,
                            const std::string& directory) {
@@ -111,9 +122,11 @@ std::string last_line(const ConvertLine& options, const ConversionOutcome& outco
 
 Status write(Context& context, const pipeline::Export& exported, const ConvertLine& options,
              ExportOutcome& outcome) {
-  packer::WrittenFiles written = FERRY_TRY(exported.plan->write(
-      {.path = options.out, .overwrite = options.overwrite, .resume = options.resume},
-      context.pool(), context.progress("writing")));
+  packer::WrittenFiles written =
+      FERRY_TRY(exported.plan->write({.path = options.out,
+                                      .overwrite = options.overwrite || options.if_changed,
+                                      .resume = options.resume},
+                                     context.pool(), context.progress("writing")));
   outcome.files = std::move(written.files);
   note_writing(exported, written.resumed_bytes, exported.plan->total_bytes(),
                std::move(written.non_finite), outcome);
@@ -155,18 +168,23 @@ Result<int> export_files(Context& context, const ConvertLine& options,
   if (!exported.problems.empty()) {
     return refuse_keys(context, exported, context.json ? export_json(exported, outcome) : "");
   }
-  if (!options.dry_run) {
-    outcome.path = options.out;
+  if (!options.dry_run) outcome.path = options.out;
+  if (options.if_changed) {
+    outcome.up_to_date = FERRY_TRY(is_up_to_date(context, *exported.plan, options.out));
+  }
+  if (!options.dry_run && !outcome.up_to_date) {
     FERRY_RETURN_IF_ERROR(write(context, exported, options, outcome));
   }
   outcome.seconds = seconds_since(start);
   if (context.json) {
     context.print_result(export_json(exported, outcome), 0);
   } else if (!context.quiet) {
-    context.print(export_text(exported, /*table=*/options.dry_run));
+    if (!outcome.up_to_date) context.print(export_text(exported, /*table=*/options.dry_run));
     context.print(last_line(options, outcome));
   }
-  for (const std::string& note : outcome.notes) context.note(note);
+  if (!outcome.up_to_date) {
+    for (const std::string& note : outcome.notes) context.note(note);
+  }
   return 0;
 }
 

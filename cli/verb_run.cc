@@ -16,13 +16,11 @@
 #include "cli/run_options.h"
 #include "cli/run_prompt.h"
 #include "cli/run_report.h"
-#include "cli/temporary_bundle.h"
 #include "cli/verbs.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "formats/safetensors/writer.h"
 #include "packer/bundle_reader.h"
-#include "pipeline/gguf_proof.h"
 #include "runner/decoder.h"
 #include "runner/sampler.h"
 
@@ -164,20 +162,14 @@ Result<int> run(Context& context, RunOptions options) {
   Generation g;
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
-  TemporaryBundle converted;
-  if (pipeline::is_gguf_file(options.bundle)) {
-    converted = FERRY_TRY(TemporaryBundle::make(context, options.bundle));
-  }
-  const bool is_temporary = !converted.path().empty();
-  const packer::Bundle bundle = FERRY_TRY(open_bundle(
-      {is_temporary ? converted.path() : options.bundle, !options.skip_digests && !is_temporary,
-       !options.ignore_eos, context.progress("checking digests")},
-      options.loose, context.pool()));
+  const packer::Bundle bundle =
+      FERRY_TRY(open_bundle({options.bundle, !options.skip_digests, !options.ignore_eos,
+                             context.progress("checking digests")},
+                            options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   PromptReader prompts = FERRY_TRY(PromptReader::open(bundle, options, context.pool(), method));
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, context.pool(), method, decode));
-  converted.remove();
   g.stats.load_end = g.clock.now();
   if (options.interactive) {
     return run_chat(context, options, bundle.manifest(), prompts, *decoder, sampler, std::move(g));
@@ -255,8 +247,7 @@ void add_run(CommandLine& line) {
       .example("ferry run bundle/ --chat 'Why is the sky blue?' --temperature 0.7",
                "Text on stdout as it comes; statistics on stderr.")
       .example("ferry run bundle/ --tokens 1,2,3 --max-new 16 --json", "Without a tokenizer.")
-      .example("ferry run model.gguf --chat Hello",
-               "Through a temporary bundle, which is gone once the model is loaded.")
+      .example("ferry run model.gguf --chat Hello", "Through a bundle in memory.")
       .exit_codes({{"1", "a threshold is missed, or a message of a chat does not fit the context"},
                    {"6", "a file of --dump-logits or --stats-json exists"}})
       .action([o](Context& context) { return run(context, *o); });

@@ -12,7 +12,6 @@
 #include "cli/parity_document.h"
 #include "cli/perplexity_report.h"
 #include "cli/report_file.h"
-#include "cli/temporary_bundle.h"
 #include "cli/verbs.h"
 #include "cli/verify_encoder.h"
 #include "cli/verify_gguf.h"
@@ -24,6 +23,7 @@
 #include "packer/bundle_reader.h"
 #include "pipeline/bundled_proof.h"
 #include "pipeline/gguf_proof.h"
+#include "pipeline/memory_bundle.h"
 #include "pipeline/verify.h"
 #include "report/html_page.h"
 
@@ -32,7 +32,6 @@ namespace {
 
 struct Options {
   std::string bundle;
-  std::string shown;  // as given, where `bundle` is made of that
   pipeline::VerifyOptions verify;
   std::string mode;
   std::optional<int64_t> memory;
@@ -120,17 +119,11 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
   const pipeline::PerplexityOptions given = {
       .file = options.perplexity,
       .text = options.text,
-      .against = verify.against,
-      .checkpoint = verify.checkpoint,
-      .config = verify.config,
-      .lora = verify.lora,
       .window = options.window,
       .stride = options.stride,
-      .mode = verify.mode,
-      .memory = verify.memory,
       .progress = context.progress("predicting", ProgressUnit::kItems)};
   const pipeline::PerplexityReport report =
-      FERRY_TRY(pipeline::measure_perplexity(bundle, given, context.pool()));
+      FERRY_TRY(pipeline::measure_perplexity(bundle, given, verify, context.pool()));
   FERRY_RETURN_IF_ERROR(write_report(context, options, form,
                                      {.bundle = bundle, .options = verify, .perplexity = &report}));
   if (context.json) {
@@ -139,10 +132,6 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
     context.print(to_text(report));
   }
   return 0;
-}
-
-const std::string& shown_path(const Options& options) {
-  return options.shown.empty() ? options.bundle : options.shown;
 }
 
 // A bundled program is compared with what is in it; other options say nothing of it.
@@ -193,6 +182,13 @@ Result<int> verify_bundled(Context& context, const Options& options) {
   return code;
 }
 
+// A GGUF file becomes a bundle in memory.
+Result<packer::Bundle> open_bundle(Context& context, const std::string& path) {
+  if (pipeline::is_gguf_file(path)) return pipeline::bundle_in_memory(path, context.pool());
+  return packer::Bundle::open(path, /*check_digests=*/true, context.pool(),
+                              context.progress("checking digests"));
+}
+
 Result<int> verify_bundle(Context& context, const Options& options) {
   if (pipeline::is_bundled_file(options.bundle)) return verify_bundled(context, options);
   pipeline::VerifyOptions verify = options.verify;
@@ -209,9 +205,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
     return context.progress(label, unit);
   };
   verify.details = form.has_value() || !options.attest.file.empty();
-  const packer::Bundle bundle =
-      FERRY_TRY(packer::Bundle::open(options.bundle, /*check_digests=*/true, context.pool(),
-                                     context.progress("checking digests")));
+  const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options.bundle));
   if (bundle.manifest().program_style == kEncoderStyle) {
     if (!form && options.attest.file.empty() && options.perplexity.empty()) {
       return verify_encoder(context, bundle, shown_path(options), verify);
@@ -226,7 +220,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
-    context.print_result(to_json(verification, shown_path(options)), verification.parity() ? 0 : 1);
+    context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
   } else if (!context.json && !context.quiet) {
     // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
@@ -235,7 +229,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   if (verification.parity()) return 0;
   context.flush();
   for (const std::string& reason : reasons(verification)) {
-    fmt::print(stderr, "ferry: no parity: {}: {}\n", shown_path(options), reason);
+    fmt::print(stderr, "ferry: no parity: {}: {}\n", options.bundle, reason);
   }
   return 1;
 }
@@ -260,13 +254,11 @@ Result<int> verify_file(Context& context, const Options& options) {
                   "--tolerance, --memory and --report: bytes of a GGUF file are compared, and "
                   "nothing is executed");
     }
-    return verify_gguf(context, options.bundle, verify.checkpoint, verify.config);
+    return verify_gguf(
+        context, options.bundle,
+        {.checkpoint = verify.checkpoint, .config = verify.config, .lora = verify.lora});
   }
-  const TemporaryBundle converted = FERRY_TRY(TemporaryBundle::make(context, options.bundle));
-  Options made = options;
-  made.shown = options.bundle;
-  made.bundle = converted.path();
-  return verify_bundle(context, made);
+  return verify_bundle(context, options);
 }
 
 }  // namespace

@@ -39,14 +39,10 @@ std::string to_text(const pipeline::GgufProof& proof) {
 
 }  // namespace
 
-Result<int> verify_gguf(Context& context, const std::string& file, const std::string& checkpoint,
-                        const std::string& config) {
-  const pipeline::GgufProof proof =
-      FERRY_TRY(pipeline::prove_gguf(file,
-                                     {.checkpoint = checkpoint,
-                                      .config = config,
-                                      .progress = context.progress("comparing tensors")},
-                                     context.pool()));
+Result<int> verify_gguf(Context& context, const std::string& file,
+                        pipeline::GgufProofOptions options) {
+  options.progress = context.progress("comparing tensors");
+  const pipeline::GgufProof proof = FERRY_TRY(pipeline::prove_gguf(file, options, context.pool()));
   const int exit = proof.parity() ? 0 : 1;
   if (context.json) {
     context.print_result(to_json(proof, file), exit);

@@ -5,11 +5,12 @@
 
 #include "cli/context.h"
 #include "core/result.h"
+#include "pipeline/gguf_proof.h"
 
 namespace ferry::cli {
 
-// The exit code: 0, or 1 where tensors or keys differ, which stderr names. `config` may be empty.
-Result<int> verify_gguf(Context& context, const std::string& file, const std::string& checkpoint,
-                        const std::string& config);
+// The exit code: 0, or 1 where tensors or keys differ, which stderr names.
+Result<int> verify_gguf(Context& context, const std::string& file,
+                        pipeline::GgufProofOptions options);
 
 }  // namespace ferry::cli

@@ -35,8 +35,12 @@ Result<Checkpoint> plain_checkpoint(Result<std::unique_ptr<TensorSource>> source
   return Checkpoint{FERRY_TRY(std::move(source))};
 }
 
-Result<Checkpoint> gguf_checkpoint(Result<GgufFile> opened) {
-  GgufFile file = FERRY_TRY(std::move(opened));
+// The other files of a split checkpoint are in the same directory.
+Result<Checkpoint> gguf_checkpoint(InputFile first, const Directory& directory,
+                                   const CheckpointOptions& options) {
+  GgufFile file = FERRY_TRY(open_gguf(std::move(first), [&](const std::string& name) {
+    return open_in_checkpoint(directory, name, options);
+  }));
   return Checkpoint{std::move(file.source), std::move(file.metadata)};
 }
 
@@ -176,11 +180,11 @@ Result<Checkpoint> open_keras(const InputFile& index_file, const Directory& dire
   return hdf5_checkpoint(std::move(file));
 }
 
-// The one GGUF file of a directory, or an empty name.
+// The one GGUF file of a directory, the first one of a split checkpoint, or an empty name.
 std::string only_gguf_file(const Directory& directory) {
   std::vector<std::string> names = directory.names().value_or(std::vector<std::string>());
   std::erase_if(names, [](const std::string& name) { return !name.ends_with(".gguf"); });
-  return names.size() == 1 ? names.front() : std::string();
+  return names.size() == 1 || is_gguf_split(names) ? names.front() : std::string();
 }
 
 // The index that the shard `name` ("model-00001-of-00002.safetensors") belongs to; empty where the
@@ -252,7 +256,8 @@ Result<Checkpoint> open_directory(const Directory& directory, const CheckpointOp
                                                 : open_safetensors(std::move(files), path));
   }
   if (const std::string name = only_gguf_file(directory); !name.empty()) {
-    return gguf_checkpoint(open_gguf(FERRY_TRY(open_in_checkpoint(directory, name, options))));
+    return gguf_checkpoint(FERRY_TRY(open_in_checkpoint(directory, name, options)), directory,
+                           options);
   }
   return explain_directory(directory);
 }
@@ -261,7 +266,6 @@ Result<Checkpoint> open_directory(const Directory& directory, const CheckpointOp
 Result<Checkpoint> open_single(InputFile file) {
   const std::string path = file.path();
   const std::string name = base_name(path);
-  if (name.ends_with(".gguf")) return gguf_checkpoint(open_gguf(std::move(file)));
   if (const OtherFormat* format = other_format(name)) {
     return unsupported(
         path, fmt::format("{} checkpoints are not supported{}", format->name, format->advice));
@@ -289,6 +293,7 @@ Result<Checkpoint> open_file(InputFile file, const Directory& directory,
                              const CheckpointOptions& options) {
   if (file.path().ends_with(kIndexSuffix)) return open_index(file, directory, options);
   if (file.path().ends_with(kKerasIndexSuffix)) return open_keras(file, directory, options);
+  if (file.path().ends_with(".gguf")) return gguf_checkpoint(std::move(file), directory, options);
   return open_single(std::move(file));
 }
 

@@ -30,11 +30,11 @@ struct CheckpointOptions {
 
 // `path` is a directory (model.safetensors, or else model.safetensors.index.json with its files, or
 // else the same of pytorch_model.bin, or else model.weights.h5 or model.weights.json, or else the
-// only .gguf file in it), an index.json, a Keras NAME.weights.json, or a single tensor file:
-// safetensors, or PyTorch where its first bytes or the end of its name (.bin, .pt, .pth, .ckpt) say
-// so, HDF5 likewise (.h5, .hdf5), GGUF where its name ends in .gguf. The path itself may be a
-// symbolic link. kUnsupported for other formats; kBadInput for malformed files and for an
-// incomplete set of them.
+// only .gguf file in it, or the first one of a split checkpoint), an index.json, a Keras
+// NAME.weights.json, or a single tensor file: safetensors, or PyTorch where its first bytes or the
+// end of its name (.bin, .pt, .pth, .ckpt) say so, HDF5 likewise (.h5, .hdf5), GGUF where its name
+// ends in .gguf. The path itself may be a symbolic link. kUnsupported for other formats; kBadInput
+// for malformed files and for an incomplete set of them.
 Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOptions& options = {});
 
 // The tensors alone.

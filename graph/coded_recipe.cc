@@ -11,6 +11,7 @@
 #include "core/interrupt.h"
 #include "core/non_finite.h"
 #include "core/text.h"
+#include "graph/non_finite_rows.h"
 #include "graph/quantization/stored_blocks.h"
 #include "graph/recipe.h"
 
@@ -392,6 +393,17 @@ Result<uint64_t> materialize_rows(const Recipe& recipe, const TensorSource& sour
     FERRY_RETURN_IF_ERROR(split(recipe, source, first, rows, outs[0], outs[1]));
   }
   return uint64_t{0};
+}
+
+Result<uint64_t> count_non_finite_rows(const Recipe& recipe, const TensorSource& source,
+                                       int64_t first, int64_t rows) {
+  uint64_t count = 0;
+  ValueReader reader(recipe, source);
+  FERRY_RETURN_IF_ERROR(for_each_group(recipe, first, rows, [&](int64_t at, int64_t n) -> Status {
+    count += non_finite_of(FERRY_TRY(reader.read(at, n)));
+    return {};
+  }));
+  return count;
 }
 
 Status materialize(const Recipe& recipe, const TensorSource& source, size_t output, uint64_t offset,

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/interrupt.h"
+#include "core/os_error.h"
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
@@ -26,9 +27,10 @@ namespace {
 
 constexpr int64_t kFirstWithFastDigests = 7;  // version of the manifest
 
-// The open directory of a bundle, and what lstat says of everything in it, by name.
+// The open directory of a bundle, or memory, and what lstat says of everything in it, by name.
 struct Listing {
-  std::unique_ptr<DIR, int (*)(DIR*)> directory;
+  std::unique_ptr<DIR, int (*)(DIR*)> directory = {nullptr, &::closedir};
+  const MemoryFolder* memory = nullptr;
   std::map<std::string, struct stat> files = {};
 };
 
@@ -38,7 +40,8 @@ Result<Listing> list_directory(const std::string& path) {
     return fail(code, fmt::format("{}: cannot list the bundle: {}", printable(path),
                                   std::strerror(number)));
   };
-  Listing listing{{::opendir(path.c_str()), &::closedir}};
+  Listing listing;
+  listing.directory.reset(::opendir(path.c_str()));
   if (!listing.directory) return error(errno);
   const int fd = ::dirfd(listing.directory.get());
   while (true) {
@@ -54,6 +57,18 @@ Result<Listing> list_directory(const std::string& path) {
     listing.files.emplace(name, info);
   }
   if (errno != 0) return error(errno);
+  return listing;
+}
+
+Result<Listing> list_memory(const MemoryFolder& memory) {
+  Listing listing;
+  listing.memory = &memory;
+  for (const std::string& name : memory.names()) {
+    const OutputFile file = FERRY_TRY(memory.open_to_write(name));
+    struct stat info {};
+    if (::fstat(file.fd(), &info) != 0) return os_error(name, "cannot examine", errno);
+    listing.files.emplace(name, info);
+  }
   return listing;
 }
 
@@ -120,9 +135,7 @@ class Examiner {
            ProblemList& problems)
       : digests_(digests), pool_(pool), progress_(progress), problems_(problems) {}
 
-  Result<BundleContents> run(const std::string& directory) {
-    const Listing listing = FERRY_TRY(list_directory(directory));
-    FERRY_RETURN_IF_ERROR(check_kind(directory, listing));
+  Result<BundleContents> run(const Listing& listing) {
     if (!read_manifest_file(listing)) return std::move(contents_);
     check_files(listing);
     check_manifest(contents_.manifest, problems_);
@@ -159,8 +172,9 @@ class Examiner {
                      kMaxManifestBytes);
   }
 
-  // Relative to the directory that was listed, whatever its path has come to mean.
+  // In the directory that was listed, whatever its path has come to mean.
   Result<InputFile> open_listed(const Listing& listing, const std::string& name) const {
+    if (listing.memory != nullptr) return listing.memory->open(name);
     return InputFile::open_at(::dirfd(listing.directory.get()), name, problems_.path_of(name),
                               InputFile::Links::kRefuse);
   }
@@ -280,7 +294,33 @@ std::string ProblemList::name_of(const std::string& file) const { return printab
 Result<BundleContents> examine_bundle(const std::string& directory, DigestKind digests,
                                       ThreadPool& pool, const ShowProgress& progress,
                                       ProblemList& problems) {
-  return Examiner(digests, pool, progress, problems).run(directory);
+  const Listing listing = FERRY_TRY(list_directory(directory));
+  FERRY_RETURN_IF_ERROR(check_kind(directory, listing));
+  return Examiner(digests, pool, progress, problems).run(listing);
+}
+
+namespace {
+
+// All problems as one error.
+Status error_of(ProblemList& problems) {
+  if (problems.empty()) return {};
+  const std::vector<CheckProblem> found = problems.take();
+  Error error{found[0].code, found[0].message};
+  for (size_t i = 1; i < found.size(); ++i) error.details.push_back(found[i].message);
+  return tl::unexpected<Error>(std::move(error));
+}
+
+}  // namespace
+
+Bundle Bundle::of(BundleContents contents, const std::string& path,
+                  std::shared_ptr<const MemoryFolder> memory) {
+  for (const ManifestProgram* program : contents.manifest.programs()) {
+    contents.open_files.erase(program->file);
+    for (const std::string& file : program->data_files) contents.open_files.erase(file);
+  }
+  return Bundle(std::make_shared<const Parts>(
+      Parts{std::move(memory), path, std::move(contents.manifest), std::move(contents.programs),
+            std::move(contents.data), std::move(contents.open_files), path}));
 }
 
 Result<Bundle> Bundle::open(const std::string& directory, bool check_digests, ThreadPool& pool,
@@ -296,20 +336,20 @@ Result<Bundle> Bundle::open_to_execute(const std::string& directory, ThreadPool&
 Result<Bundle> Bundle::open(const std::string& directory, DigestKind digests, ThreadPool& pool,
                             const ShowProgress& progress) {
   ProblemList problems(directory);
-  BundleContents contents = FERRY_TRY(examine_bundle(directory, digests, pool, progress, problems));
-  if (!problems.empty()) {
-    const std::vector<CheckProblem> found = problems.take();
-    Error error{found[0].code, found[0].message};
-    for (size_t i = 1; i < found.size(); ++i) error.details.push_back(found[i].message);
-    return tl::unexpected<Error>(std::move(error));
-  }
-  for (const ManifestProgram* program : contents.manifest.programs()) {
-    contents.open_files.erase(program->file);
-    for (const std::string& file : program->data_files) contents.open_files.erase(file);
-  }
-  return Bundle(std::make_shared<const Parts>(
-      Parts{directory, std::move(contents.manifest), std::move(contents.programs),
-            std::move(contents.data), std::move(contents.open_files), directory}));
+  BundleContents contents =
+      FERRY_TRY(examine_bundle(directory, digests, pool, progress, problems));
+  FERRY_RETURN_IF_ERROR(error_of(problems));
+  return of(std::move(contents), directory, nullptr);
+}
+
+Result<Bundle> Bundle::open(MemoryFolder files, const std::string& path, ThreadPool& pool) {
+  auto memory = std::make_shared<const MemoryFolder>(std::move(files));
+  ProblemList problems(path);
+  const ShowProgress silent;
+  BundleContents contents = FERRY_TRY(Examiner(DigestKind::kNone, pool, silent, problems)
+                                          .run(FERRY_TRY(list_memory(*memory))));
+  FERRY_RETURN_IF_ERROR(error_of(problems));
+  return of(std::move(contents), path, std::move(memory));
 }
 
 Result<std::string> Bundle::text(const std::string& name, uint64_t limit) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/memory_folder.h"
 #include "core/progress.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
@@ -30,7 +31,8 @@ struct BundleData {
   ptd::DataFile content;
 };
 
-struct LoosePrograms;  // packer/loose_programs.h
+struct BundleContents;  // packer/bundle_examination.h
+struct LoosePrograms;   // packer/loose_programs.h
 enum class DigestKind;
 
 // A handle: copies share the same mapped files, which stay where they are as long as any copy
@@ -47,6 +49,10 @@ class Bundle {
   // digests (version 7), and by SHA-256 where it has not.
   static Result<Bundle> open_to_execute(const std::string& directory, ThreadPool& pool,
                                         const ShowProgress& progress = {});
+
+  // One that has just been written to memory: structure is validated, bytes are not hashed. `path`
+  // is what it is called.
+  static Result<Bundle> open(MemoryFolder files, const std::string& path, ThreadPool& pool);
 
   // The directory; of programs without a manifest, the file of the text decoder.
   const std::string& path() const { return parts_->path; }
@@ -74,6 +80,8 @@ class Bundle {
 
  private:
   struct Parts {
+    std::shared_ptr<const MemoryFolder> memory =
+        {};  // where the files are, if it is not a directory
     std::string path;
     Manifest manifest;
     std::vector<BundleProgram> programs;
@@ -86,6 +94,8 @@ class Bundle {
   static Result<Bundle> open(const std::string& directory, DigestKind digests, ThreadPool& pool,
                              const ShowProgress& progress);
   explicit Bundle(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+  static Bundle of(BundleContents contents, const std::string& path,
+                   std::shared_ptr<const MemoryFolder> memory);
 
   std::shared_ptr<const Parts> parts_;
 };

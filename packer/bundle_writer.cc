@@ -1,5 +1,5 @@
-// BundlePlan::write: the planned files into a staging directory, then the manifest, then the
-// rename.
+// BundlePlan::write: the planned files into a staging directory or memory, then the manifest, then
+// the rename.
 #include "packer/bundle_writer.h"
 
 #include <fmt/format.h>
@@ -35,14 +35,13 @@ Manifest with_digests(const BundlePlan::Impl& plan, const FileDigests& digests) 
 }
 
 Status write_manifest_file(const BundlePlan::Impl& plan, const Manifest& manifest,
-                           const std::string& directory) {
+                           const OutputFolder& folder) {
   const std::string text = write_manifest(manifest);
   if (text.size() != plan.listing.back().bytes) {
     return fail(ErrorCode::kInternal, fmt::format("{} has {} bytes, planned were {}", kManifestName,
                                                   text.size(), plan.listing.back().bytes));
   }
-  OutputFile file =
-      FERRY_TRY(OutputFile::create(directory + "/" + plan.listing.back().path, text.size()));
+  OutputFile file = FERRY_TRY(folder.create(plan.listing.back().path, text.size()));
   FERRY_RETURN_IF_ERROR(file.write_at(0, std::as_bytes(std::span(text))));
   return file.sync_and_close();
 }
@@ -61,16 +60,16 @@ std::vector<WrittenWeight> written_weights(const BundlePlan::Impl& plan) {
   return weights;
 }
 
-// All of a bundle in `staging`, but for its name.
-Status write_contents(const BundlePlan::Impl& plan, const StagingDirectory& staging,
+// All of a bundle in `folder`, but for its name.
+Status write_contents(const BundlePlan::Impl& plan, const OutputFolder& folder,
                       ResumableStage* stage, ThreadPool& pool, const ShowProgress& progress,
                       WrittenBundle& written) {
-  const FileDigests digests = FERRY_TRY(write_files(plan, staging.path(), stage, pool, progress));
+  const FileDigests digests = FERRY_TRY(write_files(plan, folder, stage, pool, progress));
   FERRY_RETURN_IF_ERROR(check_sources_unchanged(plan));
   const std::vector<WrittenWeight> weights = written_weights(plan);
   FERRY_RETURN_IF_ERROR(check_values(weights, digests.non_finite, *plan.source));
   written.manifest = with_digests(plan, digests);
-  FERRY_RETURN_IF_ERROR(write_manifest_file(plan, written.manifest, staging.path()));
+  FERRY_RETURN_IF_ERROR(write_manifest_file(plan, written.manifest, folder));
   FERRY_RETURN_IF_ERROR(check_interrupt());
   written.non_finite = non_finite_weights(weights, digests.non_finite);
   written.resumed_bytes = digests.taken_over;
@@ -93,9 +92,18 @@ Result<WrittenBundle> BundlePlan::write(
   WrittenBundle written;
   FERRY_RETURN_IF_ERROR(
       write_staged(output, pool, [&](const StagingDirectory& staging, ResumableStage* stage) {
-        return write_contents(*impl_, staging, stage, pool, progress, written);
+        return write_contents(*impl_, OutputFolder(staging.path()), stage, pool, progress, written);
       }));
   return written;
+}
+
+Result<MemoryFolder> BundlePlan::write_to_memory(ThreadPool& pool,
+                                                 const ShowProgress& progress) const {
+  MemoryFolder memory;
+  WrittenBundle written;
+  FERRY_RETURN_IF_ERROR(
+      write_contents(*impl_, OutputFolder(memory), nullptr, pool, progress, written));
+  return memory;
 }
 
 }  // namespace ferry::packer

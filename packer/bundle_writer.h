@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/memory_folder.h"
 #include "core/progress.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
@@ -106,6 +107,9 @@ class BundlePlan {
                               const std::function<void(uint64_t, uint64_t)>& progress) const {
     return write({.directory = directory, .overwrite = overwrite, .resume = false}, pool, progress);
   }
+
+  // The same files in memory, to be opened by Bundle::open().
+  Result<MemoryFolder> write_to_memory(ThreadPool& pool, const ShowProgress& progress) const;
 
   // Writes the data files of a part and the record of their digests to a directory of its own, in
   // one step, as write() with `resume`. Every data file belongs to one part, by its size. kUsage

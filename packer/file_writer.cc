@@ -63,9 +63,9 @@ class PlainFile {
 
 class FileWriter {
  public:
-  FileWriter(const FileSet& plan, const std::string& directory, ResumableStage* stage,
+  FileWriter(const FileSet& plan, const OutputFolder& folder, ResumableStage* stage,
              ThreadPool& pool, const std::function<void(uint64_t, uint64_t)>& progress)
-      : plan_(plan), directory_(directory), stage_(stage), pool_(pool), progress_(progress) {
+      : plan_(plan), folder_(folder), stage_(stage), pool_(pool), progress_(progress) {
     digests_.files.resize(plan.files.size());
     digests_.fast_files.resize(plan.files.size());
     digests_.segments.resize(plan.segments);
@@ -83,7 +83,7 @@ class FileWriter {
   Result<FileDigests> run() {
     const StageContents nothing;
     FERRY_RETURN_IF_ERROR(
-        prepare_files(plan_, directory_, stage_ != nullptr ? stage_->contents : nothing));
+        prepare_files(plan_, folder_, stage_ != nullptr ? stage_->contents : nothing));
     if (stage_ != nullptr) take_over(stage_->contents);
     const size_t count = plan_.files.size();
     const size_t at_once = std::clamp<size_t>(most_open_files() / 4, 1, 64);
@@ -146,7 +146,7 @@ class FileWriter {
     std::vector<Task> tasks;
     for (size_t f = begin; f < end; ++f) {
       const FilePlan& file = plan_.files[f];
-      open_.push_back(FERRY_TRY(OutputFile::open_existing(directory_ + "/" + file.name)));
+      open_.push_back(FERRY_TRY(folder_.open(file.name)));
       if (!file.has_weights) tasks.push_back({f, {}, file.bytes});
       add_weights(f, tasks);
     }
@@ -410,7 +410,7 @@ class FileWriter {
   }
 
   const FileSet& plan_;
-  const std::string& directory_;
+  const OutputFolder folder_;
   ResumableStage* stage_;
   ThreadPool& pool_;
   const std::function<void(uint64_t, uint64_t)>& progress_;
@@ -429,10 +429,10 @@ class FileWriter {
 
 }  // namespace
 
-Result<FileDigests> write_files(const FileSet& plan, const std::string& directory,
+Result<FileDigests> write_files(const FileSet& plan, const OutputFolder& folder,
                                 ResumableStage* stage, ThreadPool& pool,
                                 const std::function<void(uint64_t, uint64_t)>& progress) {
-  return FileWriter(plan, directory, stage, pool, progress).run();
+  return FileWriter(plan, folder, stage, pool, progress).run();
 }
 
 }  // namespace ferry::packer

@@ -14,6 +14,7 @@
 #include "core/xxh3.h"
 #include "packer/file_set.h"
 #include "packer/non_finite.h"
+#include "packer/output_folder.h"
 #include "packer/stage_contents.h"
 #include "packer/stage_journal.h"
 
@@ -37,12 +38,12 @@ struct ResumableStage {
   std::atomic<bool> sync_failed{false};
 };
 
-// Creates every planned file in `directory`, writes and syncs it; `stage`, which may be nullptr,
-// is that of this directory. `progress` is called by one
+// Creates every planned file in `folder`, writes and syncs it; `stage`, which may be nullptr, is
+// that of this folder. `progress` is called by one
 // thread at a time, with bytes written and their total; it may be empty. Bytes and digests do not
 // depend on the number of threads. Memory: a tile and what materialize() needs for it per thread,
 // and the longest literal.
-Result<FileDigests> write_files(const FileSet& plan, const std::string& directory,
+Result<FileDigests> write_files(const FileSet& plan, const OutputFolder& folder,
                                 ResumableStage* stage, ThreadPool& pool,
                                 const std::function<void(uint64_t, uint64_t)>& progress);
 

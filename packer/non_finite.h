@@ -15,6 +15,7 @@ struct NonFiniteCount {
   uint64_t stored = 0;       // in the tile
   uint64_t overflowed = 0;   // of these, finite in f32 before the cast to the stored dtype
   uint64_t unquantized = 0;  // of the values that would have been quantised
+  uint64_t too_large = 0;    // finite values in blocks whose scale f16 cannot hold
 };
 
 // `tile` holds bytes [offset, offset + tile.size()) of `recipe`. Reads the source again where there

@@ -170,16 +170,15 @@ Result<StageContents> verified_contents(const FileSet& plan, const std::string& 
   return contents;
 }
 
-Status prepare_files(const FileSet& plan, const std::string& directory,
+Status prepare_files(const FileSet& plan, const OutputFolder& folder,
                      const StageContents& contents) {
   for (size_t f = 0; f < plan.files.size(); ++f) {
     const FilePlan& file = plan.files[f];
-    const std::string path = path_in(directory, file);
     if (f >= contents.files.size() || !contents.files[f]) {
-      FERRY_TRY(OutputFile::create(path, file.bytes));
+      FERRY_TRY(folder.create(file.name, file.bytes));
       continue;
     }
-    const OutputFile kept = FERRY_TRY(OutputFile::open_existing(path));
+    const OutputFile kept = FERRY_TRY(folder.open(file.name));
     FERRY_RETURN_IF_ERROR(kept.extend(file.bytes));
     FERRY_RETURN_IF_ERROR(clear_gaps(kept, file));
   }

@@ -10,6 +10,7 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/file_set.h"
+#include "packer/output_folder.h"
 #include "packer/stage_journal.h"
 
 namespace ferry::packer {
@@ -33,10 +34,10 @@ struct StageContents {
 Result<StageContents> verified_contents(const FileSet& plan, const std::string& directory,
                                         std::span<const WeightRecord> records, ThreadPool& pool);
 
-// Every planned file is made in `directory`, with its size; for all of them space is reserved where
+// Every planned file is made in `folder`, with its size; for all of them space is reserved where
 // the file system can do that. What `contents` has stays, and what is between its weights becomes
 // zero.
-Status prepare_files(const FileSet& plan, const std::string& directory,
+Status prepare_files(const FileSet& plan, const OutputFolder& folder,
                      const StageContents& contents);
 
 }  // namespace ferry::packer

@@ -67,11 +67,13 @@ class Words {
   std::string_view rest_;
 };
 
-// "LINE weight INDEX STORED OVERFLOWED UNQUANTIZED OUTPUTS DIGEST... ENTRIES (ENTRY DIGEST)..."
+// "LINE weight INDEX STORED OVERFLOWED UNQUANTIZED TOO_LARGE OUTPUTS DIGEST... ENTRIES (ENTRY
+// DIGEST)..."
 std::string body_of(uint64_t line, const WeightRecord& record) {
   const NonFiniteCount& count = record.non_finite;
-  std::string text = fmt::format("{} weight {} {} {} {} {}", line, record.weight, count.stored,
-                                 count.overflowed, count.unquantized, record.outputs.size());
+  std::string text =
+      fmt::format("{} weight {} {} {} {} {} {}", line, record.weight, count.stored,
+                  count.overflowed, count.unquantized, count.too_large, record.outputs.size());
   for (const Digest& digest : record.outputs) text += ' ' + to_hex(digest);
   text += fmt::format(" {}", record.entries.size());
   for (const auto& [entry, digest] : record.entries) {
@@ -85,8 +87,8 @@ std::optional<WeightRecord> parse_record(Words words) {
   if (words.word() != "weight") return std::nullopt;
   uint64_t weight = 0, outputs = 0, entries = 0;
   NonFiniteCount& count = record.non_finite;
-  for (uint64_t* number :
-       {&weight, &count.stored, &count.overflowed, &count.unquantized, &outputs}) {
+  for (uint64_t* number : {&weight, &count.stored, &count.overflowed, &count.unquantized,
+                           &count.too_large, &outputs}) {
     const auto value = words.number();
     if (!value) return std::nullopt;
     *number = *value;

@@ -66,10 +66,16 @@ Status check_values(std::span<const WrittenWeight> weights, std::span<const NonF
     return refuse(source, std::move(cast), reason);
   }
   Affected coded = affected_weights(weights, counts, &NonFiniteCount::unquantized);
-  if (coded.first == nullptr) return {};
+  if (coded.first != nullptr) {
+    const std::string reason =
+        fmt::format("NaN and infinity cannot be quantised: {}", values_text(coded.values));
+    return refuse(source, std::move(coded), reason);
+  }
+  Affected large = affected_weights(weights, counts, &NonFiniteCount::too_large);
+  if (large.first == nullptr) return {};
   const std::string reason =
-      fmt::format("NaN and infinity cannot be quantised: {}", values_text(coded.values));
-  return refuse(source, std::move(coded), reason);
+      fmt::format("{} of blocks whose scale is too large for f16", values_text(large.values));
+  return refuse(source, std::move(large), reason);
 }
 
 std::vector<NonFiniteWeight> non_finite_weights(std::span<const WrittenWeight> weights,

@@ -150,7 +150,8 @@ std::string plan_text(const WeightFilesPlan::Impl& plan) {
 Status write_contents(const WeightFilesPlan::Impl& plan, const std::string& directory,
                       ResumableStage* stage, ThreadPool& pool, const ShowProgress& progress,
                       WrittenFiles& written) {
-  const FileDigests digests = FERRY_TRY(write_files(plan, directory, stage, pool, progress));
+  const FileDigests digests =
+      FERRY_TRY(write_files(plan, OutputFolder(directory), stage, pool, progress));
   FERRY_RETURN_IF_ERROR(check_sources_unchanged(plan));
   const std::vector<WrittenWeight> weights = written_weights(plan);
   FERRY_RETURN_IF_ERROR(check_values(weights, digests.non_finite, *plan.source));
@@ -179,6 +180,7 @@ Result<WeightFilesPlan> WeightFilesPlan::make(WeightFilesInput input, const Tens
 const std::vector<PlannedFile>& WeightFilesPlan::files() const { return impl_->listing; }
 uint64_t WeightFilesPlan::total_bytes() const { return impl_->total_bytes; }
 const WeightFilesInput& WeightFilesPlan::input() const { return impl_->input; }
+const TensorSource& WeightFilesPlan::source() const { return *impl_->source; }
 
 Result<WrittenFiles> WeightFilesPlan::write(const FilesTarget& target, ThreadPool& pool,
                                             const ShowProgress& progress) const {

@@ -118,7 +118,13 @@ class WeightFilesPlan {
   Result<WrittenFiles> write(const FilesTarget& target, ThreadPool& pool,
                              const ShowProgress& progress) const;
 
+  // Why what is at `path` is not what write() would put there; empty: it is, byte for byte. Makes
+  // every tensor again; `progress` tells the bytes.
+  Result<std::string> difference(const std::string& path, ThreadPool& pool,
+                                 const ShowProgress& progress) const;
+
  private:
+  const TensorSource& source() const;
   std::shared_ptr<const Impl> impl_;
 };
 

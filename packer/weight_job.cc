@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/interrupt.h"
+#include "graph/non_finite_rows.h"
 
 namespace ferry::packer {
 namespace {
@@ -54,7 +55,8 @@ Result<uint64_t> WeightJob::write_tile() {
     tiles.emplace_back(tiles_[i].get(), static_cast<uint64_t>(rows) * row_bytes(recipe_, i));
     bytes += tiles[i].size();
   }
-  written_.non_finite.unquantized += FERRY_TRY(materialize_rows(recipe_, tap_, first, rows, tiles));
+  const uint64_t uncoded = FERRY_TRY(materialize_rows(recipe_, tap_, first, rows, tiles));
+  if (uncoded > 0) FERRY_RETURN_IF_ERROR(count_uncoded(first, rows, uncoded));
   for (size_t i = 0; i < tiles.size(); ++i) {
     if (weight_.digested) queue_.add(hashes_[i], tiles[i]);
     if (weight_.plan.fast_digests) fast_hashes_[i].update(tiles[i]);
@@ -76,6 +78,15 @@ Status WeightJob::write(size_t output, int64_t first, std::span<const std::byte>
   if (end / kWritebackBytes > offset / kWritebackBytes || end == extent.bytes) {
     weight_.out.start_writeback(extent.offset + begun, end - begun);
   }
+  return {};
+}
+
+// Of `uncoded` values of these rows, why.
+Status WeightJob::count_uncoded(int64_t first, int64_t rows, uint64_t uncoded) {
+  const uint64_t non_finite =
+      FERRY_TRY(graph::count_non_finite_rows(recipe_, *weight_.plan.source, first, rows));
+  written_.non_finite.unquantized += non_finite;
+  written_.non_finite.too_large += uncoded - std::min(uncoded, non_finite);
   return {};
 }
 

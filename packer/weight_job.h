@@ -54,6 +54,7 @@ class WeightJob {
 
  private:
   Status write(size_t output, int64_t first, std::span<const std::byte> tile) const;
+  Status count_uncoded(int64_t first, int64_t rows, uint64_t uncoded);
   Status count_non_finite(int64_t first, std::span<const std::byte> tile);
 
   WeightToWrite weight_;

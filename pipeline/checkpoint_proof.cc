@@ -131,7 +131,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                                  const proof::Reference* reference,
                                                  ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
-  const ConvertOptions options = options_of(bundle, given.source, given.config, given.lora);
+  const ConvertOptions options = options_of(bundle, given.checkpoint, given.config, given.lora);
   if (!given.calibrate_prefill.empty() && !is_encoded(options.ports.cache)) {
     return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate-prefill: no cache is u8 or u16",
                                                printable(bundle.path())));
@@ -170,7 +170,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     FERRY_RETURN_IF_ERROR(
         proof::continue_prompts(*decoder, manifest, decoder->capacity(), prompts));
   }
-  const std::string name = given.source + " in f32";
+  const std::string name = given.checkpoint + " in f32";
   const Conversion layers = FERRY_TRY(plan_f32_path(pool, options, bundle, prompts));
   const F32Outputs path = FERRY_TRY(
       run_f32_path(layers, prompts, name, pool, {.progress = progress("computing in f32")}));

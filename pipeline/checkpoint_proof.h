@@ -43,15 +43,15 @@ struct CheckpointProof {
 };
 
 struct CheckpointOptions {
-  std::string source;             // anything that convert takes
-  std::string config;             // as convert --config, or empty
-  std::string lora;               // as convert --lora, or empty
-  std::string calibrate;          // as convert --calibrate, or empty
-  std::string calibrate_prefill;  // as convert --calibrate-prefill, or empty
-  std::optional<double> tolerance;
-  std::optional<uint64_t> memory;
-  runner::DecodeOptions decode;  // of the bundle
-  bool details = false;          // as in proof::VerifyOptions
+  std::string checkpoint = {};           // anything that ConvertOptions::source accepts
+  std::string config = {};               // as ConvertOptions::config
+  std::string lora = {};                 // as ConvertOptions::lora
+  std::string calibrate = {};            // prompts as for convert; may be empty
+  std::string calibrate_prefill = {};    // the same of prefill_forward
+  std::optional<double> tolerance = {};  // largest absolute logit error; none: docs/verifying.md
+  std::optional<uint64_t> memory = {};   // bytes that planned memory of the bundle may have
+  runner::DecodeOptions decode = {};     // of the bundle
+  bool details = false;                  // for a report: as in proof::VerifyOptions
   ProgressFor progress = {};
 };
 

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "converters/adapters/gguf/written_keys.h"
-#include "converters/adapters/gguf/written_tensors.h"
 #include "converters/adapters/gguf/written_types.h"
 #include "core/text.h"
 #include "pipeline/export.h"
 #include "pipeline/gguf_files.h"
+#include "pipeline/gguf_tensors.h"
 #include "pipeline/gguf_tokenizer.h"
 
 namespace ferry::pipeline {
@@ -74,21 +74,6 @@ Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, Gg
   return tensors;
 }
 
-// Weights of the model -> tensors of the file.
-std::map<std::string, std::vector<std::string>> targets_of(
-    const std::vector<GgufWrittenTensor>& written, const converters::MappingReport& mapping) {
-  std::map<std::string, std::vector<std::string>> targets;
-  for (const GgufWrittenTensor& tensor : written) {
-    for (const size_t source : tensor.made_of) {
-      for (const std::string& weight : mapping.entries[source].targets) {
-        std::vector<std::string>& names = targets[weight];
-        if (std::ranges::count(names, tensor.name) == 0) names.push_back(tensor.name);
-      }
-    }
-  }
-  return targets;
-}
-
 std::string size_label(const std::vector<GgufTensor>& tensors) {
   std::vector<GgufNamedShape> shapes;
   for (const GgufTensor& tensor : tensors) shapes.push_back({tensor.name, tensor.shape});
@@ -100,28 +85,25 @@ std::string size_label(const std::vector<GgufTensor>& tensors) {
 Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& options) {
   if (is_gguf(model)) return plan_gguf_copy(model, options);
   const converters::ModelConfig& config = model.checkpoint.config;
-  converters::GgufKeysInput input{
-      .architecture = converters::gguf_architecture_of(config.text_type),
-      .config = &config,
-      .config_text = model.config_text,
-      .config_name = model.config_name,
-      .generation_text = model.generation_text,
-      .name = options.model_name};
+  converters::GgufKeysInput input{.architecture = converters::gguf_architecture_of(config),
+                                  .config = &config,
+                                  .config_text = model.config_text,
+                                  .config_name = model.config_name,
+                                  .generation_text = model.generation_text,
+                                  .name = options.model_name};
   if (input.architecture == nullptr) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: 'model_type' is {}: Ferry writes no GGUF of it",
                             printable(model.config_name), quoted(config.text_type)));
   }
   FERRY_RETURN_IF_ERROR(converters::check_gguf_limits(input));
-  std::vector<GgufWrittenTensor> written = FERRY_TRY(
-      converters::write_gguf_tensors(*model.checkpoint.source, model.tensors,
-                                     model.checkpoint.mapping, *input.architecture, config));
+  GgufModelTensors made = FERRY_TRY(gguf_model_tensors(model, *input.architecture));
   PlannedFiles planned;
-  planned.targets = targets_of(written, model.checkpoint.mapping);
+  planned.targets = std::move(made.targets);
   planned.notes = converters::gguf_limit_notes(input);
-  input.type = converters::gguf_file_type_of(options.type).value_or(stored_type(written));
+  input.type = converters::gguf_file_type_of(options.type).value_or(stored_type(made.written));
   std::vector<GgufTensor> tensors =
-      FERRY_TRY(typed(std::move(written), input.type,
+      FERRY_TRY(typed(std::move(made.written), input.type,
                       converters::gguf_model_sizes(*input.architecture, config), config));
   input.size_label = size_label(tensors);
   std::vector<GgufKeyValue> keys = FERRY_TRY(converters::gguf_model_keys(input));

@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "converters/components.h"
+#include "converters/keys/entry_index.h"
 #include "converters/keys/key_pattern.h"
 #include "converters/keys/standard_keys.h"
 #include "converters/keys/undo_keys.h"
@@ -36,7 +38,10 @@ std::set<std::string> foreign_rules(const std::vector<KeyRule>& rules) {
 // Tensors of the checkpoint as they are, under the key that the model knows.
 class Carrier {
  public:
-  Carrier(MappedModel& model) : model_(model), prefix_(model.checkpoint.mapping.prefix()) {}
+  Carrier(MappedModel& model)
+      : model_(model),
+        prefix_(model.checkpoint.mapping.prefix()),
+        index_(converters::entry_index(*model.checkpoint.source, model.tensors)) {}
 
   Result<std::vector<NamedRecipe>> run() {
     const std::vector<KeyRule> rules = converters::key_rules(model_.checkpoint.config);
@@ -44,18 +49,20 @@ class Carrier {
     std::vector<MappedEntry>& entries = model_.checkpoint.mapping.entries;
     const bool undo = std::ranges::any_of(
         entries, [&](const MappedEntry& entry) { return foreign.contains(entry.rule); });
-    if (entries.size() < model_.tensors.tensors.size()) {
+    if (entries.size() < index_.back()) {
       return fail(ErrorCode::kInternal, "the account does not have every tensor");
     }
     for (size_t i = 0; i < model_.tensors.tensors.size(); ++i) {
       KeyedTensor& tensor = model_.tensors.tensors[i];
-      if (!tensor.unused.empty() || is_tied(entries[i])) continue;
-      const bool mapped = !entries[i].targets.empty();
-      if (mapped && foreign.contains(entries[i].rule)) continue;
+      const std::span<MappedEntry> own =
+          std::span(entries).subspan(index_[i], index_[i + 1] - index_[i]);
+      if (!tensor.unused.empty() || is_tied(own)) continue;
+      const bool mapped = !own[0].targets.empty();
+      if (mapped && foreign.contains(own[0].rule)) continue;
       std::string key = tensor.key.substr(prefix_.size());
       known_.insert(key);
       if (undo && mapped) continue;
-      carry(entries[i], std::move(key), std::move(tensor.recipe));
+      carry(own, std::move(key), std::move(tensor.recipe));
     }
     std::erase_if(entries, [](const MappedEntry& entry) { return entry.source.empty(); });  // ties
     if (undo) FERRY_RETURN_IF_ERROR(undo_all(rules));
@@ -64,19 +71,23 @@ class Carrier {
 
  private:
   // A second copy of a tensor that the config ties to another one.
-  bool is_tied(MappedEntry& entry) const {
+  bool is_tied(std::span<MappedEntry> own) const {
     for (const converters::TieRule& tie : converters::standard_ties(model_.checkpoint.config)) {
-      if (entry.rule != tie.name) continue;
-      entry.targets.clear();
-      entry.reason = "the config ties it to another tensor";
+      if (own[0].rule != tie.name) continue;
+      for (MappedEntry& entry : own) {
+        entry.targets.clear();
+        entry.reason = "the config ties it to another tensor";
+      }
       return true;
     }
     return false;
   }
 
-  void carry(MappedEntry& entry, std::string key, graph::Recipe recipe) {
-    entry.targets = {key};
-    entry.reason.clear();
+  void carry(std::span<MappedEntry> own, std::string key, graph::Recipe recipe) {
+    for (MappedEntry& entry : own) {
+      entry.targets = {key};
+      entry.reason.clear();
+    }
     out_.push_back({std::move(key), std::move(recipe)});
   }
 
@@ -116,6 +127,7 @@ class Carrier {
 
   MappedModel& model_;
   std::string prefix_;           // of wrappers
+  std::vector<size_t> index_;    // of the entries of each tensor
   std::set<std::string> known_;  // keys that stay
   std::set<std::string> names_;  // that undone tensors have
   std::vector<NamedRecipe> out_;

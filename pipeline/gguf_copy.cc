@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -10,7 +12,9 @@
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "formats/gguf/dequant.h"
+#include "formats/gguf/split.h"
 #include "pipeline/gguf_files.h"
+#include "pipeline/gguf_tensors.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -18,12 +22,10 @@ namespace {
 using converters::GgufElement;
 using converters::GgufFileType;
 
-constexpr const char* kSplitKeys[] = {"split.no", "split.count", "split.tensors.count"};
-
 std::vector<GgufKeyValue> stored_keys(const formats::GgufMetadata& metadata) {
   std::vector<GgufKeyValue> keys;
   for (const formats::GgufItem& item : metadata.items()) {
-    if (std::ranges::count(kSplitKeys, item.key) > 0 || item.key == "general.alignment") continue;
+    if (formats::is_gguf_layout_key(item.key)) continue;
     const std::span<const std::byte> bytes = metadata.stored(item);
     keys.push_back({item.key, GgufStoredValue{{bytes.begin(), bytes.end()}}});
   }
@@ -45,6 +47,81 @@ Result<uint32_t> stored_type(const TensorEntry& entry) {
   return fail(ErrorCode::kInternal, fmt::format("{} is of no type of GGUF", quoted(entry.name)));
 }
 
+// The types of `tensors` in a file of that type; none where they keep theirs.
+std::vector<GgufElement> chosen_types(const std::vector<TensorEntry>& entries,
+                                      const converters::ModelConfig& config,
+                                      std::optional<GgufFileType> type) {
+  if (!type) return {};
+  std::vector<converters::GgufNamedShape> shapes;
+  for (const TensorEntry& entry : entries) shapes.push_back({entry.name, entry.shape});
+  const auto* architecture = converters::gguf_architecture_of(config);
+  return converters::choose_gguf_types(shapes, *type,
+                                       architecture == nullptr
+                                           ? converters::GgufModelSizes{}
+                                           : converters::gguf_model_sizes(*architecture, config));
+}
+
+// What an adapter has changed, as GGUF has it. Tensors of the file are the first of the source.
+Result<std::map<std::string, graph::Recipe>> merged_tensors(const MappedModel& model, size_t stored,
+                                                            PlannedFiles& planned) {
+  const auto* architecture = converters::gguf_architecture_of(model.checkpoint.config);
+  if (architecture == nullptr) {
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: --lora: Ferry writes no GGUF of {}",
+                                                     printable(model.checkpoint.source->path()),
+                                                     quoted(model.checkpoint.config.text_type)));
+  }
+  GgufModelTensors made = FERRY_TRY(gguf_model_tensors(model, *architecture));
+  std::map<std::string, graph::Recipe> merged;
+  for (converters::GgufWrittenTensor& tensor : made.written) {
+    const bool changed = std::ranges::any_of(
+        tensor.recipe.pieces, [&](const StridedPiece& piece) { return piece.tensor >= stored; });
+    if (changed) merged.emplace(tensor.name, std::move(tensor.recipe));
+  }
+  planned.targets = std::move(made.targets);
+  return merged;
+}
+
+// The type that new values of a tensor get where the file's are kept.
+Result<GgufElement> kept_type(const TensorEntry& entry) {
+  const uint32_t id = FERRY_TRY(stored_type(entry));
+  if (const auto element = converters::gguf_element_of(id)) return *element;
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{} has an adapter merged into it and is of type {}, which Ferry does "
+                          "not write: give --outtype",
+                          quoted(entry.name), entry.form()));
+}
+
+// The tensors of the file: blocks as they are stored, but for those of another type and those that
+// `merged` has.
+Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
+                                               std::span<const TensorEntry> entries,
+                                               std::span<const GgufElement> types,
+                                               std::map<std::string, graph::Recipe> merged) {
+  std::vector<GgufTensor> tensors;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const TensorEntry& entry = entries[i];
+    GgufTensor& tensor = tensors.emplace_back();
+    tensor.name = entry.name;
+    tensor.shape = entry.shape;
+    tensor.type = FERRY_TRY(stored_type(entry));
+    tensor.recipe = graph::whole_tensor(source, i);
+    auto changed = merged.extract(entry.name);
+    const bool same = types.empty() || converters::gguf_type_id(types[i]) == tensor.type;
+    if (!changed.empty()) tensor.recipe = std::move(changed.mapped());
+    if (!changed.empty() || !same) {
+      const GgufElement type = types.empty() ? FERRY_TRY(kept_type(entry)) : types[i];
+      tensor.type = converters::gguf_type_id(type);
+      FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, type, entry.name));
+    } else if (entry.encoding != nullptr) {
+      FERRY_RETURN_IF_ERROR(tensor.recipe.take_blocks(source, entry.name));
+    }
+  }
+  if (merged.empty()) return tensors;
+  return fail(ErrorCode::kUnsupported,
+              fmt::format("{}: the file has no tensor {}, which the adapter changes",
+                          printable(source.path()), quoted(merged.begin()->first)));
+}
+
 }  // namespace
 
 Result<PlannedFiles> plan_gguf_copy(MappedModel& model, const ExportOptions& options) {
@@ -54,41 +131,21 @@ Result<PlannedFiles> plan_gguf_copy(MappedModel& model, const ExportOptions& opt
   std::vector<GgufKeyValue> keys = stored_keys(*metadata);
   if (!options.model_name.empty()) set_key(keys, "general.name", options.model_name);
 
-  const TensorSource& source = *model.checkpoint.source;
+  const std::vector<TensorEntry>& entries = opened.source->entries();
   const auto type = converters::gguf_file_type_of(options.type);
-  std::vector<converters::GgufNamedShape> shapes;
-  for (const TensorEntry& entry : source.entries()) shapes.push_back({entry.name, entry.shape});
-  std::vector<GgufElement> types;
-  if (type) {
-    const auto* architecture = converters::gguf_architecture_of(model.checkpoint.config.text_type);
-    types = converters::choose_gguf_types(
-        shapes, *type,
-        architecture == nullptr
-            ? converters::GgufModelSizes{}
-            : converters::gguf_model_sizes(*architecture, model.checkpoint.config));
-    set_key(keys, "general.file_type", converters::gguf_file_type_info(*type).number);
-  }
-  std::vector<GgufTensor> tensors;
-  for (size_t i = 0; i < source.entries().size(); ++i) {
-    const TensorEntry& entry = source.entries()[i];
-    GgufTensor& tensor = tensors.emplace_back();
-    tensor.name = entry.name;
-    tensor.shape = entry.shape;
-    tensor.type = FERRY_TRY(stored_type(entry));
-    tensor.recipe = graph::whole_tensor(source, i);
-    const bool same = !type || converters::gguf_type_id(types[i]) == tensor.type;
-    if (!same) {
-      tensor.type = converters::gguf_type_id(types[i]);
-      FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, types[i], entry.name));
-    } else if (entry.encoding != nullptr) {
-      FERRY_RETURN_IF_ERROR(tensor.recipe.take_blocks(source, entry.name));
-    }
-  }
-  if (type && converters::gguf_file_type_info(*type).mixed) sort_as_quantized(keys, tensors);
+  if (type) set_key(keys, "general.file_type", converters::gguf_file_type_info(*type).number);
   PlannedFiles planned;
   for (const converters::MappedEntry& entry : model.checkpoint.mapping.entries) {
     for (const std::string& weight : entry.targets) planned.targets[weight] = {entry.source};
   }
+  std::map<std::string, graph::Recipe> merged;
+  if (!options.convert.lora.empty()) {
+    merged = FERRY_TRY(merged_tensors(model, entries.size(), planned));
+  }
+  std::vector<GgufTensor> tensors = FERRY_TRY(
+      copied_tensors(*model.checkpoint.source, entries,
+                     chosen_types(entries, model.checkpoint.config, type), std::move(merged)));
+  if (type && converters::gguf_file_type_info(*type).mixed) sort_as_quantized(keys, tensors);
   planned.files = FERRY_TRY(gguf_files(keys, std::move(tensors), options));
   return planned;
 }

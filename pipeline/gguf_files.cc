@@ -9,6 +9,7 @@
 
 #include "converters/adapters/gguf/written_types.h"
 #include "core/text.h"
+#include "formats/gguf/split.h"
 #include "formats/gguf/writer.h"
 
 namespace ferry::pipeline {

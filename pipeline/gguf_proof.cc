@@ -174,7 +174,7 @@ class Prover {
       }
     }
     for (const formats::GgufItem& item : have.items()) {
-      if (want.find(item.key) != nullptr || item.key == "general.alignment") continue;
+      if (want.find(item.key) != nullptr || formats::is_gguf_layout_key(item.key)) continue;
       const std::string line =
           fmt::format("{}: the checkpoint gives no such key", quoted(item.key));
       (is_descriptive(item.key) ? proof_.notes : proof_.different_keys).push_back(line);
@@ -275,6 +275,7 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
   ExportOptions wanted;
   wanted.convert.source = options.checkpoint;
   wanted.convert.config = options.config;
+  wanted.convert.lora = options.lora;
   wanted.format = ExportFormat::kGguf;
   wanted.type = FERRY_TRY(file_type_of(file.metadata, path));
   wanted.model_name = text_or_empty(file.metadata, kName);

@@ -25,6 +25,7 @@ struct GgufProof {
 struct GgufProofOptions {
   std::string checkpoint;  // anything that convert takes
   std::string config;      // as convert --config, or empty
+  std::string lora = {};   // as convert --lora, or empty
   Progress progress = {};
 };
 

@@ -91,12 +91,12 @@ struct Opened {
   packer::Bundle bundle;
   std::unique_ptr<runner::Decoder> decoder;
 
-  static Result<Opened> load(const packer::Bundle& bundle, const PerplexityOptions& options,
+  static Result<Opened> load(const packer::Bundle& bundle, std::optional<uint64_t> memory,
                              std::optional<runner::DecodeMode> mode, ThreadPool& pool) {
     const runner::DecodeOptions decode =
         mode ? proof::decode_options_of(bundle.manifest(), *mode) : runner::DecodeOptions{};
-    return Opened{
-        bundle, FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}, decode))};
+    return Opened{bundle,
+                  FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}, decode))};
   }
   proof::WindowReader reader(const proof::WindowedTokens& tokens) const {
     return {*decoder, bundle.manifest(), tokens, bundle.path()};
@@ -112,15 +112,16 @@ void keep(PerplexityReport& report, proof::ComparedPerplexity compared, std::str
   report.other = std::move(other);
 }
 
-Status compare_with_checkpoint(const packer::Bundle& bundle, const PerplexityOptions& options,
-                               proof::WindowReader& reader, const proof::WindowedTokens& tokens,
-                               ThreadPool& pool, PerplexityReport& report) {
+Status compare_with_checkpoint(const packer::Bundle& bundle, const CheckpointOptions& given,
+                               const proof::Progress& progress, proof::WindowReader& reader,
+                               const proof::WindowedTokens& tokens, ThreadPool& pool,
+                               PerplexityReport& report) {
   const int64_t vocab = bundle.manifest().vocab_size;
   const Conversion conversion = FERRY_TRY(
-      plan_f32_layers(bundle, options_of(bundle, options.checkpoint, options.config, options.lora),
+      plan_f32_layers(bundle, options_of(bundle, given.checkpoint, given.config, given.lora),
                       proof::rows_of_part(vocab), pool));
-  const std::string name = options.checkpoint + " in f32";
-  proof::PerplexityMeter meter(reader, tokens, vocab, options.progress, name);
+  const std::string name = given.checkpoint + " in f32";
+  proof::PerplexityMeter meter(reader, tokens, vocab, progress, name);
   FERRY_RETURN_IF_ERROR(run_f32_windows(conversion, tokens, name, pool,
                                         [&](size_t i, int64_t at, std::span<const float> rows) {
                                           return meter.add_beside(i, at, rows);
@@ -139,19 +140,20 @@ std::optional<double> PerplexityReport::bits_per_byte() const {
 }
 
 Result<PerplexityReport> measure_perplexity(const packer::Bundle& bundle,
-                                            const PerplexityOptions& options, ThreadPool& pool) {
+                                            const PerplexityOptions& options,
+                                            const VerifyOptions& beside, ThreadPool& pool) {
   PerplexityReport report;
   proof::WindowedTokens tokens;
   const int64_t vocab = bundle.manifest().vocab_size;
   tokens.sequences = FERRY_TRY(read_sequences(bundle, options, report));
   FERRY_RETURN_IF_ERROR(check_ids(tokens.sequences, vocab, options.file));
-  const Opened ours = FERRY_TRY(Opened::load(bundle, options, options.mode, pool));
+  const Opened ours = FERRY_TRY(Opened::load(bundle, beside.memory, beside.mode, pool));
   std::optional<Opened> other;
-  if (!options.against.empty()) {
+  if (!beside.against.empty()) {
     const packer::Bundle opened =
-        FERRY_TRY(packer::Bundle::open(options.against, /*check_digests=*/true, pool));
+        FERRY_TRY(packer::Bundle::open(beside.against, /*check_digests=*/true, pool));
     FERRY_RETURN_IF_ERROR(check_same_model(bundle, opened));
-    other = FERRY_TRY(Opened::load(opened, options, std::nullopt, pool));
+    other = FERRY_TRY(Opened::load(opened, beside.memory, std::nullopt, pool));
   }
   const int64_t longest = other ? std::min(ours.longest(), other->longest()) : ours.longest();
   report.windows = FERRY_TRY(window_options(options, longest));
@@ -165,12 +167,13 @@ Result<PerplexityReport> measure_perplexity(const packer::Bundle& bundle,
   report.token_by_token = !proof::gives_all_logits(bundle.manifest());
   proof::WindowReader reader = ours.reader(tokens);
   if (other) {
-    proof::WindowReader beside = other->reader(tokens);
+    proof::WindowReader theirs = other->reader(tokens);
     keep(report,
-         FERRY_TRY(proof::compare_perplexity(reader, beside, tokens, vocab, options.progress)),
-         options.against);
-  } else if (!options.checkpoint.empty()) {
-    FERRY_RETURN_IF_ERROR(compare_with_checkpoint(bundle, options, reader, tokens, pool, report));
+         FERRY_TRY(proof::compare_perplexity(reader, theirs, tokens, vocab, options.progress)),
+         beside.against);
+  } else if (!beside.checkpoint.empty()) {
+    FERRY_RETURN_IF_ERROR(
+        compare_with_checkpoint(bundle, beside, options.progress, reader, tokens, pool, report));
   } else {
     report.perplexity =
         FERRY_TRY(proof::measure_perplexity(reader, tokens, vocab, options.progress));

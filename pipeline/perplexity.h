@@ -10,23 +10,17 @@
 #include "core/result.h"
 #include "core/thread_pool.h"
 #include "packer/bundle_reader.h"
+#include "pipeline/verify.h"
 #include "proof/perplexity_run.h"
-#include "runner/decode_options.h"
 
 namespace ferry::pipeline {
 
 struct PerplexityOptions {
   std::string file;
   bool text = false;              // `file` is a text; otherwise as read_prompts() takes it
-  std::string against;            // another bundle of the same model; may be empty
-  std::string checkpoint;         // anything that ConvertOptions::source accepts; may be empty
-  std::string config;             // with `checkpoint`: as ConvertOptions::config
-  std::string lora;               // with `checkpoint`: as ConvertOptions::lora
   std::optional<int64_t> window;  // tokens; none: the longest sequence that all can run
   std::optional<int64_t> stride;  // tokens; none: half of the window
-  std::optional<runner::DecodeMode> mode;  // of a static bundle
-  std::optional<uint64_t> memory;          // bytes that planned memory of a bundle may have
-  proof::Progress progress = {};           // of the predictions
+  proof::Progress progress = {};  // of the predictions
 };
 
 struct PerplexityReport {
@@ -45,8 +39,10 @@ struct PerplexityReport {
 };
 
 // kUsage for windows that do not fit, tokens outside of the vocabulary, a bundle without tokenizer
-// for a text, and where no token is predicted. kBadInput where `against` is another model.
+// for a text, and where no token is predicted. kBadInput where the other bundle is of another
+// model. `beside`: what it is compared with, the mode of a static bundle and memory.
 Result<PerplexityReport> measure_perplexity(const packer::Bundle& bundle,
-                                            const PerplexityOptions& options, ThreadPool& pool);
+                                            const PerplexityOptions& options,
+                                            const VerifyOptions& beside, ThreadPool& pool);
 
 }  // namespace ferry::pipeline

@@ -156,16 +156,8 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
   if (other) {
     out.direct = FERRY_TRY(compare_bundles(bundle, *other, reference, options, pool));
   } else if (!options.checkpoint.empty()) {
-    const CheckpointOptions given = {.source = options.checkpoint,
-                                     .config = options.config,
-                                     .lora = options.lora,
-                                     .calibrate = options.calibrate,
-                                     .calibrate_prefill = options.calibrate_prefill,
-                                     .tolerance = options.tolerance,
-                                     .memory = options.memory,
-                                     .decode = decode_of(options, bundle),
-                                     .details = options.details,
-                                     .progress = options.progress};
+    CheckpointOptions given = options;
+    given.decode = decode_of(options, bundle);
     out.proof = FERRY_TRY(prove_against_checkpoint(bundle, given, reference, pool));
   } else {
     FERRY_RETURN_IF_ERROR(prove_outputs(bundle, *reference, options, pool, out));

@@ -20,20 +20,12 @@
 
 namespace ferry::pipeline {
 
-struct VerifyOptions {
-  std::string reference;          // tensor file with expected outputs; empty: the one in the bundle
-  std::string checkpoint;         // anything that ConvertOptions::source accepts; may be empty
-  std::string config;             // with `checkpoint`: as ConvertOptions::config
-  std::string lora;               // with `checkpoint`: as ConvertOptions::lora
-  std::string calibrate;          // with `checkpoint`: prompts as for convert; may be empty
-  std::string calibrate_prefill;  // the same of prefill_forward
-  std::string against;            // another bundle of the same model; may be empty
+// `checkpoint` may be empty; `decode` follows from `mode`.
+struct VerifyOptions : CheckpointOptions {
+  std::string reference;  // tensor file with expected outputs; empty: the one in the bundle
+  std::string against;    // another bundle of the same model; may be empty
   std::vector<std::string> images;         // as prove_pixels() takes them
   std::optional<runner::DecodeMode> mode;  // of a static bundle; none: its default, then all
-  std::optional<double> tolerance;         // largest absolute logit error; none: docs/verifying.md
-  std::optional<uint64_t> memory;          // bytes that planned memory of the bundle may have
-  bool details = false;                    // for a report: as in proof::VerifyOptions
-  ProgressFor progress = {};
 };
 
 // What was compared. Exactly one of `direct`, `rounding` and `proof` is there.

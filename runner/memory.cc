@@ -65,6 +65,8 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
+}  // namespace
+
 uint64_t available_bytes() {
   const uint64_t kilobytes =
       field_in("/proc/meminfo", "MemAvailable:").value_or(machine_bytes() / 1024);
@@ -72,8 +74,6 @@ uint64_t available_bytes() {
       control_group_bytes(text_of("/proc/self/cgroup"), "/sys/fs/cgroup");
   return std::min(kilobytes * 1024, group.value_or(UINT64_MAX));
 }
-
-}  // namespace
 
 std::optional<uint64_t> control_group_bytes(const std::string& membership,
                                             const std::string& root) {

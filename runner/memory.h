@@ -15,11 +15,14 @@
 
 namespace ferry::runner {
 
+// What the system has available: free memory of the machine, and what the limits of the process's
+// control groups leave.
+uint64_t available_bytes();
+
 // How many bytes of planned memory programs may have together.
 class MemoryBudget {
  public:
-  // `bytes`, or without a value what the system has available: free memory of the machine, and what
-  // the limits of the process's control groups leave.
+  // `bytes`, or without a value available_bytes().
   explicit MemoryBudget(std::optional<uint64_t> bytes) : bytes_(bytes), chosen_(bytes) {}
 
   // kIo, with the numbers, once more than the budget has been taken.

@@ -71,7 +71,7 @@ class Mapper {
     const KeyedTensor& tensor = keyed_.tensors[index];
     if (!tensor.unused.empty()) {
       const std::string name = name_of(tensor);
-      out.report.entries.push_back({name, {}, "drop " + name, tensor.unused});
+      report(tensor, {name, {}, "drop " + name, tensor.unused});
       return {};
     }
     const std::string_view key = std::string_view(tensor.key).substr(prefix_.size());
@@ -186,7 +186,7 @@ class Mapper {
     for (const std::string& glob : options_.allow_unmapped) {
       if (!glob_match(glob, name)) continue;
       out.report.allowed.push_back(name);
-      out.report.entries.push_back({name, {}, "allowed unmapped", "--allow-unmapped " + glob});
+      report(tensor, {name, {}, "allowed unmapped", "--allow-unmapped " + glob});
       return;
     }
     const graph::RecipeOutput& made = tensor.recipe.output();
@@ -291,7 +291,7 @@ class Mapper {
     report(tensor, std::move(mapped));
   }
 
-  // Of a derived tensor every stored one that it is made of has an entry.
+  // Of a derived tensor every stored one that it is made of has an entry: entry_index().
   void report(const KeyedTensor& tensor, MappedEntry mapped) {
     if (!is_derived(tensor.recipe, source_)) return out.report.entries.push_back(std::move(mapped));
     for (const size_t entry : stored_entries_of(tensor.recipe, source_)) {

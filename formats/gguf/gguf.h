@@ -9,6 +9,7 @@
 #include "core/result.h"
 #include "core/tensor_source.h"
 #include "formats/gguf/metadata.h"
+#include "formats/gguf/split.h"
 
 namespace ferry::formats {
 
@@ -17,9 +18,11 @@ struct GgufFile {
   GgufMetadata metadata;  // refers to the header that the source holds
 };
 
-// kBadInput for a malformed file, kUnsupported for element types that we do not read (header.h). In
-// files(), the header is all that precedes the tensor data.
+// Of a split checkpoint `file` is the first; the others are opened by `open_part`, which is given
+// plain names. kBadInput for a malformed file and for files that do not belong together,
+// kUnsupported for element types that we do not read (header.h) and for one file of several that is
+// not the first. In files(), the header is all that precedes the tensor data.
+Result<GgufFile> open_gguf(InputFile file, const OpenGgufPart& open_part);
 Result<GgufFile> open_gguf(const std::string& path);
-Result<GgufFile> open_gguf(InputFile file);
 
 }  // namespace ferry::formats

@@ -27,7 +27,6 @@ constexpr uint64_t kMinTensorBytes = kLengthBytes + 4 + 4 + 8;
 constexpr uint64_t kFirstFetch = uint64_t{64} << 10;
 constexpr uint32_t kDefaultAlignment = 32;
 constexpr std::string_view kAlignmentKey = "general.alignment";
-constexpr std::string_view kSplitKey = "split.count";
 constexpr size_t kMaxShownKey = 80;
 
 class HeaderReader {
@@ -260,13 +259,6 @@ Status HeaderReader::apply_items(const GgufMetadata& metadata) {
                     item->offset);
     }
     alignment_ = static_cast<uint32_t>(value);
-  }
-  if (const GgufItem* item = metadata.find(kSplitKey)) {
-    const auto files = FERRY_TRY(metadata.integer(kSplitKey));
-    if (files > 1) {
-      at_ = item->offset;
-      return unsupported(fmt::format("one of {} files of a split checkpoint", files));
-    }
   }
   return {};
 }

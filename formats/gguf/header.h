@@ -11,7 +11,6 @@
 //   G5 rows are whole blocks, the number of elements is below 2^63, no more than 4 dimensions
 //   G6 the data of each tensor begin where those of the one before end, after padding to the
 //      alignment, as in ggml: no holes, no overlaps; nothing but padding follows the last one
-//   G7 one file of a split checkpoint is refused: its other tensors are elsewhere
 // The bytes of paddings are not looked at, nor are those of strings.
 #pragma once
 

@@ -159,10 +159,6 @@ std::vector<size_t> gguf_parts(std::span<const GgufTensorInfo> tensors, uint64_t
   return parts;
 }
 
-std::string gguf_part_name(const std::string& stem, size_t number, size_t count) {
-  return fmt::format("{}-{:05}-of-{:05}.gguf", stem, number, count);
-}
-
 std::vector<GgufKeyValue> gguf_split_keys(size_t part, size_t parts, size_t tensors) {
   return {{"split.no", static_cast<uint16_t>(part)},
           {"split.count", static_cast<uint16_t>(parts)},

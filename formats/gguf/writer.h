@@ -37,8 +37,6 @@ Result<GgufLayout> lay_out_gguf(std::span<const GgufKeyValue> keys,
 // file has at least one tensor.
 std::vector<size_t> gguf_parts(std::span<const GgufTensorInfo> tensors, uint64_t max_bytes,
                                uint64_t max_tensors);
-// "model", 2, 3: "model-00002-of-00003.gguf".
-std::string gguf_part_name(const std::string& stem, size_t number, size_t count);
 // The keys of one of several files, which only the first one has others before. `part` counts from
 // 0.
 std::vector<GgufKeyValue> gguf_split_keys(size_t part, size_t parts, size_t tensors);

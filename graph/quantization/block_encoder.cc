@@ -10,6 +10,7 @@
 
 #include "core/dtype.h"
 #include "core/non_finite.h"
+#include "graph/quantization/f16.h"
 
 namespace ferry::graph {
 namespace {
@@ -34,11 +35,6 @@ Halves halves_of(const BlockEncoder& encoder) {
   if (encoder.name == "q6_k") return {208, 1};
   const bool has_minimum = encoder.name == "q5_1" || encoder.elements == 256;
   return {0, has_minimum ? 2u : 1u};
-}
-
-void put_f16(std::byte* to, float value) {
-  const uint16_t bits = f32_to_f16(value);
-  std::memcpy(to, &bits, sizeof bits);
 }
 
 // 32 codes of 5 bits: a word of the fifth bits, then nibbles; j is below j + 16.

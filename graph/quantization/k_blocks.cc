@@ -17,6 +17,7 @@
 
 #include "core/dtype.h"
 #include "graph/quantization/block_encoder.h"
+#include "graph/quantization/f16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::graph {
@@ -44,10 +45,6 @@ HWY_INLINE VF32 rounded(VF32 x, int low, int high) {
   return hn::ConvertTo(d, hn::Min(hn::Max(code, hn::Set(di, low)), hn::Set(di, high)));
 }
 
-HWY_INLINE void put_f16(uint8_t* to, float value) {
-  const uint16_t bits = f32_to_f16(value);
-  std::memcpy(to, &bits, sizeof bits);
-}
 HWY_INLINE float f16_of(const uint8_t* from) {
   uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/dtype.h"
 #include "graph/quantization/block_encoder.h"
+#include "graph/quantization/f16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::graph {
@@ -26,11 +26,6 @@ constexpr size_t kLanes = hn::MaxLanes(F32());
 
 // 1 / d. Where that is infinite, ggml's codes are 0 whatever the values are.
 HWY_INLINE float inverse_of(float d) { return d != 0 ? 1.0f / d : 0.0f; }
-
-HWY_INLINE void put_scale(uint8_t* to, float d) {
-  const uint16_t bits = f32_to_f16(d);
-  std::memcpy(to, &bits, sizeof bits);
-}
 
 // Codes as bytes.
 template <class V>
@@ -49,7 +44,7 @@ void encode_q8_0_task(const float* x, size_t blocks, uint8_t* out) {
     }
     const float d = hn::GetLane(hn::MaxOfLanes(d32, most)) / 127;
     const float inverse = inverse_of(d);
-    put_scale(out, d);
+    put_f16(out, d);
     if (!(inverse <= 3.4e38f)) {
       std::memset(out + 2, 0, kValues);
       continue;
@@ -87,7 +82,7 @@ void encode_q4_0_task(const float* x, size_t blocks, uint8_t* out) {
     const float largest = largest_of(x);
     const float d = (largest == 0 ? 0.0f : largest) / -8;
     const float inverse = inverse_of(d);
-    put_scale(out, d);
+    put_f16(out, d);
     if (!(std::abs(inverse) <= 3.4e38f)) {
       std::memset(out + 2, 0, kValues / 2);
       continue;

@@ -68,6 +68,26 @@ TEST_F(AuditVerb, ABundleIsAccountedForToTheByte) {
   }
 }
 
+TEST_F(AuditVerb, ABundledProgramIsAccountedForToTheByte) {
+  const std::string file = *dir_ / "m.bpte";
+  const Outcome made = run_ferry({"convert", fixture("llama3_tied"), "--to", "bpte", "-o", file,
+                                  "--reference", fixture("llama3_tied/golden.safetensors")});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Json result = audit(file);
+  uint64_t end = 0, weights = 0, cases = 0;
+  for (const Json& item : result["items"]) {
+    if (item["bytes"] == 0) continue;
+    EXPECT_EQ(item["offset"], end) << item;
+    end += item["bytes"].get<uint64_t>();
+    if (item["kind"] == "constant") weights += item["bytes"].get<uint64_t>();
+    if (item["kind"] == "reference") cases += item["bytes"].get<uint64_t>();
+  }
+  EXPECT_EQ(end, std::filesystem::file_size(file));
+  EXPECT_EQ(result["totals"]["unaccounted"], 0);
+  EXPECT_GT(weights, end / 2);
+  EXPECT_GT(cases, 0u);
+}
+
 TEST_F(AuditVerb, ATiedHeadIsCountedOnceAndMarked) {
   size_t found = 0;
   const Json result = audit(bundle("f32"));

@@ -98,12 +98,18 @@ TEST(GgufFile, ValuesWithoutABlockAreRefused) {
       file.set_bytes(name, bytes);
     };
   };
-  for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity(), 1e9f}) {
+  const std::string non_finite = "NaN and infinity cannot be quantised: 1 value (";
+  const std::pair<float, std::string> cases[] = {
+      {std::nanf(""), non_finite},
+      {std::numeric_limits<float>::infinity(), non_finite},
+      {1e9f, "32 values of blocks whose scale is too large for f16 ("}};
+  for (const auto& [value, reason] : cases) {
     const TempDir dir;
     const std::string changed = changed_checkpoint(dir, "llama3_tied", set_first(value));
     const Outcome outcome = to_gguf(changed, dir / "m.gguf", {"--outtype", "q8_0"});
     EXPECT_EQ(outcome.code, 4) << outcome.out;
     EXPECT_NE(outcome.err.find("down_proj"), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(reason), std::string::npos) << outcome.err;
     EXPECT_FALSE(std::filesystem::exists(dir / "m.gguf"));
   }
 }

@@ -84,6 +84,40 @@ TEST_F(GgufVerifyOwn, NamesAKeyThatDiffers) {
             std::string::npos);
 }
 
+// Several files are one checkpoint; any but the first is none.
+TEST(GgufVerify, SplitFilesAreVerifiedAsOne) {
+  const TempDir dir;
+  const std::string checkpoint = fixture("llama3_tied");
+  const Outcome made = run_ferry({"convert", checkpoint, "--to", "gguf", "--outtype", "q8_0", "-o",
+                                  dir / "parts", "--max-file-tensors", "8"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  const std::string first = dir / "parts/model-00001-of-00003.gguf";
+  const std::string second = dir / "parts/model-00002-of-00003.gguf";
+  EXPECT_EQ(run_ferry({"verify", first, "--checkpoint", checkpoint}).code, 0);
+  const Outcome later = run_ferry({"verify", second, "--checkpoint", checkpoint});
+  EXPECT_EQ(later.code, 4);
+  EXPECT_NE(later.err.find("number 2 of 3 files of a split checkpoint"), std::string::npos)
+      << later.err;
+  // One bit of another file than the one that is named.
+  const std::string bytes = read_bytes(second);
+  std::string changed = bytes;
+  changed[changed.size() - 40] = static_cast<char>(changed[changed.size() - 40] ^ 1);
+  write_bytes(second, changed);
+  EXPECT_EQ(run_ferry({"verify", first, "--checkpoint", checkpoint}).code, 1);
+  // A part of another checkpoint.
+  std::filesystem::copy_file(dir / "parts/model-00003-of-00003.gguf", second,
+                             std::filesystem::copy_options::overwrite_existing);
+  const Outcome wrong = run_ferry({"verify", first, "--checkpoint", checkpoint});
+  EXPECT_EQ(wrong.code, 3);
+  EXPECT_NE(wrong.err.find("does not say that it is number 2 of 3"), std::string::npos)
+      << wrong.err;
+  std::filesystem::remove(second);
+  const Outcome missing = run_ferry({"inspect", first});
+  EXPECT_NE(missing.code, 0);
+  EXPECT_NE(missing.err.find("model-00002-of-00003.gguf: no such file"), std::string::npos)
+      << missing.err;
+}
+
 TEST(GgufVerify, TakesAReferenceOrACheckpoint) {
   const std::string file = gguf("llama3_tied_q8_0");
   const std::string golden = fixture("gguf/llama3_tied_q8_0.golden.safetensors");
@@ -113,6 +147,10 @@ TEST(GgufRun, GivesTheTokensOfItsBundleAndLeavesNothing) {
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.json()["result"]["tokens"], bundle.json()["result"]["tokens"]);
   EXPECT_TRUE(std::filesystem::is_empty(dir / "tmp"));
+  // No folder for temporary files is needed at all.
+  const Outcome nowhere = run_program(FERRY_BINARY, words, {"TMPDIR=" + (dir / "absent")});
+  EXPECT_EQ(nowhere.code, 0) << nowhere.err;
+  EXPECT_FALSE(std::filesystem::exists(dir / "absent"));
 }
 
 }  // namespace

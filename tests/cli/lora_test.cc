@@ -46,6 +46,69 @@ TEST_F(Lora, IsProvedAgainstTheCheckpointAndTheAdapter) {
   EXPECT_EQ(without.code, 1) << without.err << without.out;
 }
 
+// Files for other tools have the merged weights. What is made of the checkpoint that --to hf gives
+// is what is made of base and adapter at once, and its outputs are those of the reference.
+TEST_F(Lora, FilesForOtherToolsHaveTheMergedWeights) {
+  const auto made = [&](std::vector<std::string> args, const std::string& format,
+                        const std::string& name) {
+    args.insert(args.begin(), "convert");
+    args.insert(args.end(), {"--to", format, "-o", dir_ / name});
+    args.insert(args.end(), {format == "gguf" ? "--outtype" : "--dtype", "f32"});
+    const Outcome outcome = run_ferry(args);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return dir_ / name;
+  };
+  const std::vector<std::string> at_once = {base_, "--lora", adapter_};
+  const std::string hf = made(at_once, "hf", "hf");
+  for (const char* format : {"safetensors", "pth", "gguf"}) {
+    const std::string name = std::string("m.") + format;
+    EXPECT_TRUE(read_bytes(made(at_once, format, name)) ==
+                read_bytes(made({hf}, format, "again." + std::string(format))))
+        << format;
+  }
+  const Outcome verified = run_ferry({"verify", dir_ / "m.gguf", "--reference",
+                                      adapter_ + "/golden.safetensors", "--tolerance", "1e-4"});
+  EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
+  const Outcome proved =
+      run_ferry({"verify", dir_ / "m.gguf", "--checkpoint", base_, "--lora", adapter_});
+  EXPECT_EQ(proved.code, 0) << proved.err << proved.out;
+  EXPECT_EQ(run_ferry({"verify", dir_ / "m.gguf", "--checkpoint", base_}).code, 1);
+}
+
+// The file of the merged weights, whether they are merged into the checkpoint or into its GGUF.
+TEST_F(Lora, OfAGgufFileIsThatOfItsCheckpoint) {
+  const std::vector<std::string> to = {"--to", "gguf", "--outtype", "f32", "-o"};
+  const auto made = [&](std::vector<std::string> args, const std::string& name) {
+    args.insert(args.begin(), "convert");
+    args.insert(args.end(), to.begin(), to.end());
+    args.push_back(dir_ / name);
+    const Outcome outcome = run_ferry(args);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return read_bytes(dir_ / name);
+  };
+  made({base_}, "base.gguf");
+  EXPECT_TRUE(made({dir_ / "base.gguf", "--lora", adapter_}, "a.gguf") ==
+              made({base_, "--lora", adapter_}, "b.gguf"));
+}
+
+// Tensors that the adapter does not change keep their blocks; the others get new ones.
+TEST_F(Lora, IsMergedIntoAGgufFile) {
+  ASSERT_EQ(
+      run_ferry({"convert", base_, "--to", "gguf", "--outtype", "q8_0", "-o", dir_ / "base.gguf"})
+          .code,
+      0);
+  const Outcome merged = run_ferry({"convert", dir_ / "base.gguf", "--lora", adapter_, "--to",
+                                    "gguf", "-o", dir_ / "merged.gguf"});
+  ASSERT_EQ(merged.code, 0) << merged.err;
+  const Outcome proved = run_ferry(
+      {"verify", dir_ / "merged.gguf", "--checkpoint", dir_ / "base.gguf", "--lora", adapter_});
+  EXPECT_EQ(proved.code, 0) << proved.err;
+  const Outcome plain =
+      run_ferry({"verify", dir_ / "merged.gguf", "--checkpoint", dir_ / "base.gguf", "--json"});
+  EXPECT_EQ(plain.code, 1);
+  EXPECT_EQ(plain.json()["result"]["tensors"]["different"].size(), 11u);
+}
+
 // Rounded once, to the dtype of the base.
 TEST_F(Lora, KeepsTheDtypeOfTheBase) {
   ASSERT_EQ(run_ferry({"convert", base_, "--lora", adapter_, "-o", dir_ / "b"}).code, 0);

@@ -133,6 +133,63 @@ TEST(PackedExport, IsRefusedUnlessSomebodySaysWhichLayoutItHas) {
   EXPECT_EQ(refused.err.find("missing"), std::string::npos) << refused.err;
 }
 
+// Runtimes of GGUF have q, k and v apart: the file is that of the checkpoint that has them apart.
+TEST(PackedExport, AGgufFileHasThePartsApart) {
+  for (const Export& e : kExports) {
+    for (const std::string layout : kLayouts) {
+      SCOPED_TRACE(e.checkpoint + (" " + layout));
+      const TempDir dir;
+      const Outcome made =
+          run_ferry({"convert", packed_checkpoint(dir, e, layout), "--packed-layout", layout,
+                     "--to", "gguf", "--outtype", "q8_0", "-o", dir / "m.gguf"});
+      ASSERT_EQ(made.code, 0) << made.err;
+      const Outcome verified =
+          run_ferry({"verify", dir / "m.gguf", "--checkpoint", fixture(e.checkpoint)});
+      EXPECT_EQ(verified.code, 0) << verified.err;
+    }
+  }
+}
+
+// The experts of a layer as two tensors, as transformers has them in memory.
+TEST(FusedExperts, GiveTheGgufFileOfExpertsApart) {
+  const TempDir dir;
+  const std::string fused = changed_checkpoint(dir, "golden/qwen3_moe", [](TensorFile& file) {
+    TensorFile out = file;
+    out.header = nlohmann::ordered_json::object();
+    out.data.clear();
+    for (const auto& item : file.header.items()) {
+      const std::string& name = item.key();
+      const size_t at = name.find(".mlp.experts.");
+      if (name == "__metadata__") continue;
+      if (at == std::string::npos) {
+        out.append(name, item.value()["dtype"], item.value()["shape"], file.bytes_of(name));
+      } else if (name.ends_with(".experts.0.down_proj.weight")) {
+        const std::string experts = name.substr(0, at + 13);
+        std::string down, gate_up;
+        int64_t count = 0;
+        auto shape = item.value()["shape"].get<std::vector<int64_t>>();
+        for (; file.header.contains(experts + std::to_string(count) + ".up_proj.weight"); ++count) {
+          const std::string expert = experts + std::to_string(count);
+          down += file.bytes_of(expert + ".down_proj.weight");
+          gate_up += file.bytes_of(expert + ".gate_proj.weight");
+          gate_up += file.bytes_of(expert + ".up_proj.weight");
+        }
+        out.append(experts + "down_proj", item.value()["dtype"], {count, shape[0], shape[1]}, down);
+        out.append(experts + "gate_up_proj", item.value()["dtype"], {count, 2 * shape[1], shape[0]},
+                   gate_up);
+      }
+    }
+    file = out;
+  });
+  for (const auto& [source, name] :
+       {std::pair(fused, "fused.gguf"), {fixture("golden/qwen3_moe"), "apart.gguf"}}) {
+    const Outcome made =
+        run_ferry({"convert", source, "--to", "gguf", "--outtype", "q8_0", "-o", dir / name});
+    ASSERT_EQ(made.code, 0) << made.err;
+  }
+  EXPECT_TRUE(read_bytes(dir / "fused.gguf") == read_bytes(dir / "apart.gguf"));
+}
+
 TEST(PackedExport, OneKeyValueHeadLeavesNothingToChoose) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, kExports[1].checkpoint, [](TensorFile& file) {

@@ -6,8 +6,10 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 
+#include "core/sha256.h"
 #include "tests/cli/ferry_process.h"
 
 namespace ferry {
@@ -85,6 +87,46 @@ TEST_P(QuantizedCheckpoint, CanBeQuantisedAnew) {
   ASSERT_EQ(made.code, 0) << made.err;
   const Outcome verified = run_ferry({"verify", dir_ / "b", "--checkpoint", path_});
   EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
+}
+
+// The digests are those of dequantised.json. A GGUF file is taken back to Hugging Face names first.
+TEST_P(QuantizedCheckpoint, FilesForOtherToolsHaveTheDequantisedValues) {
+  const auto made = [&](const std::string& source, const std::string& format,
+                        const std::string& name) {
+    const Outcome outcome = run_ferry({"convert", source, "--to", format, "-o", dir_ / name});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return dir_ / name;
+  };
+  const Json expected = Json::parse(read_bytes(path_ + "/dequantised.json"));
+  for (const std::string& hf :
+       {made(path_, "hf", "direct"), made(made(path_, "gguf", "m.gguf"), "hf", "back")}) {
+    const TensorFile file(hf + "/model.safetensors");
+    for (const auto& [key, digest] : expected.items()) {
+      ASSERT_TRUE(file.header.contains(key)) << key;
+      const std::string bytes = file.bytes_of(key);
+      EXPECT_EQ(to_hex(sha256(std::as_bytes(std::span(bytes)))), digest) << hf << " " << key;
+    }
+  }
+}
+
+// Codes and scales go where the weight goes that they make, and nowhere else.
+TEST_P(QuantizedCheckpoint, TheAccountOfAFileNamesTheTensorOfEachSource) {
+  for (const char* format : {"gguf", "hf"}) {
+    const Outcome planned = run_ferry({"convert", path_, "--to", format, "-n", "--json"});
+    ASSERT_EQ(planned.code, 0) << planned.err;
+    size_t compared = 0;
+    for (const Json& entry : planned.json()["entries"]) {
+      const std::string source = entry["source"];
+      const size_t at = source.find("layers.0.self_attn.o_proj.");
+      if (at == std::string::npos || entry["targets"].empty()) continue;
+      EXPECT_EQ(entry["targets"],
+                Json::array({std::string(format) == "hf" ? "model.layers.0.self_attn.o_proj.weight"
+                                                         : "blk.0.attn_output.weight"}))
+          << source;
+      ++compared;
+    }
+    EXPECT_GE(compared, 2u);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizedCheckpoint,

@@ -120,5 +120,52 @@ TEST_F(IfChanged, ADryRunSaysWhatWouldBe) {
   EXPECT_EQ(files_in(dir_ / "b"), before_);
 }
 
+// Files of other formats say nothing of what they were made of: their bytes are compared.
+TEST(IfChangedFiles, TheSameAreLeftAndOthersAreMadeAgain) {
+  const std::string source = fixture("llama3_tied");
+  const std::pair<const char*, Line> cases[] = {
+      {"gguf", {"--outtype", "q8_0"}},
+      {"pth", {}},
+      {"safetensors", {}},
+      {"bpte", {"--reference", source + "/golden.safetensors"}}};
+  for (const auto& [format, options] : cases) {
+    SCOPED_TRACE(format);
+    const TempDir dir;
+    const std::string out = dir / (std::string("m.") + format);
+    const Line line =
+        Line{"convert", source, "--to", format, "-o", out, "--if-changed", "--json"} + options;
+    const auto up_to_date = [&] {
+      const Outcome outcome = run_ferry_once(line);
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      return outcome.json()["result"]["up_to_date"].get<bool>();
+    };
+    EXPECT_FALSE(up_to_date());
+    const std::string bytes = read_bytes(out);
+    const auto was = std::filesystem::last_write_time(out);
+    EXPECT_TRUE(up_to_date());
+    EXPECT_EQ(std::filesystem::last_write_time(out), was);
+    for (const size_t at : {size_t{0}, bytes.size() / 2, bytes.size() - 1}) {
+      std::string changed = bytes;
+      changed[at] = static_cast<char>(changed[at] ^ 1);
+      write_bytes(out, changed);
+      EXPECT_FALSE(up_to_date()) << at;
+      EXPECT_TRUE(read_bytes(out) == bytes) << at;
+    }
+  }
+}
+
+TEST(IfChangedFiles, AFolderHasNoOtherFiles) {
+  const TempDir dir;
+  const Line line = {"convert", fixture("llama3_tied"), "--to", "hf", "-o", dir / "hf",
+                     "--json",  "--if-changed"};
+  ASSERT_EQ(run_ferry_once(line).code, 0);
+  EXPECT_TRUE(run_ferry_once(line).json()["result"]["up_to_date"]);
+  write_bytes(dir / "hf/other.json", "{}");
+  const Outcome again = run_ferry_once(line);
+  EXPECT_FALSE(again.json()["result"]["up_to_date"]);
+  EXPECT_NE(again.err.find("'other.json' is not one of its files"), std::string::npos) << again.err;
+  EXPECT_FALSE(std::filesystem::exists(dir / "hf/other.json"));
+}
+
 }  // namespace
 }  // namespace ferry

@@ -1,4 +1,5 @@
 // GGUF files as they are laid out, read back by the reader; splits.
+#include "formats/gguf/split.h"
 #include "formats/gguf/writer.h"
 
 #include <gtest/gtest.h>

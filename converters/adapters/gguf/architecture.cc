@@ -114,6 +114,20 @@ const std::vector<GgufArchitecture>& architectures() {
        .tables = {kLfm2},
        .without_heads = "conv",
        .read_keys = read_gguf_short_convs},
+      {.name = "qwen2vl",
+       .model_type = "qwen2_5_vl_text",
+       .other_types = {"qwen2_vl_text"},
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp},
+       .read = false},
+      {.name = "qwen3vl",
+       .model_type = "qwen3_vl_text",
+       .tables = {kFrame, kAttention, kValueAndOutput, kPreNorm, kMlp},
+       .read = false},
+      {.name = "mistral3",
+       .model_type = "mistral",
+       .wrapper = "mistral3",
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
+       .read = false},
       {.name = "chatglm",
        .model_type = "glm",
        .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kGateUp},
@@ -304,13 +318,16 @@ std::vector<const GgufArchitecture*> find_gguf_architectures(std::string_view na
   return found;
 }
 
-const GgufArchitecture* gguf_architecture_of(std::string_view model_type) {
+const GgufArchitecture* gguf_architecture_of(const ModelConfig& config) {
+  const GgufArchitecture* found = nullptr;
   for (const GgufArchitecture& architecture : architectures()) {
-    const bool of_model = architecture.model_type == model_type ||
-                          std::ranges::count(architecture.other_types, model_type) > 0;
-    if (architecture.written && of_model) return &architecture;
+    const bool of_model = architecture.model_type == config.text_type ||
+                          std::ranges::count(architecture.other_types, config.text_type) > 0;
+    if (!architecture.written || !of_model) continue;
+    if (architecture.wrapper == config.model_type) return &architecture;
+    if (architecture.wrapper.empty() && found == nullptr) found = &architecture;
   }
-  return nullptr;
+  return found;
 }
 
 std::string gguf_architecture_names() {

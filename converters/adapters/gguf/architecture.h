@@ -67,6 +67,7 @@ struct GgufArchitecture {
   std::string_view model_type;  // "qwen3_5_text"
   // Other model types that writers give this architecture; a config may name them.
   std::vector<std::string_view> other_types = {};
+  std::string_view wrapper = {};  // the model type around it, where that makes another architecture
   std::vector<std::span<const GgufName>> tables;
   bool shifted_norms = false;     // norms are stored as 1 + w
   bool linear_attention = false;  // has ssm keys
@@ -104,8 +105,8 @@ struct GgufArchitecture {
 
 // Those of this name that are read; several where the name does not tell the model.
 std::vector<const GgufArchitecture*> find_gguf_architectures(std::string_view name);
-// That of a model of this type: "qwen3_5_text"; nullptr where none is written.
-const GgufArchitecture* gguf_architecture_of(std::string_view model_type);
+// That of a model, of the text part where it takes images; nullptr where none is written.
+const GgufArchitecture* gguf_architecture_of(const ModelConfig& config);
 // "llama, qwen2, ..." for messages.
 std::string gguf_architecture_names();
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -43,10 +45,13 @@ constexpr SamplingRow kSampling[] = {
 Result<json> merged_config(const GgufKeysInput& input) {
   json config = FERRY_TRY(parse_json(input.config_text, printable(input.config_name)));
   if (!config.is_object()) return bad_input(printable(input.config_name) + ": not a JSON object");
-  const auto text = config.find("text_config");
-  if (text == config.end() || !text->is_object()) return config;
-  const json inner = *text;
-  config.update(inner);
+  for (const char* part : {"text_config", "llm_config"}) {
+    const auto text = config.find(part);
+    if (text == config.end() || !text->is_object()) continue;
+    const json inner = *text;
+    config.update(inner);
+    break;
+  }
   return config;
 }
 
@@ -126,11 +131,24 @@ class Keys {
     own("attention.value_length", whole(c_.head_dim));
   }
 
+  // In the order of the architecture's own converter.
+  enum Length { kBlocks, kContext, kEmbedding, kFeedForward };
+  void add_lengths(std::initializer_list<Length> lengths) {
+    const std::pair<const char*, int64_t> rows[] = {{"block_count", c_.num_layers},
+                                                    {"context_length", c_.max_positions},
+                                                    {"embedding_length", c_.hidden_size},
+                                                    {"feed_forward_length", feed_forward_length()}};
+    for (const Length length : lengths) own(rows[length].first, whole(rows[length].second));
+  }
+  void add_attention() {
+    own("attention.head_count", whole(c_.num_heads));
+    own("attention.head_count_kv", whole(c_.num_kv_heads));
+    add_epsilon();
+  }
+  void add_epsilon() { own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps)); }
+
   void add_default() {
-    own("block_count", whole(c_.num_layers));
-    own("context_length", whole(c_.max_positions));
-    own("embedding_length", whole(c_.hidden_size));
-    own("feed_forward_length", whole(feed_forward_length()));
+    add_lengths({kBlocks, kContext, kEmbedding, kFeedForward});
     own("attention.head_count", whole(c_.num_heads));
     if (name_ == "lfm2") {
       std::vector<int32_t> heads;  // none in layers of convolutions
@@ -142,7 +160,7 @@ class Keys {
       own("attention.head_count_kv", whole(c_.num_kv_heads));
     }
     add_rope();
-    own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps));
+    add_epsilon();
     if (c_.moe.experts > 0) {
       own("expert_count", whole(c_.moe.experts));
       own("expert_used_count", whole(c_.moe.per_token));
@@ -200,12 +218,13 @@ class Keys {
   }
 
   void add_own() {
-    if (name_ == "llama" || name_ == "smollm3" || name_ == "granite") {
+    if (name_ == "llama" || name_ == "smollm3" || name_ == "granite" || name_ == "mistral3") {
       own("vocab_size", whole(c_.vocab_size));
       own("rope.dimension_count", whole(c_.head_dim));
     }
     if (name_ == "granite") add_granite();
     if (name_ == "gemma3") add_gemma3();
+    if (name_ == "qwen3vl") own("n_deepstack_layers", whole(deepstack_layers()));
     if (name_ == "lfm2") {
       own("vocab_size", whole(c_.vocab_size));
       own("shortconv.l_cache", whole(static_cast<int64_t>(number("conv_L_cache"))));
@@ -217,6 +236,14 @@ class Keys {
       }
     }
     if (in_.architecture->linear_attention) add_linear_attention();
+  }
+
+  // Layers that features of images are added to. Texts have none.
+  int64_t deepstack_layers() const {
+    const auto vision = json_.find("vision_config");
+    if (vision == json_.end() || !vision->is_object()) return 0;
+    const auto layers = vision->find("deepstack_visual_indexes");
+    return layers != vision->end() && layers->is_array() ? std::ssize(*layers) : 0;
   }
 
   void add_granite() {
@@ -255,13 +282,8 @@ class Keys {
   }
 
   void add_gemma2() {
-    own("context_length", whole(c_.max_positions));
-    own("embedding_length", whole(c_.hidden_size));
-    own("block_count", whole(c_.num_layers));
-    own("feed_forward_length", whole(c_.intermediate_size));
-    own("attention.head_count", whole(c_.num_heads));
-    own("attention.head_count_kv", whole(c_.num_kv_heads));
-    own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps));
+    add_lengths({kContext, kEmbedding, kBlocks, kFeedForward});
+    add_attention();
     add_head_lengths();
     add_file_type();
     own("attn_logit_softcapping", real(c_.scalars.attention_softcap.value_or(0)));
@@ -272,14 +294,10 @@ class Keys {
   }
 
   void add_phi3() {
-    own("context_length", whole(c_.max_positions));
+    add_lengths({kContext});
     own("rope.scaling.original_context_length", whole(phi3_original_positions()));
-    own("embedding_length", whole(c_.hidden_size));
-    own("feed_forward_length", whole(c_.intermediate_size));
-    own("block_count", whole(c_.num_layers));
-    own("attention.head_count", whole(c_.num_heads));
-    own("attention.head_count_kv", whole(c_.num_kv_heads));
-    own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps));
+    add_lengths({kEmbedding, kFeedForward, kBlocks});
+    add_attention();
     own("rope.dimension_count", whole(c_.rotary_dim()));
     own("rope.freq_base", real(c_.rope.theta));
     add_file_type();
@@ -299,13 +317,8 @@ class Keys {
   }
 
   void add_chatglm() {
-    own("context_length", whole(c_.max_positions));
-    own("embedding_length", whole(c_.hidden_size));
-    own("feed_forward_length", whole(c_.intermediate_size));
-    own("block_count", whole(c_.num_layers));
-    own("attention.head_count", whole(c_.num_heads));
-    own("attention.head_count_kv", whole(c_.num_kv_heads));
-    own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps));
+    add_lengths({kContext, kEmbedding, kFeedForward, kBlocks});
+    add_attention();
     if (c_.head_dim * c_.num_heads != c_.hidden_size) add_head_lengths();
     add_file_type();
     own("rope.dimension_count", whole(c_.rotary_dim()));

@@ -30,6 +30,11 @@ class Limits {
 
   std::vector<std::string> notes() const {
     std::vector<std::string> lines;
+    if (c_.multimodal) {
+      lines.push_back(
+          "the file has the text model alone: images need a projector file (mmproj), "
+          "which Ferry does not write");
+    }
     const bool ignored = !a_.gemma && c_.sliding_window && *c_.sliding_window < c_.max_positions;
     if (ignored) {
       lines.push_back(
@@ -54,9 +59,6 @@ class Limits {
   }
 
   Status check_model() const {
-    if (c_.vision_family != nullptr || c_.vision) {
-      return cannot("vision_config", "describes images");
-    }
     const Activation wanted = a_.gemma ? Activation::kGeluTanh : Activation::kSilu;
     if (c_.activation != wanted) return cannot("hidden_act", "is another activation");
     const bool own_lengths = a_.name != "phi3" && a_.name != "granite" && a_.name != "lfm2";
@@ -79,7 +81,7 @@ class Limits {
         rope.type == Type::kLinear || rope.type == Type::kYarn || rope.type == Type::kLlama3;
     if (scaled && !has_blocks) return cannot("rope_parameters", "scales RoPE");
     if (rope.type == Type::kLlama3 && a_.name != "llama" && a_.name != "smollm3" &&
-        a_.name != "granite") {
+        a_.name != "granite" && a_.name != "mistral3") {
       return cannot("rope_parameters", "is llama3");
     }
     if (rope.type == Type::kYarn) FERRY_RETURN_IF_ERROR(check_yarn());

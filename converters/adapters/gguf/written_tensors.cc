@@ -10,7 +10,6 @@
 #include <optional>
 #include <utility>
 
-#include "converters/keys/key_pattern.h"
 #include "core/checked.h"
 #include "core/text.h"
 
@@ -53,32 +52,18 @@ int64_t count_of(const std::vector<StridedPiece>& pieces) {
   return count;
 }
 
-struct Row {
-  const GgufName* name;
-  KeyPattern pattern;
-};
-
 class Writer {
  public:
-  Writer(const TensorSource& source, const KeyedTensors& keyed, const MappingReport& mapping,
+  Writer(const TensorSource& source, const std::vector<KeyedTensor>& tensors,
          const GgufArchitecture& architecture, const ModelConfig& config)
       : source_(source),
-        keyed_(keyed),
-        mapping_(mapping),
+        tensors_(tensors),
         architecture_(architecture),
-        config_(config) {
-    for (const auto& table : architecture.tables) {
-      for (const GgufName& row : table) {
-        if (!row.form.read_only) rows_.push_back({&row, KeyPattern(std::string(row.hf))});
-      }
-    }
-  }
+        config_(config),
+        tables_(architecture) {}
 
   Result<std::vector<GgufWrittenTensor>> run() {
-    for (size_t i = 0; i < keyed_.tensors.size(); ++i) {
-      const bool used = i < mapping_.entries.size() && !mapping_.entries[i].targets.empty();
-      if (used) FERRY_RETURN_IF_ERROR(add(i));
-    }
+    for (size_t i = 0; i < tensors_.size(); ++i) FERRY_RETURN_IF_ERROR(add(i));
     for (auto& [name, stack] : stacks_) FERRY_RETURN_IF_ERROR(finish(name, stack));
     std::ranges::stable_sort(made_, {}, &Made::place);
     std::vector<GgufWrittenTensor> tensors;
@@ -108,22 +93,13 @@ class Writer {
   }
 
   Status add(size_t index) {
-    const KeyedTensor& tensor = keyed_.tensors[index];
-    const std::string_view stored = std::string_view(tensor.key).substr(mapping_.prefix().size());
-    for (const auto& [from, to] : kPrefixes) {
-      if (!stored.starts_with(from)) continue;
-      const std::string key = std::string(to) + std::string(stored.substr(from.size()));
-      if (key == kHead && config_.tie_word_embeddings) return {};
-      bool found = false;
-      for (const Row& row : rows_) {
-        const std::optional<KeyNumbers> numbers = row.pattern.match(key);
-        if (!numbers) continue;
-        found = true;
-        FERRY_RETURN_IF_ERROR(add(index, *row.name, *numbers));
-      }
-      if (found) return {};
+    const std::string key = tables_.known(tensors_[index].key);
+    if (key == kHead && config_.tie_word_embeddings) return {};
+    if (key.empty()) return cannot(tensors_[index], "has no tensor for it");
+    for (const auto& [row, numbers] : tables_.find(key)) {
+      FERRY_RETURN_IF_ERROR(add(index, *row, numbers));
     }
-    return cannot(tensor, "has no tensor for it");
+    return {};
   }
 
   Status add(size_t index, const GgufName& row, const KeyNumbers& numbers) {
@@ -137,8 +113,8 @@ class Writer {
       last = std::max(last, index);
       return {};
     }
-    Recipe recipe = keyed_.tensors[index].recipe;
-    FERRY_RETURN_IF_ERROR(arrange(row.form, keyed_.tensors[index], recipe));
+    Recipe recipe = tensors_[index].recipe;
+    FERRY_RETURN_IF_ERROR(arrange(row.form, tensors_[index], recipe));
     made_.push_back({{index, made_.size()}, {std::move(name), std::move(recipe), {index}}});
     return {};
   }
@@ -202,7 +178,7 @@ class Writer {
     Recipe all;
     std::vector<size_t> made_of;
     for (const auto& [expert, index] : stack.parts) {
-      const KeyedTensor& tensor = keyed_.tensors[index];
+      const KeyedTensor& tensor = tensors_[index];
       Recipe part = tensor.recipe;
       if (part.is_coded() || !is_castable(part.output().dtype) || part.output().shape.size() != 2) {
         return cannot(tensor, "takes matrices of floats as experts");
@@ -218,8 +194,7 @@ class Writer {
       made_of.push_back(index);
     }
     if (std::ssize(stack.parts) != config_.moe.experts) {
-      return cannot(keyed_.tensors[made_of[0]],
-                    fmt::format("wants {} experts", stack.parts.size()));
+      return cannot(tensors_[made_of[0]], fmt::format("wants {} experts", stack.parts.size()));
     }
     all.output().shape.insert(all.output().shape.begin(), config_.moe.experts);
     const Place place = {last_expert_[stack.layer], rank_of_stack(name)};
@@ -228,11 +203,10 @@ class Writer {
   }
 
   const TensorSource& source_;
-  const KeyedTensors& keyed_;
-  const MappingReport& mapping_;
+  const std::vector<KeyedTensor>& tensors_;
   const GgufArchitecture& architecture_;
   const ModelConfig& config_;
-  std::vector<Row> rows_;
+  GgufTables tables_;
   std::vector<Made> made_;
   std::map<std::string, Stack> stacks_;        // by name in the file
   std::map<std::string, size_t> last_expert_;  // by layer
@@ -266,12 +240,36 @@ std::vector<float> as_floats(const std::vector<double>& values) {
 
 }  // namespace
 
+GgufTables::GgufTables(const GgufArchitecture& architecture) {
+  for (const auto& table : architecture.tables) {
+    for (const GgufName& row : table) {
+      if (!row.form.read_only) rows_.push_back({&row, KeyPattern(std::string(row.hf))});
+    }
+  }
+}
+
+std::vector<GgufTables::Found> GgufTables::find(const std::string& key) const {
+  std::vector<Found> found;
+  for (const Row& row : rows_) {
+    if (auto numbers = row.pattern.match(key)) found.push_back({row.name, *std::move(numbers)});
+  }
+  return found;
+}
+
+std::string GgufTables::known(std::string_view key) const {
+  for (const auto& [from, to] : kPrefixes) {
+    if (!key.starts_with(from)) continue;
+    std::string named = std::string(to) + std::string(key.substr(from.size()));
+    if (!find(named).empty()) return named;
+  }
+  return {};
+}
+
 Result<std::vector<GgufWrittenTensor>> write_gguf_tensors(const TensorSource& source,
-                                                          const KeyedTensors& keyed,
-                                                          const MappingReport& mapping,
+                                                          const std::vector<KeyedTensor>& tensors,
                                                           const GgufArchitecture& architecture,
                                                           const ModelConfig& config) {
-  return Writer(source, keyed, mapping, architecture, config).run();
+  return Writer(source, tensors, architecture, config).run();
 }
 
 std::vector<GgufRopeTensor> gguf_rope_tensors(const ModelConfig& config) {

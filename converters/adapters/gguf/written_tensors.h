@@ -4,11 +4,12 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "converters/adapters/gguf/architecture.h"
 #include "converters/config/model_config.h"
-#include "converters/keys/key_rule.h"
+#include "converters/keys/key_pattern.h"
 #include "converters/keys/keyed_tensors.h"
 #include "core/result.h"
 #include "core/tensor_source.h"
@@ -16,19 +17,40 @@
 
 namespace ferry::converters {
 
+// The keys of a Hugging Face checkpoint that the tables of an architecture have.
+class GgufTables {
+ public:
+  explicit GgufTables(const GgufArchitecture& architecture);
+
+  struct Found {
+    const GgufName* row;
+    KeyNumbers numbers;
+  };
+  // The rows of a key; several where one tensor becomes several.
+  std::vector<Found> find(const std::string& key) const;
+  // `key` as the tables have it, whatever wraps the text model in the checkpoint; empty where they
+  // do not have it.
+  std::string known(std::string_view key) const;
+
+ private:
+  struct Row {
+    const GgufName* name;
+    KeyPattern pattern;
+  };
+  std::vector<Row> rows_;
+};
+
 struct GgufWrittenTensor {
   std::string name;
   graph::Recipe recipe;              // of the values, in the dtype of the checkpoint or f32
-  std::vector<size_t> made_of = {};  // indices into KeyedTensors::tensors
+  std::vector<size_t> made_of = {};  // indices into `tensors`
 };
 
-// In the order of llama.cpp's converter: that of the checkpoint; the experts of a layer where the
-// last of them is. `mapping` is what map_keys() said about `keyed`: tensors that make no weight,
-// and a head that the config ties to the embedding, are left out. kUnsupported, by name, for a
-// tensor that has no place in GGUF.
+// In the order of llama.cpp's converter: that of `tensors`; the experts of a layer where the last
+// of them is. A head that the config ties to the embedding is left out. kUnsupported, by name, for
+// a tensor that has no place in GGUF.
 Result<std::vector<GgufWrittenTensor>> write_gguf_tensors(const TensorSource& source,
-                                                          const KeyedTensors& keyed,
-                                                          const MappingReport& mapping,
+                                                          const std::vector<KeyedTensor>& tensors,
                                                           const GgufArchitecture& architecture,
                                                           const ModelConfig& config);
 

@@ -143,6 +143,12 @@ std::optional<GgufFileType> gguf_file_type_of(std::string_view name) {
 
 uint32_t gguf_type_id(GgufElement type) { return info_of(type).id; }
 
+std::optional<GgufElement> gguf_element_of(uint32_t id) {
+  const auto* found = std::ranges::find(kElements, id, &ElementInfo::id);
+  if (found == kElements.end()) return std::nullopt;
+  return found->type;
+}
+
 GgufModelSizes gguf_model_sizes(const GgufArchitecture& architecture, const ModelConfig& config) {
   const bool llama = architecture.name == "llama" && config.num_heads != config.num_kv_heads;
   return {.layers = config.num_layers,

@@ -32,6 +32,8 @@ std::optional<GgufFileType> gguf_file_type_of(std::string_view name);
 
 enum class GgufElement { kF32, kF16, kBF16, kQ4_0, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
 uint32_t gguf_type_id(GgufElement type);
+// nullopt for a type that Ferry does not write.
+std::optional<GgufElement> gguf_element_of(uint32_t id);
 
 struct GgufNamedShape {
   std::string_view name;

@@ -1,0 +1,17 @@
+#include "converters/keys/entry_index.h"
+
+#include "graph/derived_weights.h"
+
+namespace ferry::converters {
+
+std::vector<size_t> entry_index(const TensorSource& source, const KeyedTensors& keyed) {
+  std::vector<size_t> begins = {0};
+  for (const KeyedTensor& tensor : keyed.tensors) {
+    const bool derived = graph::is_derived(tensor.recipe, source);
+    const size_t count = derived ? graph::stored_entries_of(tensor.recipe, source).size() : 1;
+    begins.push_back(begins.back() + count);
+  }
+  return begins;
+}
+
+}  // namespace ferry::converters

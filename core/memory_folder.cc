@@ -1,0 +1,62 @@
+#include "core/memory_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/os_error.h"
+#include "core/text.h"
+
+namespace ferry {
+namespace {
+
+std::string shown(const std::string& name) { return name + " (in memory)"; }
+
+// A descriptor of its own for the same file.
+Result<OutputFile> copy_of(int fd, const std::string& name) {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return os_error(shown(name), "cannot open", errno);
+  return OutputFile::adopt(copy, shown(name));
+}
+
+}  // namespace
+
+Result<OutputFile> MemoryFolder::create(const std::string& name, uint64_t bytes) {
+  if (files_.contains(name)) return os_error(shown(name), "cannot create", EEXIST);
+  const int fd = ::memfd_create("ferry", MFD_CLOEXEC);
+  if (fd < 0) return os_error(shown(name), "cannot create", errno);
+  OutputFile file = OutputFile::adopt(fd, shown(name));
+  // OutputFile::extend() would take the memory at once.
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    return os_error(shown(name), fmt::format("cannot extend to {} bytes", bytes), errno);
+  }
+  files_.emplace(name, std::move(file));
+  return copy_of(fd, name);
+}
+
+Result<int> MemoryFolder::descriptor_of(const std::string& name) const {
+  const auto found = files_.find(name);
+  if (found == files_.end()) return os_error(shown(name), "cannot open", ENOENT);
+  return found->second.fd();
+}
+
+Result<OutputFile> MemoryFolder::open_to_write(const std::string& name) const {
+  return copy_of(FERRY_TRY(descriptor_of(name)), name);
+}
+
+// The system knows the file by the descriptor alone.
+Result<InputFile> MemoryFolder::open(const std::string& name) const {
+  return InputFile::open(fmt::format("/proc/self/fd/{}", FERRY_TRY(descriptor_of(name))));
+}
+
+std::vector<std::string> MemoryFolder::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : files_) names.push_back(name);
+  return names;
+}
+
+}  // namespace ferry
