@@ -336,8 +336,7 @@ Result<Bundle> Bundle::open_to_execute(const std::string& directory, ThreadPool&
 Result<Bundle> Bundle::open(const std::string& directory, DigestKind digests, ThreadPool& pool,
                             const ShowProgress& progress) {
   ProblemList problems(directory);
-  BundleContents contents =
-      FERRY_TRY(examine_bundle(directory, digests, pool, progress, problems));
+  BundleContents contents = FERRY_TRY(examine_bundle(directory, digests, pool, progress, problems));
   FERRY_RETURN_IF_ERROR(error_of(problems));
   return of(std::move(contents), directory, nullptr);
 }
@@ -346,8 +345,8 @@ Result<Bundle> Bundle::open(MemoryFolder files, const std::string& path, ThreadP
   auto memory = std::make_shared<const MemoryFolder>(std::move(files));
   ProblemList problems(path);
   const ShowProgress silent;
-  BundleContents contents = FERRY_TRY(Examiner(DigestKind::kNone, pool, silent, problems)
-                                          .run(FERRY_TRY(list_memory(*memory))));
+  BundleContents contents = FERRY_TRY(
+      Examiner(DigestKind::kNone, pool, silent, problems).run(FERRY_TRY(list_memory(*memory))));
   FERRY_RETURN_IF_ERROR(error_of(problems));
   return of(std::move(contents), path, std::move(memory));
 }
