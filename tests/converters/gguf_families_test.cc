@@ -117,10 +117,11 @@ TEST(GgufFamilies, DeepSeekTwoAndThree) {
   EXPECT_EQ(third.moe.scores, MoeConfig::Scores::kSigmoid);
   EXPECT_EQ(third.moe.group_best, 2);
   EXPECT_TRUE(third.moe.norm_top_scores);
-  keys["deepseek2.expert_gating_func"] = 3;
+  keys["deepseek2.expert_gating_func"] = 3;  // a softmax over the chosen
   EXPECT_EQ(refusal(keys),
             "m.gguf: 'deepseek2.expert_gating_func' is 3: not supported in this "
             "architecture");
+  keys["deepseek2.expert_weights_norm"] = false;
   // Configs of transformers 5 do not state the function, so neither do files.
   keys.erase("deepseek2.expert_gating_func");
   auto source = gguf_memory();

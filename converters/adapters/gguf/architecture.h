@@ -26,7 +26,8 @@ struct GgufForm {
     kOneRow,       // [columns] becomes [1, columns]
     kFlat,         // [a, b] becomes [a * b]
     kQkv,          // rows of q, k and v, "{p}" in the name; `order` is of q, `key_order` of k
-    kExperts,      // [experts, ...] becomes a tensor for each expert or head, "{e}" in the name
+    kExperts,      // [experts, rows, columns] becomes a tensor for each expert, "{e}" in the name
+    kHeads,        // [heads, values] likewise
   };
   enum class Values {
     kStored,

@@ -20,7 +20,7 @@ constexpr FloatRange kReals = {1e-30, 1e15};
 constexpr int64_t kDefaultInterval = 4;
 constexpr int64_t kGlobalEvery = 6;      // gemma3
 constexpr double kLocalTheta = 10000.0;  // gemma3
-constexpr int64_t kScoresOfSigmoid = 2;
+constexpr int64_t kSoftmax = 1, kSigmoid = 2;
 
 class Layers {
  public:
@@ -134,8 +134,8 @@ class Layers {
 // Sigmoid or softmax, where a key says it: as the model has it.
 Status check_gating(const GgufReading& in) {
   const auto gating = FERRY_TRY(in.integer("expert_gating_func", kCounts));
-  const bool sigmoid = in.architecture->sigmoid_experts;
-  if (!gating || *gating == 0 || (*gating == kScoresOfSigmoid) == sigmoid) return {};
+  const int64_t own = in.architecture->sigmoid_experts ? kSigmoid : kSoftmax;
+  if (gating.value_or(0) == 0 || *gating == own) return {};
   return in.keys->unsupported("expert_gating_func",
                               fmt::format("is {}: not supported in this architecture", *gating));
 }

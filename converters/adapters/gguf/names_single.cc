@@ -104,11 +104,13 @@ constexpr GgufName kGlm4NormsRows[] = {
     {"blk.{i}.post_ffw_norm.weight", "model.layers.{i}.post_mlp_layernorm.weight"},
 };
 
+constexpr GgufForm kHeadNorms = {.shape = GgufForm::Shape::kHeads};
+
 constexpr GgufName kStableLmRows[] = {
     {"blk.{i}.attn_q_norm.weight", "model.layers.{i}.self_attn.q_layernorm.norms.{e}.weight",
-     kStacked},
+     kHeadNorms},
     {"blk.{i}.attn_k_norm.weight", "model.layers.{i}.self_attn.k_layernorm.norms.{e}.weight",
-     kStacked},
+     kHeadNorms},
 };
 
 constexpr GgufName kHunyuanRows[] = {

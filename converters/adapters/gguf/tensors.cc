@@ -132,7 +132,8 @@ class Keyer {
     if (needs_linear_sizes(row) && config_.linear.key_heads == 0) {
       return bad(stored, "the config has no layer of linear attention");
     }
-    if (form.shape == GgufForm::Shape::kExperts) return unstack(row, index, layer);
+    if (form.shape == GgufForm::Shape::kExperts) return unstack(row, index, layer, 3);
+    if (form.shape == GgufForm::Shape::kHeads) return unstack(row, index, layer, 2);
     if (form.shape == GgufForm::Shape::kQkv) return split_qkv(row, index, layer);
     std::vector<StridedPiece> pieces = {whole(index)};
     Shape shape = stored.shape;
@@ -198,10 +199,12 @@ class Keyer {
     return {};
   }
 
-  // [experts, ...] to a tensor for each of them.
-  Status unstack(const GgufName& row, size_t index, int64_t layer) {
+  // [experts or heads, ...] to a tensor for each of them.
+  Status unstack(const GgufName& row, size_t index, int64_t layer, size_t rank) {
     const TensorEntry& stored = entry(index);
-    if (stored.shape.size() < 2) return bad(stored, "expected a dimension of experts or heads");
+    if (stored.shape.size() != rank) {
+      return bad(stored, rank == 3 ? "expected three dimensions" : "expected two dimensions");
+    }
     expert_tensors_ += std::min(stored.shape[0], kMaxExpertTensors + 1);
     if (expert_tensors_ > kMaxExpertTensors) return bad(stored, "more experts than any model has");
     const int64_t each = width_of(stored);
