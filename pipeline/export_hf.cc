@@ -15,6 +15,7 @@
 #include "converters/keys/undo_keys.h"
 #include "core/json.h"
 #include "core/text.h"
+#include "graph/derived_weights.h"
 #include "pipeline/bundle_input.h"
 #include "pipeline/export.h"
 #include "pipeline/safetensors_files.h"
@@ -186,7 +187,10 @@ Result<PlannedFiles> plan_hugging_face_files(MappedModel& model, const ExportOpt
   bool all_floats = true;
   for (NamedRecipe& tensor : tensors) {
     const bool is_float = is_castable(tensor.recipe.output().dtype);
-    if (is_float && dtype) tensor.recipe.cast(*dtype);
+    const bool derived = graph::is_derived(tensor.recipe, *model.checkpoint.source);
+    if (is_float && (dtype || derived)) {
+      tensor.recipe.cast(dtype.value_or(graph::kept_dtype(tensor.recipe)));
+    }
     all_floats = all_floats && is_float;
   }
   FERRY_RETURN_IF_ERROR(settle_config(model, dtype, all_floats));

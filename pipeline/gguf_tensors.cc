@@ -50,6 +50,9 @@ Sources stored_tensors(const MappedModel& model) {
     if (!used) continue;
     KeyedTensor tensor = model.tensors.tensors[i];
     tensor.key = tensor.key.substr(mapping.prefix().size());
+    if (graph::is_derived(tensor.recipe, *model.checkpoint.source)) {
+      tensor.recipe.cast(graph::kept_dtype(tensor.recipe));
+    }
     sources.add(std::move(tensor), targets);
   }
   return sources;

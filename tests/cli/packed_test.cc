@@ -153,7 +153,7 @@ TEST(PackedExport, AGgufFileHasThePartsApart) {
 // The experts of a layer as two tensors, as transformers has them in memory.
 TEST(FusedExperts, GiveTheGgufFileOfExpertsApart) {
   const TempDir dir;
-  const std::string fused = changed_checkpoint(dir, "golden/qwen3_moe", [](TensorFile& file) {
+  const std::string fused = changed_checkpoint(dir, "golden/qwen3_moe_bf16", [](TensorFile& file) {
     TensorFile out = file;
     out.header = nlohmann::ordered_json::object();
     out.data.clear();
@@ -182,7 +182,7 @@ TEST(FusedExperts, GiveTheGgufFileOfExpertsApart) {
     file = out;
   });
   for (const auto& [source, name] :
-       {std::pair(fused, "fused.gguf"), {fixture("golden/qwen3_moe"), "apart.gguf"}}) {
+       {std::pair(fused, "fused.gguf"), {fixture("golden/qwen3_moe_bf16"), "apart.gguf"}}) {
     const Outcome made =
         run_ferry({"convert", source, "--to", "gguf", "--outtype", "q8_0", "-o", dir / name});
     ASSERT_EQ(made.code, 0) << made.err;
