@@ -78,30 +78,6 @@ TEST(ReferenceConfig, WithoutCausalityAModelIsAnEncoder) {
   EXPECT_NE(refusal(outside).find("4 config.json: 'is_causal'"), std::string::npos);
 }
 
-TEST(ReferenceConfig, OnlyGemmaHasBidirectionalAttention) {
-  for (const std::string& type : kTypes) {
-    const json config = with(sizes(type), {{"use_bidirectional_attention", true}});
-    const bool refused = type == "gemma" || type == "gemma2";
-    EXPECT_EQ(refusal(config) != "accepted", refused) << type;
-    if (refused) continue;
-    EXPECT_EQ(parse(config).two_way, type == "gemma3_text") << type;
-  }
-}
-
-// In each direction: as many tokens as the config states where is_causal is false, half as many
-// with use_bidirectional_attention, and both rules one after the other with both.
-TEST(ReferenceConfig, WindowsReachInBothDirections) {
-  const auto window = [](const std::string& type, const json& more) {
-    return parse(with(with(sizes(type), {{"sliding_window", 9}}), more)).sliding_window;
-  };
-  EXPECT_EQ(window("mistral", {{"is_causal", true}}), 9);
-  EXPECT_EQ(window("mistral", {{"is_causal", false}}), 10);
-  EXPECT_EQ(window("gemma3_text", {{"is_causal", false}}), 10);
-  EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}}), 5);
-  EXPECT_EQ(window("gemma3_text", {{"use_bidirectional_attention", true}, {"is_causal", false}}),
-            6);
-}
-
 json with_rope(const std::string& type, const json& inside, const json& outside = json::object()) {
   return with(with(sizes(type), {{"rope_parameters", inside}}), outside);
 }
