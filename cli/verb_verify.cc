@@ -208,7 +208,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options.bundle));
   if (bundle.manifest().program_style == kEncoderStyle) {
     if (!form && options.attest.file.empty() && options.perplexity.empty()) {
-      return verify_encoder(context, bundle, shown_path(options), verify);
+      return verify_encoder(context, bundle, options.bundle, verify);
     }
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: --report, --attest and --perplexity are not for encoders",

@@ -345,8 +345,9 @@ Result<Bundle> Bundle::open(MemoryFolder files, const std::string& path, ThreadP
   auto memory = std::make_shared<const MemoryFolder>(std::move(files));
   ProblemList problems(path);
   const ShowProgress silent;
-  BundleContents contents = FERRY_TRY(
-      Examiner(DigestKind::kNone, pool, silent, problems).run(FERRY_TRY(list_memory(*memory))));
+  const Listing listing = FERRY_TRY(list_memory(*memory));
+  BundleContents contents =
+      FERRY_TRY(Examiner(DigestKind::kNone, pool, silent, problems).run(listing));
   FERRY_RETURN_IF_ERROR(error_of(problems));
   return of(std::move(contents), path, std::move(memory));
 }
