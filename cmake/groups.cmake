@@ -7,22 +7,19 @@ option(FERRY_GROUPS "Compile the sources of a room in groups" OFF)
 # Their anonymous namespaces have names that others have too, or they are compiled for several
 # processors.
 set(FERRY_ALONE
-  batch/fingerprint.cc batch/result.cc
-  cli/completion_bash.cc cli/completion_fish.cc cli/completion_zsh.cc cli/verb_.*
-  converters/adapters/gguf/(config|layers|names_single|readers|rope|tokenizer|written_limits).cc
-  converters/adapters/quantized/block_weight.cc converters/blocks/short_conv.cc
-  converters/families/.*
-  core/xxh3_.*
-  formats/gguf/writer.cc formats/pte/encode.cc formats/safetensors/index.cc
-  formats/torch/zip.cc formats/torch/zip_contents.cc
-  graph/experts.cc graph/infer_coded.cc graph/passes/quantize_weights.cc
-  packer/delegate_data.cc packer/file_writer.cc packer/stage_contents.cc
-  pipeline/bundle_input.cc pipeline/checkpoint_input.cc pipeline/coded_proof.cc
-  pipeline/export_pth.cc
-  proof/logit_search.cc
+  batch/fingerprint.cc batch/result.cc cli/completion_bash.cc cli/completion_fish.cc
+  cli/completion_zsh.cc "cli/verb_.*"
+  "converters/adapters/gguf/(config|layers|names_single|readers|rope|tokenizer|written_limits).cc"
+  "converters/adapters/quantized/(block_weight|config).cc" converters/blocks/mamba.cc
+  converters/blocks/short_conv.cc converters/config/model_config.cc "converters/families/.*" "core/xxh3_.*" formats/gguf/writer.cc
+  formats/pte/encode.cc formats/safetensors/index.cc formats/torch/zip.cc
+  formats/torch/zip_contents.cc graph/experts.cc graph/infer_coded.cc
+  graph/passes/quantize_weights.cc packer/delegate_data.cc packer/file_writer.cc
+  packer/stage_contents.cc pipeline/bundle_input.cc pipeline/checkpoint_input.cc
+  pipeline/coded_proof.cc pipeline/export_pth.cc proof/logit_search.cc
   runner/delegate/node_rules.cc runner/program_set.cc runner/static_program/kv_manager.cc
   text/gguf/vocabulary.cc text/image_prompt/messages.cc
-  text/tokenizer/(normalizer|pre_tokenizer|sentencepiece_document|token_decoder).cc
+  "text/tokenizer/(normalizer|pre_tokenizer|sentencepiece_document|token_decoder|tokenizer).cc"
   text/tokenizer/vocabulary_document.cc)
 list(JOIN FERRY_ALONE "|" FERRY_ALONE)
 

@@ -57,7 +57,7 @@ TEST_P(Encoder, HasThemInParts) { holds({"--dtype", "f32", "--shards", "2"}); }
 TEST_P(Encoder, HasThemInHalfPrecision) { holds({"--dtype", "bf16"}); }
 
 INSTANTIATE_TEST_SUITE_P(All, Encoder, testing::ValuesIn(kFixtures),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST(Encoders, AWrongStateIsNoParity) {
   const TempDir dir;

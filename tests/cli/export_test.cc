@@ -285,8 +285,7 @@ TEST(ExportTest, OptionsThatAFormatHasNothingForAreRefused) {
     EXPECT_NE(outcome.err.find(word), std::string::npos) << outcome.err;
   };
   refuses({"--to", "safetensors", "--quantize", "8da4w-g32"}, "--quantize: not with --to");
-  refuses({"--to", "hf", "--if-changed"}, "--if-changed: not with --to");
-  refuses({"--to", "hf", "--program", "static"}, "--program static: not with --to");
+  refuses({"--to", "hf", "--program", "static"}, "--program: not with --to");
   refuses({"--to", "pth", "--context-length", "8"}, "--context-length: not with --to");
   refuses({"--to", "pth", "--max-file-size", "1M"}, "--max-file-size");
   refuses({"--to", "bpte"}, "--reference FILE is required");

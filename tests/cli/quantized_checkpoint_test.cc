@@ -115,7 +115,8 @@ TEST_P(QuantizedCheckpoint, TheAccountOfAFileNamesTheTensorOfEachSource) {
     const Outcome planned = run_ferry({"convert", path_, "--to", format, "-n", "--json"});
     ASSERT_EQ(planned.code, 0) << planned.err;
     size_t compared = 0;
-    for (const Json& entry : planned.json()["entries"]) {
+    const Json account = planned.json();
+    for (const Json& entry : account["entries"]) {
       const std::string source = entry["source"];
       const size_t at = source.find("layers.0.self_attn.o_proj.");
       if (at == std::string::npos || entry["targets"].empty()) continue;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "core/sha256.h"
+#include "core/xxh3.h"
 #include "tests/cli/ferry_process.h"
 
 namespace ferry {
@@ -270,10 +272,19 @@ void replace_file(const std::string& bundle, const std::string& name, const std:
   const auto digest = [](const std::string& of) {
     return to_hex(sha256(std::as_bytes(std::span(of))));
   };
-  const std::string before = digest(read_bytes(bundle + "/" + name));
-  const size_t at = manifest.find(before);
-  ASSERT_NE(at, std::string::npos);
-  manifest.replace(at, before.size(), digest(bytes));
+  const auto fast_digest = [](const std::string& of) {
+    FastHash hash;
+    hash.update(std::as_bytes(std::span(of)));
+    return to_hex(hash.finish());
+  };
+  const std::string old = read_bytes(bundle + "/" + name);
+  const std::pair<std::string, std::string> changes[] = {{digest(old), digest(bytes)},
+                                                         {fast_digest(old), fast_digest(bytes)}};
+  for (const auto& [before, after] : changes) {
+    const size_t at = manifest.find(before);
+    ASSERT_NE(at, std::string::npos);
+    manifest.replace(at, before.size(), after);
+  }
   const std::string member = "\"manifest_sha256\": \"";
   const size_t own = manifest.rfind(member) + member.size();
   manifest.replace(own, 64, std::string(64, '0'));
