@@ -171,7 +171,7 @@ struct Projections {
 };
 Projections projections_of(const ModelConfig& config, int64_t layer) {
   // The last layers of Gemma 3n have queries alone: keys and values are those of earlier layers.
-  if (layer >= config.num_layers - static_cast<int64_t>(config.number("num_kv_shared_layers"))) {
+  if (layer >= config.num_layers - config.number("num_kv_shared_layers")) {
     return {2, config.num_heads + 1};
   }
   if (config.number("kv_lora_rank") == 0) {
