@@ -18,7 +18,7 @@
 namespace ferry::audit {
 namespace {
 
-Leaf leaf_of(const packer::ManifestTensor& tensor) {
+Leaf manifest_leaf(const packer::ManifestTensor& tensor) {
   const Component part = component_of(tensor.name);
   Leaf leaf{.offset = tensor.offset,
             .bytes = tensor.bytes,
@@ -115,7 +115,7 @@ class BundleAudit {
   void add_data() {
     std::map<std::string_view, std::vector<Leaf>> tensors;
     for (const packer::ManifestTensor& tensor : bundle_.manifest().tensors) {
-      tensors[tensor.file].push_back(leaf_of(tensor));
+      tensors[tensor.file].push_back(manifest_leaf(tensor));
     }
     for (const auto& [file, data] : bundle_.data()) {
       append(leaves_of_data(data.content, data.file.bytes().size(), index_.at(file),

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kWhole = 0, kTensor = 1;  // levels of claims
 
-Leaf leaf_of(const TensorEntry& entry) {
+Leaf entry_leaf(const TensorEntry& entry) {
   const Component part = component_of(entry.name);
   Leaf leaf{.offset = entry.offset,
             .bytes = entry.stored_bytes(),
@@ -73,7 +73,7 @@ Leaf record_leaf(const formats::ZipEntry& record) {
 // A compressed storage is one range, whichever tensors are in it.
 Claim claim_compressed(const formats::ZipEntry& record,
                        const std::vector<const TensorEntry*>& tensors) {
-  Leaf leaf = leaf_of(*tensors.front());
+  Leaf leaf = entry_leaf(*tensors.front());
   for (size_t i = 1; i < tensors.size(); ++i) leaf.tied.push_back(tensors[i]->name);
   return claim_range(record.offset, record.stored, std::move(leaf), kTensor);
 }
@@ -98,7 +98,7 @@ std::vector<Claim> claim_records(const std::vector<formats::ZipEntry>& records,
     }
     const uint64_t end = record.offset + record.stored;
     for (const TensorEntry* tensor : inside) {
-      Leaf leaf = leaf_of(*tensor);
+      Leaf leaf = entry_leaf(*tensor);
       const uint64_t bytes = std::min(leaf.bytes, end - leaf.offset);
       claims.push_back(claim_range(leaf.offset, bytes, std::move(leaf), kTensor));
     }
@@ -118,7 +118,7 @@ Result<std::vector<Claim>> claim_datasets(std::span<const std::byte> description
   std::vector<Claim> claims;
   for (const hdf5::Dataset& dataset : decoded.datasets) {
     const auto found = by_name.find(dataset.path);
-    Leaf leaf = found != by_name.end() ? leaf_of(*found->second)
+    Leaf leaf = found != by_name.end() ? entry_leaf(*found->second)
                                        : plain_leaf(LeafKind::kOther, dataset.path, "other");
     if (found == by_name.end()) leaf.use = "training";
     uint32_t part = 0;
@@ -195,7 +195,7 @@ class CheckpointReader {
   }
 
   void add_tensors(uint32_t i, std::vector<Claim>& claims) const {
-    for (const TensorEntry* tensor : tensors_[i]) claims.push_back({leaf_of(*tensor), kTensor});
+    for (const TensorEntry* tensor : tensors_[i]) claims.push_back({entry_leaf(*tensor), kTensor});
   }
 
   static std::vector<Leaf> tile_with(uint32_t i, const SourceFile& file, std::vector<Claim> claims,

@@ -139,7 +139,7 @@ bool holds_any(std::string_view name, const std::string_view (&needles)[N]) {
   });
 }
 
-std::string_view part_of(std::string_view name) {
+std::string_view name_part(std::string_view name) {
   for (const std::string_view prefix : kHeadPrefixes) {
     if (name.starts_with(prefix)) return "head";
   }
@@ -189,7 +189,7 @@ constexpr std::array<std::string_view, 5> kOthers = {"program", "files", "paddin
 
 Component component_of(std::string_view tensor_name) {
   const std::string name = normal_name(tensor_name);
-  Component out{.name = std::string(part_of(name)), .layer = layer_of(name)};
+  Component out{.name = std::string(name_part(name)), .layer = layer_of(name)};
   if (holds_any(name, kConnectors)) {
     out.name = kConnectorName;
   } else if (holds_any(name, kTowers)) {

@@ -20,7 +20,7 @@ constexpr uint64_t kSmallConstant = uint64_t{64} << 10;  // of a program
 constexpr uint64_t kPaddingPart = 100;                   // a finding above 1/100
 constexpr uint64_t kFilePart = 10;                       // and above 1/10
 
-bool holds_values(const Leaf& leaf) {
+bool is_value_leaf(const Leaf& leaf) {
   return leaf.kind == LeafKind::kWeight || leaf.kind == LeafKind::kConstant ||
          leaf.kind == LeafKind::kBufferInit;
 }
@@ -140,7 +140,7 @@ class Finder {
   void find_duplicates() {
     std::map<std::string_view, std::vector<const Leaf*>> by_digest;
     for (const Leaf& leaf : audit_.leaves) {
-      if (!holds_values(leaf) || leaf.sha256.empty() || leaf.bytes <= kSmallTensor) continue;
+      if (!is_value_leaf(leaf) || leaf.sha256.empty() || leaf.bytes <= kSmallTensor) continue;
       by_digest[leaf.sha256].push_back(&leaf);
     }
     Finding copies{.id = "duplicate", .warning = true},

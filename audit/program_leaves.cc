@@ -253,7 +253,7 @@ class ProgramFile {
   std::vector<Claim> claims_;
 };
 
-Leaf leaf_of(const ptd::NamedTensor& tensor, const ptd::Segment& segment) {
+Leaf named_leaf(const ptd::NamedTensor& tensor, const ptd::Segment& segment) {
   const Component part = component_of(tensor.key);
   Leaf leaf{.offset = segment.offset,
             .bytes = segment.size,
@@ -298,7 +298,7 @@ std::vector<Leaf> leaves_of_data(const ptd::DataFile& data, uint64_t file_bytes,
                     1});
   if (tensors.empty()) {
     for (const ptd::NamedTensor& tensor : data.tensors) {
-      tensors.push_back(leaf_of(tensor, data.segments[tensor.segment]));
+      tensors.push_back(named_leaf(tensor, data.segments[tensor.segment]));
     }
   }
   for (Leaf& tensor : tensors) claims.push_back({std::move(tensor), 1});

@@ -15,8 +15,8 @@
 namespace ferry::audit {
 namespace {
 
-constexpr std::array<std::string_view, kViewKeys> kNames = {"kind",  "file", "component", "layer",
-                                                            "dtype", "rule", "tensor"};
+constexpr std::array<std::string_view, kViewKeys> kViewNames = {
+    "kind", "file", "component", "layer", "dtype", "rule", "tensor"};
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
@@ -91,18 +91,18 @@ std::vector<ViewRow> roll_up(const Audit& audit, const std::vector<const Leaf*>&
 
 }  // namespace
 
-std::string_view name_of(ViewKey key) { return kNames[static_cast<size_t>(key)]; }
+std::string_view name_of(ViewKey key) { return kViewNames[static_cast<size_t>(key)]; }
 
 Result<std::vector<ViewKey>> view_keys(std::string_view text) {
   std::vector<ViewKey> keys;
   while (true) {
     const std::string_view word = text.substr(0, text.find(','));
-    const auto at = std::ranges::find(kNames, word);
-    if (at == kNames.end()) {
+    const auto at = std::ranges::find(kViewNames, word);
+    if (at == kViewNames.end()) {
       return fail(ErrorCode::kUsage,
-                  fmt::format("--by: {} is none of {}", quoted(word), fmt::join(kNames, ", ")));
+                  fmt::format("--by: {} is none of {}", quoted(word), fmt::join(kViewNames, ", ")));
     }
-    const auto key = static_cast<ViewKey>(at - kNames.begin());
+    const auto key = static_cast<ViewKey>(at - kViewNames.begin());
     if (std::ranges::find(keys, key) != keys.end()) {
       return fail(ErrorCode::kUsage, fmt::format("--by: {} is there twice", word));
     }

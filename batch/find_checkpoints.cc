@@ -138,7 +138,7 @@ void write_verify(JsonWriter& json, const Verify& verify) {
   json.end_object();
 }
 
-std::string first_line(const PlanOptions& options) {
+std::string header_line(const PlanOptions& options) {
   JsonWriter json;
   json.begin_object().member("ferry_plan", 1).key("defaults").begin_object();
   if (!options.args.empty()) write_words(json, options.args);
@@ -183,7 +183,7 @@ Result<PlannedText> make_plan(const PlanOptions& options) {
                     printable(fmt::format("{}", fmt::join(options.directories, ", ")))));
   }
   const std::vector<std::string> ids = ids_of(all);
-  PlannedText planned{.text = first_line(options), .tasks = all.size()};
+  PlannedText planned{.text = header_line(options), .tasks = all.size()};
   for (size_t i = 0; i < all.size(); ++i) {
     JsonWriter json;
     json.begin_object().member("id", ids[i]).member("input", all[i].path);

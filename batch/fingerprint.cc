@@ -24,7 +24,7 @@ constexpr uint64_t kWholeBytes = uint64_t{1} << 20;
 constexpr uint64_t kEndBytes = uint64_t{16} << 10;
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 constexpr std::string_view kBytesPrefix = "bytes:";
-constexpr std::array<std::string_view, 8> kTensorSuffixes = {
+constexpr std::array<std::string_view, 8> kWeightSuffixes = {
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".hdf5", ".gguf"};
 
 struct Work {
@@ -76,8 +76,8 @@ bool is_regular(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-bool is_tensor_file(std::string_view name) {
-  return std::ranges::any_of(kTensorSuffixes,
+bool is_weight_file(std::string_view name) {
+  return std::ranges::any_of(kWeightSuffixes,
                              [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
@@ -104,7 +104,7 @@ Status add_input(Work& work, const std::string& input) {
   const bool index = name.ends_with(".json");
   work.add(name);
   return add_directory(work, parent, [&](const std::string& other) {
-    return !index && other != name && is_tensor_file(other);
+    return !index && other != name && is_weight_file(other);
   });
 }
 

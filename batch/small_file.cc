@@ -35,7 +35,7 @@ int write_and_close(int fd, std::string_view text, Durable durable) {
   return problem;
 }
 
-double seconds_of(const timespec& time) {
+double file_seconds(const timespec& time) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
@@ -79,7 +79,7 @@ std::optional<double> seconds_since_touch(const std::string& path, const std::st
   struct stat then = {}, now = {};
   if (::stat(path.c_str(), &then) != 0) return std::nullopt;
   if (!touch(beside) || ::stat(beside.c_str(), &now) != 0) return std::nullopt;
-  return seconds_of(now.st_mtim) - seconds_of(then.st_mtim);
+  return file_seconds(now.st_mtim) - file_seconds(then.st_mtim);
 }
 
 }  // namespace ferry::batch

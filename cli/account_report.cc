@@ -101,8 +101,8 @@ std::string made_form(const graph::Recipe& recipe) {
 }
 
 // One text for all targets where they agree, else one for each, in their order.
-std::vector<std::string> transforms_of(const converters::MappedEntry& entry,
-                                       const Transforms& transforms) {
+std::vector<std::string> entry_transforms(const converters::MappedEntry& entry,
+                                          const Transforms& transforms) {
   std::vector<std::string> texts;
   for (const std::string& target : entry.targets) {
     const auto found = transforms.find(target);
@@ -114,7 +114,7 @@ std::vector<std::string> transforms_of(const converters::MappedEntry& entry,
 }
 
 std::string transform_of(const converters::MappedEntry& entry, const Transforms& transforms) {
-  return fmt::format("{}", fmt::join(transforms_of(entry, transforms), " | "));
+  return fmt::format("{}", fmt::join(entry_transforms(entry, transforms), " | "));
 }
 
 // -- JSON
@@ -270,7 +270,7 @@ TableLine table_line(const converters::MappedEntry& entry, size_t count,
     return line;
   }
   line.what = "-> " + shortened(entry.targets, ", ");
-  const std::string transform = shortened(transforms_of(entry, transforms), " | ");
+  const std::string transform = shortened(entry_transforms(entry, transforms), " | ");
   if (!transform.empty()) line.what += fmt::format("  [{}]", transform);
   if (!entry.reason.empty()) line.what += "  " + entry.reason;
   return line;

@@ -12,7 +12,7 @@ namespace ferry::cli {
 namespace {
 
 // bash splits words at '=' and ':' too.
-constexpr const char* kBegin = R"(# bash completion for ferry
+constexpr const char* kBashBegin = R"(# bash completion for ferry
 _ferry_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$cur"); }
 _ferry_files() {
   compopt -o filenames
@@ -35,7 +35,7 @@ constexpr const char* kEnd = R"(  esac
 complete -F _ferry ferry
 )";
 
-std::string verb_names(const std::deque<VerbSpec>& verbs) {
+std::string listed_verbs(const std::deque<VerbSpec>& verbs) {
   std::vector<std::string> names;
   for (const VerbSpec& verb : verbs) names.push_back(verb.own_name());
   return fmt::format("{}", fmt::join(names, " "));
@@ -47,7 +47,7 @@ std::string offer(const LineSpec& line, const OptionSpec& option) {
     case Completes::kWords:
       return fmt::format("_ferry_words '{}'", fmt::join(option.words, " "));
     case Completes::kVerbs:
-      return fmt::format("_ferry_words '{}'", verb_names(line.verbs));
+      return fmt::format("_ferry_words '{}'", listed_verbs(line.verbs));
     case Completes::kFiles:
       return "_ferry_files -f";
     case Completes::kDirectories:
@@ -97,7 +97,7 @@ std::string words(const LineSpec& line, const VerbSpec& verb) {
                                   [](const OptionSpec& o) { return o.is_positional(); });
   std::string rest;
   if (!verb.verbs.empty()) {
-    rest = fmt::format("_ferry_words '{}'", verb_names(verb.verbs));
+    rest = fmt::format("_ferry_words '{}'", listed_verbs(verb.verbs));
   } else if (first != verb.options.end()) {
     rest = offer(line, *first);
   }
@@ -109,13 +109,13 @@ std::string words(const LineSpec& line, const VerbSpec& verb) {
 
 std::string bash_completion(const LineSpec& line) {
   const std::vector<const VerbSpec*> verbs = all_verbs(line);
-  std::string text = kBegin;
+  std::string text = kBashBegin;
   for (const VerbSpec* verb : verbs) text += step(*verb);
   text += "    esac\n  done\n  case \"$verb|$prev\" in\n";
   for (const VerbSpec* verb : verbs) text += values(line, quoted_verb(verb->name), verb->options);
   text += values(line, "*'", line.options) + "  esac\n  case \"$verb\" in\n";
   for (const VerbSpec* verb : verbs) text += words(line, *verb);
-  text += fmt::format("    *) _ferry_words '{} {}' ;;\n", verb_names(line.verbs),
+  text += fmt::format("    *) _ferry_words '{} {}' ;;\n", listed_verbs(line.verbs),
                       option_names(line.options));
   return text + kEnd;
 }

@@ -9,7 +9,7 @@
 namespace ferry::cli {
 namespace {
 
-constexpr const char* kBegin = R"fish(# fish completion for ferry
+constexpr const char* kFishBegin = R"fish(# fish completion for ferry
 function __ferry_verb
     set -l verb
     for word in (commandline -opc)[2..-1]
@@ -41,7 +41,7 @@ std::string verb_names(const std::deque<VerbSpec>& verbs) {
 }
 
 // -x: a value that is no file; -r -F: one that is.
-std::string value_of(const LineSpec& line, const OptionSpec& option) {
+std::string fish_value(const LineSpec& line, const OptionSpec& option) {
   switch (completes(option)) {
     case Completes::kWords:
       return fmt::format(" -x -a '{}'", fmt::join(option.words, " "));
@@ -63,7 +63,7 @@ std::string option_line(const LineSpec& line, const std::string& condition,
   for (const std::string& name : option.names) {
     names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
-  std::string value = option.is_flag() ? std::string() : value_of(line, option);
+  std::string value = option.is_flag() ? std::string() : fish_value(line, option);
   if (option.is_positional()) {
     if (value == " -x") return {};
     if (value.starts_with(" -x")) value = value.substr(3);  // there is no option to require it
@@ -75,7 +75,7 @@ std::string option_line(const LineSpec& line, const std::string& condition,
 
 std::string at(const std::string& verb) { return fmt::format(" -n '__ferry_at {}'", verb); }
 
-std::string verb_lines(const std::string& before, const std::deque<VerbSpec>& verbs) {
+std::string fish_verbs(const std::string& before, const std::deque<VerbSpec>& verbs) {
   std::string text;
   for (const VerbSpec& verb : verbs) {
     text += fmt::format("complete -c ferry{} -a {} -d {}\n", at(before), verb.own_name(),
@@ -87,17 +87,17 @@ std::string verb_lines(const std::string& before, const std::deque<VerbSpec>& ve
 }  // namespace
 
 std::string fish_completion(const LineSpec& line) {
-  std::string text = kBegin;
+  std::string text = kFishBegin;
   for (const VerbSpec* verb : all_verbs(line)) {
     const size_t blank = verb->name.rfind(' ');
     text += fmt::format("            case '{}|{}'\n                set verb '{}'\n",
                         blank == verb->name.npos ? "" : verb->name.substr(0, blank),
                         verb->own_name(), verb->name);
   }
-  text += kThen + verb_lines("", line.verbs);
+  text += kThen + fish_verbs("", line.verbs);
   for (const OptionSpec& option : line.options) text += option_line(line, "", option);
   for (const VerbSpec* verb : all_verbs(line)) {
-    text += verb_lines(verb->name, verb->verbs);
+    text += fish_verbs(verb->name, verb->verbs);
     for (const OptionSpec& option : verb->options) {
       text += option_line(line, at(verb->name), option);
     }

@@ -41,17 +41,17 @@ std::string action_of(const OptionSpec& option) {
   return " ";
 }
 
-std::string value_of(const OptionSpec& option) {
+std::string zsh_value(const OptionSpec& option) {
   return fmt::format(":{}:{}", escaped(option.value), action_of(option));
 }
 
 // "'(-o --out)'{-o,--out}'[text]:DIR:_files -/'"
 std::string specification(const OptionSpec& option) {
   if (option.is_positional()) {
-    return fmt::format("'{}{}'", option.repeated ? "*" : "", value_of(option));
+    return fmt::format("'{}{}'", option.repeated ? "*" : "", zsh_value(option));
   }
   const std::string rest =
-      fmt::format("[{}]{}", escaped(option.help), option.is_flag() ? "" : value_of(option));
+      fmt::format("[{}]{}", escaped(option.help), option.is_flag() ? "" : zsh_value(option));
   if (option.names.size() == 1) {
     return fmt::format("'{}{}{}'", option.repeated ? "*" : "", option.names[0], rest);
   }

@@ -22,10 +22,10 @@ bool comes_before(const ExitCode& a, const ExitCode& b) {
   return number(a) < number(b);
 }
 
-void append(std::vector<const VerbSpec*>& all, const std::deque<VerbSpec>& verbs) {
+void append_verbs(std::vector<const VerbSpec*>& all, const std::deque<VerbSpec>& verbs) {
   for (const VerbSpec& verb : verbs) {
     all.push_back(&verb);
-    append(all, verb.verbs);
+    append_verbs(all, verb.verbs);
   }
 }
 
@@ -69,7 +69,7 @@ const VerbSpec* find_verb(const LineSpec& line, const std::vector<std::string>& 
 
 std::vector<const VerbSpec*> all_verbs(const LineSpec& line) {
   std::vector<const VerbSpec*> all;
-  append(all, line.verbs);
+  append_verbs(all, line.verbs);
   return all;
 }
 

@@ -66,8 +66,8 @@ std::string making_line(const pipeline::Listing& listing) {
                      printable(listing.tool_version), fmt::join(options, ", "));
 }
 
-void write_counts(JsonWriter& json, const char* key,
-                  const std::vector<std::pair<std::string, size_t>>& counts) {
+void write_tensor_counts(JsonWriter& json, const char* key,
+                         const std::vector<std::pair<std::string, size_t>>& counts) {
   json.key(key).begin_object();
   for (const auto& [name, count] : counts) json.member(name, count);
   json.end_object();
@@ -76,7 +76,7 @@ void write_counts(JsonWriter& json, const char* key,
 void write_delegate(JsonWriter& json, const pipeline::ListedDelegate& d) {
   json.begin_object().member("backend", d.backend).member("bytes", d.bytes);
   if (!d.not_read.empty()) json.member("not_read", d.not_read);
-  write_counts(json, "nodes", d.nodes);
+  write_tensor_counts(json, "nodes", d.nodes);
   json.key("constants").begin_array();
   for (const pipeline::ListedConstant& c : d.constants) {
     json.begin_object();
@@ -94,7 +94,7 @@ void write_method(JsonWriter& json, const pipeline::ListedMethod& m) {
   write_values(json, "inputs", m.inputs, false);
   write_values(json, "outputs", m.outputs, false);
   write_values(json, "buffers", m.buffers, true);
-  write_counts(json, "operators", m.operators);
+  write_tensor_counts(json, "operators", m.operators);
   json.key("delegates").begin_array();
   for (const pipeline::ListedDelegate& delegate : m.delegates) write_delegate(json, delegate);
   json.end_array();
@@ -116,7 +116,7 @@ void write_program(JsonWriter& json, const pipeline::ListedProgram& p) {
   json.end_array();
   write_tensors(json, "external", p.external);
   write_tensors(json, "named_data", p.named);
-  write_counts(json, "test_cases", p.test_cases);
+  write_tensor_counts(json, "test_cases", p.test_cases);
   json.end_object();
 }
 

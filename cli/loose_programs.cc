@@ -16,7 +16,7 @@ bool is_any_given(const LooseOptions& o) {
          !o.tokenizer.empty() || !o.data.empty();
 }
 
-Status check(const BundleChoice& choice, const LooseOptions& o) {
+Status check_loose(const BundleChoice& choice, const LooseOptions& o) {
   if (!choice.directory.empty()) {
     return fail(ErrorCode::kUsage,
                 fmt::format("{}: a bundle has its programs and its tokenizer; --vision-encoder, "
@@ -75,7 +75,7 @@ Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOption
                ? packer::Bundle::open_to_execute(choice.directory, pool, choice.progress)
                : packer::Bundle::open(choice.directory, /*check_digests=*/false, pool);
   }
-  FERRY_RETURN_IF_ERROR(check(choice, options));
+  FERRY_RETURN_IF_ERROR(check_loose(choice, options));
   return open_programs(choice, options);
 }
 

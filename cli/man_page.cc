@@ -60,7 +60,7 @@ std::string tag_of(const OptionSpec& option) {
   return option.is_flag() ? tag : tag + " " + italic(option.value);
 }
 
-std::string option_text(const OptionSpec& option) {
+std::string option_entry(const OptionSpec& option) {
   std::string text = plain(sentence(option.help));
   if (option.is_positional() && !option.words.empty()) {
     std::string words;
@@ -82,7 +82,7 @@ std::string options(const std::vector<OptionSpec>& all, std::string_view title, 
       text += option.group.empty() ? ".SS Others\n" : fmt::format(".SS {}\n", plain(option.group));
       group = option.group;
     }
-    text += tagged(tag_of(option), option_text(option));
+    text += tagged(tag_of(option), option_entry(option));
   }
   return text;
 }

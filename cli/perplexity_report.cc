@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kUpperShare = 0.99, kHalf = 0.5;
 
-void write_comparison(JsonWriter& json, const pipeline::PerplexityReport& report) {
+void write_perplexity_comparison(JsonWriter& json, const pipeline::PerplexityReport& report) {
   const proof::PerplexityComparison& c = *report.comparison;
   json.key("against").begin_object().member("name", report.other);
   json.member("perplexity", c.other.value());
@@ -36,7 +36,7 @@ void write_members(JsonWriter& json, const pipeline::PerplexityReport& r) {
   json.member("token_by_token", r.token_by_token);
   if (r.text_bytes) json.member("bytes", *r.text_bytes);
   if (const auto bits = r.bits_per_byte()) json.member("bits_per_byte", *bits);
-  if (r.comparison) write_comparison(json, r);
+  if (r.comparison) write_perplexity_comparison(json, r);
 }
 
 std::string with_error(const proof::Perplexity& p) {

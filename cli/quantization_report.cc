@@ -11,7 +11,7 @@ namespace {
 using pipeline::QuantizationError;
 using pipeline::SquaredError;
 
-constexpr size_t kShown = 8;
+constexpr size_t kShownTensors = 8;
 constexpr size_t kSchemeWidth = 44;
 
 SquaredError total_of(const std::vector<QuantizationError>& errors) {
@@ -48,7 +48,7 @@ std::string quantization_lines(const std::vector<QuantizationError>& errors) {
     text += fmt::format("  {:18} SQNR {:5.1f} dB\n", layer_name(layer), sums.sqnr_db());
   }
   std::vector<const QuantizationError*> order = worst_first(errors);
-  order.resize(std::min(order.size(), kShown));
+  order.resize(std::min(order.size(), kShownTensors));
   size_t width = 0;
   for (const auto* error : order) width = std::max(width, error->name.size());
   text += fmt::format("the {} that lose most{}:\n", order.size(),

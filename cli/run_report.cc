@@ -65,7 +65,7 @@ void write_judgements(JsonWriter& json, const std::vector<pipeline::Judgement>& 
   json.end_array();
 }
 
-std::string number(double value) {
+std::string json_number(double value) {
   return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.6f}", value);
 }
 
@@ -74,8 +74,8 @@ std::string missed_line(const pipeline::Judgement& j) {
     return fmt::format("ferry: missed: {}: {} is not in the text\n", j.field, quoted(j.text));
   }
   return fmt::format("ferry: missed: {}: measured {} {}, threshold {} {} {}\n", printable(j.field),
-                     number(j.measured), j.unit, j.at_least ? "at least" : "at most",
-                     number(j.limit), j.unit);
+                     json_number(j.measured), j.unit, j.at_least ? "at least" : "at most",
+                     json_number(j.limit), j.unit);
 }
 
 std::string kept_line(const Generation& g) {

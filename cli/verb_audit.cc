@@ -20,7 +20,7 @@ struct AuditOptions {
   bool memory = false, digests = false, csv = false, markdown = false;
 };
 
-Status check_options(const AuditOptions& options, const Context& context) {
+Status check_audit(const AuditOptions& options, const Context& context) {
   const int forms = (context.json ? 1 : 0) + (options.csv ? 1 : 0) + (options.markdown ? 1 : 0);
   if (forms > 1) {
     return fail(ErrorCode::kUsage, "--json, --csv and --md: only one of them can be the result");
@@ -29,7 +29,7 @@ Status check_options(const AuditOptions& options, const Context& context) {
   return {};
 }
 
-Result<audit::AuditReport> make_report(const AuditOptions& options, Context& context) {
+Result<audit::AuditReport> make_audit(const AuditOptions& options, Context& context) {
   audit::AuditReport report;
   report.order = FERRY_TRY(audit::view_order(options.sort));
   if (!options.by.empty()) report.by = FERRY_TRY(audit::view_keys(options.by));
@@ -72,8 +72,8 @@ void print_report(const AuditOptions& options, const audit::AuditReport& report,
 }
 
 Result<int> run_audit(const AuditOptions& options, Context& context) {
-  FERRY_RETURN_IF_ERROR(check_options(options, context));
-  auto made = make_report(options, context);
+  FERRY_RETURN_IF_ERROR(check_audit(options, context));
+  auto made = make_audit(options, context);
   // One line whatever the file: details are for conversions.
   if (!made) return fail(made.error().code, made.error().message);
   if (!options.html.empty()) {

@@ -29,7 +29,7 @@ namespace {
 
 using batch::RunEnd;
 using batch::TaskEnd;
-using Kind = batch::TaskEnd::Kind;
+using EndKind = batch::TaskEnd::Kind;
 
 // -- plan
 
@@ -112,15 +112,15 @@ Result<std::vector<size_t>> tasks_of(int64_t index, int64_t per_index, size_t ta
 
 const char* name_of(const TaskEnd& end) {
   switch (end.kind) {
-    case Kind::kUpToDate:
+    case EndKind::kUpToDate:
       return "up_to_date";
-    case Kind::kFailedBefore:
+    case EndKind::kFailedBefore:
       return "failed_before";
-    case Kind::kElsewhere:
+    case EndKind::kElsewhere:
       return "elsewhere";
-    case Kind::kNotBegun:
+    case EndKind::kNotBegun:
       return "not_begun";
-    case Kind::kAttempted:
+    case EndKind::kAttempted:
       break;
   }
   return batch::name_of(end.result.outcome);
@@ -184,12 +184,12 @@ std::string safe_message(std::string_view message) {
 
 std::string line_of(const batch::Plan& plan, const TaskEnd& end) {
   const std::string& id = plan.tasks[end.index].id;
-  if (end.kind == Kind::kElsewhere) return fmt::format("{}: another process has it", id);
+  if (end.kind == EndKind::kElsewhere) return fmt::format("{}: another process has it", id);
   if (end.result.outcome == batch::Outcome::kDone) {
     return fmt::format("{}: done in {:.2f} s", id, end.result.seconds);
   }
   return fmt::format("{}: {}{}: {}", id, batch::name_of(end.result.outcome),
-                     end.kind == Kind::kFailedBefore ? " before (--again tries again)" : "",
+                     end.kind == EndKind::kFailedBefore ? " before (--again tries again)" : "",
                      safe_message(end.result.message));
 }
 
@@ -212,7 +212,7 @@ Result<batch::RunOptions> run_options(Context& context, const RunLine& line, boo
   return options;
 }
 
-Result<int> run(Context& context, const RunLine& line) {
+Result<int> run_batch_line(Context& context, const RunLine& line) {
   const int64_t per_index =
       FERRY_TRY(in_range("--tasks-per-index", line.tasks_per_index, 1, 1000000));
   std::optional<int64_t> index = line.task;
@@ -224,7 +224,7 @@ Result<int> run(Context& context, const RunLine& line) {
   if (index) indices = FERRY_TRY(tasks_of(*index, per_index, plan.tasks.size()));
   also_stop_on(SIGUSR1);
   const auto report = [&](const TaskEnd& end) {
-    if (end.kind != Kind::kUpToDate) context.note(line_of(plan, end));
+    if (end.kind != EndKind::kUpToDate) context.note(line_of(plan, end));
   };
   const RunEnd end =
       FERRY_TRY(batch::run_tasks(plan, indices, line.place.state_folder(), options, report));
@@ -273,7 +273,7 @@ void add_batch_run(Verb& batch) {
       .exit_codes({{"0", "all of these tasks are done"},
                    {"1", "a task found no parity, damage, or what was not expected"},
                    {"75", "interrupted, or failed for a reason that may pass: run it again"}})
-      .action([line](Context& context) { return run(context, *line); });
+      .action([line](Context& context) { return run_batch_line(context, *line); });
 }
 
 void add_batch(CommandLine& line) {

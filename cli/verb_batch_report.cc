@@ -70,7 +70,7 @@ struct ReportLine {
 
 enum class Form { kText, kMarkdown, kJson, kHtml };
 
-Result<Form> form_of(const std::string& path) {
+Result<Form> batch_report_form(const std::string& path) {
   if (path.ends_with(".txt")) return Form::kText;
   if (path.ends_with(".md")) return Form::kMarkdown;
   if (path.ends_with(".json")) return Form::kJson;
@@ -96,7 +96,7 @@ std::string rendered(const batch::Report& made, Form form) {
 
 Result<int> make_report(Context& context, const ReportLine& line) {
   const std::chrono::seconds lease = FERRY_TRY(line.place.lease());
-  const Form form = line.out.empty() ? Form::kText : FERRY_TRY(form_of(line.out));
+  const Form form = line.out.empty() ? Form::kText : FERRY_TRY(batch_report_form(line.out));
   const batch::Plan plan = FERRY_TRY(batch::read_plan(line.place.plan));
   const batch::Report made = FERRY_TRY(batch::make_report(plan, line.place.state_folder(), lease));
   const int exit = made.status.complete() ? 0 : 1;

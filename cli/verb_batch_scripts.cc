@@ -32,7 +32,7 @@ void add_script(Verb& verb, ScriptLine& line, const char* program) {
       .option("--program PATH", line.program, program);
 }
 
-Result<batch::ScriptOptions> settle(const ScriptLine& line) {
+Result<batch::ScriptOptions> script_options(const ScriptLine& line) {
   constexpr int64_t kMost = 1'000'000;
   batch::ScriptOptions script;
   script.plan = line.plan;
@@ -69,7 +69,7 @@ struct SlurmLine {
 };
 
 Result<int> slurm(Context& context, const SlurmLine& line) {
-  batch::SlurmOptions options{.script = FERRY_TRY(settle(line.script)),
+  batch::SlurmOptions options{.script = FERRY_TRY(script_options(line.script)),
                               .requeue_self = line.requeue_self,
                               .report = line.report};
   std::error_code problem;
@@ -97,7 +97,7 @@ Result<int> k8s(Context& context, const KubernetesLine& line) {
     return fail(ErrorCode::kUsage, "--image and --claim are required");
   }
   batch::KubernetesOptions options{
-      .script = FERRY_TRY(settle(line.script)),
+      .script = FERRY_TRY(script_options(line.script)),
       .name = line.name.empty() ? batch::job_name(line.script.plan) : line.name,
       .image = line.image,
       .claim = line.claim,

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct CheckLine {
   std::string path, signature, attestation, public_key, at;
   std::vector<std::string> anchors;
   bool ignore_unsigned = false;
@@ -34,7 +34,7 @@ struct Options {
   }
 };
 
-void write_bundle(JsonWriter& json, const packer::CheckReport& report) {
+void write_checked_bundle(JsonWriter& json, const packer::CheckReport& report) {
   json.begin_object();
   json.member("path", report.directory).member("bundle", report.directory);
   json.member("files", report.files).member("bytes", report.bytes);
@@ -65,7 +65,7 @@ Result<int> check_bundle(Context& context, const std::string& bundle) {
       FERRY_TRY(packer::check_bundle(bundle, context.pool(), context.progress("checking digests")));
   if (context.json) {
     JsonWriter json;
-    write_bundle(json, report);
+    write_checked_bundle(json, report);
     context.print_result(json.take(), report.ok() ? 0 : 1);
   } else {
     print_bundle(context, report);
@@ -85,7 +85,7 @@ bool is_bundle(const std::string& path) {
 }
 
 // Whom the options trust.
-Result<signing::Trust> trust_of(const Options& options) {
+Result<signing::Trust> trust_of(const CheckLine& options) {
   if (options.public_key.empty() == options.anchors.empty()) {
     return fail(ErrorCode::kUsage,
                 "a signature is checked with --public-key or with --trust-anchor, one of both");
@@ -99,7 +99,7 @@ Result<signing::Trust> trust_of(const Options& options) {
 }
 
 // Whoever trusts a key wants a signature: a model that lost its own is not verified.
-Result<signing::ModelCheck> check_signature(Context& context, const Options& options) {
+Result<signing::ModelCheck> check_signature(Context& context, const CheckLine& options) {
   const signing::Trust trust = FERRY_TRY(trust_of(options));
   const std::string signature =
       options.signature.empty() ? signing::default_signature_path(options.path) : options.signature;
@@ -121,7 +121,7 @@ Result<signing::ModelCheck> check_signature(Context& context, const Options& opt
   return signing::check_model(options.path, signature, trust, how, context.pool());
 }
 
-Result<int> check_signed(Context& context, const Options& options) {
+Result<int> check_signed(Context& context, const CheckLine& options) {
   const auto check = FERRY_TRY(check_signature(context, options));
   std::optional<packer::CheckReport> bundle;
   if (is_bundle(options.path)) {
@@ -135,7 +135,7 @@ Result<int> check_signed(Context& context, const Options& options) {
     json.begin_object().member("path", options.path);
     write_signature_check(json, check);
     json.key("bundle");
-    bundle ? write_bundle(json, *bundle) : void(json.null());
+    bundle ? write_checked_bundle(json, *bundle) : void(json.null());
     json.end_object();
     context.print_result(json.take(), code);
     return code;
@@ -150,7 +150,7 @@ Result<int> check_signed(Context& context, const Options& options) {
 }
 
 // The files of the bundle are those that the statement is about; what is damaged is so for both.
-Result<int> check_attested(Context& context, const Options& options) {
+Result<int> check_attested(Context& context, const CheckLine& options) {
   if (!options.signature.empty() || options.ignore_unsigned) {
     return fail(ErrorCode::kUsage,
                 "--attestation and --signature are two checks: give one of them");
@@ -166,7 +166,7 @@ Result<int> check_attested(Context& context, const Options& options) {
     json.begin_object().member("path", options.path);
     write_attestation_check(json, options.attestation, check);
     json.key("bundle");
-    write_bundle(json, bundle);
+    write_checked_bundle(json, bundle);
     context.print_result(json.end_object().take(), code);
     return code;
   }
@@ -180,7 +180,7 @@ Result<int> check_attested(Context& context, const Options& options) {
   return code;
 }
 
-Result<int> check(Context& context, const Options& options) {
+Result<int> check_one(Context& context, const CheckLine& options) {
   if (!options.attestation.empty()) return check_attested(context, options);
   return options.wants_signature() ? check_signed(context, options)
                                    : check_bundle(context, options.path);
@@ -189,7 +189,7 @@ Result<int> check(Context& context, const Options& options) {
 }  // namespace
 
 void add_check(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CheckLine>();
   line.verb("check", "Re-hash and validate a bundle; check the signature of a folder or a file")
       .positional("PATH", options->path, "Bundle; with a signature any folder or file")
       .option("--signature FILE", options->signature,
@@ -212,7 +212,7 @@ void add_check(CommandLine& line) {
                    {"1", "damaged, or not verified"},
                    {"3", "no bundle, or no signature"},
                    {"4", "a method of signing that is not supported"}})
-      .action([options](Context& context) { return check(context, *options); });
+      .action([options](Context& context) { return check_one(context, *options); });
 }
 
 }  // namespace ferry::cli

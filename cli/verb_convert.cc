@@ -101,8 +101,8 @@ Status write(Context& context, const pipeline::Conversion& conversion, const Con
 }
 
 // The data files of one part, without a manifest.
-Status write_part(Context& context, const pipeline::Conversion& conversion,
-                  const ConvertLine& options, ConversionOutcome& outcome) {
+Status write_converted(Context& context, const pipeline::Conversion& conversion,
+                       const ConvertLine& options, ConversionOutcome& outcome) {
   const packer::WrittenPart written = FERRY_TRY(
       conversion.plan->write_part({.directory = options.out, .overwrite = options.overwrite},
                                   *options.one_part, context.pool(), context.progress("writing")));
@@ -213,7 +213,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
     outcome.up_to_date = FERRY_TRY(is_up_to_date(context, *conversion.plan, options.out));
   }
   if (!options.dry_run && !outcome.up_to_date) {
-    FERRY_RETURN_IF_ERROR(options.one_part ? write_part(context, conversion, options, outcome)
+    FERRY_RETURN_IF_ERROR(options.one_part ? write_converted(context, conversion, options, outcome)
                                            : write(context, conversion, options, outcome));
   }
   outcome.seconds = seconds_since(start);

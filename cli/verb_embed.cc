@@ -31,14 +31,14 @@ using nlohmann::json;
 constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 constexpr const char* kPrompts = "config_sentence_transformers.json";
 
-struct Options {
+struct EmbedLine {
   std::string bundle, tokens, prompt_name;
   std::vector<std::string> texts;
   bool states = false;
   std::optional<int64_t> memory;
 };
 
-Status check_options(const Options& o) {
+Status check_embed(const EmbedLine& o) {
   if (!o.tokens.empty() && !o.texts.empty()) {
     return fail(ErrorCode::kUsage, "--text and --tokens are two inputs: give one of them");
   }
@@ -52,7 +52,7 @@ Status check_options(const Options& o) {
 }
 
 // What precedes texts: the prompt that was named, else the default one of the bundle.
-Result<std::string> prompt_of(const packer::Bundle& bundle, const std::string& asked) {
+Result<std::string> embedding_prompt(const packer::Bundle& bundle, const std::string& asked) {
   const std::string where = printable(bundle.path_of(kPrompts));
   json config = json::object();
   if (bundle.has_text(kPrompts)) {
@@ -83,7 +83,7 @@ class Embedder {
       : encoder_(std::move(encoder)), states_(states) {}
 
   Status open_tokenizer(const packer::Bundle& bundle, const std::string& prompt_name) {
-    prompt_ = FERRY_TRY(prompt_of(bundle, prompt_name));
+    prompt_ = FERRY_TRY(embedding_prompt(bundle, prompt_name));
     tokenizer_.emplace(
         FERRY_TRY(text::load_tokenizer(bundle.text_directory(), pipeline::reader_of(bundle))));
     return {};
@@ -122,9 +122,9 @@ class Embedder {
 };
 
 // Answers go out as they come, or with --json together at the end.
-class Answers {
+class Embeddings {
  public:
-  Answers(Context& context, const Options& options) : context_(context) {
+  Embeddings(Context& context, const EmbedLine& options) : context_(context) {
     if (!context.json) return;
     document_.begin_object().member("path", options.bundle);
     document_.key("texts").begin_array();
@@ -160,7 +160,7 @@ class Answers {
 };
 
 // Standard input: a JSON string in each line.
-Status answer_lines(Embedder& embedder, Answers& answers) {
+Status answer_lines(Embedder& embedder, Embeddings& answers) {
   LineReader lines;
   for (size_t number = 1;; ++number) {
     const std::optional<std::string> line = FERRY_TRY(lines.next());
@@ -175,8 +175,8 @@ Status answer_lines(Embedder& embedder, Answers& answers) {
   }
 }
 
-Result<int> run(Context& context, const Options& o) {
-  FERRY_RETURN_IF_ERROR(check_options(o));
+Result<int> run_embed(Context& context, const EmbedLine& o) {
+  FERRY_RETURN_IF_ERROR(check_embed(o));
   std::vector<int64_t> tokens;
   if (!o.tokens.empty()) {
     tokens = FERRY_TRY(parse_numbers("--tokens", o.tokens, kTokensExpected));
@@ -193,7 +193,7 @@ Result<int> run(Context& context, const Options& o) {
                             printable(o.bundle)));
   }
   Embedder embedder(std::move(encoder), o.states);
-  Answers answers(context, o);
+  Embeddings answers(context, o);
   if (!tokens.empty()) {
     FERRY_RETURN_IF_ERROR(
         answers.add([&](JsonWriter& out) { return embedder.add_tokens(tokens, out); }));
@@ -212,7 +212,7 @@ Result<int> run(Context& context, const Options& o) {
 }  // namespace
 
 void add_embed(CommandLine& line) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EmbedLine>();
   line.verb("embed", "Vectors of texts, by a bundle of style encoder: a JSON list for each text")
       .positional("BUNDLE", o->bundle, "Bundle directory")
       .option("--text", o->texts,
@@ -229,7 +229,7 @@ void add_embed(CommandLine& line) {
       .example("ferry embed bundle/ --prompt-name query --text 'Which planet is red?'",
                "The vector of a question, after the prompt that the model was trained with.")
       .example("ferry embed bundle/ < texts.jsonl > vectors.jsonl", "A line for each line.")
-      .action([o](Context& context) { return run(context, *o); });
+      .action([o](Context& context) { return run_embed(context, *o); });
 }
 
 }  // namespace ferry::cli

@@ -29,7 +29,7 @@ namespace {
 constexpr uint64_t kMaxScriptBytes = 256 << 20;
 constexpr uint64_t kMaxInputBytes = uint64_t{1} << 40;
 
-struct Options {
+struct ExecuteLine {
   std::string program, script, outdir;
   std::string method = "forward";
   std::vector<std::string> data;
@@ -197,7 +197,7 @@ Result<Input> parse_input(std::string_view word, const runner::TensorView& decla
   return input;
 }
 
-Result<Files> open_files(const Options& options) {
+Result<Files> open_files(const ExecuteLine& options) {
   Files files;
   files.program_file = FERRY_TRY(MappedFile::open(options.program));
   files.program =
@@ -338,7 +338,7 @@ std::string as_text(const std::vector<Output>& outputs) {
   return text;
 }
 
-std::string as_json(const Options& options, size_t runs, const std::vector<Output>& outputs) {
+std::string as_json(const ExecuteLine& options, size_t runs, const std::vector<Output>& outputs) {
   JsonWriter json;
   json.begin_object()
       .member("path", options.program)
@@ -364,7 +364,7 @@ struct Executions {
   size_t runs = 0;
 };
 
-Status take_outputs(const Options& options, const runner::Method& method, Executions& done) {
+Status take_outputs(const ExecuteLine& options, const runner::Method& method, Executions& done) {
   for (Output& output : FERRY_TRY(collect(method, done.runs, options.outdir))) {
     done.manifest +=
         fmt::format("{} {} {}\n", output.stem(), output.type(), sizes_text(output.shape));
@@ -374,7 +374,7 @@ Status take_outputs(const Options& options, const runner::Method& method, Execut
   return {};
 }
 
-Status run_script(const Options& options, runner::Method& method, Executions& done) {
+Status run_script(const ExecuteLine& options, runner::Method& method, Executions& done) {
   std::string script = "\n";
   if (!options.script.empty()) {
     script = FERRY_TRY(read_text_file(options.script, kMaxScriptBytes));
@@ -397,13 +397,13 @@ Status run_script(const Options& options, runner::Method& method, Executions& do
 }
 
 // The inputs that a bundled program has for the method, where no script gives others.
-const pte::TestSuite* suite_of(const Files& files, const Options& options) {
+const pte::TestSuite* suite_of(const Files& files, const ExecuteLine& options) {
   if (!options.script.empty()) return nullptr;
   const auto found = std::ranges::find(files.suites, options.method, &pte::TestSuite::method);
   return found == files.suites.end() ? nullptr : &*found;
 }
 
-Status run_cases(const Options& options, runner::Method& method, const pte::TestSuite& suite,
+Status run_cases(const ExecuteLine& options, runner::Method& method, const pte::TestSuite& suite,
                  Executions& done) {
   for (const pte::TestCase& test : suite.cases) {
     FERRY_RETURN_IF_ERROR(pipeline::execute_case(method, test, base_name(options.program)));
@@ -412,7 +412,7 @@ Status run_cases(const Options& options, runner::Method& method, const pte::Test
   return {};
 }
 
-Result<int> execute(const Options& options, Context& context) {
+Result<int> execute(const ExecuteLine& options, Context& context) {
   const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
   const Files files = FERRY_TRY(open_files(options));
   runner::Method method = FERRY_TRY(runner::Method::load(
@@ -438,7 +438,7 @@ Result<int> execute(const Options& options, Context& context) {
 }  // namespace
 
 void add_execute(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExecuteLine>();
   line.verb("execute", "Execute one method of a program")
       .positional("PROGRAM", options->program, "A .pte or .bpte file")
       .option("--data FILE", options->data, "Weights outside of the program, a .ptd file")

@@ -19,7 +19,7 @@
 namespace ferry::cli {
 namespace {
 
-struct Options {
+struct HelpLine {
   std::vector<std::string> verb;
   bool man = false;
   std::string man_pages;  // a directory
@@ -52,7 +52,7 @@ Status write_pages(const LineSpec& line, const std::string& directory) {
   return {};
 }
 
-Result<int> help(Context& context, const LineSpec& line, const Options& o) {
+Result<int> help(Context& context, const LineSpec& line, const HelpLine& o) {
   if (!o.man_pages.empty()) {
     FERRY_RETURN_IF_ERROR(write_pages(line, o.man_pages));
     return give(context, {});
@@ -78,7 +78,7 @@ Result<int> completion(Context& context, const LineSpec& line, const std::string
 }  // namespace
 
 void add_help(CommandLine& line) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<HelpLine>();
   line.verb("help", "Show what the program or a verb does, with examples and exit codes")
       .positionals("VERB", o->verb, "The verb, such as convert")
       .flag("--man", o->man, "As the source of a man page")

@@ -21,9 +21,9 @@ namespace {
 
 using pipeline::PromptRequest;
 
-constexpr uint64_t kMaxMessagesBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxMessagesFileBytes = uint64_t{16} << 20;
 
-struct Options {
+struct PreprocessLine {
   pipeline::PreprocessRequest request;
   std::string backend = "torchvision";
   std::string messages, chat, prompt;
@@ -59,7 +59,7 @@ void add_tensors(JsonWriter& json, const pipeline::PreprocessReport& report) {
   json.end_array();
 }
 
-std::string to_json(const Options& o, const pipeline::PreprocessReport& report) {
+std::string preprocess_json(const PreprocessLine& o, const pipeline::PreprocessReport& report) {
   JsonWriter json;
   json.begin_object().key("output");
   o.request.output.empty() ? json.null() : json.value(o.request.output);
@@ -95,7 +95,7 @@ std::vector<std::string> tensor_texts(const pipeline::PreprocessReport& report) 
   return texts;
 }
 
-std::string to_text(const Options& o, const pipeline::PreprocessReport& report) {
+std::string preprocess_text(const PreprocessLine& o, const pipeline::PreprocessReport& report) {
   std::string text;
   for (const auto& [path, size, grid, tiles] : report.images) {
     text += fmt::format("{}: {} x {}: ", printable(path), size.width, size.height);
@@ -111,7 +111,7 @@ std::string to_text(const Options& o, const pipeline::PreprocessReport& report) 
 }
 
 // At most one of them; nullopt for none.
-Result<std::optional<PromptRequest>> prompt_of(const Options& o) {
+Result<std::optional<PromptRequest>> prompt_of(const PreprocessLine& o) {
   using Form = PromptRequest::Form;
   const int given = int(!o.messages.empty()) + int(!o.chat.empty()) + int(!o.prompt.empty());
   if (given == 0) return std::optional<PromptRequest>();
@@ -119,7 +119,7 @@ Result<std::optional<PromptRequest>> prompt_of(const Options& o) {
     return fail(ErrorCode::kUsage, "--messages, --chat and --prompt exclude each other");
   }
   if (!o.messages.empty()) {
-    std::string text = FERRY_TRY(read_text_file(o.messages, kMaxMessagesBytes));
+    std::string text = FERRY_TRY(read_text_file(o.messages, kMaxMessagesFileBytes));
     return std::optional(
         PromptRequest{Form::kMessages, std::move(text), printable(o.messages), present_time()});
   }
@@ -131,7 +131,7 @@ Result<std::optional<PromptRequest>> prompt_of(const Options& o) {
       PromptRequest{chat ? Form::kChat : Form::kPlain, text, name, present_time()});
 }
 
-Result<int> run(Context& context, Options o) {
+Result<int> run_preprocess(Context& context, PreprocessLine o) {
   if (o.request.checkpoint.empty() == o.request.bundle.empty()) {
     return fail(ErrorCode::kUsage, o.request.bundle.empty()
                                        ? "--checkpoint DIR or --bundle DIR is required"
@@ -148,9 +148,9 @@ Result<int> run(Context& context, Options o) {
   const pipeline::PreprocessReport report =
       FERRY_TRY(pipeline::preprocess(o.request, context.pool()));
   if (context.json) {
-    context.print_result(to_json(o, report), 0);
+    context.print_result(preprocess_json(o, report), 0);
   } else if (!context.quiet) {
-    context.print(to_text(o, report));
+    context.print(preprocess_text(o, report));
   }
   return 0;
 }
@@ -158,7 +158,7 @@ Result<int> run(Context& context, Options o) {
 }  // namespace
 
 void add_preprocess(CommandLine& line) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<PreprocessLine>();
   line.verb("preprocess",
             "Images to the pixel values of a checkpoint's own processor, "
             "and prompts with images to token ids")
@@ -180,7 +180,7 @@ void add_preprocess(CommandLine& line) {
       .example(
           "ferry preprocess cat.jpg --bundle bundle/ --chat 'What is this?' -o inputs.safetensors",
           "Token ids too, with the image before the message.")
-      .action([o](Context& context) { return run(context, *o); });
+      .action([o](Context& context) { return run_preprocess(context, *o); });
 }
 
 }  // namespace ferry::cli

@@ -108,7 +108,7 @@ Status check_prompt(const RunOptions& o) {
   return ids ? Status() : tl::unexpected<Error>(ids.error());
 }
 
-Status check_options(const RunOptions& o) {
+Status check_run(const RunOptions& o) {
   FERRY_RETURN_IF_ERROR(check_prompt(o));
   if (o.interactive) FERRY_RETURN_IF_ERROR(check_chat(o));
   if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
@@ -145,14 +145,14 @@ Result<std::optional<pipeline::Thresholds>> load_thresholds(const RunOptions& op
   return std::optional(std::move(thresholds));
 }
 
-Status write_files(const Generation& g, const RunOptions& options) {
+Status write_outputs(const Generation& g, const RunOptions& options) {
   if (!options.dump_logits.empty()) FERRY_RETURN_IF_ERROR(dump_logits(g, options.dump_logits));
   if (!options.stats_json.empty()) FERRY_RETURN_IF_ERROR(write_stats(g, options.stats_json));
   return {};
 }
 
-Result<int> run(Context& context, RunOptions options) {
-  FERRY_RETURN_IF_ERROR(check_options(options));
+Result<int> run_bundle(Context& context, RunOptions options) {
+  FERRY_RETURN_IF_ERROR(check_run(options));
   runner::Sampler sampler = FERRY_TRY(make_sampler(options));
   const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
   FERRY_RETURN_IF_ERROR(read_prompt_texts(options));
@@ -180,7 +180,7 @@ Result<int> run(Context& context, RunOptions options) {
   g.prompt = std::move(prompt.ids);
   AnswerOutput output(prompts.tokenizer(), options.stops, printer(context));
   g = FERRY_TRY(generate(*decoder, bundle.manifest(), options, sampler, output, std::move(g)));
-  FERRY_RETURN_IF_ERROR(write_files(g, options));
+  FERRY_RETURN_IF_ERROR(write_outputs(g, options));
   if (thresholds && g.stop != kStopInterrupted) {
     g.judgements = thresholds->judge(g.stats, bundle.manifest(), g.text);
   }
@@ -250,7 +250,7 @@ void add_run(CommandLine& line) {
       .example("ferry run model.gguf --chat Hello", "Through a bundle in memory.")
       .exit_codes({{"1", "a threshold is missed, or a message of a chat does not fit the context"},
                    {"6", "a file of --dump-logits or --stats-json exists"}})
-      .action([o](Context& context) { return run(context, *o); });
+      .action([o](Context& context) { return run_bundle(context, *o); });
 }
 
 }  // namespace ferry::cli

@@ -12,14 +12,14 @@
 namespace ferry::cli {
 namespace {
 
-struct Options {
+struct SignLine {
   std::string path, output;
   signing::SigningKey key;
   std::vector<std::string> ignore_paths;
   std::optional<int64_t> shard_size;
 };
 
-std::string to_json(const std::string& path, const signing::SignedModel& model) {
+std::string sign_json(const std::string& path, const signing::SignedModel& model) {
   const signing::ModelDigest& digest = model.digest;
   JsonWriter json;
   json.begin_object().member("path", path).member("signature", model.signature);
@@ -41,14 +41,14 @@ std::string to_json(const std::string& path, const signing::SignedModel& model) 
   return json.take();
 }
 
-std::string to_text(const std::string& path, const signing::SignedModel& model) {
+std::string sign_text(const std::string& path, const signing::SignedModel& model) {
   return fmt::format("{}: signed: {} files, {}\n  signature  {}\n  key        {} ({}){}\n",
                      printable(path), model.digest.files, human_bytes(model.digest.bytes),
                      printable(model.signature), model.signer.key, model.signer.curve,
                      model.signer.subject.empty() ? "" : "\n  subject    " + model.signer.subject);
 }
 
-Result<int> sign(const Options& options, Context& context) {
+Result<int> sign(const SignLine& options, Context& context) {
   if (options.key.private_key.empty()) return fail(ErrorCode::kUsage, "--key FILE is required");
   if (options.shard_size && *options.shard_size <= 0) {
     return fail(ErrorCode::kUsage, "--shard-size: must be positive");
@@ -64,9 +64,9 @@ Result<int> sign(const Options& options, Context& context) {
     context.note(fmt::format("{}: not signed", quoted(name)));
   }
   if (context.json) {
-    context.print_result(to_json(options.path, model), 0);
+    context.print_result(sign_json(options.path, model), 0);
   } else if (!context.quiet) {
-    context.print(to_text(options.path, model));
+    context.print(sign_text(options.path, model));
   }
   return 0;
 }
@@ -74,7 +74,7 @@ Result<int> sign(const Options& options, Context& context) {
 }  // namespace
 
 void add_sign(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SignLine>();
   line.verb("sign", "Sign a folder or a file (OpenSSF Model Signing)")
       .positional("PATH", options->path, "Bundle, any other folder, or file")
       .option("--key FILE", options->key.private_key, "Private key, PEM: P-256, P-384 or P-521")

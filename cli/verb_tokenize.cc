@@ -23,12 +23,12 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct TokenizeLine {
   std::string path;
   bool add_special = false, decode = false, skip_special = false, chat = false;
 };
 
-Status check_options(const Options& o) {
+Status check_tokenize(const TokenizeLine& o) {
   if (o.chat && (o.decode || o.add_special || o.skip_special)) {
     return fail(ErrorCode::kUsage, "--chat takes no other option");
   }
@@ -55,8 +55,8 @@ Result<std::vector<int64_t>> ids_of(const json& value, const std::string& where)
 }
 
 // The answer to one line, with a newline.
-Result<std::string> answer(text::Tokenizer& tokenizer, const std::string& line,
-                           const std::string& where, const Options& o) {
+Result<std::string> answer_line(text::Tokenizer& tokenizer, const std::string& line,
+                                const std::string& where, const TokenizeLine& o) {
   const json value = FERRY_TRY(parse_json(line, where));
   JsonWriter out;
   if (o.decode) {
@@ -86,7 +86,7 @@ class Answers {
 };
 
 // Chats to prompts; no tokenizer is needed.
-Result<int> render_chats(Context& context, const Options& o) {
+Result<int> render_chats(Context& context, const TokenizeLine& o) {
   const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(o.path));
   const text::chat::TimeText time = present_time();
   Answers answers(context);
@@ -100,8 +100,8 @@ Result<int> render_chats(Context& context, const Options& o) {
   return 0;
 }
 
-Result<int> run(Context& context, const Options& o) {
-  FERRY_RETURN_IF_ERROR(check_options(o));
+Result<int> run_tokenize(Context& context, const TokenizeLine& o) {
+  FERRY_RETURN_IF_ERROR(check_tokenize(o));
   let_signals_end_the_process();  // it waits for input most of the time
   if (o.chat) return render_chats(context, o);
   text::Tokenizer tokenizer = FERRY_TRY(text::load_tokenizer(o.path));
@@ -111,7 +111,7 @@ Result<int> run(Context& context, const Options& o) {
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("line {}", number);
-    answers.give(FERRY_TRY(answer(tokenizer, line, where, o)));
+    answers.give(FERRY_TRY(answer_line(tokenizer, line, where, o)));
   }
   return 0;
 }
@@ -119,7 +119,7 @@ Result<int> run(Context& context, const Options& o) {
 }  // namespace
 
 void add_tokenize(CommandLine& line) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TokenizeLine>();
   line.verb("tokenize", "Text to token ids and back: one JSON value per line from standard input")
       .positional("PATH", o->path, "Bundle, directory with a tokenizer, or its file")
       .flag("--add-special", o->add_special, "With the special tokens that the tokenizer sets")
@@ -129,7 +129,7 @@ void add_tokenize(CommandLine& line) {
             "Chats to prompts: {\"messages\": [...], \"add_generation_prompt\": bool} a line")
       .example("echo '\"Hello\"' | ferry tokenize bundle/", "A list of ids for each line.")
       .example("echo '[1, 2, 3]' | ferry tokenize bundle/ --decode", "Ids to text.")
-      .action([o](Context& context) { return run(context, *o); });
+      .action([o](Context& context) { return run_tokenize(context, *o); });
 }
 
 }  // namespace ferry::cli

@@ -33,7 +33,7 @@ Result<std::string> reference_of(const packer::Bundle& bundle,
                           printable(bundle.path())));
 }
 
-std::string to_json(const proof::EncoderProof& proof, const std::string& path) {
+std::string encoder_json(const proof::EncoderProof& proof, const std::string& path) {
   JsonWriter json;
   json.begin_object().member("path", path).member("parity", proof.parity());
   json.key("encoded").begin_array();
@@ -52,7 +52,7 @@ std::string to_json(const proof::EncoderProof& proof, const std::string& path) {
   return json.end_array().end_object().take();
 }
 
-std::string line_of(const proof::EncodedTensor& tensor) {
+std::string tensor_line(const proof::EncodedTensor& tensor) {
   const proof::ValueMetrics& m = tensor.metrics;
   const std::string floor =
       tensor.floor_db ? fmt::format(" (at least {:.1f})", *tensor.floor_db) : std::string();
@@ -61,14 +61,14 @@ std::string line_of(const proof::EncodedTensor& tensor) {
 }
 
 // The outputs of each prompt, and what is beyond its bounds.
-std::string to_text(const proof::EncoderProof& proof) {
+std::string encoder_text(const proof::EncoderProof& proof) {
   std::string text;
   for (const proof::EncoderCase& prompt : proof.cases) {
     text += fmt::format("prompt {}: {} tokens\n", quoted(prompt.prompt), prompt.tokens);
     for (const proof::EncodedTensor& tensor : prompt.tensors) {
       const bool inside =
           tensor.name.starts_with("hidden_states.") || tensor.name == "last_layer_prenorm";
-      if (!inside || !tensor.within) text += line_of(tensor);
+      if (!inside || !tensor.within) text += tensor_line(tensor);
     }
     for (const std::string& tensor : prompt.not_compared) {
       text += fmt::format("  {}: not compared\n", tensor);
@@ -105,9 +105,9 @@ Result<int> verify_encoder(Context& context, const packer::Bundle& bundle, const
       context.progress("running the bundle", ProgressUnit::kItems)));
   const int code = proof.parity() ? 0 : 1;
   if (context.json) {
-    context.print_result(to_json(proof, path), code);
+    context.print_result(encoder_json(proof, path), code);
   } else if (!context.quiet) {
-    context.print(to_text(proof));
+    context.print(encoder_text(proof));
   }
   if (code == 0) return code;
   context.flush();

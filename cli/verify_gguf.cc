@@ -12,7 +12,7 @@
 namespace ferry::cli {
 namespace {
 
-std::string to_json(const pipeline::GgufProof& proof, const std::string& file) {
+std::string gguf_json(const pipeline::GgufProof& proof, const std::string& file) {
   JsonWriter json;
   json.begin_object();
   json.member("path", file).member("parity", proof.parity());
@@ -29,7 +29,7 @@ std::string to_json(const pipeline::GgufProof& proof, const std::string& file) {
   return json.take();
 }
 
-std::string to_text(const pipeline::GgufProof& proof) {
+std::string gguf_text(const pipeline::GgufProof& proof) {
   return fmt::format(
       "{}: {} tensors ({}, {} different), {} keys ({} different)\n{}\n", proof.file_type,
       proof.tensors, human_bytes(proof.bytes), proof.different_tensors.size(), proof.keys,
@@ -45,9 +45,9 @@ Result<int> verify_gguf(Context& context, const std::string& file,
   const pipeline::GgufProof proof = FERRY_TRY(pipeline::prove_gguf(file, options, context.pool()));
   const int exit = proof.parity() ? 0 : 1;
   if (context.json) {
-    context.print_result(to_json(proof, file), exit);
+    context.print_result(gguf_json(proof, file), exit);
   } else if (!context.quiet) {
-    context.print(to_text(proof));
+    context.print(gguf_text(proof));
   }
   for (const std::string& note : proof.notes) context.note(note);
   if (exit == 0) return 0;

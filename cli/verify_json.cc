@@ -11,7 +11,7 @@
 namespace ferry::cli {
 namespace {
 
-void write_layers(JsonWriter& json, const std::vector<proof::LayerResult>& layers) {
+void write_layer_results(JsonWriter& json, const std::vector<proof::LayerResult>& layers) {
   json.key("layers").begin_array();
   for (const proof::LayerResult& layer : layers) {
     json.begin_object();
@@ -25,14 +25,14 @@ void write_layers(JsonWriter& json, const std::vector<proof::LayerResult>& layer
   json.end_array();
 }
 
-void write_part(JsonWriter& json, const char* name, const proof::LogitMetrics& m) {
+void write_logit_metrics(JsonWriter& json, const char* name, const proof::LogitMetrics& m) {
   json.key(name).begin_object();
   json.member("rows", m.rows);
   write_metrics(json, m);
   json.end_object();
 }
 
-void write_routing(JsonWriter& json, const proof::RoutingReport& routing) {
+void write_routing_result(JsonWriter& json, const proof::RoutingReport& routing) {
   if (routing.choices == 0) return;
   json.key("routing").begin_object();
   json.member("choices", routing.choices).member("different", routing.different);
@@ -57,12 +57,12 @@ void write_case(JsonWriter& json, const proof::CaseReport& c) {
   write_metrics(json, c.worst());
   json.member("greedy_match", c.greedy_match).member("greedy_total", c.greedy_total);
   json.end_object();
-  write_part(json, "prefill", c.prefill);
-  write_part(json, "steps", c.steps);
-  write_part(json, "greedy", c.greedy);
-  write_routing(json, c.routing);
+  write_logit_metrics(json, "prefill", c.prefill);
+  write_logit_metrics(json, "steps", c.steps);
+  write_logit_metrics(json, "greedy", c.greedy);
+  write_routing_result(json, c.routing);
   if (c.lookahead) write_lookahead(json, *c.lookahead);
-  write_layers(json, c.layers);
+  write_layer_results(json, c.layers);
   if (c.f64) {
     json.key("f64").begin_object();
     json.member("ours_max_abs", c.f64->ours).member("reference_max_abs", c.f64->reference);
@@ -91,8 +91,8 @@ void write_summary(JsonWriter& json, const proof::ParityReport& report,
   write_metrics(json, report.metrics);
   json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);
   json.end_object();
-  write_routing(json, report.routing);
-  write_layers(json, report.layers);
+  write_routing_result(json, report.routing);
+  write_layer_results(json, report.layers);
   json.key("first_divergence");
   if (report.first_divergence) {
     json.begin_object();
@@ -105,8 +105,8 @@ void write_summary(JsonWriter& json, const proof::ParityReport& report,
   write_tolerance(json, report, tolerance_source);
 }
 
-void write_report(JsonWriter& json, const proof::ParityReport& report,
-                  const char* tolerance_source) {
+void write_parity_report(JsonWriter& json, const proof::ParityReport& report,
+                         const char* tolerance_source) {
   write_summary(json, report, tolerance_source);
   json.key("cases").begin_array();
   for (const proof::CaseReport& c : report.cases) write_case(json, c);
@@ -116,7 +116,7 @@ void write_report(JsonWriter& json, const proof::ParityReport& report,
 void write_named(JsonWriter& json, const char* name, const proof::ParityReport& report) {
   json.key(name).begin_object();
   json.member("parity", report.parity);
-  write_report(json, report, "verifier");
+  write_parity_report(json, report, "verifier");
   json.end_object();
 }
 
@@ -182,7 +182,7 @@ std::string to_json(const pipeline::Verification& v, const std::string& path) {
     write_named(json, "rounding", v.rounding->rounding);
   }
   if (v.outputs() != nullptr)
-    write_report(json, *v.outputs(), v.tolerance_given ? "argument" : "verifier");
+    write_parity_report(json, *v.outputs(), v.tolerance_given ? "argument" : "verifier");
   if (!v.against.empty()) json.member("against", v.against);
   if (!v.modes.empty()) write_modes(json, v);
   write_pixels(json, v.pixels);

@@ -12,7 +12,7 @@ namespace ferry::converters {
 
 FamilyTable all_families() {
   static constexpr const FamilySpec* kTable[] = {
-#define FERRY_FAMILY(name) &families::name,
+#define FERRY_FAMILY(name) &families::name::kFamily,
 #include "converters/families/families.def"
 #undef FERRY_FAMILY
   };

@@ -6,7 +6,7 @@ namespace ferry::converters {
 
 std::span<const VisionFamily* const> all_vision_families() {
   static constexpr const VisionFamily* kTable[] = {
-#define FERRY_VISION_FAMILY(name) &families::name,
+#define FERRY_VISION_FAMILY(name) &families::name::kFamily,
 #include "converters/families/vision_families.def"
 #undef FERRY_VISION_FAMILY
   };

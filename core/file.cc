@@ -19,7 +19,7 @@ namespace ferry {
 namespace {
 
 // Linux transfers at most 2 GiB - 4 KiB per call anyway.
-constexpr size_t kMaxTransfer = size_t{1} << 30;
+constexpr size_t kMaxWrite = size_t{1} << 30;
 constexpr int kMaxTreeDepth = 32;
 // Files that are smaller need no more than what a check of the free space has left aside.
 constexpr uint64_t kLeastReserved = uint64_t{1} << 16;
@@ -151,7 +151,7 @@ Result<uint64_t> OutputFile::size() const {
 
 Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) const {
   while (!data.empty()) {
-    const size_t want = std::min(data.size(), kMaxTransfer);
+    const size_t want = std::min(data.size(), kMaxWrite);
     const ssize_t put = ::pwrite(fd_, data.data(), want, static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return os_error(path_, fmt::format("cannot write at offset {}", offset), errno);
@@ -164,7 +164,7 @@ Status OutputFile::write_at(uint64_t offset, std::span<const std::byte> data) co
 
 Status OutputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const size_t want = std::min(out.size(), kMaxTransfer);
+    const size_t want = std::min(out.size(), kMaxWrite);
     const ssize_t got = ::pread(fd_, out.data(), want, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return os_error(path_, fmt::format("cannot read at offset {}", offset), errno);

@@ -20,7 +20,7 @@ namespace ferry {
 namespace {
 
 // Linux transfers at most 2 GiB - 4 KiB per call anyway.
-constexpr size_t kMaxTransfer = size_t{1} << 30;
+constexpr size_t kMaxRead = size_t{1} << 30;
 constexpr size_t kLeastOpen = 4;
 
 Status require_regular(const std::string& path, const struct stat& info) {
@@ -239,7 +239,7 @@ Status InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
   if (out.empty()) return {};
   const Descriptor descriptor = FERRY_TRY(this->descriptor());
   while (!out.empty()) {
-    const size_t want = std::min(out.size(), kMaxTransfer);
+    const size_t want = std::min(out.size(), kMaxRead);
     const ssize_t got = ::pread(descriptor.fd(), out.data(), want, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return os_error(path(), fmt::format("cannot read at offset {}", offset), errno);

@@ -18,6 +18,8 @@ struct Quoted {
 inline constexpr Quoted quoted{};
 // The same escapes, without quotes and uncut: for paths at the start of messages.
 std::string printable(std::string_view untrusted);
+// The next line, without its end; `rest` goes on behind it.
+std::string_view take_line(std::string_view& rest);
 // The last component of a path.
 std::string base_name(std::string_view path);
 // "1.19 GB"; decimal units.

@@ -112,8 +112,8 @@ bool fits_rows(const Recipe& recipe) {
 }
 
 // A defect of whoever made the recipe, or of the caller.
-Status check(const Recipe& recipe, const TensorSource& source, int64_t first, int64_t rows,
-             std::span<const std::span<std::byte>> outs) {
+Status check_row_range(const Recipe& recipe, const TensorSource& source, int64_t first,
+                       int64_t rows, std::span<const std::span<std::byte>> outs) {
   const auto broken = [&](std::string_view what) {
     return fail(ErrorCode::kInternal, fmt::format("{}: {}", printable(source.path()), what));
   };
@@ -374,7 +374,7 @@ uint64_t tile_bytes(const Recipe& recipe) {
 
 Result<uint64_t> materialize_rows(const Recipe& recipe, const TensorSource& source, int64_t first,
                                   int64_t rows, std::span<const std::span<std::byte>> outs) {
-  FERRY_RETURN_IF_ERROR(check(recipe, source, first, rows, outs));
+  FERRY_RETURN_IF_ERROR(check_row_range(recipe, source, first, rows, outs));
   if (!recipe.is_coded()) {
     const uint64_t offset = static_cast<uint64_t>(first) * row_bytes(recipe, 0);
     FERRY_RETURN_IF_ERROR(materialize(recipe, source, offset, outs[0]));

@@ -69,6 +69,10 @@ bool carries_axes(const Dims& dims, const Dims& inferred) {
   });
 }
 
+bool is_static(const Dims& dims) {
+  return std::ranges::all_of(dims, [](const Dim& dim) { return dim.is_static(); });
+}
+
 int64_t dim_min(const Dim& dim) { return dim.base + dim.scale; }
 
 std::optional<Dims> broadcast(const Dims& a, const Dims& b) {

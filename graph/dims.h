@@ -13,6 +13,8 @@ namespace ferry::graph {
 // `a`.
 std::optional<Dim> dim_add(const Dim& a, const Dim& b);
 std::optional<Dim> dim_sub(const Dim& a, const Dim& b);
+// Whether no dimension has a symbol.
+bool is_static(const Dims& dims);
 // Smallest value; a symbol is at least 1.
 int64_t dim_min(const Dim& dim);
 

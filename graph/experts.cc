@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "graph/dims.h"
 #include "graph/shape_inference.h"
 
 namespace ferry::graph {
@@ -17,8 +18,8 @@ using RefList = ExpertsProgram::RefList;
 using Operand = ExpertsProgram::Operand;
 using Call = ExpertsProgram::Call;
 
-constexpr std::monostate kNone;
-constexpr uint64_t kAlignment = 16;
+constexpr std::monostate kNoAttributes;
+constexpr uint64_t kRowAlignment = 16;
 
 // Arguments and outs of the node.
 enum Port : size_t { kX, kIds, kScores, kW1, kW3, kW2, kS1, kS3, kS2, kB1, kB3, kB2 };
@@ -118,7 +119,7 @@ class Builder {
     active_ = tensor("aten::nonzero.out", {chosen}, DType::kI64, {experts, 1});
     count_ = number(Local::Kind::kInt);
     call("aten::sym_size.int", {active_, int64_t{0}}, {count_});
-    call("aten::full_like.out", {x_, 0.0, kNone}, {result_});
+    call("aten::full_like.out", {x_, 0.0, kNoAttributes}, {result_});
     out_.counter = number(Local::Kind::kInt);
     out_.done = number(Local::Kind::kBool);
   }
@@ -166,7 +167,7 @@ class Builder {
   }
   Ref clamped(Ref gate, Ref up) {
     const Dims shape = local(gate).shape;
-    const Ref low = tensor("aten::clamp.out", {gate, kNone, kClamp}, DType::kF32, shape);
+    const Ref low = tensor("aten::clamp.out", {gate, kNoAttributes, kClamp}, DType::kF32, shape);
     const Ref steep = tensor("aten::mul.Scalar_out", {low, kSteepness}, DType::kF32, shape);
     const Ref open = each("aten::sigmoid.out", {steep});
     const Ref glu = each("aten::mul.out", {low, open});
@@ -202,7 +203,7 @@ class Builder {
         scales ? decoded(argument(which), port(*scales), rows) : selected(argument(which));
     const DType dtype = local(matrix).dtype;
     const Ref y =
-        tensor("aten::linear.out", {cast(x, dtype), matrix, kNone}, dtype, {tokens_, rows});
+        tensor("aten::linear.out", {cast(x, dtype), matrix, kNoAttributes}, dtype, {tokens_, rows});
     return cast(y, DType::kF32);
   }
   Ref selected(Ref stacked) {
@@ -222,8 +223,8 @@ class Builder {
     const Ref matrix = scratch(DType::kF32, {rows, local(codes).shape.back()}, /*dynamic=*/false);
     call(nibbles ? "quantized_decomposed::embedding_4bit.dtype_out"
                  : "quantized_decomposed::embedding_byte.dtype_out",
-         {codes, scales, kNone, int64_t{nibbles ? -8 : -128}, int64_t{nibbles ? 7 : 127}, numbers,
-          int64_t{dtype_info(DType::kF32).executorch}},
+         {codes, scales, kNoAttributes, int64_t{nibbles ? -8 : -128}, int64_t{nibbles ? 7 : 127},
+          numbers, int64_t{dtype_info(DType::kF32).executorch}},
          {matrix});
     return matrix;
   }
@@ -231,12 +232,12 @@ class Builder {
     if (local(x).dtype == dtype) return x;
     const auto known = casts_.find({x.local, dtype});
     if (known != casts_.end()) return known->second;
-    const Ref out = tensor("aten::_to_copy.out", {x, false, kNone}, dtype, local(x).shape);
+    const Ref out = tensor("aten::_to_copy.out", {x, false, kNoAttributes}, dtype, local(x).shape);
     casts_[{x.local, dtype}] = out;
     return out;
   }
 
-  void plan() { out_.scratch = plan_memory(lives_, kAlignment); }
+  void plan() { out_.scratch = plan_memory(lives_, kRowAlignment); }
 
   const Graph& graph_;
   const Node& node_;
@@ -275,10 +276,6 @@ const pte::OpSchema& experts_schema() {
 }
 
 namespace {
-
-bool is_static(const Dims& shape) {
-  return std::ranges::all_of(shape, [](const Dim& dim) { return dim.is_static(); });
-}
 
 Dims without_axes(Dims shape) {
   for (Dim& dim : shape) dim.axis = Axis::kNone;

@@ -10,15 +10,8 @@ namespace {
 // XNNPACK wants groups of a multiple of so many elements.
 constexpr int64_t kGroupUnit = 32;
 
-Types tensor_of(DType dtype, Dims shape) {
+Types one_tensor(DType dtype, Dims shape) {
   return {{Value::Kind::kTensor, dtype, std::move(shape)}};
-}
-
-bool is_static(const Dims& shape) {
-  for (const Dim& dim : shape) {
-    if (!dim.is_static()) return false;
-  }
-  return true;
 }
 
 // How many columns of `codes` [N,K] share a scale of `scales` [N] or [N,G].
@@ -76,7 +69,7 @@ Result<Types> infer_coded_embedding(const RuleInput& in) {
   if (dtype == nullptr || *dtype != DType::kF32) return misfit("makes f32");
   Dims shape = indices.shape;
   shape.push_back(table.shape[1]);
-  return tensor_of(DType::kF32, std::move(shape));
+  return one_tensor(DType::kF32, std::move(shape));
 }
 
 // in, weight, scales, zero_points, dtype

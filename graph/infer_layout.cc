@@ -9,7 +9,7 @@
 namespace ferry::graph {
 namespace {
 
-Types tensor_of(const Value& like, Dims shape) {
+Types shaped_like(const Value& like, Dims shape) {
   return {{Value::Kind::kTensor, like.dtype, std::move(shape)}};
 }
 
@@ -97,7 +97,7 @@ void keep_leading_axes(const Dims& from, Dims& to) {
 
 // Any dtype and shape, and the same again.
 Result<Types> infer_same(const RuleInput& in) {
-  return tensor_of(in.tensor(0), in.tensor(0).shape);
+  return shaped_like(in.tensor(0), in.tensor(0).shape);
 }
 
 // start, end, step
@@ -133,7 +133,7 @@ Result<Types> infer_cat(const RuleInput& in) {
       shape[i].axis = *join(shape[i].axis, part.shape[i].axis);
     }
   }
-  return tensor_of(first, std::move(shape));
+  return shaped_like(first, std::move(shape));
 }
 
 // self, dim, start, end, step
@@ -145,7 +145,7 @@ Result<Types> infer_slice(const RuleInput& in) {
   Dims shape = x.shape;
   const Dim length = FERRY_TRY(slice_length(in, x.shape[dim], in.integer(2), in.integer(3)));
   shape[dim] = length.as(x.shape[dim].axis);
-  return tensor_of(x, std::move(shape));
+  return shaped_like(x, std::move(shape));
 }
 
 // self, dim, index
@@ -159,7 +159,7 @@ Result<Types> infer_select(const RuleInput& in) {
   }
   Dims shape = x.shape;
   shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(dim));
-  return tensor_of(x, std::move(shape));
+  return shaped_like(x, std::move(shape));
 }
 
 // self, dims
@@ -175,7 +175,7 @@ Result<Types> infer_permute(const RuleInput& in) {
     seen[dim] = true;
     shape.push_back(x.shape[dim]);
   }
-  return tensor_of(x, std::move(shape));
+  return shaped_like(x, std::move(shape));
 }
 
 // self, dim
@@ -184,7 +184,7 @@ Result<Types> infer_unsqueeze(const RuleInput& in) {
   const size_t dim = FERRY_TRY(dim_index(in.integer(1), x.shape.size() + 1));
   Dims shape = x.shape;
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), Dim(1));
-  return tensor_of(x, std::move(shape));
+  return shaped_like(x, std::move(shape));
 }
 
 // self, size (-1 keeps a dimension), implicit
@@ -202,7 +202,7 @@ Result<Types> infer_expand(const RuleInput& in) {
     if (from != to && from != Dim(1)) return misfit("only dimensions of size 1 expand");
     shape.push_back(to.as(from.axis));
   }
-  return tensor_of(x, std::move(shape));
+  return shaped_like(x, std::move(shape));
 }
 
 // self, sizes, dim
@@ -239,7 +239,7 @@ Result<Types> infer_view(const RuleInput& in) {
   Dims shape;
   for (const auto& size : sizes) shape.push_back(size ? *size : *rest);
   keep_leading_axes(x.shape, shape);
-  return tensor_of(x, std::move(shape));
+  return shaped_like(x, std::move(shape));
 }
 
 Result<Types> infer_sym_size(const RuleInput& in) {

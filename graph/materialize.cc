@@ -162,7 +162,8 @@ Status check_piece(const Recipe& recipe, const StridedPiece& piece, const Tensor
   return {};
 }
 
-Status check(const Recipe& recipe, const TensorSource& source, uint64_t offset, uint64_t bytes) {
+Status check_range(const Recipe& recipe, const TensorSource& source, uint64_t offset,
+                   uint64_t bytes) {
   const RecipeOutput& output = recipe.output();
   if (recipe.outputs.size() != 1 || recipe.is_coded())
     return broken(source, "a recipe of several outputs");
@@ -187,7 +188,7 @@ Status check(const Recipe& recipe, const TensorSource& source, uint64_t offset, 
 Status materialize(const Recipe& recipe, const TensorSource& source, uint64_t offset,
                    std::span<std::byte> out) {
   FERRY_RETURN_IF_ERROR(check_interrupt());
-  FERRY_RETURN_IF_ERROR(check(recipe, source, offset, out.size()));
+  FERRY_RETURN_IF_ERROR(check_range(recipe, source, offset, out.size()));
   const int64_t size = dtype_bytes(recipe.output().dtype);
   int64_t skip = static_cast<int64_t>(offset) / size;
   int64_t left = static_cast<int64_t>(out.size()) / size;

@@ -146,7 +146,7 @@ Key by_area(const Item& item) {
 Key by_duration(const Item& item) { return {double(item.last) - item.first, double(item.bytes)}; }
 Key by_start(const Item& item) { return {-double(item.first), double(item.bytes)}; }
 
-std::vector<uint32_t> order_of(const std::vector<Item>& items, Key (*key)(const Item&)) {
+std::vector<uint32_t> placement_order(const std::vector<Item>& items, Key (*key)(const Item&)) {
   std::vector<std::pair<Key, uint32_t>> keyed;
   for (uint32_t i = 0; i < items.size(); ++i) keyed.emplace_back(key(items[i]), i);
   std::sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) {
@@ -175,7 +175,7 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, uint64_t alignmen
   uint64_t best = std::numeric_limits<uint64_t>::max();
   for (auto key : {by_size, by_area, by_duration, by_start}) {
     Placement placement(items, neighbours);
-    for (uint32_t index : order_of(items, key)) {
+    for (uint32_t index : placement_order(items, key)) {
       placement.place(index);
       if (placement.arena() >= best) break;
     }

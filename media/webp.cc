@@ -15,7 +15,7 @@ uint32_t little32(const uint8_t* p) {
          static_cast<uint32_t>(p[2]) << 16 | static_cast<uint32_t>(p[3]) << 24;
 }
 
-int orientation_of(Bytes file) {
+int exif_orientation_of(Bytes file) {
   uint64_t at = kRiffHeader;
   while (range_inside(at, kChunkHeader, file.size())) {
     const uint64_t size = little32(octets(file) + at + 4);
@@ -40,7 +40,7 @@ Result<Decoded> decode_webp(Bytes file, const std::string& where) {
   if (features.has_animation) {
     return fail(ErrorCode::kUnsupported, where + ": animated WebP");
   }
-  Decoded out{make_image({features.width, features.height}), orientation_of(file)};
+  Decoded out{make_image({features.width, features.height}), exif_orientation_of(file)};
   if (!WebPDecodeRGBInto(octets(file), file.size(), out.image.rgb.data(), out.image.rgb.size(),
                          static_cast<int>(out.image.row_bytes()))) {
     return bad_input(where + ": damaged WebP: its pixels cannot be read");

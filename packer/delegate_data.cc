@@ -13,7 +13,7 @@ namespace ferry::packer {
 namespace {
 
 using Bytes = std::span<const std::byte>;
-using KeyMap = std::unordered_map<std::string_view, Bytes>;
+using DelegateMap = std::unordered_map<std::string_view, Bytes>;
 
 bool has_delegates(const pte::LoadedProgram& loaded) {
   return std::ranges::any_of(loaded.program.methods,
@@ -21,9 +21,9 @@ bool has_delegates(const pte::LoadedProgram& loaded) {
 }
 
 // Data files come before the program, as in the official runtime.
-KeyMap keys_of(const ManifestProgram& entry, const pte::LoadedProgram& loaded,
-               const std::map<std::string, BundleData>& data) {
-  KeyMap keys;
+DelegateMap keys_of(const ManifestProgram& entry, const pte::LoadedProgram& loaded,
+                    const std::map<std::string, BundleData>& data) {
+  DelegateMap keys;
   for (const std::string& file : entry.data_files) {
     const BundleData& from = data.at(file);
     for (const ptd::NamedTensor& tensor : from.content.tensors) {
@@ -37,8 +37,8 @@ KeyMap keys_of(const ManifestProgram& entry, const pte::LoadedProgram& loaded,
   return keys;
 }
 
-Status check_constants(const xnnpack::Graph& graph, Bytes blob, const KeyMap& keys, bool contents,
-                       const std::string& name) {
+Status check_constants(const xnnpack::Graph& graph, Bytes blob, const DelegateMap& keys,
+                       bool contents, const std::string& name) {
   const auto lookup = [&](std::string_view key) -> std::optional<Bytes> {
     const auto found = keys.find(key);
     return found == keys.end() ? std::nullopt : std::optional(found->second);
@@ -81,7 +81,7 @@ void check_delegates(const ManifestProgram& entry, const pte::LoadedProgram& loa
       problems.add(entry.file, status.error());
     }
   }
-  const KeyMap keys = keys_of(entry, loaded, data);
+  const DelegateMap keys = keys_of(entry, loaded, data);
   for (size_t i = 0; i < graphs->size(); ++i) {
     if (!(*graphs)[i]) continue;
     const Bytes blob = loaded.data.delegates[i];

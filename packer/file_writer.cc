@@ -25,7 +25,7 @@
 namespace ferry::packer {
 namespace {
 
-constexpr uint64_t kTileBytes = uint64_t{1} << 20;
+constexpr uint64_t kWrittenTileBytes = uint64_t{1} << 20;
 struct Task {
   size_t file = 0;
   std::span<const Extent> weight = {};  // all outputs of one; empty: the whole of a plain file
@@ -288,7 +288,7 @@ class FileWriter {
         advance(extent.bytes);
         return out.append(file.head);
       case Extent::Kind::kLiteral:
-        return for_each_tile(extent.bytes, kTileBytes,
+        return for_each_tile(extent.bytes, kWrittenTileBytes,
                              [&](uint64_t offset, std::span<std::byte> tile) -> Status {
                                file.literals[extent.index]->fill(offset, tile);
                                return out.append(tile);
@@ -298,7 +298,8 @@ class FileWriter {
         return out.append(file.blobs[extent.index]);
       case Extent::Kind::kCopy:
         return for_each_tile(
-            extent.bytes, kTileBytes, [&](uint64_t offset, std::span<std::byte> tile) -> Status {
+            extent.bytes, kWrittenTileBytes,
+            [&](uint64_t offset, std::span<std::byte> tile) -> Status {
               FERRY_RETURN_IF_ERROR(plan_.copied[extent.index]->read_at(offset, tile));
               return out.append(tile);
             });
@@ -351,7 +352,7 @@ class FileWriter {
   }
 
   Status write_literal(const graph::Literal& literal, const Extent& extent, const OutputFile& out) {
-    return for_each_tile(extent.bytes, kTileBytes,
+    return for_each_tile(extent.bytes, kWrittenTileBytes,
                          [&](uint64_t offset, std::span<std::byte> tile) -> Status {
                            literal.fill(offset, tile);
                            return out.write_at(extent.offset + offset, tile);
@@ -361,10 +362,11 @@ class FileWriter {
   // body(tile) over bytes that have been written.
   template <class Body>
   Status read_back(const OutputFile& out, uint64_t offset, uint64_t bytes, const Body& body) {
-    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(kTileBytes, bytes));
-    for (uint64_t at = 0; at < bytes && !stop_; at += kTileBytes) {
+    const auto buffer =
+        std::make_unique_for_overwrite<std::byte[]>(std::min(kWrittenTileBytes, bytes));
+    for (uint64_t at = 0; at < bytes && !stop_; at += kWrittenTileBytes) {
       FERRY_RETURN_IF_ERROR(check_interrupt());
-      const std::span<std::byte> tile(buffer.get(), std::min(kTileBytes, bytes - at));
+      const std::span<std::byte> tile(buffer.get(), std::min(kWrittenTileBytes, bytes - at));
       FERRY_RETURN_IF_ERROR(out.read_at(offset + at, tile));
       body(tile);
     }

@@ -20,7 +20,7 @@ namespace ferry::packer {
 namespace {
 
 constexpr std::string_view kTag = "ferry-stage-v1\n";
-constexpr uint64_t kTileBytes = uint64_t{1} << 20;
+constexpr uint64_t kComparedBytes = uint64_t{1} << 20;
 
 std::string path_in(const std::string& directory, const FilePlan& file) {
   return directory + "/" + file.name;
@@ -75,10 +75,10 @@ Result<FileDigest> digest_of(const OutputFile& file, const Extent& extent) {
   Sha256 hash;
   FastHash fast;
   const auto buffer =
-      std::make_unique_for_overwrite<std::byte[]>(std::min(kTileBytes, extent.bytes));
-  for (uint64_t at = 0; at < extent.bytes; at += kTileBytes) {
+      std::make_unique_for_overwrite<std::byte[]>(std::min(kComparedBytes, extent.bytes));
+  for (uint64_t at = 0; at < extent.bytes; at += kComparedBytes) {
     FERRY_RETURN_IF_ERROR(check_interrupt());
-    const std::span<std::byte> tile(buffer.get(), std::min(kTileBytes, extent.bytes - at));
+    const std::span<std::byte> tile(buffer.get(), std::min(kComparedBytes, extent.bytes - at));
     FERRY_RETURN_IF_ERROR(file.read_at(extent.offset + at, tile));
     hash.update(tile);
     fast.update(tile);
@@ -106,7 +106,7 @@ Result<bool> is_whole(const FileSet& plan, const std::string& directory, WeightR
 }
 
 Status fill_with_zeros(const OutputFile& file, uint64_t begin, uint64_t end) {
-  const std::vector<std::byte> zeros(std::min(end - begin, kTileBytes));
+  const std::vector<std::byte> zeros(std::min(end - begin, kComparedBytes));
   for (uint64_t at = begin; at < end; at += zeros.size()) {
     const auto size = std::min<uint64_t>(zeros.size(), end - at);
     FERRY_RETURN_IF_ERROR(file.write_at(at, std::span(zeros).first(size)));

@@ -21,7 +21,7 @@ constexpr uint64_t kMaxJournalBytes = uint64_t{1} << 30;
 // Payload between two syncs: how much a power failure costs, at most, beside what is being written.
 constexpr uint64_t kSyncBytes = uint64_t{1} << 28;
 constexpr size_t kChecksumDigits = 32;
-constexpr size_t kDigestDigits = 2 * sizeof(Digest);
+constexpr size_t kJournalDigestDigits = 2 * sizeof(Digest);
 
 std::string random_name() {
   std::random_device random;
@@ -51,7 +51,7 @@ class Words {
   std::optional<Digest> digest() {
     const std::string_view text = word();
     Digest value{};
-    if (text.size() != kDigestDigits) return std::nullopt;
+    if (text.size() != kJournalDigestDigits) return std::nullopt;
     for (size_t i = 0; i < value.size(); ++i) {
       uint8_t byte = 0;
       const char* at = text.data() + 2 * i;

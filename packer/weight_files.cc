@@ -115,7 +115,7 @@ class FileSetBuilder {
   std::set<std::string> names_;
 };
 
-std::vector<WrittenWeight> written_weights(const WeightFilesPlan::Impl& plan) {
+std::vector<WrittenWeight> weights_of(const WeightFilesPlan::Impl& plan) {
   std::vector<WrittenWeight> weights;
   for (const FileTensor* tensor : plan.tensors) {
     WrittenWeight& weight = weights.emplace_back();
@@ -147,13 +147,13 @@ std::string plan_text(const WeightFilesPlan::Impl& plan) {
   return text;
 }
 
-Status write_contents(const WeightFilesPlan::Impl& plan, const std::string& directory,
-                      ResumableStage* stage, ThreadPool& pool, const ShowProgress& progress,
-                      WrittenFiles& written) {
+Status write_weight_files(const WeightFilesPlan::Impl& plan, const std::string& directory,
+                          ResumableStage* stage, ThreadPool& pool, const ShowProgress& progress,
+                          WrittenFiles& written) {
   const FileDigests digests =
       FERRY_TRY(write_files(plan, OutputFolder(directory), stage, pool, progress));
   FERRY_RETURN_IF_ERROR(check_sources_unchanged(plan));
-  const std::vector<WrittenWeight> weights = written_weights(plan);
+  const std::vector<WrittenWeight> weights = weights_of(plan);
   FERRY_RETURN_IF_ERROR(check_values(weights, digests.non_finite, *plan.source));
   FERRY_RETURN_IF_ERROR(check_interrupt());
   for (size_t i = 0; i < plan.listing.size(); ++i) {
@@ -195,7 +195,7 @@ Result<WrittenFiles> WeightFilesPlan::write(const FilesTarget& target, ThreadPoo
   WrittenFiles written;
   FERRY_RETURN_IF_ERROR(
       write_staged(output, pool, [&](const StagingDirectory& staging, ResumableStage* stage) {
-        return write_contents(*impl_, staging.path(), stage, pool, progress, written);
+        return write_weight_files(*impl_, staging.path(), stage, pool, progress, written);
       }));
   return written;
 }

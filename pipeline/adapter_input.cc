@@ -17,29 +17,30 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
-constexpr const char* kConfig = "adapter_config.json";
-constexpr const char* kTensors[] = {"adapter_model.safetensors", "adapter_model.bin"};
+constexpr uint64_t kMaxAdapterConfigBytes = uint64_t{16} << 20;
+constexpr const char* kAdapterConfig = "adapter_config.json";
+constexpr const char* kAdapterTensors[] = {"adapter_model.safetensors", "adapter_model.bin"};
 
 Result<std::unique_ptr<TensorSource>> open_tensors(const Directory& directory) {
-  for (const char* name : kTensors) {
+  for (const char* name : kAdapterTensors) {
     if (directory.contains(name)) return formats::open_tensors(directory.path_of(name));
   }
-  return bad_input(
-      fmt::format("{}: neither {} nor {}", printable(directory.path()), kTensors[0], kTensors[1]));
+  return bad_input(fmt::format("{}: neither {} nor {}", printable(directory.path()),
+                               kAdapterTensors[0], kAdapterTensors[1]));
 }
 
 }  // namespace
 
 Status merge_adapter(CheckpointInput& input, const std::string& path) {
   const Directory directory = FERRY_TRY(Directory::open(path));
-  const InputFile file = FERRY_TRY(formats::open_in_checkpoint(directory, kConfig));
-  const std::string text = FERRY_TRY(read_text(file, kMaxConfigBytes));
+  const InputFile file = FERRY_TRY(formats::open_in_checkpoint(directory, kAdapterConfig));
+  const std::string text = FERRY_TRY(read_text(file, kMaxAdapterConfigBytes));
   auto source = std::make_unique<DerivedSource>(std::move(input.source));
   std::unique_ptr<TensorSource> tensors = FERRY_TRY(open_tensors(directory));
   const size_t first = FERRY_TRY(source->add_source(std::move(tensors)));
   const auto bytes = std::as_bytes(std::span(text));
-  source->add_file({kConfig, file.size(), {bytes.begin(), bytes.end()}}, FERRY_TRY(state_of(file)));
+  source->add_file({kAdapterConfig, file.size(), {bytes.begin(), bytes.end()}},
+                   FERRY_TRY(state_of(file)));
   const converters::LoraConfig config =
       FERRY_TRY(converters::parse_lora_config(text, printable(file.path())));
   std::string note =

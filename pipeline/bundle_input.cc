@@ -23,7 +23,7 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxBundledConfigBytes = uint64_t{16} << 20;
 constexpr const char* kConfig = "config.json";
 constexpr const char* kWeightFiles[] = {"model.safetensors", "model.safetensors.index.json",
                                         "pytorch_model.bin", "pytorch_model.bin.index.json"};
@@ -178,9 +178,9 @@ Status add_files(const packer::Bundle& bundle, const std::string& config, Checkp
             : FERRY_TRY(directory.open_file(file.path, file.path, InputFile::Links::kRefuse)));
     if (file.path == kConfig) {
       input.config_name = opened->path();
-      input.config = FERRY_TRY(read_text(*opened, kMaxConfigBytes));
+      input.config = FERRY_TRY(read_text(*opened, kMaxBundledConfigBytes));
     } else if (file.path == kGenerationConfig) {
-      input.generation = FERRY_TRY(read_text(*opened, kMaxConfigBytes));
+      input.generation = FERRY_TRY(read_text(*opened, kMaxBundledConfigBytes));
     }
     input.copied.push_back({file.path, std::move(opened)});
   }

@@ -79,8 +79,8 @@ bool is_within(std::span<const double> found, std::span<const double> expected,
 }
 
 // Adds how far `found` is from `expected` to `result`.
-void compare(const runner::TensorView& found, const Bytes& expected, const Bound& bound,
-             BundledCase& result) {
+void compare_output(const runner::TensorView& found, const Bytes& expected, const Bound& bound,
+                    BundledCase& result) {
   if (found.dtype != expected.dtype || found.shape != expected.shape ||
       found.bytes.size() != expected.bytes.size()) {
     result.max_abs = kInfinite;
@@ -130,7 +130,7 @@ Result<BundledCase> run_case(runner::Method& method, const pte::TestSuite& suite
   }
   BundledCase result{.method = suite.method, .index = index, .max_abs = 0, .within = true};
   for (size_t i = 0; i < test.expected.size(); ++i) {
-    compare(method.output(i), bytes_of(test.expected[i]), bound, result);
+    compare_output(method.output(i), bytes_of(test.expected[i]), bound, result);
   }
   return result;
 }

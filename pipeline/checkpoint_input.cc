@@ -25,14 +25,14 @@ namespace {
 
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
-constexpr const char* kConfig = "config.json";
-constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char* kCheckpointConfig = "config.json";
+constexpr const char* kCheckpointGenerationConfig = "generation_config.json";
 
 // Taken into the bundle as they are, where the checkpoint has them. config.json comes apart.
 constexpr const char* kCopied[] = {
-    kGenerationConfig,         "tokenizer.json",           "tokenizer_config.json",
-    "special_tokens_map.json", "chat_template.jinja",      "chat_template.json",
-    "processor_config.json",   "preprocessor_config.json", "config_sentence_transformers.json",
+    kCheckpointGenerationConfig, "tokenizer.json",           "tokenizer_config.json",
+    "special_tokens_map.json",   "chat_template.jinja",      "chat_template.json",
+    "processor_config.json",     "preprocessor_config.json", "config_sentence_transformers.json",
 };
 
 using File = std::shared_ptr<const InputFile>;
@@ -49,7 +49,7 @@ Result<File> optional_file(const Directory& directory, const std::string& name) 
 Result<File> find_config(const Directory& directory, const std::string& path,
                          const std::string& config) {
   if (!config.empty()) return shared(FERRY_TRY(InputFile::open(config)));
-  File found = FERRY_TRY(optional_file(directory, kConfig));
+  File found = FERRY_TRY(optional_file(directory, kCheckpointConfig));
   if (found) return found;
   return bad_input(
       fmt::format("{}: no config.json beside the checkpoint; give --config FILE", path));
@@ -63,11 +63,11 @@ Status add_files_beside(CheckpointInput& input, const Directory& directory, cons
   input.directory = directory.path();
   input.config_name = found->path();
   input.config = FERRY_TRY(read_text(*found, kMaxConfigBytes));
-  input.copied.push_back({kConfig, found});
+  input.copied.push_back({kCheckpointConfig, found});
   for (const char* name : kCopied) {
     File file = FERRY_TRY(optional_file(directory, name));
     if (!file) continue;
-    if (std::string_view(name) == kGenerationConfig) {
+    if (std::string_view(name) == kCheckpointGenerationConfig) {
       input.generation = FERRY_TRY(read_text(*file, kMaxConfigBytes));
     }
     input.copied.push_back({name, std::move(file)});
@@ -87,8 +87,10 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
   input.config = std::move(adopted.config);
   input.config_name = std::move(adopted.config_name);
   input.generation = std::move(adopted.generation);
-  input.copied.push_back({kConfig, {}, input.config});
-  if (!input.generation.empty()) input.copied.push_back({kGenerationConfig, {}, input.generation});
+  input.copied.push_back({kCheckpointConfig, {}, input.config});
+  if (!input.generation.empty()) {
+    input.copied.push_back({kCheckpointGenerationConfig, {}, input.generation});
+  }
   if (adopted.tokenizer.missing.empty()) {
     input.copied.push_back({"tokenizer.json", {}, std::move(adopted.tokenizer.tokenizer)});
     input.copied.push_back(
@@ -181,7 +183,7 @@ Status adopt_keras(CheckpointInput& input) {
   if (own_config) {
     input.config = FERRY_TRY(converters::hugging_face_config_of_keras(
         input.config, converters::has_keras_head(*input.source), input.config_name));
-    input.copied.insert(input.copied.begin(), {kConfig, {}, input.config});
+    input.copied.insert(input.copied.begin(), {kCheckpointConfig, {}, input.config});
   }
   if (!own_names) return adopt_hugging_face(input);
   const converters::ModelConfig config =

@@ -93,7 +93,7 @@ Status encode_prompts(runner::VisionEncoder* vision, std::vector<proof::Recorded
   return {};
 }
 
-Result<bool> is_finite(const TensorSource& path, size_t entry) {
+Result<bool> has_finite_values(const TensorSource& path, size_t entry) {
   if (path.entries()[entry].dtype != DType::kF32) return true;
   std::vector<float> values(path.entries()[entry].bytes / sizeof(float));
   FERRY_RETURN_IF_ERROR(path.read(entry, 0, std::as_writable_bytes(std::span(values))));
@@ -118,7 +118,7 @@ Result<std::string> not_finite(const TensorSource& path, int64_t layers) {
   };
   std::vector<std::pair<int64_t, size_t>> entries;
   for (size_t i = 0; i < path.entries().size(); ++i) {
-    if (!FERRY_TRY(is_finite(path, i))) entries.emplace_back(rank(i), i);
+    if (!FERRY_TRY(has_finite_values(path, i))) entries.emplace_back(rank(i), i);
   }
   const auto first = std::ranges::min_element(entries);
   return first == entries.end() ? std::string() : path.entries()[first->second].name;

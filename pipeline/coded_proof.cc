@@ -43,24 +43,25 @@ ReadWeight weights_from(const StoredWeights& stored) {
       };
 }
 
-using Prompts = std::vector<proof::RecordedPrompt>;
+using RecordedPrompts = std::vector<proof::RecordedPrompt>;
 
 // The prompts with the continuations that the bundle chooses when it does not quantise activations:
 // those of the model with its weights.
-Result<Prompts> own_prompts(const packer::Bundle& bundle, const Prompts& prompts,
-                            const CodedProofOptions& options, ThreadPool& pool) {
+Result<RecordedPrompts> own_prompts(const packer::Bundle& bundle, const RecordedPrompts& prompts,
+                                    const CodedProofOptions& options, ThreadPool& pool) {
   const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(runner::load_decoder(
       bundle, pool, {.widen = true, .memory = options.memory}, options.decode));
-  Prompts own = prompts;
+  RecordedPrompts own = prompts;
   for (proof::RecordedPrompt& prompt : own) prompt.routes.clear();
   FERRY_RETURN_IF_ERROR(
       proof::continue_prompts(*decoder, bundle.manifest(), decoder->capacity(), own, /*least=*/1));
   return own;
 }
 
-Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::Reference& path,
-                                    const proof::ParityBounds& bounds, bool widen,
-                                    const CodedProofOptions& options, ThreadPool& pool) {
+Result<proof::ParityReport> compare_coded(const packer::Bundle& bundle,
+                                          const proof::Reference& path,
+                                          const proof::ParityBounds& bounds, bool widen,
+                                          const CodedProofOptions& options, ThreadPool& pool) {
   const runner::MethodOptions method = {.widen = widen, .memory = options.memory};
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(bundle, pool, method, options.decode));
@@ -81,17 +82,17 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
     proof.absent = fmt::format("the bundle has no weight {} as a whole", quoted(name));
     return proof;
   }
-  const Prompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
+  const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const std::string name = bundle.path() + ", its weights in f32";
   const F32Outputs path = FERRY_TRY(run_f32_path(
       layers, own, name, pool,
       {.in_several_calls = false, .weights = weights_from(stored), .progress = options.progress}));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
-  proof.exact = FERRY_TRY(compare(bundle, recorded, proof::widened_bounds_of(bundle),
-                                  /*widen=*/true, options, pool));
-  proof.activations =
-      FERRY_TRY(compare(bundle, recorded, proof::activation_bounds_of(bundle, options.tolerance),
-                        /*widen=*/false, options, pool));
+  proof.exact = FERRY_TRY(compare_coded(bundle, recorded, proof::widened_bounds_of(bundle),
+                                        /*widen=*/true, options, pool));
+  proof.activations = FERRY_TRY(
+      compare_coded(bundle, recorded, proof::activation_bounds_of(bundle, options.tolerance),
+                    /*widen=*/false, options, pool));
   return proof;
 }
 

@@ -103,8 +103,8 @@ Result<ClosedProgram> close_program(graph::LoweredProgram lowered,
   return program;
 }
 
-Result<packer::WeightFile> file_of(const ClosedProgram& program, const pte::TestSuite& suite,
-                                   std::string path) {
+Result<packer::WeightFile> bpte_file(const ClosedProgram& program, const pte::TestSuite& suite,
+                                     std::string path) {
   pte::Layout layout = FERRY_TRY(pte::plan_program(program.lowered.program, program.lowered.sizes));
   pte::BundledLayout around = FERRY_TRY(pte::plan_bundled({suite}, layout.file_bytes));
   const uint64_t begin = around.head.size();
@@ -128,7 +128,7 @@ Result<packer::WeightFile> file_of(const ClosedProgram& program, const pte::Test
   return file;
 }
 
-Status check_options(const MappedModel& model, const ExportOptions& options) {
+Status check_bpte_options(const MappedModel& model, const ExportOptions& options) {
   const ConvertOptions& c = options.convert;
   if (c.reference.empty()) {
     return fail(ErrorCode::kUsage, "--to bpte: --reference FILE is required: prompts and logits");
@@ -146,7 +146,7 @@ Status check_options(const MappedModel& model, const ExportOptions& options) {
 }  // namespace
 
 Result<PlannedFiles> plan_bundled_files(MappedModel& model, const ExportOptions& options) {
-  FERRY_RETURN_IF_ERROR(check_options(model, options));
+  FERRY_RETURN_IF_ERROR(check_bpte_options(model, options));
   const converters::ModelConfig& config = model.checkpoint.config;
   const pte::TestSuite suite =
       FERRY_TRY(suite_of(options.convert.reference, config.vocab_size, model.build));
@@ -159,7 +159,7 @@ Result<PlannedFiles> plan_bundled_files(MappedModel& model, const ExportOptions&
   PlannedFiles planned;
   planned.files.is_directory = false;
   const std::string name = options.out.empty() ? "model.bpte" : base_name(options.out);
-  planned.files.files.push_back(FERRY_TRY(file_of(program, suite, name)));
+  planned.files.files.push_back(FERRY_TRY(bpte_file(program, suite, name)));
   return planned;
 }
 

@@ -41,7 +41,7 @@ GgufFileType stored_type(const std::vector<GgufWrittenTensor>& tensors) {
   return common == DType::kBF16 ? GgufFileType::kBF16 : GgufFileType::kF32;
 }
 
-std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+std::vector<std::byte> f32_bytes(const std::vector<float>& values) {
   const auto all = std::as_bytes(std::span(values));
   return {all.begin(), all.end()};
 }
@@ -56,7 +56,7 @@ Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, Gg
     tensor.name = rope.name;
     tensor.shape = {static_cast<int64_t>(rope.values.size())};
     tensor.type = converters::gguf_type_id(GgufElement::kF32);
-    tensor.bytes = bytes_of(rope.values);
+    tensor.bytes = f32_bytes(rope.values);
   }
   std::vector<GgufNamedShape> shapes;
   for (const GgufWrittenTensor& tensor : written) {

@@ -145,13 +145,13 @@ struct Storages {
 };
 
 // Four bytes, little-endian.
-std::vector<std::byte> bytes_of(uint32_t value) {
+std::vector<std::byte> u32_bytes(uint32_t value) {
   std::vector<std::byte> bytes(4);
   for (size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::byte>(value >> (8 * i));
   return bytes;
 }
 
-Result<packer::WeightFile> file_of(Storages& made, std::string path) {
+Result<packer::WeightFile> pth_file(Storages& made, std::string path) {
   formats::TorchLayout layout = FERRY_TRY(formats::plan_torch(made.tensors, made.recipes.size()));
   packer::WeightFile file{.path = std::move(path), .bytes = layout.file_bytes};
   for (auto& [offset, bytes] : layout.known) file.known.push_back({offset, std::move(bytes)});
@@ -163,14 +163,14 @@ Result<packer::WeightFile> file_of(Storages& made, std::string path) {
     std::vector<packer::FileBytes> bytes;
     for (size_t i = 0; i < storages.size(); ++i) {
       for (const uint64_t place : storages[i].crc_places)
-        bytes.push_back({place, bytes_of(crcs[i])});
+        bytes.push_back({place, u32_bytes(crcs[i])});
     }
     return bytes;
   };
   return file;
 }
 
-Status check_options(const MappedModel& model, const ExportOptions& options) {
+Status check_pth_options(const MappedModel& model, const ExportOptions& options) {
   if (options.convert.max_file_bytes > 0) {
     return fail(ErrorCode::kUsage, "--max-file-size: a PyTorch state dict is one file");
   }
@@ -185,7 +185,7 @@ Status check_options(const MappedModel& model, const ExportOptions& options) {
 }  // namespace
 
 Result<PlannedFiles> plan_pth_files(MappedModel& model, const ExportOptions& options) {
-  FERRY_RETURN_IF_ERROR(check_options(model, options));
+  FERRY_RETURN_IF_ERROR(check_pth_options(model, options));
   const ModelConfig& config = model.checkpoint.config;
   const std::string why_not = obstacle(config);
   const bool pairs = why_not.empty() && turns_pairs(config);
@@ -203,7 +203,7 @@ Result<PlannedFiles> plan_pth_files(MappedModel& model, const ExportOptions& opt
   const bool single = options.out.ends_with(".pth") || options.out.ends_with(".pt");
   planned.files.is_directory = !single;
   planned.files.files.push_back(
-      FERRY_TRY(file_of(made, single ? base_name(options.out) : kWeightsName)));
+      FERRY_TRY(pth_file(made, single ? base_name(options.out) : kWeightsName)));
   if (!why_not.empty()) {
     planned.notes.push_back(fmt::format(
         "export_llama has no model for this config ({}): no params.json is written", why_not));

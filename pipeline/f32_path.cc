@@ -83,17 +83,17 @@ struct Tower {
   }
 };
 
-uint64_t bytes_of(const graph::Model& model) {
+uint64_t f32_weight_bytes(const graph::Model& model) {
   uint64_t bytes = 0;
   for (const graph::Weight& weight : model.weights.weights()) {
     bytes += weight.recipe.output().bytes();
   }
   return bytes;
 }
-uint64_t bytes_of(const Conversion& conversion) {
+uint64_t f32_weight_bytes(const Conversion& conversion) {
   uint64_t bytes = 0;
   for (const ConvertedComponent& component : conversion.components) {
-    for (const graph::Model& model : component.parts) bytes += bytes_of(model);
+    for (const graph::Model& model : component.parts) bytes += f32_weight_bytes(model);
   }
   return bytes;
 }
@@ -107,7 +107,7 @@ class F32Path {
         pool_(pool),
         in_several_calls_(options.in_several_calls),
         weights_(options.weights ? options.weights : weights_from(*conversion.source)),
-        progress_(options.progress, bytes_of(conversion)),
+        progress_(options.progress, f32_weight_bytes(conversion)),
         prompts_(prompts) {
     for (const proof::ReferenceTensor& tensor :
          proof::reference_tensors(conversion.config.num_layers)) {
@@ -127,7 +127,7 @@ class F32Path {
         const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_));
         FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
                                                                    : run_part(*part));
-        progress_.advance(bytes_of(model));
+        progress_.advance(f32_weight_bytes(model));
       }
       if (component.role == kTokenEmbeddingRole) merge_images();
     }

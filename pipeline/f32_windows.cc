@@ -21,8 +21,8 @@ struct WindowCall {
 };
 
 // All that windows run, in order: the tokens before the counted ones, then for_each_part().
-std::vector<WindowCall> calls_of(const proof::WindowedTokens& tokens, int64_t vocab_size,
-                                 std::optional<int64_t> rope_switch) {
+std::vector<WindowCall> window_calls(const proof::WindowedTokens& tokens, int64_t vocab_size,
+                                     std::optional<int64_t> rope_switch) {
   std::vector<WindowCall> calls;
   const auto add = [&](size_t window, int64_t position, int64_t count, bool counted) {
     // Programs with a switch take a position's complement for one of a long sequence.
@@ -70,7 +70,7 @@ std::map<std::string, const graph::Model*> last_users(const Conversion& conversi
 Status run_f32_windows(const Conversion& conversion, const proof::WindowedTokens& tokens,
                        const std::string& name, ThreadPool& pool, const WindowLogits& visit) {
   std::vector<WindowCall> calls =
-      calls_of(tokens, conversion.config.vocab_size, conversion.plan->manifest().rope_switch);
+      window_calls(tokens, conversion.config.vocab_size, conversion.plan->manifest().rope_switch);
   const std::map<std::string, const graph::Model*> users = last_users(conversion);
   for (const ConvertedComponent& component : conversion.components) {
     if (component.role == kVisionEncoderRole) continue;

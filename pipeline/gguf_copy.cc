@@ -41,7 +41,7 @@ void set_key(std::vector<GgufKeyValue>& keys, const std::string& key, GgufValue 
   }
 }
 
-Result<uint32_t> stored_type(const TensorEntry& entry) {
+Result<uint32_t> copied_type(const TensorEntry& entry) {
   const formats::GgufType* type = formats::find_gguf_type(entry.dtype, entry.encoding);
   if (type != nullptr) return type->id;
   return fail(ErrorCode::kInternal, fmt::format("{} is of no type of GGUF", quoted(entry.name)));
@@ -83,7 +83,7 @@ Result<std::map<std::string, graph::Recipe>> merged_tensors(const MappedModel& m
 
 // The type that new values of a tensor get where the file's are kept.
 Result<GgufElement> kept_type(const TensorEntry& entry) {
-  const uint32_t id = FERRY_TRY(stored_type(entry));
+  const uint32_t id = FERRY_TRY(copied_type(entry));
   if (const auto element = converters::gguf_element_of(id)) return *element;
   return fail(ErrorCode::kUnsupported,
               fmt::format("{} has an adapter merged into it and is of type {}, which Ferry does "
@@ -103,7 +103,7 @@ Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
     GgufTensor& tensor = tensors.emplace_back();
     tensor.name = entry.name;
     tensor.shape = entry.shape;
-    tensor.type = FERRY_TRY(stored_type(entry));
+    tensor.type = FERRY_TRY(copied_type(entry));
     tensor.recipe = graph::whole_tensor(source, i);
     auto changed = merged.extract(entry.name);
     const bool same = types.empty() || converters::gguf_type_id(types[i]) == tensor.type;

@@ -26,8 +26,8 @@ std::vector<formats::GgufTensorInfo> infos_of(std::span<const GgufTensor> tensor
 }
 
 // Moves from `tensors`.
-Result<packer::WeightFile> file_of(std::string path, std::span<const GgufKeyValue> keys,
-                                   std::span<GgufTensor> tensors) {
+Result<packer::WeightFile> gguf_file(std::string path, std::span<const GgufKeyValue> keys,
+                                     std::span<GgufTensor> tensors) {
   const std::vector<formats::GgufTensorInfo> infos = infos_of(tensors);
   formats::GgufLayout layout = FERRY_TRY(formats::lay_out_gguf(keys, infos));
   packer::WeightFile file{.path = std::move(path), .bytes = layout.file_bytes};
@@ -67,7 +67,7 @@ Result<packer::WeightFilesInput> gguf_files(const std::vector<GgufKeyValue>& key
   if (parts.size() == 1) {
     std::string name =
         out.is_directory || options.out.empty() ? "model.gguf" : base_name(options.out);
-    out.files.push_back(FERRY_TRY(file_of(std::move(name), keys, tensors)));
+    out.files.push_back(FERRY_TRY(gguf_file(std::move(name), keys, tensors)));
     return out;
   }
   out.is_directory = true;
@@ -77,7 +77,7 @@ Result<packer::WeightFilesInput> gguf_files(const std::vector<GgufKeyValue>& key
     std::ranges::move(formats::gguf_split_keys(i, parts.size(), tensors.size()),
                       std::back_inserter(own));
     out.files.push_back(FERRY_TRY(
-        file_of(formats::gguf_part_name(kStem, i + 1, parts.size()), own, left.first(parts[i]))));
+        gguf_file(formats::gguf_part_name(kStem, i + 1, parts.size()), own, left.first(parts[i]))));
     left = left.subspan(parts[i]);
   }
   return out;

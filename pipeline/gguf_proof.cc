@@ -24,7 +24,7 @@ namespace ferry::pipeline {
 namespace {
 
 constexpr const char* kPre = "tokenizer.ggml.pre";
-constexpr const char* kName = "general.name";
+constexpr const char* kGeneralName = "general.name";
 constexpr const char* kFileType = "general.file_type";
 
 // Keys that describe a model to people, and that a converter may take from anywhere.
@@ -278,7 +278,7 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
   wanted.convert.lora = options.lora;
   wanted.format = ExportFormat::kGguf;
   wanted.type = FERRY_TRY(file_type_of(file.metadata, path));
-  wanted.model_name = text_or_empty(file.metadata, kName);
+  wanted.model_name = text_or_empty(file.metadata, kGeneralName);
   std::vector<std::string> notes;
   const Export planned = FERRY_TRY(plan_like(file, wanted, pool, notes));
   if (!planned.problems.empty()) {

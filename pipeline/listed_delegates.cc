@@ -11,7 +11,7 @@
 namespace ferry::pipeline {
 namespace {
 
-Shape to_shape(const std::vector<uint32_t>& dims) { return {dims.begin(), dims.end()}; }
+Shape shape_of(const std::vector<uint32_t>& dims) { return {dims.begin(), dims.end()}; }
 
 // Describes the constants of a graph by what its values say of them.
 std::vector<ListedConstant> list_constants(const xnnpack::Graph& graph) {
@@ -21,7 +21,7 @@ std::vector<ListedConstant> list_constants(const xnnpack::Graph& graph) {
   }
   for (const xnnpack::Value& value : graph.values) {
     listed[value.constant].kind = datatype_name(value.datatype);
-    listed[value.constant].shape = to_shape(value.dims);
+    listed[value.constant].shape = shape_of(value.dims);
     if (const auto* q = std::get_if<xnnpack::PerChannel>(&value.quantization)) {
       listed[q->scales].kind = "f32";
       listed[q->scales].shape = {q->num_scales};
@@ -36,7 +36,7 @@ std::vector<ListedConstant> list_constants(const xnnpack::Graph& graph) {
   return listed;
 }
 
-void describe(const xnnpack::Graph& graph, ListedDelegate& listed) {
+void describe_delegate(const xnnpack::Graph& graph, ListedDelegate& listed) {
   std::map<std::string, size_t> counts;
   for (const xnnpack::Node& node : graph.nodes) ++counts[node_name(node.kind)];
   listed.nodes.assign(counts.begin(), counts.end());
@@ -76,7 +76,7 @@ class Lister {
       }
       graph = *std::move(read);
     }
-    describe(*graph, listed);
+    describe_delegate(*graph, listed);
     return listed;
   }
 

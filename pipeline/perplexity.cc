@@ -23,7 +23,7 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr uint64_t kMaxTextBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxCorpusBytes = uint64_t{256} << 20;
 
 Result<std::vector<int64_t>> encode(const packer::Bundle& bundle, const std::string& text,
                                     const std::string& path) {
@@ -43,7 +43,7 @@ Result<Prompts> read_sequences(const packer::Bundle& bundle, const PerplexityOpt
                                PerplexityReport& report) {
   Prompts sequences;
   if (options.text) {
-    const std::string text = FERRY_TRY(read_text_file(options.file, kMaxTextBytes));
+    const std::string text = FERRY_TRY(read_text_file(options.file, kMaxCorpusBytes));
     report.text_bytes = text.size();
     sequences.push_back(FERRY_TRY(encode(bundle, text, options.file)));
   } else {

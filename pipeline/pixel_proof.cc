@@ -19,8 +19,8 @@ struct PromptFiles {
   std::vector<std::string> files;
 };
 
-Result<PromptFiles*> files_of(std::vector<PromptFiles>& all, const proof::Reference& reference,
-                              const std::string& name) {
+Result<PromptFiles*> prompt_files(std::vector<PromptFiles>& all, const proof::Reference& reference,
+                                  const std::string& name) {
   const auto known = std::ranges::find_if(
       all, [&](const PromptFiles& files) { return files.prompt->name == name; });
   if (known != all.end()) return &*known;
@@ -45,7 +45,7 @@ Result<std::vector<PromptFiles>> assign(const proof::Reference& reference,
                               quoted(image), reference.prompts().size()));
     }
     const std::string name = named ? image.substr(0, equals) : reference.prompts().front().name;
-    PromptFiles* files = FERRY_TRY(files_of(all, reference, name));
+    PromptFiles* files = FERRY_TRY(prompt_files(all, reference, name));
     files->files.push_back(named ? image.substr(equals + 1) : image);
   }
   return all;

@@ -16,22 +16,24 @@
 namespace ferry::pipeline {
 namespace {
 
-std::span<const std::byte> bytes_of(const auto& values) { return std::as_bytes(std::span(values)); }
+std::span<const std::byte> bytes_view(const auto& values) {
+  return std::as_bytes(std::span(values));
+}
 
 // What is empty is left out.
 Status write(const std::string& path, const media::PixelValues& pixels,
              const std::vector<int64_t>& ids) {
   std::vector<formats::TensorData> tensors;
   if (!pixels.shape.empty()) {
-    tensors.push_back({{"pixel_values", DType::kF32, pixels.shape}, bytes_of(pixels.values)});
+    tensors.push_back({{"pixel_values", DType::kF32, pixels.shape}, bytes_view(pixels.values)});
   }
   if (!pixels.mask_shape.empty()) {
     tensors.push_back(
-        {{"pixel_attention_mask", DType::kI64, pixels.mask_shape}, bytes_of(pixels.mask)});
+        {{"pixel_attention_mask", DType::kI64, pixels.mask_shape}, bytes_view(pixels.mask)});
   }
   if (!ids.empty()) {
     const Shape shape = {1, static_cast<int64_t>(ids.size())};
-    tensors.push_back({{"input_ids", DType::kI64, shape}, bytes_of(ids)});
+    tensors.push_back({{"input_ids", DType::kI64, shape}, bytes_view(ids)});
   }
   return formats::write_safetensors(path, tensors);
 }

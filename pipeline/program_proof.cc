@@ -283,7 +283,7 @@ std::vector<std::tuple<std::string, std::string, int32_t>> probes_of(
 }
 
 // Inputs and outputs of every method, with how their codes stand for numbers.
-std::vector<std::string> ports_of(const packer::Manifest& manifest) {
+std::vector<std::string> port_names(const packer::Manifest& manifest) {
   std::vector<std::string> all;
   for (const packer::ManifestProgram* program : manifest.programs()) {
     for (const packer::ManifestMethod& method : program->methods) {
@@ -312,7 +312,7 @@ std::vector<std::string> different_statements(const packer::Manifest& have,
   compare("bos_id", have.bos_id, want.bos_id);
   compare("eos_ids", have.eos_ids, want.eos_ids);
   compare("the list of components, programs and methods", methods_of(have), methods_of(want));
-  compare("the list of ports", ports_of(have), ports_of(want));
+  compare("the list of ports", port_names(have), port_names(want));
   compare("the list of probes", probes_of(have), probes_of(want));
   return lines;
 }

@@ -80,7 +80,7 @@ Result<size_t> fitting(std::span<const Stored> stored, uint64_t limit) {
                           quoted(stored[0].tensor.name), alone));
 }
 
-Result<packer::WeightFile> file_of(std::span<Stored> stored, std::string path) {
+Result<packer::WeightFile> safetensors_file(std::span<Stored> stored, std::string path) {
   formats::SafetensorsLayout layout = FERRY_TRY(layout_of(stored));
   packer::WeightFile file{.path = std::move(path), .bytes = layout.file_bytes};
   file.known.push_back({0, std::move(layout.head)});
@@ -119,7 +119,7 @@ Status add_shards(std::span<Stored> stored, uint64_t limit, packer::WeightFilesI
       weight_map.emplace(item.tensor.name, path);
       bytes += item.tensor.recipe.output().bytes();
     }
-    out.files.push_back(FERRY_TRY(file_of(shards[i], path)));
+    out.files.push_back(FERRY_TRY(safetensors_file(shards[i], path)));
   }
   out.plain.push_back({.path = std::string(kIndexName), .text = index_text(weight_map, bytes)});
   return {};
@@ -150,12 +150,12 @@ Result<packer::WeightFilesInput> safetensors_files(std::vector<NamedRecipe> tens
   packer::WeightFilesInput out;
   if (FERRY_TRY(is_single_file(options, ".safetensors"))) {
     out.is_directory = false;
-    out.files.push_back(FERRY_TRY(file_of(stored, base_name(options.out))));
+    out.files.push_back(FERRY_TRY(safetensors_file(stored, base_name(options.out))));
     return out;
   }
   const uint64_t limit = options.convert.max_file_bytes;
   if (limit == 0 || FERRY_TRY(layout_of(stored)).file_bytes <= limit) {
-    out.files.push_back(FERRY_TRY(file_of(stored, "model.safetensors")));
+    out.files.push_back(FERRY_TRY(safetensors_file(stored, "model.safetensors")));
   } else {
     FERRY_RETURN_IF_ERROR(add_shards(stored, limit, out));
   }

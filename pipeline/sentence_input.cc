@@ -16,9 +16,9 @@
 namespace ferry::pipeline {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxModuleConfigBytes = uint64_t{16} << 20;
 constexpr const char* kModules = "modules.json";
-constexpr const char* kTensors[] = {"model.safetensors", "pytorch_model.bin"};
+constexpr const char* kModuleTensors[] = {"model.safetensors", "pytorch_model.bin"};
 
 // The text of FILE or FOLDER/FILE; none where there is no such file.
 Result<std::optional<std::string>> read_beside(const Directory& directory,
@@ -32,21 +32,21 @@ Result<std::optional<std::string>> read_beside(const Directory& directory,
   }
   if (!directory.contains(path)) return std::optional<std::string>();
   const InputFile file = FERRY_TRY(formats::open_in_checkpoint(directory, path));
-  return std::optional(FERRY_TRY(read_text(file, kMaxConfigBytes)));
+  return std::optional(FERRY_TRY(read_text(file, kMaxModuleConfigBytes)));
 }
 
 Result<std::unique_ptr<TensorSource>> open_module(const Directory& directory,
                                                   const std::string& folder) {
   const Directory inner = FERRY_TRY(Directory::open(directory.path_of(folder)));
-  for (const char* name : kTensors) {
+  for (const char* name : kModuleTensors) {
     if (inner.contains(name)) return formats::open_tensors(inner.path_of(name));
   }
-  return bad_input(
-      fmt::format("{}: neither {} nor {}", printable(inner.path()), kTensors[0], kTensors[1]));
+  return bad_input(fmt::format("{}: neither {} nor {}", printable(inner.path()), kModuleTensors[0],
+                               kModuleTensors[1]));
 }
 
-Status add_tensors(const Directory& directory, const converters::SentenceConfig& config,
-                   CheckpointInput& input) {
+Status add_sentence_tensors(const Directory& directory, const converters::SentenceConfig& config,
+                            CheckpointInput& input) {
   using Kind = converters::SentenceModule::Kind;
   for (const converters::SentenceModule& module : config.modules) {
     if (module.kind != Kind::kDense) continue;
@@ -75,7 +75,7 @@ Status add_sentence_modules(CheckpointInput& input, converters::ModelConfig& con
     return read_beside(directory, path);
   };
   config.sentence = FERRY_TRY(converters::parse_sentence_config(text, printable(directory.path())));
-  return config.sentence ? add_tensors(directory, *config.sentence, input) : Status();
+  return config.sentence ? add_sentence_tensors(directory, *config.sentence, input) : Status();
 }
 
 }  // namespace ferry::pipeline

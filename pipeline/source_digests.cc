@@ -17,7 +17,7 @@
 namespace ferry::pipeline {
 namespace {
 
-Result<Digest> digest_of(const TensorSource& source, size_t entry) {
+Result<Digest> tensor_digest(const TensorSource& source, size_t entry) {
   constexpr uint64_t kBlock = uint64_t{1} << 20;
   const uint64_t bytes = source.entries()[entry].bytes;
   std::vector<std::byte> block(static_cast<size_t>(std::min(kBlock, bytes)));
@@ -44,7 +44,7 @@ Result<std::vector<packer::ManifestSourceFile>> digest_sources(const Conversion&
   std::vector<std::optional<Digest>> digests(source.entries().size());
   std::vector<Status> failures(order.size());
   pool.parallel_for(order.size(), [&](size_t i) {
-    Result<Digest> digest = digest_of(source, order[i]);
+    Result<Digest> digest = tensor_digest(source, order[i]);
     if (digest) {
       digests[order[i]] = *digest;
     } else {

@@ -46,17 +46,18 @@ runner::DecodeOptions decode_of(const VerifyOptions& options, const packer::Bund
   return proof::decode_options_of(bundle.manifest(), *options.mode);
 }
 
-using Prompts = std::vector<proof::RecordedPrompt>;
+using RecordedPrompts = std::vector<proof::RecordedPrompt>;
 
-Result<Prompts> prompts_for(const packer::Bundle& bundle, const proof::Reference* reference,
-                            int64_t capacity) {
+Result<RecordedPrompts> prompts_for(const packer::Bundle& bundle, const proof::Reference* reference,
+                                    int64_t capacity) {
   if (reference != nullptr) return proof::prompts_of(*reference, bundle.manifest());
   return proof::probing_prompts(bundle.manifest().vocab_size, capacity);
 }
 
 // `other` is recorded on the prompts, each with the continuation that it chooses.
-Result<std::unique_ptr<TensorSource>> record_other(const packer::Bundle& other, Prompts prompts,
-                                                   int64_t capacity, std::optional<uint64_t> memory,
+Result<std::unique_ptr<TensorSource>> record_other(const packer::Bundle& other,
+                                                   RecordedPrompts prompts, int64_t capacity,
+                                                   std::optional<uint64_t> memory,
                                                    ThreadPool& pool) {
   const std::unique_ptr<runner::Decoder> decoder =
       FERRY_TRY(runner::load_decoder(other, pool, {.memory = memory}));
@@ -71,7 +72,7 @@ Result<proof::ParityReport> compare_bundles(const packer::Bundle& bundle,
                                             const VerifyOptions& options, ThreadPool& pool) {
   const int64_t capacity = std::min(proof::longest_sequence(bundle.manifest()),
                                     proof::longest_sequence(other.manifest()));
-  Prompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
+  RecordedPrompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
   if (reference != nullptr) {
     FERRY_RETURN_IF_ERROR(proof::prompts_of(*reference, other.manifest()));
   }
@@ -118,7 +119,7 @@ Status prove_modes(const packer::Bundle& bundle, const proof::Reference* referen
   const bool has_modes = bundle.manifest().program_style == kStaticStyle;
   if (!has_modes || options.mode || !is_finite(out.outputs())) return {};
   const int64_t capacity = proof::longest_sequence(bundle.manifest());
-  Prompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
+  RecordedPrompts prompts = FERRY_TRY(prompts_for(bundle, reference, capacity));
   out.modes = FERRY_TRY(proof::prove_modes(bundle, std::move(prompts),
                                            proof::bounds_of(bundle, options.tolerance),
                                            options.memory, pool, options.details));

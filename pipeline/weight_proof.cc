@@ -26,9 +26,9 @@ std::string keys_of(const graph::Recipe& recipe, const TensorSource& source) {
 }
 
 // The first byte that differs, if any.
-Result<std::optional<uint64_t>> first_difference(const graph::Recipe& recipe,
-                                                 const TensorSource& source,
-                                                 std::span<const std::byte> stored) {
+Result<std::optional<uint64_t>> first_different_weight(const graph::Recipe& recipe,
+                                                       const TensorSource& source,
+                                                       std::span<const std::byte> stored) {
   const uint64_t tile_size = graph::tile_bytes(recipe);
   std::vector<std::byte> tile(std::min<uint64_t>(tile_size, stored.size()));
   for (uint64_t at = 0; at < stored.size(); at += tile_size) {
@@ -86,7 +86,7 @@ class WeightComparison {
   Result<std::string> compare_values() {
     recipe_.cast(tensor_.dtype);
     if (!fits(tensor_, recipe_.output())) return misfit(tensor_, recipe_.output());
-    const auto at = FERRY_TRY(first_difference(recipe_, source_, bytes_of(tensor_)));
+    const auto at = FERRY_TRY(first_different_weight(recipe_, source_, bytes_of(tensor_)));
     if (!at) return std::string();
     return fmt::format("{}: differs from {} at byte {} of {}", quoted(tensor_.name), keys_, *at,
                        tensor_.bytes);
@@ -191,7 +191,7 @@ struct StoredTensor {
   const packer::ManifestTensor* tensor = nullptr;
   const packer::ManifestTensor* scales = nullptr;
 };
-std::vector<StoredTensor> stored_tensors(const packer::Manifest& manifest) {
+std::vector<StoredTensor> manifest_tensors(const packer::Manifest& manifest) {
   std::map<std::string, const packer::ManifestTensor*> scales;
   for (const packer::ManifestTensor& tensor : manifest.tensors) {
     if (!tensor.output.empty()) scales.emplace(tensor.name, &tensor);
@@ -209,7 +209,7 @@ std::vector<StoredTensor> stored_tensors(const packer::Manifest& manifest) {
 
 Result<WeightProof> prove_weights(ThreadPool& pool, const packer::Bundle& bundle,
                                   const Conversion& conversion, const Progress& progress) {
-  const std::vector<StoredTensor> tensors = stored_tensors(bundle.manifest());
+  const std::vector<StoredTensor> tensors = manifest_tensors(bundle.manifest());
   const WeightMap weights = weights_of(conversion);
   std::vector<ComparedWeight> results(tensors.size());
   uint64_t total = 0;

@@ -38,10 +38,6 @@ std::vector<Expected> expected_tensors(const Sizes& sizes, int64_t layers, int64
   return all;
 }
 
-std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
-  return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
-}
-
 Status check_prompt(const Reference& reference, const ReferencePrompt& prompt, const Sizes& sizes) {
   const std::string who = name_of(reference, prompt);
   const auto tokens = static_cast<int64_t>(prompt.input_ids.size());

@@ -16,7 +16,7 @@
 namespace ferry::proof {
 namespace {
 
-constexpr int kAttempts = 3;  // exchanges tried for one token in one layer
+constexpr int kLayerAttempts = 3;  // exchanges tried for one token in one layer
 
 using Values = std::vector<float>;
 
@@ -124,7 +124,7 @@ class Search {
 
   Status search_layer(int64_t layer) {
     const auto k = static_cast<size_t>(decoder_.experts_of(layer).first);
-    for (size_t attempt = 0; attempt < kAttempts; ++attempt) {
+    for (size_t attempt = 0; attempt < kLayerAttempts; ++attempt) {
       const std::vector<double> input = FERRY_TRY(rows_db(seen_, input_of(layer)));
       const std::vector<double> output = FERRY_TRY(rows_db(seen_, output_of(layer)));
       const double usual = median(output);

@@ -16,9 +16,9 @@
 namespace ferry::proof {
 namespace {
 
-constexpr size_t kAttempts = 12;      // exchanges tried for one token at a time
-constexpr size_t kMostExchanges = 4;  // of one token, in several layers
-constexpr int kMostFailures = 4;      // tokens in vain before the search ends
+constexpr size_t kTokenAttempts = 12;  // exchanges tried for one token at a time
+constexpr size_t kMostExchanges = 4;   // of one token, in several layers
+constexpr int kMostFailures = 4;       // tokens in vain before the search ends
 
 // The experts of one token.
 using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
@@ -138,7 +138,7 @@ class LogitSearch {
       }
     }
     std::ranges::stable_sort(all, {}, &Candidate::margin);
-    if (all.size() > kAttempts) all.resize(kAttempts);
+    if (all.size() > kTokenAttempts) all.resize(kTokenAttempts);
     return all;
   }
 

@@ -11,10 +11,6 @@
 namespace ferry::proof {
 namespace {
 
-std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
-  return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
-}
-
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
 // Of the vision encoder; nullptr if no program of it has the port.

@@ -222,4 +222,8 @@ Result<std::vector<int64_t>> Reference::read_integers(size_t index) const {
   return ids;
 }
 
+std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
+  return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
+}
+
 }  // namespace ferry::proof

@@ -56,4 +56,7 @@ class Reference {
   std::vector<ReferencePrompt> prompts_;
 };
 
+// "FILE: prompt 'NAME'", for messages.
+std::string name_of(const Reference& reference, const ReferencePrompt& prompt);
+
 }  // namespace ferry::proof

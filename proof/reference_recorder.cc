@@ -23,7 +23,7 @@ std::vector<float> heads_first(std::span<const float> cache, int64_t tokens, int
   return out;
 }
 
-std::vector<float> floats_of(const runner::TensorView& view) {
+std::vector<float> copied_floats(const runner::TensorView& view) {
   std::vector<float> values(view.bytes.size() / sizeof(float));
   std::memcpy(values.data(), view.bytes.data(), values.size() * sizeof(float));
   return values;
@@ -61,7 +61,7 @@ void PromptRecorder::keep_logits(int64_t position, std::span<const float> rows) 
 
 void PromptRecorder::keep_cache(const ReferenceTensor& tensor, const runner::TensorView& view) {
   if (view.dtype != DType::kF32) return;
-  std::vector<float> values = floats_of(view);
+  std::vector<float> values = copied_floats(view);
   Shape shape = view.shape;
   if (tensor.is_kv_cache()) {
     if (shape.size() != 4 || shape[1] < tokens()) return;

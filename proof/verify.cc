@@ -46,10 +46,6 @@ Result<std::vector<float>> floats_of(const runner::TensorView& view, const std::
   return values;
 }
 
-std::string name_of(const Reference& reference, const ReferencePrompt& prompt) {
-  return fmt::format("{}: prompt {}", reference.path(), quoted(prompt.name));
-}
-
 // Runs one prompt. Members hold what is compared while the decoder runs.
 class CaseRunner {
  public:

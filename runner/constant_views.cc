@@ -28,9 +28,9 @@ Status select_view(const kernels::Call& call) {
 constexpr kernels::Kernel kSelectView = {"aten::select_copy.int_out", select_view, 0,
                                          kernels::Kernel::Memory::kView};
 
-class Finder {
+class ConstantFinder {
  public:
-  Finder(const pte::Method& method, MethodState& state)
+  ConstantFinder(const pte::Method& method, MethodState& state)
       : method_(method), state_(state), writers_(method.values.size(), 0) {}
 
   void run() {
@@ -93,7 +93,7 @@ class Finder {
 }  // namespace
 
 void view_selected_constants(const pte::Method& method, MethodState& state) {
-  Finder(method, state).run();
+  ConstantFinder(method, state).run();
 }
 
 }  // namespace ferry::runner

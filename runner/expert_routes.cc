@@ -10,7 +10,7 @@
 namespace ferry::runner {
 namespace {
 
-constexpr std::string_view kLogits = "router_logits.";
+constexpr std::string_view kRouterLogits = "router_logits.";
 constexpr std::string_view kWeights = "router_weights.";
 constexpr std::string_view kExperts = "router_experts.";
 
@@ -58,7 +58,7 @@ ExpertRouter::ExpertRouter(const MethodChain& chain) {
           routers_[*layer].*value = probe.value;
         }
       };
-      at(kLogits, &Router::logits);
+      at(kRouterLogits, &Router::logits);
       at(kWeights, &Router::weights);
       at(kExperts, &Router::experts);
     }
@@ -93,7 +93,7 @@ Status ExpertRouter::force(const ExpertRoutes* routes) {
 
 // Routers are seen in the order of execution: their logits, then their choice.
 void ExpertRouter::see(std::string_view probe, const TensorView& value, int64_t position) {
-  if (const auto layer = probe_layer(probe, kLogits); layer && routers_.contains(*layer)) {
+  if (const auto layer = probe_layer(probe, kRouterLogits); layer && routers_.contains(*layer)) {
     routers_[*layer].seen = probe_floats(value);
   }
   const auto layer = probe_layer(probe, kExperts);

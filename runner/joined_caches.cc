@@ -18,7 +18,7 @@ constexpr kernels::Kernel kCatRest = {"aten::cat.out", kernels::cat, 1};
 constexpr kernels::Kernel kJoinedBmm = {"aten::bmm.out", kernels::joined_bmm};
 
 // Where the values of a cache come from.
-struct Source {
+struct JoinedSource {
   Tensor* input = nullptr;
   int64_t offset = 0;  // of the part that is used, in elements
   float scale = 1;
@@ -28,7 +28,7 @@ struct Source {
 };
 
 struct Join {
-  Source source;
+  JoinedSource source;
   size_t cat = 0;
   std::vector<size_t> products = {};
   bool columns = false;
@@ -119,8 +119,8 @@ class Joiner {
   }
 
   // The cache that `value` is computed from, if that is all that is done to it.
-  std::optional<Source> source_of(const Value* value) const {
-    Source source;
+  std::optional<JoinedSource> source_of(const Value* value) const {
+    JoinedSource source;
     bool coded = false;
     while (!is_lent_input(value)) {
       if (!is_inner(id(value)) || readers_[id(value)].size() != 1 || !is_plain(*value->tensor)) {
@@ -155,7 +155,7 @@ class Joiner {
   }
 
   // Whatever dequantize would refuse is left to it.
-  bool read_encoding(const Step& step, Source& source) const {
+  bool read_encoding(const Step& step, JoinedSource& source) const {
     const Tensor& self = *step.args[0]->tensor;
     const Tensor& out = *step.args[7]->tensor;
     if (!are_constant(step, 1, 7) || !is_code(self.dtype) || out.dtype != DType::kF32) return false;
@@ -172,7 +172,7 @@ class Joiner {
   }
 
   // A slice that lies in one piece: one index of all dimensions before it.
-  bool read_slice(const Step& step, Source& source) const {
+  bool read_slice(const Step& step, JoinedSource& source) const {
     const Tensor& self = *step.args[0]->tensor;
     const Tensor& out = *step.args[5]->tensor;
     if (!are_constant(step, 1, 5) || self.dtype != out.dtype || self.rank() != out.rank() ||
@@ -204,7 +204,7 @@ class Joiner {
     if (parts.size() < 2 || !is_constant(step.args[1]) || !is_joinable(*parts[0]->tensor, *out)) {
       return std::nullopt;
     }
-    const std::optional<Source> source = source_of(parts[0]);
+    const std::optional<JoinedSource> source = source_of(parts[0]);
     if (!source) return std::nullopt;
     Join join{*source, cat};
     if (!find_products(step, join) || !in_one_go(join)) return std::nullopt;

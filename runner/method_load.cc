@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
-Status check_input(const MethodState& state, int32_t port) {
+Status check_input_type(const MethodState& state, int32_t port) {
   const kernels::Value& value = state.values[static_cast<size_t>(port)];
   if (value.kind == kernels::Value::Kind::kTensor || value.is_number()) return {};
   return state.error(ErrorCode::kUnsupported,
@@ -40,7 +40,7 @@ Status make_ports(Loading& loading) {
   MethodState& state = loading.state;
   state.inputs = loading.method.inputs;
   state.outputs = loading.method.outputs;
-  for (int32_t port : state.inputs) FERRY_RETURN_IF_ERROR(check_input(state, port));
+  for (int32_t port : state.inputs) FERRY_RETURN_IF_ERROR(check_input_type(state, port));
   for (int32_t port : state.outputs) FERRY_RETURN_IF_ERROR(check_output(state, port));
   state.input_copies.resize(state.inputs.size());
   state.output_views.resize(state.outputs.size());

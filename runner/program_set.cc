@@ -37,10 +37,10 @@ std::optional<size_t> find_port(std::span<const packer::ManifestPort> ports,
 }
 
 // Finds ports by name among the programs that have been bound so far.
-class Binder {
+class ComponentBinder {
  public:
-  Binder(const packer::Bundle& bundle, std::span<const MethodChain::Link> links,
-         std::span<const PortType> inputs)
+  ComponentBinder(const packer::Bundle& bundle, std::span<const MethodChain::Link> links,
+                  std::span<const PortType> inputs)
       : bundle_(bundle), links_(links), inputs_(inputs) {}
 
   // The nearest output of that name, if any.
@@ -180,14 +180,14 @@ Result<MethodChain> ProgramSet::bind(std::string_view name, std::span<const Port
     }
     const auto at = static_cast<size_t>(ports - program.entry->methods.data());
     MethodChain::Link link{&program.methods[at], ports, file};
-    const Binder binder(bundle_, chain.links_, inputs);
+    const ComponentBinder binder(bundle_, chain.links_, inputs);
     for (size_t input = 0; input < ports->inputs.size(); ++input) {
       link.sources.push_back(FERRY_TRY(binder.source_of(link, input)));
     }
     chain.links_.push_back(std::move(link));
   }
   for (const PortType& type : inputs) chain.inputs_.push_back({type.dtype, type.shape, {}});
-  const Binder binder(bundle_, chain.links_, inputs);
+  const ComponentBinder binder(bundle_, chain.links_, inputs);
   for (const PortType& type : outputs) {
     chain.outputs_.push_back(FERRY_TRY(binder.result_of(type)));
   }

@@ -18,8 +18,8 @@ constexpr int64_t kMostSide = 1 << 14;
 using Ports = std::vector<packer::ManifestPort> packer::ManifestMethod::*;
 
 // Of the programs of the component.
-const packer::ManifestPort* find_port(const packer::ManifestComponent& component, Ports ports,
-                                      std::string_view name) {
+const packer::ManifestPort* find_vision_port(const packer::ManifestComponent& component,
+                                             Ports ports, std::string_view name) {
   for (const packer::ManifestProgram& program : component.programs) {
     const packer::ManifestMethod* method = program.find(kForwardMethod);
     if (method == nullptr) continue;
@@ -48,9 +48,10 @@ Result<VisionEncoder::Sizes> VisionEncoder::sizes_in(const packer::Bundle& bundl
     return bad_input(
         fmt::format("{}: has no component {}", printable(bundle.path()), kVisionEncoderRole));
   }
-  const auto* pixels = find_port(*component, &packer::ManifestMethod::inputs, kPixelValuesPort);
+  const auto* pixels =
+      find_vision_port(*component, &packer::ManifestMethod::inputs, kPixelValuesPort);
   const auto* features =
-      find_port(*component, &packer::ManifestMethod::outputs, kImageFeaturesPort);
+      find_vision_port(*component, &packer::ManifestMethod::outputs, kImageFeaturesPort);
   const int64_t width = bundle.manifest().hidden_size;
   if (pixels == nullptr || pixels->shape.size() != 4 || pixels->shape[0] != 1 ||
       pixels->shape[1] != kChannels || pixels->shape[2] != pixels->shape[3] ||

@@ -28,9 +28,9 @@ bool is_linear(const RowOp& op) {
 
 int64_t rows_of(const Tensor& tensor) { return tensor.numel / tensor.sizes.back(); }
 
-class Finder {
+class WantedFinder {
  public:
-  explicit Finder(Loading& loading)
+  explicit WantedFinder(Loading& loading)
       : loading_(loading),
         state_(loading.state),
         writers_(state_.values.size()),
@@ -141,7 +141,7 @@ void choose(const Tensor& all, int64_t begin, int64_t count, Tensor& rows) {
 
 }  // namespace
 
-void find_row_outputs(Loading& loading) { Finder(loading).run(); }
+void find_row_outputs(Loading& loading) { WantedFinder(loading).run(); }
 
 void want_rows(MethodState& state, size_t output, int64_t begin, int64_t count) {
   if (output >= state.row_outputs.size()) return;

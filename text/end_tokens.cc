@@ -19,13 +19,13 @@ namespace {
 using chat::Value;
 
 constexpr const char* kGenerationFile = "generation_config.json";
-constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxGenerationConfigBytes = uint64_t{16} << 20;
 
 // nullopt where there is no such file, it has no such member, or that is null.
 Result<std::optional<Value>> member_of(const std::string& path, std::string_view name) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::optional<Value>();
-  const std::string text = FERRY_TRY(read_text_file(path, kMaxConfigBytes));
+  const std::string text = FERRY_TRY(read_text_file(path, kMaxGenerationConfigBytes));
   const Value root = FERRY_TRY(chat::parse_json_value(text, printable(path)));
   if (!root.is<Value::DictPtr>()) return bad_input(printable(path) + ": is no JSON object");
   for (const auto& [key, value] : root.members()) {

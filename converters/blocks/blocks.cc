@@ -51,6 +51,12 @@ ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t 
 
 ValueId silu(GraphBuilder& b, ValueId x) { return b.mul(x, b.sigmoid(x)); }
 
+ValueId softplus(GraphBuilder& b, ValueId x) {
+  const ValueId linear = b.gt(x, 20.0);
+  const ValueId curved = b.log1p(b.exp(x));
+  return b.where(linear, x, curved);
+}
+
 ValueId activate(GraphBuilder& b, Activation activation, ValueId x) {
   switch (activation) {
     case Activation::kGelu:

@@ -33,6 +33,8 @@ ValueId projection(GraphBuilder& b, ValueId x, const std::string& name, int64_t 
                    bool bias);
 
 ValueId silu(GraphBuilder& b, ValueId x);
+// log(1 + exp(x)); x itself if it is above 20, as in the reference.
+ValueId softplus(GraphBuilder& b, ValueId x);
 ValueId activate(GraphBuilder& b, Activation activation, ValueId x);
 
 // cap * tanh(x / cap)

@@ -13,13 +13,6 @@
 namespace ferry::converters {
 namespace {
 
-// log(1 + exp(x)); x itself if it is above 20, as in the reference.
-ValueId softplus(GraphBuilder& b, ValueId x) {
-  const ValueId linear = b.gt(x, 20.0);
-  const ValueId curved = b.log1p(b.exp(x));
-  return b.where(linear, x, curved);
-}
-
 // x * rsqrt(sum(x^2) + 1e-6) over the last dimension.
 ValueId l2_norm(GraphBuilder& b, ValueId x) {
   const ValueId sum = b.sum_last(b.mul(x, x));

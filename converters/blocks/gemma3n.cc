@@ -28,7 +28,7 @@ namespace ferry::converters {
 namespace {
 
 // The least mean square that a stream is divided by.
-constexpr float kLeastSquare = 1e-5F;
+constexpr float kLeastMeanSquare = 1e-5F;
 // Of what is multiplied by its own root again: no value that an embedding has is below it.
 constexpr float kTiny = 1e-30F;
 
@@ -102,7 +102,7 @@ ValueId mean_square(GraphBuilder& b, ValueId x) { return b.mean_last(b.mul(x, x)
 // x scaled to a root mean square: that of rows whose mean squares are `target`.
 ValueId scaled_to(GraphBuilder& b, ValueId x, ValueId target) {
   const ValueId root = b.mul(target, b.rsqrt(at_least(b, target, kTiny)));
-  const ValueId inverse = b.rsqrt(at_least(b, mean_square(b, x), kLeastSquare));
+  const ValueId inverse = b.rsqrt(at_least(b, mean_square(b, x), kLeastMeanSquare));
   const ValueId factor = b.mul(root, inverse);
   return b.mul(x, factor);
 }

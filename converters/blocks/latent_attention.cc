@@ -26,10 +26,10 @@ constexpr const char* kValue = "v_head_dim";
 constexpr const char* kPaired = "paired_rope";
 
 constexpr double kNormEps = 1e-6;  // a constant of the reference
-constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
+constexpr int64_t kLastElement = std::numeric_limits<int64_t>::max();
 
-struct Sizes {
-  explicit Sizes(const ModelConfig& c)
+struct LatentSizes {
+  explicit LatentSizes(const ModelConfig& c)
       : heads(c.num_heads),
         query_rank(c.number(kQueryRank)),
         rank(c.number(kRank)),
@@ -56,24 +56,24 @@ RowOrder turned_rows(const ModelConfig& config, int64_t count, int64_t before) {
 }
 
 RowOrder query_rows(const ModelConfig& config) {
-  return turned_rows(config, config.num_heads, Sizes(config).plain);
+  return turned_rows(config, config.num_heads, LatentSizes(config).plain);
 }
 RowOrder latent_rows(const ModelConfig& config) {
-  return turned_rows(config, 1, Sizes(config).rank);
+  return turned_rows(config, 1, LatentSizes(config).rank);
 }
 
 // The rows of each head's part of kv_b_proj: [keys | values] per head.
 RuleTarget head_part(const char* name, bool values) {
   return {name,
           [values](const ModelConfig& c) {
-            const Sizes s(c);
+            const LatentSizes s(c);
             StridedPiece piece{.offset = values ? s.plain : 0, .axes = {}};
             add_axis(piece, {s.heads, s.plain + s.value});
             add_axis(piece, {values ? s.value : s.plain, 1});
             return RowOrder{piece};
           },
           [values](const ModelConfig& c) {
-            const Sizes s(c);
+            const LatentSizes s(c);
             return Shape{s.heads, values ? s.value : s.plain, s.rank};
           }};
 }
@@ -84,13 +84,13 @@ std::vector<KeyRule> split_head_rules(const std::string& block) {
   keys.name = "transpose keys of heads";
   keys.source = block + "k_b_proj.weight";
   keys.expected_shape = [](const ModelConfig& c) {
-    const Sizes s(c);
+    const LatentSizes s(c);
     return Shape{s.heads, s.rank, s.plain};
   };
   keys.targets = {{.name = "layers.{i}.attention.wk_b.weight",
                    .rows =
                        [](const ModelConfig& c) {
-                         const Sizes s(c);
+                         const LatentSizes s(c);
                          StridedPiece piece;
                          add_axis(piece, {s.heads, s.rank * s.plain});
                          add_axis(piece, {s.plain, 1});
@@ -99,7 +99,7 @@ std::vector<KeyRule> split_head_rules(const std::string& block) {
                        },
                    .shape =
                        [](const ModelConfig& c) {
-                         const Sizes s(c);
+                         const LatentSizes s(c);
                          return Shape{s.heads, s.plain, s.rank};
                        },
                    .elements = true}};
@@ -119,13 +119,15 @@ KeyRule row_rule(const std::string& source, const char* target,
   return rule;
 }
 
-int64_t query_row_count(const ModelConfig& c) { return c.num_heads * Sizes(c).query(); }
-int64_t latent_row_count(const ModelConfig& c) { return Sizes(c).rank + Sizes(c).turned; }
+int64_t query_row_count(const ModelConfig& c) { return c.num_heads * LatentSizes(c).query(); }
+int64_t latent_row_count(const ModelConfig& c) {
+  return LatentSizes(c).rank + LatentSizes(c).turned;
+}
 
 // [1,T,heads,plain + turned]
 ValueId queries(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& prefix) {
   const ModelConfig& g = c.config;
-  const Sizes s(g);
+  const LatentSizes s(g);
   const int64_t width = s.heads * s.query();
   const Dims shape = {batch(), c.tokens, heads(s.heads), head_dim(s.query())};
   if (s.query_rank == 0) {
@@ -141,7 +143,7 @@ ValueId queries(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::
 ValueId latent_keys(GraphBuilder& b, const DecoderContext& c, const RopeTable& table, ValueId x,
                     const std::string& prefix) {
   const ModelConfig& g = c.config;
-  const Sizes s(g);
+  const LatentSizes s(g);
   const ValueId both =
       projection(b, x, prefix + ".wkv_a", g.hidden_size, s.rank + s.turned, g.attention_bias);
   const std::vector<ValueId> parts = b.split(both, {s.rank, s.turned}, 2);
@@ -185,7 +187,7 @@ Status read_latent_attention(const JsonFields& fields, ModelConfig& config, bool
   if (config.rope.rotary_dim % 2 != 0) {
     return fields.bad("head_dim", fmt::format("is {}, which is odd", config.rope.rotary_dim));
   }
-  const Sizes sizes(config);
+  const LatentSizes sizes(config);
   config.scalars.attention = scale / std::sqrt(static_cast<double>(sizes.query()));
   config.num_kv_heads = 1;
   config.head_dim = sizes.turned + sizes.rank;
@@ -203,7 +205,7 @@ std::vector<KeyRule> latent_attention_rules(const std::string& prefix, const Mod
   heads_rule.targets = {head_part("layers.{i}.attention.wk_b.weight", false),
                         head_part("layers.{i}.attention.wv_b.weight", true)};
   heads_rule.expected_shape = [](const ModelConfig& c) {
-    const Sizes s(c);
+    const LatentSizes s(c);
     return Shape{s.heads * (s.plain + s.value), s.rank};
   };
   std::vector<KeyRule> rules = concat(
@@ -230,7 +232,7 @@ std::vector<KeyRule> latent_attention_rules(const std::string& prefix, const Mod
 ValueId latent_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   const std::string prefix = layer_name(layer, "attention");
   const ModelConfig& g = c.config;
-  const Sizes s(g);
+  const LatentSizes s(g);
   const RopeTable& table = c.kind_of(layer).rope;
   const std::vector<ValueId> query = b.split(queries(b, c, x, prefix), {s.plain, s.turned}, 3);
   const ValueId key = latent_keys(b, c, table, x, prefix);
@@ -245,7 +247,7 @@ ValueId latent_attention(GraphBuilder& b, const DecoderContext& c, ValueId x, in
   const ValueId turned = rope(b, table, query[1]);
   const ValueId mixed = attend(b, c, layer, b.cat({turned, plain}, 3), key, key);
 
-  const ValueId latent = b.slice(mixed, 3, s.turned, kToEnd);
+  const ValueId latent = b.slice(mixed, 3, s.turned, kLastElement);
   const ValueId columns = b.permute(b.view(latent, {c.tokens, heads(s.heads), s.rank}), {1, 2, 0});
   const ValueId values = b.bmm(
       b.weight(prefix + ".wv_b.weight", {heads(s.heads), head_dim(s.value), features(s.rank)}),

@@ -20,17 +20,17 @@ namespace {
 // The names of the sizes in ModelConfig::numbers.
 constexpr const char* kHeads = "mamba_n_heads";
 constexpr const char* kHeadSize = "mamba_d_head";
-constexpr const char* kGroups = "mamba_n_groups";  // of heads that share B and C
+constexpr const char* kMambaGroups = "mamba_n_groups";  // of heads that share B and C
 constexpr const char* kState = "mamba_d_state";
 constexpr const char* kKernel = "mamba_d_conv";
-constexpr const char* kConvBias = "mamba_conv_bias";
+constexpr const char* kMambaConvBias = "mamba_conv_bias";
 constexpr const char* kProjectionBias = "mamba_proj_bias";
 
-struct Sizes {
-  explicit Sizes(const ModelConfig& c)
+struct MambaSizes {
+  explicit MambaSizes(const ModelConfig& c)
       : count(c.number(kHeads)),
         size(c.number(kHeadSize)),
-        groups(c.number(kGroups)),
+        groups(c.number(kMambaGroups)),
         state(c.number(kState)) {}
   int64_t count, size;  // heads and the values of one
   int64_t groups, state;
@@ -49,13 +49,6 @@ Status check_limit(const JsonFields& fields) {
   }
   return fields.error(ErrorCode::kUnsupported, "time_step_limit",
                       "is not from 0 to infinity: not supported");
-}
-
-// log(1 + exp(x)); x itself if it is above 20, as in the reference.
-ValueId softplus(GraphBuilder& b, ValueId x) {
-  const ValueId linear = b.gt(x, 20.0);
-  const ValueId curved = b.log1p(b.exp(x));
-  return b.where(linear, x, curved);
 }
 
 // What the tokens of a call do to each other. Values of heads are [heads,...], of groups of heads
@@ -84,7 +77,7 @@ ValueId decays(GraphBuilder& b, const DecoderContext& c, ValueId rates) {
 
 // y without D, [heads,size,T].
 ValueId scanned(GraphBuilder& b, const DecoderContext& c, const Scan& scan, const State& memory) {
-  const Sizes s(c.config);
+  const MambaSizes s(c.config);
   const Dim tokens = c.tokens;
   const int64_t shared = s.count / s.groups;
   const ValueId pairs = b.view(b.bmm(scan.in, scan.out), {s.groups, 1, tokens, tokens});
@@ -99,7 +92,7 @@ ValueId scanned(GraphBuilder& b, const DecoderContext& c, const Scan& scan, cons
 // The state after the call, [1,heads,size,state].
 ValueId next_state(GraphBuilder& b, const DecoderContext& c, const Scan& scan,
                    const State& memory) {
-  const Sizes s(c.config);
+  const MambaSizes s(c.config);
   const int64_t shared = s.count / s.groups;
   const ValueId to_end = b.unsqueeze(b.select(scan.decay, 2, -1), 1);
   const ValueId taken = b.mul(scan.x, to_end);
@@ -111,10 +104,10 @@ ValueId next_state(GraphBuilder& b, const DecoderContext& c, const Scan& scan,
 
 ValueId convolved(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer,
                   const std::string& prefix) {
-  const int64_t channels = Sizes(c.config).channels();
+  const int64_t channels = MambaSizes(c.config).channels();
   const ValueId conv = causal_conv(b, c, x, layer, channels, c.config.number(kKernel));
   ValueId y = b.permute(conv, {0, 2, 1});
-  if (c.config.number(kConvBias) != 0) {
+  if (c.config.number(kMambaConvBias) != 0) {
     y = b.add(y, b.weight(prefix + ".conv1d.bias", {features(channels)}));
   }
   return activate(b, c.config.activation, y);
@@ -127,10 +120,10 @@ Status read_mamba(const JsonFields& fields, ModelConfig& config) {
     config.numbers[key] = FERRY_TRY(fields.required(key, range));
     return {};
   };
-  for (const char* key : {kHeads, kGroups}) FERRY_RETURN_IF_ERROR(number(key, kHeadRange));
+  for (const char* key : {kHeads, kMambaGroups}) FERRY_RETURN_IF_ERROR(number(key, kHeadRange));
   FERRY_RETURN_IF_ERROR(number(kState, kHeadDimRange));
   FERRY_RETURN_IF_ERROR(number(kKernel, kConvRange));
-  for (const char* key : {kConvBias, kProjectionBias}) {
+  for (const char* key : {kMambaConvBias, kProjectionBias}) {
     config.numbers[key] = FERRY_TRY(fields.flag_or(key, false)) ? 1 : 0;
   }
   const int64_t expand = FERRY_TRY(fields.required("mamba_expand", kConvRange));
@@ -142,11 +135,11 @@ Status read_mamba(const JsonFields& fields, ModelConfig& config) {
     return fields.bad(kHeadSize, fmt::format("is {}, but {} heads have {} values",
                                              config.number(kHeadSize), count, inner));
   }
-  if (count % config.number(kGroups) != 0) {
-    return fields.bad(kGroups, fmt::format("is {}, which does not divide {} heads",
-                                           config.number(kGroups), count));
+  if (count % config.number(kMambaGroups) != 0) {
+    return fields.bad(kMambaGroups, fmt::format("is {}, which does not divide {} heads",
+                                                config.number(kMambaGroups), count));
   }
-  if (Sizes(config).channels() > kSizeRange.max) return fields.bad(kState, "is too large");
+  if (MambaSizes(config).channels() > kSizeRange.max) return fields.bad(kState, "is too large");
   return check_limit(fields);
 }
 
@@ -161,7 +154,7 @@ std::vector<KeyRule> mamba_rules(const std::string& mixer, const ModelConfig& co
                            {"out_proj.weight", "layers.{i}.attention.out_proj.weight"}});
   rules.front().name = "-exp(A_log)";
   rules.front().steps = {{.kind = graph::Step::Kind::kNegExp}};
-  if (config.number(kConvBias) != 0) {
+  if (config.number(kMambaConvBias) != 0) {
     rules =
         concat({rules, rename_rules(mixer, {{"conv1d.bias", "layers.{i}.attention.conv1d.bias"}})});
   }
@@ -174,7 +167,7 @@ std::vector<KeyRule> mamba_rules(const std::string& mixer, const ModelConfig& co
 ValueId mamba(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
   const std::string prefix = layer_name(layer, "attention");
   const ModelConfig& g = c.config;
-  const Sizes s(g);
+  const MambaSizes s(g);
   const bool bias = g.number(kProjectionBias) != 0;
   const int64_t width = s.inner() + s.channels() + s.count;
   const ValueId mixed = projection(b, x, prefix + ".in_proj", g.hidden_size, width, bias);

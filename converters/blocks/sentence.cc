@@ -14,7 +14,7 @@ namespace ferry::converters {
 namespace {
 
 // The square of the least norm that a vector is divided by: 1e-12 in torch's normalize().
-constexpr float kLeastSquare = 1e-24F;
+constexpr float kLeastSquaredNorm = 1e-24F;
 
 ValueId pooled(GraphBuilder& b, SentenceConfig::Pooling pooling, ValueId states) {
   switch (pooling) {
@@ -32,7 +32,8 @@ ValueId pooled(GraphBuilder& b, SentenceConfig::Pooling pooling, ValueId states)
 ValueId normalized(GraphBuilder& b, ValueId x) {
   const int64_t width = b.graph()[x].shape.back().base;
   const ValueId mean = b.mean_last(b.mul(x, x));
-  const ValueId square = b.add(b.mul(mean, static_cast<double>(width)), b.scalar(kLeastSquare));
+  const ValueId square =
+      b.add(b.mul(mean, static_cast<double>(width)), b.scalar(kLeastSquaredNorm));
   return b.mul(x, b.rsqrt(square));
 }
 

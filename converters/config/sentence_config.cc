@@ -16,7 +16,6 @@
 namespace ferry::converters {
 namespace {
 
-using Json = nlohmann::json;
 using Pooling = SentenceConfig::Pooling;
 
 constexpr const char* kModules = "modules.json";
@@ -52,10 +51,10 @@ class FolderReader {
  private:
   std::string shown(const std::string& path) const { return folder_ + "/" + path; }
   // None where there is no such file.
-  Result<std::optional<Json>> json(const std::string& path) const;
+  Result<std::optional<nlohmann::json>> json(const std::string& path) const;
   // An object, which must be there.
-  Result<Json> object(const std::string& path) const;
-  Status add_module(const Json& entry, size_t index, SentenceConfig& out);
+  Result<nlohmann::json> object(const std::string& path) const;
+  Status add_module(const nlohmann::json& entry, size_t index, SentenceConfig& out);
   Status read_transformer(const std::string& path, SentenceConfig& out) const;
   Result<Pooling> read_pooling(const std::string& path) const;
   Result<SentenceModule> read_dense(const std::string& path) const;
@@ -65,14 +64,14 @@ class FolderReader {
   bool has_transformer_ = false, has_pooling_ = false;
 };
 
-Result<std::optional<Json>> FolderReader::json(const std::string& path) const {
+Result<std::optional<nlohmann::json>> FolderReader::json(const std::string& path) const {
   const std::optional<std::string> text = FERRY_TRY(text_(path));
-  if (!text) return std::optional<Json>();
+  if (!text) return std::optional<nlohmann::json>();
   return std::optional(FERRY_TRY(parse_json(*text, shown(path))));
 }
 
-Result<Json> FolderReader::object(const std::string& path) const {
-  std::optional<Json> document = FERRY_TRY(json(path));
+Result<nlohmann::json> FolderReader::object(const std::string& path) const {
+  std::optional<nlohmann::json> document = FERRY_TRY(json(path));
   if (!document) return bad_input(fmt::format("{}: is missing", shown(path)));
   if (!document->is_object()) return bad_input(shown(path) + ": not a JSON object");
   return *std::move(document);
@@ -85,7 +84,7 @@ Status FolderReader::read_transformer(const std::string& path, SentenceConfig& o
                             "are supported",
                             shown(kModules), quoted(path)));
   }
-  const std::optional<Json> document = FERRY_TRY(json(kTransformer));
+  const std::optional<nlohmann::json> document = FERRY_TRY(json(kTransformer));
   if (!document) return {};
   if (!document->is_object()) return bad_input(shown(kTransformer) + ": not a JSON object");
   const JsonFields fields(*document, shown(kTransformer), "");
@@ -96,7 +95,7 @@ Status FolderReader::read_transformer(const std::string& path, SentenceConfig& o
 }
 
 Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
-  const Json document = FERRY_TRY(object(path));
+  const nlohmann::json document = FERRY_TRY(object(path));
   const JsonFields fields(document, shown(path), "");
   if (!FERRY_TRY(fields.flag_or("include_prompt", true))) {
     return fields.error(ErrorCode::kUnsupported, "include_prompt",
@@ -123,7 +122,7 @@ Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
 
 Result<SentenceModule> FolderReader::read_dense(const std::string& path) const {
   const std::string file = path + "/config.json";
-  const Json document = FERRY_TRY(object(file));
+  const nlohmann::json document = FERRY_TRY(object(file));
   const JsonFields fields(document, shown(file), "");
   SentenceModule module;
   module.kind = SentenceModule::Kind::kDense;
@@ -148,7 +147,7 @@ Result<SentenceModule> FolderReader::read_dense(const std::string& path) const {
   return module;
 }
 
-Status FolderReader::add_module(const Json& entry, size_t index, SentenceConfig& out) {
+Status FolderReader::add_module(const nlohmann::json& entry, size_t index, SentenceConfig& out) {
   const std::string where = fmt::format("{}: module {}", shown(kModules), index);
   if (!entry.is_object()) return bad_input(where + " is not an object");
   const JsonFields fields(entry, shown(kModules), fmt::format("[{}].", index));
@@ -184,7 +183,7 @@ Status FolderReader::add_module(const Json& entry, size_t index, SentenceConfig&
 }
 
 Result<std::optional<SentenceConfig>> FolderReader::read() {
-  const std::optional<Json> modules = FERRY_TRY(json(kModules));
+  const std::optional<nlohmann::json> modules = FERRY_TRY(json(kModules));
   if (!modules) return std::optional<SentenceConfig>();
   if (!modules->is_array()) return bad_input(shown(kModules) + ": not a JSON list");
   SentenceConfig out;

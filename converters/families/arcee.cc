@@ -5,7 +5,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::arcee {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -25,7 +25,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kArcee = {
+const FamilySpec kFamily = {
     .types = {{.name = "arcee",
                .defaults = R"({"vocab_size": 32000, "hidden_size": 2560, "intermediate_size": 18432,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -35,4 +35,4 @@ const FamilySpec kArcee = {
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::arcee

@@ -12,7 +12,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::codegen {
 namespace {
 
 // Blocks of the first CodeGen. CodeGen2 was trained on twice as many cores where its config states
@@ -59,7 +59,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kCodegen = {
+const FamilySpec kFamily = {
     .types = {{.name = "codegen",
                .defaults = R"({"vocab_size": 50400, "hidden_size": 4096, "num_hidden_layers": 28,
                                "num_attention_heads": 16, "max_position_embeddings": 2048,
@@ -72,4 +72,4 @@ const FamilySpec kCodegen = {
                .read = read}},
     .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::codegen

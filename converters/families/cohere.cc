@@ -3,9 +3,9 @@
 #include "converters/blocks/cohere.h"
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::cohere {
 
-const FamilySpec kCohere = {.types = {{.name = "cohere",
+const FamilySpec kFamily = {.types = {{.name = "cohere",
                                        .defaults = R"({"vocab_size": 256000, "hidden_size": 8192,
                                "intermediate_size": 22528, "logit_scale": 0.0625,
                                "num_hidden_layers": 40, "num_attention_heads": 64,
@@ -17,4 +17,4 @@ const FamilySpec kCohere = {.types = {{.name = "cohere",
                                        .read = read_cohere}},
                             .components = {{.rules = cohere_rules, .build = build_cohere}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::cohere

@@ -4,7 +4,7 @@
 #include "converters/blocks/cohere.h"
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::cohere2 {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -14,7 +14,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const FamilySpec kCohere2 = {
+const FamilySpec kFamily = {
     .types = {{.name = "cohere2",
                .defaults = R"({"vocab_size": 256000, "hidden_size": 8192,
                                "intermediate_size": 22528, "logit_scale": 0.0625,
@@ -30,4 +30,4 @@ const FamilySpec kCohere2 = {
                .read = read}},
     .components = {{.rules = cohere_rules, .build = build_cohere}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::cohere2

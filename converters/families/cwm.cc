@@ -4,9 +4,9 @@
 #include "converters/blocks/llama_like.h"
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::cwm {
 
-const FamilySpec kCwm = {
+const FamilySpec kFamily = {
     .types = {{.name = "cwm",
                .defaults = R"({"vocab_size": 128256, "hidden_size": 6144,
                                "intermediate_size": 21504, "num_hidden_layers": 64,
@@ -22,4 +22,4 @@ const FamilySpec kCwm = {
                .lists_layers = true}},
     .components = {{.rules = llama_rules, .build = build_llama}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::cwm

@@ -8,7 +8,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::deepseek_v2 {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -25,7 +25,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return concat({kDeepseekV3.text_decoder().rules(config, prefix),
+  return concat({deepseek_v3::kFamily.text_decoder().rules(config, prefix),
                  bias_rules(prefix, /*qkv=*/false, /*output=*/false, config.mlp_bias)});
 }
 
@@ -35,7 +35,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kDeepseekV2 = {
+const FamilySpec kFamily = {
     .types = {{.name = "deepseek_v2",
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096,
                                "intermediate_size": 11008, "num_hidden_layers": 32,
@@ -51,4 +51,4 @@ const FamilySpec kDeepseekV2 = {
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::deepseek_v2

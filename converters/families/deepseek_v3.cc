@@ -7,7 +7,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::deepseek_v3 {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -33,7 +33,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kDeepseekV3 = {
+const FamilySpec kFamily = {
     .types = {{.name = "deepseek_v3",
                .defaults = R"({"vocab_size": 129280, "hidden_size": 7168,
                                "intermediate_size": 18432, "moe_intermediate_size": 2048,
@@ -52,4 +52,4 @@ const FamilySpec kDeepseekV3 = {
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::deepseek_v3

@@ -6,7 +6,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::ernie4_5 {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -17,7 +17,7 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 
 }  // namespace
 
-const FamilySpec kErnie45 = {
+const FamilySpec kFamily = {
     .types = {{.name = "ernie4_5",
                .defaults = R"({"vocab_size": 103424, "hidden_size": 1024,
                                "intermediate_size": 3072, "num_hidden_layers": 18,
@@ -30,4 +30,4 @@ const FamilySpec kErnie45 = {
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build_llama}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::ernie4_5

@@ -5,7 +5,10 @@
 
 namespace ferry::converters::families {
 
-#define FERRY_FAMILY(name) extern const FamilySpec name;
+#define FERRY_FAMILY(name)         \
+  namespace name {                 \
+  extern const FamilySpec kFamily; \
+  }
 #include "converters/families/families.def"
 #undef FERRY_FAMILY
 

@@ -7,7 +7,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::gemma {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -22,15 +22,15 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 
 }  // namespace
 
-const FamilySpec kGemma = {.types = {{.name = "gemma",
-                                      .defaults = R"({"vocab_size": 256000, "hidden_size": 3072,
+const FamilySpec kFamily = {.types = {{.name = "gemma",
+                                       .defaults = R"({"vocab_size": 256000, "hidden_size": 3072,
                                "intermediate_size": 24576, "num_hidden_layers": 28,
                                "num_attention_heads": 16, "num_key_value_heads": 16,
                                "head_dim": 256, "max_position_embeddings": 8192,
                                "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true})",
-                                      .attention_bias = true,
-                                      .two_way = TwoWayRule::kRefused,
-                                      .read = read_gemma_scalars}},
-                           .components = {{.rules = rules, .build = build_llama}}};
+                                       .attention_bias = true,
+                                       .two_way = TwoWayRule::kRefused,
+                                       .read = read_gemma_scalars}},
+                            .components = {{.rules = rules, .build = build_llama}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::gemma

@@ -9,7 +9,7 @@
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::gemma2 {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -29,7 +29,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kGemma2 = {
+const FamilySpec kFamily = {
     .types = {{.name = "gemma2",
                .defaults = R"({"vocab_size": 256000, "hidden_size": 2304, "intermediate_size": 9216,
                                "num_hidden_layers": 26, "num_attention_heads": 8,
@@ -48,4 +48,4 @@ const FamilySpec kGemma2 = {
                .read = read}},
     .components = {{.rules = gemma_rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::gemma2

@@ -9,7 +9,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::gemma3 {
 namespace {
 
 constexpr const char* kVision = "vision: only the text part is built";
@@ -41,7 +41,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kGemma3 = {
+const FamilySpec kFamily = {
     .types = {{.name = "gemma3_text",
                .wrapper = {.name = "gemma3", .tied = true},
                .defaults = R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
@@ -68,4 +68,4 @@ const FamilySpec kGemma3 = {
                 {"model.multi_modal_projector.*", kVision},
                 {"multi_modal_projector.*", kVision}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::gemma3

@@ -8,7 +8,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/gemma3n_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::gemma3n {
 namespace {
 
 constexpr const char* kOther = "vision and audio: only the text part is built";
@@ -20,7 +20,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const FamilySpec kGemma3n = {
+const FamilySpec kFamily = {
     .types = {{.name = "gemma3n_text",
                .wrapper = {.name = "gemma3n", .tied = true},
                .defaults = R"({"vocab_size": 262400, "hidden_size": 2048,
@@ -50,4 +50,4 @@ const FamilySpec kGemma3n = {
                 {"model.embed_vision.*", kOther},
                 {"model.embed_audio.*", kOther}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::gemma3n

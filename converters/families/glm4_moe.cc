@@ -6,7 +6,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::glm4_moe {
 namespace {
 
 constexpr const char* kQkNorm = "qk_norm";
@@ -38,7 +38,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kGlm4Moe = {
+const FamilySpec kFamily = {
     .types = {{.name = "glm4_moe",
                .defaults = R"({"vocab_size": 151552, "hidden_size": 4096,
                                "intermediate_size": 10944, "num_hidden_layers": 46,
@@ -55,4 +55,4 @@ const FamilySpec kGlm4Moe = {
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::glm4_moe

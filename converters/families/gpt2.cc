@@ -8,7 +8,7 @@
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::gpt2 {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -40,7 +40,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kGpt2 = {
+const FamilySpec kFamily = {
     .types = {{.name = "gpt2",
                .defaults = R"({"vocab_size": 50257, "hidden_size": 768, "num_hidden_layers": 12,
                                "num_attention_heads": 12, "max_position_embeddings": 1024,
@@ -55,4 +55,4 @@ const FamilySpec kGpt2 = {
                .read = read}},
     .components = {{.prefixes = {"transformer."}, .rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::gpt2

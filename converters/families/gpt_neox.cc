@@ -7,7 +7,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::gpt_neox {
 namespace {
 
 constexpr const char* kParallel = "parallel_residual";
@@ -36,7 +36,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kGptNeox = {
+const FamilySpec kFamily = {
     .types = {{.name = "gpt_neox",
                .defaults = R"({"vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44,
                                "num_attention_heads": 64, "intermediate_size": 24576,
@@ -57,4 +57,4 @@ const FamilySpec kGptNeox = {
                     .rules = rules,
                     .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::gpt_neox

@@ -6,7 +6,7 @@
 #include "converters/keys/clamped_experts.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::gpt_oss {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -36,7 +36,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kGptOss = {
+const FamilySpec kFamily = {
     .types = {{.name = "gpt_oss",
                .defaults = R"({"vocab_size": 201088, "hidden_size": 2880, "head_dim": 64,
                                "moe_intermediate_size": 2880, "num_hidden_layers": 36,
@@ -59,4 +59,4 @@ const FamilySpec kGptOss = {
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::gpt_oss

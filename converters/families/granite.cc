@@ -5,7 +5,7 @@
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::granite {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -19,7 +19,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 
 }  // namespace
 
-const FamilySpec kGranite = {
+const FamilySpec kFamily = {
     .types = {{.name = "granite",
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -29,4 +29,4 @@ const FamilySpec kGranite = {
                .read = read}},
     .components = {{.rules = llama_rules, .build = build_llama}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::granite

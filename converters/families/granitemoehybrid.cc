@@ -8,7 +8,7 @@
 #include "converters/keys/granite_experts.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::granitemoehybrid {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -19,7 +19,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
     moe.shared_gate = false;
   }
   FERRY_RETURN_IF_ERROR(read_mamba(fields, config));
-  return kGranite.types.front().read(fields, config);
+  return granite::kFamily.types.front().read(fields, config);
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -42,7 +42,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kGraniteMoeHybrid = {
+const FamilySpec kFamily = {
     .types = {{.name = "granitemoehybrid",
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 1024,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -64,4 +64,4 @@ const FamilySpec kGraniteMoeHybrid = {
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::granitemoehybrid

@@ -7,7 +7,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::helium {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -22,7 +22,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kHelium = {
+const FamilySpec kFamily = {
     .types = {{.name = "helium",
                .defaults = R"({"vocab_size": 48000, "hidden_size": 2560, "intermediate_size": 7040,
                                "num_hidden_layers": 24, "num_attention_heads": 20,
@@ -34,4 +34,4 @@ const FamilySpec kHelium = {
                .read = check_whole_heads}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::helium

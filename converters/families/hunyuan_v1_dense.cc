@@ -6,7 +6,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::hunyuan_v1_dense {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -27,14 +27,13 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kHunyuanV1Dense = {
-    .types = {{.name = "hunyuan_v1_dense",
-               .defaults = R"({"vocab_size": 290943, "hidden_size": 4096,
+const FamilySpec kFamily = {.types = {{.name = "hunyuan_v1_dense",
+                                       .defaults = R"({"vocab_size": 290943, "hidden_size": 4096,
                                "intermediate_size": 11008, "num_hidden_layers": 32,
                                "num_attention_heads": 32, "max_position_embeddings": 2048,
                                "rms_norm_eps": 1e-5})",
-               .rope = RopeRule::kAlpha,
-               .attention_bias = true}},
-    .components = {{.rules = rules, .build = build}}};
+                                       .rope = RopeRule::kAlpha,
+                                       .attention_bias = true}},
+                            .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::hunyuan_v1_dense

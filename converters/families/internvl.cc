@@ -12,7 +12,7 @@
 #include "converters/keys/vision_keys.h"
 #include "core/text.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::internvl {
 namespace {
 
 constexpr FloatRange kRatioRange = {1.0 / 64, 1.0};
@@ -157,7 +157,7 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 
 }  // namespace
 
-const VisionFamily kInternVl = {
+const VisionFamily kFamily = {
     .types = {{.name = "internvl",
                .text_type = "qwen2",
                .tied = true,
@@ -182,4 +182,4 @@ const VisionFamily kInternVl = {
     .heads = {"language_model.lm_head.weight", "lm_head.weight"},
     .rules = rules};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::internvl

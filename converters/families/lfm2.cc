@@ -9,7 +9,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::lfm2 {
 namespace {
 
 constexpr FloatRange kMultiplierRange = {1e-3, 1e3};
@@ -72,7 +72,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kLfm2 = {
+const FamilySpec kFamily = {
     .types = {{.name = "lfm2",
                .defaults = R"({"vocab_size": 65536, "hidden_size": 2560, "intermediate_size": 12288,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -90,4 +90,4 @@ const FamilySpec kLfm2 = {
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::lfm2

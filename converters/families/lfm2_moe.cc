@@ -7,7 +7,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::lfm2_moe {
 namespace {
 
 constexpr double kSumEpsilon = 1e-6;  // a constant of the reference
@@ -27,7 +27,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const std::string mlp = prefix + "layers.{i}.feed_forward.";
-  return concat({kLfm2.text_decoder().rules(config, prefix),
+  return concat({lfm2::kFamily.text_decoder().rules(config, prefix),
                  stacked_expert_rules(mlp + "experts.{e}.", "w1.weight", "w3.weight", "w2.weight"),
                  rename_rules(mlp, {{"gate.weight", "layers.{i}.feed_forward.gate.weight"},
                                     {"expert_bias", "layers.{i}.feed_forward.gate.choice_bias"}})});
@@ -35,7 +35,7 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 
 }  // namespace
 
-const FamilySpec kLfm2Moe = {
+const FamilySpec kFamily = {
     .types = {{.name = "lfm2_moe",
                .defaults = R"({"vocab_size": 65536, "hidden_size": 2048, "intermediate_size": 7168,
                                "moe_intermediate_size": 1792, "num_hidden_layers": 32,
@@ -55,7 +55,7 @@ const FamilySpec kLfm2Moe = {
                .read = read}},
     .components = {
         {.rules = rules, .build = [](const ModelConfig& config, const BuildOptions& options) {
-           return kLfm2.text_decoder().build(config, options);
+           return lfm2::kFamily.text_decoder().build(config, options);
          }}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::lfm2_moe

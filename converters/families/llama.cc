@@ -6,7 +6,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::llama {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -16,7 +16,7 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 
 }  // namespace
 
-const FamilySpec kLlama = {
+const FamilySpec kFamily = {
     .types = {{.name = "llama",
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -25,4 +25,4 @@ const FamilySpec kLlama = {
                .mlp_bias = true}},
     .components = {{.rules = rules, .build = build_llama}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::llama

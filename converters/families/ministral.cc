@@ -5,22 +5,22 @@
 
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::ministral {
 namespace {
 
 constexpr const char* kVision = "vision: only the text part is built";
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return kMistral.text_decoder().rules(config, prefix);
+  return mistral::kFamily.text_decoder().rules(config, prefix);
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return kMistral.text_decoder().build(config, options);
+  return mistral::kFamily.text_decoder().build(config, options);
 }
 
 }  // namespace
 
-const FamilySpec kMinistral = {
+const FamilySpec kFamily = {
     .types = {{.name = "ministral",
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -50,4 +50,4 @@ const FamilySpec kMinistral = {
                 {"model.multi_modal_projector.*", kVision},
                 {"multi_modal_projector.*", kVision}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::ministral

@@ -6,7 +6,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::mistral {
 namespace {
 
 constexpr const char* kVision = "vision: only the text part is built";
@@ -22,7 +22,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kMistral = {
+const FamilySpec kFamily = {
     .types = {{.name = "mistral",
                .wrapper = {.name = "mistral3", .tied = true},
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
@@ -40,4 +40,4 @@ const FamilySpec kMistral = {
                 {"model.multi_modal_projector.*", kVision},
                 {"multi_modal_projector.*", kVision}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::mistral

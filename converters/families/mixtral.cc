@@ -6,7 +6,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::mixtral {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -20,7 +20,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kMixtral = {
+const FamilySpec kFamily = {
     .types = {{.name = "mixtral",
                .defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "num_hidden_layers": 32,
                                "num_attention_heads": 32, "num_key_value_heads": 8,
@@ -34,4 +34,4 @@ const FamilySpec kMixtral = {
                .experts = ExpertRule::kAll}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::mixtral

@@ -6,7 +6,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::nemotron {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -33,16 +33,16 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kNemotron = {.types = {{.name = "nemotron",
-                                         .defaults = R"({"vocab_size": 256000, "hidden_size": 6144,
+const FamilySpec kFamily = {.types = {{.name = "nemotron",
+                                       .defaults = R"({"vocab_size": 256000, "hidden_size": 6144,
                                "intermediate_size": 24576, "num_hidden_layers": 32,
                                "num_attention_heads": 48, "hidden_act": "relu2",
                                "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
                                "partial_rotary_factor": 0.5})",
-                                         .names = {{"rms_norm_eps", {"norm_eps"}}},
-                                         .partial_rope = true,
-                                         .attention_bias = true,
-                                         .mlp_bias = true}},
-                              .components = {{.rules = rules, .build = build}}};
+                                       .names = {{"rms_norm_eps", {"norm_eps"}}},
+                                       .partial_rope = true,
+                                       .attention_bias = true,
+                                       .mlp_bias = true}},
+                            .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::nemotron

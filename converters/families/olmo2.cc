@@ -5,7 +5,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::olmo2 {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -31,7 +31,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kOlmo2 = {
+const FamilySpec kFamily = {
     .types = {{.name = "olmo2",
                .defaults = R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -39,4 +39,4 @@ const FamilySpec kOlmo2 = {
                .attention_bias = true}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::olmo2

@@ -3,20 +3,20 @@
 
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::olmo3 {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return kOlmo2.text_decoder().rules(config, prefix);
+  return olmo2::kFamily.text_decoder().rules(config, prefix);
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return kOlmo2.text_decoder().build(config, options);
+  return olmo2::kFamily.text_decoder().build(config, options);
 }
 
 }  // namespace
 
-const FamilySpec kOlmo3 = {
+const FamilySpec kFamily = {
     .types = {{.name = "olmo3",
                .defaults = R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -28,4 +28,4 @@ const FamilySpec kOlmo3 = {
                .attention_bias = true}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::olmo3

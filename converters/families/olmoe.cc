@@ -7,7 +7,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::olmoe {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
@@ -34,7 +34,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kOlmoe = {
+const FamilySpec kFamily = {
     .types = {{.name = "olmoe",
                .defaults = R"({"vocab_size": 50304, "hidden_size": 2048,
                                "intermediate_size": 2048, "num_hidden_layers": 16,
@@ -51,4 +51,4 @@ const FamilySpec kOlmoe = {
                .read = read}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::olmoe

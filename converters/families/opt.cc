@@ -8,7 +8,7 @@
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::opt {
 namespace {
 
 constexpr const char* kNormBefore = "norm_before";
@@ -52,7 +52,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kOpt = {
+const FamilySpec kFamily = {
     .types = {{.name = "opt",
                .defaults = R"({"vocab_size": 50272, "hidden_size": 768, "num_hidden_layers": 12,
                                "intermediate_size": 3072, "max_position_embeddings": 2048,
@@ -74,4 +74,4 @@ const FamilySpec kOpt = {
                .read = read}},
     .components = {{.prefixes = {"model.decoder.", "decoder."}, .rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::opt

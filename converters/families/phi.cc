@@ -6,7 +6,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::phi {
 namespace {
 
 constexpr const char* kQkNorm = "qk_norm";
@@ -37,7 +37,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kPhi = {
+const FamilySpec kFamily = {
     .types = {{.name = "phi",
                .defaults = R"({"vocab_size": 51200, "hidden_size": 2048, "intermediate_size": 8192,
                                "num_hidden_layers": 24, "num_attention_heads": 32,
@@ -49,4 +49,4 @@ const FamilySpec kPhi = {
                .qkv_bias = true}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::phi

@@ -7,7 +7,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::phi3 {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig&, const std::string& prefix) {
@@ -30,7 +30,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kPhi3 = {
+const FamilySpec kFamily = {
     .types = {{.name = "phi3",
                .defaults = R"({"vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -41,4 +41,4 @@ const FamilySpec kPhi3 = {
                .window = WindowRule::kAll}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::phi3

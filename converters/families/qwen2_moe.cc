@@ -7,7 +7,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::qwen2_moe {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -22,7 +22,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kQwen2Moe = {
+const FamilySpec kFamily = {
     .types = {{.name = "qwen2_moe",
                .defaults = R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
                                "num_hidden_layers": 24, "num_attention_heads": 16,
@@ -39,4 +39,4 @@ const FamilySpec kQwen2Moe = {
                .shared_expert = true}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::qwen2_moe

@@ -5,17 +5,17 @@
 
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::qwen2_vl {
 namespace {
 
 constexpr const char* kVision = "vision tower: only the text part is built";
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return kQwen2.text_decoder().rules(config, prefix);
+  return qwen2::kFamily.text_decoder().rules(config, prefix);
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return kQwen2.text_decoder().build(config, options);
+  return qwen2::kFamily.text_decoder().build(config, options);
 }
 
 ModelType type_of(std::string_view name, std::string_view wrapper) {
@@ -35,11 +35,11 @@ ModelType type_of(std::string_view name, std::string_view wrapper) {
 
 }  // namespace
 
-const FamilySpec kQwen2Vl = {
+const FamilySpec kFamily = {
     .types = {type_of("qwen2_vl_text", "qwen2_vl"), type_of("qwen2_5_vl_text", "qwen2_5_vl")},
     .components = {{.prefixes = {"model.", "model.language_model."},
                     .rules = rules,
                     .build = build}},
     .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::qwen2_vl

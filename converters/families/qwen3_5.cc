@@ -7,7 +7,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::qwen3_5 {
 namespace {
 
 constexpr const char* kVision = "vision tower: only the text part is built";
@@ -28,7 +28,7 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 
 }  // namespace
 
-const FamilySpec kQwen35 = {
+const FamilySpec kFamily = {
     .types = {{.name = "qwen3_5_text",
                .wrapper = {.name = "qwen3_5"},
                .defaults = R"({"vocab_size": 248320, "hidden_size": 4096,
@@ -68,4 +68,4 @@ const FamilySpec kQwen35 = {
                 {"mtp.*", kMtp},
                 {"model.mtp.*", kMtp}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::qwen3_5

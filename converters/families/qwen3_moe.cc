@@ -5,20 +5,21 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::qwen3_moe {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return concat({kQwen3.text_decoder().rules(config, prefix), expert_rules(prefix, config)});
+  return concat(
+      {qwen3::kFamily.text_decoder().rules(config, prefix), expert_rules(prefix, config)});
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return kQwen3.text_decoder().build(config, options);
+  return qwen3::kFamily.text_decoder().build(config, options);
 }
 
 }  // namespace
 
-const FamilySpec kQwen3Moe = {
+const FamilySpec kFamily = {
     .types = {{.name = "qwen3_moe",
                .defaults = R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
                                "num_hidden_layers": 24, "num_attention_heads": 32,
@@ -32,4 +33,4 @@ const FamilySpec kQwen3Moe = {
                .experts = ExpertRule::kListed}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::qwen3_moe

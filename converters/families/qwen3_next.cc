@@ -7,7 +7,7 @@
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::qwen3_next {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -17,7 +17,7 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 
 }  // namespace
 
-const FamilySpec kQwen3Next = {
+const FamilySpec kFamily = {
     .types = {{.name = "qwen3_next",
                .defaults = R"({"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
                                "num_hidden_layers": 48, "num_attention_heads": 16,
@@ -37,4 +37,4 @@ const FamilySpec kQwen3Next = {
     .components = {{.rules = rules, .build = build_hybrid}},
     .dropped = {{"mtp.*", "multi-token prediction: not part of the model's output"}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::qwen3_next

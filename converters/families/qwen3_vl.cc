@@ -4,32 +4,32 @@
 
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::qwen3_vl {
 namespace {
 
 constexpr const char* kVision = "vision tower: only the text part is built";
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return kQwen3.text_decoder().rules(config, prefix);
+  return qwen3::kFamily.text_decoder().rules(config, prefix);
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return kQwen3.text_decoder().build(config, options);
+  return qwen3::kFamily.text_decoder().build(config, options);
 }
 
 }  // namespace
 
-const FamilySpec kQwen3Vl = {.types = {{.name = "qwen3_vl_text",
-                                        .wrapper = {.name = "qwen3_vl"},
-                                        .defaults = R"({"vocab_size": 151936, "hidden_size": 4096,
+const FamilySpec kFamily = {.types = {{.name = "qwen3_vl_text",
+                                       .wrapper = {.name = "qwen3_vl"},
+                                       .defaults = R"({"vocab_size": 151936, "hidden_size": 4096,
                                "intermediate_size": 22016, "num_hidden_layers": 32,
                                "num_attention_heads": 32, "num_key_value_heads": 32,
                                "head_dim": 128, "max_position_embeddings": 128000,
                                "rope_theta": 500000.0})",
-                                        .attention_bias = true}},
-                             .components = {{.prefixes = {"model.", "model.language_model."},
-                                             .rules = rules,
-                                             .build = build}},
-                             .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
+                                       .attention_bias = true}},
+                            .components = {{.prefixes = {"model.", "model.language_model."},
+                                            .rules = rules,
+                                            .build = build}},
+                            .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::qwen3_vl

@@ -6,7 +6,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::qwen3_vl_moe {
 namespace {
 
 constexpr const char* kVision = "vision tower: only the text part is built";
@@ -17,20 +17,20 @@ Status read(const JsonFields&, ModelConfig& config) {
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  if (config.moe.experts == 0) return kQwen3.text_decoder().rules(config, prefix);
+  if (config.moe.experts == 0) return qwen3::kFamily.text_decoder().rules(config, prefix);
   const std::string mlp = prefix + "layers.{i}.mlp.";
-  return concat({kQwen3.text_decoder().rules(config, prefix),
+  return concat({qwen3::kFamily.text_decoder().rules(config, prefix),
                  rename_rules(mlp, {{"gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
                  either_way_expert_rules(mlp + "experts.gate_up_proj", mlp + "experts.down_proj")});
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return kQwen3.text_decoder().build(config, options);
+  return qwen3::kFamily.text_decoder().build(config, options);
 }
 
 }  // namespace
 
-const FamilySpec kQwen3VlMoe = {
+const FamilySpec kFamily = {
     .types = {{.name = "qwen3_vl_moe_text",
                .wrapper = {.name = "qwen3_vl_moe"},
                .defaults = R"({"vocab_size": 151936, "hidden_size": 2048,
@@ -49,4 +49,4 @@ const FamilySpec kQwen3VlMoe = {
                     .build = build}},
     .dropped = {{"model.visual.*", kVision}, {"visual.*", kVision}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::qwen3_vl_moe

@@ -5,7 +5,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::seed_oss {
 namespace {
 
 constexpr const char* kOutputBias = "attention_out_bias";
@@ -24,15 +24,15 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kSeedOss = {.types = {{.name = "seed_oss",
-                                        .defaults = R"({"vocab_size": 155136, "hidden_size": 4096,
+const FamilySpec kFamily = {.types = {{.name = "seed_oss",
+                                       .defaults = R"({"vocab_size": 155136, "hidden_size": 4096,
                                "intermediate_size": 27648, "num_hidden_layers": 64,
                                "num_attention_heads": 80, "num_key_value_heads": 8,
                                "head_dim": 128, "max_position_embeddings": 524288,
                                "attention_bias": true})",
-                                        .flags = {{kOutputBias, kOutputBias}},
-                                        .attention_bias = true,
-                                        .mlp_bias = true}},
-                             .components = {{.rules = rules, .build = build}}};
+                                       .flags = {{kOutputBias, kOutputBias}},
+                                       .attention_bias = true,
+                                       .mlp_bias = true}},
+                            .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::seed_oss

@@ -4,19 +4,19 @@
 #include "converters/blocks/llama_like.h"
 #include "converters/families/families.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::smollm3 {
 
-const FamilySpec kSmollm3 = {.types = {{.name = "smollm3",
-                                        .defaults = R"({"vocab_size": 128256, "hidden_size": 2048,
+const FamilySpec kFamily = {.types = {{.name = "smollm3",
+                                       .defaults = R"({"vocab_size": 128256, "hidden_size": 2048,
                                "intermediate_size": 11008, "num_hidden_layers": 36,
                                "num_attention_heads": 16, "num_key_value_heads": 4,
                                "max_position_embeddings": 32768, "rope_theta": 2000000.0,
                                "no_rope_layer_interval": 4, "tie_word_embeddings": true})",
-                                        .window = WindowRule::kWhereNoRope,
-                                        .lists_layers = true,
-                                        .attention_bias = true,
-                                        .mlp_bias = true,
-                                        .rope_layers = RopeLayers::kListed}},
-                             .components = {{.rules = llama_rules, .build = build_llama}}};
+                                       .window = WindowRule::kWhereNoRope,
+                                       .lists_layers = true,
+                                       .attention_bias = true,
+                                       .mlp_bias = true,
+                                       .rope_layers = RopeLayers::kListed}},
+                            .components = {{.rules = llama_rules, .build = build_llama}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::smollm3

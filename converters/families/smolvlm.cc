@@ -6,7 +6,7 @@
 #include "converters/families/vision_families.h"
 #include "converters/keys/vision_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::smolvlm {
 namespace {
 
 constexpr const char* kVisionDefaults =
@@ -46,19 +46,19 @@ std::vector<KeyRule> rules(const ModelConfig& config) {
 
 }  // namespace
 
-const VisionFamily kSmolVlm = {.types = {{.name = "smolvlm",
-                                          .text_type = "llama",
-                                          .vision_defaults = kVisionDefaults,
-                                          .defaults = kDefaults,
-                                          .read = read},
-                                         {.name = "idefics3",
-                                          .text_type = "llama",
-                                          .vision_defaults = kVisionDefaults,
-                                          .defaults = kDefaults,
-                                          .read = read}},
-                               .text_types = {"llama"},
-                               .text_prefixes = {"model.text_model."},
-                               .heads = {"lm_head.weight"},
-                               .rules = rules};
+const VisionFamily kFamily = {.types = {{.name = "smolvlm",
+                                         .text_type = "llama",
+                                         .vision_defaults = kVisionDefaults,
+                                         .defaults = kDefaults,
+                                         .read = read},
+                                        {.name = "idefics3",
+                                         .text_type = "llama",
+                                         .vision_defaults = kVisionDefaults,
+                                         .defaults = kDefaults,
+                                         .read = read}},
+                              .text_types = {"llama"},
+                              .text_prefixes = {"model.text_model."},
+                              .heads = {"lm_head.weight"},
+                              .rules = rules};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::smolvlm

@@ -8,7 +8,7 @@
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::stablelm {
 namespace {
 
 constexpr const char* kQkNorm = "qk_norm";
@@ -32,7 +32,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kStablelm = {
+const FamilySpec kFamily = {
     .types = {{.name = "stablelm",
                .defaults = R"({"vocab_size": 50304, "intermediate_size": 6912, "hidden_size": 2560,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -46,4 +46,4 @@ const FamilySpec kStablelm = {
                .read = check_whole_heads}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::stablelm

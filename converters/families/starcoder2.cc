@@ -6,7 +6,7 @@
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
 
-namespace ferry::converters::families {
+namespace ferry::converters::families::starcoder2 {
 namespace {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -24,7 +24,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 }  // namespace
 
-const FamilySpec kStarcoder2 = {
+const FamilySpec kFamily = {
     .types = {{.name = "starcoder2",
                .defaults = R"({"vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288,
                                "num_hidden_layers": 30, "num_attention_heads": 24,
@@ -36,4 +36,4 @@ const FamilySpec kStarcoder2 = {
                .attention_bias = true}},
     .components = {{.rules = rules, .build = build}}};
 
-}  // namespace ferry::converters::families
+}  // namespace ferry::converters::families::starcoder2

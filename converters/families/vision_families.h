@@ -5,7 +5,10 @@
 
 namespace ferry::converters::families {
 
-#define FERRY_VISION_FAMILY(name) extern const VisionFamily name;
+#define FERRY_VISION_FAMILY(name)    \
+  namespace name {                   \
+  extern const VisionFamily kFamily; \
+  }
 #include "converters/families/vision_families.def"
 #undef FERRY_VISION_FAMILY
 

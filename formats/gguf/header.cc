@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kMinVersion = 2, kMaxVersion = 3;
-constexpr uint64_t kMaxItems = 65'536, kMaxTensors = 65'536;
+constexpr uint64_t kMaxItems = 65'536, kMaxGgufTensors = 65'536;
 constexpr uint64_t kMaxKeyBytes = 65'535, kMaxNameBytes = 63;
-constexpr uint32_t kMaxRank = 4;
+constexpr uint32_t kMaxGgufRank = 4;
 constexpr uint64_t kLengthBytes = sizeof(uint64_t);
 // An item has a key, a type and a value of a byte or more; a tensor has a name, a rank, a type and
 // an offset. Counts are held against these.
@@ -195,8 +195,9 @@ Status HeaderReader::skip_elements(const GgufItem& item) {
 
 Status HeaderReader::take_shape(GgufTensor& tensor) {
   const auto rank = FERRY_TRY(take<uint32_t>());
-  if (rank > kMaxRank) {
-    return bad_at(fmt::format("{} dimensions, more than {}", rank, kMaxRank), at_ - sizeof rank);
+  if (rank > kMaxGgufRank) {
+    return bad_at(fmt::format("{} dimensions, more than {}", rank, kMaxGgufRank),
+                  at_ - sizeof rank);
   }
   Shape& shape = tensor.entry.shape;
   for (uint32_t i = 0; i < rank; ++i) {
@@ -310,7 +311,7 @@ Status HeaderReader::place_tensors() {
 
 Result<GgufHeader> HeaderReader::run() {
   FERRY_RETURN_IF_ERROR(check_start());
-  const uint64_t tensors = FERRY_TRY(take_count("tensors", kMinTensorBytes, kMaxTensors));
+  const uint64_t tensors = FERRY_TRY(take_count("tensors", kMinTensorBytes, kMaxGgufTensors));
   const uint64_t items = FERRY_TRY(take_count("keys", kMinItemBytes, kMaxItems));
   for (uint64_t i = 0; i < items; ++i) FERRY_RETURN_IF_ERROR(take_item());
   FERRY_RETURN_IF_ERROR(apply_items(GgufMetadata(header_.items, header_.bytes, name_)));

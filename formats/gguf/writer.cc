@@ -16,10 +16,13 @@ namespace ferry::formats {
 namespace {
 
 constexpr uint32_t kVersion = 3;
-constexpr uint64_t kAlignment = 32;  // what files without `general.alignment` have
-constexpr size_t kMaxKeyBytes = 65535, kMaxNameBytes = 63, kMaxDimensions = 4;  // as in ggml
+constexpr uint64_t kWrittenAlignment = 32;  // what files without `general.alignment` have
+constexpr size_t kMaxWrittenKeyBytes = 65535, kMaxWrittenNameBytes = 63,
+                 kMaxWrittenDimensions = 4;  // as in ggml
 
-uint64_t padded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+uint64_t padded(uint64_t bytes) {
+  return (bytes + kWrittenAlignment - 1) / kWrittenAlignment * kWrittenAlignment;
+}
 
 class Head {
  public:
@@ -78,7 +81,8 @@ tl::unexpected<Error> cannot(std::string_view what, const std::string& name,
 Status check_names(std::span<const GgufKeyValue> keys, std::span<const GgufTensorInfo> tensors) {
   std::set<std::string_view> taken;
   for (const GgufKeyValue& item : keys) {
-    if (item.key.empty() || item.key.size() > kMaxKeyBytes || !taken.insert(item.key).second) {
+    if (item.key.empty() || item.key.size() > kMaxWrittenKeyBytes ||
+        !taken.insert(item.key).second) {
       return cannot("key", item.key, "is empty, too long or there twice");
     }
   }
@@ -87,11 +91,12 @@ Status check_names(std::span<const GgufKeyValue> keys, std::span<const GgufTenso
     if (tensor.name.empty() || !taken.insert(tensor.name).second) {
       return cannot("tensor", tensor.name, "is there twice");
     }
-    if (tensor.name.size() > kMaxNameBytes) {
+    if (tensor.name.size() > kMaxWrittenNameBytes) {
       return cannot("tensor", tensor.name,
-                    fmt::format("has a name of more than {} bytes", kMaxNameBytes));
+                    fmt::format("has a name of more than {} bytes", kMaxWrittenNameBytes));
     }
-    if (tensor.shape.empty() || tensor.shape.size() > kMaxDimensions || tensor.bytes() == 0) {
+    if (tensor.shape.empty() || tensor.shape.size() > kMaxWrittenDimensions ||
+        tensor.bytes() == 0) {
       return cannot("tensor", tensor.name,
                     fmt::format("{} has no form in the format", to_string(tensor.shape)));
     }

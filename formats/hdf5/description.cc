@@ -184,7 +184,7 @@ void pass(Stream& s, T& trouble) requires std::is_same_v<std::remove_const_t<T>,
 }
 
 template <class T>
-void write_all(Writer& out, char kind, const std::vector<T>& records) {
+void write_records(Writer& out, char kind, const std::vector<T>& records) {
   for (const T& record : records) {
     out.number(kind);
     pass(out, record);
@@ -202,11 +202,11 @@ std::string encode(const Description& description) {
   Writer out;
   for (const char c : kMagic) out.number(c);
   out.number(kVersion);
-  write_all(out, 'D', description.datasets);
-  write_all(out, 'A', description.attributes);
-  write_all(out, 'F', description.fills);
-  write_all(out, 'L', description.links);
-  write_all(out, 'T', description.troubles);
+  write_records(out, 'D', description.datasets);
+  write_records(out, 'A', description.attributes);
+  write_records(out, 'F', description.fills);
+  write_records(out, 'L', description.links);
+  write_records(out, 'T', description.troubles);
   out.number('E');
   return out.take();
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view kShardSuffix = ".weights.h5";
 constexpr size_t kLeastDigits = 5;
 constexpr size_t kMaxDigits = 8;
-constexpr size_t kMaxShown = 60;
+constexpr size_t kMaxShownKerasName = 60;
 // Larger integers are not exact in f64.
 constexpr double kMaxTotal = 9007199254740992.0;
 
@@ -43,11 +43,12 @@ Status add_file(const nlohmann::json& value, const std::string& group, const std
   if (!value.is_string()) return bad("a value in 'weight_map' that is not a file name");
   const std::string& file = value.get_ref<const std::string&>();
   if (!is_index_file_name(file)) {
-    return bad(fmt::format("the file {} is not a plain file name", quoted(file, kMaxShown)));
+    return bad(
+        fmt::format("the file {} is not a plain file name", quoted(file, kMaxShownKerasName)));
   }
   if (!file.ends_with(kShardSuffix)) {
-    return bad(
-        fmt::format("the file {} does not end in {}", quoted(file, kMaxShown), kShardSuffix));
+    return bad(fmt::format("the file {} does not end in {}", quoted(file, kMaxShownKerasName),
+                           kShardSuffix));
   }
   files.push_back(file);
   return {};
@@ -104,9 +105,10 @@ Result<std::vector<std::string>> keras_shards(const KerasIndex& index, const std
       // Keras writes no other names. A file of another name in the directory would go unnoticed.
       const bool here = is_keras_shard(file, base) && files.contains(file);
       if (here) continue;
-      return bad_input(fmt::format(
-          "{}: the file {} is missing, or not one of {}_NUMBER{} (group {})", name,
-          quoted(file, kMaxShown), quoted(base, kMaxShown), kShardSuffix, quoted(group, 160)));
+      return bad_input(
+          fmt::format("{}: the file {} is missing, or not one of {}_NUMBER{} (group {})", name,
+                      quoted(file, kMaxShownKerasName), quoted(base, kMaxShownKerasName),
+                      kShardSuffix, quoted(group, 160)));
     }
   }
   for (const std::string& file : files) numbers.insert(shard_number(file, base).value_or(0));
@@ -139,7 +141,7 @@ Status check_against_keras_index(const KerasIndex& index, const Hdf5File& opened
     for (const std::string& file : files) {
       if (held.contains({group, file})) continue;
       return bad_input(fmt::format("{}: {} has no tensor of the group (group {})", name,
-                                   quoted(file, kMaxShown), quoted(group, 160)));
+                                   quoted(file, kMaxShownKerasName), quoted(group, 160)));
     }
   }
   if (bytes < index.total_bytes) {

@@ -14,21 +14,20 @@
 #include "core/shape.h"
 #include "core/text.h"
 #include "formats/pte/flat_file.h"
+#include "formats/pte/validate.h"
 
 namespace ferry::pte {
 namespace {
 
-namespace wire = ferry::bundled_wire;
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 constexpr size_t kAlignment = 32;    // of the program
-constexpr size_t kMaxRank = 16;      // of the runtime
 constexpr size_t kMaxCases = 65536;  // of all methods
 
 // -- writing
 
-Offset<wire::Value> encode(FlatBufferBuilder& b, const TestValue& value) {
+Offset<bundled_wire::Value> encode(FlatBufferBuilder& b, const TestValue& value) {
   if (const auto* tensor = std::get_if<TestTensor>(&value)) {
     std::vector<uint8_t> dim_order(tensor->sizes.size());
     std::iota(dim_order.begin(), dim_order.end(), uint8_t{0});
@@ -38,34 +37,36 @@ Offset<wire::Value> encode(FlatBufferBuilder& b, const TestValue& value) {
         b.CreateVector(reinterpret_cast<const uint8_t*>(tensor->data.data()), tensor->data.size());
     const auto sizes = b.CreateVector(tensor->sizes);
     const auto type = static_cast<int8_t>(dtype_info(tensor->dtype).executorch);
-    const auto made = wire::CreateTensor(b, type, sizes, data, order);
-    return wire::CreateValue(b, wire::ValueUnion::Tensor, made.Union());
+    const auto made = bundled_wire::CreateTensor(b, type, sizes, data, order);
+    return bundled_wire::CreateValue(b, bundled_wire::ValueUnion::Tensor, made.Union());
   }
   if (const auto* integer = std::get_if<int64_t>(&value)) {
-    return wire::CreateValue(b, wire::ValueUnion::Int, wire::CreateInt(b, *integer).Union());
+    return bundled_wire::CreateValue(b, bundled_wire::ValueUnion::Int,
+                                     bundled_wire::CreateInt(b, *integer).Union());
   }
   if (const auto* flag = std::get_if<bool>(&value)) {
-    return wire::CreateValue(b, wire::ValueUnion::Bool, wire::CreateBool(b, *flag).Union());
+    return bundled_wire::CreateValue(b, bundled_wire::ValueUnion::Bool,
+                                     bundled_wire::CreateBool(b, *flag).Union());
   }
-  return wire::CreateValue(b, wire::ValueUnion::Double,
-                           wire::CreateDouble(b, std::get<double>(value)).Union());
+  return bundled_wire::CreateValue(b, bundled_wire::ValueUnion::Double,
+                                   bundled_wire::CreateDouble(b, std::get<double>(value)).Union());
 }
 
 auto encode(FlatBufferBuilder& b, const std::vector<TestValue>& values) {
-  std::vector<Offset<wire::Value>> made;
+  std::vector<Offset<bundled_wire::Value>> made;
   for (const TestValue& value : values) made.push_back(encode(b, value));
   return b.CreateVector(made);
 }
 
-Offset<wire::TestSuite> encode(FlatBufferBuilder& b, const TestSuite& suite) {
-  std::vector<Offset<wire::TestCase>> cases;
+Offset<bundled_wire::TestSuite> encode(FlatBufferBuilder& b, const TestSuite& suite) {
+  std::vector<Offset<bundled_wire::TestCase>> cases;
   for (const TestCase& each : suite.cases) {
     const auto inputs = encode(b, each.inputs);
     const auto expected = encode(b, each.expected);
-    cases.push_back(wire::CreateTestCase(b, inputs, expected));
+    cases.push_back(bundled_wire::CreateTestCase(b, inputs, expected));
   }
   const auto list = b.CreateVector(cases);
-  return wire::CreateTestSuite(b, b.CreateString(suite.method), list);
+  return bundled_wire::CreateTestSuite(b, b.CreateString(suite.method), list);
 }
 
 uint64_t bytes_of(const std::vector<TestSuite>& suites) {
@@ -96,10 +97,10 @@ class Reader {
  public:
   Reader(const std::string& name, uint64_t file_bytes) : name_(name), left_(file_bytes) {}
 
-  Result<std::vector<TestSuite>> suites(const wire::BundledProgram& root) {
+  Result<std::vector<TestSuite>> suites(const bundled_wire::BundledProgram& root) {
     std::vector<TestSuite> out;
     if (root.method_test_suites() == nullptr) return out;
-    for (const wire::TestSuite* suite : *root.method_test_suites()) {
+    for (const bundled_wire::TestSuite* suite : *root.method_test_suites()) {
       if (suite == nullptr || suite->method_name() == nullptr) {
         return bad("a test suite has no method");
       }
@@ -124,9 +125,9 @@ class Reader {
     return {};
   }
 
-  Status cases(const wire::TestSuite& suite, TestSuite& out) {
+  Status cases(const bundled_wire::TestSuite& suite, TestSuite& out) {
     if (suite.test_cases() == nullptr) return {};
-    for (const wire::TestCase* each : *suite.test_cases()) {
+    for (const bundled_wire::TestCase* each : *suite.test_cases()) {
       if (each == nullptr || ++cases_ > kMaxCases) return bad("too many test cases, or none");
       out.cases.push_back(
           {FERRY_TRY(values(each->inputs())), FERRY_TRY(values(each->expected_outputs()))});
@@ -134,23 +135,24 @@ class Reader {
     return {};
   }
 
-  Result<std::vector<TestValue>> values(const flatbuffers::Vector<Offset<wire::Value>>* list) {
+  Result<std::vector<TestValue>> values(
+      const flatbuffers::Vector<Offset<bundled_wire::Value>>* list) {
     std::vector<TestValue> out;
     if (list == nullptr) return out;
-    for (const wire::Value* value : *list) {
+    for (const bundled_wire::Value* value : *list) {
       if (value == nullptr || value->val() == nullptr) return bad("a value is absent");
       FERRY_RETURN_IF_ERROR(take(sizeof(uint32_t)));
       switch (value->val_type()) {
-        case wire::ValueUnion::Tensor:
+        case bundled_wire::ValueUnion::Tensor:
           out.emplace_back(FERRY_TRY(tensor(*value->val_as_Tensor())));
           break;
-        case wire::ValueUnion::Int:
+        case bundled_wire::ValueUnion::Int:
           out.emplace_back(value->val_as_Int()->int_val());
           break;
-        case wire::ValueUnion::Bool:
+        case bundled_wire::ValueUnion::Bool:
           out.emplace_back(value->val_as_Bool()->bool_val());
           break;
-        case wire::ValueUnion::Double:
+        case bundled_wire::ValueUnion::Double:
           out.emplace_back(value->val_as_Double()->double_val());
           break;
         default:
@@ -160,7 +162,7 @@ class Reader {
     return out;
   }
 
-  Result<TestTensor> tensor(const wire::Tensor& in) {
+  Result<TestTensor> tensor(const bundled_wire::Tensor& in) {
     TestTensor out;
     const auto dtype = dtype_from_executorch(in.scalar_type());
     if (!dtype) return bad(fmt::format("scalar type {}", in.scalar_type()));
@@ -202,12 +204,13 @@ Result<BundledLayout> plan_bundled(const std::vector<TestSuite>& suites, uint64_
   FlatBufferBuilder b;
   b.ForceVectorAlignment(kAlignment, 1, kAlignment);
   const auto program = b.CreateVector(std::vector<uint8_t>(kAlignment));  // first: last in the file
-  std::vector<Offset<wire::TestSuite>> made;
+  std::vector<Offset<bundled_wire::TestSuite>> made;
   for (const TestSuite& suite : suites) made.push_back(encode(b, suite));
   const auto list = b.CreateVector(made);
-  wire::FinishBundledProgramBuffer(b, wire::CreateBundledProgram(b, 0, list, program));
+  bundled_wire::FinishBundledProgramBuffer(b,
+                                           bundled_wire::CreateBundledProgram(b, 0, list, program));
   const auto* bytes = reinterpret_cast<const std::byte*>(b.GetBufferPointer());
-  const auto* placed = wire::GetBundledProgram(bytes)->program()->Data();
+  const auto* placed = bundled_wire::GetBundledProgram(bytes)->program()->Data();
   const auto begin = static_cast<size_t>(reinterpret_cast<const std::byte*>(placed) - bytes);
   if (begin + kAlignment != b.GetSize() || begin % kAlignment != 0) {
     return fail(ErrorCode::kInternal, "the program is not the end of its bundled program");
@@ -221,12 +224,12 @@ Result<BundledLayout> plan_bundled(const std::vector<TestSuite>& suites, uint64_
 
 bool is_bundled(std::span<const std::byte> file) {
   return file.size() >= ferry::wire::kPreambleBytes &&
-         wire::BundledProgramBufferHasIdentifier(file.data());
+         bundled_wire::BundledProgramBufferHasIdentifier(file.data());
 }
 
 Result<BundledProgram> read_bundled(std::span<const std::byte> file, const std::string& name) {
-  const auto* root = FERRY_TRY(ferry::wire::verified_root<wire::BundledProgram>(
-      file, wire::BundledProgramIdentifier(), name));
+  const auto* root = FERRY_TRY(ferry::wire::verified_root<bundled_wire::BundledProgram>(
+      file, bundled_wire::BundledProgramIdentifier(), name));
   if (root->version() != 0) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: bundled program of version {}", name, root->version()));

@@ -17,8 +17,8 @@
 namespace ferry::formats {
 namespace {
 
-constexpr size_t kMaxRank = 64;
-constexpr size_t kMaxTensors = 1'000'000;
+constexpr size_t kMaxSafetensorsRank = 64;
+constexpr size_t kMaxSafetensors = 1'000'000;
 constexpr size_t kMaxMetadataKeys = 65'536;
 // Strings other than the tensor's name are shown shorter, so that the line stays short.
 constexpr size_t kMaxShown = 40;
@@ -57,8 +57,8 @@ class HeaderHandler final : public JsonHandler {
       return true;
     }
     if (value > uint64_t{INT64_MAX}) return refuse_tensor("a dimension is over 2^63 - 1");
-    if (tensor_.shape.size() == kMaxRank) {
-      return refuse_tensor(fmt::format("more than {} dimensions", kMaxRank));
+    if (tensor_.shape.size() == kMaxSafetensorsRank) {
+      return refuse_tensor(fmt::format("more than {} dimensions", kMaxSafetensorsRank));
     }
     tensor_.shape.push_back(static_cast<int64_t>(value));
     return true;
@@ -172,8 +172,8 @@ class HeaderHandler final : public JsonHandler {
           fmt::format("{} of shape {} needs {} bytes, data_offsets [{}, {}] are {}",
                       dtype_name(tensor_.dtype), shape, *bits / 8, begin, end, end - begin));
     }
-    if (tensors_.size() == kMaxTensors) {
-      return refuse(fmt::format("more than {} tensors", kMaxTensors));
+    if (tensors_.size() == kMaxSafetensors) {
+      return refuse(fmt::format("more than {} tensors", kMaxSafetensors));
     }
     tensor_.bytes = end - begin;
     tensor_.offset = begin;

@@ -12,7 +12,7 @@
 namespace ferry::formats {
 namespace {
 
-constexpr size_t kMaxShown = 60;
+constexpr size_t kMaxShownIndexName = 60;
 
 std::string lower_case(std::string text) {
   for (char& c : text) {
@@ -24,8 +24,8 @@ std::string lower_case(std::string text) {
 Status check_file_name(const std::string& file, const std::string& tensor, const std::string& name,
                        std::string_view suffix) {
   const auto message = [&](std::string_view what) {
-    return fmt::format("{}: the file {} {} (tensor {})", name, quoted(file, kMaxShown), what,
-                       quoted(tensor));
+    return fmt::format("{}: the file {} {} (tensor {})", name, quoted(file, kMaxShownIndexName),
+                       what, quoted(tensor));
   };
   if (!is_index_file_name(file)) return bad_input(message("is not a plain file name"));
   if (file.ends_with(suffix)) return {};
@@ -71,8 +71,8 @@ Result<ShardIndex> parse_shard_index(std::string_view text, const std::string& n
     const auto& known = by_lower_case.emplace(lower_case(file_name), file_name).first->second;
     if (known != file_name) {
       return bad(fmt::format("the files {} and {} differ only by case (tensor {})",
-                             quoted(known, kMaxShown), quoted(file_name, kMaxShown),
-                             quoted(tensor)));
+                             quoted(known, kMaxShownIndexName),
+                             quoted(file_name, kMaxShownIndexName), quoted(tensor)));
     }
     index.emplace(tensor, file_name);
   }
@@ -89,17 +89,17 @@ Status check_against_index(const ShardIndex& index, const TensorSource& source,
     const auto item = index.find(entry.name);
     if (item == index.end()) {
       problems.push_back(fmt::format("the index does not name a tensor of {} (tensor {})",
-                                     quoted(file, kMaxShown), quoted(entry.name)));
+                                     quoted(file, kMaxShownIndexName), quoted(entry.name)));
     } else if (item->second != file) {
       problems.push_back(fmt::format("in {}, but the index says {} (tensor {})",
-                                     quoted(file, kMaxShown), quoted(item->second, kMaxShown),
-                                     quoted(entry.name)));
+                                     quoted(file, kMaxShownIndexName),
+                                     quoted(item->second, kMaxShownIndexName), quoted(entry.name)));
     }
   }
   for (const auto& [tensor, file] : index) {
     if (found.contains(tensor)) continue;
     problems.push_back(
-        fmt::format("not in {} (tensor {})", quoted(file, kMaxShown), quoted(tensor)));
+        fmt::format("not in {} (tensor {})", quoted(file, kMaxShownIndexName), quoted(tensor)));
   }
   return summarize(std::move(problems), name);
 }

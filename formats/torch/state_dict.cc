@@ -15,7 +15,7 @@ namespace {
 
 using Id = Pickle::Id;
 
-constexpr size_t kMaxRank = 64;  // of torch
+constexpr size_t kMaxTorchRank = 64;  // of torch
 constexpr std::array<std::string_view, 2> kWrappers = {"state_dict", "model"};
 constexpr std::array<std::string_view, 8> kDevices = {"cpu", "cuda", "mps", "xpu",
                                                       "hpu", "npu",  "xla", "hip"};
@@ -152,7 +152,7 @@ Result<std::vector<int64_t>> StateDictReader::sizes(Id id, std::string_view what
     if (args.size() != 1) return bad(fmt::format("malformed {}", what));
     id = args[0];
   }
-  if (!is(id, PickleKind::kTuple) || pickle_.size(id) > kMaxRank) {
+  if (!is(id, PickleKind::kTuple) || pickle_.size(id) > kMaxTorchRank) {
     return bad(fmt::format("malformed {}", what));
   }
   std::vector<int64_t> out;

@@ -121,7 +121,7 @@ struct TorchFile {
   std::vector<std::byte> pickle;
 };
 
-tl::unexpected<Error> unsupported(const std::string& shown, std::string_view what) {
+tl::unexpected<Error> unsupported_file(const std::string& shown, std::string_view what) {
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", shown, what));
 }
 
@@ -130,13 +130,13 @@ Status check_content(const InputFile& input, const std::string& shown) {
     case TorchContent::kZip:
       return {};
     case TorchContent::kPickle:
-      return unsupported(shown, fmt::format("a pickle, or a PyTorch file from before 1.6; {} "
-                                            "(offset 0)",
-                                            kSaveAgain));
+      return unsupported_file(shown, fmt::format("a pickle, or a PyTorch file from before 1.6; {} "
+                                                 "(offset 0)",
+                                                 kSaveAgain));
     case TorchContent::kTar:
-      return unsupported(shown, fmt::format("a tar file, as PyTorch wrote before 0.2; {} "
-                                            "(offset 0)",
-                                            kSaveAgain));
+      return unsupported_file(shown, fmt::format("a tar file, as PyTorch wrote before 0.2; {} "
+                                                 "(offset 0)",
+                                                 kSaveAgain));
     case TorchContent::kOther:
       break;
   }
@@ -163,8 +163,8 @@ Status check_byte_order(const InputFile& input, const ZipEntry* record, const st
   const auto text = FERRY_TRY(read_zip_entry(input, *record, 16, shown));
   const std::string_view order(reinterpret_cast<const char*>(text.data()), text.size());
   if (order == "little") return {};
-  return unsupported(shown, fmt::format("the byte order is {}, not 'little' (offset {})",
-                                        quoted(order), record->offset));
+  return unsupported_file(shown, fmt::format("the byte order is {}, not 'little' (offset {})",
+                                             quoted(order), record->offset));
 }
 
 // Rule T3.
@@ -183,7 +183,8 @@ Status check_inflated(const std::vector<const ZipEntry*>& storages, uint64_t lim
     total = *sum;
   }
   if (total <= kMaxInflatedBytes) return {};
-  return unsupported(shown, fmt::format("{} bytes in compressed storages; {}", total, kSaveAgain));
+  return unsupported_file(shown,
+                          fmt::format("{} bytes in compressed storages; {}", total, kSaveAgain));
 }
 
 Result<std::vector<std::byte>> read_pickle(const InputFile& input, const ZipEntry& record,

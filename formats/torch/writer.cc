@@ -13,7 +13,7 @@ namespace ferry::formats {
 namespace {
 
 constexpr std::string_view kFolder = "archive/";
-constexpr uint64_t kAlignment = 64;  // of contents, as torch has it
+constexpr uint64_t kContentsAlignment = 64;  // of contents, as torch has it
 constexpr uint64_t kZip64Limit = 0xFFFFFFFF;
 constexpr size_t kZip64EntriesLimit = 0xFFFF;
 constexpr uint16_t kDosDate = 0x21;  // 1980-01-01, the first one that there is
@@ -37,14 +37,14 @@ std::string_view storage_class(DType dtype) {
 }
 
 // Bytes, integers little-endian.
-class Bytes {
+class LittleEndianBytes {
  public:
-  Bytes& text(std::string_view text) {
+  LittleEndianBytes& text(std::string_view text) {
     for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
     return *this;
   }
   template <class Int>
-  Bytes& integer(Int value) {
+  LittleEndianBytes& integer(Int value) {
     for (size_t i = 0; i < sizeof(Int); ++i) {
       bytes_.push_back(static_cast<std::byte>(static_cast<uint64_t>(value) >> (8 * i)));
     }
@@ -62,7 +62,7 @@ class Bytes {
 
 class Pickler {
  public:
-  Bytes take(std::span<const TorchTensorSpec> tensors) {
+  LittleEndianBytes take(std::span<const TorchTensorSpec> tensors) {
     out_.text("\x80\x02}(");  // PROTO 2, EMPTY_DICT, MARK
     for (const TorchTensorSpec& tensor : tensors) {
       text(tensor.name);
@@ -121,7 +121,7 @@ class Pickler {
     }
   }
 
-  Bytes out_;
+  LittleEndianBytes out_;
 };
 
 // -- the archive
@@ -152,7 +152,7 @@ class Archive {
   }
 
   TorchLayout finish() {
-    Bytes directory;
+    LittleEndianBytes directory;
     std::vector<uint64_t> places;  // of the CRC of each entry
     for (const Entry& entry : entries_) {
       places.push_back(end_ + directory.size() + kCrcInCentral);
@@ -182,9 +182,9 @@ class Archive {
     Entry entry{.name = std::string(kFolder) + name, .header = end_, .bytes = bytes, .crc = crc};
     const bool zip64 = bytes >= kZip64Limit;
     const uint64_t fixed = end_ + kLocalBytes + entry.name.size() + (zip64 ? kZip64LocalExtra : 0);
-    entry.offset = align_up(fixed + 4, kAlignment);
+    entry.offset = align_up(fixed + 4, kContentsAlignment);
     const auto padding = static_cast<uint16_t>(entry.offset - fixed - 4);
-    Bytes out;
+    LittleEndianBytes out;
     out.integer(uint32_t{0x04034b50});
     add_common(entry, zip64, out);
     out.integer(static_cast<uint16_t>((zip64 ? kZip64LocalExtra : 0) + 4 + padding));
@@ -197,15 +197,15 @@ class Archive {
   }
 
   // From the version to the length of the name.
-  static void add_common(const Entry& entry, bool zip64, Bytes& out) {
+  static void add_common(const Entry& entry, bool zip64, LittleEndianBytes& out) {
     out.integer(static_cast<uint16_t>(zip64 ? 45 : 20)).integer(uint16_t{0});  // version, flags
     out.integer(uint16_t{0}).integer(uint16_t{0}).integer(kDosDate);           // stored
     out.integer(entry.crc).integer(short_size(entry.bytes)).integer(short_size(entry.bytes));
     out.integer(static_cast<uint16_t>(entry.name.size()));
   }
 
-  static void add_central(const Entry& entry, Bytes& out) {
-    Bytes extra;
+  static void add_central(const Entry& entry, LittleEndianBytes& out) {
+    LittleEndianBytes extra;
     if (entry.bytes >= kZip64Limit) extra.integer(entry.bytes).integer(entry.bytes);
     if (entry.header >= kZip64Limit) extra.integer(entry.header);
     const bool zip64 = extra.size() > 0;
@@ -221,7 +221,7 @@ class Archive {
   }
 
   // The end records behind a directory that begins at end_.
-  void add_end(Bytes& out) const {
+  void add_end(LittleEndianBytes& out) const {
     const uint64_t bytes = out.size(), count = entries_.size();
     if (count >= kZip64EntriesLimit || bytes >= kZip64Limit || end_ >= kZip64Limit) {
       out.integer(uint32_t{0x06064b50}).integer(uint64_t{44});
@@ -242,7 +242,9 @@ class Archive {
   uint64_t end_ = 0;
 };
 
-std::vector<std::byte> bytes_of(std::string_view text) { return Bytes().text(text).take(); }
+std::vector<std::byte> bytes_of(std::string_view text) {
+  return LittleEndianBytes().text(text).take();
+}
 
 tl::unexpected<Error> refuse(ErrorCode code, const TorchTensorSpec& tensor, std::string_view what) {
   return fail(

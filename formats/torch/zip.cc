@@ -151,7 +151,7 @@ bool resolve_zip64(Bytes extra, std::initializer_list<uint64_t*> fields) {
   return true;
 }
 
-std::string text_of(Bytes bytes) {
+std::string name_text(Bytes bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
@@ -194,7 +194,7 @@ Result<ZipEntry> ZipReader::parse_central(Bytes& rest, uint64_t offset) const {
   if (total > rest.size()) return bad("malformed zip directory", offset);
   ZipEntry entry;
   entry.stored = u32_at(rest, 20);
-  entry.name = text_of(rest.subspan(kCentralBytes, name_bytes));
+  entry.name = name_text(rest.subspan(kCentralBytes, name_bytes));
   entry.header = u32_at(rest, 42);
   entry.bytes = u32_at(rest, 24);
   entry.crc = u32_at(rest, 16);
@@ -244,7 +244,7 @@ Status ZipReader::check_local(ZipEntry& entry, uint64_t limit) const {
   if (!range_inside(entry.offset, entry.stored, limit)) return bad_entry(entry, "is cut");
   const auto texts =
       FERRY_TRY(read_bytes(file_, entry.header + kLocalBytes, name_bytes + extra_bytes));
-  if (text_of(Bytes(texts).first(name_bytes)) != entry.name) {
+  if (name_text(Bytes(texts).first(name_bytes)) != entry.name) {
     return bad_entry(entry, "has another name in its own header");
   }
   const unsigned method = entry.deflated ? kDeflate : kStored;

@@ -10,7 +10,7 @@
 namespace ferry::formats {
 namespace {
 
-constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
+constexpr uint64_t kCheckedPieceBytes = uint64_t{1} << 20;
 constexpr uint64_t kInflatePieceBytes = uint64_t{64} << 10;
 constexpr int kRawDeflate = -MAX_WBITS;  // without a zlib header
 
@@ -66,7 +66,7 @@ Status inflate_to(const InputFile& file, const ZipEntry& entry, std::span<std::b
       stream.next_in = as_zlib(part);
       stream.avail_in = static_cast<unsigned>(part.size());
     }
-    const auto room = out.subspan(made, std::min<uint64_t>(kPieceBytes, out.size() - made));
+    const auto room = out.subspan(made, std::min<uint64_t>(kCheckedPieceBytes, out.size() - made));
     stream.next_out = room.empty() ? as_zlib({&none, 1}) : as_zlib(room);
     stream.avail_out = static_cast<unsigned>(room.size());
     result = ::inflate(&stream, Z_NO_FLUSH);
@@ -100,7 +100,7 @@ Result<std::vector<std::byte>> read_zip_entry(const InputFile& file, const ZipEn
 }
 
 Status check_stored_entry(const InputFile& file, const ZipEntry& entry, const std::string& name) {
-  std::vector<std::byte> piece(std::min(kPieceBytes, entry.bytes));
+  std::vector<std::byte> piece(std::min(kCheckedPieceBytes, entry.bytes));
   uint32_t crc = 0;
   for (uint64_t done = 0; done < entry.bytes; done += piece.size()) {
     piece.resize(std::min<uint64_t>(piece.size(), entry.bytes - done));

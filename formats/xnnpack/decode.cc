@@ -12,7 +12,7 @@ namespace ferry::xnnpack {
 
 namespace {
 
-using Dims = flatbuffers::Vector<uint32_t>;
+using FlatDims = flatbuffers::Vector<uint32_t>;
 
 class Decoder {
  public:
@@ -216,7 +216,7 @@ class Decoder {
   }
 
   // Appends `from`, which has `count` entries.
-  Status append_numbers(size_t index, const Dims* from, uint32_t count, Node& node) const {
+  Status append_numbers(size_t index, const FlatDims* from, uint32_t count, Node& node) const {
     const size_t size = from ? from->size() : 0;
     if (size != count || size > kMaxRank) {
       return node_error(index, node.kind, fmt::format("{} numbers, stated {}", size, count));

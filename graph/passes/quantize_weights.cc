@@ -33,9 +33,9 @@ struct Decision {
 using Decisions = std::map<std::string, Decision, std::less<>>;
 
 // The weights that are nothing but matrices of one kind of node in every method, by name.
-class MatrixFinder {
+class QuantizableFinder {
  public:
-  explicit MatrixFinder(const std::vector<MethodGraph>& methods) {
+  explicit QuantizableFinder(const std::vector<MethodGraph>& methods) {
     for (const MethodGraph& method : methods) {
       for (const Node& node : method.graph.nodes) add(method.graph, node);
     }
@@ -391,7 +391,7 @@ bool QuantizeOptions::quantizes() const {
 Result<QuantizedModel> quantize_weights(Model model, const QuantizeOptions& options,
                                         const TensorSource& source) {
   Chooser chooser(options, model.weights);
-  const Decisions decisions = FERRY_TRY(chooser.run(MatrixFinder(model.methods).take()));
+  const Decisions decisions = FERRY_TRY(chooser.run(QuantizableFinder(model.methods).take()));
   FERRY_RETURN_IF_ERROR(quantize_recipes(model, decisions, options.method, source));
   for (MethodGraph& method : model.methods) {
     Rewriter(method.graph, model.weights, decisions).run();

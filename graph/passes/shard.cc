@@ -13,7 +13,7 @@
 namespace ferry::graph {
 namespace {
 
-tl::unexpected<Error> broken(std::string message) {
+tl::unexpected<Error> unshardable(std::string message) {
   return fail(ErrorCode::kInternal, "shard: " + std::move(message));
 }
 
@@ -116,7 +116,7 @@ class PartBuilder {
     } else if (cut_.part_of(cut_.producer(old)) < part_) {
       add_crossing(old);
     } else {
-      return broken(fmt::format("%{} is used before the part that makes it", old.index));
+      return unshardable(fmt::format("%{} is used before the part that makes it", old.index));
     }
     return mapped_.at(old);
   }
@@ -265,7 +265,8 @@ Status check_buffers(const Cut& cut) {
     for (ValueId id : ids) {
       if (cut.graph[id].origin != Value::Origin::kBuffer) continue;
       if (owners.emplace(id, cut.part_of(node)).first->second != cut.part_of(node)) {
-        return broken(fmt::format("buffer {} is used in two parts", quoted(cut.graph[id].name)));
+        return unshardable(
+            fmt::format("buffer {} is used in two parts", quoted(cut.graph[id].name)));
       }
     }
   }
@@ -355,7 +356,7 @@ Status check_shared_buffers(const std::vector<Model>& parts) {
       for (const Value& value : method.graph.values) {
         if (value.origin != Value::Origin::kBuffer) continue;
         if (owners.emplace(value.name, part).first->second != part) {
-          return broken(fmt::format("buffer {} is used in two parts", quoted(value.name)));
+          return unshardable(fmt::format("buffer {} is used in two parts", quoted(value.name)));
         }
       }
     }

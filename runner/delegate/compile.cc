@@ -17,7 +17,6 @@ using kernels::Tensor;
 using xnnpack::Datatype;
 using xnnpack::Node;
 using xnnpack::NodeKind;
-using xnnpack::Value;
 
 constexpr uint32_t kMaxArguments = 4096;  // as the official runtime
 
@@ -40,7 +39,7 @@ class Compiler {
                                    graph.num_externals));
     }
     for (size_t i = 0; i < graph.values.size(); ++i) {
-      const Value& value = graph.values[i];
+      const xnnpack::Value& value = graph.values[i];
       Status status = add_value(value);
       if (!status) return prefixed(fmt::format("graph value {}", value.id), status);
     }
@@ -63,7 +62,7 @@ class Compiler {
 
   // -- values
 
-  Status add_value(const Value& value) {
+  Status add_value(const xnnpack::Value& value) {
     if (!index_.emplace(value.id, plan_.values.size()).second) return bad_input("is there twice");
     if (value.dims.size() > kMaxNodeRank) {
       return bad_input(fmt::format("more than {} dimensions", kMaxNodeRank));
@@ -89,13 +88,13 @@ class Compiler {
   }
 
   // A single number may have any: exporters state [1] for a scalar.
-  static bool same_rank(const Tensor& tensor, const Value& value) {
+  static bool same_rank(const Tensor& tensor, const xnnpack::Value& value) {
     const bool one = !tensor.dynamic && tensor.numel == 1 &&
                      std::ranges::count(value.dims, 1U) == std::ssize(value.dims);
     return one || static_cast<size_t>(tensor.rank()) == value.dims.size();
   }
 
-  Status add_external(const Value& value) {
+  Status add_external(const xnnpack::Value& value) {
     if (value.external >= source_.args.size() || value.is_input == value.is_output ||
         value.constant != 0) {
       return bad_input(fmt::format("argument {} is no input or output", value.external));
@@ -127,7 +126,7 @@ class Compiler {
   }
 
   // Only FullyConnected reads coded constants; they have no tensor.
-  Status add_constant(const Value& value) {
+  Status add_constant(const xnnpack::Value& value) {
     made_.back() = true;
     if (value.constant >= source_.constants.size()) return bad_input("has no constant");
     PlannedValue& planned = plan_.values.back();
@@ -183,7 +182,7 @@ class Compiler {
   }
 
   Status check_type(size_t value, Datatype datatype) const {
-    const Value& is = *graph_values_[value];
+    const xnnpack::Value& is = *graph_values_[value];
     if (is.datatype == datatype) return {};
     return not_implemented(fmt::format("graph value {} in {}", is.id, datatype_name(is.datatype)));
   }
@@ -288,7 +287,7 @@ class Compiler {
     return {};
   }
 
-  Result<LinearStep> make_linear(bool dynamic, const Value& filter) {
+  Result<LinearStep> make_linear(bool dynamic, const xnnpack::Value& filter) {
     LinearStep linear;
     linear.tasks.resize(1);
     const Filter found = FERRY_TRY(read_filter(filter, source_.constants));
@@ -337,7 +336,7 @@ class Compiler {
 
   Status check_outputs() const {
     for (size_t i = 0; i < plan_.values.size(); ++i) {
-      const Value& value = *graph_values_[i];
+      const xnnpack::Value& value = *graph_values_[i];
       if (value.is_output && !made_[i]) {
         return bad_input(
             fmt::format("graph value {}: no node makes argument {}", value.id, value.external));
@@ -369,7 +368,7 @@ class Compiler {
   Delegate::Plan& plan_;
   MemoryBudget& budget_;
   std::unordered_map<uint32_t, size_t> index_;         // by id: index into Plan::values
-  std::vector<const Value*> graph_values_;             // as Plan::values
+  std::vector<const xnnpack::Value*> graph_values_;    // as Plan::values
   std::vector<bool> made_;                             // as Plan::values
   std::unordered_map<size_t, size_t> quantised_from_;  // Convert: by result
   std::map<std::pair<size_t, LinearStep::Kind>, size_t> linear_steps_;  // by input

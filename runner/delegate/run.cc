@@ -14,7 +14,7 @@ namespace {
 using kernels::Dims;
 using kernels::Tensor;
 
-constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kArenaAlignment = 64;
 constexpr uint64_t kMaxScratch = uint64_t{1} << 46;  // sums of sizes below do not overflow
 
 // Free pieces of scratch memory below `end`, in order.
@@ -57,11 +57,11 @@ class Pieces {
   uint64_t end_ = 0;
 };
 
-int64_t rows_of(const Dims& shape) { return kernels::numel(shape.span()) / shape.back(); }
+int64_t count_rows(const Dims& shape) { return kernels::numel(shape.span()) / shape.back(); }
 
 uint64_t scratch_of(const PlanStep& step, const std::vector<PlannedValue>& values) {
   if (!step.linear || step.linear->kind != LinearStep::Kind::kDynamic) return 0;
-  return kernels::dynamic_linear_scratch(rows_of(values[step.reads[0]].shape),
+  return kernels::dynamic_linear_scratch(count_rows(values[step.reads[0]].shape),
                                          step.linear->columns);
 }
 
@@ -193,7 +193,7 @@ Status Delegate::Plan::place(MemoryBudget& budget) {
     const auto bytes =
         static_cast<uint64_t>(kernels::numel(values[i].shape.span())) * sizeof(float);
     values[i].tensor->capacity = std::max(values[i].tensor->capacity, bytes);
-    sizes[i] = align_up(std::max<uint64_t>(values[i].tensor->capacity, 1), kAlignment);
+    sizes[i] = align_up(std::max<uint64_t>(values[i].tensor->capacity, 1), kArenaAlignment);
     ends[values[i].last].push_back(i);
     if (sizes[i] > kMaxScratch) return bad_input("its values take too much memory");
   }

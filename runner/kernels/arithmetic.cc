@@ -160,7 +160,7 @@ struct LogicalXor {
 
 // f32 rows of equal length go to the vectorised kernel, the rest to the plain loops.
 template <void (*kFast)(const float*, const float*, float*, int64_t), class F>
-void fast_f32_row(const RowInput* in, void* out, int64_t n, const RowParams& params) {
+void fast_binary_row(const RowInput* in, void* out, int64_t n, const RowParams& params) {
   if (in[0].many && in[1].many) {
     kFast(static_cast<const float*>(in[0].values), static_cast<const float*>(in[1].values),
           static_cast<float*>(out), n);
@@ -170,12 +170,12 @@ void fast_f32_row(const RowInput* in, void* out, int64_t n, const RowParams& par
 }
 
 template <class F>
-constexpr RowFns all_types() {
+constexpr RowFns binary_all_types() {
   return {binary_row<float, float, F>, binary_row<double, double, F>,
           binary_row<int64_t, int64_t, F>};
 }
 template <class F>
-constexpr RowFns floats() {
+constexpr RowFns binary_floats() {
   return {binary_row<float, float, F>, binary_row<double, double, F>, nullptr};
 }
 template <class F>
@@ -183,7 +183,7 @@ constexpr RowFns integers() {
   return {nullptr, nullptr, binary_row<int64_t, int64_t, F>};
 }
 template <class P>
-constexpr RowFns predicate() {
+constexpr RowFns binary_predicate() {
   return {binary_row<float, Bool, Truth<P>>, binary_row<double, Bool, Truth<P>>,
           binary_row<int64_t, Bool, Truth<P>>};
 }
@@ -196,31 +196,33 @@ constexpr struct {
   bool divides = false;  // an integer divisor must not be zero
 } kBinary[] = {
     {BinaryOp::kAdd,
-     {fast_f32_row<kernels::add_f32, Add>, all_types<Add>().f64, all_types<Add>().i64}},
-    {BinaryOp::kSub, all_types<Sub>()},
-    {BinaryOp::kReverseSub, all_types<ReverseSub>()},
+     {fast_binary_row<kernels::add_f32, Add>, binary_all_types<Add>().f64,
+      binary_all_types<Add>().i64}},
+    {BinaryOp::kSub, binary_all_types<Sub>()},
+    {BinaryOp::kReverseSub, binary_all_types<ReverseSub>()},
     {BinaryOp::kMul,
-     {fast_f32_row<kernels::mul_f32, Mul>, all_types<Mul>().f64, all_types<Mul>().i64}},
-    {BinaryOp::kDiv, floats<Div>()},
-    {BinaryOp::kFloorDiv, all_types<FloorDiv>(), RowResult::kSame, true},
-    {BinaryOp::kRemainder, all_types<Remainder>(), RowResult::kSame, true},
-    {BinaryOp::kFmod, all_types<Fmod>(), RowResult::kSame, true},
-    {BinaryOp::kMaximum, all_types<Maximum>()},
-    {BinaryOp::kMinimum, all_types<Minimum>()},
-    {BinaryOp::kPow, all_types<Pow>()},
-    {BinaryOp::kAtan2, floats<Atan2>()},
+     {fast_binary_row<kernels::mul_f32, Mul>, binary_all_types<Mul>().f64,
+      binary_all_types<Mul>().i64}},
+    {BinaryOp::kDiv, binary_floats<Div>()},
+    {BinaryOp::kFloorDiv, binary_all_types<FloorDiv>(), RowResult::kSame, true},
+    {BinaryOp::kRemainder, binary_all_types<Remainder>(), RowResult::kSame, true},
+    {BinaryOp::kFmod, binary_all_types<Fmod>(), RowResult::kSame, true},
+    {BinaryOp::kMaximum, binary_all_types<Maximum>()},
+    {BinaryOp::kMinimum, binary_all_types<Minimum>()},
+    {BinaryOp::kPow, binary_all_types<Pow>()},
+    {BinaryOp::kAtan2, binary_floats<Atan2>()},
     {BinaryOp::kBitAnd, integers<BitAnd>()},
     {BinaryOp::kBitOr, integers<BitOr>()},
     {BinaryOp::kBitXor, integers<BitXor>()},
-    {BinaryOp::kEq, predicate<std::equal_to<>>(), RowResult::kBool},
-    {BinaryOp::kNe, predicate<std::not_equal_to<>>(), RowResult::kBool},
-    {BinaryOp::kLt, predicate<std::less<>>(), RowResult::kBool},
-    {BinaryOp::kLe, predicate<std::less_equal<>>(), RowResult::kBool},
-    {BinaryOp::kGt, predicate<std::greater<>>(), RowResult::kBool},
-    {BinaryOp::kGe, predicate<std::greater_equal<>>(), RowResult::kBool},
-    {BinaryOp::kLogicalAnd, predicate<LogicalAnd>(), RowResult::kBool},
-    {BinaryOp::kLogicalOr, predicate<LogicalOr>(), RowResult::kBool},
-    {BinaryOp::kLogicalXor, predicate<LogicalXor>(), RowResult::kBool},
+    {BinaryOp::kEq, binary_predicate<std::equal_to<>>(), RowResult::kBool},
+    {BinaryOp::kNe, binary_predicate<std::not_equal_to<>>(), RowResult::kBool},
+    {BinaryOp::kLt, binary_predicate<std::less<>>(), RowResult::kBool},
+    {BinaryOp::kLe, binary_predicate<std::less_equal<>>(), RowResult::kBool},
+    {BinaryOp::kGt, binary_predicate<std::greater<>>(), RowResult::kBool},
+    {BinaryOp::kGe, binary_predicate<std::greater_equal<>>(), RowResult::kBool},
+    {BinaryOp::kLogicalAnd, binary_predicate<LogicalAnd>(), RowResult::kBool},
+    {BinaryOp::kLogicalOr, binary_predicate<LogicalOr>(), RowResult::kBool},
+    {BinaryOp::kLogicalXor, binary_predicate<LogicalXor>(), RowResult::kBool},
 };
 
 bool has_zero(const Operand& divisor) {

@@ -40,10 +40,6 @@ Status check_scales(const Table& table) {
   return require_sizes(*table.zero_points, scales.sizes);
 }
 
-int64_t index_at(const Tensor& indices, int64_t i) {
-  return indices.dtype == DType::kI32 ? indices.as<int32_t>()[i] : indices.as<int64_t>()[i];
-}
-
 Status check_indices(const Table& table) {
   const Tensor& indices = *table.indices;
   if (indices.dtype != DType::kI64 && indices.dtype != DType::kI32) {

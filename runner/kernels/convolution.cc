@@ -153,7 +153,7 @@ Status by_patches(const Call& call, const Shape& s, const Tensor& input, const T
   return {};
 }
 
-Status add_bias(const Call& call, const Tensor& bias, Tensor& out) {
+Status add_channel_bias(const Call& call, const Tensor& bias, Tensor& out) {
   Operand channels(bias);  // [C] as [C,1] or [C,1,1]
   for (int dim = 2; dim < out.rank(); ++dim) channels.sizes.push_back(1);
   return add_scaled(call, Operand(out), channels, Number::of_int(1), out.dtype, out);
@@ -196,7 +196,7 @@ Status convolution(const Call& call) {
   } else {
     FERRY_RETURN_IF_ERROR(by_patches(call, s, input, weight, out));
   }
-  return bias == nullptr ? Status() : add_bias(call, *bias, out);
+  return bias == nullptr ? Status() : add_channel_bias(call, *bias, out);
 }
 
 }  // namespace ferry::kernels

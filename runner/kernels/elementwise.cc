@@ -34,7 +34,7 @@ bool is_flat(std::span<const Operand> inputs, int64_t count) {
 }
 
 // The dimensions of `out` without those of size 1, neighbours merged where every input allows it.
-Walk plan(std::span<const Operand> inputs, const Dims& out) {
+Walk plan_walk(std::span<const Operand> inputs, const Dims& out) {
   Walk walk;
   if (const int64_t count = numel(out.span()); is_flat(inputs, count)) {
     walk.inner = count;
@@ -84,8 +84,8 @@ std::array<int64_t, kMaxInputs> row_offsets(const Walk& walk, size_t inputs, int
 
 // Results [begin, end) in row-major order.
 template <class C, class R>
-void run(std::span<const Operand> inputs, const Walk& walk, Tensor& out, RowFn rows,
-         const RowParams& params, int64_t begin, int64_t end) {
+void run_rows(std::span<const Operand> inputs, const Walk& walk, Tensor& out, RowFn rows,
+              const RowParams& params, int64_t begin, int64_t end) {
   alignas(64) C values[kMaxInputs][kChunk];
   alignas(64) R results[kChunk];
   RowInput row[kMaxInputs];
@@ -134,13 +134,13 @@ Status elementwise(const Call& call, std::span<const Operand> inputs, Tensor& ou
   }
   FERRY_RETURN_IF_ERROR(resize(out, sizes));
   if (out.numel == 0) return {};
-  const Walk walk = plan(inputs, sizes);
+  const Walk walk = plan_walk(inputs, sizes);
   dispatch(compute, [&]<class C>(Tag<C>) {
     for_pieces(call.pool, out.numel, kPiece, [&](int64_t begin, int64_t end) {
       if (result == RowResult::kBool) {
-        run<C, Bool>(inputs, walk, out, rows, params, begin, end);
+        run_rows<C, Bool>(inputs, walk, out, rows, params, begin, end);
       } else {
-        run<C, C>(inputs, walk, out, rows, params, begin, end);
+        run_rows<C, C>(inputs, walk, out, rows, params, begin, end);
       }
     });
   });

@@ -16,11 +16,6 @@ Status require_indices(const Tensor& indices) {
               fmt::format("{} must be i64 or i32 to be an index", describe(indices)));
 }
 
-int64_t index_at(const Tensor& indices, int64_t i) {
-  if (indices.dtype == DType::kI32) return indices.as<int32_t>()[i];
-  return indices.as<int64_t>()[i];
-}
-
 // Position in a dimension of `size`; negative ones count from the end if `wrap`.
 Result<int64_t> position(const Tensor& indices, int64_t i, int64_t size, bool wrap) {
   const int64_t at = index_at(indices, i);

@@ -33,6 +33,11 @@ inline std::optional<Number> optional_number(const Call& call, size_t i) {
 // kBadInput for more than kMaxRank entries.
 Result<Dims> int_list(const Call& call, size_t i);
 
+// An element of an i64 or i32 tensor.
+inline int64_t index_at(const Tensor& indices, int64_t i) {
+  return indices.dtype == DType::kI32 ? indices.as<int32_t>()[i] : indices.as<int64_t>()[i];
+}
+
 // -- shapes
 
 // Sets the run-time shape of `out`. kBadInput if `out` is static and differs, or if its planned

@@ -16,7 +16,7 @@ struct Product {
   int64_t m, n, k;
 };
 
-Result<Product> product_of(const Call& call, const Tensor& out, int k_dim) {
+Result<Product> mixed_product(const Call& call, const Tensor& out, int k_dim) {
   Product p = {&tensor(call, 0), &tensor(call, 1), &tensor(call, 2), 0, 0, 0};
   FERRY_RETURN_IF_ERROR(require_rank(*p.input, 2));
   FERRY_RETURN_IF_ERROR(require_rank(*p.weight, 2));
@@ -36,7 +36,7 @@ Result<Product> product_of(const Call& call, const Tensor& out, int k_dim) {
 }
 
 // The values of `tensor` in f32: itself, or a copy in `scratch`.
-const float* floats(const Tensor& tensor, const Scratch& scratch) {
+const float* f32_values(const Tensor& tensor, const Scratch& scratch) {
   if (tensor.dtype == DType::kF32) return tensor.as<float>();
   load(tensor.dtype, tensor.data, scratch.data(), tensor.numel);
   return scratch.data();
@@ -86,7 +86,7 @@ Status prepare(const Product& p, Tensor& out) {
 Status mixed_linear(const Call& call) {
   const std::optional<int64_t> dtype = optional_int(call, 4);
   Tensor& out = tensor(call, 5);
-  const Product p = FERRY_TRY(product_of(call, out, 1));
+  const Product p = FERRY_TRY(mixed_product(call, out, 1));
   if (!out.widened && dtype && *dtype != dtype_info(out.dtype).executorch) {
     return bad_input(fmt::format("{} is not of the scalar type of the result", describe(out)));
   }
@@ -97,8 +97,8 @@ Status mixed_linear(const Call& call) {
   FERRY_RETURN_IF_ERROR(prepare(p, out));
   if (out.numel == 0 || p.k == 0) return {};
   const Scratch input_copy(copied(*p.input)), scales_copy(copied(*p.scales));
-  const float* input = floats(*p.input, input_copy);
-  const float* scales = floats(*p.scales, scales_copy);
+  const float* input = f32_values(*p.input, input_copy);
+  const float* scales = f32_values(*p.scales, scales_copy);
   const int64_t group = (p.k + groups - 1) / groups;
   if (group * groups == p.k) {
     CodedMatrix matrix{.bits = 8, .rows = p.n, .columns = p.k, .group = groups == 1 ? 0 : group};
@@ -127,13 +127,13 @@ Status mixed_linear(const Call& call) {
 
 Status mixed_mm(const Call& call) {
   Tensor& out = tensor(call, 4);
-  const Product p = FERRY_TRY(product_of(call, out, 0));
+  const Product p = FERRY_TRY(mixed_product(call, out, 0));
   FERRY_RETURN_IF_ERROR(require_sizes(*p.scales, {p.k}));
   FERRY_RETURN_IF_ERROR(prepare(p, out));
   if (out.numel == 0 || p.k == 0) return {};
   const Scratch input_copy(copied(*p.input)), scales_copy(copied(*p.scales));
-  const float* input = floats(*p.input, input_copy);
-  const float* scales = floats(*p.scales, scales_copy);
+  const float* input = f32_values(*p.input, input_copy);
+  const float* scales = f32_values(*p.scales, scales_copy);
   const auto widen = [&](int64_t begin, int64_t count, float* to) {
     for (int64_t k = 0; k < p.k; ++k, to += count) {
       const int8_t* codes = p.weight->as<int8_t>() + k * p.n + begin;

@@ -14,7 +14,7 @@
 namespace ferry::kernels {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 14;
+constexpr int64_t kQuantizedPiece = int64_t{1} << 14;
 
 struct Encoding {
   float scale;
@@ -172,7 +172,7 @@ template <class F>
 void for_rows(const Call& call, const Tensor& self, const F& f) {
   if (self.numel == 0) return;
   const int64_t columns = self.sizes.back();
-  const int64_t piece = std::max<int64_t>(1, kPiece / columns);
+  const int64_t piece = std::max<int64_t>(1, kQuantizedPiece / columns);
   for_pieces(call.pool, self.numel / columns, piece, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) f(row, row * columns, (row + 1) * columns);
   });
@@ -223,7 +223,7 @@ Status quantize(const Call& call) {
       });
     });
   };
-  for_pieces(call.pool, self.numel, kPiece, piece);
+  for_pieces(call.pool, self.numel, kQuantizedPiece, piece);
   return {};
 }
 
@@ -249,7 +249,7 @@ Status dequantize(const Call& call) {
       }
     });
   };
-  for_pieces(call.pool, self.numel, kPiece, piece);
+  for_pieces(call.pool, self.numel, kQuantizedPiece, piece);
   return {};
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 // Up to so many rows of activations each row of the matrix is multiplied as it is stored; for more
 // it is copied into tiles first.
-constexpr size_t kFewRows = 2;
+constexpr size_t kFewCodedRows = 2;
 // Products of one parallel region.
 constexpr size_t kMaxTasks = 16;
 // The least number of bytes of the matrix, and of products, that are worth a task of their own.
@@ -191,7 +191,7 @@ void dynamic_linear_with(const InstructionSet& set, const float* x, int64_t m, i
                          ThreadPool& pool) {
   if (m <= 0) return;
   const Activations rows{scratch.data(), static_cast<size_t>(m), static_cast<size_t>(columns)};
-  const bool few = rows.rows <= kFewRows;
+  const bool few = rows.rows <= kFewCodedRows;
   quantize(set, x, few, rows, pool);
   std::array<Plan, kMaxTasks> plans;
   while (!tasks.empty()) {

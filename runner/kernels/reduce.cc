@@ -9,15 +9,15 @@
 namespace ferry::kernels {
 namespace {
 
-constexpr int64_t kChunk = 1024;
+constexpr int64_t kReducedChunk = 1024;
 
 // Calls f(values, n) for consecutive runs of a row, as C.
 template <class C, class F>
 void for_chunks(DType dtype, const std::byte* row, int64_t n, const F& f) {
   if (stored_as<C>(dtype)) return f(reinterpret_cast<const C*>(row), n);
-  C values[kChunk];
-  for (int64_t at = 0; at < n; at += kChunk) {
-    const int64_t count = std::min(kChunk, n - at);
+  C values[kReducedChunk];
+  for (int64_t at = 0; at < n; at += kReducedChunk) {
+    const int64_t count = std::min(kReducedChunk, n - at);
     load(dtype, row + at * dtype_bytes(dtype), values, count);
     f(values, count);
   }

@@ -11,14 +11,14 @@ namespace {
 constexpr int64_t kPieceBytes = 256 * 1024;
 constexpr int64_t kTile = 16;  // rows and columns of a transposition that are done together
 
-struct Plan {
+struct CopyPlan {
   Dims outer, outer_from, outer_to;
   int64_t inner = 1, inner_from = 1, inner_to = 1;
 };
 
 // Drops dimensions of size 1 and merges neighbours that are contiguous on both sides.
-Plan merge(const Dims& sizes, const Dims& from, const Dims& to) {
-  Plan plan;
+CopyPlan merge(const Dims& sizes, const Dims& from, const Dims& to) {
+  CopyPlan plan;
   for (int dim = 0; dim < sizes.rank(); ++dim) {
     if (sizes[dim] == 1) continue;
     const int last = plan.outer.rank() - 1;
@@ -81,8 +81,8 @@ TileCopy tile_copy(int64_t element_bytes) {
 }
 
 // Rows [begin, end) of the outer dimensions.
-void copy_rows(const Plan& plan, int64_t bytes, const std::byte* from, std::byte* to, int64_t begin,
-               int64_t end) {
+void copy_rows(const CopyPlan& plan, int64_t bytes, const std::byte* from, std::byte* to,
+               int64_t begin, int64_t end) {
   const bool plain = plan.inner_from == 1 && plan.inner_to == 1;
   const TileCopy copy = tile_copy(bytes);
   const int last = plan.outer.rank() - 1;
@@ -124,7 +124,7 @@ void copy_rows(const Plan& plan, int64_t bytes, const std::byte* from, std::byte
 void strided_copy(ThreadPool& pool, const Dims& sizes, int64_t element_bytes, const Strided& from,
                   const Strided& to) {
   if (numel(sizes.span()) == 0) return;
-  const Plan plan = merge(sizes, from.strides, to.strides);
+  const CopyPlan plan = merge(sizes, from.strides, to.strides);
   const int64_t row_bytes = plan.inner * element_bytes;
   const int64_t rows = numel(plan.outer.span());
   std::byte* target = const_cast<std::byte*>(to.data);

@@ -9,8 +9,6 @@
 namespace ferry::runner {
 namespace {
 
-size_t index(int64_t n) { return static_cast<size_t>(n); }
-
 Result<MaskValues> code_values(DType dtype, const std::optional<Encoding>& encoding,
                                const std::string& port) {
   if (!encoding || !encoding->fits(dtype)) {

@@ -14,6 +14,8 @@ struct Element {
   size_t bytes = 4;  // 1, 2 or 4
 };
 
+inline size_t index(int64_t n) { return static_cast<size_t>(n); }
+
 // Writes `count` copies of an element from `at` on, an element of the same size.
 inline void fill(std::byte* at, size_t count, Element element) {
   if (element.bytes == 1) {

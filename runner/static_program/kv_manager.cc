@@ -11,9 +11,7 @@
 namespace ferry::runner {
 namespace {
 
-constexpr uint64_t kAlignment = 64;  // of each cache in memory
-
-size_t index(int64_t n) { return static_cast<size_t>(n); }
+constexpr uint64_t kCacheAlignment = 64;  // of each cache in memory
 
 bool is_cache_dtype(DType dtype) { return is_castable(dtype) || is_encoded(dtype); }
 
@@ -21,8 +19,8 @@ bool is_cache_dtype(DType dtype) { return is_castable(dtype) || is_encoded(dtype
 std::optional<uint64_t> cache_bytes(const CacheTensor& tensor, int64_t columns, DType dtype) {
   const int64_t dims[] = {tensor.heads, tensor.head_dim, columns, dtype_bytes(dtype)};
   const auto bytes = checked_numel(dims);
-  if (!bytes || *bytes > INT64_MAX - int64_t{kAlignment}) return std::nullopt;
-  return align_up(static_cast<uint64_t>(*bytes), kAlignment);
+  if (!bytes || *bytes > INT64_MAX - int64_t{kCacheAlignment}) return std::nullopt;
+  return align_up(static_cast<uint64_t>(*bytes), kCacheAlignment);
 }
 
 // `count` consecutive elements from one encoding to another.

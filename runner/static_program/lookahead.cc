@@ -10,7 +10,7 @@ namespace ferry::runner {
 namespace {
 
 // (window + gcap) * (ngram - 1), if the options are in range.
-std::optional<int64_t> rows_of(const LookaheadOptions& o) {
+std::optional<int64_t> lookahead_rows(const LookaheadOptions& o) {
   if (o.ngram < 2 || o.window < 1 || o.gcap < 1) return std::nullopt;
   const auto columns = checked_add(o.window, o.gcap);
   return columns ? checked_mul(*columns, o.ngram - 1) : std::nullopt;
@@ -21,7 +21,7 @@ std::optional<int64_t> rows_of(const LookaheadOptions& o) {
 Result<Lookahead> Lookahead::make(const LookaheadOptions& options, int64_t ar, int64_t vocab) {
   const std::string name =
       fmt::format("lookahead {},{},{}", options.ngram, options.window, options.gcap);
-  const auto rows = rows_of(options);
+  const auto rows = lookahead_rows(options);
   if (!rows) {
     return fail(ErrorCode::kUsage,
                 name + ": expected N,W,G with n-grams of 2 tokens or more, W and G of 1 or more");

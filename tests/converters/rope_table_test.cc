@@ -74,7 +74,7 @@ TEST(RopeTable, HasBothSetsOfLongRope) {
   config.rope.long_factors = {1.0, 2.0, 3.0, 4.0};
   config.rope.attention_factor = 1.5;
   config.sliding_rope = config.rope;
-  const Methods methods = families::kLlama.text_decoder()
+  const Methods methods = families::llama::kFamily.text_decoder()
                               .build(config, {.context_length = kContext, .prefill_length = 4})
                               .value();
   const graph::Graph& graph = methods[0].graph;

@@ -72,7 +72,7 @@ class Message {
 constexpr uint64_t kPieces = 1;  // of the model
 constexpr uint64_t kText = 1, kScore = 2, kType = 3;
 
-std::optional<SentencePiece> read_piece(std::string_view bytes) {
+std::optional<SentencePiece> read_spelled_piece(std::string_view bytes) {
   Message message(bytes);
   SentencePiece piece;
   while (!message.at_end()) {
@@ -103,7 +103,7 @@ Result<std::vector<SentencePiece>> read_sentence_pieces(std::string_view bytes,
     const auto field = model.next();
     if (!field) return bad_input(name + ": is no SentencePiece model");
     if (field->number != kPieces || field->wire != Message::kBytes) continue;
-    auto piece = read_piece(field->bytes);
+    auto piece = read_spelled_piece(field->bytes);
     if (!piece) return bad_input(fmt::format("{}: piece {} is malformed", name, pieces.size()));
     if (std::ssize(pieces) > kMaxTokenId) return bad_input(name + ": too many pieces");
     pieces.push_back(*std::move(piece));

@@ -27,7 +27,7 @@ enum TokenType : int32_t {
   kByte = 6
 };
 
-const json& member(const json& value, std::string_view key) {
+const json& vocabulary_member(const json& value, std::string_view key) {
   static const json nothing;
   if (!value.is_object()) return nothing;
   const auto at = value.find(key);
@@ -37,7 +37,9 @@ const json& member(const json& value, std::string_view key) {
 bool is_true(const json& value) { return value.is_boolean() && value.get<bool>(); }
 
 std::string type_of(const json& step) {
-  return member(step, "type").is_string() ? member(step, "type").get<std::string>() : "";
+  return vocabulary_member(step, "type").is_string()
+             ? vocabulary_member(step, "type").get<std::string>()
+             : "";
 }
 
 bool enclosed(std::string_view text, std::string_view begin, std::string_view end) {
@@ -65,12 +67,12 @@ struct Added {
 };
 
 Result<Added> read_added(const json& token, const std::string& where) {
-  const json& content = member(token, "content");
+  const json& content = vocabulary_member(token, "content");
   if (!content.is_string()) return bad_input(where + ": an added token has no content");
   Added added;
   added.content = content.get<std::string>();
-  added.special = is_true(member(token, "special"));
-  const json& normalized = member(token, "normalized");
+  added.special = is_true(vocabulary_member(token, "special"));
+  const json& normalized = vocabulary_member(token, "normalized");
   added.normalized = normalized.is_boolean() ? normalized.get<bool>() : !added.special;
   return added;
 }
@@ -86,8 +88,8 @@ std::optional<int64_t> id_of(std::string_view digits) {
 
 // `added_tokens` of tokenizer.json.
 Status read_document_tokens(const TokenizerDocument& document, AddedById& out) {
-  for (const json& token : member(document.root, "added_tokens")) {
-    const json& id = member(token, "id");
+  for (const json& token : vocabulary_member(document.root, "added_tokens")) {
+    const json& id = vocabulary_member(token, "id");
     if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxTokenId) {
       return bad_input(document.name + ": an added token has no id");
     }
@@ -100,7 +102,7 @@ Status read_document_tokens(const TokenizerDocument& document, AddedById& out) {
 Result<AddedById> config_tokens(const json& tokenizer_config) {
   constexpr const char* kWhere = "tokenizer_config.json: added_tokens_decoder";
   AddedById out;
-  const json& decoder = member(tokenizer_config, "added_tokens_decoder");
+  const json& decoder = vocabulary_member(tokenizer_config, "added_tokens_decoder");
   if (!decoder.is_object()) return out;
   for (const auto& [key, token] : decoder.items()) {
     const auto id = id_of(key);
@@ -146,36 +148,37 @@ bool is_byte_token(std::string_view token) {
 std::vector<std::string> named_specials(const json& config) {
   std::vector<std::string> out;
   const auto add = [&](const json& entry) {
-    const json& content = entry.is_object() ? member(entry, "content") : entry;
+    const json& content = entry.is_object() ? vocabulary_member(entry, "content") : entry;
     if (content.is_string()) out.push_back(content.get<std::string>());
   };
   for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
                            "cls_token", "mask_token"}) {
-    add(member(config, name));
+    add(vocabulary_member(config, name));
   }
   for (const char* list : {"additional_special_tokens", "extra_special_tokens"}) {
-    for (const json& entry : member(config, list)) add(entry);
+    for (const json& entry : vocabulary_member(config, list)) add(entry);
   }
   return out;
 }
 
 bool has_step(const json& steps, const char* list, std::string_view type) {
   if (type_of(steps) == type) return true;
-  return std::ranges::any_of(member(steps, list),
+  return std::ranges::any_of(vocabulary_member(steps, list),
                              [&](const json& step) { return type_of(step) == type; });
 }
 
 }  // namespace
 
 bool is_byte_level(const TokenizerDocument& document) {
-  return has_step(member(document.root, "pre_tokenizer"), "pretokenizers", "ByteLevel") &&
-         type_of(member(document.root, "model")) == "BPE";
+  return has_step(vocabulary_member(document.root, "pre_tokenizer"), "pretokenizers",
+                  "ByteLevel") &&
+         type_of(vocabulary_member(document.root, "model")) == "BPE";
 }
 
 bool has_byte_fallback(const TokenizerDocument& document) {
-  const json& model = member(document.root, "model");
-  return type_of(model) == "BPE" && is_true(member(model, "byte_fallback")) &&
-         type_of(member(document.root, "decoder")) == "Sequence";
+  const json& model = vocabulary_member(document.root, "model");
+  return type_of(model) == "BPE" && is_true(vocabulary_member(model, "byte_fallback")) &&
+         type_of(vocabulary_member(document.root, "decoder")) == "Sequence";
 }
 
 Result<GgufVocabulary> byte_level_vocabulary(const TokenizerDocument& document,

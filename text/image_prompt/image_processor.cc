@@ -75,7 +75,7 @@ constexpr std::string_view kOtherFields[] = {
     "end_image_token",    "end_image_token_id",   "video_token_id",    "fake_image_token_id",
     "global_image_tag",   "global_image_token_id"};
 
-const Value* member(const Value& object, std::string_view name) {
+const Value* processor_member(const Value& object, std::string_view name) {
   const Value* found =
       object.is<Value::DictPtr>() ? std::get<Value::DictPtr>(object.data())->find(name) : nullptr;
   return found == nullptr || found->is<chat::None>() ? nullptr : found;
@@ -90,7 +90,7 @@ Result<Value> object_in(const std::string& path, const std::string& text) {
 }
 
 Result<std::string> text_in(const Value& object, std::string_view field, const std::string& path) {
-  const Value* value = member(object, field);
+  const Value* value = processor_member(object, field);
   if (value == nullptr) return std::string();
   if (!value->is_text()) return bad_input(fmt::format("{}: field '{}': not a text", path, field));
   return value->str();
@@ -119,7 +119,7 @@ Status check_fields(const Value& config, const Processor& processor, const std::
 
 Result<int64_t> length_in(const Value& config, const Processor& processor,
                           const std::string& path) {
-  const Value* value = member(config, processor.length_field);
+  const Value* value = processor_member(config, processor.length_field);
   if (value == nullptr) return processor.length;
   if (value->is<int64_t>() && value->integer() > 0 && value->integer() <= kMaxTokensPerTile) {
     return value->integer();
@@ -131,20 +131,21 @@ Result<int64_t> length_in(const Value& config, const Processor& processor,
 // -- tokenizer_config.json
 
 // A token as a text or, in older files, as {"content": "..."}.
-const Value* token_text(const Value* value) {
+const Value* special_token_text(const Value* value) {
   if (value == nullptr || value->is_text()) return value;
-  const Value* content = member(*value, "content");
+  const Value* content = processor_member(*value, "content");
   return content != nullptr && content->is_text() ? content : nullptr;
 }
 
 // Names that a tokenizer has beyond the common ones stand in one of these objects or beside them.
 const Value* find_token(const Value& config, std::string_view field) {
   for (const char* object : {"extra_special_tokens", "model_specific_special_tokens"}) {
-    const Value* tokens = member(config, object);
-    const Value* text = tokens != nullptr ? token_text(member(*tokens, field)) : nullptr;
+    const Value* tokens = processor_member(config, object);
+    const Value* text =
+        tokens != nullptr ? special_token_text(processor_member(*tokens, field)) : nullptr;
     if (text != nullptr) return text;
   }
-  return token_text(member(config, field));
+  return special_token_text(processor_member(config, field));
 }
 
 Result<std::string> token_of(const Value& config, const TokenRule& rule, const std::string& path) {
@@ -192,7 +193,9 @@ Result<ImageProcessor> read_image_processor(const std::string& directory, const 
   out.close = FERRY_TRY(token(processor->close));
   out.global = FERRY_TRY(token(processor->global));
   out.video = FERRY_TRY(token(processor->video));
-  if (const Value* bos = token_text(member(tokenizer, "bos_token"))) out.bos = bos->str();
+  if (const Value* bos = special_token_text(processor_member(tokenizer, "bos_token"))) {
+    out.bos = bos->str();
+  }
   return out;
 }
 

@@ -13,14 +13,14 @@ namespace {
 
 using chat::Value;
 
-const Value* member(const Value& object, std::string_view name) {
+const Value* message_member(const Value& object, std::string_view name) {
   return object.is<Value::DictPtr>() ? std::get<Value::DictPtr>(object.data())->find(name)
                                      : nullptr;
 }
 
 // Anything else would be left out by templates without a word.
 Status check_item(const Value& item, const std::string& where) {
-  const Value* type = member(item, "type");
+  const Value* type = message_member(item, "type");
   if (type == nullptr || !type->is_text()) return bad_input(where + ": an item has no type");
   const bool text = type->str() == "text";
   if (!text && type->str() != "image") {
@@ -34,14 +34,14 @@ Status check_item(const Value& item, const std::string& where) {
         fmt::format("{}: field {} of content of type '{}' is not supported{}", where, quoted(name),
                     type->str(), text ? "" : "; images are given beside the chat, in order"));
   }
-  const Value* words = text ? member(item, "text") : nullptr;
+  const Value* words = text ? message_member(item, "text") : nullptr;
   if (text && (words == nullptr || !words->is_text())) return bad_input(where + ": has no text");
   return {};
 }
 
 // Whether it is a string.
 Result<bool> check_content(const Value& message, const std::string& where) {
-  const Value* content = member(message, "content");
+  const Value* content = message_member(message, "content");
   if (content != nullptr && content->is_text()) return true;
   if (content == nullptr || !content->is<Value::ListPtr>()) {
     return bad_input(where + ": its content is no string and no list");
@@ -52,16 +52,16 @@ Result<bool> check_content(const Value& message, const std::string& where) {
 
 // A chat without messages, or with one without a role, is refused by the one who renders it.
 std::vector<Value> messages_of(const Value& chat) {
-  const Value* messages = chat.is<Value::ListPtr>() ? &chat : member(chat, "messages");
+  const Value* messages = chat.is<Value::ListPtr>() ? &chat : message_member(chat, "messages");
   if (messages == nullptr || !messages->is<Value::ListPtr>()) return {};
   return messages->items();
 }
 
 bool has_text_alone(const Value& message) {
-  const Value* content = member(message, "content");
+  const Value* content = message_member(message, "content");
   if (content == nullptr || !content->is<Value::ListPtr>()) return true;
   return std::ranges::all_of(content->items(), [](const Value& item) {
-    const Value* type = member(item, "type");
+    const Value* type = message_member(item, "type");
     return type == nullptr || (type->is_text() && type->str() == "text");
   });
 }

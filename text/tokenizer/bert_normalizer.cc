@@ -122,7 +122,7 @@ class Precompiled final : public NormalizerStep {
 };
 
 // Spells the bytes of the text in the byte-level alphabet.
-class ByteLevelStep final : public NormalizerStep {
+class ByteLevelNormalizer final : public NormalizerStep {
  public:
   Status apply(std::string& text, size_t) const override {
     std::string out;
@@ -137,7 +137,7 @@ class ByteLevelStep final : public NormalizerStep {
 
 // -- reading
 
-Result<StepPtr> read_bert(StepFields& fields) {
+Result<StepPtr> read_bert_normalizer(StepFields& fields) {
   const bool clean = FERRY_TRY(fields.flag("clean_text", true));
   const bool separate = FERRY_TRY(fields.flag("handle_chinese_chars", true));
   const bool lower = FERRY_TRY(fields.flag("lowercase", true));
@@ -156,22 +156,22 @@ Result<StepPtr> read_precompiled(StepFields& fields) {
       FERRY_TRY(Charsmap::parse(*bytes, fields.where() + ": precompiled_charsmap")));
 }
 
-struct Kind {
+struct BertKind {
   std::string_view type;
   ReadNormalizer read;
 };
-constexpr Kind kKinds[] = {
+constexpr BertKind kBertKinds[] = {
     {"BertNormalizer", read_bert},
     {"StripAccents", read_plain<StripAccents>},
     {"Nmt", read_plain<Nmt>},
     {"Precompiled", read_precompiled},
-    {"ByteLevel", read_plain<ByteLevelStep>},
+    {"ByteLevel", read_plain<ByteLevelNormalizer>},
 };
 
 }  // namespace
 
 ReadNormalizer find_character_normalizer(std::string_view type) {
-  for (const Kind& kind : kKinds) {
+  for (const BertKind& kind : kBertKinds) {
     if (kind.type == type) return kind.read;
   }
   return nullptr;

@@ -34,9 +34,9 @@ class Lowercase final : public NormalizerStep {
   }
 };
 
-class Strip final : public NormalizerStep {
+class StripNormalizer final : public NormalizerStep {
  public:
-  Strip(bool left, bool right) : left_(left), right_(right) {}
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
   Status apply(std::string& text, size_t) const override {
     size_t begin = 0, end = text.size();
     while (left_ && begin < end) {
@@ -70,9 +70,9 @@ class Prepend final : public NormalizerStep {
   std::string prefix_;
 };
 
-class ReplaceStep final : public NormalizerStep {
+class ReplaceNormalizer final : public NormalizerStep {
  public:
-  explicit ReplaceStep(Replace replace) : replace_(std::move(replace)) {}
+  explicit ReplaceNormalizer(Replace replace) : replace_(std::move(replace)) {}
   Status apply(std::string& text, size_t most) const override { return replace_.apply(text, most); }
   bool drops_start() const override { return replace_.removes(); }
 
@@ -87,24 +87,24 @@ Result<StepPtr> read_form(StepFields&) {
   return std::make_unique<NormalFormStep>(form);
 }
 Result<StepPtr> read_lowercase(StepFields&) { return std::make_unique<Lowercase>(); }
-Result<StepPtr> read_strip(StepFields& fields) {
+Result<StepPtr> read_strip_normalizer(StepFields& fields) {
   const bool left = FERRY_TRY(fields.flag("strip_left", true));
-  return std::make_unique<Strip>(left, FERRY_TRY(fields.flag("strip_right", true)));
+  return std::make_unique<StripNormalizer>(left, FERRY_TRY(fields.flag("strip_right", true)));
 }
 Result<StepPtr> read_prepend(StepFields& fields) {
   std::string prefix = FERRY_TRY(fields.text("prepend"));
   if (prefix.size() > kMaxStepText) return fields.bad("'prepend' is too long");
   return std::make_unique<Prepend>(std::move(prefix));
 }
-Result<StepPtr> read_replace(StepFields& fields) {
-  return std::make_unique<ReplaceStep>(FERRY_TRY(Replace::read(fields)));
+Result<StepPtr> read_replace_normalizer(StepFields& fields) {
+  return std::make_unique<ReplaceNormalizer>(FERRY_TRY(Replace::read(fields)));
 }
 
-struct Kind {
+struct NormalizerKind {
   std::string_view type;
   Result<StepPtr> (*read)(StepFields&);
 };
-constexpr Kind kKinds[] = {
+constexpr NormalizerKind kNormalizerKinds[] = {
     {"NFC", read_form<NormalForm::kNfc>},
     {"NFD", read_form<NormalForm::kNfd>},
     {"NFKC", read_form<NormalForm::kNfkc>},
@@ -115,8 +115,8 @@ constexpr Kind kKinds[] = {
     {"Replace", read_replace},
 };
 
-Result<StepPtr> read_step(StepFields& fields, const std::string& type) {
-  for (const Kind& kind : kKinds) {
+Result<StepPtr> read_normalizer_step(StepFields& fields, const std::string& type) {
+  for (const NormalizerKind& kind : kNormalizerKinds) {
     if (kind.type == type) return kind.read(fields);
   }
   const ReadNormalizer read = find_character_normalizer(type);
@@ -129,7 +129,7 @@ Result<Normalizer> Normalizer::make(const json& value, const std::string& where)
   Normalizer normalizer;
   FERRY_RETURN_IF_ERROR(for_each_step(
       value, where, "normalizers", [&](StepFields& fields, const std::string& type) -> Status {
-        normalizer.steps_.push_back(FERRY_TRY(read_step(fields, type)));
+        normalizer.steps_.push_back(FERRY_TRY(read_normalizer_step(fields, type)));
         return {};
       }));
   return normalizer;

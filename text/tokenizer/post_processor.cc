@@ -10,7 +10,7 @@ namespace ferry::text {
 namespace {
 
 using nlohmann::json;
-using Piece = PostProcessor::Piece;
+using TemplatePiece = PostProcessor::Piece;
 
 constexpr size_t kMaxPieces = 64, kMaxTemplates = 4;
 
@@ -36,7 +36,8 @@ Result<std::vector<int64_t>> special_ids(const json& table, const std::string& n
   return ids;
 }
 
-Result<Piece> read_piece(const json& value, const json& table, const std::string& where) {
+Result<TemplatePiece> read_template_piece(const json& value, const json& table,
+                                          const std::string& where) {
   StepFields piece = FERRY_TRY(StepFields::of(value, where));
   const json* special = piece.find("SpecialToken");
   const json* sequence = piece.find("Sequence");
@@ -48,46 +49,46 @@ Result<Piece> read_piece(const json& value, const json& table, const std::string
   const std::string id = FERRY_TRY(fields.text("id"));
   fields.find("type_id");  // of pairs of texts, which nobody makes here
   FERRY_RETURN_IF_ERROR(fields.finish());
-  if (special != nullptr) return Piece{false, FERRY_TRY(special_ids(table, id, where))};
+  if (special != nullptr) return TemplatePiece{false, FERRY_TRY(special_ids(table, id, where))};
   if (id != "A") return piece.bad(fmt::format("sequence {} in 'single'", quoted(id, 60)));
-  return Piece{true, {}};
+  return TemplatePiece{true, {}};
 }
 
-Result<std::vector<Piece>> read_template(StepFields& fields) {
+Result<std::vector<TemplatePiece>> read_template(StepFields& fields) {
   const json* table = fields.find("special_tokens");
   if (table == nullptr || !table->is_object()) return fields.bad("'special_tokens' is missing");
   fields.find("pair");  // of pairs of texts
   const json* single = FERRY_TRY(fields.array("single"));
   if (single->size() > kMaxPieces) return fields.bad("'single' is too long");
-  std::vector<Piece> pieces;
+  std::vector<TemplatePiece> pieces;
   for (const json& value : *single) {
-    pieces.push_back(FERRY_TRY(read_piece(value, *table, fields.where())));
+    pieces.push_back(FERRY_TRY(read_template_piece(value, *table, fields.where())));
   }
   // Several templates would multiply the text.
-  if (std::ranges::count(pieces, true, &Piece::is_text) > 1) {
+  if (std::ranges::count(pieces, true, &TemplatePiece::is_text) > 1) {
     return fields.unsupported("'single' repeats the text");
   }
   return pieces;
 }
 
 // A special token as [text, id].
-Result<Piece> read_pair(StepFields& fields, const char* key) {
+Result<TemplatePiece> read_pair(StepFields& fields, const char* key) {
   const json& pair = *FERRY_TRY(fields.array(key));
   const bool sane = pair.size() == 2 && pair[0].is_string() && pair[1].is_number_unsigned() &&
                     pair[1].get<uint64_t>() <= static_cast<uint64_t>(kMaxTokenId);
   if (!sane) return fields.bad(fmt::format("'{}' is not a token with its id", key));
-  return Piece{false, {pair[1].get<int64_t>()}};
+  return TemplatePiece{false, {pair[1].get<int64_t>()}};
 }
 
 // BertProcessing and RobertaProcessing: one token before the text and one behind it.
-Result<std::vector<Piece>> read_enclosing(StepFields& fields) {
-  Piece before = FERRY_TRY(read_pair(fields, "cls"));
-  Piece behind = FERRY_TRY(read_pair(fields, "sep"));
-  return std::vector<Piece>{std::move(before), {true, {}}, std::move(behind)};
+Result<std::vector<TemplatePiece>> read_enclosing(StepFields& fields) {
+  TemplatePiece before = FERRY_TRY(read_pair(fields, "cls"));
+  TemplatePiece behind = FERRY_TRY(read_pair(fields, "sep"));
+  return std::vector<TemplatePiece>{std::move(before), {true, {}}, std::move(behind)};
 }
 
-Status read_step(StepFields& fields, const std::string& type,
-                 std::vector<std::vector<Piece>>& templates) {
+Status read_post_processor_step(StepFields& fields, const std::string& type,
+                                std::vector<std::vector<TemplatePiece>>& templates) {
   const bool is_template = type == "TemplateProcessing";
   const bool encloses = type == "BertProcessing" || type == "RobertaProcessing";
   if (!is_template && !encloses && type != "ByteLevel") return fields.unknown_type(type);
@@ -108,15 +109,15 @@ Result<PostProcessor> PostProcessor::make(const json& value, const std::string& 
   PostProcessor processor;
   FERRY_RETURN_IF_ERROR(
       for_each_step(value, where, "processors", [&](StepFields& fields, const std::string& type) {
-        return read_step(fields, type, processor.templates_);
+        return read_post_processor_step(fields, type, processor.templates_);
       }));
   return processor;
 }
 
 std::vector<int64_t> PostProcessor::apply(std::vector<int64_t> ids) const {
-  for (const std::vector<Piece>& pieces : templates_) {
+  for (const std::vector<TemplatePiece>& pieces : templates_) {
     std::vector<int64_t> out;
-    for (const Piece& piece : pieces) {
+    for (const TemplatePiece& piece : pieces) {
       const std::vector<int64_t>& more = piece.is_text ? ids : piece.ids;
       out.insert(out.end(), more.begin(), more.end());
     }

@@ -15,7 +15,7 @@ namespace ferry::text {
 namespace {
 
 using nlohmann::json;
-using StepPtr = std::unique_ptr<PreTokenizerStep>;
+using PreTokenizerStepPtr = std::unique_ptr<PreTokenizerStep>;
 
 // Matches every character for which `Is` holds.
 template <bool (*Is)(char32_t)>
@@ -124,10 +124,10 @@ class Spell final : public PreTokenizerStep {
   }
 };
 
-using Steps = std::vector<StepPtr>;
+using PreTokenizerSteps = std::vector<PreTokenizerStepPtr>;
 
 template <bool (*Is)(char32_t)>
-StepPtr split_at(SplitBehavior behavior) {
+PreTokenizerStepPtr split_at(SplitBehavior behavior) {
   return std::make_unique<Split>(std::make_unique<CharacterMatcher<Is>>(), behavior, false);
 }
 
@@ -137,7 +137,7 @@ Result<SplitBehavior> read_behavior(StepFields& fields, const std::string& name)
   return *behavior;
 }
 
-Status read_split(StepFields& fields, Steps& steps) {
+Status read_split(StepFields& fields, PreTokenizerSteps& steps) {
   const StepPattern pattern = FERRY_TRY(read_pattern(fields));
   const std::string name = FERRY_TRY(fields.text("behavior"));
   const SplitBehavior behavior = FERRY_TRY(read_behavior(fields, name));
@@ -147,7 +147,7 @@ Status read_split(StepFields& fields, Steps& steps) {
   return {};
 }
 
-Status read_digits(StepFields& fields, Steps& steps) {
+Status read_digits(StepFields& fields, PreTokenizerSteps& steps) {
   const bool individual = FERRY_TRY(fields.flag("individual_digits", false));
   steps.push_back(std::make_unique<Split>(
       std::make_unique<CharacterMatcher<reference::is_number>>(),
@@ -155,7 +155,7 @@ Status read_digits(StepFields& fields, Steps& steps) {
   return {};
 }
 
-Status read_byte_level(StepFields& fields, Steps& steps) {
+Status read_byte_level_split(StepFields& fields, PreTokenizerSteps& steps) {
   FERRY_RETURN_IF_ERROR(
       fields.flag("trim_offsets", true));  // of offsets, which nobody asks for here
   if (FERRY_TRY(fields.flag("add_prefix_space", true))) {
@@ -168,7 +168,7 @@ Status read_byte_level(StepFields& fields, Steps& steps) {
   return {};
 }
 
-Status read_metaspace(StepFields& fields, Steps& steps) {
+Status read_metaspace_split(StepFields& fields, PreTokenizerSteps& steps) {
   const std::string mark = FERRY_TRY(fields.text("replacement"));
   if (mark.empty() || utf8::decode_valid(mark, 0).size != mark.size()) {
     return fields.bad("'replacement' is not one character");
@@ -196,31 +196,31 @@ Status read_metaspace(StepFields& fields, Steps& steps) {
   return {};
 }
 
-Status read_bert(StepFields&, Steps& steps) {
+Status read_bert_split(StepFields&, PreTokenizerSteps& steps) {
   steps.push_back(split_at<unicode::is_space>(SplitBehavior::kRemoved));
   steps.push_back(split_at<reference::is_punctuation>(SplitBehavior::kIsolated));
   return {};
 }
 
-Status read_white_space_split(StepFields&, Steps& steps) {
+Status read_white_space_split(StepFields&, PreTokenizerSteps& steps) {
   steps.push_back(split_at<unicode::is_space>(SplitBehavior::kRemoved));
   return {};
 }
 
-Status read_white_space(StepFields&, Steps& steps) {
+Status read_white_space(StepFields&, PreTokenizerSteps& steps) {
   steps.push_back(std::make_unique<Split>(std::make_unique<WordMatcher>(), SplitBehavior::kRemoved,
                                           /*invert=*/true));
   return {};
 }
 
-Status read_punctuation(StepFields& fields, Steps& steps) {
+Status read_punctuation(StepFields& fields, PreTokenizerSteps& steps) {
   const std::string name = FERRY_TRY(fields.optional_text("behavior")).value_or("Isolated");
   const SplitBehavior behavior = FERRY_TRY(read_behavior(fields, name));
   steps.push_back(split_at<reference::is_punctuation>(behavior));
   return {};
 }
 
-Status read_delimiter(StepFields& fields, Steps& steps) {
+Status read_delimiter(StepFields& fields, PreTokenizerSteps& steps) {
   const std::string delimiter = FERRY_TRY(fields.text("delimiter"));
   if (delimiter.empty() || utf8::decode_valid(delimiter, 0).size != delimiter.size()) {
     return fields.bad("'delimiter' is not one character");
@@ -232,10 +232,10 @@ Status read_delimiter(StepFields& fields, Steps& steps) {
 
 struct Kind {
   std::string_view type;
-  Status (*read)(StepFields&, Steps&);
+  Status (*read)(StepFields&, PreTokenizerSteps&);
 };
 constexpr std::string_view kByteLevel = "ByteLevel";
-constexpr Kind kKinds[] = {
+constexpr Kind kPreTokenizerKinds[] = {
     {"Split", read_split},
     {"Digits", read_digits},
     {kByteLevel, read_byte_level},
@@ -247,8 +247,9 @@ constexpr Kind kKinds[] = {
     {"CharDelimiterSplit", read_delimiter},
 };
 
-Status read_step(StepFields& fields, const std::string& type, Steps& steps) {
-  for (const Kind& kind : kKinds) {
+Status read_pre_tokenizer_step(StepFields& fields, const std::string& type,
+                               PreTokenizerSteps& steps) {
+  for (const Kind& kind : kPreTokenizerKinds) {
     if (kind.type == type) return kind.read(fields, steps);
   }
   return fields.unknown_type(type);
@@ -263,7 +264,7 @@ Result<PreTokenizer> PreTokenizer::make(const json& value, const std::string& wh
                                         if (result.byte_level_)
                                           result.steps_.push_back(std::make_unique<Spell>());
                                         result.byte_level_ = type == kByteLevel;
-                                        return read_step(fields, type, result.steps_);
+                                        return read_pre_tokenizer_step(fields, type, result.steps_);
                                       }));
   for (const auto& step : result.steps_) {
     result.minds_start_ |= step->minds_start();

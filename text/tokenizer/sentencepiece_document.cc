@@ -14,7 +14,7 @@ namespace ferry::text {
 namespace {
 
 using nlohmann::json;
-using Kind = SentencePieceModel::Kind;
+using ModelKind = SentencePieceModel::Kind;
 using PieceKind = SentencePieceModel::PieceKind;
 using Name = std::pair<std::string_view, std::string_view>;
 
@@ -23,10 +23,10 @@ constexpr int64_t kExtraIds = 100;  // of T5 where the files do not say it
 enum class Layout { kPlain, kLlama, kGemma, kT5, kXlmRoberta, kAlbert };
 
 // What a class of transformers fixes.
-struct ClassRow {
+struct PieceClassRow {
   std::string_view name;
   Layout layout;
-  Kind kind;
+  ModelKind kind;
   std::string_view normalizer, pre_tokenizer, decoder;  // JSON; empty where code makes it
   std::vector<Name> named;                              // where the files are silent
 };
@@ -40,18 +40,18 @@ constexpr std::string_view kBytes = R"({"type": "Sequence", "decoders": [
     {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
     {"type": "ByteFallback"}, {"type": "Fuse"}]})";
 
-const std::vector<ClassRow>& class_rows() {
-  static const std::vector<ClassRow> rows = {
+const std::vector<PieceClassRow>& class_rows() {
+  static const std::vector<PieceClassRow> rows = {
       {"LlamaTokenizer",
        Layout::kLlama,
-       Kind::kBpe,
+       ModelKind::kBpe,
        "null",
        "",
        kBytes,
        {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}}},
       {"GemmaTokenizer",
        Layout::kGemma,
-       Kind::kBpe,
+       ModelKind::kBpe,
        R"({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})",
        R"({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious",
            "invert": false})",
@@ -63,14 +63,14 @@ const std::vector<ClassRow>& class_rows() {
         {"mask_token", "<mask>"}}},
       {"T5Tokenizer",
        Layout::kT5,
-       Kind::kUnigram,
+       ModelKind::kUnigram,
        "",
        kWords,
        kMarks,
        {{"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}}},
       {"XLMRobertaTokenizer",
        Layout::kXlmRoberta,
-       Kind::kUnigram,
+       ModelKind::kUnigram,
        "",
        kWords,
        kMarks,
@@ -83,7 +83,7 @@ const std::vector<ClassRow>& class_rows() {
         {"mask_token", "<mask>"}}},
       {"AlbertTokenizer",
        Layout::kAlbert,
-       Kind::kUnigram,
+       ModelKind::kUnigram,
        R"({"type": "Sequence", "normalizers": [
            {"type": "Replace", "pattern": {"String": "``"}, "content": "\""},
            {"type": "Replace", "pattern": {"String": "''"}, "content": "\""},
@@ -130,7 +130,7 @@ class Conversion {
  private:
   Status find_class() {
     const std::string& wanted = settings_.class_name;
-    for (const ClassRow& row : class_rows()) {
+    for (const PieceClassRow& row : class_rows()) {
       if (row.name == wanted) row_ = &row;
     }
     if (row_ != nullptr) return {};
@@ -146,8 +146,10 @@ class Conversion {
   Layout layout() const { return row_ == nullptr ? Layout::kPlain : row_->layout; }
 
   Status check() {
-    is_unigram_ = model_.kind == Kind::kUnigram;
-    if (!is_unigram_ && model_.kind != Kind::kBpe) return unsupported("a word or character model");
+    is_unigram_ = model_.kind == ModelKind::kUnigram;
+    if (!is_unigram_ && model_.kind != ModelKind::kBpe) {
+      return unsupported("a word or character model");
+    }
     if (model_.white_space_is_suffix) return unsupported("treat_whitespace_as_suffix");
     if (model_.denormalizes) return unsupported("a denormalizer");
     if (row_ != nullptr && row_->kind != model_.kind) {
@@ -387,7 +389,7 @@ class Conversion {
   const SentencePieceModel& model_;
   const TokenizerSettings& settings_;
   const std::string& name_;
-  const ClassRow* row_ = nullptr;
+  const PieceClassRow* row_ = nullptr;
   bool is_unigram_ = false;
   DocumentBuilder out_;
 };

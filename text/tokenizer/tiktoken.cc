@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxToken = 512;  // bytes
+constexpr size_t kMaxRankedToken = 512;  // bytes
 
 struct Rank {
   std::string bytes;
@@ -90,15 +90,6 @@ std::string spelled(std::string_view bytes) {
   return text;
 }
 
-// The next line, without its end; `rest` goes on behind it.
-std::string_view take_line(std::string_view& rest) {
-  const size_t end = std::min(rest.find('\n'), rest.size());
-  std::string_view line = rest.substr(0, end);
-  rest.remove_prefix(std::min(end + 1, rest.size()));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
-
 std::optional<Rank> read_line(std::string_view line) {
   const size_t blank = line.find(' ');
   if (blank == std::string_view::npos || blank == 0) return std::nullopt;
@@ -106,8 +97,8 @@ std::optional<Rank> read_line(std::string_view line) {
   uint32_t rank = 0;
   const char* end = line.data() + line.size();
   const auto [at, error] = std::from_chars(line.data() + blank + 1, end, rank);
-  if (!bytes || bytes->empty() || bytes->size() > kMaxToken || error != std::errc() || at != end ||
-      rank > static_cast<uint64_t>(kMaxTokenId)) {
+  if (!bytes || bytes->empty() || bytes->size() > kMaxRankedToken || error != std::errc() ||
+      at != end || rank > static_cast<uint64_t>(kMaxTokenId)) {
     return std::nullopt;
   }
   return Rank{*bytes, rank};
@@ -134,7 +125,7 @@ Result<std::vector<Rank>> read_ranks(std::string_view bytes, const std::string& 
 }
 
 // A token merges from every two that make it: by its rank, then by the ranks of the two.
-Status add_merges(const std::vector<Rank>& ranks, DocumentBuilder& out) {
+Status add_rank_merges(const std::vector<Rank>& ranks, DocumentBuilder& out) {
   struct Pair {
     uint32_t left_id, right_id;
     std::string_view left, right;
@@ -185,7 +176,7 @@ Status add_specials(Family family, const std::vector<Rank>& ranks,
 }  // namespace
 
 bool is_tiktoken(std::string_view bytes) {
-  std::string_view rest = bytes.substr(0, 4 * kMaxToken);
+  std::string_view rest = bytes.substr(0, 4 * kMaxRankedToken);
   return read_line(take_line(rest)).has_value();
 }
 
@@ -210,7 +201,7 @@ Result<TokenizerDocument> tiktoken_document(std::string_view bytes,
     }
     out.add_token(text, rank.rank);
   }
-  FERRY_RETURN_IF_ERROR(add_merges(ranks, out));
+  FERRY_RETURN_IF_ERROR(add_rank_merges(ranks, out));
   FERRY_RETURN_IF_ERROR(add_specials(family, ranks, settings, name, out));
   out.field("model") = {{"type", "BPE"}, {"ignore_merges", true}};
   out.field("pre_tokenizer") = {

@@ -13,7 +13,7 @@ namespace ferry::text {
 namespace {
 
 using nlohmann::json;
-using StepPtr = std::unique_ptr<TokenDecoderStep>;
+using DecoderStepPtr = std::unique_ptr<TokenDecoderStep>;
 using Texts = std::vector<std::string>;
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
@@ -22,7 +22,7 @@ std::string join(const Texts& texts, std::string_view separator) {
   return fmt::format("{}", fmt::join(texts, separator));
 }
 
-class ByteLevelStep final : public TokenDecoderStep {
+class ByteLevelDecoder final : public TokenDecoderStep {
  public:
   Status apply(Texts& texts) const override {
     std::string bytes;
@@ -49,9 +49,9 @@ class ByteLevelStep final : public TokenDecoderStep {
   }
 };
 
-class ReplaceStep final : public TokenDecoderStep {
+class ReplaceDecoder final : public TokenDecoderStep {
  public:
-  explicit ReplaceStep(Replace replace) : replace_(std::move(replace)) {}
+  explicit ReplaceDecoder(Replace replace) : replace_(std::move(replace)) {}
   Status apply(Texts& texts) const override {
     for (std::string& text : texts) {
       FERRY_RETURN_IF_ERROR(replace_.apply(text, growth_limit(text.size())));
@@ -117,9 +117,9 @@ class Fuse final : public TokenDecoderStep {
 
 // Removes up to `start` characters `content` from the beginning of every text, and up to `stop`
 // from its end.
-class Strip final : public TokenDecoderStep {
+class StripDecoder final : public TokenDecoderStep {
  public:
-  Strip(std::string content, int64_t start, int64_t stop)
+  StripDecoder(std::string content, int64_t start, int64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
   Status apply(Texts& texts) const override {
     for (std::string& text : texts) {
@@ -236,24 +236,24 @@ Result<std::string> character(StepFields& fields, const char* key) {
   return text;
 }
 
-Result<StepPtr> read_byte_level(StepFields& fields) {
+Result<DecoderStepPtr> read_byte_level_decoder(StepFields& fields) {
   for (const char* flag : {"add_prefix_space", "trim_offsets", "use_regex"}) {
     FERRY_RETURN_IF_ERROR(fields.flag(flag, true));  // of the other direction
   }
-  return std::make_unique<ByteLevelStep>();
+  return std::make_unique<ByteLevelDecoder>();
 }
-Result<StepPtr> read_replace(StepFields& fields) {
-  return std::make_unique<ReplaceStep>(FERRY_TRY(Replace::read(fields)));
+Result<DecoderStepPtr> read_replace_decoder(StepFields& fields) {
+  return std::make_unique<ReplaceDecoder>(FERRY_TRY(Replace::read(fields)));
 }
-Result<StepPtr> read_byte_fallback(StepFields&) { return std::make_unique<ByteFallback>(); }
-Result<StepPtr> read_fuse(StepFields&) { return std::make_unique<Fuse>(); }
-Result<StepPtr> read_strip(StepFields& fields) {
+Result<DecoderStepPtr> read_byte_fallback(StepFields&) { return std::make_unique<ByteFallback>(); }
+Result<DecoderStepPtr> read_fuse(StepFields&) { return std::make_unique<Fuse>(); }
+Result<DecoderStepPtr> read_strip_decoder(StepFields& fields) {
   std::string content = FERRY_TRY(character(fields, "content"));
   const int64_t start = FERRY_TRY(fields.integer("start", 0, 1 << 20));
   const int64_t stop = FERRY_TRY(fields.integer("stop", 0, 1 << 20));
-  return std::make_unique<Strip>(std::move(content), start, stop);
+  return std::make_unique<StripDecoder>(std::move(content), start, stop);
 }
-Result<StepPtr> read_metaspace(StepFields& fields) {
+Result<DecoderStepPtr> read_metaspace_decoder(StepFields& fields) {
   std::string mark = FERRY_TRY(character(fields, "replacement"));
   fields.find("str_rep");
   FERRY_RETURN_IF_ERROR(fields.flag("split", true));
@@ -263,22 +263,22 @@ Result<StepPtr> read_metaspace(StepFields& fields) {
   return std::make_unique<MetaspaceStep>(std::move(mark), prepended);
 }
 
-Result<StepPtr> read_word_piece(StepFields& fields) {
+Result<DecoderStepPtr> read_word_piece(StepFields& fields) {
   std::string prefix = FERRY_TRY(fields.text("prefix"));
   return std::make_unique<WordPieceStep>(std::move(prefix),
                                          FERRY_TRY(fields.flag("cleanup", true)));
 }
-Result<StepPtr> read_word_ends(StepFields& fields) {
+Result<DecoderStepPtr> read_word_ends(StepFields& fields) {
   std::string suffix = FERRY_TRY(fields.text("suffix"));
   if (suffix.empty()) return fields.unsupported("an empty 'suffix' is not supported");
   return std::make_unique<WordEnds>(std::move(suffix));
 }
 
-struct Kind {
+struct DecoderKind {
   std::string_view type;
-  Result<StepPtr> (*read)(StepFields&);
+  Result<DecoderStepPtr> (*read)(StepFields&);
 };
-constexpr Kind kKinds[] = {
+constexpr DecoderKind kDecoderKinds[] = {
     {"ByteLevel", read_byte_level},
     {"Replace", read_replace},
     {"ByteFallback", read_byte_fallback},
@@ -289,8 +289,8 @@ constexpr Kind kKinds[] = {
     {"BPEDecoder", read_word_ends},
 };
 
-Result<StepPtr> read_step(StepFields& fields, const std::string& type) {
-  for (const Kind& kind : kKinds) {
+Result<DecoderStepPtr> read_decoder_step(StepFields& fields, const std::string& type) {
+  for (const DecoderKind& kind : kDecoderKinds) {
     if (kind.type == type) return kind.read(fields);
   }
   return fields.unknown_type(type);
@@ -302,7 +302,7 @@ Result<TokenDecoder> TokenDecoder::make(const json& value, const std::string& wh
   TokenDecoder decoder;
   FERRY_RETURN_IF_ERROR(for_each_step(
       value, where, "decoders", [&](StepFields& fields, const std::string& type) -> Status {
-        decoder.steps_.push_back(FERRY_TRY(read_step(fields, type)));
+        decoder.steps_.push_back(FERRY_TRY(read_decoder_step(fields, type)));
         return {};
       }));
   return decoder;

@@ -91,7 +91,7 @@ Status read_decoder(const json& decoder, const std::string& where, TokenizerSett
 }
 
 // {"token": id, ...}. Those that are named or extra are special.
-Status read_added(const json& file, const std::string& where, TokenizerSettings& settings) {
+Status read_added_tokens(const json& file, const std::string& where, TokenizerSettings& settings) {
   for (const auto& [content, id] : file.items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(kMaxTokenId)) {
       return bad_input(fmt::format("{}: {} has no id", where, quoted(content, 60)));
@@ -176,7 +176,7 @@ Result<TokenizerSettings> TokenizerSettings::read(const std::string& directory,
     FERRY_RETURN_IF_ERROR(read_named(map, where(kMap), settings));
     FERRY_RETURN_IF_ERROR(read_extra(map, where(kMap), settings));
     const json added = FERRY_TRY(object_in(read, kAdded, where(kAdded)));
-    FERRY_RETURN_IF_ERROR(read_added(added, where(kAdded), settings));
+    FERRY_RETURN_IF_ERROR(read_added_tokens(added, where(kAdded), settings));
   }
   take_flags_of_added(settings);
   return settings;

@@ -27,25 +27,27 @@ constexpr int64_t kMaxWord = 100;
 constexpr const char* kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-enum class Kind { kBert, kGpt2, kGptNeoX, kQwen2, kRoberta };
+enum class TokenizerKind { kBert, kGpt2, kGptNeoX, kQwen2, kRoberta };
 
 struct ClassRow {
   std::string_view name;
-  Kind kind;
+  TokenizerKind kind;
 };
 constexpr ClassRow kClasses[] = {
-    {"BertTokenizer", Kind::kBert},       {"DistilBertTokenizer", Kind::kBert},
-    {"GPT2Tokenizer", Kind::kGpt2},       {"CodeGenTokenizer", Kind::kGpt2},
-    {"GPTNeoXTokenizer", Kind::kGptNeoX}, {"Qwen2Tokenizer", Kind::kQwen2},
-    {"RobertaTokenizer", Kind::kRoberta},
+    {"BertTokenizer", TokenizerKind::kBert},       {"DistilBertTokenizer", TokenizerKind::kBert},
+    {"GPT2Tokenizer", TokenizerKind::kGpt2},       {"CodeGenTokenizer", TokenizerKind::kGpt2},
+    {"GPTNeoXTokenizer", TokenizerKind::kGptNeoX}, {"Qwen2Tokenizer", TokenizerKind::kQwen2},
+    {"RobertaTokenizer", TokenizerKind::kRoberta},
 };
 // Of model_type, where nothing names a class.
 constexpr ClassRow kTypes[] = {
-    {"bert", Kind::kBert},        {"distilbert", Kind::kBert}, {"electra", Kind::kBert},
-    {"gpt2", Kind::kGpt2},        {"codegen", Kind::kGpt2},    {"opt", Kind::kGpt2},
-    {"phi", Kind::kGpt2},         {"starcoder2", Kind::kGpt2}, {"gpt_neox", Kind::kGptNeoX},
-    {"stablelm", Kind::kGptNeoX}, {"olmo", Kind::kGptNeoX},    {"qwen3", Kind::kQwen2},
-    {"roberta", Kind::kRoberta},  {"bart", Kind::kRoberta},
+    {"bert", TokenizerKind::kBert},        {"distilbert", TokenizerKind::kBert},
+    {"electra", TokenizerKind::kBert},     {"gpt2", TokenizerKind::kGpt2},
+    {"codegen", TokenizerKind::kGpt2},     {"opt", TokenizerKind::kGpt2},
+    {"phi", TokenizerKind::kGpt2},         {"starcoder2", TokenizerKind::kGpt2},
+    {"gpt_neox", TokenizerKind::kGptNeoX}, {"stablelm", TokenizerKind::kGptNeoX},
+    {"olmo", TokenizerKind::kGptNeoX},     {"qwen3", TokenizerKind::kQwen2},
+    {"roberta", TokenizerKind::kRoberta},  {"bart", TokenizerKind::kRoberta},
 };
 
 struct NamedToken {
@@ -68,43 +70,36 @@ constexpr NamedToken kRobertaTokens[] = {
     {"bos_token", "<s>"},   {"eos_token", "</s>"}, {"unk_token", "<unk>"},  {"sep_token", "</s>"},
     {"pad_token", "<pad>"}, {"cls_token", "<s>"},  {"mask_token", "<mask>"}};
 
-std::span<const NamedToken> tokens_of(Kind kind) {
+std::span<const NamedToken> tokens_of(TokenizerKind kind) {
   switch (kind) {
-    case Kind::kBert:
+    case TokenizerKind::kBert:
       return kBertTokens;
-    case Kind::kGptNeoX:
+    case TokenizerKind::kGptNeoX:
       return kGptNeoXTokens;
-    case Kind::kQwen2:
+    case TokenizerKind::kQwen2:
       return kQwen2Tokens;
-    case Kind::kRoberta:
+    case TokenizerKind::kRoberta:
       return kRobertaTokens;
-    case Kind::kGpt2:
+    case TokenizerKind::kGpt2:
       break;
   }
   return kGpt2Tokens;
 }
 
-Result<Kind> kind_of(const TokenizerSettings& settings, bool word_piece, const std::string& name) {
+Result<TokenizerKind> kind_of(const TokenizerSettings& settings, bool word_piece,
+                              const std::string& name) {
   const std::string& stated = settings.class_name;
   const bool is_class = !stated.empty() && stated != "PreTrainedTokenizer";
   const std::span<const ClassRow> rows =
       is_class ? std::span<const ClassRow>(kClasses) : std::span<const ClassRow>(kTypes);
   const auto row =
       std::ranges::find(rows, is_class ? stated : settings.model_type, &ClassRow::name);
-  if (row != rows.end() && (row->kind == Kind::kBert) == word_piece) return row->kind;
+  if (row != rows.end() && (row->kind == TokenizerKind::kBert) == word_piece) return row->kind;
   return fail(ErrorCode::kUnsupported,
               fmt::format("{}: a vocabulary alone, and neither tokenizer_class {} of "
                           "tokenizer_config.json nor model_type {} of config.json says how texts "
                           "are split",
                           name, quoted(stated, 60), quoted(settings.model_type, 60)));
-}
-
-std::string_view take_line(std::string_view& rest) {
-  const size_t end = std::min(rest.find('\n'), rest.size());
-  std::string_view line = rest.substr(0, end);
-  rest.remove_prefix(std::min(end + 1, rest.size()));
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
 }
 
 // Without the white space at its end.
@@ -122,7 +117,7 @@ Result<std::string_view> trimmed(std::string_view line, const std::string& name)
 // The parts around a vocabulary, as the reference's class puts them there.
 class Surroundings {
  public:
-  Surroundings(Kind kind, const TokenizerSettings& settings, const std::string& name,
+  Surroundings(TokenizerKind kind, const TokenizerSettings& settings, const std::string& name,
                DocumentBuilder& out)
       : kind_(kind), settings_(settings), name_(name), out_(out) {}
 
@@ -147,7 +142,7 @@ class Surroundings {
       TokenSpec token;
       token.content = named(key);
       // Qwen2Tokenizer adds all of them once more, as plain ones.
-      const bool again = kind_ == Kind::kQwen2;
+      const bool again = kind_ == TokenizerKind::kQwen2;
       if (token.content.empty() || (out_.is_added(token.content) && !again)) continue;
       const auto stated = settings_.named.find(key);
       const bool flags = !again && stated != settings_.named.end() && stated->second;
@@ -163,7 +158,7 @@ class Surroundings {
 
   Status enclose() {
     std::vector<std::string> before, behind;
-    if (kind_ == Kind::kBert || kind_ == Kind::kRoberta) {
+    if (kind_ == TokenizerKind::kBert || kind_ == TokenizerKind::kRoberta) {
       before = {named("cls_token")};
       behind = {named("sep_token")};
     } else {
@@ -176,7 +171,7 @@ class Surroundings {
   }
 
  private:
-  Kind kind_;
+  TokenizerKind kind_;
   const TokenizerSettings& settings_;
   const std::string& name_;
   DocumentBuilder& out_;
@@ -218,7 +213,7 @@ Status add_merges(std::string_view text, const std::string& name, DocumentBuilde
 Result<TokenizerDocument> word_piece_document(std::string_view lines,
                                               const TokenizerSettings& settings,
                                               const std::string& name) {
-  const Kind kind = FERRY_TRY(kind_of(settings, /*word_piece=*/true, name));
+  const TokenizerKind kind = FERRY_TRY(kind_of(settings, /*word_piece=*/true, name));
   DocumentBuilder out(name);
   Surroundings around(kind, settings, name, out);
   std::map<std::string_view, uint32_t> ids;  // of a token that is there twice the last one counts
@@ -256,7 +251,7 @@ Result<TokenizerDocument> word_piece_document(std::string_view lines,
 Result<TokenizerDocument> byte_bpe_document(std::string_view vocab, std::string_view merges,
                                             const TokenizerSettings& settings,
                                             const std::string& name) {
-  const Kind kind = FERRY_TRY(kind_of(settings, /*word_piece=*/false, name));
+  const TokenizerKind kind = FERRY_TRY(kind_of(settings, /*word_piece=*/false, name));
   DocumentBuilder out(name);
   FERRY_RETURN_IF_ERROR(add_vocabulary(vocab, name, out));
   FERRY_RETURN_IF_ERROR(add_merges(merges, name, out));
@@ -264,9 +259,10 @@ Result<TokenizerDocument> byte_bpe_document(std::string_view vocab, std::string_
   FERRY_RETURN_IF_ERROR(around.add_tokens());
   out.field("model") = {{"type", "BPE"}, {"fuse_unk", false}, {"byte_fallback", false}};
   const bool prefix = settings.add_prefix_space.value_or(false);
-  const json bytes = {
-      {"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"use_regex", kind != Kind::kQwen2}};
-  if (kind == Kind::kQwen2) {
+  const json bytes = {{"type", "ByteLevel"},
+                      {"add_prefix_space", prefix},
+                      {"use_regex", kind != TokenizerKind::kQwen2}};
+  if (kind == TokenizerKind::kQwen2) {
     const json split = {{"type", "Split"},
                         {"pattern", {{"Regex", kQwen2Pattern}}},
                         {"behavior", "Isolated"},
@@ -275,7 +271,9 @@ Result<TokenizerDocument> byte_bpe_document(std::string_view vocab, std::string_
   } else {
     out.field("pre_tokenizer") = bytes;
   }
-  if (kind == Kind::kQwen2 || kind == Kind::kGptNeoX) out.field("normalizer") = {{"type", "NFC"}};
+  if (kind == TokenizerKind::kQwen2 || kind == TokenizerKind::kGptNeoX) {
+    out.field("normalizer") = {{"type", "NFC"}};
+  }
   out.field("decoder") = {{"type", "ByteLevel"}};
   FERRY_RETURN_IF_ERROR(around.enclose());
   return out.take();

@@ -24,13 +24,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr IntRange kCounts = {0, INT32_MAX};
-constexpr IntRange kSizes = {1, INT32_MAX};
 constexpr IntRange kLayers = {1, 1 << 17};
 constexpr size_t kMaxShownKeys = 6;
-constexpr FloatRange kReals = {1e-30, 1e15}, kRealsOrNone = {0, 1e15};
+constexpr FloatRange kRealsOrNone = {0, 1e15};
 constexpr double kDefaultTheta = 10000.0;  // of readers of GGUF
-constexpr const char* kPartial = "partial_rotary_factor";
+constexpr const char* kPartialFactor = "partial_rotary_factor";
 constexpr double kConfigTolerance = 1e-6;  // numbers are f32 in GGUF
 
 // A number of the metadata that is one of the config.
@@ -162,9 +160,9 @@ std::vector<std::span<const NumberRow>> number_tables(const GgufArchitecture& ar
   return tables;
 }
 
-class Maker {
+class ConfigMaker {
  public:
-  explicit Maker(const GgufConfigInput& input)
+  explicit ConfigMaker(const GgufConfigInput& input)
       : input_(input),
         path_(printable(input.tensors->path())),
         keys_{{*input.metadata, path_, ""}, std::string(input.architecture->name) + "."},
@@ -233,7 +231,7 @@ class Maker {
 
   // Of a row whose key is there.
   Result<double> real_of(const NumberRow& row) const {
-    return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kReals));
+    return *FERRY_TRY(fields_.number(key(row.gguf), row.zero_is_none ? kRealsOrNone : kGgufReals));
   }
 
   Status read_numbers(std::span<const NumberRow> rows) {
@@ -245,7 +243,7 @@ class Maker {
         const double value = FERRY_TRY(real_of(row));
         config_[std::string(row.hf)] = row.zero_is_none && value == 0 ? json() : json(value);
       } else {
-        config_[std::string(row.hf)] = *FERRY_TRY(reading_.integer(row.gguf, kCounts));
+        config_[std::string(row.hf)] = *FERRY_TRY(reading_.integer(row.gguf, kGgufCounts));
       }
     }
     return {};
@@ -259,7 +257,7 @@ class Maker {
       return {};
     }
     const int64_t predicting =
-        FERRY_TRY(fields_.integer_or(key("nextn_predict_layers"), kCounts, 0));
+        FERRY_TRY(fields_.integer_or(key("nextn_predict_layers"), kGgufCounts, 0));
     if (predicting >= *blocks) {
       return fields_.bad(key("nextn_predict_layers"), "leaves no layer of the model");
     }
@@ -272,10 +270,10 @@ class Maker {
   // Where it is not stated, the model types have defaults of their own that GGUF does not know.
   Status read_head_dim() {
     if (input_.architecture->latent) return read_turned_dim();
-    const auto keys = FERRY_TRY(fields_.integer(key("attention.key_length"), kSizes));
-    const auto values = FERRY_TRY(fields_.integer(key("attention.value_length"), kSizes));
-    const auto hidden = FERRY_TRY(fields_.integer(key("embedding_length"), kSizes));
-    const auto heads = FERRY_TRY(reading_.integer("attention.head_count", kSizes));
+    const auto keys = FERRY_TRY(fields_.integer(key("attention.key_length"), kGgufSizes));
+    const auto values = FERRY_TRY(fields_.integer(key("attention.value_length"), kGgufSizes));
+    const auto hidden = FERRY_TRY(fields_.integer(key("embedding_length"), kGgufSizes));
+    const auto heads = FERRY_TRY(reading_.integer("attention.head_count", kGgufSizes));
     if (!keys && (!hidden || !heads)) return {};
     if (!keys && *hidden % *heads != 0) {
       return fields_.bad(key("attention.head_count"), "does not divide the embedding length");
@@ -293,7 +291,7 @@ class Maker {
 
   // Of latent attention: only these dimensions of a head have RoPE.
   Status read_turned_dim() {
-    FERRY_RETURN_IF_ERROR(reading_.take("rope.dimension_count", "head_dim", kSizes));
+    FERRY_RETURN_IF_ERROR(reading_.take("rope.dimension_count", "head_dim", kGgufSizes));
     reading_.head_dim = config_.value("head_dim", int64_t{0});
     return {};
   }
@@ -310,7 +308,9 @@ class Maker {
                         .max_positions = config_.value("max_position_embeddings", int64_t{0})}));
     config_["rope_parameters"] = rope_.parameters;
     // Of a scaled RoPE the one beside the object counts.
-    if (rope_.parameters.contains(kPartial)) config_[kPartial] = rope_.parameters[kPartial];
+    if (rope_.parameters.contains(kPartialFactor)) {
+      config_[kPartialFactor] = rope_.parameters[kPartialFactor];
+    }
     if (rope_.original_positions) {
       config_["original_max_position_embeddings"] = *rope_.original_positions;
     }
@@ -319,8 +319,8 @@ class Maker {
   }
 
   Status read_linear_sizes() {
-    const auto inner = FERRY_TRY(fields_.integer(key("ssm.inner_size"), kSizes));
-    const auto heads = FERRY_TRY(fields_.integer(key("ssm.time_step_rank"), kSizes));
+    const auto inner = FERRY_TRY(fields_.integer(key("ssm.inner_size"), kGgufSizes));
+    const auto heads = FERRY_TRY(fields_.integer(key("ssm.time_step_rank"), kGgufSizes));
     if (!inner) reading_.missing.push_back(key("ssm.inner_size"));
     if (inner && heads) {
       if (*inner % *heads != 0) {
@@ -368,7 +368,7 @@ class Maker {
         {"tokenizer.ggml.eos_token_id", "eos_token_id"},
         {"tokenizer.ggml.padding_token_id", "pad_token_id"}};
     for (const auto& [gguf, hf] : kIds) {
-      if (const auto id = FERRY_TRY(fields_.integer(gguf, kCounts))) config_[hf] = *id;
+      if (const auto id = FERRY_TRY(fields_.integer(gguf, kGgufCounts))) config_[hf] = *id;
     }
     return {};
   }
@@ -405,7 +405,7 @@ class Maker {
       if (!user.contains(rope) || user[rope].is_null()) continue;
       config_.erase("rope_parameters");
       config_.erase("original_max_position_embeddings");
-      config_.erase(kPartial);
+      config_.erase(kPartialFactor);
       config_["rope_theta"] = theta_;
     }
     if (user.contains("full_attention_interval") || user.contains("sliding_window_pattern") ||
@@ -448,7 +448,7 @@ class Maker {
                                 static_cast<double>(reading_.layers), "block_count"));
     FERRY_RETURN_IF_ERROR(agree(config, "vocab_size", static_cast<double>(parsed.vocab_size),
                                 static_cast<double>(rows_), "rows of token_embd.weight"));
-    if (const auto rotary = FERRY_TRY(fields_.integer(key("rope.dimension_count"), kSizes))) {
+    if (const auto rotary = FERRY_TRY(fields_.integer(key("rope.dimension_count"), kGgufSizes))) {
       FERRY_RETURN_IF_ERROR(agree(config, "partial_rotary_factor",
                                   static_cast<double>(parsed.rotary_dim()),
                                   static_cast<double>(*rotary), key("rope.dimension_count")));
@@ -464,7 +464,7 @@ class Maker {
       if (input_.architecture->latent && !row.latent) continue;
       const double stated =
           row.real ? FERRY_TRY(real_of(row))
-                   : static_cast<double>(*FERRY_TRY(reading_.integer(row.gguf, kCounts)));
+                   : static_cast<double>(*FERRY_TRY(reading_.integer(row.gguf, kGgufCounts)));
       if (row.or_of && row.or_of(config.parsed) == stated) continue;
       FERRY_RETURN_IF_ERROR(agree(config, row.hf, row.of(config.parsed), stated, key(row.gguf)));
     }
@@ -493,6 +493,8 @@ class Maker {
 
 }  // namespace
 
-Result<GgufConfig> make_gguf_config(const GgufConfigInput& input) { return Maker(input).run(); }
+Result<GgufConfig> make_gguf_config(const GgufConfigInput& input) {
+  return ConfigMaker(input).run();
+}
 
 }  // namespace ferry::converters

@@ -1,6 +1,7 @@
 // The keys of one architecture in the metadata of a GGUF file.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,11 @@
 #include "core/result.h"
 
 namespace ferry::converters {
+
+// Numbers of which no narrower range is known.
+constexpr IntRange kGgufCounts = {0, INT32_MAX};
+constexpr IntRange kGgufSizes = {1, INT32_MAX};
+constexpr FloatRange kGgufReals = {1e-30, 1e15};
 
 struct GgufKeys {
   JsonFields fields;   // all of the metadata

@@ -13,9 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr IntRange kCounts = {0, INT32_MAX};
-constexpr IntRange kSizes = {1, INT32_MAX};
-constexpr FloatRange kReals = {1e-30, 1e15};
 // What readers of GGUF take where no key says it.
 constexpr int64_t kDefaultInterval = 4;
 constexpr int64_t kGlobalEvery = 6;      // gemma3
@@ -61,8 +58,8 @@ class Layers {
 
   Status read_linear_attention() {
     const auto recurrent = FERRY_TRY(flags("attention.recurrent_layers"));
-    const int64_t interval = FERRY_TRY(
-        keys_.fields.integer_or(keys_.name("full_attention_interval"), kSizes, kDefaultInterval));
+    const int64_t interval = FERRY_TRY(keys_.fields.integer_or(
+        keys_.name("full_attention_interval"), kGgufSizes, kDefaultInterval));
     write("linear_attention", [&](int64_t i) {
       return recurrent ? (*recurrent)[static_cast<size_t>(i)] : (i + 1) % interval != 0;
     });
@@ -74,7 +71,7 @@ class Layers {
     constexpr const char* kPattern = "attention.sliding_window_pattern";
     const auto listed = FERRY_TRY(flags(kPattern));
     if (!listed) {
-      every = FERRY_TRY(keys_.fields.integer_or(keys_.name(kPattern), kSizes, every));
+      every = FERRY_TRY(keys_.fields.integer_or(keys_.name(kPattern), kGgufSizes, every));
     }
     write("sliding_attention", [&](int64_t i) {
       return listed ? (*listed)[static_cast<size_t>(i)] : (i + 1) % every != 0;
@@ -88,8 +85,8 @@ class Layers {
       in_.missing.push_back(keys_.name("attention.sliding_window"));
     }
     FERRY_RETURN_IF_ERROR(write_windows(kGlobalEvery));
-    const double local =
-        FERRY_TRY(keys_.fields.number_or(keys_.name("rope.freq_base_swa"), kReals, kLocalTheta));
+    const double local = FERRY_TRY(
+        keys_.fields.number_or(keys_.name("rope.freq_base_swa"), kGgufReals, kLocalTheta));
     config_["rope_parameters"] = {
         {"full_attention", config_["rope_parameters"]},
         {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
@@ -133,7 +130,7 @@ class Layers {
 
 // Sigmoid or softmax, where a key says it: as the model has it.
 Status check_gating(const GgufReading& in) {
-  const auto gating = FERRY_TRY(in.integer("expert_gating_func", kCounts));
+  const auto gating = FERRY_TRY(in.integer("expert_gating_func", kGgufCounts));
   const int64_t own = in.architecture->sigmoid_experts ? kSigmoid : kSoftmax;
   if (gating.value_or(0) == 0 || *gating == own) return {};
   return in.keys->unsupported("expert_gating_func",
@@ -145,11 +142,12 @@ Status read_groups(GgufReading& in) {
   constexpr std::pair<const char*, const char*> kGroups[] = {
       {"expert_group_count", "n_group"}, {"expert_group_used_count", "topk_group"}};
   for (const auto& [key, member] : kGroups) {
-    (*in.config)[member] = std::max<int64_t>(1, FERRY_TRY(in.integer(key, kCounts)).value_or(1));
+    (*in.config)[member] =
+        std::max<int64_t>(1, FERRY_TRY(in.integer(key, kGgufCounts)).value_or(1));
   }
-  FERRY_RETURN_IF_ERROR(in.take("expert_shared_count", "n_shared_experts", kCounts));
+  FERRY_RETURN_IF_ERROR(in.take("expert_shared_count", "n_shared_experts", kGgufCounts));
   const double scale = FERRY_TRY(
-      in.keys->fields.number_or(in.keys->name("expert_weights_scale"), {0, kReals.max}, 0));
+      in.keys->fields.number_or(in.keys->name("expert_weights_scale"), {0, kGgufReals.max}, 0));
   (*in.config)["routed_scaling_factor"] = scale == 0 ? 1.0 : scale;
   return {};
 }
@@ -236,7 +234,7 @@ Status read_gguf_experts(GgufReading& in) {
                                                                in.architecture->normed_experts));
   if (in.architecture->grouped_experts) FERRY_RETURN_IF_ERROR(read_groups(in));
   if (rule == ExpertRule::kAfterFirst) {
-    const auto dense = FERRY_TRY(in.integer("leading_dense_block_count", kCounts));
+    const auto dense = FERRY_TRY(in.integer("leading_dense_block_count", kGgufCounts));
     config["first_k_dense_replace"] = dense.value_or(0);
     return {};
   }

@@ -125,7 +125,7 @@ constexpr GgufName kStarcoder2Rows[] = {
     {"blk.{i}.ffn_down.bias", "model.layers.{i}.mlp.c_proj.bias"},
 };
 
-constexpr GgufForm kQkv = {.read_only = true, .shape = GgufForm::Shape::kQkv};
+constexpr GgufForm kSingleQkv = {.read_only = true, .shape = GgufForm::Shape::kQkv};
 
 constexpr GgufName kPhi2Rows[] = {
     {"token_embd.weight", "model.embed_tokens.weight"},
@@ -141,8 +141,8 @@ constexpr GgufName kPhi2Rows[] = {
     {"blk.{i}.attn_k.bias", "model.layers.{i}.self_attn.k_proj.bias"},
     {"blk.{i}.attn_v.weight", "model.layers.{i}.self_attn.v_proj.weight"},
     {"blk.{i}.attn_v.bias", "model.layers.{i}.self_attn.v_proj.bias"},
-    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.{p}_proj.weight", kQkv},
-    {"blk.{i}.attn_qkv.bias", "model.layers.{i}.self_attn.{p}_proj.bias", kQkv},
+    {"blk.{i}.attn_qkv.weight", "model.layers.{i}.self_attn.{p}_proj.weight", kSingleQkv},
+    {"blk.{i}.attn_qkv.bias", "model.layers.{i}.self_attn.{p}_proj.bias", kSingleQkv},
     {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.dense.weight"},
     {"blk.{i}.attn_output.bias", "model.layers.{i}.self_attn.dense.bias"},
     {"blk.{i}.ffn_up.weight", "model.layers.{i}.mlp.fc1.weight"},

@@ -9,9 +9,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr IntRange kSizes = {1, INT32_MAX};
-constexpr FloatRange kReals = {1e-30, 1e15};
-
 // Numbers that a model without Mamba layers does not use.
 void write_no_mamba(json& config) {
   config["mamba_expand"] = 1;
@@ -28,12 +25,12 @@ Status read_mamba_sizes(GgufReading& in) {
       {"ssm.group_count", "mamba_n_groups"},
       {"ssm.time_step_rank", "mamba_n_heads"}};
   for (const auto& [key, member] : kNumbers) {
-    FERRY_RETURN_IF_ERROR(in.take(key, member, kSizes));
+    FERRY_RETURN_IF_ERROR(in.take(key, member, kGgufSizes));
   }
-  const auto inner = FERRY_TRY(in.integer("ssm.inner_size", kSizes));
+  const auto inner = FERRY_TRY(in.integer("ssm.inner_size", kGgufSizes));
   const int64_t heads = config.value("mamba_n_heads", int64_t{1});
   const int64_t hidden = std::max<int64_t>(1, config.value("hidden_size", int64_t{1}));
-  if (!inner) return in.take("ssm.inner_size", "mamba_expand", kSizes);
+  if (!inner) return in.take("ssm.inner_size", "mamba_expand", kGgufSizes);
   if (*inner % heads != 0 || *inner % hidden != 0) {
     return in.keys->fields.bad(in.keys->name("ssm.inner_size"),
                                "is not a multiple of the number of heads and the embedding length");
@@ -50,10 +47,10 @@ Status read_gguf_latent_attention(GgufReading& in) {
   json& config = *in.config;
   const bool split = in.states("attention.key_length_mla");
   const char* key = split ? "attention.key_length_mla" : "attention.key_length";
-  FERRY_RETURN_IF_ERROR(in.take(key, "qk_nope_head_dim", kSizes));
+  FERRY_RETURN_IF_ERROR(in.take(key, "qk_nope_head_dim", kGgufSizes));
   FERRY_RETURN_IF_ERROR(in.take(split ? "attention.value_length_mla" : "attention.value_length",
-                                "v_head_dim", kSizes));
-  FERRY_RETURN_IF_ERROR(in.take("attention.kv_lora_rank", "kv_lora_rank", kSizes));
+                                "v_head_dim", kGgufSizes));
+  FERRY_RETURN_IF_ERROR(in.take("attention.kv_lora_rank", "kv_lora_rank", kGgufSizes));
   if (config.contains("qk_nope_head_dim")) {
     const int64_t plain = config["qk_nope_head_dim"].get<int64_t>() - in.head_dim;
     if (plain < 1) {
@@ -93,7 +90,7 @@ Status read_gguf_mamba(GgufReading& in) {
 
 Status read_gguf_short_convs(GgufReading& in) {
   if (in.type->name == "lfm2") (*in.config)["block_auto_adjust_ff_dim"] = false;  // it has been
-  return in.take("shortconv.l_cache", "conv_L_cache", kSizes);
+  return in.take("shortconv.l_cache", "conv_L_cache", kGgufSizes);
 }
 
 // Without a second norm the first is that of both. GPT-NeoX has two in any case.
@@ -108,7 +105,7 @@ Status read_gguf_parallel_residual(GgufReading& in) {
 Status read_gguf_growing_queries(GgufReading& in) {
   json& rope = (*in.config)["rope_parameters"];
   const auto growth =
-      FERRY_TRY(in.keys->fields.number(in.keys->name("attention.temperature_scale"), kReals));
+      FERRY_TRY(in.keys->fields.number(in.keys->name("attention.temperature_scale"), kGgufReals));
   if (rope["rope_type"] != "yarn") {
     return in.keys->unsupported("attention.temperature_scale", "is not supported without yarn");
   }

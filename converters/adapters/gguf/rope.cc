@@ -15,8 +15,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr IntRange kSizes = {1, INT32_MAX};
-constexpr FloatRange kReals = {1e-30, 1e15};
 constexpr FloatRange kFactors = {0, 1e15};  // 0 stands for no factor
 constexpr const char* kFrequencies = "rope_freqs.weight";
 constexpr const char* kShort = "rope_factors_short.weight";
@@ -45,7 +43,7 @@ class RopeReader {
 
   Status read_rotary_part() {
     const std::string key = keys_.name("rope.dimension_count");
-    const auto rotary = FERRY_TRY(keys_.fields.integer(key, kSizes));
+    const auto rotary = FERRY_TRY(keys_.fields.integer(key, kGgufSizes));
     const bool partial = in_.architecture->partial_rotary || in_.architecture->linear_attention;
     if (in_.head_dim == 0 || (!rotary && !in_.architecture->linear_attention)) return {};
     rotary_ = rotary.value_or(in_.head_dim);
@@ -101,7 +99,7 @@ class RopeReader {
 
   Status read_original_positions() {
     const std::string key = keys_.name("rope.scaling.original_context_length");
-    out_.original_positions = FERRY_TRY(keys_.fields.integer(key, kSizes));
+    out_.original_positions = FERRY_TRY(keys_.fields.integer(key, kGgufSizes));
     if (!out_.original_positions) {
       out_.missing.push_back(key);
     } else {
@@ -117,7 +115,7 @@ class RopeReader {
         {"rope.scaling.yarn_beta_slow", "beta_slow"},
         {"rope.scaling.yarn_attn_factor", "attention_factor"}};
     for (const auto& [gguf, hf] : kNumbers) {
-      if (const auto value = FERRY_TRY(number(gguf, kReals))) out_.parameters[hf] = *value;
+      if (const auto value = FERRY_TRY(number(gguf, kGgufReals))) out_.parameters[hf] = *value;
     }
     const auto truncate = FERRY_TRY(keys_.fields.flag(keys_.name("rope.scaling.yarn_truncate")));
     if (truncate) out_.parameters["truncate"] = *truncate;
@@ -211,7 +209,7 @@ class RopeReader {
     FERRY_RETURN_IF_ERROR(read_original_positions());
     out_.factors = FERRY_TRY(factors_of(*shorter));
     out_.long_factors = FERRY_TRY(factors_of(*longer));
-    out_.attention_factor = FERRY_TRY(number("rope.scaling.attn_factor", kReals));
+    out_.attention_factor = FERRY_TRY(number("rope.scaling.attn_factor", kGgufReals));
     write_longrope(out_.attention_factor.value_or(1.0));
     return {};
   }

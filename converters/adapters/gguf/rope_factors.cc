@@ -8,13 +8,13 @@
 namespace ferry::converters {
 namespace {
 
-constexpr double kTolerance = 1e-5;
+constexpr double kFactorTolerance = 1e-5;
 constexpr double kLow = 1.0, kHigh = 4.0;  // of all Llama models with scaling
 constexpr int kMaxOriginalBits = 24;
 // Of a model's own factors any one gives the length; a few are tried, because they are rounded.
 constexpr size_t kMaxCandidates = 64;
 
-bool same(double a, double b) { return std::abs(a - b) <= kTolerance * std::max(a, b); }
+bool same(double a, double b) { return std::abs(a - b) <= kFactorTolerance * std::max(a, b); }
 
 RopeConfig llama3(double theta, double factor, double low, double high, int64_t original) {
   return {.type = RopeConfig::Type::kLlama3,

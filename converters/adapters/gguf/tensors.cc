@@ -21,8 +21,8 @@ using graph::Step;
 constexpr std::string_view kUnknown = "gguf:";
 constexpr std::string_view kRopeFactors[] = {"rope_freqs.weight", "rope_factors_short.weight",
                                              "rope_factors_long.weight"};
-constexpr std::string_view kLayer = "{i}";
-constexpr std::string_view kExpert = "{e}";
+constexpr std::string_view kLayerIndex = "{i}";
+constexpr std::string_view kExpertIndex = "{e}";
 constexpr std::string_view kPart = "{p}";
 constexpr std::string_view kBlock = "blk.";
 constexpr int64_t kMaxHeads = 1 << 20;
@@ -123,7 +123,7 @@ class Keyer {
 
   // Whether another tensor of the file takes the tensor of this row.
   bool is_part(const GgufName& row, int64_t layer) const {
-    return row.form.is_part && index_.contains(with_number(kGgufPackedInput, kLayer, layer));
+    return row.form.is_part && index_.contains(with_number(kGgufPackedInput, kLayerIndex, layer));
   }
 
   Status arrange(const GgufName& row, size_t index, int64_t layer) {
@@ -143,7 +143,7 @@ class Keyer {
     }
     if (form.order != nullptr) pieces = FERRY_TRY(reorder(form, stored, shape, pieces));
     FERRY_RETURN_IF_ERROR(add_axis_of_shape(form, stored, shape));
-    const std::string key = with_number(row.hf, kLayer, layer);
+    const std::string key = with_number(row.hf, kLayerIndex, layer);
     Recipe recipe =
         FERRY_TRY(graph::make_recipe(source_, std::move(pieces), std::move(shape), key));
     if (form.values == GgufForm::Values::kNorm && architecture_.shifted_norms) {
@@ -209,9 +209,9 @@ class Keyer {
     if (expert_tensors_ > kMaxExpertTensors) return bad(stored, "more experts than any model has");
     const int64_t each = width_of(stored);
     const Shape shape(stored.shape.begin() + 1, stored.shape.end());
-    const std::string pattern = with_number(row.hf, kLayer, layer);
+    const std::string pattern = with_number(row.hf, kLayerIndex, layer);
     for (int64_t expert = 0; expert < stored.shape[0]; ++expert) {
-      std::string key = with_number(pattern, kExpert, expert);
+      std::string key = with_number(pattern, kExpertIndex, expert);
       Recipe recipe = FERRY_TRY(
           graph::make_recipe(source_, {run_piece(index, expert * each, each)}, shape, key));
       out_.tensors.push_back({std::move(key), std::move(recipe)});
@@ -224,7 +224,7 @@ class Keyer {
     const TensorEntry& stored = entry(index);
     const int64_t q = config_.q_size(), kv = config_.kv_size(), width = width_of(stored);
     FERRY_RETURN_IF_ERROR(want_rows(stored, q + 2 * kv));
-    const std::string pattern = with_number(row.hf, kLayer, layer);
+    const std::string pattern = with_number(row.hf, kLayerIndex, layer);
     const struct {
       const char* name;
       int64_t first, rows;
@@ -248,7 +248,7 @@ class Keyer {
 
   // The tensor whose rows follow those of the packed input: both have the sizes of the config.
   Result<StridedPiece> gate_of(size_t index, int64_t layer) const {
-    const std::string name = with_number(kGgufPackedGate, kLayer, layer);
+    const std::string name = with_number(kGgufPackedGate, kLayerIndex, layer);
     const auto gate = index_.find(name);
     if (gate == index_.end()) {
       return bad(entry(index), fmt::format("there is no {} for it", quoted(name)));
@@ -298,9 +298,9 @@ std::unordered_map<std::string, std::string> names_of(const GgufArchitecture& ar
   std::unordered_map<std::string, std::string> names;
   for (const auto& table : architecture.tables) {
     for (const GgufName& row : table) {
-      const int64_t count = row.hf.find(kLayer) == row.hf.npos ? 1 : config.num_layers;
+      const int64_t count = row.hf.find(kLayerIndex) == row.hf.npos ? 1 : config.num_layers;
       for (int64_t i = 0; i < count; ++i) {
-        names.emplace(with_number(row.hf, kLayer, i), with_number(row.gguf, kLayer, i));
+        names.emplace(with_number(row.hf, kLayerIndex, i), with_number(row.gguf, kLayerIndex, i));
       }
     }
   }

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr IntRange kIds = {0, INT32_MAX};
+constexpr IntRange kTokenIds = {0, INT32_MAX};
 // Longer tokens are whole words of white space or noise; taking them apart takes quadratic time.
 constexpr size_t kMaxMergedBytes = 128;
 constexpr const char* kSpace = "\xe2\x96\x81";  // U+2581, a space in SentencePiece
@@ -84,9 +84,9 @@ json replace(const char* from, const char* to) {
   return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
 }
 
-class Maker {
+class TokenizerMaker {
  public:
-  Maker(const json& metadata, const std::string& name) : fields_(metadata, name, "") {}
+  TokenizerMaker(const json& metadata, const std::string& name) : fields_(metadata, name, "") {}
 
   Result<GgufTokenizer> run() {
     const auto model = FERRY_TRY(fields_.text("tokenizer.ggml.model"));
@@ -154,7 +154,7 @@ class Maker {
     scores_ = FERRY_TRY(numbers<double>("tokenizer.ggml.scores"));
     int64_t last_named = -1;
     for (const SpecialKey& special : kSpecials) {
-      last_named = std::max(last_named, FERRY_TRY(fields_.integer_or(special.gguf, kIds, -1)));
+      last_named = std::max(last_named, FERRY_TRY(fields_.integer_or(special.gguf, kTokenIds, -1)));
     }
     while (std::ssize(types_) > last_named + 1 && types_.back() == kUnused) {
       types_.pop_back();
@@ -172,7 +172,7 @@ class Maker {
 
   // The token that a key names by its id.
   Result<std::optional<std::string>> special(const char* key) const {
-    const auto id = FERRY_TRY(fields_.integer(key, kIds));
+    const auto id = FERRY_TRY(fields_.integer(key, kTokenIds));
     if (!id) return std::nullopt;
     if (static_cast<size_t>(*id) < tokens_.size()) return tokens_[static_cast<size_t>(*id)];
     return fields_.bad(key, fmt::format("is {}, but there are {} tokens", *id, tokens_.size()));
@@ -368,7 +368,7 @@ class Maker {
 }  // namespace
 
 Result<GgufTokenizer> make_gguf_tokenizer(const json& metadata, const std::string& name) {
-  return Maker(metadata, name).run();
+  return TokenizerMaker(metadata, name).run();
 }
 
 }  // namespace ferry::converters

@@ -12,8 +12,8 @@ namespace {
 
 using Type = RopeConfig::Type;
 
-constexpr int64_t kGlobalEvery = 6;  // gemma3
-constexpr double kTolerance = 1e-6;  // of numbers that readers compute in f32
+constexpr int64_t kGlobalEvery = 6;     // gemma3
+constexpr double kF32Tolerance = 1e-6;  // of numbers that readers compute in f32
 
 class Limits {
  public:
@@ -95,7 +95,7 @@ class Limits {
   // Readers multiply by 0.1 ln(factor) + 1 themselves.
   Status check_yarn() const {
     const double usual = 0.1 * std::log(c_.rope.factor) + 1;
-    if (std::abs(c_.rope.attention_factor - usual) > kTolerance * usual) {
+    if (std::abs(c_.rope.attention_factor - usual) > kF32Tolerance * usual) {
       return cannot("rope_parameters.attention_factor", "is not 0.1 ln(factor) + 1");
     }
     if (!c_.rope.truncate) return cannot("rope_parameters.truncate", "is false");
@@ -125,7 +125,7 @@ class Limits {
         1 / std::sqrt(static_cast<double>(by_hidden ? c_.hidden_size / c_.num_heads : c_.head_dim));
     const double scale =
         c_.scalars.attention.value_or(1 / std::sqrt(static_cast<double>(c_.head_dim)));
-    if (std::abs(scale - wanted) > kTolerance * wanted) {
+    if (std::abs(scale - wanted) > kF32Tolerance * wanted) {
       return cannot(
           "query_pre_attn_scalar",
           fmt::format("is not {}", by_hidden ? "hidden_size / num_attention_heads" : "head_dim"));

@@ -19,7 +19,7 @@ namespace {
 using graph::Recipe;
 using graph::Step;
 
-constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::string_view kHeadWeight = "lm_head.weight";
 // A checkpoint of a part of a larger model, and of a model without its head, has other prefixes.
 constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
     {"", ""},
@@ -40,13 +40,13 @@ size_t rank_of_stack(std::string_view name) {
   return std::size(kStackOrder);
 }
 
-int64_t width_of(const Shape& shape) {
+int64_t row_width(const Shape& shape) {
   int64_t width = 1;
   for (size_t i = 1; i < shape.size(); ++i) width *= shape[i];
   return width;
 }
 
-int64_t count_of(const std::vector<StridedPiece>& pieces) {
+int64_t piece_elements(const std::vector<StridedPiece>& pieces) {
   int64_t count = 0;
   for (const StridedPiece& piece : pieces) count += piece.count();
   return count;
@@ -94,7 +94,7 @@ class Writer {
 
   Status add(size_t index) {
     const std::string key = tables_.known(tensors_[index].key);
-    if (key == kHead && config_.tie_word_embeddings) return {};
+    if (key == kHeadWeight && config_.tie_word_embeddings) return {};
     if (key.empty()) return cannot(tensors_[index], "has no tensor for it");
     for (const auto& [row, numbers] : tables_.find(key)) {
       FERRY_RETURN_IF_ERROR(add(index, *row, numbers));
@@ -146,15 +146,15 @@ class Writer {
     for (const StridedPiece& piece : order) {
       if (end_of(piece).value_or(INT64_MAX) > shape[0]) return cannot(tensor, "wants more rows");
     }
-    recipe.pieces = select(recipe.pieces, rows_to_elements(order, width_of(shape)));
-    shape[0] = count_of(order);
+    recipe.pieces = select(recipe.pieces, rows_to_elements(order, row_width(shape)));
+    shape[0] = piece_elements(order);
     return {};
   }
 
   Status order_columns(const GgufForm& form, const KeyedTensor& tensor, Recipe& recipe) const {
     const Shape& shape = recipe.output().shape;
     const std::vector<StridedPiece> order = form.written(config_);
-    if (shape.size() != 2 || shape[1] != count_of(order)) {
+    if (shape.size() != 2 || shape[1] != piece_elements(order)) {
       return cannot(tensor, "wants other columns");
     }
     std::vector<StridedPiece> in_rows;

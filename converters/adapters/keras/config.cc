@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "converters/config/json_fields.h"
+#include "converters/config/ranges.h"
 #include "core/json.h"
 #include "core/text.h"
 
@@ -22,14 +23,6 @@ using Json = nlohmann::ordered_json;
 // chooses.
 constexpr int64_t kUnstatedPositions = 131072;
 
-constexpr IntRange kSizeRange = {1, int64_t{1} << 24};
-constexpr IntRange kLayerRange = {1, 1024};
-constexpr IntRange kHeadRange = {1, 4096};
-constexpr IntRange kHeadDimRange = {1, 1 << 16};
-constexpr IntRange kPositionRange = {1, INT32_MAX};
-constexpr FloatRange kEpsRange = {1e-30, 1.0};
-constexpr FloatRange kThetaRange = {1e-3, 1e15};
-constexpr FloatRange kFactorRange = {1e-3, 1e6};
 constexpr FloatRange kCapRange = {1e-3, 1e6};
 
 // Fixed in the code of Gemma 1, 2 and 3.
@@ -39,8 +32,8 @@ constexpr int64_t kGemma3Pattern = 6;  // the last of so many layers is global
 
 // -- one backbone
 
-tl::unexpected<Error> unsupported(const JsonFields& config, std::string_view key,
-                                  std::string_view what) {
+tl::unexpected<Error> unsupported_keras(const JsonFields& config, std::string_view key,
+                                        std::string_view what) {
   return config.error(ErrorCode::kUnsupported, key, what);
 }
 
@@ -93,7 +86,7 @@ Result<Json> llama_scaling(const JsonFields& config) {
     if (config.find(key) == nullptr) return config.bad(key, "is missing beside the other three");
   }
   if (position != 1.0) {
-    return unsupported(config, position_key, "is set together with a frequency scaling");
+    return unsupported_keras(config, position_key, "is set together with a frequency scaling");
   }
   Json out = {{"rope_type", "llama3"}};
   out["factor"] = *FERRY_TRY(config.number(keys[0], kFactorRange));
@@ -197,8 +190,8 @@ Status set_window_layers(Json& out, const JsonFields& config, int64_t pattern,
 Result<Json> gemma(const JsonFields& config, bool) {
   const bool second = FERRY_TRY(config.flag_or("use_post_ffw_norm", false));
   if (FERRY_TRY(config.flag_or("use_post_attention_norm", false)) != second) {
-    return unsupported(config, "use_post_attention_norm",
-                       "differs from use_post_ffw_norm: neither Gemma 1 nor Gemma 2");
+    return unsupported_keras(config, "use_post_attention_norm",
+                             "differs from use_post_ffw_norm: neither Gemma 1 nor Gemma 2");
   }
   Json out = FERRY_TRY(gemma_common(config, second ? "gemma2" : "gemma"));
   const auto doubled = out["intermediate_size"].get<int64_t>();
@@ -214,33 +207,35 @@ Result<Json> gemma(const JsonFields& config, bool) {
     return out;
   }
   for (const char* key : {"attention_logit_soft_cap", "final_logit_soft_cap"}) {
-    if (config.find(key) != nullptr) return unsupported(config, key, "is set in a Gemma 1");
+    if (config.find(key) != nullptr) return unsupported_keras(config, key, "is set in a Gemma 1");
   }
   if (FERRY_TRY(config.flag_or("use_sliding_window_attention", false))) {
-    return unsupported(config, "use_sliding_window_attention", "is true in a Gemma 1");
+    return unsupported_keras(config, "use_sliding_window_attention", "is true in a Gemma 1");
   }
   if (!FERRY_TRY(config.flag_or("query_head_dim_normalize", true))) {
-    return unsupported(config, "query_head_dim_normalize", "is false in a Gemma 1");
+    return unsupported_keras(config, "query_head_dim_normalize", "is false in a Gemma 1");
   }
   return out;
 }
 
 Result<Json> gemma3(const JsonFields& config, bool) {
   if (config.find("vision_encoder") != nullptr) {
-    return unsupported(config, "vision_encoder",
-                       "is set: only text backbones of Gemma 3 are supported");
+    return unsupported_keras(config, "vision_encoder",
+                             "is set: only text backbones of Gemma 3 are supported");
   }
   for (const char* key : {"use_bidirectional_attention", "is_embedding_model"}) {
-    if (FERRY_TRY(config.flag_or(key, false))) return unsupported(config, key, "is true");
+    if (FERRY_TRY(config.flag_or(key, false))) return unsupported_keras(config, key, "is true");
   }
   if (!FERRY_TRY(config.flag_or("use_query_key_norm", true))) {
-    return unsupported(config, "use_query_key_norm", "is false");
+    return unsupported_keras(config, "use_query_key_norm", "is false");
   }
   for (const char* key : {"use_post_ffw_norm", "use_post_attention_norm"}) {
-    if (!FERRY_TRY(config.flag_or(key, false))) return unsupported(config, key, "is not true");
+    if (!FERRY_TRY(config.flag_or(key, false))) {
+      return unsupported_keras(config, key, "is not true");
+    }
   }
   if (FERRY_TRY(config.number_or("local_rope_scaling_factor", kFactorRange, 1.0)) != 1.0) {
-    return unsupported(config, "local_rope_scaling_factor", "is not 1");
+    return unsupported_keras(config, "local_rope_scaling_factor", "is not 1");
   }
   Json out = FERRY_TRY(gemma_common(config, "gemma3_text"));
   out["rope_theta"] = kGemma3GlobalTheta;
@@ -311,12 +306,12 @@ Result<const Backbone*> find_backbone(const JsonFields& outer) {
     for (const std::string_view package : {"", "keras_hub>", "keras_nlp>"}) {
       if (registered == std::string(package) + *class_name) return &backbone;
     }
-    return unsupported(outer, "registered_name",
-                       fmt::format("is {}, not a class of KerasHub", quoted(registered)));
+    return unsupported_keras(outer, "registered_name",
+                             fmt::format("is {}, not a class of KerasHub", quoted(registered)));
   }
-  return unsupported(outer, "class_name",
-                     fmt::format("is {}, which is not supported; supported are {}",
-                                 quoted(*class_name), fmt::join(known, ", ")));
+  return unsupported_keras(outer, "class_name",
+                           fmt::format("is {}, which is not supported; supported are {}",
+                                       quoted(*class_name), fmt::join(known, ", ")));
 }
 
 // An option that is not known may change the output, unless it is off.
@@ -326,7 +321,7 @@ Status refuse_unknown_keys(const nlohmann::json& config, const Backbone& backbon
     const bool known = std::ranges::find(kSharedKeys, key) != std::end(kSharedKeys) ||
                        std::ranges::find(backbone.keys, key) != backbone.keys.end();
     if (known || value.is_null() || value == false) continue;
-    return unsupported(
+    return unsupported_keras(
         fields, key,
         fmt::format("is not known for {}, and may change the output", backbone.class_name));
   }
@@ -334,14 +329,14 @@ Status refuse_unknown_keys(const nlohmann::json& config, const Backbone& backbon
 }
 
 // Quantised policies are named "int8_from_float32" and the like, alone or in a map by layer.
-Status refuse_quantization(const JsonFields& config) {
+Status refuse_keras_quantization(const JsonFields& config) {
   const nlohmann::json* dtype = config.find("dtype");
   if (dtype == nullptr) return {};
   const std::string text = dtype->dump();
   if (text.find("_from_") == std::string::npos && text.find("Quantized") == std::string::npos) {
     return {};
   }
-  return unsupported(config, "dtype", "is quantised: only float presets are supported");
+  return unsupported_keras(config, "dtype", "is quantised: only float presets are supported");
 }
 
 }  // namespace
@@ -360,7 +355,7 @@ Result<std::string> hugging_face_config_of_keras(const std::string& config_json,
   const Backbone* backbone = FERRY_TRY(find_backbone(outer));
   const auto config = FERRY_TRY(outer.object("config"));
   if (!config) return outer.bad("config", "is missing");
-  FERRY_RETURN_IF_ERROR(refuse_quantization(*config));
+  FERRY_RETURN_IF_ERROR(refuse_keras_quantization(*config));
   FERRY_RETURN_IF_ERROR(refuse_unknown_keys(document["config"], *backbone, *config));
   return FERRY_TRY(backbone->translate(*config, own_head)).dump(2) + "\n";
 }

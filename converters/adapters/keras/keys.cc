@@ -18,7 +18,7 @@ namespace {
 
 // -- the tables
 
-enum class Dim : uint8_t { kNone, kVocab, kHidden, kMlp, kHeads, kKvHeads, kHeadDim };
+enum class KerasDim : uint8_t { kNone, kVocab, kHidden, kMlp, kHeads, kKvHeads, kHeadDim };
 
 // What becomes of the stored tensor.
 enum class Op : uint8_t {
@@ -33,101 +33,116 @@ enum class Op : uint8_t {
 struct Row {
   std::string_view path, key;  // below the layer
   Op op;
-  std::array<Dim, 3> shape;  // as stored
+  std::array<KerasDim, 3> shape;  // as stored
 };
 
 // Llama, Qwen 2, Qwen 3.
 constexpr Row kDecoder[] = {
-    {"_self_attention_layernorm/vars/0", "input_layernorm.weight", Op::kCopy, {Dim::kHidden}},
+    {"_self_attention_layernorm/vars/0", "input_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
     {"_self_attention_layer/_query_dense/vars/0",
      "self_attn.q_proj.weight",
      Op::kMergeLastTranspose,
-     {Dim::kHidden, Dim::kHeads, Dim::kHeadDim}},
+     {KerasDim::kHidden, KerasDim::kHeads, KerasDim::kHeadDim}},
     {"_self_attention_layer/_key_dense/vars/0",
      "self_attn.k_proj.weight",
      Op::kMergeLastTranspose,
-     {Dim::kHidden, Dim::kKvHeads, Dim::kHeadDim}},
+     {KerasDim::kHidden, KerasDim::kKvHeads, KerasDim::kHeadDim}},
     {"_self_attention_layer/_value_dense/vars/0",
      "self_attn.v_proj.weight",
      Op::kMergeLastTranspose,
-     {Dim::kHidden, Dim::kKvHeads, Dim::kHeadDim}},
+     {KerasDim::kHidden, KerasDim::kKvHeads, KerasDim::kHeadDim}},
     {"_self_attention_layer/_output_dense/vars/0",
      "self_attn.o_proj.weight",
      Op::kMergeFirstTranspose,
-     {Dim::kHeads, Dim::kHeadDim, Dim::kHidden}},
-    {"_feedforward_layernorm/vars/0", "post_attention_layernorm.weight", Op::kCopy, {Dim::kHidden}},
+     {KerasDim::kHeads, KerasDim::kHeadDim, KerasDim::kHidden}},
+    {"_feedforward_layernorm/vars/0",
+     "post_attention_layernorm.weight",
+     Op::kCopy,
+     {KerasDim::kHidden}},
     {"_feedforward_gate_dense/vars/0",
      "mlp.gate_proj.weight",
      Op::kTranspose,
-     {Dim::kHidden, Dim::kMlp}},
+     {KerasDim::kHidden, KerasDim::kMlp}},
     {"_feedforward_intermediate_dense/vars/0",
      "mlp.up_proj.weight",
      Op::kTranspose,
-     {Dim::kHidden, Dim::kMlp}},
+     {KerasDim::kHidden, KerasDim::kMlp}},
     {"_feedforward_output_dense/vars/0",
      "mlp.down_proj.weight",
      Op::kTranspose,
-     {Dim::kMlp, Dim::kHidden}},
+     {KerasDim::kMlp, KerasDim::kHidden}},
 };
 constexpr Row kQwen2Biases[] = {
     {"_self_attention_layer/_query_dense/vars/1",
      "self_attn.q_proj.bias",
      Op::kFlatten,
-     {Dim::kHeads, Dim::kHeadDim}},
+     {KerasDim::kHeads, KerasDim::kHeadDim}},
     {"_self_attention_layer/_key_dense/vars/1",
      "self_attn.k_proj.bias",
      Op::kFlatten,
-     {Dim::kKvHeads, Dim::kHeadDim}},
+     {KerasDim::kKvHeads, KerasDim::kHeadDim}},
     {"_self_attention_layer/_value_dense/vars/1",
      "self_attn.v_proj.bias",
      Op::kFlatten,
-     {Dim::kKvHeads, Dim::kHeadDim}},
+     {KerasDim::kKvHeads, KerasDim::kHeadDim}},
 };
 constexpr Row kQwen3Norms[] = {
     {"_self_attention_layer/_query_dense_layer_norm/vars/0",
      "self_attn.q_norm.weight",
      Op::kCopy,
-     {Dim::kHeadDim}},
+     {KerasDim::kHeadDim}},
     {"_self_attention_layer/_key_dense_layer_norm/vars/0",
      "self_attn.k_norm.weight",
      Op::kCopy,
-     {Dim::kHeadDim}},
+     {KerasDim::kHeadDim}},
 };
 
 constexpr Row kGemma[] = {
-    {"pre_attention_norm/vars/0", "input_layernorm.weight", Op::kCopy, {Dim::kHidden}},
+    {"pre_attention_norm/vars/0", "input_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
     {"attention/query_dense/vars/0",
      "self_attn.q_proj.weight",
      Op::kSwapLastMergeFirst,
-     {Dim::kHeads, Dim::kHidden, Dim::kHeadDim}},
+     {KerasDim::kHeads, KerasDim::kHidden, KerasDim::kHeadDim}},
     {"attention/key_dense/vars/0",
      "self_attn.k_proj.weight",
      Op::kSwapLastMergeFirst,
-     {Dim::kKvHeads, Dim::kHidden, Dim::kHeadDim}},
+     {KerasDim::kKvHeads, KerasDim::kHidden, KerasDim::kHeadDim}},
     {"attention/value_dense/vars/0",
      "self_attn.v_proj.weight",
      Op::kSwapLastMergeFirst,
-     {Dim::kKvHeads, Dim::kHidden, Dim::kHeadDim}},
+     {KerasDim::kKvHeads, KerasDim::kHidden, KerasDim::kHeadDim}},
     {"attention/output_dense/vars/0",
      "self_attn.o_proj.weight",
      Op::kMergeFirstTranspose,
-     {Dim::kHeads, Dim::kHeadDim, Dim::kHidden}},
-    {"gating_ffw/vars/0", "mlp.gate_proj.weight", Op::kTranspose, {Dim::kHidden, Dim::kMlp}},
-    {"gating_ffw_2/vars/0", "mlp.up_proj.weight", Op::kTranspose, {Dim::kHidden, Dim::kMlp}},
-    {"ffw_linear/vars/0", "mlp.down_proj.weight", Op::kTranspose, {Dim::kMlp, Dim::kHidden}},
+     {KerasDim::kHeads, KerasDim::kHeadDim, KerasDim::kHidden}},
+    {"gating_ffw/vars/0",
+     "mlp.gate_proj.weight",
+     Op::kTranspose,
+     {KerasDim::kHidden, KerasDim::kMlp}},
+    {"gating_ffw_2/vars/0",
+     "mlp.up_proj.weight",
+     Op::kTranspose,
+     {KerasDim::kHidden, KerasDim::kMlp}},
+    {"ffw_linear/vars/0",
+     "mlp.down_proj.weight",
+     Op::kTranspose,
+     {KerasDim::kMlp, KerasDim::kHidden}},
 };
 // The same path is another norm of Hugging Face in Gemma 1 than in Gemma 2 and 3.
 constexpr Row kGemma1Norms[] = {
-    {"pre_ffw_norm/vars/0", "post_attention_layernorm.weight", Op::kCopy, {Dim::kHidden}},
+    {"pre_ffw_norm/vars/0", "post_attention_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
 };
 constexpr Row kGemma2Norms[] = {
-    {"post_attention_norm/vars/0", "post_attention_layernorm.weight", Op::kCopy, {Dim::kHidden}},
-    {"pre_ffw_norm/vars/0", "pre_feedforward_layernorm.weight", Op::kCopy, {Dim::kHidden}},
-    {"post_ffw_norm/vars/0", "post_feedforward_layernorm.weight", Op::kCopy, {Dim::kHidden}},
+    {"post_attention_norm/vars/0",
+     "post_attention_layernorm.weight",
+     Op::kCopy,
+     {KerasDim::kHidden}},
+    {"pre_ffw_norm/vars/0", "pre_feedforward_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
+    {"post_ffw_norm/vars/0", "post_feedforward_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
 };
 constexpr Row kGemma3Norms[] = {
-    {"attention/query_norm/vars/0", "self_attn.q_norm.weight", Op::kCopy, {Dim::kHeadDim}},
-    {"attention/key_norm/vars/0", "self_attn.k_norm.weight", Op::kCopy, {Dim::kHeadDim}},
+    {"attention/query_norm/vars/0", "self_attn.q_norm.weight", Op::kCopy, {KerasDim::kHeadDim}},
+    {"attention/key_norm/vars/0", "self_attn.k_norm.weight", Op::kCopy, {KerasDim::kHeadDim}},
 };
 
 struct Family {
@@ -153,7 +168,7 @@ const std::vector<Family>& families() {
 }
 
 constexpr std::string_view kEmbedding = "layers/reversible_embedding/vars/0";
-constexpr std::string_view kHead = "layers/reversible_embedding/vars/1";
+constexpr std::string_view kReversibleHead = "layers/reversible_embedding/vars/1";
 
 // -- paths
 
@@ -185,21 +200,21 @@ struct Known {
 // All stored paths of a model, by path.
 using Paths = std::unordered_map<std::string, Known>;
 
-int64_t size_of(Dim dim, const ModelConfig& config) {
+int64_t size_of(KerasDim dim, const ModelConfig& config) {
   switch (dim) {
-    case Dim::kNone:
+    case KerasDim::kNone:
       return 0;
-    case Dim::kVocab:
+    case KerasDim::kVocab:
       return config.vocab_size;
-    case Dim::kHidden:
+    case KerasDim::kHidden:
       return config.hidden_size;
-    case Dim::kMlp:
+    case KerasDim::kMlp:
       return config.intermediate_size;
-    case Dim::kHeads:
+    case KerasDim::kHeads:
       return config.num_heads;
-    case Dim::kKvHeads:
+    case KerasDim::kKvHeads:
       return config.num_kv_heads;
-    case Dim::kHeadDim:
+    case KerasDim::kHeadDim:
       return config.head_dim;
   }
   return 0;
@@ -212,17 +227,19 @@ const Family* find_family_table(const ModelConfig& config) {
 
 Paths known_paths(const Family& family, const ModelConfig& config) {
   Paths paths;
-  const auto add = [&](std::string path, std::string key, Op op, std::array<Dim, 3> dims) {
+  const auto add = [&](std::string path, std::string key, Op op, std::array<KerasDim, 3> dims) {
     Shape shape;
-    for (const Dim dim : dims) {
-      if (dim != Dim::kNone) shape.push_back(size_of(dim, config));
+    for (const KerasDim dim : dims) {
+      if (dim != KerasDim::kNone) shape.push_back(size_of(dim, config));
     }
     paths.emplace(std::move(path), Known{std::move(key), op, std::move(shape)});
   };
-  add(std::string(kEmbedding), "model.embed_tokens.weight", Op::kCopy, {Dim::kVocab, Dim::kHidden});
-  add(std::string(kHead), "lm_head.weight", Op::kTranspose, {Dim::kHidden, Dim::kVocab});
+  add(std::string(kEmbedding), "model.embed_tokens.weight", Op::kCopy,
+      {KerasDim::kVocab, KerasDim::kHidden});
+  add(std::string(kReversibleHead), "lm_head.weight", Op::kTranspose,
+      {KerasDim::kHidden, KerasDim::kVocab});
   add(fmt::format("layers/{}/vars/0", family.final_norm), "model.norm.weight", Op::kCopy,
-      {Dim::kHidden});
+      {KerasDim::kHidden});
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     const std::string number = layer == 0 ? "" : fmt::format("_{}", layer);
     for (const std::span<const Row> table : family.tables) {
@@ -313,8 +330,9 @@ bool has_keras_paths(const TensorSource& source) {
 }
 
 bool has_keras_head(const TensorSource& source) {
-  return std::ranges::any_of(
-      source.entries(), [](const TensorEntry& entry) { return without_task(entry.name) == kHead; });
+  return std::ranges::any_of(source.entries(), [](const TensorEntry& entry) {
+    return without_task(entry.name) == kReversibleHead;
+  });
 }
 
 Result<KeyedTensors> key_keras_tensors(const TensorSource& source, const ModelConfig& config) {

@@ -7,7 +7,7 @@
 namespace ferry::converters {
 namespace {
 
-constexpr std::array<float, 16> kElements = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,
+constexpr std::array<float, 16> kF4Values = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,
                                              4.0F,  6.0F,  -0.0F, -0.5F, -1.0F, -1.5F,
                                              -2.0F, -3.0F, -4.0F, -6.0F};
 constexpr int kBias = 127;
@@ -25,8 +25,8 @@ class BlockDerivation final : public Derivation {
       const auto exponent = static_cast<int>(scales[2 * i / kMxBlock]) - kBias;
       const float scale = std::ldexp(1.0F, exponent);
       const auto pair = static_cast<size_t>(codes[i]);
-      out[2 * i] = kElements[pair & 0xF] * scale;
-      out[2 * i + 1] = kElements[pair >> 4] * scale;
+      out[2 * i] = kF4Values[pair & 0xF] * scale;
+      out[2 * i + 1] = kF4Values[pair >> 4] * scale;
     }
     return {};
   }
