@@ -35,7 +35,7 @@ std::string attention_line(const packer::Manifest& manifest) {
 }
 
 // What each component's quantised weights are, and what a runtime needs for them.
-std::string quantization_lines(const packer::Manifest& manifest) {
+std::string manifest_quantization_lines(const packer::Manifest& manifest) {
   std::string text;
   for (const packer::ManifestComponent& component : manifest.components) {
     if (component.quantization.empty()) continue;
@@ -114,7 +114,7 @@ std::string conversion_json(const pipeline::Conversion& c, const ConversionOutco
 std::string conversion_text(const pipeline::Conversion& c, bool table) {
   std::string text = model_lines(c);
   text += attention_line(c.plan->manifest());
-  text += quantization_lines(c.plan->manifest());
+  text += manifest_quantization_lines(c.plan->manifest());
   text += key_lines(c, transforms_of(c), table);
   text += file_lines(c.plan->files());
   return text + fmt::format("memory: activations {} (no plan below {}), state {}\n",

@@ -27,7 +27,7 @@ std::string code(std::string_view line) {
   }
   return span + "`";
 }
-std::string code_name(std::string_view untrusted) { return code(printable(untrusted)); }
+std::string name_as_code(std::string_view untrusted) { return code(printable(untrusted)); }
 
 std::string number(double value) {
   return value == proof::kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
@@ -69,7 +69,7 @@ std::string divergences(const NamedComparison& comparison) {
   text += "| tensor | layer | max_abs | SQNR | floor |\n|---|---|---|---|---|\n";
   for (size_t i = 0; i < std::min(kShown, beyond.size()); ++i) {
     const proof::LayerResult& layer = *beyond[i];
-    text += fmt::format("| {} | {} | {} | {:.1f} dB | {} |\n", code_name(layer.tensor.name),
+    text += fmt::format("| {} | {} | {} | {:.1f} dB | {} |\n", name_as_code(layer.tensor.name),
                         layer.tensor.layer, number(layer.metrics.max_abs), layer.metrics.sqnr_db,
                         layer.floor_db ? fmt::format("{:.1f} dB", *layer.floor_db) : std::string());
   }
@@ -119,14 +119,14 @@ std::string identity_lines(const ReportInput& input) {
   const packer::Manifest& manifest = input.bundle.manifest();
   std::string text = fmt::format(
       "| | |\n|---|---|\n| bundle | {} |\n| model | {}, {} layers, {} |\n| manifest | {} |\n",
-      code_name(bundle_name(input.bundle)), code_name(manifest.model_type), manifest.num_layers,
-      code_name(manifest.weight_dtype), code(manifest_digest(manifest)));
+      name_as_code(bundle_name(input.bundle)), name_as_code(manifest.model_type),
+      manifest.num_layers, name_as_code(manifest.weight_dtype), code(manifest_digest(manifest)));
   if (input.verification != nullptr && input.verification->reference_file) {
     const pipeline::ReferenceFile& file = *input.verification->reference_file;
-    text += fmt::format("| reference | {} {} |\n", code_name(file.name), code(file.sha256));
+    text += fmt::format("| reference | {} {} |\n", name_as_code(file.name), code(file.sha256));
   }
   if (!input.options.checkpoint.empty()) {
-    text += fmt::format("| checkpoint | {} |\n", code_name(base_name(input.options.checkpoint)));
+    text += fmt::format("| checkpoint | {} |\n", name_as_code(base_name(input.options.checkpoint)));
   }
   return text + fmt::format("| ferry | {} |\n", code(version()));
 }
@@ -139,7 +139,7 @@ std::string parity_markdown(const ReportInput& input) {
                       : input.verification->parity() ? "Parity"
                                                      : "No parity";
   std::string text = fmt::format("<!-- {} 1 -->\n## {}: {}\n\n", kReportMark, title,
-                                 code_name(bundle_name(input.bundle)));
+                                 name_as_code(bundle_name(input.bundle)));
   if (is_verdict) text += verification_lines(*input.verification);
   if (input.perplexity != nullptr) text += "```\n" + to_text(*input.perplexity) + "```\n\n";
   return text + identity_lines(input);

@@ -38,7 +38,7 @@ struct PlanLine {
   std::vector<std::string> args, verify;
 };
 
-Status settle(PlanLine& line) {
+Status settle_plan(PlanLine& line) {
   if (line.plan.out_dir.empty()) {
     return fail(ErrorCode::kUsage, "--out-dir is required: the folder of the bundles");
   }
@@ -62,7 +62,7 @@ Status settle(PlanLine& line) {
 }
 
 Result<int> plan(Context& context, PlanLine& line) {
-  FERRY_RETURN_IF_ERROR(settle(line));
+  FERRY_RETURN_IF_ERROR(settle_plan(line));
   const batch::PlannedText planned = FERRY_TRY(batch::make_plan(line.plan));
   if (context.json) {
     JsonWriter json;

@@ -183,7 +183,7 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
 }
 
 // A GGUF file becomes a bundle in memory.
-Result<packer::Bundle> open_bundle(Context& context, const std::string& path) {
+Result<packer::Bundle> open_verified_bundle(Context& context, const std::string& path) {
   if (pipeline::is_gguf_file(path)) return pipeline::bundle_in_memory(path, context.pool());
   return packer::Bundle::open(path, /*check_digests=*/true, context.pool(),
                               context.progress("checking digests"));
@@ -205,7 +205,7 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
     return context.progress(label, unit);
   };
   verify.details = form.has_value() || !options.attest.file.empty();
-  const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options.bundle));
+  const packer::Bundle bundle = FERRY_TRY(open_verified_bundle(context, options.bundle));
   if (bundle.manifest().program_style == kEncoderStyle) {
     if (!form && options.attest.file.empty() && options.perplexity.empty()) {
       return verify_encoder(context, bundle, options.bundle, verify);

@@ -1,4 +1,4 @@
-# FERRY_GROUPS: sources of a room are compiled in groups. That takes a third of the time, because what
+# FERRY_GROUPS: sources of a room are compiled in groups. That takes less than half of the time: what
 # they all include is read and instantiated once for each group. A change then compiles a whole
 # group, so it is for builds from nothing; builds without it prove that every source includes what
 # it uses.

@@ -29,7 +29,7 @@
 namespace ferry::packer {
 namespace {
 
-using Directory = std::unique_ptr<DIR, int (*)(DIR*)>;
+using DirectoryStream = std::unique_ptr<DIR, int (*)(DIR*)>;
 
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -155,7 +155,7 @@ class Remainders {
 
   // Finds what no run holds. kUsage if another run is writing the target.
   Status find(const std::string& target) {
-    const Directory directory(::opendir(parent_.c_str()), &::closedir);
+    const DirectoryStream directory(::opendir(parent_.c_str()), &::closedir);
     if (!directory) return os_error(parent_, "cannot list", errno);
     while (const dirent* entry = ::readdir(directory.get())) {
       const std::string found = entry->d_name;
@@ -247,7 +247,7 @@ Result<int> make_locked(const std::string& parent, const std::string& name,
 }
 
 bool is_empty_directory(const std::string& path) {
-  const Directory directory(::opendir(path.c_str()), &::closedir);
+  const DirectoryStream directory(::opendir(path.c_str()), &::closedir);
   if (!directory) return false;
   while (const dirent* entry = ::readdir(directory.get())) {
     if (std::string_view(entry->d_name) != "." && std::string_view(entry->d_name) != "..") {
@@ -260,7 +260,7 @@ bool is_empty_directory(const std::string& path) {
 // Whether it is a directory with a config.json and weights, or an index of weights, and nothing but
 // regular files: what a conversion to files of other programs leaves, and no home directory.
 bool is_checkpoint(const std::string& path) {
-  const Directory directory(::opendir(path.c_str()), &::closedir);
+  const DirectoryStream directory(::opendir(path.c_str()), &::closedir);
   if (!directory) return false;
   bool weights = false, config = false;
   while (const dirent* entry = ::readdir(directory.get())) {

@@ -33,7 +33,7 @@ Bytes scalar(DType dtype, T value) {
   return out;
 }
 
-Bytes bytes_of(const pte::TestValue& value) {
+Bytes value_bytes(const pte::TestValue& value) {
   if (const auto* tensor = std::get_if<pte::TestTensor>(&value)) {
     return {tensor->dtype, Shape(tensor->sizes.begin(), tensor->sizes.end()), tensor->data};
   }
@@ -130,7 +130,7 @@ Result<BundledCase> run_case(runner::Method& method, const pte::TestSuite& suite
   }
   BundledCase result{.method = suite.method, .index = index, .max_abs = 0, .within = true};
   for (size_t i = 0; i < test.expected.size(); ++i) {
-    compare_output(method.output(i), bytes_of(test.expected[i]), bound, result);
+    compare_output(method.output(i), value_bytes(test.expected[i]), bound, result);
   }
   return result;
 }
@@ -145,7 +145,7 @@ Status execute_case(runner::Method& method, const pte::TestCase& test, const std
                                  test.inputs.size(), method.input_count()));
   }
   std::vector<Bytes> inputs;  // the method borrows them
-  for (const pte::TestValue& value : test.inputs) inputs.push_back(bytes_of(value));
+  for (const pte::TestValue& value : test.inputs) inputs.push_back(value_bytes(value));
   for (size_t i = 0; i < inputs.size(); ++i) {
     FERRY_RETURN_IF_ERROR(method.set_input(i, inputs[i].view()));
   }

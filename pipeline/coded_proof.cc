@@ -32,7 +32,7 @@ std::string missing_weight(const StoredWeights& stored, const Conversion& layers
 }
 
 // The same as f32 bytes.
-ReadWeight weights_from(const StoredWeights& stored) {
+ReadWeight weights_stored_in(const StoredWeights& stored) {
   return
       [&stored](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) -> Status {
         std::vector<float> values(out.size() / sizeof(float));
@@ -84,9 +84,10 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
   }
   const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const std::string name = bundle.path() + ", its weights in f32";
-  const F32Outputs path = FERRY_TRY(run_f32_path(
-      layers, own, name, pool,
-      {.in_several_calls = false, .weights = weights_from(stored), .progress = options.progress}));
+  const F32Outputs path = FERRY_TRY(run_f32_path(layers, own, name, pool,
+                                                 {.in_several_calls = false,
+                                                  .weights = weights_stored_in(stored),
+                                                  .progress = options.progress}));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   proof.exact = FERRY_TRY(compare_coded(bundle, recorded, proof::widened_bounds_of(bundle),
                                         /*widen=*/true, options, pool));

@@ -12,7 +12,7 @@ namespace {
 
 // The files that a conversion carries along. The config is that of the model, which an option may
 // have replaced.
-text::ReadFile files_of(const MappedModel& model) {
+text::ReadFile model_files(const MappedModel& model) {
   return [&model](const std::string& name, uint64_t limit) -> Result<std::string> {
     if (name == "config.json") return model.config_text;
     const auto at = std::ranges::find(model.copied, name, &packer::CopiedFile::name);
@@ -31,7 +31,7 @@ Status add_gguf_tokenizer(const MappedModel& model,
   options.architecture = architecture.name;
   options.vocab_size = model.checkpoint.config.vocab_size;
   options.pre = pre;
-  text::GgufTokenizerKeys made = FERRY_TRY(text::gguf_tokenizer_keys(files_of(model), options));
+  text::GgufTokenizerKeys made = FERRY_TRY(text::gguf_tokenizer_keys(model_files(model), options));
   for (GgufKeyValue& item : made.keys) {
     const auto at = std::ranges::find(keys, item.key, &GgufKeyValue::key);
     if (at == keys.end()) {

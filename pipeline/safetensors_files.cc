@@ -48,7 +48,7 @@ std::vector<Stored> distinct(std::vector<NamedRecipe> tensors) {
   return stored;
 }
 
-Result<formats::SafetensorsLayout> layout_of(std::span<const Stored> stored) {
+Result<formats::SafetensorsLayout> safetensors_layout(std::span<const Stored> stored) {
   std::vector<formats::TensorSpec> specs;
   formats::SafetensorsMetadata metadata = {{"format", "pt"}};
   for (const Stored& item : stored) {
@@ -70,18 +70,18 @@ Result<size_t> fitting(std::span<const Stored> stored, uint64_t limit) {
   size_t low = 0;  // so many fit with the header
   while (low < high) {
     const size_t middle = high - (high - low) / 2;
-    const bool fits = FERRY_TRY(layout_of(stored.first(middle))).file_bytes <= limit;
+    const bool fits = FERRY_TRY(safetensors_layout(stored.first(middle))).file_bytes <= limit;
     (fits ? low : high) = fits ? middle : middle - 1;
   }
   if (low > 0) return low;
-  const uint64_t alone = FERRY_TRY(layout_of(stored.first(1))).file_bytes;
+  const uint64_t alone = FERRY_TRY(safetensors_layout(stored.first(1))).file_bytes;
   return fail(ErrorCode::kUsage,
               fmt::format("a file of at most {} bytes cannot hold tensor {}, which needs {}", limit,
                           quoted(stored[0].tensor.name), alone));
 }
 
 Result<packer::WeightFile> safetensors_file(std::span<Stored> stored, std::string path) {
-  formats::SafetensorsLayout layout = FERRY_TRY(layout_of(stored));
+  formats::SafetensorsLayout layout = FERRY_TRY(safetensors_layout(stored));
   packer::WeightFile file{.path = std::move(path), .bytes = layout.file_bytes};
   file.known.push_back({0, std::move(layout.head)});
   std::map<uint64_t, size_t> order;  // empty tensors have no bytes
@@ -154,7 +154,7 @@ Result<packer::WeightFilesInput> safetensors_files(std::vector<NamedRecipe> tens
     return out;
   }
   const uint64_t limit = options.convert.max_file_bytes;
-  if (limit == 0 || FERRY_TRY(layout_of(stored)).file_bytes <= limit) {
+  if (limit == 0 || FERRY_TRY(safetensors_layout(stored)).file_bytes <= limit) {
     out.files.push_back(FERRY_TRY(safetensors_file(stored, "model.safetensors")));
   } else {
     FERRY_RETURN_IF_ERROR(add_shards(stored, limit, out));

@@ -13,7 +13,7 @@ namespace ferry::pipeline {
 namespace {
 
 // The files that the bundle will have.
-text::ReadFile reader_of(const std::vector<packer::CopiedFile>& copied) {
+text::ReadFile copied_reader(const std::vector<packer::CopiedFile>& copied) {
   return [&copied](const std::string& name, uint64_t limit) -> Result<std::string> {
     const auto file = std::ranges::find(copied, name, &packer::CopiedFile::name);
     if (file == copied.end()) return std::string();
@@ -35,7 +35,7 @@ std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& 
   const std::string shown = file.text ? file.name : printable(file.file->path());
   const size_t slash = shown.rfind('/');
   const std::string directory = slash == std::string::npos ? "" : shown.substr(0, slash);
-  const Result<text::Tokenizer> tokenizer = text::load_tokenizer(directory, reader_of(copied));
+  const Result<text::Tokenizer> tokenizer = text::load_tokenizer(directory, copied_reader(copied));
   if (!tokenizer) {
     return {fmt::format("{}; the bundle will take tokens, but no text", tokenizer.error().message)};
   }

@@ -38,7 +38,7 @@ std::vector<Expected> expected_tensors(const Sizes& sizes, int64_t layers, int64
   return all;
 }
 
-Status check_prompt(const Reference& reference, const ReferencePrompt& prompt, const Sizes& sizes) {
+Status check_tokens(const Reference& reference, const ReferencePrompt& prompt, const Sizes& sizes) {
   const std::string who = name_of(reference, prompt);
   const auto tokens = static_cast<int64_t>(prompt.input_ids.size());
   if (tokens > sizes.tokens) {
@@ -79,7 +79,7 @@ Result<Computed> compute(runner::TextEncoder& encoder, const ReferencePrompt& pr
 Result<EncoderCase> run_case(runner::TextEncoder& encoder, int64_t layers,
                              const Reference& reference, const ReferencePrompt& prompt,
                              const ParityBounds& bounds) {
-  FERRY_RETURN_IF_ERROR(check_prompt(reference, prompt, encoder.sizes()));
+  FERRY_RETURN_IF_ERROR(check_tokens(reference, prompt, encoder.sizes()));
   EncoderCase out{.prompt = prompt.name, .tokens = std::ssize(prompt.input_ids)};
   const Computed computed = FERRY_TRY(compute(encoder, prompt));
   std::set<std::string> known;
@@ -128,7 +128,7 @@ Result<EncoderProof> prove_encoder(runner::TextEncoder& encoder, const packer::M
 
 Status check_encoder_reference(const Reference& reference, const Sizes& sizes, int64_t layers) {
   for (const ReferencePrompt& prompt : reference.prompts()) {
-    FERRY_RETURN_IF_ERROR(check_prompt(reference, prompt, sizes));
+    FERRY_RETURN_IF_ERROR(check_tokens(reference, prompt, sizes));
     const int64_t tokens = std::ssize(prompt.input_ids);
     for (const auto& [tensor, shape] : expected_tensors(sizes, layers, tokens)) {
       if (!prompt.has(tensor.name)) continue;

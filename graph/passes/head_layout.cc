@@ -44,7 +44,7 @@ std::optional<HeadStride> stride_of(const Dims& shape, const HeadParts& parts) {
 }
 
 // nullopt where a dimension would have heads in its middle.
-Traced parts_of(const Dims& shape, const HeadStride& heads) {
+Traced layout_parts(const Dims& shape, const HeadStride& heads) {
   HeadParts parts(shape.size(), 1);
   int64_t inner = 1;
   for (size_t i = shape.size(); i-- > 0;) {
@@ -62,7 +62,7 @@ Traced parts_of(const Dims& shape, const HeadStride& heads) {
 
 Traced reshaped(const Dims& from, const HeadParts& parts, const Dims& to) {
   const std::optional<HeadStride> heads = stride_of(from, parts);
-  return heads ? parts_of(to, *heads) : std::nullopt;
+  return heads ? layout_parts(to, *heads) : std::nullopt;
 }
 
 // The dimensions that are named as heads, as far as there are several heads.

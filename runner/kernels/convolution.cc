@@ -19,7 +19,7 @@ struct Axis {
   int64_t stride = 1, padding = 0, dilation = 1;
 };
 
-struct Shape {
+struct ConvolutionShape {
   int64_t batch, in_channels, out_channels, groups;
   Axis y, x;
   int64_t group_in() const { return in_channels / groups; }
@@ -54,14 +54,14 @@ Result<Axis> axis_of(const Call& call, const Tensor& input, const Tensor& weight
   return axis;
 }
 
-Result<Shape> shape_of(const Call& call, const Tensor& input, const Tensor& weight) {
+Result<ConvolutionShape> shape_of(const Call& call, const Tensor& input, const Tensor& weight) {
   const int spatial = weight.rank() - 2;
   if (spatial != 1 && spatial != 2) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("convolution with weight {}", describe(weight)));
   }
   FERRY_RETURN_IF_ERROR(require_rank(input, weight.rank()));
-  Shape shape{input.size(0), input.size(1), weight.size(0), integer(call, 8), {}, {}};
+  ConvolutionShape shape{input.size(0), input.size(1), weight.size(0), integer(call, 8), {}, {}};
   if (shape.groups < 1 || shape.in_channels % shape.groups != 0 ||
       shape.out_channels % shape.groups != 0 || shape.group_in() != weight.size(1)) {
     return bad_input(fmt::format("shape mismatch: {} groups, weight {}, input {}", shape.groups,
@@ -72,7 +72,7 @@ Result<Shape> shape_of(const Call& call, const Tensor& input, const Tensor& weig
   return shape;
 }
 
-bool is_depthwise(const Shape& s, const Tensor& weight) {
+bool is_depthwise(const ConvolutionShape& s, const Tensor& weight) {
   return weight.rank() == 3 && weight.dtype == DType::kF32 && s.groups == s.in_channels &&
          s.out_channels == s.in_channels && s.x.stride == 1 && s.x.padding == 0 &&
          s.x.dilation == 1;
@@ -80,7 +80,7 @@ bool is_depthwise(const Shape& s, const Tensor& weight) {
 
 // The patches of one group of one image: [positions, group_in * kernel_y * kernel_x].
 template <class T>
-void unfold(const Shape& s, const T* image, T* patches) {
+void unfold(const ConvolutionShape& s, const T* image, T* patches) {
   for (int64_t oy = 0; oy < s.y.out; ++oy) {
     for (int64_t ox = 0; ox < s.x.out; ++ox) {
       for (int64_t c = 0; c < s.group_in(); ++c) {
@@ -102,7 +102,7 @@ bool is_plain(const Axis& axis) {
 }
 
 // Every position is a patch: the patches are the image, transposed.
-bool is_pointwise(const Shape& s) { return is_plain(s.y) && is_plain(s.x); }
+bool is_pointwise(const ConvolutionShape& s) { return is_plain(s.y) && is_plain(s.x); }
 
 // to[columns, rows] = from[rows, columns]
 void transposed(const Call& call, const std::byte* from, std::byte* to, int64_t rows,
@@ -111,7 +111,7 @@ void transposed(const Call& call, const std::byte* from, std::byte* to, int64_t 
 }
 
 // The patches of one group of one image, in `memory` unless the image has them as they are.
-const std::byte* patches_of(const Call& call, const Shape& s, const std::byte* image,
+const std::byte* patches_of(const Call& call, const ConvolutionShape& s, const std::byte* image,
                             std::byte* memory, int64_t bytes) {
   if (is_pointwise(s)) {
     if (s.positions() == 1) return image;
@@ -128,8 +128,8 @@ size_t floats_of(int64_t elements, int64_t bytes) {
   return static_cast<size_t>((elements * bytes + 3) / 4);
 }
 
-Status by_patches(const Call& call, const Shape& s, const Tensor& input, const Tensor& weight,
-                  Tensor& out) {
+Status by_patches(const Call& call, const ConvolutionShape& s, const Tensor& input,
+                  const Tensor& weight, Tensor& out) {
   const int64_t bytes = out.element_bytes();
   const std::optional<int64_t> count = checked_mul(s.positions(), s.patch());
   if (!count || *count > kMaxUnfolded / bytes) {
@@ -173,7 +173,7 @@ Status convolution(const Call& call) {
   if (!is_floating(input.dtype) || input.dtype == DType::kF64) {
     return fail(ErrorCode::kUnsupported, fmt::format("convolution of {}", describe(input)));
   }
-  const Shape s = FERRY_TRY(shape_of(call, input, weight));
+  const ConvolutionShape s = FERRY_TRY(shape_of(call, input, weight));
   if (bias != nullptr) {
     FERRY_RETURN_IF_ERROR(require_same_dtype(input, *bias));
     FERRY_RETURN_IF_ERROR(require_sizes(*bias, {s.out_channels}));

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kQuantizedPiece = int64_t{1} << 14;
 
-struct Encoding {
+struct CodeEncoding {
   float scale;
   int64_t zero_point, least, greatest;
 };
@@ -53,8 +53,8 @@ struct Codes {
   static constexpr Real kToInteger = static_cast<Real>(kSmall ? 0x1.8p23 : 0x1.8p52);
 };
 
-Status check_range(const Encoding& e, const Tensor& codes) {
-  Encoding limits = {};
+Status check_range(const CodeEncoding& e, const Tensor& codes) {
+  CodeEncoding limits = {};
   for_codes(codes.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     limits.least = std::numeric_limits<T>::min();
@@ -71,9 +71,10 @@ Status check_range(const Encoding& e, const Tensor& codes) {
 }
 
 // Arguments 3 to 5: quant_min, quant_max, dtype of the codes.
-Result<Encoding> encoding_with(const Call& call, double scale, int64_t zero_point,
-                               const Tensor& codes) {
-  const Encoding e = {static_cast<float>(scale), zero_point, integer(call, 3), integer(call, 4)};
+Result<CodeEncoding> encoding_with(const Call& call, double scale, int64_t zero_point,
+                                   const Tensor& codes) {
+  const CodeEncoding e = {static_cast<float>(scale), zero_point, integer(call, 3),
+                          integer(call, 4)};
   if (!holds_codes(codes.dtype)) {
     return bad_input(fmt::format("{} must be u8, i8, u16, i16 or i32", describe(codes)));
   }
@@ -88,7 +89,7 @@ Result<Encoding> encoding_with(const Call& call, double scale, int64_t zero_poin
 }
 
 // Arguments 1 to 5: scale, zero_point and what encoding_with() takes.
-Result<Encoding> encoding_of(const Call& call, const Tensor& codes) {
+Result<CodeEncoding> encoding_of(const Call& call, const Tensor& codes) {
   return encoding_with(call, number(call, 1).real, integer(call, 2), codes);
 }
 
@@ -98,7 +99,7 @@ Status require_float(const Tensor& tensor) {
 }
 
 template <class T>
-void to_codes(const float* from, T* to, int64_t n, const Encoding& e) {
+void to_codes(const float* from, T* to, int64_t n, const CodeEncoding& e) {
   using Wide = typename Codes<T>::Wide;
   using Real = typename Codes<T>::Real;
   const float inverse = 1 / e.scale;
@@ -115,7 +116,7 @@ void to_codes(const float* from, T* to, int64_t n, const Encoding& e) {
 }
 
 template <class T>
-void from_codes(const T* from, float* to, int64_t n, const Encoding& e) {
+void from_codes(const T* from, float* to, int64_t n, const CodeEncoding& e) {
   using Wide = typename Codes<T>::Wide;
   const Wide zero_point = static_cast<Wide>(e.zero_point);
   for (int64_t i = 0; i < n; ++i) {
@@ -140,7 +141,7 @@ Dims row_shape(const Tensor& tensor) {
   return sizes;
 }
 
-Encoding row_encoding(const Call& call, int64_t row) {
+CodeEncoding row_encoding(const Call& call, int64_t row) {
   const Tensor& scales = tensor(call, 1);
   const double scale = load_number(scales.dtype, scales.data + row * scales.element_bytes()).real;
   return {static_cast<float>(scale), tensor(call, 2).as<int64_t>()[row], integer(call, 3),
@@ -161,7 +162,7 @@ Status check_row_encodings(const Call& call, const Tensor& self, const Tensor& c
     }
   }
   for (int64_t row = 0; row < rows; ++row) {
-    const Encoding e = row_encoding(call, row);
+    const CodeEncoding e = row_encoding(call, row);
     FERRY_RETURN_IF_ERROR(encoding_with(call, e.scale, e.zero_point, codes));
   }
   return {};
@@ -210,7 +211,7 @@ Status quantize(const Call& call) {
   const Tensor& self = tensor(call, 0);
   Tensor& out = tensor(call, 6);
   FERRY_RETURN_IF_ERROR(require_float(self));
-  const Encoding encoding = FERRY_TRY(encoding_of(call, out));
+  const CodeEncoding encoding = FERRY_TRY(encoding_of(call, out));
   FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   const auto piece = [&](int64_t begin, int64_t end) {
     with_floats(self, begin, end - begin, [&](float* values) {
@@ -236,7 +237,7 @@ Status dequantize(const Call& call) {
       dtype.value_or(dtype_info(DType::kF32).executorch) != dtype_info(out.dtype).executorch) {
     return bad_input(fmt::format("{} is not of the scalar type of the result", describe(out)));
   }
-  const Encoding encoding = FERRY_TRY(encoding_of(call, self));
+  const CodeEncoding encoding = FERRY_TRY(encoding_of(call, self));
   FERRY_RETURN_IF_ERROR(resize(out, self.sizes));
   const auto piece = [&](int64_t begin, int64_t end) {
     with_floats(out, begin, end - begin, [&](float* values) {

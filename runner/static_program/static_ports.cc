@@ -253,7 +253,7 @@ class PortReader {
   std::string first_cache_;
 };
 
-std::string name_of(const CacheTensor& tensor) {
+std::string cache_name(const CacheTensor& tensor) {
   return fmt::format("{}{}", tensor.is_key ? kKCachePort : kVCachePort, tensor.layer);
 }
 
@@ -278,7 +278,7 @@ Status check_same_state(const StaticPorts& kv, const StaticPorts& prefill) {
   for (size_t i = 0; i < kv.caches.size(); ++i) {
     const CacheTensor &a = kv.caches[i].tensor, &b = prefill.caches[i].tensor;
     if (a.layer != b.layer || a.heads != b.heads || a.head_dim != b.head_dim) {
-      return differ(fmt::format("{} of layer {}", name_of(a), a.layer));
+      return differ(fmt::format("{} of layer {}", cache_name(a), a.layer));
     }
   }
   if (kv.states.size() != prefill.states.size()) return differ("the number of their states");

@@ -161,7 +161,7 @@ struct BertKind {
   ReadNormalizer read;
 };
 constexpr BertKind kBertKinds[] = {
-    {"BertNormalizer", read_bert},
+    {"BertNormalizer", read_bert_normalizer},
     {"StripAccents", read_plain<StripAccents>},
     {"Nmt", read_plain<Nmt>},
     {"Precompiled", read_precompiled},

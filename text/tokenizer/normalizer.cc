@@ -110,9 +110,9 @@ constexpr NormalizerKind kNormalizerKinds[] = {
     {"NFKC", read_form<NormalForm::kNfkc>},
     {"NFKD", read_form<NormalForm::kNfkd>},
     {"Lowercase", read_lowercase},
-    {"Strip", read_strip},
+    {"Strip", read_strip_normalizer},
     {"Prepend", read_prepend},
-    {"Replace", read_replace},
+    {"Replace", read_replace_normalizer},
 };
 
 Result<StepPtr> read_normalizer_step(StepFields& fields, const std::string& type) {

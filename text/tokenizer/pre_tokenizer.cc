@@ -238,9 +238,9 @@ constexpr std::string_view kByteLevel = "ByteLevel";
 constexpr Kind kPreTokenizerKinds[] = {
     {"Split", read_split},
     {"Digits", read_digits},
-    {kByteLevel, read_byte_level},
-    {"Metaspace", read_metaspace},
-    {"BertPreTokenizer", read_bert},
+    {kByteLevel, read_byte_level_split},
+    {"Metaspace", read_metaspace_split},
+    {"BertPreTokenizer", read_bert_split},
     {"Whitespace", read_white_space},
     {"WhitespaceSplit", read_white_space_split},
     {"Punctuation", read_punctuation},

@@ -279,14 +279,10 @@ struct DecoderKind {
   Result<DecoderStepPtr> (*read)(StepFields&);
 };
 constexpr DecoderKind kDecoderKinds[] = {
-    {"ByteLevel", read_byte_level},
-    {"Replace", read_replace},
-    {"ByteFallback", read_byte_fallback},
-    {"Fuse", read_fuse},
-    {"Strip", read_strip},
-    {"Metaspace", read_metaspace},
-    {"WordPiece", read_word_piece},
-    {"BPEDecoder", read_word_ends},
+    {"ByteLevel", read_byte_level_decoder}, {"Replace", read_replace_decoder},
+    {"ByteFallback", read_byte_fallback},   {"Fuse", read_fuse},
+    {"Strip", read_strip_decoder},          {"Metaspace", read_metaspace_decoder},
+    {"WordPiece", read_word_piece},         {"BPEDecoder", read_word_ends},
 };
 
 Result<DecoderStepPtr> read_decoder_step(StepFields& fields, const std::string& type) {

@@ -363,7 +363,7 @@ Result<std::optional<QuantizationConfig>> parse_quantization_config(const std::s
   }
   FERRY_RETURN_IF_ERROR(method->read(fields, out));
   const std::string path = found->path + found->key + ".";
-  const auto unknown = unused_keys((*found->owner)[found->key], path, log, is_inert);
+  const auto unknown = unused_keys((*found->owner)[found->key], path, log, is_inert_method_key);
   if (!unknown.empty()) {
     return fail(ErrorCode::kUnsupported, fmt::format("{}: {} is not known of {}", name,
                                                      quoted(unknown.front()), out.method));
