@@ -113,7 +113,7 @@ class InterruptedRun : public testing::Test {
     Line line = {"run", dir_ / "b", "--tokens", "1,2,3", "--max-new", "90000", "--ignore-eos"};
     line.insert(line.end(), more.begin(), more.end());
     Outcome outcome;
-    for (const auto delay : {400ms, 2000ms, 10000ms}) {
+    for (const auto delay : {150ms, 2000ms, 10000ms}) {
       RunningFerry ferry(line);
       std::this_thread::sleep_for(delay);
       ferry.signal(SIGINT);
