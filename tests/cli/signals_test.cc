@@ -56,7 +56,7 @@ const char* name_of(int signal) {
 
 TEST(Signals, AConversionStopsAndLeavesNothing) {
   const TempDir dir;
-  const std::string source = large_checkpoint(dir, uint64_t{16} << 20);  // 4 GiB
+  const std::string source = large_checkpoint(dir, uint64_t{4} << 20);  // 1 GiB
   for (const int signal : kStopSignals) {
     SCOPED_TRACE(name_of(signal));
     const TempDir out;
@@ -75,7 +75,7 @@ TEST(Signals, AConversionStopsAndLeavesNothing) {
 
 TEST(Signals, TheSecondEndsTheProcess) {
   const TempDir dir, out;
-  const std::string source = large_checkpoint(dir, uint64_t{16} << 20);
+  const std::string source = large_checkpoint(dir, uint64_t{4} << 20);
   RunningFerry ferry(
       {"convert", source, "-o", out / "b", "--allow-unmapped", "left.out", "--threads", "1"});
   ASSERT_TRUE(appears(out.path(), ".b.ferry-tmp-"));
