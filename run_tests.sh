@@ -10,5 +10,5 @@ memory=/dev/shm
 room=$(df --output=avail --block-size=1G "$memory" 2>/dev/null | tail -n 1 || true)
 if [ -z "${TMPDIR:-}" ] && [ -w "$memory" ] && [ "${room:-0}" -ge 4 ]; then export TMPDIR=$memory; fi
 
-# Twice as many as there are processors: some tests wait for signals and for other programs.
-ctest --preset release --parallel "$((2 * $(nproc)))"
+# One more than there are processors: some tests wait for other programs.
+ctest --preset release --parallel "$(($(nproc) + 1))"
