@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kAttempts = 12;      // exchanges tried for one token at a time
 constexpr size_t kMostExchanges = 4;  // of one token, in several layers
-constexpr int kMostFailures = 4;      // tokens in vain before the search ends
+constexpr int kMostFailures = 4;      // tokens in vain before a pass ends
+constexpr int kMostPasses = 4;
 
 // The experts of one token.
 using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
@@ -26,12 +27,14 @@ using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
 class LogitSearch {
  public:
   LogitSearch(runner::Decoder& decoder, const packer::Manifest& manifest,
-              const Reference& reference, const ReferencePrompt& prompt, runner::ExpertRoutes known)
+              const Reference& reference, const ReferencePrompt& prompt, const ExpertGroups& groups,
+              runner::ExpertRoutes known)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
         prompt_(prompt),
         tokens_(prompt.input_ids.size()),
+        groups_(groups),
         known_(std::move(known)) {
     found_.routes = known_;
   }
@@ -62,16 +65,26 @@ class LogitSearch {
   struct Candidate {
     double margin = 0;
     int64_t layer = 0;
-    std::vector<int64_t> route = {};  // with one expert exchanged
+    std::vector<int64_t> route = {};
   };
 
+  // A token that is mended brings later ones near and shows how near is usual, so that others are
+  // suspect.
   Status search() {
     FERRY_RETURN_IF_ERROR(execute_from(0));
-    const double usual = median(rows_db_);
-    const double suspect = usual - kSuspectDb;
+    for (int pass = 0; pass < kMostPasses; ++pass) {
+      const int64_t before = found_.exchanged;
+      FERRY_RETURN_IF_ERROR(mend_all());
+      if (found_.exchanged == before) break;
+    }
+    return {};
+  }
+
+  Status mend_all() {
     int failures = 0;
     for (size_t t = 0; t < tokens_ && failures < kMostFailures; ++t) {
-      if (rows_db_[t] >= suspect) continue;
+      const double usual = median(rows_db_);
+      if (rows_db_[t] >= usual - kSuspectDb) continue;
       const bool mended = FERRY_TRY(mend(t, usual));
       if (!mended) failures += 1;
       if (mended) FERRY_RETURN_IF_ERROR(execute_from(t + 1));
@@ -132,9 +145,8 @@ class LogitSearch {
       if (settled || logits == now.logits.end()) continue;
       RouterScores scores = {.logits = logits->second};
       if (choice != now.choice.end()) scores.choice = choice->second;
-      for (const Exchange& exchange : near_ties(scores, route, usual)) {
-        Candidate& one = all.emplace_back(Candidate{exchange.margin, layer, route});
-        one.route[exchange.slot] = exchange.expert;
+      for (NearRoute& near : near_routes({scores, route}, groups_, usual, kAttempts)) {
+        all.push_back({near.margin, layer, std::move(near.experts)});
       }
     }
     std::ranges::stable_sort(all, {}, &Candidate::margin);
@@ -216,6 +228,7 @@ class LogitSearch {
   const Reference& reference_;
   const ReferencePrompt& prompt_;
   const size_t tokens_;
+  const ExpertGroups groups_;
   const runner::ExpertRoutes known_;
   std::vector<float> want_;                         // (T, vocab)
   std::vector<double> rows_db_;                     // of the logits of each token
@@ -228,8 +241,8 @@ class LogitSearch {
 Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
                                           const packer::Manifest& manifest,
                                           const Reference& reference, const ReferencePrompt& prompt,
-                                          runner::ExpertRoutes known) {
-  return LogitSearch(decoder, manifest, reference, prompt, std::move(known)).run();
+                                          const ExpertGroups& groups, runner::ExpertRoutes known) {
+  return LogitSearch(decoder, manifest, reference, prompt, groups, std::move(known)).run();
 }
 
 }  // namespace ferry::proof

@@ -4,6 +4,7 @@
 
 #include "core/result.h"
 #include "proof/expert_search.h"
+#include "proof/expert_ties.h"
 
 namespace ferry::proof {
 
@@ -15,6 +16,6 @@ namespace ferry::proof {
 Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
                                           const packer::Manifest& manifest,
                                           const Reference& reference, const ReferencePrompt& prompt,
-                                          runner::ExpertRoutes known);
+                                          const ExpertGroups& groups, runner::ExpertRoutes known);
 
 }  // namespace ferry::proof
