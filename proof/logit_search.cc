@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kAttempts = 12;      // exchanges tried for one token at a time
 constexpr size_t kMostExchanges = 4;  // of one token, in several layers
+constexpr size_t kMostHidden = 2;     // of them at a time that gain enough only together
 constexpr int kMostFailures = 4;      // tokens in vain before a pass ends
 constexpr int kMostPasses = 4;
 
@@ -107,33 +108,47 @@ class LogitSearch {
     return decoder_.force_experts(nullptr);
   }
 
+  // A token on its way to the experts of the reference.
+  struct Path {
+    Trial trial;
+    TokenRoute pins = {};  // of the layers in which an exchange was made
+    double enough = 0;     // where the logits are near
+    bool is_near() const { return trial.db >= enough; }
+  };
+
   // Whether exchanges bring the logits of token `t` near. Its route becomes part of found_.routes.
+  // Of several wrong experts each hides what another one's exchange gains, so that the gain of
+  // them together counts.
   Result<bool> mend(size_t t, double usual) {
-    TokenRoute pins;
-    Trial now = FERRY_TRY(attempt(t, pins));
-    size_t exchanges = 0;
-    while (exchanges < kMostExchanges && now.db < usual - kSuspectDb) {
-      Trial best = now;
-      TokenRoute best_pins;
-      for (const Candidate& candidate : candidates(now, pins, usual)) {
-        TokenRoute trial_pins = pins;
-        trial_pins[candidate.layer] = candidate.route;
-        Trial trial = FERRY_TRY(attempt(t, trial_pins));
-        if (trial.db <= best.db) continue;
-        best = std::move(trial);
-        best_pins = std::move(trial_pins);
-        if (best.db >= usual - kSuspectDb) break;
-      }
-      if (best.db < now.db + kGainDb) break;
-      now = std::move(best);
-      pins = std::move(best_pins);
-      exchanges += 1;
+    Path path = {.trial = FERRY_TRY(attempt(t, {})), .enough = usual - kSuspectDb};
+    Path kept = path;
+    while (!path.is_near() && path.pins.size() < kMostExchanges &&
+           path.pins.size() - kept.pins.size() < kMostHidden) {
+      const bool stepped = FERRY_TRY(step(t, usual, path));
+      if (!stepped) break;
+      const auto gains = static_cast<double>(path.pins.size() - kept.pins.size());
+      if (path.trial.db >= kept.trial.db + gains * kGainDb) kept = path;
     }
-    if (exchanges == 0) return false;
+    if (kept.pins.empty()) return false;
     keep_tokens(t, found_.routes);
-    append(now.route);
-    found_.exchanged += static_cast<int64_t>(exchanges);
+    append(kept.trial.route);
+    found_.exchanged += static_cast<int64_t>(kept.pins.size());
     return true;
+  }
+
+  // Makes the exchange that gains most, or the first that is enough. Whether one gains.
+  Result<bool> step(size_t t, double usual, Path& path) {
+    const Path from = path;
+    for (const Candidate& candidate : candidates(from.trial, from.pins, usual)) {
+      TokenRoute pins = from.pins;
+      pins[candidate.layer] = candidate.route;
+      Trial trial = FERRY_TRY(attempt(t, pins));
+      if (trial.db <= path.trial.db) continue;
+      path.trial = std::move(trial);
+      path.pins = std::move(pins);
+      if (path.is_near()) break;
+    }
+    return path.trial.db > from.trial.db;
   }
 
   // The nearest ties of all layers that are not pinned.

@@ -241,6 +241,8 @@ std::vector<Kind> attention_kinds() {
        scaled("attn_logit_softcapping", 1.25)},
       {"attention_softcap_dropped", without("attn_logit_softcapping"),
        set_null("attn_logit_softcapping")},
+      {"qkv_clip_changed", without("clip_qkv"), scaled("clip_qkv", 1.25)},
+      {"qkv_clip_dropped", without("clip_qkv"), set_null("clip_qkv")},
   };
 }
 
