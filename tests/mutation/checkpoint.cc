@@ -86,8 +86,8 @@ const nlohmann::json& text_config(const nlohmann::json& config) {
 }
 
 Checkpoint read_checkpoint(const std::string& directory) {
-  std::ifstream config(directory + "/config.json");
-  Checkpoint checkpoint{nlohmann::json::parse(config), read_tensors(directory)};
+  std::ifstream file(directory + "/config.json");
+  Checkpoint checkpoint{nlohmann::json::parse(file), read_tensors(directory)};
   const nlohmann::json& config = text_config(checkpoint.config);
   const bool gpt2 = config.value("model_type", "") == "gpt2";
   const int64_t hidden = config.value("hidden_size", int64_t{0});
