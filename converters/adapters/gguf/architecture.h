@@ -141,13 +141,18 @@ struct GgufArchitecture {
 
   // -- of files that Ferry writes; none where there are no keys
   std::vector<GgufKey> keys = {};
+  // Tensors that Ferry reads and other readers do not: a model that has them is not written.
+  std::vector<std::string_view> unread = {};
   // What readers take, whatever a file says.
   Activation activation = Activation::kSilu;
-  bool rope_factors = false;   // llama3 scaling is a tensor of factors
-  bool equal_heads = false;    // heads share the hidden size
-  bool turns_windows = false;  // where some layers have windows, only they have RoPE
-  bool plain_windows = false;  // layers with a window have RoPE without scaling
-  bool lists_windows = false;  // the file lists the layers with a window
+  bool rope_factors = false;     // llama3 scaling is a tensor of factors
+  bool own_head = false;         // no head is tied to the embedding
+  bool equal_heads = false;      // heads share the hidden size
+  bool no_shared_heads = false;  // there are as many key heads as heads
+  bool turns_windows = false;    // where some layers have windows, only they have RoPE
+  bool plain_windows = false;    // layers with a window have RoPE without scaling
+  int64_t qk_norm_layers = 0;    // q and k have norms from so many layers on, and not before
+  int64_t window_layers = 0;     // windows are in models of so many layers, and in no others
 
   bool has_experts() const;
   bool has_key(GgufKey key) const;

@@ -44,6 +44,11 @@ class Limits {
                       "differ from position {} on",
                       *c_.sliding_window, *c_.sliding_window));
     }
+    if (c_.rope.type == Type::kYarn && !c_.rope.truncate) {
+      lines.push_back(
+          "llama.cpp rounds the bounds of yarn to whole pairs, whatever the file says: its "
+          "frequencies differ");
+    }
     if (c_.rope.type == Type::kLongRope) {
       lines.push_back(
           fmt::format("llama.cpp takes the long RoPE factors where its context is "
@@ -64,6 +69,14 @@ class Limits {
     if (c_.activation != a_.activation) return cannot("hidden_act", "is another activation");
     if (a_.equal_heads && c_.head_dim * c_.num_heads != c_.hidden_size) {
       return cannot("head_dim", "is not the hidden size divided by the heads");
+    }
+    if (a_.own_head && c_.tie_word_embeddings) return cannot("tie_word_embeddings", "is true");
+    if (a_.no_shared_heads && c_.num_kv_heads != c_.num_heads) {
+      return cannot("num_key_value_heads", "is not num_attention_heads");
+    }
+    const bool has_norms = c_.number("qk_norm") > 0;
+    if (a_.qk_norm_layers > 0 && has_norms != (c_.num_layers >= a_.qk_norm_layers)) {
+      return cannot("use_qk_norm", fmt::format("is {} with {} layers", has_norms, c_.num_layers));
     }
     if (c_.scalars.qkv_clip) return cannot("clip_qkv", "limits queries, keys and values");
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
@@ -117,11 +130,15 @@ class Limits {
     if (has_multiplier && gguf_yarn_multiplier(c_.rope) < 0) {
       return cannot("rope_parameters.attention_factor", "is more than 0.1 ln(factor) + 1");
     }
-    if (!c_.rope.truncate) return cannot("rope_parameters.truncate", "is false");
     return {};
   }
 
   Status check_layers() const {
+    const bool has_windows = c_.sliding_window.has_value();
+    if (a_.window_layers > 0 && has_windows != (c_.num_layers == a_.window_layers)) {
+      return cannot("sliding_window", fmt::format("is {} with {} layers",
+                                                  has_windows ? "stated" : "null", c_.num_layers));
+    }
     for (int64_t i = 0; i < c_.num_layers; ++i) {
       const auto at = static_cast<size_t>(i);
       const bool slides = c_.layer_types[at] == LayerType::kSlidingAttention;
@@ -132,8 +149,7 @@ class Limits {
         return cannot("no_rope_layers", fmt::format("differs in layer {}", i));
       }
       const int64_t every = window_interval();
-      const bool free = every == 0 || a_.lists_windows;
-      if (!free && slides != ((i + 1) % every != 0)) {
+      if (every > 0 && slides != ((i + 1) % every != 0)) {
         return cannot("layer_types", fmt::format("differs in layer {}", i));
       }
     }
@@ -143,6 +159,7 @@ class Limits {
   // All but every so many layers have the window of the file; 0: readers apply none.
   int64_t window_interval() const {
     if (a_.sliding_pattern) return kGlobalEvery;
+    if (a_.has_key(GgufKey::kWindowPattern) && !c_.sliding_window) return 0;
     return a_.gemma ? kGemma2GlobalEvery : a_.window_every;
   }
 

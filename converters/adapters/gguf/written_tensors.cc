@@ -243,7 +243,9 @@ std::vector<float> as_floats(const std::vector<double>& values) {
 GgufTables::GgufTables(const GgufArchitecture& architecture) {
   for (const auto& table : architecture.tables) {
     for (const GgufName& row : table) {
-      if (!row.form.read_only) rows_.push_back({&row, KeyPattern(std::string(row.hf))});
+      const bool unread = std::ranges::count(architecture.unread, row.gguf) > 0;
+      if (row.form.read_only || unread) continue;
+      rows_.push_back({&row, KeyPattern(std::string(row.hf))});
     }
   }
 }
