@@ -297,7 +297,8 @@ const std::vector<GgufArchitecture>& architectures() {
        .model_type = "qwen2_moe",
        .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp, kExperts,
                   kFusedExperts},
-       .keys = standard_and({kExpertSizes})},
+       .keys = standard_and({kExpertSizes}),
+       .own_head = true},
       {.name = "qwen3",
        .model_type = "qwen3",
        .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kMlp},
@@ -406,7 +407,8 @@ const std::vector<GgufArchitecture>& architectures() {
        .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kGateUp},
        .partial_rotary = true,
        .keys = {kContext, kEmbedding, kFeedForward, kBlocks, kHeads, kKvHeads, kRmsEpsilon,
-                kOtherHeadLengths, kFileType, kRopeDimension, kNoBos, kRopeBase}},
+                kOtherHeadLengths, kFileType, kRopeDimension, kNoBos, kRopeBase},
+       .equal_heads = true},
   };
   return kAll;
 }
