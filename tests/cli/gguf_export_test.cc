@@ -76,7 +76,6 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
        "sliding_window"},
       {"gguf_written/olmoe", {{"clip_qkv", 0.5}}, "clip_qkv"},
       {"gguf_written/olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob"},
-      {"gguf_written/olmo3", {{"tie_word_embeddings", true}}, "tie_word_embeddings"},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(std::string(c.checkpoint) + " " + c.field);
