@@ -15,8 +15,8 @@ namespace {
 
 struct Input {
   std::string config, adapter_config;
-  std::vector<TensorEntry> checkpoint, adapter;
-  std::span<const std::byte> data;
+  std::vector<TensorEntry> checkpoint = {}, adapter = {};
+  std::span<const std::byte> data = {};
 };
 
 // What is before the next NUL byte, which goes too.
@@ -48,8 +48,8 @@ Result<converters::AdoptedQuantized> adopt(const Input& input) {
     FERRY_TRY(converters::without_quantization_config(input.config, "f"));
     return converters::adopt_quantized(std::move(source), *quantized);
   }
-  converters::AdoptedQuantized plain = {.source =
-                                            std::make_unique<DerivedSource>(std::move(source))};
+  converters::AdoptedQuantized plain;
+  plain.source = std::make_unique<DerivedSource>(std::move(source));
   plain.tensors = converters::key_by_name(*plain.source);
   return plain;
 }
