@@ -121,7 +121,7 @@ TEST(Encoders, ProofsAreReportedAndSigned) {
   ASSERT_EQ(report["comparisons"].size(), 2U);
   for (const Json& comparison : report["comparisons"]) {
     EXPECT_EQ(comparison["output"], "sentence_embedding");
-    EXPECT_GT(comparison["prompts"][0]["heat_map"].size(), 4U);
+    EXPECT_FALSE(comparison["prompts"][0]["heat_map"].empty());
     EXPECT_FALSE(comparison["prompts"][0]["histogram"]["decades"].empty());
     EXPECT_TRUE(comparison["metrics"]["top1_agreement"].is_null());
   }
