@@ -13,12 +13,10 @@
 #include "cli/perplexity_report.h"
 #include "cli/report_file.h"
 #include "cli/verbs.h"
-#include "cli/verify_encoder.h"
 #include "cli/verify_gguf.h"
 #include "cli/verify_report.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
-#include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/bundled_proof.h"
@@ -206,14 +204,6 @@ Result<int> verify_bundle(Context& context, const Options& options) {
   };
   verify.details = form.has_value() || !options.attest.file.empty();
   const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options.bundle));
-  if (bundle.manifest().program_style == kEncoderStyle) {
-    if (!form && options.attest.file.empty() && options.perplexity.empty()) {
-      return verify_encoder(context, bundle, options.bundle, verify);
-    }
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: --report, --attest and --perplexity are not for encoders",
-                            printable(options.bundle)));
-  }
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));

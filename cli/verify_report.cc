@@ -22,11 +22,13 @@ std::string number(double value) {
 std::string case_lines(const proof::CaseReport& c) {
   const std::string name = c.prompt.empty() ? "prompt" : quoted(c.prompt);
   if (!c.skipped.empty()) return fmt::format("{}: skipped, {}\n", name, c.skipped);
-  std::string text =
-      fmt::format("{}: {}, {} tokens: max_abs {} in one prefill", name,
-                  c.parity ? "parity" : "NO PARITY", c.tokens, number(c.prefill.values.max_abs));
+  std::string text = fmt::format(
+      "{}: {}, {} tokens: max_abs {}", name, c.parity ? "parity" : "NO PARITY", c.tokens,
+      number(c.worst().rows > 0 ? c.prefill.values.max_abs : c.worst().values.max_abs));
+  if (c.worst().rows > 0) text += " in one prefill";
   if (c.steps.rows > 0) text += fmt::format(", {} token by token", number(c.steps.values.max_abs));
-  text += fmt::format(", greedy {}/{}\n", c.greedy_match, c.greedy_total);
+  if (c.worst().rows > 0) text += fmt::format(", greedy {}/{}", c.greedy_match, c.greedy_total);
+  text += "\n";
   if (c.f64) {
     text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n", number(c.f64->ours),
                         number(c.f64->reference));
@@ -62,11 +64,14 @@ std::string report_lines(const proof::ParityReport& report) {
   for (const proof::CaseReport& c : report.cases) text += case_lines(c);
   const proof::LogitMetrics& m = report.metrics;
   fmt::format_to(std::back_inserter(text),
-                 "logits: max_abs {} ({}), rel_rms {}, cosine {:.9f}, SQNR {:.1f} dB, "
-                 "KL mean {} max {}, top-1 {:.2f} %\n",
+                 "{}: max_abs {} ({}), rel_rms {}, cosine {:.9f}, SQNR {:.1f} dB", report.output(),
                  number(m.values.max_abs), bound_text(report), number(m.values.rel_rms),
-                 m.values.cosine, m.values.sqnr_db, number(m.kl_mean), number(m.kl_max),
-                 100 * m.top1_agreement);
+                 m.values.cosine, m.values.sqnr_db);
+  if (report.has_logits()) {
+    fmt::format_to(std::back_inserter(text), ", KL mean {} max {}, top-1 {:.2f} %",
+                   number(m.kl_mean), number(m.kl_max), 100 * m.top1_agreement);
+  }
+  text += "\n";
   for (const proof::LayerResult& layer : report.layers) text += layer_line(layer);
   return text;
 }
@@ -136,10 +141,9 @@ std::string proof_lines(const pipeline::CheckpointProof& proof) {
 }
 
 std::string divergence_line(const proof::ParityReport& report) {
-  return fmt::format("max_abs {}, SQNR {:.1f} dB ({}), greedy {}/{}, first divergence in {}",
+  return fmt::format("max_abs {}, SQNR {:.1f} dB ({}){}, first divergence in {}",
                      number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
-                     bound_text(report), report.greedy_match, report.greedy_total,
-                     place_of(report));
+                     bound_text(report), greedy_text(report), place_of(report));
 }
 
 }  // namespace

@@ -10,10 +10,8 @@
 #include "core/checked.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
-#include "proof/probing.h"
 #include "proof/reference.h"
-#include "proof/verify.h"
-#include "runner/decoder.h"
+#include "proof/text_model.h"
 #include "runner/vision_encoder.h"
 
 namespace ferry::pipeline {
@@ -49,12 +47,11 @@ using Prompts = std::vector<proof::RecordedPrompt>;
 // those of the model with its weights.
 Result<Prompts> own_prompts(const packer::Bundle& bundle, const Prompts& prompts,
                             const CodedProofOptions& options, ThreadPool& pool) {
-  const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(runner::load_decoder(
+  proof::TextModel model = FERRY_TRY(proof::TextModel::load(
       bundle, pool, {.widen = true, .memory = options.memory}, options.decode));
   Prompts own = prompts;
   for (proof::RecordedPrompt& prompt : own) prompt.routes.clear();
-  FERRY_RETURN_IF_ERROR(
-      proof::continue_prompts(*decoder, bundle.manifest(), decoder->capacity(), own, /*least=*/1));
+  FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), own, /*least=*/1));
   return own;
 }
 
@@ -62,12 +59,10 @@ Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::R
                                     const proof::ParityBounds& bounds, bool widen,
                                     const CodedProofOptions& options, ThreadPool& pool) {
   const runner::MethodOptions method = {.widen = widen, .memory = options.memory};
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, method, options.decode));
+  proof::TextModel model = FERRY_TRY(proof::TextModel::load(bundle, pool, method, options.decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
-  return proof::verify(*decoder, bundle.manifest(), path, bounds,
-                       {.vision = vision.get(), .details = options.details});
+  return model.verify(path, bounds, {.vision = vision.get(), .details = options.details});
 }
 
 }  // namespace
