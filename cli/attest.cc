@@ -50,8 +50,11 @@ pipeline::AttestedComparison summary_of(const NamedComparison& comparison,
   out.floor = bounds.floor_db;
   out.max_abs = report.metrics.values.max_abs;
   out.sqnr_db = report.metrics.values.sqnr_db;
-  out.kl_mean = report.metrics.kl_mean;
-  out.top1_agreement = report.metrics.top1_agreement;
+  out.output = report.output();
+  if (report.has_logits()) {
+    out.kl_mean = report.metrics.kl_mean;
+    out.top1_agreement = report.metrics.top1_agreement;
+  }
   out.greedy_match = report.greedy_match;
   out.greedy_total = report.greedy_total;
   for (const proof::CaseReport& one : report.cases) {

@@ -153,6 +153,13 @@ Verb& Verb::option(const std::string& name, std::string& value, const std::strin
   refuse_empty(option, spec.value);
   return *this;
 }
+Verb& Verb::option(const std::string& name, std::optional<std::string>& value,
+                   const std::string& help) {
+  // Bound to an optional, an empty argument would be none.
+  const auto set = [&value](const std::string& text) { value = text; };
+  describe(app_->add_option_function<std::string>(names_of(name), set), name, "TEXT", help);
+  return *this;
+}
 Verb& Verb::option(const std::string& name, int64_t& value, const std::string& help) {
   describe(add_integer(app_, name, value), name, "N", help).default_text = fmt::format("{}", value);
   return *this;

@@ -43,6 +43,8 @@ class Verb {
                           const std::vector<std::string>& words, const std::string& help);
   Verb& flag(const std::string& name, bool& value, const std::string& help);
   Verb& option(const std::string& name, std::string& value, const std::string& help);
+  // Where the empty text is a value too.
+  Verb& option(const std::string& name, std::optional<std::string>& value, const std::string& help);
   Verb& option(const std::string& name, int64_t& value, const std::string& help);
   Verb& option(const std::string& name, double& value, const std::string& help);
   Verb& option(const std::string& name, std::optional<int64_t>& value, const std::string& help);

@@ -81,7 +81,7 @@ void write_layers(JsonWriter& json, const proof::ParityReport& report, bool has_
     write_layer(json, layer, limit, worst[layer.tensor.name]);
   }
   json.end_array();
-  write_place(json, worst["logits"]);
+  write_place(json, worst[report.output()]);
 }
 
 void write_divergence(JsonWriter& json, const proof::ParityReport& report) {
@@ -105,7 +105,8 @@ void write_comparison(JsonWriter& json, const NamedComparison& comparison,
   }
   const proof::ParityReport& report = *comparison.report;
   const StatedBounds bounds = bounds_of(comparison, v);
-  json.member("parity", report.parity).key("metrics").begin_object();
+  json.member("parity", report.parity).member("output", report.output());
+  json.key("metrics").begin_object();
   write_metrics(json, report.metrics);
   json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);
   json.end_object().key("bounds").begin_object();
@@ -285,8 +286,9 @@ uint64_t bundle_bytes(const packer::Bundle& bundle) {
 }
 
 std::string quantization_of(const packer::Manifest& manifest) {
-  const packer::ManifestComponent* decoder = manifest.find(kTextDecoderRole);
-  return decoder == nullptr ? std::string() : decoder->quantization;
+  const packer::ManifestComponent* main = manifest.find(kTextDecoderRole);
+  if (main == nullptr) main = manifest.find(kTextEncoderRole);
+  return main == nullptr ? std::string() : main->quantization;
 }
 
 std::string parity_document(const ReportInput& input) {

@@ -40,17 +40,23 @@ std::string comparison_row(const NamedComparison& comparison) {
   }
   const proof::ParityReport& report = *comparison.report;
   const proof::LogitMetrics& m = report.metrics;
-  return fmt::format("| {} | {} | {} | {:.1f} dB | {} | {} | {:.2f} % | {}/{} |\n",
-                     comparison.title(), report.parity ? "parity" : "**no parity**",
-                     number(m.values.max_abs), m.values.sqnr_db, bound_text(report),
-                     number(m.kl_mean), 100 * m.top1_agreement, report.greedy_match,
-                     report.greedy_total);
+  std::string row = fmt::format("| {} | {} | {} | {:.1f} dB | {} |", comparison.title(),
+                                report.parity ? "parity" : "**no parity**",
+                                number(m.values.max_abs), m.values.sqnr_db, bound_text(report));
+  if (!report.has_logits()) return row + " | | |\n";
+  return row + fmt::format(" {} | {:.2f} % | {}/{} |\n", number(m.kl_mean), 100 * m.top1_agreement,
+                           report.greedy_match, report.greedy_total);
 }
 
 std::string comparison_table(const std::vector<NamedComparison>& comparisons) {
-  std::string text =
-      "| comparison | | logits max_abs | SQNR | bound | KL mean | top-1 | greedy |\n"
-      "|---|---|---|---|---|---|---|---|\n";
+  std::string output = "logits";
+  for (const NamedComparison& comparison : comparisons) {
+    if (comparison.report != nullptr) output = comparison.report->output();
+  }
+  std::string text = fmt::format(
+      "| comparison | | {} max_abs | SQNR | bound | KL mean | top-1 | greedy |\n"
+      "|---|---|---|---|---|---|---|---|\n",
+      output);
   for (const NamedComparison& comparison : comparisons) text += comparison_row(comparison);
   return text + "\n";
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,41 +11,51 @@
 #include <utility>
 #include <vector>
 
+#include "cli/embed_input.h"
 #include "cli/line_reader.h"
 #include "cli/numbers.h"
 #include "cli/run_prompt.h"
+#include "cli/vector_file.h"
 #include "cli/verbs.h"
 #include "core/json.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "packer/bundle_reader.h"
-#include "pipeline/image_input.h"
 #include "runner/text_encoder.h"
-#include "text/tokenizer/tokenizer.h"
-#include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::cli {
 namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
-constexpr const char* kPrompts = "config_sentence_transformers.json";
-
-struct EmbedLine {
-  std::string bundle, tokens, prompt_name;
+struct Options {
+  std::string bundle, tokens, out;
   std::vector<std::string> texts;
-  bool states = false;
-  std::optional<int64_t> memory;
+  EmbedTextOptions text;
+  bool plain = false, states = false, normalize = false;
+  std::optional<int64_t> width, memory;
 };
 
-Status check_embed(const EmbedLine& o) {
+// Options of one kind of input or output beside another.
+Status check_options(const Options& o) {
   if (!o.tokens.empty() && !o.texts.empty()) {
     return fail(ErrorCode::kUsage, "--text and --tokens are two inputs: give one of them");
   }
-  if (!o.tokens.empty() && !o.prompt_name.empty()) {
-    return fail(ErrorCode::kUsage, "--prompt-name is for texts, not for --tokens");
+  const bool of_texts = !o.text.prompt_name.empty() || o.text.prompt || o.text.truncate;
+  if (!o.tokens.empty() && of_texts) {
+    return fail(ErrorCode::kUsage,
+                "--prompt-name, --prompt and --truncate are for texts, not for --tokens");
+  }
+  if (o.text.prompt && !o.text.prompt_name.empty()) {
+    return fail(ErrorCode::kUsage, "--prompt and --prompt-name are two prompts: give one of them");
+  }
+  if (o.plain && (!o.tokens.empty() || !o.texts.empty())) {
+    return fail(ErrorCode::kUsage, "--plain is for the lines of standard input");
+  }
+  if (o.states && (o.width || o.normalize || !o.out.empty())) {
+    return fail(ErrorCode::kUsage,
+                "--truncate-dim, --normalize and --out are for vectors, not for --states");
   }
   for (const std::string& text : o.texts) {
     if (!utf8::is_valid(text)) return fail(ErrorCode::kUsage, "--text: not UTF-8");
@@ -51,64 +63,78 @@ Status check_embed(const EmbedLine& o) {
   return {};
 }
 
-// What precedes texts: the prompt that was named, else the default one of the bundle.
-Result<std::string> embedding_prompt(const packer::Bundle& bundle, const std::string& asked) {
-  const std::string where = printable(bundle.path_of(kPrompts));
-  json config = json::object();
-  if (bundle.has_text(kPrompts)) {
-    const std::string text = FERRY_TRY(bundle.text(kPrompts, kMaxTextBytes));
-    config = FERRY_TRY(parse_json(text, where));
-  }
-  if (!config.is_object()) return bad_input(where + ": not a JSON object");
-  std::string name = asked;
-  const auto chosen = config.find("default_prompt_name");
-  if (name.empty() && chosen != config.end() && chosen->is_string()) {
-    name = chosen->get<std::string>();
-  }
-  if (name.empty()) return std::string();
-  const auto prompts = config.find("prompts");
-  if (prompts == config.end() || !prompts->is_object() || !prompts->contains(name)) {
-    return fail(asked.empty() ? ErrorCode::kBadInput : ErrorCode::kUsage,
-                fmt::format("{}: has no prompt {}", where, quoted(name)));
-  }
-  const json& prompt = (*prompts)[name];
-  if (prompt.is_string()) return prompt.get<std::string>();
-  return bad_input(fmt::format("{}: prompt {} is no string", where, quoted(name)));
+// Values of a vector that are kept.
+Result<int64_t> kept_width(const Options& o, int64_t width) {
+  const int64_t kept = o.width.value_or(width);
+  if (kept >= 1 && kept <= width) return kept;
+  return fail(ErrorCode::kUsage,
+              fmt::format("--truncate-dim {}: must be from 1 to the width, {}", kept, width));
 }
 
-// Gives what was asked for of each text, as JSON.
+// Divides by the Euclidean norm, or by 1e-12 where that is larger, as torch's normalize() does.
+void normalize(std::vector<float>& vector) {
+  double squares = 0;
+  for (const float value : vector) squares += static_cast<double>(value) * value;
+  const double norm = std::max(std::sqrt(squares), 1e-12);
+  for (float& value : vector) value = static_cast<float>(value / norm);
+}
+
+// Gives what was asked for of each text, as JSON, or as a row of a file.
 class Embedder {
  public:
-  Embedder(runner::TextEncoder encoder, bool states)
-      : encoder_(std::move(encoder)), states_(states) {}
+  static Result<Embedder> make(runner::TextEncoder encoder, const Options& o) {
+    const int64_t width = encoder.sizes().embedding_width;
+    Embedder embedder(std::move(encoder), o);
+    if (o.states) return embedder;
+    embedder.width_ = FERRY_TRY(kept_width(o, width));
+    if (!o.out.empty()) {
+      embedder.file_ = FERRY_TRY(VectorFile::create(o.out, embedder.width_));
+    }
+    return embedder;
+  }
 
-  Status open_tokenizer(const packer::Bundle& bundle, const std::string& prompt_name) {
-    prompt_ = FERRY_TRY(embedding_prompt(bundle, prompt_name));
-    tokenizer_.emplace(
-        FERRY_TRY(text::load_tokenizer(bundle.text_directory(), pipeline::reader_of(bundle))));
+  Status open_texts(const packer::Bundle& bundle, const EmbedTextOptions& options) {
+    const runner::TextEncoder::Sizes& sizes = encoder_.sizes();
+    input_ = FERRY_TRY(
+        EmbedInput::open(bundle, options, sizes.tokens, /*is_stripped=*/sizes.embedding_width > 0));
     return {};
   }
 
   Result<size_t> add_text(const std::string& text, JsonWriter& out) {
-    const auto ids = FERRY_TRY(tokenizer_->encode(prompt_ + text, /*add_special=*/true));
-    return add_tokens({ids.begin(), ids.end()}, out);
+    return add_tokens(FERRY_TRY(input_->tokens_of(text)), out);
   }
 
-  // Writes a list, or a list for each token. Returns the number of tokens.
+  // Writes the value of `key`: a list, or a list for each token. Returns the number of tokens.
   Result<size_t> add_tokens(const std::vector<int64_t>& tokens, JsonWriter& out) {
     const runner::EncodedText text = FERRY_TRY(encoder_.encode(tokens));
-    if (!states_) {
-      add_row(text.embedding, out);
+    if (states_) {
+      add_states(text.states, out);
       return tokens.size();
     }
-    const auto width = static_cast<size_t>(encoder_.sizes().width);
-    out.begin_array();
-    for (size_t t = 0; t < tokens.size(); ++t) add_row(text.states.subspan(t * width, width), out);
-    out.end_array();
+    std::vector<float> vector(text.embedding.begin(), text.embedding.begin() + width_);
+    if (normalize_) normalize(vector);
+    if (file_) {
+      FERRY_RETURN_IF_ERROR(file_->add(vector));
+    } else {
+      add_row(vector, out);
+    }
     return tokens.size();
   }
 
+  Status finish() { return file_ ? file_->finish() : Status(); }
+  // nullptr: answers are printed.
+  const VectorFile* file() const { return file_ ? &*file_ : nullptr; }
+
  private:
+  Embedder(runner::TextEncoder encoder, const Options& o)
+      : encoder_(std::move(encoder)), states_(o.states), normalize_(o.normalize) {}
+
+  void add_states(std::span<const float> states, JsonWriter& out) const {
+    const auto width = static_cast<size_t>(encoder_.sizes().width);
+    out.begin_array();
+    for (size_t at = 0; at < states.size(); at += width) add_row(states.subspan(at, width), out);
+    out.end_array();
+  }
   static void add_row(std::span<const float> values, JsonWriter& out) {
     out.begin_array();
     for (const float value : values) out.value(static_cast<double>(value));
@@ -116,67 +142,88 @@ class Embedder {
   }
 
   runner::TextEncoder encoder_;
-  bool states_;
-  std::string prompt_;
-  std::optional<text::Tokenizer> tokenizer_;
+  bool states_, normalize_;
+  int64_t width_ = 0;
+  std::optional<VectorFile> file_;
+  std::optional<EmbedInput> input_;
 };
 
 // Answers go out as they come, or with --json together at the end.
-class Embeddings {
+class Answers {
  public:
-  Embeddings(Context& context, const EmbedLine& options) : context_(context) {
+  Answers(Context& context, const Options& options, Embedder& embedder)
+      : context_(context), embedder_(embedder), out_(options.out) {
     if (!context.json) return;
     document_.begin_object().member("path", options.bundle);
     document_.key("texts").begin_array();
-    key_ = options.states ? "states" : "embedding";
+    if (out_.empty()) key_ = options.states ? "states" : "embedding";
   }
 
-  // `write` appends one value and returns the number of tokens.
+  // `write` appends one value, or none where vectors go to a file, and returns the number of
+  // tokens.
   template <class Write>
   Status add(const Write& write) {
     if (!context_.json) {
       JsonWriter line;
       FERRY_TRY(write(line));
+      if (!out_.empty()) return {};
       context_.print(line.take());
       context_.flush();
       return {};
     }
-    document_.begin_object().key(key_);
+    document_.begin_object();
+    if (!key_.empty()) document_.key(key_);
     const size_t tokens = FERRY_TRY(write(document_));
     document_.member("tokens", tokens).end_object();
     return {};
   }
 
-  void finish() {
-    if (!context_.json) return;
-    document_.end_array().end_object();
+  Status finish() {
+    FERRY_RETURN_IF_ERROR(embedder_.finish());
+    if (const VectorFile* file = embedder_.file()) {
+      context_.note(
+          fmt::format("{}: {} vectors of {}", printable(out_), file->rows(), file->width()));
+    }
+    if (!context_.json) return {};
+    document_.end_array();
+    if (!out_.empty()) document_.member("out", out_);
+    document_.end_object();
     context_.print_result(document_.take(), 0);
+    return {};
   }
 
  private:
   Context& context_;
+  Embedder& embedder_;
   JsonWriter document_;
-  const char* key_ = "";
+  std::string out_, key_;
 };
 
-// Standard input: a JSON string in each line.
-Status answer_lines(Embedder& embedder, Embeddings& answers) {
+// The text of a line: the line, or the JSON string that it is.
+Result<std::string> text_of(const std::string& line, size_t number, bool plain) {
+  const std::string where = fmt::format("line {}", number);
+  if (plain)
+    return utf8::is_valid(line) ? Result<std::string>(line) : bad_input(where + ": not UTF-8");
+  const json value = FERRY_TRY(parse_json(line, where));
+  return value.is_string() ? Result<std::string>(value.get<std::string>())
+                           : bad_input(where + ": not a string");
+}
+
+// Standard input: a text in each line. With --plain an empty line is a text too.
+Status answer_lines(Embedder& embedder, Answers& answers, bool plain) {
   LineReader lines;
   for (size_t number = 1;; ++number) {
     const std::optional<std::string> line = FERRY_TRY(lines.next());
     if (!line) return {};
-    if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string where = fmt::format("line {}", number);
-    const json value = FERRY_TRY(parse_json(*line, where));
-    if (!value.is_string()) return bad_input(where + ": not a string");
-    FERRY_RETURN_IF_ERROR(answers.add([&](JsonWriter& out) {
-      return embedder.add_text(value.get_ref<const std::string&>(), out);
-    }));
+    if (!plain && line->find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string text = FERRY_TRY(text_of(*line, number, plain));
+    FERRY_RETURN_IF_ERROR(
+        answers.add([&](JsonWriter& out) { return embedder.add_text(text, out); }));
   }
 }
 
-Result<int> run_embed(Context& context, const EmbedLine& o) {
-  FERRY_RETURN_IF_ERROR(check_embed(o));
+Result<int> run(Context& context, const Options& o) {
+  FERRY_RETURN_IF_ERROR(check_options(o));
   std::vector<int64_t> tokens;
   if (!o.tokens.empty()) {
     tokens = FERRY_TRY(parse_numbers("--tokens", o.tokens, kTokensExpected));
@@ -192,36 +239,45 @@ Result<int> run_embed(Context& context, const EmbedLine& o) {
                             "modules.json; give --states",
                             printable(o.bundle)));
   }
-  Embedder embedder(std::move(encoder), o.states);
-  Embeddings answers(context, o);
+  Embedder embedder = FERRY_TRY(Embedder::make(std::move(encoder), o));
+  Answers answers(context, o, embedder);
   if (!tokens.empty()) {
     FERRY_RETURN_IF_ERROR(
         answers.add([&](JsonWriter& out) { return embedder.add_tokens(tokens, out); }));
   } else {
-    FERRY_RETURN_IF_ERROR(embedder.open_tokenizer(bundle, o.prompt_name));
+    FERRY_RETURN_IF_ERROR(embedder.open_texts(bundle, o.text));
     for (const std::string& text : o.texts) {
       FERRY_RETURN_IF_ERROR(
           answers.add([&](JsonWriter& out) { return embedder.add_text(text, out); }));
     }
-    if (o.texts.empty()) FERRY_RETURN_IF_ERROR(answer_lines(embedder, answers));
+    if (o.texts.empty()) FERRY_RETURN_IF_ERROR(answer_lines(embedder, answers, o.plain));
   }
-  answers.finish();
+  FERRY_RETURN_IF_ERROR(answers.finish());
   return 0;
 }
 
 }  // namespace
 
 void add_embed(CommandLine& line) {
-  auto o = std::make_shared<EmbedLine>();
+  auto o = std::make_shared<Options>();
   line.verb("embed", "Vectors of texts, by a bundle of style encoder: a JSON list for each text")
       .positional("BUNDLE", o->bundle, "Bundle directory")
       .option("--text", o->texts,
               "Text; may be repeated. Without it and --tokens, every line of standard input is a "
               "text, as a JSON string")
       .option("--tokens", o->tokens, "Token ids of one text, separated by commas")
-      .option("--prompt-name", o->prompt_name,
+      .flag("--plain", o->plain, "Each line of standard input is a text as it is")
+      .option("--prompt-name", o->text.prompt_name,
               "A prompt of config_sentence_transformers.json to put before each text; default: the "
               "one that it names as the default, if any")
+      .option("--prompt", o->text.prompt, "This before each text instead; '' for none")
+      .flag("--truncate", o->text.truncate,
+            "Cut texts that are longer than the context, as the tokenizer of transformers does; "
+            "otherwise they are refused")
+      .option("--truncate-dim", o->width,
+              "The first N values of each vector (of models trained for it: Matryoshka)")
+      .flag("--normalize", o->normalize, "Vectors of length 1, behind --truncate-dim")
+      .option("-o,--out FILE", o->out, "New .npy file, f32 [texts, values], instead of the answers")
       .flag("--states", o->states,
             "The last hidden state of each token instead of the vector of the text")
       .option("--memory", o->memory,
@@ -229,7 +285,11 @@ void add_embed(CommandLine& line) {
       .example("ferry embed bundle/ --prompt-name query --text 'Which planet is red?'",
                "The vector of a question, after the prompt that the model was trained with.")
       .example("ferry embed bundle/ < texts.jsonl > vectors.jsonl", "A line for each line.")
-      .action([o](Context& context) { return run_embed(context, *o); });
+      .example(
+          "ferry embed bundle/ --plain --truncate --truncate-dim 256 --normalize -o vectors.npy < "
+          "texts.txt",
+          "A row of a NumPy array for each line of a text file, for a vector index.")
+      .action([o](Context& context) { return run(context, *o); });
 }
 
 }  // namespace ferry::cli

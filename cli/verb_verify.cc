@@ -13,12 +13,10 @@
 #include "cli/perplexity_report.h"
 #include "cli/report_file.h"
 #include "cli/verbs.h"
-#include "cli/verify_encoder.h"
 #include "cli/verify_gguf.h"
 #include "cli/verify_report.h"
 #include "core/atomic_file.h"
 #include "core/json_writer.h"
-#include "core/program_interface.h"
 #include "core/text.h"
 #include "packer/bundle_reader.h"
 #include "pipeline/bundled_proof.h"
@@ -30,7 +28,7 @@
 namespace ferry::cli {
 namespace {
 
-struct VerifyLine {
+struct Options {
   std::string bundle;
   pipeline::VerifyOptions verify;
   std::string mode;
@@ -47,7 +45,7 @@ constexpr const char* kPerplexityAlone =
     "--calibrate-prefill or --attest";
 
 // What --perplexity leaves of the other options.
-Status check_perplexity(const VerifyLine& options) {
+Status check_perplexity(const Options& options) {
   const pipeline::VerifyOptions& verify = options.verify;
   if (options.perplexity.empty()) {
     if (!options.text && !options.window && !options.stride) return {};
@@ -59,7 +57,7 @@ Status check_perplexity(const VerifyLine& options) {
   return proves ? Status(fail(ErrorCode::kUsage, kPerplexityAlone)) : Status();
 }
 
-Status check_verify(const pipeline::VerifyOptions& options) {
+Status check_options(const pipeline::VerifyOptions& options) {
   if (options.tolerance && !(*options.tolerance >= 0 && std::isfinite(*options.tolerance))) {
     return fail(ErrorCode::kUsage, "--tolerance must be a finite number that is not negative");
   }
@@ -89,7 +87,7 @@ std::string report_text(const ReportInput& input, ReportForm form) {
 }
 
 // Nothing where no report is asked for.
-Status write_report(Context& context, const VerifyLine& options, std::optional<ReportForm> form,
+Status write_report(Context& context, const Options& options, std::optional<ReportForm> form,
                     const ReportInput& input) {
   if (!form) return {};
   FERRY_RETURN_IF_ERROR(
@@ -100,8 +98,8 @@ Status write_report(Context& context, const VerifyLine& options, std::optional<R
 
 // The report, and at parity the attestation. Without parity there is none: a statement must never
 // be taken for one of parity.
-Status write_report_files(Context& context, const VerifyLine& options,
-                          std::optional<ReportForm> form, const ReportInput& input) {
+Status write_files(Context& context, const Options& options, std::optional<ReportForm> form,
+                   const ReportInput& input) {
   FERRY_RETURN_IF_ERROR(write_report(context, options, form, input));
   if (options.attest.file.empty()) return {};
   if (!input.verification->parity()) {
@@ -114,7 +112,7 @@ Status write_report_files(Context& context, const VerifyLine& options,
   return {};
 }
 
-Result<int> measure(Context& context, const packer::Bundle& bundle, const VerifyLine& options,
+Result<int> measure(Context& context, const packer::Bundle& bundle, const Options& options,
                     const pipeline::VerifyOptions& verify, std::optional<ReportForm> form) {
   const pipeline::PerplexityOptions given = {
       .file = options.perplexity,
@@ -135,7 +133,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
 }
 
 // A bundled program is compared with what is in it; other options say nothing of it.
-Status check_bundled(const VerifyLine& options) {
+Status check_bundled(const Options& options) {
   const pipeline::VerifyOptions& verify = options.verify;
   const bool others = !verify.reference.empty() || !verify.checkpoint.empty() ||
                       !verify.against.empty() || !verify.images.empty() || !options.mode.empty() ||
@@ -160,8 +158,8 @@ std::string bundled_json(const pipeline::BundledProof& proof, const std::string&
   return json.take();
 }
 
-Result<int> verify_bundled(Context& context, const VerifyLine& options) {
-  FERRY_RETURN_IF_ERROR(check_verify(options.verify));
+Result<int> verify_bundled(Context& context, const Options& options) {
+  FERRY_RETURN_IF_ERROR(check_options(options.verify));
   FERRY_RETURN_IF_ERROR(check_bundled(options));
   const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
   const pipeline::BundledProof proof = FERRY_TRY(
@@ -183,16 +181,16 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
 }
 
 // A GGUF file becomes a bundle in memory.
-Result<packer::Bundle> open_verified_bundle(Context& context, const std::string& path) {
+Result<packer::Bundle> open_bundle(Context& context, const std::string& path) {
   if (pipeline::is_gguf_file(path)) return pipeline::bundle_in_memory(path, context.pool());
   return packer::Bundle::open(path, /*check_digests=*/true, context.pool(),
                               context.progress("checking digests"));
 }
 
-Result<int> verify_bundle(Context& context, const VerifyLine& options) {
+Result<int> verify_bundle(Context& context, const Options& options) {
   if (pipeline::is_bundled_file(options.bundle)) return verify_bundled(context, options);
   pipeline::VerifyOptions verify = options.verify;
-  FERRY_RETURN_IF_ERROR(check_verify(verify));
+  FERRY_RETURN_IF_ERROR(check_options(verify));
   FERRY_RETURN_IF_ERROR(check_perplexity(options));
   if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
   verify.memory = FERRY_TRY(memory_limit(options.memory));
@@ -205,19 +203,11 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
     return context.progress(label, unit);
   };
   verify.details = form.has_value() || !options.attest.file.empty();
-  const packer::Bundle bundle = FERRY_TRY(open_verified_bundle(context, options.bundle));
-  if (bundle.manifest().program_style == kEncoderStyle) {
-    if (!form && options.attest.file.empty() && options.perplexity.empty()) {
-      return verify_encoder(context, bundle, options.bundle, verify);
-    }
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: --report, --attest and --perplexity are not for encoders",
-                            printable(options.bundle)));
-  }
+  const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options.bundle));
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));
-  const Status written = write_report_files(
+  const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
     context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
@@ -235,7 +225,7 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
 }
 
 // A GGUF file: its bytes against a checkpoint, or what it computes against a reference.
-Result<int> verify_file(Context& context, const VerifyLine& options) {
+Result<int> verify_file(Context& context, const Options& options) {
   const pipeline::VerifyOptions& verify = options.verify;
   const bool other = !verify.against.empty() || !verify.calibrate.empty() ||
                      !options.mode.empty() || !verify.calibrate_prefill.empty() ||
@@ -264,7 +254,7 @@ Result<int> verify_file(Context& context, const VerifyLine& options) {
 }  // namespace
 
 void add_verify(CommandLine& line) {
-  auto options = std::make_shared<VerifyLine>();
+  auto options = std::make_shared<Options>();
   line.verb("verify", "Compare what a bundle computes with a reference")
       .positional("BUNDLE", options->bundle,
                   "Bundle directory, GGUF file, or a bundled program (.bpte)")

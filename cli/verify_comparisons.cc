@@ -60,7 +60,7 @@ std::vector<NamedComparison> comparisons_of(const pipeline::Verification& v) {
 
 StatedBounds bounds_of(const NamedComparison& comparison, const pipeline::Verification& v) {
   const proof::ParityReport& report = *comparison.report;
-  StatedBounds bounds = {rounding_name(report.bounds), "verifier", report.bounds.max_abs,
+  StatedBounds bounds = {rounding_name(report.bounds), "verifier", report.output_limit(),
                          report.logits_floor_db};
   if (is_measured(report)) {
     bounds.source = "measured";
@@ -77,14 +77,20 @@ StatedBounds bounds_of(const NamedComparison& comparison, const pipeline::Verifi
 
 std::string bound_text(const proof::ParityReport& report) {
   if (report.logits_floor_db) return fmt::format("floor {:.1f} dB", *report.logits_floor_db);
-  return fmt::format("bound {:g}", report.bounds.max_abs.value_or(0));
+  return fmt::format("bound {:g}", report.output_limit().value_or(0));
+}
+
+std::string greedy_text(const proof::ParityReport& report) {
+  if (!report.has_logits()) return {};
+  return fmt::format(", greedy {}/{}", report.greedy_match, report.greedy_total);
 }
 
 std::string place_of(const proof::ParityReport& report) {
   const proof::Divergence& divergence = *report.first_divergence;
   if (divergence.layer < 0) return fmt::format("the embedding ({})", divergence.tensor);
   if (divergence.layer >= report.bounds.layers) {
-    return fmt::format("the head ({})", divergence.tensor);
+    return fmt::format("{} ({})", report.has_logits() ? "the head" : "the output",
+                       divergence.tensor);
   }
   return fmt::format("layer {} ({})", divergence.layer, divergence.tensor);
 }
@@ -95,10 +101,9 @@ std::string verdict_line(const pipeline::Verification& v) {
     return "no parity: " + (why.empty() ? std::string("see the comparisons") : why.front());
   }
   const proof::ParityReport& outputs = *v.outputs();
-  const proof::ValueMetrics& logits = outputs.metrics.values;
-  return fmt::format("parity: logits max_abs {:.2e}, SQNR {:.1f} dB ({}), greedy {}/{}",
-                     logits.max_abs, logits.sqnr_db, bound_text(outputs), outputs.greedy_match,
-                     outputs.greedy_total);
+  const proof::ValueMetrics& values = outputs.metrics.values;
+  return fmt::format("parity: {} max_abs {:.2e}, SQNR {:.1f} dB ({}){}", outputs.output(),
+                     values.max_abs, values.sqnr_db, bound_text(outputs), greedy_text(outputs));
 }
 
 }  // namespace ferry::cli

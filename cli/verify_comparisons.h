@@ -23,13 +23,15 @@ std::vector<NamedComparison> comparisons_of(const pipeline::Verification& verifi
 struct StatedBounds {
   std::string precision;           // "f32", "bf16", "8da4w-g32"
   std::string_view source;         // "verifier", "argument" or "measured"
-  std::optional<double> max_abs;   // of logits
-  std::optional<double> floor_db;  // of logits
+  std::optional<double> max_abs;   // of logits, or the output of an encoder
+  std::optional<double> floor_db;  // of the same
 };
 StatedBounds bounds_of(const NamedComparison& comparison,
                        const pipeline::Verification& verification);
 // "bound 0.0001", "floor 21.0 dB"
 std::string bound_text(const proof::ParityReport& report);
+// ", greedy 8/8"; empty for an encoder.
+std::string greedy_text(const proof::ParityReport& report);
 
 // "layer 1 (cache.1.key)", "the embedding (hidden_states.0)"; there is a divergence.
 std::string place_of(const proof::ParityReport& report);

@@ -77,7 +77,7 @@ void write_case(JsonWriter& json, const proof::CaseReport& c) {
 void write_tolerance(JsonWriter& json, const proof::ParityReport& report, const char* source) {
   const proof::ParityBounds& bounds = report.bounds;
   json.key("tolerance").begin_object();
-  json.member("logits_max_abs", bounds.max_abs);
+  json.member("logits_max_abs", report.output_limit());
   json.member("layers_scaled", bounds.max_abs);
   json.member("logits_floor_db", report.logits_floor_db);
   json.member("precision", rounding_name(bounds)).member("source", source);
@@ -87,6 +87,7 @@ void write_tolerance(JsonWriter& json, const proof::ParityReport& report, const 
 // The members of one report, without its cases.
 void write_summary(JsonWriter& json, const proof::ParityReport& report,
                    const char* tolerance_source) {
+  json.member("output", report.output());
   json.key("metrics").begin_object();
   write_metrics(json, report.metrics);
   json.member("greedy_match", report.greedy_match).member("greedy_total", report.greedy_total);

@@ -15,23 +15,23 @@
 namespace ferry::cli {
 namespace {
 
-std::string shown_number(double value) {
+std::string number(double value) {
   return value == proof::kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
 }
 
 std::string case_lines(const proof::CaseReport& c) {
   const std::string name = c.prompt.empty() ? "prompt" : quoted(c.prompt);
   if (!c.skipped.empty()) return fmt::format("{}: skipped, {}\n", name, c.skipped);
-  std::string text = fmt::format("{}: {}, {} tokens: max_abs {} in one prefill", name,
-                                 c.parity ? "parity" : "NO PARITY", c.tokens,
-                                 shown_number(c.prefill.values.max_abs));
-  if (c.steps.rows > 0) {
-    text += fmt::format(", {} token by token", shown_number(c.steps.values.max_abs));
-  }
-  text += fmt::format(", greedy {}/{}\n", c.greedy_match, c.greedy_total);
+  std::string text = fmt::format(
+      "{}: {}, {} tokens: max_abs {}", name, c.parity ? "parity" : "NO PARITY", c.tokens,
+      number(c.worst().rows > 0 ? c.prefill.values.max_abs : c.worst().values.max_abs));
+  if (c.worst().rows > 0) text += " in one prefill";
+  if (c.steps.rows > 0) text += fmt::format(", {} token by token", number(c.steps.values.max_abs));
+  if (c.worst().rows > 0) text += fmt::format(", greedy {}/{}", c.greedy_match, c.greedy_total);
+  text += "\n";
   if (c.f64) {
-    text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n",
-                        shown_number(c.f64->ours), shown_number(c.f64->reference));
+    text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n", number(c.f64->ours),
+                        number(c.f64->reference));
   }
   if (c.routing.different > 0) {
     text += fmt::format(
@@ -55,7 +55,7 @@ std::string layer_line(const proof::LayerResult& layer) {
                                                          *layer.floor_db, *layer.margin_db())
                                            : std::string();
   return fmt::format("  {:26} max_abs {:>10}  SQNR {:6.1f} dB{}{}\n", layer.tensor.name,
-                     shown_number(layer.metrics.max_abs), layer.metrics.sqnr_db, floor,
+                     number(layer.metrics.max_abs), layer.metrics.sqnr_db, floor,
                      layer.within ? "" : "  DIVERGES");
 }
 
@@ -64,11 +64,14 @@ std::string report_lines(const proof::ParityReport& report) {
   for (const proof::CaseReport& c : report.cases) text += case_lines(c);
   const proof::LogitMetrics& m = report.metrics;
   fmt::format_to(std::back_inserter(text),
-                 "logits: max_abs {} ({}), rel_rms {}, cosine {:.9f}, SQNR {:.1f} dB, "
-                 "KL mean {} max {}, top-1 {:.2f} %\n",
-                 shown_number(m.values.max_abs), bound_text(report), shown_number(m.values.rel_rms),
-                 m.values.cosine, m.values.sqnr_db, shown_number(m.kl_mean), shown_number(m.kl_max),
-                 100 * m.top1_agreement);
+                 "{}: max_abs {} ({}), rel_rms {}, cosine {:.9f}, SQNR {:.1f} dB", report.output(),
+                 number(m.values.max_abs), bound_text(report), number(m.values.rel_rms),
+                 m.values.cosine, m.values.sqnr_db);
+  if (report.has_logits()) {
+    fmt::format_to(std::back_inserter(text), ", KL mean {} max {}, top-1 {:.2f} %",
+                   number(m.kl_mean), number(m.kl_max), 100 * m.top1_agreement);
+  }
+  text += "\n";
   for (const proof::LayerResult& layer : report.layers) text += layer_line(layer);
   return text;
 }
@@ -80,8 +83,8 @@ std::string mode_lines(const proof::ModeProof& mode) {
   std::string text = fmt::format(
       "mode {} against kv: {}: logits max_abs {} ({}), SQNR {:.1f} dB, KL mean {}, top-1 {:.2f} %, "
       "greedy {}/{}",
-      name_of(mode.mode), mode.parity() ? "parity" : "NO PARITY", shown_number(logits.max_abs),
-      bound_text(report), logits.sqnr_db, shown_number(report.metrics.kl_mean),
+      name_of(mode.mode), mode.parity() ? "parity" : "NO PARITY", number(logits.max_abs),
+      bound_text(report), logits.sqnr_db, number(report.metrics.kl_mean),
       100 * report.metrics.top1_agreement, report.greedy_match, report.greedy_total);
   if (mode.mode == runner::DecodeMode::kLookahead) {
     text += fmt::format(", {} of {} tokens from accepted guesses", mode.lookahead.accepted,
@@ -138,10 +141,9 @@ std::string proof_lines(const pipeline::CheckpointProof& proof) {
 }
 
 std::string divergence_line(const proof::ParityReport& report) {
-  return fmt::format("max_abs {}, SQNR {:.1f} dB ({}), greedy {}/{}, first divergence in {}",
-                     shown_number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
-                     bound_text(report), report.greedy_match, report.greedy_total,
-                     place_of(report));
+  return fmt::format("max_abs {}, SQNR {:.1f} dB ({}){}, first divergence in {}",
+                     number(report.metrics.values.max_abs), report.metrics.values.sqnr_db,
+                     bound_text(report), greedy_text(report), place_of(report));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ struct OwnHash {
   // What is left of `data` begins a block.
   std::span<const std::byte> fill_block(std::span<const std::byte> data) {
     const size_t filled = bytes % kBlock;
-    if (filled == 0) return data;
+    if (filled == 0 || data.empty()) return data;  // an empty span may have no address to copy from
     const auto part = data.first(std::min(data.size(), kBlock - filled));
     std::memcpy(rest.data() + filled, part.data(), part.size());
     bytes += part.size();

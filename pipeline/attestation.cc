@@ -52,6 +52,7 @@ void write_compared_with(JsonWriter& json, const ParityAttestation& a) {
 
 void write_comparison(JsonWriter& json, const AttestedComparison& c) {
   json.begin_object().member(kId, c.id).member(kOurs, c.ours).member(kExpected, c.expected);
+  json.member(kOutput, c.output);
   json.key(kBounds).begin_object().member(kPrecision, c.precision).member(kSource, c.source);
   json.member(kLogitsMaxAbs, c.max_abs_bound);
   json.member(kLogitsFloorDb, c.floor);
@@ -108,7 +109,8 @@ std::vector<std::string> differences(const std::vector<AttestedFile>& attested,
 std::string bound_words(const AttestedComparison& c) {
   std::string text;
   if (c.max_abs_bound) {
-    text = fmt::format("logits within {:g}: at most {:.2e} apart", *c.max_abs_bound, c.max_abs);
+    text = fmt::format("{} within {:g}: at most {:.2e} apart", printable(c.output),
+                       *c.max_abs_bound, c.max_abs);
   }
   if (c.floor) {
     text += fmt::format("{}within the error of {}: SQNR {:.1f} dB, {:.1f} dB and more is parity",

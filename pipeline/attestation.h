@@ -39,8 +39,10 @@ struct AttestedBundle {
 struct AttestedComparison {
   std::string id, ours, expected;
   std::string precision, source;               // of the bounds, as in a parity report
-  std::optional<double> max_abs_bound, floor;  // of logits
-  double max_abs = 0, sqnr_db = 0, kl_mean = 0, top1_agreement = 0;
+  std::string output = "logits";               // "last_hidden_state", "sentence_embedding"
+  std::optional<double> max_abs_bound, floor;  // of the output
+  double max_abs = 0, sqnr_db = 0;
+  std::optional<double> kl_mean, top1_agreement;  // of logits
   int64_t greedy_match = 0, greedy_total = 0;
   int64_t prompts = 0, tokens = 0;
 };

@@ -39,6 +39,7 @@ inline constexpr std::string_view kOutputs = "outputs";
 inline constexpr std::string_view kId = "id";
 inline constexpr std::string_view kOurs = "ours";
 inline constexpr std::string_view kExpected = "expected";
+inline constexpr std::string_view kOutput = "output";
 inline constexpr std::string_view kBounds = "bounds";
 inline constexpr std::string_view kPrecision = "precision";
 inline constexpr std::string_view kSource = "source";

@@ -191,6 +191,7 @@ class AttestationReader {
     out.id = FERRY_TRY(text(from, kId));
     out.ours = FERRY_TRY(text(from, kOurs));
     out.expected = FERRY_TRY(text(from, kExpected));
+    if (from.contains(kOutput)) out.output = FERRY_TRY(text(from, kOutput));
     const json& bounds = FERRY_TRY(object(from, kBounds)).get();
     out.precision = FERRY_TRY(text(bounds, kPrecision));
     out.source = FERRY_TRY(text(bounds, kSource));
@@ -200,8 +201,8 @@ class AttestationReader {
     out.max_abs = FERRY_TRY(number(metrics, kMaxAbs));
     if (out.max_abs < 0) return wrong(fmt::format("{} is negative", kMaxAbs));
     out.sqnr_db = FERRY_TRY(number(metrics, kSqnrDb));
-    out.kl_mean = FERRY_TRY(number(metrics, kKlMean));
-    out.top1_agreement = FERRY_TRY(number(metrics, kTop1));
+    out.kl_mean = FERRY_TRY(optional_number(metrics, kKlMean));
+    out.top1_agreement = FERRY_TRY(optional_number(metrics, kTop1));
     out.greedy_match = static_cast<int64_t>(FERRY_TRY(count(metrics, kGreedyMatch)));
     out.greedy_total = static_cast<int64_t>(FERRY_TRY(count(metrics, kGreedyTotal)));
     out.prompts = static_cast<int64_t>(FERRY_TRY(count(from, kPrompts)));

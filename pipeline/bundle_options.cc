@@ -96,7 +96,7 @@ void set_static_options(const packer::Manifest& manifest, ConvertOptions& option
 
 // What KV caches of the stateful style hold.
 DType kv_cache_of(const packer::Manifest& manifest) {
-  if (manifest.program_style == kStaticStyle) return DType::kF32;
+  if (manifest.program_style != kStatefulStyle) return DType::kF32;
   for (const packer::ManifestProgram& program : manifest.find(kTextDecoderRole)->programs) {
     for (const packer::ManifestMethod& method : program.methods) {
       for (const packer::ManifestBuffer& buffer : method.buffers) {
@@ -128,9 +128,15 @@ ConvertOptions options_of(const packer::Bundle& bundle, const std::string& sourc
   options.source = source;
   options.config = config;
   options.lora = lora;
-  options.shards = static_cast<int32_t>(bundle.programs_of(kTextDecoderRole).size());
+  const bool is_encoder = manifest.program_style == kEncoderStyle;
+  const std::string_view role = is_encoder ? kTextEncoderRole : kTextDecoderRole;
+  options.shards = static_cast<int32_t>(bundle.programs_of(role).size());
   options.context_length = manifest.context_length;
-  options.prefill_length = manifest.prefill_length;
+  if (is_encoder) {
+    options.style = converters::ProgramStyle::kEncoder;
+  } else {
+    options.prefill_length = manifest.prefill_length;
+  }
   options.all_logits = manifest.all_logits;
   options.allow_unmapped = manifest.allowed_unmapped;
   options.packed_layout = converters::packed_layout_of(manifest.packed_layout);
@@ -186,8 +192,9 @@ Result<Conversion> plan_again(const packer::Bundle& bundle, ConvertOptions optio
 
 Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions options,
                                    int64_t call_length, ThreadPool& pool) {
-  // The caches inside and plain attention, whatever the style of the bundle is.
-  options.style = converters::ProgramStyle::kStateful;
+  const bool is_encoder = bundle.manifest().program_style == kEncoderStyle;
+  // Of a decoder the caches inside and plain attention, whatever the style of the bundle is.
+  if (!is_encoder) options.style = converters::ProgramStyle::kStateful;
   options.decode_length = {};
   options.shards_in_one_file = false;
   options.ports = {};
@@ -199,8 +206,10 @@ Result<Conversion> plan_f32_layers(const packer::Bundle& bundle, ConvertOptions 
   options.dtype = graph::WeightDType::kF32;
   options.component_dtypes = {};
   options.shards = static_cast<int32_t>(bundle.manifest().num_layers);
-  options.all_logits = true;
-  options.prefill_length = std::min(call_length, bundle.manifest().context_length);
+  if (!is_encoder) {
+    options.all_logits = true;
+    options.prefill_length = std::min(call_length, bundle.manifest().context_length);
+  }
   options.buffers = {};
   return plan_for(bundle, options, pool);
 }

@@ -12,10 +12,8 @@
 #include "pipeline/calibration.h"
 #include "pipeline/f32_path.h"
 #include "pipeline/source_digests.h"
-#include "proof/probing.h"
 #include "proof/rounding_proof.h"
-#include "proof/verify.h"
-#include "runner/decoder.h"
+#include "proof/text_model.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -124,6 +122,18 @@ Result<std::string> not_finite(const TensorSource& path, int64_t layers) {
   return first == entries.end() ? std::string() : path.entries()[first->second].name;
 }
 
+// The several calls are reported where only they are wrong.
+Status add_several_calls(const F32Outputs& path, const proof::Reference& reference,
+                         const proof::ParityBounds& bounds, const proof::VerifyOptions& details,
+                         proof::ParityReport& one_call) {
+  if (!path.several_calls) return {};
+  const proof::Reference again = FERRY_TRY(proof::Reference::open(*path.several_calls));
+  proof::ParityReport several =
+      FERRY_TRY(proof::compare_references(again, reference, bounds, details));
+  if (one_call.parity && !several.parity) one_call = std::move(several);
+  return {};
+}
+
 }  // namespace
 
 Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
@@ -155,8 +165,8 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     return fail(ErrorCode::kUsage, fmt::format("{}: --calibrate: no cache or logits are u8 or u16",
                                                printable(bundle.path())));
   }
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = given.memory}, given.decode));
+  proof::TextModel model =
+      FERRY_TRY(proof::TextModel::load(bundle, pool, {.memory = given.memory}, given.decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = given.memory}));
   std::vector<proof::RecordedPrompt> prompts;
@@ -164,11 +174,10 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     prompts = FERRY_TRY(proof::prompts_of(*reference, manifest));
   } else {
     // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
-    prompts = proof::probing_prompts(manifest.vocab_size, decoder->capacity());
-    proof::add_probing_image(manifest, decoder->capacity(), prompts);
+    prompts = proof::probing_prompts(manifest.vocab_size, model.capacity());
+    proof::add_probing_image(manifest, model.capacity(), prompts);
     FERRY_RETURN_IF_ERROR(encode_prompts(vision.get(), prompts));
-    FERRY_RETURN_IF_ERROR(
-        proof::continue_prompts(*decoder, manifest, decoder->capacity(), prompts));
+    FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), prompts));
   }
   const std::string name = given.checkpoint + " in f32";
   const Conversion layers = FERRY_TRY(plan_f32_path(pool, options, bundle, prompts));
@@ -186,11 +195,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     const proof::ParityBounds bounds = proof::f32_bounds(bundle);
     const proof::VerifyOptions details = {.details = given.details};
     proof.f32_path = FERRY_TRY(proof::compare_references(recorded, *reference, bounds, details));
-    // The several calls are reported where only they are wrong.
-    const proof::Reference again = FERRY_TRY(proof::Reference::open(*path.several_calls));
-    proof::ParityReport several =
-        FERRY_TRY(proof::compare_references(again, *reference, bounds, details));
-    if (proof.f32_path->parity && !several.parity) proof.f32_path = std::move(several);
+    FERRY_RETURN_IF_ERROR(add_several_calls(path, *reference, bounds, details, *proof.f32_path));
   }
   if (stored) {
     proof.codes = FERRY_TRY(prove_codes(bundle, *stored, layers, prompts,
@@ -198,11 +203,11 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                          progress("computing with the bundle's weights")},
                                         pool));
   }
-  proof.outputs = FERRY_TRY(
-      proof::verify(*decoder, manifest, recorded, proof::bounds_of(bundle, given.tolerance),
-                    {.vision = vision.get(),
-                     .details = given.details,
-                     .progress = progress("running the bundle", ProgressUnit::kItems)}));
+  proof.outputs =
+      FERRY_TRY(model.verify(recorded, proof::bounds_of(bundle, given.tolerance),
+                             {.vision = vision.get(),
+                              .details = given.details,
+                              .progress = progress("running the bundle", ProgressUnit::kItems)}));
   return proof;
 }
 

@@ -10,10 +10,8 @@
 #include "core/checked.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
-#include "proof/probing.h"
 #include "proof/reference.h"
-#include "proof/verify.h"
-#include "runner/decoder.h"
+#include "proof/text_model.h"
 #include "runner/vision_encoder.h"
 
 namespace ferry::pipeline {
@@ -32,7 +30,7 @@ std::string missing_weight(const StoredWeights& stored, const Conversion& layers
 }
 
 // The same as f32 bytes.
-ReadWeight weights_stored_in(const StoredWeights& stored) {
+ReadWeight weights_from(const StoredWeights& stored) {
   return
       [&stored](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) -> Status {
         std::vector<float> values(out.size() / sizeof(float));
@@ -43,32 +41,28 @@ ReadWeight weights_stored_in(const StoredWeights& stored) {
       };
 }
 
-using RecordedPrompts = std::vector<proof::RecordedPrompt>;
+using Prompts = std::vector<proof::RecordedPrompt>;
 
 // The prompts with the continuations that the bundle chooses when it does not quantise activations:
 // those of the model with its weights.
-Result<RecordedPrompts> own_prompts(const packer::Bundle& bundle, const RecordedPrompts& prompts,
-                                    const CodedProofOptions& options, ThreadPool& pool) {
-  const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(runner::load_decoder(
+Result<Prompts> own_prompts(const packer::Bundle& bundle, const Prompts& prompts,
+                            const CodedProofOptions& options, ThreadPool& pool) {
+  proof::TextModel model = FERRY_TRY(proof::TextModel::load(
       bundle, pool, {.widen = true, .memory = options.memory}, options.decode));
-  RecordedPrompts own = prompts;
+  Prompts own = prompts;
   for (proof::RecordedPrompt& prompt : own) prompt.routes.clear();
-  FERRY_RETURN_IF_ERROR(
-      proof::continue_prompts(*decoder, bundle.manifest(), decoder->capacity(), own, /*least=*/1));
+  FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), own, /*least=*/1));
   return own;
 }
 
-Result<proof::ParityReport> compare_coded(const packer::Bundle& bundle,
-                                          const proof::Reference& path,
-                                          const proof::ParityBounds& bounds, bool widen,
-                                          const CodedProofOptions& options, ThreadPool& pool) {
+Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::Reference& path,
+                                    const proof::ParityBounds& bounds, bool widen,
+                                    const CodedProofOptions& options, ThreadPool& pool) {
   const runner::MethodOptions method = {.widen = widen, .memory = options.memory};
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, method, options.decode));
+  proof::TextModel model = FERRY_TRY(proof::TextModel::load(bundle, pool, method, options.decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
-  return proof::verify(*decoder, bundle.manifest(), path, bounds,
-                       {.vision = vision.get(), .details = options.details});
+  return model.verify(path, bounds, {.vision = vision.get(), .details = options.details});
 }
 
 }  // namespace
@@ -82,18 +76,17 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
     proof.absent = fmt::format("the bundle has no weight {} as a whole", quoted(name));
     return proof;
   }
-  const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
+  const Prompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const std::string name = bundle.path() + ", its weights in f32";
-  const F32Outputs path = FERRY_TRY(run_f32_path(layers, own, name, pool,
-                                                 {.in_several_calls = false,
-                                                  .weights = weights_stored_in(stored),
-                                                  .progress = options.progress}));
+  const F32Outputs path = FERRY_TRY(run_f32_path(
+      layers, own, name, pool,
+      {.in_several_calls = false, .weights = weights_from(stored), .progress = options.progress}));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
-  proof.exact = FERRY_TRY(compare_coded(bundle, recorded, proof::widened_bounds_of(bundle),
-                                        /*widen=*/true, options, pool));
-  proof.activations = FERRY_TRY(
-      compare_coded(bundle, recorded, proof::activation_bounds_of(bundle, options.tolerance),
-                    /*widen=*/false, options, pool));
+  proof.exact = FERRY_TRY(compare(bundle, recorded, proof::widened_bounds_of(bundle),
+                                  /*widen=*/true, options, pool));
+  proof.activations =
+      FERRY_TRY(compare(bundle, recorded, proof::activation_bounds_of(bundle, options.tolerance),
+                        /*widen=*/false, options, pool));
   return proof;
 }
 

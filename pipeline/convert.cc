@@ -26,7 +26,6 @@
 #include "pipeline/recorded_options.h"
 #include "pipeline/tokenizer_notes.h"
 #include "proof/bounds.h"
-#include "proof/encoder_proof.h"
 #include "proof/reference_check.h"
 
 namespace ferry::pipeline {
@@ -231,12 +230,6 @@ Status check_reference_file(const std::string& path, const Conversion& conversio
                                 .experts_per_token = conversion.config.moe.per_token};
   for (const PlannedBuffer& buffer : conversion.buffers) shapes.buffers[buffer.name] = buffer.shape;
   const std::unique_ptr<TensorSource> source = FERRY_TRY(formats::open_tensors(path));
-  if (conversion.config.is_encoder) {
-    const packer::Manifest& manifest = conversion.plan->manifest();
-    const proof::Reference reference = FERRY_TRY(proof::Reference::open(*source));
-    const auto sizes = FERRY_TRY(runner::TextEncoder::sizes_in(manifest, path));
-    return proof::check_encoder_reference(reference, sizes, manifest.num_layers);
-  }
   return proof::check_reference(FERRY_TRY(proof::Reference::open(*source)),
                                 conversion.plan->manifest(), shapes);
 }

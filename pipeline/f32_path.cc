@@ -105,7 +105,7 @@ class F32Path {
       : conversion_(conversion),
         name_(name),
         pool_(pool),
-        in_several_calls_(options.in_several_calls),
+        in_several_calls_(options.in_several_calls && !conversion.config.is_encoder),
         weights_(options.weights ? options.weights : weights_from(*conversion.source)),
         progress_(options.progress, f32_weight_bytes(conversion)),
         prompts_(prompts) {
@@ -132,7 +132,7 @@ class F32Path {
       if (component.role == kTokenEmbeddingRole) merge_images();
     }
     auto one_call = std::make_unique<MemorySource>(name_);
-    auto several_calls = std::make_unique<MemorySource>(name_);
+    auto several_calls = in_several_calls_ ? std::make_unique<MemorySource>(name_) : nullptr;
     for (size_t i = 0; i < runs_.size(); ++i) {
       const bool several = in_several_calls_ && i % 2 == 1;
       runs_[i].recorder.write(several ? *several_calls : *one_call);
@@ -227,13 +227,25 @@ class F32Path {
 
   Status run_call(LoadedPart& part, PassedTensors& passed) {
     FERRY_RETURN_IF_ERROR(part.run(call_->tokens, call_->position, passed));
-    const auto logits = passed.find(std::string(kLogitsPort));
-    if (logits == passed.end()) return {};
-    const Passed& rows = logits->second;
-    run_->recorder.keep_logits(call_->position,
-                               runner::probe_floats({rows.dtype, rows.shape, rows.bytes}));
-    passed.erase(logits);
+    for (const std::string_view name :
+         {kLogitsPort, kLastHiddenStatePort, kSentenceEmbeddingPort}) {
+      keep_output(std::string(name), passed);
+    }
     return {};
+  }
+
+  // What leaves the last part.
+  void keep_output(const std::string& name, PassedTensors& passed) {
+    const auto found = passed.find(name);
+    if (found == passed.end()) return;
+    const Passed& output = found->second;
+    std::vector<float> values = runner::probe_floats({output.dtype, output.shape, output.bytes});
+    if (name == kLogitsPort) {
+      run_->recorder.keep_logits(call_->position, values);
+    } else {
+      run_->recorder.keep_tensor(name, output.shape, std::move(values));
+    }
+    passed.erase(found);
   }
 
   void keep_probe(const std::string& name, const runner::TensorView& view) {

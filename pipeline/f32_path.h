@@ -22,9 +22,10 @@ namespace ferry::pipeline {
 // the tensors of docs/verifying.md for every prompt: logits, hidden states, caches after the
 // prompt, routers, the continuation as greedy_ids and its greedy_logits. `name` is what messages
 // call it. Every prompt runs twice: in one call, and, unless told otherwise, in several, because
-// what continues a sequence is another path through a program than what begins one.
+// what continues a sequence is another path through a program than what begins one. An encoder has
+// one call for a text, and last_hidden_state and sentence_embedding in place of logits.
 struct F32Outputs {
-  std::unique_ptr<TensorSource> one_call, several_calls;
+  std::unique_ptr<TensorSource> one_call, several_calls;  // the second may be nullptr
 };
 struct F32PathOptions {
   bool in_several_calls = true;

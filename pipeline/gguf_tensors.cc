@@ -58,6 +58,45 @@ Sources stored_tensors(const MappedModel& model) {
   return sources;
 }
 
+const graph::Weight* find_weight(const MappedModel& model, const std::string& name) {
+  for (const converters::AssembledComponent& component : model.components) {
+    const graph::Weight* weight = component.model.weights.find(name);
+    if (weight != nullptr) return weight;
+  }
+  return nullptr;
+}
+
+// The weights that tensor `i` makes, where the tables have all of them.
+Sources weights_of(const MappedModel& model, const converters::GgufTables& tables,
+                   const Sources& stored, size_t i) {
+  Sources weights;
+  for (const std::string& name : stored.weights[i]) {
+    const graph::Weight* weight = find_weight(model, name);
+    if (weight == nullptr || tables.known(name).empty()) return {};
+    KeyedTensor tensor = {name, weight->recipe};
+    tensor.recipe.cast(graph::kept_dtype(tensor.recipe));
+    weights.add(std::move(tensor), {name});
+  }
+  return weights;
+}
+
+// Weights take the place of tensors that the tables do not have.
+Sources with_weights(const MappedModel& model, const converters::GgufTables& tables,
+                     const Sources& stored) {
+  Sources sources;
+  for (size_t i = 0; i < stored.tensors.size(); ++i) {
+    Sources weights;
+    if (tables.known(stored.tensors[i].key).empty()) {
+      weights = weights_of(model, tables, stored, i);
+    }
+    if (weights.tensors.empty()) weights.add(stored.tensors[i], stored.weights[i]);
+    for (size_t j = 0; j < weights.tensors.size(); ++j) {
+      sources.add(std::move(weights.tensors[j]), std::move(weights.weights[j]));
+    }
+  }
+  return sources;
+}
+
 // The first tensor of the checkpoint that a recipe takes.
 size_t place_of(const KeyedTensor& tensor) {
   size_t first = SIZE_MAX;
@@ -111,8 +150,8 @@ std::map<std::string, std::vector<std::string>> targets_of(
 
 Result<GgufModelTensors> gguf_model_tensors(const MappedModel& model,
                                             const converters::GgufArchitecture& architecture) {
-  Sources sources = stored_tensors(model);
   const converters::GgufTables tables(architecture);
+  Sources sources = with_weights(model, tables, stored_tensors(model));
   const bool known = std::ranges::all_of(sources.tensors, [&](const KeyedTensor& tensor) {
     return !tables.known(tensor.key).empty();
   });

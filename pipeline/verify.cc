@@ -13,8 +13,8 @@
 #include "proof/probing.h"
 #include "proof/reference.h"
 #include "proof/sequence_length.h"
+#include "proof/text_model.h"
 #include "proof/verify.h"
-#include "runner/decoder.h"
 
 namespace ferry::pipeline {
 namespace {
@@ -59,11 +59,10 @@ Result<std::unique_ptr<TensorSource>> record_other(const packer::Bundle& other,
                                                    RecordedPrompts prompts, int64_t capacity,
                                                    std::optional<uint64_t> memory,
                                                    ThreadPool& pool) {
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(other, pool, {.memory = memory}));
+  proof::TextModel model = FERRY_TRY(proof::TextModel::load(other, pool, {.memory = memory}));
   for (proof::RecordedPrompt& prompt : prompts) prompt.routes.clear();
-  FERRY_RETURN_IF_ERROR(proof::continue_prompts(*decoder, other.manifest(), capacity, prompts));
-  return proof::record_reference(*decoder, other.manifest(), prompts, other.path());
+  FERRY_RETURN_IF_ERROR(model.continue_prompts(capacity, prompts));
+  return model.record(prompts, other.path());
 }
 
 Result<proof::ParityReport> compare_bundles(const packer::Bundle& bundle,
@@ -79,11 +78,10 @@ Result<proof::ParityReport> compare_bundles(const packer::Bundle& bundle,
   const std::unique_ptr<TensorSource> source =
       FERRY_TRY(record_other(other, std::move(prompts), capacity, options.memory, pool));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*source));
-  const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(
-      runner::load_decoder(bundle, pool, {.memory = options.memory}, decode_of(options, bundle)));
-  return proof::verify(*decoder, bundle.manifest(), recorded,
-                       proof::bounds_between(bundle, other, options.tolerance),
-                       {.details = options.details, .progress = running(options)});
+  proof::TextModel model = FERRY_TRY(
+      proof::TextModel::load(bundle, pool, {.memory = options.memory}, decode_of(options, bundle)));
+  return model.verify(recorded, proof::bounds_between(bundle, other, options.tolerance),
+                      {.details = options.details, .progress = running(options)});
 }
 
 Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& reference,
@@ -97,12 +95,12 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
                               {.details = options.details, .progress = running(options)}));
     return {};
   }
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = options.memory}, decode));
+  proof::TextModel model =
+      FERRY_TRY(proof::TextModel::load(bundle, pool, {.memory = options.memory}, decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
-  out.direct = FERRY_TRY(proof::verify(
-      *decoder, bundle.manifest(), reference, bounds,
+  out.direct = FERRY_TRY(model.verify(
+      reference, bounds,
       {.vision = vision.get(), .details = options.details, .progress = running(options)}));
   return {};
 }

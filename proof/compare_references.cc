@@ -35,7 +35,7 @@ class CaseComparison {
   Result<CaseReport> run() {
     report_.prompt = theirs_.name;
     report_.tokens = static_cast<int64_t>(theirs_.input_ids.size());
-    FERRY_RETURN_IF_ERROR(compare_logits());
+    if (ours_.has("logits")) FERRY_RETURN_IF_ERROR(compare_logits());
     FERRY_RETURN_IF_ERROR(compare_layers());
     const bool continued = theirs_.has("greedy_ids") && ours_.has("greedy_logits");
     if (continuation_ && continued) FERRY_RETURN_IF_ERROR(compare_greedy());
@@ -78,7 +78,7 @@ class CaseComparison {
       ValueComparison comparison;
       const std::vector<float> want = FERRY_TRY(want_.floats(theirs_, tensor.name, shape));
       comparison.add(got, want);
-      if (details_) add_details(tensor, shape, got, want);
+      if (details_) details_->add_tensor(tensor, shape, got, want);
       const ValueMetrics metrics = comparison.metrics();
       report_.layers.push_back({tensor, metrics, bounds_.within(tensor, metrics)});
     }
@@ -86,20 +86,6 @@ class CaseComparison {
       if (!known.contains(tensor)) report_.not_compared.push_back(tensor);
     }
     return {};
-  }
-
-  void add_details(const ReferenceTensor& tensor, const Shape& shape, Row got, Row want) {
-    if (tensor.is_probe()) return details_->add_rows(tensor.name, 0, shape[1], got, want);
-    if (!tensor.is_kv_cache()) return details_->add_whole(tensor.name, got, want);
-    // [1, heads, T, dim]
-    const auto width = static_cast<size_t>(shape[3]);
-    for (int64_t t = 0; t < shape[2]; ++t) {
-      for (int64_t h = 0; h < shape[1]; ++h) {
-        const size_t at = static_cast<size_t>(h * shape[2] + t) * width;
-        details_->add_part(tensor.name, t, h * shape[3], got.subspan(at, width),
-                           want.subspan(at, width));
-      }
-    }
   }
 
   // Both continued with the tokens of `want`.

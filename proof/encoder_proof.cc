@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -14,59 +14,17 @@
 namespace ferry::proof {
 namespace {
 
-using Sizes = runner::TextEncoder::Sizes;
+using Row = std::span<const float>;
 
-// A tensor of a reference, in terms of the bounds, and its shape for a text of some tokens.
-struct Expected {
-  ReferenceTensor tensor;
-  Shape shape;
-};
-
-// In model order.
-std::vector<Expected> expected_tensors(const Sizes& sizes, int64_t layers, int64_t tokens) {
-  std::vector<Expected> all;
-  const Shape states = {1, tokens, sizes.width};
-  for (const ReferenceTensor& tensor : reference_tensors(layers)) {
-    if (tensor.kind == ReferenceTensor::Kind::kHidden) all.push_back({tensor, states});
-  }
-  const auto add = [&](std::string_view name, const Shape& shape) {
-    const std::string text(name);
-    all.push_back({{ReferenceTensor::Kind::kHidden, text, text, layers}, shape});
-  };
-  add(kLastHiddenStatePort, states);
-  if (sizes.embedding_width > 0) add(kSentenceEmbeddingPort, {1, sizes.embedding_width});
-  return all;
-}
-
-Status check_tokens(const Reference& reference, const ReferencePrompt& prompt, const Sizes& sizes) {
-  const std::string who = name_of(reference, prompt);
-  const auto tokens = static_cast<int64_t>(prompt.input_ids.size());
-  if (tokens > sizes.tokens) {
-    return bad_input(
-        fmt::format("{} has {} tokens, the bundle's context is {}", who, tokens, sizes.tokens));
-  }
-  for (const int64_t id : prompt.input_ids) {
-    if (id >= 0 && id < sizes.vocabulary) continue;
-    return bad_input(
-        fmt::format("{}: token {} is outside of the vocabulary of {}", who, id, sizes.vocabulary));
-  }
-  const bool has_output =
-      prompt.has(std::string(kLastHiddenStatePort)) ||
-      (sizes.embedding_width > 0 && prompt.has(std::string(kSentenceEmbeddingPort)));
-  if (has_output) return {};
-  return bad_input(fmt::format("{} has no {}", who, kLastHiddenStatePort));
-}
-
-// What the encoder gives for a prompt, by the name in references.
+// What the encoder gives for some tokens, by the name in references.
 using Computed = std::map<std::string, std::vector<float>, std::less<>>;
 
-Result<Computed> compute(runner::TextEncoder& encoder, const ReferencePrompt& prompt) {
+Result<Computed> compute(runner::TextEncoder& encoder, const std::vector<int64_t>& tokens) {
   Computed out;
-  FERRY_RETURN_IF_ERROR(
-      encoder.set_probe_sink([&out](const std::string& name, std::span<const float> values) {
-        out[name].assign(values.begin(), values.end());
-      }));
-  const Result<runner::EncodedText> text = encoder.encode(prompt.input_ids);
+  FERRY_RETURN_IF_ERROR(encoder.set_probe_sink([&out](const std::string& name, Row values) {
+    out[name].assign(values.begin(), values.end());
+  }));
+  const Result<runner::EncodedText> text = encoder.encode(tokens);
   FERRY_RETURN_IF_ERROR(encoder.set_probe_sink({}));
   if (!text) return tl::unexpected<Error>(text.error());
   out[std::string(kLastHiddenStatePort)].assign(text->states.begin(), text->states.end());
@@ -76,66 +34,100 @@ Result<Computed> compute(runner::TextEncoder& encoder, const ReferencePrompt& pr
   return out;
 }
 
-Result<EncoderCase> run_case(runner::TextEncoder& encoder, int64_t layers,
-                             const Reference& reference, const ReferencePrompt& prompt,
-                             const ParityBounds& bounds) {
-  FERRY_RETURN_IF_ERROR(check_tokens(reference, prompt, encoder.sizes()));
-  EncoderCase out{.prompt = prompt.name, .tokens = std::ssize(prompt.input_ids)};
-  const Computed computed = FERRY_TRY(compute(encoder, prompt));
-  std::set<std::string> known;
-  for (const auto& [tensor, shape] : expected_tensors(encoder.sizes(), layers, out.tokens)) {
-    const auto got = computed.find(tensor.name);
-    if (!prompt.has(tensor.name) || got == computed.end()) continue;
-    known.insert(tensor.name);
-    const std::vector<float> want = FERRY_TRY(reference.floats(prompt, tensor.name, shape));
-    if (got->second.size() != want.size()) {
-      return bad_input(fmt::format("{}: the bundle gives {} values for {}, expected {}",
-                                   name_of(reference, prompt), got->second.size(), tensor.name,
-                                   want.size()));
-    }
-    ValueComparison comparison;
-    comparison.add(got->second, want);
-    EncodedTensor result{.name = tensor.name, .metrics = comparison.metrics()};
-    result.within = bounds.within(tensor, result.metrics);
-    result.floor_db = bounds.floor_db(tensor);
-    out.tensors.push_back(std::move(result));
-  }
-  for (const auto& [tensor, entry] : prompt.tensors) {
-    if (!known.contains(tensor)) out.not_compared.push_back(tensor);
-  }
-  return out;
+// [1,D] of the vector, else [1,T,width].
+Shape shape_of(const ReferenceTensor& tensor, int64_t tokens, size_t values) {
+  const auto count = static_cast<int64_t>(values);
+  if (tensor.kind == ReferenceTensor::Kind::kVector) return {1, count};
+  return {1, tokens, count / tokens};
 }
+
+class EncodedCase {
+ public:
+  EncodedCase(const Reference& reference, const ReferencePrompt& prompt, const ParityBounds& bounds,
+              const VerifyOptions& options)
+      : reference_(reference), prompt_(prompt), bounds_(bounds) {
+    report_.prompt = prompt.name;
+    report_.tokens = std::ssize(prompt.input_ids);
+    if (!options.details) return;
+    details_.emplace(prompt.input_ids, columns_for(reference.prompts().size()), bounds);
+  }
+
+  Result<CaseReport> run(runner::TextEncoder& encoder, const packer::Manifest& manifest) {
+    if (prompt_.needs_images()) {
+      report_.skipped = "needs images, which this bundle does not take";
+      return std::move(report_);
+    }
+    FERRY_RETURN_IF_ERROR(check_prompt(reference_, prompt_, manifest));
+    const Computed computed = FERRY_TRY(compute(encoder, prompt_.input_ids));
+    std::set<std::string> known;
+    for (const ReferenceTensor& tensor : reference_tensors(manifest.num_layers)) {
+      const auto got = computed.find(tensor.name);
+      if (!prompt_.has(tensor.name) || got == computed.end()) continue;
+      known.insert(tensor.name);
+      FERRY_RETURN_IF_ERROR(compare(tensor, got->second));
+    }
+    for (const auto& [tensor, entry] : prompt_.tensors) {
+      if (!known.contains(tensor)) report_.not_compared.push_back(tensor);
+    }
+    report_.judge(bounds_);
+    if (details_) report_.details = std::make_shared<CaseDetails>(details_->take());
+    return std::move(report_);
+  }
+
+ private:
+  Status compare(const ReferenceTensor& tensor, const std::vector<float>& got) {
+    const Shape shape = shape_of(tensor, report_.tokens, got.size());
+    const std::vector<float> want = FERRY_TRY(reference_.floats(prompt_, tensor.name, shape));
+    ValueComparison comparison;
+    comparison.add(got, want);
+    const ValueMetrics metrics = comparison.metrics();
+    report_.layers.push_back({tensor, metrics, bounds_.within(tensor, metrics)});
+    if (details_) details_->add_tensor(tensor, shape, got, want);
+    return {};
+  }
+
+  const Reference& reference_;
+  const ReferencePrompt& prompt_;
+  const ParityBounds& bounds_;
+  CaseReport report_;
+  std::optional<DetailCollector> details_;
+};
 
 }  // namespace
 
-bool EncoderCase::parity() const { return std::ranges::all_of(tensors, &EncodedTensor::within); }
-bool EncoderProof::parity() const { return std::ranges::all_of(cases, &EncoderCase::parity); }
-
-Result<EncoderProof> prove_encoder(runner::TextEncoder& encoder, const packer::Manifest& manifest,
-                                   const Reference& reference, const ParityBounds& bounds,
-                                   const std::function<void(uint64_t, uint64_t)>& progress) {
+Result<ParityReport> verify(runner::TextEncoder& encoder, const packer::Manifest& manifest,
+                            const Reference& reference, const ParityBounds& bounds,
+                            const VerifyOptions& options) {
   uint64_t done = 0, total = 0;
   for (const ReferencePrompt& prompt : reference.prompts()) total += prompt.input_ids.size();
-  EncoderProof proof{.bounds = bounds};
+  std::vector<CaseReport> cases;
   for (const ReferencePrompt& prompt : reference.prompts()) {
-    proof.cases.push_back(
-        FERRY_TRY(run_case(encoder, manifest.num_layers, reference, prompt, bounds)));
+    cases.push_back(
+        FERRY_TRY(EncodedCase(reference, prompt, bounds, options).run(encoder, manifest)));
     done += prompt.input_ids.size();
-    if (progress) progress(done, total);
+    if (options.progress) options.progress(done, total);
   }
-  return proof;
+  return summarize(std::move(cases), bounds, reference.path());
 }
 
-Status check_encoder_reference(const Reference& reference, const Sizes& sizes, int64_t layers) {
-  for (const ReferencePrompt& prompt : reference.prompts()) {
-    FERRY_RETURN_IF_ERROR(check_tokens(reference, prompt, sizes));
-    const int64_t tokens = std::ssize(prompt.input_ids);
-    for (const auto& [tensor, shape] : expected_tensors(sizes, layers, tokens)) {
-      if (!prompt.has(tensor.name)) continue;
-      FERRY_RETURN_IF_ERROR(reference.check(prompt, tensor.name, shape));
+Result<std::unique_ptr<TensorSource>> record_reference(runner::TextEncoder& encoder,
+                                                       const packer::Manifest& manifest,
+                                                       const std::vector<RecordedPrompt>& prompts,
+                                                       const std::string& name) {
+  auto source = std::make_unique<MemorySource>(name);
+  for (const RecordedPrompt& prompt : prompts) {
+    const auto tokens = std::ssize(prompt.tokens);
+    PromptRecorder recorder(prompt, manifest.vocab_size);
+    Computed computed = FERRY_TRY(compute(encoder, prompt.tokens));
+    for (const ReferenceTensor& tensor : reference_tensors(manifest.num_layers)) {
+      const auto found = computed.find(tensor.name);
+      if (found == computed.end()) continue;
+      const Shape shape = shape_of(tensor, tokens, found->second.size());
+      recorder.keep_tensor(tensor.name, shape, std::move(found->second));
     }
+    recorder.write(*source);
   }
-  return {};
+  return std::unique_ptr<TensorSource>(std::move(source));
 }
 
 }  // namespace ferry::proof

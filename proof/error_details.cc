@@ -226,6 +226,27 @@ void DetailCollector::keep_row(PositionDetails row, Row got, Row want) {
   if (worst.size() > kKeptRows) worst.pop_back();
 }
 
+void DetailCollector::add_tensor(const ReferenceTensor& tensor, const Shape& shape, Row got,
+                                 Row want) {
+  if (tensor.is_encoded()) count_output(got, want);
+  const bool has_rows = tensor.is_probe() || tensor.kind == ReferenceTensor::Kind::kState;
+  if (has_rows) return add_rows(tensor.name, 0, shape[1], got, want);
+  if (!tensor.is_kv_cache()) return add_whole(tensor.name, got, want);
+  // [1, heads, T, dim]
+  const auto width = static_cast<size_t>(shape[3]);
+  for (int64_t t = 0; t < shape[2]; ++t) {
+    for (int64_t h = 0; h < shape[1]; ++h) {
+      const size_t at = static_cast<size_t>(h * shape[2] + t) * width;
+      add_part(tensor.name, t, h * shape[3], got.subspan(at, width), want.subspan(at, width));
+    }
+  }
+}
+
+void DetailCollector::count_output(Row got, Row want) {
+  details_.histogram = {.unit = details_.histogram.unit};
+  for (size_t i = 0; i < want.size(); ++i) count_error(details_.histogram, got[i], want[i]);
+}
+
 void DetailCollector::add_logits(int64_t position, Row got, Row want) {
   add_part("logits", position, 0, got, want);
   PositionDetails row;

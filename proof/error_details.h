@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/shape.h"
 #include "proof/bounds.h"
 
 namespace ferry::proof {
@@ -71,7 +72,7 @@ struct CaseDetails {
   int64_t positions_per_column = 1;
   std::map<std::string, TensorDetails> tensors;  // by name; "logits" is one of them
   std::vector<ColumnDetails> columns;            // of the logits
-  ErrorHistogram histogram;                      // of the logits
+  ErrorHistogram histogram;                      // of the logits, or the last output
   std::vector<PositionDetails> first, worst;     // by position; by KL, largest first
   std::vector<int64_t> continuation;             // of the reference
   std::vector<ChosenToken> chosen;               // of its tokens, as far as they were compared
@@ -91,6 +92,9 @@ class DetailCollector {
   // A tensor without positions.
   void add_whole(const std::string& tensor, std::span<const float> got,
                  std::span<const float> want);
+  // A whole tensor in the shape of references.
+  void add_tensor(const ReferenceTensor& tensor, const Shape& shape, std::span<const float> got,
+                  std::span<const float> want);
   void add_logits(int64_t position, std::span<const float> got, std::span<const float> want);
   void add_choice(int64_t got, int64_t want) { details_.chosen.push_back({got, want}); }
   void set_continuation(std::vector<int64_t> ids) { details_.continuation = std::move(ids); }
@@ -106,6 +110,8 @@ class DetailCollector {
   };
   void place_worst(TensorDetails& tensor, std::optional<int64_t> position, int64_t channel,
                    std::span<const float> got, std::span<const float> want);
+  // Of several outputs of an encoder the last one counts.
+  void count_output(std::span<const float> got, std::span<const float> want);
   void close_position(const std::string& name, const Sums& sums);
   void add_column(int64_t position, const PositionDetails& row, bool top1);
   void keep_row(PositionDetails row, std::span<const float> got, std::span<const float> want);

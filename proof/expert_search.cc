@@ -16,7 +16,7 @@
 namespace ferry::proof {
 namespace {
 
-constexpr int kLayerAttempts = 3;  // exchanges tried for one token in one layer
+constexpr size_t kAttempts = 12;  // routes tried for one token in one layer
 
 using Values = std::vector<float>;
 
@@ -32,21 +32,16 @@ class Search {
 
   Result<FoundRoutes> run() {
     seen_ = FERRY_TRY(execute(nullptr));
+    groups_ = groups_behind(all_tokens());
+    bool all_searched = true;
     for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
-      const auto chosen = seen_.find(route_name(layer));
-      const auto per_token = static_cast<size_t>(decoder_.experts_of(layer).first);
-      if (chosen == seen_.end() || chosen->second.size() != tokens_ * per_token) continue;
-      found_.routes[layer].assign(chosen->second.begin(), chosen->second.end());
+      if (!is_routed(layer)) continue;
+      all_searched = all_searched && can_search(layer);
+      if (can_search(layer)) FERRY_RETURN_IF_ERROR(search_layer(layer));
     }
-    runner::ExpertRoutes searched;
-    for (const auto& [layer, route] : found_.routes) {
-      if (!can_search(layer)) continue;
-      FERRY_RETURN_IF_ERROR(search_layer(layer));
-      searched[layer] = route;
-    }
-    if (searched.size() == found_.routes.size()) return std::move(found_);
-    FoundRoutes rest = FERRY_TRY(
-        find_routes_by_logits(decoder_, manifest_, reference_, prompt_, std::move(searched)));
+    if (all_searched) return std::move(found_);
+    FoundRoutes rest = FERRY_TRY(find_routes_by_logits(decoder_, manifest_, reference_, prompt_,
+                                                       groups_, std::move(found_.routes)));
     rest.exchanged += found_.exchanged;
     return rest;
   }
@@ -60,16 +55,21 @@ class Search {
     return last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", layer + 1);
   }
 
-  // Whether the reference has the hidden states around the layer, and the bundle all its probes.
+  bool has_seen(const std::string& name, int64_t width) const {
+    const auto found = seen_.find(name);
+    return found != seen_.end() && found->second.size() == tokens_ * static_cast<size_t>(width);
+  }
+  // Whether the bundle has all probes of the layer's router.
+  bool is_routed(int64_t layer) const {
+    const auto [chosen, experts] = decoder_.experts_of(layer);
+    return chosen > 0 && has_seen(route_name(layer), chosen) &&
+           has_seen(fmt::format("router_logits.{}", layer), experts);
+  }
+  // Whether the reference has the hidden states around the layer, and the bundle too.
   bool can_search(int64_t layer) const {
-    const auto seen = [&](const std::string& name, int64_t width) {
-      const auto found = seen_.find(name);
-      return found != seen_.end() && found->second.size() == tokens_ * static_cast<size_t>(width);
-    };
     return prompt_.has(output_of(layer)) && prompt_.has(input_of(layer)) &&
-           seen(output_of(layer), manifest_.hidden_size) &&
-           seen(input_of(layer), manifest_.hidden_size) &&
-           seen(fmt::format("router_logits.{}", layer), decoder_.experts_of(layer).second);
+           has_seen(output_of(layer), manifest_.hidden_size) &&
+           has_seen(input_of(layer), manifest_.hidden_size);
   }
 
   // All probes of the prompt, by name.
@@ -112,42 +112,87 @@ class Search {
     if (found == seen_.end() || found->second.size() != tokens_ * width) return {};
     return std::span(found->second).subspan(token * width, width);
   }
-
-  // Exchanges between nearly equal scores, given the error of the layer's input.
-  std::vector<Exchange> exchanges(int64_t layer, size_t token, double input_db) const {
+  RoutedToken routed_token(int64_t layer, size_t token) const {
     const auto k = static_cast<size_t>(decoder_.experts_of(layer).first);
-    const std::vector<int64_t>& route = found_.routes.at(layer);
-    const RouterScores scores = {scores_of("router_logits", layer, token),
-                                 scores_of("router_choice", layer, token)};
-    return near_ties(scores, std::span(route).subspan(token * k, k), input_db);
+    const auto chosen = std::span(seen_.at(route_name(layer))).subspan(token * k, k);
+    return {{scores_of("router_logits", layer, token), scores_of("router_choice", layer, token)},
+            {chosen.begin(), chosen.end()}};
+  }
+  std::vector<RoutedToken> all_tokens() const {
+    std::vector<RoutedToken> all;
+    for (int64_t layer = 0; layer < manifest_.num_layers; ++layer) {
+      for (size_t t = 0; is_routed(layer) && t < tokens_; ++t) {
+        all.push_back(routed_token(layer, t));
+      }
+    }
+    return all;
   }
 
-  Status search_layer(int64_t layer) {
-    const auto k = static_cast<size_t>(decoder_.experts_of(layer).first);
-    for (size_t attempt = 0; attempt < kLayerAttempts; ++attempt) {
-      const std::vector<double> input = FERRY_TRY(rows_db(seen_, input_of(layer)));
-      const std::vector<double> output = FERRY_TRY(rows_db(seen_, output_of(layer)));
-      const double usual = median(output);
+  // A token whose output of the layer is suspect, with the best of the routes that were tried.
+  struct Suspect {
+    size_t token = 0;
+    std::vector<NearRoute> routes;
+    double db = 0, best_db = 0;
+    size_t best = 0;
+  };
+
+  std::vector<Suspect> suspects(int64_t layer, const std::vector<double>& input,
+                                const std::vector<double>& output) const {
+    const double usual = median(output);
+    std::vector<Suspect> all;
+    for (size_t t = 0; t < tokens_; ++t) {
+      if (output[t] >= usual - kSuspectDb) continue;
+      std::vector<NearRoute> routes =
+          near_routes(routed_token(layer, t), groups_, std::min(input[t], usual), kAttempts);
+      if (!routes.empty()) all.push_back({t, std::move(routes), output[t], output[t]});
+    }
+    return all;
+  }
+
+  void set_route(int64_t layer, const Suspect& suspect, size_t which,
+                 runner::ExpertRoutes& routes) const {
+    const std::vector<int64_t>& experts = suspect.routes[which].experts;
+    std::ranges::copy(experts, routes[layer].begin() +
+                                   static_cast<std::ptrdiff_t>(suspect.token * experts.size()));
+  }
+
+  // Tokens do not see the experts of others in the same layer, so all are tried at once.
+  Status try_routes(int64_t layer, std::vector<Suspect>& suspects, double enough) {
+    for (size_t attempt = 0; attempt < kAttempts; ++attempt) {
       runner::ExpertRoutes trial = found_.routes;
-      std::vector<size_t> tried;
-      for (size_t t = 0; t < tokens_; ++t) {
-        if (output[t] >= usual - kSuspectDb) continue;
-        const std::vector<Exchange> possible = exchanges(layer, t, input[t]);
-        if (attempt >= possible.size()) continue;
-        trial[layer][t * k + possible[attempt].slot] = possible[attempt].expert;
-        tried.push_back(t);
+      const auto tries = [&](const Suspect& suspect) {
+        return attempt < suspect.routes.size() && suspect.best_db < enough;
+      };
+      if (std::ranges::none_of(suspects, tries)) return {};
+      for (const Suspect& suspect : suspects) {
+        if (tries(suspect)) set_route(layer, suspect, attempt, trial);
       }
-      if (tried.empty()) return {};
       const Seen after = FERRY_TRY(execute(&trial));
       const std::vector<double> now = FERRY_TRY(rows_db(after, output_of(layer)));
-      for (size_t t : tried) {
-        if (now[t] < output[t] + kGainDb) continue;
-        std::copy_n(trial[layer].begin() + static_cast<std::ptrdiff_t>(t * k), k,
-                    found_.routes[layer].begin() + static_cast<std::ptrdiff_t>(t * k));
-        found_.exchanged += 1;
+      for (Suspect& suspect : suspects) {
+        if (!tries(suspect) || now[suspect.token] <= suspect.best_db) continue;
+        suspect.best_db = now[suspect.token];
+        suspect.best = attempt;
       }
-      seen_ = FERRY_TRY(execute(&found_.routes));
     }
+    return {};
+  }
+
+  // Settles the routes of the layer. Later layers choose again.
+  Status search_layer(int64_t layer) {
+    const std::vector<double> input = FERRY_TRY(rows_db(seen_, input_of(layer)));
+    const std::vector<double> output = FERRY_TRY(rows_db(seen_, output_of(layer)));
+    const Values& own = seen_.at(route_name(layer));
+    found_.routes[layer].assign(own.begin(), own.end());
+    std::vector<Suspect> all = suspects(layer, input, output);
+    FERRY_RETURN_IF_ERROR(try_routes(layer, all, median(output) - kSuspectDb));
+    const int64_t before = found_.exchanged;
+    for (const Suspect& suspect : all) {
+      if (suspect.best_db < suspect.db + kGainDb) continue;
+      set_route(layer, suspect, suspect.best, found_.routes);
+      found_.exchanged += 1;
+    }
+    if (found_.exchanged > before) seen_ = FERRY_TRY(execute(&found_.routes));
     return {};
   }
 
@@ -156,6 +201,7 @@ class Search {
   const Reference& reference_;
   const ReferencePrompt& prompt_;
   const size_t tokens_;
+  ExpertGroups groups_;
   Seen seen_;  // with the routes found so far
   FoundRoutes found_;
 };

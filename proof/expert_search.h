@@ -17,10 +17,10 @@ struct FoundRoutes {
 };
 
 // Starts with the choice of the bundle's routers and goes through the layers in order. If the
-// hidden state of a token is further from the reference's than those of the other tokens, one
-// expert of that token is exchanged for another whose score is equal within the error of the
-// layer's input. The exchange is kept if it brings the hidden state near. Of layers
-// around which the reference has no hidden states its logits are the judge (logit_search.h).
+// hidden state of a token is further from the reference's than those of the other tokens, other
+// routes are tried whose scores tie within the error around the layer (expert_ties.h). The best one
+// is kept if it brings the hidden state near, and later layers choose again. Of layers around which
+// the reference has no hidden states its logits are the judge (logit_search.h).
 Result<FoundRoutes> find_routes(runner::Decoder& decoder, const packer::Manifest& manifest,
                                 const Reference& reference, const ReferencePrompt& prompt);
 

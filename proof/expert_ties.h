@@ -1,4 +1,5 @@
-// near_ties() lists the experts that an error of the router's input can put in the place of others.
+// near_routes() lists the routes that an error of a router's input can lead to, where the scores of
+// experts or of groups of experts nearly tie.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +13,42 @@ namespace ferry::proof {
 inline constexpr double kSuspectDb = 10;
 inline constexpr double kGainDb = 6;
 
-struct Exchange {
-  double margin = 0;   // of the two scores, over the largest one that the error explains
-  size_t slot = 0;     // of the route
-  int64_t expert = 0;  // that takes it
+// What a router compares: a token passes through the best experts of the `top` best groups, and a
+// group is as good as its `best` best experts together. The members of a group are neighbours.
+struct ExpertGroups {
+  int64_t groups = 1, top = 1, best = 1;
+  bool operator==(const ExpertGroups&) const = default;
 };
 
 // Of all experts for one token.
 struct RouterScores {
   std::span<const float> logits;
   std::span<const float> choice = {};  // sigmoids of logits plus biases, where they decide
+  std::span<const float> ranks() const { return choice.empty() ? logits : choice; }
 };
 
-// `route`: the experts that the token passes through. `input_db`: the signal-to-noise ratio of what
-// the logits are computed from. The nearest tie is first.
-std::vector<Exchange> near_ties(const RouterScores& scores, std::span<const int64_t> route,
-                                double input_db);
+// A token, and the experts that its router chose.
+struct RoutedToken {
+  RouterScores scores;
+  std::vector<int64_t> route;
+};
+
+// The fewest groups that explain most of the choices. A bundle does not state its groups.
+ExpertGroups groups_behind(std::span<const RoutedToken> tokens);
+
+// Another route than the router's.
+struct NearRoute {
+  // Of the scores that were exchanged, over the largest differences that the error explains; their
+  // sum.
+  double margin = 0;
+  std::vector<int64_t> experts;
+};
+
+// `input_db`: the signal-to-noise ratio of what the logits of `token` are computed from. At most
+// `most` routes, the nearest ties first: one or two experts are exchanged, and before them perhaps
+// a group.
+std::vector<NearRoute> near_routes(const RoutedToken& token, const ExpertGroups& groups,
+                                   double input_db, size_t most);
 
 double median(std::vector<double> values);  // of at least one value
 

@@ -16,9 +16,11 @@
 namespace ferry::proof {
 namespace {
 
-constexpr size_t kTokenAttempts = 12;  // exchanges tried for one token at a time
-constexpr size_t kMostExchanges = 4;   // of one token, in several layers
-constexpr int kMostFailures = 4;       // tokens in vain before the search ends
+constexpr size_t kAttempts = 12;      // exchanges tried for one token at a time
+constexpr size_t kMostExchanges = 4;  // of one token, in several layers
+constexpr size_t kMostHidden = 2;     // of them at a time that gain enough only together
+constexpr int kMostFailures = 4;      // tokens in vain before a pass ends
+constexpr int kMostPasses = 4;
 
 // The experts of one token.
 using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
@@ -26,12 +28,14 @@ using TokenRoute = std::map<int64_t, std::vector<int64_t>>;  // by layer
 class LogitSearch {
  public:
   LogitSearch(runner::Decoder& decoder, const packer::Manifest& manifest,
-              const Reference& reference, const ReferencePrompt& prompt, runner::ExpertRoutes known)
+              const Reference& reference, const ReferencePrompt& prompt, const ExpertGroups& groups,
+              runner::ExpertRoutes known)
       : decoder_(decoder),
         manifest_(manifest),
         reference_(reference),
         prompt_(prompt),
         tokens_(prompt.input_ids.size()),
+        groups_(groups),
         known_(std::move(known)) {
     found_.routes = known_;
   }
@@ -62,16 +66,26 @@ class LogitSearch {
   struct Candidate {
     double margin = 0;
     int64_t layer = 0;
-    std::vector<int64_t> route = {};  // with one expert exchanged
+    std::vector<int64_t> route = {};
   };
 
+  // A token that is mended brings later ones near and shows how near is usual, so that others are
+  // suspect.
   Status search() {
     FERRY_RETURN_IF_ERROR(execute_from(0));
-    const double usual = median(rows_db_);
-    const double suspect = usual - kSuspectDb;
+    for (int pass = 0; pass < kMostPasses; ++pass) {
+      const int64_t before = found_.exchanged;
+      FERRY_RETURN_IF_ERROR(mend_all());
+      if (found_.exchanged == before) break;
+    }
+    return {};
+  }
+
+  Status mend_all() {
     int failures = 0;
     for (size_t t = 0; t < tokens_ && failures < kMostFailures; ++t) {
-      if (rows_db_[t] >= suspect) continue;
+      const double usual = median(rows_db_);
+      if (rows_db_[t] >= usual - kSuspectDb) continue;
       const bool mended = FERRY_TRY(mend(t, usual));
       if (!mended) failures += 1;
       if (mended) FERRY_RETURN_IF_ERROR(execute_from(t + 1));
@@ -94,33 +108,47 @@ class LogitSearch {
     return decoder_.force_experts(nullptr);
   }
 
+  // A token on its way to the experts of the reference.
+  struct Path {
+    Trial trial;
+    TokenRoute pins = {};  // of the layers in which an exchange was made
+    double enough = 0;     // where the logits are near
+    bool is_near() const { return trial.db >= enough; }
+  };
+
   // Whether exchanges bring the logits of token `t` near. Its route becomes part of found_.routes.
+  // Of several wrong experts each hides what another one's exchange gains, so that the gain of
+  // them together counts.
   Result<bool> mend(size_t t, double usual) {
-    TokenRoute pins;
-    Trial now = FERRY_TRY(attempt(t, pins));
-    size_t exchanges = 0;
-    while (exchanges < kMostExchanges && now.db < usual - kSuspectDb) {
-      Trial best = now;
-      TokenRoute best_pins;
-      for (const Candidate& candidate : candidates(now, pins, usual)) {
-        TokenRoute trial_pins = pins;
-        trial_pins[candidate.layer] = candidate.route;
-        Trial trial = FERRY_TRY(attempt(t, trial_pins));
-        if (trial.db <= best.db) continue;
-        best = std::move(trial);
-        best_pins = std::move(trial_pins);
-        if (best.db >= usual - kSuspectDb) break;
-      }
-      if (best.db < now.db + kGainDb) break;
-      now = std::move(best);
-      pins = std::move(best_pins);
-      exchanges += 1;
+    Path path = {.trial = FERRY_TRY(attempt(t, {})), .enough = usual - kSuspectDb};
+    Path kept = path;
+    while (!path.is_near() && path.pins.size() < kMostExchanges &&
+           path.pins.size() - kept.pins.size() < kMostHidden) {
+      const bool stepped = FERRY_TRY(step(t, usual, path));
+      if (!stepped) break;
+      const auto gains = static_cast<double>(path.pins.size() - kept.pins.size());
+      if (path.trial.db >= kept.trial.db + gains * kGainDb) kept = path;
     }
-    if (exchanges == 0) return false;
+    if (kept.pins.empty()) return false;
     keep_tokens(t, found_.routes);
-    append(now.route);
-    found_.exchanged += static_cast<int64_t>(exchanges);
+    append(kept.trial.route);
+    found_.exchanged += static_cast<int64_t>(kept.pins.size());
     return true;
+  }
+
+  // Makes the exchange that gains most, or the first that is enough. Whether one gains.
+  Result<bool> step(size_t t, double usual, Path& path) {
+    const Path from = path;
+    for (const Candidate& candidate : candidates(from.trial, from.pins, usual)) {
+      TokenRoute pins = from.pins;
+      pins[candidate.layer] = candidate.route;
+      Trial trial = FERRY_TRY(attempt(t, pins));
+      if (trial.db <= path.trial.db) continue;
+      path.trial = std::move(trial);
+      path.pins = std::move(pins);
+      if (path.is_near()) break;
+    }
+    return path.trial.db > from.trial.db;
   }
 
   // The nearest ties of all layers that are not pinned.
@@ -132,13 +160,12 @@ class LogitSearch {
       if (settled || logits == now.logits.end()) continue;
       RouterScores scores = {.logits = logits->second};
       if (choice != now.choice.end()) scores.choice = choice->second;
-      for (const Exchange& exchange : near_ties(scores, route, usual)) {
-        Candidate& one = all.emplace_back(Candidate{exchange.margin, layer, route});
-        one.route[exchange.slot] = exchange.expert;
+      for (NearRoute& near : near_routes({scores, route}, groups_, usual, kAttempts)) {
+        all.push_back({near.margin, layer, std::move(near.experts)});
       }
     }
     std::ranges::stable_sort(all, {}, &Candidate::margin);
-    if (all.size() > kTokenAttempts) all.resize(kTokenAttempts);
+    if (all.size() > kAttempts) all.resize(kAttempts);
     return all;
   }
 
@@ -216,6 +243,7 @@ class LogitSearch {
   const Reference& reference_;
   const ReferencePrompt& prompt_;
   const size_t tokens_;
+  const ExpertGroups groups_;
   const runner::ExpertRoutes known_;
   std::vector<float> want_;                         // (T, vocab)
   std::vector<double> rows_db_;                     // of the logits of each token
@@ -228,8 +256,8 @@ class LogitSearch {
 Result<FoundRoutes> find_routes_by_logits(runner::Decoder& decoder,
                                           const packer::Manifest& manifest,
                                           const Reference& reference, const ReferencePrompt& prompt,
-                                          runner::ExpertRoutes known) {
-  return LogitSearch(decoder, manifest, reference, prompt, std::move(known)).run();
+                                          const ExpertGroups& groups, runner::ExpertRoutes known) {
+  return LogitSearch(decoder, manifest, reference, prompt, groups, std::move(known)).run();
 }
 
 }  // namespace ferry::proof

@@ -28,7 +28,8 @@ struct ValueMetrics {
   bool finite = true;             // false if any computed value was NaN or infinite
 };
 
-// The same for logits, with metrics of distributions over a vocabulary.
+// The same for logits, with metrics of distributions over a vocabulary. Without rows `values` may
+// be of another output, and the distributions are none.
 struct LogitMetrics {
   ValueMetrics values;
   double kl_mean = 0;         // mean over rows of KL(softmax(want) || softmax(got)), in nats

@@ -46,6 +46,7 @@ LogitMetrics CaseReport::worst() const {
     agreeing += part.top1_agreement * static_cast<double>(part.rows);
   }
   if (all.rows > 0) all.top1_agreement = agreeing / static_cast<double>(all.rows);
+  if (all.rows == 0 && !layers.empty()) all.values = layers.back().metrics;
   return all;
 }
 
@@ -55,8 +56,18 @@ void CaseReport::judge(const ParityBounds& bounds) {
   }
   std::erase_if(layers, [](const LayerResult& layer) { return layer.metrics.count == 0; });
   const bool greedy_ok = greedy_match == greedy_total || greedy_tie;
-  parity = bounds.logits_within(worst().values) && greedy_ok &&
-           std::ranges::all_of(layers, &LayerResult::within);
+  const LogitMetrics logits = worst();
+  const bool logits_ok = logits.rows == 0 || bounds.logits_within(logits.values);
+  parity = logits_ok && greedy_ok && std::ranges::all_of(layers, &LayerResult::within);
+}
+
+std::string ParityReport::output() const {
+  return has_logits() || layers.empty() ? "logits" : layers.back().tensor.name;
+}
+
+std::optional<double> ParityReport::output_limit() const {
+  if (has_logits() || layers.empty()) return bounds.max_abs;
+  return bounds.limit(layers.back().tensor, layers.back().metrics.scale);
 }
 
 std::optional<Divergence> first_divergence(const ParityReport& report) {

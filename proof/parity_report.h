@@ -57,7 +57,7 @@ struct CaseReport {
   std::shared_ptr<const CaseDetails> details = {};  // where they were asked for
 
   // The worst of the three. The agreement is the rate over the rows of all three, because a prefill
-  // may have a single row.
+  // may have a single row. Without logits: that of the last tensor, the output of an encoder.
   LogitMetrics worst() const;
   // Sets `parity` from the other members.
   void judge(const ParityBounds& bounds);
@@ -71,13 +71,19 @@ struct Divergence {
 struct ParityReport {
   bool parity = true;
   ParityBounds bounds;
-  LogitMetrics metrics;  // the worst over prompts and comparisons
+  LogitMetrics metrics;  // of the output: the worst over prompts and comparisons
   int64_t greedy_match = 0, greedy_total = 0;
   RoutingReport routing;
   std::vector<LayerResult> layers;             // the worst over prompts
   std::optional<Divergence> first_divergence;  // in model order; "logits" if only they differ
   std::optional<double> logits_floor_db;
   std::vector<CaseReport> cases;
+
+  bool has_logits() const { return metrics.rows > 0; }
+  // What `metrics` is about: "logits", or the last output of an encoder.
+  std::string output() const;
+  // The largest difference of it that is parity; none where only the floor holds.
+  std::optional<double> output_limit() const;
 };
 
 // The first tensor beyond its bounds, in model order; "logits" if only they are, or the tokens

@@ -4,6 +4,7 @@
 #include "proof/prompt_images.h"
 #include "proof/reference_names.h"
 #include "proof/verify.h"
+#include "runner/text_encoder.h"
 
 namespace ferry::proof {
 namespace {
@@ -20,10 +21,7 @@ class PromptCheck {
 
   Status run() const {
     FERRY_RETURN_IF_ERROR(check_prompt(reference_, prompt_, model_));
-    const Shape logits = {1, tokens_, model_.vocab_size};
-    FERRY_RETURN_IF_ERROR(check("logits", logits));
-    FERRY_RETURN_IF_ERROR(check("logits_f64", logits));
-    FERRY_RETURN_IF_ERROR(check_greedy());
+    if (model_.program_style != kEncoderStyle) FERRY_RETURN_IF_ERROR(check_logits());
     for (const ReferenceTensor& tensor : reference_tensors(model_.num_layers)) {
       const Shape expected = shape_of(tensor);
       if (!expected.empty()) FERRY_RETURN_IF_ERROR(check(tensor.name, expected));
@@ -37,6 +35,13 @@ class PromptCheck {
   // Tensors that the prompt lacks are not compared.
   Status check(const std::string& tensor, const Shape& expected) const {
     return prompt_.has(tensor) ? reference_.check(prompt_, tensor, expected) : Status();
+  }
+
+  Status check_logits() const {
+    const Shape logits = {1, tokens_, model_.vocab_size};
+    FERRY_RETURN_IF_ERROR(check("logits", logits));
+    FERRY_RETURN_IF_ERROR(check("logits_f64", logits));
+    return check_greedy();
   }
 
   Status check_greedy() const {
@@ -57,6 +62,7 @@ class PromptCheck {
   // Empty if the model has no such tensor.
   Shape shape_of(const ReferenceTensor& tensor) const {
     if (tensor.kind == ReferenceTensor::Kind::kHidden) return {1, tokens_, model_.hidden_size};
+    if (tensor.is_encoded()) return encoded_shape(tensor);
     if (tensor.kind == ReferenceTensor::Kind::kRouterLogits) {
       return shapes_.experts == 0 ? Shape() : Shape{1, tokens_, shapes_.experts};
     }
@@ -65,6 +71,13 @@ class PromptCheck {
     const Shape& ours = buffer->second;
     if (!tensor.is_kv_cache() || ours.size() != 4) return ours;
     return {1, ours[2], tokens_, ours[3]};
+  }
+
+  Shape encoded_shape(const ReferenceTensor& tensor) const {
+    const auto sizes = runner::TextEncoder::sizes_in(model_, reference_.path());
+    if (!sizes) return {};
+    if (tensor.kind == ReferenceTensor::Kind::kState) return {1, tokens_, sizes->width};
+    return sizes->embedding_width > 0 ? Shape{1, sizes->embedding_width} : Shape();
   }
 
   const Reference& reference_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/program_interface.h"
+
 namespace ferry::proof {
 namespace {
 
@@ -23,20 +25,22 @@ constexpr CacheName kCaches[] = {
 
 std::vector<ReferenceTensor> reference_tensors(int64_t layers) {
   std::vector<ReferenceTensor> all;
-  const auto probe = [&](Kind kind, const std::string& name, int64_t layer) {
+  const auto add = [&](Kind kind, const std::string& name, int64_t layer) {
     all.push_back({kind, name, name, layer});
   };
-  probe(Kind::kHidden, "hidden_states.0", -1);
+  add(Kind::kHidden, "hidden_states.0", -1);
   for (int64_t n = 0; n < layers; ++n) {
     for (const CacheName& cache : kCaches) {
       all.push_back({cache.kind, fmt::format("cache.{}.{}", n, cache.reference),
                      fmt::format("layers.{}.attention.{}", n, cache.buffer), n});
     }
-    probe(Kind::kRouterLogits, fmt::format("router_logits.{}", n), n);
+    add(Kind::kRouterLogits, fmt::format("router_logits.{}", n), n);
     const bool last = n + 1 == layers;
-    probe(Kind::kHidden, last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", n + 1), n);
+    add(Kind::kHidden, last ? "last_layer_prenorm" : fmt::format("hidden_states.{}", n + 1), n);
   }
-  probe(Kind::kHidden, fmt::format("hidden_states.{}", layers), layers);
+  add(Kind::kHidden, fmt::format("hidden_states.{}", layers), layers);
+  add(Kind::kState, std::string(kLastHiddenStatePort), layers);
+  add(Kind::kVector, std::string(kSentenceEmbeddingPort), layers);
   return all;
 }
 

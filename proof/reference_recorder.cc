@@ -76,6 +76,13 @@ void PromptRecorder::keep_tensor(const std::string& name, const Shape& shape,
   caches_[name] = {shape, std::move(values)};
 }
 
+void PromptRecorder::write_logits(const std::string& prefix, MemorySource& out) const {
+  const auto end = static_cast<std::ptrdiff_t>(tokens() * vocab_size_);
+  out.add(prefix + "logits", DType::kF32, {1, tokens(), vocab_size_},
+          Rows(logits_.begin(), logits_.begin() + end));
+  write_greedy(prefix, out);
+}
+
 void PromptRecorder::write_greedy(const std::string& prefix, MemorySource& out) const {
   if (prompt_->continuation.empty()) return;
   const auto vocab = static_cast<size_t>(vocab_size_);
@@ -137,10 +144,7 @@ void PromptRecorder::write_probe(const std::string& name, const std::string& pre
 void PromptRecorder::write(MemorySource& out) const {
   const std::string prefix = prompt_->name.empty() ? "" : prompt_->name + ".";
   out.add(prefix + "input_ids", DType::kI64, {1, tokens()}, prompt_->tokens);
-  const auto end = static_cast<std::ptrdiff_t>(tokens() * vocab_size_);
-  out.add(prefix + "logits", DType::kF32, {1, tokens(), vocab_size_},
-          Rows(logits_.begin(), logits_.begin() + end));
-  write_greedy(prefix, out);
+  if (!logits_.empty()) write_logits(prefix, out);
   write_images(prefix, out);
   for (const auto& [name, rows] : probes_) write_probe(name, prefix, out);
   for (const auto& [name, cache] : caches_) {

@@ -44,14 +44,15 @@ class PromptRecorder {
   // A tensor that is written as it is.
   void keep_tensor(const std::string& name, const Shape& shape, std::vector<float> values);
 
-  // Adds logits, hidden states, caches, routers, and the continuation as greedy_ids with its
-  // greedy_logits to `out`, under the prompt's name.
+  // Adds logits with the continuation as greedy_ids and its greedy_logits, hidden states, caches
+  // and routers to `out`, under the prompt's name: what of them was kept.
   void write(MemorySource& out) const;
 
  private:
   using Rows = std::vector<float>;
   static void append(Rows& all, int64_t position, size_t width, std::span<const float> values);
   int64_t tokens() const { return static_cast<int64_t>(prompt_->tokens.size()); }
+  void write_logits(const std::string& prefix, MemorySource& out) const;
   void write_greedy(const std::string& prefix, MemorySource& out) const;
   void write_images(const std::string& prefix, MemorySource& out) const;
   void write_probe(const std::string& name, const std::string& prefix, MemorySource& out) const;

@@ -10,6 +10,7 @@
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/expert_search.h"
+#include "proof/text_model.h"
 #include "proof/verify.h"
 #include "runner/decoder.h"
 
@@ -141,7 +142,7 @@ Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
     prompt.name = from.name;
     prompt.tokens = from.input_ids;
     prompt.routes = FERRY_TRY(routes_of(reference, from, manifest.num_layers));
-    if (from.has("greedy_ids")) {
+    if (from.has("greedy_ids") && manifest.program_style != kEncoderStyle) {
       prompt.continuation = FERRY_TRY(reference.ids(from, "greedy_ids"));
       FERRY_RETURN_IF_ERROR(check_continuation(reference, from, prompt.continuation, manifest));
     }
@@ -166,15 +167,15 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   bool continued = true;
   {
     const runner::MethodOptions widened = {.widen = true, .memory = memory};
-    const std::unique_ptr<runner::Decoder> decoder =
-        FERRY_TRY(runner::load_decoder(bundle, pool, widened, decode));
-    FERRY_RETURN_IF_ERROR(check_routes(*decoder, reference, prompts));
-    if (!proof.exact_weights) {
-      proof.exchanged = FERRY_TRY(follow_reference(*decoder, manifest, reference, prompts));
-      continued = !has_experts(*decoder, manifest);
+    TextModel model = FERRY_TRY(TextModel::load(bundle, pool, widened, decode));
+    if (runner::Decoder* decoder = model.decoder()) {
+      FERRY_RETURN_IF_ERROR(check_routes(*decoder, reference, prompts));
+      if (!proof.exact_weights) {
+        proof.exchanged = FERRY_TRY(follow_reference(*decoder, manifest, reference, prompts));
+        continued = !has_experts(*decoder, manifest);
+      }
     }
-    source = FERRY_TRY(
-        record_reference(*decoder, manifest, prompts, bundle.path() + " with activations in f32"));
+    source = FERRY_TRY(model.record(prompts, bundle.path() + " with activations in f32"));
   }
   const Reference recorded = FERRY_TRY(Reference::open(*source));
   const VerifyOptions options = {.recorded = &recorded,
@@ -187,16 +188,15 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   in_f32.continuation = continued && !bounds.coded_db;
   proof.in_f32 = FERRY_TRY(compare_references(
       recorded, reference, bounds.coded_db ? bounds : f32_bounds(bundle), in_f32));
-  const std::unique_ptr<runner::Decoder> decoder =
-      FERRY_TRY(runner::load_decoder(bundle, pool, {.memory = memory}, decode));
+  TextModel model = FERRY_TRY(TextModel::load(bundle, pool, {.memory = memory}, decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = memory}));
   const ParityBounds activations = bounds.coded_db ? activation_bounds_of(bundle, {}) : bounds;
-  proof.rounding = FERRY_TRY(verify(*decoder, manifest, recorded, activations,
-                                    {.details = with.details, .progress = with.progress}));
+  proof.rounding = FERRY_TRY(
+      model.verify(recorded, activations, {.details = with.details, .progress = with.progress}));
   VerifyOptions with_vision = options;
   with_vision.vision = vision.get();
-  proof.outputs = FERRY_TRY(verify(*decoder, manifest, reference, bounds, with_vision));
+  proof.outputs = FERRY_TRY(model.verify(reference, bounds, with_vision));
   if (!proof.exact_weights && !bounds.coded_db && !proof.in_f32.parity) {
     MeasuredFloors(proof.rounding).judge(proof.in_f32);
   }

@@ -18,6 +18,7 @@
 #include "proof/sequence_length.h"
 #include "proof/tower_comparison.h"
 #include "runner/sampler.h"
+#include "runner/text_encoder.h"
 
 namespace ferry::proof {
 namespace {
@@ -459,8 +460,15 @@ Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
         fmt::format("{} has {} tokens, the bundle's context is {}", who, tokens, most));
   }
   FERRY_RETURN_IF_ERROR(check_tokens(prompt.input_ids, who, manifest));
-  if (!prompt.has("logits")) return bad_input(fmt::format("{} has no logits", who));
-  return {};
+  if (manifest.program_style != kEncoderStyle) {
+    return prompt.has("logits") ? Status() : bad_input(fmt::format("{} has no logits", who));
+  }
+  const auto sizes = FERRY_TRY(runner::TextEncoder::sizes_in(manifest, reference.path()));
+  const bool has_output =
+      prompt.has(std::string(kLastHiddenStatePort)) ||
+      (sizes.embedding_width > 0 && prompt.has(std::string(kSentenceEmbeddingPort)));
+  if (has_output) return {};
+  return bad_input(fmt::format("{} has no {}", who, kLastHiddenStatePort));
 }
 
 Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& manifest,

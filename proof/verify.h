@@ -35,7 +35,8 @@ Result<ParityReport> verify(runner::Decoder& decoder, const packer::Manifest& ma
                             const Reference& reference, const ParityBounds& bounds,
                             const VerifyOptions& options = {});
 
-// kBadInput unless the bundle can run the prompt, and it has logits to compare with.
+// kBadInput unless the bundle can run the prompt, and it has logits to compare with; of an encoder,
+// the last hidden state or the vector.
 Status check_prompt(const Reference& reference, const ReferencePrompt& prompt,
                     const packer::Manifest& manifest);
 // The same for the tokens of its continuation.

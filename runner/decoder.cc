@@ -45,6 +45,13 @@ Status check_tokens(std::span<const int64_t> tokens, int64_t vocab, int64_t posi
                                              tokens.size(), position, capacity));
 }
 
+tl::unexpected<Error> wrong_mode(const packer::Bundle& bundle, DecodeMode mode) {
+  return fail(
+      ErrorCode::kUsage,
+      fmt::format("{}: mode {} is for static programs; this bundle is of style {}",
+                  printable(bundle.path()), name_of(mode), bundle.manifest().program_style));
+}
+
 Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, ThreadPool& pool,
                                               const MethodOptions& options,
                                               const DecodeOptions& decode) {
@@ -58,12 +65,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
                             "logits",
                             printable(bundle.path()), kEncoderStyle));
   }
-  if (decode.mode) {
-    return fail(ErrorCode::kUsage,
-                fmt::format("{}: mode {} is for static programs; this bundle is of style {}",
-                            printable(bundle.path()), name_of(*decode.mode),
-                            bundle.manifest().program_style));
-  }
+  if (decode.mode) return wrong_mode(bundle, *decode.mode);
   return std::unique_ptr<Decoder>(
       std::make_unique<StatefulDecoder>(FERRY_TRY(StatefulDecoder::load(bundle, pool, options))));
 }

@@ -96,6 +96,8 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
                                               const DecodeOptions& decode = {});
 
 // For implementations.
+// kUsage: a mode of a bundle whose programs are not static.
+tl::unexpected<Error> wrong_mode(const packer::Bundle& bundle, DecodeMode mode);
 inline constexpr const char* kEmbeddingsProbe = "hidden_states.0";
 // The numbers of the manifest that loops and divisions rely on.
 Status check_model_sizes(const packer::Bundle& bundle);

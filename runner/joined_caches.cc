@@ -7,6 +7,7 @@
 #include "runner/kernels/joined.h"
 #include "runner/kernels/kernel.h"
 #include "runner/kernels/kernels.h"
+#include "runner/step_uses.h"
 
 namespace ferry::runner {
 namespace {
@@ -53,18 +54,12 @@ int64_t product(const kernels::Dims& sizes, int begin, int end) {
 
 class Joiner {
  public:
-  explicit Joiner(Loading& loading)
-      : loading_(loading),
-        state_(loading.state),
-        writers_(state_.values.size()),
-        readers_(state_.values.size()),
-        ports_(state_.values.size()) {}
+  explicit Joiner(Loading& loading) : loading_(loading), state_(loading.state), uses_(loading) {}
 
   void run() {
-    find_uses();
-    if (written_through_views()) return;
+    if (uses_.written_through_views(loading_)) return;
     for (size_t i = 0; i < state_.steps.size(); ++i) {
-      if (!is(i, "aten::cat.out")) continue;
+      if (!uses_.is(i, "aten::cat.out")) continue;
       if (const std::optional<Join> join = join_at(i)) apply(*join);
     }
   }
@@ -72,50 +67,9 @@ class Joiner {
  private:
   static size_t id(const Value* value) { return static_cast<size_t>(value->id); }
 
-  void find_uses() {
-    for (size_t i = 0; i < state_.steps.size(); ++i) {
-      for (int32_t v : state_.written[i]) writers_[static_cast<size_t>(v)].push_back(i);
-      for (int32_t v : loading_.reads[i]) readers_[static_cast<size_t>(v)].push_back(i);
-      if (state_.steps[i].kind == Step::Kind::kJumpIfFalse) jumps_.push_back(i);
-    }
-    for (int32_t v : state_.inputs) ports_[static_cast<size_t>(v)] = true;
-    for (int32_t v : state_.outputs) ports_[static_cast<size_t>(v)] = true;
-  }
-
-  bool is(size_t step, std::string_view name) const {
-    return state_.steps[step].kind == Step::Kind::kKernel &&
-           state_.steps[step].kernel->name == name;
-  }
-
-  // What a view or a move points to may be memory of anything.
-  bool written_through_views() const {
-    for (size_t i = 0; i < state_.steps.size(); ++i) {
-      const Step& step = state_.steps[i];
-      if (!step.writes()) continue;
-      for (int32_t out : state_.written[i]) {
-        const Tensor* tensor = loading_.tensor(out);
-        const auto same = [&](const Rebound& other) { return other.tensor == tensor; };
-        if (tensor != nullptr && std::ranges::any_of(state_.rebound, same)) return true;
-      }
-    }
-    return false;
-  }
-
-  bool is_constant(const Value* value) const {
-    return writers_[id(value)].empty() && !ports_[id(value)];
-  }
-  bool are_constant(const Step& step, size_t begin, size_t end) const {
-    for (size_t i = begin; i < end; ++i) {
-      if (!is_constant(step.args[i])) return false;
-    }
-    return true;
-  }
-  // Made by one step and no port.
-  bool is_inner(size_t value) const { return writers_[value].size() == 1 && !ports_[value]; }
-
   bool is_lent_input(const Value* value) const {
     return std::ranges::count(state_.inputs, value->id) > 0 && !state_.planned[id(value)] &&
-           writers_[id(value)].empty() && is_plain(*value->tensor);
+           uses_.writers(value).empty() && is_plain(*value->tensor);
   }
 
   // The cache that `value` is computed from, if that is all that is done to it.
@@ -123,18 +77,18 @@ class Joiner {
     JoinedSource source;
     bool coded = false;
     while (!is_lent_input(value)) {
-      if (!is_inner(id(value)) || readers_[id(value)].size() != 1 || !is_plain(*value->tensor)) {
+      if (!uses_.is_inner(value) || uses_.readers(value).size() != 1 || !is_plain(*value->tensor)) {
         return std::nullopt;
       }
-      const size_t at = writers_[id(value)].front();
+      const size_t at = uses_.writers(value).front();
       const Step& step = state_.steps[at];
-      const bool dequantize = is(at, "quantized_decomposed::dequantize_per_tensor.out");
+      const bool dequantize = uses_.is(at, "quantized_decomposed::dequantize_per_tensor.out");
       if (dequantize && !coded) {
         if (!read_encoding(step, source)) return std::nullopt;
         coded = true;
-      } else if (is(at, "aten::slice_copy.Tensor_out")) {
+      } else if (uses_.is(at, "aten::slice_copy.Tensor_out")) {
         if (!read_slice(step, source)) return std::nullopt;
-      } else if (!is(at, "aten::_to_copy.out") || !widens(step)) {
+      } else if (!uses_.is(at, "aten::_to_copy.out") || !widens(step)) {
         return std::nullopt;
       }
       source.steps.push_back(at);
@@ -158,7 +112,8 @@ class Joiner {
   bool read_encoding(const Step& step, JoinedSource& source) const {
     const Tensor& self = *step.args[0]->tensor;
     const Tensor& out = *step.args[7]->tensor;
-    if (!are_constant(step, 1, 7) || !is_code(self.dtype) || out.dtype != DType::kF32) return false;
+    if (!uses_.are_constant(step, 1, 7) || !is_code(self.dtype) || out.dtype != DType::kF32)
+      return false;
     const int64_t largest = self.dtype == DType::kU8 ? 0xff : 0xffff;
     source.scale = static_cast<float>(step.args[1]->real);
     const int64_t zero_point = step.args[2]->integer;
@@ -175,7 +130,7 @@ class Joiner {
   bool read_slice(const Step& step, JoinedSource& source) const {
     const Tensor& self = *step.args[0]->tensor;
     const Tensor& out = *step.args[5]->tensor;
-    if (!are_constant(step, 1, 5) || self.dtype != out.dtype || self.rank() != out.rank() ||
+    if (!uses_.are_constant(step, 1, 5) || self.dtype != out.dtype || self.rank() != out.rank() ||
         step.args[2]->kind != Value::Kind::kInt || step.args[4]->integer != 1) {
       return false;
     }
@@ -201,7 +156,8 @@ class Joiner {
     const Step& step = state_.steps[cat];
     const std::vector<Value*>& parts = step.args[0]->items;
     const Value* out = step.args[2];
-    if (parts.size() < 2 || !is_constant(step.args[1]) || !is_joinable(*parts[0]->tensor, *out)) {
+    if (parts.size() < 2 || !uses_.is_constant(step.args[1]) ||
+        !is_joinable(*parts[0]->tensor, *out)) {
       return std::nullopt;
     }
     const std::optional<JoinedSource> source = source_of(parts[0]);
@@ -213,25 +169,25 @@ class Joiner {
 
   bool is_joinable(const Tensor& first, const Value& out) const {
     return is_plain(first) && is_plain(*out.tensor) && out.tensor->dtype == DType::kF32 &&
-           first.dtype == DType::kF32 && first.rank() == out.tensor->rank() && is_inner(id(&out)) &&
-           state_.planned[id(&out)];
+           first.dtype == DType::kF32 && first.rank() == out.tensor->rank() &&
+           uses_.is_inner(&out) && state_.planned[id(&out)];
   }
 
   // Readers of the joined matrix and of views of it, all of them bmm.
   bool find_products(const Step& cat, Join& join) const {
     const Value* out = cat.args[2];
-    for (size_t reader : readers_[id(out)]) {
-      if (!is(reader, "executorch_prim::et_view.default")) {
+    for (size_t reader : uses_.readers(out)) {
+      if (!uses_.is(reader, "executorch_prim::et_view.default")) {
         if (!add_product(cat, reader, out, join)) return false;
         continue;
       }
       const Value* view = state_.steps[reader].args[2];
-      if (!is_inner(id(view)) || !is_plain(*view->tensor) ||
+      if (!uses_.is_inner(view) || !is_plain(*view->tensor) ||
           !std::ranges::all_of(state_.steps[reader].args[1]->items,
-                               [&](const Value* size) { return is_constant(size); })) {
+                               [&](const Value* size) { return uses_.is_constant(size); })) {
         return false;
       }
-      for (size_t product : readers_[id(view)]) {
+      for (size_t product : uses_.readers(view)) {
         if (!add_product(cat, product, view, join)) return false;
       }
     }
@@ -239,7 +195,7 @@ class Joiner {
   }
 
   bool add_product(const Step& cat, size_t reader, const Value* matrix, Join& join) const {
-    if (!is(reader, "aten::bmm.out")) return false;
+    if (!uses_.is(reader, "aten::bmm.out")) return false;
     const Step& step = state_.steps[reader];
     const Tensor& whole = *cat.args[2]->tensor;
     const Tensor& first = *cat.args[0]->items[0]->tensor;
@@ -278,22 +234,8 @@ class Joiner {
     }
     const size_t last = *std::ranges::max_element(join.products);
     if (*std::ranges::min_element(join.products) < join.cat) return false;
-    for (size_t jump : jumps_) {
-      const size_t to = state_.steps[jump].destination;
-      if ((jump >= first && jump <= last) || (to > first && to <= last)) return false;
-    }
     const Tensor& whole = *state_.steps[join.cat].args[2]->tensor;
-    for (size_t i = join.cat + 1; i < last; ++i) {
-      const Step& step = state_.steps[i];
-      if (step.kind == Step::Kind::kMove) return false;
-      if (!step.writes()) continue;
-      for (const Tensor* out : step.outs) {
-        if (out->data < whole.data + whole.capacity && whole.data < out->data + out->capacity) {
-          return false;
-        }
-      }
-    }
-    return true;
+    return uses_.in_one_go(first, join.cat + 1, last) && !uses_.writes(join.cat + 1, last, whole);
   }
 
   Value* made(Value value) { return &state_.joined.made.emplace_back(std::move(value)); }
@@ -313,9 +255,9 @@ class Joiner {
     Step& cat = changed(join.cat);
     cat.kernel = &kCatRest;
     values.push_back(cat.args[2]->id);
-    for (size_t reader : readers_[id(cat.args[2])]) {
+    for (size_t reader : uses_.readers(cat.args[2])) {
       for (int32_t view : state_.written[reader]) {
-        if (is(reader, "executorch_prim::et_view.default")) values.push_back(view);
+        if (uses_.is(reader, "executorch_prim::et_view.default")) values.push_back(view);
       }
     }
     Value* extra[] = {made({.kind = Value::Kind::kTensor, .tensor = join.source.input}),
@@ -339,9 +281,7 @@ class Joiner {
 
   Loading& loading_;
   MethodState& state_;
-  std::vector<std::vector<size_t>> writers_, readers_;  // per value: steps
-  std::vector<bool> ports_;                             // per value
-  std::vector<size_t> jumps_;
+  StepUses uses_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "runner/joined_caches.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_loading.h"
+#include "runner/stored_caches.h"
 #include "runner/wanted_rows.h"
 
 namespace ferry::runner {
@@ -184,6 +185,7 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   find_state(loading);
   if (state.literal) return {};
   join_caches(loading);
+  read_stored_caches(loading);
   find_row_outputs(loading);
   return {};
 }

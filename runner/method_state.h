@@ -53,7 +53,7 @@ struct Rebound {
   kernels::Tensor home;
 };
 
-// What join_caches changes.
+// What join_caches and read_stored_caches change.
 struct JoinedCaches {
   std::vector<std::pair<size_t, Step>> stated;  // changed steps as they were
   std::vector<int32_t> values;                  // that are not computed, or not all of them

@@ -14,7 +14,9 @@ string(REGEX MATCHALL "(^|\n)[^ \n]+[.]" lines "${listed}")
 foreach(line ${lines})
   string(REGEX REPLACE "^\n?(.*)[.]$" "\\1" suite "${line}")
   add_test(${suite} ${EMULATOR} ${PROGRAM} --gtest_brief=1 --gtest_filter=${suite}.*)
-  set_tests_properties(${suite} PROPERTIES TIMEOUT 600)
+  # A processor for each test: threads that spin for one another would take it from other tests. Tests
+  # of threads state their number.
+  set_tests_properties(${suite} PROPERTIES TIMEOUT 600 PROCESSOR_AFFINITY ON)
   # The long ones begin first, so that none is left when the others are done.
   if(suite MATCHES "Crash|Fault|GoldenTest|FamilyTest|Stage")
     set_tests_properties(${suite} PROPERTIES COST 100)

@@ -16,17 +16,59 @@ namespace {
 // The square of the least norm that a vector is divided by: 1e-12 in torch's normalize().
 constexpr float kLeastSquaredNorm = 1e-24F;
 
-ValueId pooled(GraphBuilder& b, SentenceConfig::Pooling pooling, ValueId states) {
-  switch (pooling) {
-    case SentenceConfig::Pooling::kFirst:
-      return b.select(states, 1, 0);
-    case SentenceConfig::Pooling::kLast:
-      return b.select(states, 1, -1);
-    case SentenceConfig::Pooling::kMean:
+using Pooling = SentenceConfig::Pooling;
+using Function = SentenceModule::Function;
+
+// 1, 2, ..., T in f32: [T].
+ValueId places(GraphBuilder& b, ValueId states) {
+  const Dim tokens = b.graph()[states].shape[1];
+  const ValueId end = b.int_add(b.sym_size(states, 1), 1);
+  return b.to(b.arange(1, end, tokens), DType::kF32);
+}
+
+ValueId largest(GraphBuilder& b, ValueId x) { return b.mul(b.amin_last(b.mul(x, -1.0)), -1.0); }
+
+ValueId root_mean(GraphBuilder& b, ValueId states, ValueId columns) {
+  const ValueId count = b.select(places(b, states), 0, -1);
+  const ValueId sum = b.sum_last(columns);
+  return b.mul(sum, b.rsqrt(count));
+}
+
+ValueId weighted_mean(GraphBuilder& b, ValueId states, ValueId columns) {
+  const ValueId weights = places(b, states);
+  const ValueId sum = b.sum_last(b.mul(columns, weights));
+  return b.div(sum, b.sum_last(weights));
+}
+
+// [1,T,width] -> [1,width]
+ValueId pooled(GraphBuilder& b, Pooling pooling, ValueId states) {
+  if (pooling == Pooling::kFirst) return b.select(states, 1, 0);
+  if (pooling == Pooling::kLast) return b.select(states, 1, -1);
+  const Dim width = b.graph()[states].shape.back();
+  const ValueId columns = b.permute(states, {0, 2, 1});
+  const ValueId x = pooling == Pooling::kMax            ? largest(b, columns)
+                    : pooling == Pooling::kRootMean     ? root_mean(b, states, columns)
+                    : pooling == Pooling::kWeightedMean ? weighted_mean(b, states, columns)
+                                                        : b.mean_last(columns);
+  return b.view(x, {batch(), width});
+}
+
+ValueId activated(GraphBuilder& b, Function function, ValueId x) {
+  switch (function) {
+    case Function::kTanh:
+      return b.tanh(x);
+    case Function::kRelu:
+      return b.relu(x);
+    case Function::kGelu:
+      return b.gelu(x, "none");
+    case Function::kSigmoid:
+      return b.sigmoid(x);
+    case Function::kSilu:
+      return silu(b, x);
+    case Function::kIdentity:
       break;
   }
-  const Dim width = b.graph()[states].shape.back();
-  return b.view(b.mean_last(b.permute(states, {0, 2, 1})), {batch(), width});
+  return x;
 }
 
 ValueId normalized(GraphBuilder& b, ValueId x) {
@@ -50,7 +92,7 @@ ValueId sentence_embedding(GraphBuilder& b, const SentenceConfig& config, ValueI
       continue;
     }
     x = projection(b, x, dense_name(i), module.in, module.out, module.bias);
-    if (module.function == SentenceModule::Function::kTanh) x = b.tanh(x);
+    x = activated(b, module.function, x);
   }
   return x;
 }

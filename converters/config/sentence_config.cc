@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -16,23 +18,72 @@
 namespace ferry::converters {
 namespace {
 
+using Json = nlohmann::json;
 using Pooling = SentenceConfig::Pooling;
 
 constexpr const char* kModules = "modules.json";
-constexpr const char* kTransformer = "sentence_bert_config.json";
 
 struct PoolingMode {
   std::string_view name, flag;
-  std::optional<Pooling> pooling;  // none: not supported
+  Pooling pooling;
 };
 constexpr PoolingMode kPoolings[] = {
     {"mean", "pooling_mode_mean_tokens", Pooling::kMean},
     {"cls", "pooling_mode_cls_token", Pooling::kFirst},
     {"lasttoken", "pooling_mode_lasttoken", Pooling::kLast},
-    {"max", "pooling_mode_max_tokens", std::nullopt},
-    {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", std::nullopt},
-    {"weightedmean", "pooling_mode_weightedmean_tokens", std::nullopt},
+    {"max", "pooling_mode_max_tokens", Pooling::kMax},
+    {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", Pooling::kRootMean},
+    {"weightedmean", "pooling_mode_weightedmean_tokens", Pooling::kWeightedMean},
 };
+
+struct FunctionName {
+  std::string_view name;
+  SentenceModule::Function function;
+};
+constexpr FunctionName kFunctions[] = {
+    {"torch.nn.modules.linear.Identity", SentenceModule::Function::kIdentity},
+    {"torch.nn.modules.activation.Tanh", SentenceModule::Function::kTanh},
+    {"torch.nn.modules.activation.ReLU", SentenceModule::Function::kRelu},
+    {"torch.nn.modules.activation.GELU", SentenceModule::Function::kGelu},
+    {"torch.nn.modules.activation.Sigmoid", SentenceModule::Function::kSigmoid},
+    {"torch.nn.modules.activation.SiLU", SentenceModule::Function::kSilu},
+};
+
+// The names that releases have given the file of the Transformer module, in the order in which they
+// are looked for.
+constexpr const char* kTransformers[] = {
+    "sentence_bert_config.json",       "sentence_roberta_config.json",
+    "sentence_distilbert_config.json", "sentence_camembert_config.json",
+    "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json"};
+
+// Keys that are obeyed or checked, or change no value.
+constexpr std::string_view kTransformerKeys[] = {"max_seq_length", "do_lower_case"};
+constexpr std::string_view kPoolingKeys[] = {"word_embedding_dimension",
+                                             "embedding_dimension",
+                                             "include_prompt",
+                                             "pooling_mode",
+                                             "pooling_mode_mean_tokens",
+                                             "pooling_mode_cls_token",
+                                             "pooling_mode_lasttoken",
+                                             "pooling_mode_max_tokens",
+                                             "pooling_mode_mean_sqrt_len_tokens",
+                                             "pooling_mode_weightedmean_tokens"};
+constexpr std::string_view kDenseKeys[] = {
+    "in_features",         "out_features",      "bias",
+    "activation_function", "module_input_name", "module_output_name"};
+
+// kUnsupported for a key that is none of these. Nulls and empty objects are settings that were not
+// made.
+Status check_keys(const Json& document, std::span<const std::string_view> known,
+                  const JsonFields& fields) {
+  for (const auto& [key, value] : document.items()) {
+    const bool unset = value.is_null() || (value.is_object() && value.empty());
+    if (unset || std::ranges::find(known, key) != known.end()) continue;
+    return fields.error(ErrorCode::kUnsupported, key, "is not supported");
+  }
+  return {};
+}
 
 // A folder is a plain name, so that no path leads out of the checkpoint.
 bool is_plain_name(std::string_view name) {
@@ -51,11 +102,12 @@ class FolderReader {
  private:
   std::string shown(const std::string& path) const { return folder_ + "/" + path; }
   // None where there is no such file.
-  Result<std::optional<nlohmann::json>> json(const std::string& path) const;
+  Result<std::optional<Json>> json(const std::string& path) const;
   // An object, which must be there.
-  Result<nlohmann::json> object(const std::string& path) const;
-  Status add_module(const nlohmann::json& entry, size_t index, SentenceConfig& out);
+  Result<Json> object(const std::string& path) const;
+  Status add_module(const Json& entry, size_t index, SentenceConfig& out);
   Status read_transformer(const std::string& path, SentenceConfig& out) const;
+  static Status read_settings(const Json& document, const std::string& name, SentenceConfig& out);
   Result<Pooling> read_pooling(const std::string& path) const;
   Result<SentenceModule> read_dense(const std::string& path) const;
 
@@ -64,14 +116,14 @@ class FolderReader {
   bool has_transformer_ = false, has_pooling_ = false;
 };
 
-Result<std::optional<nlohmann::json>> FolderReader::json(const std::string& path) const {
+Result<std::optional<Json>> FolderReader::json(const std::string& path) const {
   const std::optional<std::string> text = FERRY_TRY(text_(path));
-  if (!text) return std::optional<nlohmann::json>();
+  if (!text) return std::optional<Json>();
   return std::optional(FERRY_TRY(parse_json(*text, shown(path))));
 }
 
-Result<nlohmann::json> FolderReader::object(const std::string& path) const {
-  std::optional<nlohmann::json> document = FERRY_TRY(json(path));
+Result<Json> FolderReader::object(const std::string& path) const {
+  std::optional<Json> document = FERRY_TRY(json(path));
   if (!document) return bad_input(fmt::format("{}: is missing", shown(path)));
   if (!document->is_object()) return bad_input(shown(path) + ": not a JSON object");
   return *std::move(document);
@@ -84,10 +136,18 @@ Status FolderReader::read_transformer(const std::string& path, SentenceConfig& o
                             "are supported",
                             shown(kModules), quoted(path)));
   }
-  const std::optional<nlohmann::json> document = FERRY_TRY(json(kTransformer));
-  if (!document) return {};
-  if (!document->is_object()) return bad_input(shown(kTransformer) + ": not a JSON object");
-  const JsonFields fields(*document, shown(kTransformer), "");
+  for (const char* name : kTransformers) {
+    const std::optional<Json> document = FERRY_TRY(json(name));
+    if (document) return read_settings(*document, shown(name), out);
+  }
+  return {};
+}
+
+Status FolderReader::read_settings(const Json& document, const std::string& name,
+                                   SentenceConfig& out) {
+  if (!document.is_object()) return bad_input(name + ": not a JSON object");
+  const JsonFields fields(document, name, "");
+  FERRY_RETURN_IF_ERROR(check_keys(document, kTransformerKeys, fields));
   out.max_tokens = FERRY_TRY(fields.integer("max_seq_length", kPositionRange));
   if (!FERRY_TRY(fields.flag_or("do_lower_case", false))) return {};
   return fields.error(ErrorCode::kUnsupported, "do_lower_case",
@@ -95,8 +155,9 @@ Status FolderReader::read_transformer(const std::string& path, SentenceConfig& o
 }
 
 Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
-  const nlohmann::json document = FERRY_TRY(object(path));
+  const Json document = FERRY_TRY(object(path));
   const JsonFields fields(document, shown(path), "");
+  FERRY_RETURN_IF_ERROR(check_keys(document, kPoolingKeys, fields));
   if (!FERRY_TRY(fields.flag_or("include_prompt", true))) {
     return fields.error(ErrorCode::kUnsupported, "include_prompt",
                         "is false: a mean without the tokens of the prompt is not supported");
@@ -107,23 +168,23 @@ Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
     const bool by_default = mode.pooling == Pooling::kMean;
     const bool on = named ? *named == mode.name : FERRY_TRY(fields.flag_or(mode.flag, by_default));
     if (!on) continue;
-    if (!mode.pooling || chosen != nullptr) {
-      return fields.error(ErrorCode::kUnsupported, named ? "pooling_mode" : mode.flag,
-                          "asks for another pooling than one of mean, cls and lasttoken");
+    if (chosen != nullptr) {
+      return fields.error(ErrorCode::kUnsupported, mode.flag,
+                          "asks for a second pooling: several beside each other are not supported");
     }
     chosen = &mode;
   }
   if (chosen == nullptr) {
-    return fields.error(ErrorCode::kUnsupported, "pooling_mode",
-                        "is none of mean, cls and lasttoken");
+    return fields.error(ErrorCode::kUnsupported, "pooling_mode", "is no pooling that is known");
   }
-  return *chosen->pooling;
+  return chosen->pooling;
 }
 
 Result<SentenceModule> FolderReader::read_dense(const std::string& path) const {
   const std::string file = path + "/config.json";
-  const nlohmann::json document = FERRY_TRY(object(file));
+  const Json document = FERRY_TRY(object(file));
   const JsonFields fields(document, shown(file), "");
+  FERRY_RETURN_IF_ERROR(check_keys(document, kDenseKeys, fields));
   SentenceModule module;
   module.kind = SentenceModule::Kind::kDense;
   module.folder = path;
@@ -137,17 +198,18 @@ Result<SentenceModule> FolderReader::read_dense(const std::string& path) const {
   }
   const std::string function =
       FERRY_TRY(fields.text("activation_function")).value_or("torch.nn.modules.activation.Tanh");
-  if (function.ends_with(".Tanh")) {
-    module.function = SentenceModule::Function::kTanh;
-  } else if (!function.ends_with(".Identity")) {
+  const auto known = std::ranges::find(kFunctions, function, &FunctionName::name);
+  if (known == std::end(kFunctions)) {
     return fields.error(
         ErrorCode::kUnsupported, "activation_function",
-        fmt::format("is {}: only Identity and Tanh are supported", quoted(function)));
+        fmt::format("is {}: supported are Identity, Tanh, ReLU, GELU, Sigmoid and SiLU of torch.nn",
+                    quoted(function)));
   }
+  module.function = known->function;
   return module;
 }
 
-Status FolderReader::add_module(const nlohmann::json& entry, size_t index, SentenceConfig& out) {
+Status FolderReader::add_module(const Json& entry, size_t index, SentenceConfig& out) {
   const std::string where = fmt::format("{}: module {}", shown(kModules), index);
   if (!entry.is_object()) return bad_input(where + " is not an object");
   const JsonFields fields(entry, shown(kModules), fmt::format("[{}].", index));
@@ -159,6 +221,8 @@ Status FolderReader::add_module(const nlohmann::json& entry, size_t index, Sente
     has_transformer_ = true;
     return read_transformer(path, out);
   }
+  // It passes values on where nothing is trained.
+  if (known && name == "Dropout" && has_pooling_) return {};
   if (known && name == "Normalize" && has_pooling_) {
     out.modules.push_back({.kind = SentenceModule::Kind::kNormalize});
     return {};
@@ -177,13 +241,13 @@ Status FolderReader::add_module(const nlohmann::json& entry, size_t index, Sente
     return {};
   }
   return fail(ErrorCode::kUnsupported,
-              fmt::format("{} is {}: supported are Transformer, then Pooling, then Dense and "
-                          "Normalize",
+              fmt::format("{} is {}: supported are Transformer, then Pooling, then Dense, "
+                          "Normalize and Dropout",
                           where, quoted(type)));
 }
 
 Result<std::optional<SentenceConfig>> FolderReader::read() {
-  const std::optional<nlohmann::json> modules = FERRY_TRY(json(kModules));
+  const std::optional<Json> modules = FERRY_TRY(json(kModules));
   if (!modules) return std::optional<SentenceConfig>();
   if (!modules->is_array()) return bad_input(shown(kModules) + ": not a JSON list");
   SentenceConfig out;

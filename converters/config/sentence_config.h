@@ -19,14 +19,18 @@ struct SentenceModule {
   std::string folder = {};  // with its weights: "2_Dense"
   int64_t in = 0, out = 0;
   bool bias = false;
-  enum class Function { kIdentity, kTanh } function = Function::kIdentity;
+  enum class Function { kIdentity, kTanh, kRelu, kGelu, kSigmoid, kSilu };
+  Function function = Function::kIdentity;
   bool operator==(const SentenceModule&) const = default;
 };
 
 struct SentenceConfig {
-  enum class Pooling { kMean, kFirst, kLast } pooling = Pooling::kMean;  // over the tokens
-  std::vector<SentenceModule> modules = {};                              // in order
-  std::optional<int64_t> max_tokens = {};  // of a text, where the folder states it
+  // Over the tokens. kRootMean: the sum over the square root of their number; kWeightedMean: the
+  // tokens weigh 1, 2, 3, ...
+  enum class Pooling { kMean, kFirst, kLast, kMax, kRootMean, kWeightedMean };
+  Pooling pooling = Pooling::kMean;
+  std::vector<SentenceModule> modules = {};  // in order
+  std::optional<int64_t> max_tokens = {};    // of a text, where the folder states it
   // Values of the vector, for states of this width.
   int64_t width(int64_t states) const;
   bool operator==(const SentenceConfig&) const = default;

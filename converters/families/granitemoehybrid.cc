@@ -1,6 +1,7 @@
 // Granite 4: Granite with Mamba-2 in some layers, an MLP whose gate and up are in one tensor, and
-// experts beside it, or without any (Micro, 1B, 350M).
-// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py.
+// experts beside it, or without any (Micro, 1B, 350M). Granite 3 with experts: these alone.
+// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py and
+// models/granitemoe/modeling_granitemoe.py.
 
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/mamba.h"
@@ -20,6 +21,11 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   }
   FERRY_RETURN_IF_ERROR(read_mamba(fields, config));
   return granite::kFamily.types.front().read(fields, config);
+}
+
+Status read_experts_alone(const JsonFields& fields, ModelConfig& config) {
+  config.moe.scores = MoeConfig::Scores::kTopSoftmax;
+  return kGranite.types.front().read(fields, config);
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -61,7 +67,17 @@ const FamilySpec kFamily = {
                .mamba = true,
                .rope_layers = RopeLayers::kIfNamed,
                .experts = ExpertRule::kAfterFirst,
-               .read = read}},
+               .read = read},
+              {.name = "granitemoe",
+               .defaults = R"({"vocab_size": 32000, "hidden_size": 4096,
+                               "num_hidden_layers": 32, "num_attention_heads": 32,
+                               "max_position_embeddings": 2048, "num_experts": 8,
+                               "num_experts_per_tok": 2, "moe_intermediate_size": 11008})",
+               .names = {{"moe_intermediate_size", {"intermediate_size"}},
+                         {"num_experts", {"num_local_experts"}}},
+               .attention_bias = true,
+               .experts = ExpertRule::kAll,
+               .read = read_experts_alone}},
     .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families::granitemoehybrid

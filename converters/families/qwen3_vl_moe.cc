@@ -1,6 +1,6 @@
 // Text decoder of Qwen3-VL with experts: Qwen3-MoE under another name, whose chosen scores always
-// sum to 1, and whose experts are fused and often transposed. As of qwen3_vl the vision tower is
-// dropped. Source: transformers, models/qwen3_vl_moe/modeling_qwen3_vl_moe.py.
+// sum to 1, and whose experts are fused and often transposed, of GGUF apart. As of qwen3_vl the
+// vision tower is dropped. Source: transformers, models/qwen3_vl_moe/modeling_qwen3_vl_moe.py.
 
 #include "converters/blocks/moe.h"
 #include "converters/families/families.h"
@@ -21,7 +21,9 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
   const std::string mlp = prefix + "layers.{i}.mlp.";
   return concat({qwen3::kFamily.text_decoder().rules(config, prefix),
                  rename_rules(mlp, {{"gate.weight", "layers.{i}.feed_forward.gate.weight"}}),
-                 either_way_expert_rules(mlp + "experts.gate_up_proj", mlp + "experts.down_proj")});
+                 either_way_expert_rules(mlp + "experts.gate_up_proj", mlp + "experts.down_proj"),
+                 stacked_expert_rules(mlp + "experts.{e}.", "gate_proj.weight", "up_proj.weight",
+                                      "down_proj.weight")});
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {

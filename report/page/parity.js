@@ -3,12 +3,18 @@
 const isAbsent = (comparison) => !absent(comparison.absent);
 const isSkipped = (prompt) => !absent(prompt.skipped);
 
-function boundsText(bounds) {
+// What the bundle gives out: logits, or states and vectors of an encoder.
+const outputOf = (comparison) => plain(comparison?.output ?? 'logits');
+
+function boundsText(comparison) {
+  const {bounds} = comparison;
   if (!bounds) return '';
+  const output = outputOf(comparison);
   const parts = [];
-  if (!absent(bounds.logits_max_abs)) parts.push(`logits within ${number(bounds.logits_max_abs)}`);
+  if (!absent(bounds.logits_max_abs))
+    parts.push(`${output} within ${number(bounds.logits_max_abs)}`);
   if (!absent(bounds.logits_floor_db))
-    parts.push(`logits above ${decibels(bounds.logits_floor_db)}`);
+    parts.push(`${output} above ${decibels(bounds.logits_floor_db)}`);
   if (bounds.source === 'argument') parts.push('as --tolerance says');
   return `${plain(bounds.precision ?? '')}: ${parts.join(', ')}`;
 }
@@ -39,9 +45,11 @@ function parityTiles(report) {
           'as the reference chose');
   return main ?
       el('dl', {class: 'tiles'},
-         tile('Logits, SQNR', decibels(metrics.sqnr_db), 'the worst over prompts'),
-         tile('Logits, max abs', number(metrics.max_abs), boundsText(main.bounds)),
-         tile('Likeliest token', percent(metrics.top1_agreement, 1), 'of all positions agree'),
+         tile(`SQNR of ${outputOf(main)}`, decibels(metrics.sqnr_db), 'the worst over prompts'),
+         tile(`Max abs of ${outputOf(main)}`, number(metrics.max_abs), boundsText(main)),
+         absent(metrics.top1_agreement) ?
+             null :
+             tile('Likeliest token', percent(metrics.top1_agreement, 1), 'of all positions agree'),
          greedy,
          tile(
              'Prompts', count(prompts.length),
@@ -139,7 +147,7 @@ function comparisonsSection(report, choose) {
     if (isAbsent(comparison))
       return [[name, sides], ...metricHeads.map(() => ''), verdict(null, plain(comparison.absent))];
     return [
-      [name, sides, el('span', {class: 'under'}, boundsText(comparison.bounds))],
+      [name, sides, el('span', {class: 'under'}, boundsText(comparison))],
       ...metricCells(comparison.metrics),
       verdict(comparison.parity, comparison.parity ? 'parity' : 'no parity')
     ];
@@ -231,8 +239,8 @@ class Details {
             'below it is a bad layer.',
         (comparison, prompt) => prompt && heatPart(prompt));
     this.add(
-        'histogram', 'Histogram', 'How large the differences of the logits are.',
-        (comparison, prompt) => prompt && histogramPart(prompt));
+        'histogram', 'Histogram', 'How large the differences of the output are.',
+        (comparison, prompt) => prompt && histogramPart(prompt, outputOf(comparison)));
     this.add(
         'candidates', 'Likeliest tokens', 'The reference and ours side by side.',
         (comparison, prompt) => prompt && candidatesPart(prompt));

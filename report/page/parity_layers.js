@@ -237,7 +237,7 @@ function heatPart(prompt) {
 
 function positionChart(prompt, columnText) {
   const {by_position: by} = prompt;
-  if (!by?.kl?.length) return null;
+  if (!by?.kl?.some((kl) => !absent(kl))) return null;
   const top = Math.max(...by.kl.map((x) => Math.min(x ?? 0, 1e300)));
   const bars = by.kl.map(
       (kl, c) =>
@@ -265,7 +265,7 @@ function positionChart(prompt, columnText) {
   ];
 }
 
-function histogramPart(prompt) {
+function histogramPart(prompt, output) {
   const {histogram} = prompt;
   if (!histogram) return null;
   const of = (bins, textOf, label, xLabel) => {
@@ -293,7 +293,7 @@ function histogramPart(prompt) {
   return [
     others.length > 0 ? el('p', {class: 'lead'}, `Beside these: ${others.join(', ')}.`) : null,
     of(histogram.decades, (bin) => number(bin.from),
-       'Absolute differences of logits, in half-decades', 'difference, from'),
+       `Absolute differences of ${output}, in half-decades`, 'difference, from'),
     of(Array.isArray(units) ? units : units?.bins, (bin) => count(bin.from),
        `The same in units in the last place${
            histogram.dtype ?? units?.dtype ? ` of ${histogram.dtype ?? units?.dtype}` : ''}`,

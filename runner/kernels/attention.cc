@@ -1,6 +1,7 @@
 // The llama:: operators: caches, attention, the gated delta rule.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "runner/kernels/compute.h"
@@ -11,35 +12,34 @@
 namespace ferry::kernels {
 namespace {
 
-// f32 values of a tensor: its own memory, or a converted copy of the first `rows` of dimension 1 of
-// each batch, the rest unread.
+// f32 values of a tensor: its own memory, or a converted copy.
 class F32View {
  public:
-  F32View(const Tensor& tensor, int64_t rows) {
-    if (tensor.dtype == DType::kF32) {
-      data_ = tensor.as<float>();
-      return;
-    }
+  explicit F32View(const Tensor& tensor) : data_(tensor.as<float>()) {
+    if (tensor.dtype == DType::kF32) return;
     copy_.resize(static_cast<size_t>(tensor.numel));
     data_ = copy_.data();
-    if (tensor.numel == 0) return;
-    const int64_t row = tensor.numel / tensor.size(0) / tensor.size(1);
-    for (int64_t b = 0; b < tensor.size(0); ++b) {
-      const int64_t at = b * tensor.size(1) * row;
-      load(tensor.dtype, tensor.data + at * tensor.element_bytes(), copy_.data() + at, rows * row);
-    }
+    load(tensor.dtype, tensor.data, copy_.data(), tensor.numel);
   }
   const float* data() const { return data_; }
 
  private:
-  const float* data_ = nullptr;
+  const float* data_;
   std::vector<float> copy_;
+};
+
+// Keys or values. Codes have scales and zero points.
+struct Cache {
+  const Tensor& rows;  // [B,context,KV,D]
+  const float* scales = nullptr;
+  const int8_t* zero_points = nullptr;
+
+  StoredRows stored() const { return {rows.dtype, rows.data, scales, zero_points}; }
 };
 
 struct Attention {
   const Tensor& query;  // [B,S,H,D]
-  const Tensor& key;    // [B,context,KV,D]
-  const Tensor& value;
+  Cache key, value;
   int64_t start_pos;
   const Tensor* mask;  // [S,context], maybe with leading dimensions of 1
   bool causal;
@@ -47,20 +47,31 @@ struct Attention {
   Tensor& out;
 };
 
-Status check_attention(const Attention& a) {
-  for (const Tensor* t : {&a.query, &a.key, &a.value}) {
-    FERRY_RETURN_IF_ERROR(require_rank(*t, 4));
+Status check_dtypes(const Attention& a) {
+  for (const Tensor* t : {&a.query, &a.key.rows, &a.value.rows}) {
     FERRY_RETURN_IF_ERROR(require_same_dtype(*t, a.out));
-    if (!is_floating(t->dtype)) return bad_input(fmt::format("{} must be floating", describe(*t)));
+    if (!is_castable(t->dtype)) return bad_input(fmt::format("{} must be floating", describe(*t)));
   }
-  FERRY_RETURN_IF_ERROR(require_sizes(a.value, a.key.sizes));
-  const int64_t kv_heads = a.key.size(2);
-  if (a.query.size(0) != a.key.size(0) || a.query.size(3) != a.key.size(3) || kv_heads == 0 ||
+  return {};
+}
+
+Status check_attention(const Attention& a) {
+  const Tensor& key = a.key.rows;
+  for (const Tensor* t : {&a.query, &key, &a.value.rows}) {
+    FERRY_RETURN_IF_ERROR(require_rank(*t, 4));
+  }
+  FERRY_RETURN_IF_ERROR(require_sizes(a.value.rows, key.sizes));
+  const int64_t kv_heads = key.size(2);
+  if (a.query.size(0) != key.size(0) || a.query.size(3) != key.size(3) || kv_heads == 0 ||
       a.query.size(2) % kv_heads != 0) {
     return bad_input(
-        fmt::format("shape mismatch: query {}, key {}", describe(a.query), describe(a.key)));
+        fmt::format("shape mismatch: query {}, key {}", describe(a.query), describe(key)));
   }
-  const int64_t context = a.key.size(1);
+  if (key.dtype != DType::kF32 && key.size(3) > kMaxStoredDim) {
+    return bad_input(
+        fmt::format("{} has heads of more than {} values", describe(key), kMaxStoredDim));
+  }
+  const int64_t context = key.size(1);
   if (a.start_pos < 0 || a.start_pos > context || a.query.size(1) > context - a.start_pos) {
     return bad_input(fmt::format("{} positions from {} do not fit a context of {}", a.query.size(1),
                                  a.start_pos, context));
@@ -81,20 +92,68 @@ Status attend(const Call& call, const Attention& a) {
   FERRY_RETURN_IF_ERROR(check_attention(a));
   FERRY_RETURN_IF_ERROR(resize(a.out, a.query.sizes));
   if (a.out.numel == 0) return {};
+  const Tensor& key = a.key.rows;
   kernels::SdpaShape shape{a.query.size(0), a.query.size(1), a.query.size(2),
-                           a.key.size(2),   a.query.size(3), a.key.size(1)};
-  const int64_t seen = a.causal ? a.start_pos + shape.t : shape.context;
-  const F32View query(a.query, shape.t);
-  const F32View key(a.key, seen);
-  const F32View value(a.value, seen);
+                           key.size(2),     a.query.size(3), key.size(1)};
+  const F32View query(a.query);
   const float scale =
       a.scale ? static_cast<float>(a.scale->real) : 1.0F / std::sqrt(static_cast<float>(shape.dim));
   std::vector<float> result(a.out.dtype == DType::kF32 ? 0 : static_cast<size_t>(a.out.numel));
-  kernels::sdpa_f32(shape, query.data(), key.data(), value.data(),
+  kernels::sdpa_f32(shape, query.data(), a.key.stored(), a.value.stored(),
                     a.mask == nullptr ? nullptr : a.mask->as<float>(), a.causal, a.start_pos, scale,
                     result.empty() ? a.out.as<float>() : result.data(), call.pool);
   if (!result.empty()) store(a.out.dtype, result.data(), a.out.data, a.out.numel);
   return {};
+}
+
+// Positions of a cache [1,context,KV,D] as they are stored.
+struct CacheSlice {
+  Tensor rows;
+  const float* scales = nullptr;
+  const int8_t* zero_points = nullptr;
+
+  Cache cache() const { return {rows, scales, zero_points}; }
+};
+
+// Scales that the operator for rows of codes takes.
+Status check_scales(const float* scales, int64_t n) {
+  constexpr float kLeast = std::numeric_limits<float>::min(), kGreatest = 1 / kLeast;
+  for (int64_t i = 0; i < n; ++i) {
+    if (!(scales[i] >= kLeast && scales[i] <= kGreatest)) {
+      return bad_input(fmt::format("a scale of {}", scales[i]));
+    }
+  }
+  return {};
+}
+
+// Arguments: cache, scales, zero_points, start, end.
+Result<CacheSlice> cache_slice(const Call& call, size_t at) {
+  CacheSlice slice{tensor(call, at)};
+  Tensor& rows = slice.rows;
+  const Range range = FERRY_TRY(
+      slice_range(rows.size(1), optional_int(call, at + 3), optional_int(call, at + 4), 1));
+  const int64_t heads = rows.size(2), row = heads * rows.size(3);
+  rows.sizes[1] = range.count;
+  rows.numel = range.count * row;
+  rows.data += range.start * row * rows.element_bytes();
+  const Tensor* const scales = optional_tensor(call, at + 1);
+  if (scales == nullptr) return slice;
+  slice.scales = scales->as<float>() + range.start * heads;
+  slice.zero_points = tensor(call, at + 2).as<int8_t>() + range.start * heads;
+  FERRY_RETURN_IF_ERROR(check_scales(slice.scales, range.count * heads));
+  return slice;
+}
+
+// Arguments of custom_sdpa.
+Attention sdpa_of(const Call& call, Cache key, Cache value) {
+  return {tensor(call, 0),
+          key,
+          value,
+          integer(call, 3),
+          optional_tensor(call, 4),
+          boolean(call, 6),
+          optional_number(call, 7),
+          tensor(call, 8)};
 }
 
 // Rows of `value` [B,S,KV,D] and `cache` [B,context,KV,D] that go together.
@@ -152,9 +211,15 @@ Status update_cache_indices(const Call& call) {
 }
 
 Status custom_sdpa(const Call& call) {
-  return attend(call, {tensor(call, 0), tensor(call, 1), tensor(call, 2), integer(call, 3),
-                       optional_tensor(call, 4), boolean(call, 6), optional_number(call, 7),
-                       tensor(call, 8)});
+  const Attention a = sdpa_of(call, {tensor(call, 1)}, {tensor(call, 2)});
+  FERRY_RETURN_IF_ERROR(check_dtypes(a));
+  return attend(call, a);
+}
+
+Status stored_sdpa(const Call& call) {
+  const CacheSlice key = FERRY_TRY(cache_slice(call, 9));
+  const CacheSlice value = FERRY_TRY(cache_slice(call, 14));
+  return attend(call, sdpa_of(call, key.cache(), value.cache()));
 }
 
 Status sdpa_with_kv_cache(const Call& call) {
@@ -163,8 +228,16 @@ Status sdpa_with_kv_cache(const Call& call) {
   const int64_t start = integer(call, 5);
   FERRY_RETURN_IF_ERROR(write_cache(tensor(call, 1), key_cache, start));
   FERRY_RETURN_IF_ERROR(write_cache(tensor(call, 2), value_cache, start));
-  return attend(call, {tensor(call, 0), key_cache, value_cache, start, optional_tensor(call, 7),
-                       boolean(call, 9), optional_number(call, 10), tensor(call, 11)});
+  const Attention a = {tensor(call, 0),
+                       {key_cache},
+                       {value_cache},
+                       start,
+                       optional_tensor(call, 7),
+                       boolean(call, 9),
+                       optional_number(call, 10),
+                       tensor(call, 11)};
+  FERRY_RETURN_IF_ERROR(check_dtypes(a));
+  return attend(call, a);
 }
 
 Status gated_delta_rule(const Call& call) {

@@ -30,19 +30,31 @@ void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t 
              int64_t k, ThreadPool& pool);
 
 // Attention over caches, sequence in dim 1 (llama::custom_sdpa):
-//   query [batch,t,heads,dim], key/value [batch,context,kv_heads,dim], out as query; all f32.
+//   query [batch,t,heads,dim], key/value [batch,context,kv_heads,dim], out as query; query and out
+//   are f32, keys and values as they are stored.
 // Causal: query i sees keys [0, start_pos + i]. With `mask` [t,context] (added to the scaled
 // scores) every key of `context` is seen. Keys and values beyond what the last query sees are never
 // read, and nothing that a query does not see has an influence on it, be it NaN. Softmax is exact
 // (running maximum over blocks of keys); masks may be minus infinity or finite; a query with
 // nothing but minus infinity gets zeros. Heads map to kv head h / (heads / kv_heads). Caches are
 // read once for all heads of a group.
+// Every dtype of a cache gives the bits that its values as f32 give.
 struct SdpaShape {
   int64_t batch, t, heads, kv_heads, dim, context;
 };
-void sdpa_f32(const SdpaShape& shape, const float* query, const float* key, const float* value,
-              const float* mask, bool causal, int64_t start_pos, float scale, float* out,
-              ThreadPool& pool);
+// f32, f16, bf16, or i8 codes for (code - zero_point) * scale, with a scale and a zero point for
+// each [batch,context,kv_heads].
+struct StoredRows {
+  DType dtype;
+  const void* at;
+  const float* scales = nullptr;
+  const int8_t* zero_points = nullptr;
+};
+// The largest `dim` of caches that are not f32.
+inline constexpr int64_t kMaxStoredDim = 4096;
+void sdpa_f32(const SdpaShape& shape, const float* query, const StoredRows& key,
+              const StoredRows& value, const float* mask, bool causal, int64_t start_pos,
+              float scale, float* out, ThreadPool& pool);
 
 // Gated delta rule (llama::gated_delta_rule), per head over time t:
 //   S *= decay_t; m = k^T S; S += k (x) (beta * (v - m)); out_t = q^T S

@@ -37,9 +37,8 @@ struct Attention {
 
   // Keys that query i of the block sees.
   size_t seen(size_t i) const { return args.seen(first + i + 1); }
-  const float* row(const float* cache, size_t key) const {
-    return cache + ((batch * args.context + key) * args.kv_heads + kv_head) * args.dim;
-  }
+  // Of a key, counted in rows of one head.
+  size_t row(size_t key) const { return (batch * args.context + key) * args.kv_heads + kv_head; }
   // Of query i, for head 0 of the group; the heads of a group lie one after the other.
   size_t query_offset(size_t i) const {
     return (((batch * args.t) + first + i) * args.heads + kv_head * args.group()) * args.dim;
@@ -75,33 +74,80 @@ void start_sums(const Attention& a) {
   }
 }
 
+// Rows of a cache as f32.
+struct KeyRows {
+  const float* at;
+  size_t stride;
+};
+
+template <class T>
+KeyRows widened(const Attention& a, const StoredRows& cache, size_t key, size_t n, float* tile) {
+  const size_t dim = a.args.dim;
+  for (size_t j = 0; j < n; ++j) {
+    const size_t row = a.row(key + j);
+    Stored<T> from{static_cast<const T*>(cache.at) + row * dim, 1.0f, 0};
+    if constexpr (std::is_integral_v<T>) {
+      from.scale = cache.scales[row];
+      from.zero_point = cache.zero_points[row];
+    }
+    widen_stored(from, dim, tile + j * dim);
+  }
+  return {tile, dim};
+}
+
+// n keys from `key` on: where they are stored, or in the tile.
+KeyRows key_rows(const Attention& a, const StoredRows& cache, size_t key, size_t n, float* tile) {
+  switch (cache.dtype) {
+    case DType::kI8:
+      return widened<int8_t>(a, cache, key, n, tile);
+    case DType::kF16:
+      return widened<F16>(a, cache, key, n, tile);
+    case DType::kBF16:
+      return widened<BF16>(a, cache, key, n, tile);
+    default: {
+      const auto* rows = static_cast<const float*>(cache.at);
+      return {rows + a.row(key) * a.args.dim, a.args.kv_heads * a.args.dim};
+    }
+  }
+}
+
+// f(j, n, rows) for keys [key + begin, key + end), as many at a time as fit the tile.
+template <class F>
+HWY_INLINE void for_key_rows(const Attention& a, const StoredRows& cache, size_t key, size_t begin,
+                             size_t end, const F& f) {
+  HWY_ALIGN float tile[kMaxStoredDim];
+  const size_t most = cache.dtype == DType::kF32 ? kKeyBlock : size_t(kMaxStoredDim) / a.args.dim;
+  for (size_t j = begin; j < end; j += most) {
+    const size_t n = j + most < end ? most : end - j;
+    f(j, n, key_rows(a, cache, key + j, n, tile));
+  }
+}
+
 // Scores of keys [key + begin, key + end) for the queries [i, i_end).
 void score(const Attention& a, size_t i, size_t i_end, size_t key, size_t begin, size_t end) {
   const size_t group = a.args.group(), padded = a.args.padded_dim();
-  const RowProducts p{a.query + i * group * padded,
-                      padded,
-                      (i_end - i) * group,
-                      a.row(a.args.key, key),
-                      a.args.kv_heads * a.args.dim,
-                      a.scores + i * group * kKeyBlock,
-                      kKeyBlock,
-                      a.args.dim};
-  products<float>(p, begin, end);
+  for_key_rows(a, a.args.key, key, begin, end, [&](size_t j, size_t n, const KeyRows& rows) {
+    const RowProducts p{
+        a.query + i * group * padded,         padded,    (i_end - i) * group, rows.at, rows.stride,
+        a.scores + i * group * kKeyBlock + j, kKeyBlock, a.args.dim};
+    products<float>(p, 0, n);
+  });
+}
+
+void add_value_rows(const Attention& a, size_t i, size_t i_end, size_t j, size_t n,
+                    const KeyRows& rows) {
+  const size_t group = a.args.group(), padded = a.args.padded_dim();
+  const WeightedSums sums{
+      a.scores + i * group * kKeyBlock + j, kKeyBlock, (i_end - i) * group, rows.at, rows.stride, n,
+      a.sums + i * group * padded,          padded,    a.args.dim};
+  if (sums.m >= kTileRows) return weighted_sums(sums);
+  stream_sums(Stored<float>{sums.rows, 1.0f, 0}, sums);
 }
 
 void add_values(const Attention& a, size_t i, size_t i_end, size_t key, size_t begin, size_t end) {
-  const size_t group = a.args.group(), padded = a.args.padded_dim();
-  const WeightedSums sums{a.scores + i * group * kKeyBlock + begin,
-                          kKeyBlock,
-                          (i_end - i) * group,
-                          a.row(a.args.value, key + begin),
-                          a.args.kv_heads * a.args.dim,
-                          end - begin,
-                          a.sums + i * group * padded,
-                          padded,
-                          a.args.dim};
-  if (sums.m >= kTileRows) return weighted_sums(sums);
-  stream_sums(Stored<float>{sums.rows, 1.0f, 0}, sums);
+  for_key_rows(a, a.args.value, key, begin, end, [&](size_t j, size_t n, const KeyRows& rows) {
+    add_value_rows(a, i, i_end, j, n, rows);
+  });
 }
 
 // scores = scores * scale + mask over n keys, then minus infinity up to a whole vector; returns the
@@ -396,9 +442,9 @@ void bmm_f32(const float* a, const float* b, float* out, int64_t batch, int64_t 
   pool.parallel_for(size_t(batch) * row_parts * col_parts, std::ref(run));
 }
 
-void sdpa_f32(const SdpaShape& shape, const float* query, const float* key, const float* value,
-              const float* mask, bool causal, int64_t start_pos, float scale, float* out,
-              ThreadPool& pool) {
+void sdpa_f32(const SdpaShape& shape, const float* query, const StoredRows& key,
+              const StoredRows& value, const float* mask, bool causal, int64_t start_pos,
+              float scale, float* out, ThreadPool& pool) {
   if (shape.batch <= 0 || shape.t <= 0 || shape.heads <= 0 || shape.dim <= 0) return;
   SdpaArgs args{size_t(shape.batch),
                 size_t(shape.t),

@@ -14,15 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
 namespace HWY_NAMESPACE {
 
-// Values [begin, begin + n) as f32.
-template <class T>
-HWY_INLINE void widen_stored(const Stored<T>& from, size_t n, float* to) {
-  const F32 d;
-  size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store_f32(d, load_stored(d, from, i), to + i);
-  for (; i < n; ++i) store_f32(F32x1(), load_stored(F32x1(), from, i), to + i);
-}
-
 // What a task works on: columns [begin, end) of one matrix of the batch.
 template <class T>
 struct Joined {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "runner/kernels/compute.h"
 
 namespace ferry::kernels {
 
@@ -92,7 +93,9 @@ constexpr size_t kFewQueryRows = 16;
 // padded_dim), scores (rows, kKeyBlock), running maximum and total of each row.
 struct SdpaArgs {
   size_t batch, t, heads, kv_heads, dim, context;
-  const float *query, *key, *value, *mask;
+  const float* query;
+  StoredRows key, value;
+  const float* mask;
   bool causal;
   size_t start_pos;
   float scale;

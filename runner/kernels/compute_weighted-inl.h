@@ -110,6 +110,15 @@ HWY_INLINE hn::Vec<D> load_stored(D d, const Stored<T>& from, size_t i) {
   }
 }
 
+// n values as f32.
+template <class T>
+HWY_INLINE void widen_stored(const Stored<T>& from, size_t n, float* to) {
+  const F32 d;
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store_f32(d, load_stored(d, from, i), to + i);
+  for (; i < n; ++i) store_f32(F32x1(), load_stored(F32x1(), from, i), to + i);
+}
+
 // Columns from `c` on as far as whole vectors reach: out_i += sum of kDepth rows from row j.
 template <size_t kM, size_t kDepth, class D, class T>
 HWY_INLINE size_t deep_columns(D d, const Stored<T>& rows, const WeightedSums& a, size_t i,

@@ -47,6 +47,18 @@ Result<int> wrap_dim(int64_t dim, int rank) {
   return static_cast<int>(dim < 0 ? dim + limit : dim);
 }
 
+Result<Range> slice_range(int64_t size, std::optional<int64_t> start, std::optional<int64_t> end,
+                          int64_t step) {
+  if (step < 1) return bad_input(fmt::format("a slice has step {}", step));
+  const auto place = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+  };
+  const int64_t first = place(start.value_or(0));
+  const int64_t last = std::max(first, place(end.value_or(size)));
+  const int64_t span = last - first;
+  return Range{first, span / step + (span % step != 0 ? 1 : 0), step};
+}
+
 Result<Dims> broadcast(const Dims& a, const Dims& b) {
   if (a == b) return a;
   Dims out = a.rank() >= b.rank() ? a : b;

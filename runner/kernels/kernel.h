@@ -48,6 +48,15 @@ Result<int> wrap_dim(int64_t dim, int rank);
 // The broadcast shape by NumPy's rules; kBadInput if there is none.
 Result<Dims> broadcast(const Dims& a, const Dims& b);
 
+// Elements start, start + step, ... of a dimension.
+struct Range {
+  int64_t start, count, step;
+};
+// torch's rule: negative positions count from the end, and everything is clamped. kBadInput for a
+// step below 1.
+Result<Range> slice_range(int64_t size, std::optional<int64_t> start, std::optional<int64_t> end,
+                          int64_t step);
+
 // -- checks
 // "value 17 (f32[1, 64])"
 std::string describe(const Tensor& tensor);

@@ -190,6 +190,10 @@ Status update_cache(const Call& call);          // value, cache, start_pos -> ou
 Status update_cache_indices(const Call& call);  // value, cache, start_pos, indices -> out (unused)
 Status custom_sdpa(const Call& call);           // query, key, value, start_pos, mask?, ... -> out
 Status sdpa_with_kv_cache(const Call& call);
+// custom_sdpa of caches as they are stored: after its arguments, for keys and then for values, the
+// buffer [1,context,KV,D], scales and zero points of codes or None, start and end of the positions.
+// No operator of programs.
+Status stored_sdpa(const Call& call);
 Status gated_delta_rule(const Call& call);
 
 // -- quantize.cc: one scale for the whole tensor, or one for each row of the last dimension

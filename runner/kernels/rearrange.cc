@@ -10,11 +10,6 @@
 namespace ferry::kernels {
 namespace {
 
-// Start, number of elements and step of a slice of one dimension.
-struct Range {
-  int64_t start = 0, count = 0, step = 1;
-};
-
 Status permute_as(const Call& call, const Tensor& self, const Dims& order, Tensor& out) {
   FERRY_RETURN_IF_ERROR(require_same_dtype(self, out));
   const Dims own = contiguous_strides(self.sizes);
@@ -37,19 +32,6 @@ Dims identity(int rank) {
 Status no_scalar(const Tensor& self) {
   if (self.rank() > 0) return {};
   return bad_input(fmt::format("{} has no dimensions", describe(self)));
-}
-
-// torch's rule: negative positions count from the end, and everything is clamped.
-Result<Range> slice_range(int64_t size, std::optional<int64_t> start, std::optional<int64_t> end,
-                          int64_t step) {
-  if (step < 1) return bad_input(fmt::format("a slice has step {}", step));
-  const auto place = [&](int64_t at) {
-    return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
-  };
-  const int64_t first = place(start.value_or(0));
-  const int64_t last = std::max(first, place(end.value_or(size)));
-  const int64_t span = last - first;
-  return Range{first, span / step + (span % step != 0 ? 1 : 0), step};
 }
 
 // The range of dimension `dim` of a tensor of shape `sizes`: its shape, and how it lies in memory.

@@ -109,31 +109,46 @@ BENCHMARK(linear_prefill)
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 
-// Args: t, position, kv heads, heads, threads; heads of 128 values. Decoding reads the caches once:
-// compare GB/s with plain_read. Prefill counts the multiply-adds of the keys that are seen.
+// Args: dtype of the caches, t, position, kv heads, heads, threads; heads of 128 values. Decoding
+// reads the caches once: compare GB/s with plain_read. Prefill counts the multiply-adds of the keys
+// that are seen.
 void sdpa(benchmark::State& state) {
-  const int64_t t = state.range(0), start = state.range(1), dim = 128;
-  const kernels::SdpaShape shape{1, t, state.range(3), state.range(2), dim, start + t};
-  ThreadPool pool(static_cast<size_t>(state.range(4)));
+  const auto dtype = static_cast<DType>(state.range(0));
+  const int64_t t = state.range(1), start = state.range(2), dim = 128;
+  const kernels::SdpaShape shape{1, t, state.range(4), state.range(3), dim, start + t};
+  ThreadPool pool(static_cast<size_t>(state.range(5)));
   const auto query = random_values(static_cast<size_t>(t * shape.heads * dim));
-  const auto cache = random_values(static_cast<size_t>(shape.context * shape.kv_heads * dim));
+  const auto rows = static_cast<size_t>(shape.context * shape.kv_heads);
+  const DType bits = dtype == DType::kI8 ? DType::kF16 : dtype;  // any bits are codes
+  const auto cache = random_bytes(bits, rows * static_cast<size_t>(dim));
   const auto values = cache;
+  const std::vector<float> scales(rows, 0.01f);
+  const std::vector<int8_t> zero_points(rows, 3);
   std::vector<float> out(query.size());
   for (auto _ : state) {
-    kernels::sdpa_f32(shape, query.data(), cache.data(), values.data(), nullptr, true, start, 0.09f,
-                      out.data(), pool);
+    kernels::sdpa_f32(shape, query.data(), {dtype, cache.data(), scales.data(), zero_points.data()},
+                      {dtype, values.data(), scales.data(), zero_points.data()}, nullptr, true,
+                      start, 0.09f, out.data(), pool);
     benchmark::DoNotOptimize(out.data());
   }
   const auto seen = static_cast<double>(t * start + t * (t + 1) / 2);
   if (t == 1) {
-    set_rate(state, "GB/s", 2.0 * static_cast<double>(cache.size() * sizeof(float)));
+    const size_t values_read = 2 * rows * static_cast<size_t>(dim);
+    set_rate(state, "GB/s",
+             static_cast<double>(values_read * static_cast<size_t>(dtype_bytes(dtype))));
   } else {
     set_rate(state, "GFLOP/s", 4.0 * seen * static_cast<double>(dim * shape.heads));
   }
 }
 BENCHMARK(sdpa)
-    ->ArgsProduct({{1}, {63, 4095, 65535}, {1, 2, 8}, {16}, {1, 2}})
-    ->ArgsProduct({{512}, {0}, {8}, {16}, {1, 2}})
+    ->ArgsProduct({{int64_t(DType::kF32)}, {1}, {63, 4095, 65535}, {1, 2, 8}, {16}, {1, 2}})
+    ->ArgsProduct({{int64_t(DType::kF16), int64_t(DType::kI8)}, {1}, {511, 2047}, {8}, {16}, {2}})
+    ->ArgsProduct({{int64_t(DType::kF32), int64_t(DType::kF16), int64_t(DType::kI8)},
+                   {512},
+                   {0},
+                   {8},
+                   {16},
+                   {1, 2}})
     ->UseRealTime()
     ->Unit(benchmark::kMillisecond);
 

@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <span>
 
-#include "tests/cli/ferry_process.h"
+#include "tests/cli/encoder_checkpoint.h"
 #include "tests/cli/schema_check.h"
 
 namespace ferry {
@@ -17,44 +16,46 @@ using Json = nlohmann::json;
 const std::vector<std::string> kFixtures = {"embedding_gemma", "gemma2_two_way", "llama_two_way",
                                             "mistral_two_way", "qwen3_causal"};
 
-std::string encoder(const std::string& name) { return fixture("encoder/" + name); }
-
-std::vector<std::string> options_for(const std::string& name) {
-  // Nothing in its config says that it is one.
-  if (name == "qwen3_causal") return {"--program", "encoder"};
-  return {};
-}
-
-Outcome convert(const std::string& source, const std::string& to, std::vector<std::string> more) {
-  std::vector<std::string> line = {"convert", source, "-o", to};
-  line.insert(line.end(), more.begin(), more.end());
-  return run_ferry(line);
-}
-
 class Encoder : public testing::TestWithParam<std::string> {
  protected:
   void holds(std::vector<std::string> more) {
-    const std::vector<std::string> own = options_for(GetParam());
-    more.insert(more.end(), own.begin(), own.end());
     const Outcome made = convert(encoder(GetParam()), dir_ / "b", more);
     ASSERT_EQ(made.code, 0) << made.err;
-    const Outcome verified = run_ferry({"verify", dir_ / "b", "--reference",
-                                        encoder(GetParam()) + "/golden.safetensors", "--json"});
+    const std::string golden = encoder(GetParam()) + "/golden.safetensors";
+    const Json against_reference = verify({"--reference", golden});
+    const bool is_f32 = more.size() > 1 && more[1] == "f32";
+    EXPECT_EQ(against_reference.contains("in_f32"), !is_f32);
+    const Json whole = verify({"--checkpoint", encoder(GetParam()), "--reference", golden});
+    EXPECT_TRUE(whole["f32_path"]["parity"].get<bool>());
+    EXPECT_GE(whole["tensors"]["compared"].get<int>(), 20);
+    EXPECT_EQ(whole["programs"]["different"], Json::array());
+    EXPECT_EQ(whole.contains("own_weights"), more[0] == "--quantize");
+  }
+  // At parity, with every tensor of the reference compared.
+  Json verify(const std::vector<std::string>& with) {
+    std::vector<std::string> line = {"verify", dir_ / "b", "--json"};
+    line.insert(line.end(), with.begin(), with.end());
+    const Outcome verified = run_ferry(line);
     EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
     EXPECT_TRUE(schema_problems("verify.json", verified.json()).empty());
-    const Json cases = verified.json()["result"]["encoded"];
-    ASSERT_EQ(cases.size(), 2U);
-    for (const Json& prompt : cases) {
+    Json result = verified.json()["result"];
+    EXPECT_EQ(result["cases"].size(), 2U);
+    for (const Json& prompt : result["cases"]) {
       EXPECT_TRUE(prompt["not_compared"].empty()) << prompt;
-      EXPECT_FALSE(prompt["tensors"].empty());
+      EXPECT_FALSE(prompt["layers"].empty());
+      EXPECT_TRUE(prompt["metrics"]["kl_mean"].is_null()) << prompt;
     }
+    return result;
   }
   TempDir dir_;
 };
 
 TEST_P(Encoder, HasTheStatesOfTheReference) { holds({"--dtype", "f32"}); }
 TEST_P(Encoder, HasThemInParts) { holds({"--dtype", "f32", "--shards", "2"}); }
-TEST_P(Encoder, HasThemInHalfPrecision) { holds({"--dtype", "bf16"}); }
+TEST_P(Encoder, HasThemInBF16) { holds({"--dtype", "bf16"}); }
+TEST_P(Encoder, HasThemInF16AndParts) { holds({"--dtype", "f16", "--shards", "2"}); }
+TEST_P(Encoder, HasThemQuantised) { holds({"--quantize", "8da8w"}); }
+TEST_P(Encoder, HasThemInInt8) { holds({"--quantize", "int8", "--quantize-embedding", "8"}); }
 
 INSTANTIATE_TEST_SUITE_P(All, Encoder, testing::ValuesIn(kFixtures),
                          [](const auto& test) { return test.param; });
@@ -71,47 +72,70 @@ TEST(Encoders, AWrongStateIsNoParity) {
   const Outcome verified =
       run_ferry({"verify", dir / "b", "--reference", dir / "wrong.safetensors"});
   EXPECT_EQ(verified.code, 1);
-  EXPECT_NE(verified.err.find("prompt 'long': last_hidden_state differs by"), std::string::npos)
+  EXPECT_NE(verified.err.find("the output (last_hidden_state)"), std::string::npos) << verified.err;
+}
+
+// What logits cannot show is seen in the weights: here a token that no prompt has.
+TEST(Encoders, AnotherCheckpointIsNamedByItsWeight) {
+  const TempDir dir;
+  ASSERT_EQ(convert(encoder("llama_two_way"), dir / "b", {"--dtype", "f32"}).code, 0);
+  const std::string other = dir / "other";
+  std::filesystem::copy(encoder("llama_two_way"), other);
+  TensorFile tensors(other + "/model.safetensors");
+  std::string bytes = tensors.bytes_of("model.embed_tokens.weight");
+  bytes[2] = static_cast<char>(bytes[2] ^ 1);
+  tensors.set_bytes("model.embed_tokens.weight", bytes);
+  tensors.write(other + "/model.safetensors");
+  const Outcome verified = run_ferry({"verify", dir / "b", "--checkpoint", other});
+  EXPECT_EQ(verified.code, 1);
+  EXPECT_NE(verified.err.find("1 of 20 weights are not those of the checkpoint"), std::string::npos)
       << verified.err;
 }
 
-// A copy with a tokenizer.
-std::string with_tokenizer(const TempDir& dir) {
-  const std::string to = dir / "checkpoint";
-  std::filesystem::copy(encoder("embedding_gemma"), to, std::filesystem::copy_options::recursive);
-  write_bytes(to + "/tokenizer.json", read_bytes(fixture("tokenizer/gemma/tokenizer.json")));
-  return to;
+// Windows of another width change no weight.
+TEST(Encoders, AnotherConfigIsNamedByItsProgram) {
+  const TempDir dir;
+  ASSERT_EQ(convert(encoder("mistral_two_way"), dir / "b", {}).code, 0);
+  Json config = Json::parse(read_bytes(encoder("mistral_two_way") + "/config.json"));
+  config["sliding_window"] = config["sliding_window"].get<int>() + 1;
+  write_bytes(dir / "config.json", config.dump());
+  const Outcome verified = run_ferry({"verify", dir / "b", "--checkpoint",
+                                      encoder("mistral_two_way"), "--config", dir / "config.json"});
+  EXPECT_EQ(verified.code, 1);
+  EXPECT_NE(verified.err.find("makes another program of the checkpoint"), std::string::npos)
+      << verified.err;
 }
 
-TEST(Encoders, EmbedGivesTheVectorsOfTexts) {
+TEST(Encoders, ProofsAreReportedAndSigned) {
   const TempDir dir;
-  ASSERT_EQ(convert(with_tokenizer(dir), dir / "b", {"--dtype", "f32"}).code, 0);
-  for (const Json& row : Json::parse(read_bytes(encoder("embedding_gemma") + "/texts.json"))) {
-    std::vector<std::string> line = {"embed", dir / "b", "--text", row["text"], "--json"};
-    if (row["prompt"] != "") line.insert(line.end(), {"--prompt-name", row["prompt"]});
-    const Outcome outcome = run_ferry(line);
-    ASSERT_EQ(outcome.code, 0) << outcome.err;
-    EXPECT_TRUE(schema_problems("embed.json", outcome.json()).empty());
-    const Json text = outcome.json()["result"]["texts"][0];
-    EXPECT_EQ(text["tokens"], row["ids"].size());
-    ASSERT_EQ(text["embedding"].size(), row["embedding"].size());
-    for (size_t i = 0; i < row["embedding"].size(); ++i) {
-      EXPECT_NEAR(text["embedding"][i].get<double>(), row["embedding"][i].get<double>(), 1e-5);
-    }
+  const std::string source = encoder("mistral_two_way"), made = dir / "b";
+  ASSERT_EQ(convert(source, made, {"--dtype", "bf16"}).code, 0);
+  const std::string golden = source + "/golden.safetensors", key = dir / "key.pem";
+  write_bytes(key, read_bytes(fixture("signing_keys/p256.pem")));
+  std::filesystem::permissions(key, std::filesystem::perms::owner_read);
+  const Outcome verified =
+      run_ferry_once({"verify", made, "--checkpoint", source, "--reference", golden, "--report",
+                      dir / "r.json", "--attest", dir / "a.json", "--key", key});
+  ASSERT_EQ(verified.code, 0) << verified.err;
+  const Json report = Json::parse(read_bytes(dir / "r.json"));
+  ASSERT_EQ(report["comparisons"].size(), 2U);
+  for (const Json& comparison : report["comparisons"]) {
+    EXPECT_EQ(comparison["output"], "sentence_embedding");
+    EXPECT_FALSE(comparison["prompts"][0]["heat_map"].empty());
+    EXPECT_FALSE(comparison["prompts"][0]["histogram"]["decades"].empty());
+    EXPECT_TRUE(comparison["metrics"]["top1_agreement"].is_null());
   }
-}
-
-TEST(Encoders, EmbedAnswersEachLineOfItsInput) {
-  const TempDir dir;
-  ASSERT_EQ(convert(with_tokenizer(dir), dir / "b", {"--dtype", "f32"}).code, 0);
-  const Outcome one = run_ferry({"embed", dir / "b", "--text", "Mars is red."});
-  const Outcome two = run_ferry_on("\"Mars is red.\"\n\n\"Mars is red.\"\n", {"embed", dir / "b"});
-  EXPECT_EQ(two.code, 0) << two.err;
-  EXPECT_EQ(two.out, one.out + one.out);
-  const Outcome bad = run_ferry_on("Mars\n", {"embed", dir / "b"});
-  EXPECT_EQ(bad.code, 3);
-  const Outcome states = run_ferry({"embed", dir / "b", "--tokens", "4,5,6", "--states"});
-  EXPECT_EQ(Json::parse(states.out).size(), 3U);
+  const Outcome checked = run_ferry({"check", made, "--attestation", dir / "a.json", "--public-key",
+                                     fixture("signing_keys/p256.pub.pem"), "--json"});
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  const std::string claim = checked.json()["result"]["attestation"]["claim"];
+  EXPECT_NE(claim.find("within the error of bf16"), std::string::npos) << claim;
+  ASSERT_EQ(convert(source, dir / "f", {"--dtype", "f32"}).code, 0);
+  EXPECT_EQ(run_ferry({"verify", made, "--against", dir / "f", "--report", dir / "r.md"}).code, 0);
+  EXPECT_EQ(run_ferry({"check", dir / "f", "--attestation", dir / "a.json", "--public-key",
+                       fixture("signing_keys/p256.pub.pem")})
+                .code,
+            1);
 }
 
 struct Refusal {
@@ -126,6 +150,7 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
   ASSERT_EQ(convert(source, dir / "b", {}).code, 0);
   ASSERT_EQ(convert(fixture("golden/llama"), dir / "d", {}).code, 0);
   const std::string made = dir / "b";
+  write_bytes(dir / "ids", "1,2,3\n");
   const std::vector<Refusal> refusals = {
       {{"convert", source, "-n", "--program", "stateful"}, 4, "programs of style encoder alone"},
       {{"convert", source, "-n", "--program", "static"}, 4, "programs of style encoder alone"},
@@ -135,7 +160,8 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
       {{"convert", made, "--to", "hf", "-o", dir / "h"}, 4, "only bundles of decoders"},
       {{"convert", fixture("golden/lfm2"), "-n", "--program", "encoder"}, 4, "without attention"},
       {{"run", made, "--tokens", "1,2"}, 4, "it gives states of texts (ferry embed)"},
-      {{"verify", made, "--checkpoint", source}, 2, "compared with a reference"},
+      {{"verify", made, "--checkpoint", source, "--mode", "kv"}, 2, "is for static programs"},
+      {{"verify", made, "--perplexity", dir / "ids"}, 4, "and no logits"},
       {{"embed", made, "--tokens", "1,2"}, 2, "give --states"},
       {{"embed", made, "--tokens", "64", "--states"}, 2, "outside of the vocabulary"},
       {{"embed", dir / "d", "--tokens", "1", "--states"}, 4, "which gives logits"}};
@@ -144,35 +170,6 @@ TEST(Encoders, WhatTheyCannotDoIsRefused) {
     EXPECT_EQ(outcome.code, refusal.code) << outcome.err;
     EXPECT_NE(outcome.err.find(refusal.said), std::string::npos) << outcome.err;
   }
-}
-
-TEST(Encoders, ModulesThatAreNotSupportedAreRefusedByName) {
-  const TempDir dir;
-  const std::string source = with_tokenizer(dir);
-  const auto change = [&](const std::string& file, const std::string& key, const Json& value) {
-    const std::string before = read_bytes(source + "/" + file);
-    Json document = Json::parse(before);
-    document[key] = value;
-    write_bytes(source + "/" + file, document.dump());
-    const Outcome outcome = run_ferry({"convert", source, "-n"});
-    write_bytes(source + "/" + file, before);
-    return outcome;
-  };
-  const Outcome pooling = change("1_Pooling/config.json", "pooling_mode_max_tokens", true);
-  EXPECT_EQ(pooling.code, 4);
-  EXPECT_NE(pooling.err.find("'pooling_mode_max_tokens' asks for another pooling"),
-            std::string::npos)
-      << pooling.err;
-  const Outcome function = change("2_Dense/config.json", "activation_function", "torch.nn.GELU");
-  EXPECT_EQ(function.code, 4);
-  EXPECT_NE(function.err.find("2_Dense/config.json: 'activation_function'"), std::string::npos);
-  const Outcome width = change("3_Dense/config.json", "in_features", 25);
-  EXPECT_EQ(width.code, 3);
-  EXPECT_NE(width.err.find("3_Dense/config.json: 'in_features' is 25"), std::string::npos);
-  const Outcome lower = change("sentence_bert_config.json", "do_lower_case", true);
-  EXPECT_EQ(lower.code, 4);
-  std::filesystem::remove(source + "/2_Dense/model.safetensors");
-  EXPECT_EQ(run_ferry({"convert", source, "-n"}).code, 3);
 }
 
 // The vectors of a causal model are asked for.

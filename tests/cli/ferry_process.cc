@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,44 @@ struct Program {
   std::vector<std::string> environment = {};
 };
 
+// The streams of a process to be. posix_spawn copies no page tables, as fork does.
+class Streams {
+ public:
+  Streams() { posix_spawn_file_actions_init(&actions_); }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+  ~Streams() { posix_spawn_file_actions_destroy(&actions_); }
+
+  void open(int stream, const std::string& path, int flags) {
+    posix_spawn_file_actions_addopen(&actions_, stream, path.c_str(), flags, 0600);
+  }
+  void be(int stream, int descriptor) {
+    posix_spawn_file_actions_adddup2(&actions_, descriptor, stream);
+  }
+  pid_t start(char* const* argv, char* const* environment) const {
+    pid_t child = -1;
+    EXPECT_EQ(posix_spawn(&child, argv[0], &actions_, nullptr, argv, environment), 0) << argv[0];
+    return child;
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+};
+
+// The variables of this process, but those that `changed` states as NAME=VALUE.
+std::vector<char*> environment_with(std::vector<std::string>& changed) {
+  std::vector<char*> variables;
+  for (std::string& variable : changed) variables.push_back(variable.data());
+  for (char** own = environ; *own != nullptr; ++own) {
+    const std::string_view text(*own);
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const auto replaces = [&](const std::string& other) { return other.starts_with(name); };
+    if (std::ranges::none_of(changed, replaces)) variables.push_back(*own);
+  }
+  variables.push_back(nullptr);
+  return variables;
+}
+
 // stdin from `input`; stdout to `stdout_path`, or into the outcome where that is empty.
 Outcome run(const std::string& input, const std::string& stdout_path,
             const std::vector<std::string>& args, Program program = {}) {
@@ -48,17 +87,12 @@ Outcome run(const std::string& input, const std::string& stdout_path,
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   const std::string err = dir / "err";
-  const pid_t child = fork();
-  if (child == 0) {
-    const int out_fd = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
-    const int err_fd = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
-    dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
-    dup2(out_fd, STDOUT_FILENO);
-    dup2(err_fd, STDERR_FILENO);
-    for (std::string& variable : program.environment) putenv(variable.data());
-    execv(argv[0], argv.data());
-    _exit(126);
-  }
+  std::vector<char*> variables = environment_with(program.environment);
+  Streams streams;
+  streams.open(STDIN_FILENO, in, O_RDONLY);
+  streams.open(STDOUT_FILENO, out, O_WRONLY | O_CREAT);
+  streams.open(STDERR_FILENO, err, O_WRONLY | O_CREAT);
+  const pid_t child = streams.start(argv.data(), variables.data());
   int status = 0;
   waitpid(child, &status, 0);
   Outcome outcome;
@@ -162,14 +196,11 @@ RunningFerry::RunningFerry(const std::vector<std::string>& args, bool close_inpu
   int in[2] = {-1, -1}, out[2] = {-1, -1};
   EXPECT_EQ(pipe2(in, O_CLOEXEC) | pipe2(out, O_CLOEXEC), 0);
   const std::string err = dir_ / "err";
-  child_ = fork();
-  if (child_ == 0) {
-    dup2(in[0], STDIN_FILENO);
-    dup2(out[1], STDOUT_FILENO);
-    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
-    execv(argv[0], argv.data());
-    _exit(126);
-  }
+  Streams streams;
+  streams.be(STDIN_FILENO, in[0]);
+  streams.be(STDOUT_FILENO, out[1]);
+  streams.open(STDERR_FILENO, err, O_WRONLY | O_CREAT);
+  child_ = streams.start(argv.data(), environ);
   close(in[0]);
   close(out[1]);
   in_ = in[1];

@@ -24,7 +24,9 @@ Outcome to_gguf(const std::string& checkpoint, const std::string& out,
 
 // The file is a checkpoint with the values of the one that it was made of.
 TEST(GgufFile, IsReadWithTheSameOutputs) {
-  for (const char* name : {"golden/llama", "golden/granite", "golden/olmo2"}) {
+  for (const char* name :
+       {"golden/llama", "golden/granite", "golden/olmo2", "golden/gpt_oss", "golden/arcee",
+        "gguf_written/granitemoe", "gguf_written/qwen3_vl_moe"}) {
     SCOPED_TRACE(name);
     const TempDir dir;
     const Outcome written = to_gguf(fixture(name), dir / "m.gguf", {"--outtype", "f32"});
@@ -65,6 +67,15 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
           {"original_max_position_embeddings", 64},
           {"attention_factor", 2.0}}}},
        "attention_factor"},
+      {"gguf_written/cohere2",
+       {{"layer_types",
+         {"full_attention", "sliding_attention", "sliding_attention", "full_attention"}}},
+       "layer_types"},
+      {"gguf_written/exaone4",
+       {{"sliding_window", 7}, {"layer_types", {"sliding_attention", "full_attention"}}},
+       "sliding_window"},
+      {"gguf_written/olmoe", {{"clip_qkv", 0.5}}, "clip_qkv"},
+      {"gguf_written/olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob"},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(std::string(c.checkpoint) + " " + c.field);
@@ -82,10 +93,12 @@ TEST(GgufFile, FamiliesAndTensorsWithoutAPlaceAreRefused) {
   const Outcome family = to_gguf(fixture("golden/codegen"), dir / "m.gguf");
   EXPECT_EQ(family.code, 4);
   EXPECT_NE(family.err.find("codegen"), std::string::npos) << family.err;
-  // Its short convolutions have biases.
-  const Outcome tensor = to_gguf(fixture("golden/lfm2"), dir / "m.gguf");
-  EXPECT_EQ(tensor.code, 4);
-  EXPECT_NE(tensor.err.find("bias"), std::string::npos) << tensor.err;
+  // The short convolutions of the first and the MLPs of the others have biases.
+  for (const char* name : {"golden/lfm2", "golden/seed_oss", "golden/ernie4_5"}) {
+    const Outcome tensor = to_gguf(fixture(name), dir / "m.gguf");
+    EXPECT_EQ(tensor.code, 4) << name;
+    EXPECT_NE(tensor.err.find("bias"), std::string::npos) << tensor.err;
+  }
 }
 
 // No block stands for them, and an f16 scale of 65504 is the largest.

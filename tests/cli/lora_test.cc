@@ -162,6 +162,7 @@ TEST_F(Lora, IsRefusedByTheNameOfWhatCannotBeMerged) {
       {R"({"init_lora_weights": "pissa"})", 4, "'init_lora_weights'"},
       {R"({"layer_replication": [[0, 2]]})", 4, "'layer_replication'"},
       {R"({"rank_pattern": {".*q_proj": 2}})", 4, "'rank_pattern..*q_proj'"},
+      {R"({"rank_pattern": {"q_proj": 2.5}})", 3, "'rank_pattern.q_proj'"},
       {R"({"r": 5})", 3, "rank 5"},
       {R"({"r": 0})", 3, "'r'"},
   };

@@ -56,7 +56,7 @@ const char* name_of(int signal) {
 
 TEST(Signals, AConversionStopsAndLeavesNothing) {
   const TempDir dir;
-  const std::string source = large_checkpoint(dir, uint64_t{16} << 20);  // 4 GiB
+  const std::string source = large_checkpoint(dir, uint64_t{4} << 20);  // 1 GiB
   for (const int signal : kStopSignals) {
     SCOPED_TRACE(name_of(signal));
     const TempDir out;
@@ -75,7 +75,7 @@ TEST(Signals, AConversionStopsAndLeavesNothing) {
 
 TEST(Signals, TheSecondEndsTheProcess) {
   const TempDir dir, out;
-  const std::string source = large_checkpoint(dir, uint64_t{16} << 20);
+  const std::string source = large_checkpoint(dir, uint64_t{4} << 20);
   RunningFerry ferry(
       {"convert", source, "-o", out / "b", "--allow-unmapped", "left.out", "--threads", "1"});
   ASSERT_TRUE(appears(out.path(), ".b.ferry-tmp-"));
@@ -113,7 +113,7 @@ class InterruptedRun : public testing::Test {
     Line line = {"run", dir_ / "b", "--tokens", "1,2,3", "--max-new", "90000", "--ignore-eos"};
     line.insert(line.end(), more.begin(), more.end());
     Outcome outcome;
-    for (const auto delay : {400ms, 2000ms, 10000ms}) {
+    for (const auto delay : {150ms, 2000ms, 10000ms}) {
       RunningFerry ferry(line);
       std::this_thread::sleep_for(delay);
       ferry.signal(SIGINT);

@@ -248,7 +248,11 @@ TEST(StaticVerify, EveryOptionIsProvedAgainstTheCheckpoint) {
     SCOPED_TRACE(testing::PrintToString(variant));
     const TempDir dir;
     convert("llama3_tied", dir / "b", with(kStatic, variant));
-    for (const Line& given : {Line{}, Line{"--reference", reference("llama3_tied")}}) {
+    // The path without a reference is the same for all but caches of codes.
+    const bool codes = std::ranges::count(variant, "u8") + std::ranges::count(variant, "u16") > 0;
+    std::vector<Line> ways = {{"--reference", reference("llama3_tied")}};
+    if (codes || &variant == &variants.front()) ways.push_back({});
+    for (const Line& given : ways) {
       const Outcome outcome = run_ferry(
           with({"verify", dir / "b", "--checkpoint", fixture("llama3_tied"), "--json"}, given));
       EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -256,7 +260,6 @@ TEST(StaticVerify, EveryOptionIsProvedAgainstTheCheckpoint) {
       EXPECT_EQ(report["programs"]["different"], Json::array());
       EXPECT_FALSE(layer(report, "cache.0.key").is_null());
       EXPECT_EQ(report["modes"].size(), 2u);
-      const bool codes = std::ranges::count(variant, "u8") + std::ranges::count(variant, "u16") > 0;
       EXPECT_EQ(report.contains("encodings"), codes);
       if (codes) {
         EXPECT_EQ(report["encodings"]["different"], Json::array());

@@ -68,6 +68,20 @@ TEST(GgufFamilies, TheKeysTellWhichModelItIs) {
             "m.gguf: 'mistral3.attention.temperature_scale' is not supported without yarn");
 }
 
+// A text has one position in all parts of their RoPE.
+TEST(GgufFamilies, TextPartsOfVisionModels) {
+  const std::pair<const char*, const char*> kTypes[] = {{"qwen2vl", "qwen2_5_vl_text"},
+                                                        {"qwen3vl", "qwen3_vl_text"}};
+  for (const auto& [architecture, type] : kTypes) {
+    Json keys = keys_of(architecture);
+    keys[std::string(architecture) + ".rope.dimension_sections"] = {1, 1, 0, 0};
+    keys[std::string(architecture) + ".n_deepstack_layers"] = 3;
+    const ModelConfig config = config_of(keys);
+    EXPECT_EQ(config.text_type, type);
+    EXPECT_EQ(config.rope.type, RopeConfig::Type::kDefault);
+  }
+}
+
 TEST(GgufFamilies, GraniteWithoutRope) {
   Json keys = keys_of("granite");
   for (const char* key : {"embedding_scale", "residual_scale", "attention.scale", "logit_scale"}) {
@@ -164,15 +178,28 @@ TEST(GgufFamilies, ExpertsThatNoModelHas) {
   keys["qwen2.expert_count"] = 8;
   EXPECT_EQ(refusal(keys),
             "m.gguf: 'qwen2.expert_count' is not 0: not supported in this architecture");
-  Json granite = keys_of("granitemoe");
+}
+
+TEST(GgufFamilies, GraniteWithExpertsAlone) {
+  Json keys = keys_of("granitemoe");
   for (const char* key : {"embedding_scale", "residual_scale", "attention.scale", "logit_scale"}) {
-    granite[std::string("granitemoe.") + key] = 2.0;
+    keys[std::string("granitemoe.") + key] = 2.0;
   }
-  granite["granitemoe.expert_count"] = 2;
-  granite["granitemoe.expert_used_count"] = 1;
-  EXPECT_EQ(refusal(granite),
-            "m.gguf: 'granitemoe.expert_shared_feed_forward_length' is missing: "
-            "experts need a shared one in this architecture");
+  keys["granitemoe.expert_count"] = 2;
+  keys["granitemoe.expert_used_count"] = 1;
+  const ModelConfig alone = config_of(keys);
+  EXPECT_EQ(alone.text_type, "granitemoe");
+  EXPECT_EQ(alone.moe.shared_size, 0);
+  EXPECT_EQ(alone.moe.scores, MoeConfig::Scores::kTopSoftmax);
+  keys["granitemoe.rope.scaling.finetuned"] = false;
+  EXPECT_EQ(refusal(keys),
+            "m.gguf: 'granitemoe.rope.scaling.finetuned' is false: not supported where experts "
+            "have no shared one");
+  keys.erase("granitemoe.rope.scaling.finetuned");
+  auto source = gguf_memory();
+  source->add("blk.0.ffn_up_shexp.weight", {4, 8});
+  keys["granitemoe.expert_shared_feed_forward_length"] = 4;
+  EXPECT_EQ(config_of(keys, std::move(source)).text_type, "granitemoehybrid");
 }
 
 }  // namespace

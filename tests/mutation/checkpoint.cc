@@ -22,28 +22,28 @@ T require(Result<T> result) {
 
 int64_t Tensor::rows() const {
   if (shape.size() < 2) return static_cast<int64_t>(bytes.size()) * 8 / dtype_bits(dtype);
-  if (conv1d) return shape[1];
+  const int64_t width = transposed ? inner() : shape.back();
   int64_t rows = 1;
-  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i];
-  return rows;
+  for (const int64_t extent : shape) rows *= extent;
+  return rows / width;
 }
 
 size_t Tensor::row_bytes() const { return bytes.size() / static_cast<size_t>(rows()); }
 
 std::string Tensor::row(int64_t i) const {
-  if (conv1d) {
+  if (transposed) {
     std::string column;
-    for (int64_t in = 0; in < shape[0]; ++in) column += bytes.substr(element_at(in, i), size());
+    for (int64_t in = 0; in < inner(); ++in) column += bytes.substr(element_at(in, i), size());
     return column;
   }
   return bytes.substr(static_cast<size_t>(i) * row_bytes(), row_bytes());
 }
 
 void Tensor::set_row(int64_t i, const std::string& row) {
-  for (int64_t in = 0; conv1d && in < shape[0]; ++in) {
+  for (int64_t in = 0; transposed && in < inner(); ++in) {
     bytes.replace(element_at(in, i), size(), row, static_cast<size_t>(in) * size(), size());
   }
-  if (conv1d) return;
+  if (transposed) return;
   bytes.replace(static_cast<size_t>(i) * row_bytes(), row.size(), row);
 }
 
@@ -81,12 +81,22 @@ std::map<std::string, Tensor> read_tensors(const std::string& path) {
   return tensors;
 }
 
+const nlohmann::json& text_config(const nlohmann::json& config) {
+  return config.contains("text_config") ? config["text_config"] : config;
+}
+
 Checkpoint read_checkpoint(const std::string& directory) {
-  std::ifstream config(directory + "/config.json");
-  Checkpoint checkpoint{nlohmann::json::parse(config), read_tensors(directory)};
-  const bool gpt2 = checkpoint.config.value("model_type", "") == "gpt2";
+  std::ifstream file(directory + "/config.json");
+  Checkpoint checkpoint{nlohmann::json::parse(file), read_tensors(directory)};
+  const nlohmann::json& config = text_config(checkpoint.config);
+  const bool gpt2 = config.value("model_type", "") == "gpt2";
+  const int64_t hidden = config.value("hidden_size", int64_t{0});
   for (auto& [key, tensor] : checkpoint.tensors) {
-    tensor.conv1d = gpt2 && tensor.shape.size() == 2 && key.find(".h.") != key.npos;
+    const Shape& shape = tensor.shape;
+    const bool conv1d = gpt2 && shape.size() == 2 && key.find(".h.") != key.npos;
+    const bool gate_up = key.ends_with("experts.gate_up_proj") && shape.at(1) == hidden;
+    const bool down = key.ends_with("experts.down_proj") && shape.at(1) != hidden;
+    tensor.transposed = conv1d || gate_up || down;
   }
   return checkpoint;
 }

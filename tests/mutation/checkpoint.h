@@ -19,8 +19,9 @@ struct Tensor {
   std::string bytes;  // row-major, little-endian
   bool operator==(const Tensor&) const = default;
 
-  // Whether the tensor is the matrix of a Conv1D of GPT-2: its columns are what are rows elsewhere.
-  bool conv1d = false;
+  // Whether its matrices are stored [in,out], as those of GPT-2 and of some fused experts: their
+  // columns are what are rows elsewhere.
+  bool transposed = false;
 
   // Rows are what a converter splits and reorders: the elements of a vector, the rows of a matrix,
   // the rows of all matrices of a stack one after the other, the kernels of a convolution.
@@ -33,8 +34,11 @@ struct Tensor {
 
  private:
   size_t size() const { return static_cast<size_t>(dtype_bytes(dtype)); }
-  size_t element_at(int64_t in, int64_t out) const {
-    return static_cast<size_t>(in * shape[1] + out) * size();
+  // Of row `i` of a transposed tensor: how many elements it has, and where one of them is.
+  int64_t inner() const { return shape[shape.size() - 2]; }
+  size_t element_at(int64_t in, int64_t i) const {
+    const int64_t width = shape.back();
+    return static_cast<size_t>((i / width * inner() + in) * width + i % width) * size();
   }
 };
 
@@ -52,6 +56,9 @@ struct Checkpoint {
   Tensor& at(const std::string& key) { return tensors.at(key); }
   bool has(const std::string& key) const { return tensors.contains(key); }
 };
+
+// The part of a config that describes the language model.
+const nlohmann::json& text_config(const nlohmann::json& config);
 
 // Throws std::runtime_error, as all below, because nothing here is allowed to go wrong.
 Checkpoint read_checkpoint(const std::string& directory);

@@ -58,6 +58,11 @@ Change set_null(const std::string& key) {
   };
 }
 
+std::string no_theta(const Checkpoint& c, const Facts& f) {
+  if (f.rotary_dim == 2) return "turns one pair only, by 1 whatever its theta is";
+  return without("rope_theta")(c, f);
+}
+
 double other_theta(double theta) { return theta > 20000.0 ? 10000.0 : 500000.0; }
 
 // RoPE parameters of the given kind, where they are kept.
@@ -193,10 +198,17 @@ void change_scale(Checkpoint& c, const Facts& f) {
 constexpr const char* kEpsKeys[] = {"rms_norm_eps", "norm_eps", "layer_norm_epsilon",
                                     "layer_norm_eps", "norm_epsilon"};
 
+std::string no_eps(const Checkpoint& c, const Facts&) {
+  const bool any = std::ranges::any_of(
+      kEpsKeys, [&](const char* key) { return !values_of(c.config, key).empty(); });
+  return any ? "" : "its config has no eps";
+}
+
 // A norm divides by sqrt(mean square + eps), so that ten times an eps changes its result by the
 // factor 1 - 4.5 eps / mean square, and the smallest mean square is that of the embedded tokens.
 // The norm in linear attention has smaller ones.
 std::string eps_is_noise(const Checkpoint& c, const Facts& f) {
+  if (std::string none = no_eps(c, f); !none.empty()) return none;
   constexpr double kNoise = 1e-5;
   for (const char* key : kEpsKeys) {
     for (const Json& value : values_of(c.config, key)) {
@@ -214,15 +226,13 @@ void change_eps(Checkpoint& c, const Facts& f, double factor) {
   for (const char* key : kEpsKeys) scaled(key, factor)(c, f);
 }
 
-std::string none(const Checkpoint&, const Facts&) { return ""; }
-
 void flip_topk_norm(Checkpoint& c, const Facts&) {
   visit(c.config, "norm_topk_prob", [](Json& value) { value = !value.get<bool>(); });
 }
 
 std::vector<Kind> rope_kinds() {
   return {
-      {"rope_theta", without("rope_theta"), with_number("rope_theta", other_theta)},
+      {"rope_theta", no_theta, with_number("rope_theta", other_theta)},
       {"rope_scaling_dropped", without_scaling({"linear", "llama3", "yarn"}), drop_scaling},
       {"rope_scaling_factor", without_scaling({"linear", "llama3", "yarn"}), scaled("factor", 2.0)},
       {"longrope_factors_swapped", without_scaling({"longrope"}), swap_longrope_factors},
@@ -241,6 +251,8 @@ std::vector<Kind> attention_kinds() {
        scaled("attn_logit_softcapping", 1.25)},
       {"attention_softcap_dropped", without("attn_logit_softcapping"),
        set_null("attn_logit_softcapping")},
+      {"qkv_clip_changed", without("clip_qkv"), scaled("clip_qkv", 1.25)},
+      {"qkv_clip_dropped", without("clip_qkv"), set_null("clip_qkv")},
   };
 }
 
@@ -248,7 +260,7 @@ std::vector<Kind> number_kinds() {
   return {
       {"norm_eps_times_10", eps_is_noise,
        [](Checkpoint& c, const Facts& f) { change_eps(c, f, 10); }},
-      {"norm_eps_times_10000", none,
+      {"norm_eps_times_10000", no_eps,
        [](Checkpoint& c, const Facts& f) { change_eps(c, f, 10000); }},
       {"logit_softcap_changed", without("final_logit_softcapping"),
        scaled("final_logit_softcapping", 1.25)},

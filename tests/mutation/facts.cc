@@ -36,27 +36,33 @@ constexpr int64_t kCodegenBlocks = 4;
 }  // namespace
 
 Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
-  const Json& config = checkpoint.config;
+  const Json& config = text_config(checkpoint.config);
   model_type = config.at("model_type");
   const bool codegen = model_type == "codegen", gpt2 = model_type == "gpt2";
   const bool neox = model_type == "gpt_neox", opt = model_type == "opt";
   const bool qwen_hybrid = model_type.starts_with("qwen3_5") || model_type == "qwen3_next";
+  // Where multimodal checkpoints keep the language model.
+  const std::string model = has("language_model.model.norm.weight")   ? "language_model.model."
+                            : has("model.language_model.norm.weight") ? "model.language_model."
+                                                                      : "model.";
   prefix_ = codegen || gpt2 ? "transformer.h."
             : neox          ? "gpt_neox.layers."
             : opt           ? "model.decoder.layers."
-                            : "model.layers.";
+                            : model + "layers.";
   embedding = codegen || gpt2 ? "transformer.wte.weight"
               : neox          ? "gpt_neox.embed_in.weight"
               : opt           ? "model.decoder.embed_tokens.weight"
-                              : "model.embed_tokens.weight";
-  head = neox ? "embed_out.weight" : "lm_head.weight";
+                              : model + "embed_tokens.weight";
+  head = neox                                  ? "embed_out.weight"
+         : model.starts_with("language_model") ? "language_model.lm_head.weight"
+                                               : "lm_head.weight";
   has_rope = !gpt2 && !opt;
   final_norm = codegen || gpt2        ? "transformer.ln_f.weight"
                : neox                 ? "gpt_neox.final_layer_norm.weight"
                : opt                  ? "model.decoder.final_layer_norm.weight"
                : model_type == "phi"  ? "model.final_layernorm.weight"
                : model_type == "lfm2" ? "model.embedding_norm.weight"
-                                      : "model.norm.weight";
+                                      : model + "norm.weight";
   layers = number(config, {"num_hidden_layers", "n_layer"}, 0);
   // Where OPT normalises behind each block, the last norm is that of the last layer.
   if (opt && !has(final_norm)) final_norm = layer(layers - 1) + "final_layer_norm.weight";
@@ -80,7 +86,7 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
 }
 
 void Facts::read_layer_kinds() {
-  const Json& config = checkpoint_.config;
+  const Json& config = text_config(checkpoint_.config);
   const Json* types = find_deep(config, "layer_types");
   const bool every = model_type == "mistral" || model_type == "phi3" || model_type == "qwen3_moe" ||
                      model_type == "starcoder2";

@@ -21,9 +21,10 @@ std::string no_window(const Checkpoint&, const Facts& f) {
 }
 
 std::string no_table(const Checkpoint& c, const Facts& f) {
+  if (f.turned.empty()) return "turns no layer";
   const bool chosen = c.config.contains("rope_parameters") &&
                       c.config["rope_parameters"].value("rope_type", "") == "longrope";
-  return chosen ? "its table is chosen between two by every call" : no_attention(c, f);
+  return chosen ? "its table is chosen between two by every call" : "";
 }
 
 std::string no_operator(const Checkpoint& c, const Facts& f) {

@@ -323,11 +323,10 @@ std::vector<Model> models() {
   const auto add = [&](const std::string& directory) {
     all.push_back({fs::path(directory).filename(), directory, directory + "/golden.safetensors"});
   };
-  // Facts does not know the layouts of these, or has not been tried on them (gpt2, gpt_neox, opt).
-  const std::set<std::string> unknown = {
-      "gpt2",        "gpt_neox",    "opt",     "opt_norm_after", "deepseek_v2",
-      "deepseek_v3", "glm4_moe",    "gpt_oss", "gpt_oss_mxfp4",  "granitemoehybrid_mamba",
-      "lfm2_moe",    "qwen3_vl_moe"};
+  // Facts does not know the layouts of these.
+  const std::set<std::string> unknown = {"deepseek_v2", "deepseek_v3",   "glm4_moe",
+                                         "gpt_oss",     "gpt_oss_mxfp4", "granitemoehybrid_mamba",
+                                         "lfm2_moe"};
   for (const auto& entry : fs::directory_iterator(fixture("golden"))) {
     if (!unknown.contains(entry.path().filename())) add(entry.path());
   }

@@ -101,11 +101,25 @@ std::vector<graph::LoweredPort> inputs_of(const graph::Model& model, const std::
   return method_of(lowered(model), name).inputs;
 }
 
-Outputs execute(const graph::Model& model, const std::string& name, const TensorSource& source,
-                const Tensors& inputs) {
-  const graph::LoweredProgram program = lowered(model);
-  const graph::LoweredMethod& stated = method_of(program, name);
-  const Loaded loaded(program, model, source);
+struct LoadedModel::Contents {
+  graph::LoweredProgram lowered;
+  Loaded loaded;
+
+  Contents(const graph::Model& model, const TensorSource& source)
+      : lowered(pipeline::lowered(model)), loaded(lowered, model, source) {}
+};
+
+LoadedModel::LoadedModel(const graph::Model& model, const TensorSource& source)
+    : contents_(std::make_unique<Contents>(model, source)) {}
+LoadedModel::~LoadedModel() = default;
+
+const std::vector<graph::LoweredPort>& LoadedModel::inputs_of(const std::string& method) const {
+  return method_of(contents_->lowered, method).inputs;
+}
+
+Outputs LoadedModel::execute(const std::string& name, const Tensors& inputs) const {
+  const graph::LoweredMethod& stated = method_of(contents_->lowered, name);
+  const Loaded& loaded = contents_->loaded;
   ThreadPool pool(1);
   auto method =
       runner::Method::load(loaded.program, name, loaded.external, pool, {.poison = true}, "test");
@@ -123,6 +137,11 @@ Outputs execute(const graph::Model& model, const std::string& name, const Tensor
     outputs[stated.outputs[i].name] = floats_of(method->output(i));
   }
   return outputs;
+}
+
+Outputs execute(const graph::Model& model, const std::string& name, const TensorSource& source,
+                const Tensors& inputs) {
+  return LoadedModel(model, source).execute(name, inputs);
 }
 
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {

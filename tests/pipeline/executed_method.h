@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -15,11 +16,25 @@ namespace ferry::pipeline {
 using Tensors = std::map<std::string, std::vector<std::byte>>;
 using Outputs = std::map<std::string, std::vector<float>>;
 
-// The inputs of method `name`.
-std::vector<graph::LoweredPort> inputs_of(const graph::Model& model, const std::string& name);
+// A model that is lowered once, with its weights in memory. Planned memory is poisoned. Failures
+// are reported to the test.
+class LoadedModel {
+ public:
+  // The weights are those that the recipes make of `source`.
+  LoadedModel(const graph::Model& model, const TensorSource& source);
+  ~LoadedModel();
 
-// Outputs by name, as f32; codes of quantised ones. The weights are those that the recipes make of
-// `source`. Planned memory is poisoned. Failures are reported to the test.
+  const std::vector<graph::LoweredPort>& inputs_of(const std::string& method) const;
+  // Outputs by name, as f32; codes of quantised ones.
+  Outputs execute(const std::string& method, const Tensors& inputs) const;
+
+ private:
+  struct Contents;
+  std::unique_ptr<Contents> contents_;
+};
+
+// The same for one method alone.
+std::vector<graph::LoweredPort> inputs_of(const graph::Model& model, const std::string& name);
 Outputs execute(const graph::Model& model, const std::string& name, const TensorSource& source,
                 const Tensors& inputs);
 

@@ -74,12 +74,16 @@ SdpaData sdpa_data(const SdpaCase& c) {
   return d;
 }
 
-std::vector<float> run_sdpa(const SdpaCase& c, const SdpaData& d, ThreadPool& pool) {
+std::vector<float> run_sdpa(const SdpaCase& c, const SdpaData& d, const StoredRows& key,
+                            const StoredRows& value, ThreadPool& pool) {
   std::vector<float> out(d.query.size(), kNan);
-  sdpa_f32(c.shape, d.query.data(), d.key.data(), d.value.data(),
-           d.mask.empty() ? nullptr : d.mask.data(), c.seen == Seen::kCausal, c.start_pos, 0.3f,
-           out.data(), pool);
+  sdpa_f32(c.shape, d.query.data(), key, value, d.mask.empty() ? nullptr : d.mask.data(),
+           c.seen == Seen::kCausal, c.start_pos, 0.3f, out.data(), pool);
   return out;
+}
+
+std::vector<float> run_sdpa(const SdpaCase& c, const SdpaData& d, ThreadPool& pool) {
+  return run_sdpa(c, d, {DType::kF32, d.key.data()}, {DType::kF32, d.value.data()}, pool);
 }
 
 // The twin: softmax over all seen keys at once. A row without a finite score is zero.
@@ -237,6 +241,71 @@ TEST(SdpaTest, ARowOfVeryLowFiniteMasksIsStillASoftmax) {
     // Scores near 65535 keep 8 bits after the point, as in the reference.
     expect_near(run_sdpa(c, d, pool), naive_sdpa(c, d), 2e-2);
   });
+}
+
+// A cache as it is stored; `values` becomes what it stores.
+struct StoredCache {
+  StoredCache(DType stored_as, int64_t dim, std::vector<float>& values)
+      : dtype(stored_as),
+        bytes(values.size() * static_cast<size_t>(dtype_bytes(dtype))),
+        scales(values.size() / static_cast<size_t>(dim)),
+        zero_points(scales.size()) {
+    if (dtype == DType::kI8) {
+      make_codes(static_cast<size_t>(dim), values);
+      return;
+    }
+    const auto n = static_cast<int64_t>(values.size());
+    cast(DType::kF32, values.data(), dtype, bytes.data(), n);
+    cast(dtype, bytes.data(), DType::kF32, values.data(), n);
+  }
+  StoredRows rows() const { return {dtype, bytes.data(), scales.data(), zero_points.data()}; }
+
+  DType dtype;
+  std::vector<std::byte> bytes;
+  std::vector<float> scales;
+  std::vector<int8_t> zero_points;
+
+ private:
+  void make_codes(size_t dim, std::vector<float>& values) {
+    std::mt19937 bits(7);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t row = i / dim;
+      if (i % dim == 0) {
+        scales[row] = 0.01f + 0.0001f * static_cast<float>(bits() % 97);
+        zero_points[row] = static_cast<int8_t>(bits());
+      }
+      const auto code = static_cast<int8_t>(bits());
+      bytes[i] = static_cast<std::byte>(code);
+      values[i] = static_cast<float>(code - zero_points[row]) * scales[row];
+    }
+  }
+};
+
+TEST(SdpaTest, AStoredCacheGivesTheBitsOfItsValues) {
+  ThreadPool pool(2);
+  for (const SdpaCase& c : kSdpaCases) {
+    for (const DType dtype : {DType::kF16, DType::kBF16, DType::kI8}) {
+      SdpaData d = sdpa_data(c);
+      const StoredCache key(dtype, c.shape.dim, d.key), value(dtype, c.shape.dim, d.value);
+      on_every_target([&] {
+        const auto expected = run_sdpa(c, d, pool);
+        const auto out = run_sdpa(c, d, key.rows(), value.rows(), pool);
+        ASSERT_EQ(std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)), 0);
+      });
+    }
+  }
+}
+
+TEST(SdpaTest, HeadsThatFillTheTileOfAStoredCache) {
+  ThreadPool pool(2);
+  for (const int64_t dim : {kMaxStoredDim, kMaxStoredDim / 3}) {
+    const SdpaCase c{{1, 2, 2, 1, dim, 100}, 97, Seen::kCausal};
+    SdpaData d = sdpa_data(c);
+    const StoredCache key(DType::kF16, dim, d.key), value(DType::kI8, dim, d.value);
+    const auto expected = run_sdpa(c, d, pool);
+    const auto out = run_sdpa(c, d, key.rows(), value.rows(), pool);
+    EXPECT_EQ(std::memcmp(out.data(), expected.data(), out.size() * sizeof(float)), 0);
+  }
 }
 
 struct DeltaRuleData {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -26,27 +28,47 @@ using nlohmann::json;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr int64_t kCodeLlamaVocabulary = 32016, kGraniteVocabulary = 49152;
 
+// An id that files of an architecture state whatever the tokenizer says.
+struct FixedId {
+  const char* key = nullptr;
+  uint32_t id = 0;
+};
+
 // What the converter does for an architecture beyond the plain case: byte-level BPE.
 struct Policy {
   std::string_view architecture;
   bool sentence_piece = false;  // takes tokenizer.model where there is one
   bool llama = false;           // tokenizers of the Llama kind, and the exceptions for two sizes
   bool no_prefix = false;       // SentencePiece without a space before the text
-  bool glm = false;
+  bool stated_prefix = false;   // SentencePiece with such a space where add_prefix_space says so
+  bool glm = false, glm_bos = false;
+  bool hunyuan = false;             // ends are those of eod_token_id and of generation_config.json
+  std::array<FixedId, 2> ids = {};  // of SentencePiece
 };
 constexpr Policy kPolicies[] = {
     {.architecture = "llama", .sentence_piece = true, .llama = true},
     {.architecture = "granite", .sentence_piece = true, .llama = true},
+    {.architecture = "granitemoe", .sentence_piece = true, .llama = true},
     {.architecture = "smollm3", .sentence_piece = true, .llama = true},
     {.architecture = "mistral3", .sentence_piece = true, .llama = true},
     {.architecture = "arcee", .sentence_piece = true, .llama = true},
     {.architecture = "qwen2", .sentence_piece = true},
     {.architecture = "qwen3", .sentence_piece = true},
-    {.architecture = "gemma", .sentence_piece = true, .no_prefix = true},
+    {.architecture = "gemma",
+     .sentence_piece = true,
+     .no_prefix = true,
+     .ids = {{{"tokenizer.ggml.eot_token_id", 107}}}},
     {.architecture = "gemma2", .sentence_piece = true, .no_prefix = true},
     {.architecture = "gemma3", .sentence_piece = true, .no_prefix = true},
     {.architecture = "phi3", .sentence_piece = true},
+    {.architecture = "ernie4_5", .sentence_piece = true, .stated_prefix = true},
+    {.architecture = "nemotron",
+     .sentence_piece = true,
+     .ids = {{{"tokenizer.ggml.padding_token_id", 0}, {"tokenizer.ggml.unknown_token_id", 1}}}},
+    {.architecture = "qwen2vl", .sentence_piece = true},
     {.architecture = "chatglm", .glm = true},
+    {.architecture = "glm4", .glm = true, .glm_bos = true},
+    {.architecture = "hunyuan-dense", .hunyuan = true},
 };
 
 Policy policy_of(std::string_view architecture) {
@@ -129,15 +151,18 @@ class Maker {
   // -- the models
 
   Status make_keys() {
-    if (policy_.llama && tokenizer_config_.is_object()) {
-      const auto prefix = tokenizer_config_.find("add_prefix_space");
-      if (prefix != tokenizer_config_.end() && prefix->is_boolean()) {
-        keys_.set("tokenizer.ggml.add_space_prefix", prefix->get<bool>());
-      }
-    }
+    if (policy_.llama) set_stated_prefix();
     if (!pieces_.empty()) return sentence_piece();
     if (policy_.llama && has_byte_fallback(*document_)) return unscored();
     return byte_level();
+  }
+
+  void set_stated_prefix() {
+    if (!tokenizer_config_.is_object()) return;
+    const auto prefix = tokenizer_config_.find("add_prefix_space");
+    if (prefix != tokenizer_config_.end() && prefix->is_boolean()) {
+      keys_.set("tokenizer.ggml.add_space_prefix", prefix->get<bool>());
+    }
   }
 
   GgufVocabularySource source() const { return {tokenizer_config_, options_.vocab_size}; }
@@ -163,7 +188,11 @@ class Maker {
     set_lists("llama", "default",
               FERRY_TRY(sentence_piece_vocabulary(pieces_, added, document, rule, source())));
     specials(options_.vocab_size).write(keys_);
+    for (const FixedId& fixed : policy_.ids) {
+      if (fixed.key != nullptr) keys_.set(fixed.key, fixed.id);
+    }
     if (policy_.no_prefix) keys_.set("tokenizer.ggml.add_space_prefix", false);
+    if (policy_.stated_prefix) set_stated_prefix();
     set_llama_exceptions();
     return {};
   }
@@ -188,14 +217,29 @@ class Maker {
     Tokenizer tokenizer = FERRY_TRY(Tokenizer::parse(tokenizer_text_, kTokenizerFile));
     std::string pre = options_.pre;
     if (pre.empty()) pre = FERRY_TRY(find_pre(tokenizer));
-    if (policy_.glm) keys_.set("tokenizer.ggml.add_bos_token", false);
+    if (policy_.glm && !policy_.glm_bos) keys_.set("tokenizer.ggml.add_bos_token", false);
     set_lists("gpt2", std::move(pre),
               FERRY_TRY(byte_level_vocabulary(*document_, tokenizer, source())));
     keys_.set("tokenizer.ggml.merges", byte_level_merges(*document_));
     GgufSpecialTokens special = specials(INT64_MAX);
     if (policy_.glm) FERRY_RETURN_IF_ERROR(set_glm(special, tokenizer));
     special.write(keys_);
+    if (policy_.hunyuan) FERRY_RETURN_IF_ERROR(set_hunyuan());
     set_llama_exceptions();
+    return {};
+  }
+
+  Status set_hunyuan() {
+    const auto end = config_.is_object() ? config_.find("eod_token_id") : config_.end();
+    if (end != config_.end() && end->is_number_unsigned()) {
+      keys_.set("tokenizer.ggml.eos_token_id", end->get<uint32_t>());
+    }
+    const json generation = FERRY_TRY(read_json("generation_config.json"));
+    const auto ends = generation.is_object() ? generation.find("eos_token_id") : generation.end();
+    const bool several = ends != generation.end() && ends->is_array() && ends->size() > 1;
+    if (several && ends->front().is_number_unsigned()) {
+      keys_.set("tokenizer.ggml.eot_token_id", ends->front().get<uint32_t>());
+    }
     return {};
   }
 
@@ -210,9 +254,11 @@ class Maker {
   }
 
   Status set_glm(GgufSpecialTokens& special, const Tokenizer& tokenizer) const {
-    constexpr std::pair<const char*, const char*> kTokens[] = {
-        {"eos", "<|endoftext|>"}, {"eot", "<|user|>"}, {"unk", "<|endoftext|>"}};
-    for (const auto& [type, token] : kTokens) {
+    constexpr std::pair<const char*, const char*> kTokens[] = {{"eos", "<|endoftext|>"},
+                                                               {"eot", "<|user|>"},
+                                                               {"unk", "<|endoftext|>"},
+                                                               {"bos", "<|endoftext|>"}};
+    for (const auto& [type, token] : std::span(kTokens).first(policy_.glm_bos ? 4 : 3)) {
       const auto id = tokenizer.find(token);
       if (!id) {
         return fail(ErrorCode::kUnsupported,

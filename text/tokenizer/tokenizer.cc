@@ -121,6 +121,21 @@ Result<std::vector<int64_t>> Tokenizer::encode(std::string_view text, bool add_s
   return ids;
 }
 
+Result<std::vector<int64_t>> Tokenizer::encode_cut(std::string_view text, size_t most, Cut cut) {
+  std::vector<int64_t> ids = FERRY_TRY(encode(text, /*add_special=*/false));
+  const size_t special = impl_->post_processor.apply({}).size();
+  if (special > most) {
+    return fail(
+        ErrorCode::kUsage,
+        fmt::format("{} special tokens are more than the {} that a text may have", special, most));
+  }
+  const size_t kept = std::min(ids.size(), most - special);
+  const auto count = static_cast<std::ptrdiff_t>(kept);
+  ids = cut == Cut::kEnd ? std::vector<int64_t>(ids.begin(), ids.begin() + count)
+                         : std::vector<int64_t>(ids.end() - count, ids.end());
+  return impl_->post_processor.apply(std::move(ids));
+}
+
 // Encodes the text between two added tokens that are not normalized. `first`: the input begins with
 // it.
 Status Tokenizer::Impl::encode_part(std::string_view text, bool first, std::vector<int64_t>& ids) {

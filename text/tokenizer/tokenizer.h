@@ -36,6 +36,10 @@ class Tokenizer {
   // kBadInput for text that is not UTF-8 or larger than 256 MiB. With `add_special` the
   // post-processor sets its tokens; control tokens within the text are recognised either way.
   Result<std::vector<int64_t>> encode(std::string_view text, bool add_special);
+  // With special tokens, and cut to `most` tokens with them: the text loses tokens at its end, or
+  // at its begin. kUsage where the special tokens alone are more.
+  enum class Cut { kEnd, kBegin };
+  Result<std::vector<int64_t>> encode_cut(std::string_view text, size_t most, Cut cut);
   // Always valid UTF-8. Ids that no token has are left out; with `skip_special` special tokens too.
   Result<std::string> decode(std::span<const int64_t> ids, bool skip_special) const;
 

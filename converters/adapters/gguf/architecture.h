@@ -61,6 +61,45 @@ struct GgufFlag {
   std::string_view hf;
 };
 
+// Keys, or groups of them, that files have in the order of their architecture (written_keys.cc).
+enum class GgufKey {
+  kStandard,  // lengths, heads, RoPE, epsilon and experts, as most architectures begin
+  kContext,
+  kOriginalContext,
+  kEmbedding,
+  kBlocks,
+  kFeedForward,
+  kHeads,
+  kKvHeads,
+  kRmsEpsilon,
+  kLayerNormEpsilon,
+  kHeadLengths,
+  kStatedHeadLengths,  // where the config states the size of a head, and where it must be known
+  kOtherHeadLengths,   // where heads do not share the hidden size
+  kFileType,
+  kRopeDimension,
+  kRopeBase,
+  kOtherRopeBase,  // one that readers do not take for granted
+  kRopeScaling,    // "none" where there is none
+  kAlphaRope,
+  kYarnMultiplier,
+  kQueryGrowth,
+  kVocabulary,
+  kWindow,
+  kWindowOrNone,
+  kWindowPattern,
+  kScoreSoftcap,
+  kLogitSoftcap,
+  kLogitScale,
+  kMultipliers,
+  kExpertSizes,
+  kLinearAttention,
+  kShortConv,
+  kParallelResidual,
+  kDeepstack,
+  kNoBos,
+};
+
 struct GgufReading;  // reading.h
 
 struct GgufArchitecture {
@@ -99,9 +138,24 @@ struct GgufArchitecture {
   Status (*read_keys)(GgufReading&) = nullptr;
   // Embedding rows beyond the tokenizer's are cut, so that a config may tell more.
   bool cuts_vocabulary = false;
-  bool read = true, written = true;  // what Ferry does with such files
+
+  // -- of files that Ferry writes; none where there are no keys
+  std::vector<GgufKey> keys = {};
+  // Tensors that Ferry reads and other readers do not: a model that has them is not written.
+  std::vector<std::string_view> unread = {};
+  // What readers take, whatever a file says.
+  Activation activation = Activation::kSilu;
+  bool rope_factors = false;     // llama3 scaling is a tensor of factors
+  bool own_head = false;         // no head is tied to the embedding
+  bool equal_heads = false;      // heads share the hidden size
+  bool no_shared_heads = false;  // there are as many key heads as heads
+  bool turns_windows = false;    // where some layers have windows, only they have RoPE
+  bool plain_windows = false;    // layers with a window have RoPE without scaling
+  int64_t qk_norm_layers = 0;    // q and k have norms from so many layers on, and not before
+  int64_t window_layers = 0;     // windows are in models of so many layers, and in no others
 
   bool has_experts() const;
+  bool has_key(GgufKey key) const;
 };
 
 // Those of this name that are read; several where the name does not tell the model.

@@ -115,11 +115,12 @@ constexpr GgufName kMlpRows[] = {
     {"blk.{i}.ffn_down.bias", "model.layers.{i}.mlp.down_proj.bias"},
 };
 
+// Stacks of experts are written in the order of the rows.
 constexpr GgufName kExpertsRows[] = {
     {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.mlp.gate.weight"},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight", kStacked},
     {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.mlp.experts.{e}.gate_proj.weight", kStacked},
     {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.mlp.experts.{e}.up_proj.weight", kStacked},
-    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.mlp.experts.{e}.down_proj.weight", kStacked},
     {"blk.{i}.ffn_gate_inp_shexp.weight", "model.layers.{i}.mlp.shared_expert_gate.weight",
      kOneRow},
     {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.mlp.shared_expert.gate_proj.weight"},
@@ -147,6 +148,15 @@ constexpr GgufName kAttentionRows[] = {
 
 constexpr GgufName kFusedExpertsRows[] = {
     {"blk.{i}.ffn_gate_up_exps.weight", "model.layers.{i}.mlp.experts.gate_up_proj", kReadOnly},
+};
+
+// Weights of the model: what checkpoints have in a form that no file has, such as transposed.
+constexpr GgufName kExpertWeightsRows[] = {
+    {"blk.{i}.ffn_down_exps.weight", "layers.{i}.feed_forward.experts.w2.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "layers.{i}.feed_forward.experts.w1.weight"},
+    {"blk.{i}.ffn_up_exps.weight", "layers.{i}.feed_forward.experts.w3.weight"},
+    {"blk.{i}.ffn_gate_exps.bias", "layers.{i}.feed_forward.experts.w1.bias"},
+    {"blk.{i}.ffn_up_exps.bias", "layers.{i}.feed_forward.experts.w3.bias"},
 };
 
 constexpr GgufName kFusedAttentionRows[] = {
@@ -257,6 +267,7 @@ constinit const GgufNames kFrame = kFrameRows;
 constinit const GgufNames kMlp = kMlpRows;
 constinit const GgufNames kExperts = kExpertsRows;
 constinit const GgufNames kFusedExperts = kFusedExpertsRows;
+constinit const GgufNames kExpertWeights = kExpertWeightsRows;
 constinit const GgufNames kAttention = kAttentionRows;
 constinit const GgufNames kFusedAttention = kFusedAttentionRows;
 constinit const GgufNames kPairedAttention = kPairedAttentionRows;

@@ -15,10 +15,11 @@ inline constexpr GgufForm kConv = {.shape = GgufForm::Shape::kChannelAxis};
 inline constexpr GgufForm kStacked = {.shape = GgufForm::Shape::kExperts};
 
 // Of several architectures (names.cc). kFusedExperts stands beside
-// kExperts, kFusedAttention beside kAttention where no layer has linear attention.
-extern const GgufNames kFrame, kMlp, kExperts, kFusedExperts, kAttention, kFusedAttention,
-    kPairedAttention, kValueAndOutput, kPreNorm, kPostAttentionNorm, kFourNorms, kTiledDeltaNet,
-    kGroupedDeltaNet, kTwoPostNorms, kPackedProjections, kGateUp, kLfm2;
+// kExperts, kFusedAttention beside kAttention where no layer has linear attention. kExpertWeights
+// follows the names of checkpoints.
+extern const GgufNames kFrame, kMlp, kExperts, kFusedExperts, kExpertWeights, kAttention,
+    kFusedAttention, kPairedAttention, kValueAndOutput, kPreNorm, kPostAttentionNorm, kFourNorms,
+    kTiledDeltaNet, kGroupedDeltaNet, kTwoPostNorms, kPackedProjections, kGateUp, kLfm2;
 
 // Of one or two (names_single.cc).
 // Biases of the layer norms before attention and MLP, and behind the last layer.
@@ -28,6 +29,7 @@ extern const GgufNames kSharedExperts;
 extern const GgufNames kLatentAttention;
 extern const GgufNames kGptOss;
 extern const GgufNames kGraniteExperts;
+extern const GgufNames kMixtralExperts;
 extern const GgufNames kMamba;
 extern const GgufNames kLfm2Experts;
 extern const GgufNames kGlm4Norms;

@@ -71,6 +71,16 @@ constexpr GgufName kGraniteExpertsRows[] = {
     {"blk.{i}.ffn_down.weight", "model.layers.{i}.shared_mlp.output_linear.weight"},
 };
 
+constexpr GgufName kMixtralExpertsRows[] = {
+    {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.block_sparse_moe.gate.weight"},
+    {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w1.weight",
+     kStacked},
+    {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w2.weight",
+     kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.block_sparse_moe.experts.{e}.w3.weight",
+     kStacked},
+};
+
 constexpr GgufForm kFlat = {.shape = GgufForm::Shape::kFlat};
 constexpr GgufForm kFlatNegExp = {.shape = GgufForm::Shape::kFlat,
                                   .values = GgufForm::Values::kNegExp};
@@ -198,6 +208,7 @@ constinit const GgufNames kSharedExperts = kSharedExpertsRows;
 constinit const GgufNames kLatentAttention = kLatentAttentionRows;
 constinit const GgufNames kGptOss = kGptOssRows;
 constinit const GgufNames kGraniteExperts = kGraniteExpertsRows;
+constinit const GgufNames kMixtralExperts = kMixtralExpertsRows;
 constinit const GgufNames kMamba = kMambaRows;
 constinit const GgufNames kLfm2Experts = kLfm2ExpertsRows;
 constinit const GgufNames kGlm4Norms = kGlm4NormsRows;

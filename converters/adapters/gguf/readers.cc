@@ -88,6 +88,13 @@ Status read_gguf_mamba(GgufReading& in) {
   return {};
 }
 
+Status read_gguf_experts_alone(GgufReading& in) {
+  const auto turned = FERRY_TRY(in.keys->fields.flag(in.keys->name("rope.scaling.finetuned")));
+  if (turned.value_or(true)) return {};
+  return in.keys->unsupported("rope.scaling.finetuned",
+                              "is false: not supported where experts have no shared one");
+}
+
 Status read_gguf_short_convs(GgufReading& in) {
   if (in.type->name == "lfm2") (*in.config)["block_auto_adjust_ff_dim"] = false;  // it has been
   return in.take("shortconv.l_cache", "conv_L_cache", kGgufSizes);

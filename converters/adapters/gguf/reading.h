@@ -56,6 +56,7 @@ Status read_gguf_experts(GgufReading& reading);
 
 Status read_gguf_latent_attention(GgufReading& reading);
 Status read_gguf_mamba(GgufReading& reading);
+Status read_gguf_experts_alone(GgufReading& reading);
 Status read_gguf_short_convs(GgufReading& reading);
 Status read_gguf_parallel_residual(GgufReading& reading);
 Status read_gguf_growing_queries(GgufReading& reading);

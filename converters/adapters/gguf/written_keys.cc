@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -19,7 +18,8 @@ using nlohmann::json;
 using Type = RopeConfig::Type;
 
 constexpr uint32_t kQuantizationVersion = 2;
-constexpr int64_t kPhi3Original = 4096;  // of its configuration class
+constexpr int64_t kPhi3Original = 4096;        // of its configuration class
+constexpr int64_t kHunyuanPositions = 262144;  // whatever its config says beside an alpha
 
 // Numbers of generation_config.json.
 struct SamplingRow {
@@ -69,16 +69,7 @@ class Keys {
     FERRY_RETURN_IF_ERROR(add_sampling());
     if (!in_.name.empty()) set("general.name", in_.name);
     set("general.size_label", in_.size_label);
-    if (name_ == "gemma2") {
-      add_gemma2();
-    } else if (name_ == "phi3") {
-      add_phi3();
-    } else if (name_ == "chatglm") {
-      add_chatglm();
-    } else {
-      add_default();
-      add_own();
-    }
+    for (const GgufKey key : in_.architecture->keys) (this->*writer_of(key))();
     set("general.quantization_version", kQuantizationVersion);
     return std::move(out_);
   }
@@ -109,6 +100,22 @@ class Keys {
     const auto found = json_.find(key);
     return found != json_.end() && found->is_number() ? found->get<double>() : 0;
   }
+  // A member of the RoPE object, of that of full attention where there are several; or nullptr.
+  const json* rope_member(const char* key) const {
+    for (const char* name : {"rope_parameters", "rope_scaling"}) {
+      const json* rope = member(json_, name);
+      const json* full = rope == nullptr ? nullptr : member(*rope, "full_attention");
+      for (const json* object : {full, rope}) {
+        const json* found = object == nullptr ? nullptr : member(*object, key);
+        if (found != nullptr) return found;
+      }
+    }
+    return nullptr;
+  }
+  static const json* member(const json& object, const char* key) {
+    const auto found = object.is_object() ? object.find(key) : object.end();
+    return found == object.end() || found->is_null() ? nullptr : &*found;
+  }
 
   Status add_sampling() {
     if (in_.generation_text.empty()) return {};
@@ -125,56 +132,67 @@ class Keys {
     return {};
   }
 
+  void add_blocks() { own("block_count", whole(c_.num_layers)); }
+  void add_context() { own("context_length", whole(c_.max_positions)); }
+  void add_embedding() { own("embedding_length", whole(c_.hidden_size)); }
+  void add_feed_forward() { own("feed_forward_length", whole(feed_forward_length())); }
+  void add_heads() { own("attention.head_count", whole(c_.num_heads)); }
+  void add_rms_epsilon() { own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps)); }
+  void add_layer_norm_epsilon() { own("attention.layer_norm_epsilon", real(c_.rms_norm_eps)); }
   void add_file_type() { set("general.file_type", gguf_file_type_info(in_.type).number); }
-  void add_head_lengths() {
-    own("attention.key_length", whole(c_.head_dim));
-    own("attention.value_length", whole(c_.head_dim));
-  }
+  void add_rope_dimension() { own("rope.dimension_count", whole(c_.rotary_dim())); }
+  void add_rope_base() { own("rope.freq_base", real(c_.rope.theta)); }
+  void add_vocabulary() { own("vocab_size", whole(c_.vocab_size)); }
+  void add_logit_scale() { own("logit_scale", real(c_.scalars.logits)); }
+  void add_no_bos() { set("tokenizer.ggml.add_bos_token", false); }
 
-  // In the order of the architecture's own converter.
-  enum Length { kBlocks, kContext, kEmbedding, kFeedForward };
-  void add_lengths(std::initializer_list<Length> lengths) {
-    const std::pair<const char*, int64_t> rows[] = {{"block_count", c_.num_layers},
-                                                    {"context_length", c_.max_positions},
-                                                    {"embedding_length", c_.hidden_size},
-                                                    {"feed_forward_length", feed_forward_length()}};
-    for (const Length length : lengths) own(rows[length].first, whole(rows[length].second));
-  }
-  void add_attention() {
-    own("attention.head_count", whole(c_.num_heads));
-    own("attention.head_count_kv", whole(c_.num_kv_heads));
-    add_epsilon();
-  }
-  void add_epsilon() { own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps)); }
-
-  void add_default() {
-    add_lengths({kBlocks, kContext, kEmbedding, kFeedForward});
-    own("attention.head_count", whole(c_.num_heads));
-    if (name_ == "lfm2") {
-      std::vector<int32_t> heads;  // none in layers of convolutions
-      for (const LayerType type : c_.layer_types) {
-        heads.push_back(is_attention(type) ? static_cast<int32_t>(c_.num_kv_heads) : 0);
-      }
-      own("attention.head_count_kv", heads);
-    } else {
-      own("attention.head_count_kv", whole(c_.num_kv_heads));
-    }
+  void add_standard() {
+    add_blocks();
+    add_context();
+    add_embedding();
+    add_feed_forward();
+    add_heads();
+    add_kv_heads();
     add_rope();
     add_epsilon();
-    if (c_.moe.experts > 0) {
-      own("expert_count", whole(c_.moe.experts));
-      own("expert_used_count", whole(c_.moe.per_token));
-    }
-    // Granite's converter drops it: its heads share the hidden size.
-    const bool differs = c_.head_dim * c_.num_heads != c_.hidden_size;
-    if ((states("head_dim") && name_ != "granite") || differs) add_head_lengths();
-    add_file_type();
+    if (c_.moe.experts == 0) return;
+    own("expert_count", whole(c_.moe.experts));
+    own("expert_used_count", whole(c_.moe.per_token));
   }
 
   // Where every layer has experts, nothing has this size.
   int64_t feed_forward_length() const {
     return c_.intermediate_size > 0 ? c_.intermediate_size
                                     : static_cast<int64_t>(number("intermediate_size"));
+  }
+
+  void add_kv_heads() {
+    if (in_.architecture->without_heads.empty()) {
+      own("attention.head_count_kv", whole(c_.num_kv_heads));
+      return;
+    }
+    std::vector<int32_t> heads;
+    for (const LayerType type : c_.layer_types) {
+      heads.push_back(is_attention(type) ? static_cast<int32_t>(c_.num_kv_heads) : 0);
+    }
+    own("attention.head_count_kv", heads);
+  }
+
+  // The converter takes the kind of a norm from the name of its epsilon.
+  void add_epsilon() {
+    const bool layer_norm = in_.architecture->layer_norm && !states("norm_eps");
+    layer_norm ? add_layer_norm_epsilon() : add_rms_epsilon();
+  }
+
+  void add_head_lengths() {
+    own("attention.key_length", whole(c_.head_dim));
+    own("attention.value_length", whole(c_.head_dim));
+  }
+  void add_stated_head_lengths() {
+    states("head_dim") ? add_head_lengths() : add_other_head_lengths();
+  }
+  void add_other_head_lengths() {
+    if (c_.head_dim * c_.num_heads != c_.hidden_size) add_head_lengths();
   }
 
   void add_rope() {
@@ -187,66 +205,87 @@ class Keys {
     if (const std::vector<int32_t> sections = rope_sections(); !sections.empty()) {
       own("rope.dimension_sections", sections);
     }
-    own("rope.freq_base", real(c_.rope.theta));
+    add_rope_base();
     if (name_ == "gemma3") own("rope.freq_base_swa", real(c_.sliding_rope.theta));
   }
 
+  // What the config states, and what readers would take otherwise.
   void add_yarn() {
-    own("rope.scaling.original_context_length", whole(c_.rope.original_max_positions));
     const RopeConfig usual;
-    if (c_.rope.beta_fast != usual.beta_fast) {
+    own("rope.scaling.original_context_length", whole(c_.rope.original_max_positions));
+    if (rope_member("truncate") != nullptr || !c_.rope.truncate) {
+      own("rope.scaling.yarn_truncate", c_.rope.truncate);
+    }
+    if (rope_member("attention_factor") != nullptr) {
+      own("rope.scaling.yarn_attn_factor", real(c_.rope.attention_factor));
+    }
+    if (rope_member("beta_fast") != nullptr || c_.rope.beta_fast != usual.beta_fast) {
       own("rope.scaling.yarn_beta_fast", real(c_.rope.beta_fast));
     }
-    if (c_.rope.beta_slow != usual.beta_slow) {
+    if (rope_member("beta_slow") != nullptr || c_.rope.beta_slow != usual.beta_slow) {
       own("rope.scaling.yarn_beta_slow", real(c_.rope.beta_slow));
+    }
+  }
+
+  void add_other_rope_base() {
+    if (c_.rope.theta != RopeConfig().theta) add_rope_base();
+  }
+  void add_rope_scaling() {
+    if (c_.rope.type == Type::kDefault) own("rope.scaling.type", std::string("none"));
+  }
+  // The config's base has been changed already; its length is not that of the model.
+  void add_alpha_rope() {
+    const json* type = rope_member("rope_type");
+    if (type == nullptr || *type != "dynamic") return;
+    own("rope.scaling.type", std::string("none"));
+    own("rope.scaling.factor", 1.0F);
+    own("rope.scaling.original_context_length", whole(kHunyuanPositions));
+    own("context_length", whole(kHunyuanPositions));
+  }
+  // Readers divide their factor by this one's; the reference has both as one.
+  void add_yarn_multiplier() {
+    if (c_.rope.type != Type::kYarn) return;
+    own("rope.scaling.yarn_log_multiplier", real(gguf_yarn_multiplier(c_.rope)));
+  }
+  void add_query_growth() {
+    if (c_.rope.query_growth != 0) {
+      own("attention.temperature_scale", real(c_.rope.query_growth));
     }
   }
 
   // Of text and images, in four parts; the positions of text are the same in all.
   std::vector<int32_t> rope_sections() const {
-    for (const char* name : {"rope_parameters", "rope_scaling"}) {
-      const auto rope = json_.find(name);
-      if (rope == json_.end() || !rope->is_object() || !rope->contains("mrope_section")) continue;
-      std::vector<int32_t> sections;
-      for (const json& part : (*rope)["mrope_section"]) {
-        if (part.is_number_integer()) sections.push_back(part.get<int32_t>());
-      }
-      sections.resize(4);
-      return sections;
+    const json* stated = rope_member("mrope_section");
+    if (stated == nullptr) return {};
+    std::vector<int32_t> sections;
+    for (const json& part : *stated) {
+      if (part.is_number_integer()) sections.push_back(part.get<int32_t>());
     }
-    return {};
+    sections.resize(4);
+    return sections;
   }
 
-  void add_own() {
-    if (name_ == "llama" || name_ == "smollm3" || name_ == "granite" || name_ == "mistral3") {
-      own("vocab_size", whole(c_.vocab_size));
-      own("rope.dimension_count", whole(c_.head_dim));
+  void add_short_conv() {
+    own("shortconv.l_cache", whole(static_cast<int64_t>(number("conv_L_cache"))));
+  }
+
+  void add_expert_sizes() {
+    if (c_.moe.experts == 0) return;
+    own("expert_feed_forward_length", whole(c_.moe.expert_size));
+    if (c_.moe.shared_size > 0 || states("shared_expert_intermediate_size")) {
+      own("expert_shared_feed_forward_length", whole(c_.moe.shared_size));
     }
-    if (name_ == "granite") add_granite();
-    if (name_ == "gemma3") add_gemma3();
-    if (name_ == "qwen3vl") own("n_deepstack_layers", whole(deepstack_layers()));
-    if (name_ == "lfm2") {
-      own("vocab_size", whole(c_.vocab_size));
-      own("shortconv.l_cache", whole(static_cast<int64_t>(number("conv_L_cache"))));
-    }
-    if (c_.moe.experts > 0) {
-      own("expert_feed_forward_length", whole(c_.moe.expert_size));
-      if (c_.moe.shared_size > 0 || states("shared_expert_intermediate_size")) {
-        own("expert_shared_feed_forward_length", whole(c_.moe.shared_size));
-      }
-    }
-    if (in_.architecture->linear_attention) add_linear_attention();
   }
 
   // Layers that features of images are added to. Texts have none.
-  int64_t deepstack_layers() const {
-    const auto vision = json_.find("vision_config");
-    if (vision == json_.end() || !vision->is_object()) return 0;
-    const auto layers = vision->find("deepstack_visual_indexes");
-    return layers != vision->end() && layers->is_array() ? std::ssize(*layers) : 0;
+  void add_deepstack() {
+    const json* vision = member(json_, "vision_config");
+    const json* layers = vision == nullptr ? nullptr : member(*vision, "deepstack_visual_indexes");
+    own("n_deepstack_layers",
+        whole(layers != nullptr && layers->is_array() ? std::ssize(*layers) : 0));
   }
 
-  void add_granite() {
+  void add_multipliers() {
     own("attention.scale",
         real(c_.scalars.attention.value_or(1 / std::sqrt(static_cast<double>(c_.head_dim)))));
     own("embedding_scale", real(c_.scalars.embedding));
@@ -255,10 +294,32 @@ class Keys {
         real(states("logits_scaling") ? number("logits_scaling") : 1 / c_.scalars.logits));
   }
 
-  void add_gemma3() {
-    add_head_lengths();
+  void add_score_softcap() {
+    own("attn_logit_softcapping", real(c_.scalars.attention_softcap.value_or(0)));
+  }
+  void add_logit_softcap() {
     if (c_.scalars.logit_softcap) own("final_logit_softcapping", real(*c_.scalars.logit_softcap));
+  }
+  void add_window() {
     if (c_.sliding_window) own("attention.sliding_window", whole(*c_.sliding_window));
+  }
+  void add_window_or_none() {
+    own("attention.sliding_window", whole(c_.sliding_window.value_or(0)));
+  }
+  void add_window_pattern() {
+    if (!c_.sliding_window) return;
+    std::vector<bool> sliding;
+    for (const LayerType type : c_.layer_types) {
+      sliding.push_back(type == LayerType::kSlidingAttention);
+    }
+    own("attention.sliding_window_pattern", sliding);
+  }
+
+  // The converter takes true where the config states nothing.
+  void add_parallel_residual() {
+    const json* stated = member(json_, "use_parallel_residual");
+    own("use_parallel_residual",
+        stated == nullptr || (stated->is_boolean() && stated->get<bool>()));
   }
 
   void add_linear_attention() {
@@ -274,56 +335,64 @@ class Keys {
     own("attention.recurrent_layers", recurrent);
     const auto interval = static_cast<int64_t>(number("full_attention_interval"));
     own("full_attention_interval", whole(interval > 0 ? interval : 4));
-    own("rope.dimension_count", whole(c_.rotary_dim()));
+    add_rope_dimension();
     // What readers of this architecture want in any case, as the reference has it.
     if (name_ == "qwen35" && rope_sections().empty()) {
       own("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
     }
   }
 
-  void add_gemma2() {
-    add_lengths({kContext, kEmbedding, kBlocks, kFeedForward});
-    add_attention();
-    add_head_lengths();
-    add_file_type();
-    own("attn_logit_softcapping", real(c_.scalars.attention_softcap.value_or(0)));
-    own("final_logit_softcapping", real(c_.scalars.logit_softcap.value_or(0)));
-    own("attention.sliding_window", whole(c_.sliding_window.value_or(0)));
-    // The converter knows no other.
-    if (c_.rope.theta != RopeConfig().theta) own("rope.freq_base", real(c_.rope.theta));
+  void add_original_context() {
+    own("rope.scaling.original_context_length", whole(original_positions()));
   }
-
-  void add_phi3() {
-    add_lengths({kContext});
-    own("rope.scaling.original_context_length", whole(phi3_original_positions()));
-    add_lengths({kEmbedding, kFeedForward, kBlocks});
-    add_attention();
-    own("rope.dimension_count", whole(c_.rotary_dim()));
-    own("rope.freq_base", real(c_.rope.theta));
-    add_file_type();
-    own("attention.sliding_window", whole(c_.sliding_window.value_or(0)));
-  }
-
-  int64_t phi3_original_positions() const {
+  int64_t original_positions() const {
     if (c_.rope.original_max_positions > 0) return c_.rope.original_max_positions;
-    for (const char* name : {"rope_parameters", "rope_scaling"}) {
-      const auto rope = json_.find(name);
-      if (rope == json_.end() || !rope->is_object()) continue;
-      const auto found = rope->find("original_max_position_embeddings");
-      if (found != rope->end() && found->is_number_integer()) return found->get<int64_t>();
-    }
+    const json* found = rope_member("original_max_position_embeddings");
+    if (found != nullptr && found->is_number_integer()) return found->get<int64_t>();
     const auto stated = static_cast<int64_t>(number("original_max_position_embeddings"));
     return stated > 0 ? stated : kPhi3Original;
   }
 
-  void add_chatglm() {
-    add_lengths({kContext, kEmbedding, kFeedForward, kBlocks});
-    add_attention();
-    if (c_.head_dim * c_.num_heads != c_.hidden_size) add_head_lengths();
-    add_file_type();
-    own("rope.dimension_count", whole(c_.rotary_dim()));
-    set("tokenizer.ggml.add_bos_token", false);
-    own("rope.freq_base", real(c_.rope.theta));
+  using Writer = void (Keys::*)();
+  static Writer writer_of(GgufKey key) {
+    using enum GgufKey;
+    static constexpr std::pair<GgufKey, Writer> kWriters[] = {
+        {kStandard, &Keys::add_standard},
+        {kContext, &Keys::add_context},
+        {kOriginalContext, &Keys::add_original_context},
+        {kEmbedding, &Keys::add_embedding},
+        {kBlocks, &Keys::add_blocks},
+        {kFeedForward, &Keys::add_feed_forward},
+        {kHeads, &Keys::add_heads},
+        {kKvHeads, &Keys::add_kv_heads},
+        {kRmsEpsilon, &Keys::add_rms_epsilon},
+        {kLayerNormEpsilon, &Keys::add_layer_norm_epsilon},
+        {kHeadLengths, &Keys::add_head_lengths},
+        {kStatedHeadLengths, &Keys::add_stated_head_lengths},
+        {kOtherHeadLengths, &Keys::add_other_head_lengths},
+        {kFileType, &Keys::add_file_type},
+        {kRopeDimension, &Keys::add_rope_dimension},
+        {kRopeBase, &Keys::add_rope_base},
+        {kOtherRopeBase, &Keys::add_other_rope_base},
+        {kRopeScaling, &Keys::add_rope_scaling},
+        {kAlphaRope, &Keys::add_alpha_rope},
+        {kYarnMultiplier, &Keys::add_yarn_multiplier},
+        {kQueryGrowth, &Keys::add_query_growth},
+        {kVocabulary, &Keys::add_vocabulary},
+        {kWindow, &Keys::add_window},
+        {kWindowOrNone, &Keys::add_window_or_none},
+        {kWindowPattern, &Keys::add_window_pattern},
+        {kScoreSoftcap, &Keys::add_score_softcap},
+        {kLogitSoftcap, &Keys::add_logit_softcap},
+        {kLogitScale, &Keys::add_logit_scale},
+        {kMultipliers, &Keys::add_multipliers},
+        {kExpertSizes, &Keys::add_expert_sizes},
+        {kLinearAttention, &Keys::add_linear_attention},
+        {kShortConv, &Keys::add_short_conv},
+        {kParallelResidual, &Keys::add_parallel_residual},
+        {kDeepstack, &Keys::add_deepstack},
+        {kNoBos, &Keys::add_no_bos}};
+    return std::ranges::find(kWriters, key, &std::pair<GgufKey, Writer>::first)->second;
   }
 
   const GgufKeysInput& in_;
@@ -337,6 +406,11 @@ class Keys {
 
 Result<std::vector<GgufKeyValue>> gguf_model_keys(const GgufKeysInput& input) {
   return Keys(input, FERRY_TRY(merged_config(input))).run();
+}
+
+double gguf_yarn_multiplier(const RopeConfig& rope) {
+  const double unit = 0.1 * std::log(rope.factor);
+  return ((unit + 1) / rope.attention_factor - 1) / unit;
 }
 
 std::string gguf_size_label(std::span<const GgufNamedShape> tensors) {

@@ -31,6 +31,9 @@ struct GgufKeysInput {
 // JSON.
 Result<std::vector<GgufKeyValue>> gguf_model_keys(const GgufKeysInput& input);
 
+// The m for which (0.1 ln(factor) + 1) / (0.1 m ln(factor) + 1) is the attention factor of yarn.
+double gguf_yarn_multiplier(const RopeConfig& rope);
+
 // "1.2B"; "8x7B" where some are stacks of experts.
 std::string gguf_size_label(std::span<const GgufNamedShape> tensors);
 

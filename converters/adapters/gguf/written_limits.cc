@@ -12,8 +12,9 @@ namespace {
 
 using Type = RopeConfig::Type;
 
-constexpr int64_t kGlobalEvery = 6;     // gemma3
-constexpr double kF32Tolerance = 1e-6;  // of numbers that readers compute in f32
+constexpr int64_t kGlobalEvery = 6;        // gemma3
+constexpr int64_t kGemma2GlobalEvery = 2;  // gemma2
+constexpr double kTolerance = 1e-6;        // of numbers that readers compute in f32
 
 class Limits {
  public:
@@ -35,12 +36,18 @@ class Limits {
           "the file has the text model alone: images need a projector file (mmproj), "
           "which Ferry does not write");
     }
-    const bool ignored = !a_.gemma && c_.sliding_window && *c_.sliding_window < c_.max_positions;
+    const bool ignored =
+        window_interval() == 0 && c_.sliding_window && *c_.sliding_window < c_.max_positions;
     if (ignored) {
       lines.push_back(
           fmt::format("llama.cpp does not apply the sliding window of {}: its outputs "
                       "differ from position {} on",
                       *c_.sliding_window, *c_.sliding_window));
+    }
+    if (c_.rope.type == Type::kYarn && !c_.rope.truncate) {
+      lines.push_back(
+          "llama.cpp rounds the bounds of yarn to whole pairs, whatever the file says: its "
+          "frequencies differ");
     }
     if (c_.rope.type == Type::kLongRope) {
       lines.push_back(
@@ -59,12 +66,19 @@ class Limits {
   }
 
   Status check_model() const {
-    const Activation wanted = a_.gemma ? Activation::kGeluTanh : Activation::kSilu;
-    if (c_.activation != wanted) return cannot("hidden_act", "is another activation");
-    const bool own_lengths = a_.name != "phi3" && a_.name != "granite" && a_.name != "lfm2";
-    if (!own_lengths && c_.head_dim * c_.num_heads != c_.hidden_size) {
+    if (c_.activation != a_.activation) return cannot("hidden_act", "is another activation");
+    if (a_.equal_heads && c_.head_dim * c_.num_heads != c_.hidden_size) {
       return cannot("head_dim", "is not the hidden size divided by the heads");
     }
+    if (a_.own_head && c_.tie_word_embeddings) return cannot("tie_word_embeddings", "is true");
+    if (a_.no_shared_heads && c_.num_kv_heads != c_.num_heads) {
+      return cannot("num_key_value_heads", "is not num_attention_heads");
+    }
+    const bool has_norms = c_.number("qk_norm") > 0;
+    if (a_.qk_norm_layers > 0 && has_norms != (c_.num_layers >= a_.qk_norm_layers)) {
+      return cannot("use_qk_norm", fmt::format("is {} with {} layers", has_norms, c_.num_layers));
+    }
+    if (c_.scalars.qkv_clip) return cannot("clip_qkv", "limits queries, keys and values");
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
       return cannot("linear_value_head_dim", "is not linear_key_head_dim");
     }
@@ -73,50 +87,80 @@ class Limits {
 
   Status check_rope() const {
     const RopeConfig& rope = c_.rope;
-    const bool has_blocks = a_.name != "gemma2" && a_.name != "phi3" && a_.name != "chatglm";
+    const bool has_scaling = a_.has_key(GgufKey::kStandard);
     if (rope.type == Type::kLongRope && a_.name != "phi3") {
       return cannot("rope_parameters", "is longrope");
     }
     const bool scaled =
         rope.type == Type::kLinear || rope.type == Type::kYarn || rope.type == Type::kLlama3;
-    if (scaled && !has_blocks) return cannot("rope_parameters", "scales RoPE");
-    if (rope.type == Type::kLlama3 && a_.name != "llama" && a_.name != "smollm3" &&
-        a_.name != "granite" && a_.name != "mistral3") {
+    if (scaled && !has_scaling) return cannot("rope_parameters", "scales RoPE");
+    if (rope.type == Type::kLlama3 && !a_.rope_factors) {
       return cannot("rope_parameters", "is llama3");
     }
+    if (c_.sliding_window) FERRY_RETURN_IF_ERROR(check_sliding_rope());
     if (rope.type == Type::kYarn) FERRY_RETURN_IF_ERROR(check_yarn());
-    const bool partial = a_.partial_rotary || a_.linear_attention || a_.name == "chatglm";
+    if (rope.query_growth != 0 && rope.type != Type::kYarn) {
+      return cannot("rope_parameters.llama_4_scaling_beta", "stands without yarn");
+    }
+    const bool partial = a_.partial_rotary || a_.linear_attention;
     if (!partial && c_.rotary_dim() != c_.head_dim) {
       return cannot("partial_rotary_factor", "turns a part of each head");
     }
     return {};
   }
 
+  // gemma3 has a key for the base of this one.
+  Status check_sliding_rope() const {
+    RopeConfig wanted = c_.rope;
+    if (a_.plain_windows) wanted = {.theta = c_.rope.theta};
+    const bool same = rope_inverse_frequencies(c_.sliding_rope, c_.rotary_dim()) ==
+                          rope_inverse_frequencies(wanted, c_.rotary_dim()) &&
+                      c_.sliding_rope.attention_factor == wanted.attention_factor;
+    if (same || a_.sliding_pattern) return {};
+    return cannot("rope_parameters.sliding_attention", "differs from what readers take");
+  }
+
   // Readers multiply by 0.1 ln(factor) + 1 themselves.
   Status check_yarn() const {
+    const bool has_multiplier = a_.has_key(GgufKey::kYarnMultiplier);
     const double usual = 0.1 * std::log(c_.rope.factor) + 1;
-    if (std::abs(c_.rope.attention_factor - usual) > kF32Tolerance * usual) {
+    if (!has_multiplier && std::abs(c_.rope.attention_factor - usual) > kTolerance * usual) {
       return cannot("rope_parameters.attention_factor", "is not 0.1 ln(factor) + 1");
     }
-    if (!c_.rope.truncate) return cannot("rope_parameters.truncate", "is false");
+    if (has_multiplier && gguf_yarn_multiplier(c_.rope) < 0) {
+      return cannot("rope_parameters.attention_factor", "is more than 0.1 ln(factor) + 1");
+    }
     return {};
   }
 
   Status check_layers() const {
+    const bool has_windows = c_.sliding_window.has_value();
+    if (a_.window_layers > 0 && has_windows != (c_.num_layers == a_.window_layers)) {
+      return cannot("sliding_window", fmt::format("is {} with {} layers",
+                                                  has_windows ? "stated" : "null", c_.num_layers));
+    }
     for (int64_t i = 0; i < c_.num_layers; ++i) {
       const auto at = static_cast<size_t>(i);
+      const bool slides = c_.layer_types[at] == LayerType::kSlidingAttention;
       const bool turned = c_.rope_layers.empty() || c_.rope_layers[at];
-      const bool is_turned = a_.no_rope_interval == 0 || (i + 1) % a_.no_rope_interval != 0;
+      bool is_turned = a_.no_rope_interval == 0 || (i + 1) % a_.no_rope_interval != 0;
+      if (a_.turns_windows && c_.sliding_window) is_turned = slides;
       if (is_attention(c_.layer_types[at]) && turned != is_turned) {
         return cannot("no_rope_layers", fmt::format("differs in layer {}", i));
       }
-      const bool slides = c_.layer_types[at] == LayerType::kSlidingAttention;
-      const bool is_sliding = a_.name == "gemma2" ? i % 2 == 0 : (i + 1) % kGlobalEvery != 0;
-      if (a_.gemma && slides != is_sliding) {
+      const int64_t every = window_interval();
+      if (every > 0 && slides != ((i + 1) % every != 0)) {
         return cannot("layer_types", fmt::format("differs in layer {}", i));
       }
     }
     return {};
+  }
+
+  // All but every so many layers have the window of the file; 0: readers apply none.
+  int64_t window_interval() const {
+    if (a_.sliding_pattern) return kGlobalEvery;
+    if (a_.has_key(GgufKey::kWindowPattern) && !c_.sliding_window) return 0;
+    return a_.gemma ? kGemma2GlobalEvery : a_.window_every;
   }
 
   Status check_gemma() const {
@@ -125,7 +169,7 @@ class Limits {
         1 / std::sqrt(static_cast<double>(by_hidden ? c_.hidden_size / c_.num_heads : c_.head_dim));
     const double scale =
         c_.scalars.attention.value_or(1 / std::sqrt(static_cast<double>(c_.head_dim)));
-    if (std::abs(scale - wanted) > kF32Tolerance * wanted) {
+    if (std::abs(scale - wanted) > kTolerance * wanted) {
       return cannot(
           "query_pre_attn_scalar",
           fmt::format("is not {}", by_hidden ? "hidden_size / num_attention_heads" : "head_dim"));

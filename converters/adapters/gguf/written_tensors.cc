@@ -19,7 +19,7 @@ namespace {
 using graph::Recipe;
 using graph::Step;
 
-constexpr std::string_view kHeadWeight = "lm_head.weight";
+constexpr std::string_view kHead = "lm_head.weight";
 // A checkpoint of a part of a larger model, and of a model without its head, has other prefixes.
 constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
     {"", ""},
@@ -30,23 +30,13 @@ constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
     {"model.text_model.", "model."},
     {"transformer.", "model."},
 };
-// The three stacks of a layer follow its last expert in this order.
-constexpr std::string_view kStackOrder[] = {"down", "gate", "up"};
-
-size_t rank_of_stack(std::string_view name) {
-  for (size_t i = 0; i < std::size(kStackOrder); ++i) {
-    if (name.find(kStackOrder[i]) != name.npos) return i;
-  }
-  return std::size(kStackOrder);
-}
-
-int64_t row_width(const Shape& shape) {
+int64_t width_of(const Shape& shape) {
   int64_t width = 1;
   for (size_t i = 1; i < shape.size(); ++i) width *= shape[i];
   return width;
 }
 
-int64_t piece_elements(const std::vector<StridedPiece>& pieces) {
+int64_t count_of(const std::vector<StridedPiece>& pieces) {
   int64_t count = 0;
   for (const StridedPiece& piece : pieces) count += piece.count();
   return count;
@@ -64,7 +54,7 @@ class Writer {
 
   Result<std::vector<GgufWrittenTensor>> run() {
     for (size_t i = 0; i < tensors_.size(); ++i) FERRY_RETURN_IF_ERROR(add(i));
-    for (auto& [name, stack] : stacks_) FERRY_RETURN_IF_ERROR(finish(name, stack));
+    for (const auto& [name, stack] : stacks_) FERRY_RETURN_IF_ERROR(finish(name, stack));
     std::ranges::stable_sort(made_, {}, &Made::place);
     std::vector<GgufWrittenTensor> tensors;
     for (Made& made : made_) tensors.push_back(std::move(made.tensor));
@@ -77,11 +67,13 @@ class Writer {
     Place place;
     GgufWrittenTensor tensor;
   };
-  // The matrices of all experts of a layer, of one kind.
+  // One kind of matrix of all experts of a layer, or the norms of all heads.
   struct Stack {
     const GgufName* row = nullptr;
+    size_t rank = 0;
     std::string layer;
-    std::map<int64_t, size_t> parts;  // expert -> index of a keyed tensor
+    std::map<int64_t, size_t> parts;  // expert or head -> index of a keyed tensor
+    bool of_experts() const { return row->form.shape == GgufForm::Shape::kExperts; }
   };
 
   tl::unexpected<Error> cannot(const KeyedTensor& tensor, std::string_view why) const {
@@ -94,21 +86,25 @@ class Writer {
 
   Status add(size_t index) {
     const std::string key = tables_.known(tensors_[index].key);
-    if (key == kHeadWeight && config_.tie_word_embeddings) return {};
+    if (key == kHead && config_.tie_word_embeddings) return {};
     if (key.empty()) return cannot(tensors_[index], "has no tensor for it");
-    for (const auto& [row, numbers] : tables_.find(key)) {
-      FERRY_RETURN_IF_ERROR(add(index, *row, numbers));
+    for (const GgufTables::Found& found : tables_.find(key)) {
+      FERRY_RETURN_IF_ERROR(add(index, found));
     }
     return {};
   }
 
-  Status add(size_t index, const GgufName& row, const KeyNumbers& numbers) {
+  Status add(size_t index, const GgufTables::Found& found) {
+    const GgufName& row = *found.row;
+    const KeyNumbers& numbers = found.numbers;
     std::string name = fill_in(std::string(row.gguf), numbers);
-    if (row.form.shape == GgufForm::Shape::kExperts) {
+    if (!numbers.expert.empty()) {
       Stack& stack = stacks_[name];
       stack.row = &row;
+      stack.rank = found.rank;
       stack.layer = numbers.layer;
       stack.parts[std::stoll(numbers.expert)] = index;
+      if (!stack.of_experts()) return {};
       size_t& last = last_expert_[numbers.layer];
       last = std::max(last, index);
       return {};
@@ -146,15 +142,15 @@ class Writer {
     for (const StridedPiece& piece : order) {
       if (end_of(piece).value_or(INT64_MAX) > shape[0]) return cannot(tensor, "wants more rows");
     }
-    recipe.pieces = select(recipe.pieces, rows_to_elements(order, row_width(shape)));
-    shape[0] = piece_elements(order);
+    recipe.pieces = select(recipe.pieces, rows_to_elements(order, width_of(shape)));
+    shape[0] = count_of(order);
     return {};
   }
 
   Status order_columns(const GgufForm& form, const KeyedTensor& tensor, Recipe& recipe) const {
     const Shape& shape = recipe.output().shape;
     const std::vector<StridedPiece> order = form.written(config_);
-    if (shape.size() != 2 || shape[1] != piece_elements(order)) {
+    if (shape.size() != 2 || shape[1] != count_of(order)) {
       return cannot(tensor, "wants other columns");
     }
     std::vector<StridedPiece> in_rows;
@@ -175,29 +171,33 @@ class Writer {
   }
 
   Status finish(const std::string& name, const Stack& stack) {
+    const bool experts = stack.of_experts();
+    const size_t rank = experts ? 2 : 1;
     Recipe all;
     std::vector<size_t> made_of;
     for (const auto& [expert, index] : stack.parts) {
       const KeyedTensor& tensor = tensors_[index];
       Recipe part = tensor.recipe;
-      if (part.is_coded() || !is_castable(part.output().dtype) || part.output().shape.size() != 2) {
-        return cannot(tensor, "takes matrices of floats as experts");
+      if (part.is_coded() || !is_castable(part.output().dtype) ||
+          part.output().shape.size() != rank) {
+        return cannot(tensor, experts ? "takes matrices of floats as experts"
+                                      : "takes vectors of floats as norms of heads");
       }
       if (made_of.empty()) {
         all = part;
       } else if (part.steps != all.steps || part.source_dtype != all.source_dtype ||
                  part.output() != all.output()) {
-        return cannot(tensor, "stacks experts of one shape and dtype");
+        return cannot(tensor, "stacks tensors of one shape and dtype");
       } else {
         all.pieces.insert(all.pieces.end(), part.pieces.begin(), part.pieces.end());
       }
       made_of.push_back(index);
     }
-    if (std::ssize(stack.parts) != config_.moe.experts) {
+    if (experts && std::ssize(stack.parts) != config_.moe.experts) {
       return cannot(tensors_[made_of[0]], fmt::format("wants {} experts", stack.parts.size()));
     }
-    all.output().shape.insert(all.output().shape.begin(), config_.moe.experts);
-    const Place place = {last_expert_[stack.layer], rank_of_stack(name)};
+    all.output().shape.insert(all.output().shape.begin(), std::ssize(stack.parts));
+    const Place place = {experts ? last_expert_[stack.layer] : made_of.back(), stack.rank};
     made_.push_back({place, {name, std::move(all), std::move(made_of)}});
     return {};
   }
@@ -243,15 +243,18 @@ std::vector<float> as_floats(const std::vector<double>& values) {
 GgufTables::GgufTables(const GgufArchitecture& architecture) {
   for (const auto& table : architecture.tables) {
     for (const GgufName& row : table) {
-      if (!row.form.read_only) rows_.push_back({&row, KeyPattern(std::string(row.hf))});
+      const bool unread = std::ranges::count(architecture.unread, row.gguf) > 0;
+      if (row.form.read_only || unread) continue;
+      rows_.push_back({&row, KeyPattern(std::string(row.hf))});
     }
   }
 }
 
 std::vector<GgufTables::Found> GgufTables::find(const std::string& key) const {
   std::vector<Found> found;
-  for (const Row& row : rows_) {
-    if (auto numbers = row.pattern.match(key)) found.push_back({row.name, *std::move(numbers)});
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    auto numbers = rows_[i].pattern.match(key);
+    if (numbers) found.push_back({rows_[i].name, i, *std::move(numbers)});
   }
   return found;
 }

@@ -17,13 +17,15 @@
 
 namespace ferry::converters {
 
-// The keys of a Hugging Face checkpoint that the tables of an architecture have.
+// The keys of a Hugging Face checkpoint, and names of weights, that the tables of an architecture
+// have.
 class GgufTables {
  public:
   explicit GgufTables(const GgufArchitecture& architecture);
 
   struct Found {
     const GgufName* row;
+    size_t rank;  // among the rows
     KeyNumbers numbers;
   };
   // The rows of a key; several where one tensor becomes several.

@@ -40,7 +40,16 @@ bool is_plain(std::string_view pattern) {
   });
 }
 
-Status read_pattern(const JsonFields& fields, std::string_view key, FloatRange range,
+Result<std::optional<double>> read_alpha(const JsonFields& fields, const std::string& key) {
+  return fields.number(key, kAlphas);
+}
+Result<std::optional<double>> read_rank(const JsonFields& fields, const std::string& key) {
+  const auto rank = FERRY_TRY(fields.integer(key, kRanks));
+  return rank ? std::optional(static_cast<double>(*rank)) : std::nullopt;
+}
+
+Status read_pattern(const JsonFields& fields, std::string_view key,
+                    Result<std::optional<double>> (*read)(const JsonFields&, const std::string&),
                     LoraPattern& out) {
   const auto object = FERRY_TRY(fields.object(key));
   if (!object) return {};
@@ -51,7 +60,7 @@ Status read_pattern(const JsonFields& fields, std::string_view key, FloatRange r
       return object->error(ErrorCode::kUnsupported, pattern,
                            "is a regular expression; ends of module names are supported");
     }
-    const auto number = FERRY_TRY(object->number(pattern, range));
+    const auto number = FERRY_TRY(read(*object, pattern));
     if (number) out.emplace_back(plain, *number);
   }
   return {};
@@ -121,10 +130,8 @@ Result<LoraConfig> parse_lora_config(const std::string& json, const std::string&
   config.rank = FERRY_TRY(fields.integer_or("r", kRanks, config.rank));
   config.alpha = FERRY_TRY(fields.number_or("lora_alpha", kAlphas, config.alpha));
   config.rank_stabilised = FERRY_TRY(fields.flag_or("use_rslora", false));
-  FERRY_RETURN_IF_ERROR(read_pattern(
-      fields, "rank_pattern", {static_cast<double>(kRanks.min), static_cast<double>(kRanks.max)},
-      config.ranks));
-  FERRY_RETURN_IF_ERROR(read_pattern(fields, "alpha_pattern", kAlphas, config.alphas));
+  FERRY_RETURN_IF_ERROR(read_pattern(fields, "rank_pattern", read_rank, config.ranks));
+  FERRY_RETURN_IF_ERROR(read_pattern(fields, "alpha_pattern", read_alpha, config.alphas));
   if (const nlohmann::json* saved = fields.find("modules_to_save")) {
     if (!saved->is_array()) return fields.bad("modules_to_save", "is not a list");
     for (const nlohmann::json& module : *saved) {

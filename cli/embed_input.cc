@@ -1,0 +1,110 @@
+#include "cli/embed_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "core/json.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "pipeline/image_input.h"
+#include "text/tokenizer/tokenizer_files.h"
+
+namespace ferry::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
+constexpr const char* kPrompts = "config_sentence_transformers.json";
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
+// An empty object where the bundle has no such file.
+Result<json> object_in(const packer::Bundle& bundle, const char* file) {
+  if (!bundle.has_text(file)) return json::object();
+  const std::string where = printable(bundle.path_of(file));
+  json document = FERRY_TRY(parse_json(FERRY_TRY(bundle.text(file, kMaxFileBytes)), where));
+  return document.is_object() ? Result<json>(std::move(document))
+                              : bad_input(where + ": not a JSON object");
+}
+
+Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbedTextOptions& options) {
+  if (options.prompt) return *options.prompt;
+  const json config = FERRY_TRY(object_in(bundle, kPrompts));
+  std::string name = options.prompt_name;
+  const auto chosen = config.find("default_prompt_name");
+  if (name.empty() && chosen != config.end() && chosen->is_string()) {
+    name = chosen->get<std::string>();
+  }
+  if (name.empty()) return std::string();
+  const std::string where = printable(bundle.path_of(kPrompts));
+  const auto prompts = config.find("prompts");
+  if (prompts == config.end() || !prompts->is_object() || !prompts->contains(name)) {
+    return fail(options.prompt_name.empty() ? ErrorCode::kBadInput : ErrorCode::kUsage,
+                fmt::format("{}: has no prompt {}", where, quoted(name)));
+  }
+  const json& prompt = (*prompts)[name];
+  if (prompt.is_string()) return prompt.get<std::string>();
+  return bad_input(fmt::format("{}: prompt {} is no string", where, quoted(name)));
+}
+
+// Where the tokenizer of transformers cuts.
+Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle) {
+  const json config = FERRY_TRY(object_in(bundle, kTokenizerConfig));
+  const auto side = config.find("truncation_side");
+  if (side == config.end() || *side == "right") return text::Tokenizer::Cut::kEnd;
+  if (*side == "left") return text::Tokenizer::Cut::kBegin;
+  return bad_input(fmt::format("{}: 'truncation_side' is neither left nor right",
+                               printable(bundle.path_of(kTokenizerConfig))));
+}
+
+// What Python's str.strip() takes away.
+bool is_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
+         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
+}
+
+// `text` is valid UTF-8.
+std::string_view stripped(std::string_view text) {
+  size_t begin = text.size(), end = 0;
+  for (size_t at = 0; at < text.size();) {
+    const utf8::Char c = utf8::decode_valid(text, at);
+    if (!is_space(c.value)) {
+      begin = std::min(begin, at);
+      end = at + c.size;
+    }
+    at += c.size;
+  }
+  return begin < end ? text.substr(begin, end - begin) : std::string_view();
+}
+
+}  // namespace
+
+Result<EmbedInput> EmbedInput::open(const packer::Bundle& bundle, const EmbedTextOptions& options,
+                                    int64_t most, bool is_stripped) {
+  std::string prompt = FERRY_TRY(prompt_of(bundle, options));
+  EmbedInput input(
+      FERRY_TRY(text::load_tokenizer(bundle.text_directory(), pipeline::reader_of(bundle))),
+      std::move(prompt), static_cast<size_t>(most), is_stripped);
+  if (options.truncate) input.cut_ = FERRY_TRY(cut_of(bundle));
+  return input;
+}
+
+Result<std::vector<int64_t>> EmbedInput::tokens_of(const std::string& text) {
+  const std::string whole = prompt_ + text;
+  if (!utf8::is_valid(whole)) return bad_input("a text that is not valid UTF-8");
+  const std::string_view used = is_stripped_ ? stripped(whole) : std::string_view(whole);
+  if (cut_) return tokenizer_.encode_cut(used, most_, *cut_);
+  std::vector<int64_t> tokens = FERRY_TRY(tokenizer_.encode(used, /*add_special=*/true));
+  if (tokens.size() <= most_) return tokens;
+  return fail(ErrorCode::kUsage,
+              fmt::format("a text of {} tokens, with its prompt; the context is {}: --truncate cuts "
+                          "it",
+                          tokens.size(), most_));
+}
+
+}  // namespace ferry::cli

@@ -1,0 +1,55 @@
+// TextModel: the text model of a bundle, ready to be compared: a decoder or an encoder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/result.h"
+#include "core/tensor_source.h"
+#include "core/thread_pool.h"
+#include "packer/bundle_reader.h"
+#include "proof/parity_report.h"
+#include "proof/probing.h"
+#include "proof/reference_recorder.h"
+#include "proof/verify.h"
+#include "runner/decode_options.h"
+#include "runner/decoder.h"
+#include "runner/text_encoder.h"
+
+namespace ferry::proof {
+
+class TextModel {
+ public:
+  // `bundle` and `pool` must outlive it. Errors are those of load_decoder() and
+  // TextEncoder::load(); kUsage for a mode of an encoder.
+  static Result<TextModel> load(const packer::Bundle& bundle, ThreadPool& pool,
+                                const runner::MethodOptions& options,
+                                const runner::DecodeOptions& decode = {});
+
+  // nullptr: it is an encoder.
+  runner::Decoder* decoder() const { return decoder_.get(); }
+  // Tokens of the longest sequence.
+  int64_t capacity() const;
+
+  Result<ParityReport> verify(const Reference& reference, const ParityBounds& bounds,
+                              const VerifyOptions& options);
+  // As record_reference().
+  Result<std::unique_ptr<TensorSource>> record(const std::vector<RecordedPrompt>& prompts,
+                                               const std::string& name);
+  // As continue_prompts(). What an encoder takes has no continuation.
+  Status continue_prompts(int64_t capacity, std::vector<RecordedPrompt>& prompts,
+                          int64_t least = kGreedyTokens);
+
+ private:
+  explicit TextModel(const packer::Manifest& manifest) : manifest_(&manifest) {}
+
+  const packer::Manifest* manifest_;
+  // One of them.
+  std::unique_ptr<runner::Decoder> decoder_;
+  std::optional<runner::TextEncoder> encoder_;
+};
+
+}  // namespace ferry::proof
