@@ -19,8 +19,6 @@
 namespace ferry::batch {
 namespace {
 
-using nlohmann::json;
-
 constexpr uint64_t kMaxDocumentBytes = uint64_t{256} << 20;
 constexpr uint64_t kMaxLogBytes = uint64_t{16} << 20;
 constexpr int kSignalExit = 128;
@@ -42,25 +40,25 @@ bool is_want_of_memory(const std::string& message) {
          message.find(" of memory") != std::string::npos;
 }
 
-std::optional<json> document_in(const std::string& path) {
+std::optional<nlohmann::json> document_in(const std::string& path) {
   const Result<std::string> text = read_text_file(path, kMaxDocumentBytes);
   if (!text) return std::nullopt;
-  Result<json> document = parse_json(*text, path);
+  Result<nlohmann::json> document = parse_json(*text, path);
   if (!document || !document->is_object()) return std::nullopt;
   return *std::move(document);
 }
 
-const json* find(const json& object, const char* member) {
+const nlohmann::json* find(const nlohmann::json& object, const char* member) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(member);
   return found == object.end() ? nullptr : &*found;
 }
 
 std::string message_in(const std::string& path) {
-  const std::optional<json> document = document_in(path);
+  const std::optional<nlohmann::json> document = document_in(path);
   if (!document) return {};
-  const json* error = find(*document, "error");
-  const json* message = error == nullptr ? nullptr : find(*error, "message");
+  const nlohmann::json* error = find(*document, "error");
+  const nlohmann::json* message = error == nullptr ? nullptr : find(*error, "message");
   return message != nullptr && message->is_string() ? message->get<std::string>() : std::string();
 }
 
@@ -128,8 +126,8 @@ std::string ended_by(const StepFiles& step, int signal) {
   return fmt::format("{} was ended by signal {} ({})", step.name, signal, ::strsignal(signal));
 }
 
-std::optional<double> number_in(const json& metrics, const char* name) {
-  const json* value = find(metrics, name);
+std::optional<double> number_in(const nlohmann::json& metrics, const char* name) {
+  const nlohmann::json* value = find(metrics, name);
   if (value == nullptr || !value->is_number()) return std::nullopt;
   return value->get<double>();
 }
@@ -173,16 +171,17 @@ Judgement interrupted(Class reason, std::string message) {
 }
 
 std::optional<Parity> parity_in(const std::string& path) {
-  const std::optional<json> document = document_in(path);
+  const std::optional<nlohmann::json> document = document_in(path);
   if (!document) return std::nullopt;
-  const json* result = find(*document, "result");
+  const nlohmann::json* result = find(*document, "result");
   if (result == nullptr) result = &*document;
-  const json* verdict = find(*result, "parity");
+  const nlohmann::json* verdict = find(*result, "parity");
   if (verdict == nullptr || !verdict->is_boolean()) return std::nullopt;
   Parity parity{.parity = verdict->get<bool>()};
-  const json* metrics = find(*result, "metrics");
+  const nlohmann::json* metrics = find(*result, "metrics");
   // Those of the proof against the checkpoint, where there is no other.
-  if (const json* path_report = find(*result, "f32_path"); metrics == nullptr && path_report) {
+  if (const nlohmann::json* path_report = find(*result, "f32_path");
+      metrics == nullptr && path_report) {
     metrics = find(*path_report, "metrics");
   }
   if (metrics == nullptr) return parity;

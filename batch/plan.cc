@@ -20,8 +20,6 @@
 namespace ferry::batch {
 namespace {
 
-using nlohmann::json;
-
 constexpr int64_t kPlanVersion = 1;
 constexpr size_t kMaxIdBytes = 200;
 constexpr size_t kDigestDigits = 64;
@@ -36,12 +34,13 @@ struct Line {
 
 // -- members
 
-Result<bool> bool_of(const Line& line, const std::string& name, const json& value) {
+Result<bool> bool_of(const Line& line, const std::string& name, const nlohmann::json& value) {
   if (!value.is_boolean()) return line.refuse(fmt::format("{} is not true or false", quoted(name)));
   return value.get<bool>();
 }
 
-Result<std::string> text_of(const Line& line, const std::string& name, const json& value) {
+Result<std::string> text_of(const Line& line, const std::string& name,
+                            const nlohmann::json& value) {
   if (!value.is_string()) return line.refuse(fmt::format("{} is not a string", quoted(name)));
   std::string text = value.get<std::string>();
   if (text.find('\0') != std::string::npos) {
@@ -50,17 +49,18 @@ Result<std::string> text_of(const Line& line, const std::string& name, const jso
   return text;
 }
 
-Result<std::string> path_of(const Line& line, const std::string& name, const json& value) {
+Result<std::string> path_of(const Line& line, const std::string& name,
+                            const nlohmann::json& value) {
   std::string path = FERRY_TRY(text_of(line, name, value));
   if (path.empty()) return line.refuse(fmt::format("{} is empty", quoted(name)));
   return path;
 }
 
 Result<std::vector<std::string>> words_of(const Line& line, const std::string& name,
-                                          const json& value) {
+                                          const nlohmann::json& value) {
   if (!value.is_array()) return line.refuse(fmt::format("{} is not an array", quoted(name)));
   std::vector<std::string> words;
-  for (const json& item : value) words.push_back(FERRY_TRY(text_of(line, name, item)));
+  for (const nlohmann::json& item : value) words.push_back(FERRY_TRY(text_of(line, name, item)));
   return words;
 }
 
@@ -74,7 +74,7 @@ bool is_ours(const std::string& word) {
   return short_out || std::ranges::find(kOurs, name) != kOurs.end();
 }
 
-Result<std::vector<std::string>> args_of(const Line& line, const json& value) {
+Result<std::vector<std::string>> args_of(const Line& line, const nlohmann::json& value) {
   std::vector<std::string> words = FERRY_TRY(words_of(line, "args", value));
   for (const std::string& word : words) {
     if (is_ours(word)) return line.refuse(fmt::format("{} in 'args' is not allowed", quoted(word)));
@@ -86,7 +86,7 @@ tl::unexpected<Error> unknown(const Line& line, const std::string& name, const c
   return line.refuse(fmt::format("there is no member {} of {}", quoted(name), of));
 }
 
-Result<Verify> verify_of(const Line& line, const json& value) {
+Result<Verify> verify_of(const Line& line, const nlohmann::json& value) {
   if (!value.is_object()) return line.refuse("'verify' is not an object");
   Verify verify;
   for (const auto& [name, member] : value.items()) {
@@ -115,7 +115,7 @@ bool is_digest(const std::string& text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-Result<Expectation> expectation_of(const Line& line, const json& value) {
+Result<Expectation> expectation_of(const Line& line, const nlohmann::json& value) {
   if (!value.is_object()) return line.refuse("'expect' is not an object");
   Expectation expect;
   for (const auto& [name, member] : value.items()) {
@@ -133,7 +133,8 @@ Result<Expectation> expectation_of(const Line& line, const json& value) {
 }
 
 // Whether `name` is one of the members that a task and the defaults have in common, and reads it.
-Result<bool> read_common(const Line& line, const std::string& name, const json& value, Task& task) {
+Result<bool> read_common(const Line& line, const std::string& name, const nlohmann::json& value,
+                         Task& task) {
   if (name == "args") {
     task.args = FERRY_TRY(args_of(line, value));
   } else if (name == "verify") {
@@ -148,7 +149,7 @@ Result<bool> read_common(const Line& line, const std::string& name, const json& 
 
 // -- lines
 
-Result<Task> defaults_of(const Line& line, const json& document) {
+Result<Task> defaults_of(const Line& line, const nlohmann::json& document) {
   Task defaults;
   for (const auto& [name, value] : document.items()) {
     if (name == "ferry_plan") {
@@ -167,7 +168,7 @@ Result<Task> defaults_of(const Line& line, const json& document) {
   return defaults;
 }
 
-Result<Task> task_of(const Line& line, const json& document, Task task) {
+Result<Task> task_of(const Line& line, const nlohmann::json& document, Task task) {
   for (const auto& [name, value] : document.items()) {
     if (name == "id") {
       task.id = FERRY_TRY(text_of(line, name, value));
@@ -276,7 +277,7 @@ Result<Plan> parse_plan(const std::string& text, const std::string& name) {
     if (content.find_first_not_of(" \t\r") == std::string_view::npos) {
       return line.refuse("is empty");  // the number of a line is the number of a task
     }
-    const json document = FERRY_TRY(parse_json(content, line.where));
+    const nlohmann::json document = FERRY_TRY(parse_json(content, line.where));
     if (!document.is_object()) return line.refuse("is not an object");
     if (document.contains("ferry_plan")) {
       if (number > 1) return line.refuse("'ferry_plan' stands in the first line only");

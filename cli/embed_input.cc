@@ -16,24 +16,23 @@
 namespace ferry::cli {
 namespace {
 
-using nlohmann::json;
-
 constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
 constexpr const char* kPrompts = "config_sentence_transformers.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
 // An empty object where the bundle has no such file.
-Result<json> object_in(const packer::Bundle& bundle, const char* file) {
-  if (!bundle.has_text(file)) return json::object();
+Result<nlohmann::json> object_in(const packer::Bundle& bundle, const char* file) {
+  if (!bundle.has_text(file)) return nlohmann::json::object();
   const std::string where = printable(bundle.path_of(file));
-  json document = FERRY_TRY(parse_json(FERRY_TRY(bundle.text(file, kMaxFileBytes)), where));
-  return document.is_object() ? Result<json>(std::move(document))
+  const std::string text = FERRY_TRY(bundle.text(file, kMaxFileBytes));
+  nlohmann::json document = FERRY_TRY(parse_json(text, where));
+  return document.is_object() ? Result<nlohmann::json>(std::move(document))
                               : bad_input(where + ": not a JSON object");
 }
 
 Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbedTextOptions& options) {
   if (options.prompt) return *options.prompt;
-  const json config = FERRY_TRY(object_in(bundle, kPrompts));
+  const nlohmann::json config = FERRY_TRY(object_in(bundle, kPrompts));
   std::string name = options.prompt_name;
   const auto chosen = config.find("default_prompt_name");
   if (name.empty() && chosen != config.end() && chosen->is_string()) {
@@ -46,14 +45,14 @@ Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbedTextOptio
     return fail(options.prompt_name.empty() ? ErrorCode::kBadInput : ErrorCode::kUsage,
                 fmt::format("{}: has no prompt {}", where, quoted(name)));
   }
-  const json& prompt = (*prompts)[name];
+  const nlohmann::json& prompt = (*prompts)[name];
   if (prompt.is_string()) return prompt.get<std::string>();
   return bad_input(fmt::format("{}: prompt {} is no string", where, quoted(name)));
 }
 
 // Where the tokenizer of transformers cuts.
 Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle) {
-  const json config = FERRY_TRY(object_in(bundle, kTokenizerConfig));
+  const nlohmann::json config = FERRY_TRY(object_in(bundle, kTokenizerConfig));
   const auto side = config.find("truncation_side");
   if (side == config.end() || *side == "right") return text::Tokenizer::Cut::kEnd;
   if (*side == "left") return text::Tokenizer::Cut::kBegin;
@@ -101,10 +100,11 @@ Result<std::vector<int64_t>> EmbedInput::tokens_of(const std::string& text) {
   if (cut_) return tokenizer_.encode_cut(used, most_, *cut_);
   std::vector<int64_t> tokens = FERRY_TRY(tokenizer_.encode(used, /*add_special=*/true));
   if (tokens.size() <= most_) return tokens;
-  return fail(ErrorCode::kUsage,
-              fmt::format("a text of {} tokens, with its prompt; the context is {}: --truncate cuts "
-                          "it",
-                          tokens.size(), most_));
+  return fail(
+      ErrorCode::kUsage,
+      fmt::format("a text of {} tokens, with its prompt; the context is {}: --truncate cuts "
+                  "it",
+                  tokens.size(), most_));
 }
 
 }  // namespace ferry::cli

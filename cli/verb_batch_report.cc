@@ -68,27 +68,27 @@ struct ReportLine {
   std::string out;
 };
 
-enum class Form { kText, kMarkdown, kJson, kHtml };
+enum class BatchReportForm { kText, kMarkdown, kJson, kHtml };
 
-Result<Form> batch_report_form(const std::string& path) {
-  if (path.ends_with(".txt")) return Form::kText;
-  if (path.ends_with(".md")) return Form::kMarkdown;
-  if (path.ends_with(".json")) return Form::kJson;
-  if (path.ends_with(".html")) return Form::kHtml;
+Result<BatchReportForm> batch_report_form(const std::string& path) {
+  if (path.ends_with(".txt")) return BatchReportForm::kText;
+  if (path.ends_with(".md")) return BatchReportForm::kMarkdown;
+  if (path.ends_with(".json")) return BatchReportForm::kJson;
+  if (path.ends_with(".html")) return BatchReportForm::kHtml;
   return fail(ErrorCode::kUsage,
               fmt::format("-o {}: the name ends with none of .html .json .md .txt", quoted(path)));
 }
 
-std::string rendered(const batch::Report& made, Form form) {
+std::string rendered(const batch::Report& made, BatchReportForm form) {
   switch (form) {
-    case Form::kMarkdown:
+    case BatchReportForm::kMarkdown:
       return batch::report_markdown(made);
-    case Form::kJson:
+    case BatchReportForm::kJson:
       return batch::report_json(made);
-    case Form::kHtml:
+    case BatchReportForm::kHtml:
       return report::html_page(report::PageKind::kBatch, base_name(made.plan->path),
                                batch::report_json(made));
-    case Form::kText:
+    case BatchReportForm::kText:
       break;
   }
   return batch::report_text(made);
@@ -96,7 +96,8 @@ std::string rendered(const batch::Report& made, Form form) {
 
 Result<int> make_report(Context& context, const ReportLine& line) {
   const std::chrono::seconds lease = FERRY_TRY(line.place.lease());
-  const Form form = line.out.empty() ? Form::kText : FERRY_TRY(batch_report_form(line.out));
+  const BatchReportForm form =
+      line.out.empty() ? BatchReportForm::kText : FERRY_TRY(batch_report_form(line.out));
   const batch::Plan plan = FERRY_TRY(batch::read_plan(line.place.plan));
   const batch::Report made = FERRY_TRY(batch::make_report(plan, line.place.state_folder(), lease));
   const int exit = made.status.complete() ? 0 : 1;

@@ -27,8 +27,6 @@
 namespace ferry::cli {
 namespace {
 
-using nlohmann::json;
-
 struct Options {
   std::string bundle, tokens, out;
   std::vector<std::string> texts;
@@ -204,7 +202,7 @@ Result<std::string> text_of(const std::string& line, size_t number, bool plain) 
   const std::string where = fmt::format("line {}", number);
   if (plain)
     return utf8::is_valid(line) ? Result<std::string>(line) : bad_input(where + ": not UTF-8");
-  const json value = FERRY_TRY(parse_json(line, where));
+  const nlohmann::json value = FERRY_TRY(parse_json(line, where));
   return value.is_string() ? Result<std::string>(value.get<std::string>())
                            : bad_input(where + ": not a string");
 }

@@ -21,8 +21,6 @@
 namespace ferry::cli {
 namespace {
 
-using nlohmann::json;
-
 struct TokenizeLine {
   std::string path;
   bool add_special = false, decode = false, skip_special = false, chat = false;
@@ -41,11 +39,11 @@ Status check_tokenize(const TokenizeLine& o) {
   return {};
 }
 
-Result<std::vector<int64_t>> ids_of(const json& value, const std::string& where) {
+Result<std::vector<int64_t>> ids_of(const nlohmann::json& value, const std::string& where) {
   if (!value.is_array()) return bad_input(where + ": not a list of ids");
   std::vector<int64_t> ids;
   ids.reserve(value.size());
-  for (const json& id : value) {
+  for (const nlohmann::json& id : value) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > UINT32_MAX) {
       return bad_input(where + ": not a list of ids");
     }
@@ -57,7 +55,7 @@ Result<std::vector<int64_t>> ids_of(const json& value, const std::string& where)
 // The answer to one line, with a newline.
 Result<std::string> answer_line(text::Tokenizer& tokenizer, const std::string& line,
                                 const std::string& where, const TokenizeLine& o) {
-  const json value = FERRY_TRY(parse_json(line, where));
+  const nlohmann::json value = FERRY_TRY(parse_json(line, where));
   JsonWriter out;
   if (o.decode) {
     const std::vector<int64_t> ids = FERRY_TRY(ids_of(value, where));

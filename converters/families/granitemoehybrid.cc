@@ -25,7 +25,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 
 Status read_experts_alone(const JsonFields& fields, ModelConfig& config) {
   config.moe.scores = MoeConfig::Scores::kTopSoftmax;
-  return kGranite.types.front().read(fields, config);
+  return granite::kFamily.types.front().read(fields, config);
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {

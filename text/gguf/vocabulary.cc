@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSpace = "\xe2\x96\x81";  // U+2581, a space in SentencePiece
+constexpr const char* kSpaceMark = "\xe2\x96\x81";  // U+2581, a space in SentencePiece
 constexpr float kPadScore = -10000, kAddedScore = -1000;
 
 enum TokenType : int32_t {
@@ -54,7 +54,7 @@ bool looks_special(std::string_view token) {
 }
 
 std::string spaces_for_markers(std::string token) {
-  constexpr std::string_view kMarker = kSpace;
+  constexpr std::string_view kMarker = kSpaceMark;
   for (size_t at = 0; (at = token.find(kMarker, at)) != std::string::npos; ++at) {
     token.replace(at, kMarker.size(), " ");
   }

@@ -73,8 +73,8 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
   return parse(text, printable(path));
 }
 
-Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& name) {
-  return make(FERRY_TRY(parse_tokenizer_document(json, name)));
+Result<Tokenizer> Tokenizer::parse(std::string_view document, const std::string& name) {
+  return make(FERRY_TRY(parse_tokenizer_document(document, name)));
 }
 
 Result<Tokenizer> Tokenizer::make(const TokenizerDocument& document) {

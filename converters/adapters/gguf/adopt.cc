@@ -16,7 +16,7 @@
 namespace ferry::converters {
 namespace {
 
-constexpr IntRange kIds = {0, INT32_MAX};
+constexpr IntRange kTokenIdRange = {0, INT32_MAX};
 
 Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
                                                 const TensorSource& source) {
@@ -42,13 +42,14 @@ Result<const GgufArchitecture*> architecture_of(const JsonFields& fields,
 Result<std::string> generation_config(const nlohmann::json& metadata, const std::string& name) {
   const JsonFields fields(metadata, name, "");
   nlohmann::json out = nlohmann::json::object();
-  const auto bos = FERRY_TRY(fields.integer("tokenizer.ggml.bos_token_id", kIds));
-  const auto pad = FERRY_TRY(fields.integer("tokenizer.ggml.padding_token_id", kIds));
+  const auto bos = FERRY_TRY(fields.integer("tokenizer.ggml.bos_token_id", kTokenIdRange));
+  const auto pad = FERRY_TRY(fields.integer("tokenizer.ggml.padding_token_id", kTokenIdRange));
   if (bos) out["bos_token_id"] = *bos;
   if (pad) out["pad_token_id"] = *pad;
   std::set<int64_t> ends;
   for (const char* key : {"eos", "eot", "eom"}) {
-    const auto id = FERRY_TRY(fields.integer(fmt::format("tokenizer.ggml.{}_token_id", key), kIds));
+    const auto id =
+        FERRY_TRY(fields.integer(fmt::format("tokenizer.ggml.{}_token_id", key), kTokenIdRange));
     if (id) ends.insert(*id);
   }
   if (!ends.empty()) out["eos_token_id"] = ends;

@@ -52,7 +52,7 @@ double linear_value_of(const ModelConfig& config) {
   return static_cast<double>(config.linear.*Member);
 }
 
-constexpr NumberRow kNumbers[] = {
+constexpr NumberRow kModelNumbers[] = {
     {.gguf = "embedding_length", .hf = "hidden_size", .of = value_of<&ModelConfig::hidden_size>},
     {.gguf = "feed_forward_length",
      .hf = "intermediate_size",
@@ -151,7 +151,7 @@ constexpr NumberRow kSoftcaps[] = {
 
 // Of every architecture those that it states.
 std::vector<std::span<const NumberRow>> number_tables(const GgufArchitecture& architecture) {
-  std::vector<std::span<const NumberRow>> tables = {kNumbers};
+  std::vector<std::span<const NumberRow>> tables = {kModelNumbers};
   tables.emplace_back(architecture.layer_norm ? kLayerNormEpsilon : kRmsEpsilon);
   if (architecture.multipliers) tables.emplace_back(kMultipliers);
   if (architecture.logit_scale) tables.emplace_back(kLogitScale);
