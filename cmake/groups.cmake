@@ -9,12 +9,14 @@ set(FERRY_GROUP_SIZE 32 CACHE STRING "How many sources a group has at most")
 # They are compiled for several processors, or for another one than their neighbours.
 set(FERRY_ALONE
   "core/xxh3_.*"
-  cli/verb_embed.cc cli/verb_verify.cc cli/verify_report.cc converters/config/sentence_config.cc
-  pipeline/coded_proof.cc proof/encoder_proof.cc proof/expert_search.cc proof/logit_search.cc
-  "converters/adapters/gguf/written_(limits|tensors).cc"
   "graph/quantization/(codes|hqq|k_blocks|plain_blocks|search).cc"
   "runner/kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
   "runner/kernels/quantized_(avx.*|neon_dot|weight_only).cc")
+# Their anonymous namespaces have names that other sources of the room have too.
+list(APPEND FERRY_ALONE
+  cli/verb_embed.cc cli/verb_verify.cc cli/verify_report.cc converters/config/sentence_config.cc
+  pipeline/coded_proof.cc proof/encoder_proof.cc proof/expert_search.cc proof/logit_search.cc
+  "converters/adapters/gguf/written_(limits|tensors).cc")
 list(JOIN FERRY_ALONE "|" FERRY_ALONE)
 
 function(ferry_group target)
