@@ -62,7 +62,7 @@ TEST_F(SentenceConfigTest, AFolderWithoutModulesIsNone) {
   EXPECT_FALSE(*parsed);
 }
 
-TEST_F(SentenceConfigTest, PoolingIsOneOfThree) {
+TEST_F(SentenceConfigTest, PoolingIsOneThatIsKnown) {
   const auto pooling = [this](const char* text) {
     files_["1_Pooling/config.json"] = text;
     const auto parsed = parse();
@@ -75,7 +75,7 @@ TEST_F(SentenceConfigTest, PoolingIsOneOfThree) {
   EXPECT_EQ(pooling(R"({"pooling_mode_mean_tokens": false, "pooling_mode_lasttoken": true})"),
             Pooling::kLast);
   EXPECT_FALSE(pooling(R"({"pooling_mode_cls_token": true})"));  // and the mean
-  EXPECT_FALSE(pooling(R"({"pooling_mode": "max"})"));
+  EXPECT_EQ(pooling(R"({"pooling_mode": "max"})"), Pooling::kMax);
   EXPECT_FALSE(pooling(R"({"pooling_mode": "median"})"));
   EXPECT_FALSE(pooling(R"({"include_prompt": false})"));
 }
