@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "pipeline/image_input.h"
+#include "text/chat_template/text_methods.h"
 #include "text/tokenizer/tokenizer_files.h"
 
 namespace ferry::cli {
@@ -60,27 +60,6 @@ Result<text::Tokenizer::Cut> cut_of(const packer::Bundle& bundle) {
                                printable(bundle.path_of(kTokenizerConfig))));
 }
 
-// What Python's str.strip() takes away.
-bool is_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
-}
-
-// `text` is valid UTF-8.
-std::string_view stripped(std::string_view text) {
-  size_t begin = text.size(), end = 0;
-  for (size_t at = 0; at < text.size();) {
-    const utf8::Char c = utf8::decode_valid(text, at);
-    if (!is_space(c.value)) {
-      begin = std::min(begin, at);
-      end = at + c.size;
-    }
-    at += c.size;
-  }
-  return begin < end ? text.substr(begin, end - begin) : std::string_view();
-}
-
 }  // namespace
 
 Result<EmbedInput> EmbedInput::open(const packer::Bundle& bundle, const EmbedTextOptions& options,
@@ -96,7 +75,8 @@ Result<EmbedInput> EmbedInput::open(const packer::Bundle& bundle, const EmbedTex
 Result<std::vector<int64_t>> EmbedInput::tokens_of(const std::string& text) {
   const std::string whole = prompt_ + text;
   if (!utf8::is_valid(whole)) return bad_input("a text that is not valid UTF-8");
-  const std::string_view used = is_stripped_ ? stripped(whole) : std::string_view(whole);
+  std::string_view used = whole;
+  if (is_stripped_) used = text::chat::strip(used, text::chat::Side::kBoth);
   if (cut_) return tokenizer_.encode_cut(used, most_, *cut_);
   std::vector<int64_t> tokens = FERRY_TRY(tokenizer_.encode(used, /*add_special=*/true));
   if (tokens.size() <= most_) return tokens;
