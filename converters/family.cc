@@ -49,7 +49,7 @@ std::string supported_types(FamilyTable families) {
     for (const VisionType& type : family->types) types.push_back(type.name);
   }
   std::ranges::sort(types);
-  types.erase(std::ranges::unique(types).begin(), types.end());
+  types.erase(std::unique(types.begin(), types.end()), types.end());
   return fmt::format("{}", fmt::join(types, ", "));
 }
 

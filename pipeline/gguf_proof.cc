@@ -149,7 +149,8 @@ class Prover {
     for (std::string& line : lines_) {
       if (!line.empty()) proof_.different_tensors.push_back(std::move(line));
     }
-    for (const auto& [name, index] : index_of_) {
+    for (const auto& in_file : index_of_) {
+      const std::string& name = in_file.first;
       const bool planned = std::ranges::any_of(
           plan_.tensors(), [&](const auto& tensor) { return tensor.entry.name == name; });
       if (!planned) {

@@ -19,11 +19,11 @@ constexpr uint32_t kMinVersion = 2, kMaxVersion = 3;
 constexpr uint64_t kMaxItems = 65'536, kMaxGgufTensors = 65'536;
 constexpr uint64_t kMaxKeyBytes = 65'535, kMaxNameBytes = 63;
 constexpr uint32_t kMaxGgufRank = 4;
-constexpr uint64_t kLengthBytes = sizeof(uint64_t);
+constexpr uint64_t kGgufLengthBytes = sizeof(uint64_t);
 // An item has a key, a type and a value of a byte or more; a tensor has a name, a rank, a type and
 // an offset. Counts are held against these.
-constexpr uint64_t kMinItemBytes = kLengthBytes + 4 + 1;
-constexpr uint64_t kMinTensorBytes = kLengthBytes + 4 + 4 + 8;
+constexpr uint64_t kMinItemBytes = kGgufLengthBytes + 4 + 1;
+constexpr uint64_t kMinTensorBytes = kGgufLengthBytes + 4 + 4 + 8;
 constexpr uint64_t kFirstFetch = uint64_t{64} << 10;
 constexpr uint32_t kDefaultAlignment = 32;
 constexpr std::string_view kAlignmentKey = "general.alignment";
@@ -129,9 +129,10 @@ Result<uint64_t> HeaderReader::take_count(std::string_view what, uint64_t min_by
   if (count > (file_bytes_ - at_) / min_bytes) {
     return bad_at(
         fmt::format("{} {}, more than a file of {} bytes can hold", count, what, file_bytes_),
-        at_ - kLengthBytes);
+        at_ - kGgufLengthBytes);
   }
-  if (count > limit) return bad_at(fmt::format("more than {} {}", limit, what), at_ - kLengthBytes);
+  if (count > limit)
+    return bad_at(fmt::format("more than {} {}", limit, what), at_ - kGgufLengthBytes);
   return count;
 }
 
@@ -174,7 +175,7 @@ Status HeaderReader::take_item() {
     if (item.type == GgufValueType::kArray) return bad("an array of arrays");
     const uint64_t element = find_gguf_value_type(static_cast<uint32_t>(item.type))->bytes;
     item.count = FERRY_TRY(
-        take_count("elements", element == 0 ? kLengthBytes : element, kMaxGgufHeaderBytes));
+        take_count("elements", element == 0 ? kGgufLengthBytes : element, kMaxGgufHeaderBytes));
   }
   item.offset = at_;
   FERRY_RETURN_IF_ERROR(skip_elements(item));

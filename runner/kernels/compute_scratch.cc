@@ -31,14 +31,14 @@ struct Kept {
   }
 };
 
-thread_local Kept kept;
+thread_local Kept kept_pieces;
 
 }  // namespace
 
 Scratch::Scratch(size_t count) : data_(nullptr), capacity_(0) {
   if (count == 0) return;
-  if (kept.count > 0) {
-    const Kept::Piece piece = kept.pieces[--kept.count];
+  if (kept_pieces.count > 0) {
+    const Kept::Piece piece = kept_pieces.pieces[--kept_pieces.count];
     data_ = piece.data;
     capacity_ = piece.capacity;
   }
@@ -50,8 +50,8 @@ Scratch::Scratch(size_t count) : data_(nullptr), capacity_(0) {
 
 Scratch::~Scratch() {
   if (data_ == nullptr) return;
-  if (kept.count < kept.pieces.size() && capacity_ <= kMaxKept) {
-    kept.pieces[kept.count++] = {data_, capacity_};
+  if (kept_pieces.count < kept_pieces.pieces.size() && capacity_ <= kMaxKept) {
+    kept_pieces.pieces[kept_pieces.count++] = {data_, capacity_};
   } else {
     release(data_);
   }

@@ -91,16 +91,15 @@ struct NormShape {
 
 Result<NormShape> norm_shape(const Tensor& input, const Dims& normalized) {
   NormShape shape;
-  const int leading = input.rank() - normalized.rank();
-  if (leading < 0 || normalized.rank() == 0 ||
-      !std::equal(normalized.begin(), normalized.end(),
-                  input.sizes.begin() + std::max(leading, 0))) {
+  const int kept = input.rank() - normalized.rank();
+  if (kept < 0 || normalized.rank() == 0 ||
+      !std::equal(normalized.begin(), normalized.end(), input.sizes.begin() + std::max(kept, 0))) {
     return bad_input(
         fmt::format("shape mismatch: {} does not end in the normalized shape", describe(input)));
   }
   for (int dim = 0; dim < input.rank(); ++dim) {
-    (dim < leading ? shape.rows : shape.length) *= input.size(dim);
-    shape.statistics.push_back(dim < leading ? input.size(dim) : 1);
+    (dim < kept ? shape.rows : shape.length) *= input.size(dim);
+    shape.statistics.push_back(dim < kept ? input.size(dim) : 1);
   }
   return shape;
 }
