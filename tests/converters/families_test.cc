@@ -117,7 +117,7 @@ std::vector<Ends> ends_of_each_form(const std::vector<TensorEntry>& entries) {
   std::map<std::string, Ends> forms;
   for (size_t i = 0; i < entries.size(); ++i) {
     const std::string form = std::regex_replace(entries[i].name, number, ".N.");
-    forms.try_emplace(form, i, i).first->second.last = i;
+    forms.try_emplace(form, Ends{i, i}).first->second.last = i;
   }
   std::vector<Ends> ends;
   for (const auto& [form, of_form] : forms) ends.push_back(of_form);

@@ -159,7 +159,7 @@ TEST(ExpertKeys, FusedAndSingleMatricesTogetherAreDuplicates) {
   entries.insert(entries.begin(), entry("experts.gate_up_proj", {3, 8, 2}));
   const MappedKeys fused_first = map(entries);
   EXPECT_EQ(fused_first.problems.size(), 3u);
-  std::ranges::rotate(entries, entries.begin() + 1);
+  std::rotate(entries.begin(), entries.begin() + 1, entries.end());
   const MappedKeys fused_last = map(entries);
   ASSERT_EQ(fused_last.problems.size(), 1u);
   for (const MappedKeys* mapped : {&fused_first, &fused_last}) {
