@@ -27,7 +27,7 @@
 namespace ferry::cli {
 namespace {
 
-struct Options {
+struct EmbedLine {
   std::string bundle, tokens, out;
   std::vector<std::string> texts;
   EmbedTextOptions text;
@@ -36,7 +36,7 @@ struct Options {
 };
 
 // Options of one kind of input or output beside another.
-Status check_options(const Options& o) {
+Status check_options(const EmbedLine& o) {
   if (!o.tokens.empty() && !o.texts.empty()) {
     return fail(ErrorCode::kUsage, "--text and --tokens are two inputs: give one of them");
   }
@@ -62,7 +62,7 @@ Status check_options(const Options& o) {
 }
 
 // Values of a vector that are kept.
-Result<int64_t> kept_width(const Options& o, int64_t width) {
+Result<int64_t> kept_width(const EmbedLine& o, int64_t width) {
   const int64_t kept = o.width.value_or(width);
   if (kept >= 1 && kept <= width) return kept;
   return fail(ErrorCode::kUsage,
@@ -80,7 +80,7 @@ void normalize(std::vector<float>& vector) {
 // Gives what was asked for of each text, as JSON, or as a row of a file.
 class Embedder {
  public:
-  static Result<Embedder> make(runner::TextEncoder encoder, const Options& o) {
+  static Result<Embedder> make(runner::TextEncoder encoder, const EmbedLine& o) {
     const int64_t width = encoder.sizes().embedding_width;
     Embedder embedder(std::move(encoder), o);
     if (o.states) return embedder;
@@ -124,7 +124,7 @@ class Embedder {
   const VectorFile* file() const { return file_ ? &*file_ : nullptr; }
 
  private:
-  Embedder(runner::TextEncoder encoder, const Options& o)
+  Embedder(runner::TextEncoder encoder, const EmbedLine& o)
       : encoder_(std::move(encoder)), states_(o.states), normalize_(o.normalize) {}
 
   void add_states(std::span<const float> states, JsonWriter& out) const {
@@ -149,7 +149,7 @@ class Embedder {
 // Answers go out as they come, or with --json together at the end.
 class Answers {
  public:
-  Answers(Context& context, const Options& options, Embedder& embedder)
+  Answers(Context& context, const EmbedLine& options, Embedder& embedder)
       : context_(context), embedder_(embedder), out_(options.out) {
     if (!context.json) return;
     document_.begin_object().member("path", options.bundle);
@@ -220,7 +220,7 @@ Status answer_lines(Embedder& embedder, Answers& answers, bool plain) {
   }
 }
 
-Result<int> run(Context& context, const Options& o) {
+Result<int> run(Context& context, const EmbedLine& o) {
   FERRY_RETURN_IF_ERROR(check_options(o));
   std::vector<int64_t> tokens;
   if (!o.tokens.empty()) {
@@ -257,7 +257,7 @@ Result<int> run(Context& context, const Options& o) {
 }  // namespace
 
 void add_embed(CommandLine& line) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<EmbedLine>();
   line.verb("embed", "Vectors of texts, by a bundle of style encoder: a JSON list for each text")
       .positional("BUNDLE", o->bundle, "Bundle directory")
       .option("--text", o->texts,

@@ -67,9 +67,9 @@ Result<std::string> answer_line(text::Tokenizer& tokenizer, const std::string& l
 }
 
 // Answers to whoever waits for each of them: all but a file is asked line by line.
-class Answers {
+class LineAnswers {
  public:
-  explicit Answers(Context& context) : context_(context) {
+  explicit LineAnswers(Context& context) : context_(context) {
     struct stat input {};
     buffered_ = ::fstat(STDIN_FILENO, &input) == 0 && S_ISREG(input.st_mode);
   }
@@ -87,7 +87,7 @@ class Answers {
 Result<int> render_chats(Context& context, const TokenizeLine& o) {
   const text::ChatTemplate chat = FERRY_TRY(text::ChatTemplate::load(o.path));
   const text::chat::TimeText time = present_time();
-  Answers answers(context);
+  LineAnswers answers(context);
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
@@ -104,7 +104,7 @@ Result<int> run_tokenize(Context& context, const TokenizeLine& o) {
   if (o.chat) return render_chats(context, o);
   text::Tokenizer tokenizer = FERRY_TRY(text::load_tokenizer(o.path));
   std::ios::sync_with_stdio(false);
-  Answers answers(context);
+  LineAnswers answers(context);
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;

@@ -28,7 +28,7 @@
 namespace ferry::cli {
 namespace {
 
-struct Options {
+struct VerifyLine {
   std::string bundle;
   pipeline::VerifyOptions verify;
   std::string mode;
@@ -45,7 +45,7 @@ constexpr const char* kPerplexityAlone =
     "--calibrate-prefill or --attest";
 
 // What --perplexity leaves of the other options.
-Status check_perplexity(const Options& options) {
+Status check_perplexity(const VerifyLine& options) {
   const pipeline::VerifyOptions& verify = options.verify;
   if (options.perplexity.empty()) {
     if (!options.text && !options.window && !options.stride) return {};
@@ -87,7 +87,7 @@ std::string report_text(const ReportInput& input, ReportForm form) {
 }
 
 // Nothing where no report is asked for.
-Status write_report(Context& context, const Options& options, std::optional<ReportForm> form,
+Status write_report(Context& context, const VerifyLine& options, std::optional<ReportForm> form,
                     const ReportInput& input) {
   if (!form) return {};
   FERRY_RETURN_IF_ERROR(
@@ -98,7 +98,7 @@ Status write_report(Context& context, const Options& options, std::optional<Repo
 
 // The report, and at parity the attestation. Without parity there is none: a statement must never
 // be taken for one of parity.
-Status write_files(Context& context, const Options& options, std::optional<ReportForm> form,
+Status write_files(Context& context, const VerifyLine& options, std::optional<ReportForm> form,
                    const ReportInput& input) {
   FERRY_RETURN_IF_ERROR(write_report(context, options, form, input));
   if (options.attest.file.empty()) return {};
@@ -112,7 +112,7 @@ Status write_files(Context& context, const Options& options, std::optional<Repor
   return {};
 }
 
-Result<int> measure(Context& context, const packer::Bundle& bundle, const Options& options,
+Result<int> measure(Context& context, const packer::Bundle& bundle, const VerifyLine& options,
                     const pipeline::VerifyOptions& verify, std::optional<ReportForm> form) {
   const pipeline::PerplexityOptions given = {
       .file = options.perplexity,
@@ -133,7 +133,7 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Option
 }
 
 // A bundled program is compared with what is in it; other options say nothing of it.
-Status check_bundled(const Options& options) {
+Status check_bundled(const VerifyLine& options) {
   const pipeline::VerifyOptions& verify = options.verify;
   const bool others = !verify.reference.empty() || !verify.checkpoint.empty() ||
                       !verify.against.empty() || !verify.images.empty() || !options.mode.empty() ||
@@ -158,7 +158,7 @@ std::string bundled_json(const pipeline::BundledProof& proof, const std::string&
   return json.take();
 }
 
-Result<int> verify_bundled(Context& context, const Options& options) {
+Result<int> verify_bundled(Context& context, const VerifyLine& options) {
   FERRY_RETURN_IF_ERROR(check_options(options.verify));
   FERRY_RETURN_IF_ERROR(check_bundled(options));
   const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
@@ -187,7 +187,7 @@ Result<packer::Bundle> open_bundle(Context& context, const std::string& path) {
                               context.progress("checking digests"));
 }
 
-Result<int> verify_bundle(Context& context, const Options& options) {
+Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   if (pipeline::is_bundled_file(options.bundle)) return verify_bundled(context, options);
   pipeline::VerifyOptions verify = options.verify;
   FERRY_RETURN_IF_ERROR(check_options(verify));
@@ -225,7 +225,7 @@ Result<int> verify_bundle(Context& context, const Options& options) {
 }
 
 // A GGUF file: its bytes against a checkpoint, or what it computes against a reference.
-Result<int> verify_file(Context& context, const Options& options) {
+Result<int> verify_file(Context& context, const VerifyLine& options) {
   const pipeline::VerifyOptions& verify = options.verify;
   const bool other = !verify.against.empty() || !verify.calibrate.empty() ||
                      !options.mode.empty() || !verify.calibrate_prefill.empty() ||
@@ -254,7 +254,7 @@ Result<int> verify_file(Context& context, const Options& options) {
 }  // namespace
 
 void add_verify(CommandLine& line) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyLine>();
   line.verb("verify", "Compare what a bundle computes with a reference")
       .positional("BUNDLE", options->bundle,
                   "Bundle directory, GGUF file, or a bundled program (.bpte)")

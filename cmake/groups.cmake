@@ -1,6 +1,6 @@
 # FERRY_GROUPS: sources of a room are compiled in groups. That takes less than half of the time: what
 # they all include is read and instantiated once for each group. A change then compiles a whole
-# group, so it is for builds from nothing; builds without it prove that every source includes what
+# group, so it is for builds from nothing. Builds without it prove that every source includes what
 # it uses.
 option(FERRY_GROUPS "Compile the sources of a room in groups" OFF)
 # As large as one group of a room may be without being the last to end on two cores.
@@ -12,11 +12,6 @@ set(FERRY_ALONE
   "graph/quantization/(codes|hqq|k_blocks|plain_blocks|search).cc"
   "runner/kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
   "runner/kernels/quantized_(avx.*|neon_dot|weight_only).cc")
-# Their anonymous namespaces have names that other sources of the room have too.
-list(APPEND FERRY_ALONE
-  cli/verb_embed.cc cli/verb_verify.cc cli/verify_report.cc converters/config/sentence_config.cc
-  pipeline/coded_proof.cc proof/encoder_proof.cc proof/expert_search.cc proof/logit_search.cc
-  "converters/adapters/gguf/written_(limits|tensors).cc")
 list(JOIN FERRY_ALONE "|" FERRY_ALONE)
 
 function(ferry_group target)

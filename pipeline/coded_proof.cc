@@ -30,7 +30,7 @@ std::string missing_weight(const StoredWeights& stored, const Conversion& layers
 }
 
 // The same as f32 bytes.
-ReadWeight weights_from(const StoredWeights& stored) {
+ReadWeight weights_stored_in(const StoredWeights& stored) {
   return
       [&stored](const graph::Weight& weight, uint64_t offset, std::span<std::byte> out) -> Status {
         std::vector<float> values(out.size() / sizeof(float));
@@ -41,15 +41,15 @@ ReadWeight weights_from(const StoredWeights& stored) {
       };
 }
 
-using Prompts = std::vector<proof::RecordedPrompt>;
+using RecordedPrompts = std::vector<proof::RecordedPrompt>;
 
 // The prompts with the continuations that the bundle chooses when it does not quantise activations:
 // those of the model with its weights.
-Result<Prompts> own_prompts(const packer::Bundle& bundle, const Prompts& prompts,
-                            const CodedProofOptions& options, ThreadPool& pool) {
+Result<RecordedPrompts> own_prompts(const packer::Bundle& bundle, const RecordedPrompts& prompts,
+                                    const CodedProofOptions& options, ThreadPool& pool) {
   proof::TextModel model = FERRY_TRY(proof::TextModel::load(
       bundle, pool, {.widen = true, .memory = options.memory}, options.decode));
-  Prompts own = prompts;
+  RecordedPrompts own = prompts;
   for (proof::RecordedPrompt& prompt : own) prompt.routes.clear();
   FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), own, /*least=*/1));
   return own;
@@ -76,11 +76,12 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
     proof.absent = fmt::format("the bundle has no weight {} as a whole", quoted(name));
     return proof;
   }
-  const Prompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
+  const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
   const std::string name = bundle.path() + ", its weights in f32";
-  const F32Outputs path = FERRY_TRY(run_f32_path(
-      layers, own, name, pool,
-      {.in_several_calls = false, .weights = weights_from(stored), .progress = options.progress}));
+  const F32Outputs path = FERRY_TRY(run_f32_path(layers, own, name, pool,
+                                                 {.in_several_calls = false,
+                                                  .weights = weights_stored_in(stored),
+                                                  .progress = options.progress}));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   proof.exact = FERRY_TRY(compare(bundle, recorded, proof::widened_bounds_of(bundle),
                                   /*widen=*/true, options, pool));

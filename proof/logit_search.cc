@@ -16,7 +16,7 @@
 namespace ferry::proof {
 namespace {
 
-constexpr size_t kAttempts = 12;      // exchanges tried for one token at a time
+constexpr size_t kExchanges = 12;     // exchanges tried for one token at a time
 constexpr size_t kMostExchanges = 4;  // of one token, in several layers
 constexpr size_t kMostHidden = 2;     // of them at a time that gain enough only together
 constexpr int kMostFailures = 4;      // tokens in vain before a pass ends
@@ -160,12 +160,12 @@ class LogitSearch {
       if (settled || logits == now.logits.end()) continue;
       RouterScores scores = {.logits = logits->second};
       if (choice != now.choice.end()) scores.choice = choice->second;
-      for (NearRoute& near : near_routes({scores, route}, groups_, usual, kAttempts)) {
+      for (NearRoute& near : near_routes({scores, route}, groups_, usual, kExchanges)) {
         all.push_back({near.margin, layer, std::move(near.experts)});
       }
     }
     std::ranges::stable_sort(all, {}, &Candidate::margin);
-    if (all.size() > kAttempts) all.resize(kAttempts);
+    if (all.size() > kExchanges) all.resize(kExchanges);
     return all;
   }
 

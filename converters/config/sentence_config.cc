@@ -18,7 +18,7 @@
 namespace ferry::converters {
 namespace {
 
-using Json = nlohmann::json;
+using SentenceJson = nlohmann::json;
 using Pooling = SentenceConfig::Pooling;
 
 constexpr const char* kModules = "modules.json";
@@ -75,7 +75,7 @@ constexpr std::string_view kDenseKeys[] = {
 
 // kUnsupported for a key that is none of these. Nulls and empty objects are settings that were not
 // made.
-Status check_keys(const Json& document, std::span<const std::string_view> known,
+Status check_keys(const SentenceJson& document, std::span<const std::string_view> known,
                   const JsonFields& fields) {
   for (const auto& [key, value] : document.items()) {
     const bool unset = value.is_null() || (value.is_object() && value.empty());
@@ -102,12 +102,13 @@ class FolderReader {
  private:
   std::string shown(const std::string& path) const { return folder_ + "/" + path; }
   // None where there is no such file.
-  Result<std::optional<Json>> json(const std::string& path) const;
+  Result<std::optional<SentenceJson>> json(const std::string& path) const;
   // An object, which must be there.
-  Result<Json> object(const std::string& path) const;
-  Status add_module(const Json& entry, size_t index, SentenceConfig& out);
+  Result<SentenceJson> object(const std::string& path) const;
+  Status add_module(const SentenceJson& entry, size_t index, SentenceConfig& out);
   Status read_transformer(const std::string& path, SentenceConfig& out) const;
-  static Status read_settings(const Json& document, const std::string& name, SentenceConfig& out);
+  static Status read_settings(const SentenceJson& document, const std::string& name,
+                              SentenceConfig& out);
   Result<Pooling> read_pooling(const std::string& path) const;
   Result<SentenceModule> read_dense(const std::string& path) const;
 
@@ -116,14 +117,14 @@ class FolderReader {
   bool has_transformer_ = false, has_pooling_ = false;
 };
 
-Result<std::optional<Json>> FolderReader::json(const std::string& path) const {
+Result<std::optional<SentenceJson>> FolderReader::json(const std::string& path) const {
   const std::optional<std::string> text = FERRY_TRY(text_(path));
-  if (!text) return std::optional<Json>();
+  if (!text) return std::optional<SentenceJson>();
   return std::optional(FERRY_TRY(parse_json(*text, shown(path))));
 }
 
-Result<Json> FolderReader::object(const std::string& path) const {
-  std::optional<Json> document = FERRY_TRY(json(path));
+Result<SentenceJson> FolderReader::object(const std::string& path) const {
+  std::optional<SentenceJson> document = FERRY_TRY(json(path));
   if (!document) return bad_input(fmt::format("{}: is missing", shown(path)));
   if (!document->is_object()) return bad_input(shown(path) + ": not a JSON object");
   return *std::move(document);
@@ -137,13 +138,13 @@ Status FolderReader::read_transformer(const std::string& path, SentenceConfig& o
                             shown(kModules), quoted(path)));
   }
   for (const char* name : kTransformers) {
-    const std::optional<Json> document = FERRY_TRY(json(name));
+    const std::optional<SentenceJson> document = FERRY_TRY(json(name));
     if (document) return read_settings(*document, shown(name), out);
   }
   return {};
 }
 
-Status FolderReader::read_settings(const Json& document, const std::string& name,
+Status FolderReader::read_settings(const SentenceJson& document, const std::string& name,
                                    SentenceConfig& out) {
   if (!document.is_object()) return bad_input(name + ": not a JSON object");
   const JsonFields fields(document, name, "");
@@ -155,7 +156,7 @@ Status FolderReader::read_settings(const Json& document, const std::string& name
 }
 
 Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
-  const Json document = FERRY_TRY(object(path));
+  const SentenceJson document = FERRY_TRY(object(path));
   const JsonFields fields(document, shown(path), "");
   FERRY_RETURN_IF_ERROR(check_keys(document, kPoolingKeys, fields));
   if (!FERRY_TRY(fields.flag_or("include_prompt", true))) {
@@ -182,7 +183,7 @@ Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
 
 Result<SentenceModule> FolderReader::read_dense(const std::string& path) const {
   const std::string file = path + "/config.json";
-  const Json document = FERRY_TRY(object(file));
+  const SentenceJson document = FERRY_TRY(object(file));
   const JsonFields fields(document, shown(file), "");
   FERRY_RETURN_IF_ERROR(check_keys(document, kDenseKeys, fields));
   SentenceModule module;
@@ -209,7 +210,7 @@ Result<SentenceModule> FolderReader::read_dense(const std::string& path) const {
   return module;
 }
 
-Status FolderReader::add_module(const Json& entry, size_t index, SentenceConfig& out) {
+Status FolderReader::add_module(const SentenceJson& entry, size_t index, SentenceConfig& out) {
   const std::string where = fmt::format("{}: module {}", shown(kModules), index);
   if (!entry.is_object()) return bad_input(where + " is not an object");
   const JsonFields fields(entry, shown(kModules), fmt::format("[{}].", index));
@@ -247,7 +248,7 @@ Status FolderReader::add_module(const Json& entry, size_t index, SentenceConfig&
 }
 
 Result<std::optional<SentenceConfig>> FolderReader::read() {
-  const std::optional<Json> modules = FERRY_TRY(json(kModules));
+  const std::optional<SentenceJson> modules = FERRY_TRY(json(kModules));
   if (!modules) return std::optional<SentenceConfig>();
   if (!modules->is_array()) return bad_input(shown(kModules) + ": not a JSON list");
   SentenceConfig out;
