@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 
 #include "core/program_interface.h"
 
@@ -46,7 +46,8 @@ class MemorySource : public TensorSource {
   const std::vector<SourceFile>& files() const override { return files_; }
   const std::vector<TensorEntry>& entries() const override { return entries_; }
   Status read(size_t index, uint64_t offset, std::span<std::byte> out) const override {
-    std::memcpy(out.data(), data_.data() + entries_[index].offset + offset, out.size());
+    const auto from = std::span(data_).subspan(entries_[index].offset + offset, out.size());
+    std::ranges::copy(from, out.begin());
     return {};
   }
 
