@@ -30,6 +30,7 @@ constexpr std::array<const char*, 8> kSettings = {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;  // an empty file is none
   const std::string model(reinterpret_cast<const char*>(data), size);
   const text::ReadFile read = [&](const std::string& name, uint64_t) -> Result<std::string> {
     if (name == "tokenizer.model") return model;
