@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "formats/safetensors/writer.h"
+#include "tests/formats/opening_message.h"
 #include "tests/formats/temp_dir.h"
 
 namespace ferry::formats {
@@ -24,11 +25,6 @@ void write_shard(const std::string& path, const std::vector<std::string>& names)
 }
 
 constexpr std::string_view kIndex = "model.safetensors.index.json";
-
-std::string message_of(const std::string& path, const CheckpointOptions& options = {}) {
-  const auto source = open_tensors(path, options);
-  return source ? "accepted" : source.error().message;
-}
 
 TEST(Checkpoint, ADirectoryWithOneFile) {
   TempDir dir;
@@ -95,8 +91,8 @@ TEST(Checkpoint, TheLinksOfTheHubCacheAreFollowed) {
   fs::create_symlink("../../blobs/aa", snapshot + "/1.safetensors");
   fs::create_symlink("../../blobs/bb", snapshot + "/2.safetensors");
   fs::create_symlink("../../blobs/cc", snapshot + "/" + std::string(kIndex));
-  EXPECT_EQ(message_of(snapshot), "accepted");
-  EXPECT_EQ(message_of(snapshot + "/" + std::string(kIndex)), "accepted");
+  EXPECT_EQ(opening_message(snapshot), "accepted");
+  EXPECT_EQ(opening_message(snapshot + "/" + std::string(kIndex)), "accepted");
 }
 
 TEST(Checkpoint, OtherLinksOutOfTheDirectoryAreRefused) {
@@ -113,30 +109,31 @@ TEST(Checkpoint, OtherLinksOutOfTheDirectoryAreRefused) {
   for (const std::string& target : all) {
     const std::string link = dir / "in/model.safetensors";
     fs::create_symlink(target, link);
-    EXPECT_NE(message_of(dir / "in").find("a symbolic link out of the checkpoint directory"),
+    EXPECT_NE(opening_message(dir / "in").find("a symbolic link out of the checkpoint directory"),
               std::string::npos)
         << target;
     fs::remove(link);
   }
   fs::create_symlink("../secret.safetensors", dir / "in/model.safetensors");
-  EXPECT_EQ(message_of(dir / "in", {.follow_symlinks = true}), "accepted");
+  EXPECT_EQ(opening_message(dir / "in", {.follow_symlinks = true}), "accepted");
 }
 
 TEST(Checkpoint, LinksWithinTheDirectoryAreFollowed) {
   TempDir dir;
   write_shard(dir / "real.safetensors", {"a"});
   fs::create_symlink("real.safetensors", dir / "model.safetensors");
-  EXPECT_EQ(message_of(dir.path()), "accepted");
-  EXPECT_EQ(message_of(dir / "model.safetensors"), "accepted");
+  EXPECT_EQ(opening_message(dir.path()), "accepted");
+  EXPECT_EQ(opening_message(dir / "model.safetensors"), "accepted");
 }
 
 TEST(Checkpoint, ALinkInAShardNamesTheTensor) {
   TempDir dir;
   fs::create_symlink("/etc/passwd", dir / "evil.safetensors");
   dir.write(kIndex, R"({"weight_map": {"a": "evil.safetensors"}})");
-  EXPECT_EQ(message_of(dir.path()), (dir / "evil.safetensors") +
-                                        ": a symbolic link out of the checkpoint directory, to "
-                                        "'/etc/passwd' (tensor 'a')");
+  EXPECT_EQ(opening_message(dir.path()),
+            (dir / "evil.safetensors") +
+                ": a symbolic link out of the checkpoint directory, to "
+                "'/etc/passwd' (tensor 'a')");
 }
 
 TEST(Checkpoint, FilesOfOtherFormatsAreUnsupported) {
@@ -153,7 +150,7 @@ TEST(Checkpoint, FilesOfOtherFormatsAreUnsupported) {
 
 TEST(Checkpoint, AKerasArchiveIsUnsupportedWithAdvice) {
   TempDir dir;
-  EXPECT_EQ(message_of(dir.write("x.keras", "PK")),
+  EXPECT_EQ(opening_message(dir.write("x.keras", "PK")),
             (dir / "x.keras") +
                 ": Keras checkpoints are not supported; it is a zip archive: "
                 "unpack it, and open its model.weights.h5");
@@ -180,16 +177,16 @@ TEST(Checkpoint, AnAbsentPathIsAnIoError) {
 
 TEST(Checkpoint, AnEmptyDirectoryIsExplained) {
   TempDir dir;
-  EXPECT_EQ(message_of(dir.path()),
+  EXPECT_EQ(opening_message(dir.path()),
             dir.path() +
                 ": no checkpoint in this directory: none of model.safetensors, "
                 "model.safetensors.index.json, pytorch_model.bin, pytorch_model.bin.index.json, "
                 "model.weights.h5, model.weights.json, and no .gguf file");
   dir.write("other.safetensors", "");
-  EXPECT_EQ(message_of(dir.path()), dir.path() +
-                                        ": neither model.safetensors nor "
-                                        "model.safetensors.index.json, only "
-                                        "'other.safetensors'");
+  EXPECT_EQ(opening_message(dir.path()), dir.path() +
+                                             ": neither model.safetensors nor "
+                                             "model.safetensors.index.json, only "
+                                             "'other.safetensors'");
 }
 
 TEST(Checkpoint, AnEntryOfTheHubCacheNamesItsSnapshot) {
@@ -198,21 +195,21 @@ TEST(Checkpoint, AnEntryOfTheHubCacheNamesItsSnapshot) {
   dir.write("models--org--name/snapshots/abc123/config.json", "{}");
   dir.write("models--org--name/blobs/0", "");
   const std::string message = entry + ": an entry of the Hugging Face cache; the checkpoint is ";
-  EXPECT_EQ(message_of(entry), message + "'" + entry + "/snapshots/abc123'");
+  EXPECT_EQ(opening_message(entry), message + "'" + entry + "/snapshots/abc123'");
   dir.write("models--org--name/snapshots/def456/config.json", "{}");
-  EXPECT_EQ(message_of(entry), message + "'" + entry + "/snapshots/REVISION'");
+  EXPECT_EQ(opening_message(entry), message + "'" + entry + "/snapshots/REVISION'");
   dir.write("models--org--name/refs/main", "def456");
-  EXPECT_EQ(message_of(entry), message + "'" + entry + "/snapshots/def456'");
+  EXPECT_EQ(opening_message(entry), message + "'" + entry + "/snapshots/def456'");
   dir.write("models--org--name/refs/main", "../../elsewhere");
-  EXPECT_EQ(message_of(entry), message + "'" + entry + "/snapshots/REVISION'");
+  EXPECT_EQ(opening_message(entry), message + "'" + entry + "/snapshots/REVISION'");
 }
 
 TEST(Checkpoint, ANameOnTheHubMustBeDownloadedFirst) {
-  EXPECT_EQ(message_of("Qwen/Qwen3-0.6B"),
+  EXPECT_EQ(opening_message("Qwen/Qwen3-0.6B"),
             "Qwen/Qwen3-0.6B: no such file or directory; a model of the Hugging Face hub must be "
             "downloaded first");
   for (const char* path : {"./Qwen/absent", "/Qwen/absent", "a/b/c", "absent"}) {
-    EXPECT_EQ(message_of(path).find("downloaded"), std::string::npos) << path;
+    EXPECT_EQ(opening_message(path).find("downloaded"), std::string::npos) << path;
   }
 }
 
@@ -221,13 +218,13 @@ TEST(Checkpoint, FilesOfOtherKindsAreToldFromBrokenOnes) {
   const std::string text = "root:x:0:0:root:/root:/bin/bash\n";
   for (const char* name : {"passwd", "config.json", "short"}) {
     const std::string path = dir.write(name, name == std::string("short") ? "{}" : text);
-    EXPECT_TRUE(message_of(path).starts_with(path + ": no tensor file of a known kind"))
-        << message_of(path);
+    EXPECT_TRUE(opening_message(path).starts_with(path + ": no tensor file of a known kind"))
+        << opening_message(path);
   }
   // What says that it is safetensors, by name or by its first bytes, is told what is wrong with it.
   for (const std::string& path :
        {dir.write("a.safetensors", text), dir.write("b", std::string("\x7f\0\0\0\0\0\0\0{", 9))}) {
-    EXPECT_NE(message_of(path).find("header of "), std::string::npos) << message_of(path);
+    EXPECT_NE(opening_message(path).find("header of "), std::string::npos) << opening_message(path);
   }
 }
 
@@ -235,19 +232,19 @@ TEST(Checkpoint, ShardsWithoutTheirIndexNameIt) {
   TempDir dir;
   dir.write("golden.safetensors", "");
   dir.write("model-00002-of-00003.safetensors", "");
-  EXPECT_EQ(message_of(dir.path()),
+  EXPECT_EQ(opening_message(dir.path()),
             dir.path() +
                 ": 'model.safetensors.index.json' is missing, the index of the shards "
                 "('model-00002-of-00003.safetensors')");
   TempDir torch;
   torch.write("pytorch_model-00001-of-00002.bin", "");
-  EXPECT_EQ(message_of(torch.path()),
+  EXPECT_EQ(opening_message(torch.path()),
             torch.path() +
                 ": 'pytorch_model.bin.index.json' is missing, the index of the shards "
                 "('pytorch_model-00001-of-00002.bin')");
   TempDir other;
   other.write("model-0001-of-00002.safetensors", "");
-  EXPECT_NE(message_of(other.path()).find("neither"), std::string::npos);
+  EXPECT_NE(opening_message(other.path()).find("neither"), std::string::npos);
 }
 
 TEST(Checkpoint, TheDirectoryOfAFileHoldsItsConfig) {

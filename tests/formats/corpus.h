@@ -15,6 +15,9 @@
 
 namespace ferry {
 
+// Where the checkpoints are that torch.save wrote.
+inline const std::string kTorch = FERRY_TESTDATA "/torch/";
+
 inline nlohmann::json corpus(const std::string& format) {
   const std::string path = std::string(FERRY_TESTDATA "/hostile/") + format + "/verdicts.json";
   return parse_json(read_text_file(path, 1 << 20).value(), path).value();

@@ -11,6 +11,7 @@
 
 #include "formats/checkpoint.h"
 #include "tests/formats/corpus.h"
+#include "tests/formats/opening_message.h"
 #include "tests/formats/temp_dir.h"
 
 namespace ferry::formats {
@@ -19,11 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string fixture(const std::string& name) { return FERRY_TESTDATA "/hdf5/" + name; }
-
-std::string message_of(const std::string& path) {
-  const auto source = open_tensors(path);
-  return source ? "accepted" : source.error().message;
-}
 
 std::vector<std::byte> bytes_of(const TensorSource& source, size_t index) {
   std::vector<std::byte> bytes(source.entries()[index].bytes);
@@ -185,7 +181,7 @@ TEST(Hdf5, WhatIsNotStoredHasItsFillValue) {
     }
   }
   for (const std::string name : {"unallocated.h5", "missing_chunk.h5"}) {
-    EXPECT_EQ(message_of(fixture(name)), "accepted");
+    EXPECT_EQ(opening_message(fixture(name)), "accepted");
   }
 }
 
@@ -223,7 +219,7 @@ TEST(Hdf5, WhatIsNotReadIsSaid) {
       {"userblock_chunked.h5", ": chunked data in a file with a user block (tensor 'w')"},
   };
   for (const auto& [name, message] : cases) {
-    EXPECT_EQ(message_of(fixture(name)), fixture(name) + message);
+    EXPECT_EQ(opening_message(fixture(name)), fixture(name) + message);
   }
 }
 
@@ -257,8 +253,8 @@ TEST(Hdf5, TheContentCountsAndNotTheName) {
   TempDir dir;
   const std::string path = dir / "weights";
   fs::copy_file(fixture("legacy_bf16.h5"), path);
-  EXPECT_EQ(message_of(path), "accepted");
-  EXPECT_EQ(message_of(dir.write("x.h5", "no")), (dir / "x.h5") + ": no HDF5 signature");
+  EXPECT_EQ(opening_message(path), "accepted");
+  EXPECT_EQ(opening_message(dir.write("x.h5", "no")), (dir / "x.h5") + ": no HDF5 signature");
 }
 
 TEST(Hdf5, ADirectoryOfKerasHubIsOpened) {
@@ -340,37 +336,39 @@ TEST_F(KerasShards, AGroupMayBeInSeveralFiles) {
   replace_in_index(R"("/layers/reversible_embedding/vars": "model_00000.weights.h5")",
                    R"("/layers/reversible_embedding/vars": ["model_00000.weights.h5",)"
                    R"("model_00001.weights.h5"])");
-  EXPECT_EQ(message_of(index()), "accepted");
+  EXPECT_EQ(opening_message(index()), "accepted");
   replace_in_index("\"model_00001.weights.h5\"", "\"model_00002.weights.h5\"");
-  EXPECT_EQ(message_of(index()), index() +
-                                     ": 'model_00002.weights.h5' has no tensor of the group (group "
-                                     "'layers/reversible_embedding/vars')");
+  EXPECT_EQ(opening_message(index()),
+            index() +
+                ": 'model_00002.weights.h5' has no tensor of the group (group "
+                "'layers/reversible_embedding/vars')");
 }
 
 TEST_F(KerasShards, AMissingFileIsNoticed) {
   fs::remove(dir_ / "model_00001.weights.h5");  // it is not in the map
-  EXPECT_EQ(message_of(index()),
+  EXPECT_EQ(opening_message(index()),
             index() + ": file 1 of the checkpoint is missing, but file 2 is there");
   fs::remove(dir_ / "model_00004.weights.h5");
-  EXPECT_NE(message_of(index()).find("the file 'model_00004.weights.h5' is missing"),
+  EXPECT_NE(opening_message(index()).find("the file 'model_00004.weights.h5' is missing"),
             std::string::npos);
 }
 
 TEST_F(KerasShards, TheTotalOfTheIndexMustBeThere) {
   replace_in_index("3296.0", "3300.0");
-  EXPECT_EQ(message_of(index()),
+  EXPECT_EQ(opening_message(index()),
             index() + ": the files hold 3296 bytes of tensors, the index says 3300");
 }
 
 TEST_F(KerasShards, AFileOfAnotherCheckpointIsNoticed) {
   fs::copy_file(dir_ / "model_00000.weights.h5", dir_ / "model_00005.weights.h5");
-  EXPECT_NE(message_of(index()).find("model_00000.weights.h5 as well as in model_00005.weights.h5"),
-            std::string::npos);
+  EXPECT_NE(
+      opening_message(index()).find("model_00000.weights.h5 as well as in model_00005.weights.h5"),
+      std::string::npos);
 }
 
 TEST_F(KerasShards, OnlyPlainFileNamesAreTaken) {
   replace_in_index("model_00004.weights.h5", "../model_00004.weights.h5");
-  EXPECT_NE(message_of(index()).find("is not a plain file name (group 'layers/"),
+  EXPECT_NE(opening_message(index()).find("is not a plain file name (group 'layers/"),
             std::string::npos);
 }
 

@@ -12,8 +12,6 @@
 namespace ferry::formats {
 namespace {
 
-const std::string kTorch = FERRY_TESTDATA "/torch/";
-
 // The pickle of a state dict of one f32 tensor `w`, of all of the storage "0".
 std::string pickle_of(uint32_t elements) {
   return make_pickle({{"w", "0", elements, {elements}, {1}}});

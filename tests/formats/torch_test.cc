@@ -8,20 +8,15 @@
 #include "formats/checkpoint.h"
 #include "formats/torch/pickle.h"
 #include "tests/formats/corpus.h"
+#include "tests/formats/opening_message.h"
 #include "tests/formats/temp_dir.h"
 
 namespace ferry::formats {
 namespace {
 
-const std::string kHostile = FERRY_TESTDATA "/hostile/pytorch/";
-const std::string kTorch = FERRY_TESTDATA "/torch/";
+const std::string kHostileTorch = FERRY_TESTDATA "/hostile/pytorch/";
 
 std::string text_of(const std::string& path) { return read_text_file(path, 1 << 20).value(); }
-
-std::string message_of(const std::string& path) {
-  const auto source = open_tensors(path);
-  return source ? "accepted" : source.error().message;
-}
 
 // Of all bytes of all tensors, by name; or the first error.
 Result<std::map<std::string, std::string>> contents_of(const std::string& path) {
@@ -89,7 +84,7 @@ TEST(Torch, EntriesAreOrderedByPlaceAndThePickleIsTheHeader) {
 TEST(Torch, AChangedBitIsRefusedOrChangesNothing) {
   TempDir dir;
   for (const std::string& path :
-       {kHostile + "pt_valid_ordereddict_metadata.bin", kTorch + "views.bin"}) {
+       {kHostileTorch + "pt_valid_ordereddict_metadata.bin", kTorch + "views.bin"}) {
     const std::string text = text_of(path);
     const auto expected = contents_of(path).value();
     size_t refused = 0, tried = 0;
@@ -117,7 +112,7 @@ TEST(Torch, PrefixesOfAFileAreRefused) {
 
 TEST(Torch, AnEntryPastTheEndIsMalformedNotAnIoError) {
   TempDir dir;
-  std::string text = text_of(kHostile + "pt_valid_view.bin");
+  std::string text = text_of(kHostileTorch + "pt_valid_view.bin");
   const size_t last = text.rfind("PK\x01\x02");
   text.replace(last + 42, 4, "\x01\x02\x03\x04");  // the offset of its header
   const auto source = open_tensors(dir.write("x.bin", text));
@@ -131,7 +126,7 @@ TEST(Torch, AnEntryPastTheEndIsMalformedNotAnIoError) {
 
 TEST(Torch, DamagedTensorDataIsFoundWhenTheyAreRead) {
   TempDir dir;
-  std::string text = text_of(kHostile + "pt_valid_tied.bin");
+  std::string text = text_of(kHostileTorch + "pt_valid_tied.bin");
   const size_t data = text.find(std::string("\0\0\x80\x3f", 4));  // 1.0
   ASSERT_NE(data, std::string::npos);
   text[data] = 1;
@@ -148,7 +143,7 @@ TEST(Torch, DamagedTensorDataIsFoundWhenTheyAreRead) {
 TEST(Torch, FilesFromBefore16SayHowToSaveThemAgain) {
   for (const char* file :
        {"evil_legacy_magic.bin", "evil_raw_pickle_no_zip.bin", "tar_legacy.bin"}) {
-    const auto source = open_tensors(kHostile + file);
+    const auto source = open_tensors(kHostileTorch + file);
     ASSERT_FALSE(source);
     EXPECT_EQ(source.error().code, ErrorCode::kUnsupported);
     EXPECT_NE(source.error().message.find("save it with torch.save"), std::string::npos);
@@ -156,28 +151,28 @@ TEST(Torch, FilesFromBefore16SayHowToSaveThemAgain) {
 }
 
 TEST(Torch, MessagesNameWhatThePickleAsksFor) {
-  EXPECT_EQ(message_of(kHostile + "evil_os_system.bin"),
-            kHostile +
+  EXPECT_EQ(opening_message(kHostileTorch + "evil_os_system.bin"),
+            kHostileTorch +
                 "evil_os_system.bin: data.pkl: asks for 'system' of 'os', which is not "
                 "allowed in a state dict (tensor 'w', offset 10)");
 }
 
 TEST(Torch, TheContentsDecideNotTheName) {
   TempDir dir;
-  const std::string torch = text_of(kHostile + "pt_valid_view.bin");
-  EXPECT_EQ(message_of(dir.write("4f8a", torch)), "accepted");
-  EXPECT_EQ(message_of(dir.write("x.ckpt", torch)), "accepted");
-  EXPECT_NE(message_of(dir.write("x.safetensors", torch)), "accepted");
+  const std::string torch = text_of(kHostileTorch + "pt_valid_view.bin");
+  EXPECT_EQ(opening_message(dir.write("4f8a", torch)), "accepted");
+  EXPECT_EQ(opening_message(dir.write("x.ckpt", torch)), "accepted");
+  EXPECT_NE(opening_message(dir.write("x.safetensors", torch)), "accepted");
   // A header of 0x280 bytes begins as a pickle does.
   std::string safetensors = std::string("\x80\x02\0\0\0\0\0\0{}", 10);
   safetensors.append(0x280 - 2, ' ');
-  EXPECT_EQ(message_of(dir.write("4f8b", safetensors)), "accepted");
+  EXPECT_EQ(opening_message(dir.write("4f8b", safetensors)), "accepted");
 }
 
 TEST(Torch, ShardsAreReadByTheirIndex) {
   TempDir dir;
   const auto copy = [&](const char* from, const char* to) {
-    dir.write(to, text_of(kHostile + from));
+    dir.write(to, text_of(kHostileTorch + from));
   };
   copy("pt_valid_view.bin", "pytorch_model-00001-of-00002.bin");
   copy("pt_valid_tied.bin", "pytorch_model-00002-of-00002.bin");
@@ -192,7 +187,7 @@ TEST(Torch, ShardsAreReadByTheirIndex) {
     EXPECT_EQ(source->entries()[2].file, 1u);
   }
   copy("pt_valid_offset.bin", "pytorch_model-00002-of-00002.bin");  // it has w as well
-  EXPECT_NE(message_of(index).find("as well as in"), std::string::npos);
+  EXPECT_NE(opening_message(index).find("as well as in"), std::string::npos);
 }
 
 // Pickles by hand.

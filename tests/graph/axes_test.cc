@@ -31,12 +31,12 @@ class Axes : public testing::Test {
   Dim batch = axis(1, kBatch), tokens = axis(6, kSequence), width = axis(8, kFeature);
 };
 
-using Names = std::vector<Axis>;
+using AxisNames = std::vector<Axis>;
 
 TEST_F(Axes, ElementwiseOperatorsKeepTheNameOfEitherOperand) {
   const ValueId x = input("x", {batch, tokens, width});
   const ValueId plain = input("plain", {1, 6, 1});
-  const Names all = {kBatch, kSequence, kFeature};
+  const AxisNames all = {kBatch, kSequence, kFeature};
   EXPECT_EQ(of(b.add(x, plain)), all);
   EXPECT_EQ(of(b.mul(plain, x)), all);
   EXPECT_EQ(of(b.mul(x, input("row", {8}))), all);
@@ -53,26 +53,26 @@ TEST_F(Axes, ElementwiseOperatorsKeepTheNameOfEitherOperand) {
 
 TEST_F(Axes, OperatorsThatMoveElementsMoveTheNames) {
   const ValueId x = input("x", {batch, tokens, width});
-  EXPECT_EQ(of(b.permute(x, {2, 0, 1})), (Names{kFeature, kBatch, kSequence}));
-  EXPECT_EQ(of(b.select(x, 1, 0)), (Names{kBatch, kFeature}));
-  EXPECT_EQ(of(b.slice(x, 1, 2, 4)), (Names{kBatch, kSequence, kFeature}));
-  EXPECT_EQ(of(b.unsqueeze(x, 2)), (Names{kBatch, kSequence, kNone, kFeature}));
-  EXPECT_EQ(of(b.expand(x, {5, 6, 8})), (Names{kBatch, kSequence, kFeature}));
-  EXPECT_EQ(of(b.split(x, {3, 5}, 2)[1]), (Names{kBatch, kSequence, kFeature}));
-  EXPECT_EQ(of(b.cat({x, input("plain", {1, 2, 8})}, 1)), (Names{kBatch, kSequence, kFeature}));
+  EXPECT_EQ(of(b.permute(x, {2, 0, 1})), (AxisNames{kFeature, kBatch, kSequence}));
+  EXPECT_EQ(of(b.select(x, 1, 0)), (AxisNames{kBatch, kFeature}));
+  EXPECT_EQ(of(b.slice(x, 1, 2, 4)), (AxisNames{kBatch, kSequence, kFeature}));
+  EXPECT_EQ(of(b.unsqueeze(x, 2)), (AxisNames{kBatch, kSequence, kNone, kFeature}));
+  EXPECT_EQ(of(b.expand(x, {5, 6, 8})), (AxisNames{kBatch, kSequence, kFeature}));
+  EXPECT_EQ(of(b.split(x, {3, 5}, 2)[1]), (AxisNames{kBatch, kSequence, kFeature}));
+  EXPECT_EQ(of(b.cat({x, input("plain", {1, 2, 8})}, 1)), (AxisNames{kBatch, kSequence, kFeature}));
   EXPECT_EQ(problem(), "");
 }
 
 TEST_F(Axes, ProductsHaveTheOuterNames) {
   const ValueId x = input("x", {batch, tokens, width});
   EXPECT_EQ(of(b.linear(x, b.weight("w", {axis(3, kHead), width}))),
-            (Names{kBatch, kSequence, kHead}));
+            (AxisNames{kBatch, kSequence, kHead}));
   const ValueId left = input("left", {axis(2, kHead), tokens, axis(4, kHeadDim)});
   const ValueId right = input("right", {2, axis(4, kHeadDim), axis(7, kSequence)});
-  EXPECT_EQ(of(b.bmm(left, right)), (Names{kHead, kSequence, kSequence}));
+  EXPECT_EQ(of(b.bmm(left, right)), (AxisNames{kHead, kSequence, kSequence}));
   const ValueId ids = b.input("ids", DType::kI64, {batch, tokens});
   EXPECT_EQ(of(b.embedding(b.weight("table", {10, width}), ids)),
-            (Names{kBatch, kSequence, kFeature}));
+            (AxisNames{kBatch, kSequence, kFeature}));
   EXPECT_EQ(problem(), "");
 }
 
@@ -80,11 +80,11 @@ TEST_F(Axes, AViewKeepsLeadingNamesAndTakesTheOthersFromTheBuilder) {
   const ValueId x = input("x", {batch, tokens, width});
   const ValueId split = b.view(x, {1, 6, axis(2, kHead), axis(4, kHeadDim)});
   // A dimension of size 1 may be another one than before.
-  EXPECT_EQ(of(split), (Names{kNone, kSequence, kHead, kHeadDim}));
-  EXPECT_EQ(of(b.view(x, {axis(1, kHead), 6, 2, 4})), (Names{kHead, kSequence, kNone, kNone}));
-  EXPECT_EQ(of(b.view(split, {1, 6, 8})), (Names{kNone, kSequence, kNone}));
-  EXPECT_EQ(of(b.view(x, {1, 6, 8})), (Names{kBatch, kSequence, kFeature}));
-  EXPECT_EQ(of(b.view(x, {6, 8})), (Names{kNone, kNone}));
+  EXPECT_EQ(of(split), (AxisNames{kNone, kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(b.view(x, {axis(1, kHead), 6, 2, 4})), (AxisNames{kHead, kSequence, kNone, kNone}));
+  EXPECT_EQ(of(b.view(split, {1, 6, 8})), (AxisNames{kNone, kSequence, kNone}));
+  EXPECT_EQ(of(b.view(x, {1, 6, 8})), (AxisNames{kBatch, kSequence, kFeature}));
+  EXPECT_EQ(of(b.view(x, {6, 8})), (AxisNames{kNone, kNone}));
   EXPECT_EQ(problem(), "");
 }
 
@@ -92,11 +92,11 @@ TEST_F(Axes, AViewKeepsLeadingNamesAndTakesTheOthersFromTheBuilder) {
 TEST_F(Axes, AViewDoesNotConcludeNamesFromEqualSizes) {
   const ValueId x = input("x", {batch, tokens, width});
   const ValueId one_head = b.view(x, {1, 6, axis(1, kHead), axis(8, kHeadDim)});
-  EXPECT_EQ(of(one_head), (Names{kNone, kSequence, kHead, kHeadDim}));
-  EXPECT_EQ(of(b.view(one_head, {1, 6, width})), (Names{kNone, kSequence, kFeature}));
+  EXPECT_EQ(of(one_head), (AxisNames{kNone, kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(b.view(one_head, {1, 6, width})), (AxisNames{kNone, kSequence, kFeature}));
   const ValueId small_heads = b.view(x, {1, 6, axis(8, kHead), axis(1, kHeadDim)});
-  EXPECT_EQ(of(small_heads), (Names{kNone, kSequence, kHead, kHeadDim}));
-  EXPECT_EQ(of(b.view(small_heads, {1, 6, width})), (Names{kNone, kSequence, kFeature}));
+  EXPECT_EQ(of(small_heads), (AxisNames{kNone, kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(b.view(small_heads, {1, 6, width})), (AxisNames{kNone, kSequence, kFeature}));
   EXPECT_EQ(problem(), "");
 }
 
@@ -104,9 +104,9 @@ TEST_F(Axes, AViewDoesNotConcludeNamesFromEqualSizes) {
 TEST_F(Axes, AViewOfTheSameSizesMayMeanOtherAxes) {
   const ValueId x = input("x", {batch, axis(1, kSequence), width});
   const ValueId heads = b.view(x, {axis(1, kSequence), axis(1, kHead), axis(8, kHeadDim)});
-  EXPECT_EQ(of(heads), (Names{kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(heads), (AxisNames{kSequence, kHead, kHeadDim}));
   EXPECT_EQ(of(b.view(heads, {batch, axis(1, kSequence), width})),
-            (Names{kBatch, kSequence, kFeature}));
+            (AxisNames{kBatch, kSequence, kFeature}));
   EXPECT_EQ(problem(), "");
 }
 
@@ -158,7 +158,7 @@ TEST_F(Axes, AttentionNeedsOneNameForEachDimensionOfQueryKeysAndValues) {
   const ValueId keys = b.buffer("k", DType::kF32, shape);
   const ValueId start = b.item(b.input("start", DType::kI64, {1}));
   b.update_cache(query, keys, start);
-  EXPECT_EQ(of(b.sdpa(query, keys, keys, start)), (Names{kBatch, kSequence, kHead, kHeadDim}));
+  EXPECT_EQ(of(b.sdpa(query, keys, keys, start)), (AxisNames{kBatch, kSequence, kHead, kHeadDim}));
   b.sdpa(query, b.buffer("wrong", DType::kF32, {batch, axis(6, kHead), 2, 4}), keys, start);
   EXPECT_NE(problem().find("axes differ"), std::string::npos);
 }

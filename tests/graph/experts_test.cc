@@ -5,11 +5,10 @@
 
 #include <set>
 
-#include "formats/pte/reader.h"
-#include "formats/pte/writer.h"
 #include "graph/builder.h"
 #include "graph/lower.h"
 #include "graph/passes/passes.h"
+#include "tests/graph/lowered.h"
 
 namespace ferry::graph {
 namespace {
@@ -45,20 +44,8 @@ Model model_of(int64_t experts, DType stored = DType::kF32) {
   return model;
 }
 
-LoweredProgram lowered(const Model& model) {
-  auto program = lower(model.methods, {});
-  EXPECT_TRUE(program) << program.error().message;
-  const auto layout = pte::plan_program(program->program, program->sizes);
-  EXPECT_TRUE(layout) << layout.error().message;
-  std::vector<std::byte> file = layout->head;
-  file.resize(layout->file_bytes);
-  const auto read = pte::read_program(file, "experts.pte");
-  EXPECT_TRUE(read) << read.error().message;
-  return *std::move(program);
-}
-
 TEST(Experts, BecomeOneLoop) {
-  const LoweredProgram program = lowered(model_of(4));
+  const LoweredProgram program = lowered(model_of(4).methods);
   const pte::Method& m = program.program.methods[0];
   std::vector<size_t> jumps, moves;
   for (size_t i = 0; i < m.instructions.size(); ++i) {
@@ -80,7 +67,7 @@ TEST(Experts, BecomeOneLoop) {
 }
 
 TEST(Experts, OnlyOperatorsOfTheRuntimeAreCalled) {
-  const LoweredProgram program = lowered(model_of(4));
+  const LoweredProgram program = lowered(model_of(4).methods);
   for (const pte::Operator& op : program.program.methods[0].operators) {
     EXPECT_NE(pte::find_op_schema(op.full_name()), nullptr) << op.full_name();
   }
@@ -88,8 +75,8 @@ TEST(Experts, OnlyOperatorsOfTheRuntimeAreCalled) {
 
 TEST(Experts, MemoryDoesNotGrowWithTheirNumber) {
   constexpr uint64_t kMatrix = kHidden * kInner * sizeof(float);
-  const LoweredProgram few = lowered(model_of(4));
-  const LoweredProgram many = lowered(model_of(32));
+  const LoweredProgram few = lowered(model_of(4).methods);
+  const LoweredProgram many = lowered(model_of(32).methods);
   EXPECT_GE(few.methods[0].activation_bytes, kMatrix);
   EXPECT_LT(many.methods[0].activation_bytes, few.methods[0].activation_bytes + kMatrix);
 }
@@ -102,7 +89,7 @@ TEST(Experts, MatricesAreStoredAsAskedAndTheRouterIsNot) {
   }
   EXPECT_EQ(cast->weights.find("router")->recipe.output().dtype, DType::kF32);
   // Casts are part of the loop, and an expert's matrix takes half the memory.
-  const pte::Method m = lowered(*cast).program.methods[0];
+  const pte::Method m = lowered(cast->methods).program.methods[0];
   std::set<std::string> names;
   for (const pte::Operator& op : m.operators) names.insert(op.full_name());
   EXPECT_TRUE(names.contains("aten::_to_copy.out"));

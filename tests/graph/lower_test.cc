@@ -8,8 +8,8 @@
 #include <set>
 
 #include "formats/pte/op_schema.h"
-#include "formats/pte/reader.h"
 #include "graph/builder.h"
+#include "tests/graph/lowered.h"
 
 namespace ferry::graph {
 namespace {
@@ -19,25 +19,13 @@ using pte::Method;
 
 std::vector<MethodGraph> one_method(Graph graph) { return {{"forward", std::move(graph)}}; }
 
-// The lowered program, after a check that it survives writing and reading.
-LoweredProgram lowered(Result<Graph> graph, const std::vector<MetadataMethod>& metadata = {}) {
+LoweredProgram lowered_graph(Result<Graph> graph,
+                             const std::vector<MetadataMethod>& metadata = {}) {
   EXPECT_TRUE(graph) << graph.error().message;
-  auto program = lower(one_method(*std::move(graph)), metadata);
-  EXPECT_TRUE(program) << program.error().message;
-  const auto layout = pte::plan_program(program->program, program->sizes);
-  EXPECT_TRUE(layout) << layout.error().message;
-  std::vector<std::byte> file = layout->head;
-  file.resize(layout->file_bytes);
-  const auto read = pte::read_program(file, "lowered.pte");
-  EXPECT_TRUE(read) << read.error().message;
-  EXPECT_EQ(read->program, program->program);
-  return *std::move(program);
+  return lowered(one_method(*std::move(graph)), metadata);
 }
 
 const Method& forward(const LoweredProgram& program) { return program.program.methods[0]; }
-const pte::Tensor& tensor(const Method& m, int32_t value) {
-  return std::get<pte::Tensor>(m.values[static_cast<size_t>(value)]);
-}
 template <class T>
 const T& held(const Method& m, int32_t value) {
   return std::get<T>(m.values[static_cast<size_t>(value)]);
@@ -68,7 +56,7 @@ TEST(Lower, ValuesAreWhereTheirOriginSays) {
   const ValueId y = b.add(x, b.scalar(0.5f));
   b.output(y, "hidden");
   b.probe("embedded", x);
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
 
   EXPECT_EQ(m.name, "forward");
@@ -126,7 +114,7 @@ TEST(Lower, ViewsHaveTheMemoryOfTheirTensor) {
   const ValueId input_view = b.view(x, {12});
   b.output(b.add(view, other_view), "sum");
   b.output(b.add(buffer_view, input_view), "second");
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
 
   const auto place = [&](size_t index, size_t arg) {
@@ -152,7 +140,7 @@ TEST(Lower, EqualConstantsAreOneValue) {
   const ValueId x = b.input("x", DType::kF32, {2, 3, 4});
   const ValueId y = b.permute(b.permute(x, {1, 0, 2}), {1, 0, 2});
   b.output(b.mul(b.mul(y, 2.0), 2.0), "y");
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
   EXPECT_EQ(call(m, 0).args[1], call(m, 1).args[1]);
   const auto& dims = held<pte::IntList>(m, call(m, 0).args[1]);
@@ -168,7 +156,7 @@ TEST(Lower, SplitTakesAndRepeatsAList) {
   const auto parts = b.split(x, {2, 4}, 1);
   b.output(parts[0], "a");
   b.output(parts[1], "b");
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
   const auto& args = call(m, 0).args;
   ASSERT_EQ(args.size(), 5u);
@@ -190,7 +178,7 @@ TEST(Lower, CacheAndAttention) {
   b.update_cache(k, keys, start);
   b.update_cache(k, values, start);
   b.output(b.sdpa(q, keys, values, start), "attention");
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
 
   ASSERT_EQ(op_of(m, 2), "llama::update_cache.out");
@@ -231,7 +219,7 @@ TEST(Lower, DeltaRuleWritesAFreshOutAndABuffer) {
   const ValueId next = b.buffer("next", DType::kF32, {1, 2, 8, 6});
   b.output(b.gated_delta_rule(q, q, v, gate, gate, state, next).first, "out");
   b.copy_into(state, next);
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
 
   const auto& rule = call(m, 0).args;
@@ -253,7 +241,7 @@ TEST(Lower, CastsByTheDtypeOfTheOut) {
   GraphBuilder b(1);
   const ValueId x = b.input("x", DType::kF32, {4});
   b.output(b.to(x, DType::kF16), "y");
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
   const auto& args = call(m, 0).args;
   EXPECT_EQ(op_of(m, 0), "aten::_to_copy.out");
@@ -271,7 +259,7 @@ TEST(Lower, QuantizationStatesItsEncoding) {
   const ValueId words =
       b.quantize(b.dequantize(b.fallback(bytes), 0.125, 3), 0.5, 65535, DType::kU16);
   b.output(words, "y");
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
   const auto numbers = [&](const std::vector<int32_t>& args, size_t begin, size_t end) {
     std::vector<int64_t> held_numbers;
@@ -307,7 +295,7 @@ TEST(Lower, StoredBuffersShareEqualContentsButNotMemory) {
   Result<Graph> graph = b.finish();
   ASSERT_TRUE(graph) << graph.error().message;
   for (Value& value : graph->values) value.stored = value.name == "a" || value.name == "c";
-  const LoweredProgram program = lowered(std::move(graph));
+  const LoweredProgram program = lowered_graph(std::move(graph));
   ASSERT_EQ(program.methods[0].buffers.size(), 3u);
   EXPECT_EQ(program.methods[0].buffers[0].initial, 1u);
   EXPECT_EQ(program.methods[0].buffers[1].initial, 0u);
@@ -327,9 +315,10 @@ TEST(Lower, MetadataBecomesConstantMethods) {
   GraphBuilder b(1);
   const ValueId x = b.input("x", DType::kF32, {4});
   b.output(b.add(x, x), "y");
-  const LoweredProgram program = lowered(b.finish(), {{"get_max_seq_len", {int64_t{128}}},
-                                                      {"use_kv_cache", {true}},
-                                                      {"get_eos_ids", {int64_t{2}, int64_t{7}}}});
+  const LoweredProgram program =
+      lowered_graph(b.finish(), {{"get_max_seq_len", {int64_t{128}}},
+                                 {"use_kv_cache", {true}},
+                                 {"get_eos_ids", {int64_t{2}, int64_t{7}}}});
   const pte::Method* seq = program.program.find("get_max_seq_len");
   ASSERT_NE(seq, nullptr);
   EXPECT_EQ(seq->values, std::vector<pte::Value>{int64_t{128}});
@@ -356,7 +345,7 @@ TEST(Lower, NothingIsOverwrittenBeforeItsLastUse) {
     x = b.add(x, b.linear(b.mul(back, b.sigmoid(up)), b.weight(name + ".down", {16, 64})));
   }
   b.output(x, "hidden");
-  const LoweredProgram program = lowered(b.finish());
+  const LoweredProgram program = lowered_graph(b.finish());
   const Method& m = forward(program);
 
   struct Owner {
@@ -417,7 +406,7 @@ TEST(Lower, SameGraphSameProgram) {
     GraphBuilder b(1);
     const ValueId x = b.input("x", DType::kF32, {8});
     b.output(b.add(b.mul(x, x), b.scalar(3)), "y");
-    return lowered(b.finish()).program;
+    return lowered_graph(b.finish()).program;
   };
   EXPECT_EQ(make(), make());
 }

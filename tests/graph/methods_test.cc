@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 
-#include "formats/pte/reader.h"
 #include "graph/lower.h"
 #include "graph/passes/passes.h"
+#include "tests/graph/lowered.h"
 #include "tests/graph/tiny_models.h"
 
 namespace ferry::graph {
@@ -22,28 +22,14 @@ std::vector<MethodGraph> two_methods(TinyOptions options = {}) {
   return methods;
 }
 
-LoweredProgram lowered(const std::vector<MethodGraph>& methods) {
-  auto program = lower(methods, {{"get_max_seq_len", {int64_t{8}}}});
-  EXPECT_TRUE(program) << program.error().message;
-  if (!program) return {};
-  const auto layout = pte::plan_program(program->program, program->sizes);
-  EXPECT_TRUE(layout) << layout.error().message;
-  std::vector<std::byte> file = layout->head;
-  file.resize(layout->file_bytes);
-  const auto read = pte::read_program(file, "lowered.pte");
-  EXPECT_TRUE(read) << read.error().message;
-  EXPECT_EQ(read->program, program->program);
-  return *std::move(program);
-}
-
-const pte::Tensor& tensor(const pte::Method& method, int32_t value) {
-  return std::get<pte::Tensor>(method.values[static_cast<size_t>(value)]);
+LoweredProgram lowered_methods(const std::vector<MethodGraph>& methods) {
+  return lowered(methods, {{"get_max_seq_len", {int64_t{8}}}});
 }
 
 TEST(Methods, ShareWeightsLiteralsAndBuffers) {
   const std::vector<MethodGraph> methods = two_methods();
-  const LoweredProgram both = lowered(methods);
-  const LoweredProgram alone = lowered({methods[0]});
+  const LoweredProgram both = lowered_methods(methods);
+  const LoweredProgram alone = lowered_methods({methods[0]});
   ASSERT_EQ(both.program.methods.size(), 3u);
   EXPECT_EQ(both.program.methods[0], alone.program.methods[0]);
   EXPECT_EQ(both.program.methods[1].name, "decode");
@@ -82,7 +68,7 @@ TEST(Methods, BuffersOfAllMethodsAreInOneMemory) {
     return MethodGraph{name, *b.finish()};
   };
   const LoweredProgram program =
-      lowered({method("one", {"shared", "first"}), method("two", {"second", "shared"})});
+      lowered_methods({method("one", {"shared", "first"}), method("two", {"second", "shared"})});
   std::map<std::string, std::set<uint64_t>> offsets;
   for (size_t m = 0; m < 2; ++m) {
     for (const LoweredBuffer& buffer : program.methods[m].buffers) {
@@ -99,8 +85,8 @@ TEST(Methods, BuffersOfAllMethodsAreInOneMemory) {
 TEST(Methods, StoredContentsAreSharedToo) {
   Model model = {two_methods(), {}};
   model = *init_buffers(std::move(model), {.mode = BufferInit::kAll});
-  const LoweredProgram both = lowered(model.methods);
-  const LoweredProgram alone = lowered({model.methods[0]});
+  const LoweredProgram both = lowered_methods(model.methods);
+  const LoweredProgram alone = lowered_methods({model.methods[0]});
   EXPECT_EQ(both.sizes.initial, alone.sizes.initial);
   EXPECT_EQ(both.sizes.initial.size(), 3u);  // zeros of a cache, zeros of a state
   for (const LoweredBuffer& buffer : both.methods[1].buffers) EXPECT_GT(buffer.initial, 0u);
@@ -187,7 +173,7 @@ TEST(Methods, AreCastAlike) {
     EXPECT_EQ(named(graph, "layers.0.wq.weight").dtype, DType::kBF16) << method.name;
     EXPECT_EQ(named(graph, "layers.0.norm.weight").dtype, DType::kF32) << method.name;
   }
-  lowered(cast->methods);
+  lowered_methods(cast->methods);
 }
 
 TEST(Methods, WeightThatOneMethodKeepsInF32StaysSoInAll) {
@@ -200,7 +186,7 @@ TEST(Methods, WeightThatOneMethodKeepsInF32StaysSoInAll) {
     Graph graph = method.graph;
     EXPECT_EQ(named(graph, "layers.0.wq.weight").dtype, DType::kF32) << method.name;
   }
-  lowered(cast->methods);
+  lowered_methods(cast->methods);
 }
 
 TEST(Methods, AreCutAtTheSameLayers) {
@@ -216,7 +202,7 @@ TEST(Methods, AreCutAtTheSameLayers) {
       EXPECT_EQ(part.methods[1].name, "decode");
       EXPECT_EQ(to_text(part.methods[0].graph), to_text((*alone)[i].methods[0].graph));
       EXPECT_EQ(part.weights.weights().size(), (*alone)[i].weights.weights().size());
-      const LoweredProgram program = lowered(part.methods);
+      const LoweredProgram program = lowered_methods(part.methods);
       EXPECT_EQ(program.methods[0].buffers.size(), program.methods[1].buffers.size());
     }
   }

@@ -37,7 +37,7 @@ Model projections() {
 }
 
 Result<QuantizedModel> quantized(const QuantizeOptions& options, Model model = projections()) {
-  const MemorySource source("test");
+  const ferry::MemorySource source("test");
   return quantize_weights(std::move(model), options, source);
 }
 

@@ -1,7 +1,6 @@
 // Manifests of somebody who rewrites them with right digests: they still have to make sense.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -17,11 +16,6 @@ struct Lie {
   void (*tell)(Manifest&);
   const char* message;
 };
-
-ManifestTensor& named(Manifest& m, const std::string& name) {
-  return *std::find_if(m.tensors.begin(), m.tensors.end(),
-                       [&](const ManifestTensor& t) { return t.name == name; });
-}
 
 ManifestProgram& program(Manifest& m, size_t index) { return m.components[0].programs[index]; }
 ManifestMethod& forward(Manifest& m, size_t index) { return program(m, index).methods[0]; }
@@ -60,7 +54,7 @@ const Lie kLies[] = {
      "component 'text_decoder' has no method forward"},
     {"backend that is not needed", [](Manifest& m) { program(m, 1).backends = {"XnnpackBackend"}; },
      "needs the backends [], the manifest states [XnnpackBackend]"},
-    {"scales of no codes", [](Manifest& m) { named(m, "q.weight").output = "scales"; },
+    {"scales of no codes", [](Manifest& m) { tensor_named(m, "q.weight").output = "scales"; },
      "tensor 'q.weight' is not the scales of a tensor of codes"},
     {"file twice", [](Manifest& m) { m.files.push_back(m.files[0]); }, "twice"},
     {"program twice", [](Manifest& m) { m.components[0].programs.push_back(program(m, 1)); },
@@ -76,13 +70,13 @@ const Lie kLies[] = {
     {"tensor twice", [](Manifest& m) { m.tensors.push_back(m.tensors[0]); }, "listed twice"},
     {"tensor missing", [](Manifest& m) { m.tensors.pop_back(); }, "holds"},
     {"tensor renamed", [](Manifest& m) { m.tensors[0].name = "x"; }, "where the manifest has 'x'"},
-    {"tensor dtype", [](Manifest& m) { named(m, "q.weight").dtype = DType::kI32; },
+    {"tensor dtype", [](Manifest& m) { tensor_named(m, "q.weight").dtype = DType::kI32; },
      "tensor 'q.weight' is f32 [4, 4], the manifest states i32 [4, 4]"},
-    {"tensor shape", [](Manifest& m) { named(m, "q.weight").shape = {16}; },
+    {"tensor shape", [](Manifest& m) { tensor_named(m, "q.weight").shape = {16}; },
      "the manifest states f32 [16]"},
-    {"tensor offset", [](Manifest& m) { named(m, "q.weight").offset += 16; }, "at offset"},
-    {"tensor size", [](Manifest& m) { named(m, "q.weight").bytes -= 4; }, "bytes at offset"},
-    {"tensor elsewhere", [](Manifest& m) { named(m, "q.weight").file = kPtd2; }, "holds"},
+    {"tensor offset", [](Manifest& m) { tensor_named(m, "q.weight").offset += 16; }, "at offset"},
+    {"tensor size", [](Manifest& m) { tensor_named(m, "q.weight").bytes -= 4; }, "bytes at offset"},
+    {"tensor elsewhere", [](Manifest& m) { tensor_named(m, "q.weight").file = kPtd2; }, "holds"},
     {"data file not loaded",
      [](Manifest& m) { program(m, 1).data_files.erase(program(m, 1).data_files.begin()); },
      "tensor 'output.weight' is in none of its data files"},
@@ -125,16 +119,16 @@ const Lie kLies[] = {
     {"segments of a program", [](Manifest& m) { m.files[0].method = "sha256-segments"; },
      "has a digest of method 'sha256-segments'"},
     {"tied tensors of two digests",
-     [](Manifest& m) { named(m, "output.weight").sha256 = kZeroDigest; },
+     [](Manifest& m) { tensor_named(m, "output.weight").sha256 = kZeroDigest; },
      "share a place but not a digest"},
     {"overlapping tensors",
      [](Manifest& m) {
-       named(m, "tok.weight").bytes += 100;
-       named(m, "output.weight").bytes += 100;
+       tensor_named(m, "tok.weight").bytes += 100;
+       tensor_named(m, "output.weight").bytes += 100;
      },
      "overlap, are out of order"},
-    {"tensors beyond the end", [](Manifest& m) { named(m, "q.weight").bytes = uint64_t{1} << 62; },
-     "beyond its end"},
+    {"tensors beyond the end",
+     [](Manifest& m) { tensor_named(m, "q.weight").bytes = uint64_t{1} << 62; }, "beyond its end"},
     {"tensors out of order", [](Manifest& m) { std::swap(m.tensors[0], m.tensors[2]); },
      "out of order"},
     {"smaller vocabulary", [](Manifest& m) { m.vocab_size = 3; },

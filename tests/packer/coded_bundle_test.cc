@@ -2,7 +2,6 @@
 // make, whatever the number of threads.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -65,10 +64,6 @@ struct CodedModel {
   graph::StateDict weights;
 };
 
-const ManifestTensor& named(const Manifest& manifest, const std::string& name) {
-  return *std::ranges::find(manifest.tensors, name, &ManifestTensor::name);
-}
-
 class CodedBundle : public testing::Test {
  protected:
   void SetUp() override {
@@ -121,8 +116,8 @@ TEST_F(CodedBundle, HoldsWhatTheRecipesMake) {
 
 TEST_F(CodedBundle, ScalesFollowTheirCodes) {
   for (const std::string name : {"tok.weight", "table.weight", "q.weight", "up.weight"}) {
-    const ManifestTensor& codes = named(manifest, name);
-    const ManifestTensor& scales = named(manifest, name + ".scales");
+    const ManifestTensor& codes = tensor_named(manifest, name);
+    const ManifestTensor& scales = tensor_named(manifest, name + ".scales");
     EXPECT_EQ(scales.offset, (codes.offset + codes.bytes + 127) / 128 * 128) << name;
   }
 }
@@ -146,7 +141,8 @@ TEST_F(CodedBundle, OnlyTensorsOfProgramsHaveALayout) {
   EXPECT_EQ(entries.at("tok.weight").dtype, DType::kI8);
   EXPECT_EQ(entries.at("tok.weight").segment, entries.at("output.weight").segment);
   EXPECT_EQ(entries.at("tok.weight.scales").segment, entries.at("output.weight.scales").segment);
-  EXPECT_EQ(named(manifest, "tok.weight").offset, named(manifest, "output.weight").offset);
+  EXPECT_EQ(tensor_named(manifest, "tok.weight").offset,
+            tensor_named(manifest, "output.weight").offset);
 }
 
 TEST_F(CodedBundle, BytesDoNotDependOnThreads) {
@@ -165,7 +161,7 @@ TEST_F(CodedBundle, TheSourceIsReadOnceForBothOutputs) {
 
 TEST_F(CodedBundle, DamagedCodesAndScalesAreNamed) {
   for (const std::string name : {"up.weight", "up.weight.scales", "tok.weight.scales"}) {
-    const ManifestTensor& tensor = named(manifest, name);
+    const ManifestTensor& tensor = tensor_named(manifest, name);
     const std::string file = path + "/" + tensor.file;
     const std::string good = read_file(file);
     std::string bad = good;
@@ -178,13 +174,13 @@ TEST_F(CodedBundle, DamagedCodesAndScalesAreNamed) {
   }
 }
 
-struct Lie {
+struct CodedLie {
   const char* name;
   void (*tell)(ManifestTensor&);
   const char* message;
 };
 
-const Lie kLies[] = {
+const CodedLie kCodedLies[] = {
     {"q.weight", [](ManifestTensor& t) { t.dtype = DType::kI8; },
      "tensor 'q.weight' is i8 [4, 64] and has 128 bytes"},
     {"q.weight", [](ManifestTensor& t) { t.shape = {256}; },
@@ -222,9 +218,9 @@ const Lie kLies[] = {
 };
 
 TEST_F(CodedBundle, ManifestsThatContradictTheFilesAreRefused) {
-  for (const Lie& lie : kLies) {
+  for (const CodedLie& lie : kCodedLies) {
     Manifest changed = manifest;
-    lie.tell(*std::ranges::find(changed.tensors, lie.name, &ManifestTensor::name));
+    lie.tell(tensor_named(changed, lie.name));
     publish(changed);
     EXPECT_NE(refusal(false).find(lie.message), std::string::npos)
         << lie.message << " in " << refusal(false);

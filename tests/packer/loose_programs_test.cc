@@ -64,14 +64,14 @@ std::vector<std::string> names(const std::vector<ManifestPort>& ports) {
   return out;
 }
 
-Result<ManifestMethod> named(const pte::Program& program) {
+Result<ManifestMethod> named_decoder(const pte::Program& program) {
   return name_static_decoder(program.methods.front(), {program, "a.pte"}, std::nullopt);
 }
 
 using Names = std::vector<std::string>;
 
 TEST(LoosePorts, StaticPortsAreNamedByPosition) {
-  const auto ports = named({{static_method()}});
+  const auto ports = named_decoder({{static_method()}});
   ASSERT_TRUE(ports) << ports.error().message;
   EXPECT_EQ(names(ports->inputs), (Names{"tokens", "attention_mask", "input_pos", "k_cache_0",
                                          "k_cache_1", "v_cache_0", "v_cache_1"}));
@@ -83,17 +83,17 @@ TEST(LoosePorts, SecondMaskIsOfTheWindowThatTheProgramStates) {
   pte::Method m = static_method();
   m.values.emplace_back(tensor(DType::kF32, {1, 1, 1, 8}));
   m.inputs.insert(m.inputs.begin() + 2, static_cast<int32_t>(m.values.size() - 1));
-  const auto silent = named({{m}});
+  const auto silent = named_decoder({{m}});
   ASSERT_FALSE(silent);
   EXPECT_EQ(silent.error().message,
             "a.pte: method 'kv_forward': has two masks, and the program no method "
             "get_sliding_window that states the window of the second");
-  const auto ports = named({{m, states("get_sliding_window", {int64_t{4}})}});
+  const auto ports = named_decoder({{m, states("get_sliding_window", {int64_t{4}})}});
   ASSERT_TRUE(ports) << ports.error().message;
   EXPECT_EQ(ports->inputs[1].name, "attention_mask");
   EXPECT_EQ(ports->inputs[2].name, "window_mask");
   EXPECT_EQ(ports->inputs[3].name, "input_pos");
-  const auto one = named({{static_method(), states("get_sliding_window", {int64_t{4}})}});
+  const auto one = named_decoder({{static_method(), states("get_sliding_window", {int64_t{4}})}});
   ASSERT_FALSE(one);
   EXPECT_NE(one.error().message.find("has one mask, but the program states a window"),
             std::string::npos);
@@ -128,7 +128,7 @@ TEST(LoosePorts, WhatIsNotAtItsPlaceIsRefusedByMethodAndPort) {
   for (const auto& [change, message] : cases) {
     pte::Method m = static_method();
     change(m);
-    const auto ports = named({{m}});
+    const auto ports = named_decoder({{m}});
     ASSERT_FALSE(ports) << message;
     EXPECT_EQ(ports.error().message, "a.pte: method 'kv_forward': " + message);
   }
@@ -163,7 +163,7 @@ TEST(LoosePorts, StatefulPortsAreNamedByPosition) {
 std::string size_refusal(const std::vector<pte::Method>& stated, Manifest& m) {
   pte::Program program{{static_method()}};
   program.methods.insert(program.methods.end(), stated.begin(), stated.end());
-  const auto ports = named(program);
+  const auto ports = named_decoder(program);
   if (!ports) return ports.error().message;
   m.program_style = "static";
   ManifestProgram entry;

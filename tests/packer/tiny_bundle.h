@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>
@@ -23,6 +24,12 @@ void write_file(const std::string& path, const std::string& bytes);
 // Name -> contents of every file of a directory.
 std::map<std::string, std::string> read_directory(const std::string& path);
 std::string hex_digest(const std::string& bytes);
+
+// The tensor of this name, which `manifest` must have.
+template <class M>
+auto& tensor_named(M& manifest, const std::string& name) {
+  return *std::ranges::find(manifest.tensors, name, &ManifestTensor::name);
+}
 
 class MemorySource : public TensorSource {
  public:

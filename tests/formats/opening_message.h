@@ -1,0 +1,15 @@
+// What opening a checkpoint says.
+#pragma once
+
+#include <string>
+
+#include "formats/checkpoint.h"
+
+namespace ferry::formats {
+
+inline std::string opening_message(const std::string& path, const CheckpointOptions& options = {}) {
+  const auto source = open_tensors(path, options);
+  return source ? "accepted" : source.error().message;
+}
+
+}  // namespace ferry::formats
