@@ -193,4 +193,14 @@ Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOp
   return build_decoder(config, options, mixer, norms);
 }
 
+Result<Methods> build_mixed_decoder(const ModelConfig& config, const BuildOptions& options,
+                                    const AttentionStyle& style, const Mixer& other) {
+  return build_decoder(config, options,
+                       [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
+                         return is_attention(config.layer_types[static_cast<size_t>(layer)])
+                                    ? attention(b, c, x, layer, style)
+                                    : other(b, c, x, layer);
+                       });
+}
+
 }  // namespace ferry::converters

@@ -54,4 +54,8 @@ Result<Methods> build_decoder(const ModelConfig& config, const BuildOptions& opt
 Result<Methods> build_attention_decoder(const ModelConfig& config, const BuildOptions& options,
                                         const AttentionStyle& style, NormStyle norms = {});
 
+// The same with `other` in the layers that have no attention.
+Result<Methods> build_mixed_decoder(const ModelConfig& config, const BuildOptions& options,
+                                    const AttentionStyle& style, const Mixer& other);
+
 }  // namespace ferry::converters

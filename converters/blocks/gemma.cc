@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "converters/blocks/decoder.h"
 #include "converters/config/ranges.h"
 #include "converters/keys/standard_keys.h"
 
@@ -22,7 +23,7 @@ Status read_query_scalar(const JsonFields& fields, ModelConfig& config) {
 }
 
 std::vector<KeyRule> gemma_rules(const ModelConfig& config, const std::string& prefix) {
-  return concat(
+  std::vector<KeyRule> rules = concat(
       {standard_matrix_rules(prefix),
        bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
        shifted_norm_rules(
@@ -32,6 +33,21 @@ std::vector<KeyRule> gemma_rules(const ModelConfig& config, const std::string& p
             {"layers.{i}.pre_feedforward_layernorm.weight", "layers.{i}.ffn_norm.weight"},
             {"layers.{i}.post_feedforward_layernorm.weight", "layers.{i}.post_ffn_norm.weight"},
             {"norm.weight", "norm.weight"}})});
+  if (config.number(kGemmaQkNorm) == 0) return rules;
+  return concat(
+      {rules, shifted_norm_rules(
+                  prefix,
+                  {{"layers.{i}.self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
+                   {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"}})});
+}
+
+Result<Methods> build_gemma(const ModelConfig& config, const BuildOptions& options) {
+  using enum AttentionStyle::QkNorm;
+  return build_attention_decoder(config, options,
+                                 {.qkv_bias = config.attention_bias,
+                                  .output_bias = config.attention_bias,
+                                  .qk_norm = config.number(kGemmaQkNorm) > 0 ? kHead : kNone},
+                                 {.before = true, .after = true});
 }
 
 }  // namespace ferry::converters

@@ -3,6 +3,7 @@
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/delta_net.h"
 #include "converters/blocks/moe.h"
+#include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {
@@ -36,17 +37,26 @@ std::vector<KeyRule> hybrid_rules(const ModelConfig& config, const std::string& 
   return rules;
 }
 
+std::vector<KeyRule> separate_hybrid_rules(const ModelConfig& config, const std::string& prefix) {
+  return concat(
+      {hybrid_rules(config, prefix),
+       rename_rules(
+           prefix,
+           {{"layers.{i}.linear_attn.in_proj_qkv.weight",
+             "layers.{i}.attention.in_proj_qkv.weight"},
+            {"layers.{i}.linear_attn.in_proj_z.weight", "layers.{i}.attention.in_proj_z.weight"},
+            {"layers.{i}.linear_attn.in_proj_b.weight", "layers.{i}.attention.in_proj_b.weight"},
+            {"layers.{i}.linear_attn.in_proj_a.weight", "layers.{i}.attention.in_proj_a.weight"}}),
+       packed_delta_net_rules(prefix, std::nullopt)});
+}
+
 Result<Methods> build_hybrid(const ModelConfig& config, const BuildOptions& options) {
-  const AttentionStyle style = {.qkv_bias = config.attention_bias,
-                                .output_bias = config.attention_bias,
-                                .qk_norm = AttentionStyle::QkNorm::kHead,
-                                .output_gate = true};
-  return build_decoder(
-      config, options, [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
-        return config.layer_types[static_cast<size_t>(layer)] == LayerType::kLinearAttention
-                   ? gated_delta_net(b, c, x, layer)
-                   : attention(b, c, x, layer, style);
-      });
+  return build_mixed_decoder(config, options,
+                             {.qkv_bias = config.attention_bias,
+                              .output_bias = config.attention_bias,
+                              .qk_norm = AttentionStyle::QkNorm::kHead,
+                              .output_gate = true},
+                             gated_delta_net);
 }
 
 }  // namespace ferry::converters

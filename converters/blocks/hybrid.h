@@ -13,6 +13,9 @@ namespace ferry::converters {
 
 // All keys except the input projections of the linear layers, which the families pack differently.
 std::vector<KeyRule> hybrid_rules(const ModelConfig& config, const std::string& prefix);
+// All keys, with these projections in in_proj_qkv, in_proj_z, in_proj_b and in_proj_a. Serving
+// stacks export them packed.
+std::vector<KeyRule> separate_hybrid_rules(const ModelConfig& config, const std::string& prefix);
 
 Result<Methods> build_hybrid(const ModelConfig& config, const BuildOptions& options);
 

@@ -16,6 +16,10 @@ enum class Residuals {
   kNormAfter    // x = norm1(x + attention(x)), then x = norm2(x + mlp(x))
 };
 
+// The number of ModelConfig that says whether attention and MLP are added side by side, where the
+// config of a family has a flag for it.
+inline constexpr const char* kParallelResidual = "parallel_residual";
+
 struct DecoderStyle {
   AttentionStyle attention = {};
   NormKind norm = NormKind::kLayer;

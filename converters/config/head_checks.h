@@ -1,4 +1,4 @@
-// A check of head sizes that families share.
+// What families require of their heads.
 #pragma once
 
 #include "converters/config/json_fields.h"
@@ -9,5 +9,9 @@ namespace ferry::converters {
 // A ModelType::read for types whose heads together are as wide as the hidden state: kBadInput for
 // another head_dim.
 Status check_whole_heads(const JsonFields& fields, ModelConfig& config);
+// kBadInput unless the heads make `blocks` blocks of equal size.
+Status check_head_blocks(const JsonFields& fields, const ModelConfig& config, int64_t blocks);
+// rotary_dim, which must be stated, even, and at most head_dim.
+Status read_rotary_dim(const JsonFields& fields, ModelConfig& config);
 
 }  // namespace ferry::converters

@@ -4,7 +4,6 @@
 // Source: transformers, models/gemma2/modeling_gemma2.py, with its eager attention: the fused one
 // omits the softcap.
 
-#include "converters/blocks/decoder.h"
 #include "converters/blocks/gemma.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
@@ -19,12 +18,6 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   out.attention_softcap = FERRY_TRY(fields.number("attn_logit_softcapping", kScaleRange));
   out.logit_softcap = FERRY_TRY(fields.number("final_logit_softcapping", kScaleRange));
   return {};
-}
-
-Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_attention_decoder(
-      config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias},
-      {.before = true, .after = true});
 }
 
 }  // namespace
@@ -46,6 +39,6 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .two_way = TwoWayRule::kRefused,
                .read = read}},
-    .components = {{.rules = gemma_rules, .build = build}}};
+    .components = {{.rules = gemma_rules, .build = build_gemma}}};
 
 }  // namespace ferry::converters::families::gemma2

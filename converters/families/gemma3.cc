@@ -3,11 +3,9 @@
 // second RoPE for the sliding layers.
 // Source: transformers, models/gemma3/modeling_gemma3.py.
 
-#include "converters/blocks/decoder.h"
 #include "converters/blocks/gemma.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
-#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::gemma3 {
 namespace {
@@ -17,26 +15,10 @@ constexpr const char* kVision = "vision: only the text part is built";
 Status read(const JsonFields& fields, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(read_gemma_scalars(fields, config));
   FERRY_RETURN_IF_ERROR(read_query_scalar(fields, config));
+  config.numbers[kGemmaQkNorm] = 1;
   if (config.multimodal) return {};  // the multimodal class does not read the softcap
   config.scalars.logit_softcap = FERRY_TRY(fields.number("final_logit_softcapping", kScaleRange));
   return {};
-}
-
-std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return concat(
-      {gemma_rules(config, prefix),
-       shifted_norm_rules(
-           prefix,
-           {{"layers.{i}.self_attn.q_norm.weight", "layers.{i}.attention.q_norm.weight"},
-            {"layers.{i}.self_attn.k_norm.weight", "layers.{i}.attention.k_norm.weight"}})});
-}
-
-Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_attention_decoder(config, options,
-                                 {.qkv_bias = config.attention_bias,
-                                  .output_bias = config.attention_bias,
-                                  .qk_norm = AttentionStyle::QkNorm::kHead},
-                                 {.before = true, .after = true});
 }
 
 }  // namespace
@@ -61,8 +43,8 @@ const FamilySpec kFamily = {
                .read = read}},
     .components = {{.prefixes = {"model.", "model.language_model.", "language_model.model."},
                     .heads = {"lm_head.weight", "language_model.lm_head.weight"},
-                    .rules = rules,
-                    .build = build}},
+                    .rules = gemma_rules,
+                    .build = build_gemma}},
     .dropped = {{"model.vision_tower.*", kVision},
                 {"vision_tower.*", kVision},
                 {"model.multi_modal_projector.*", kVision},

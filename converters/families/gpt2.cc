@@ -5,6 +5,7 @@
 #include "converters/blocks/styled_decoder.h"
 #include "converters/config/gpt_names.h"
 #include "converters/families/families.h"
+#include "converters/keys/gpt_keys.h"
 #include "converters/keys/layout_keys.h"
 #include "converters/keys/standard_keys.h"
 
@@ -21,14 +22,10 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return concat({conv1d_rules(prefix + "h.{i}.", config),
-                 parameter_rules(prefix, /*bias=*/true,
-                                 {{"h.{i}.ln_1", "layers.{i}.attention_norm"},
-                                  {"h.{i}.ln_2", "layers.{i}.ffn_norm"},
-                                  {"ln_f", "norm"}}),
-                 rename_rules(prefix, {{"wte.weight", "tok_embeddings.weight"},
-                                       {"wpe.weight", "position_embeddings.weight"}}),
-                 derived_rules(prefix + "h.{i}.attn.")});
+  const std::string layer = prefix + "h.{i}.";
+  return concat({gpt_rules(prefix), conv1d_rules(layer, config),
+                 parameter_rules(layer, /*bias=*/true, {{"ln_2", "layers.{i}.ffn_norm"}}),
+                 rename_rules(prefix, {{"wpe.weight", "position_embeddings.weight"}})});
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {

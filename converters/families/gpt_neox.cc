@@ -10,8 +10,6 @@
 namespace ferry::converters::families::gpt_neox {
 namespace {
 
-constexpr const char* kParallel = "parallel_residual";
-
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const std::string attention = prefix + "layers.{i}.attention.";
   const bool bias = config.attention_bias;
@@ -27,7 +25,7 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  const bool bias = config.attention_bias, parallel = config.number(kParallel) > 0;
+  const bool bias = config.attention_bias, parallel = config.number(kParallelResidual) > 0;
   return build_styled_decoder(config, options,
                               {.attention = {.qkv_bias = bias, .output_bias = bias},
                                .residuals = parallel ? Residuals::kSideBySide : Residuals::kInTurn,
@@ -47,7 +45,7 @@ const FamilySpec kFamily = {
                          {"rope_theta", {"rotary_emb_base"}},
                          {"partial_rotary_factor", {"rotary_pct"}},
                          {"num_key_value_heads", {}}},
-               .flags = {{"use_parallel_residual", kParallel, true}},
+               .flags = {{"use_parallel_residual", kParallelResidual, true}},
                .rope = RopeRule::kInnerFirst,
                .partial_rope = true,
                .attention_bias = true,

@@ -1,7 +1,8 @@
 // GPT-OSS: attention sinks, windows in every second layer, and in every layer clamped experts with
 // biases. Source: transformers, models/gpt_oss/modeling_gpt_oss.py.
 
-#include "converters/blocks/decoder.h"
+#include "converters/blocks/decoder_context.h"
+#include "converters/blocks/llama_like.h"
 #include "converters/families/families.h"
 #include "converters/keys/clamped_experts.h"
 #include "converters/keys/standard_keys.h"
@@ -21,17 +22,10 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const std::string layer = prefix + "layers.{i}.";
-  return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
-                 bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
-                 clamped_expert_rules(layer + "mlp.experts."),
+  return concat({llama_rules(config, prefix), clamped_expert_rules(layer + "mlp.experts."),
                  rename_rules(layer, {{"self_attn.sinks", "layers.{i}.attention.sinks"},
                                       {"mlp.router.weight", "layers.{i}.feed_forward.gate.weight"},
                                       {"mlp.router.bias", "layers.{i}.feed_forward.gate.bias"}})});
-}
-
-Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  return build_attention_decoder(
-      config, options, {.qkv_bias = config.attention_bias, .output_bias = config.attention_bias});
 }
 
 }  // namespace
@@ -57,6 +51,6 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .experts = ExpertRule::kAll,
                .read = read}},
-    .components = {{.rules = rules, .build = build}}};
+    .components = {{.rules = rules, .build = build_llama}}};
 
 }  // namespace ferry::converters::families::gpt_oss

@@ -1,7 +1,6 @@
 // Granite 4: Granite with Mamba-2 in some layers, an MLP whose gate and up are in one tensor, and
-// experts beside it, or without any (Micro, 1B, 350M). Granite 3 with experts: these alone.
-// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py and
-// models/granitemoe/modeling_granitemoe.py.
+// experts beside it, or without any (Micro, 1B, 350M).
+// Source: transformers, models/granitemoehybrid/modeling_granitemoehybrid.py.
 
 #include "converters/blocks/decoder.h"
 #include "converters/blocks/mamba.h"
@@ -23,27 +22,14 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   return granite::kFamily.types.front().read(fields, config);
 }
 
-Status read_experts_alone(const JsonFields& fields, ModelConfig& config) {
-  config.moe.scores = MoeConfig::Scores::kTopSoftmax;
-  return granite::kFamily.types.front().read(fields, config);
-}
-
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  const std::string layer = prefix + "layers.{i}.";
-  return concat({standard_matrix_rules(prefix), standard_norm_rules(prefix),
-                 bias_rules(prefix, config.attention_bias, config.attention_bias, /*mlp=*/false),
-                 mamba_rules(layer + "mamba.", config), granite_expert_rules(layer, config)});
+  return concat(
+      {granite_moe_rules(config, prefix), mamba_rules(prefix + "layers.{i}.mamba.", config)});
 }
 
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
-  const AttentionStyle style = {.qkv_bias = config.attention_bias,
-                                .output_bias = config.attention_bias};
-  return build_decoder(config, options,
-                       [&](GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer) {
-                         return config.layer_types[static_cast<size_t>(layer)] == LayerType::kMamba
-                                    ? mamba(b, c, x, layer)
-                                    : attention(b, c, x, layer, style);
-                       });
+  const bool bias = config.attention_bias;
+  return build_mixed_decoder(config, options, {.qkv_bias = bias, .output_bias = bias}, mamba);
 }
 
 }  // namespace
@@ -67,17 +53,7 @@ const FamilySpec kFamily = {
                .mamba = true,
                .rope_layers = RopeLayers::kIfNamed,
                .experts = ExpertRule::kAfterFirst,
-               .read = read},
-              {.name = "granitemoe",
-               .defaults = R"({"vocab_size": 32000, "hidden_size": 4096,
-                               "num_hidden_layers": 32, "num_attention_heads": 32,
-                               "max_position_embeddings": 2048, "num_experts": 8,
-                               "num_experts_per_tok": 2, "moe_intermediate_size": 11008})",
-               .names = {{"moe_intermediate_size", {"intermediate_size"}},
-                         {"num_experts", {"num_local_experts"}}},
-               .attention_bias = true,
-               .experts = ExpertRule::kAll,
-               .read = read_experts_alone}},
+               .read = read}},
     .components = {{.rules = rules, .build = build}}};
 
 }  // namespace ferry::converters::families::granitemoehybrid

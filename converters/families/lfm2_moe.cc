@@ -1,8 +1,8 @@
 // LFM2 with experts behind the first layers: scores are sigmoids, and a bias takes part in the
 // choice. Source: transformers, models/lfm2_moe/modeling_lfm2_moe.py.
 
+#include "converters/blocks/lfm2.h"
 #include "converters/blocks/moe.h"
-#include "converters/blocks/short_conv.h"
 #include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/keys/standard_keys.h"
@@ -13,8 +13,7 @@ namespace {
 constexpr double kSumEpsilon = 1e-6;  // a constant of the reference
 
 Status read(const JsonFields& fields, ModelConfig& config) {
-  config.numbers[kConvKernel] = FERRY_TRY(fields.required("conv_L_cache", kConvRange));
-  config.numbers[kConvBias] = FERRY_TRY(fields.flag_or("conv_bias", false)) ? 1 : 0;
+  FERRY_RETURN_IF_ERROR(read_lfm2(fields, config));
   if (fields.find("layer_types") == nullptr) return fields.bad("layer_types", "is missing");
   MoeConfig& moe = config.moe;
   if (moe.experts == 0) return {};
@@ -27,7 +26,7 @@ Status read(const JsonFields& fields, ModelConfig& config) {
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   const std::string mlp = prefix + "layers.{i}.feed_forward.";
-  return concat({lfm2::kFamily.text_decoder().rules(config, prefix),
+  return concat({lfm2_rules(config, prefix),
                  stacked_expert_rules(mlp + "experts.{e}.", "w1.weight", "w3.weight", "w2.weight"),
                  rename_rules(mlp, {{"gate.weight", "layers.{i}.feed_forward.gate.weight"},
                                     {"expert_bias", "layers.{i}.feed_forward.gate.choice_bias"}})});
@@ -53,9 +52,6 @@ const FamilySpec kFamily = {
                .convs = true,
                .experts = ExpertRule::kAfterFirst,
                .read = read}},
-    .components = {
-        {.rules = rules, .build = [](const ModelConfig& config, const BuildOptions& options) {
-           return lfm2::kFamily.text_decoder().build(config, options);
-         }}}};
+    .components = {{.rules = rules, .build = build_lfm2}}};
 
 }  // namespace ferry::converters::families::lfm2_moe

@@ -4,27 +4,12 @@
 
 #include "converters/blocks/hybrid.h"
 #include "converters/families/families.h"
-#include "converters/keys/packed_keys.h"
-#include "converters/keys/standard_keys.h"
 
 namespace ferry::converters::families::qwen3_5 {
 namespace {
 
 constexpr const char* kVision = "vision tower: only the text part is built";
 constexpr const char* kMtp = "multi-token prediction: not part of the model's output";
-
-std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
-  return concat(
-      {hybrid_rules(config, prefix),
-       rename_rules(
-           prefix,
-           {{"layers.{i}.linear_attn.in_proj_qkv.weight",
-             "layers.{i}.attention.in_proj_qkv.weight"},
-            {"layers.{i}.linear_attn.in_proj_z.weight", "layers.{i}.attention.in_proj_z.weight"},
-            {"layers.{i}.linear_attn.in_proj_b.weight", "layers.{i}.attention.in_proj_b.weight"},
-            {"layers.{i}.linear_attn.in_proj_a.weight", "layers.{i}.attention.in_proj_a.weight"}}),
-       packed_delta_net_rules(prefix, std::nullopt)});
-}
 
 }  // namespace
 
@@ -61,7 +46,7 @@ const FamilySpec kFamily = {
                .shared_expert = true}},
     .components = {{.prefixes = {"model.", "model.language_model.", "language_model.model."},
                     .heads = {"lm_head.weight", "language_model.lm_head.weight"},
-                    .rules = rules,
+                    .rules = separate_hybrid_rules,
                     .build = build_hybrid}},
     .dropped = {{"model.visual.*", kVision},
                 {"visual.*", kVision},

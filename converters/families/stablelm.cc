@@ -12,7 +12,6 @@ namespace ferry::converters::families::stablelm {
 namespace {
 
 constexpr const char* kQkNorm = "qk_norm";
-constexpr const char* kParallel = "parallel_residual";
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat({standard_matrix_rules(prefix), standard_layer_norm_rules(prefix),
@@ -23,7 +22,7 @@ std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix)
 Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
   using enum AttentionStyle::QkNorm;
   const auto qk_norm = config.number(kQkNorm) > 0 ? kLayerByHead : kNone;
-  const bool parallel = config.number(kParallel) > 0;
+  const bool parallel = config.number(kParallelResidual) > 0;
   return build_styled_decoder(config, options,
                               {.attention = {.qkv_bias = config.attention_bias, .qk_norm = qk_norm},
                                .residuals = parallel ? Residuals::kOneNorm : Residuals::kInTurn,
@@ -40,7 +39,7 @@ const FamilySpec kFamily = {
                                "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.25})",
                .names = {{"rms_norm_eps", {"layer_norm_eps"}},
                          {"attention_bias", {"use_qkv_bias"}}},
-               .flags = {{"qk_layernorm", kQkNorm}, {"use_parallel_residual", kParallel}},
+               .flags = {{"qk_layernorm", kQkNorm}, {"use_parallel_residual", kParallelResidual}},
                .partial_rope = true,
                .attention_bias = true,
                .read = check_whole_heads}},

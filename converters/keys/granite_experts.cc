@@ -1,13 +1,15 @@
 #include "converters/keys/granite_experts.h"
 
+#include "converters/blocks/llama_like.h"
 #include "converters/blocks/moe.h"
 #include "converters/keys/packed_keys.h"
 #include "converters/keys/standard_keys.h"
 
 namespace ferry::converters {
+namespace {
 
 // GGUF has gate and up apart.
-std::vector<KeyRule> granite_expert_rules(const std::string& layer, const ModelConfig& config) {
+std::vector<KeyRule> granite_mlp_rules(const std::string& layer, const ModelConfig& config) {
   const std::string mlp = layer + "shared_mlp.";
   std::vector<KeyRule> rules = concat(
       {packed_gate_up_rules(mlp + "input_linear", /*bias=*/false, PackedLayout::kConcatenated),
@@ -28,6 +30,12 @@ std::vector<KeyRule> granite_expert_rules(const std::string& layer, const ModelC
                             "down_proj.weight"),
        rename_rules(mlp, {{"output_linear.weight", "layers.{i}.feed_forward.shared.w2.weight"}}),
        rename_rules(experts, {{"router.layer.weight", "layers.{i}.feed_forward.gate.weight"}})});
+}
+
+}  // namespace
+
+std::vector<KeyRule> granite_moe_rules(const ModelConfig& config, const std::string& prefix) {
+  return concat({llama_rules(config, prefix), granite_mlp_rules(prefix + "layers.{i}.", config)});
 }
 
 }  // namespace ferry::converters

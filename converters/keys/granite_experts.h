@@ -1,4 +1,5 @@
-// Keys of the MLP of Granite 4: gate and up are in one tensor, those of all experts too.
+// Keys of Granite 4, and of Granite 3 with experts: gate and up of an MLP are in one tensor, those
+// of all experts too.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace ferry::converters {
 
-// shared_mlp, and of a model with experts block_sparse_moe, below `layer`, which ends with a dot.
-std::vector<KeyRule> granite_expert_rules(const std::string& layer, const ModelConfig& config);
+// Those of Llama, shared_mlp, and of a model with experts block_sparse_moe. All but Mamba.
+std::vector<KeyRule> granite_moe_rules(const ModelConfig& config, const std::string& prefix);
 
 }  // namespace ferry::converters

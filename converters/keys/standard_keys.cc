@@ -41,9 +41,9 @@ std::vector<KeyRule> attention_rules(const std::string& prefix, bool bias, const
 }
 
 std::vector<KeyRule> plain_mlp_rules(const std::string& prefix, bool bias, const std::string& up,
-                                     const std::string& down) {
+                                     const std::string& down, const std::string& layer) {
   return parameter_rules(
-      prefix + "layers.{i}.", bias,
+      prefix + layer, bias,
       {{up.c_str(), "layers.{i}.feed_forward.w1"}, {down.c_str(), "layers.{i}.feed_forward.w2"}});
 }
 

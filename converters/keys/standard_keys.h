@@ -23,9 +23,10 @@ std::vector<KeyRule> parameter_rules(const std::string& prefix, bool bias,
 // rotary_emb.inv_freq.
 std::vector<KeyRule> attention_rules(const std::string& prefix, bool bias,
                                      const char* output = "o_proj");
-// Of an MLP without a gate: PREFIX layers.{i}.UP and DOWN.
+// Of an MLP without a gate: PREFIX LAYER UP and DOWN.
 std::vector<KeyRule> plain_mlp_rules(const std::string& prefix, bool bias, const std::string& up,
-                                     const std::string& down);
+                                     const std::string& down,
+                                     const std::string& layer = "layers.{i}.");
 // Renames of norms that multiply by (1 + w). The 1 is added when the weight is written.
 std::vector<KeyRule> shifted_norm_rules(const std::string& prefix,
                                         std::initializer_list<Rename> table);

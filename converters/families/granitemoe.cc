@@ -1,0 +1,30 @@
+// Granite 3 with experts: Granite, with routed experts instead of every MLP. Gate and up of all
+// experts are in one tensor. Source: transformers, models/granitemoe/modeling_granitemoe.py.
+
+#include "converters/blocks/llama_like.h"
+#include "converters/families/families.h"
+#include "converters/keys/granite_experts.h"
+
+namespace ferry::converters::families::granitemoe {
+namespace {
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  config.moe.scores = MoeConfig::Scores::kTopSoftmax;
+  return granite::kFamily.types.front().read(fields, config);
+}
+
+}  // namespace
+
+const FamilySpec kFamily = {.types = {{.name = "granitemoe",
+                                       .defaults = R"({"vocab_size": 32000, "hidden_size": 4096,
+                               "num_hidden_layers": 32, "num_attention_heads": 32,
+                               "max_position_embeddings": 2048, "num_experts": 8,
+                               "num_experts_per_tok": 2, "moe_intermediate_size": 11008})",
+                                       .names = {{"moe_intermediate_size", {"intermediate_size"}},
+                                                 {"num_experts", {"num_local_experts"}}},
+                                       .attention_bias = true,
+                                       .experts = ExpertRule::kAll,
+                                       .read = read}},
+                            .components = {{.rules = granite_moe_rules, .build = build_llama}}};
+
+}  // namespace ferry::converters::families::granitemoe
