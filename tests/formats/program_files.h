@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ inline std::vector<std::byte> read_test_file(const std::string& relative) {
   EXPECT_TRUE(file.good()) << relative;
   const std::string text(std::istreambuf_iterator<char>(file), {});
   std::vector<std::byte> bytes(text.size());
-  std::memcpy(bytes.data(), text.data(), text.size());
+  std::ranges::copy(std::as_bytes(std::span(text)), bytes.begin());
   return bytes;
 }
 

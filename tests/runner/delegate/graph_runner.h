@@ -1,10 +1,11 @@
 // GraphRunner: builds a graph with its arguments and constants, and executes it as one delegate.
 #pragma once
 
-#include <cstring>
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/thread_pool.h"
@@ -43,7 +44,7 @@ class GraphRunner {
   }
   uint32_t constant(const Input& from) {
     std::vector<std::byte> bytes(from.values.size() * sizeof(float));
-    std::memcpy(bytes.data(), from.values.data(), bytes.size());
+    std::ranges::copy(std::as_bytes(std::span(from.values)), bytes.begin());
     xnnpack::Value& made = value(from.sizes);
     made.constant = add_bytes(bytes);
     return made.id;
@@ -74,7 +75,7 @@ class GraphRunner {
     kernels::Tensor& tensor = tensors_[argument];
     tensor.sizes = input.sizes;
     tensor.numel = kernels::numel(input.sizes.span());
-    std::memcpy(tensor.data, input.values.data(), input.values.size() * sizeof(float));
+    std::ranges::copy(input.values, reinterpret_cast<float*>(tensor.data));
   }
 
   Status compile() {
