@@ -88,8 +88,11 @@ class DocumentReader {
     for (const json& file : FERRY_TRY(list(root, "files", json::value_t::array)).get()) {
       where_ = fmt::format("files[{}]: ", audit_.files.size());
       if (!file.is_object()) return refuse("not an object");
-      const uint64_t bytes = FERRY_TRY(number(file, "bytes"));
-      audit_.files.push_back({FERRY_TRY(text(file, "path")), bytes, FERRY_TRY(text(file, "type"))});
+      AuditedFile read;
+      read.path = FERRY_TRY(text(file, "path"));
+      read.bytes = FERRY_TRY(number(file, "bytes"));
+      read.type = FERRY_TRY(text(file, "type"));
+      audit_.files.push_back(std::move(read));
     }
     where_.clear();
     return {};

@@ -126,7 +126,9 @@ class AttestationReader {
   Status read_files(const json& predicate) {
     std::set<std::string> names;
     for (const json& entry : FERRY_TRY(array(predicate, kResources)).get()) {
-      AttestedFile file{FERRY_TRY(text(entry, kName)), FERRY_TRY(digest(entry, kDigest))};
+      AttestedFile file;
+      file.name = FERRY_TRY(text(entry, kName));
+      file.sha256 = FERRY_TRY(digest(entry, kDigest));
       FERRY_RETURN_IF_ERROR(expect(entry, kAlgorithm, kSha256));
       if (!names.insert(file.name).second) {
         return wrong(fmt::format("{} lists {} twice", kResources, quoted(file.name)));
@@ -143,8 +145,10 @@ class AttestationReader {
     AttestedCheckpoint out;
     out.name = FERRY_TRY(text(from, kName));
     for (const json& file : FERRY_TRY(array(from, kFiles)).get()) {
-      out.files.push_back({FERRY_TRY(text(file, kPath)), FERRY_TRY(count(file, kBytes)),
-                           FERRY_TRY(digest(file, kSha256Tree))});
+      packer::ManifestSourceFile& read = out.files.emplace_back();
+      read.path = FERRY_TRY(text(file, kPath));
+      read.bytes = FERRY_TRY(count(file, kBytes));
+      read.sha256_tree = FERRY_TRY(digest(file, kSha256Tree));
     }
     out.weights = FERRY_TRY(count(from, kWeights));
     out.weight_bytes = FERRY_TRY(count(from, kWeightBytes));
@@ -170,8 +174,9 @@ class AttestationReader {
     if (!reference.get().is_null()) out_.reference = FERRY_TRY(read_reference(reference));
     const Reference against = FERRY_TRY(find(with, kAgainst));
     if (!against.get().is_null()) {
-      out_.against = AttestedBundle{FERRY_TRY(text(against, kName)),
-                                    FERRY_TRY(digest(against, kManifestSha256))};
+      AttestedBundle& bundle = out_.against.emplace();
+      bundle.name = FERRY_TRY(text(against, kName));
+      bundle.manifest_sha256 = FERRY_TRY(digest(against, kManifestSha256));
     }
     if (out_.checkpoint || out_.reference || out_.against) return {};
     return wrong("it was compared with nothing");

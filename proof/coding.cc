@@ -8,8 +8,10 @@
 namespace ferry::proof {
 namespace {
 
-// Rows that programs look up: of tokens, and of positions where these are learned.
-constexpr std::string_view kTables[] = {"tok_embeddings.weight", "position_embeddings.weight"};
+// Rows that programs look up: of tokens, of positions where these are learned, and of what a token
+// adds to each layer (Gemma 3n).
+constexpr std::string_view kTables[] = {"tok_embeddings.weight", "position_embeddings.weight",
+                                        "layer_inputs.embeddings.weight"};
 constexpr int64_t kSmallGroup = 32;
 
 // Floors of a plain model, and of one with the delta rule, whose gated norm divides by small

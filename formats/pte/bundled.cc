@@ -129,8 +129,9 @@ class Reader {
     if (suite.test_cases() == nullptr) return {};
     for (const bundled_wire::TestCase* each : *suite.test_cases()) {
       if (each == nullptr || ++cases_ > kMaxCases) return bad("too many test cases, or none");
-      out.cases.push_back(
-          {FERRY_TRY(values(each->inputs())), FERRY_TRY(values(each->expected_outputs()))});
+      TestCase& added = out.cases.emplace_back();
+      added.inputs = FERRY_TRY(values(each->inputs()));
+      added.expected = FERRY_TRY(values(each->expected_outputs()));
     }
     return {};
   }

@@ -49,6 +49,19 @@ Line with(Line line, const Line& more) {
   return line;
 }
 
+// Tables of positions, and of what each layer adds, are tables as that of tokens is.
+TEST(VerifyQuantized, EveryTableOfEmbeddingsIsProvedFromItsCheckpoint) {
+  for (const char* family : {"golden/opt", "golden/gpt2", "golden/gemma3n"}) {
+    SCOPED_TRACE(family);
+    const TempDir dir;
+    const std::string checkpoint = fixture(family);
+    const std::string bundle = convert(dir, checkpoint, {"--quantize-embedding", "8"});
+    const Outcome outcome = verify(bundle, checkpoint);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.json()["tolerance"]["precision"], "embedding 8");
+  }
+}
+
 TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
   const std::string checkpoint = fixture("golden/qwen3");
   const Line reference = {"--reference", checkpoint + "/golden.safetensors"};

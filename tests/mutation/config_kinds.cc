@@ -59,6 +59,7 @@ Change set_null(const std::string& key) {
 }
 
 std::string no_theta(const Checkpoint& c, const Facts& f) {
+  if (!f.has_rope) return "has no RoPE";
   if (f.rotary_dim == 2) return "turns one pair only, by 1 whatever its theta is";
   return without("rope_theta")(c, f);
 }

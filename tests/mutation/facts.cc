@@ -56,7 +56,10 @@ Facts::Facts(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {
   head = neox                                  ? "embed_out.weight"
          : model.starts_with("language_model") ? "language_model.lm_head.weight"
                                                : "lm_head.weight";
-  has_rope = !gpt2 && !opt;
+  // Granite 4 has RoPE only where its config says so.
+  has_rope = !gpt2 && !opt &&
+             (model_type != "granitemoehybrid" || (config.contains("position_embedding_type") &&
+                                                   config["position_embedding_type"] == "rope"));
   final_norm = codegen || gpt2        ? "transformer.ln_f.weight"
                : neox                 ? "gpt_neox.final_layer_norm.weight"
                : opt                  ? "model.decoder.final_layer_norm.weight"
