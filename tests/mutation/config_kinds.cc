@@ -166,7 +166,8 @@ std::string no_activation(const Checkpoint& c, const Facts& f) {
   if (f.model_type == "gemma" && !c.config.contains("hidden_activation")) {
     return "the reference takes no notice of its hidden_act";
   }
-  return f.experts.empty() ? "" : "experts with another activation are refused";
+  const bool experts = !f.experts.empty() || f.model_type == "mixtral";
+  return experts ? "experts with another activation are refused" : "";
 }
 
 void change_activation(Checkpoint& c, const Facts&) {

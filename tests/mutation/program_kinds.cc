@@ -27,6 +27,12 @@ std::string no_table(const Checkpoint& c, const Facts& f) {
   return chosen ? "its table is chosen between two by every call" : "";
 }
 
+std::string no_later_key(const Checkpoint& c, const Facts& f) {
+  if (f.model_type.starts_with("gemma3n"))
+    return "its last layer is given the keys of earlier tokens only";
+  return no_attention(c, f);
+}
+
 std::string no_operator(const Checkpoint& c, const Facts& f) {
   return f.model_type == "gemma2" ? "its scale is in the config (see attention_scale)"
                                   : no_attention(c, f);
@@ -52,7 +58,7 @@ std::vector<Kind> program_kinds() {
       {"program_cache_one_position_late", no_attention},
       {.name = "program_rope_one_position_late", .excluded = no_table, .invisible = no_keys},
       {"program_rope_of_queries_late", no_table},
-      {"program_causal_mask_wide", no_attention},
+      {"program_causal_mask_wide", no_later_key},
       {"program_causal_mask_narrow", no_attention},
       {"program_window_mask_wide", no_window},
       {"program_window_mask_narrow", no_window},

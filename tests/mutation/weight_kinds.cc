@@ -355,6 +355,7 @@ std::string no_flagged_bias(const Checkpoint& c, const Facts&) {
 
 void drop_attention_biases(Checkpoint& c, const Facts&) {
   c.config["attention_bias"] = false;
+  if (c.config.contains("attention_out_bias")) c.config["attention_out_bias"] = false;
   std::erase_if(c.tensors, [](const auto& item) {
     const bool attention = item.first.find("self_attn.") != item.first.npos ||
                            item.first.find(".attention.") != item.first.npos;

@@ -162,9 +162,13 @@ Indices causal_nodes(const Graph& graph) {
                     [](const Node& node) { return std::get<bool>(node.args[6]); });
 }
 
-// Additive masks are made of comparisons of the distance with a number.
+// Additive masks are made of comparisons of the distance with a number. Gemma 3n compares tokens
+// with one, too.
 bool move_comparison(Graph& graph, Op op, int64_t by) {
-  const Indices nodes = find_nodes(graph, op, any);
+  const Indices nodes = find_nodes(graph, op, [&](const Node& node) {
+    const ValueId* compared = tensor_arg(node, 0);
+    return compared && compared->index != graph.inputs.front().index;
+  });
   if (nodes.empty()) return false;
   Arg& bound = graph.nodes[nodes.back()].args[1];
   bound = IntArg(std::get<IntArg>(bound).number + by);
