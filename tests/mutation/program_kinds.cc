@@ -28,8 +28,8 @@ std::string no_table(const Checkpoint& c, const Facts& f) {
 }
 
 std::string no_later_key(const Checkpoint& c, const Facts& f) {
-  if (f.model_type.starts_with("gemma3n"))
-    return "its last layer is given the keys of earlier tokens only";
+  // Its last layer takes the keys of another one, cut to those of this call and earlier ones.
+  if (f.model_type.starts_with("gemma3n")) return "a later key ends the run with an error";
   return no_attention(c, f);
 }
 
