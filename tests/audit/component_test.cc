@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ferry::audit {
+namespace ferry::audit::component_test {
 namespace {
 
 struct Case {
@@ -75,4 +75,4 @@ TEST(Component, OthersAreNone) {
 }
 
 }  // namespace
-}  // namespace ferry::audit
+}  // namespace ferry::audit::component_test

@@ -8,7 +8,7 @@
 #include "audit/audit.h"
 #include "audit/views.h"
 
-namespace ferry::audit {
+namespace ferry::audit::files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ TEST_F(Files, WhatIsNoArtifactIsRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::audit
+}  // namespace ferry::audit::files_test

@@ -7,7 +7,7 @@
 #include "audit/findings.h"
 #include "audit/limit_text.h"
 
-namespace ferry::audit {
+namespace ferry::audit::report_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -370,4 +370,4 @@ TEST(Views, NamesWithNumbersAreInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace ferry::audit
+}  // namespace ferry::audit::report_test

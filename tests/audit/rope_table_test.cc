@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace ferry::audit {
+namespace ferry::audit::rope_table_test {
 namespace {
 
 constexpr int kPositions = 64, kColumns = 8;
@@ -61,4 +61,4 @@ TEST(RopeTable, TooFewBytesAndOddShapesAreNone) {
 }
 
 }  // namespace
-}  // namespace ferry::audit
+}  // namespace ferry::audit::rope_table_test

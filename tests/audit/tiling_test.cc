@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace ferry::audit {
+namespace ferry::audit::tiling_test {
 namespace {
 
 Claim claim(uint64_t offset, uint64_t bytes, const std::string& name, int level = 0) {
@@ -102,4 +102,4 @@ TEST(Tiling, RandomClaimsTileTheFile) {
 }
 
 }  // namespace
-}  // namespace ferry::audit
+}  // namespace ferry::audit::tiling_test

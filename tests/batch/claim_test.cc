@@ -17,7 +17,7 @@
 #include "batch/small_file.h"
 #include "tests/batch/batch_testing.h"
 
-namespace ferry::batch {
+namespace ferry::batch::claim_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,4 +138,4 @@ TEST(Claim, SweepingRemovesWhatKilledProcessesLeft) {
 }
 
 }  // namespace
-}  // namespace ferry::batch
+}  // namespace ferry::batch::claim_test

@@ -11,7 +11,7 @@
 #include "batch/find_checkpoints.h"
 #include "tests/batch/batch_testing.h"
 
-namespace ferry::batch {
+namespace ferry::batch::plan_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,4 +168,4 @@ TEST(FindCheckpoints, NoneIsAnError) {
 }
 
 }  // namespace
-}  // namespace ferry::batch
+}  // namespace ferry::batch::plan_test

@@ -12,7 +12,7 @@
 #include "batch/status.h"
 #include "tests/batch/batch_testing.h"
 
-namespace ferry::batch {
+namespace ferry::batch::report_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -130,4 +130,4 @@ TEST(BatchReport, NamesDoNotBecomeMarkup) {
 }
 
 }  // namespace
-}  // namespace ferry::batch
+}  // namespace ferry::batch::report_test

@@ -14,7 +14,7 @@
 #include "batch/small_file.h"
 #include "tests/batch/batch_testing.h"
 
-namespace ferry::batch {
+namespace ferry::batch::run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -252,4 +252,4 @@ TEST(BatchRun, FingerprintsOfAllBytesDoNotDependOnTimes) {
 }
 
 }  // namespace
-}  // namespace ferry::batch
+}  // namespace ferry::batch::run_test

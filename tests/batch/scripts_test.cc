@@ -13,7 +13,7 @@
 #include "batch/shell.h"
 #include "tests/batch/batch_testing.h"
 
-namespace ferry::batch {
+namespace ferry::batch::scripts_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -194,4 +194,4 @@ TEST(ShellWords, AreReadAsAShellReadsThem) {
 }
 
 }  // namespace
-}  // namespace ferry::batch
+}  // namespace ferry::batch::scripts_test

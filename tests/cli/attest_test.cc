@@ -11,7 +11,7 @@
 #include "core/sha256.h"
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::attest_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -293,4 +293,4 @@ TEST(CheckAttestation, WhatIsNoAttestationIsBadInput) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::attest_test

@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::audit_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -200,4 +200,4 @@ TEST_F(AuditVerb, DamagedFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::audit_test

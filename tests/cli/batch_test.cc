@@ -9,7 +9,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::batch_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -171,4 +171,4 @@ TEST(Batch, PlansAndOptionsThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::batch_test

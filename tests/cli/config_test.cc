@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::config_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -132,4 +132,4 @@ TEST(Config, TensorsThatOneRuleDroppedAreOneLine) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::config_test

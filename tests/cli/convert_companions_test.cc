@@ -8,7 +8,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::convert_companions_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -156,4 +156,4 @@ TEST(ConvertTokenizer, AFittingOneIsNotMentioned) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::convert_companions_test

@@ -6,7 +6,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::convert_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -331,4 +331,4 @@ TEST(Convert, InitialContentsAreStoredOnRequestAndOnlyOnce) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::convert_test

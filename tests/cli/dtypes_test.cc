@@ -6,7 +6,7 @@
 #include "core/dtype.h"
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::dtypes_test {
 namespace {
 
 const char* const kNames[] = {"BOOL",    "F4",      "F6_E2M3", "F6_E3M2",     "U8",          "I8",
@@ -72,4 +72,4 @@ TEST(Dtypes, ConvertNamesTheTensorsThatItCannotCast) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::dtypes_test

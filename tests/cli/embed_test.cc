@@ -9,7 +9,7 @@
 #include "tests/cli/encoder_checkpoint.h"
 #include "tests/cli/schema_check.h"
 
-namespace ferry {
+namespace ferry::embed_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -225,4 +225,4 @@ TEST(Embed, ModulesThatAreNotSupportedAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::embed_test

@@ -8,7 +8,7 @@
 #include "tests/cli/encoder_checkpoint.h"
 #include "tests/cli/schema_check.h"
 
-namespace ferry {
+namespace ferry::encoder_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -181,4 +181,4 @@ TEST(Encoders, AFolderOfSentenceTransformersIsPointedOut) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::encoder_test

@@ -3,7 +3,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::execute_test {
 namespace {
 
 std::string official(const std::string& name) { return fixture("official_pte/" + name); }
@@ -74,4 +74,4 @@ TEST(Execute, ErrorsAreOneLineWithTheirExitCode) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::execute_test

@@ -11,7 +11,7 @@
 #include "tests/cli/ferry_process.h"
 #include "tests/cli/schema_check.h"
 
-namespace ferry {
+namespace ferry::export_test {
 namespace {
 
 struct Stored {
@@ -311,4 +311,4 @@ TEST(ExportTest, EveryByteOfABundleIsChecked) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::export_test

@@ -10,7 +10,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::gguf_export_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -141,4 +141,4 @@ TEST(GgufFile, OptionsThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::gguf_export_test

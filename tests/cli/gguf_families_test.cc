@@ -10,7 +10,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::gguf_families_test {
 namespace {
 
 constexpr double kTolerance = 5e-5;
@@ -42,4 +42,4 @@ INSTANTIATE_TEST_SUITE_P(Files, GgufFamily, testing::ValuesIn(names()),
                          [](const auto& file) { return file.param; });
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::gguf_families_test

@@ -11,7 +11,7 @@
 #include "core/dtype.h"
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::gguf_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -249,4 +249,4 @@ TEST(GgufConversion, ForeignNamesInOtherFormatsAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::gguf_test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::gguf_verify_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -154,4 +154,4 @@ TEST(GgufRun, GivesTheTokensOfItsBundleAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::gguf_verify_test

@@ -10,7 +10,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::golden_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -78,4 +78,4 @@ INSTANTIATE_TEST_SUITE_P(Families, GoldenTest, testing::ValuesIn(checkpoints()),
                          });
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::golden_test

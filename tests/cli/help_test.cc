@@ -9,7 +9,7 @@
 #include "tests/cli/ferry_process.h"
 #include "tests/cli/verb_list.h"
 
-namespace ferry {
+namespace ferry::help_test {
 namespace {
 
 using Line = std::vector<std::string>;
@@ -180,4 +180,4 @@ TEST(Completion, FishOffersVerbsOptionsAndValues) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::help_test

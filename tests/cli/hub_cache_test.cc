@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::hub_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -58,4 +58,4 @@ TEST(HubCache, LinksToAnywhereElseAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::hub_cache_test

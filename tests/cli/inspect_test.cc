@@ -6,7 +6,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::inspect_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -277,4 +277,4 @@ TEST(Inspect, RefusesMalformedFilesInOneLine) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::inspect_test

@@ -8,7 +8,7 @@
 #include "tests/cli/schema_check.h"
 #include "tests/cli/verb_list.h"
 
-namespace ferry {
+namespace ferry::json_contract_test {
 namespace {
 
 using nlohmann::json;
@@ -204,4 +204,4 @@ TEST_F(JsonDocuments, ErrorsNameFileTensorAndOffset) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::json_contract_test

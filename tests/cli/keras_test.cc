@@ -7,7 +7,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::keras_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -197,4 +197,4 @@ TEST(Keras, OtherModelsAreUnsupportedInOneLine) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::keras_test

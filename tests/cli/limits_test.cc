@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::limits_test {
 namespace {
 
 // The limit of this process, which its children get, until it goes out of scope.
@@ -101,4 +101,4 @@ TEST_F(LimitsTest, PlannedMemoryBeyondTheOptionIsRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::limits_test

@@ -9,7 +9,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::longrope_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -127,4 +127,4 @@ TEST(LongRope, PlainPositionsAndComplementsAgreeWhereACallCanTell) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::longrope_test

@@ -8,7 +8,7 @@
 #include "tests/cli/ferry_process.h"
 #include "tests/cli/vision_checkpoint.h"
 
-namespace ferry {
+namespace ferry::loose_programs_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -361,4 +361,4 @@ TEST(LoosePrograms, OptionsThatContradictAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::loose_programs_test

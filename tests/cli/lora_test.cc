@@ -8,7 +8,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::lora_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -224,4 +224,4 @@ TEST_F(Lora, GoesOnTopOfAQuantisedCheckpoint) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::lora_test

@@ -9,7 +9,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::non_finite_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -161,4 +161,4 @@ TEST(NonFinite, EveryTensorThatOverflowsIsListed) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::non_finite_test

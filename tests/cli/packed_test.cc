@@ -8,7 +8,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::packed_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -252,4 +252,4 @@ TEST(PackedCodegen, EightBlocksGiveTheSameWeightsAsFour) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::packed_test

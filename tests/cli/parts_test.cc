@@ -8,7 +8,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::parts_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -125,4 +125,4 @@ TEST_F(Parts, MakeSenseOrAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::parts_test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::perplexity_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -241,4 +241,4 @@ TEST(Perplexity, WhatCannotBeMeasuredIsRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::perplexity_test

@@ -5,7 +5,7 @@
 
 #include "tests/cli/vision_checkpoint.h"
 
-namespace ferry {
+namespace ferry::preprocess_bundle_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -75,4 +75,4 @@ TEST(PreprocessBundle, OptionsThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::preprocess_bundle_test

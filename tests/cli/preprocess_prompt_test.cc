@@ -7,7 +7,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::preprocess_prompt_test {
 namespace {
 
 using nlohmann::json;
@@ -134,4 +134,4 @@ TEST(PreprocessPrompt, FromABundle) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::preprocess_prompt_test

@@ -9,7 +9,7 @@
 #include "core/sha256.h"
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::preprocess_test {
 namespace {
 
 using nlohmann::json;
@@ -97,4 +97,4 @@ TEST(Preprocess, RefusalsAreOneLine) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::preprocess_test

@@ -11,7 +11,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::provenance_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -184,4 +184,4 @@ TEST(Provenance, KeysOfTheConfigThatNothingUsedAreNoted) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::provenance_test

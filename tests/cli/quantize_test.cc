@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::quantize_test {
 namespace {
 
 std::vector<std::string> convert(const std::string& checkpoint, const std::string& out,
@@ -144,4 +144,4 @@ TEST(Quantize, KvCachesOfFewerBytes) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::quantize_test

@@ -12,7 +12,7 @@
 #include "core/sha256.h"
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::quantized_checkpoint_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -207,4 +207,4 @@ TEST(QuantizedTensors, MustBeComplete) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::quantized_checkpoint_test

@@ -9,7 +9,7 @@
 #include "tests/cli/text_checkpoint.h"
 #include "tests/cli/vision_checkpoint.h"
 
-namespace ferry {
+namespace ferry::run_chat_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -323,4 +323,4 @@ TEST(RunInteractive, SignalsEndIt) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::run_chat_test

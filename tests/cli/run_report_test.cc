@@ -4,7 +4,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::run_report_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -182,4 +182,4 @@ TEST_F(RunThresholds, FieldsAreCheckedBeforeTheBundle) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::run_report_test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::run_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -252,4 +252,4 @@ TEST(Run, DigestsAreCheckedUnlessSkipped) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::run_test

@@ -12,7 +12,7 @@
 #include "tests/cli/ferry_process.h"
 #include "tests/cli/text_checkpoint.h"
 
-namespace ferry {
+namespace ferry::run_text_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -194,4 +194,4 @@ TEST(RunTextStatic, LookaheadObeysEveryOption) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::run_text_test

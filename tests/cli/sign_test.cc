@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::sign_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ TEST_F(Sign, DocumentSaysWhatWasSigned) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::sign_test

@@ -11,7 +11,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::signals_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -160,4 +160,4 @@ TEST_F(InterruptedRun, IsNotJudgedAndHasStatistics) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::signals_test

@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::static_attention_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -141,4 +141,4 @@ TEST(StaticAttention, TheDocumentListsTheWeightsOfHeads) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::static_attention_test

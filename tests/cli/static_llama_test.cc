@@ -8,7 +8,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::static_llama_test {
 namespace {
 
 const std::string kProgram = "static_llama/llama_kv8.pte";
@@ -126,4 +126,4 @@ TEST(StaticLlama, CodesInScriptsMustFitTheirDtype) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::static_llama_test

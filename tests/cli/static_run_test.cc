@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::static_run_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -197,4 +197,4 @@ TEST(StaticRun, OptionsOfTheOtherStyleAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::static_run_test

@@ -10,7 +10,7 @@
 #include "core/xxh3.h"
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::static_verify_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -333,4 +333,4 @@ TEST(StaticVerify, EncodingsThatCalibrationDoesNotGiveAreFound) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::static_verify_test

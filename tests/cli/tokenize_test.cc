@@ -7,7 +7,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::tokenize_test {
 namespace {
 
 using Line = std::vector<std::string>;
@@ -80,4 +80,4 @@ TEST(Tokenize, NonsenseIsRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::tokenize_test

@@ -10,7 +10,7 @@
 #include "tests/cli/text_checkpoint.h"
 #include "text/tokenizer/byte_level.h"
 
-namespace ferry {
+namespace ferry::tokenizer_files_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -90,4 +90,4 @@ TEST(TokenizerFiles, TokenizeTakesFoldersAndFiles) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::tokenizer_files_test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::two_encodings_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -225,4 +225,4 @@ TEST(TwoEncodings, AreInThePlanOfADryRun) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::two_encodings_test

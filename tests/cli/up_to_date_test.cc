@@ -5,7 +5,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::up_to_date_test {
 namespace {
 
 using Line = std::vector<std::string>;
@@ -168,4 +168,4 @@ TEST(IfChangedFiles, AFolderHasNoOtherFiles) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::up_to_date_test

@@ -2,7 +2,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::usage_test {
 namespace {
 
 using Line = std::vector<std::string>;
@@ -220,4 +220,4 @@ TEST(Usage, QuietErrorsAreTheirFirstLine) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::usage_test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::verify_checkpoint_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -198,4 +198,4 @@ TEST(VerifyCheckpoint, ConfigBelongsToCheckpoint) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::verify_checkpoint_test

@@ -6,7 +6,7 @@
 
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::verify_quantized_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -164,4 +164,4 @@ TEST(VerifyQuantized, AReferenceAloneIsComparedToo) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::verify_quantized_test

@@ -8,7 +8,7 @@
 #include "core/sha256.h"
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::verify_report_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -259,4 +259,4 @@ TEST(VerifyReport, MarkdownHasNamesInCodeSpans) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::verify_report_test

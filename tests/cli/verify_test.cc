@@ -9,7 +9,7 @@
 #include "core/sha256.h"
 #include "tests/cli/ferry_process.h"
 
-namespace ferry {
+namespace ferry::verify_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -326,4 +326,4 @@ TEST(Check, FindsOneFlippedBitAnywhere) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::verify_test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/vision_checkpoint.h"
 
-namespace ferry {
+namespace ferry::vision_run_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -276,4 +276,4 @@ TEST_F(VisionRun, ThresholdsCountTheFilesOfEachComponent) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::vision_run_test

@@ -7,7 +7,7 @@
 
 #include "tests/cli/vision_checkpoint.h"
 
-namespace ferry {
+namespace ferry::vision_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -344,4 +344,4 @@ TEST(VisionRefusals, PromptsWithImagesForABundleOfText) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::vision_test

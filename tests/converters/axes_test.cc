@@ -11,7 +11,7 @@
 #include "graph/dims.h"
 #include "graph/passes/passes.h"
 
-namespace ferry::converters {
+namespace ferry::converters::axes_test {
 namespace {
 
 using graph::Axis;
@@ -165,4 +165,4 @@ TEST(AxesOfFamilies, OneHeadAndOneTokenAreNoMisuse) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::axes_test

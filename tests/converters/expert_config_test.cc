@@ -10,7 +10,7 @@
 
 #include "converters/config/model_config.h"
 
-namespace ferry::converters {
+namespace ferry::converters::expert_config_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -119,4 +119,4 @@ TEST(ExpertConfig, WhatDoesNotFitIsRefusedByItsKey) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::expert_config_test

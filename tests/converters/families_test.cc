@@ -15,7 +15,7 @@
 #include "converters/assemble.h"
 #include "core/checked.h"
 
-namespace ferry::converters {
+namespace ferry::converters::families_test {
 namespace {
 
 std::string read_all(const std::filesystem::path& path) {
@@ -206,4 +206,4 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyTest, testing::ValuesIn(case_names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::families_test

@@ -7,7 +7,7 @@
 
 #include "converters/config/model_config.h"
 
-namespace ferry::converters {
+namespace ferry::converters::family_sizes_test {
 namespace {
 
 ModelConfig parse_text(const std::string& text) {
@@ -75,4 +75,4 @@ TEST(ModelConfig, SizesOfOneFamilyAreChecked) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::family_sizes_test

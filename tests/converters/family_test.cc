@@ -15,7 +15,7 @@
 #include "converters/vision_family.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry::converters {
+namespace ferry::converters::family_test {
 namespace {
 
 using nlohmann::json;
@@ -192,4 +192,4 @@ TEST(AddedFamily, ItsCheckpointsBecomeModelsUnderEachPrefix) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::family_test

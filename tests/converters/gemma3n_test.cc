@@ -12,7 +12,7 @@
 #include "converters/config/model_config.h"
 #include "converters/family.h"
 
-namespace ferry::converters {
+namespace ferry::converters::gemma3n_test {
 namespace {
 
 using nlohmann::json;
@@ -77,4 +77,4 @@ TEST(Gemma3n, WhatDoesNotFitIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::gemma3n_test

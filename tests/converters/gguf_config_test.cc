@@ -7,7 +7,7 @@
 #include "converters/config/model_config.h"
 #include "tests/converters/gguf_memory.h"
 
-namespace ferry::converters {
+namespace ferry::converters::gguf_config_test {
 namespace {
 
 TEST(GgufConfig, IsThatOfTheModel) {
@@ -256,4 +256,4 @@ TEST(GgufConfig, OfSmolLm3HasNoRopeInEveryFourthLayer) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::gguf_config_test

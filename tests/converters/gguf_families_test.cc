@@ -5,7 +5,7 @@
 #include "converters/config/model_config.h"
 #include "tests/converters/gguf_memory.h"
 
-namespace ferry::converters {
+namespace ferry::converters::gguf_families_test {
 namespace {
 
 using enum LayerType;
@@ -203,4 +203,4 @@ TEST(GgufFamilies, GraniteWithExpertsAlone) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::gguf_families_test

@@ -11,7 +11,7 @@
 #include "converters/config/model_config.h"
 #include "tests/converters/gguf_memory.h"
 
-namespace ferry::converters {
+namespace ferry::converters::gguf_rope_test {
 namespace {
 
 // -- RoPE factors
@@ -277,4 +277,4 @@ TEST(GgufRope, YarnIsThatOfTheConfig) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::gguf_rope_test

@@ -9,7 +9,7 @@
 
 #include "tests/converters/gguf_memory.h"
 
-namespace ferry::converters {
+namespace ferry::converters::gguf_tensors_test {
 namespace {
 
 // -- layouts: GGUF row g of a tensor is row index[g] of the Hugging Face one
@@ -286,4 +286,4 @@ TEST(Gguf, RefusesTensorsThatCannotBeWhatTheyAreCalled) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::gguf_tensors_test

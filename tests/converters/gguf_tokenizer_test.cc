@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ferry::converters {
+namespace ferry::converters::gguf_tokenizer_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -158,4 +158,4 @@ TEST(GgufTokenizer, ValuesOfTheWrongKindAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::gguf_tokenizer_test

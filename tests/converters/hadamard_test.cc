@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace ferry::converters {
+namespace ferry::converters::hadamard_test {
 namespace {
 
 std::vector<float> in_tiles(const graph::Literal& literal, size_t tile) {
@@ -56,4 +56,4 @@ TEST(Hadamard, DoesNotDependOnTiles) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::hadamard_test

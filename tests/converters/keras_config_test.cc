@@ -12,7 +12,7 @@
 
 #include "converters/config/model_config.h"
 
-namespace ferry::converters {
+namespace ferry::converters::keras_config_test {
 namespace {
 
 using nlohmann::json;
@@ -188,4 +188,4 @@ TEST(KerasConfig, OptionsThatAreOffNeedNotBeKnown) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::keras_config_test

@@ -15,7 +15,7 @@
 
 #include "formats/checkpoint.h"
 
-namespace ferry::converters {
+namespace ferry::converters::keras_keys_test {
 namespace {
 
 std::filesystem::path preset(const std::string& name) {
@@ -322,4 +322,4 @@ TEST(KerasKeys, FamiliesWithoutATableAreUnsupported) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::keras_keys_test

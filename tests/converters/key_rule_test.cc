@@ -5,7 +5,7 @@
 #include "converters/keys/row_layouts.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry::converters {
+namespace ferry::converters::key_rule_test {
 namespace {
 
 TensorEntry entry(const std::string& name, Shape shape = {4, 2}, DType dtype = DType::kBF16) {
@@ -344,4 +344,4 @@ TEST(KeyRule, HostileNamesAreShownSafely) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::key_rule_test

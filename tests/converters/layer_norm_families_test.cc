@@ -12,7 +12,7 @@
 #include "converters/keys/layout_keys.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry::converters {
+namespace ferry::converters::layer_norm_families_test {
 namespace {
 
 using nlohmann::json;
@@ -231,4 +231,4 @@ TEST(LayoutKeys, NormsOfHeadsAreStacked) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::layer_norm_families_test

@@ -9,7 +9,7 @@
 
 #include "core/file.h"
 
-namespace ferry::converters {
+namespace ferry::converters::model_config_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -453,4 +453,4 @@ TEST(ModelConfig, IsAJsonObject) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::model_config_test

@@ -8,7 +8,7 @@
 #include "converters/keys/key_rule.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry::converters {
+namespace ferry::converters::moe_test {
 namespace {
 
 // One layer of three experts, 4 wide inside, hidden size 2, and no shared one.
@@ -172,4 +172,4 @@ TEST(ExpertKeys, AModelWithoutExpertsHasNoRules) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::moe_test

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace ferry::converters {
+namespace ferry::converters::packed_keys_test {
 namespace {
 
 // Every element holds its row, so that what a split made says where it came from.
@@ -145,4 +145,4 @@ TEST(PackedKeys, DeltaNetsHaveTheirOwnLayoutOnlyWhereTheFamilyHasOne) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::packed_keys_test

@@ -9,7 +9,7 @@
 #include "converters/config/model_config.h"
 #include "converters/family.h"
 
-namespace ferry::converters {
+namespace ferry::converters::reference_config_test {
 namespace {
 
 using nlohmann::json;
@@ -492,4 +492,4 @@ TEST(ReferenceConfig, FamiliesServeTheseTypes) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::reference_config_test

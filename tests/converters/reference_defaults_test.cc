@@ -10,7 +10,7 @@
 #include "converters/config/model_config.h"
 #include "converters/family.h"
 
-namespace ferry::converters {
+namespace ferry::converters::reference_defaults_test {
 namespace {
 
 using nlohmann::json;
@@ -233,4 +233,4 @@ TEST(ReferenceDefaults, GraniteFourMayBeDense) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::reference_defaults_test

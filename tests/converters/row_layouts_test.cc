@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-namespace ferry::converters {
+namespace ferry::converters::row_layouts_test {
 namespace {
 
 std::vector<int64_t> expand(const RowOrder& order) {
@@ -167,4 +167,4 @@ TEST(RowLayouts, RunsThatTouchAreOne) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::row_layouts_test

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace ferry::converters {
+namespace ferry::converters::sentence_config_test {
 namespace {
 
 // Files of a folder, by their paths.
@@ -105,4 +105,4 @@ TEST_F(SentenceConfigTest, WhatWouldChangeTheVectorIsRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::sentence_config_test

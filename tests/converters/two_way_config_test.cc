@@ -6,7 +6,7 @@
 
 #include "converters/config/model_config.h"
 
-namespace ferry::converters {
+namespace ferry::converters::two_way_config_test {
 namespace {
 
 using nlohmann::json;
@@ -49,4 +49,4 @@ TEST(TwoWayConfig, WindowsReachInBothDirections) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::two_way_config_test

@@ -9,7 +9,7 @@
 #include "converters/config/model_config.h"
 #include "core/file.h"
 
-namespace ferry::converters {
+namespace ferry::converters::vision_config_test {
 namespace {
 
 using nlohmann::json;
@@ -294,4 +294,4 @@ TEST(VisionConfig, WhatCannotBeIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::vision_config_test

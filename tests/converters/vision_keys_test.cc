@@ -12,7 +12,7 @@
 #include "core/program_interface.h"
 #include "tests/converters/names_source.h"
 
-namespace ferry::converters {
+namespace ferry::converters::vision_keys_test {
 namespace {
 
 std::string fixture(const std::string& name) {
@@ -226,4 +226,4 @@ TEST(VisionKeyLayouts, TheKernelOfThePatchesIsThatOfTheConfig) {
 }
 
 }  // namespace
-}  // namespace ferry::converters
+}  // namespace ferry::converters::vision_keys_test

@@ -16,7 +16,7 @@
 
 #include "tests/formats/temp_dir.h"
 
-namespace ferry {
+namespace ferry::atomic_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ TEST(OutputFile, WhatIsThereIsOpenedOnlyUnderItsOwnName) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::atomic_file_test

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <stdexcept>
 
-namespace ferry {
+namespace ferry::block_cache_test {
 namespace {
 
 BlockCache::Bytes bytes_of(size_t value) { return {static_cast<std::byte>(value)}; }
@@ -64,4 +64,4 @@ TEST(BlockCache, WhatFailedIsComputedAgain) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::block_cache_test

@@ -8,7 +8,7 @@
 
 #include "core/memory_source.h"
 
-namespace ferry {
+namespace ferry::derived_source_test {
 namespace {
 
 std::unique_ptr<MemorySource> stored() {
@@ -96,4 +96,4 @@ TEST(DerivedSource, AddsTheFilesOfAnotherSource) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::derived_source_test

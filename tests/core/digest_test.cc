@@ -12,7 +12,7 @@
 #include "core/xxh3.h"
 #include "core/xxh3_targets.h"
 
-namespace ferry {
+namespace ferry::digest_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -118,4 +118,4 @@ TEST(FastHash, IsTheDigestOfTheDigestsOfBlocks) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::digest_test

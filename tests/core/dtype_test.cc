@@ -8,7 +8,7 @@
 
 #include "core/shape.h"
 
-namespace ferry {
+namespace ferry::dtype_test {
 namespace {
 
 TEST(DType, NamesAndCodesFindTheirRow) {
@@ -120,4 +120,4 @@ TEST(DType, BFloat16IsTheUpperHalf) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::dtype_test

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-namespace ferry {
+namespace ferry::file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -226,4 +226,4 @@ TEST_F(FileTest, RemovesATreeButNotWhatLinksPointTo) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::file_test

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace ferry {
+namespace ferry::float8_test {
 namespace {
 
 float value_of(DType dtype, int code) {
@@ -47,4 +47,4 @@ TEST(Float8, IsNoOtherType) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::float8_test

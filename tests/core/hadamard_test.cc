@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace ferry {
+namespace ferry::hadamard_test {
 namespace {
 
 // Element (i, j) of the matrix is negative where i and j have an odd number of ones in common.
@@ -33,4 +33,4 @@ TEST(HadamardRotate, MultipliesEachRowBySylvestersMatrix) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::hadamard_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace ferry {
+namespace ferry::json_events_test {
 namespace {
 
 using namespace std::string_view_literals;
@@ -86,4 +86,4 @@ TEST(JsonEvents, TokensAreBoundedAndWhiteSpaceIsNot) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::json_events_test

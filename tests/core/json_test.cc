@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ferry {
+namespace ferry::json_test {
 namespace {
 
 std::string message_of(std::string_view text) {
@@ -78,4 +78,4 @@ TEST(Json, MessagesDoNotRepeatTheInput) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::json_test

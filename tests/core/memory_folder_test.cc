@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace ferry {
+namespace ferry::memory_folder_test {
 namespace {
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -46,4 +46,4 @@ TEST(MemoryFolder, NamesAreTakenOnceAndMustBeThere) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::memory_folder_test

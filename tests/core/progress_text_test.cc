@@ -8,7 +8,7 @@
 #include "core/progress.h"
 #include "core/thread_pool.h"
 
-namespace ferry {
+namespace ferry::progress_text_test {
 namespace {
 
 TEST(ProgressText, SaysHowMuchHowFastAndHowLong) {
@@ -60,4 +60,4 @@ TEST(SharedProgress, AddsUpWhatThreadsHaveDone) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::progress_text_test

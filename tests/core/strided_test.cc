@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace ferry {
+namespace ferry::strided_test {
 namespace {
 
 using Pieces = std::vector<StridedPiece>;
@@ -121,4 +121,4 @@ TEST(Strided, TheEndIsKnownOrRefused) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::strided_test

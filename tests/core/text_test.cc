@@ -10,7 +10,7 @@
 #include "core/sha256.h"
 #include "core/shape.h"
 
-namespace ferry {
+namespace ferry::text_test {
 namespace {
 
 TEST(Text, QuotedEscapesWhatCouldDeceive) {
@@ -120,4 +120,4 @@ TEST(Sha256, PiecesAndReuseMakeNoDifference) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::text_test

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-namespace ferry {
+namespace ferry::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, RunsEveryItemExactlyOnce) {
@@ -118,4 +118,4 @@ TEST(ThreadPool, RefusedThreadsAreDoneWithout) {
 #endif
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::thread_pool_test

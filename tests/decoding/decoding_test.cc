@@ -15,7 +15,7 @@
 #include "tests/cli/ferry_process.h"
 #include "tests/decoding/counting_new.h"
 
-namespace ferry {
+namespace ferry::decoding_test {
 namespace {
 
 packer::Bundle convert(const TempDir& dir, const std::string& checkpoint,
@@ -237,4 +237,4 @@ TEST(StatefulDecoder, OutlivesTheBundleObjectThatItWasLoadedFrom) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::decoding_test

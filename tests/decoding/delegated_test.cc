@@ -9,7 +9,7 @@
 #include "runner/method.h"
 #include "tests/decoding/counting_new.h"
 
-namespace ferry {
+namespace ferry::delegated_test {
 namespace {
 
 const std::string kProgram = FERRY_TESTDATA "/xnnpack/llama_8da4w_e4_ext";
@@ -54,4 +54,4 @@ TEST(DelegatedDecoding, ATokenAllocatesNothingAfterTheFirst) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::delegated_test

@@ -11,7 +11,7 @@
 #include "tests/decoding/counting_new.h"
 #include "tests/decoding/vision_testing.h"
 
-namespace ferry {
+namespace ferry::image_rows_test {
 namespace {
 
 const Line kStatic = {"--program", "static", "--context-length", "96", "--prefill-length", "8"};
@@ -290,4 +290,4 @@ TEST(ImageDecoding, StylesAndModesAgree) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::image_rows_test

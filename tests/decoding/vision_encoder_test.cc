@@ -7,7 +7,7 @@
 
 #include "tests/decoding/vision_testing.h"
 
-namespace ferry {
+namespace ferry::vision_encoder_test {
 namespace {
 
 // The tensor gets another shape and other values; those of all others stay.
@@ -196,4 +196,4 @@ TEST(VisionEncoder, IsNotInBundlesOfText) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::vision_encoder_test

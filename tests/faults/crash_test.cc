@@ -15,7 +15,7 @@
 
 #include "tests/faults/fault.h"
 
-namespace ferry {
+namespace ferry::crash_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -276,4 +276,4 @@ TEST(CrashedBatch, IsDoneByTheNextRuns) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::crash_test

@@ -10,7 +10,7 @@
 
 #include "tests/faults/fault.h"
 
-namespace ferry {
+namespace ferry::faults_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -208,4 +208,4 @@ TEST(Faults, StatisticsThatCannotBeWrittenLeaveNoFile) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::faults_test

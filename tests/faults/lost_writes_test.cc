@@ -10,7 +10,7 @@
 #include "tests/faults/fault.h"
 #include "tests/faults/lost_writes.h"
 
-namespace ferry {
+namespace ferry::lost_writes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,4 +153,4 @@ TEST(DiskModel, FindsARenameWithoutASync) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::lost_writes_test

@@ -15,7 +15,7 @@
 
 #include "tests/faults/fault.h"
 
-namespace ferry {
+namespace ferry::stage_damage_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -320,4 +320,4 @@ TEST(DiskSpace, IsReservedWhereThatIsPossible) {
 }
 
 }  // namespace
-}  // namespace ferry
+}  // namespace ferry::stage_damage_test

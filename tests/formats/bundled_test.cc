@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace ferry::pte {
+namespace ferry::pte::bundled_test {
 namespace {
 
 TestTensor floats(std::vector<int32_t> sizes, const std::vector<float>& values) {
@@ -150,4 +150,4 @@ TEST(BundledTest, TheProgramInsideIsCheckedToo) {
 }
 
 }  // namespace
-}  // namespace ferry::pte
+}  // namespace ferry::pte::bundled_test

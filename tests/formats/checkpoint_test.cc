@@ -12,7 +12,7 @@
 #include "tests/formats/opening_message.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::formats {
+namespace ferry::formats::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -300,4 +300,4 @@ TEST(Checkpoint, ALinkThatIsPutInPlaceMeanwhileIsNotFollowed) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::checkpoint_test

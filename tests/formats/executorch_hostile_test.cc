@@ -3,7 +3,7 @@
 #include "formats/pte/reader.h"
 #include "tests/formats/program_files.h"
 
-namespace ferry::formats {
+namespace ferry::formats::executorch_hostile_test {
 namespace {
 
 Error read(const std::vector<std::byte>& bytes, const std::string& name) {
@@ -44,4 +44,4 @@ TEST(ExecutorchHostile, ReadsFromAnyAddress) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::executorch_hostile_test

@@ -16,7 +16,7 @@
 #include "tests/formats/corpus.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::formats {
+namespace ferry::formats::gguf_test {
 namespace {
 
 std::vector<std::byte> stored_bytes(const TensorSource& source, size_t index) {
@@ -421,4 +421,4 @@ TEST(Gguf, ReadsOutsideOfATensorAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::gguf_test

@@ -9,7 +9,7 @@
 
 #include "formats/gguf/header.h"
 
-namespace ferry::formats {
+namespace ferry::formats::gguf_writer_test {
 namespace {
 
 GgufTensorInfo tensor(std::string name, Shape shape, uint32_t type) {
@@ -119,4 +119,4 @@ TEST(GgufWriter, PartsEndBeforeTheyAreTooLarge) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::gguf_writer_test

@@ -10,7 +10,7 @@
 #include "formats/hdf5/chunks.h"
 #include "formats/hdf5/confined.h"
 
-namespace ferry::hdf5 {
+namespace ferry::hdf5::hdf5_check_test {
 namespace {
 
 constexpr uint64_t kFileBytes = 10000;
@@ -458,4 +458,4 @@ TEST(Hdf5Chunks, AStreamInflatesToTheChunkAndNoFurther) {
 }
 
 }  // namespace
-}  // namespace ferry::hdf5
+}  // namespace ferry::hdf5::hdf5_check_test

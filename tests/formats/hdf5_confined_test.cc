@@ -21,7 +21,7 @@
 #include "core/file.h"
 #include "formats/checkpoint.h"
 
-namespace ferry::hdf5 {
+namespace ferry::hdf5::hdf5_confined_test {
 namespace {
 
 constexpr ConfinedLimits kLimits = {
@@ -139,4 +139,4 @@ TEST(Hdf5Confined, SeveralThreadsMayCall) {
 }
 
 }  // namespace
-}  // namespace ferry::hdf5
+}  // namespace ferry::hdf5::hdf5_confined_test

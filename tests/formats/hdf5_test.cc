@@ -14,7 +14,7 @@
 #include "tests/formats/opening_message.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::formats {
+namespace ferry::formats::hdf5_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -373,4 +373,4 @@ TEST_F(KerasShards, OnlyPlainFileNamesAreTaken) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::hdf5_test

@@ -13,7 +13,7 @@
 #include "tests/formats/corpus.h"
 #include "tests/formats/program_files.h"
 
-namespace ferry::formats {
+namespace ferry::formats::hostile_test {
 namespace {
 
 const std::string kHostile = FERRY_TESTDATA "/hostile/";
@@ -105,4 +105,4 @@ INSTANTIATE_TEST_SUITE_P(Formats, HostileTest, testing::ValuesIn(kCorpora),
                          [](const auto& corpus) { return corpus.param.format; });
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::hostile_test

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-namespace ferry::pte {
+namespace ferry::pte::op_schema_test {
 namespace {
 
 TEST(OpSchema, HasDefaultsOutsAndRepeatedResult) {
@@ -102,4 +102,4 @@ TEST(OpSchema, EveryThreadSeesOneTable) {
 }
 
 }  // namespace
-}  // namespace ferry::pte
+}  // namespace ferry::pte::op_schema_test

@@ -2,7 +2,7 @@
 
 #include "tests/formats/program_files.h"
 
-namespace ferry::ptd {
+namespace ferry::ptd::ptd_test {
 namespace {
 
 const std::vector<NamedTensor> kTensors = {
@@ -161,4 +161,4 @@ TEST(Ptd, RefusesLiesAndNamesTheTensor) {
 TEST(Ptd, RefusesMoreDataThanAFileHolds) { EXPECT_FALSE(plan_data_file({}, {UINT64_MAX, 1})); }
 
 }  // namespace
-}  // namespace ferry::ptd
+}  // namespace ferry::ptd::ptd_test

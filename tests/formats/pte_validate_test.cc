@@ -5,7 +5,7 @@
 #include "formats/pte/reader.h"
 #include "tests/formats/program_files.h"
 
-namespace ferry::pte {
+namespace ferry::pte::pte_validate_test {
 namespace {
 
 enum : int32_t { kX, kW, kY, kAlpha, kNone, kFlag, kList, kPair, kView, kSize, kOptional, kReal };
@@ -338,4 +338,4 @@ TEST(PteValidate, SharedStringsCannotBlowUpMemory) {
 }
 
 }  // namespace
-}  // namespace ferry::pte
+}  // namespace ferry::pte::pte_validate_test

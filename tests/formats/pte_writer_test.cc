@@ -3,7 +3,7 @@
 #include "formats/pte/writer.h"
 #include "tests/formats/program_files.h"
 
-namespace ferry::pte {
+namespace ferry::pte::pte_writer_test {
 namespace {
 
 // One of everything: each kind of value and of instruction, stored and external data.
@@ -287,4 +287,4 @@ TEST(PteReader, StateInitHoldsWhatTheExporterSays) {
 }
 
 }  // namespace
-}  // namespace ferry::pte
+}  // namespace ferry::pte::pte_writer_test

@@ -14,7 +14,7 @@
 #include "tests/formats/corpus.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::formats {
+namespace ferry::formats::safetensors_test {
 namespace {
 
 // Bytes of tensor data in the file that mixed.header begins.
@@ -215,4 +215,4 @@ TEST(SafetensorsWriter, NeverOverwrites) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::safetensors_test

@@ -9,7 +9,7 @@
 #include "tests/formats/temp_dir.h"
 #include "tests/formats/zip_maker.h"
 
-namespace ferry::formats {
+namespace ferry::formats::torch_deflate_test {
 namespace {
 
 // The pickle of a state dict of one f32 tensor `w`, of all of the storage "0".
@@ -120,4 +120,4 @@ TEST(TorchDeflate, BombsAreRefusedBeforeTheyGrow) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::torch_deflate_test

@@ -13,7 +13,7 @@
 #include "tests/formats/temp_dir.h"
 #include "tests/formats/zip_maker.h"
 
-namespace ferry::formats {
+namespace ferry::formats::torch_memory_test {
 namespace {
 
 constexpr size_t kTile = size_t{1} << 20;
@@ -139,4 +139,4 @@ TEST(TorchMemory, CompressedStoragesAreReleasedOnceRead) {
 #endif
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::torch_memory_test

@@ -11,7 +11,7 @@
 #include "tests/formats/opening_message.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::formats {
+namespace ferry::formats::torch_test {
 namespace {
 
 const std::string kHostileTorch = FERRY_TESTDATA "/hostile/pytorch/";
@@ -282,4 +282,4 @@ TEST(Pickle, MarksAreBounded) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::torch_test

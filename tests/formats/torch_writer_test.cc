@@ -8,7 +8,7 @@
 #include "formats/checkpoint.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::formats {
+namespace ferry::formats::torch_writer_test {
 namespace {
 
 // The file of a layout whose storages are full of their number.
@@ -73,4 +73,4 @@ TEST(TorchWriterTest, DtypesWithoutAStorageClassAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::formats
+}  // namespace ferry::formats::torch_writer_test

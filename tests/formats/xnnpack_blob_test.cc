@@ -12,7 +12,7 @@
 #include "formats/xnnpack/writer.h"
 #include "tests/formats/xnnpack_graphs.h"
 
-namespace ferry::xnnpack {
+namespace ferry::xnnpack::xnnpack_blob_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -236,4 +236,4 @@ TEST(XnnpackBlob, RefusesWrongHeaders) {
 }
 
 }  // namespace
-}  // namespace ferry::xnnpack
+}  // namespace ferry::xnnpack::xnnpack_blob_test

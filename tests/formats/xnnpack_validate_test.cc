@@ -11,7 +11,7 @@
 #include "formats/xnnpack/writer.h"
 #include "tests/formats/xnnpack_graphs.h"
 
-namespace ferry::xnnpack {
+namespace ferry::xnnpack::xnnpack_validate_test {
 namespace {
 
 using Dims = std::vector<uint32_t>;
@@ -388,4 +388,4 @@ TEST(XnnpackCalls, RefusesCallsThatDoNotFitTheirBlob) {
 }
 
 }  // namespace
-}  // namespace ferry::xnnpack
+}  // namespace ferry::xnnpack::xnnpack_validate_test

@@ -7,7 +7,7 @@
 #include "graph/dims.h"
 #include "graph/passes/passes.h"
 
-namespace ferry::graph {
+namespace ferry::graph::axes_test {
 namespace {
 
 using enum Axis;
@@ -177,4 +177,4 @@ TEST_F(Axes, ValidateFindsALostAndAWrongName) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::axes_test

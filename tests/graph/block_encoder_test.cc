@@ -14,7 +14,7 @@
 #include "graph/recipe.h"
 #include "tests/graph/random_source.h"
 
-namespace ferry::graph {
+namespace ferry::graph::block_encoder_test {
 namespace {
 
 constexpr size_t kSuperBlocks = 640, kValues = 256;
@@ -134,4 +134,4 @@ TEST(BlockRecipe, WantsWholeBlocks) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::block_encoder_test

@@ -4,7 +4,7 @@
 #include "graph/builder.h"
 #include "tests/graph/builder_cases.h"
 
-namespace ferry::graph {
+namespace ferry::graph::builder_fused_test {
 namespace {
 
 TEST(Builder, AttentionAndDeltaRuleCheckEveryShape) {
@@ -107,4 +107,4 @@ TEST(Builder, CodesHaveTheShapeOfTheirValues) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::builder_fused_test

@@ -11,7 +11,7 @@
 #include "graph/dims.h"
 #include "tests/graph/builder_cases.h"
 
-namespace ferry::graph {
+namespace ferry::graph::builder_test {
 namespace {
 
 TEST(Builder, ArithmeticBroadcastsAndPromotes) {
@@ -369,4 +369,4 @@ TEST(Builder, AnInvalidValueIsMisuseAndNotACrash) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::builder_test

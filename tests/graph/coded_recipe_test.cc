@@ -8,7 +8,7 @@
 #include "graph/recipe.h"
 #include "tests/graph/random_source.h"
 
-namespace ferry::graph {
+namespace ferry::graph::coded_recipe_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -398,4 +398,4 @@ TEST(StateDict, OutputsAreFoundByTheirKeys) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::coded_recipe_test

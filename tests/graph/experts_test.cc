@@ -10,7 +10,7 @@
 #include "graph/passes/passes.h"
 #include "tests/graph/lowered.h"
 
-namespace ferry::graph {
+namespace ferry::graph::experts_test {
 namespace {
 
 constexpr int64_t kHidden = 64, kInner = 32, kChosen = 2, kTokens = 8;
@@ -156,4 +156,4 @@ TEST(Gather, TakesElementsOfTheLastDimension) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::experts_test

@@ -11,7 +11,7 @@
 #include "graph/dims.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry::graph {
+namespace ferry::graph::graph_test {
 namespace {
 
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
@@ -132,4 +132,4 @@ TEST(Validate, FindsEveryDamage) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::graph_test

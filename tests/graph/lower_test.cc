@@ -11,7 +11,7 @@
 #include "graph/builder.h"
 #include "tests/graph/lowered.h"
 
-namespace ferry::graph {
+namespace ferry::graph::lower_test {
 namespace {
 
 using pte::KernelCall;
@@ -454,4 +454,4 @@ TEST(Lower, AnOutputOfTheCallerIsNoView) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::lower_test

@@ -7,7 +7,7 @@
 #include "tests/graph/symbolic_run.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry::graph {
+namespace ferry::graph::mark_cuts_test {
 namespace {
 
 std::vector<const Node*> fallbacks(const Graph& graph) {
@@ -85,4 +85,4 @@ TEST(MarkCuts, KeepsTheDtypeOfWhatCrosses) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::mark_cuts_test

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-namespace ferry::graph {
+namespace ferry::graph::memory_plan_test {
 namespace {
 
 bool live_together(const Lifetime& a, const Lifetime& b) {
@@ -119,4 +119,4 @@ TEST(MemoryPlan, SameLifetimesSamePlan) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::memory_plan_test

@@ -11,7 +11,7 @@
 #include "tests/graph/lowered.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry::graph {
+namespace ferry::graph::methods_test {
 namespace {
 
 // Calls of up to 8 tokens, and of one.
@@ -232,4 +232,4 @@ TEST(Methods, BufferThatMethodsUseInDifferentLayersIsNotCut) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::methods_test

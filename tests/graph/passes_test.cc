@@ -9,7 +9,7 @@
 #include "tests/graph/symbolic_run.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry::graph {
+namespace ferry::graph::passes_test {
 namespace {
 
 Model bound(GraphBuilder& b, DType stored) {
@@ -294,4 +294,4 @@ TEST(RemoveDead, ChangesNothingThatIsComputed) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::passes_test

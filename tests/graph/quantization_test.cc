@@ -22,7 +22,7 @@
 // After the choice of targets.
 #include "hwy/targets.h"
 
-namespace ferry::graph {
+namespace ferry::graph::quantization_test {
 namespace {
 
 std::vector<std::byte> bytes_of(const std::string& name) {
@@ -429,4 +429,4 @@ TEST(Quantization, DecodesWhatWasEncoded) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::quantization_test

@@ -11,7 +11,7 @@
 #include "graph/passes/passes.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry::graph {
+namespace ferry::graph::quantize_weights_test {
 namespace {
 
 using Kind = LinearQuantization::Kind;
@@ -161,4 +161,4 @@ TEST(QuantizeWeights, ExpertsBecomeTablesOfRows) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::quantize_weights_test

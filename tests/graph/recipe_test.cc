@@ -11,7 +11,7 @@
 
 #include "tests/graph/random_source.h"
 
-namespace ferry::graph {
+namespace ferry::graph::recipe_test {
 namespace {
 
 // The whole result, element by element.
@@ -357,4 +357,4 @@ TEST(StateDict, NamesAreUnique) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::recipe_test

@@ -12,7 +12,7 @@
 #include "tests/graph/symbolic_run.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry::graph {
+namespace ferry::graph::shard_test {
 namespace {
 
 std::vector<Model> cut(const Model& model, int32_t count) {
@@ -277,4 +277,4 @@ TEST(LayerPartition, EqualLayersAreDealtEvenly) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::shard_test

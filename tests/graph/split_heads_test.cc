@@ -7,7 +7,7 @@
 #include "graph/passes/passes.h"
 #include "tests/graph/tiny_models.h"
 
-namespace ferry::graph {
+namespace ferry::graph::split_heads_test {
 namespace {
 
 Dim heads(int64_t count) { return Dim(count).as(Axis::kHead); }
@@ -242,4 +242,4 @@ TEST(SplitHeads, LayersWithoutAttentionStayAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace ferry::graph
+}  // namespace ferry::graph::split_heads_test

@@ -12,7 +12,7 @@
 #include "media/decode.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::media {
+namespace ferry::media::decode_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -108,4 +108,4 @@ TEST(MediaDecode, ExifInBothByteOrders) {
 }
 
 }  // namespace
-}  // namespace ferry::media
+}  // namespace ferry::media::decode_test

@@ -19,7 +19,7 @@
 #include "media/tiles.h"
 #include "media/tiling.h"
 
-namespace ferry::media {
+namespace ferry::media::golden_test {
 namespace {
 
 using nlohmann::json;
@@ -180,4 +180,4 @@ TEST(MediaGolden, SizesAndGrids) {
 }
 
 }  // namespace
-}  // namespace ferry::media
+}  // namespace ferry::media::golden_test

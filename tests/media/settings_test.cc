@@ -7,7 +7,7 @@
 
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::media {
+namespace ferry::media::settings_test {
 namespace {
 
 using nlohmann::json;
@@ -110,4 +110,4 @@ TEST(MediaSettings, ACheckpointWithoutAPreprocessorFile) {
 }
 
 }  // namespace
-}  // namespace ferry::media
+}  // namespace ferry::media::settings_test

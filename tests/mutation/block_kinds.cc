@@ -2,14 +2,13 @@
 #include <algorithm>
 #include <array>
 
+#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
 namespace {
 
 using Excluded = decltype(Kind::excluded);
-
-std::string none(const Checkpoint&, const Facts&) { return ""; }
 
 size_t elements(const Tensor& tensor) {
   return tensor.bytes.size() * 8 / static_cast<size_t>(dtype_bits(tensor.dtype));
@@ -106,10 +105,6 @@ void swap_qk_norms(Checkpoint& c, const Facts& f) {
 
 // -- experts
 
-std::string no_experts(const Checkpoint&, const Facts& f) {
-  return f.experts.empty() ? "has no experts" : "";
-}
-
 std::string expert_key(const Facts& f, int64_t layer, int64_t expert, const char* matrix) {
   return f.layer(layer) + "mlp.experts." + std::to_string(expert) + "." + matrix + ".weight";
 }
@@ -162,10 +157,6 @@ void swap_shared_gate_up(Checkpoint& c, const Facts& f) {
 }
 
 // -- linear attention
-
-std::string no_linear(const Checkpoint&, const Facts& f) {
-  return f.linear.empty() ? "has no linear attention" : "";
-}
 
 std::string linear_key(const Facts& f, const char* leaf) {
   return f.layer(f.linear.back()) + "linear_attn." + leaf;

@@ -1,15 +1,14 @@
 // Codes and scales that are wrong whatever the weights: wrong_codes.cc makes them.
+#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
 namespace {
 
-std::string nothing(const Checkpoint&, const Facts&) { return ""; }
-
 Kind kind(const char* name) {
   Kind made;
   made.name = name;
-  made.excluded = nothing;
+  made.excluded = none;
   made.codes = true;
   return made;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
@@ -97,10 +98,6 @@ void swap_longrope_factors(Checkpoint& c, const Facts&) {
   std::swap(found["short_factor"], found["long_factor"]);
 }
 
-std::string no_window(const Checkpoint&, const Facts& f) {
-  return f.sliding.empty() ? "has no sliding window" : "";
-}
-
 // Whole heads become partly turned, and the other way round.
 double other_partial(double factor) { return factor == 0.25 ? 0.5 : factor == 1.0 ? 0.5 : 1.0; }
 
@@ -175,10 +172,6 @@ void change_activation(Checkpoint& c, const Facts&) {
   value = value == "silu" ? "gelu_pytorch_tanh" : "silu";
 }
 
-std::string no_experts(const Checkpoint&, const Facts& f) {
-  return f.experts.empty() ? "has no experts" : "";
-}
-
 std::string no_norm_choice(const Checkpoint& c, const Facts& f) {
   if (f.experts.empty()) return "has no experts";
   return f.model_type.starts_with("qwen3_5") ? "always normalises the scores"
@@ -243,7 +236,7 @@ std::vector<Kind> rope_kinds() {
   };
 }
 
-std::vector<Kind> attention_kinds() {
+std::vector<Kind> attention_value_kinds() {
   return {
       {"window_plus_one", no_window, with_integer("sliding_window", 1)},
       {"window_minus_one", no_window, with_integer("sliding_window", -1)},
@@ -283,7 +276,7 @@ std::vector<Kind> number_kinds() {
 
 std::vector<Kind> config_kinds() {
   std::vector<Kind> kinds;
-  for (const auto& part : {rope_kinds(), attention_kinds(), number_kinds()}) {
+  for (const auto& part : {rope_kinds(), attention_value_kinds(), number_kinds()}) {
     kinds.insert(kinds.end(), part.begin(), part.end());
   }
   return kinds;

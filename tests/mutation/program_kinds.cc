@@ -1,23 +1,12 @@
 // Programs that are wrong whatever the weights: wrong_programs.cc makes them.
+#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
 namespace {
 
-std::string no_conv(const Checkpoint&, const Facts& f) {
+std::string no_convolution(const Checkpoint&, const Facts& f) {
   return f.linear.empty() && f.convs.empty() ? "has no convolution" : "";
-}
-
-std::string no_linear(const Checkpoint&, const Facts& f) {
-  return f.linear.empty() ? "has no linear attention" : "";
-}
-
-std::string no_attention(const Checkpoint&, const Facts& f) {
-  return f.attention.empty() ? "has no attention" : "";
-}
-
-std::string no_window(const Checkpoint&, const Facts& f) {
-  return f.sliding.empty() ? "has no sliding window" : "";
 }
 
 std::string no_table(const Checkpoint& c, const Facts& f) {
@@ -52,9 +41,9 @@ std::string no_keys(const Facts& f) {
 
 std::vector<Kind> program_kinds() {
   return {
-      {"program_conv_state_kept", no_conv},
+      {"program_conv_state_kept", no_convolution},
       {"program_recurrent_state_kept", no_linear},
-      {"program_conv_inputs_one_older", no_conv},
+      {"program_conv_inputs_one_older", no_convolution},
       {"program_cache_one_position_late", no_attention},
       {.name = "program_rope_one_position_late", .excluded = no_table, .invisible = no_keys},
       {"program_rope_of_queries_late", no_table},

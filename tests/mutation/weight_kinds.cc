@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "tests/mutation/exclusions.h"
 #include "tests/mutation/kinds.h"
 
 namespace ferry::mutation {
@@ -10,13 +11,7 @@ namespace {
 
 using Excluded = decltype(Kind::excluded);
 
-std::string none(const Checkpoint&, const Facts&) { return ""; }
-
 // -- attention
-
-std::string no_attention(const Checkpoint&, const Facts& f) {
-  return f.attention.empty() ? "has no attention" : "";
-}
 
 void swap_k_v(Checkpoint& c, const Facts& f) {
   const int64_t i = f.attention.back();
@@ -363,7 +358,7 @@ void drop_attention_biases(Checkpoint& c, const Facts&) {
   });
 }
 
-std::vector<Kind> attention_kinds() {
+std::vector<Kind> attention_weight_kinds() {
   const auto q = [](Checkpoint& c, const Facts& f) { swap_heads(c, f, {Part::kQuery}); };
   const auto kv = [](Checkpoint& c, const Facts& f) {
     swap_heads(c, f, {Part::kKey, Part::kValue});
@@ -411,7 +406,7 @@ std::vector<Kind> place_kinds() {
 }  // namespace
 
 std::vector<Kind> weight_kinds() {
-  std::vector<Kind> kinds = attention_kinds();
+  std::vector<Kind> kinds = attention_weight_kinds();
   for (Kind& kind : place_kinds()) kinds.push_back(std::move(kind));
   return kinds;
 }

@@ -8,7 +8,7 @@
 #include "packer/check.h"
 #include "tests/packer/bundle_reader_testing.h"
 
-namespace ferry::packer {
+namespace ferry::packer::bundle_lies_test {
 namespace {
 
 struct Lie {
@@ -249,4 +249,4 @@ TEST_F(BundleReader, SharedBufferHasOnePlace) {
 }
 
 }  // namespace
-}  // namespace ferry::packer
+}  // namespace ferry::packer::bundle_lies_test

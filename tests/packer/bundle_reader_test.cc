@@ -7,7 +7,7 @@
 #include "packer/check.h"
 #include "tests/packer/bundle_reader_testing.h"
 
-namespace ferry::packer {
+namespace ferry::packer::bundle_reader_test {
 namespace {
 
 TEST_F(BundleReader, OpensWhatWasWritten) {
@@ -289,4 +289,4 @@ TEST_F(BundleReader, AllProblemsArriveWithTheFirst) {
 }
 
 }  // namespace
-}  // namespace ferry::packer
+}  // namespace ferry::packer::bundle_reader_test

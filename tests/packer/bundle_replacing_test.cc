@@ -16,7 +16,7 @@
 #include "packer/staging_directory.h"
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry::packer {
+namespace ferry::packer::bundle_replacing_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -222,4 +222,4 @@ TEST(BundleWriter, ALinkToADirectoryIsNamedAsSuch) {
 // -- more than one tile
 
 }  // namespace
-}  // namespace ferry::packer
+}  // namespace ferry::packer::bundle_replacing_test

@@ -15,7 +15,7 @@
 #include "packer/staging_directory.h"
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry::packer {
+namespace ferry::packer::bundle_writer_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -346,4 +346,4 @@ TEST(BundleWriter, LargeTensorsAreTheSameForAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace ferry::packer
+}  // namespace ferry::packer::bundle_writer_test

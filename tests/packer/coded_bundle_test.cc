@@ -11,7 +11,7 @@
 #include "packer/loose_data.h"
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry::packer {
+namespace ferry::packer::coded_bundle_test {
 namespace {
 
 constexpr graph::QuantizationScheme kDelegated = {
@@ -384,4 +384,4 @@ TEST(CodedBundles, ValuesThatAreNotFiniteMakeNoBundle) {
 }
 
 }  // namespace
-}  // namespace ferry::packer
+}  // namespace ferry::packer::coded_bundle_test

@@ -8,7 +8,7 @@
 #include "packer/loose_ports.h"
 #include "packer/loose_sizes.h"
 
-namespace ferry::packer {
+namespace ferry::packer::loose_programs_test {
 namespace {
 
 using Sizes = std::vector<int32_t>;
@@ -307,4 +307,4 @@ TEST(LoosePrograms, WhatIsNoTextDecoderIsRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::packer
+}  // namespace ferry::packer::loose_programs_test

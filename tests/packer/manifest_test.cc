@@ -5,7 +5,7 @@
 #include "packer/manifest_json.h"
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry::packer {
+namespace ferry::packer::manifest_test {
 
 // A document whose members came with versions 2, 3 and 4.
 struct Leaf {
@@ -375,4 +375,4 @@ TEST(Manifest, InvalidUtf8InNamesDoesNotStopWriting) {
 }
 
 }  // namespace
-}  // namespace ferry::packer
+}  // namespace ferry::packer::manifest_test

@@ -2,7 +2,7 @@
 
 #include "tests/packer/tiny_bundle.h"
 
-namespace ferry::packer {
+namespace ferry::packer::source_tap_test {
 namespace {
 
 std::string digest_after(const MemorySource& source,
@@ -65,4 +65,4 @@ TEST_F(SourceTapTest, FailureOfTheSourceIsPassedOn) {
 }
 
 }  // namespace
-}  // namespace ferry::packer
+}  // namespace ferry::packer::source_tap_test

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-namespace ferry::pipeline {
+namespace ferry::pipeline::generation_stats_test {
 namespace {
 
 // A log of ExecuTorch's QNN llama runner (Qwen3 0.6B, May 2026).
@@ -100,4 +100,4 @@ TEST(RunClock, NeverGoesBack) {
 }
 
 }  // namespace
-}  // namespace ferry::pipeline
+}  // namespace ferry::pipeline::generation_stats_test

@@ -11,7 +11,7 @@
 #include "pipeline/export.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::pipeline {
+namespace ferry::pipeline::gguf_export_test {
 namespace {
 
 std::string testdata(const std::string& name) { return std::string(FERRY_TESTDATA) + "/" + name; }
@@ -113,4 +113,4 @@ TEST(GgufExport, RequantizesOnlyWhenAsked) {
 }
 
 }  // namespace
-}  // namespace ferry::pipeline
+}  // namespace ferry::pipeline::gguf_export_test

@@ -16,7 +16,7 @@
 #include "runner/method.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::pipeline {
+namespace ferry::pipeline::methods_test {
 namespace {
 
 constexpr int64_t kPrefill = 6;
@@ -220,4 +220,4 @@ TEST_P(Methods, AreAllProved) {
 INSTANTIATE_TEST_SUITE_P(Checkpoints, Methods, testing::ValuesIn(kCases));
 
 }  // namespace
-}  // namespace ferry::pipeline
+}  // namespace ferry::pipeline::methods_test

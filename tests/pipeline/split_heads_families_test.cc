@@ -17,7 +17,7 @@
 #include "graph/passes/passes.h"
 #include "tests/pipeline/executed_method.h"
 
-namespace ferry::pipeline {
+namespace ferry::pipeline::split_heads_families_test {
 namespace {
 
 using converters::BuildOptions;
@@ -315,4 +315,4 @@ TEST(MaskedSoftmax, IsThePlainOneWhereScoresAreModerate) {
 }
 
 }  // namespace
-}  // namespace ferry::pipeline
+}  // namespace ferry::pipeline::split_heads_families_test

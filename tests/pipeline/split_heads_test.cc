@@ -15,7 +15,7 @@
 #include "graph/passes/passes.h"
 #include "tests/pipeline/executed_method.h"
 
-namespace ferry::pipeline {
+namespace ferry::pipeline::split_heads_test {
 namespace {
 
 using converters::AttentionStyle;
@@ -280,4 +280,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, OfficialPass,
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace ferry::pipeline
+}  // namespace ferry::pipeline::split_heads_test

@@ -12,7 +12,7 @@
 #include "pipeline/convert.h"
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::pipeline {
+namespace ferry::pipeline::static_programs_test {
 namespace {
 
 using converters::ProgramStyle;
@@ -269,4 +269,4 @@ TEST(Calibration, ReadsPromptsAndRefusesAnythingElse) {
 }
 
 }  // namespace
-}  // namespace ferry::pipeline
+}  // namespace ferry::pipeline::static_programs_test

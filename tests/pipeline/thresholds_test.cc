@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace ferry::pipeline {
+namespace ferry::pipeline::thresholds_test {
 namespace {
 
 using packer::Manifest;
@@ -141,4 +141,4 @@ TEST(Thresholds, FieldsThatCannotBeJudgedAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::pipeline
+}  // namespace ferry::pipeline::thresholds_test

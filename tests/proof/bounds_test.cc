@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace ferry::proof {
+namespace ferry::proof::bounds_test {
 namespace {
 
 const ReferenceTensor kHidden = {ReferenceTensor::Kind::kHidden, "hidden_states.1",
@@ -85,4 +85,4 @@ TEST(Bounds, AnotherTokenIsExplainedByErrorsWithinTheBoundOnly) {
 }
 
 }  // namespace
-}  // namespace ferry::proof
+}  // namespace ferry::proof::bounds_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace ferry::proof {
+namespace ferry::proof::error_details_test {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -203,4 +203,4 @@ TEST(ErrorDetails, ColumnsAreSharedByPrompts) {
 }
 
 }  // namespace
-}  // namespace ferry::proof
+}  // namespace ferry::proof::error_details_test

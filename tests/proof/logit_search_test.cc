@@ -5,7 +5,7 @@
 #include "proof/reference.h"
 #include "tests/proof/toy_router.h"
 
-namespace ferry::proof {
+namespace ferry::proof::logit_search_test {
 namespace {
 
 constexpr int64_t kTokens = 16, kExperts = 8;
@@ -231,4 +231,4 @@ TEST(ExpertTies, RoutesThatAreNoBetterThanTheGroupsAllowAreLeft) {
 }
 
 }  // namespace
-}  // namespace ferry::proof
+}  // namespace ferry::proof::logit_search_test

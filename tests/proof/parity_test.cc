@@ -8,7 +8,7 @@
 
 #include "runner/sampler.h"
 
-namespace ferry::proof {
+namespace ferry::proof::parity_test {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -143,4 +143,4 @@ TEST(TopMargin, IsTheDistanceToTheSecond) {
 }
 
 }  // namespace
-}  // namespace ferry::proof
+}  // namespace ferry::proof::parity_test

@@ -8,7 +8,7 @@
 #include "proof/parity.h"
 #include "proof/token_windows.h"
 
-namespace ferry::proof {
+namespace ferry::proof::perplexity_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -107,4 +107,4 @@ TEST(Perplexity, WhatIsNoDistributionIsRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::proof
+}  // namespace ferry::proof::perplexity_test

@@ -7,7 +7,7 @@
 
 #include "core/program_interface.h"
 
-namespace ferry::proof {
+namespace ferry::proof::prompt_images_test {
 namespace {
 
 class MemorySource : public TensorSource {
@@ -168,4 +168,4 @@ TEST(PromptImages, ThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::proof
+}  // namespace ferry::proof::prompt_images_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ferry::proof {
+namespace ferry::proof::reference_test {
 namespace {
 
 // Tensors in memory.
@@ -162,4 +162,4 @@ TEST(Reference, WrongShapesKindsAndValuesAreBadInput) {
 }
 
 }  // namespace
-}  // namespace ferry::proof
+}  // namespace ferry::proof::reference_test

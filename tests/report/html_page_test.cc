@@ -11,7 +11,7 @@
 #include "core/json_writer.h"
 #include "report/escape.h"
 
-namespace ferry::report {
+namespace ferry::report::html_page_test {
 namespace {
 
 using nlohmann::json;
@@ -148,4 +148,4 @@ TEST(HtmlPage, TenThousandTensorsFitInThreeMegabytes) {
 }
 
 }  // namespace
-}  // namespace ferry::report
+}  // namespace ferry::report::html_page_test

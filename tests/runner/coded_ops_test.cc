@@ -6,7 +6,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry::runner {
+namespace ferry::runner::coded_ops_test {
 namespace {
 
 const std::string kPrefix = "quantized_decomposed::";
@@ -275,4 +275,4 @@ TEST(QuantizeRows, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::coded_ops_test

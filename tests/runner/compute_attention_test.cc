@@ -10,7 +10,7 @@
 #include "runner/kernels/compute.h"
 #include "tests/runner/compute_testing.h"
 
-namespace ferry::kernels {
+namespace ferry::kernels::compute_attention_test {
 namespace {
 
 struct BmmCase {
@@ -426,4 +426,4 @@ TEST(DeltaRuleTest, TheStateMayBeUpdatedInPlace) {
 }
 
 }  // namespace
-}  // namespace ferry::kernels
+}  // namespace ferry::kernels::compute_attention_test

@@ -8,7 +8,7 @@
 #include "runner/kernels/joined.h"
 #include "tests/runner/compute_testing.h"
 
-namespace ferry::kernels {
+namespace ferry::kernels::compute_joined_test {
 namespace {
 
 constexpr float kScale = 0.0371f;
@@ -94,4 +94,4 @@ TEST(JoinedBmm, HasTheBitsOfTheJoinedMatrix) {
 }
 
 }  // namespace
-}  // namespace ferry::kernels
+}  // namespace ferry::kernels::compute_joined_test

@@ -12,7 +12,7 @@
 
 #include "tests/runner/compute_testing.h"
 
-namespace ferry::kernels {
+namespace ferry::kernels::compute_test {
 namespace {
 
 // Values stored as dtype, and what they are after rounding.
@@ -446,4 +446,4 @@ TEST(ConvTest, AStepAloneHasTheBitsOfTheStepInASequence) {
 }
 
 }  // namespace
-}  // namespace ferry::kernels
+}  // namespace ferry::kernels::compute_test

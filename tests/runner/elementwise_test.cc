@@ -4,7 +4,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry::runner {
+namespace ferry::runner::elementwise_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -315,4 +315,4 @@ TEST(Elementwise, LongRowsCrossChunksAndPieces) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::elementwise_test

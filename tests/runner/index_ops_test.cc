@@ -3,7 +3,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry::runner {
+namespace ferry::runner::index_ops_test {
 namespace {
 
 //  0  1  2  3
@@ -174,4 +174,4 @@ TEST(Index, SelectGatherAndScatter) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::index_ops_test

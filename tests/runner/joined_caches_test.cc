@@ -7,7 +7,7 @@
 #include "core/encoding.h"
 #include "tests/runner/op_runner.h"
 
-namespace ferry::runner {
+namespace ferry::runner::joined_caches_test {
 namespace {
 
 enum class Use {
@@ -181,4 +181,4 @@ TEST(JoinedCachesOfCodes, WithARangeOfTheirOwnAreLeftToTheOperator) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::joined_caches_test

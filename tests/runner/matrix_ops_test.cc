@@ -5,7 +5,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry::runner {
+namespace ferry::runner::matrix_ops_test {
 namespace {
 
 constexpr double kTolerance = 1e-5;
@@ -468,4 +468,4 @@ TEST(Attention, GatedDeltaRuleMatchesTheRecurrence) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::matrix_ops_test

@@ -9,7 +9,7 @@
 
 #include "tests/formats/temp_dir.h"
 
-namespace ferry::runner {
+namespace ferry::runner::memory_test {
 namespace {
 
 void write(const std::string& path, const std::string& text) {
@@ -72,4 +72,4 @@ TEST(ControlGroups, MoreUsedThanAllowedLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::memory_test

@@ -5,7 +5,7 @@
 #include "runner/method.h"
 #include "tests/runner/method_testing.h"
 
-namespace ferry::runner {
+namespace ferry::runner::method_memory_test {
 namespace {
 
 TEST(MethodMemory, ConstantsAndLentInputsCannotBeWritten) {
@@ -97,4 +97,4 @@ TEST(MethodMemory, ConstantsAtAnyAddress) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::method_memory_test

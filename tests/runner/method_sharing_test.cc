@@ -9,7 +9,7 @@
 #include "runner/memory.h"
 #include "tests/runner/op_runner.h"
 
-namespace ferry::runner {
+namespace ferry::runner::method_sharing_test {
 namespace {
 
 // An input with its bytes.
@@ -92,4 +92,4 @@ TEST(MethodSharing, MemoryIsThatOfTheLargestMethod) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::method_sharing_test

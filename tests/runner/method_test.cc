@@ -10,7 +10,7 @@
 #include "tests/runner/method_testing.h"
 #include "tests/runner/op_runner.h"
 
-namespace ferry::runner {
+namespace ferry::runner::method_test {
 namespace {
 
 constexpr pte::Dynamism kDynamic = pte::Dynamism::kDynamicBound;
@@ -438,4 +438,4 @@ TEST(KernelTable, NamesOnlyOperatorsOfTheOfficialRuntime) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::method_test

@@ -11,7 +11,7 @@
 #include "formats/ptd/ptd.h"
 #include "tests/runner/op_runner.h"
 
-namespace ferry::runner {
+namespace ferry::runner::official_program_test {
 namespace {
 
 const std::string kDirectory = FERRY_TESTDATA "/";
@@ -182,4 +182,4 @@ INSTANTIATE_TEST_SUITE_P(Delegated, OfficialPrograms,
                          test_name);
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::official_program_test

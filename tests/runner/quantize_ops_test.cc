@@ -7,7 +7,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry::runner {
+namespace ferry::runner::quantize_ops_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -219,4 +219,4 @@ TEST(Dequantize, WrongArgumentsAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::quantize_ops_test

@@ -5,7 +5,7 @@
 #include "tests/runner/compute_testing.h"
 #include "tests/runner/quantized_testing.h"
 
-namespace ferry::kernels {
+namespace ferry::kernels::quantized_linear_test {
 namespace {
 
 // NaN equals NaN.
@@ -313,4 +313,4 @@ TEST(QuantizeRow, EveryInstructionSetGivesTheSameCodes) {
 }
 
 }  // namespace
-}  // namespace ferry::kernels
+}  // namespace ferry::kernels::quantized_linear_test

@@ -5,7 +5,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry::runner {
+namespace ferry::runner::rearrange_ops_test {
 namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
@@ -320,4 +320,4 @@ TEST(Fill, MakesValuesFromScalars) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::rearrange_ops_test

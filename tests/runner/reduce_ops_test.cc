@@ -4,7 +4,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry::runner {
+namespace ferry::runner::reduce_ops_test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -208,4 +208,4 @@ TEST(Rows, TopK) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::reduce_ops_test

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace ferry::runner {
+namespace ferry::runner::sampler_test {
 namespace {
 
 const std::vector<float> kLogits = {0.0F, 2.0F, -1.0F, 1.0F};
@@ -169,4 +169,4 @@ TEST(ArgmaxTest, IsTheFirstOfTheLargestValuesWhateverLiesBesideThem) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::sampler_test

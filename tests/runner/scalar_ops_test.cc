@@ -3,7 +3,7 @@
 
 #include "tests/runner/op_cases.h"
 
-namespace ferry::runner {
+namespace ferry::runner::scalar_ops_test {
 namespace {
 
 constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
@@ -117,4 +117,4 @@ TEST(Scalars, OfTensors) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::scalar_ops_test

@@ -6,7 +6,7 @@
 
 #include "tests/runner/op_runner.h"
 
-namespace ferry::runner {
+namespace ferry::runner::stored_caches_test {
 namespace {
 
 constexpr int64_t kContext = 9, kHeads = 2, kDim = 5, kTokens = 3, kPosition = 4;
@@ -199,4 +199,4 @@ TEST(StoredCachesOfCodes, RefuseTheScalesThatTheOperatorRefuses) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::stored_caches_test

@@ -7,7 +7,7 @@
 #include "formats/xnnpack/writer.h"
 #include "tests/runner/op_runner.h"
 
-namespace ferry::runner {
+namespace ferry::runner::wanted_rows_test {
 namespace {
 
 constexpr int64_t kRows = 14, kColumns = 3, kDepth = 5;
@@ -158,4 +158,4 @@ TEST(WantedRows, AreAllRowsForAnObserverAndInProgramsAsStated) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::wanted_rows_test

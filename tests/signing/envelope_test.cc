@@ -12,7 +12,7 @@
 #include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
-namespace ferry::signing {
+namespace ferry::signing::envelope_test {
 namespace {
 
 using nlohmann::json;
@@ -239,4 +239,4 @@ TEST(Base64, IsWhatOpensslWrites) {
 }
 
 }  // namespace
-}  // namespace ferry::signing
+}  // namespace ferry::signing::envelope_test

@@ -12,7 +12,7 @@
 #include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
-namespace ferry::signing {
+namespace ferry::signing::sign_model_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -278,4 +278,4 @@ TEST_F(SignModel, DigestOfAModelIsTheSubjectOfItsSignature) {
 }
 
 }  // namespace
-}  // namespace ferry::signing
+}  // namespace ferry::signing::sign_model_test

@@ -11,7 +11,7 @@
 #include "tests/signing/base64_testing.h"
 #include "tests/signing/signing_testing.h"
 
-namespace ferry::signing {
+namespace ferry::signing::vectors_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -197,4 +197,4 @@ INSTANTIATE_TEST_SUITE_P(
                     Specified{"invalid-payload/wrong-predicate.bundle.json", "reject signature"}));
 
 }  // namespace
-}  // namespace ferry::signing
+}  // namespace ferry::signing::vectors_test

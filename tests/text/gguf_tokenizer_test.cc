@@ -16,7 +16,7 @@
 #include "text/gguf/tokenizer_keys.h"
 #include "text/tokenizer/tokenizer.h"
 
-namespace ferry::text {
+namespace ferry::text::gguf_tokenizer_test {
 namespace {
 
 using nlohmann::json;
@@ -191,4 +191,4 @@ TEST(SentencePieces, AreCheckedByteByByte) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::gguf_tokenizer_test

@@ -10,7 +10,7 @@
 #include "text/chat_template/chat_template.h"
 #include "text/end_tokens.h"
 
-namespace ferry::text {
+namespace ferry::text::special_tokens_map_test {
 namespace {
 
 constexpr const char* kJinja = "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}";
@@ -79,4 +79,4 @@ TEST_F(EndTokens, ComeFromTheMap) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::special_tokens_map_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ferry::text {
+namespace ferry::text::stop_texts_test {
 namespace {
 
 TEST(StopTexts, NothingOfAStopIsGivenOutAndNothingElseIsKept) {
@@ -72,4 +72,4 @@ TEST(StopTexts, TheTextDoesNotDependOnHowItIsCut) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::stop_texts_test

@@ -8,7 +8,7 @@
 
 #include "tests/runner/delegate/graph_runner.h"
 
-namespace ferry::runner {
+namespace ferry::runner::delegate_test {
 namespace {
 
 using xnnpack::Datatype;
@@ -496,4 +496,4 @@ TEST(Delegate, MatricesWithTheSameBytesArePackedOnce) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::delegate_test

@@ -9,7 +9,7 @@
 #include "runner/memory.h"
 #include "runner/method.h"
 
-namespace ferry::runner {
+namespace ferry::runner::delegated_program_test {
 namespace {
 
 using xnnpack::NodeKind;
@@ -168,4 +168,4 @@ TEST(DelegatedProgram, MethodsShareWeightsAndScratchMemory) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::delegated_program_test

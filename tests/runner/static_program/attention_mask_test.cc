@@ -9,7 +9,7 @@
 
 #include "runner/sampler.h"
 
-namespace ferry::runner {
+namespace ferry::runner::attention_mask_test {
 namespace {
 
 constexpr MaskValues kBytes = {{1, 1}, {0, 1}};  // one byte for each column: seen or not
@@ -217,4 +217,4 @@ TEST(MaskValues, MaskLikeMinusInfinity) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::attention_mask_test

@@ -11,7 +11,7 @@
 
 #include "runner/sampler.h"
 
-namespace ferry::runner {
+namespace ferry::runner::kv_manager_test {
 namespace {
 
 constexpr int64_t kCl = 13;
@@ -418,4 +418,4 @@ TEST(Encoding, RoundsHalvesToEvenBeforeTheZeroPoint) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::kv_manager_test

@@ -7,7 +7,7 @@
 #include "runner/static_program/static_sequence.h"
 #include "tests/runner/static_program/fake_program.h"
 
-namespace ferry::runner {
+namespace ferry::runner::lookahead_test {
 namespace {
 
 // What generation gave, and why it ended.
@@ -221,4 +221,4 @@ TEST(Lookahead, LaysOutDiagonalsAndGuesses) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::lookahead_test

@@ -6,7 +6,7 @@
 
 #include "tests/runner/static_program/fake_program.h"
 
-namespace ferry::runner {
+namespace ferry::runner::static_ports_test {
 namespace {
 
 using packer::ManifestPort;
@@ -228,4 +228,4 @@ TEST(StaticPorts, OfBothMethodsMustFitTheSameCaches) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::static_ports_test

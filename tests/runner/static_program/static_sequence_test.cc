@@ -8,7 +8,7 @@
 
 #include "tests/runner/static_program/fake_program.h"
 
-namespace ferry::runner {
+namespace ferry::runner::static_sequence_test {
 namespace {
 
 Result<StaticSequence> make(FakeProgram& program, const DecodeOptions& options = {}) {
@@ -344,4 +344,4 @@ TEST(StaticSequence, MemoryIsTakenFromTheBudget) {
 }
 
 }  // namespace
-}  // namespace ferry::runner
+}  // namespace ferry::runner::static_sequence_test

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-namespace ferry::text {
+namespace ferry::text::chat_template_test {
 namespace {
 
 using nlohmann::ordered_json;
@@ -221,4 +221,4 @@ TEST(ChatTemplate, MalformedChatsAreRefused) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::chat_template_test

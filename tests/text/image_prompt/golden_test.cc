@@ -2,7 +2,7 @@
 #include "core/sha256.h"
 #include "tests/text/image_prompt/prompt_testing.h"
 
-namespace ferry::text {
+namespace ferry::text::golden_test {
 namespace {
 
 using nlohmann::json;
@@ -84,4 +84,4 @@ INSTANTIATE_TEST_SUITE_P(Processors, ImagePrompts, testing::Values("smolvlm", "i
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::golden_test

@@ -1,7 +1,7 @@
 // Prompts and processor files that are refused, and those that no golden has.
 #include "tests/text/image_prompt/prompt_testing.h"
 
-namespace ferry::text {
+namespace ferry::text::refusal_test {
 namespace {
 
 using nlohmann::json;
@@ -204,4 +204,4 @@ TEST(ImagePrompt, TokensThatTheTokenizerNames) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::refusal_test

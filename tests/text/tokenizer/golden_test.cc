@@ -2,7 +2,7 @@
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
-namespace ferry::text {
+namespace ferry::text::golden_test {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -58,4 +58,4 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, Golden,
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::golden_test

@@ -7,7 +7,7 @@
 #include "tests/text/tokenizer/tokenizer_testing.h"
 #include "text/tokenizer/tokenizer_files.h"
 
-namespace ferry::text {
+namespace ferry::text::model_files_test {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -162,4 +162,4 @@ TEST(ModelFiles, DamagedModelsEnd) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::model_files_test

@@ -2,7 +2,7 @@
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
-namespace ferry::text {
+namespace ferry::text::model_refusal_test {
 namespace {
 
 using nlohmann::json;
@@ -123,4 +123,4 @@ TEST(Charsmap, LeadsOutOfItself) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::model_refusal_test

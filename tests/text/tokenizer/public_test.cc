@@ -6,7 +6,7 @@
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
-namespace ferry::text {
+namespace ferry::text::public_test {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -72,4 +72,4 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, Public, testing::ValuesIn(public_tokenizers
                          [](const auto& test) { return test.param; });
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::public_test

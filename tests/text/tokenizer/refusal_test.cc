@@ -2,7 +2,7 @@
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
-namespace ferry::text {
+namespace ferry::text::refusal_test {
 namespace {
 
 using nlohmann::json;
@@ -176,4 +176,4 @@ TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::refusal_test

@@ -3,7 +3,7 @@
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
-namespace ferry::text {
+namespace ferry::text::steps_test {
 namespace {
 
 using nlohmann::json;
@@ -204,4 +204,4 @@ TEST(Decoder, WithoutAnyTextsAreJoinedByBlanks) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::steps_test

@@ -2,7 +2,7 @@
 
 #include "tests/text/tokenizer/tokenizer_testing.h"
 
-namespace ferry::text {
+namespace ferry::text::text_stream_test {
 namespace {
 
 TEST(TextStream, JoinedPartsAreTheWholeText) {
@@ -36,4 +36,4 @@ TEST(TextStream, HoldsIncompleteCharactersBack) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::text_stream_test

@@ -9,7 +9,7 @@
 #include "tests/text/tokenizer/tokenizer_testing.h"
 #include "text/tokenizer/tokenizer_files.h"
 
-namespace ferry::text {
+namespace ferry::text::vocabulary_files_test {
 namespace {
 
 using Ids = std::vector<int64_t>;
@@ -129,4 +129,4 @@ TEST(VocabularyFiles, AddedTokensHaveTheirIds) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::vocabulary_files_test

@@ -8,7 +8,7 @@
 #include "tests/text/tokenizer/tokenizer_testing.h"
 #include "text/unicode.h"
 
-namespace ferry::text {
+namespace ferry::text::word_rules_test {
 namespace {
 
 // Characters that rules tell apart, drawn far more often than chance would.
@@ -85,4 +85,4 @@ TEST(WordRules, KnowTheirRegexOnly) {
 }
 
 }  // namespace
-}  // namespace ferry::text
+}  // namespace ferry::text::word_rules_test
