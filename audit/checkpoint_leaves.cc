@@ -99,8 +99,8 @@ std::vector<Claim> claim_records(const std::vector<formats::ZipEntry>& records,
     const uint64_t end = record.offset + record.stored;
     for (const TensorEntry* tensor : inside) {
       Leaf leaf = entry_leaf(*tensor);
-      const uint64_t bytes = std::min(leaf.bytes, end - leaf.offset);
-      claims.push_back(claim_range(leaf.offset, bytes, std::move(leaf), kTensor));
+      const uint64_t offset = leaf.offset, bytes = std::min(leaf.bytes, end - offset);
+      claims.push_back(claim_range(offset, bytes, std::move(leaf), kTensor));
     }
   }
   return claims;

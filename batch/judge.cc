@@ -152,7 +152,8 @@ Judgement judge(const StepFiles& step, const ChildEnd& end, bool out_of_memory) 
                   fmt::format("{}: the program cannot be started", step.name));
   }
   std::string message = message_of(step, end.exit);
-  return failed(end.exit, class_of(step, end.exit, message), std::move(message));
+  const Class reason = class_of(step, end.exit, message);
+  return failed(end.exit, reason, std::move(message));
 }
 
 Judgement judge(const Error& error) {

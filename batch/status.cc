@@ -36,7 +36,7 @@ class Looker {
       status.result = std::move(last.result);
     } else if (done || (last.result && last.result->outcome == Outcome::kDone)) {
       status.state = TaskState::kChanged;
-      status.result = done ? done : std::move(last.result);
+      status.result = done ? done : last.result;
     } else {
       status.state = TaskState::kInterrupted;
       status.result = std::move(last.result);

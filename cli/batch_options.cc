@@ -9,7 +9,7 @@ batch::State BatchPlace::state_folder() const {
 }
 
 Result<std::chrono::seconds> BatchPlace::lease() const {
-  constexpr int64_t kMost = 7 * 24 * 3600;
+  constexpr int64_t kMost = int64_t{7} * 24 * 3600;
   return std::chrono::seconds(FERRY_TRY(in_range("--lease-seconds", lease_seconds, 1, kMost)));
 }
 

@@ -314,7 +314,7 @@ Result<std::vector<Output>> collect(const runner::Method& method, size_t run,
                                     const std::string& outdir) {
   std::vector<Output> outputs;
   for (size_t i = 0; i < method.output_count(); ++i) {
-    const runner::TensorView view = method.output(i);
+    const runner::TensorView& view = method.output(i);
     Output& output =
         outputs.emplace_back(Output{run, i, view.dtype, view.shape, first_values(view), {}});
     if (method.output_is_text(i)) {

@@ -32,7 +32,7 @@ constexpr Table make_e4m3() {
   for (int code = 0; code < 128; ++code) {
     const float value = code == 0x7f ? kNaN : magnitude(code, 3, 7);
     table[static_cast<size_t>(code)] = value;
-    table[static_cast<size_t>(code + 128)] = -value;
+    table[static_cast<size_t>(code) + 128] = -value;
   }
   return table;
 }
@@ -42,7 +42,7 @@ constexpr Table make_e5m2() {
   for (int code = 0; code < 128; ++code) {
     const float value = code > 0x7c ? kNaN : code == 0x7c ? kInfinity : magnitude(code, 2, 15);
     table[static_cast<size_t>(code)] = value;
-    table[static_cast<size_t>(code + 128)] = -value;
+    table[static_cast<size_t>(code) + 128] = -value;
   }
   return table;
 }

@@ -31,6 +31,10 @@ bool glob_match(std::string_view pattern, std::string_view text);
 // people, because it takes the product of both lengths.
 size_t edit_distance(std::string_view a, std::string_view b);
 
+// The layer 3 of "hidden_states.3": the decimal number between `prefix` and the end of `name`;
+// nullopt for any other name.
+std::optional<int64_t> number_after(std::string_view name, std::string_view prefix);
+
 // The bytes that lower-case hexadecimal digits spell; nullopt for anything else.
 std::optional<std::string> from_hex(std::string_view text);
 

@@ -321,21 +321,22 @@ void GraphBuilder::copy_into(ValueId buffer, ValueId source) {
 ValueId GraphBuilder::select(ValueId x, int64_t dim, int64_t index) {
   return emit_one(Op::kSelect, {x, IntArg(dim), IntArg(index)});
 }
-ValueId GraphBuilder::permute(ValueId x, std::vector<int64_t> dims) {
+ValueId GraphBuilder::permute(ValueId x, const std::vector<int64_t>& dims) {
   return emit_one(Op::kPermute, {x, int_args(dims)});
 }
 ValueId GraphBuilder::unsqueeze(ValueId x, int64_t dim) {
   return emit_one(Op::kUnsqueeze, {x, IntArg(dim)});
 }
-ValueId GraphBuilder::expand(ValueId x, Dims shape) {
+ValueId GraphBuilder::expand(ValueId x, const Dims& shape) {
   const ValueId wide = emit_one(Op::kExpand, {x, size_args(shape), false});
   return name_axes(wide, shape);
 }
-ValueId GraphBuilder::view(ValueId x, Dims shape) {
+ValueId GraphBuilder::view(ValueId x, const Dims& shape) {
   const ValueId out = emit_one(Op::kView, {x, size_args(shape)});
   return name_axes(out, shape);
 }
-std::vector<ValueId> GraphBuilder::split(ValueId x, std::vector<int64_t> sizes, int64_t dim) {
+std::vector<ValueId> GraphBuilder::split(ValueId x, const std::vector<int64_t>& sizes,
+                                         int64_t dim) {
   return emit(Op::kSplit, {x, int_args(sizes), IntArg(dim)});
 }
 ValueId GraphBuilder::to(ValueId x, DType dtype) {

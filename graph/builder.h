@@ -93,12 +93,12 @@ class GraphBuilder {
   ValueId cat(std::vector<ValueId> parts, int64_t dim);
   ValueId slice(ValueId x, int64_t dim, IntArg start, IntArg end);
   ValueId select(ValueId x, int64_t dim, int64_t index);
-  ValueId permute(ValueId x, std::vector<int64_t> dims);
+  ValueId permute(ValueId x, const std::vector<int64_t>& dims);
   ValueId unsqueeze(ValueId x, int64_t dim);
-  ValueId expand(ValueId x, Dims shape);
+  ValueId expand(ValueId x, const Dims& shape);
   // Names the axes that the dimensions of `shape` name; leading ones that x has keep theirs.
-  ValueId view(ValueId x, Dims shape);
-  std::vector<ValueId> split(ValueId x, std::vector<int64_t> sizes, int64_t dim);
+  ValueId view(ValueId x, const Dims& shape);
+  std::vector<ValueId> split(ValueId x, const std::vector<int64_t>& sizes, int64_t dim);
   ValueId to(ValueId x, DType dtype);
   ValueId sym_size(ValueId x, int64_t dim);
   ValueId item(ValueId x);  // rank-0 or one-element i64 -> Int

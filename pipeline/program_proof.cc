@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -87,8 +86,7 @@ class MethodDifference {
       if (values.empty() || probe.value != values.back()) continue;
       if (probe.name == "last_layer_prenorm")
         return int64_t{entry_.first_layer} + entry_.layer_count;
-      constexpr std::string_view kHidden = "hidden_states.";
-      if (probe.name.starts_with(kHidden)) return std::atoll(probe.name.c_str() + kHidden.size());
+      if (const auto after = number_after(probe.name, "hidden_states.")) return *after;
     }
     return layer;
   }

@@ -155,7 +155,7 @@ Result<Verification> verify(const packer::Bundle& bundle, const VerifyOptions& o
   if (other) {
     out.direct = FERRY_TRY(compare_bundles(bundle, *other, reference, options, pool));
   } else if (!options.checkpoint.empty()) {
-    CheckpointOptions given = options;
+    CheckpointOptions given = static_cast<const CheckpointOptions&>(options);
     given.decode = decode_of(options, bundle);
     out.proof = FERRY_TRY(prove_against_checkpoint(bundle, given, reference, pool));
   } else {

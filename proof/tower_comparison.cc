@@ -1,6 +1,5 @@
 #include "proof/tower_comparison.h"
 
-#include <cstdlib>
 #include <map>
 #include <span>
 #include <string>
@@ -15,8 +14,7 @@ using Row = std::span<const float>;
 
 // The layer of the tower that gives a tensor of it: -1 what is before the first one.
 int64_t tower_layer(const std::string& name, const packer::Manifest& manifest) {
-  constexpr std::string_view kHidden = "vision_hidden_states.";
-  if (name.starts_with(kHidden)) return std::atoll(name.c_str() + kHidden.size()) - 1;
+  if (const auto after = number_after(name, "vision_hidden_states.")) return *after - 1;
   return manifest.find(kVisionEncoderRole)->programs.back().layer_count;
 }
 

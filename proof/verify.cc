@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -236,8 +235,8 @@ void CaseRunner::compare_routes(int64_t layer, int64_t position, Row chosen) {
 
 void CaseRunner::compare_probe(const std::string& name, int64_t position, int64_t rows,
                                Row values) {
-  if (name.starts_with(kRoutePrefix)) {
-    compare_routes(std::atoll(name.c_str() + kRoutePrefix.size()), position, values);
+  if (const auto layer = number_after(name, kRoutePrefix)) {
+    compare_routes(*layer, position, values);
   }
   const auto want = expected_.find(name);
   if (want == expected_.end()) return;

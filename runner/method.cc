@@ -408,7 +408,7 @@ bool Method::output_is_text(size_t index) const {
 
 const TensorView& Method::output(size_t index) const { return impl_->output_views[index]; }
 
-Status Method::observe(int32_t value, std::function<void(const TensorView&)> observer) {
+Status Method::observe(int32_t value, const std::function<void(const TensorView&)>& observer) {
   compute_again(*impl_, value);
   want_all_rows(*impl_);
   std::erase_if(impl_->observers, [&](const auto& other) { return other.value == value; });

@@ -103,7 +103,7 @@ class Method {
   // Calls `observer` right after each instruction that produces value `value`, an index into the
   // method's values. The view is valid during the call. A value has one observer at most. kUsage if
   // nothing produces the value.
-  Status observe(int32_t value, std::function<void(const TensorView&)> observer);
+  Status observe(int32_t value, const std::function<void(const TensorView&)>& observer);
   // Dtype and declared shape of a tensor among the method's values. kUsage for other values.
   Result<TensorView> value_meta(int32_t value) const;
   // Current contents of a value with planned memory or a constant; for state buffers between calls.

@@ -184,8 +184,8 @@ Result<std::vector<float>> StatefulDecoder::Impl::coded_rows(const std::string& 
   const auto width = static_cast<size_t>(codes.shape.back());
   std::vector<float> values(codes.bytes.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const int code = std::to_integer<int8_t>(codes.bytes[i]);
-    const int zero = std::to_integer<int8_t>(zero_points.bytes[i / width]);
+    const auto code = static_cast<int>(std::to_integer<int8_t>(codes.bytes[i]));
+    const auto zero = static_cast<int>(std::to_integer<int8_t>(zero_points.bytes[i / width]));
     values[i] = static_cast<float>(code - zero) * scale[i / width];
   }
   return values;

@@ -29,7 +29,7 @@ class Secret {
  public:
   explicit Secret(std::string text) : text_(std::move(text)) {}
   ~Secret() { wipe(); }
-  Secret(Secret&& other) noexcept : text_(other.text_) { other.wipe(); }
+  Secret(Secret&& other) noexcept : text_(other.text()) { other.wipe(); }
   Secret& operator=(Secret&&) = delete;
   std::string_view text() const { return text_; }
 

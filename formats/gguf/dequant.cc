@@ -72,7 +72,7 @@ void q8_0(const std::byte* block, float* out) {
 
 // Two bits of each of 256 elements in 64 bytes: halves of 128 elements have 32 bytes each, and
 // within a half the elements j, j + 32, j + 64, j + 96 share a byte, from its low end.
-uint32_t two_bits(const std::byte* p, uint32_t i) {
+uint32_t two_bits(const std::byte* p, size_t i) {
   return (u8_at(p + i / 128 * 32 + i % 32) >> (2 * (i / 32 % 4))) & 3u;
 }
 
@@ -113,7 +113,7 @@ std::pair<uint32_t, uint32_t> k_scale_min(const std::byte* p, uint32_t j) {
 }
 
 // Each 32 bytes hold the elements of two groups of 32, the first in the low nibbles.
-uint32_t k_nibble(const std::byte* p, uint32_t i) {
+uint32_t k_nibble(const std::byte* p, size_t i) {
   const uint32_t byte = u8_at(p + i / 64 * 32 + i % 32);
   return i / 32 % 2 == 0 ? byte & 0xfu : byte >> 4;
 }
@@ -141,7 +141,7 @@ void q45_k(const std::byte* block, float* out) {
 void q6_k(const std::byte* block, float* out) {
   const std::byte* high = block + 128;
   const float d = f16_at(block + 208);
-  for (uint32_t i = 0; i < 256; ++i) {
+  for (size_t i = 0; i < 256; ++i) {
     const uint32_t byte = u8_at(block + i / 128 * 64 + i % 64);
     const uint32_t low = i / 64 % 2 == 0 ? byte & 0xfu : byte >> 4;
     const auto q = static_cast<int32_t>(low | (two_bits(high, i) << 4)) - 32;

@@ -22,7 +22,8 @@ int g_fd = -1;
 uint64_t g_file_bytes = 0;
 
 H5FD_t* file_open(const char*, unsigned, hid_t, haddr_t) {
-  return reinterpret_cast<H5FD_t*>(std::calloc(1, sizeof(File)));
+  auto* file = static_cast<File*>(std::calloc(1, sizeof(File)));
+  return file == nullptr ? nullptr : &file->base;
 }
 herr_t file_close(H5FD_t* file) {
   std::free(file);

@@ -115,7 +115,7 @@ class Decoder {
     Delegate out;
     out.backend = FERRY_TRY(text(in.id(), "id of a delegate"));
     if (in.blob() == nullptr) return absent("data of a delegate");
-    const int location = in.blob()->location();
+    const auto location = static_cast<int>(in.blob()->location());
     if (location != 0 && location != 1) {
       return error(fmt::format("data of a delegate in location {}", location));
     }
@@ -158,7 +158,7 @@ class Decoder {
   }
 
   Result<Value> decode_value(size_t index, const wire::ValueSlot& slot) {
-    const char* kItems = "items of a list";
+    constexpr const char* kItems = "items of a list";
     switch (slot.value_type()) {
       case wire::AnyValue::NoneValue:
         return None{};

@@ -7,8 +7,8 @@ namespace ferry::kernels {
 namespace {
 
 constexpr size_t kMaxInputs = 3;
-constexpr int64_t kChunk = 1024;       // values converted at a time
-constexpr int64_t kPiece = 32 * 1024;  // values per parallel item
+constexpr int64_t kChunk = 1024;   // values converted at a time
+constexpr int64_t kPiece = 32768;  // values per parallel item
 
 // How each input is walked: rows of `inner` values, over which an input either advances by one or
 // stands still; tensors are contiguous, so nothing else remains once dimensions are merged.

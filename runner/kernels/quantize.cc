@@ -57,8 +57,8 @@ Status check_range(const CodeEncoding& e, const Tensor& codes) {
   CodeEncoding limits = {};
   for_codes(codes.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    limits.least = std::numeric_limits<T>::min();
-    limits.greatest = std::numeric_limits<T>::max();
+    limits.least = int64_t{std::numeric_limits<T>::min()};
+    limits.greatest = int64_t{std::numeric_limits<T>::max()};
   });
   if (e.least < limits.least || e.least > e.greatest || e.greatest > limits.greatest) {
     return bad_input(

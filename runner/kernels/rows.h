@@ -24,7 +24,7 @@ Dims row_order(int rank, uint32_t along);
 
 // Rows that one parallel item takes.
 inline int64_t rows_per_piece(int64_t length) {
-  return std::max<int64_t>(1, 32 * 1024 / std::max<int64_t>(1, length));
+  return std::max<int64_t>(1, 32768 / std::max<int64_t>(1, length));
 }
 
 }  // namespace ferry::kernels

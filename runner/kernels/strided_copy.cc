@@ -8,7 +8,7 @@
 namespace ferry::kernels {
 namespace {
 
-constexpr int64_t kPieceBytes = 256 * 1024;
+constexpr int64_t kPieceBytes = int64_t{256} * 1024;
 constexpr int64_t kTile = 16;  // rows and columns of a transposition that are done together
 
 struct CopyPlan {

@@ -37,7 +37,7 @@ void encode_anew(const std::byte* from, const Encoding& old_encoding, std::byte*
 
 }  // namespace
 
-Result<KvManager> KvManager::make(DType dtype, std::vector<CacheTensor> tensors, int64_t cl,
+Result<KvManager> KvManager::make(DType dtype, const std::vector<CacheTensor>& tensors, int64_t cl,
                                   std::span<const int64_t> ar_lengths, MemoryBudget& budget) {
   if (!is_cache_dtype(dtype)) {
     return fail(ErrorCode::kUnsupported,
@@ -51,12 +51,12 @@ Result<KvManager> KvManager::make(DType dtype, std::vector<CacheTensor> tensors,
   manager.ar_ = ar_lengths.front();
   const int64_t most_columns = cl - *std::ranges::min_element(ar_lengths);
   uint64_t total = 0;
-  for (CacheTensor& tensor : tensors) {
+  for (const CacheTensor& tensor : tensors) {
     const auto bytes = cache_bytes(tensor, most_columns, dtype);
     const auto sum = bytes ? checked_add(total, *bytes) : std::nullopt;
     if (!sum || *sum > PTRDIFF_MAX) return fail(ErrorCode::kIo, "the KV caches are too large");
     const uint32_t zero = tensor.encoding ? static_cast<uint32_t>(tensor.encoding->zero_point) : 0;
-    manager.caches_.push_back({std::move(tensor), static_cast<size_t>(total), zero});
+    manager.caches_.push_back({tensor, static_cast<size_t>(total), zero});
     total = *sum;
   }
   manager.memory_ = FERRY_TRY(Arena::allocate(total, budget));

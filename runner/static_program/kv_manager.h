@@ -37,7 +37,7 @@ class KvManager {
  public:
   // For methods of these numbers of tokens, the first of which is active at first. kUnsupported for
   // dtypes other than f32, f16, bf16, u16 and u8; kIo for more memory than `budget` has.
-  static Result<KvManager> make(DType dtype, std::vector<CacheTensor> tensors, int64_t cl,
+  static Result<KvManager> make(DType dtype, const std::vector<CacheTensor>& tensors, int64_t cl,
                                 std::span<const int64_t> ar_lengths, MemoryBudget& budget);
 
   int64_t length() const { return length_; }

@@ -186,7 +186,7 @@ class PortReader {
     cache.tensor = {layer, is_key, s[1], s[is_key ? 2 : 3], port.encoding};
     cache.input = index;
     FERRY_RETURN_IF_ERROR(read_new_columns(port, cache));
-    out_.caches.push_back(std::move(cache));
+    out_.caches.push_back(cache);
     return {};
   }
 

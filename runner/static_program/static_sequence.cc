@@ -26,7 +26,7 @@ Result<KvManager> make_manager(const StaticPorts& ports, std::span<const int64_t
                                MemoryBudget& budget) {
   std::vector<CacheTensor> tensors;
   for (const StaticPorts::Cache& cache : ports.caches) tensors.push_back(cache.tensor);
-  return KvManager::make(ports.cache_dtype, std::move(tensors), ports.cl, lengths, budget);
+  return KvManager::make(ports.cache_dtype, tensors, ports.cl, lengths, budget);
 }
 
 }  // namespace

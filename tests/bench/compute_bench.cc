@@ -80,7 +80,7 @@ void linear_decode(benchmark::State& state) {
     }
     benchmark::DoNotOptimize(out.data());
   }
-  set_rate(state, "GB/s", static_cast<double>(kDecodeBytes / matrix * matrix));
+  set_rate(state, "GB/s", static_cast<double>(kDecodeBytes - kDecodeBytes % matrix));
 }
 BENCHMARK(linear_decode)
     ->ArgsProduct({{int64_t(DType::kF32), int64_t(DType::kBF16), int64_t(DType::kF16)},
@@ -131,7 +131,8 @@ void sdpa(benchmark::State& state) {
                       start, 0.09f, out.data(), pool);
     benchmark::DoNotOptimize(out.data());
   }
-  const auto seen = static_cast<double>(t * start + t * (t + 1) / 2);
+  const auto pairs = t * start + t * (t + 1) / 2;
+  const auto seen = static_cast<double>(pairs);
   if (t == 1) {
     const size_t values_read = 2 * rows * static_cast<size_t>(dim);
     set_rate(state, "GB/s",

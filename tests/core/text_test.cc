@@ -119,5 +119,13 @@ TEST(Sha256, PiecesAndReuseMakeNoDifference) {
   EXPECT_EQ(hash.finish(), sha256(bytes_of("abc")));
 }
 
+TEST(Text, NumberAfterAPrefix) {
+  EXPECT_EQ(number_after("hidden_states.3", "hidden_states."), 3);
+  EXPECT_EQ(number_after("hidden_states.", "hidden_states."), std::nullopt);
+  EXPECT_EQ(number_after("hidden_states.3a", "hidden_states."), std::nullopt);
+  EXPECT_EQ(number_after("hidden_states.99999999999999999999", "hidden_states."), std::nullopt);
+  EXPECT_EQ(number_after("cache.3", "hidden_states."), std::nullopt);
+}
+
 }  // namespace
 }  // namespace ferry::text_test

@@ -109,15 +109,17 @@ std::string expert_key(const Facts& f, int64_t layer, int64_t expert, const char
   return f.layer(layer) + "mlp.experts." + std::to_string(expert) + "." + matrix + ".weight";
 }
 
+void rotate_left(std::string& bytes, size_t by) {
+  std::rotate(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(by), bytes.end());
+}
+
 void rotate_experts(Checkpoint& c, const Facts& f) {
   const int64_t i = f.experts.back();
   const Checkpoint before = c;
   if (f.fused_experts) {
     for (const char* leaf : {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}) {
       std::string& bytes = c.at(f.layer(i) + leaf).bytes;
-      std::ranges::rotate(
-          bytes, bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() /
-                                                             static_cast<size_t>(f.expert_count)));
+      rotate_left(bytes, bytes.size() / static_cast<size_t>(f.expert_count));
     }
     return;
   }
@@ -136,9 +138,7 @@ void swap_expert_gate_up(Checkpoint& c, const Facts& f) {
 
 void rotate_router(Checkpoint& c, const Facts& f) {
   std::string& bytes = c.at(f.layer(f.experts.back()) + "mlp.gate.weight").bytes;
-  std::ranges::rotate(
-      bytes, bytes.begin() +
-                 static_cast<std::ptrdiff_t>(bytes.size() / static_cast<size_t>(f.expert_count)));
+  rotate_left(bytes, bytes.size() / static_cast<size_t>(f.expert_count));
 }
 
 std::string no_shared_expert(const Checkpoint& c, const Facts& f) {

@@ -238,10 +238,10 @@ TEST(LoosePrograms, EncodingsAreThoseOfTheProgram) {
 TEST(LoosePrograms, StatementsOfAnEncodingMustAgree) {
   MappedFile file = *MappedFile::open(kKv8);
   const pte::Program program = pte::read_program(file.bytes(), "a.pte")->program;
-  const auto named_with = [&](const std::string& changed, size_t output, pte::Value value) {
+  const auto named_with = [&](const std::string& changed, size_t output, const pte::Value& value) {
     pte::Program copy = program;
     for (pte::Method& m : copy.methods) {
-      if (m.name == changed) m.values[static_cast<size_t>(m.outputs[output])] = std::move(value);
+      if (m.name == changed) m.values[static_cast<size_t>(m.outputs[output])] = value;
     }
     return name_static_decoder(*copy.find("kv_forward"), {copy, "a.pte"}, std::nullopt);
   };

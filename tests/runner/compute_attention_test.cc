@@ -345,17 +345,17 @@ std::vector<double> naive_delta_rule(const DeltaRuleShape& s, const DeltaRuleDat
   std::vector<double> result;
   std::vector<double> state(d.state.begin(), d.state.end());
   for (int64_t at = 0; at < s.batch * s.heads * s.t; ++at) {
-    double* const S = &state[at / s.t * s.key_dim * s.value_dim];
+    double* const held = &state[at / s.t * s.key_dim * s.value_dim];
     for (int64_t j = 0; j < s.value_dim; ++j) {
       double memory = 0, out = 0;
       for (int64_t i = 0; i < s.key_dim; ++i) {
-        S[i * s.value_dim + j] *= d.decay[s.decay_per_key ? at * s.key_dim + i : at];
-        memory += S[i * s.value_dim + j] * d.key[at * s.key_dim + i];
+        held[i * s.value_dim + j] *= d.decay[s.decay_per_key ? at * s.key_dim + i : at];
+        memory += held[i * s.value_dim + j] * d.key[at * s.key_dim + i];
       }
       const double delta = d.beta[at] * (d.value[at * s.value_dim + j] - memory);
       for (int64_t i = 0; i < s.key_dim; ++i) {
-        S[i * s.value_dim + j] += d.key[at * s.key_dim + i] * delta;
-        out += S[i * s.value_dim + j] * d.query[at * s.key_dim + i];
+        held[i * s.value_dim + j] += d.key[at * s.key_dim + i] * delta;
+        out += held[i * s.value_dim + j] * d.query[at * s.key_dim + i];
       }
       result.push_back(out);
     }

@@ -308,7 +308,8 @@ TEST(Elementwise, LongRowsCrossChunksAndPieces) {
     Values want = x;
     for (int64_t i = 0; i < kRows * kLength; ++i) {
       x.values.push_back(static_cast<double>(i % 29));
-      want.values.push_back(static_cast<double>(i % 29 * (2 + i / kLength)));
+      const int64_t factor = 2 + i / kLength;
+      want.values.push_back(static_cast<double>(i % 29 * factor));
     }
     check_cases({{"aten::mul.out", {x, scale}, {want}}, {"aten::mul.out", {scale, x}, {want}}});
   }

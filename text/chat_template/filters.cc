@@ -191,8 +191,8 @@ Result<Value> map(const Call& c) {
       out.push_back(FERRY_TRY(call_filter(name, item, rest, c.budget)));
       continue;
     }
-    Value found = FERRY_TRY(item_of(item, *attribute, c.budget));
-    out.push_back(found.is<Undefined>() && other != nullptr ? *other : std::move(found));
+    const Value found = FERRY_TRY(item_of(item, *attribute, c.budget));
+    out.push_back(found.is<Undefined>() && other != nullptr ? *other : found);
   }
   return Value::list(std::move(out));
 }

@@ -244,9 +244,10 @@ void Bpe::merge_short() {
   while (!pairs_.empty()) {
     const auto best = std::ranges::min_element(pairs_, {}, &MergeTable::Merge::rank);
     if (best->rank == kNever.rank) return;
-    const auto at = static_cast<size_t>(best - pairs_.begin());
+    const std::ptrdiff_t from = best - pairs_.begin();
+    const auto at = static_cast<size_t>(from);
     symbols_[at] = best->id;
-    symbols_.erase(symbols_.begin() + at + 1);
+    symbols_.erase(symbols_.begin() + from + 1);
     pairs_.erase(best);
     if (at > 0) pairs_[at - 1] = look_up(at - 1);
     if (at < pairs_.size()) pairs_[at] = look_up(at);

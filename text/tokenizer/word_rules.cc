@@ -24,8 +24,8 @@ constexpr std::array<uint8_t, 128> kAscii = [] {
   for (size_t c = 'a'; c <= 'z'; ++c) classes[c] = kLetter;
   for (size_t c = 'A'; c <= 'Z'; ++c) classes[c] = kLetter;
   for (size_t c = '0'; c <= '9'; ++c) classes[c] = kNumber;
-  for (const size_t c : {'\t', '\v', '\f', ' '}) classes[c] = kSpace;
-  for (const size_t c : {'\r', '\n'}) classes[c] = kSpace | kNewline;
+  for (const unsigned char c : {'\t', '\v', '\f', ' '}) classes[c] = kSpace;
+  for (const unsigned char c : {'\r', '\n'}) classes[c] = kSpace | kNewline;
   return classes;
 }();
 

@@ -1,0 +1,36 @@
+// What the exit code and the words of a step make of its task.
+#include "batch/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/result.h"
+#include "tests/batch/batch_testing.h"
+
+namespace ferry::batch::judge_test {
+namespace {
+
+Judgement judged(const std::string& step, int exit, const std::string& words) {
+  const TempDir dir;
+  const StepFiles files{.name = step, .out_path = dir / "out.json", .log_path = dir / "log"};
+  write_bytes(files.log_path, "$ ferry " + step + "\nferry: error: " + words + "\n");
+  return judge(files, {.exit = exit}, /*out_of_memory=*/false);
+}
+
+// The message decides between the two, so it must not be moved away before it is read.
+TEST(Judge, WantOfMemoryIsNotAFailedFile) {
+  const int exit = static_cast<int>(ErrorCode::kIo);
+  const Judgement memory = judged("convert", exit, "model.safetensors: not enough memory");
+  EXPECT_EQ(memory.reason, Class::kMemory);
+  EXPECT_EQ(memory.message, "model.safetensors: not enough memory");
+  EXPECT_EQ(judged("convert", exit, "out: No space left on device").reason, Class::kIo);
+}
+
+TEST(Judge, TheStepSaysWhatOneMeans) {
+  EXPECT_EQ(judged("check", 1, "digest mismatch").reason, Class::kDamage);
+  EXPECT_EQ(judged("verify", 1, "no parity").reason, Class::kParity);
+}
+
+}  // namespace
+}  // namespace ferry::batch::judge_test
