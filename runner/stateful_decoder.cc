@@ -181,12 +181,13 @@ Result<std::vector<float>> StatefulDecoder::Impl::coded_rows(const std::string& 
                 fmt::format("buffer {} does not have a scale for each row", quoted(name)));
   }
   const auto* scale = reinterpret_cast<const float*>(scales.bytes.data());
+  const auto* code = reinterpret_cast<const int8_t*>(codes.bytes.data());
+  const auto* zero = reinterpret_cast<const int8_t*>(zero_points.bytes.data());
   const auto width = static_cast<size_t>(codes.shape.back());
   std::vector<float> values(codes.bytes.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const auto code = static_cast<int>(std::to_integer<int8_t>(codes.bytes[i]));
-    const auto zero = static_cast<int>(std::to_integer<int8_t>(zero_points.bytes[i / width]));
-    values[i] = static_cast<float>(code - zero) * scale[i / width];
+    const size_t row = i / width;
+    values[i] = static_cast<float>(code[i] - zero[row]) * scale[row];
   }
   return values;
 }
