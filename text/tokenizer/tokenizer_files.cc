@@ -64,7 +64,8 @@ Result<Tokenizer> load_tokenizer(const std::string& directory, const ReadFile& r
         read(std::string(file), file == kTokenizerFile ? kMaxTokenizerFile : kMaxModelFile));
     if (!text.empty()) return make_of(text, directory, std::string(file), read);
   }
-  return fail(ErrorCode::kIo, fmt::format("{}: has no {}, tokenizer.model or other tokenizer file",
+  return fail(ErrorCode::kIo, fmt::format("{}: has no {}, tokenizer.model or other tokenizer file "
+                                          "that is not empty",
                                           printable(directory), kTokenizerFile));
 }
 
