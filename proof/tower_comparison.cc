@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/program_interface.h"
+#include "core/text.h"
 
 namespace ferry::proof {
 namespace {

@@ -118,9 +118,11 @@ step_asan() {
     packer_tests signing_tests audit_tests report_tests graph_tests runner_tests proof_tests \
     pipeline_tests batch_tests
 }
-# What uses threads.
+# What uses threads. GCC 12 sees a copy out of bounds in an error that it returns, with this sanitizer
+# alone.
 step_tsan() {
-  run_tests build/matrix-tsan --preset tsan -DFERRY_GROUPS=ON -- core_tests packer_tests runner_tests
+  run_tests build/matrix-tsan --preset tsan -DFERRY_GROUPS=ON \
+    -DCMAKE_CXX_FLAGS=-Wno-error=array-bounds -- core_tests packer_tests runner_tests
 }
 
 # Each fuzz target for FUZZ_SECONDS (60), from the inputs that are kept of it. None may crash, or take
