@@ -118,11 +118,11 @@ step_asan() {
     packer_tests signing_tests audit_tests report_tests graph_tests runner_tests proof_tests \
     pipeline_tests batch_tests
 }
-# What uses threads. GCC 12 sees a copy out of bounds in an error that it returns, with this sanitizer
-# alone.
+# What uses threads. With this sanitizer GCC 12 warns of members that are not initialised and of copies
+# out of bounds in code that it accepts otherwise: warnings are no errors here.
 step_tsan() {
   run_tests build/matrix-tsan --preset tsan -DFERRY_GROUPS=ON \
-    -DCMAKE_CXX_FLAGS=-Wno-error=array-bounds -- core_tests packer_tests runner_tests
+    -DFERRY_WERROR=OFF -- core_tests packer_tests runner_tests
 }
 
 # Each fuzz target for FUZZ_SECONDS (60), from the inputs that are kept of it. None may crash, or take

@@ -1,4 +1,6 @@
 // Programs survive the way to bytes and back, and files have the layout that the runtime wants.
+#include <cstring>
+
 #include "formats/pte/reader.h"
 #include "formats/pte/writer.h"
 #include "tests/formats/program_files.h"
