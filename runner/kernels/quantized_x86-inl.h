@@ -122,6 +122,13 @@ void quantize_slot(const float* x, size_t columns, bool few, const ActivationRow
 
 inline __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 
+// Asks for the cache line of the byte that lies `ahead` of p. It may lie behind the matrix: what is
+// not mapped is ignored.
+inline void ask_for(const void* p, size_t ahead) {
+  const auto address = reinterpret_cast<uintptr_t>(p) + ahead;
+  _mm_prefetch(reinterpret_cast<const char*>(address), _MM_HINT_T0);
+}
+
 // acc + the products of 64 codes of 4 bits: lanes 0 to 3 of the first 32, the others of the rest.
 template <class Dot>
 inline __m256i dot64(__m256i acc, const uint8_t* codes, const int8_t* split) {
@@ -159,7 +166,9 @@ template <class Dot>
 inline __m256i long_group(const uint8_t* codes, size_t bytes, const int8_t* split,
                           const int32_t* offsets) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
+  const size_t ahead = bytes_ahead();
   for (; bytes >= 64; bytes -= 64, codes += 64, split += 128, offsets += 16) {
+    ask_for(codes, ahead);
     acc = dot64<Dot>(_mm256_add_epi32(acc, load256(offsets)), codes, split);
     other = dot64<Dot>(_mm256_add_epi32(other, load256(offsets + 8)), codes + 32, split + 64);
   }
@@ -185,12 +194,14 @@ inline __m256i sums_of_lanes(const __m256i (&v)[8]) {
 // 8 groups, each a multiple of 64 columns.
 template <class Dot>
 inline __m256i eight_groups(const uint8_t* codes, size_t bytes, const int8_t* split,
-                            const int32_t* offsets) {
+                            const int32_t* offsets, size_t ahead) {
   __m256i sums[8];
 #pragma GCC unroll 8
   for (size_t i = 0; i < 8; ++i) {
+    ask_for(codes, ahead);
     sums[i] = dot64<Dot>(load256(offsets), codes, split);
     for (size_t b = 32; b < bytes; b += 32) {
+      if (b % 64 == 0) ask_for(codes + b, ahead);
       sums[i] =
           dot64<Dot>(_mm256_add_epi32(sums[i], load256(offsets + b / 4)), codes + b, split + 2 * b);
     }
@@ -239,6 +250,7 @@ struct RowOfGroups {
   const std::byte* scales;
   const int8_t* split;
   const int32_t* offsets;
+  size_t ahead;  // bytes of codes, for ask_for()
 };
 
 template <class Dot, bool kBf16>
@@ -247,9 +259,12 @@ inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
   __m256 acc = _mm256_setzero_ps();
   size_t g = 0;
   for (; g + 8 <= groups; g += 8) {
+    ask_for(r.codes, r.ahead);
+    ask_for(r.codes + 64, r.ahead);
+    ask_for(r.scales, r.ahead / 128 * kScales);
     const __m256 sums = _mm256_cvtepi32_ps(eight_blocks<Dot>(r.codes, r.split, r.offsets));
     acc = _mm256_fmadd_ps(sums, eight_scales<kBf16>(r.scales), acc);
-    r = {r.codes + 128, r.scales + kScales, r.split + 256, r.offsets + 32};
+    r = {r.codes + 128, r.scales + kScales, r.split + 256, r.offsets + 32, r.ahead};
   }
   if (g == groups) return sum_partials(acc);
   alignas(32) uint8_t rest[128] = {};
@@ -264,9 +279,10 @@ inline float sum_long_groups(RowOfGroups r, size_t groups, size_t bytes) {
   constexpr size_t kScales = kBf16 ? 16 : 32;
   __m256 acc = _mm256_setzero_ps();
   for (; groups >= 8; groups -= 8) {
-    const __m256i sums = eight_groups<Dot>(r.codes, bytes, r.split, r.offsets);
+    const __m256i sums = eight_groups<Dot>(r.codes, bytes, r.split, r.offsets, r.ahead);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), eight_scales<kBf16>(r.scales), acc);
-    r = {r.codes + 8 * bytes, r.scales + kScales, r.split + 16 * bytes, r.offsets + 2 * bytes};
+    r = {r.codes + 8 * bytes, r.scales + kScales, r.split + 16 * bytes, r.offsets + 2 * bytes,
+         r.ahead};
   }
   if (groups == 0) return sum_partials(acc);
   const __m256i sums = some_groups<Dot>(groups, r.codes, bytes, r.split, r.offsets);
@@ -279,11 +295,12 @@ inline void few_rows4(const CodedProduct& p, const Activations& x, size_t begin,
   const CodedMatrix& w = *p.matrix;
   const Groups groups(w);
   const auto rows = static_cast<size_t>(w.rows);
+  const size_t ahead = bytes_ahead();
   for (size_t n = begin; n < end; ++n) {
     for (size_t i = 0; i < x.rows; ++i) {
       const ActivationRow row = x.row(i);
-      const RowOfGroups r{row_codes(w, n), row_scales(w, n), row.split_codes(),
-                          row.split_offsets()};
+      const RowOfGroups r{row_codes(w, n), row_scales(w, n), row.split_codes(), row.split_offsets(),
+                          ahead};
       const float sum = groups.columns == kBlockColumns
                             ? sum_blocks_of_32<Dot, kBf16>(r, groups.count)
                             : sum_long_groups<Dot, kBf16>(r, groups.count, groups.columns / 2);
@@ -316,10 +333,12 @@ inline __m256i dot32(__m256i acc, const uint8_t* codes, const int8_t* x) {
 
 // The sum of products of a row of 8-bit codes with codes `x`, whose sum is `sum`.
 template <class Dot>
-inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, int32_t sum) {
+inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, int32_t sum,
+                       size_t ahead) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
   size_t k = 0;
   for (; k + 64 <= columns; k += 64) {
+    ask_for(codes + k, ahead);
     acc = dot32<Dot>(acc, codes + k, x + k);
     other = dot32<Dot>(other, codes + k + 32, x + k + 32);
   }
@@ -337,11 +356,12 @@ inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, in
 template <class Dot>
 void few8(const CodedProduct& p, const Activations& x, size_t begin, size_t end) {
   const auto rows = static_cast<size_t>(p.matrix->rows);
+  const size_t ahead = bytes_ahead();
   for (size_t n = begin; n < end; ++n) {
     for (size_t i = 0; i < x.rows; ++i) {
       const ActivationRow row = x.row(i);
       const int32_t sum =
-          dot_row<Dot>(row_codes(*p.matrix, n), row.codes(), x.columns, row.head().sum);
+          dot_row<Dot>(row_codes(*p.matrix, n), row.codes(), x.columns, row.head().sum, ahead);
       p.out[i * rows + n] = row_result(p, row.head().row, sum, n);
     }
   }
@@ -350,13 +370,14 @@ void few8(const CodedProduct& p, const Activations& x, size_t begin, size_t end)
 template <class Dot>
 void code_sums(const CodedMatrix& m, size_t begin, size_t end, int32_t* sums) {
   const auto columns = static_cast<size_t>(m.columns);
+  const size_t ahead = bytes_ahead();
   alignas(32) int8_t ones[64];
   __builtin_memset(ones, 1, sizeof ones);
   for (size_t n = begin; n < end; ++n) {
     int32_t sum = 0;
     for (size_t k = 0; k < columns; k += 64) {
       const size_t count = columns - k < 64 ? columns - k : 64;
-      sum += dot_row<Dot>(row_codes(m, n) + k, ones, count, 64);
+      sum += dot_row<Dot>(row_codes(m, n) + k, ones, count, 64, ahead);
     }
     sums[n] = sum;
   }

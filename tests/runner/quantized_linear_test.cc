@@ -1,6 +1,8 @@
 #include "runner/kernels/quantized_linear.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/runner/compute_testing.h"
 #include "tests/runner/quantized_testing.h"
@@ -75,6 +77,51 @@ TEST(QuantizedLinear, GroupsOfAnyLength) {
     expect_plain({8, 9, 1, 0}, m);
     expect_plain({8, 9, 77, 0}, m);
     expect_plain({8, 9, 128, 32, DType::kF32}, m);
+  }
+}
+
+// A copy of bytes right before a page that cannot be read.
+class BeforeTheEnd {
+ public:
+  explicit BeforeTheEnd(const std::vector<std::byte>& bytes) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t readable = (bytes.size() + page - 1) / page * page;
+    size_ = readable + page;
+    map_ = static_cast<std::byte*>(
+        mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_EQ(mprotect(map_ + readable, page, PROT_NONE), 0);
+    data_ = std::copy_backward(bytes.begin(), bytes.end(), map_ + readable);
+  }
+  BeforeTheEnd(const BeforeTheEnd&) = delete;
+  BeforeTheEnd& operator=(const BeforeTheEnd&) = delete;
+  ~BeforeTheEnd() { munmap(map_, size_); }
+  const std::byte* data() const { return data_; }
+
+ private:
+  std::byte *map_ = nullptr, *data_ = nullptr;
+  size_t size_ = 0;
+};
+
+void expect_plain_before_the_end(const Shape& shape, int64_t m) {
+  TestMatrix w(shape);
+  const auto x = activations(m, shape.columns);
+  const auto expected = plain_dynamic_linear(x, m, w, nullptr);
+  const BeforeTheEnd codes(w.codes), scales(w.scales);
+  w.coded.codes = codes.data();
+  w.coded.scales = scales.data();
+  ThreadPool pool(1);
+  on_every_set([&](const InstructionSet& set) {
+    expect_same(run_dynamic_linear(set, x, m, w.coded, nullptr, pool), expected);
+  });
+}
+
+// Kernels ask for codes that lie ahead of those that they use.
+TEST(QuantizedLinear, NothingBehindTheMatrixIsNeeded) {
+  for (const int64_t m : {1, 3}) {
+    expect_plain_before_the_end({4, 5, 288, 32}, m);
+    expect_plain_before_the_end({4, 5, 1152, 128}, m);
+    expect_plain_before_the_end({4, 5, 416, 0}, m);
+    expect_plain_before_the_end({8, 5, 420, 0, DType::kF32}, m);
   }
 }
 
