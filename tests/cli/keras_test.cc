@@ -72,8 +72,8 @@ TEST_P(KerasPreset, IsAtParityWithTheOriginalModel) {
 
 INSTANTIATE_TEST_SUITE_P(Presets, KerasPreset,
                          testing::Values("qwen2", "mistral", "phi3", "smollm3", "mixtral",
-                                         "qwen2_moe", "qwen3_moe", "gpt_oss", "gpt2", "opt",
-                                         "gpt_neox"),
+                                         "qwen2_moe", "qwen3_moe", "gpt_oss", "qwen3_5",
+                                         "qwen3_5_moe", "gpt2", "opt", "gpt_neox"),
                          [](const auto& preset_name) { return preset_name.param; });
 
 TEST(Keras, TheReportHasThePathsOfTheFile) {

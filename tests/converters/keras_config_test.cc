@@ -92,7 +92,8 @@ TEST_P(KerasClassTest, IsTheModelOfTheHuggingFaceConfig) {
 
 INSTANTIATE_TEST_SUITE_P(Presets, KerasClassTest,
                          testing::Values("mistral", "phi3", "smollm3", "mixtral", "qwen2_moe",
-                                         "qwen3_moe", "gpt_oss", "gpt2", "opt", "gpt_neox"),
+                                         "qwen3_moe", "gpt_oss", "qwen3_5", "qwen3_5_moe", "gpt2",
+                                         "opt", "gpt_neox"),
                          [](const auto& test) { return test.param; });
 
 TEST(KerasConfig, IsToldFromAHuggingFaceConfig) {
@@ -167,6 +168,24 @@ TEST(KerasConfig, WindowsOfGptOssAreThoseOfKerasHub) {
             std::vector(4, full));
 }
 
+TEST(KerasConfig, AVisionEncoderOfQwen35IsLeftOut) {
+  json config = keras_config("qwen3_5");
+  const Result<std::string> text = translate(config);
+  config["config"]["vision_encoder"] = {{"class_name", "Qwen3_5VisionEncoder"}};
+  config["config"]["mrope_section"] = {1, 1, 0};
+  EXPECT_EQ(*translate(config), *text);
+}
+
+TEST(KerasConfig, EveryFourthLayerOfQwen35HasAttentionByDefault) {
+  json config = keras_config("qwen3_5");
+  config["config"]["num_layers"] = 5;
+  config["config"]["layer_types"] = nullptr;
+  const ModelConfig parsed = *parse_model_config(*translate(config), "", "config.json");
+  std::vector types(5, LayerType::kLinearAttention);
+  types[3] = LayerType::kFullAttention;
+  EXPECT_EQ(parsed.layer_types, types);
+}
+
 TEST(KerasConfig, AYarnFactorOfOneScalesNothing) {
   json config = keras_config("gpt_oss");
   config["config"]["rope_scaling_factor"] = 1;
@@ -210,7 +229,8 @@ const Refusal kRefusals[] = {
      "'class_name' is 'BertBackbone', which is not supported; supported are GemmaBackbone, "
      "Gemma3Backbone, LlamaBackbone, Llama3Backbone, QwenBackbone, Qwen3Backbone, "
      "MistralBackbone, Phi3Backbone, SmolLM3Backbone, MixtralBackbone, QwenMoeBackbone, "
-     "Qwen3MoeBackbone, GptOssBackbone, GPT2Backbone, OPTBackbone, GPTNeoXBackbone"},
+     "Qwen3MoeBackbone, GptOssBackbone, Qwen3_5Backbone, Qwen3_5MoeBackbone, GPT2Backbone, "
+     "OPTBackbone, GPTNeoXBackbone"},
     {"llama", R"({"class_name": "Functional"})", kNot, "'Functional'"},
     {"llama", R"({"class_name": 7})", kBad, "'class_name' is not a string"},
     {"llama", R"({"class_name": null})", kBad, "'class_name' is missing"},
@@ -287,6 +307,15 @@ const Refusal kRefusals[] = {
      "'config.rope_scaling_factor' is below 1"},
     {"gpt_oss", R"({"config": {"rope_max_wavelength": 100, "head_dim": 16}})", kNot,
      "'config.rope_max_wavelength' is 100, too small"},
+    {"qwen3_5", R"({"config": {"sliding_window_size": 64}})", kNot,
+     "'config.sliding_window_size' is 64: Qwen 3.5 has no sliding window"},
+    {"qwen3_5", R"({"config": {"layer_types": ["full_attention"]}})", kBad,
+     "'config.layer_types' is no list of 2 layers"},
+    {"qwen3_5", R"({"config": {"layer_types": ["full_attention", "sliding_attention"]}})", kBad,
+     "element 1"},
+    {"qwen3_5", R"({"config": {"linear_conv_kernel_dim": 0}})", kBad, "linear_conv_kernel_dim"},
+    {"qwen3_5", R"({"config": {"attention_gate": "x"}})", kNot, "'config.attention_gate'"},
+    {"qwen3_5_moe", R"({"config": {"intermediate_dim": 24}})", kNot, "'config.intermediate_dim'"},
     {"gpt2", R"({"config": {"num_heads": 3}})", kBad, "'config.num_heads' is 3"},
     {"gpt2", R"({"config": {"num_query_heads": 4}})", kNot, "'config.num_query_heads'"},
     {"gpt2", R"({"config": {"layer_norm_epsilon": 1e-6}})", kNot,

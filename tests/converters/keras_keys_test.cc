@@ -298,6 +298,19 @@ TEST(KerasKeys, AMissingPartIsNamed) {
             layer + "key_dense/vars/0");
 }
 
+TEST(KerasKeys, AVisionEncoderMakesNoWeight) {
+  Counting source({});
+  source.add("layers/qwen3_5_vision_encoder/pos_embed/vars/0", {16, 8});
+  source.add("layers/qwen3_5_backbone/layers/qwen3_5_vision_encoder/pos_embed/vars/1", {8});
+  source.add("layers/other_encoder/pos_embed/vars/0", {16, 8});
+  const auto keyed = key_keras_tensors(source, small_config("qwen3_5_text"));
+  ASSERT_TRUE(keyed.has_value());
+  ASSERT_EQ(keyed->tensors.size(), 3u);
+  EXPECT_EQ(keyed->tensors[0].unused, "vision tower: only the text part is built");
+  EXPECT_EQ(keyed->tensors[1].unused, keyed->tensors[0].unused);
+  EXPECT_EQ(keyed->tensors[2].unused, "");
+}
+
 TEST(KerasKeys, LayersWithAndWithoutExpertsHaveDifferentVariables) {
   ModelConfig config = small_config("qwen3_moe");
   config.num_layers = 2;
@@ -425,7 +438,7 @@ TEST(KerasKeys, FamiliesWithoutATableAreUnsupported) {
   EXPECT_EQ(error.message,
             "model.weights.h5: Keras weights of model_type 'granite' are not supported; supported "
             "are llama, qwen2, qwen3, gemma, gemma2, gemma3_text, mistral, phi3, smollm3, mixtral, "
-            "qwen2_moe, qwen3_moe, gpt_oss, gpt2, opt, gpt_neox");
+            "qwen2_moe, qwen3_moe, gpt_oss, qwen3_5_text, qwen3_5_moe_text, gpt2, opt, gpt_neox");
 }
 
 }  // namespace

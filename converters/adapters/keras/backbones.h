@@ -23,10 +23,11 @@ struct KerasBackbone {
   std::span<const std::string_view> inert = {};
 };
 
-std::span<const KerasBackbone> keras_gemmas();  // Gemma 1, 2 and 3
-std::span<const KerasBackbone> keras_llamas();  // gated MLPs: Llama, Qwen, Mistral, Phi-3, SmolLM3
-std::span<const KerasBackbone> keras_moes();    // with experts
-std::span<const KerasBackbone> keras_gpts();    // layer norms and biases: GPT-2, OPT, GPT-NeoX
+std::span<const KerasBackbone> keras_gemmas();   // Gemma 1, 2 and 3
+std::span<const KerasBackbone> keras_llamas();   // gated MLPs: Llama, Qwen, Mistral, Phi-3, SmolLM3
+std::span<const KerasBackbone> keras_moes();     // with experts
+std::span<const KerasBackbone> keras_hybrids();  // linear attention: Qwen 3.5
+std::span<const KerasBackbone> keras_gpts();     // layer norms and biases: GPT-2, OPT, GPT-NeoX
 
 // Keras states no number of positions in most classes: RoPE has no end. This stands for it, and
 // --context-length chooses.
@@ -39,10 +40,15 @@ enum class KerasHeadDim {
   kEither   // the option, or the share where it is null
 };
 
-// Sizes, heads and epsilon of the classes with grouped heads. `heads` is the key of the number of
-// query heads.
-Result<KerasJson> keras_sizes(const JsonFields& config, const char* model_type, KerasHeadDim source,
-                              std::string_view heads = "num_query_heads");
+struct KerasSizes {
+  KerasHeadDim head_dim = KerasHeadDim::kShare;
+  std::string_view heads = "num_query_heads";  // key of the number of query heads
+  bool mlp = true;                             // some layers may have an MLP: intermediate_dim
+};
+
+// Sizes, heads and epsilon of the classes with grouped heads.
+Result<KerasJson> keras_sizes(const JsonFields& config, const char* model_type,
+                              const KerasSizes& sizes);
 // The number of heads under `key`, which divides hidden_dim.
 Result<int64_t> keras_even_heads(const JsonFields& config, std::string_view key);
 
@@ -59,6 +65,10 @@ Result<std::optional<int64_t>> keras_window(const JsonFields& config, std::strin
 void set_keras_window(KerasJson& out, std::optional<int64_t> window);
 // A list of one layer type for each layer; `slides` says which have a window.
 KerasJson keras_layer_types(const KerasJson& out, bool (*slides)(int64_t layer));
+
+// The number of experts, in `range`, under `key`, and how many a token passes through.
+Status set_keras_experts(KerasJson& out, const JsonFields& config, const char* key, IntRange range,
+                         int64_t default_top);
 
 // "NAME: 'config.KEY' WHAT" as kUnsupported.
 tl::unexpected<Error> unsupported_keras(const JsonFields& config, std::string_view key,

@@ -20,7 +20,8 @@ constexpr std::string_view kConfigKey = "config";
 const std::vector<KerasBackbone>& backbones() {
   static const std::vector<KerasBackbone> table = [] {
     std::vector<KerasBackbone> all;
-    for (const auto part : {keras_gemmas(), keras_llamas(), keras_moes(), keras_gpts()}) {
+    for (const auto part :
+         {keras_gemmas(), keras_llamas(), keras_moes(), keras_hybrids(), keras_gpts()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;

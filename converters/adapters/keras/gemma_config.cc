@@ -20,7 +20,7 @@ constexpr bool all_but_sixth(int64_t layer) { return layer % 6 != 5; }
 
 // The head is always the embedding, the activation is always GELU.
 Result<KerasJson> gemma_common(const JsonFields& config, const char* model_type) {
-  KerasJson out = FERRY_TRY(keras_sizes(config, model_type, KerasHeadDim::kStated));
+  KerasJson out = FERRY_TRY(keras_sizes(config, model_type, {.head_dim = KerasHeadDim::kStated}));
   out["hidden_activation"] = "gelu_pytorch_tanh";
   out["tie_word_embeddings"] = true;
   return out;

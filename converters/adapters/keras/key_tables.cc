@@ -6,7 +6,6 @@ namespace ferry::converters {
 namespace {
 
 using Op = KerasOp;
-using Rows = std::span<const KerasRow>;
 
 // -- outside of layers
 
@@ -191,6 +190,49 @@ constexpr KerasRow kGptOss[] = {
     {"sparse_moe_block/experts/vars/3", "mlp.experts.down_proj_bias", Op::kCopy, "ED"},
 };
 
+// -- linear attention
+
+constexpr KerasRow kHybridNorms[] = {
+    {"_input_layernorm/vars/0", "input_layernorm.weight", Op::kCopy, "D"},
+    {"_post_attention_layernorm/vars/0", "post_attention_layernorm.weight", Op::kCopy, "D"},
+};
+// A query head is followed by its gate.
+constexpr KerasRow kGatedAttention[] = {
+    {"_self_attention_layer/_query_dense/vars/0", "self_attn.q_proj.weight",
+     Op::kMergeLastTranspose, "DHu"},
+    {"_self_attention_layer/_query_norm/vars/0", "self_attn.q_norm.weight", Op::kCopy, "d"},
+    {"_self_attention_layer/_key_dense/vars/0", "self_attn.k_proj.weight", Op::kMergeLastTranspose,
+     "DKd"},
+    {"_self_attention_layer/_key_norm/vars/0", "self_attn.k_norm.weight", Op::kCopy, "d"},
+    {"_self_attention_layer/_value_dense/vars/0", "self_attn.v_proj.weight",
+     Op::kMergeLastTranspose, "DKd"},
+    {"_self_attention_layer/_output_dense/vars/0", "self_attn.o_proj.weight",
+     Op::kMergeFirstTranspose, "HdD"},
+};
+constexpr KerasRow kDeltaNet[] = {
+    {"_linear_attn/in_proj_qkv/vars/0", "linear_attn.in_proj_qkv.weight", Op::kTranspose, "DC"},
+    {"_linear_attn/in_proj_z/vars/0", "linear_attn.in_proj_z.weight", Op::kTranspose, "DW"},
+    {"_linear_attn/in_proj_b/vars/0", "linear_attn.in_proj_b.weight", Op::kTranspose, "Dn"},
+    {"_linear_attn/in_proj_a/vars/0", "linear_attn.in_proj_a.weight", Op::kTranspose, "Dn"},
+    {"_linear_attn/vars/0", "linear_attn.conv1d.weight", Op::kAddMiddle, "Ck"},
+    {"_linear_attn/vars/1", "linear_attn.dt_bias", Op::kCopy, "n"},
+    {"_linear_attn/vars/2", "linear_attn.A_log", Op::kCopy, "n"},
+    {"_linear_attn/norm/vars/0", "linear_attn.norm.weight", Op::kCopy, "w"},
+    {"_linear_attn/out_proj/vars/0", "linear_attn.out_proj.weight", Op::kTranspose, "WD"},
+};
+constexpr KerasRow kHybridMoe[] = {
+    {"mlp/_router_gate/vars/0", "mlp.gate.weight", Op::kTranspose, "DE"},
+    {"mlp/expert_bank/vars/0", "mlp.experts.gate_up_proj", Op::kTransposeEach, "EDY"},
+    {"mlp/expert_bank/vars/1", "mlp.experts.down_proj", Op::kTransposeEach, "EXD"},
+    {"mlp/shared_expert/_feedforward_gate_dense/vars/0", "mlp.shared_expert.gate_proj.weight",
+     Op::kTranspose, "DS"},
+    {"mlp/shared_expert/_feedforward_intermediate_dense/vars/0", "mlp.shared_expert.up_proj.weight",
+     Op::kTranspose, "DS"},
+    {"mlp/shared_expert/_feedforward_output_dense/vars/0", "mlp.shared_expert.down_proj.weight",
+     Op::kTranspose, "SD"},
+    {"mlp/_shared_expert_gate/vars/0", "mlp.shared_expert_gate.weight", Op::kTranspose, "D1"},
+};
+
 // -- layer norms and biases
 
 // A matrix whose key ends with .T is that of Conv1D transposed: q, k and v are rows of it.
@@ -256,24 +298,35 @@ constexpr KerasRow kGptNeoX[] = {
 
 // -- families
 
-constexpr Rows kLlamaInside[] = {kNorms, kAttention, kMlp};
-constexpr Rows kQwen2Inside[] = {kNorms, kAttention, kMlp, kQwen2Biases};
-constexpr Rows kQwen3Inside[] = {kNorms, kAttention, kMlp, kQwen3Norms};
-constexpr Rows kGemma1Inside[] = {kGemma, kGemma1Norms};
-constexpr Rows kGemma2Inside[] = {kGemma, kGemma2Norms};
-constexpr Rows kGemma3Inside[] = {kGemma, kGemma2Norms, kGemma3Norms};
-constexpr Rows kPhi3Inside[] = {kPhi3};
-constexpr Rows kSmolLm3Inside[] = {kSmolLm3};
-constexpr Rows kMixtralInside[] = {kNorms, kPlainQkv, kMixtral};
-constexpr Rows kQwen2MoeInside[] = {kNorms, kPlainQkv, kQwen2Moe, kQwenExperts};
-constexpr Rows kQwen3MoeInside[] = {kNorms, kAttention, kQwen3Norms};
-constexpr Rows kDenseInside[] = {kQwen3MoeMlp};
-constexpr Rows kExpertsInside[] = {kQwenExperts};
-constexpr Rows kGptOssInside[] = {kGptOss};
-constexpr Rows kGpt2Inside[] = {kGpt2};
-constexpr Rows kOptInside[] = {kOpt};
-constexpr Rows kGptNeoXInside[] = {kGptNeoX};
+constexpr KerasLayerRows kLlamaInside[] = {{kNorms}, {kAttention}, {kMlp}};
+constexpr KerasLayerRows kQwen2Inside[] = {{kNorms}, {kAttention}, {kMlp}, {kQwen2Biases}};
+constexpr KerasLayerRows kQwen3Inside[] = {{kNorms}, {kAttention}, {kMlp}, {kQwen3Norms}};
+constexpr KerasLayerRows kGemma1Inside[] = {{kGemma}, {kGemma1Norms}};
+constexpr KerasLayerRows kGemma2Inside[] = {{kGemma}, {kGemma2Norms}};
+constexpr KerasLayerRows kGemma3Inside[] = {{kGemma}, {kGemma2Norms}, {kGemma3Norms}};
+constexpr KerasLayerRows kPhi3Inside[] = {{kPhi3}};
+constexpr KerasLayerRows kSmolLm3Inside[] = {{kSmolLm3}};
+constexpr KerasLayerRows kMixtralInside[] = {{kNorms}, {kPlainQkv}, {kMixtral}};
+constexpr KerasLayerRows kQwen2MoeInside[] = {{kNorms}, {kPlainQkv}, {kQwen2Moe}, {kQwenExperts}};
+constexpr KerasLayerRows kQwen3MoeInside[] = {{kNorms},
+                                              {kAttention},
+                                              {kQwen3Norms},
+                                              {kQwen3MoeMlp, KerasLayer::kDense},
+                                              {kQwenExperts, KerasLayer::kExperts}};
+constexpr KerasLayerRows kHybridInside[] = {{kHybridNorms},
+                                            {kMlp},
+                                            {kGatedAttention, KerasLayer::kAttention},
+                                            {kDeltaNet, KerasLayer::kLinearAttention}};
+constexpr KerasLayerRows kHybridMoeInside[] = {{kHybridNorms},
+                                               {kHybridMoe},
+                                               {kGatedAttention, KerasLayer::kAttention},
+                                               {kDeltaNet, KerasLayer::kLinearAttention}};
+constexpr KerasLayerRows kGptOssInside[] = {{kGptOss}};
+constexpr KerasLayerRows kGpt2Inside[] = {{kGpt2}};
+constexpr KerasLayerRows kOptInside[] = {{kOpt}};
+constexpr KerasLayerRows kGptNeoXInside[] = {{kGptNeoX}};
 
+constexpr std::string_view kQwen35Vision = "layers/qwen3_5_vision_encoder/";
 constexpr std::string_view kModelLayers = "model.layers.";
 
 constexpr KerasFamily kFamilies[] = {
@@ -299,9 +352,13 @@ constexpr KerasFamily kFamilies[] = {
     {"qwen2_moe", "qwen_moe_transformer_decoder", kModelLayers, "qwen_layer_norm",
      kEmbeddingAndHead, kQwen2MoeInside},
     {"qwen3_moe", "qwen3_moe_transformer_decoder", kModelLayers, "qwen3_moe_layer_norm",
-     kEmbeddingAndHead, kQwen3MoeInside, kDenseInside, kExpertsInside},
+     kEmbeddingAndHead, kQwen3MoeInside},
     {"gpt_oss", "gpt_oss_transformer_decoder", kModelLayers, "gpt_oss_layer_normalization",
      kEmbeddingAndHead, kGptOssInside},
+    {"qwen3_5_text", "qwen3_5_transformer_decoder", kModelLayers, "qwen3_5_layer_norm",
+     kEmbeddingAndHead, kHybridInside, kQwen35Vision},
+    {"qwen3_5_moe_text", "qwen3_5_moe_transformer_decoder", kModelLayers, "qwen3_5_layer_norm",
+     kEmbeddingAndHead, kHybridMoeInside, kQwen35Vision},
     {"gpt2", "transformer_decoder", "transformer.h.", "", kGpt2Outside, kGpt2Inside},
     {"opt", "transformer_decoder", "model.decoder.layers.", "", kOptOutside, kOptInside},
     {"gpt_neox", "gpt_neo_x_decoder", "gpt_neox.layers.", "", kGptNeoXOutside, kGptNeoXInside},
@@ -311,17 +368,51 @@ constexpr KerasFamily kFamilies[] = {
 
 std::span<const KerasFamily> keras_families() { return kFamilies; }
 
+bool is_keras_layer(KerasLayer kind, const ModelConfig& config, int64_t layer) {
+  const bool experts = config.has_experts(layer);
+  const auto at = static_cast<size_t>(layer);
+  const bool linear =
+      at < config.layer_types.size() && config.layer_types[at] == LayerType::kLinearAttention;
+  switch (kind) {
+    case KerasLayer::kAny:
+      return true;
+    case KerasLayer::kDense:
+      return !experts;
+    case KerasLayer::kExperts:
+      return experts;
+    case KerasLayer::kAttention:
+      return !linear;
+    case KerasLayer::kLinearAttention:
+      return linear;
+  }
+  return false;
+}
+
 int64_t keras_dim(char letter, const ModelConfig& config) {
   const MoeConfig& moe = config.moe;
-  const std::pair<char, int64_t> sizes[] = {
-      {'V', config.vocab_size},        {'D', config.hidden_size},
-      {'M', config.intermediate_size}, {'P', config.max_positions},
-      {'H', config.num_heads},         {'K', config.num_kv_heads},
-      {'d', config.head_dim},          {'f', config.head_dim / 2},
-      {'t', 3 * config.head_dim},      {'Q', config.q_size()},
-      {'R', config.kv_size()},         {'E', moe.experts},
-      {'X', moe.expert_size},          {'Y', 2 * moe.expert_size},
-      {'S', moe.shared_size},          {'1', 1}};
+  const LinearAttentionConfig& linear = config.linear;
+  const std::pair<char, int64_t> sizes[] = {{'V', config.vocab_size},
+                                            {'D', config.hidden_size},
+                                            {'M', config.intermediate_size},
+                                            {'P', config.max_positions},
+                                            {'H', config.num_heads},
+                                            {'K', config.num_kv_heads},
+                                            {'d', config.head_dim},
+                                            {'f', config.head_dim / 2},
+                                            {'u', 2 * config.head_dim},
+                                            {'t', 3 * config.head_dim},
+                                            {'Q', config.q_size()},
+                                            {'R', config.kv_size()},
+                                            {'E', moe.experts},
+                                            {'X', moe.expert_size},
+                                            {'Y', 2 * moe.expert_size},
+                                            {'S', moe.shared_size},
+                                            {'C', linear.conv_channels()},
+                                            {'k', linear.conv_kernel},
+                                            {'n', linear.value_heads},
+                                            {'w', linear.value_dim},
+                                            {'W', linear.value_size()},
+                                            {'1', 1}};
   for (const auto& [name, size] : sizes) {
     if (name == letter) return size;
   }

@@ -20,6 +20,7 @@ enum class KerasOp : uint8_t {
   kSwapLastMergeFirst,   // [H, D, hd] -> [H * hd, D]
   kFlatten,              // [H, hd] -> [H * hd]
   kTransposeEach,        // [E, A, B] -> [E, B, A]
+  kAddMiddle,            // [A, B] -> [A, 1, B]
   kAfterTwoRows,         // [P, D] -> [2 + P, D]; nobody reads the two rows before
 };
 
@@ -31,18 +32,27 @@ struct KerasRow {
   std::string_view shape;  // as stored: one letter for each dimension, see keras_dim()
 };
 
+enum class KerasLayer : uint8_t { kAny, kDense, kExperts, kAttention, kLinearAttention };
+
+// Rows of the layers of one kind, with paths and keys below the layer.
+struct KerasLayerRows {
+  std::span<const KerasRow> rows;
+  KerasLayer of = KerasLayer::kAny;
+};
+
 struct KerasFamily {
   std::string_view model_type;  // of the text part
   std::string_view decoder;     // class of a layer, as in paths
   std::string_view layers;      // what keys of layers begin with; the number follows
   std::string_view final_norm;  // class of an RMS norm behind the layers; empty: `outside` has it
-  std::span<const KerasRow> outside;                    // whole paths and keys
-  std::span<const std::span<const KerasRow>> inside;    // of every layer, below it
-  std::span<const std::span<const KerasRow>> mlp = {};  // of the layers without experts
-  std::span<const std::span<const KerasRow>> experts = {};
+  std::span<const KerasRow> outside;  // whole paths and keys
+  std::span<const KerasLayerRows> inside;
+  std::string_view unread = {};  // what the paths of variables begin with that make no weight
 };
 
 std::span<const KerasFamily> keras_families();
+
+bool is_keras_layer(KerasLayer kind, const ModelConfig& config, int64_t layer);
 
 // The output matrix beside the embedding.
 inline constexpr std::string_view kKerasHead = "layers/reversible_embedding/vars/1";

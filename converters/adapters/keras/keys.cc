@@ -43,6 +43,7 @@ struct KnownVariable {
 };
 
 struct KnownVariables {
+  std::string_view unread;  // KerasFamily::unread
   std::unordered_map<std::string, KnownVariable> by_path;
   // The paths of the parts of each key, in order; keys in the order of the tables.
   std::vector<std::pair<std::string, std::vector<std::string>>> by_key;
@@ -51,6 +52,7 @@ struct KnownVariables {
 class KnownVariablesOf {
  public:
   KnownVariablesOf(const KerasFamily& family, const ModelConfig& config) : config_(config) {
+    known_.unread = family.unread;
     for (const KerasRow& row : family.outside) add("", "", row);
     if (!family.final_norm.empty()) {
       add("", "",
@@ -67,11 +69,9 @@ class KnownVariablesOf {
     const std::string number = layer == 0 ? "" : fmt::format("_{}", layer);
     const std::string path = fmt::format("layers/{}{}/", family.decoder, number);
     const std::string key = fmt::format("{}{}.", family.layers, layer);
-    for (const auto tables :
-         {family.inside, config_.has_experts(layer) ? family.experts : family.mlp}) {
-      for (const std::span<const KerasRow> table : tables) {
-        for (const KerasRow& row : table) add(path, key, row);
-      }
+    for (const KerasLayerRows& table : family.inside) {
+      if (!is_keras_layer(table.of, config_, layer)) continue;
+      for (const KerasRow& row : table.rows) add(path, key, row);
     }
   }
 
@@ -140,6 +140,8 @@ Arranged arranged(KerasOp op, const Shape& s, size_t entry) {
               {walk_of(entry, 0, {{s[0], s[1] * s[2]}, {s[2], 1}, {s[1], s[2]}})}};
     case KerasOp::kTransposeEach:
       return transposed_experts(s, entry);
+    case KerasOp::kAddMiddle:
+      return {{s[0], 1, s[1]}, {all}};
     case KerasOp::kAfterTwoRows: {
       // The first row stands for both.
       const StridedPiece row = run_piece(entry, 0, s[1]);
@@ -199,6 +201,8 @@ tl::unexpected<Error> shape_error(const TensorSource& source, std::vector<std::s
 
 // -- the variables of a file
 
+constexpr const char* kUnreadVision = "vision tower: only the text part is built";
+
 // Entries by path without the task.
 using FoundVariables = std::unordered_map<std::string_view, size_t>;
 
@@ -212,7 +216,9 @@ Result<FoundVariables> find_variables(const TensorSource& source, const KnownVar
     const std::string_view path = without_task(entry.name);
     const auto variable = known.by_path.find(std::string(path));
     if (variable == known.by_path.end()) {
-      keyed.tensors.push_back({entry.name, graph::whole_tensor(source, i)});
+      const bool unread = !known.unread.empty() && path.starts_with(known.unread);
+      keyed.tensors.push_back(
+          {entry.name, graph::whole_tensor(source, i), unread ? kUnreadVision : ""});
       continue;
     }
     if (is_integer(entry.dtype)) {

@@ -39,7 +39,7 @@ Result<KerasJson> llama_scaling(const JsonFields& config) {
 }
 
 Result<KerasJson> keras_llama(const JsonFields& config, bool own_head) {
-  KerasJson out = FERRY_TRY(keras_sizes(config, "llama", KerasHeadDim::kShare));
+  KerasJson out = FERRY_TRY(keras_sizes(config, "llama", {}));
   out["rope_theta"] = FERRY_TRY(config.number_or("rope_max_wavelength", kThetaRange, 10000.0));
   out["rope_scaling"] = FERRY_TRY(llama_scaling(config));
   out["tie_word_embeddings"] = FERRY_TRY(config.flag_or("tie_word_embeddings", !own_head));
@@ -49,7 +49,7 @@ Result<KerasJson> keras_llama(const JsonFields& config, bool own_head) {
 // Qwen 2 and 3: a window, where there is one, is that of every layer.
 Result<KerasJson> keras_qwen(const JsonFields& config, const char* model_type,
                              KerasHeadDim head_dim) {
-  KerasJson out = FERRY_TRY(keras_sizes(config, model_type, head_dim));
+  KerasJson out = FERRY_TRY(keras_sizes(config, model_type, {.head_dim = head_dim}));
   FERRY_RETURN_IF_ERROR(set_keras_rope(out, config));
   out["tie_word_embeddings"] = FERRY_TRY(config.flag_or("tie_word_embeddings", true));
   return out;
@@ -77,7 +77,7 @@ Result<KerasJson> keras_qwen3(const JsonFields& config, bool) {
 }
 
 Result<KerasJson> keras_mistral(const JsonFields& config, bool) {
-  KerasJson out = FERRY_TRY(keras_sizes(config, "mistral", KerasHeadDim::kEither));
+  KerasJson out = FERRY_TRY(keras_sizes(config, "mistral", {.head_dim = KerasHeadDim::kEither}));
   FERRY_RETURN_IF_ERROR(set_keras_rope(out, config));
   const auto window = FERRY_TRY(keras_window(config, "sliding_window", 512));
   out["sliding_window"] = window ? KerasJson(*window) : KerasJson(nullptr);
@@ -115,7 +115,7 @@ Result<KerasJson> su_scaling(const JsonFields& config, int64_t head_dim) {
 }
 
 Result<KerasJson> keras_phi3(const JsonFields& config, bool) {
-  KerasJson out = FERRY_TRY(keras_sizes(config, "phi3", KerasHeadDim::kShare));
+  KerasJson out = FERRY_TRY(keras_sizes(config, "phi3", {}));
   const auto length = [&](std::string_view key) {
     return config.integer_or(key, kPositionRange, 4096);
   };
@@ -164,8 +164,7 @@ Status refuse_other_smollm3(const JsonFields& config) {
 }
 
 Result<KerasJson> keras_smollm3(const JsonFields& config, bool) {
-  KerasJson out =
-      FERRY_TRY(keras_sizes(config, "smollm3", KerasHeadDim::kShare, "num_attention_heads"));
+  KerasJson out = FERRY_TRY(keras_sizes(config, "smollm3", {.heads = "num_attention_heads"}));
   FERRY_RETURN_IF_ERROR(refuse_other_smollm3(config));
   const auto layers = out["num_hidden_layers"].get<int64_t>();
   out["max_position_embeddings"] =

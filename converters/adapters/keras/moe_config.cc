@@ -17,21 +17,8 @@ constexpr double kYarnFast = 32.0, kYarnSlow = 1.0;
 constexpr bool every_layer(int64_t) { return true; }
 constexpr bool odd_layers(int64_t layer) { return layer % 2 == 1; }
 
-// The number of experts under `key`, and how many a token passes through.
-Status set_keras_experts(KerasJson& out, const JsonFields& config, const char* key,
-                         IntRange experts_range, int64_t default_top) {
-  const int64_t experts = FERRY_TRY(config.required("num_experts", experts_range));
-  const int64_t top = FERRY_TRY(config.integer_or("top_k", {1, kExpertRange.max}, default_top));
-  if (experts > 0 && top > experts) {
-    return config.bad("top_k", fmt::format("is {} of {} experts", top, experts));
-  }
-  out[key] = experts;
-  out["num_experts_per_tok"] = top;
-  return {};
-}
-
 Result<KerasJson> keras_mixtral(const JsonFields& config, bool) {
-  KerasJson out = FERRY_TRY(keras_sizes(config, "mixtral", KerasHeadDim::kShare));
+  KerasJson out = FERRY_TRY(keras_sizes(config, "mixtral", {}));
   FERRY_RETURN_IF_ERROR(set_keras_rope(out, config));
   FERRY_RETURN_IF_ERROR(
       set_keras_experts(out, config, "num_local_experts", {1, kExpertRange.max}, 2));
@@ -44,7 +31,7 @@ Result<KerasJson> keras_mixtral(const JsonFields& config, bool) {
 // What QwenMoe and Qwen3Moe share.
 Result<KerasJson> keras_qwen_moe(const JsonFields& config, const char* model_type,
                                  KerasHeadDim head_dim, IntRange experts) {
-  KerasJson out = FERRY_TRY(keras_sizes(config, model_type, head_dim));
+  KerasJson out = FERRY_TRY(keras_sizes(config, model_type, {.head_dim = head_dim}));
   FERRY_RETURN_IF_ERROR(set_keras_rope(out, config));
   FERRY_RETURN_IF_ERROR(set_keras_experts(out, config, "num_experts", experts, 4));
   out["moe_intermediate_size"] = FERRY_TRY(config.required("moe_intermediate_dim", kSizeRange));
@@ -124,7 +111,7 @@ Status set_keras_yarn(KerasJson& out, const JsonFields& config) {
 // KerasHub has windows in the layers 1, 3, ..., where the original has them in 0, 2, ...; and a
 // token sees as many tokens before itself as the window says, one more than in the original.
 Result<KerasJson> keras_gpt_oss(const JsonFields& config, bool) {
-  KerasJson out = FERRY_TRY(keras_sizes(config, "gpt_oss", KerasHeadDim::kEither));
+  KerasJson out = FERRY_TRY(keras_sizes(config, "gpt_oss", {.head_dim = KerasHeadDim::kEither}));
   FERRY_RETURN_IF_ERROR(set_keras_yarn(out, config));
   FERRY_RETURN_IF_ERROR(
       set_keras_experts(out, config, "num_local_experts", {1, kExpertRange.max}, 2));
