@@ -39,15 +39,12 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-class KerasPreset : public testing::TestWithParam<std::string> {};
-
-TEST_P(KerasPreset, HoldsTheWeightsOfTheHuggingFaceCheckpointBitByBit) {
+TEST(Keras, APresetHoldsTheWeightsOfTheHuggingFaceCheckpointBitByBit) {
   const TempDir keras, other;
-  copy_preset(keras, GetParam());
-  write_bytes(other / "config.json",
-              read_bytes(fixture("keras/" + GetParam()) + "/huggingface.json"));
+  copy_preset(keras, "qwen2");
+  write_bytes(other / "config.json", read_bytes(fixture("keras/qwen2/huggingface.json")));
   write_bytes(other / "model.safetensors",
-              read_bytes(fixture("keras/" + GetParam()) + "/huggingface.safetensors"));
+              read_bytes(fixture("keras/qwen2/huggingface.safetensors")));
   std::map<std::string, std::string> weights[2];
   for (const TempDir* dir : {&keras, &other}) {
     const Outcome done = run_ferry({"convert", dir->path(), "-o", *dir / "b", "--context-length",
@@ -61,6 +58,8 @@ TEST_P(KerasPreset, HoldsTheWeightsOfTheHuggingFaceCheckpointBitByBit) {
   EXPECT_TRUE(weights[0] == weights[1]);
 }
 
+class KerasPreset : public testing::TestWithParam<std::string> {};
+
 TEST_P(KerasPreset, IsAtParityWithTheOriginalModel) {
   const TempDir dir;
   copy_preset(dir, GetParam());
@@ -71,8 +70,10 @@ TEST_P(KerasPreset, IsAtParityWithTheOriginalModel) {
   EXPECT_EQ(verified.code, 0) << verified.err << verified.out;
 }
 
-// PRESETS
-INSTANTIATE_TEST_SUITE_P(Presets, KerasPreset, testing::Values("qwen2"),
+INSTANTIATE_TEST_SUITE_P(Presets, KerasPreset,
+                         testing::Values("qwen2", "mistral", "phi3", "smollm3", "mixtral",
+                                         "qwen2_moe", "qwen3_moe", "gpt_oss", "qwen3_5",
+                                         "qwen3_5_moe", "gpt2", "opt", "gpt_neox"),
                          [](const auto& preset_name) { return preset_name.param; });
 
 TEST(Keras, TheReportHasThePathsOfTheFile) {
@@ -86,6 +87,25 @@ TEST(Keras, TheReportHasThePathsOfTheFile) {
   EXPECT_EQ(targets["layers/reversible_embedding/vars/1"], Json::array({"output.weight"}));
   EXPECT_EQ(targets["layers/qwen_transformer_decoder_1/_self_attention_layer/_key_dense/vars/1"],
             Json::array({"layers.1.attention.wk.bias"}));
+}
+
+TEST(Keras, TheReportNamesAllVariablesOfATensor) {
+  const Outcome plan = run_ferry({"convert", fixture("keras/phi3"), "--dry-run", "--json"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const std::string layer = "layers/phi3_decoder_1/attention/";
+  bool found = false;
+  const Json document = plan.json();
+  for (const Json& entry : document["entries"]) {
+    if (entry["source"] != layer + "query_dense/vars/0 + " + layer + "key_dense/vars/0 + " + layer +
+                               "value_dense/vars/0") {
+      continue;
+    }
+    found = true;
+    EXPECT_EQ(entry["targets"],
+              (Json{"layers.1.attention.wq.weight", "layers.1.attention.wk.weight",
+                    "layers.1.attention.wv.weight"}));
+  }
+  EXPECT_TRUE(found) << plan.out;
 }
 
 TEST(Keras, TheBundleGetsAHuggingFaceConfigAndNoKerasObject) {

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "converters/config/model_config.h"
 
@@ -69,6 +71,31 @@ INSTANTIATE_TEST_SUITE_P(Presets, KerasConfigTest,
                                          "gemma3", "gemma3_deep"),
                          [](const auto& test) { return test.param; });
 
+// Classes whose config.json transformers 5 wrote for the same model.
+class KerasClassTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(KerasClassTest, IsTheModelOfTheHuggingFaceConfig) {
+  const Result<std::string> text = translate(keras_config(GetParam()));
+  ASSERT_TRUE(text.has_value()) << text.error().message;
+  const auto made = parse_model_config(*text, "", "config.json");
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  auto expected =
+      parse_model_config(read_all(preset(GetParam()) / "huggingface.json"), "", "huggingface.json");
+  ASSERT_TRUE(expected.has_value()) << expected.error().message;
+  // Keras does not state the number of positions in all classes, and always whether the head is
+  // tied.
+  const std::set<std::string> stating = {"phi3", "smollm3", "gpt2", "opt", "gpt_neox"};
+  if (!stating.contains(GetParam())) expected->max_positions = made->max_positions;
+  expected->tie_unless_stored = made->tie_unless_stored;
+  EXPECT_TRUE(*made == *expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, KerasClassTest,
+                         testing::Values("mistral", "phi3", "smollm3", "mixtral", "qwen2_moe",
+                                         "qwen3_moe", "gpt_oss", "qwen3_5", "qwen3_5_moe", "gpt2",
+                                         "opt", "gpt_neox"),
+                         [](const auto& test) { return test.param; });
+
 TEST(KerasConfig, IsToldFromAHuggingFaceConfig) {
   EXPECT_TRUE(is_keras_config(keras_config("qwen3").dump()));
   EXPECT_FALSE(is_keras_config(read_all(preset("qwen3") / "huggingface.json")));
@@ -109,6 +136,79 @@ TEST(KerasConfig, SlidingWindowsFollowTheBackbone) {
   EXPECT_EQ(parsed.layer_types, std::vector(2, LayerType::kSlidingAttention));
 }
 
+TEST(KerasConfig, AWindowThatIsNotStatedIsThatOfTheClass) {
+  const struct {
+    const char *preset, *key;
+    int64_t window;
+  } cases[] = {{"mistral", "sliding_window", 512},
+               {"mixtral", "sliding_window", 512},
+               {"qwen3_moe", "sliding_window_size", 32768},
+               {"gpt_oss", "sliding_window", 4097}};
+  for (const auto& each : cases) {
+    json config = keras_config(each.preset);
+    config["config"].erase(each.key);
+    EXPECT_EQ(parse_model_config(*translate(config), "", "config.json")->sliding_window,
+              each.window);
+    config["config"][each.key] = nullptr;
+    EXPECT_EQ(parse_model_config(*translate(config), "", "config.json")->sliding_window,
+              std::nullopt);
+  }
+}
+
+// The original has them in the layers 0, 2, ..., and the token itself counts there.
+TEST(KerasConfig, WindowsOfGptOssAreThoseOfKerasHub) {
+  json config = keras_config("gpt_oss");
+  config["config"]["num_layers"] = 4;
+  const ModelConfig parsed = *parse_model_config(*translate(config), "", "config.json");
+  const LayerType full = LayerType::kFullAttention, slides = LayerType::kSlidingAttention;
+  EXPECT_EQ(parsed.layer_types, (std::vector{full, slides, full, slides}));
+  EXPECT_EQ(parsed.sliding_window, 10);
+  config["config"]["sliding_window"] = 0;
+  EXPECT_EQ(parse_model_config(*translate(config), "", "config.json")->layer_types,
+            std::vector(4, full));
+}
+
+TEST(KerasConfig, AVisionEncoderOfQwen35IsLeftOut) {
+  json config = keras_config("qwen3_5");
+  const Result<std::string> text = translate(config);
+  config["config"]["vision_encoder"] = {{"class_name", "Qwen3_5VisionEncoder"}};
+  config["config"]["mrope_section"] = {1, 1, 0};
+  EXPECT_EQ(*translate(config), *text);
+}
+
+TEST(KerasConfig, EveryFourthLayerOfQwen35HasAttentionByDefault) {
+  json config = keras_config("qwen3_5");
+  config["config"]["num_layers"] = 5;
+  config["config"]["layer_types"] = nullptr;
+  const ModelConfig parsed = *parse_model_config(*translate(config), "", "config.json");
+  std::vector types(5, LayerType::kLinearAttention);
+  types[3] = LayerType::kFullAttention;
+  EXPECT_EQ(parsed.layer_types, types);
+}
+
+TEST(KerasConfig, AYarnFactorOfOneScalesNothing) {
+  json config = keras_config("gpt_oss");
+  config["config"]["rope_scaling_factor"] = 1;
+  const ModelConfig parsed = *parse_model_config(*translate(config), "", "config.json");
+  EXPECT_EQ(parsed.rope.type, RopeConfig::Type::kDefault);
+  EXPECT_EQ(parsed.rope.theta, 150000.0);
+}
+
+TEST(KerasConfig, TheSizeOfAHeadMayBeLeftOut) {
+  for (const char* name : {"mistral", "qwen3_moe", "gpt_oss"}) {
+    json config = keras_config(name);
+    config["config"]["head_dim"] = nullptr;
+    config["config"]["rope_scaling_factor"] = 1.0;
+    EXPECT_EQ(json::parse(*translate(config))["head_dim"], 4) << name;
+  }
+}
+
+TEST(KerasConfig, LayersBehindTheListHaveRope) {
+  json config = keras_config("smollm3");
+  config["config"]["rope_layer_enabled_list"] = {false};
+  EXPECT_EQ(json::parse(*translate(config))["no_rope_layers"], json({0, 1, 1}));
+}
+
 TEST(KerasConfig, GemmaScalesQueriesByTheShareOfTheHiddenSizeWhereItSaysSo) {
   json config = keras_config("gemma2");
   config["config"]["query_head_dim_normalize"] = false;
@@ -127,7 +227,10 @@ constexpr ErrorCode kNot = ErrorCode::kUnsupported;
 const Refusal kRefusals[] = {
     {"llama", R"({"class_name": "BertBackbone"})", kNot,
      "'class_name' is 'BertBackbone', which is not supported; supported are GemmaBackbone, "
-     "Gemma3Backbone, LlamaBackbone, Llama3Backbone, QwenBackbone, Qwen3Backbone"},
+     "Gemma3Backbone, LlamaBackbone, Llama3Backbone, QwenBackbone, Qwen3Backbone, "
+     "MistralBackbone, Phi3Backbone, SmolLM3Backbone, MixtralBackbone, QwenMoeBackbone, "
+     "Qwen3MoeBackbone, GptOssBackbone, Qwen3_5Backbone, Qwen3_5MoeBackbone, GPT2Backbone, "
+     "OPTBackbone, GPTNeoXBackbone"},
     {"llama", R"({"class_name": "Functional"})", kNot, "'Functional'"},
     {"llama", R"({"class_name": 7})", kBad, "'class_name' is not a string"},
     {"llama", R"({"class_name": null})", kBad, "'class_name' is missing"},
@@ -164,6 +267,62 @@ const Refusal kRefusals[] = {
     {"gemma3", R"({"config": {"use_bidirectional_attention": true}})", kNot, "is true"},
     {"gemma3", R"({"config": {"use_query_key_norm": false}})", kNot, "use_query_key_norm"},
     {"gemma3", R"({"config": {"local_rope_scaling_factor": 2}})", kNot, "is not 1"},
+    {"mistral", R"({"config": {"use_bias": true}})", kNot,
+     "'config.use_bias' is not known for MistralBackbone"},
+    {"mistral", R"({"config": {"sliding_window": 0}})", kBad, "'config.sliding_window' is 0"},
+    {"mistral", R"({"config": {"head_dim": null, "num_query_heads": 6}})", kBad,
+     "does not divide hidden_dim 16"},
+    {"mistral", R"({"config": {"tie_word_embeddings": true}})", kNot,
+     "'config.tie_word_embeddings' is not known"},
+    {"phi3", R"({"config": {"rope_scaling_type": "yarn"}})", kNot,
+     "'config.rope_scaling_type' is 'yarn'; su and null are supported"},
+    {"phi3", R"({"config": {"rope_scaling_type": null}})", kBad,
+     "'config.rope_scaling_short_factor' is set without"},
+    {"phi3", R"({"config": {"rope_scaling_long_factor": [1, 2, 3]}})", kBad,
+     "'config.rope_scaling_long_factor' has 3 numbers for heads of 4"},
+    {"phi3", R"({"config": {"rope_scaling_long_factor": null}})", kBad, "is missing"},
+    {"phi3", R"({"config": {"rope_scaling_factor": 2}})", kNot,
+     "'config.rope_scaling_factor' is not known for Phi3Backbone"},
+    {"smollm3", R"({"config": {"attention_bias": true}})", kNot, "'config.attention_bias' is true"},
+    {"smollm3", R"({"config": {"partial_rotary_factor": 0.5}})", kNot,
+     "'config.partial_rotary_factor' is not 1"},
+    {"smollm3", R"({"config": {"layer_types": ["full_attention", "sliding_attention"]}})", kNot,
+     "'config.layer_types' has layers other than 'full_attention'"},
+    {"smollm3", R"({"config": {"layer_types": null}})", kBad, "'config.layer_types'"},
+    {"smollm3", R"({"config": {"rope_layer_enabled_list": [true, 2]}})", kBad,
+     "has 2 as element 1"},
+    {"smollm3", R"({"config": {"rope_layer_enabled_list": true}})", kBad, "is not a list"},
+    {"mixtral", R"({"config": {"top_k": 5}})", kBad, "'config.top_k' is 5 of 4 experts"},
+    {"mixtral", R"({"config": {"num_experts": 0}})", kBad, "'config.num_experts' is 0"},
+    {"mixtral", R"({"config": {"head_dim": 8}})", kNot, "'config.head_dim' is not known"},
+    {"qwen2_moe", R"({"config": {"mlp_only_layers": [1]}})", kNot,
+     "'config.mlp_only_layers' is not empty"},
+    {"qwen2_moe", R"({"config": {"decoder_sparse_step": 2}})", kNot,
+     "'config.decoder_sparse_step' is not 1"},
+    {"qwen2_moe", R"({"config": {"shared_expert_intermediate_dim": null}})", kBad, "is missing"},
+    {"qwen3_moe", R"({"config": {"moe_intermediate_dim": null}})", kBad, "is missing"},
+    {"qwen3_moe", R"({"config": {"mlp_only_layers": ["x"]}})", kBad, "mlp_only_layers"},
+    {"qwen3_moe", R"({"config": {"num_shared_experts": 2}})", kNot, "num_shared_experts"},
+    {"gpt_oss", R"({"config": {"rope_scaling_factor": 0.5}})", kNot,
+     "'config.rope_scaling_factor' is below 1"},
+    {"gpt_oss", R"({"config": {"rope_max_wavelength": 100, "head_dim": 16}})", kNot,
+     "'config.rope_max_wavelength' is 100, too small"},
+    {"qwen3_5", R"({"config": {"sliding_window_size": 64}})", kNot,
+     "'config.sliding_window_size' is 64: Qwen 3.5 has no sliding window"},
+    {"qwen3_5", R"({"config": {"layer_types": ["full_attention"]}})", kBad,
+     "'config.layer_types' is no list of 2 layers"},
+    {"qwen3_5", R"({"config": {"layer_types": ["full_attention", "sliding_attention"]}})", kBad,
+     "element 1"},
+    {"qwen3_5", R"({"config": {"linear_conv_kernel_dim": 0}})", kBad, "linear_conv_kernel_dim"},
+    {"qwen3_5", R"({"config": {"attention_gate": "x"}})", kNot, "'config.attention_gate'"},
+    {"qwen3_5_moe", R"({"config": {"intermediate_dim": 24}})", kNot, "'config.intermediate_dim'"},
+    {"gpt2", R"({"config": {"num_heads": 3}})", kBad, "'config.num_heads' is 3"},
+    {"gpt2", R"({"config": {"num_query_heads": 4}})", kNot, "'config.num_query_heads'"},
+    {"gpt2", R"({"config": {"layer_norm_epsilon": 1e-6}})", kNot,
+     "'config.layer_norm_epsilon' is not known for GPT2Backbone"},
+    {"opt", R"({"config": {"max_sequence_length": 0}})", kBad, "'config.max_sequence_length' is 0"},
+    {"gpt_neox", R"({"config": {"rotary_percentage": 1.5}})", kBad, "rotary_percentage"},
+    {"gpt_neox", R"({"config": {"rotary_max_wavelength": "x"}})", kBad, "rotary_max_wavelength"},
 };
 
 TEST(KerasConfig, WhatIsNotKnownOrWrongIsRefusedUnderItsOwnName) {

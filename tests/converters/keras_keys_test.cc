@@ -207,6 +207,125 @@ TEST(KerasKeys, TheWeightsOfAPresetAreThoseOfTheHuggingFaceCheckpoint) {
   }
 }
 
+// -- tensors that are made of several variables, or of all experts
+
+ModelConfig small_config(const std::string& type) {
+  ModelConfig config;
+  config.model_type = config.text_type = type;
+  config.vocab_size = 7;
+  config.hidden_size = 4;
+  config.intermediate_size = 5;
+  config.num_layers = 1;
+  config.num_heads = 2;
+  config.num_kv_heads = 1;
+  config.head_dim = 3;
+  config.max_positions = 6;
+  return config;
+}
+
+// The values of the only tensor that has `key`; its shape must be `shape`.
+std::vector<float> values_of(const Counting& source, const ModelConfig& config,
+                             const std::string& key, const Shape& shape) {
+  const auto keyed = key_keras_tensors(source, config);
+  EXPECT_TRUE(keyed.has_value()) << keyed.error().message;
+  const auto recipes = by_key(*keyed);
+  EXPECT_TRUE(recipes.contains(key)) << key;
+  if (!recipes.contains(key)) return {};
+  EXPECT_EQ(recipes.at(key)->output().shape, shape);
+  std::vector<float> values(static_cast<size_t>(elements_of(shape)));
+  EXPECT_TRUE(materialize(*recipes.at(key), source, 0, std::as_writable_bytes(std::span(values))));
+  return values;
+}
+
+TEST(KerasKeys, PartsAreRowsOneAfterTheOther) {
+  const std::string layer = "layers/phi3_decoder/";
+  Counting source({});
+  source.add(layer + "attention/value_dense/vars/0", {4, 1, 3});
+  source.add(layer + "attention/query_dense/vars/0", {4, 2, 3});
+  source.add(layer + "attention/key_dense/vars/0", {4, 1, 3});
+  const auto values =
+      values_of(source, small_config("phi3"), "model.layers.0.self_attn.qkv_proj.weight", {12, 4});
+  for (int64_t row = 0; row < 12; ++row) {
+    const size_t entry = row < 6 ? 1 : row < 9 ? 2 : 0;
+    const int64_t first = row < 6 ? 0 : row < 9 ? 6 : 9, width = row < 6 ? 6 : 3;
+    for (int64_t column = 0; column < 4; ++column) {
+      ASSERT_EQ(values.at(static_cast<size_t>(row * 4 + column)),
+                Counting::value(entry, column * width + row - first));
+    }
+  }
+}
+
+TEST(KerasKeys, GateAndUpOfAnExpertLieTogether) {
+  const std::string bank = "layers/mixtral_transformer_decoder/_sparse_moe_block/expert_bank/";
+  ModelConfig config = small_config("mixtral");
+  config.moe.experts = 3;
+  config.moe.expert_size = 2;
+  config.moe.layers = {true};
+  Counting source({});
+  for (const char* name : {"vars/0", "vars/1"}) source.add(bank + name, {3, 4, 2});
+  const auto values =
+      values_of(source, config, "model.layers.0.mlp.experts.gate_up_proj", {3, 4, 4});
+  for (int64_t expert = 0; expert < 3; ++expert) {
+    for (int64_t row = 0; row < 4; ++row) {
+      for (int64_t column = 0; column < 4; ++column) {
+        ASSERT_EQ(
+            values.at(static_cast<size_t>((expert * 4 + row) * 4 + column)),
+            Counting::value(static_cast<size_t>(row / 2), (expert * 4 + column) * 2 + row % 2));
+      }
+    }
+  }
+}
+
+TEST(KerasKeys, PositionsOfOptBeginInTheThirdRow) {
+  Counting source({});
+  source.add("layers/token_and_position_embedding/position_embedding/vars/0", {6, 4});
+  const auto values =
+      values_of(source, small_config("opt"), "model.decoder.embed_positions.weight", {8, 4});
+  for (int64_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(values.at(static_cast<size_t>(i + 8)), Counting::value(0, i));
+  }
+}
+
+TEST(KerasKeys, AMissingPartIsNamed) {
+  const std::string layer = "layers/phi3_decoder/attention/";
+  Counting source({});
+  source.add(layer + "query_dense/vars/0", {4, 2, 3});
+  source.add(layer + "value_dense/vars/0", {4, 1, 3});
+  const auto keyed = key_keras_tensors(source, small_config("phi3"));
+  ASSERT_TRUE(keyed.has_value());
+  EXPECT_TRUE(keyed->tensors.empty());
+  EXPECT_EQ(keyed->names.at("model.layers.0.self_attn.qkv_proj.weight"),
+            layer + "key_dense/vars/0");
+}
+
+TEST(KerasKeys, AVisionEncoderMakesNoWeight) {
+  Counting source({});
+  source.add("layers/qwen3_5_vision_encoder/pos_embed/vars/0", {16, 8});
+  source.add("layers/qwen3_5_backbone/layers/qwen3_5_vision_encoder/pos_embed/vars/1", {8});
+  source.add("layers/other_encoder/pos_embed/vars/0", {16, 8});
+  const auto keyed = key_keras_tensors(source, small_config("qwen3_5_text"));
+  ASSERT_TRUE(keyed.has_value());
+  ASSERT_EQ(keyed->tensors.size(), 3u);
+  EXPECT_EQ(keyed->tensors[0].unused, "vision tower: only the text part is built");
+  EXPECT_EQ(keyed->tensors[1].unused, keyed->tensors[0].unused);
+  EXPECT_EQ(keyed->tensors[2].unused, "");
+}
+
+TEST(KerasKeys, LayersWithAndWithoutExpertsHaveDifferentVariables) {
+  ModelConfig config = small_config("qwen3_moe");
+  config.num_layers = 2;
+  config.moe.experts = 3;
+  config.moe.expert_size = 2;
+  config.moe.layers = {false, true};
+  const auto keyed = key_keras_tensors(Counting({}), config);
+  ASSERT_TRUE(keyed.has_value());
+  EXPECT_TRUE(keyed->names.contains("model.layers.0.mlp.gate_proj.weight"));
+  EXPECT_FALSE(keyed->names.contains("model.layers.0.mlp.gate.weight"));
+  EXPECT_FALSE(keyed->names.contains("model.layers.1.mlp.gate_proj.weight"));
+  EXPECT_EQ(keyed->names.at("model.layers.1.mlp.gate.weight"),
+            "layers/qwen3_moe_transformer_decoder_1/mlp/_sparse_feedforward_gate_dense/vars/0");
+}
+
 TEST(KerasKeys, OnlyVariablesAreKerasPaths) {
   Counting source({});
   source.add("model.layers.0.mlp.up_proj.weight", {4, 4});
@@ -311,14 +430,15 @@ TEST(KerasKeys, QuantisedAndLoraFilesAreUnsupported) {
 
 TEST(KerasKeys, FamiliesWithoutATableAreUnsupported) {
   ModelConfig config = config_of("qwen3");
-  config.text_type = "mistral";
+  config.text_type = "granite";
   Counting source({});
   source.add("layers/reversible_embedding/vars/0", {300, 32});
   const Error error = error_of(source, config);
   EXPECT_EQ(error.code, ErrorCode::kUnsupported);
   EXPECT_EQ(error.message,
-            "model.weights.h5: Keras weights of model_type 'mistral' are not supported; supported "
-            "are llama, qwen2, qwen3, gemma, gemma2, gemma3_text");
+            "model.weights.h5: Keras weights of model_type 'granite' are not supported; supported "
+            "are llama, qwen2, qwen3, gemma, gemma2, gemma3_text, mistral, phi3, smollm3, mixtral, "
+            "qwen2_moe, qwen3_moe, gpt_oss, qwen3_5_text, qwen3_5_moe_text, gpt2, opt, gpt_neox");
 }
 
 }  // namespace

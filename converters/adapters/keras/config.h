@@ -1,9 +1,9 @@
 // The description of a KerasHub backbone (config.json of a preset) as the text of a Hugging Face
 // config.json. From there on a preset is a checkpoint like any other.
 //
-// Source: the backbones' constructors and get_config of KerasHub 0.31 and KerasNLP 0.12. What they
-// fix in code and do not write down (Gemma's tied head, the layer pattern and RoPE bases of Gemma
-// 3) is fixed here.
+// Source: the backbones' constructors and get_config of KerasHub 0.31 and 0.32 and of KerasNLP
+// 0.12. What they fix in code and do not write down (Gemma's tied head, the layer pattern and RoPE
+// bases of Gemma 3) is fixed here.
 #pragma once
 
 #include <string>

@@ -4,171 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
-#include <optional>
 #include <span>
 #include <utility>
 
+#include "converters/adapters/keras/key_tables.h"
 #include "core/checked.h"
 #include "core/text.h"
 
 namespace ferry::converters {
 namespace {
-
-// -- the tables
-
-enum class KerasDim : uint8_t { kNone, kVocab, kHidden, kMlp, kHeads, kKvHeads, kHeadDim };
-
-// What becomes of the stored tensor.
-enum class Op : uint8_t {
-  kCopy,
-  kTranspose,            // [A, B] -> [B, A]
-  kMergeLastTranspose,   // [D, H, hd] -> [H * hd, D]
-  kMergeFirstTranspose,  // [H, hd, D] -> [D, H * hd]
-  kSwapLastMergeFirst,   // [H, D, hd] -> [H * hd, D]
-  kFlatten,              // [H, hd] -> [H * hd]
-};
-
-struct Row {
-  std::string_view path, key;  // below the layer
-  Op op;
-  std::array<KerasDim, 3> shape;  // as stored
-};
-
-// Llama, Qwen 2, Qwen 3.
-constexpr Row kDecoder[] = {
-    {"_self_attention_layernorm/vars/0", "input_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
-    {"_self_attention_layer/_query_dense/vars/0",
-     "self_attn.q_proj.weight",
-     Op::kMergeLastTranspose,
-     {KerasDim::kHidden, KerasDim::kHeads, KerasDim::kHeadDim}},
-    {"_self_attention_layer/_key_dense/vars/0",
-     "self_attn.k_proj.weight",
-     Op::kMergeLastTranspose,
-     {KerasDim::kHidden, KerasDim::kKvHeads, KerasDim::kHeadDim}},
-    {"_self_attention_layer/_value_dense/vars/0",
-     "self_attn.v_proj.weight",
-     Op::kMergeLastTranspose,
-     {KerasDim::kHidden, KerasDim::kKvHeads, KerasDim::kHeadDim}},
-    {"_self_attention_layer/_output_dense/vars/0",
-     "self_attn.o_proj.weight",
-     Op::kMergeFirstTranspose,
-     {KerasDim::kHeads, KerasDim::kHeadDim, KerasDim::kHidden}},
-    {"_feedforward_layernorm/vars/0",
-     "post_attention_layernorm.weight",
-     Op::kCopy,
-     {KerasDim::kHidden}},
-    {"_feedforward_gate_dense/vars/0",
-     "mlp.gate_proj.weight",
-     Op::kTranspose,
-     {KerasDim::kHidden, KerasDim::kMlp}},
-    {"_feedforward_intermediate_dense/vars/0",
-     "mlp.up_proj.weight",
-     Op::kTranspose,
-     {KerasDim::kHidden, KerasDim::kMlp}},
-    {"_feedforward_output_dense/vars/0",
-     "mlp.down_proj.weight",
-     Op::kTranspose,
-     {KerasDim::kMlp, KerasDim::kHidden}},
-};
-constexpr Row kQwen2Biases[] = {
-    {"_self_attention_layer/_query_dense/vars/1",
-     "self_attn.q_proj.bias",
-     Op::kFlatten,
-     {KerasDim::kHeads, KerasDim::kHeadDim}},
-    {"_self_attention_layer/_key_dense/vars/1",
-     "self_attn.k_proj.bias",
-     Op::kFlatten,
-     {KerasDim::kKvHeads, KerasDim::kHeadDim}},
-    {"_self_attention_layer/_value_dense/vars/1",
-     "self_attn.v_proj.bias",
-     Op::kFlatten,
-     {KerasDim::kKvHeads, KerasDim::kHeadDim}},
-};
-constexpr Row kQwen3Norms[] = {
-    {"_self_attention_layer/_query_dense_layer_norm/vars/0",
-     "self_attn.q_norm.weight",
-     Op::kCopy,
-     {KerasDim::kHeadDim}},
-    {"_self_attention_layer/_key_dense_layer_norm/vars/0",
-     "self_attn.k_norm.weight",
-     Op::kCopy,
-     {KerasDim::kHeadDim}},
-};
-
-constexpr Row kGemma[] = {
-    {"pre_attention_norm/vars/0", "input_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
-    {"attention/query_dense/vars/0",
-     "self_attn.q_proj.weight",
-     Op::kSwapLastMergeFirst,
-     {KerasDim::kHeads, KerasDim::kHidden, KerasDim::kHeadDim}},
-    {"attention/key_dense/vars/0",
-     "self_attn.k_proj.weight",
-     Op::kSwapLastMergeFirst,
-     {KerasDim::kKvHeads, KerasDim::kHidden, KerasDim::kHeadDim}},
-    {"attention/value_dense/vars/0",
-     "self_attn.v_proj.weight",
-     Op::kSwapLastMergeFirst,
-     {KerasDim::kKvHeads, KerasDim::kHidden, KerasDim::kHeadDim}},
-    {"attention/output_dense/vars/0",
-     "self_attn.o_proj.weight",
-     Op::kMergeFirstTranspose,
-     {KerasDim::kHeads, KerasDim::kHeadDim, KerasDim::kHidden}},
-    {"gating_ffw/vars/0",
-     "mlp.gate_proj.weight",
-     Op::kTranspose,
-     {KerasDim::kHidden, KerasDim::kMlp}},
-    {"gating_ffw_2/vars/0",
-     "mlp.up_proj.weight",
-     Op::kTranspose,
-     {KerasDim::kHidden, KerasDim::kMlp}},
-    {"ffw_linear/vars/0",
-     "mlp.down_proj.weight",
-     Op::kTranspose,
-     {KerasDim::kMlp, KerasDim::kHidden}},
-};
-// The same path is another norm of Hugging Face in Gemma 1 than in Gemma 2 and 3.
-constexpr Row kGemma1Norms[] = {
-    {"pre_ffw_norm/vars/0", "post_attention_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
-};
-constexpr Row kGemma2Norms[] = {
-    {"post_attention_norm/vars/0",
-     "post_attention_layernorm.weight",
-     Op::kCopy,
-     {KerasDim::kHidden}},
-    {"pre_ffw_norm/vars/0", "pre_feedforward_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
-    {"post_ffw_norm/vars/0", "post_feedforward_layernorm.weight", Op::kCopy, {KerasDim::kHidden}},
-};
-constexpr Row kGemma3Norms[] = {
-    {"attention/query_norm/vars/0", "self_attn.q_norm.weight", Op::kCopy, {KerasDim::kHeadDim}},
-    {"attention/key_norm/vars/0", "self_attn.k_norm.weight", Op::kCopy, {KerasDim::kHeadDim}},
-};
-
-struct Family {
-  std::string_view model_type;  // of the text part
-  std::string_view decoder;     // class of a layer, as in paths
-  std::string_view final_norm;
-  std::vector<std::span<const Row>> tables;
-};
-
-const std::vector<Family>& families() {
-  static const std::vector<Family> list = {
-      {"llama", "llama_transformer_decoder", "llama_layer_norm", {kDecoder}},
-      {"qwen2", "qwen_transformer_decoder", "qwen_layer_norm", {kDecoder, kQwen2Biases}},
-      {"qwen3", "qwen3_transformer_decoder", "qwen3_layer_norm", {kDecoder, kQwen3Norms}},
-      {"gemma", "gemma_decoder_block", "rms_normalization", {kGemma, kGemma1Norms}},
-      {"gemma2", "gemma_decoder_block", "rms_normalization", {kGemma, kGemma2Norms}},
-      {"gemma3_text",
-       "gemma3_decoder_block",
-       "rms_normalization",
-       {kGemma, kGemma2Norms, kGemma3Norms}},
-  };
-  return list;
-}
-
-constexpr std::string_view kEmbedding = "layers/reversible_embedding/vars/0";
-constexpr std::string_view kReversibleHead = "layers/reversible_embedding/vars/1";
 
 // -- paths
 
@@ -191,104 +36,137 @@ bool is_variable(std::string_view path) {
 
 // -- the table of one model
 
-struct Known {
+struct KnownVariable {
   std::string key;
-  Op op;
+  KerasOp op;
   Shape shape;  // as stored
 };
 
-// All stored paths of a model, by path.
-using Paths = std::unordered_map<std::string, Known>;
+struct KnownVariables {
+  std::string_view unread;  // KerasFamily::unread
+  std::unordered_map<std::string, KnownVariable> by_path;
+  // The paths of the parts of each key, in order; keys in the order of the tables.
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_key;
+};
 
-int64_t size_of(KerasDim dim, const ModelConfig& config) {
-  switch (dim) {
-    case KerasDim::kNone:
-      return 0;
-    case KerasDim::kVocab:
-      return config.vocab_size;
-    case KerasDim::kHidden:
-      return config.hidden_size;
-    case KerasDim::kMlp:
-      return config.intermediate_size;
-    case KerasDim::kHeads:
-      return config.num_heads;
-    case KerasDim::kKvHeads:
-      return config.num_kv_heads;
-    case KerasDim::kHeadDim:
-      return config.head_dim;
-  }
-  return 0;
-}
-
-const Family* find_family_table(const ModelConfig& config) {
-  const auto it = std::ranges::find(families(), config.text_type, &Family::model_type);
-  return it == families().end() ? nullptr : &*it;
-}
-
-Paths known_paths(const Family& family, const ModelConfig& config) {
-  Paths paths;
-  const auto add = [&](std::string path, std::string key, Op op, std::array<KerasDim, 3> dims) {
-    Shape shape;
-    for (const KerasDim dim : dims) {
-      if (dim != KerasDim::kNone) shape.push_back(size_of(dim, config));
+class KnownVariablesOf {
+ public:
+  KnownVariablesOf(const KerasFamily& family, const ModelConfig& config) : config_(config) {
+    known_.unread = family.unread;
+    for (const KerasRow& row : family.outside) add("", "", row);
+    if (!family.final_norm.empty()) {
+      add("", "",
+          {fmt::format("layers/{}/vars/0", family.final_norm), "model.norm.weight", KerasOp::kCopy,
+           "D"});
     }
-    paths.emplace(std::move(path), Known{std::move(key), op, std::move(shape)});
-  };
-  add(std::string(kEmbedding), "model.embed_tokens.weight", Op::kCopy,
-      {KerasDim::kVocab, KerasDim::kHidden});
-  add(std::string(kReversibleHead), "lm_head.weight", Op::kTranspose,
-      {KerasDim::kHidden, KerasDim::kVocab});
-  add(fmt::format("layers/{}/vars/0", family.final_norm), "model.norm.weight", Op::kCopy,
-      {KerasDim::kHidden});
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    for (int64_t layer = 0; layer < config.num_layers; ++layer) add_layer(family, layer);
+  }
+  KnownVariables take() { return std::move(known_); }
+
+ private:
+  void add_layer(const KerasFamily& family, int64_t layer) {
+    // The first of several layers has no number.
     const std::string number = layer == 0 ? "" : fmt::format("_{}", layer);
-    for (const std::span<const Row> table : family.tables) {
-      for (const Row& row : table) {
-        add(fmt::format("layers/{}{}/{}", family.decoder, number, row.path),
-            fmt::format("model.layers.{}.{}", layer, row.key), row.op, row.shape);
-      }
+    const std::string path = fmt::format("layers/{}{}/", family.decoder, number);
+    const std::string key = fmt::format("{}{}.", family.layers, layer);
+    for (const KerasLayerRows& table : family.inside) {
+      if (!is_keras_layer(table.of, config_, layer)) continue;
+      for (const KerasRow& row : table.rows) add(path, key, row);
     }
   }
-  return paths;
-}
+
+  void add(const std::string& path, const std::string& key, const KerasRow& row) {
+    Shape shape;
+    for (const char letter : row.shape) shape.push_back(keras_dim(letter, config_));
+    std::string whole_path = path + std::string(row.path), whole_key = key + std::string(row.key);
+    const auto [at, fresh] = position_.emplace(whole_key, known_.by_key.size());
+    if (fresh) known_.by_key.emplace_back(whole_key, std::vector<std::string>{});
+    known_.by_key[at->second].second.push_back(whole_path);
+    known_.by_path.emplace(std::move(whole_path),
+                           KnownVariable{std::move(whole_key), row.op, std::move(shape)});
+  }
+
+  const ModelConfig& config_;
+  KnownVariables known_;
+  std::unordered_map<std::string, size_t> position_;  // in by_key
+};
 
 // -- operations
 
-// The tensor of the entry, whose shape is `known.shape`.
-Result<KeyedTensor> arrange(const Known& known, const TensorSource& source, size_t entry) {
-  const Shape& s = known.shape;
-  StridedPiece piece{.tensor = entry};
+// A variable as Hugging Face arranges it. Where it has a matrix for each expert, there is a piece
+// for each.
+struct Arranged {
   Shape shape;
-  const auto walk = [&](Shape to, std::initializer_list<StridedAxis> axes) {
-    shape = std::move(to);
-    for (const StridedAxis& axis : axes) add_axis(piece, axis);
-  };
-  switch (known.op) {
-    case Op::kCopy:
-    case Op::kFlatten: {
-      const int64_t elements = checked_numel(s).value_or(0);
-      walk(known.op == Op::kCopy ? s : Shape{elements}, {{elements, 1}});
-      break;
-    }
-    case Op::kTranspose:
-      walk({s[1], s[0]}, {{s[1], 1}, {s[0], s[1]}});
-      break;
-    case Op::kMergeLastTranspose: {
-      const int64_t rows = s[1] * s[2];
-      walk({rows, s[0]}, {{rows, 1}, {s[0], rows}});
-      break;
-    }
-    case Op::kMergeFirstTranspose: {
-      const int64_t columns = s[0] * s[1];
-      walk({s[2], columns}, {{s[2], 1}, {columns, s[2]}});
-      break;
-    }
-    case Op::kSwapLastMergeFirst:
-      walk({s[0] * s[2], s[1]}, {{s[0], s[1] * s[2]}, {s[2], 1}, {s[1], s[2]}});
-      break;
+  std::vector<StridedPiece> pieces;
+};
+
+StridedPiece walk_of(size_t entry, int64_t offset, std::initializer_list<StridedAxis> axes) {
+  StridedPiece piece{.tensor = entry, .offset = offset};
+  for (const StridedAxis& axis : axes) add_axis(piece, axis);
+  return piece;
+}
+
+Arranged transposed_experts(const Shape& s, size_t entry) {
+  Arranged made{{s[0], s[2], s[1]}, {}};
+  for (int64_t expert = 0; expert < s[0]; ++expert) {
+    made.pieces.push_back(walk_of(entry, expert * s[1] * s[2], {{s[2], 1}, {s[1], s[2]}}));
   }
-  return KeyedTensor{known.key, FERRY_TRY(graph::make_recipe(source, {std::move(piece)},
-                                                             std::move(shape), known.key))};
+  return made;
+}
+
+// Entry `entry` is a tensor of shape `s`.
+Arranged arranged(KerasOp op, const Shape& s, size_t entry) {
+  const int64_t elements = checked_numel(s).value_or(0);
+  const StridedPiece all = run_piece(entry, 0, elements);
+  switch (op) {
+    case KerasOp::kCopy:
+      return {s, {all}};
+    case KerasOp::kFlatten:
+      return {{elements}, {all}};
+    case KerasOp::kMergeFirst:
+      return {{s[0] * s[1], s[2]}, {all}};
+    case KerasOp::kTranspose:
+      return {{s[1], s[0]}, {walk_of(entry, 0, {{s[1], 1}, {s[0], s[1]}})}};
+    case KerasOp::kMergeLastTranspose: {
+      const int64_t rows = s[1] * s[2];
+      return {{rows, s[0]}, {walk_of(entry, 0, {{rows, 1}, {s[0], rows}})}};
+    }
+    case KerasOp::kMergeFirstTranspose: {
+      const int64_t columns = s[0] * s[1];
+      return {{s[2], columns}, {walk_of(entry, 0, {{s[2], 1}, {columns, s[2]}})}};
+    }
+    case KerasOp::kSwapLastMergeFirst:
+      return {{s[0] * s[2], s[1]},
+              {walk_of(entry, 0, {{s[0], s[1] * s[2]}, {s[2], 1}, {s[1], s[2]}})}};
+    case KerasOp::kTransposeEach:
+      return transposed_experts(s, entry);
+    case KerasOp::kAddMiddle:
+      return {{s[0], 1, s[1]}, {all}};
+    case KerasOp::kAfterTwoRows: {
+      // The first row stands for both.
+      const StridedPiece row = run_piece(entry, 0, s[1]);
+      return {{2 + s[0], s[1]}, {row, row, all}};
+    }
+  }
+  return {};
+}
+
+// The parts as one tensor: rows after rows, or in the matrix of each expert.
+Arranged joined(std::vector<Arranged> parts) {
+  Arranged made = std::move(parts.front());
+  if (parts.size() == 1) return made;
+  const bool experts = made.shape.size() == 3;
+  std::vector<StridedPiece> first = std::exchange(made.pieces, {});
+  for (size_t i = 0; i < first.size(); ++i) {
+    made.pieces.push_back(std::move(first[i]));
+    for (size_t part = 1; part < parts.size(); ++part) {
+      made.pieces.push_back(std::move(parts[part].pieces[i]));
+    }
+  }
+  for (size_t part = 1; part < parts.size(); ++part) {
+    made.shape[experts] += parts[part].shape[experts];
+  }
+  return made;
 }
 
 bool is_integer(DType dtype) {
@@ -321,6 +199,71 @@ tl::unexpected<Error> shape_error(const TensorSource& source, std::vector<std::s
   return tl::unexpected<Error>(std::move(error));
 }
 
+// -- the variables of a file
+
+constexpr const char* kUnreadVision = "vision tower: only the text part is built";
+
+// Entries by path without the task.
+using FoundVariables = std::unordered_map<std::string_view, size_t>;
+
+// Finds the variables that are known. The other entries go to `keyed` under their own names.
+Result<FoundVariables> find_variables(const TensorSource& source, const KnownVariables& known,
+                                      KeyedTensors& keyed) {
+  FoundVariables found;
+  std::vector<std::string> wrong;
+  for (size_t i = 0; i < source.entries().size(); ++i) {
+    const TensorEntry& entry = source.entries()[i];
+    const std::string_view path = without_task(entry.name);
+    const auto variable = known.by_path.find(std::string(path));
+    if (variable == known.by_path.end()) {
+      const bool unread = !known.unread.empty() && path.starts_with(known.unread);
+      keyed.tensors.push_back(
+          {entry.name, graph::whole_tensor(source, i), unread ? kUnreadVision : ""});
+      continue;
+    }
+    if (is_integer(entry.dtype)) {
+      return unsupported(source, fmt::format("{} is {}: quantised presets are not supported",
+                                             quoted(entry.name), dtype_name(entry.dtype)));
+    }
+    const Shape& shape = variable->second.shape;
+    if (entry.shape != shape) {
+      wrong.push_back(fmt::format("shape: {} is {}, the config wants {}", quoted(entry.name),
+                                  to_string(entry.shape), to_string(shape)));
+      continue;
+    }
+    if (const auto [other, fresh] = found.emplace(path, i); !fresh) {
+      return bad_input(fmt::format("{}: {} and {} are both {}", printable(source.path()),
+                                   quoted(source.entries()[other->second].name), quoted(entry.name),
+                                   variable->second.key));
+    }
+  }
+  if (!wrong.empty()) return shape_error(source, std::move(wrong));
+  return found;
+}
+
+// The tensor of `key`, if all its parts are there. Messages about one that is not there name the
+// first part that is missing.
+Status add_keras_tensor(const TensorSource& source, const KnownVariables& known,
+                        const FoundVariables& found, const std::string& key,
+                        const std::vector<std::string>& paths, KeyedTensors& keyed) {
+  std::vector<Arranged> parts;
+  for (const std::string& path : paths) {
+    const auto entry = found.find(path);
+    if (entry == found.end()) {
+      keyed.names.emplace(key, path);
+      return {};
+    }
+    const KnownVariable& variable = known.by_path.at(path);
+    parts.push_back(arranged(variable.op, variable.shape, entry->second));
+  }
+  keyed.names.emplace(key, paths.front());
+  Arranged made = joined(std::move(parts));
+  graph::Recipe recipe =
+      FERRY_TRY(graph::make_recipe(source, std::move(made.pieces), std::move(made.shape), key));
+  keyed.tensors.push_back({key, std::move(recipe)});
+  return {};
+}
+
 }  // namespace
 
 bool has_keras_paths(const TensorSource& source) {
@@ -331,48 +274,27 @@ bool has_keras_paths(const TensorSource& source) {
 
 bool has_keras_head(const TensorSource& source) {
   return std::ranges::any_of(source.entries(), [](const TensorEntry& entry) {
-    return without_task(entry.name) == kReversibleHead;
+    return without_task(entry.name) == kKerasHead;
   });
 }
 
 Result<KeyedTensors> key_keras_tensors(const TensorSource& source, const ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(refuse_lora(source));
-  const Family* family = find_family_table(config);
-  if (family == nullptr) {
+  const auto families = keras_families();
+  const auto family = std::ranges::find(families, config.text_type, &KerasFamily::model_type);
+  if (family == families.end()) {
     std::vector<std::string_view> known;
-    for (const Family& each : families()) known.push_back(each.model_type);
+    for (const KerasFamily& each : families) known.push_back(each.model_type);
     return unsupported(source, fmt::format("Keras weights of model_type {} are not supported; "
                                            "supported are {}",
                                            quoted(config.text_type), fmt::join(known, ", ")));
   }
-  const Paths paths = known_paths(*family, config);
-  std::unordered_map<std::string_view, std::string_view> made_by;  // key -> stored path
+  const KnownVariables known = KnownVariablesOf(*family, config).take();
   KeyedTensors keyed;
-  std::vector<std::string> wrong;
-  for (size_t i = 0; i < source.entries().size(); ++i) {
-    const TensorEntry& entry = source.entries()[i];
-    const auto known = paths.find(std::string(without_task(entry.name)));
-    if (known == paths.end()) {
-      keyed.tensors.push_back({entry.name, graph::whole_tensor(source, i)});
-      continue;
-    }
-    if (is_integer(entry.dtype)) {
-      return unsupported(source, fmt::format("{} is {}: quantised presets are not supported",
-                                             quoted(entry.name), dtype_name(entry.dtype)));
-    }
-    if (entry.shape != known->second.shape) {
-      wrong.push_back(fmt::format("shape: {} is {}, the config wants {}", quoted(entry.name),
-                                  to_string(entry.shape), to_string(known->second.shape)));
-      continue;
-    }
-    if (const auto [other, fresh] = made_by.emplace(known->second.key, entry.name); !fresh) {
-      return bad_input(fmt::format("{}: {} and {} are both {}", printable(source.path()),
-                                   quoted(other->second), quoted(entry.name), known->second.key));
-    }
-    keyed.tensors.push_back(FERRY_TRY(arrange(known->second, source, i)));
+  const FoundVariables found = FERRY_TRY(find_variables(source, known, keyed));
+  for (const auto& [key, paths] : known.by_key) {
+    FERRY_RETURN_IF_ERROR(add_keras_tensor(source, known, found, key, paths, keyed));
   }
-  if (!wrong.empty()) return shape_error(source, std::move(wrong));
-  for (const auto& [path, known] : paths) keyed.names.emplace(known.key, path);
   return keyed;
 }
 

@@ -4,7 +4,7 @@
 // "layers/qwen3_transformer_decoder_1/_feedforward_gate_dense/vars/0", where the first of several
 // layers has no number. A whole task puts "layers/qwen3_backbone/" before it. Kernels are
 // [in, out], and those of attention keep heads and head_dim apart.
-// Source: KerasHub 0.31 and what it writes; docs/keras.md.
+// Source: KerasHub 0.31 and 0.32 and what they write; docs/keras.md.
 #pragma once
 
 #include "converters/config/model_config.h"
