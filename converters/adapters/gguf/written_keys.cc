@@ -139,7 +139,7 @@ class Keys {
   void add_heads() { own("attention.head_count", whole(c_.num_heads)); }
   void add_rms_epsilon() { own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps)); }
   void add_layer_norm_epsilon() { own("attention.layer_norm_epsilon", real(c_.rms_norm_eps)); }
-  void add_file_type() { set("general.file_type", gguf_file_type_info(in_.type).number); }
+  void add_file_type() { set("general.file_type", gguf_file_type_number(in_.type, in_.has_mxfp4)); }
   void add_rope_dimension() { own("rope.dimension_count", whole(c_.rotary_dim())); }
   void add_rope_base() { own("rope.freq_base", real(c_.rope.theta)); }
   void add_vocabulary() { own("vocab_size", whole(c_.vocab_size)); }

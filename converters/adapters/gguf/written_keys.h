@@ -25,6 +25,7 @@ struct GgufKeysInput {
   std::string name = {};             // general.name; empty: none
   std::string size_label = {};       // gguf_size_label()
   GgufFileType type = GgufFileType::kF32;
+  bool has_mxfp4 = false;  // some tensors keep these blocks
 };
 
 // From `general.architecture` to `general.quantization_version`. kBadInput for a config that is not
