@@ -76,6 +76,23 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
        "sliding_window"},
       {"gguf_written/olmoe", {{"clip_qkv", 0.5}}, "clip_qkv"},
       {"gguf_written/olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob"},
+      {"gguf_written/gpt2", {{"scale_attn_weights", false}}, "scale_attn_weights"},
+      {"gguf_written/gpt_neox", {{"hidden_act", "gelu"}}, "hidden_act"},
+      {"gguf_written/lfm2_moe", {{"routed_scaling_factor", 2.0}}, "routed_scaling_factor"},
+      {"gguf_written/deepseek_v2",
+       {{"topk_method", "group_limited_greedy"}, {"n_group", 2}, {"topk_group", 1}},
+       "topk_method"},
+      {"gguf_written/deepseek_v3", {{"rms_norm_eps", 1e-5}}, "rms_norm_eps"},
+      {"gguf_written/deepseek_v3", {{"rope_interleave", false}}, "rope_interleave"},
+      {"gguf_written/deepseek_v3",
+       {{"rope_parameters",
+         {{"rope_type", "yarn"},
+          {"rope_theta", 10000.0},
+          {"factor", 4.0},
+          {"original_max_position_embeddings", 32},
+          {"mscale", 0.5},
+          {"mscale_all_dim", 1.0}}}},
+       "rope_parameters.mscale"},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(std::string(c.checkpoint) + " " + c.field);

@@ -35,6 +35,12 @@ Result<std::vector<GgufKeyValue>> gguf_model_keys(const GgufKeysInput& input);
 // The m for which (0.1 ln(factor) + 1) / (0.1 m ln(factor) + 1) is the attention factor of yarn.
 double gguf_yarn_multiplier(const RopeConfig& rope);
 
+// mscale_all_dim of yarn; 0 where the config has none.
+double gguf_mscale_all_dim(const GgufKeysInput& input);
+
+// Appends what generation_config.json says; `text` may be empty. kBadInput where it is not JSON.
+Status add_gguf_sampling(const std::string& text, std::vector<GgufKeyValue>& keys);
+
 // "1.2B"; "8x7B" where some are stacks of experts.
 std::string gguf_size_label(std::span<const GgufNamedShape> tensors);
 
