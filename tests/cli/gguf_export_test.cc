@@ -92,7 +92,14 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
           {"original_max_position_embeddings", 32},
           {"mscale", 0.5},
           {"mscale_all_dim", 1.0}}}},
-       "rope_parameters.mscale"},
+       "'rope_parameters.mscale'"},
+      {"gguf_written/deepseek_v3",
+       {{"rope_parameters",
+         {{"rope_type", "yarn"},
+          {"rope_theta", 10000.0},
+          {"factor", 4.0},
+          {"original_max_position_embeddings", 32}}}},
+       "rope_parameters.mscale_all_dim"},
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(std::string(c.checkpoint) + " " + c.field);

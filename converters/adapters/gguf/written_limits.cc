@@ -106,6 +106,7 @@ class Limits {
       return cannot("rope_parameters", "is llama3");
     }
     if (c_.sliding_window) FERRY_RETURN_IF_ERROR(check_sliding_rope());
+    if (scaled && a_.latent) return check_latent_rope();
     if (rope.type == Type::kYarn) FERRY_RETURN_IF_ERROR(check_yarn());
     if (rope.query_growth != 0 && rope.type != Type::kYarn) {
       return cannot("rope_parameters.llama_4_scaling_beta", "stands without yarn");
@@ -131,11 +132,6 @@ class Limits {
   // Readers multiply by 0.1 ln(factor) + 1 themselves.
   Status check_yarn() const {
     const bool has_multiplier = a_.has_key(GgufKey::kYarnMultiplier);
-    const bool divided = a_.latent && gguf_mscale_all_dim(in_) != 0;
-    if (divided && std::abs(c_.rope.attention_factor - 1) > kTolerance) {
-      return cannot("rope_parameters.mscale", "is not mscale_all_dim");
-    }
-    if (divided) return {};
     const double usual = 0.1 * std::log(c_.rope.factor) + 1;
     if (!has_multiplier && std::abs(c_.rope.attention_factor - usual) > kTolerance * usual) {
       return cannot("rope_parameters.attention_factor", "is not 0.1 ln(factor) + 1");
@@ -144,6 +140,16 @@ class Limits {
       return cannot("rope_parameters.attention_factor", "is more than 0.1 ln(factor) + 1");
     }
     return {};
+  }
+
+  // Readers take the factor of yarn for that of scores, and mscale_all_dim for both.
+  Status check_latent_rope() const {
+    if (c_.rope.type != Type::kYarn) return cannot("rope_parameters", "scales RoPE without yarn");
+    if (gguf_mscale_all_dim(in_) == 0) {
+      return cannot("rope_parameters.mscale_all_dim", "is missing or 0");
+    }
+    if (std::abs(c_.rope.attention_factor - 1) <= kTolerance) return {};
+    return cannot("rope_parameters.mscale", "is not mscale_all_dim");
   }
 
   Status check_layers() const {
