@@ -123,7 +123,7 @@ class Keys {
     add_blocks();
     add_context();
     add_embedding();
-    add_feed_forward();
+    if (feed_forward_length() > 0) add_feed_forward();
     add_heads();
     add_kv_heads();
     add_rope();
@@ -380,8 +380,8 @@ class Keys {
     const auto interval = static_cast<int64_t>(number("full_attention_interval"));
     own("full_attention_interval", whole(interval > 0 ? interval : 4));
     add_rope_dimension();
-    // What readers of this architecture want in any case, as the reference has it.
-    if (name_ == "qwen35" && rope_sections().empty()) {
+    // What readers of these architectures want in any case, as the reference has it.
+    if (name_.starts_with("qwen35") && rope_sections().empty()) {
       own("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
     }
   }
