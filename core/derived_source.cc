@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -22,6 +23,16 @@ constexpr int64_t kRowMultiple = 8;
 int64_t block_rows(int64_t columns) {
   const int64_t rows = std::max<int64_t>(kBlockElements / columns, 1);
   return rows < kRowMultiple ? kRowMultiple : rows / kRowMultiple * kRowMultiple;
+}
+
+// Of so many values; nullopt where that is too much.
+std::optional<uint64_t> bytes_of(uint64_t elements, const BlockEncoding* encoding) {
+  if (encoding == nullptr) return checked_mul(elements, uint64_t{sizeof(float)});
+  return checked_mul(elements / encoding->elements, uint64_t{encoding->bytes});
+}
+
+uint64_t row_bytes(const TensorEntry& entry) {
+  return bytes_of(static_cast<uint64_t>(entry.shape[1]), entry.encoding).value_or(0);
 }
 
 }  // namespace
@@ -73,10 +84,10 @@ void DerivedSource::add_file(SourceFile file, std::string state) {
 
 Result<size_t> DerivedSource::add(DerivedTensor tensor) {
   const auto elements = checked_numel(tensor.shape);
-  const auto bytes = elements
-                         ? checked_mul(static_cast<uint64_t>(*elements), uint64_t{sizeof(float)})
-                         : std::nullopt;
-  if (!bytes || tensor.shape.size() != 2 || tensor.shape[1] <= 0) {
+  const BlockEncoding* encoding = tensor.derivation->encoding();
+  const auto bytes = elements ? bytes_of(static_cast<uint64_t>(*elements), encoding) : std::nullopt;
+  if (!bytes || tensor.shape.size() != 2 || tensor.shape[1] <= 0 ||
+      (encoding != nullptr && tensor.shape[1] % encoding->elements != 0)) {
     return bad_input(fmt::format("{}: {} has the shape {}", printable(path()), quoted(tensor.name),
                                  to_string(tensor.shape)));
   }
@@ -98,18 +109,17 @@ Result<size_t> DerivedSource::add(DerivedTensor tensor) {
                        .shape = std::move(tensor.shape),
                        .bytes = *bytes,
                        .file = first.file,
-                       .offset = first.offset};
+                       .offset = first.offset,
+                       .encoding = encoding};
   entries_.push_back(std::move(entry));
   places_.push_back(std::move(place));
   return entries_.size() - 1;
 }
 
 Result<BlockCache::Bytes> DerivedSource::compute(size_t index, int64_t first, int64_t rows) const {
-  const int64_t columns = entries_[index].shape[1];
-  std::vector<float> values(static_cast<size_t>(rows * columns));
-  FERRY_RETURN_IF_ERROR(places_[index].derivation->rows(*this, first, values));
-  const auto bytes = std::as_bytes(std::span(values));
-  return BlockCache::Bytes(bytes.begin(), bytes.end());
+  BlockCache::Bytes bytes(static_cast<uint64_t>(rows) * row_bytes(entries_[index]));
+  FERRY_RETURN_IF_ERROR(places_[index].derivation->rows(*this, first, bytes));
+  return bytes;
 }
 
 Status DerivedSource::read(size_t index, uint64_t offset, std::span<std::byte> out) const {
@@ -121,7 +131,7 @@ Status DerivedSource::read(size_t index, uint64_t offset, std::span<std::byte> o
   if (place.source != nullptr) return place.source->read(place.index, offset, out);
   const Shape& shape = entries_[index].shape;
   const int64_t height = block_rows(shape[1]);
-  const uint64_t size = static_cast<uint64_t>(height * shape[1]) * sizeof(float);
+  const uint64_t size = static_cast<uint64_t>(height) * row_bytes(entries_[index]);
   while (!out.empty()) {
     const uint64_t number = offset / size, skip = offset % size;
     const int64_t first = static_cast<int64_t>(number) * height;

@@ -19,8 +19,20 @@ namespace ferry {
 class Derivation {
  public:
   virtual ~Derivation() = default;
-  // Fills `out` with whole rows in f32, from row `first` on. `source` is the DerivedSource.
-  virtual Status rows(const TensorSource& source, int64_t first, std::span<float> out) const = 0;
+  // What the values are in; nullptr: f32. Rows are whole blocks.
+  virtual const BlockEncoding* encoding() const { return nullptr; }
+  // Fills `out` with whole rows, from row `first` on. `source` is the DerivedSource.
+  virtual Status rows(const TensorSource& source, int64_t first,
+                      std::span<std::byte> out) const = 0;
+};
+
+class FloatDerivation : public Derivation {
+ public:
+  Status rows(const TensorSource& source, int64_t first, std::span<std::byte> out) const final {
+    return values(source, first,
+                  {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
+  }
+  virtual Status values(const TensorSource& source, int64_t first, std::span<float> out) const = 0;
 };
 
 struct DerivedTensor {
@@ -32,7 +44,7 @@ struct DerivedTensor {
   std::unique_ptr<Derivation> derivation;
 };
 
-// Derived tensors are f32. They are computed in blocks of rows, of which the last ones are kept.
+// Derived tensors are computed in groups of rows, of which the last ones are kept.
 class DerivedSource final : public TensorSource, public FileState {
  public:
   explicit DerivedSource(std::unique_ptr<TensorSource> base);
@@ -44,7 +56,8 @@ class DerivedSource final : public TensorSource, public FileState {
   // Adds a file without tensors, all of which is in `file.header`; its digest is stated with those
   // of the others. `state` is what state_of() gives.
   void add_file(SourceFile file, std::string state);
-  // Returns the index of the entry. kBadInput where the tensor is too large.
+  // Returns the index of the entry. kBadInput where the tensor is too large, or its rows are not
+  // whole blocks.
   Result<size_t> add(DerivedTensor tensor);
 
   const std::string& path() const override { return sources_.front()->path(); }

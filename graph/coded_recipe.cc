@@ -231,6 +231,12 @@ Status copy_blocks(const Recipe& recipe, const TensorSource& source, int64_t fir
   return status;
 }
 
+// Whether nothing else is done than to decode, and to round what is decoded.
+bool are_decoded(std::span<const Step> steps) {
+  const bool rounded = !steps.empty() && steps.back().kind == Step::Kind::kCast;
+  return steps.size() == (rounded ? 2 : 1) && steps.front().kind == Step::Kind::kDecode;
+}
+
 // Whether the pieces are whole rows of `columns` elements.
 bool is_of_rows(const std::vector<StridedPiece>& pieces, int64_t columns) {
   const auto is_whole = [&](int64_t elements) { return elements % columns == 0; };
@@ -336,8 +342,8 @@ Status Recipe::take_blocks(const TensorSource& source, const std::string& key) {
   const int64_t columns = shape.empty() ? 0 : shape.back();
   const BlockEncoding* encoding =
       pieces.empty() ? nullptr : source.entries()[pieces[0].tensor].encoding;
-  bool fits = steps == std::vector<Step>{{.kind = Step::Kind::kDecode}} && encoding != nullptr &&
-              columns > 0 && columns % encoding->elements == 0 && is_of_rows(pieces, columns);
+  bool fits = are_decoded(steps) && encoding != nullptr && columns > 0 &&
+              columns % encoding->elements == 0 && is_of_rows(pieces, columns);
   for (const StridedPiece& piece : pieces) {
     fits = fits && source.entries()[piece.tensor].encoding == encoding;
   }

@@ -96,8 +96,8 @@ struct Recipe {
   // Makes blocks of the f32 values, instead of an earlier cast. kUnsupported where rows are not
   // whole blocks; `key` names the weight.
   Status encode(const BlockEncoder& encoder, const std::string& key);
-  // Makes the blocks that are stored the output, as they are. kUnsupported unless the recipe is
-  // whole rows of tensors of one block type and nothing else.
+  // Makes the blocks that are stored the output, as they are, instead of an earlier cast.
+  // kUnsupported unless the recipe is whole rows of tensors of one block type and nothing else.
   Status take_blocks(const TensorSource& source, const std::string& key);
   // Equal recipes produce identical bytes.
   bool operator==(const Recipe&) const = default;

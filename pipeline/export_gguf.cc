@@ -28,12 +28,13 @@ bool is_gguf(const MappedModel& model) {
   return found != model.tensors.names.end() && found->second == "token_embd.weight";
 }
 
-// That of all matrices, f32 where they differ.
-GgufFileType stored_type(const std::vector<GgufWrittenTensor>& tensors) {
+// That of all matrices but MXFP4, f32 where they differ.
+GgufFileType stored_type(const std::vector<GgufWrittenTensor>& tensors,
+                         const TensorSource& source) {
   std::optional<DType> common;
   for (const GgufWrittenTensor& tensor : tensors) {
     const graph::RecipeOutput& made = tensor.recipe.output();
-    if (made.shape.size() < 2) continue;
+    if (made.shape.size() < 2 || converters::is_stored_mxfp4(tensor.recipe, source)) continue;
     if (common.value_or(made.dtype) != made.dtype) return GgufFileType::kF32;
     common = made.dtype;
   }
@@ -46,10 +47,20 @@ std::vector<std::byte> f32_bytes(const std::vector<float>& values) {
   return {all.begin(), all.end()};
 }
 
+// The converter writes MXFP4 before all others. Returns how many there are.
+int64_t put_mxfp4_first(std::vector<GgufWrittenTensor>& written, const TensorSource& source) {
+  const auto others = std::ranges::stable_partition(written, [&](const GgufWrittenTensor& tensor) {
+    return converters::is_stored_mxfp4(tensor.recipe, source);
+  });
+  return others.begin() - written.begin();
+}
+
 // Gives every tensor its type, after those of RoPE.
 Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, GgufFileType type,
                                       const converters::GgufModelSizes& sizes,
-                                      const converters::ModelConfig& config) {
+                                      const MappedModel& model) {
+  const converters::ModelConfig& config = model.checkpoint.config;
+  const TensorSource& source = *model.checkpoint.source;
   std::vector<GgufTensor> tensors;
   for (const converters::GgufRopeTensor& rope : converters::gguf_rope_tensors(config)) {
     GgufTensor& tensor = tensors.emplace_back();
@@ -60,7 +71,8 @@ Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, Gg
   }
   std::vector<GgufNamedShape> shapes;
   for (const GgufWrittenTensor& tensor : written) {
-    shapes.push_back({tensor.name, tensor.recipe.output().shape});
+    shapes.push_back({tensor.name, tensor.recipe.output().shape,
+                      converters::is_stored_mxfp4(tensor.recipe, source)});
   }
   const std::vector<GgufElement> types = converters::choose_gguf_types(shapes, type, sizes);
   for (size_t i = 0; i < written.size(); ++i) {
@@ -69,7 +81,8 @@ Result<std::vector<GgufTensor>> typed(std::vector<GgufWrittenTensor> written, Gg
     tensor.shape = shapes[i].shape;
     tensor.type = converters::gguf_type_id(types[i]);
     tensor.recipe = std::move(written[i].recipe);
-    FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, types[i], tensor.name));
+    FERRY_RETURN_IF_ERROR(
+        converters::apply_gguf_type(tensor.recipe, types[i], source, tensor.name));
   }
   return tensors;
 }
@@ -101,10 +114,18 @@ Result<PlannedFiles> plan_gguf_files(MappedModel& model, const ExportOptions& op
   PlannedFiles planned;
   planned.targets = std::move(made.targets);
   planned.notes = converters::gguf_limit_notes(input);
-  input.type = converters::gguf_file_type_of(options.type).value_or(stored_type(made.written));
+  const TensorSource& source = *model.checkpoint.source;
+  input.type =
+      converters::gguf_file_type_of(options.type).value_or(stored_type(made.written, source));
+  const int64_t mxfp4 = put_mxfp4_first(made.written, source);
+  input.has_mxfp4 = mxfp4 > 0;
+  if (mxfp4 > 0) {
+    planned.notes.push_back(fmt::format(
+        "{} tensors of the file keep their MXFP4 blocks, whatever --outtype is", mxfp4));
+  }
   std::vector<GgufTensor> tensors =
       FERRY_TRY(typed(std::move(made.written), input.type,
-                      converters::gguf_model_sizes(*input.architecture, config), config));
+                      converters::gguf_model_sizes(*input.architecture, config), model));
   input.size_label = size_label(tensors);
   std::vector<GgufKeyValue> keys = FERRY_TRY(converters::gguf_model_keys(input));
   FERRY_RETURN_IF_ERROR(

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "converters/adapters/gguf/written_types.h"
+#include "converters/adapters/quantized/block_weight.h"
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "formats/gguf/dequant.h"
@@ -47,13 +48,22 @@ Result<uint32_t> copied_type(const TensorEntry& entry) {
   return fail(ErrorCode::kInternal, fmt::format("{} is of no type of GGUF", quoted(entry.name)));
 }
 
+// Blocks of MXFP4 stay as they are, unless an adapter changes them.
+std::vector<converters::GgufNamedShape> named_shapes(
+    const std::vector<TensorEntry>& entries, const std::map<std::string, graph::Recipe>& merged) {
+  std::vector<converters::GgufNamedShape> shapes;
+  for (const TensorEntry& entry : entries) {
+    const bool mxfp4 = entry.form() == converters::kMxfp4Name && !merged.contains(entry.name);
+    shapes.push_back({entry.name, entry.shape, mxfp4});
+  }
+  return shapes;
+}
+
 // The types of `tensors` in a file of that type; none where they keep theirs.
-std::vector<GgufElement> chosen_types(const std::vector<TensorEntry>& entries,
+std::vector<GgufElement> chosen_types(const std::vector<converters::GgufNamedShape>& shapes,
                                       const converters::ModelConfig& config,
                                       std::optional<GgufFileType> type) {
   if (!type) return {};
-  std::vector<converters::GgufNamedShape> shapes;
-  for (const TensorEntry& entry : entries) shapes.push_back({entry.name, entry.shape});
   const auto* architecture = converters::gguf_architecture_of(config);
   return converters::choose_gguf_types(shapes, *type,
                                        architecture == nullptr
@@ -111,7 +121,7 @@ Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
     if (!changed.empty() || !same) {
       const GgufElement type = types.empty() ? FERRY_TRY(kept_type(entry)) : types[i];
       tensor.type = converters::gguf_type_id(type);
-      FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, type, entry.name));
+      FERRY_RETURN_IF_ERROR(converters::apply_gguf_type(tensor.recipe, type, source, entry.name));
     } else if (entry.encoding != nullptr) {
       FERRY_RETURN_IF_ERROR(tensor.recipe.take_blocks(source, entry.name));
     }
@@ -132,8 +142,6 @@ Result<PlannedFiles> plan_gguf_copy(MappedModel& model, const ExportOptions& opt
   if (!options.model_name.empty()) set_key(keys, "general.name", options.model_name);
 
   const std::vector<TensorEntry>& entries = opened.source->entries();
-  const auto type = converters::gguf_file_type_of(options.type);
-  if (type) set_key(keys, "general.file_type", converters::gguf_file_type_info(*type).number);
   PlannedFiles planned;
   for (const converters::MappedEntry& entry : model.checkpoint.mapping.entries) {
     for (const std::string& weight : entry.targets) planned.targets[weight] = {entry.source};
@@ -142,9 +150,13 @@ Result<PlannedFiles> plan_gguf_copy(MappedModel& model, const ExportOptions& opt
   if (!options.convert.lora.empty()) {
     merged = FERRY_TRY(merged_tensors(model, entries.size(), planned));
   }
+  const auto type = converters::gguf_file_type_of(options.type);
+  const std::vector<converters::GgufNamedShape> shapes = named_shapes(entries, merged);
+  const bool has_mxfp4 = std::ranges::any_of(shapes, &converters::GgufNamedShape::is_mxfp4);
+  if (type) set_key(keys, "general.file_type", converters::gguf_file_type_number(*type, has_mxfp4));
   std::vector<GgufTensor> tensors = FERRY_TRY(
       copied_tensors(*model.checkpoint.source, entries,
-                     chosen_types(entries, model.checkpoint.config, type), std::move(merged)));
+                     chosen_types(shapes, model.checkpoint.config, type), std::move(merged)));
   if (type && converters::gguf_file_type_info(*type).mixed) sort_as_quantized(keys, tensors);
   planned.files = FERRY_TRY(gguf_files(keys, std::move(tensors), options));
   return planned;

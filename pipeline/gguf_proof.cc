@@ -244,11 +244,24 @@ std::string text_or_empty(const formats::GgufMetadata& metadata, const char* key
   return text ? std::string(*text) : std::string();
 }
 
-Result<std::string> file_type_of(const formats::GgufMetadata& metadata, const std::string& path) {
-  const int64_t number = FERRY_TRY(metadata.integer(kFileType));
-  for (const char* name : {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"}) {
-    const auto type = converters::gguf_file_type_of(name);
-    if (type && converters::gguf_file_type_info(*type).number == number) return std::string(name);
+// Where the number does not tell the type, as beside MXFP4, and where there is none.
+std::string type_of_embedding(const TensorSource& source) {
+  const auto embedding =
+      std::ranges::find(source.entries(), "token_embd.weight", &TensorEntry::name);
+  return embedding == source.entries().end() ? "" : std::string(embedding->form());
+}
+
+Result<std::string> file_type_of(const formats::GgufFile& file, const std::string& path) {
+  const std::string name = type_of_embedding(*file.source);
+  const auto type = converters::gguf_file_type_of(name);
+  if (type && file.metadata.find(kFileType) == nullptr) return name;
+  const int64_t number = FERRY_TRY(file.metadata.integer(kFileType));
+  if (number == converters::kGgufMxfp4FileType) {
+    if (type && converters::gguf_file_type_number(*type, true) == number) return name;
+  }
+  for (const char* known : {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m"}) {
+    const auto one = converters::gguf_file_type_of(known);
+    if (one && converters::gguf_file_type_info(*one).number == number) return std::string(known);
   }
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {} is {}, a type that Ferry does not write",
                                                    printable(path), kFileType, number));
@@ -278,7 +291,7 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
   wanted.convert.config = options.config;
   wanted.convert.lora = options.lora;
   wanted.format = ExportFormat::kGguf;
-  wanted.type = FERRY_TRY(file_type_of(file.metadata, path));
+  wanted.type = FERRY_TRY(file_type_of(file, path));
   wanted.model_name = text_or_empty(file.metadata, kGeneralName);
   std::vector<std::string> notes;
   const Export planned = FERRY_TRY(plan_like(file, wanted, pool, notes));

@@ -28,7 +28,8 @@ Status add_gguf_tokenizer(const MappedModel& model,
                           const converters::GgufArchitecture& architecture, const std::string& pre,
                           std::vector<GgufKeyValue>& keys, std::vector<std::string>& notes) {
   text::GgufTokenizerOptions options;
-  options.architecture = architecture.name;
+  options.architecture =
+      architecture.tokenizer.empty() ? architecture.name : architecture.tokenizer;
   options.vocab_size = model.checkpoint.config.vocab_size;
   options.pre = pre;
   text::GgufTokenizerKeys made = FERRY_TRY(text::gguf_tokenizer_keys(model_files(model), options));

@@ -206,5 +206,23 @@ TEST(QuantizedTensors, MustBeComplete) {
       << outcome.err;
 }
 
+// 255 stands for NaN.
+TEST(QuantizedTensors, AScaleOfMxfp4MustBeANumber) {
+  const TempDir dir;
+  const std::string checkpoint = copy_of(dir, "../golden/gpt_oss_mxfp4");
+  TensorFile file(checkpoint + "/model.safetensors");
+  const std::string name = "model.layers.1.mlp.experts.down_proj_scales";
+  file.set_bytes(name, std::string(127, 'z') + '\xFF');
+  file.write(checkpoint + "/model.safetensors");
+  for (const std::vector<std::string> to : {std::vector<std::string>(), {"--to", "gguf"}}) {
+    std::vector<std::string> args = {"convert", checkpoint, "-o", dir / "out.gguf"};
+    args.insert(args.end(), to.begin(), to.end());
+    const Outcome outcome = run_ferry(args);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_NE(outcome.err.find("down_proj_scales': scale 127 is 255"), std::string::npos)
+        << outcome.err;
+  }
+}
+
 }  // namespace
 }  // namespace ferry::quantized_checkpoint_test

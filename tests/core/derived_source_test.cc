@@ -19,11 +19,11 @@ std::unique_ptr<MemorySource> stored() {
 }
 
 // The number of an element, plus those of another tensor where there is one.
-class Counted final : public Derivation {
+class Counted final : public FloatDerivation {
  public:
   explicit Counted(int64_t columns, std::optional<size_t> base = {})
       : columns_(columns), base_(base) {}
-  Status rows(const TensorSource& source, int64_t first, std::span<float> out) const override {
+  Status values(const TensorSource& source, int64_t first, std::span<float> out) const override {
     EXPECT_EQ(static_cast<int64_t>(out.size()) % columns_, 0);
     if (base_) {
       FERRY_RETURN_IF_ERROR(
@@ -69,6 +69,33 @@ TEST(DerivedSource, GivesAnyRangeAcrossBlocks) {
   EXPECT_EQ(read(source, 2, 599'999, 1)[0], 599'999.0f);
   std::byte past[8] = {};
   EXPECT_FALSE(source.read(2, 599'999 * 4, past));
+}
+
+// Two elements in a byte, which is the number of the pair.
+constexpr BlockEncoding kPairs = {"pairs", 2, 1, nullptr};
+
+class Pairs final : public Derivation {
+ public:
+  const BlockEncoding* encoding() const override { return &kPairs; }
+  Status rows(const TensorSource&, int64_t first, std::span<std::byte> out) const override {
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<std::byte>(static_cast<size_t>(first) * 2 + i);
+    }
+    return {};
+  }
+};
+
+TEST(DerivedSource, GivesTheBlocksOfAnEncoding) {
+  DerivedSource source(stored());
+  const auto entry = source.add({"w", {8, 4}, {0, 1}, "pairs", std::make_unique<Pairs>()});
+  ASSERT_TRUE(entry) << entry.error().message;
+  EXPECT_EQ(source.entries()[*entry].encoding, &kPairs);
+  EXPECT_EQ(source.entries()[*entry].bytes, 16u);
+  std::byte bytes[3] = {};
+  ASSERT_TRUE(source.read(*entry, 13, bytes));
+  EXPECT_EQ(bytes[2], std::byte{15});
+  EXPECT_FALSE(source.read(*entry, 14, bytes));
+  EXPECT_FALSE(source.add({"x", {8, 3}, {0, 1}, "pairs", std::make_unique<Pairs>()}));
 }
 
 TEST(DerivedSource, NamesTheStoredPartsOfWhatIsDerivedTwice) {

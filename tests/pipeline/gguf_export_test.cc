@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "core/thread_pool.h"
 #include "pipeline/export.h"
+#include "pipeline/gguf_proof.h"
 #include "tests/formats/temp_dir.h"
 
 namespace ferry::pipeline::gguf_export_test {
@@ -52,7 +53,7 @@ TEST(GgufExport, FilesAreThoseOfLlamaCpp) {
     ASSERT_EQ(written->files.size(), 1);
     EXPECT_EQ(to_hex(written->files[0].sha256), digest);
   }
-  EXPECT_EQ(count, 133);
+  EXPECT_EQ(count, 189);
 }
 
 // Each part is a file of its own; all have the bytes of the whole.
@@ -110,6 +111,32 @@ TEST(GgufExport, RequantizesOnlyWhenAsked) {
   options.type = "auto";
   ASSERT_TRUE(write(options, dir / "copy.gguf"));
   EXPECT_EQ(read_all(dir / "q8_0.gguf"), read_all(dir / "copy.gguf"));
+}
+
+// Of a checkpoint and of a GGUF file, in every type.
+TEST(GgufExport, BlocksOfMxfp4StayAsTheyAre) {
+  const TempDir dir;
+  ExportOptions options = options_of("golden/gpt_oss_mxfp4", "q8_0");
+  ASSERT_TRUE(write(options, dir / "q8_0.gguf"));
+  options.convert.source = testdata("gguf/families/gpt_oss_mxfp4.gguf");
+  ASSERT_TRUE(write(options, dir / "copy.gguf"));
+  EXPECT_EQ(read_all(dir / "q8_0.gguf"), read_all(dir / "copy.gguf"));
+}
+
+// One number stands for f32, f16 and bf16 beside MXFP4.
+TEST(GgufExport, FilesWithMxfp4AreProved) {
+  const TempDir dir;
+  ThreadPool pool(2);
+  for (const char* type : {"f32", "bf16", "q8_0"}) {
+    SCOPED_TRACE(type);
+    const ExportOptions options = options_of("golden/gpt_oss_mxfp4", type);
+    const std::string path = dir / (std::string(type) + ".gguf");
+    ASSERT_TRUE(write(options, path));
+    const auto proof = prove_gguf(path, {.checkpoint = options.convert.source, .config = {}}, pool);
+    ASSERT_TRUE(proof) << proof.error().message;
+    EXPECT_TRUE(proof->parity());
+    EXPECT_EQ(proof->file_type, type);
+  }
 }
 
 }  // namespace

@@ -162,6 +162,33 @@ TEST(GgufTokenizer, RefusesByName) {
                  "needs tokenizer.model");
 }
 
+// GLM-4.5 begins with [gMASK]; the converter finds its special tokens by their text.
+TEST(GgufTokenizer, Glm4MoeNamesItsTokens) {
+  json document = json::parse(slurp(in_testdata("tokenizer/qwen/tokenizer.json")));
+  int id = 708;
+  for (const char* token : {"[gMASK]", "<sop>", "<|user|>", "<|observation|>"}) {
+    json added = document["added_tokens"].front();
+    added["id"] = id++;
+    added["content"] = token;
+    document["added_tokens"].push_back(added);
+  }
+  GgufTokenizerOptions options;
+  options.architecture = "glm4moe";
+  options.vocab_size = 720;
+  options.pre = "glm4";
+  const auto made = gguf_tokenizer_keys(
+      with_files("tokenizer/qwen", {{"tokenizer.json", document.dump()}}), options);
+  ASSERT_TRUE(made) << made.error().message;
+  std::map<std::string, json> keys;
+  for (const json& item : described(made->keys)) keys[item[0].get<std::string>()] = item[1];
+  EXPECT_EQ(keys["tokenizer.ggml.bos_token_id"], 708);
+  EXPECT_EQ(keys["tokenizer.ggml.eot_token_id"], 710);
+  EXPECT_EQ(keys["tokenizer.ggml.unknown_token_id"], 700);
+  EXPECT_EQ(keys["tokenizer.ggml.eom_token_id"], 711);
+  expect_refused(files_in(in_testdata("tokenizer/qwen")), options, ErrorCode::kUnsupported,
+                 "has no [gMASK]");
+}
+
 TEST(GgufTokenizer, WithoutATokenizerThereIsNone) {
   GgufTokenizerOptions options;
   options.architecture = "llama";

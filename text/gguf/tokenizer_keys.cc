@@ -41,7 +41,7 @@ struct Policy {
   bool llama = false;           // tokenizers of the Llama kind, and the exceptions for two sizes
   bool no_prefix = false;       // SentencePiece without a space before the text
   bool stated_prefix = false;   // SentencePiece with such a space where add_prefix_space says so
-  bool glm = false, glm_bos = false;
+  enum class Glm { kNone, kOld, kWithBos, kMasked } glm = Glm::kNone;  // special tokens by text
   bool hunyuan = false;             // ends are those of eod_token_id and of generation_config.json
   std::array<FixedId, 2> ids = {};  // of SentencePiece
 };
@@ -66,8 +66,10 @@ constexpr Policy kPolicies[] = {
      .sentence_piece = true,
      .ids = {{{"tokenizer.ggml.padding_token_id", 0}, {"tokenizer.ggml.unknown_token_id", 1}}}},
     {.architecture = "qwen2vl", .sentence_piece = true},
-    {.architecture = "chatglm", .glm = true},
-    {.architecture = "glm4", .glm = true, .glm_bos = true},
+    {.architecture = "granitehybrid", .sentence_piece = true},
+    {.architecture = "chatglm", .glm = Policy::Glm::kOld},
+    {.architecture = "glm4", .glm = Policy::Glm::kWithBos},
+    {.architecture = "glm4moe", .glm = Policy::Glm::kMasked},
     {.architecture = "hunyuan-dense", .hunyuan = true},
 };
 
@@ -217,12 +219,12 @@ class Maker {
     Tokenizer tokenizer = FERRY_TRY(Tokenizer::parse(tokenizer_text_, kTokenizerFile));
     std::string pre = options_.pre;
     if (pre.empty()) pre = FERRY_TRY(find_pre(tokenizer));
-    if (policy_.glm && !policy_.glm_bos) keys_.set("tokenizer.ggml.add_bos_token", false);
+    if (policy_.glm == Policy::Glm::kOld) keys_.set("tokenizer.ggml.add_bos_token", false);
     set_lists("gpt2", std::move(pre),
               FERRY_TRY(byte_level_vocabulary(*document_, tokenizer, source())));
     keys_.set("tokenizer.ggml.merges", byte_level_merges(*document_));
     GgufSpecialTokens special = specials(INT64_MAX);
-    if (policy_.glm) FERRY_RETURN_IF_ERROR(set_glm(special, tokenizer));
+    FERRY_RETURN_IF_ERROR(set_glm(special, tokenizer));
     special.write(keys_);
     if (policy_.hunyuan) FERRY_RETURN_IF_ERROR(set_hunyuan());
     set_llama_exceptions();
@@ -253,12 +255,31 @@ class Maker {
                             kTokenizerFile, digest));
   }
 
+  using SpecialToken = std::pair<const char*, const char*>;
+  std::span<const SpecialToken> glm_tokens() const {
+    static constexpr SpecialToken kTokens[] = {{"eos", "<|endoftext|>"},
+                                               {"eot", "<|user|>"},
+                                               {"unk", "<|endoftext|>"},
+                                               {"bos", "<|endoftext|>"}};
+    static constexpr SpecialToken kMaskedTokens[] = {{"bos", "[gMASK]"},
+                                                     {"eot", "<|user|>"},
+                                                     {"unk", "<|endoftext|>"},
+                                                     {"eom", "<|observation|>"}};
+    switch (policy_.glm) {
+      case Policy::Glm::kNone:
+        return {};
+      case Policy::Glm::kOld:
+        return std::span(kTokens).first(3);
+      case Policy::Glm::kWithBos:
+        return kTokens;
+      case Policy::Glm::kMasked:
+        return kMaskedTokens;
+    }
+    return {};  // no enumerator: -Wswitch reports a missing case
+  }
+
   Status set_glm(GgufSpecialTokens& special, const Tokenizer& tokenizer) const {
-    constexpr std::pair<const char*, const char*> kTokens[] = {{"eos", "<|endoftext|>"},
-                                                               {"eot", "<|user|>"},
-                                                               {"unk", "<|endoftext|>"},
-                                                               {"bos", "<|endoftext|>"}};
-    for (const auto& [type, token] : std::span(kTokens).first(policy_.glm_bos ? 4 : 3)) {
+    for (const auto& [type, token] : glm_tokens()) {
       const auto id = tokenizer.find(token);
       if (!id) {
         return fail(ErrorCode::kUnsupported,

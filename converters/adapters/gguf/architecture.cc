@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "converters/adapters/gguf/kinds.h"
 #include "converters/adapters/gguf/names.h"
 #include "converters/adapters/gguf/reading.h"
 
@@ -13,39 +14,9 @@ namespace ferry::converters {
 namespace {
 
 using namespace gguf_names;
+using namespace gguf_kinds;
 
 constexpr double kTenth = 0.1;
-
-// Kimi and the like; transformers 5 leaves the function out of the config of DeepSeek V3.
-bool has_sigmoid_experts(const GgufReading& file) {
-  constexpr int64_t kSigmoid = 2;
-  const auto gating = file.integer("expert_gating_func", {0, INT32_MAX});
-  if (gating && gating->value_or(0) > 0) return **gating == kSigmoid;
-  return file.has("blk.{i}.exp_probs_b.bias");
-}
-
-bool has_experts(const GgufReading& file) {
-  const auto experts = file.integer("expert_count", {0, INT32_MAX});
-  return experts && experts->value_or(0) > 0;
-}
-
-bool has_shared_expert(const GgufReading& file) { return file.has("blk.{i}.ffn_up_shexp.weight"); }
-
-// Olmo 3 goes by the name of Olmo 2.
-bool has_windows(const GgufReading& file) {
-  const auto window = file.integer("attention.sliding_window", {0, INT32_MAX});
-  return window && window->value_or(0) > 0;
-}
-
-// Granite 4 without RoPE goes by the name of Granite 3.
-bool turns_nothing(const GgufReading& file) {
-  const auto turned = file.keys->fields.flag(file.keys->name("rope.scaling.finetuned"));
-  return turned && !turned->value_or(true);
-}
-
-bool has_growing_queries(const GgufReading& file) {
-  return file.states("attention.temperature_scale");
-}
 
 using KeyOrder = std::vector<GgufKey>;
 
@@ -68,6 +39,22 @@ const std::vector<GgufArchitecture>& architectures() {
   constexpr std::string_view kOutputBias = "blk.{i}.attn_output.bias";
   static const std::vector<std::string_view> kBlockBiases = {kOutputBias, kMlpBiases[0],
                                                              kMlpBiases[1], kMlpBiases[2]};
+  static const KeyOrder kDeepSeekKeys = {kStandard,        kLatentLengths, kFileType,
+                                         kDenseBlocks,     kVocabulary,    kLatentSizes,
+                                         kExpertLength,    kSharedCount,   kExpertScale,
+                                         kExpertNormIfAny, kRopeDimension, kLatentMultiplier};
+  static const std::vector<std::string_view> kLatentBiases = {"blk.{i}.attn_q_a.bias",
+                                                              "blk.{i}.attn_kv_a_mqa.bias",
+                                                              kOutputBias,
+                                                              kMlpBiases[0],
+                                                              kMlpBiases[1],
+                                                              kMlpBiases[2],
+                                                              "blk.{i}.ffn_gate_shexp.bias",
+                                                              "blk.{i}.ffn_up_shexp.bias",
+                                                              "blk.{i}.ffn_down_shexp.bias"};
+  static const KeyOrder kGranite4Keys = with(kGraniteKeys, {kExpertSizes, kMambaSizes, kTurned});
+  static const std::vector<std::string_view> kMambaBiases = {"blk.{i}.ssm_in.bias",
+                                                             "blk.{i}.ssm_out.bias"};
   // Of several with one name, those that ask for more precede.
   static const std::vector<GgufArchitecture> kAll = {
       {.name = "gpt-oss",
@@ -87,7 +74,9 @@ const std::vector<GgufArchitecture>& architectures() {
        .log_multiplier = kTenth,
        .predicting = "model.layers.",
        .is = has_sigmoid_experts,
-       .read_keys = read_gguf_latent_attention},
+       .read_keys = read_gguf_latent_attention,
+       .keys = kDeepSeekKeys,
+       .unread = kLatentBiases},
       {.name = "deepseek2",
        .model_type = "deepseek_v2",
        .tables = {kFrame, kLatentAttention, kPreNorm, kMlp, kSharedExperts, kExperts,
@@ -96,7 +85,9 @@ const std::vector<GgufArchitecture>& architectures() {
        .grouped_experts = true,
        .log_multiplier = kTenth,
        .predicting = "model.layers.",
-       .read_keys = read_gguf_latent_attention},
+       .read_keys = read_gguf_latent_attention,
+       .keys = kDeepSeekKeys,
+       .unread = kLatentBiases},
       {.name = "phi2",
        .model_type = "phi",
        .tables = {kPhi2},
@@ -106,7 +97,14 @@ const std::vector<GgufArchitecture>& architectures() {
                 kRopeDimension, kFileType, kNoBos, kOtherRopeBase},
        .activation = Activation::kGeluTanh,
        .equal_heads = true},
-      {.name = "gpt2", .model_type = "gpt2", .tables = {kGpt2}, .layer_norm = true},
+      {.name = "gpt2",
+       .model_type = "gpt2",
+       .tables = {kGpt2},
+       .layer_norm = true,
+       .keys = {kBlocks, kContext, kEmbedding, kFeedForward, kHeads, kLayerNormEpsilon, kFileType},
+       .activation = Activation::kGeluTanh,
+       .turns_nothing = true,
+       .equal_heads = true},
       {.name = "starcoder2",
        .model_type = "starcoder2",
        .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kPreNorm, kNormBiases,
@@ -119,7 +117,12 @@ const std::vector<GgufArchitecture>& architectures() {
        .tables = {kGptNeoX},
        .partial_rotary = true,
        .layer_norm = true,
-       .read_keys = read_gguf_parallel_residual},
+       .read_keys = read_gguf_parallel_residual,
+       .keys = {kContext, kEmbedding, kBlocks, kFeedForward, kRopeDimension, kHeads,
+                kParallelResidual, kLayerNormEpsilon, kQuantizedFileType, kOtherRopeBase},
+       .activation = Activation::kGeluTanh,
+       .own_head = true,
+       .equal_heads = true},
       {.name = "command-r",
        .model_type = "cohere",
        .tables = {kFrame, kAttention, kFusedAttention, kValueAndOutput, kMlp},
@@ -152,19 +155,31 @@ const std::vector<GgufArchitecture>& architectures() {
        .window_layers = 64},
       {.name = "granitehybrid",
        .model_type = "granitemoehybrid",
-       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts, kMamba},
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts,
+                  kExpertWeights, kMamba},
        .multipliers = true,
        .without_heads = "mamba",
        .flags = {{"blk.{i}.ssm_conv1d.bias", "mamba_conv_bias"},
                  {"blk.{i}.ssm_in.bias", "mamba_proj_bias"}},
-       .read_keys = read_gguf_mamba},
+       .read_keys = read_gguf_mamba,
+       .keys = kGranite4Keys,
+       .tokenizer = "granitehybrid",
+       .writes = has_mamba_layers,
+       .unread = kMambaBiases,
+       .equal_heads = true},
       {.name = "granitemoe",
        .model_type = "granitemoehybrid",
-       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts},
+       .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts,
+                  kExpertWeights},
        .multipliers = true,
        .without_heads = "mamba",
        .is = has_shared_expert,
-       .read_keys = read_gguf_mamba},
+       .read_keys = read_gguf_mamba,
+       .keys = kGranite4Keys,
+       .tokenizer = "granitehybrid",
+       .writes = has_attention_and_experts,
+       .rope_factors = true,
+       .equal_heads = true},
       {.name = "granitemoe",
        .model_type = "granitemoe",
        .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kGraniteExperts,
@@ -181,7 +196,12 @@ const std::vector<GgufArchitecture>& architectures() {
        .multipliers = true,
        .without_heads = "mamba",
        .is = turns_nothing,
-       .read_keys = read_gguf_mamba},
+       .read_keys = read_gguf_mamba,
+       .keys = kGranite4Keys,
+       .tokenizer = "granitehybrid",
+       .writes = has_attention_and_mlps,
+       .rope_factors = true,
+       .equal_heads = true},
       {.name = "llama",
        .model_type = "mixtral",
        .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMixtralExperts, kExperts,
@@ -259,7 +279,9 @@ const std::vector<GgufArchitecture>& architectures() {
        .grouped_experts = true,
        .sigmoid_experts = true,
        .flags = {{"blk.{i}.attn_q_norm.weight", "use_qk_norm"}},
-       .predicting = "model.layers."},
+       .predicting = "model.layers.",
+       .keys = standard_and({kRopeDimension, kExpertLength, kSharedCount, kDenseBlocks,
+                             kExpertGating, kExpertScale, kExpertNorm})},
       {.name = "lfm2moe",
        .model_type = "lfm2_moe",
        .tables = {kLfm2, kLfm2Experts},
@@ -267,7 +289,9 @@ const std::vector<GgufArchitecture>& architectures() {
        .sigmoid_experts = true,
        .without_heads = "conv",
        .flags = {{"blk.{i}.exp_probs_b.bias", "use_expert_bias"}},
-       .read_keys = read_gguf_short_convs},
+       .read_keys = read_gguf_short_convs,
+       .keys = standard_and({kExpertLength, kDenseBlocks, kExpertGating, kVocabulary, kShortConv}),
+       .equal_heads = true},
       {.name = "mistral3",
        .model_type = "ministral3",
        .tables = {kFrame, kPairedAttention, kValueAndOutput, kPreNorm, kMlp},
@@ -318,6 +342,15 @@ const std::vector<GgufArchitecture>& architectures() {
        .shifted_norms = true,
        .linear_attention = true,
        .keys = standard_and({kLinearAttention})},
+      {.name = "qwen35moe",
+       .model_type = "qwen3_5_moe_text",
+       .other_types = {"qwen3_5_moe"},
+       .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kExperts, kFusedExperts,
+                  kTiledDeltaNet, kExpertWeights},
+       .shifted_norms = true,
+       .linear_attention = true,
+       .normed_experts = true,
+       .keys = standard_and({kExpertSizes, kLinearAttention})},
       {.name = "qwen3next",
        .model_type = "qwen3_next",
        .tables = {kFrame, kAttention, kValueAndOutput, kPostAttentionNorm, kMlp, kExperts,
@@ -439,7 +472,8 @@ const GgufArchitecture* gguf_architecture_of(const ModelConfig& config) {
   for (const GgufArchitecture& architecture : architectures()) {
     const bool of_model = architecture.model_type == config.text_type ||
                           std::ranges::count(architecture.other_types, config.text_type) > 0;
-    if (architecture.keys.empty() || !of_model) continue;
+    const bool writes = architecture.writes == nullptr || architecture.writes(config);
+    if (architecture.keys.empty() || !of_model || !writes) continue;
     if (architecture.wrapper == config.model_type) return &architecture;
     if (architecture.wrapper.empty() && found == nullptr) found = &architecture;
   }

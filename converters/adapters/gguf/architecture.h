@@ -29,6 +29,7 @@ struct GgufForm {
     kExperts,      // [experts, rows, columns] becomes a tensor for each expert, "{e}" in the name
     kHeads,        // [heads, values] likewise
   };
+  enum class Models { kAll, kWithExperts, kWithoutExperts };
   enum class Values {
     kStored,
     kNorm,    // the file has 1 more, where the architecture has shifted norms
@@ -38,9 +39,12 @@ struct GgufForm {
   GgufOrder key_order = nullptr;
   GgufOrder written = nullptr;  // of the rows in the file, counting those of the checkpoint
   bool of_columns = false;      // both are of the columns
-  bool with_gate = false;       // the rows of kGgufPackedGate follow before they are put in order
-  bool read_only = false;       // Ferry writes no such tensor
-  bool is_part = false;         // the tensor belongs to kGgufPackedInput, where the file has that
+  // The shape in the file where the form does not tell it; `written` then counts elements.
+  std::vector<int64_t> (*written_shape)(const ModelConfig& config) = nullptr;
+  bool with_gate = false;        // the rows of kGgufPackedGate follow before they are put in order
+  bool read_only = false;        // Ferry writes no such tensor
+  bool is_part = false;          // the tensor belongs to kGgufPackedInput, where the file has that
+  Models models = Models::kAll;  // that have the tensor, where another one has its place
   Shape shape = Shape::kStored;
   Values values = Values::kStored;
 };
@@ -49,9 +53,12 @@ struct GgufForm {
 inline constexpr std::string_view kGgufPackedInput = "blk.{i}.attn_qkv.weight";
 inline constexpr std::string_view kGgufPackedGate = "blk.{i}.attn_gate.weight";
 
+// A matrix that checkpoints have transposed, and files and adapters of them do not.
+inline constexpr std::string_view kGgufTransposed = ".T";
+
 struct GgufName {
   std::string_view gguf;  // "{i}" is the layer
-  std::string_view hf;
+  std::string_view hf;    // may end with kGgufTransposed
   GgufForm form = {};
 };
 
@@ -77,6 +84,7 @@ enum class GgufKey {
   kStatedHeadLengths,  // where the config states the size of a head, and where it must be known
   kOtherHeadLengths,   // where heads do not share the hidden size
   kFileType,
+  kQuantizedFileType,  // by llama-quantize alone
   kRopeDimension,
   kRopeBase,
   kOtherRopeBase,  // one that readers do not take for granted
@@ -93,6 +101,18 @@ enum class GgufKey {
   kLogitScale,
   kMultipliers,
   kExpertSizes,
+  kExpertLength,
+  kSharedCount,
+  kDenseBlocks,  // those before the first with experts
+  kExpertGating,
+  kExpertScale,
+  kExpertNorm,
+  kExpertNormIfAny,
+  kLatentLengths,
+  kLatentSizes,
+  kLatentMultiplier,
+  kMambaSizes,
+  kTurned,  // whether heads are; those that are not have no limit of positions
   kLinearAttention,
   kShortConv,
   kParallelResidual,
@@ -141,10 +161,15 @@ struct GgufArchitecture {
 
   // -- of files that Ferry writes; none where there are no keys
   std::vector<GgufKey> keys = {};
+  // Whose tokenizer keys it has, where not its own.
+  std::string_view tokenizer = {};
+  // Of several of one model type: which models it is written of.
+  bool (*writes)(const ModelConfig&) = nullptr;
   // Tensors that Ferry reads and other readers do not: a model that has them is not written.
   std::vector<std::string_view> unread = {};
   // What readers take, whatever a file says.
   Activation activation = Activation::kSilu;
+  bool turns_nothing = false;    // has positions that are learned
   bool rope_factors = false;     // llama3 scaling is a tensor of factors
   bool own_head = false;         // no head is tied to the embedding
   bool equal_heads = false;      // heads share the hidden size

@@ -1,18 +1,28 @@
-#include "converters/adapters/gguf/names.h"
+#include <algorithm>
 
+#include "converters/adapters/gguf/names.h"
 #include "converters/keys/row_layouts.h"
 
 namespace ferry::converters::gguf_names {
 namespace {
 
 // The file has q, k and v of all heads, one after the other; a checkpoint has them head by head.
-constexpr GgufForm kByHead = {.order = [](const ModelConfig& c) {
-  StridedPiece rows;
-  add_axis(rows, {c.num_heads, c.head_dim});
-  add_axis(rows, {3, c.num_heads * c.head_dim});
-  add_axis(rows, {c.head_dim, 1});
-  return std::vector<StridedPiece>{rows};
-}};
+constexpr GgufForm kByHead = {.order =
+                                  [](const ModelConfig& c) {
+                                    StridedPiece rows;
+                                    add_axis(rows, {c.num_heads, c.head_dim});
+                                    add_axis(rows, {3, c.num_heads * c.head_dim});
+                                    add_axis(rows, {c.head_dim, 1});
+                                    return std::vector<StridedPiece>{rows};
+                                  },
+                              .written =
+                                  [](const ModelConfig& c) {
+                                    StridedPiece rows;
+                                    add_axis(rows, {3, c.head_dim});
+                                    add_axis(rows, {c.num_heads, 3 * c.head_dim});
+                                    add_axis(rows, {c.head_dim, 1});
+                                    return std::vector<StridedPiece>{rows};
+                                  }};
 
 constexpr GgufName kNormBiasesRows[] = {
     {"output_norm.bias", "model.norm.bias"},
@@ -30,6 +40,46 @@ constexpr GgufName kSharedExpertsRows[] = {
     {"blk.{i}.ffn_down_shexp.bias", "model.layers.{i}.mlp.shared_experts.down_proj.bias"},
 };
 
+// kv_b_proj has the rows of each head's keys, then those of its values. Files have the keys
+// transposed.
+struct LatentHeads {
+  explicit LatentHeads(const ModelConfig& c)
+      : plain(c.number("qk_nope_head_dim")),
+        value(c.number("v_head_dim")),
+        rank(c.number("kv_lora_rank")) {}
+  int64_t row() const { return plain + value; }
+  int64_t plain, value, rank;
+};
+
+constexpr GgufForm kLatentKeys = {.written =
+                                      [](const ModelConfig& c) {
+                                        const LatentHeads s(c);
+                                        StridedPiece elements;
+                                        add_axis(elements, {c.num_heads, s.row() * s.rank});
+                                        add_axis(elements, {s.rank, 1});
+                                        add_axis(elements, {s.plain, s.rank});
+                                        return std::vector<StridedPiece>{elements};
+                                      },
+                                  .written_shape =
+                                      [](const ModelConfig& c) {
+                                        const LatentHeads s(c);
+                                        return std::vector{c.num_heads, s.rank, s.plain};
+                                      }};
+constexpr GgufForm kLatentValues = {.written =
+                                        [](const ModelConfig& c) {
+                                          const LatentHeads s(c);
+                                          StridedPiece elements{.offset = s.plain * s.rank};
+                                          add_axis(elements, {c.num_heads, s.row() * s.rank});
+                                          add_axis(elements, {s.value * s.rank, 1});
+                                          return std::vector<StridedPiece>{elements};
+                                        },
+                                    .written_shape =
+                                        [](const ModelConfig& c) {
+                                          const LatentHeads s(c);
+                                          return std::vector{c.num_heads, s.value, s.rank};
+                                        }};
+constexpr GgufForm kUnsplit = {.read_only = true};
+
 constexpr GgufName kLatentAttentionRows[] = {
     {"blk.{i}.attn_q.weight", "model.layers.{i}.self_attn.q_proj.weight"},
     {"blk.{i}.attn_q_a.weight", "model.layers.{i}.self_attn.q_a_proj.weight"},
@@ -39,9 +89,11 @@ constexpr GgufName kLatentAttentionRows[] = {
     {"blk.{i}.attn_kv_a_mqa.weight", "model.layers.{i}.self_attn.kv_a_proj_with_mqa.weight"},
     {"blk.{i}.attn_kv_a_mqa.bias", "model.layers.{i}.self_attn.kv_a_proj_with_mqa.bias"},
     {"blk.{i}.attn_kv_a_norm.weight", "model.layers.{i}.self_attn.kv_a_layernorm.weight"},
-    {"blk.{i}.attn_kv_b.weight", "model.layers.{i}.self_attn.kv_b_proj.weight"},
+    {"blk.{i}.attn_kv_b.weight", "model.layers.{i}.self_attn.kv_b_proj.weight", kUnsplit},
     {"blk.{i}.attn_k_b.weight", "model.layers.{i}.self_attn.k_b_proj.weight"},
     {"blk.{i}.attn_v_b.weight", "model.layers.{i}.self_attn.v_b_proj.weight"},
+    {"blk.{i}.attn_k_b.weight", "model.layers.{i}.self_attn.kv_b_proj.weight", kLatentKeys},
+    {"blk.{i}.attn_v_b.weight", "model.layers.{i}.self_attn.kv_b_proj.weight", kLatentValues},
     {"blk.{i}.attn_output.weight", "model.layers.{i}.self_attn.o_proj.weight"},
     {"blk.{i}.attn_output.bias", "model.layers.{i}.self_attn.o_proj.bias"},
 };
@@ -55,6 +107,10 @@ constexpr GgufName kGptOssRows[] = {
     {"blk.{i}.ffn_down_exps.bias", "model.layers.{i}.mlp.experts.down_proj_bias"},
 };
 
+constexpr GgufForm kOfExperts = {.models = GgufForm::Models::kWithExperts};
+constexpr GgufForm kOfMlps = {.models = GgufForm::Models::kWithoutExperts};
+
+// At last weights of the model, whose gate and up checkpoints have in one tensor.
 constexpr GgufName kGraniteExpertsRows[] = {
     {"blk.{i}.ffn_gate_inp.weight", "model.layers.{i}.block_sparse_moe.router.layer.weight"},
     {"blk.{i}.ffn_gate_exps.weight",
@@ -65,10 +121,15 @@ constexpr GgufName kGraniteExpertsRows[] = {
      "model.layers.{i}.block_sparse_moe.experts.{e}.down_proj.weight", kStacked},
     {"blk.{i}.ffn_gate_shexp.weight", "model.layers.{i}.shared_mlp.gate_proj.weight"},
     {"blk.{i}.ffn_up_shexp.weight", "model.layers.{i}.shared_mlp.up_proj.weight"},
-    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.shared_mlp.output_linear.weight"},
+    {"blk.{i}.ffn_down_shexp.weight", "model.layers.{i}.shared_mlp.output_linear.weight",
+     kOfExperts},
     {"blk.{i}.ffn_gate.weight", "model.layers.{i}.shared_mlp.gate_proj.weight"},
     {"blk.{i}.ffn_up.weight", "model.layers.{i}.shared_mlp.up_proj.weight"},
-    {"blk.{i}.ffn_down.weight", "model.layers.{i}.shared_mlp.output_linear.weight"},
+    {"blk.{i}.ffn_down.weight", "model.layers.{i}.shared_mlp.output_linear.weight", kOfMlps},
+    {"blk.{i}.ffn_gate_shexp.weight", "layers.{i}.feed_forward.shared.w1.weight"},
+    {"blk.{i}.ffn_up_shexp.weight", "layers.{i}.feed_forward.shared.w3.weight"},
+    {"blk.{i}.ffn_gate.weight", "layers.{i}.feed_forward.w1.weight"},
+    {"blk.{i}.ffn_up.weight", "layers.{i}.feed_forward.w3.weight"},
 };
 
 constexpr GgufName kMixtralExpertsRows[] = {
@@ -81,15 +142,26 @@ constexpr GgufName kMixtralExpertsRows[] = {
      kStacked},
 };
 
-constexpr GgufForm kFlat = {.shape = GgufForm::Shape::kFlat};
-constexpr GgufForm kFlatNegExp = {.shape = GgufForm::Shape::kFlat,
+constexpr auto kHeadColumn = [](const ModelConfig& c) {
+  return std::vector<int64_t>{c.number("mamba_n_heads"), 1};
+};
+constexpr GgufForm kHeadValues = {.written_shape = kHeadColumn, .shape = GgufForm::Shape::kFlat};
+constexpr GgufForm kHeadNegExp = {.written_shape = kHeadColumn,
+                                  .shape = GgufForm::Shape::kFlat,
                                   .values = GgufForm::Values::kNegExp};
+constexpr GgufForm kGroupRows = {
+    .written_shape =
+        [](const ModelConfig& c) {
+          const int64_t groups = std::max<int64_t>(1, c.number("mamba_n_groups"));
+          return std::vector{groups, c.number("mamba_n_heads") * c.number("mamba_d_head") / groups};
+        },
+    .shape = GgufForm::Shape::kFlat};
 
 constexpr GgufName kMambaRows[] = {
-    {"blk.{i}.ssm_a", "model.layers.{i}.mamba.A_log", kFlatNegExp},
-    {"blk.{i}.ssm_d", "model.layers.{i}.mamba.D", kFlat},
+    {"blk.{i}.ssm_a", "model.layers.{i}.mamba.A_log", kHeadNegExp},
+    {"blk.{i}.ssm_d", "model.layers.{i}.mamba.D", kHeadValues},
     {"blk.{i}.ssm_dt.bias", "model.layers.{i}.mamba.dt_bias"},
-    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.mamba.norm.weight", kFlat},
+    {"blk.{i}.ssm_norm.weight", "model.layers.{i}.mamba.norm.weight", kGroupRows},
     {"blk.{i}.ssm_conv1d.weight", "model.layers.{i}.mamba.conv1d.weight", kConv},
     {"blk.{i}.ssm_conv1d.bias", "model.layers.{i}.mamba.conv1d.bias"},
     {"blk.{i}.ssm_in.weight", "model.layers.{i}.mamba.in_proj.weight"},
@@ -103,9 +175,9 @@ constexpr GgufName kLfm2ExpertsRows[] = {
     {"blk.{i}.exp_probs_b.bias", "model.layers.{i}.feed_forward.expert_bias"},
     {"blk.{i}.ffn_gate_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.w1.weight",
      kStacked},
-    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.w3.weight", kStacked},
     {"blk.{i}.ffn_down_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.w2.weight",
      kStacked},
+    {"blk.{i}.ffn_up_exps.weight", "model.layers.{i}.feed_forward.experts.{e}.w3.weight", kStacked},
 };
 
 constexpr GgufName kGlm4NormsRows[] = {

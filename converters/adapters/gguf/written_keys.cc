@@ -21,26 +21,6 @@ constexpr uint32_t kQuantizationVersion = 2;
 constexpr int64_t kPhi3Original = 4096;        // of its configuration class
 constexpr int64_t kHunyuanPositions = 262144;  // whatever its config says beside an alpha
 
-// Numbers of generation_config.json.
-struct SamplingRow {
-  const char* config;
-  const char* key;
-  bool whole;
-};
-constexpr SamplingRow kSampling[] = {
-    {"top_k", "general.sampling.top_k", true},
-    {"top_p", "general.sampling.top_p", false},
-    {"min_p", "general.sampling.min_p", false},
-    {"xtc_probability", "general.sampling.xtc_probability", false},
-    {"xtc_threshold", "general.sampling.xtc_threshold", false},
-    {"temperature", "general.sampling.temp", false},
-    {"penalty_last_n", "general.sampling.penalty_last_n", true},
-    {"repetition_penalty", "general.sampling.penalty_repeat", false},
-    {"mirostat", "general.sampling.mirostat", true},
-    {"mirostat_tau", "general.sampling.mirostat_tau", false},
-    {"mirostat_eta", "general.sampling.mirostat_eta", false},
-};
-
 // The text part of a config, as one object.
 Result<json> merged_config(const GgufKeysInput& input) {
   json config = FERRY_TRY(parse_json(input.config_text, printable(input.config_name)));
@@ -66,12 +46,17 @@ class Keys {
       own("rope.scaling.attn_factor", real(c_.rope.attention_factor));
     }
     set("general.type", std::string("model"));
-    FERRY_RETURN_IF_ERROR(add_sampling());
+    FERRY_RETURN_IF_ERROR(add_gguf_sampling(in_.generation_text, out_));
     if (!in_.name.empty()) set("general.name", in_.name);
     set("general.size_label", in_.size_label);
     for (const GgufKey key : in_.architecture->keys) (this->*writer_of(key))();
     set("general.quantization_version", kQuantizationVersion);
     return std::move(out_);
+  }
+
+  double mscale_all_dim() const {
+    const json* all = rope_member("mscale_all_dim");
+    return all != nullptr && all->is_number() ? all->get<double>() : 0;
   }
 
  private:
@@ -117,21 +102,6 @@ class Keys {
     return found == object.end() || found->is_null() ? nullptr : &*found;
   }
 
-  Status add_sampling() {
-    if (in_.generation_text.empty()) return {};
-    const json generation = FERRY_TRY(parse_json(in_.generation_text, "generation_config.json"));
-    for (const SamplingRow& row : kSampling) {
-      const auto found = generation.find(row.config);
-      if (found == generation.end() || !found->is_number()) continue;
-      if (row.whole) {
-        set(row.key, static_cast<int32_t>(found->get<int64_t>()));
-      } else {
-        set(row.key, real(found->get<double>()));
-      }
-    }
-    return {};
-  }
-
   void add_blocks() { own("block_count", whole(c_.num_layers)); }
   void add_context() { own("context_length", whole(c_.max_positions)); }
   void add_embedding() { own("embedding_length", whole(c_.hidden_size)); }
@@ -139,7 +109,10 @@ class Keys {
   void add_heads() { own("attention.head_count", whole(c_.num_heads)); }
   void add_rms_epsilon() { own("attention.layer_norm_rms_epsilon", real(c_.rms_norm_eps)); }
   void add_layer_norm_epsilon() { own("attention.layer_norm_epsilon", real(c_.rms_norm_eps)); }
-  void add_file_type() { set("general.file_type", gguf_file_type_info(in_.type).number); }
+  void add_file_type() { set("general.file_type", gguf_file_type_number(in_.type, in_.has_mxfp4)); }
+  void add_quantized_file_type() {
+    if (gguf_file_type_info(in_.type).mixed) add_file_type();
+  }
   void add_rope_dimension() { own("rope.dimension_count", whole(c_.rotary_dim())); }
   void add_rope_base() { own("rope.freq_base", real(c_.rope.theta)); }
   void add_vocabulary() { own("vocab_size", whole(c_.vocab_size)); }
@@ -150,18 +123,33 @@ class Keys {
     add_blocks();
     add_context();
     add_embedding();
-    add_feed_forward();
+    if (feed_forward_length() > 0) add_feed_forward();
     add_heads();
     add_kv_heads();
     add_rope();
     add_epsilon();
-    if (c_.moe.experts == 0) return;
+    if (c_.moe.experts == 0 && !in_.architecture->has_key(GgufKey::kMambaSizes)) return;
     own("expert_count", whole(c_.moe.experts));
     own("expert_used_count", whole(c_.moe.per_token));
+    if (in_.architecture->grouped_experts) add_expert_groups();
   }
+
+  // Without the last key readers take a softmax in this architecture.
+  void add_expert_groups() {
+    if (states("n_group") || c_.moe.groups > 1) {
+      own("expert_group_count", whole(c_.moe.groups));
+      own("expert_group_used_count", whole(c_.moe.top_groups));
+    }
+    const bool sigmoid = in_.architecture->latent && has_sigmoids();
+    if (states("scoring_func") || sigmoid) add_expert_gating();
+  }
+  bool has_sigmoids() const { return c_.moe.scores == MoeConfig::Scores::kSigmoid; }
 
   // Where every layer has experts, nothing has this size.
   int64_t feed_forward_length() const {
+    // The MLP beside the experts has a key of its own.
+    const bool granite4 = in_.architecture->has_key(GgufKey::kMambaSizes);
+    if (granite4 && c_.moe.experts > 0) return c_.moe.expert_size;
     return c_.intermediate_size > 0 ? c_.intermediate_size
                                     : static_cast<int64_t>(number("intermediate_size"));
   }
@@ -270,11 +258,67 @@ class Keys {
   }
 
   void add_expert_sizes() {
+    if (in_.architecture->has_key(GgufKey::kMambaSizes)) {
+      own("expert_shared_feed_forward_length", whole(c_.intermediate_size));
+      return;
+    }
     if (c_.moe.experts == 0) return;
-    own("expert_feed_forward_length", whole(c_.moe.expert_size));
+    add_expert_length();
     if (c_.moe.shared_size > 0 || states("shared_expert_intermediate_size")) {
       own("expert_shared_feed_forward_length", whole(c_.moe.shared_size));
     }
+  }
+
+  void add_expert_length() { own("expert_feed_forward_length", whole(c_.moe.expert_size)); }
+  void add_shared_count() {
+    own("expert_shared_count",
+        whole(c_.moe.shared_size / std::max<int64_t>(c_.moe.expert_size, 1)));
+  }
+  void add_dense_blocks() {
+    int64_t dense = 0;
+    while (dense < c_.num_layers && !c_.has_experts(dense)) ++dense;
+    own("leading_dense_block_count", whole(dense));
+  }
+  void add_expert_gating() {
+    constexpr uint32_t kOfSoftmax = 1, kOfSigmoid = 2;
+    own("expert_gating_func", has_sigmoids() ? kOfSigmoid : kOfSoftmax);
+  }
+  void add_expert_scale() { own("expert_weights_scale", real(c_.moe.scale)); }
+  void add_expert_norm() { own("expert_weights_norm", c_.moe.norm_top_scores); }
+  void add_expert_norm_if_any() {
+    if (c_.moe.norm_top_scores) add_expert_norm();
+  }
+
+  // Of the one head that all share: what is turned, and the latent vector, which is its value.
+  void add_latent_lengths() {
+    own("attention.key_length", whole(c_.head_dim));
+    own("attention.value_length", whole(c_.number("kv_lora_rank")));
+  }
+  void add_latent_sizes() {
+    const int64_t queries = c_.number("q_lora_rank");
+    if (queries > 0) own("attention.q_lora_rank", whole(queries));
+    own("attention.kv_lora_rank", whole(c_.number("kv_lora_rank")));
+    own("attention.key_length_mla", whole(c_.number("qk_nope_head_dim") + c_.rotary_dim()));
+    own("attention.value_length_mla", whole(c_.number("v_head_dim")));
+  }
+  void add_latent_multiplier() {
+    constexpr double kTenth = 0.1;
+    if (rope_member("mscale_all_dim") == nullptr) return;
+    own("rope.scaling.yarn_log_multiplier", real(kTenth * mscale_all_dim()));
+  }
+
+  void add_mamba_sizes() {
+    const int64_t heads = c_.number("mamba_n_heads");
+    own("ssm.conv_kernel", whole(c_.number("mamba_d_conv")));
+    own("ssm.state_size", whole(c_.number("mamba_d_state")));
+    own("ssm.group_count", whole(c_.number("mamba_n_groups")));
+    own("ssm.inner_size", whole(heads * c_.number("mamba_d_head")));
+    own("ssm.time_step_rank", whole(heads));
+  }
+  void add_turned() {
+    constexpr int64_t kNoLimit = int64_t{1} << 20;
+    own("rope.scaling.finetuned", c_.has_rope());
+    if (!c_.has_rope()) own("context_length", whole(kNoLimit));
   }
 
   // Layers that features of images are added to. Texts have none.
@@ -336,8 +380,8 @@ class Keys {
     const auto interval = static_cast<int64_t>(number("full_attention_interval"));
     own("full_attention_interval", whole(interval > 0 ? interval : 4));
     add_rope_dimension();
-    // What readers of this architecture want in any case, as the reference has it.
-    if (name_ == "qwen35" && rope_sections().empty()) {
+    // What readers of these architectures want in any case, as the reference has it.
+    if (name_.starts_with("qwen35") && rope_sections().empty()) {
       own("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
     }
   }
@@ -371,6 +415,7 @@ class Keys {
         {kStatedHeadLengths, &Keys::add_stated_head_lengths},
         {kOtherHeadLengths, &Keys::add_other_head_lengths},
         {kFileType, &Keys::add_file_type},
+        {kQuantizedFileType, &Keys::add_quantized_file_type},
         {kRopeDimension, &Keys::add_rope_dimension},
         {kRopeBase, &Keys::add_rope_base},
         {kOtherRopeBase, &Keys::add_other_rope_base},
@@ -387,6 +432,18 @@ class Keys {
         {kLogitScale, &Keys::add_logit_scale},
         {kMultipliers, &Keys::add_multipliers},
         {kExpertSizes, &Keys::add_expert_sizes},
+        {kExpertLength, &Keys::add_expert_length},
+        {kSharedCount, &Keys::add_shared_count},
+        {kDenseBlocks, &Keys::add_dense_blocks},
+        {kExpertGating, &Keys::add_expert_gating},
+        {kExpertScale, &Keys::add_expert_scale},
+        {kExpertNorm, &Keys::add_expert_norm},
+        {kExpertNormIfAny, &Keys::add_expert_norm_if_any},
+        {kLatentLengths, &Keys::add_latent_lengths},
+        {kLatentSizes, &Keys::add_latent_sizes},
+        {kLatentMultiplier, &Keys::add_latent_multiplier},
+        {kMambaSizes, &Keys::add_mamba_sizes},
+        {kTurned, &Keys::add_turned},
         {kLinearAttention, &Keys::add_linear_attention},
         {kShortConv, &Keys::add_short_conv},
         {kParallelResidual, &Keys::add_parallel_residual},
@@ -408,41 +465,14 @@ Result<std::vector<GgufKeyValue>> gguf_model_keys(const GgufKeysInput& input) {
   return Keys(input, FERRY_TRY(merged_config(input))).run();
 }
 
+double gguf_mscale_all_dim(const GgufKeysInput& input) {
+  const auto config = merged_config(input);
+  return config ? Keys(input, *config).mscale_all_dim() : 0;
+}
+
 double gguf_yarn_multiplier(const RopeConfig& rope) {
   const double unit = 0.1 * std::log(rope.factor);
   return ((unit + 1) / rope.attention_factor - 1) / unit;
-}
-
-std::string gguf_size_label(std::span<const GgufNamedShape> tensors) {
-  double shared = 0, of_expert = 0;  // exact below 2^53
-  int64_t experts = 0, stacks = 0;
-  for (const GgufNamedShape& tensor : tensors) {
-    double count = 1;
-    for (const int64_t size : tensor.shape) count *= static_cast<double>(size);
-    const bool stack = tensor.name.find("_exps.") != tensor.name.npos && tensor.shape.size() >= 3;
-    if (!stack) {
-      shared += count;
-      continue;
-    }
-    of_expert += count / static_cast<double>(tensor.shape[0]);
-    experts += tensor.shape[0];
-    ++stacks;
-  }
-  const double total = shared + of_expert;
-  constexpr std::pair<double, char> kUnits[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}};
-  double scale = 1e3;
-  char unit = 'K';
-  for (const auto& [above, letter] : kUnits) {
-    if (total <= above) continue;
-    scale = above;
-    unit = letter;
-    break;
-  }
-  const double scaled = total * (1 / scale);
-  const double rounded = std::nearbyint(scaled);
-  const int digits = rounded == 0 ? 2 : rounded < 10 ? 1 : 0;
-  const std::string size = fmt::format("{:.{}f}{}", scaled, digits, unit);
-  return stacks > 0 ? fmt::format("{}x{}", experts / stacks, size) : size;
 }
 
 }  // namespace ferry::converters

@@ -25,6 +25,7 @@ struct GgufKeysInput {
   std::string name = {};             // general.name; empty: none
   std::string size_label = {};       // gguf_size_label()
   GgufFileType type = GgufFileType::kF32;
+  bool has_mxfp4 = false;  // some tensors keep these blocks
 };
 
 // From `general.architecture` to `general.quantization_version`. kBadInput for a config that is not
@@ -33,6 +34,12 @@ Result<std::vector<GgufKeyValue>> gguf_model_keys(const GgufKeysInput& input);
 
 // The m for which (0.1 ln(factor) + 1) / (0.1 m ln(factor) + 1) is the attention factor of yarn.
 double gguf_yarn_multiplier(const RopeConfig& rope);
+
+// mscale_all_dim of yarn; 0 where the config has none.
+double gguf_mscale_all_dim(const GgufKeysInput& input);
+
+// Appends what generation_config.json says; `text` may be empty. kBadInput where it is not JSON.
+Status add_gguf_sampling(const std::string& text, std::vector<GgufKeyValue>& keys);
 
 // "1.2B"; "8x7B" where some are stacks of experts.
 std::string gguf_size_label(std::span<const GgufNamedShape> tensors);

@@ -25,6 +25,8 @@ class Limits {
     FERRY_RETURN_IF_ERROR(check_model());
     FERRY_RETURN_IF_ERROR(check_rope());
     FERRY_RETURN_IF_ERROR(check_layers());
+    if (a_.latent) FERRY_RETURN_IF_ERROR(check_latent());
+    if (a_.has_key(GgufKey::kMambaSizes)) FERRY_RETURN_IF_ERROR(check_mamba());
     if (a_.gemma) FERRY_RETURN_IF_ERROR(check_gemma());
     return c_.moe.experts > 0 ? check_experts() : Status();
   }
@@ -48,6 +50,11 @@ class Limits {
       lines.push_back(
           "llama.cpp rounds the bounds of yarn to whole pairs, whatever the file says: its "
           "frequencies differ");
+    }
+    if (a_.latent && !a_.sigmoid_experts && gguf_mscale_all_dim(in_) != 0) {
+      lines.push_back(
+          "llama.cpp multiplies scores by mscale_all_dim of yarn, as the model's own code does and "
+          "transformers does not");
     }
     if (c_.rope.type == Type::kLongRope) {
       lines.push_back(
@@ -78,6 +85,7 @@ class Limits {
     if (a_.qk_norm_layers > 0 && has_norms != (c_.num_layers >= a_.qk_norm_layers)) {
       return cannot("use_qk_norm", fmt::format("is {} with {} layers", has_norms, c_.num_layers));
     }
+    if (a_.turns_nothing && c_.scalars.attention) return cannot("scale_attn_weights", "is false");
     if (c_.scalars.qkv_clip) return cannot("clip_qkv", "limits queries, keys and values");
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
       return cannot("linear_value_head_dim", "is not linear_key_head_dim");
@@ -98,11 +106,12 @@ class Limits {
       return cannot("rope_parameters", "is llama3");
     }
     if (c_.sliding_window) FERRY_RETURN_IF_ERROR(check_sliding_rope());
+    if (scaled && a_.latent) return check_latent_rope();
     if (rope.type == Type::kYarn) FERRY_RETURN_IF_ERROR(check_yarn());
     if (rope.query_growth != 0 && rope.type != Type::kYarn) {
       return cannot("rope_parameters.llama_4_scaling_beta", "stands without yarn");
     }
-    const bool partial = a_.partial_rotary || a_.linear_attention;
+    const bool partial = a_.partial_rotary || a_.linear_attention || a_.latent || a_.turns_nothing;
     if (!partial && c_.rotary_dim() != c_.head_dim) {
       return cannot("partial_rotary_factor", "turns a part of each head");
     }
@@ -133,6 +142,16 @@ class Limits {
     return {};
   }
 
+  // Readers take the factor of yarn for that of scores, and mscale_all_dim for both.
+  Status check_latent_rope() const {
+    if (c_.rope.type != Type::kYarn) return cannot("rope_parameters", "scales RoPE without yarn");
+    if (gguf_mscale_all_dim(in_) == 0) {
+      return cannot("rope_parameters.mscale_all_dim", "is missing or 0");
+    }
+    if (std::abs(c_.rope.attention_factor - 1) <= kTolerance) return {};
+    return cannot("rope_parameters.mscale", "is not mscale_all_dim");
+  }
+
   Status check_layers() const {
     const bool has_windows = c_.sliding_window.has_value();
     if (a_.window_layers > 0 && has_windows != (c_.num_layers == a_.window_layers)) {
@@ -145,6 +164,8 @@ class Limits {
       const bool turned = c_.rope_layers.empty() || c_.rope_layers[at];
       bool is_turned = a_.no_rope_interval == 0 || (i + 1) % a_.no_rope_interval != 0;
       if (a_.turns_windows && c_.sliding_window) is_turned = slides;
+      if (a_.turns_nothing) is_turned = false;
+      if (a_.has_key(GgufKey::kTurned)) is_turned = c_.has_rope();
       if (is_attention(c_.layer_types[at]) && turned != is_turned) {
         return cannot("no_rope_layers", fmt::format("differs in layer {}", i));
       }
@@ -187,10 +208,47 @@ class Limits {
     return {};
   }
 
+  // Readers take queries without a rank in models of 26 and 27 layers, and in no others.
+  Status check_latent() const {
+    constexpr double kEpsilon = 1e-6;  // of the reference, for latent vectors
+    const bool has_rank = c_.number("q_lora_rank") > 0;
+    const bool is_lite = c_.num_layers == 26 || c_.num_layers == 27;
+    if (has_rank == is_lite) {
+      return cannot("q_lora_rank", fmt::format("is {} with {} layers", has_rank ? "stated" : "null",
+                                               c_.num_layers));
+    }
+    if (c_.number("paired_rope") == 0) return cannot("rope_interleave", "is false");
+    if (std::abs(c_.rms_norm_eps - kEpsilon) > kTolerance * kEpsilon) {
+      return cannot("rms_norm_eps", "is not 1e-6, which that of latent vectors is");
+    }
+    return {};
+  }
+
+  // Readers norm each group by itself, and want a bias.
+  Status check_mamba() const {
+    if (a_.without_heads.empty() || !has_layer(LayerType::kMamba)) return {};
+    if (c_.number("mamba_n_groups") > 1) return cannot("mamba_n_groups", "is more than 1");
+    if (c_.number("mamba_conv_bias") == 0) return cannot("mamba_conv_bias", "is false");
+    return {};
+  }
+  bool has_layer(LayerType type) const { return std::ranges::count(c_.layer_types, type) > 0; }
+
   Status check_experts() const {
-    if (c_.moe.norm_top_scores != a_.normed_experts) {
+    const bool says_norm =
+        a_.has_key(GgufKey::kExpertNorm) || a_.has_key(GgufKey::kExpertNormIfAny);
+    if (!says_norm && c_.moe.norm_top_scores != a_.normed_experts) {
       return cannot("norm_topk_prob", fmt::format("is {}", c_.moe.norm_top_scores));
     }
+    if (!a_.has_key(GgufKey::kExpertScale) && c_.moe.scale != 1) {
+      return cannot("routed_scaling_factor", "is not 1");
+    }
+    if (c_.moe.groups > c_.moe.top_groups && c_.moe.group_best != 2) {
+      return cannot("topk_method", "scores a group of experts by the best one");
+    }
+    if (a_.has_key(GgufKey::kShortConv) && !c_.moe.choice_bias) {
+      return cannot("use_expert_bias", "is false");
+    }
+    if (a_.has_key(GgufKey::kDenseBlocks)) return {};
     for (int64_t i = 0; i < c_.num_layers; ++i) {
       if (!c_.has_experts(i)) return cannot("mlp_only_layers", fmt::format("names layer {}", i));
     }

@@ -8,6 +8,7 @@
 #include <map>
 #include <numbers>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "core/checked.h"
@@ -24,6 +25,7 @@ constexpr std::string_view kHead = "lm_head.weight";
 constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
     {"", ""},
     {"", "model."},
+    {"", "transformer."},
     {"model.language_model.", "model."},
     {"language_model.model.", "model."},
     {"language_model.", ""},
@@ -89,9 +91,14 @@ class Writer {
     if (key == kHead && config_.tie_word_embeddings) return {};
     if (key.empty()) return cannot(tensors_[index], "has no tensor for it");
     for (const GgufTables::Found& found : tables_.find(key)) {
-      FERRY_RETURN_IF_ERROR(add(index, found));
+      if (is_of_model(found.row->form)) FERRY_RETURN_IF_ERROR(add(index, found));
     }
     return {};
+  }
+
+  bool is_of_model(const GgufForm& form) const {
+    if (form.models == GgufForm::Models::kAll) return true;
+    return (form.models == GgufForm::Models::kWithExperts) == (config_.moe.experts > 0);
   }
 
   Status add(size_t index, const GgufTables::Found& found) {
@@ -110,6 +117,7 @@ class Writer {
       return {};
     }
     Recipe recipe = tensors_[index].recipe;
+    if (found.transposed) FERRY_RETURN_IF_ERROR(transpose(tensors_[index], recipe));
     FERRY_RETURN_IF_ERROR(arrange(row.form, tensors_[index], recipe));
     made_.push_back({{index, made_.size()}, {std::move(name), std::move(recipe), {index}}});
     return {};
@@ -120,7 +128,9 @@ class Writer {
     if (recipe.is_coded() || !is_castable(recipe.output().dtype) || shape.empty()) {
       return cannot(tensor, fmt::format("takes no {}", dtype_name(recipe.output().dtype)));
     }
-    if (form.written != nullptr) {
+    if (form.written_shape != nullptr) {
+      FERRY_RETURN_IF_ERROR(reshape(form, tensor, recipe));
+    } else if (form.written != nullptr) {
       FERRY_RETURN_IF_ERROR(form.of_columns ? order_columns(form, tensor, recipe)
                                             : order_rows(form, tensor, recipe));
     }
@@ -133,6 +143,35 @@ class Writer {
     if (form.values == GgufForm::Values::kNegExp) {
       recipe.apply({.kind = Step::Kind::kNegExp, .value = 1});  // the exp of torch
     }
+    return {};
+  }
+
+  Status transpose(const KeyedTensor& tensor, Recipe& recipe) const {
+    Shape& shape = recipe.output().shape;
+    if (shape.size() != 2) return cannot(tensor, "wants a matrix");
+    StridedPiece columns;
+    add_axis(columns, {shape[1], 1});
+    add_axis(columns, {shape[0], shape[1]});
+    recipe.pieces = select(recipe.pieces, std::span(&columns, 1));
+    std::swap(shape[0], shape[1]);
+    return {};
+  }
+
+  Status reshape(const GgufForm& form, const KeyedTensor& tensor, Recipe& recipe) const {
+    Shape& shape = recipe.output().shape;
+    const int64_t count = checked_numel(shape).value_or(0);
+    const Shape wanted = form.written_shape(config_);
+    const int64_t made = checked_numel(wanted).value_or(-1);
+    if (form.written == nullptr && made != count) return cannot(tensor, "wants another shape");
+    if (form.written != nullptr) {
+      const std::vector<StridedPiece> order = form.written(config_);
+      for (const StridedPiece& piece : order) {
+        if (end_of(piece).value_or(INT64_MAX) > count) return cannot(tensor, "wants more rows");
+      }
+      if (count_of(order) != made) return cannot(tensor, "wants another shape");
+      recipe.pieces = select(recipe.pieces, order);
+    }
+    shape = wanted;
     return {};
   }
 
@@ -246,6 +285,9 @@ GgufTables::GgufTables(const GgufArchitecture& architecture) {
       const bool unread = std::ranges::count(architecture.unread, row.gguf) > 0;
       if (row.form.read_only || unread) continue;
       rows_.push_back({&row, KeyPattern(std::string(row.hf))});
+      if (!row.hf.ends_with(kGgufTransposed)) continue;
+      const std::string_view stored = row.hf.substr(0, row.hf.size() - kGgufTransposed.size());
+      rows_.push_back({&row, KeyPattern(std::string(stored)), true});
     }
   }
 }
@@ -254,7 +296,7 @@ std::vector<GgufTables::Found> GgufTables::find(const std::string& key) const {
   std::vector<Found> found;
   for (size_t i = 0; i < rows_.size(); ++i) {
     auto numbers = rows_[i].pattern.match(key);
-    if (numbers) found.push_back({rows_[i].name, i, *std::move(numbers)});
+    if (numbers) found.push_back({rows_[i].name, i, *std::move(numbers), rows_[i].transposed});
   }
   return found;
 }

@@ -27,6 +27,7 @@ class GgufTables {
     const GgufName* row;
     size_t rank;  // among the rows
     KeyNumbers numbers;
+    bool transposed;  // the checkpoint has the matrix so, and the file does not
   };
   // The rows of a key; several where one tensor becomes several.
   std::vector<Found> find(const std::string& key) const;
@@ -38,6 +39,7 @@ class GgufTables {
   struct Row {
     const GgufName* name;
     KeyPattern pattern;
+    bool transposed = false;
   };
   std::vector<Row> rows_;
 };

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <numeric>
 
+#include "converters/adapters/quantized/block_weight.h"
+
 namespace ferry::converters {
 namespace {
 
@@ -25,7 +27,7 @@ struct ElementInfo {
   int64_t block;
   GgufElement fallback;  // for rows that are not whole blocks
 };
-constexpr std::array<ElementInfo, 10> kElements = {{
+constexpr std::array<ElementInfo, 11> kElements = {{
     {GgufElement::kF32, 0, "", DType::kF32, 1, GgufElement::kF32},
     {GgufElement::kF16, 1, "", DType::kF16, 1, GgufElement::kF16},
     {GgufElement::kBF16, 30, "", DType::kBF16, 1, GgufElement::kBF16},
@@ -36,6 +38,7 @@ constexpr std::array<ElementInfo, 10> kElements = {{
     {GgufElement::kQ4_K, 12, "q4_k", DType::kU8, 256, GgufElement::kQ5_0},
     {GgufElement::kQ5_K, 13, "q5_k", DType::kU8, 256, GgufElement::kQ5_1},
     {GgufElement::kQ6_K, 14, "q6_k", DType::kU8, 256, GgufElement::kQ8_0},
+    {GgufElement::kMXFP4, 39, "", DType::kU8, 32, GgufElement::kF16},
 }};
 
 const ElementInfo& info_of(GgufElement type) {
@@ -53,7 +56,7 @@ bool has(std::string_view name, std::string_view part) { return name.find(part) 
 bool stays_f32(const GgufNamedShape& tensor) {
   const std::string_view name = tensor.name;
   if (tensor.shape.size() < 2 || !name.ends_with(".weight")) return true;
-  if (name.ends_with("_norm.weight")) return true;
+  if (name.ends_with("_norm.weight") || name == "position_embd.weight") return true;
   for (const std::string_view part : {".ffn_gate_inp.weight", ".ffn_gate_inp_shexp.weight",
                                       ".ssm_conv1d.weight", ".shortconv.conv.weight"}) {
     if (name.ends_with(part)) return true;
@@ -145,8 +148,21 @@ uint32_t gguf_type_id(GgufElement type) { return info_of(type).id; }
 
 std::optional<GgufElement> gguf_element_of(uint32_t id) {
   const auto* found = std::ranges::find(kElements, id, &ElementInfo::id);
-  if (found == kElements.end()) return std::nullopt;
+  if (found == kElements.end() || found->type == GgufElement::kMXFP4) return std::nullopt;
   return found->type;
+}
+
+uint32_t gguf_file_type_number(GgufFileType type, bool has_mxfp4) {
+  const bool plain =
+      type == GgufFileType::kF32 || type == GgufFileType::kF16 || type == GgufFileType::kBF16;
+  return has_mxfp4 && plain ? kGgufMxfp4FileType : gguf_file_type_info(type).number;
+}
+
+bool is_stored_mxfp4(const graph::Recipe& recipe, const TensorSource& source) {
+  if (recipe.pieces.empty()) return false;
+  const BlockEncoding* encoding = source.entries()[recipe.pieces[0].tensor].encoding;
+  graph::Recipe blocks = recipe;
+  return encoding != nullptr && encoding->name == kMxfp4Name && blocks.take_blocks(source, {});
 }
 
 GgufModelSizes gguf_model_sizes(const GgufArchitecture& architecture, const ModelConfig& config) {
@@ -168,6 +184,10 @@ std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tenso
   Mixture mixture(tensors, type, sizes);
   for (const size_t i : gguf_name_order(tensors)) {
     const GgufNamedShape& tensor = tensors[i];
+    if (tensor.is_mxfp4) {
+      types[i] = GgufElement::kMXFP4;
+      continue;
+    }
     if (stays_f32(tensor)) continue;
     const bool mixed = plain == std::end(kPlain);
     if (mixed && !is_matrix(tensor.shape)) continue;
@@ -184,8 +204,10 @@ std::vector<size_t> gguf_name_order(std::span<const GgufNamedShape> tensors) {
   return order;
 }
 
-Status apply_gguf_type(graph::Recipe& recipe, GgufElement type, const std::string& name) {
+Status apply_gguf_type(graph::Recipe& recipe, GgufElement type, const TensorSource& source,
+                       const std::string& name) {
   const ElementInfo& info = info_of(type);
+  if (type == GgufElement::kMXFP4) return recipe.take_blocks(source, name);
   if (!info.encoder.empty()) {
     return recipe.encode(*graph::find_block_encoder(info.encoder), name);
   }

@@ -14,6 +14,7 @@
 #include "core/dtype.h"
 #include "core/result.h"
 #include "core/shape.h"
+#include "core/tensor_source.h"
 #include "graph/recipe.h"
 
 namespace ferry::converters {
@@ -30,15 +31,36 @@ struct GgufFileTypeInfo {
 const GgufFileTypeInfo& gguf_file_type_info(GgufFileType type);
 std::optional<GgufFileType> gguf_file_type_of(std::string_view name);
 
-enum class GgufElement { kF32, kF16, kBF16, kQ4_0, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
+enum class GgufElement {
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kMXFP4,  // as it is stored; Ferry makes no such blocks of values
+};
 uint32_t gguf_type_id(GgufElement type);
-// nullopt for a type that Ferry does not write.
+// nullopt for a type that Ferry does not make of values.
 std::optional<GgufElement> gguf_element_of(uint32_t id);
 
 struct GgufNamedShape {
   std::string_view name;
   Shape shape;
+  bool is_mxfp4 = false;  // stored in such blocks, which files of every type keep
 };
+
+// The number of `general.file_type`.
+uint32_t gguf_file_type_number(GgufFileType type, bool has_mxfp4);
+// f32, f16 or bf16 beside MXFP4 have one number.
+inline constexpr uint32_t kGgufMxfp4FileType = 38;
+
+// Whether the values of a recipe are rows of MXFP4 blocks as they are stored.
+bool is_stored_mxfp4(const graph::Recipe& recipe, const TensorSource& source);
 
 // What llama-quantize knows of a model.
 struct GgufModelSizes {
@@ -48,14 +70,17 @@ struct GgufModelSizes {
 GgufModelSizes gguf_model_sizes(const GgufArchitecture& architecture, const ModelConfig& config);
 
 // A type for each of `tensors`, in any order. A tensor whose rows are not whole blocks gets another
-// type, at last F16.
+// type, at last F16. Source for MXFP4: conversion/gpt_oss.py; llama-quantize does the same where
+// its
+// --tensor-type says so, and takes no such file otherwise.
 std::vector<GgufElement> choose_gguf_types(std::span<const GgufNamedShape> tensors,
                                            GgufFileType type, const GgufModelSizes& sizes);
 
 // By layer, then by name: the order of llama-quantize. Those of no layer first.
 std::vector<size_t> gguf_name_order(std::span<const GgufNamedShape> tensors);
 
-// Gives the recipe the type.
-Status apply_gguf_type(graph::Recipe& recipe, GgufElement type, const std::string& name);
+// Gives the recipe, of tensors of `source`, the type.
+Status apply_gguf_type(graph::Recipe& recipe, GgufElement type, const TensorSource& source,
+                       const std::string& name);
 
 }  // namespace ferry::converters

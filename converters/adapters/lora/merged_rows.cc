@@ -19,7 +19,7 @@ MergedRows::MergedRows(graph::Recipe base, size_t a, size_t b, int64_t rank, flo
   base_.cast(DType::kF32);
 }
 
-Status MergedRows::rows(const TensorSource& source, int64_t first, std::span<float> out) const {
+Status MergedRows::values(const TensorSource& source, int64_t first, std::span<float> out) const {
   const int64_t columns = base_.output().shape[1];
   const int64_t count = static_cast<int64_t>(out.size()) / columns;
   const auto offset = static_cast<uint64_t>(first * columns) * sizeof(float);

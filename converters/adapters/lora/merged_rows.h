@@ -10,12 +10,12 @@
 
 namespace ferry::converters {
 
-class MergedRows final : public Derivation {
+class MergedRows final : public FloatDerivation {
  public:
   // `a` and `b` are the entries of A and B.
   MergedRows(graph::Recipe base, size_t a, size_t b, int64_t rank, float scale, bool transposed);
 
-  Status rows(const TensorSource& source, int64_t first, std::span<float> out) const override;
+  Status values(const TensorSource& source, int64_t first, std::span<float> out) const override;
 
  private:
   Status read_plain(const TensorSource& source, int64_t first, std::span<float> left,

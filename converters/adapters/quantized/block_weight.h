@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "core/derived_source.h"
 
 namespace ferry::converters {
 
 inline constexpr int64_t kMxBlock = 32;  // elements that share an exponent
+inline constexpr std::string_view kMxfp4Name = "mxfp4";
 
 // value = element * 2^(scale - 127), in f32. Elements are f4_e2m1, two in a byte, the first in the
 // low bits.
@@ -20,7 +22,9 @@ struct BlockWeight {
   int64_t columns = 0;
 };
 
-// The shapes of the entries have been checked.
+// The derived tensor is in the blocks of GGUF: a scale, then bytes that have an element of the
+// first half of the block in the low bits, and one of the second half in the high ones. A scale of
+// 255, which stands for NaN, is kBadInput. The shapes of the entries have been checked.
 std::unique_ptr<Derivation> decode_blocks(const BlockWeight& weight);
 
 }  // namespace ferry::converters

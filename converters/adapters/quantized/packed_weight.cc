@@ -16,11 +16,11 @@ constexpr int kWordBits = 32;
 // 3 5 7.
 constexpr std::array<int, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
 
-class PackedDerivation final : public Derivation {
+class PackedDerivation final : public FloatDerivation {
  public:
   explicit PackedDerivation(const PackedWeight& weight) : w_(weight), per_(kWordBits / w_.bits) {}
 
-  Status rows(const TensorSource& source, int64_t first, std::span<float> out) const override {
+  Status values(const TensorSource& source, int64_t first, std::span<float> out) const override {
     const int64_t count = static_cast<int64_t>(out.size()) / w_.inputs;
     const std::vector<size_t> group_of = FERRY_TRY(read_groups(source));
     std::vector<uint8_t> codes(out.size());

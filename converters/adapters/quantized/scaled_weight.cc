@@ -16,11 +16,11 @@ Status read_elements(const TensorSource& source, size_t entry, uint64_t first,
   return {};
 }
 
-class ScaledDerivation final : public Derivation {
+class ScaledDerivation final : public FloatDerivation {
  public:
   explicit ScaledDerivation(const ScaledWeight& weight) : w_(weight) {}
 
-  Status rows(const TensorSource& source, int64_t first, std::span<float> out) const override {
+  Status values(const TensorSource& source, int64_t first, std::span<float> out) const override {
     const int64_t count = static_cast<int64_t>(out.size()) / w_.columns;
     const int64_t across = (w_.columns + w_.block.columns - 1) / w_.block.columns;
     const int64_t begin = first / w_.block.rows;
