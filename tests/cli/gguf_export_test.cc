@@ -98,7 +98,9 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
          {{"rope_type", "yarn"},
           {"rope_theta", 10000.0},
           {"factor", 4.0},
-          {"original_max_position_embeddings", 32}}}},
+          {"original_max_position_embeddings", 32},
+          {"mscale", nullptr},
+          {"mscale_all_dim", nullptr}}}},
        "rope_parameters.mscale_all_dim"},
   };
   for (const Case& c : kCases) {

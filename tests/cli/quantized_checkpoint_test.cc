@@ -214,7 +214,7 @@ TEST(QuantizedTensors, AScaleOfMxfp4MustBeANumber) {
   const std::string name = "model.layers.1.mlp.experts.down_proj_scales";
   file.set_bytes(name, std::string(127, 'z') + '\xFF');
   file.write(checkpoint + "/model.safetensors");
-  for (const std::vector<std::string> to : {std::vector<std::string>(), {"--to", "gguf"}}) {
+  for (const std::vector<std::string>& to : {std::vector<std::string>(), {"--to", "gguf"}}) {
     std::vector<std::string> args = {"convert", checkpoint, "-o", dir / "out.gguf"};
     args.insert(args.end(), to.begin(), to.end());
     const Outcome outcome = run_ferry(args);

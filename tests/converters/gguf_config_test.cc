@@ -77,6 +77,7 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
        "command-r, deepseek2, ernie4_5, exaone4, gemma, gemma2, gemma3, glm4, glm4moe, gpt-oss, "
        "gpt2, gptneox, granite, granitehybrid, granitemoe, hunyuan-dense, lfm2, lfm2moe, llama, "
        "mistral3, nemotron, olmo2, olmoe, phi2, phi3, qwen2, qwen2moe, qwen2vl, qwen3, qwen35, "
+       "qwen35moe, "
        "qwen3moe, qwen3next, qwen3vl, qwen3vlmoe, seed_oss, smollm3, stablelm, starcoder2"},
       {"general.type", "adapter", ErrorCode::kUnsupported,
        "m.gguf: 'general.type' is 'adapter': only models can be converted"},
