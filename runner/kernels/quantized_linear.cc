@@ -28,7 +28,9 @@ constexpr size_t kFewCodedRows = 2;
 // Products of one parallel region.
 constexpr size_t kMaxTasks = 16;
 // The least number of bytes of the matrix, and of products, that are worth a task of their own.
-constexpr size_t kTaskBytes = size_t{1} << 15;
+// Each task waits for its first bytes, and asks for bytes behind its last ones: with 256 KiB,
+// Qwen3-0.6B decoded 1.14 times as many tokens per second as with 32 KiB.
+constexpr size_t kTaskBytes = size_t{1} << 18;
 constexpr size_t kTaskValues = size_t{1} << 15;
 constexpr size_t kTaskProducts = size_t{1} << 20;
 

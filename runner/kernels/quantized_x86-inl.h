@@ -331,10 +331,10 @@ inline __m256i dot32(__m256i acc, const uint8_t* codes, const int8_t* x) {
   }
 }
 
-// The sum of products of a row of 8-bit codes with codes `x`, whose sum is `sum`.
+// The lanes of the result sum up to the products of a row of 8-bit codes with codes `x`; where not
+// kPairs, of codes + 128.
 template <class Dot>
-inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, int32_t sum,
-                       size_t ahead) {
+inline __m256i row_products(const uint8_t* codes, const int8_t* x, size_t columns, size_t ahead) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
   size_t k = 0;
   for (; k + 64 <= columns; k += 64) {
@@ -348,16 +348,54 @@ inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, in
     acc = dot32<Dot>(acc, rest, x + k);
     other = dot32<Dot>(other, rest + 32, x + k + 32);
   }
-  acc = four_sums(_mm256_add_epi32(acc, other), acc, acc, acc);
-  const int32_t total = _mm256_cvtsi256_si32(acc) + _mm256_extract_epi32(acc, 4);
-  return Dot::kPairs ? total : total - 128 * sum;
+  return _mm256_add_epi32(acc, other);
+}
+
+// What `row_products` has too much, for codes `x` whose sum is `sum`.
+template <class Dot>
+inline int32_t excess(int32_t sum) {
+  return Dot::kPairs ? 0 : 128 * sum;
+}
+
+// The sum of products of a row of 8-bit codes with codes `x`, whose sum is `sum`.
+template <class Dot>
+inline int32_t dot_row(const uint8_t* codes, const int8_t* x, size_t columns, int32_t sum,
+                       size_t ahead) {
+  __m256i acc = row_products<Dot>(codes, x, columns, ahead);
+  acc = four_sums(acc, acc, acc, acc);
+  return _mm256_cvtsi256_si32(acc) + _mm256_extract_epi32(acc, 4) - excess<Dot>(sum);
+}
+
+// The results of four rows of the matrix from `n` on, for one row of activations. The rows are read
+// one after the other, as they are stored; only the additions across lanes are done together.
+template <class Dot>
+inline void four_rows8(const CodedProduct& p, const ActivationRow& row, size_t columns, size_t n,
+                       size_t ahead, float* out) {
+  __m256i acc[4];
+  for (size_t j = 0; j < 4; ++j) {
+    acc[j] = row_products<Dot>(row_codes(*p.matrix, n + j), row.codes(), columns, ahead);
+  }
+  const __m256i halves = four_sums(acc[0], acc[1], acc[2], acc[3]);
+  alignas(16) int32_t sums[4];
+  _mm_store_si128(
+      reinterpret_cast<__m128i*>(sums),
+      _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+  for (size_t j = 0; j < 4; ++j) {
+    out[n + j] = row_result(p, row.head().row, sums[j] - excess<Dot>(row.head().sum), n + j);
+  }
 }
 
 template <class Dot>
 void few8(const CodedProduct& p, const Activations& x, size_t begin, size_t end) {
   const auto rows = static_cast<size_t>(p.matrix->rows);
   const size_t ahead = bytes_ahead();
-  for (size_t n = begin; n < end; ++n) {
+  size_t n = begin;
+  for (; n + 4 <= end; n += 4) {
+    for (size_t i = 0; i < x.rows; ++i) {
+      four_rows8<Dot>(p, x.row(i), x.columns, n, ahead, p.out + i * rows);
+    }
+  }
+  for (; n < end; ++n) {
     for (size_t i = 0; i < x.rows; ++i) {
       const ActivationRow row = x.row(i);
       const int32_t sum =
