@@ -40,7 +40,7 @@ class BudgetParser {
   }
 
  private:
-  tl::unexpected<Error> refuse(const std::string& why) const {
+  Failure refuse(const std::string& why) const {
     return bad_input(fmt::format("{}: {}{}", name_, where_.empty() ? "" : where_ + ": ", why));
   }
 

@@ -19,7 +19,7 @@ Status read_graph(const pte::LoadedProgram& loaded, uint32_t blob, const std::st
   auto read =
       xnnpack::read_blob(loaded.data.delegates[blob], fmt::format("{}: blob {}", name, blob));
   if (!read && read.error().code != ErrorCode::kUnsupported) {
-    return tl::unexpected<Error>(std::move(read).error());
+    return read.pass();
   }
   if (read) {
     out.graphs[blob] = *std::move(read);

@@ -53,7 +53,7 @@ class DocumentReader {
  private:
   using Ref = std::reference_wrapper<const json>;
 
-  tl::unexpected<Error> refuse(const std::string& why) const {
+  Failure refuse(const std::string& why) const {
     return bad_input(fmt::format("{}: {}{}", name_, where_, why));
   }
 

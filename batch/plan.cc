@@ -27,7 +27,7 @@ constexpr size_t kDigestDigits = 64;
 // What a line is read with: its place begins every message.
 struct Line {
   std::string where;  // "plan.jsonl: line 3"
-  tl::unexpected<Error> refuse(const std::string& what) const {
+  Failure refuse(const std::string& what) const {
     return bad_input(fmt::format("{}: {}", where, what));
   }
 };
@@ -82,7 +82,7 @@ Result<std::vector<std::string>> args_of(const Line& line, const nlohmann::json&
   return words;
 }
 
-tl::unexpected<Error> unknown(const Line& line, const std::string& name, const char* of) {
+Failure unknown(const Line& line, const std::string& name, const char* of) {
   return line.refuse(fmt::format("there is no member {} of {}", quoted(name), of));
 }
 

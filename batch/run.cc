@@ -193,7 +193,7 @@ Result<RunEnd> Runner::run() {
   for (size_t i = 1; i < workers(); ++i) others.emplace_back([this] { work(); });
   work();
   for (std::thread& other : others) other.join();
-  if (problem_) return tl::unexpected<Error>(*problem_);
+  if (problem_) return Failure(*problem_);
   RunEnd end{.tasks = std::move(ends_), .interrupted = interrupt_signal() != 0};
   for (const TaskEnd& task : end.tasks) end.exit = worse_exit(end.exit, exit_of(task));
   return end;

@@ -133,7 +133,7 @@ Status check_attest_options(const AttestOptions& options, const std::string& bun
   FERRY_RETURN_IF_ERROR(pipeline::check_replaceable_attestation(options.file));
   // Before the work, and not behind it.
   const auto signer = signing::signer_of(key);
-  return signer ? Status() : tl::unexpected<Error>(signer.error());
+  return signer ? Status() : Failure(signer.error());
 }
 
 Status write_attestation_file(const AttestOptions& options, const packer::Bundle& bundle,

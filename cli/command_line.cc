@@ -368,7 +368,7 @@ Result<Action> CommandLine::parse(int argc, char** argv) {
     const std::span<char*> words(argv, static_cast<size_t>(argc));
     if (std::ranges::count(words, std::string_view("--json")) > 0) impl.context.json = true;
     name_verb();
-    return tl::unexpected<Error>(impl.explain(error));
+    return Failure(impl.explain(error));
   }
   if (impl.context.quiet && impl.context.verbose) {
     return fail(ErrorCode::kUsage, "--quiet and --verbose exclude each other");

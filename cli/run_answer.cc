@@ -40,7 +40,7 @@ Result<std::optional<int64_t>> choose_token(std::span<const float> logits, Gener
   const std::span<const float> last = logits.last(vocab);
   const auto sampling_start = g.clock.now();
   const Result<int64_t> token = sampler.sample(last, g.prompt, g.tokens);
-  if (!token) return tl::unexpected<Error>(in_bundle(options, token.error()));
+  if (!token) return Failure(in_bundle(options, token.error()));
   g.stats.sampling += g.clock.now() - sampling_start;
   g.tokens.push_back(*token);
   if (g.tokens.size() == 1) g.stats.prompt_eval_end = g.clock.now();

@@ -82,7 +82,7 @@ class Chat {
 
 Status Chat::refuse(const Error& error) {
   if (error.code == ErrorCode::kInterrupted || error.code == ErrorCode::kInternal) {
-    return tl::unexpected<Error>(error);
+    return Failure(error);
   }
   context_.refuse(error);
   return {};

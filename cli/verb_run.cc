@@ -105,7 +105,7 @@ Status check_prompt(const RunOptions& o) {
   }
   if (o.tokens.empty()) return {};
   const auto ids = parse_numbers("--tokens", o.tokens, kTokensExpected);
-  return ids ? Status() : tl::unexpected<Error>(ids.error());
+  return ids ? Status() : Failure(ids.error());
 }
 
 Status check_run(const RunOptions& o) {

@@ -55,7 +55,7 @@ foreach(room ${rooms} ${parts})
 endforeach()
 target_compile_features(ferry_library PUBLIC cxx_std_20)
 target_link_libraries(ferry_library
-  PUBLIC tl::expected fmt::fmt Threads::Threads
+  PUBLIC fmt::fmt Threads::Threads
   PRIVATE OpenSSL::Crypto ZLIB::ZLIB PkgConfig::hdf5 PkgConfig::seccomp PkgConfig::hwy
           PkgConfig::pcre2 PkgConfig::utf8proc PkgConfig::jpeg PkgConfig::png PkgConfig::webp)
 list(TRANSFORM installed_headers PREPEND ${PROJECT_SOURCE_DIR}/)

@@ -31,7 +31,7 @@ void close_quietly(int& fd) {
 
 }  // namespace
 
-tl::unexpected<Error> os_error(const std::string& path, std::string_view what, int number) {
+Failure os_error(const std::string& path, std::string_view what, int number) {
   const std::string reason = std::strerror(number);
   return fail(number == EEXIST ? ErrorCode::kExists : ErrorCode::kIo,
               fmt::format("{}: {}: {}", printable(path), what, reason));
@@ -104,7 +104,7 @@ Result<OutputFile> OutputFile::create(const std::string& path, uint64_t size) {
   Status extended = file.extend(size);
   if (extended) return file;
   ::unlink(path.c_str());
-  return tl::unexpected<Error>(std::move(extended).error());
+  return extended.pass();
 }
 
 Result<OutputFile> OutputFile::open_existing(const std::string& path) {

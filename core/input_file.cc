@@ -51,7 +51,7 @@ struct Identity {
   }
 };
 
-tl::unexpected<Error> changed(const std::string& path) {
+Failure changed(const std::string& path) {
   return fail(ErrorCode::kIo, fmt::format("{}: changed while it was being read", printable(path)));
 }
 
@@ -95,7 +95,7 @@ Result<OpenFile> open_regular(const Place& place) {
   }
   if (regular) return file;
   ::close(file.fd);
-  return tl::unexpected<Error>(std::move(regular).error());
+  return regular.pass();
 }
 
 }  // namespace

@@ -199,7 +199,7 @@ Status parse_json_events(const JsonPieces& next, const std::string& name, JsonHa
   JsonEvents events(handler, stream);
   const bool parsed =
       nlohmann::json::sax_parse(TextIterator{&stream}, TextIterator{&stream}, &events);
-  if (auto problem = stream.take_problem(name)) return tl::unexpected<Error>(*std::move(problem));
+  if (auto problem = stream.take_problem(name)) return Failure(*std::move(problem));
   if (parsed) return {};
   return bad_input(name + ": " + events.error());
 }

@@ -9,6 +9,6 @@
 namespace ferry {
 
 // "PATH: WHAT: reason", kIo; kExists for EEXIST.
-tl::unexpected<Error> os_error(const std::string& path, std::string_view what, int number);
+Failure os_error(const std::string& path, std::string_view what, int number);
 
 }  // namespace ferry

@@ -82,7 +82,7 @@ bool has_torch_name(std::string_view file_name) {
   return false;
 }
 
-tl::unexpected<Error> unsupported(const std::string& path, std::string_view what) {
+Failure unsupported(const std::string& path, std::string_view what) {
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", printable(path), what));
 }
 
@@ -103,9 +103,9 @@ bool is_plain_target(const fs::path& target) {
 
 bool may_follow(const fs::path& target) { return is_cache_link(target) || is_plain_target(target); }
 
-tl::unexpected<Error> with_tensor(Error error, const std::string& tensor) {
+Failure with_tensor(Error error, const std::string& tensor) {
   error.message += fmt::format(" (tensor {})", quoted(tensor));
-  return tl::unexpected<Error>(std::move(error));
+  return Failure(std::move(error));
 }
 
 // The files that the index names, all of them or an error that lists those that are missing.
@@ -203,10 +203,10 @@ std::string index_of_shard(std::string_view name) {
 }
 
 // What is in a directory without a checkpoint under one of the known names.
-tl::unexpected<Error> explain_directory(const Directory& directory) {
+Failure explain_directory(const Directory& directory) {
   const std::string& path = directory.path();
   const Result<std::vector<std::string>> names = directory.names();
-  if (!names) return tl::unexpected<Error>(names.error());
+  if (!names) return Failure(names.error());
   std::vector<std::string> others, tensor_files;
   for (const std::string& name : *names) {
     if (name.ends_with(".safetensors") || has_torch_name(name) || has_hdf5_name(name)) {

@@ -59,8 +59,7 @@ Result<Model> bind(std::vector<MethodGraph> methods, StateDict dict,
   const std::string summary = problems.size() == 1
                                   ? problems[0]
                                   : fmt::format("{} weights do not fit the model", problems.size());
-  return tl::unexpected<Error>(
-      Error{ErrorCode::kBadInput, source_name + ": " + summary, std::move(problems)});
+  return Failure(Error{ErrorCode::kBadInput, source_name + ": " + summary, std::move(problems)});
 }
 
 }  // namespace ferry::graph

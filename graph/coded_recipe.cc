@@ -83,7 +83,7 @@ std::string misfit(const QuantizationScheme& scheme, int64_t columns) {
   return fmt::format("groups of {}, which are not a multiple of {}", group, kDelegatedGroup);
 }
 
-tl::unexpected<Error> cannot(const std::string& key, const Shape& shape, std::string_view what) {
+Failure cannot(const std::string& key, const Shape& shape, std::string_view what) {
   return fail(ErrorCode::kUnsupported,
               fmt::format("weight {} {} cannot have {}", quoted(key), to_string(shape), what));
 }
@@ -469,7 +469,7 @@ Result<int> count_hqq_rounds(const Recipe& recipe, const TensorSource& source, T
     if (!error) error = std::move(status).error();
     stop = true;
   });
-  if (error) return tl::unexpected<Error>(std::move(*error));
+  if (error) return Failure(std::move(*error));
   if (non_finite == 0) return hqq_rounds(changes);
   return fail(ErrorCode::kUnsupported,
               fmt::format("{}: NaN and infinity cannot be quantised: {} value{} (tensor {})",

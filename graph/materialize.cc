@@ -23,7 +23,7 @@ namespace {
 // Elements that are converted at a time: three small buffers, whatever the tile.
 constexpr int64_t kChunk = 16384;
 
-tl::unexpected<Error> broken(const TensorSource& source, const std::string& message) {
+Failure broken(const TensorSource& source, const std::string& message) {
   return fail(ErrorCode::kInternal, fmt::format("{}: {}", printable(source.path()), message));
 }
 

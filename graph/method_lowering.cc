@@ -17,9 +17,7 @@ namespace ferry::graph {
 
 namespace {
 
-tl::unexpected<Error> defect(const std::string& what) {
-  return fail(ErrorCode::kInternal, "lowering: " + what);
-}
+Failure defect(const std::string& what) { return fail(ErrorCode::kInternal, "lowering: " + what); }
 
 // Values of the graph become values of the method when they are first needed, so that tensors
 // precede the lists that hold them. Nodes become kernel calls by their operator's schema.

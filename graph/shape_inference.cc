@@ -100,7 +100,7 @@ Result<Types> infer_types(const Graph& graph, const IntForms& forms, const Node&
     shapes += (shapes.empty() ? "" : ", ") + to_text(graph, graph[*id].dtype, graph[*id].shape);
   }
   error.message = fmt::format("graph: {} on ({}): {}", op_name(node.op), shapes, error.message);
-  return tl::unexpected<Error>(std::move(error));
+  return Failure(std::move(error));
 }
 
 }  // namespace ferry::graph

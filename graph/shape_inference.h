@@ -66,7 +66,7 @@ CodeRange code_range(DType dtype);
 DType promote(DType a, DType b);
 
 // What a rule returns when the arguments do not fit.
-[[nodiscard]] inline tl::unexpected<Error> misfit(std::string message) {
+[[nodiscard]] inline Failure misfit(std::string message) {
   return fail(ErrorCode::kInternal, std::move(message));
 }
 

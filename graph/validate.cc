@@ -15,7 +15,7 @@
 namespace ferry::graph {
 namespace {
 
-tl::unexpected<Error> broken(std::string message) {
+Failure broken(std::string message) {
   return fail(ErrorCode::kInternal, "graph: " + std::move(message));
 }
 

@@ -71,7 +71,7 @@ bool guarded(Jpeg& jpeg, Step&& step) {
   return true;
 }
 
-tl::unexpected<Error> damaged(const Jpeg& jpeg, const std::string& where) {
+Failure damaged(const Jpeg& jpeg, const std::string& where) {
   return bad_input(where + ": damaged JPEG: " + jpeg.message);
 }
 

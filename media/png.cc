@@ -59,7 +59,7 @@ bool guarded(Png& self, Step&& step) {
   return true;
 }
 
-tl::unexpected<Error> damaged(const Png& self, const std::string& where) {
+Failure damaged(const Png& self, const std::string& where) {
   return bad_input(where + ": damaged PNG: " + printable(self.message));
 }
 

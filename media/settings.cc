@@ -25,7 +25,7 @@ constexpr uint64_t kMaxConfigBytes = 1 << 20;
 // A field's meaning: sets `s`, or says what is wrong with the value.
 using Rule = Result<void> (*)(const json& value, Settings& s);
 
-tl::unexpected<Error> unsupported(const json& value) {
+Failure unsupported(const json& value) {
   const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
   return fail(ErrorCode::kUnsupported, "the value " + quoted(text, 60) + " is not supported");
 }

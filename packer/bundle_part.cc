@@ -118,7 +118,7 @@ class Taker {
     missing.code = ErrorCode::kBadInput;
     missing.message = fmt::format("{}: {} data files are missing: not all parts are there",
                                   printable(directory), missing.details.size());
-    return tl::unexpected<Error>(std::move(missing));
+    return Failure(std::move(missing));
   }
 
   Status note_records(std::string_view fingerprint) const {

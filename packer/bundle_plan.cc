@@ -285,7 +285,7 @@ class Planner {
     if (problems.empty()) return {};
     Error error{ErrorCode::kInternal, "the planned bundle contradicts itself"};
     for (const CheckProblem& problem : problems.take()) error.details.push_back(problem.message);
-    return tl::unexpected<Error>(std::move(error));
+    return Failure(std::move(error));
   }
 
   // Sizes do not depend on digests, so the text with zeros has the size of the final one.

@@ -307,7 +307,7 @@ Status error_of(ProblemList& problems) {
   const std::vector<CheckProblem> found = problems.take();
   Error error{found[0].code, found[0].message};
   for (size_t i = 1; i < found.size(); ++i) error.details.push_back(found[i].message);
-  return tl::unexpected<Error>(std::move(error));
+  return Failure(std::move(error));
 }
 
 }  // namespace

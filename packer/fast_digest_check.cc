@@ -70,7 +70,7 @@ class FastCheck {
 
   void digest(Block& block) const {
     if (const Status go_on = check_interrupt(); !go_on) {
-      block.digest = tl::unexpected<Error>(go_on.error());
+      block.digest = Failure(go_on.error());
       return;
     }
     const auto mapped = files_.mapped.find(name_of(block.file));
@@ -81,7 +81,7 @@ class FastCheck {
     const auto buffer = std::make_unique_for_overwrite<std::byte[]>(block.bytes);
     const std::span bytes(buffer.get(), block.bytes);
     const Status read = files_.open.at(name_of(block.file)).read_at(block.offset, bytes);
-    block.digest = read ? Result<FastDigest>(xxh3(bytes)) : tl::unexpected<Error>(read.error());
+    block.digest = read ? Result<FastDigest>(xxh3(bytes)) : Failure(read.error());
   }
 
   // All blocks of one file.

@@ -183,7 +183,7 @@ class FileWriter {
         stop_ = true;
       }
     });
-    if (error_) return tl::unexpected<Error>(*error_);
+    if (error_) return Failure(*error_);
     return {};
   }
 

@@ -26,12 +26,12 @@ class PortNamer {
     return read_ports(method_.outputs, "output", out_.outputs);
   }
 
-  tl::unexpected<Error> bad(const std::string& what) const {
+  Failure bad(const std::string& what) const {
     return bad_input(fmt::format("{}: {}", label_, what));
   }
   // A port that is well formed, but not what is built here.
-  tl::unexpected<Error> wrong(std::string_view kind, size_t index, const ManifestPort& port,
-                              std::string_view expected) const {
+  Failure wrong(std::string_view kind, size_t index, const ManifestPort& port,
+                std::string_view expected) const {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: {} {} is {}; expected {}", label_, kind, index,
                             describe_type(port.dtype, port.shape), expected));

@@ -69,7 +69,7 @@ class Encodings {
   }
 
  private:
-  tl::unexpected<Error> bad(const ManifestPort& port, const std::string& what) const {
+  Failure bad(const ManifestPort& port, const std::string& what) const {
     return bad_input(fmt::format("{}: method {}: {} is {} {}", stated_.file(), quoted(method_.name),
                                  port.name, dtype_name(port.dtype), what));
   }

@@ -36,11 +36,11 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
-tl::unexpected<Error> usage(const std::string& path, std::string_view what) {
+Failure usage(const std::string& path, std::string_view what) {
   return fail(ErrorCode::kUsage, fmt::format("{}: {}", printable(path), what));
 }
 
-tl::unexpected<Error> taken(const std::string& path, std::string_view what) {
+Failure taken(const std::string& path, std::string_view what) {
   return fail(ErrorCode::kExists, fmt::format("{}: {}", printable(path), what));
 }
 
@@ -277,7 +277,7 @@ bool is_checkpoint(const std::string& path) {
   return weights && config;
 }
 
-tl::unexpected<Error> stays(const std::string& target, StagingDirectory::Kind kind) {
+Failure stays(const std::string& target, StagingDirectory::Kind kind) {
   return taken(target, kind == StagingDirectory::Kind::kBundle
                            ? "is neither a bundle nor empty, and is left alone"
                            : "is neither empty nor a checkpoint of files alone, and is left alone");
@@ -388,7 +388,7 @@ Result<StagingDirectory> StagingDirectory::begin(const std::string& target, bool
     Status replaceable = check_replaceable(staging.target_, *existing, overwrite, kind);
     if (!replaceable) {
       if (remainders.find(target)) (void)remainders.remove(/*stages=*/false);
-      return tl::unexpected<Error>(std::move(replaceable).error());
+      return replaceable.pass();
     }
   }
   FERRY_RETURN_IF_ERROR(remainders.find(target));

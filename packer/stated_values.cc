@@ -4,7 +4,7 @@
 
 namespace ferry::packer {
 
-tl::unexpected<Error> StatedValues::bad(std::string_view method, const std::string& what) const {
+Failure StatedValues::bad(std::string_view method, const std::string& what) const {
   return bad_input(fmt::format("{}: method {} {}", file_, method, what));
 }
 

@@ -33,7 +33,7 @@ class StatedValues {
   Status expect(std::string_view method, int64_t number, std::string_view of) const;
 
   // "FILE: method get_x WHAT"
-  tl::unexpected<Error> bad(std::string_view method, const std::string& what) const;
+  Failure bad(std::string_view method, const std::string& what) const;
   const std::string& file() const { return file_; }
 
  private:

@@ -159,7 +159,7 @@ Result<std::string> changed_tensor(const BundlePlan::Impl& plan, const Manifest&
     if (same && *same) return;
     const std::lock_guard lock(mutex);
     if (!same) {
-      found = tl::unexpected<Error>(same.error());
+      found = Failure(same.error());
     } else {
       found = fmt::format("tensor {} of the checkpoint has changed", quoted(all[i].source->key));
     }

@@ -50,7 +50,7 @@ Status refuse(const TensorSource& source, Affected weights, const std::string& r
   Error error{ErrorCode::kUnsupported,
               fmt::format("{}: {} {}", printable(source.path()), reason, weights.names())};
   if (weights.lines.size() > 1) error.details = std::move(weights.lines);
-  return tl::unexpected<Error>(std::move(error));
+  return Failure(std::move(error));
 }
 
 }  // namespace

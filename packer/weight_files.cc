@@ -27,7 +27,7 @@ struct WeightFilesPlan::Impl : FileSet {
 
 namespace {
 
-tl::unexpected<Error> defect(const WeightFile& file, std::string_view what) {
+Failure defect(const WeightFile& file, std::string_view what) {
   return fail(ErrorCode::kInternal, fmt::format("plan of {}: {}", printable(file.path), what));
 }
 

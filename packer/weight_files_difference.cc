@@ -35,7 +35,7 @@ class FileComparison {
       if (!equal && !error_) error_ = equal.error();
       same_ = same_ && equal && *equal;
     });
-    if (error_) return tl::unexpected<Error>(*error_);
+    if (error_) return Failure(*error_);
     return same_ && FERRY_TRY(same_rest(crcs));
   }
 

@@ -71,7 +71,7 @@ class Placer {
   }
 
  private:
-  static tl::unexpected<Error> defect(const std::string& name, std::string_view what) {
+  static Failure defect(const std::string& name, std::string_view what) {
     return fail(ErrorCode::kInternal, fmt::format("weight {} {}", quoted(name), what));
   }
 

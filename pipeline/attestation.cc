@@ -178,12 +178,12 @@ Result<AttestationCheck> check_attestation(
   AttestationCheck check;
   const std::string text = FERRY_TRY(read_text_file(file, signing::kMaxSignatureBytes));
   signing::Verdict verdict = FERRY_TRY(signing::verify_envelope(text, printable(file), trust));
-  if (!verdict) {
-    check.rejection = std::move(verdict).error();
+  if (verdict.rejection) {
+    check.rejection = std::move(verdict.rejection);
     return check;
   }
-  check.signer = verdict->signer;
-  auto statement = read_attestation(verdict->payload, printable(file));
+  check.signer = verdict.signer;
+  auto statement = read_attestation(verdict.payload, printable(file));
   if (!statement) {
     check.rejection = signing::Rejection{signing::Stage::kStatement, statement.error().message};
     return check;

@@ -49,7 +49,7 @@ class AttestationReader {
  private:
   using Reference = std::reference_wrapper<const json>;
 
-  tl::unexpected<Error> wrong(const std::string& what) const {
+  Failure wrong(const std::string& what) const {
     return bad_input(
         fmt::format("{}: the signed statement is no parity attestation: {}", name_, what));
   }

@@ -204,7 +204,7 @@ Status add_tensors(const packer::Bundle& bundle, CheckpointInput& input) {
   if (!undone) {
     undone.error().message =
         fmt::format("{}: {}", printable(bundle.path()), undone.error().message);
-    return tl::unexpected<Error>(std::move(undone).error());
+    return undone.pass();
   }
   size_t computed = 0;
   for (converters::UndoneTensor& made : *undone) {

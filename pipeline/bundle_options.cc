@@ -153,8 +153,7 @@ Result<Conversion> plan_for(const packer::Bundle& bundle, const ConvertOptions& 
   const std::string& source = options.source;
   Conversion conversion = FERRY_TRY(plan_conversion(options, &pool));
   if (!conversion.problems.empty()) {
-    return tl::unexpected<Error>(
-        converters::problems_error(conversion.problems, *conversion.source));
+    return Failure(converters::problems_error(conversion.problems, *conversion.source));
   }
   if (conversion.config.model_type != manifest.model_type ||
       conversion.config.vocab_size != manifest.vocab_size ||

@@ -93,7 +93,7 @@ Result<Conversion> plan_f32(const ConvertOptions& options, std::optional<int64_t
   plain.packed_layout = options.packed_layout;
   Conversion conversion = FERRY_TRY(plan_conversion(plain));
   if (conversion.problems.empty()) return conversion;
-  return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
+  return Failure(converters::problems_error(conversion.problems, *conversion.source));
 }
 
 // The same for these prompts, one part for each layer. Memory is planned for the longest of them.

@@ -288,7 +288,7 @@ Result<packer::WrittenBundle> convert(const ConvertOptions& options,
   if (needs_calibration(options)) FERRY_RETURN_IF_ERROR(calibrate(calibrated, {}, pool));
   const Conversion conversion = FERRY_TRY(plan_conversion(calibrated, &pool));
   if (!conversion.problems.empty()) {
-    return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
+    return Failure(converters::problems_error(conversion.problems, *conversion.source));
   }
   return conversion.plan->write(target, pool, {});
 }

@@ -145,7 +145,7 @@ class Prover {
     for (size_t i = 0; i < entries.size(); ++i) index_of_[entries[i].name] = i;
     lines_.resize(plan_.tensors().size());
     pool_.parallel_for(plan_.tensors().size(), [&](size_t i) { compare(i); });
-    if (error_) return tl::unexpected<Error>(*error_);
+    if (error_) return Failure(*error_);
     for (std::string& line : lines_) {
       if (!line.empty()) proof_.different_tensors.push_back(std::move(line));
     }
@@ -296,7 +296,7 @@ Result<GgufProof> prove_gguf(const std::string& path, const GgufProofOptions& op
   std::vector<std::string> notes;
   const Export planned = FERRY_TRY(plan_like(file, wanted, pool, notes));
   if (!planned.problems.empty()) {
-    return tl::unexpected<Error>(converters::problems_error(planned.problems, *planned.source));
+    return Failure(converters::problems_error(planned.problems, *planned.source));
   }
   const PlannedGguf plan = FERRY_TRY(PlannedGguf::make(planned.plan->input().files.front()));
   GgufProof proof = FERRY_TRY(Prover(file, plan, *planned.source, pool, options.progress).run());

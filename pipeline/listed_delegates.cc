@@ -68,7 +68,7 @@ class Lister {
     if (!graph) {
       auto read = xnnpack::read_blob(blob, fmt::format("{}: blob {}", name_, delegate.data));
       if (!read && read.error().code != ErrorCode::kUnsupported) {
-        return tl::unexpected<Error>(std::move(read).error());
+        return read.pass();
       }
       if (!read) {
         listed.not_read = read.error().message;

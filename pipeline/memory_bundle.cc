@@ -28,7 +28,7 @@ Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, ThreadPoo
   options.source = checkpoint;
   const Conversion conversion = FERRY_TRY(plan_conversion(options, &pool));
   if (!conversion.problems.empty()) {
-    return tl::unexpected(converters::problems_error(conversion.problems, *conversion.source));
+    return Failure(converters::problems_error(conversion.problems, *conversion.source));
   }
   FERRY_RETURN_IF_ERROR(check_room(checkpoint, conversion.plan->total_bytes()));
   MemoryFolder files = FERRY_TRY(conversion.plan->write_to_memory(pool, {}));

@@ -48,7 +48,7 @@ Result<std::vector<packer::ManifestSourceFile>> digest_sources(const Conversion&
     if (digest) {
       digests[order[i]] = *digest;
     } else {
-      failures[i] = tl::unexpected<Error>(std::move(digest).error());
+      failures[i] = digest.pass();
     }
   });
   for (Status& failure : failures) FERRY_RETURN_IF_ERROR(std::move(failure));

@@ -91,7 +91,7 @@ class Thresholds::Parser {
   }
 
  private:
-  tl::unexpected<Error> refuse(const std::string& why) const {
+  Failure refuse(const std::string& why) const {
     return bad_input(fmt::format("{}: {}", out_.name_, why));
   }
 

@@ -26,7 +26,7 @@ Result<Computed> compute(runner::TextEncoder& encoder, const std::vector<int64_t
   }));
   const Result<runner::EncodedText> text = encoder.encode(tokens);
   FERRY_RETURN_IF_ERROR(encoder.set_probe_sink({}));
-  if (!text) return tl::unexpected<Error>(text.error());
+  if (!text) return Failure(text.error());
   out[std::string(kLastHiddenStatePort)].assign(text->states.begin(), text->states.end());
   if (!text->embedding.empty()) {
     out[std::string(kSentenceEmbeddingPort)].assign(text->embedding.begin(), text->embedding.end());

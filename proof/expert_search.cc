@@ -85,7 +85,7 @@ class Search {
     const auto logits = decoder_.forward(prompt_.input_ids);
     FERRY_RETURN_IF_ERROR(decoder_.force_experts(nullptr));
     FERRY_RETURN_IF_ERROR(decoder_.set_probe_sink({}));
-    if (!logits) return tl::unexpected<Error>(logits.error());
+    if (!logits) return Failure(logits.error());
     return seen;
   }
 

@@ -45,7 +45,7 @@ Status check_tokens(std::span<const int64_t> tokens, int64_t vocab, int64_t posi
                                              tokens.size(), position, capacity));
 }
 
-tl::unexpected<Error> wrong_mode(const packer::Bundle& bundle, DecodeMode mode) {
+Failure wrong_mode(const packer::Bundle& bundle, DecodeMode mode) {
   return fail(
       ErrorCode::kUsage,
       fmt::format("{}: mode {} is for static programs; this bundle is of style {}",

@@ -97,7 +97,7 @@ Result<std::unique_ptr<Decoder>> load_decoder(const packer::Bundle& bundle, Thre
 
 // For implementations.
 // kUsage: a mode of a bundle whose programs are not static.
-tl::unexpected<Error> wrong_mode(const packer::Bundle& bundle, DecodeMode mode);
+Failure wrong_mode(const packer::Bundle& bundle, DecodeMode mode);
 inline constexpr const char* kEmbeddingsProbe = "hidden_states.0";
 // The numbers of the manifest that loops and divisions rely on.
 Status check_model_sizes(const packer::Bundle& bundle);

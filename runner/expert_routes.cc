@@ -105,7 +105,7 @@ void ExpertRouter::see(std::string_view probe, const TensorView& value, int64_t 
 
 Status ExpertRouter::take_error() {
   if (!error_) return {};
-  return tl::unexpected<Error>(*std::exchange(error_, std::nullopt));
+  return Failure(*std::exchange(error_, std::nullopt));
 }
 
 // Replaces the choice of the router for positions with a route.

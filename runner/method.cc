@@ -163,7 +163,7 @@ Status run_steps(MethodState& state, ThreadPool& pool) {
     if (step.kind == Step::Kind::kKernel || step.kind == Step::Kind::kDelegate) {
       Status status = run_step(step, pool);
       if (!status) {
-        return tl::unexpected<Error>(state.at_step(i, std::move(status).error()));
+        return Failure(state.at_step(i, std::move(status).error()));
       }
     } else if (step.kind == Step::Kind::kMove) {
       move_value(*step.from, *step.to);
@@ -194,11 +194,11 @@ Error MethodState::at_step(size_t step, Error error) const {
   return error;
 }
 
-tl::unexpected<Error> MethodState::error(ErrorCode code, const std::string& message) const {
+Failure MethodState::error(ErrorCode code, const std::string& message) const {
   return fail(code, fmt::format("{}: method {}: {}", file, quoted(method), message));
 }
 
-tl::unexpected<Error> MethodState::bad(const std::string& message) const {
+Failure MethodState::bad(const std::string& message) const {
   return error(ErrorCode::kBadInput, message);
 }
 
@@ -228,7 +228,7 @@ struct Method::Impl : MethodState {
     return view;
   }
 
-  tl::unexpected<Error> bad_port(size_t index, const std::string& why) const {
+  Failure bad_port(size_t index, const std::string& why) const {
     return bad_input(fmt::format("{}: method {}: input {}: {}", file, quoted(method), index, why));
   }
 

@@ -146,11 +146,11 @@ Status check_operators(const pte::Method& method, const MethodState& state) {
     }
   }
   if (missing.empty()) return {};
-  tl::unexpected<Error> report =
+  Failure report =
       state.error(ErrorCode::kUnsupported,
                   fmt::format("no kernel for {} operators, first {}", missing.size(), missing[0]));
   if (missing.size() > kMaxListed) missing.resize(kMaxListed);
-  report.value().details = std::move(missing);
+  report.error().details = std::move(missing);
   return report;
 }
 

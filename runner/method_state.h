@@ -111,8 +111,8 @@ struct MethodState {
   bool outs_hold_state = false;
 
   // "FILE: method 'm': MESSAGE"
-  tl::unexpected<Error> error(ErrorCode code, const std::string& message) const;
-  tl::unexpected<Error> bad(const std::string& message) const;
+  Failure error(ErrorCode code, const std::string& message) const;
+  Failure bad(const std::string& message) const;
   // "FILE: method 'm', instruction N (operator): " before the message.
   Error at_step(size_t step, Error error) const;
   // State as it is before the first execution.

@@ -239,10 +239,10 @@ Status bind_tensors(Loading& loading) {
   }
   std::vector<std::string>& missing = binder.missing;
   if (missing.empty()) return {};
-  tl::unexpected<Error> report = state.bad(fmt::format(
+  Failure report = state.bad(fmt::format(
       "{} external tensors are absent from the data files, first {}", missing.size(), missing[0]));
   if (missing.size() > kMaxListed) missing.resize(kMaxListed);
-  report.value().details = std::move(missing);
+  report.error().details = std::move(missing);
   return report;
 }
 

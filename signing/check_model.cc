@@ -184,19 +184,19 @@ Result<ModelCheck> check_model(const std::string& path, const std::string& signa
   check.signature = signature;
   const std::string text = FERRY_TRY(read_text_file(signature, kMaxSignatureBytes));
   Verdict verdict = FERRY_TRY(verify_envelope(text, signature, trust));
-  if (!verdict) {
-    check.rejection = std::move(verdict).error();
+  if (verdict.rejection) {
+    check.rejection = std::move(verdict.rejection);
     return check;
   }
-  check.signer = verdict->signer;
+  check.signer = verdict.signer;
   const ModelTree tree = FERRY_TRY(ModelTree::open(path));
-  const auto statement = read_statement(verdict->payload, printable(signature),
+  const auto statement = read_statement(verdict.payload, printable(signature),
                                         tree.is_file() ? tree.name() : std::string());
   if (!statement && statement.error().code == ErrorCode::kBadInput) {
     check.rejection = Rejection{Stage::kStatement, statement.error().message};
     return check;
   }
-  if (!statement) return tl::unexpected<Error>(statement.error());
+  if (!statement) return Failure(statement.error());
   describe(*statement, check);
   Comparison comparison(tree, *statement, options);
   FERRY_RETURN_IF_ERROR(comparison.run(identity_of(signature), pool));

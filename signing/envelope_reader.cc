@@ -38,7 +38,7 @@ class EnvelopeReader {
  private:
   using Names = std::initializer_list<std::string_view>;
 
-  tl::unexpected<Error> wrong(const std::string& what) const {
+  Failure wrong(const std::string& what) const {
     return bad_input(fmt::format("{}: not a signature bundle: {}", name_, what));
   }
 

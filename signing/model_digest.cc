@@ -49,7 +49,7 @@ Status check_entries(const ModelTree& tree, const std::vector<ModelEntry>& entri
   if (problems.empty()) return {};
   Error error{ErrorCode::kBadInput, problems.front() + ": a signature cannot cover it"};
   if (problems.size() > 1) error.details = std::move(problems);
-  return tl::unexpected<Error>(std::move(error));
+  return Failure(std::move(error));
 }
 
 // One range, or one for each shard. Empty files have no shards.

@@ -66,11 +66,11 @@ class StatementReader {
  private:
   using Names = std::initializer_list<std::string_view>;
 
-  tl::unexpected<Error> wrong(const std::string& what) const {
+  Failure wrong(const std::string& what) const {
     return bad_input(
         fmt::format("{}: the signed statement is not one about a model: {}", name_, what));
   }
-  tl::unexpected<Error> unsupported(const std::string& what) const {
+  Failure unsupported(const std::string& what) const {
     return fail(ErrorCode::kUnsupported, fmt::format("{}: {}: not supported", name_, what));
   }
 

@@ -99,8 +99,8 @@ Result<std::string> signature_problem(const Envelope& envelope, const TrustedKey
   return "the signature is not one of this payload with this key";
 }
 
-tl::unexpected<Rejection> rejected(Stage stage, std::string message) {
-  return tl::unexpected<Rejection>(Rejection{stage, std::move(message)});
+Verdict rejected(Stage stage, std::string message) {
+  return {.rejection = Rejection{stage, std::move(message)}};
 }
 
 }  // namespace
@@ -138,14 +138,14 @@ Result<Verdict> verify_envelope(std::string_view text, const std::string& file,
   if (!trusted && envelope.has_certificates && trusted.error().code == ErrorCode::kBadInput) {
     return rejected(Stage::kCertificate, trusted.error().message);
   }
-  if (!trusted) return tl::unexpected<Error>(std::move(trusted).error());
+  if (!trusted) return trusted.pass();
   const std::string problem = FERRY_TRY(signature_problem(envelope, *trusted, name));
   if (!problem.empty()) return rejected(Stage::kSignature, fmt::format("{}: {}", name, problem));
   if (envelope.payload_type != kStatementType) {
     return rejected(Stage::kStatement, fmt::format("{}: the payload is of type {}, not {}", name,
                                                    quoted(envelope.payload_type), kStatementType));
   }
-  return SignedPayload{std::move(envelope.payload), std::move(trusted->signer)};
+  return Verdict{.payload = std::move(envelope.payload), .signer = std::move(trusted->signer)};
 }
 
 Result<std::string> unverified_payload(std::string_view text, const std::string& name) {

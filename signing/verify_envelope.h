@@ -30,13 +30,12 @@ struct Rejection {
   std::string message;  // one line that begins with the name of the bundle
 };
 
-struct SignedPayload {
-  std::string payload;  // the signed bytes
-  Signer signer;
-};
-
 // The payload, which was signed by whom the user trusts, or why not.
-using Verdict = tl::expected<SignedPayload, Rejection>;
+struct Verdict {
+  std::optional<Rejection> rejection = {};  // if set, nothing else is
+  std::string payload = {};                 // the signed bytes
+  Signer signer = {};
+};
 
 // Of larger files nothing is read.
 inline constexpr uint64_t kMaxSignatureBytes = uint64_t{16} << 20;

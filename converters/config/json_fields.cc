@@ -55,13 +55,12 @@ const json* JsonFields::find(std::string_view key) const {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-tl::unexpected<Error> JsonFields::error(ErrorCode code, std::string_view key,
-                                        std::string_view what) const {
+Failure JsonFields::error(ErrorCode code, std::string_view key, std::string_view what) const {
   return fail(code,
               fmt::format("{}: {} {}", name_, quoted(path_ + std::string(shown_name(key))), what));
 }
 
-tl::unexpected<Error> JsonFields::bad(std::string_view key, std::string_view what) const {
+Failure JsonFields::bad(std::string_view key, std::string_view what) const {
   return error(ErrorCode::kBadInput, key, what);
 }
 

@@ -72,8 +72,8 @@ class JsonFields {
   Result<std::optional<JsonFields>> object_or_default(std::string_view key) const;
 
   // "NAME: 'path.key' WHAT" as kBadInput, and as another error.
-  tl::unexpected<Error> bad(std::string_view key, std::string_view what) const;
-  tl::unexpected<Error> error(ErrorCode code, std::string_view key, std::string_view what) const;
+  Failure bad(std::string_view key, std::string_view what) const;
+  Failure error(ErrorCode code, std::string_view key, std::string_view what) const;
 
  private:
   Result<int64_t> checked_integer(const nlohmann::json& value, std::string_view key,

@@ -17,7 +17,7 @@ namespace {
 
 using graph::Step;
 
-tl::unexpected<Error> cannot_undo(const std::string& weight, std::string_view why) {
+Failure cannot_undo(const std::string& weight, std::string_view why) {
   return fail(ErrorCode::kUnsupported,
               fmt::format("the weight {} has no Hugging Face key: {}", quoted(weight), why));
 }

@@ -56,11 +56,11 @@ class HeaderReader {
   Result<T> take();
   Status skip(uint64_t bytes);
 
-  tl::unexpected<Error> bad(std::string_view what) const { return bad_at(what, at_); }
-  tl::unexpected<Error> bad_at(std::string_view what, uint64_t offset) const {
+  Failure bad(std::string_view what) const { return bad_at(what, at_); }
+  Failure bad_at(std::string_view what, uint64_t offset) const {
     return bad_input(fmt::format("{}: {} ({}offset {})", name_, what, subject_, offset));
   }
-  tl::unexpected<Error> unsupported(std::string_view what) const {
+  Failure unsupported(std::string_view what) const {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: {} ({}offset {})", name_, what, subject_, at_));
   }

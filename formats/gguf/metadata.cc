@@ -52,7 +52,7 @@ const GgufItem* GgufMetadata::find(std::string_view key) const {
   return it == index_of_.end() ? nullptr : &items_[it->second];
 }
 
-tl::unexpected<Error> GgufMetadata::wrong(const GgufItem& item, std::string_view kind) const {
+Failure GgufMetadata::wrong(const GgufItem& item, std::string_view kind) const {
   return bad_input(fmt::format("{}: not {}, but {}{} (key {})", name_, kind,
                                item.is_array ? "an array of " : "", info_of(item).name,
                                quoted(item.key, kMaxShownKey)));

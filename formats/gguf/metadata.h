@@ -87,7 +87,7 @@ class GgufMetadata {
   Result<T> get_one(std::string_view key, std::string_view kind, Load<T> pick) const;
   template <class T>
   Result<std::vector<T>> get_all(std::string_view key, std::string_view kind, Load<T> pick) const;
-  tl::unexpected<Error> wrong(const GgufItem& item, std::string_view kind) const;
+  Failure wrong(const GgufItem& item, std::string_view kind) const;
 
   template <class T>
   T load(uint64_t offset) const;

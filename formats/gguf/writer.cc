@@ -73,8 +73,7 @@ class Head {
   }
 };
 
-tl::unexpected<Error> cannot(std::string_view what, const std::string& name,
-                             const std::string& why) {
+Failure cannot(std::string_view what, const std::string& name, const std::string& why) {
   return fail(ErrorCode::kUnsupported, fmt::format("GGUF: {} {} {}", what, quoted(name), why));
 }
 

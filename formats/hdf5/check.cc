@@ -33,13 +33,13 @@ struct Extent {
 };
 
 // Messages of one file.
-class Failure {
+class Messages {
  public:
-  explicit Failure(std::string name) : name_(std::move(name)) {}
-  tl::unexpected<Error> bad(const std::string& path, std::string_view what) const {
+  explicit Messages(std::string name) : name_(std::move(name)) {}
+  Failure bad(const std::string& path, std::string_view what) const {
     return bad_input(message(path, what));
   }
-  tl::unexpected<Error> unsupported(const std::string& path, std::string_view what) const {
+  Failure unsupported(const std::string& path, std::string_view what) const {
     return fail(ErrorCode::kUnsupported, message(path, what));
   }
 
@@ -99,7 +99,7 @@ class Checker {
 
   Result<CheckedTensor> tensor(Dataset& dataset);
   Status extents_apart(const std::vector<Dataset>& datasets);
-  const Failure& failure() const { return failure_; }
+  const Messages& failure() const { return failure_; }
 
  private:
   Result<DType> dtype(const Dataset& dataset) const;
@@ -111,7 +111,7 @@ class Checker {
   Status fill(const Dataset& dataset, uint64_t bytes, CheckedTensor& out);
   Status add_extent(const Dataset& dataset, uint64_t address, uint64_t bytes);
 
-  Failure failure_;
+  Messages failure_;
   uint64_t base_, file_bytes_;
   bool legacy_;
   std::set<std::string_view> bfloat16_;
@@ -126,7 +126,7 @@ Result<DType> Checker::dtype(const Dataset& dataset) const {
   const bool bfloat16 = legacy_ || bfloat16_.contains(dataset.path);
   const auto found = dtype_of(dataset.type, bfloat16);
   if (found) return *found;
-  return failure_.unsupported(dataset.path, found.error());
+  return failure_.unsupported(dataset.path, found.error().message);
 }
 
 Status Checker::shape(const Dataset& dataset, TensorEntry& out) const {
@@ -400,7 +400,7 @@ Status Checker::extents_apart(const std::vector<Dataset>& datasets) {
 
 // -- H2, H3, H13
 
-Status check_links(const Description& description, const Failure& failure) {
+Status check_links(const Description& description, const Messages& failure) {
   for (const OtherLink& link : description.links) {
     switch (link.kind) {
       case LinkKind::kSoft:
@@ -414,7 +414,7 @@ Status check_links(const Description& description, const Failure& failure) {
   return {};
 }
 
-Status check_paths(const Description& description, const Failure& failure) {
+Status check_paths(const Description& description, const Messages& failure) {
   std::set<std::string_view> seen;
   for (const Dataset& d : description.datasets) {
     if (d.path.empty() || d.path.find('\0') != std::string::npos || !utf8::is_valid(d.path)) {
@@ -425,7 +425,7 @@ Status check_paths(const Description& description, const Failure& failure) {
   return {};
 }
 
-Status check_weight_names(const Description& description, const Failure& failure) {
+Status check_weight_names(const Description& description, const Messages& failure) {
   if (!is_legacy_keras(description)) return {};
   std::set<std::string_view> paths;
   for (const Dataset& d : description.datasets) paths.insert(d.path);
@@ -445,7 +445,7 @@ Status check_weight_names(const Description& description, const Failure& failure
 Result<CheckedFile> check(Description description, uint64_t base, uint64_t file_bytes,
                           const std::string& name, bool keras) {
   Checker checker(description, base, file_bytes, name);
-  const Failure& failure = checker.failure();
+  const Messages& failure = checker.failure();
   FERRY_RETURN_IF_ERROR(check_links(description, failure));
   for (const Trouble& trouble : description.troubles) {
     return failure.bad(trouble.path, printable(trouble.what));

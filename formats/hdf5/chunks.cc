@@ -202,7 +202,7 @@ Result<ChunkReader::Bytes> ChunkReader::chunk(const InputFile& input, const Chec
   const ChunkShape shape = chunk_shape(tensor);
   auto plain = unfilter_chunk(std::move(stored), tensor.filters, place.skipped, shape);
   if (!plain) {
-    return tl::unexpected<Error>(with_place(std::move(plain).error(), input, tensor, place));
+    return Failure(with_place(std::move(plain).error(), input, tensor, place));
   }
   if (tensor.big_endian) swap_elements(*plain, shape.element_bytes);
   const auto bytes = std::make_shared<const std::vector<std::byte>>(*std::move(plain));
@@ -242,7 +242,7 @@ Status check_sums(const InputFile& input, const CheckedTensor& tensor) {
     auto checked =
         unfilter_chunk(std::move(stored), tensor.filters, place.skipped, shape, /*to_sum=*/true);
     if (!checked) {
-      return tl::unexpected<Error>(with_place(std::move(checked).error(), input, tensor, place));
+      return Failure(with_place(std::move(checked).error(), input, tensor, place));
     }
   }
   return {};

@@ -39,9 +39,13 @@ bool is_plain_float(const ElementType& t, const FloatType& f) {
          t.exponent_bias == f.exponent_bias && t.implied_one;
 }
 
+Failure unsupported(std::string description) {
+  return fail(ErrorCode::kUnsupported, std::move(description));
+}
+
 }  // namespace
 
-tl::expected<DType, std::string> dtype_of(const ElementType& t, bool bfloat16) {
+Result<DType> dtype_of(const ElementType& t, bool bfloat16) {
   switch (t.type_class) {
     case TypeClass::kInteger:
       for (const IntegerType& i : kIntegers) {
@@ -50,20 +54,19 @@ tl::expected<DType, std::string> dtype_of(const ElementType& t, bool bfloat16) {
           return i.dtype;
         }
       }
-      return tl::unexpected(fmt::format("integers of {} bits in {} bytes", t.precision, t.size));
+      return unsupported(fmt::format("integers of {} bits in {} bytes", t.precision, t.size));
     case TypeClass::kFloat:
       for (const FloatType& f : kFloats) {
         if (is_plain_float(t, f)) return f.dtype;
       }
-      return tl::unexpected(fmt::format("floats of {} bytes that are not IEEE's", t.size));
+      return unsupported(fmt::format("floats of {} bytes that are not IEEE's", t.size));
     case TypeClass::kOpaque:
       if (t.size == 2 && bfloat16) return DType::kBF16;
-      return tl::unexpected(
-          fmt::format("opaque values of {} bytes, not marked as bfloat16", t.size));
+      return unsupported(fmt::format("opaque values of {} bytes, not marked as bfloat16", t.size));
     case TypeClass::kOther:
       break;
   }
-  return tl::unexpected(fmt::format("elements of type {}", printable(t.name)));
+  return unsupported(fmt::format("elements of type {}", printable(t.name)));
 }
 
 }  // namespace ferry::hdf5

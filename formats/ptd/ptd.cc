@@ -98,8 +98,7 @@ class Reader {
   }
 
  private:
-  tl::unexpected<Error> error(const std::string& what,
-                              ErrorCode code = ErrorCode::kBadInput) const {
+  Failure error(const std::string& what, ErrorCode code = ErrorCode::kBadInput) const {
     return fail(code, fmt::format("{}: {} (tensor {})", file_, what, quoted(key_)));
   }
 

@@ -113,7 +113,7 @@ class Reader {
   }
 
  private:
-  tl::unexpected<Error> bad(std::string_view what) const {
+  Failure bad(std::string_view what) const {
     return bad_input(fmt::format("{}: bundled program: {}{}", name_, what,
                                  where_.empty() ? "" : fmt::format(" (method {})", where_)));
   }

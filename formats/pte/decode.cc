@@ -37,14 +37,12 @@ class Decoder {
 
  private:
   // -- messages
-  tl::unexpected<Error> error(const std::string& what,
-                              ErrorCode code = ErrorCode::kBadInput) const {
+  Failure error(const std::string& what, ErrorCode code = ErrorCode::kBadInput) const {
     return fail(code, fmt::format("{}: method {}: {}", file_, short_quoted(method_), what));
   }
-  tl::unexpected<Error> absent(const char* what) const { return error(fmt::format("no {}", what)); }
-  tl::unexpected<Error> value_error(size_t index, const std::string& what,
-                                    const std::string& fqn = "",
-                                    ErrorCode code = ErrorCode::kBadInput) const {
+  Failure absent(const char* what) const { return error(fmt::format("no {}", what)); }
+  Failure value_error(size_t index, const std::string& what, const std::string& fqn = "",
+                      ErrorCode code = ErrorCode::kBadInput) const {
     const std::string named = fqn.empty() ? "" : fmt::format(" (tensor {})", quoted(fqn));
     return error(fmt::format("value {}: {}{}", index, what, named), code);
   }

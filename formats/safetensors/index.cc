@@ -41,7 +41,7 @@ Status summarize(std::vector<std::string> problems, const std::string& name) {
     error.message += fmt::format(" and {} more", problems.size() - 1);
     error.details = std::move(problems);
   }
-  return tl::unexpected<Error>(std::move(error));
+  return Failure(std::move(error));
 }
 
 }  // namespace

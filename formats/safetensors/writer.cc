@@ -19,7 +19,7 @@
 namespace ferry::formats {
 namespace {
 
-tl::unexpected<Error> defect(const TensorSpec& tensor, std::string_view what) {
+Failure defect(const TensorSpec& tensor, std::string_view what) {
   return fail(ErrorCode::kInternal,
               fmt::format("cannot write safetensors: {} (tensor {})", what, quoted(tensor.name)));
 }

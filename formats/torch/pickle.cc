@@ -111,7 +111,7 @@ class PickleMachine {
   using Id = Pickle::Id;
   using Value = Pickle::Value;
 
-  tl::unexpected<Error> bad(std::string_view what) const {
+  Failure bad(std::string_view what) const {
     const std::optional<std::string_view> key = open_key();
     const std::string tensor = key ? fmt::format("tensor {}, ", quoted(*key, 120)) : "";
     return bad_input(fmt::format("{}: data.pkl: {} ({}offset {})", name_, what, tensor, op_at_));

@@ -44,7 +44,7 @@ class StateDictReader {
     std::optional<DType> dtype;  // none: UntypedStorage
   };
 
-  tl::unexpected<Error> bad(std::string_view what) const {
+  Failure bad(std::string_view what) const {
     const std::string tensor =
         tensor_.data() == nullptr ? "" : fmt::format(" (tensor {})", quoted(tensor_, 120));
     return bad_input(fmt::format("{}: {}{}", name_, what, tensor));

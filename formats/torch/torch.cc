@@ -74,7 +74,7 @@ Status Storage::check() {
 
 Result<Storage::Contents> Storage::load() {
   const std::lock_guard lock(mutex_);
-  if (failed_) return tl::unexpected<Error>(*failed_);
+  if (failed_) return Failure(*failed_);
   if (contents_) return contents_;
   std::shared_ptr<std::byte[]> bytes(
       new std::byte[entry_.bytes]);  // not touched before it is filled
@@ -82,7 +82,7 @@ Result<Storage::Contents> Storage::load() {
       read_zip_entry_to(*file_, entry_, {bytes.get(), static_cast<size_t>(entry_.bytes)}, shown_);
   if (!loaded) {
     failed_ = loaded.error();
-    return tl::unexpected<Error>(*failed_);
+    return Failure(*failed_);
   }
   contents_ = std::move(bytes);
   return contents_;
@@ -121,7 +121,7 @@ struct TorchFile {
   std::vector<std::byte> pickle;
 };
 
-tl::unexpected<Error> unsupported_file(const std::string& shown, std::string_view what) {
+Failure unsupported_file(const std::string& shown, std::string_view what) {
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", shown, what));
 }
 

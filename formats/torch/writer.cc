@@ -246,7 +246,7 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return LittleEndianBytes().text(text).take();
 }
 
-tl::unexpected<Error> refuse(ErrorCode code, const TorchTensorSpec& tensor, std::string_view what) {
+Failure refuse(ErrorCode code, const TorchTensorSpec& tensor, std::string_view what) {
   return fail(
       code, fmt::format("cannot write a PyTorch file: {} (tensor {})", what, quoted(tensor.name)));
 }

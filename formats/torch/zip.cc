@@ -66,10 +66,10 @@ class ZipReader {
   Result<std::vector<ZipEntry>> read();
 
  private:
-  tl::unexpected<Error> bad(std::string_view what, uint64_t offset) const {
+  Failure bad(std::string_view what, uint64_t offset) const {
     return bad_input(fmt::format("{}: {} (offset {})", name_, what, offset));
   }
-  tl::unexpected<Error> bad_entry(const ZipEntry& entry, std::string_view what) const {
+  Failure bad_entry(const ZipEntry& entry, std::string_view what) const {
     return bad_input(fmt::format("{}: the zip entry {} {} (offset {})", name_,
                                  quoted(entry.name, 100), what, entry.header));
   }
@@ -176,7 +176,7 @@ Status ZipReader::check_method(ZipEntry& entry, unsigned method) const {
   entry.deflated = method == kDeflate;
   if (method != kStored && method != kDeflate) {
     const std::string what = fmt::format("is compressed by method {}", method);
-    return fail(ErrorCode::kUnsupported, bad_entry(entry, what).value().message);
+    return fail(ErrorCode::kUnsupported, bad_entry(entry, what).error().message);
   }
   if (!entry.deflated && entry.stored != entry.bytes) return bad_entry(entry, "has two sizes");
   if (entry.deflated && entry.bytes / kMaxDeflateRatio > entry.stored) {

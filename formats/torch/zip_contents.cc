@@ -23,7 +23,7 @@ unsigned char* as_zlib(std::span<std::byte> bytes) {
   return reinterpret_cast<unsigned char*>(bytes.data());
 }
 
-tl::unexpected<Error> bad(const ZipEntry& entry, std::string_view what, const std::string& name) {
+Failure bad(const ZipEntry& entry, std::string_view what, const std::string& name) {
   const std::string tensor =
       entry.tensor.empty() ? "" : fmt::format("tensor {}, ", quoted(entry.tensor, 120));
   return bad_input(fmt::format("{}: the contents of the zip entry {} {} ({}offset {})", name,

@@ -80,7 +80,7 @@ class CallCheck {
   }
 
  private:
-  tl::unexpected<Error> error(const std::string& what) const {
+  Failure error(const std::string& what) const {
     return bad_input(fmt::format("{}: method {}: instruction {} (delegate): {}", file_,
                                  quoted(method_.name), index_, what));
   }

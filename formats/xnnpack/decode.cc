@@ -37,16 +37,15 @@ class Decoder {
   }
 
  private:
-  tl::unexpected<Error> error(const std::string& what,
-                              ErrorCode code = ErrorCode::kBadInput) const {
+  Failure error(const std::string& what, ErrorCode code = ErrorCode::kBadInput) const {
     return fail(code, fmt::format("{}: {}", file_, what));
   }
-  tl::unexpected<Error> value_error(size_t index, const std::string& what,
-                                    ErrorCode code = ErrorCode::kBadInput) const {
+  Failure value_error(size_t index, const std::string& what,
+                      ErrorCode code = ErrorCode::kBadInput) const {
     return error(fmt::format("entry {} of the values: {}", index, what), code);
   }
-  tl::unexpected<Error> node_error(size_t index, NodeKind kind, const std::string& what,
-                                   ErrorCode code = ErrorCode::kBadInput) const {
+  Failure node_error(size_t index, NodeKind kind, const std::string& what,
+                     ErrorCode code = ErrorCode::kBadInput) const {
     return error(fmt::format("node {} ({}): {}", index, node_name(kind), what), code);
   }
 

@@ -54,12 +54,11 @@ class NodeCheck {
   }
 
  private:
-  tl::unexpected<Error> error(const std::string& what,
-                              ErrorCode code = ErrorCode::kBadInput) const {
+  Failure error(const std::string& what, ErrorCode code = ErrorCode::kBadInput) const {
     return fail(code,
                 fmt::format("{}: node {} ({}): {}", file_, index_, node_name(node().kind), what));
   }
-  tl::unexpected<Error> unsupported(const std::string& what) const {
+  Failure unsupported(const std::string& what) const {
     return error(what, ErrorCode::kUnsupported);
   }
 

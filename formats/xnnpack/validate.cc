@@ -70,8 +70,7 @@ class ValueCheck {
   }
 
  private:
-  tl::unexpected<Error> error(const std::string& what,
-                              ErrorCode code = ErrorCode::kBadInput) const {
+  Failure error(const std::string& what, ErrorCode code = ErrorCode::kBadInput) const {
     return fail(code, fmt::format("{}: value {}: {}", file_, value_->id, what));
   }
 

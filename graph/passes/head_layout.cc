@@ -340,7 +340,7 @@ class Tracer {
   }
 
  private:
-  static tl::unexpected<Error> refuse(const Node& node) {
+  static Failure refuse(const Node& node) {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("single-head attention: layer {}: {} cannot be divided into heads",
                             node.layer, op_name(node.op)));

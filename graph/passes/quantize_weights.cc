@@ -97,8 +97,7 @@ class Chooser {
                                           "not divide; --quantize-rule gives "
                                           "matrices other schemes",
                                           problems_.size());
-    return tl::unexpected<Error>(
-        Error{ErrorCode::kUsage, "quantisation: " + summary, std::move(problems_)});
+    return Failure(Error{ErrorCode::kUsage, "quantisation: " + summary, std::move(problems_)});
   }
   std::vector<size_t> used_rules() const { return {used_rules_.begin(), used_rules_.end()}; }
 

@@ -13,7 +13,7 @@
 namespace ferry::graph {
 namespace {
 
-tl::unexpected<Error> unshardable(std::string message) {
+Failure unshardable(std::string message) {
   return fail(ErrorCode::kInternal, "shard: " + std::move(message));
 }
 
@@ -151,7 +151,7 @@ class PartBuilder {
       if (imported) {
         id = *imported;
       } else {
-        status = tl::unexpected<Error>(imported.error());
+        status = Failure(imported.error());
       }
     });
     FERRY_RETURN_IF_ERROR(std::move(status));

@@ -102,7 +102,7 @@ class Splitter {
       if (!status || parts.empty()) return;
       Result<ValueId> found = part(id, head * head_count(parts) / count);
       if (found) id = *found;
-      if (!found) status = tl::unexpected(found.error());
+      if (!found) status = found.pass();
     });
     FERRY_RETURN_IF_ERROR(std::move(status));
     std::vector<Dims> shapes;

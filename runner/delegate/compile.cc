@@ -20,7 +20,7 @@ using xnnpack::NodeKind;
 
 constexpr uint32_t kMaxArguments = 4096;  // as the official runtime
 
-tl::unexpected<Error> not_implemented(const std::string& what) {
+Failure not_implemented(const std::string& what) {
   return fail(ErrorCode::kUnsupported, what + " is not supported");
 }
 
@@ -46,7 +46,7 @@ class Compiler {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       plan_.nodes.push_back(graph.nodes[i]);
       Status status = add_node(i);
-      if (!status) return tl::unexpected<Error>(plan_.at_node(i, std::move(status).error()));
+      if (!status) return Failure(plan_.at_node(i, std::move(status).error()));
     }
     FERRY_RETURN_IF_ERROR(check_outputs());
     find_last_uses();
@@ -54,10 +54,10 @@ class Compiler {
   }
 
  private:
-  static tl::unexpected<Error> prefixed(const std::string& place, Status& status) {
+  static Failure prefixed(const std::string& place, Status& status) {
     Error error = std::move(status).error();
     error.message = fmt::format("{}: {}", place, error.message);
-    return tl::unexpected<Error>(std::move(error));
+    return Failure(std::move(error));
   }
 
   // -- values

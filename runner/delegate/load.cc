@@ -81,7 +81,7 @@ Status make_delegate_step(Loading& loading, const pte::DelegateCall& call, size_
   state.step_names[index] = fmt::format("delegate {}", call.delegate);
   Result<std::unique_ptr<Delegate>> delegate = compile(loading, call);
   if (!delegate) {
-    return tl::unexpected<Error>(state.at_step(index, std::move(delegate).error()));
+    return Failure(state.at_step(index, std::move(delegate).error()));
   }
   step.kind = Step::Kind::kDelegate;
   step.delegate = delegate->get();

@@ -15,7 +15,7 @@ using xnnpack::NodeKind;
 
 std::string text(const Dims& sizes) { return fmt::format("[{}]", fmt::join(sizes.span(), ", ")); }
 
-tl::unexpected<Error> mismatch(const Dims& a, const Dims& b) {
+Failure mismatch(const Dims& a, const Dims& b) {
   return bad_input(fmt::format("shape mismatch: {} and {}", text(a), text(b)));
 }
 

@@ -178,7 +178,7 @@ Status Delegate::Plan::infer_shapes() {
     const Dims* shapes[kMaxNodeInputs];
     for (size_t i = 0; i < rule.inputs.size(); ++i) shapes[i] = &values[rule.inputs[i]].shape;
     Result<Dims> shape = result_shape(nodes[rule.node], std::span(shapes, rule.inputs.size()));
-    if (!shape) return tl::unexpected<Error>(at_node(rule.node, std::move(shape).error()));
+    if (!shape) return Failure(at_node(rule.node, std::move(shape).error()));
     values[rule.out].shape = *shape;
   }
   return {};
@@ -216,7 +216,7 @@ Status Delegate::run(ThreadPool& pool) {
   for (PlanStep& step : plan_->steps) {
     Status status =
         step.linear ? run_linear(*plan_, step, pool) : step.run({step.args, step.variant, pool});
-    if (!status) return tl::unexpected<Error>(plan_->at_node(step.node, std::move(status).error()));
+    if (!status) return Failure(plan_->at_node(step.node, std::move(status).error()));
   }
   return {};
 }

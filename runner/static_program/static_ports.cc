@@ -53,10 +53,10 @@ class PortReader {
   }
 
  private:
-  tl::unexpected<Error> bad(const std::string& what) const {
+  Failure bad(const std::string& what) const {
     return bad_input(fmt::format("{} {}", method_, what));
   }
-  tl::unexpected<Error> wrong(const ManifestPort& port, const std::string& expected) const {
+  Failure wrong(const ManifestPort& port, const std::string& expected) const {
     return bad(
         fmt::format("has {} as {}, expected {}", quoted(port.name), type_of(port), expected));
   }
@@ -119,7 +119,7 @@ class PortReader {
     return {};
   }
 
-  tl::unexpected<Error> unsupported(const ManifestPort& port, std::string_view what) const {
+  Failure unsupported(const ManifestPort& port, std::string_view what) const {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{} has {} as {}; supported for {} are f32, f16, bf16, u16 and u8",
                             method_, quoted(port.name), type_of(port), what));
@@ -257,7 +257,7 @@ std::string cache_name(const CacheTensor& tensor) {
   return fmt::format("{}{}", tensor.is_key ? kKCachePort : kVCachePort, tensor.layer);
 }
 
-tl::unexpected<Error> differ(const std::string& what) {
+Failure differ(const std::string& what) {
   return bad_input(
       fmt::format("{} and {} differ in {}", kKvForwardMethod, kPrefillForwardMethod, what));
 }

@@ -72,7 +72,7 @@ Result<std::vector<AssembledComponent>> assemble_case(const Case& c) {
       FERRY_TRY(assemble(c.keys, key_by_name(c.keys), c.config,
                          {.context_length = 64, .prefill_length = 16, .all_logits = false}, {}));
   if (!made.problems.empty()) {
-    return tl::unexpected<Error>(problems_error(made.problems, c.keys));
+    return Failure(problems_error(made.problems, c.keys));
   }
   return std::move(made.components);
 }

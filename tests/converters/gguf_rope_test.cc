@@ -146,7 +146,7 @@ class Phi3Gguf : public testing::Test {
     keys["phi3.rope.scaling.original_context_length"] = 32;
     keys["phi3.rope.scaling.attn_factor"] = 1.5;
   }
-  Result<AdoptedGguf> made(const std::string& user = {}) {
+  Result<AdoptedMemory> made(const std::string& user = {}) {
     auto source = gguf_memory();
     if (!longer.empty()) source->add("rope_factors_long.weight", {std::ssize(longer)}, longer);
     if (!shorter.empty()) source->add("rope_factors_short.weight", {std::ssize(shorter)}, shorter);

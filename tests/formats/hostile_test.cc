@@ -52,7 +52,7 @@ Status examine_blob(const std::string& path, const nlohmann::json& item) {
   if (graph) return {};
   const std::string message = item.value("message", "");
   EXPECT_NE(graph.error().message.find(message), std::string::npos) << graph.error().message;
-  return tl::unexpected<Error>(graph.error());
+  return Failure(graph.error());
 }
 
 struct Corpus {

@@ -59,9 +59,11 @@ void check_statement(std::string_view text, const std::string& file_name) {
 void check_envelope(std::string_view text, const signing::Trust& trust) {
   const auto verdict = signing::verify_envelope(text, "model.sig", trust);
   if (!verdict) return require_good_message(verdict.error());
-  if (!*verdict) return require_good_message({ErrorCode::kBadInput, verdict->error().message});
+  if (verdict->rejection) {
+    return require_good_message({ErrorCode::kBadInput, verdict->rejection->message});
+  }
   const auto envelope = signing::read_envelope(text, "model.sig");
-  require(envelope && envelope->payload == (*verdict)->payload);
+  require(envelope && envelope->payload == verdict->payload);
 }
 
 void check(const std::string& text) {

@@ -55,7 +55,7 @@ struct CodedModel {
 
   Result<WrittenBundle> write(const std::string& directory, size_t threads = 1) const {
     const auto plan = BundlePlan::make(input(), source, 0);
-    if (!plan) return tl::unexpected<Error>(plan.error());
+    if (!plan) return Failure(plan.error());
     ThreadPool pool(threads);
     return plan->write(directory, false, pool, {});
   }

@@ -29,7 +29,7 @@ inline void expect_error(const Status& status, ErrorCode code, const std::string
 
 inline void expect_load_error(ProgramBuilder& program, ErrorCode code, const std::string& message) {
   const auto method = program.load();
-  expect_error(method ? Status() : Status(tl::unexpected<Error>(method.error())), code, message);
+  expect_error(method ? Status() : Status(Failure(method.error())), code, message);
 }
 
 }  // namespace ferry::runner

@@ -21,7 +21,8 @@ const std::string kStatement = R"({"_type": "https://in-toto.io/Statement/v1", "
 
 std::string verdict_of(const Result<Verdict>& result) {
   if (!result) return "error " + std::to_string(static_cast<int>(result.error().code));
-  return *result ? "accept" : "reject " + std::string(name_of(result->error().stage));
+  if (!result->rejection) return "accept";
+  return "reject " + std::string(name_of(result->rejection->stage));
 }
 
 struct Kind {
@@ -55,7 +56,7 @@ TEST_P(Curves, SignedPayloadComesBack) {
   const std::string bundle = signed_with(key(GetParam().name));
   const auto verdict = verify_envelope(bundle, "x.sig", trust(GetParam().name));
   ASSERT_EQ(verdict_of(verdict), "accept");
-  EXPECT_EQ((*verdict)->payload, kStatement);
+  EXPECT_EQ(verdict->payload, kStatement);
   for (const char* other : {"p256", "p384", "p521"}) {
     if (std::string(other) == GetParam().name) continue;
     EXPECT_EQ(verdict_of(verify_envelope(bundle, "x.sig", trust(other))), "reject signature");
@@ -185,8 +186,8 @@ TEST_F(CertificatesOf, PathLeadsToTheAnchorOfTheUser) {
   const std::string bundle = signed_with(release());
   const auto verdict = verify_envelope(bundle, "x.sig", anchor("root.crt.pem"));
   ASSERT_EQ(verdict_of(verdict), "accept");
-  EXPECT_EQ((*verdict)->signer.subject, "CN=Release\\\\, test,O=Ferry tests");
-  EXPECT_EQ((*verdict)->signer.curve, "P-384");
+  EXPECT_EQ(verdict->signer.subject, "CN=Release\\\\, test,O=Ferry tests");
+  EXPECT_EQ(verdict->signer.curve, "P-384");
   EXPECT_EQ(verdict_of(verify_envelope(bundle, "x.sig", anchor("other_root.crt.pem"))),
             "reject certificate");
   EXPECT_EQ(verdict_of(verify_envelope(bundle, "x.sig", trust("p384"))), "reject bundle");

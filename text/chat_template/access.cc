@@ -18,12 +18,12 @@ bool is_dict_method(std::string_view name) {
   return std::ranges::count(kNames, name) > 0;
 }
 
-tl::unexpected<Error> undefined_error(const Value& value) {
+Failure undefined_error(const Value& value) {
   const std::string& name = std::get<Undefined>(value.data()).name;
   return bad_input(fmt::format("{} is undefined", name.empty() ? "a value" : quoted(name)));
 }
 
-tl::unexpected<Error> method_unsupported(const Value& value, const std::string& name) {
+Failure method_unsupported(const Value& value, const std::string& name) {
   return fail(ErrorCode::kUnsupported,
               fmt::format("the {} method {} is not supported", value.type(), quoted(name)));
 }

@@ -115,9 +115,9 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view config, std::string_vi
 
 Status ChatTemplate::add(std::string name, std::string_view source) {
   auto tokens = chat::tokenize(source);
-  if (!tokens) return tl::unexpected<Error>(in_file(std::move(tokens).error(), file_));
+  if (!tokens) return Failure(in_file(std::move(tokens).error(), file_));
   auto body = chat::parse(*tokens);
-  if (!body) return tl::unexpected<Error>(in_file(std::move(body).error(), file_));
+  if (!body) return Failure(in_file(std::move(body).error(), file_));
   sources_.push_back({std::move(name), std::make_shared<const chat::Body>(std::move(*body))});
   return {};
 }
@@ -140,7 +140,7 @@ Result<std::string> ChatTemplate::render(chat::Names variables, const chat::Time
   const Source* source = FERRY_TRY(choose(variables));
   chat::Evaluator evaluator(std::move(variables), time);
   auto text = evaluator.run(*source->body);
-  if (!text) return tl::unexpected<Error>(in_file(std::move(text).error(), file_));
+  if (!text) return Failure(in_file(std::move(text).error(), file_));
   return text;
 }
 
@@ -163,7 +163,7 @@ Result<std::string> ChatTemplate::render(std::string_view chat, const std::strin
   if (text) return text;
   Error error = std::move(text).error();
   error.message = fmt::format("{}: {}", where, error.message);
-  return tl::unexpected<Error>(std::move(error));
+  return Failure(std::move(error));
 }
 
 Result<std::string> ChatTemplate::render_message(const std::string& text,

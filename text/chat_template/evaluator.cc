@@ -45,12 +45,12 @@ Result<Value> Evaluator::eval(const Expr& expr) {
   if (depth_ > kMaxEvaluationDepth) {
     value = bad_input("the template is nested too deeply");
   } else if (auto status = budget_.spend(kStepCost); !status) {
-    value = tl::unexpected<Error>(std::move(status).error());
+    value = status.pass();
   } else {
     value = dispatch(expr);
   }
   if (value) return value;
-  return tl::unexpected<Error>(located(std::move(value).error(), expr.line));
+  return Failure(located(std::move(value).error(), expr.line));
 }
 
 Result<Evaluator::Flow> Evaluator::exec(const Stmt& stmt) {
@@ -59,12 +59,12 @@ Result<Evaluator::Flow> Evaluator::exec(const Stmt& stmt) {
   if (depth_ > kMaxEvaluationDepth) {
     flow = bad_input("the template is nested too deeply");
   } else if (auto status = budget_.spend(kStepCost); !status) {
-    flow = tl::unexpected<Error>(std::move(status).error());
+    flow = status.pass();
   } else {
     flow = dispatch(stmt);
   }
   if (flow) return flow;
-  return tl::unexpected<Error>(located(std::move(flow).error(), stmt.line));
+  return Failure(located(std::move(flow).error(), stmt.line));
 }
 
 Result<Evaluator::Flow> Evaluator::exec(const Body& body) {

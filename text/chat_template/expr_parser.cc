@@ -28,13 +28,13 @@ bool TokenReader::take(TokenKind kind, std::string_view text) {
   return true;
 }
 
-tl::unexpected<Error> TokenReader::bad(std::string_view what) const {
+Failure TokenReader::bad(std::string_view what) const {
   return bad_input(fmt::format("line {}: {}", line(), what));
 }
-tl::unexpected<Error> TokenReader::unsupported(std::string_view what) const {
+Failure TokenReader::unsupported(std::string_view what) const {
   return fail(ErrorCode::kUnsupported, fmt::format("line {}: {} is not supported", line(), what));
 }
-tl::unexpected<Error> TokenReader::unexpected() const {
+Failure TokenReader::unexpected() const {
   switch (peek().kind) {
     case TokenKind::kEnd:
       return bad("the template ends too early");

@@ -43,7 +43,7 @@ class Lexer {
   }
 
  private:
-  tl::unexpected<Error> bad(std::string_view what) const {
+  Failure bad(std::string_view what) const {
     return bad_input(fmt::format("line {}: {}", line_, what));
   }
   void add(TokenKind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }

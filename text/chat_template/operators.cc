@@ -12,7 +12,7 @@
 namespace ferry::text::chat {
 namespace {
 
-tl::unexpected<Error> mismatch(std::string_view op, const Value& a, const Value& b) {
+Failure mismatch(std::string_view op, const Value& a, const Value& b) {
   for (const Value* value : {&a, &b}) {
     if (value->is<Undefined>()) {
       const std::string& name = std::get<Undefined>(value->data()).name;
@@ -21,7 +21,7 @@ tl::unexpected<Error> mismatch(std::string_view op, const Value& a, const Value&
   }
   return bad_input(fmt::format("{} {} {} makes no sense", a.type(), op, b.type()));
 }
-tl::unexpected<Error> too_large() {
+Failure too_large() {
   return fail(ErrorCode::kUnsupported, "an integer beyond 64 bit is not supported");
 }
 

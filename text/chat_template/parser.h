@@ -32,9 +32,9 @@ class TokenReader {
   Result<std::string> expect_name();
   Status expect(TokenKind kind);
 
-  tl::unexpected<Error> bad(std::string_view what) const;
-  tl::unexpected<Error> unsupported(std::string_view what) const;
-  tl::unexpected<Error> unexpected() const;
+  Failure bad(std::string_view what) const;
+  Failure unsupported(std::string_view what) const;
+  Failure unexpected() const;
 
  private:
   bool take(TokenKind kind, std::string_view text);

@@ -8,7 +8,7 @@ namespace ferry::text {
 
 float ProtoField::as_float() const { return std::bit_cast<float>(static_cast<uint32_t>(value)); }
 
-tl::unexpected<Error> ProtoReader::bad(std::string_view what) const {
+Failure ProtoReader::bad(std::string_view what) const {
   return bad_input(fmt::format("{}: {} at byte {}", where_, what, at_));
 }
 

@@ -37,7 +37,7 @@ class ProtoReader {
   Result<uint64_t> varint();
   Result<uint64_t> fixed(size_t size);
   Result<std::string_view> bytes();
-  tl::unexpected<Error> bad(std::string_view what) const;
+  Failure bad(std::string_view what) const;
 
   std::string_view message_;
   std::string where_;

@@ -60,7 +60,7 @@ class Translator {
     out_ += pattern_.substr(at_, count);
     at_ += count;
   }
-  tl::unexpected<Error> unsupported(std::string_view what) const {
+  Failure unsupported(std::string_view what) const {
     return fail(ErrorCode::kUnsupported, fmt::format("{}: the regex construct {} is not supported",
                                                      where_, quoted(what, 40)));
   }

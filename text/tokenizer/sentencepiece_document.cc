@@ -139,7 +139,7 @@ class Conversion {
     }
     return unsupported(fmt::format("tokenizer_class {}", quoted(wanted, 60)));
   }
-  tl::unexpected<Error> unsupported(std::string_view what) const {
+  Failure unsupported(std::string_view what) const {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: {} is not supported for a SentencePiece model", name_, what));
   }

@@ -60,7 +60,7 @@ class FieldValue {
   Status expect(Wire wire) const {
     return field_.wire == wire ? Status() : bad("has a wrong kind");
   }
-  tl::unexpected<Error> bad(std::string_view what) const {
+  Failure bad(std::string_view what) const {
     return bad_input(fmt::format("{}: field {} {}", where_, field_.number, what));
   }
 

@@ -17,7 +17,7 @@ using ModelPtr = std::unique_ptr<TokenModel>;
 
 template <class Model>
 Result<ModelPtr> boxed(Result<Model> model) {
-  if (!model) return tl::unexpected(std::move(model).error());
+  if (!model) return model.pass();
   return std::make_unique<Model>(*std::move(model));
 }
 

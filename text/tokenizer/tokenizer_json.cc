@@ -252,15 +252,15 @@ Status StepFields::finish() const {
   return {};
 }
 
-tl::unexpected<Error> StepFields::bad(std::string_view what) const {
+Failure StepFields::bad(std::string_view what) const {
   return bad_input(fmt::format("{}: {}", where_, what));
 }
 
-tl::unexpected<Error> StepFields::unsupported(std::string_view what) const {
+Failure StepFields::unsupported(std::string_view what) const {
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", where_, what));
 }
 
-tl::unexpected<Error> StepFields::unknown_type(const std::string& type) const {
+Failure StepFields::unknown_type(const std::string& type) const {
   return unsupported(fmt::format("the type {} is not supported", quoted(type, 60)));
 }
 

@@ -67,9 +67,9 @@ class StepFields {
   Status finish() const;
 
   // "WHERE: WHAT" as kBadInput and as kUnsupported.
-  tl::unexpected<Error> bad(std::string_view what) const;
-  tl::unexpected<Error> unsupported(std::string_view what) const;
-  tl::unexpected<Error> unknown_type(const std::string& type) const;
+  Failure bad(std::string_view what) const;
+  Failure unsupported(std::string_view what) const;
+  Failure unknown_type(const std::string& type) const;
 
  private:
   const nlohmann::json* object_ = nullptr;

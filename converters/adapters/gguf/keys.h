@@ -21,7 +21,7 @@ struct GgufKeys {
   std::string prefix;  // "llama."
 
   std::string name(std::string_view key) const { return prefix + std::string(key); }
-  tl::unexpected<Error> unsupported(std::string_view key, std::string_view what) const {
+  Failure unsupported(std::string_view key, std::string_view what) const {
     return fields.error(ErrorCode::kUnsupported, name(key), what);
   }
 };

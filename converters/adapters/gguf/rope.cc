@@ -152,7 +152,7 @@ class RopeReader {
     return static_cast<size_t>(found - entries.begin());
   }
 
-  tl::unexpected<Error> bad_tensor(const TensorEntry& entry, std::string_view what) const {
+  Failure bad_tensor(const TensorEntry& entry, std::string_view what) const {
     return bad_input(fmt::format("{}: {} (tensor {} {})", printable(in_.tensors->path()), what,
                                  quoted(entry.name), to_string(entry.shape)));
   }

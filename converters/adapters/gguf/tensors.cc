@@ -83,7 +83,7 @@ class Keyer {
  private:
   const TensorEntry& entry(size_t index) const { return source_.entries()[index]; }
 
-  tl::unexpected<Error> bad(const TensorEntry& entry, std::string_view what) const {
+  Failure bad(const TensorEntry& entry, std::string_view what) const {
     return bad_input(fmt::format("{}: {} (tensor {} {})", printable(source_.path()), what,
                                  quoted(entry.name), to_string(entry.shape)));
   }

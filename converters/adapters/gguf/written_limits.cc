@@ -66,7 +66,7 @@ class Limits {
   }
 
  private:
-  tl::unexpected<Error> cannot(std::string_view field, std::string_view why) const {
+  Failure cannot(std::string_view field, std::string_view why) const {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: '{}' {}: GGUF of the architecture '{}' cannot say it",
                             printable(in_.config_name), field, why, a_.name));

@@ -78,7 +78,7 @@ class Writer {
     bool of_experts() const { return row->form.shape == GgufForm::Shape::kExperts; }
   };
 
-  tl::unexpected<Error> cannot(const KeyedTensor& tensor, std::string_view why) const {
+  Failure cannot(const KeyedTensor& tensor, std::string_view why) const {
     return fail(ErrorCode::kUnsupported,
                 fmt::format("{}: GGUF of the architecture '{}' {} (tensor {} {})",
                             printable(source_.path()), architecture_.name, why,

@@ -21,8 +21,7 @@ Result<int64_t> head_dim_of(const JsonFields& config, const KerasSizes& sizes) {
 
 }  // namespace
 
-tl::unexpected<Error> unsupported_keras(const JsonFields& config, std::string_view key,
-                                        std::string_view what) {
+Failure unsupported_keras(const JsonFields& config, std::string_view key, std::string_view what) {
   return config.error(ErrorCode::kUnsupported, key, what);
 }
 

@@ -71,7 +71,6 @@ Status set_keras_experts(KerasJson& out, const JsonFields& config, const char* k
                          int64_t default_top);
 
 // "NAME: 'config.KEY' WHAT" as kUnsupported.
-tl::unexpected<Error> unsupported_keras(const JsonFields& config, std::string_view key,
-                                        std::string_view what);
+Failure unsupported_keras(const JsonFields& config, std::string_view key, std::string_view what);
 
 }  // namespace ferry::converters

@@ -174,7 +174,7 @@ bool is_integer(DType dtype) {
          dtype == DType::kI32 || dtype == DType::kI64;
 }
 
-tl::unexpected<Error> unsupported(const TensorSource& source, std::string_view what) {
+Failure unsupported(const TensorSource& source, std::string_view what) {
   return fail(ErrorCode::kUnsupported, fmt::format("{}: {}", printable(source.path()), what));
 }
 
@@ -190,13 +190,13 @@ Status refuse_lora(const TensorSource& source) {
 }
 
 // One line where one variable is wrong, a list where several are.
-tl::unexpected<Error> shape_error(const TensorSource& source, std::vector<std::string> lines) {
+Failure shape_error(const TensorSource& source, std::vector<std::string> lines) {
   if (lines.size() == 1) return bad_input(printable(source.path()) + ": " + lines.front());
   Error error{ErrorCode::kBadInput,
               fmt::format("{}: {} variables have other shapes than the config says",
                           printable(source.path()), lines.size())};
   error.details = std::move(lines);
-  return tl::unexpected<Error>(std::move(error));
+  return Failure(std::move(error));
 }
 
 // -- the variables of a file

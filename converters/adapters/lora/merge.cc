@@ -70,7 +70,7 @@ class Merger {
  private:
   const TensorEntry& entry(size_t index) const { return source_.entries()[index]; }
 
-  tl::unexpected<Error> bad(size_t index, const std::string& what) const {
+  Failure bad(size_t index, const std::string& what) const {
     return bad_input(fmt::format("{}: {} {}: {}", config_.name, quoted(entry(index).name),
                                  to_string(entry(index).shape), what));
   }

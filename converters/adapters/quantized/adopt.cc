@@ -60,7 +60,7 @@ class Adopter {
     return found == index_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  tl::unexpected<Error> bad(size_t index, const std::string& what) const {
+  Failure bad(size_t index, const std::string& what) const {
     return bad_input(fmt::format("{}: {} {} {}: {}", printable(out_.source->path()),
                                  quoted(entry(index).name), entry(index).form(),
                                  to_string(entry(index).shape), what));

@@ -91,8 +91,7 @@ bool is_inert_method_key(std::string_view key) {
   return std::ranges::count(kInertMethodKeys, key) > 0;
 }
 
-tl::unexpected<Error> unsupported(const JsonFields& fields, std::string_view key,
-                                  std::string_view what) {
+Failure unsupported(const JsonFields& fields, std::string_view key, std::string_view what) {
   return fields.error(ErrorCode::kUnsupported, key, what);
 }
 

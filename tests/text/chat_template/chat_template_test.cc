@@ -189,7 +189,7 @@ TEST(ChatTemplate, DamagedTemplatesEnd) {
   const auto ends = [&](const std::string& source) {
     const auto made = ChatTemplate::parse("{}", source, "FILE");
     const auto text = made ? made->render(variables, "line 1", fixed_time)
-                           : Result<std::string>(tl::unexpected<Error>(made.error()));
+                           : Result<std::string>(Failure(made.error()));
     EXPECT_TRUE(text || !text.error().message.empty()) << source;
     return text.has_value();
   };
