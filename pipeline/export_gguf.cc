@@ -49,10 +49,10 @@ std::vector<std::byte> f32_bytes(const std::vector<float>& values) {
 
 // The converter writes MXFP4 before all others. Returns how many there are.
 int64_t put_mxfp4_first(std::vector<GgufWrittenTensor>& written, const TensorSource& source) {
-  const auto others = std::ranges::stable_partition(written, [&](const GgufWrittenTensor& tensor) {
+  const auto is_mxfp4 = [&](const GgufWrittenTensor& tensor) {
     return converters::is_stored_mxfp4(tensor.recipe, source);
-  });
-  return others.begin() - written.begin();
+  };
+  return std::stable_partition(written.begin(), written.end(), is_mxfp4) - written.begin();
 }
 
 // Gives every tensor its type, after those of RoPE.
