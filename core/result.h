@@ -32,7 +32,7 @@ struct Error {
 namespace detail {
 
 // An error that the next Result owns.
-struct PassedError {
+struct [[nodiscard]] PassedError {
   Error* error;
 };
 
