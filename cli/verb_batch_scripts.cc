@@ -96,14 +96,14 @@ Result<int> k8s(Context& context, const KubernetesLine& line) {
   if (line.image.empty() || line.claim.empty()) {
     return fail(ErrorCode::kUsage, "--image and --claim are required");
   }
+  const auto retries = FERRY_TRY(in_range("--index-retries N", line.retries, 0, 1000));
   batch::KubernetesOptions options{
       .script = FERRY_TRY(script_options(line.script)),
       .name = line.name.empty() ? batch::job_name(line.script.plan) : line.name,
       .image = line.image,
       .claim = line.claim,
       .mount = line.mount,
-      .retries =
-          static_cast<size_t>(FERRY_TRY(in_range("--index-retries N", line.retries, 0, 1000)))};
+      .retries = static_cast<size_t>(retries)};
   options.script.folder = line.folder.empty() ? line.mount : line.folder;
   if (options.script.program.empty()) options.script.program = "ferry";
   return print_script(context, FERRY_TRY(batch::kubernetes_manifest(options)));

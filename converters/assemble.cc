@@ -136,9 +136,8 @@ Result<Assembled> assemble(const TensorSource& source, const KeyedTensors& keyed
   out.report = std::move(mapped.report);
   for (size_t i = 0; i < components.size() && out.problems.empty(); ++i) {
     graph::StateDict weights = FERRY_TRY(weights_of(methods[i], mapped.weights));
-    out.components.push_back(
-        {std::string(components[i].role),
-         FERRY_TRY(graph::bind(std::move(methods[i]), std::move(weights), source.path()))});
+    auto bound = FERRY_TRY(graph::bind(std::move(methods[i]), std::move(weights), source.path()));
+    out.components.push_back({std::string(components[i].role), std::move(bound)});
   }
   return out;
 }

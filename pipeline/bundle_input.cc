@@ -110,8 +110,8 @@ class BundleWeights {
     }
     graph::StateDict dict;
     for (const std::string& name : order) {
-      FERRY_RETURN_IF_ERROR(
-          dict.add({.name = name, .recipe = FERRY_TRY(recipe_of(name)), .rule = {}}));
+      auto recipe = FERRY_TRY(recipe_of(name));
+      FERRY_RETURN_IF_ERROR(dict.add({.name = name, .recipe = std::move(recipe), .rule = {}}));
     }
     return dict;
   }

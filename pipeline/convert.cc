@@ -255,8 +255,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
     graph::QuantizedModel finished =
         FERRY_TRY(finish_component(std::move(component), options, quantizer, c.mapping));
     std::string dtype = weight_dtype(finished.model);
-    c.components.push_back({role, FERRY_TRY(cut(std::move(finished.model), role, options)),
-                            std::move(dtype), std::move(finished.summary)});
+    auto shards = FERRY_TRY(cut(std::move(finished.model), role, options));
+    c.components.push_back(
+        {role, std::move(shards), std::move(dtype), std::move(finished.summary)});
   }
   FERRY_RETURN_IF_ERROR(quantizer.check_rules());
   input.manifest = make_manifest(c.config, build, options, c.mapping, c.components);
@@ -268,9 +269,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
   }
   FERRY_RETURN_IF_ERROR(lower_components(c, build, input));
   if (!options.reference.empty()) {
+    InputFile file = FERRY_TRY(InputFile::open(options.reference));
     input.copied.push_back(
-        {reference_name(options.reference),
-         std::make_shared<const InputFile>(FERRY_TRY(InputFile::open(options.reference)))});
+        {reference_name(options.reference), std::make_shared<const InputFile>(std::move(file))});
   }
   c.plan = FERRY_TRY(packer::BundlePlan::make(std::move(input), *c.source, options.max_file_bytes));
   if (!options.reference.empty()) FERRY_RETURN_IF_ERROR(check_reference_file(options.reference, c));

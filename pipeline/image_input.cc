@@ -112,8 +112,8 @@ Result<std::vector<EncodedImage>> ImageInput::encode(std::span<const std::string
     const media::TiledImage& cut = sample.front();
     const media::PixelValues pixels =
         media::pixel_values(std::span(&sample, 1), settings_, kBackend);
-    images.push_back({{path, image.size, cut.grid, cut.tiles.size()},
-                      FERRY_TRY(encoder_->encode(pixels.values))});
+    auto features = FERRY_TRY(encoder_->encode(pixels.values));
+    images.push_back({{path, image.size, cut.grid, cut.tiles.size()}, std::move(features)});
   }
   return images;
 }

@@ -71,7 +71,9 @@ std::string default_signature_path(const std::string& path) {
 Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
                                const std::string& output, const DigestOptions& options,
                                ThreadPool& pool) {
-  SignedModel result{output, {}, FERRY_TRY(signer_of(key))};  // before hours of hashing
+  SignedModel result;
+  result.signature = output;
+  result.signer = FERRY_TRY(signer_of(key));  // before hours of hashing
   FERRY_RETURN_IF_ERROR(check_replaceable(output));
   DigestOptions all = options;
   if (std::string own = path_inside(path, output); !own.empty()) {
@@ -79,8 +81,9 @@ Result<SignedModel> sign_model(const std::string& path, const SigningKey& key,
   }
   ListedModel model = FERRY_TRY(list_for_signing(path, all));
   FERRY_RETURN_IF_ERROR(check_size(path, least_bytes(model)));
-  ModelStatement statement{model.tree.name(), HashType::kSha256, all.shard_size, model.ignore_paths,
-                           FERRY_TRY(hash_listed(model, all, pool))};
+  ModelStatement statement{model.tree.name(), HashType::kSha256, all.shard_size,
+                           model.ignore_paths};
+  statement.resources = FERRY_TRY(hash_listed(model, all, pool));
   result.digest = summarise(std::move(model), statement.resources, all);
   const std::string text = FERRY_TRY(sign_statement(write_statement(statement), key));
   FERRY_RETURN_IF_ERROR(check_size(path, text.size()));

@@ -91,8 +91,9 @@ Result<LoadedKey> load(const SigningKey& files) {
 
 Result<Signer> signer_of(const SigningKey& files) {
   const LoadedKey loaded = FERRY_TRY(load(files));
-  Signer signer{std::string(loaded.curve->name),
-                FERRY_TRY(key_hint(loaded.key.get(), printable(files.private_key)))};
+  Signer signer;
+  signer.curve = loaded.curve->name;
+  signer.key = FERRY_TRY(key_hint(loaded.key.get(), printable(files.private_key)));
   if (!loaded.certificates.empty()) signer.subject = subject_of(loaded.certificates[0].get());
   return signer;
 }

@@ -68,6 +68,11 @@ ValueId build_layers(GraphBuilder& b, const DecoderContext& c, const DecoderPart
   return x;
 }
 
+Result<graph::MethodGraph> named(std::string_view name, GraphBuilder& b) {
+  graph::Graph finished = FERRY_TRY(b.finish());
+  return graph::MethodGraph{std::string(name), std::move(finished)};
+}
+
 ValueId build_stack(GraphBuilder& b, const DecoderContext& c, const DecoderParts& parts,
                     ValueId input) {
   const ModelConfig& config = c.config;
@@ -87,7 +92,7 @@ Result<graph::MethodGraph> build_forward(const ModelConfig& config, const BuildO
   b.bind_symbol(t, b.sym_size(input, 1));
   const DecoderContext c = make_decoder_context(b, config, options, input_pos, t);
   b.output(build_stack(b, c, parts, input), std::string(kLogitsPort));
-  return graph::MethodGraph{std::string(kForwardMethod), FERRY_TRY(b.finish())};
+  return named(kForwardMethod, b);
 }
 
 // forward(tokens i64 [1,T]) -> states, and the vector that the config makes of them.
@@ -111,7 +116,7 @@ Result<graph::MethodGraph> build_encoder(const ModelConfig& config, const BuildO
   if (config.sentence) {
     b.output(sentence_embedding(b, *config.sentence, states), std::string(kSentenceEmbeddingPort));
   }
-  return graph::MethodGraph{std::string(kForwardMethod), FERRY_TRY(b.finish())};
+  return named(kForwardMethod, b);
 }
 
 Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOptions& options,
@@ -121,7 +126,7 @@ Result<graph::MethodGraph> build_static(const ModelConfig& config, const BuildOp
   StaticPorts ports(b, config, options, tokens);
   const DecoderContext c = make_static_context(b, config, options, ports, tokens);
   ports.finish(b, build_stack(b, c, parts, ports.input()));
-  return graph::MethodGraph{std::string(name), FERRY_TRY(b.finish())};
+  return named(name, b);
 }
 
 }  // namespace
@@ -155,7 +160,7 @@ Result<Methods> build_token_embedding(const ModelConfig& config, const BuildOpti
     const ValueId input = b.input(std::string(kTokensPort), ids, {batch(), positions(count)});
     if (!tokens) b.bind_symbol(count.symbol, b.sym_size(input, 1));
     b.output(embed(b, config, input, config.hidden_size), std::string(kEmbeddingsPort));
-    return graph::MethodGraph{std::string(name), FERRY_TRY(b.finish())};
+    return named(name, b);
   };
   Methods methods;
   if (options.style == ProgramStyle::kStateful) {

@@ -131,7 +131,8 @@ Result<Methods> build_vision_encoder(const ModelConfig& config, const BuildOptio
   const ValueId shuffled = pixel_shuffle(b, v, features);
   b.output(connect(b, v, shuffled, config.hidden_size), std::string(kImageFeaturesPort));
   Methods methods;
-  methods.push_back({std::string(kForwardMethod), FERRY_TRY(b.finish())});
+  graph::Graph graph = FERRY_TRY(b.finish());
+  methods.push_back({std::string(kForwardMethod), std::move(graph)});
   return methods;
 }
 
