@@ -5,14 +5,14 @@
 namespace ferry {
 namespace detail {
 
-Error OwnedError::moved_from;
+Error OwnedError::moved_from_;
 
 Error* OwnedError::copy(const Error& error) { return new Error(error); }
 
 void OwnedError::raise() const { throw std::logic_error(error_->message); }
 
 void OwnedError::free() noexcept {
-  if (error_ != &moved_from) delete error_;
+  if (error_ != &moved_from_) delete error_;
 }
 
 }  // namespace detail

@@ -44,7 +44,7 @@ class OwnedError {
   explicit OwnedError(PassedError passed) : error_(passed.error) {}
   OwnedError(const OwnedError& other) : error_(other.is_set() ? copy(*other.error_) : nullptr) {}
   OwnedError(OwnedError&& other) noexcept : error_(other.error_) {
-    if (error_ != nullptr) other.error_ = &moved_from;
+    if (error_ != nullptr) other.error_ = &moved_from_;
   }
   OwnedError& operator=(OwnedError other) noexcept {
     std::swap(error_, other.error_);
@@ -58,10 +58,10 @@ class OwnedError {
   Error& get() const { return *error_; }
   [[noreturn]] void raise() const;
   // Of an error.
-  PassedError pass() { return {std::exchange(error_, &moved_from)}; }
+  PassedError pass() { return {std::exchange(error_, &moved_from_)}; }
 
  private:
-  static Error moved_from;
+  static Error moved_from_;
   static Error* copy(const Error& error);
   void free() noexcept;
   Error* error_ = nullptr;
@@ -92,8 +92,8 @@ class [[nodiscard]] Result {
   Result(detail::PassedError passed) : error_(passed) {}  // NOLINT: implicit, as a return
   template <class U = T>
   requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result>)
-      Result(U&& value)
-      : value_(std::forward<U>(value)) {}  // NOLINT: implicit, as a return
+      Result(U&& value)  // NOLINT: implicit, as a return; copies and moves are excluded
+      : value_(std::forward<U>(value)) {}
   Result(const Result& other) requires std::is_copy_constructible_v<T> : error_(other.error_) {
     if (has_value()) new (&value_) T(other.value_);
   }
