@@ -11,6 +11,7 @@
 #include "cli/decode_mode.h"
 #include "cli/loose_programs.h"
 #include "cli/numbers.h"
+#include "cli/report_file.h"
 #include "cli/run_answer.h"
 #include "cli/run_chat.h"
 #include "cli/run_options.h"
@@ -112,8 +113,8 @@ Status check_run(const RunOptions& o) {
   FERRY_RETURN_IF_ERROR(check_prompt(o));
   if (o.interactive) FERRY_RETURN_IF_ERROR(check_chat(o));
   if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
-  FERRY_RETURN_IF_ERROR(check_new_file(o.dump_logits));
-  return check_new_file(o.stats_json);
+  FERRY_RETURN_IF_ERROR(check_new_file("--dump-logits", o.dump_logits, o.bundle));
+  return check_new_file("--stats-json", o.stats_json, o.bundle);
 }
 
 Result<runner::Sampler> make_sampler(const RunOptions& options) {
