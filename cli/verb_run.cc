@@ -164,8 +164,8 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
   const packer::Bundle bundle =
-      FERRY_TRY(open_bundle({options.bundle, !options.skip_digests, !options.ignore_eos,
-                             context.progress("checking digests")},
+      FERRY_TRY(open_bundle({options.bundle, options.config, !options.skip_digests,
+                             !options.ignore_eos, context.progress("checking digests")},
                             options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   PromptReader prompts = FERRY_TRY(PromptReader::open(bundle, options, context.pool(), method));
@@ -242,6 +242,8 @@ void add_run(CommandLine& line) {
               "one is missed")
       .option("--memory", o->memory,
               "Bytes that planned memory may have; default: what the system has available")
+      .option("--config FILE", o->config,
+              "Of a GGUF file: config.json for what its metadata do not tell, as for convert")
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
       .flag("--skip-digests", o->skip_digests,
             "Trust the bundle's bytes: load without hashing them")
