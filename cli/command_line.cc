@@ -83,6 +83,21 @@ void refuse_empty(CLI::Option* option, std::string_view value) {
   });
 }
 
+// What the parser says of an option that is given too often, or without its value.
+std::string plain_words(std::string text) {
+  constexpr std::string_view kTooOften = "At Most 1 required but received ";
+  constexpr std::string_view kOneOf = "1 required ", kMissing = " missing";
+  if (const size_t at = text.find(kTooOften); at != std::string::npos) {
+    return fmt::format("{}given {} times; once is allowed", text.substr(0, at),
+                       text.substr(at + kTooOften.size()));
+  }
+  const size_t at = text.find(kOneOf);
+  if (at == std::string::npos || !text.ends_with(kMissing)) return text;
+  const size_t begin = at + kOneOf.size();
+  const std::string value = text.substr(begin, text.size() - kMissing.size() - begin);
+  return fmt::format("{}{} is missing", text.substr(0, at), value.empty() ? "its value" : value);
+}
+
 Action print_action(std::string text) {
   return [text = std::move(text)](Context& context) -> Result<int> {
     context.print(text);
@@ -338,7 +353,7 @@ Error CommandLine::Impl::unknown(const std::vector<std::string>& words) {
 Error CommandLine::Impl::explain(const CLI::ParseError& error) {
   std::vector<std::string> left = app.remaining(/*recurse=*/true);
   std::erase(left, "--");
-  Error told{ErrorCode::kUsage, printable(error.what())};
+  Error told{ErrorCode::kUsage, printable(plain_words(error.what()))};
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
   if (!left.empty()) {
     told = unknown(left);

@@ -1,6 +1,7 @@
 // ferry run: generates tokens or text with a bundle, and says on stderr how fast that was.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <optional>
@@ -89,13 +90,23 @@ Status check_texts(const RunOptions& o) {
 }
 
 Status check_prompt(const RunOptions& o) {
-  const int prompts = int(!o.tokens.empty()) + int(!o.prompt.empty()) +
-                      int(!o.prompt_file.empty()) + int(!o.chat.empty()) +
-                      int(!o.messages.empty()) + int(o.interactive);
-  if (prompts != 1) {
+  const std::pair<const char*, bool> prompts[] = {
+      {"--prompt", !o.prompt.empty()}, {"--prompt-file", !o.prompt_file.empty()},
+      {"--chat", !o.chat.empty()},     {"--messages", !o.messages.empty()},
+      {"--tokens", !o.tokens.empty()}, {"--interactive", o.interactive}};
+  std::vector<const char*> given;
+  for (const auto& [name, is_given] : prompts) {
+    if (is_given) given.push_back(name);
+  }
+  if (given.empty()) {
     return fail(ErrorCode::kUsage,
                 "one of --prompt, --prompt-file, --chat, --messages, --tokens and --interactive is "
                 "required, and not empty");
+  }
+  if (given.size() > 1) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} and {}: each gives the prompt; give one of them",
+                            fmt::join(given.begin(), given.end() - 1, ", "), given.back()));
   }
   if (!o.system.empty() && o.chat.empty() && !o.interactive) {
     return fail(ErrorCode::kUsage, "--system is for --chat and --interactive");
@@ -133,6 +144,24 @@ Status dump_logits(const Generation& g, const std::string& path) {
              {{"tokens", DType::kI64, {count}}, std::as_bytes(std::span(g.tokens))}});
 }
 
+// Whoever gives these options expects tokens to be drawn.
+void note_greedy(Context& context, const runner::SamplingOptions& sampling) {
+  if (sampling.temperature != 0) return;
+  const runner::SamplingOptions usual;
+  const std::pair<const char*, bool> drawing[] = {{"--top-k", sampling.top_k != usual.top_k},
+                                                  {"--top-p", sampling.top_p != usual.top_p},
+                                                  {"--min-p", sampling.min_p != usual.min_p}};
+  std::vector<const char*> given;
+  for (const auto& [name, is_given] : drawing) {
+    if (is_given) given.push_back(name);
+  }
+  if (given.empty()) return;
+  context.note(
+      fmt::format("{}: no effect at temperature 0, where the likeliest token is taken; "
+                  "--temperature 1 draws",
+                  fmt::join(given, ", ")));
+}
+
 // -- the verb
 
 // The thresholds of the options; they can be judged by what a run with these options gives.
@@ -155,6 +184,7 @@ Status write_outputs(const Generation& g, const RunOptions& options) {
 Result<int> run_bundle(Context& context, RunOptions options) {
   FERRY_RETURN_IF_ERROR(check_run(options));
   runner::Sampler sampler = FERRY_TRY(make_sampler(options));
+  note_greedy(context, options.sampling);
   const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
   FERRY_RETURN_IF_ERROR(read_prompt_texts(options));
   FERRY_RETURN_IF_ERROR(check_texts(options));

@@ -102,6 +102,12 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
       {{"batch", "stauts"},
        "there is no verb 'stauts' (did you mean status?) (see ferry batch --help)"},
       {{"batch"}, "a verb is required (see ferry batch --help)"},
+      {{"run", "x", "--prompt"}, "--prompt: TEXT is missing (see ferry run --help)"},
+      {{"inspect", "x", "--threads"}, "--threads: its value is missing (see ferry inspect --help)"},
+      {{"run", "x", "--prompt", "a", "--prompt", "b"},
+       "--prompt: given 2 times; once is allowed (see ferry run --help)"},
+      {{"run", "x", "--prompt", "a", "--chat", "b"},
+       "--prompt and --chat: each gives the prompt; give one of them"},
   };
   for (const auto& [line, message] : cases) {
     const Outcome outcome = run_ferry(line);
@@ -205,6 +211,32 @@ TEST(Usage, CheckTellsOtherDirectoriesFromDamagedBundles) {
     const Outcome outcome = run_ferry(line);
     expect_refusal(outcome, 3);
     EXPECT_EQ(outcome.err, message);
+  }
+}
+
+// Whoever comes from a program that runs checkpoints tries that first.
+TEST(Usage, ACheckpointInPlaceOfABundleIsToldFromOtherThings) {
+  const std::string source = fixture("llama3_tied");
+  const std::string hint = "; ferry convert makes one of a checkpoint\n";
+  EXPECT_EQ(run_ferry({"run", source, "--tokens", "1"}).err,
+            "ferry: error: " + source + ": not a bundle: it has no manifest.json" + hint);
+  const std::string file = source + "/model.safetensors";
+  const Outcome outcome = run_ferry({"verify", file});
+  expect_refusal(outcome, 3);
+  EXPECT_EQ(outcome.err, "ferry: error: " + file + ": not a bundle, which is a directory" + hint);
+}
+
+TEST(Usage, ABundleInPlaceOfACheckpointSaysWhatMakesOne) {
+  const TempDir dir;
+  const std::string bundle = dir / "b";
+  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", bundle}).code, 0);
+  for (const Line& line :
+       {Line{"convert", bundle, "-o", dir / "c"}, Line{"verify", bundle, "--checkpoint", bundle}}) {
+    const Outcome outcome = run_ferry(line);
+    expect_refusal(outcome, 3);
+    EXPECT_EQ(outcome.err, "ferry: error: " + bundle +
+                               ": a bundle, where a checkpoint is needed; ferry convert --to hf "
+                               "makes one of a bundle\n");
   }
 }
 
