@@ -234,7 +234,7 @@ void add_run(CommandLine& line) {
       .option("--system", o->system, "System message before that of --chat or --interactive")
       .option("--messages", o->messages,
               "JSON file: a chat, {\"messages\": [...], \"add_generation_prompt\": bool}, for the "
-              "bundle's chat template")
+              "bundle's chat template; - reads standard input")
       .flag("--interactive", o->interactive,
             "A chat: every line of standard input is a message; /image FILE adds an image to the "
             "next one, /quit ends")

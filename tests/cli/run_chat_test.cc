@@ -88,6 +88,12 @@ TEST(RunMessages, AListOfMessagesAsksForAnAnswer) {
       run_ferry({"run", bundle, "--messages", dir / "list.json", "--ignore-eos", "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.json()["prompt_tokens"], whole["prompt_tokens"]);
+  const Outcome piped =
+      run_ferry_on(messages.dump(), {"run", bundle, "--messages", "-", "--ignore-eos", "--json"});
+  EXPECT_EQ(piped.json()["prompt_tokens"], whole["prompt_tokens"]) << piped.err;
+  const Outcome broken = run_ferry_on("[{", {"run", bundle, "--messages", "-"});
+  EXPECT_EQ(broken.code, 3);
+  EXPECT_TRUE(broken.err.starts_with("ferry: error: standard input: ")) << broken.err;
   // What stands behind the list does not become part of the chat.
   write_bytes(dir / "list.json", messages.dump() + R"(, "tools": [])");
   EXPECT_EQ(run_ferry({"run", bundle, "--messages", dir / "list.json"}).code, 3);
