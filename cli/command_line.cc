@@ -98,6 +98,30 @@ std::string plain_words(std::string text) {
   return fmt::format("{}{} is missing", text.substr(0, at), value.empty() ? "its value" : value);
 }
 
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// The shortest of the names that begin with `word`, else the longest one that `word` begins with:
+// --temperature for --temp, --max-new for --max-new-tokens. nullptr for none.
+const std::string* same_beginning(const std::string& word, const std::vector<std::string>& names) {
+  constexpr size_t kLeast = 5;  // --out
+  const std::string *longer = nullptr, *shorter = nullptr;
+  for (const std::string& name : names) {
+    if (std::min(name.size(), word.size()) < kLeast) continue;
+    if (name.starts_with(word) && (longer == nullptr || name.size() < longer->size())) {
+      longer = &name;
+    }
+    if (word.starts_with(name) && (shorter == nullptr || name.size() > shorter->size())) {
+      shorter = &name;
+    }
+  }
+  return longer != nullptr ? longer : shorter;
+}
+
 Action print_action(std::string text) {
   return [text = std::move(text)](Context& context) -> Result<int> {
     context.print(text);
@@ -107,9 +131,10 @@ Action print_action(std::string text) {
 
 }  // namespace
 
-std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+std::string suggestion(const std::string& given, const std::vector<std::string>& names) {
   constexpr size_t kLongest = 40;
-  if (word.empty() || word.size() > kLongest) return {};
+  if (given.empty() || given.size() > kLongest) return {};
+  const std::string word = lower_case(given);
   size_t best_distance = word.size() / 3 + 1;
   const std::string* best = nullptr;
   for (const std::string& name : names) {
@@ -119,6 +144,11 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
     if (distance == best_distance && name[0] != word[0]) continue;
     best_distance = distance;
     best = &name;
+  }
+  // A word that is cut short, or that other programs have longer, is nearer than one that has as
+  // many other letters.
+  if (best == nullptr || best_distance > 1) {
+    if (const std::string* same = same_beginning(word, names)) best = same;
   }
   return best == nullptr ? std::string() : fmt::format(" (did you mean {}?)", *best);
 }

@@ -190,6 +190,20 @@ Result<int> export_files(Context& context, const ConvertLine& options,
   return 0;
 }
 
+// Whoever names a file expects one. Batches name bundles after their inputs.
+void note_name(const ConvertLine& options, ConversionOutcome& outcome) {
+  constexpr std::pair<std::string_view, std::string_view> kEndings[] = {{".gguf", "gguf"},
+                                                                        {".safetensors", "hf"},
+                                                                        {".pth", "pth"},
+                                                                        {".pt", "pth"},
+                                                                        {".bpte", "bpte"}};
+  for (const auto& [ending, format] : kEndings) {
+    if (!options.out.ends_with(ending)) continue;
+    outcome.notes.push_back(fmt::format("{}: a bundle, which is a directory; --to {} writes a file",
+                                        printable(options.out), format));
+  }
+}
+
 Result<int> convert(Context& context, ConvertLine& options) {
   const auto start = Clock::now();
   FERRY_RETURN_IF_ERROR(settle(options));
@@ -205,6 +219,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
   ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};
+  note_name(options, outcome);
   outcome.dtype = options.dtype;
   if (!conversion.problems.empty()) {
     return refuse_keys(context, conversion,

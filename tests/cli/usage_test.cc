@@ -99,6 +99,15 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
        "--dtype: f13 not in {keep,f32,f16,bf16} (did you mean f16?) (see ferry convert --help)"},
       {{"convert", "x", "--dtype", "b16"},
        "--dtype: b16 not in {keep,f32,f16,bf16} (did you mean bf16?) (see ferry convert --help)"},
+      {{"convert", "x", "--to", "GGUF"},
+       "--to: GGUF not in {bundle,safetensors,hf,pth,bpte,gguf} (did you mean gguf?) (see ferry "
+       "convert --help)"},
+      {{"run", "x", "--temp", "1"},
+       "not expected: '--temp' '1' (did you mean --temperature?) (see ferry run --help)"},
+      {{"run", "x", "--max-new-tokens", "1"},
+       "not expected: '--max-new-tokens' '1' (did you mean --max-new?) (see ferry run --help)"},
+      {{"convert", "x", "--output", "b"},
+       "not expected: '--output' 'b' (did you mean --out?) (see ferry convert --help)"},
       {{"batch", "stauts"},
        "there is no verb 'stauts' (did you mean status?) (see ferry batch --help)"},
       {{"batch"}, "a verb is required (see ferry batch --help)"},
@@ -238,6 +247,20 @@ TEST(Usage, ABundleInPlaceOfACheckpointSaysWhatMakesOne) {
                                ": a bundle, where a checkpoint is needed; ferry convert --to hf "
                                "makes one of a bundle\n");
   }
+}
+
+TEST(Usage, ABundleOfTheNameOfAFileIsNoted) {
+  const TempDir dir;
+  const std::string source = fixture("llama3_tied");
+  const auto notes = [&](const std::string& name, const Line& more) {
+    Line line = {"convert", source, "-o", dir / name};
+    line.insert(line.end(), more.begin(), more.end());
+    return run_ferry(line).err;
+  };
+  EXPECT_EQ(notes("m.gguf", {}), "ferry: " + (dir / "m.gguf") +
+                                     ": a bundle, which is a directory; --to gguf writes a file\n");
+  EXPECT_EQ(notes("bundle", {}), "");
+  EXPECT_EQ(notes("w.safetensors", {"--to", "hf"}), "");
 }
 
 TEST(Usage, QuietErrorsAreTheirFirstLine) {
