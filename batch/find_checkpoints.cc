@@ -190,9 +190,11 @@ Result<PlannedText> make_plan(const PlanOptions& options) {
     json.member("output", joined(options.out_dir, ids[i])).end_object();
     planned.text += json.take();
   }
-  // What it gives is what it takes: words of `args` that are not allowed end here.
-  FERRY_TRY(parse_plan(planned.text, "the plan"));
-  return planned;
+  // What it gives is what it takes: words of `args` that are not allowed end here. They are the
+  // caller's, and no file's.
+  const auto plan = parse_plan(planned.text, "the plan");
+  return plan ? Result<PlannedText>(std::move(planned))
+              : fail(ErrorCode::kUsage, plan.error().message);
 }
 
 }  // namespace ferry::batch

@@ -27,6 +27,11 @@ void add_place(Verb& verb, BatchPlace& place);
 // kUsage unless `value` is from `least` to `most`.
 Result<int64_t> in_range(const char* option, int64_t value, int64_t least, int64_t most);
 
+enum class BatchReportForm { kText, kMarkdown, kJson, kHtml };
+
+// By the ending of `path`; kUsage for another one. `option` begins the message.
+Result<BatchReportForm> batch_report_form(const std::string& option, const std::string& path);
+
 // Each adds one verb.
 void add_batch_plan(Verb& batch);
 void add_batch_run(Verb& batch);

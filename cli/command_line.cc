@@ -83,6 +83,45 @@ void refuse_empty(CLI::Option* option, std::string_view value) {
   });
 }
 
+// What the parser says of an option that is given too often, or without its value.
+std::string plain_words(std::string text) {
+  constexpr std::string_view kTooOften = "At Most 1 required but received ";
+  constexpr std::string_view kOneOf = "1 required ", kMissing = " missing";
+  if (const size_t at = text.find(kTooOften); at != std::string::npos) {
+    return fmt::format("{}given {} times; once is allowed", text.substr(0, at),
+                       text.substr(at + kTooOften.size()));
+  }
+  const size_t at = text.find(kOneOf);
+  if (at == std::string::npos || !text.ends_with(kMissing)) return text;
+  const size_t begin = at + kOneOf.size();
+  const std::string value = text.substr(begin, text.size() - kMissing.size() - begin);
+  return fmt::format("{}{} is missing", text.substr(0, at), value.empty() ? "its value" : value);
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// The shortest of the names that begin with `word`, else the longest one that `word` begins with:
+// --temperature for --temp, --max-new for --max-new-tokens. nullptr for none.
+const std::string* same_beginning(const std::string& word, const std::vector<std::string>& names) {
+  constexpr size_t kLeast = 5;  // --out
+  const std::string *longer = nullptr, *shorter = nullptr;
+  for (const std::string& name : names) {
+    if (std::min(name.size(), word.size()) < kLeast) continue;
+    if (name.starts_with(word) && (longer == nullptr || name.size() < longer->size())) {
+      longer = &name;
+    }
+    if (word.starts_with(name) && (shorter == nullptr || name.size() > shorter->size())) {
+      shorter = &name;
+    }
+  }
+  return longer != nullptr ? longer : shorter;
+}
+
 Action print_action(std::string text) {
   return [text = std::move(text)](Context& context) -> Result<int> {
     context.print(text);
@@ -92,9 +131,10 @@ Action print_action(std::string text) {
 
 }  // namespace
 
-std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+std::string suggestion(const std::string& given, const std::vector<std::string>& names) {
   constexpr size_t kLongest = 40;
-  if (word.empty() || word.size() > kLongest) return {};
+  if (given.empty() || given.size() > kLongest) return {};
+  const std::string word = lower_case(given);
   size_t best_distance = word.size() / 3 + 1;
   const std::string* best = nullptr;
   for (const std::string& name : names) {
@@ -104,6 +144,11 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
     if (distance == best_distance && name[0] != word[0]) continue;
     best_distance = distance;
     best = &name;
+  }
+  // A word that is cut short, or that other programs have longer, is nearer than one that has as
+  // many other letters.
+  if (best == nullptr || best_distance > 1) {
+    if (const std::string* same = same_beginning(word, names)) best = same;
   }
   return best == nullptr ? std::string() : fmt::format(" (did you mean {}?)", *best);
 }
@@ -338,7 +383,7 @@ Error CommandLine::Impl::unknown(const std::vector<std::string>& words) {
 Error CommandLine::Impl::explain(const CLI::ParseError& error) {
   std::vector<std::string> left = app.remaining(/*recurse=*/true);
   std::erase(left, "--");
-  Error told{ErrorCode::kUsage, printable(error.what())};
+  Error told{ErrorCode::kUsage, printable(plain_words(error.what()))};
   const bool no_verb = !levels().back()->get_subcommands({}).empty();
   if (!left.empty()) {
     told = unknown(left);

@@ -97,6 +97,6 @@ class CommandLine {
 };
 
 // " (did you mean --out?)", or nothing where no name is near.
-std::string suggestion(const std::string& word, const std::vector<std::string>& names);
+std::string suggestion(const std::string& given, const std::vector<std::string>& names);
 
 }  // namespace ferry::cli

@@ -16,6 +16,20 @@ bool is_any_given(const LooseOptions& o) {
          !o.tokenizer.empty() || !o.data.empty();
 }
 
+// What belongs to one of the kinds of things that are run.
+Status check_kind(const BundleChoice& choice, bool is_gguf) {
+  if (!choice.config.empty() && !is_gguf) {
+    return fail(ErrorCode::kUsage,
+                "--config is for GGUF files; bundles and programs have their configuration");
+  }
+  if (!choice.check_digests && is_gguf) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{}: --skip-digests is for bundles; a GGUF file has no digests",
+                            printable(choice.directory)));
+  }
+  return {};
+}
+
 Status check_loose(const BundleChoice& choice, const LooseOptions& o) {
   if (!choice.directory.empty()) {
     return fail(ErrorCode::kUsage,
@@ -64,13 +78,13 @@ void add_loose_options(Verb& verb, LooseOptions& o) {
 
 Result<packer::Bundle> open_bundle(const BundleChoice& choice, const LooseOptions& options,
                                    ThreadPool& pool) {
+  const bool is_gguf = pipeline::is_gguf_file(choice.directory);
+  FERRY_RETURN_IF_ERROR(check_kind(choice, is_gguf));
   if (!is_any_given(options)) {
     if (choice.directory.empty()) {
       return fail(ErrorCode::kUsage, "BUNDLE or --text-decoder is required");
     }
-    if (pipeline::is_gguf_file(choice.directory)) {
-      return pipeline::bundle_in_memory(choice.directory, pool);
-    }
+    if (is_gguf) return pipeline::bundle_in_memory(choice.directory, choice.config, pool);
     return choice.check_digests
                ? packer::Bundle::open_to_execute(choice.directory, pool, choice.progress)
                : packer::Bundle::open(choice.directory, /*check_digests=*/false, pool);

@@ -24,6 +24,7 @@ void add_loose_options(Verb& verb, LooseOptions& options);
 // them.
 struct BundleChoice {
   std::string directory;
+  std::string config = {};     // of a GGUF file, as convert --config, or empty
   bool check_digests = true;   // of a bundle
   bool needs_eos = true;       // kUsage for programs of which nothing says what ends an answer
   ShowProgress progress = {};  // of the digests

@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/os_error.h"
 #include "core/text.h"
+#include "report/html_page.h"
 
 namespace ferry::cli {
 namespace {
@@ -72,6 +73,28 @@ Status check_directory_of(const std::string& option, const std::string& path,
     return os_error(path, "cannot create", errno);
   }
   return {};
+}
+
+Status check_new_file(const std::string& option, const std::string& path,
+                      const std::string& bundle) {
+  if (path.empty()) return {};
+  FERRY_RETURN_IF_ERROR(check_directory_of(option, path, bundle));
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return {};
+  return os_error(path, "cannot create", EEXIST);
+}
+
+Status check_audit_page(const std::string& option, const std::string& path,
+                        const std::string& bundle) {
+  FERRY_RETURN_IF_ERROR(check_directory_of(option, path, bundle));
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) return {};
+  if (S_ISREG(info.st_mode)) {
+    const Result<std::string> text = read_text_file(path, kLargestReport);
+    if (text && report::is_page(report::PageKind::kAudit, *text)) return {};
+  }
+  return fail(ErrorCode::kExists,
+              fmt::format("{} {}: exists and is no page of an audit", option, printable(path)));
 }
 
 Result<ReportForm> check_report_file(const std::string& path, const std::string& bundle) {

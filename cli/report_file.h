@@ -1,4 +1,4 @@
-// Files of reports: `verify --report FILE`.
+// Files that verbs write beside their result: reports, statistics, pages.
 #pragma once
 
 #include <string>
@@ -13,6 +13,15 @@ enum class ReportForm { kHtml, kJson, kMarkdown };
 // made. `option` begins the message.
 Status check_directory_of(const std::string& option, const std::string& path,
                           const std::string& bundle);
+
+// The same for a new file; kExists where `path` names something already. Nothing for an empty path.
+// Asked before the work that fills the file.
+Status check_new_file(const std::string& option, const std::string& path,
+                      const std::string& bundle);
+
+// The same for the page of an audit. A page of an audit is replaced; kExists for any other file.
+Status check_audit_page(const std::string& option, const std::string& path,
+                        const std::string& bundle);
 
 // By the ending of `path`. kUsage for another one, kExists where a file is there that is no parity
 // report; as check_directory_of() else. Asked before the work, so that it is not lost.

@@ -15,7 +15,7 @@ struct RunOptions {
   LooseOptions loose;
   std::vector<std::string> images, stops;
   std::string bundle, tokens, prompt, prompt_file, chat, system, messages, dump_logits, stats_json,
-      thresholds;
+      thresholds, config;
   int64_t max_new = 16;
   std::string mode, lookahead;
   runner::SamplingOptions sampling;

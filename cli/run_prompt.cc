@@ -198,8 +198,11 @@ Result<Prompt> PromptReader::read(const RunOptions& options) {
   }
   for (const std::string& path : options.images) FERRY_RETURN_IF_ERROR(add_image(path));
   if (!options.messages.empty()) {
-    const std::string text = FERRY_TRY(read_text_file(options.messages, kMaxMessagesBytes));
-    const std::string where = printable(options.messages);
+    const bool is_input = options.messages == kStandardInput;
+    const std::string text = is_input
+                                 ? FERRY_TRY(LineReader().rest(kMaxMessagesBytes))
+                                 : FERRY_TRY(read_text_file(options.messages, kMaxMessagesBytes));
+    const std::string where = is_input ? "standard input" : printable(options.messages);
     return chat(FERRY_TRY(with_answer(text, where)), where);
   }
   if (!options.prompt.empty()) return plain(options.prompt, "--prompt");

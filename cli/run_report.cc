@@ -165,10 +165,4 @@ Status write_stats(const Generation& g, const std::string& path) {
   return write_atomically(path, text, IfExists::kRefuse);
 }
 
-Status check_new_file(const std::string& path) {
-  struct stat info {};
-  if (path.empty() || ::lstat(path.c_str(), &info) != 0) return {};
-  return os_error(path, "cannot create", EEXIST);
-}
-
 }  // namespace ferry::cli

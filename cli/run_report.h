@@ -46,8 +46,5 @@ int conclude(Context& context, const Generation& generation);
 
 // The object of --stats-json as a new file; kIo where `path` exists.
 Status write_stats(const Generation& generation, const std::string& path);
-// kIo where `path`, if there is one, names something already. For options that name new files,
-// before the work that fills them.
-Status check_new_file(const std::string& path);
 
 }  // namespace ferry::cli

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "audit/document.h"
+#include "cli/report_file.h"
 #include "cli/verbs.h"
 #include "core/atomic_file.h"
+#include "pipeline/bundle_input.h"
 #include "report/html_page.h"
 
 namespace ferry::cli {
@@ -24,6 +26,12 @@ Status check_audit(const AuditOptions& options, const Context& context) {
   const int forms = (context.json ? 1 : 0) + (options.csv ? 1 : 0) + (options.markdown ? 1 : 0);
   if (forms > 1) {
     return fail(ErrorCode::kUsage, "--json, --csv and --md: only one of them can be the result");
+  }
+  if (options.memory && (options.csv || options.markdown)) {
+    return fail(ErrorCode::kUsage, "--memory: not with --csv and --md, which are about files");
+  }
+  if (options.markdown && (!options.by.empty() || options.sort != "bytes")) {
+    return fail(ErrorCode::kUsage, "--by and --sort: not with --md, a summary of a fixed form");
   }
   if (options.rows < 1) return fail(ErrorCode::kUsage, "--rows must be 1 or more");
   return {};
@@ -73,6 +81,10 @@ void print_report(const AuditOptions& options, const audit::AuditReport& report,
 
 Result<int> run_audit(const AuditOptions& options, Context& context) {
   FERRY_RETURN_IF_ERROR(check_audit(options, context));
+  if (!options.html.empty()) {
+    FERRY_RETURN_IF_ERROR(check_audit_page(
+        "--html", options.html, pipeline::is_bundle(options.target) ? options.target : ""));
+  }
   auto made = make_audit(options, context);
   // One line whatever the file: details are for conversions.
   if (!made) return fail(made.error().code, made.error().message);
@@ -106,13 +118,15 @@ void add_audit(CommandLine& line) {
               "JSON file of limits, or limits: total=900MB,padding=0.5%")
       .flag("--csv", options->csv, "Rows as CSV")
       .flag("--md", options->markdown, "A summary in Markdown, for CI")
-      .option("--html FILE", options->html, "Write a page to look at to this file")
+      .option("--html FILE", options->html,
+              "Write a page to look at to this file; a page of an audit is replaced")
       .example("ferry audit model-bundle --by component,dtype",
                "The rows of every view add up to the size of the files.")
       .example("ferry audit new-bundle --diff audit.json --budget budget.json --md",
                "A step of CI; audit.json is what --json gave for the old bundle.")
       .exit_codes({{"0", "accounted for, and within the budget"},
-                   {"1", "a limit is exceeded, or bytes of a bundle are not accounted for"}})
+                   {"1", "a limit is exceeded, or bytes of a bundle are not accounted for"},
+                   {"6", "a file of the name of --html, which is no page of an audit"}})
       .action([options](Context& context) { return run_audit(*options, context); });
 }
 

@@ -217,6 +217,10 @@ Result<int> run_batch_line(Context& context, const RunLine& line) {
       FERRY_TRY(in_range("--tasks-per-index", line.tasks_per_index, 1, 1000000));
   std::optional<int64_t> index = line.task;
   if (!index && !line.workers) index = FERRY_TRY(index_of_scheduler(context));
+  if (!index && per_index > 1) {
+    return fail(ErrorCode::kUsage,
+                "--tasks-per-index belongs to --task, or to the index of a scheduler");
+  }
   const batch::RunOptions options = FERRY_TRY(run_options(context, line, !index.has_value()));
   const batch::Plan plan = FERRY_TRY(batch::read_plan(line.place.plan));
   std::vector<size_t> indices(plan.tasks.size());

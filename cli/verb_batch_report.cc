@@ -68,17 +68,6 @@ struct ReportLine {
   std::string out;
 };
 
-enum class BatchReportForm { kText, kMarkdown, kJson, kHtml };
-
-Result<BatchReportForm> batch_report_form(const std::string& path) {
-  if (path.ends_with(".txt")) return BatchReportForm::kText;
-  if (path.ends_with(".md")) return BatchReportForm::kMarkdown;
-  if (path.ends_with(".json")) return BatchReportForm::kJson;
-  if (path.ends_with(".html")) return BatchReportForm::kHtml;
-  return fail(ErrorCode::kUsage,
-              fmt::format("-o {}: the name ends with none of .html .json .md .txt", quoted(path)));
-}
-
 std::string rendered(const batch::Report& made, BatchReportForm form) {
   switch (form) {
     case BatchReportForm::kMarkdown:
@@ -97,7 +86,7 @@ std::string rendered(const batch::Report& made, BatchReportForm form) {
 Result<int> make_report(Context& context, const ReportLine& line) {
   const std::chrono::seconds lease = FERRY_TRY(line.place.lease());
   const BatchReportForm form =
-      line.out.empty() ? BatchReportForm::kText : FERRY_TRY(batch_report_form(line.out));
+      line.out.empty() ? BatchReportForm::kText : FERRY_TRY(batch_report_form("-o", line.out));
   const batch::Plan plan = FERRY_TRY(batch::read_plan(line.place.plan));
   const batch::Report made = FERRY_TRY(batch::make_report(plan, line.place.state_folder(), lease));
   const int exit = made.status.complete() ? 0 : 1;
@@ -115,6 +104,16 @@ Result<int> make_report(Context& context, const ReportLine& line) {
 }
 
 }  // namespace
+
+Result<BatchReportForm> batch_report_form(const std::string& option, const std::string& path) {
+  if (path.ends_with(".txt")) return BatchReportForm::kText;
+  if (path.ends_with(".md")) return BatchReportForm::kMarkdown;
+  if (path.ends_with(".json")) return BatchReportForm::kJson;
+  if (path.ends_with(".html")) return BatchReportForm::kHtml;
+  return fail(
+      ErrorCode::kUsage,
+      fmt::format("{} {}: the name ends with none of .html .json .md .txt", option, quoted(path)));
+}
 
 void add_batch_status(Verb& batch) {
   auto line = std::make_shared<StatusLine>();

@@ -79,6 +79,8 @@ Result<int> slurm(Context& context, const SlurmLine& line) {
   }
   if (problem) return fail(ErrorCode::kIo, "the current folder has no path");
   if (options.report.empty()) options.report = line.script.plan + ".html";
+  // Here, and not when all tasks have ended.
+  FERRY_TRY(batch_report_form("--report", options.report));
   options.max_array =
       static_cast<size_t>(FERRY_TRY(in_range("--max-array", line.max_array, 2, 4'000'001)));
   return print_script(context, FERRY_TRY(batch::slurm_script(options)));

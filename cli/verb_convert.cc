@@ -72,12 +72,14 @@ Result<bool> is_up_to_date(Context& context, const packer::BundlePlan& plan,
   return why.empty();
 }
 
-void note_writing(const pipeline::MappedCheckpoint& checkpoint, uint64_t resumed_bytes,
-                  uint64_t total_bytes, std::vector<packer::NonFiniteWeight> non_finite,
-                  ConversionOutcome& outcome) {
+void note_writing(const pipeline::MappedCheckpoint& checkpoint, const ConvertLine& options,
+                  uint64_t resumed_bytes, uint64_t total_bytes,
+                  std::vector<packer::NonFiniteWeight> non_finite, ConversionOutcome& outcome) {
   if (resumed_bytes > 0) {
-    outcome.notes.push_back(fmt::format("went on with an earlier run: {} of {} were there",
-                                        human_bytes(resumed_bytes), human_bytes(total_bytes)));
+    outcome.notes.push_back(
+        fmt::format("{}: {} of {} were there",
+                    options.join.empty() ? "went on with an earlier run" : "joined the parts",
+                    human_bytes(resumed_bytes), human_bytes(total_bytes)));
   }
   std::ranges::copy(non_finite_notes(non_finite, checkpoint.source->path()),
                     std::back_inserter(outcome.notes));
@@ -95,7 +97,7 @@ Status write(Context& context, const pipeline::Conversion& conversion, const Con
                                         .resume = options.resume,
                                         .parts = options.join},
                                        context.pool(), context.progress("writing")));
-  note_writing(conversion, written.resumed_bytes, conversion.plan->total_bytes(),
+  note_writing(conversion, options, written.resumed_bytes, conversion.plan->total_bytes(),
                std::move(written.non_finite), outcome);
   return {};
 }
@@ -106,7 +108,7 @@ Status write_converted(Context& context, const pipeline::Conversion& conversion,
   const packer::WrittenPart written = FERRY_TRY(
       conversion.plan->write_part({.directory = options.out, .overwrite = options.overwrite},
                                   *options.one_part, context.pool(), context.progress("writing")));
-  note_writing(conversion, written.resumed_bytes, written.bytes, {}, outcome);
+  note_writing(conversion, options, written.resumed_bytes, written.bytes, {}, outcome);
   outcome.notes.push_back(fmt::format(
       "part {} of {}: {} data files, {}; convert --join makes the bundle once all parts are there",
       options.one_part->number, options.one_part->count, written.files.size(),
@@ -128,7 +130,7 @@ Status write(Context& context, const pipeline::Export& exported, const ConvertLi
                                       .resume = options.resume},
                                      context.pool(), context.progress("writing")));
   outcome.files = std::move(written.files);
-  note_writing(exported, written.resumed_bytes, exported.plan->total_bytes(),
+  note_writing(exported, options, written.resumed_bytes, exported.plan->total_bytes(),
                std::move(written.non_finite), outcome);
   return {};
 }
@@ -188,6 +190,20 @@ Result<int> export_files(Context& context, const ConvertLine& options,
   return 0;
 }
 
+// Whoever names a file expects one. Batches name bundles after their inputs.
+void note_name(const ConvertLine& options, ConversionOutcome& outcome) {
+  constexpr std::pair<std::string_view, std::string_view> kEndings[] = {{".gguf", "gguf"},
+                                                                        {".safetensors", "hf"},
+                                                                        {".pth", "pth"},
+                                                                        {".pt", "pth"},
+                                                                        {".bpte", "bpte"}};
+  for (const auto& [ending, format] : kEndings) {
+    if (!options.out.ends_with(ending)) continue;
+    outcome.notes.push_back(fmt::format("{}: a bundle, which is a directory; --to {} writes a file",
+                                        printable(options.out), format));
+  }
+}
+
 Result<int> convert(Context& context, ConvertLine& options) {
   const auto start = Clock::now();
   FERRY_RETURN_IF_ERROR(settle(options));
@@ -203,6 +219,7 @@ Result<int> convert(Context& context, ConvertLine& options) {
   context.detail(fmt::format("read {} and planned in {:.2f} s", printable(options.convert.source),
                              seconds_since(start)));
   ConversionOutcome outcome = {.source = options.convert.source, .notes = conversion.notes};
+  note_name(options, outcome);
   outcome.dtype = options.dtype;
   if (!conversion.problems.empty()) {
     return refuse_keys(context, conversion,

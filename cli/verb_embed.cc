@@ -14,6 +14,7 @@
 #include "cli/embed_input.h"
 #include "cli/line_reader.h"
 #include "cli/numbers.h"
+#include "cli/report_file.h"
 #include "cli/run_prompt.h"
 #include "cli/vector_file.h"
 #include "cli/verbs.h"
@@ -86,6 +87,7 @@ class Embedder {
     if (o.states) return embedder;
     embedder.width_ = FERRY_TRY(kept_width(o, width));
     if (!o.out.empty()) {
+      FERRY_RETURN_IF_ERROR(check_directory_of("--out", o.out, o.bundle));
       embedder.file_ = FERRY_TRY(VectorFile::create(o.out, embedder.width_));
     }
     return embedder;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -199,6 +200,7 @@ Result<Input> parse_input(std::string_view word, const runner::TensorView& decla
 
 Result<Files> open_files(const ExecuteLine& options) {
   Files files;
+  std::map<std::string, std::string> owners;  // of names of tensors: data files
   files.program_file = FERRY_TRY(MappedFile::open(options.program));
   files.program =
       FERRY_TRY(pte::read_any_program(files.program_file.bytes(), base_name(options.program)));
@@ -213,6 +215,12 @@ Result<Files> open_files(const ExecuteLine& options) {
         std::make_unique<ptd::DataFile>(FERRY_TRY(ptd::read_data_file(bytes, base_name(path)))));
     const ptd::DataFile& data = *files.data.back();
     for (const ptd::NamedTensor& tensor : data.tensors) {
+      const auto [owner, is_new] = owners.emplace(tensor.key, path);
+      if (!is_new) {
+        return bad_input(fmt::format("{}: {} has a tensor of this name too (tensor {})",
+                                     printable(path), printable(owner->second),
+                                     quoted(tensor.key)));
+      }
       const ptd::Segment& segment = data.segments[tensor.segment];
       files.external.push_back({tensor.key, tensor.dtype, tensor.sizes,
                                 bytes.subspan(segment.offset, segment.size), tensor.is_tensor});

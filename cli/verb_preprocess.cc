@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "cli/present_time.h"
+#include "cli/report_file.h"
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "core/utf8.h"
+#include "pipeline/bundle_input.h"
 #include "pipeline/preprocess.h"
 
 namespace ferry::cli {
@@ -143,6 +145,10 @@ Result<int> run_preprocess(Context& context, PreprocessLine o) {
   }
   if (!o.request.prompt && o.request.output.empty()) {
     return fail(ErrorCode::kUsage, "-o FILE is required");
+  }
+  for (const std::string& folder : {o.request.bundle, o.request.checkpoint}) {
+    if (o.request.output.empty() || !pipeline::is_bundle(folder)) continue;
+    FERRY_RETURN_IF_ERROR(check_directory_of("--out", o.request.output, folder));
   }
   o.request.backend = o.backend == "pil" ? media::Backend::kPil : media::Backend::kTorchvision;
   const pipeline::PreprocessReport report =

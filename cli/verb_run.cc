@@ -1,6 +1,7 @@
 // ferry run: generates tokens or text with a bundle, and says on stderr how fast that was.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "cli/decode_mode.h"
 #include "cli/loose_programs.h"
 #include "cli/numbers.h"
+#include "cli/report_file.h"
 #include "cli/run_answer.h"
 #include "cli/run_chat.h"
 #include "cli/run_options.h"
@@ -88,13 +90,23 @@ Status check_texts(const RunOptions& o) {
 }
 
 Status check_prompt(const RunOptions& o) {
-  const int prompts = int(!o.tokens.empty()) + int(!o.prompt.empty()) +
-                      int(!o.prompt_file.empty()) + int(!o.chat.empty()) +
-                      int(!o.messages.empty()) + int(o.interactive);
-  if (prompts != 1) {
+  const std::pair<const char*, bool> prompts[] = {
+      {"--prompt", !o.prompt.empty()}, {"--prompt-file", !o.prompt_file.empty()},
+      {"--chat", !o.chat.empty()},     {"--messages", !o.messages.empty()},
+      {"--tokens", !o.tokens.empty()}, {"--interactive", o.interactive}};
+  std::vector<const char*> given;
+  for (const auto& [name, is_given] : prompts) {
+    if (is_given) given.push_back(name);
+  }
+  if (given.empty()) {
     return fail(ErrorCode::kUsage,
                 "one of --prompt, --prompt-file, --chat, --messages, --tokens and --interactive is "
                 "required, and not empty");
+  }
+  if (given.size() > 1) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} and {}: each gives the prompt; give one of them",
+                            fmt::join(given.begin(), given.end() - 1, ", "), given.back()));
   }
   if (!o.system.empty() && o.chat.empty() && !o.interactive) {
     return fail(ErrorCode::kUsage, "--system is for --chat and --interactive");
@@ -112,8 +124,8 @@ Status check_run(const RunOptions& o) {
   FERRY_RETURN_IF_ERROR(check_prompt(o));
   if (o.interactive) FERRY_RETURN_IF_ERROR(check_chat(o));
   if (o.max_new < 1) return fail(ErrorCode::kUsage, "--max-new must be at least 1");
-  FERRY_RETURN_IF_ERROR(check_new_file(o.dump_logits));
-  return check_new_file(o.stats_json);
+  FERRY_RETURN_IF_ERROR(check_new_file("--dump-logits", o.dump_logits, o.bundle));
+  return check_new_file("--stats-json", o.stats_json, o.bundle);
 }
 
 Result<runner::Sampler> make_sampler(const RunOptions& options) {
@@ -130,6 +142,24 @@ Status dump_logits(const Generation& g, const std::string& path) {
       path, {{{"input_ids", DType::kI64, {1, prompt}}, std::as_bytes(std::span(g.prompt))},
              {{"logits", DType::kF32, {count, vocab}}, std::as_bytes(std::span(g.logits))},
              {{"tokens", DType::kI64, {count}}, std::as_bytes(std::span(g.tokens))}});
+}
+
+// Whoever gives these options expects tokens to be drawn.
+void note_greedy(Context& context, const runner::SamplingOptions& sampling) {
+  if (sampling.temperature != 0) return;
+  const runner::SamplingOptions usual;
+  const std::pair<const char*, bool> drawing[] = {{"--top-k", sampling.top_k != usual.top_k},
+                                                  {"--top-p", sampling.top_p != usual.top_p},
+                                                  {"--min-p", sampling.min_p != usual.min_p}};
+  std::vector<const char*> given;
+  for (const auto& [name, is_given] : drawing) {
+    if (is_given) given.push_back(name);
+  }
+  if (given.empty()) return;
+  context.note(
+      fmt::format("{}: no effect at temperature 0, where the likeliest token is taken; "
+                  "--temperature 1 draws",
+                  fmt::join(given, ", ")));
 }
 
 // -- the verb
@@ -154,6 +184,7 @@ Status write_outputs(const Generation& g, const RunOptions& options) {
 Result<int> run_bundle(Context& context, RunOptions options) {
   FERRY_RETURN_IF_ERROR(check_run(options));
   runner::Sampler sampler = FERRY_TRY(make_sampler(options));
+  note_greedy(context, options.sampling);
   const runner::DecodeOptions decode = FERRY_TRY(decode_options(options));
   FERRY_RETURN_IF_ERROR(read_prompt_texts(options));
   FERRY_RETURN_IF_ERROR(check_texts(options));
@@ -163,8 +194,8 @@ Result<int> run_bundle(Context& context, RunOptions options) {
   g.bundle = options.bundle.empty() ? options.loose.text_decoder : options.bundle;
   g.stats.load_start = g.clock.now();
   const packer::Bundle bundle =
-      FERRY_TRY(open_bundle({options.bundle, !options.skip_digests, !options.ignore_eos,
-                             context.progress("checking digests")},
+      FERRY_TRY(open_bundle({options.bundle, options.config, !options.skip_digests,
+                             !options.ignore_eos, context.progress("checking digests")},
                             options.loose, context.pool()));
   if (thresholds) FERRY_RETURN_IF_ERROR(thresholds->check_components(bundle.manifest()));
   PromptReader prompts = FERRY_TRY(PromptReader::open(bundle, options, context.pool(), method));
@@ -203,7 +234,7 @@ void add_run(CommandLine& line) {
       .option("--system", o->system, "System message before that of --chat or --interactive")
       .option("--messages", o->messages,
               "JSON file: a chat, {\"messages\": [...], \"add_generation_prompt\": bool}, for the "
-              "bundle's chat template")
+              "bundle's chat template; - reads standard input")
       .flag("--interactive", o->interactive,
             "A chat: every line of standard input is a message; /image FILE adds an image to the "
             "next one, /quit ends")
@@ -241,6 +272,8 @@ void add_run(CommandLine& line) {
               "one is missed")
       .option("--memory", o->memory,
               "Bytes that planned memory may have; default: what the system has available")
+      .option("--config FILE", o->config,
+              "Of a GGUF file: config.json for what its metadata do not tell, as for convert")
       .flag("--ignore-eos", o->ignore_eos, "Do not stop at the model's end tokens")
       .flag("--skip-digests", o->skip_digests,
             "Trust the bundle's bytes: load without hashing them")

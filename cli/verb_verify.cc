@@ -57,12 +57,12 @@ Status check_perplexity(const VerifyLine& options) {
   return proves ? Status(fail(ErrorCode::kUsage, kPerplexityAlone)) : Status();
 }
 
-Status check_options(const pipeline::VerifyOptions& options) {
+Status check_options(const pipeline::VerifyOptions& options, bool is_gguf) {
   if (options.tolerance && !(*options.tolerance >= 0 && std::isfinite(*options.tolerance))) {
     return fail(ErrorCode::kUsage, "--tolerance must be a finite number that is not negative");
   }
-  if (options.checkpoint.empty() && !options.config.empty()) {
-    return fail(ErrorCode::kUsage, "--config belongs to --checkpoint");
+  if (options.checkpoint.empty() && !options.config.empty() && !is_gguf) {
+    return fail(ErrorCode::kUsage, "--config belongs to --checkpoint, or to a GGUF file");
   }
   if (options.checkpoint.empty() && !options.lora.empty()) {
     return fail(ErrorCode::kUsage, "--lora belongs to --checkpoint");
@@ -132,6 +132,12 @@ Result<int> measure(Context& context, const packer::Bundle& bundle, const Verify
   return 0;
 }
 
+// What belongs to --perplexity and --attest, without them.
+Status check_companions(const VerifyLine& options) {
+  FERRY_RETURN_IF_ERROR(check_perplexity(options));
+  return check_attest_options(options.attest, options.bundle);
+}
+
 // A bundled program is compared with what is in it; other options say nothing of it.
 Status check_bundled(const VerifyLine& options) {
   const pipeline::VerifyOptions& verify = options.verify;
@@ -159,8 +165,9 @@ std::string bundled_json(const pipeline::BundledProof& proof, const std::string&
 }
 
 Result<int> verify_bundled(Context& context, const VerifyLine& options) {
-  FERRY_RETURN_IF_ERROR(check_options(options.verify));
+  FERRY_RETURN_IF_ERROR(check_options(options.verify, /*is_gguf=*/false));
   FERRY_RETURN_IF_ERROR(check_bundled(options));
+  FERRY_RETURN_IF_ERROR(check_companions(options));
   const std::optional<uint64_t> memory = FERRY_TRY(memory_limit(options.memory));
   const pipeline::BundledProof proof = FERRY_TRY(
       pipeline::prove_bundled(options.bundle, options.verify.tolerance, memory, context.pool()));
@@ -181,8 +188,9 @@ Result<int> verify_bundled(Context& context, const VerifyLine& options) {
 }
 
 // A GGUF file becomes a bundle in memory.
-Result<packer::Bundle> open_bundle(Context& context, const std::string& path) {
-  if (pipeline::is_gguf_file(path)) return pipeline::bundle_in_memory(path, context.pool());
+Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, bool is_gguf) {
+  const std::string& path = options.bundle;
+  if (is_gguf) return pipeline::bundle_in_memory(path, options.verify.config, context.pool());
   return packer::Bundle::open(path, /*check_digests=*/true, context.pool(),
                               context.progress("checking digests"));
 }
@@ -190,20 +198,20 @@ Result<packer::Bundle> open_bundle(Context& context, const std::string& path) {
 Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   if (pipeline::is_bundled_file(options.bundle)) return verify_bundled(context, options);
   pipeline::VerifyOptions verify = options.verify;
-  FERRY_RETURN_IF_ERROR(check_options(verify));
-  FERRY_RETURN_IF_ERROR(check_perplexity(options));
+  const bool is_gguf = pipeline::is_gguf_file(options.bundle);
+  FERRY_RETURN_IF_ERROR(check_options(verify, is_gguf));
+  FERRY_RETURN_IF_ERROR(check_companions(options));
   if (!options.mode.empty()) verify.mode = FERRY_TRY(parse_mode(options.mode));
   verify.memory = FERRY_TRY(memory_limit(options.memory));
   std::optional<ReportForm> form;
   if (!options.report.empty()) {
     form = FERRY_TRY(check_report_file(options.report, options.bundle));
   }
-  FERRY_RETURN_IF_ERROR(check_attest_options(options.attest, options.bundle));
   verify.progress = [&context](const char* label, ProgressUnit unit) {
     return context.progress(label, unit);
   };
   verify.details = form.has_value() || !options.attest.file.empty();
-  const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options.bundle));
+  const packer::Bundle bundle = FERRY_TRY(open_bundle(context, options, is_gguf));
   if (!options.perplexity.empty()) return measure(context, bundle, options, verify, form);
   const pipeline::Verification verification =
       FERRY_TRY(pipeline::verify(bundle, verify, context.pool()));
@@ -239,6 +247,7 @@ Result<int> verify_file(Context& context, const VerifyLine& options) {
                             printable(options.bundle)));
   }
   if (bytes) {
+    FERRY_RETURN_IF_ERROR(check_companions(options));
     if (verify.tolerance || options.memory || !options.report.empty()) {
       return fail(ErrorCode::kUsage,
                   "--tolerance, --memory and --report: bytes of a GGUF file are compared, and "
@@ -273,7 +282,8 @@ void add_verify(CommandLine& line) {
       .option("--image PROMPT=FILE", options->verify.images,
               "Image files of prompts of the reference, PROMPT=FILE each: their pixel values are "
               "compared too")
-      .option("--config FILE", options->verify.config, "With --checkpoint: as for convert")
+      .option("--config FILE", options->verify.config,
+              "With --checkpoint, or of a GGUF file: as for convert")
       .option("--lora DIR", options->verify.lora,
               "With --checkpoint: the adapter that was merged, as for convert")
       .option("--calibrate FILE", options->verify.calibrate,

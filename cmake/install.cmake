@@ -16,17 +16,19 @@ endfunction()
 install(TARGETS ferry COMPONENT program)
 ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
                            TYPE DOC)
-ferry_install_with_program(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ TYPE DOC)
+# As in the sources, so that links from the README lead to them.
+ferry_install_with_program(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(EXISTS ${PROJECT_SOURCE_DIR}/LICENSE)
   ferry_install_with_program(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 endif()
 
 # What a program includes; docs/library.md is about these.
 set(public_headers
-  formats/checkpoint.h packer/bundle_reader.h packer/check.h pipeline/convert.h pipeline/listing.h
-  pipeline/verify.h proof/reference.h proof/verify.h runner/decoder.h runner/sampler.h
-  text/chat_template/chat_template.h text/tokenizer/text_stream.h text/tokenizer/tokenizer.h
-  text/tokenizer/tokenizer_files.h)
+  core/interrupt.h formats/checkpoint.h packer/bundle_reader.h packer/check.h pipeline/convert.h
+  pipeline/export.h pipeline/image_input.h pipeline/listing.h pipeline/verify.h proof/reference.h
+  proof/verify.h runner/decoder.h runner/sampler.h runner/text_encoder.h runner/vision_encoder.h
+  text/chat_template/chat_template.h text/image_prompt/image_prompt.h text/tokenizer/text_stream.h
+  text/tokenizer/tokenizer.h text/tokenizer/tokenizer_files.h)
 
 # ... and what these include, so that the set is complete by construction.
 set(installed_headers)

@@ -34,11 +34,26 @@ struct Listing {
   std::map<std::string, struct stat> files = {};
 };
 
+constexpr std::string_view kConvertFirst = "; ferry convert makes one of a checkpoint";
+
+// Whether a file of this name is one that checkpoints have.
+bool is_of_checkpoint(std::string_view name) {
+  constexpr std::string_view kEndings[] = {".safetensors", ".bin", ".pt",  ".pth",
+                                           ".gguf",        ".h5",  ".ckpt"};
+  return name == "config.json" || std::ranges::any_of(kEndings, [&](std::string_view ending) {
+           return name.ends_with(ending);
+         });
+}
+
 Result<Listing> list_directory(const std::string& path) {
   const auto error = [&](int number) {
-    const ErrorCode code = number == ENOTDIR ? ErrorCode::kBadInput : ErrorCode::kIo;
-    return fail(code, fmt::format("{}: cannot list the bundle: {}", printable(path),
-                                  std::strerror(number)));
+    if (number == ENOTDIR) {
+      return fail(ErrorCode::kBadInput,
+                  fmt::format("{}: not a bundle, which is a directory{}", printable(path),
+                              is_of_checkpoint(path) ? kConvertFirst : ""));
+    }
+    return fail(ErrorCode::kIo, fmt::format("{}: cannot list the bundle: {}", printable(path),
+                                            std::strerror(number)));
   };
   Listing listing;
   listing.directory.reset(::opendir(path.c_str()));
@@ -79,8 +94,10 @@ Status check_kind(const std::string& directory, const Listing& listing) {
            file.first.ends_with(".ptd");
   };
   if (std::ranges::any_of(listing.files, is_part)) return {};
-  return bad_input(
-      fmt::format("{}: not a bundle: it has no {}", printable(directory), kManifestName));
+  const bool is_checkpoint = std::ranges::any_of(
+      listing.files, [](const auto& file) { return is_of_checkpoint(file.first); });
+  return bad_input(fmt::format("{}: not a bundle: it has no {}{}", printable(directory),
+                               kManifestName, is_checkpoint ? kConvertFirst : ""));
 }
 
 // Whether `name` is there as a regular file of `bytes` bytes (any number if absent).

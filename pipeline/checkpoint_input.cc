@@ -18,6 +18,7 @@
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "pipeline/adapter_input.h"
+#include "pipeline/bundle_input.h"
 #include "pipeline/carried_files.h"
 
 namespace ferry::pipeline {
@@ -96,7 +97,7 @@ Status adopt(CheckpointInput& input, const formats::GgufMetadata& metadata,
     input.copied.push_back(
         {"tokenizer_config.json", {}, std::move(adopted.tokenizer.tokenizer_config)});
   } else {
-    input.notes.push_back(fmt::format("{}: the bundle will have no tokenizer.json: {}",
+    input.notes.push_back(fmt::format("{}: no tokenizer.json is made of it: {}",
                                       printable(input.source->path()), adopted.tokenizer.missing));
   }
   return {};
@@ -196,7 +197,14 @@ Status adopt_keras(CheckpointInput& input) {
 
 Result<CheckpointInput> open_checkpoint_input(const std::string& path, const std::string& config,
                                               const std::string& lora) {
-  formats::Checkpoint checkpoint = FERRY_TRY(formats::open_checkpoint(path));
+  auto opened = formats::open_checkpoint(path);
+  if (!opened && is_bundle(path)) {
+    return bad_input(
+        fmt::format("{}: a bundle, where a checkpoint is needed; ferry convert --to hf "
+                    "makes one of a bundle",
+                    printable(path)));
+  }
+  formats::Checkpoint checkpoint = FERRY_TRY(std::move(opened));
   if (!std::holds_alternative<formats::GgufMetadata>(checkpoint.extra)) {
     FERRY_RETURN_IF_ERROR(refuse_foreign_names(*checkpoint.source));
     FERRY_RETURN_IF_ERROR(refuse_legacy_keras(checkpoint));

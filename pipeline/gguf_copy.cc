@@ -135,6 +135,11 @@ Result<std::vector<GgufTensor>> copied_tensors(const TensorSource& source,
 }  // namespace
 
 Result<PlannedFiles> plan_gguf_copy(MappedModel& model, const ExportOptions& options) {
+  if (!options.pre_tokenizer.empty()) {
+    return fail(ErrorCode::kUsage,
+                fmt::format("--tokenizer-pre: the keys of {} are copied as they are",
+                            printable(options.convert.source)));
+  }
   const formats::Checkpoint opened = FERRY_TRY(formats::open_checkpoint(options.convert.source));
   const auto* metadata = std::get_if<formats::GgufMetadata>(&opened.extra);
   if (metadata == nullptr) return fail(ErrorCode::kInternal, "no GGUF file");

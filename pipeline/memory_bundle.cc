@@ -23,9 +23,11 @@ Status check_room(const std::string& checkpoint, uint64_t bytes) {
 
 }  // namespace
 
-Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, ThreadPool& pool) {
+Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
+                                        ThreadPool& pool) {
   ConvertOptions options;
   options.source = checkpoint;
+  options.config = config;
   const Conversion conversion = FERRY_TRY(plan_conversion(options, &pool));
   if (!conversion.problems.empty()) {
     return Failure(converters::problems_error(conversion.problems, *conversion.source));

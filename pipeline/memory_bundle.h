@@ -9,9 +9,11 @@
 
 namespace ferry::pipeline {
 
-// What `ferry convert` makes of `checkpoint` without options, under the path of the checkpoint.
+// What `ferry convert` makes of `checkpoint` without options but `--config` where `config` is not
+// empty, under the path of the checkpoint.
 // Its bytes are memory of this process; beside them converting takes what it always takes. kIo,
 // before anything is computed, where they are more than the system has available.
-Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, ThreadPool& pool);
+Result<packer::Bundle> bundle_in_memory(const std::string& checkpoint, const std::string& config,
+                                        ThreadPool& pool);
 
 }  // namespace ferry::pipeline

@@ -53,19 +53,26 @@ constexpr std::string_view kNoScript =
     "<code>data</code> of this file as JSON, and the same command with <code>--json</code> prints "
     "them.";
 
+std::string first_lines(PageKind kind) {
+  return fmt::format("<!doctype html>\n<html lang=\"en\" data-page=\"{}\">\n", page(kind).name);
+}
+
 }  // namespace
+
+bool is_page(PageKind kind, std::string_view text) { return text.starts_with(first_lines(kind)); }
 
 std::string html_page(PageKind kind, std::string_view title, std::string_view json) {
   const Page parts = page(kind);
   const std::string name = html_text(title);
-  std::string out = fmt::format(
-      "<!doctype html>\n<html lang=\"en\" data-page=\"{}\">\n<head>\n<meta charset=\"utf-8\">\n"
+  std::string out = first_lines(kind);
+  out += fmt::format(
+      "<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n"
       "<meta name=\"referrer\" content=\"no-referrer\">\n"
       "<meta name=\"generator\" content=\"ferry {}\">\n<title>{}</title>\n<style>",
-      parts.name, policy(parts.script), html_text(version()), name);
+      policy(parts.script), html_text(version()), name);
   out += kPageStyle;
   out += fmt::format(
       "</style>\n</head>\n<body>\n<main id=\"page\">\n<h1>{}</h1>\n"

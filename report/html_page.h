@@ -15,4 +15,7 @@ enum class PageKind { kAudit, kParity, kBatch };
 // same bytes.
 std::string html_page(PageKind kind, std::string_view title, std::string_view json);
 
+// Whether `text` is such a page.
+bool is_page(PageKind kind, std::string_view text);
+
 }  // namespace ferry::report

@@ -5,7 +5,7 @@ file(REMOVE_RECURSE ${DIRECTORY})
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --component program --prefix ${DIRECTORY}
                 OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 foreach(file bin/ferry share/doc/ferry/README.md share/doc/ferry/CHANGELOG.md
-             share/doc/ferry/running.md share/man/man1/ferry.1 share/man/man1/ferry-convert.1
+             share/doc/ferry/docs/running.md share/man/man1/ferry.1 share/man/man1/ferry-convert.1
              share/bash-completion/completions/ferry share/zsh/vendor-completions/_ferry
              share/fish/vendor_completions.d/ferry.fish)
   if(NOT EXISTS ${DIRECTORY}/${file})

@@ -143,6 +143,9 @@ TEST_F(AuditVerb, BudgetsThatMeanNothingAreRefused) {
   EXPECT_EQ(run_ferry({"audit", target, "--sort", "size"}).code, 2);
   EXPECT_EQ(run_ferry({"audit", target, "--rows", "0"}).code, 2);
   EXPECT_EQ(run_ferry({"audit", target, "--csv", "--md"}).code, 2);
+  EXPECT_EQ(run_ferry({"audit", target, "--csv", "--memory"}).code, 2);
+  EXPECT_EQ(run_ferry({"audit", target, "--md", "--by", "layer"}).code, 2);
+  EXPECT_EQ(run_ferry({"audit", target, "--md", "--sort", "name"}).code, 2);
 }
 
 TEST_F(AuditVerb, ADiffIsTheSameFromTheArtifactAndFromItsDocument) {
@@ -188,6 +191,21 @@ TEST_F(AuditVerb, APageIsWrittenBesideTheResult) {
   const std::string text = read_bytes(page);
   EXPECT_NE(text.find("layers.0.attention.wq.weight"), std::string::npos);
   EXPECT_EQ(text.find("sha256\":"), std::string::npos);
+}
+
+TEST_F(AuditVerb, APageReplacesAPageOfAnAuditAndNothingElse) {
+  const std::string page = *dir_ / "again.html", other = *dir_ / "config.json";
+  const auto audit_to = [&](const std::string& path) {
+    return run_ferry_once({"audit", bundle("f32"), "--html", path, "--md"}).code;
+  };
+  EXPECT_EQ(audit_to(page), 0);
+  EXPECT_EQ(audit_to(page), 0);
+  write_bytes(other, "{}");
+  EXPECT_EQ(audit_to(other), 6);
+  EXPECT_EQ(read_bytes(other), "{}");
+  // A bundle has the files of its manifest alone.
+  EXPECT_EQ(audit_to(bundle("f32") + "/page.html"), 2);
+  EXPECT_EQ(run_ferry({"check", bundle("f32")}).code, 0);
 }
 
 TEST_F(AuditVerb, DamagedFilesAreRefused) {

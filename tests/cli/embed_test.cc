@@ -185,6 +185,7 @@ TEST_F(Vectors, GoToAFileOfNumPy) {
   }
   EXPECT_EQ(run_ferry_on(lines, line).code, 6);
   EXPECT_EQ(run_ferry({"embed", made_, "--text", "a", "-o", dir_ / "v.txt"}).code, 2);
+  EXPECT_EQ(run_ferry({"embed", made_, "--text", "a", "-o", made_ + "/v.npy"}).code, 2);
   EXPECT_EQ(run_ferry_on("\xff\n", {"embed", made_, "--plain", "-o", dir_ / "w.npy"}).code, 3);
   EXPECT_FALSE(std::filesystem::exists(dir_ / "w.npy"));
 }

@@ -38,6 +38,16 @@ TEST(Execute, JsonListsTheOutputs) {
   EXPECT_EQ(json["outputs"][3]["shape"], (std::vector<int>{1, 128}));
 }
 
+// Which of two tensors of a name is meant, nobody can tell.
+TEST(Execute, ATensorOfTwoDataFilesIsRefused) {
+  const std::string data = official("llama_tiny_ext.ptd");
+  const Outcome run = run_ferry({"execute", official("llama_tiny_ext.pte"), "--data", data,
+                                 "--data", data, "--script", official("llama_tiny_ext.script")});
+  EXPECT_EQ(run.code, 3);
+  EXPECT_EQ(run.error_lines(), 1U);
+  EXPECT_NE(run.err.find("has a tensor of this name too (tensor '"), std::string::npos) << run.err;
+}
+
 TEST(Execute, ErrorsAreOneLineWithTheirExitCode) {
   TempDir dir;
   const std::string script = dir / "script";

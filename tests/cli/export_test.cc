@@ -194,6 +194,8 @@ TEST(ExportTest, ABundledProgramGivesWhatItExpects) {
   EXPECT_EQ(executed.json()["result"]["executions"], 2);
   EXPECT_NE(run_ferry({"inspect", out}).out.find("2 test cases of 'forward'"), std::string::npos);
   EXPECT_EQ(run_ferry({"verify", out, "--checkpoint", source}).code, 2);
+  EXPECT_EQ(run_ferry({"verify", out, "--key", "k.pem"}).code, 2);
+  EXPECT_EQ(run_ferry({"verify", out, "--window", "8"}).code, 2);
 }
 
 // Floats of `width` bytes, each times 16: four more in the exponent.

@@ -164,6 +164,11 @@ TEST(GgufFile, OptionsThatMakeNoSenseAreRefused) {
           "--outtype");
   refused(run_ferry({"convert", fixture("golden/llama"), "-o", dir / "b", "--name", "x"}),
           "--name");
+  // What has no pre-tokenizer: keys that are copied, and a checkpoint without a tokenizer.
+  ASSERT_EQ(to_gguf(fixture("golden/llama"), dir / "a.gguf").code, 0);
+  for (const std::string& source : {dir / "a.gguf", fixture("golden/llama")}) {
+    refused(to_gguf(source, dir / "m.gguf", {"--tokenizer-pre", "llama-bpe"}), "--tokenizer-pre");
+  }
 }
 
 }  // namespace

@@ -129,6 +129,40 @@ TEST(GgufVerify, TakesAReferenceOrACheckpoint) {
       run_ferry({"verify", file, "--checkpoint", fixture("llama3_tied"), "--reference", golden})
           .code,
       2);
+  // What belongs to --attest and --perplexity means nothing here.
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--key", "k.pem"}, {"--text"}, {"--stride", "4"}}) {
+    std::vector<std::string> line = {"verify", file, "--checkpoint", fixture("llama3_tied")};
+    line.insert(line.end(), more.begin(), more.end());
+    EXPECT_EQ(run_ferry(line).code, 2) << more.front();
+  }
+}
+
+// Such files do not state the length of an MLP.
+TEST(GgufRun, TakesAConfigForWhatTheFileDoesNotTell) {
+  const TempDir dir;
+  const std::string source = fixture("golden/qwen3_5_moe"), file = dir / "m.gguf";
+  const std::string config = source + "/config.json";
+  ASSERT_EQ(run_ferry({"convert", source, "--to", "gguf", "-o", file}).code, 0);
+  const std::vector<std::string> run = {"run", file, "--tokens", "1,2,3", "--config", config};
+  EXPECT_EQ(run_ferry(run).code, 0);
+  EXPECT_EQ(run_ferry({"run", file, "--tokens", "1,2,3"}).code, 3);
+  const std::string golden = source + "/golden.safetensors";
+  EXPECT_EQ(run_ferry({"verify", file, "--reference", golden, "--config", config}).code, 0);
+  // Others have one.
+  ASSERT_EQ(run_ferry({"convert", source, "-o", dir / "b"}).code, 0);
+  for (const char* verb : {"run", "verify"}) {
+    std::vector<std::string> line = {verb, dir / "b", "--config", config};
+    if (line[0] == "run") line.insert(line.end(), {"--tokens", "1"});
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find("--config"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(GgufRun, HasNoDigestsToSkip) {
+  EXPECT_EQ(run_ferry({"run", gguf("llama3_tied_q8_0"), "--tokens", "1", "--skip-digests"}).code,
+            2);
 }
 
 TEST(GgufRun, GivesTheTokensOfItsBundleAndLeavesNothing) {

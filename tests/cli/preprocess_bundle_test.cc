@@ -72,6 +72,8 @@ TEST(PreprocessBundle, OptionsThatDoNotFitAreRefused) {
                  "--checkpoint and --bundle exclude each other");
   expect_refused(line, 2, "--checkpoint DIR or --bundle DIR is required");
   expect_refused(with({"--bundle", dir / "none"}), 5, "none");
+  expect_refused(with({"--checkpoint", dir / "text", "-o", dir / "text/p"}), 2,
+                 "a bundle has no files but those of its manifest");
 }
 
 }  // namespace

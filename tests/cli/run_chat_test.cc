@@ -88,6 +88,12 @@ TEST(RunMessages, AListOfMessagesAsksForAnAnswer) {
       run_ferry({"run", bundle, "--messages", dir / "list.json", "--ignore-eos", "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.json()["prompt_tokens"], whole["prompt_tokens"]);
+  const Outcome piped =
+      run_ferry_on(messages.dump(), {"run", bundle, "--messages", "-", "--ignore-eos", "--json"});
+  EXPECT_EQ(piped.json()["prompt_tokens"], whole["prompt_tokens"]) << piped.err;
+  const Outcome broken = run_ferry_on("[{", {"run", bundle, "--messages", "-"});
+  EXPECT_EQ(broken.code, 3);
+  EXPECT_TRUE(broken.err.starts_with("ferry: error: standard input: ")) << broken.err;
   // What stands behind the list does not become part of the chat.
   write_bytes(dir / "list.json", messages.dump() + R"(, "tools": [])");
   EXPECT_EQ(run_ferry({"run", bundle, "--messages", dir / "list.json"}).code, 3);
@@ -207,9 +213,10 @@ TEST(RunMessages, RefusalsAreOneLine) {
       {{"--messages", broken}, 3, broken},
       {{"--messages", empty}, 3, empty + ": not a chat"},
       {{"--messages", dir / "absent"}, 5, "absent"},
-      {{"--messages", pictures, "--chat", "a"}, 2, "--interactive is required"},
-      {{"--interactive", "--chat", "a"}, 2, "--interactive is required"},
-      {{"--interactive", "--tokens", "1"}, 2, "--interactive is required"},
+      {{}, 2, "--interactive is required"},
+      {{"--messages", pictures, "--chat", "a"}, 2, "--chat and --messages: each gives the prompt"},
+      {{"--interactive", "--chat", "a"}, 2, "--chat and --interactive: each gives the prompt"},
+      {{"--interactive", "--tokens", "1"}, 2, "--tokens and --interactive: each gives the prompt"},
       {{"--interactive", "--stats-json", dir / "s"}, 2, "does not take --stats-json"},
       {{"--interactive", "--dump-logits", dir / "s"}, 2, "does not take --dump-logits"},
       {{"--interactive", "--thresholds", empty}, 2, "does not take --thresholds"},

@@ -230,6 +230,40 @@ TEST(Run, NonsenseIsRefused) {
   }
 }
 
+TEST(Run, OptionsThatDrawTokensAreNotedWhereNoneIsDrawn) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b");
+  const auto notes = [&](const Line& more) {
+    Line line = {"run", dir / "b", "--tokens", "1,2,3", "--max-new", "2"};
+    line.insert(line.end(), more.begin(), more.end());
+    return run_ferry(line).err;
+  };
+  const std::string greedy = notes({"--top-k", "5", "--min-p", "0.1"});
+  EXPECT_TRUE(greedy.starts_with("ferry: --top-k, --min-p: no effect at temperature 0")) << greedy;
+  for (const Line& more : std::vector<Line>{{"--top-k", "5", "--temperature", "1"},
+                                            {"--seed", "5"},
+                                            {"--top-p", "1"},
+                                            {"--repetition-penalty", "2"}}) {
+    EXPECT_EQ(notes(more).find("no effect"), std::string::npos) << testing::PrintToString(more);
+  }
+}
+
+TEST(Run, FilesBesideTheAnswerAreNotPutIntoTheBundle) {
+  const TempDir dir;
+  convert(fixture("llama3_tied"), dir / "b");
+  for (const char* option : {"--stats-json", "--dump-logits"}) {
+    const auto run_to = [&](const std::string& path) {
+      return run_ferry({"run", dir / "b", "--tokens", "1", "--max-new", "1", option, path});
+    };
+    EXPECT_EQ(run_to(dir / "b/f").code, 2);
+    // Before anything is generated.
+    const Outcome nowhere = run_to(dir / "none/f");
+    EXPECT_EQ(nowhere.code, 5);
+    EXPECT_EQ(nowhere.out, "");
+  }
+  EXPECT_EQ(run_ferry({"check", dir / "b"}).code, 0);
+}
+
 TEST(Run, TextWithoutATokenizerSaysWhatToDo) {
   const TempDir dir;
   convert(fixture("llama3_tied"), dir / "b");

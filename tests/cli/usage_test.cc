@@ -99,9 +99,24 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
        "--dtype: f13 not in {keep,f32,f16,bf16} (did you mean f16?) (see ferry convert --help)"},
       {{"convert", "x", "--dtype", "b16"},
        "--dtype: b16 not in {keep,f32,f16,bf16} (did you mean bf16?) (see ferry convert --help)"},
+      {{"convert", "x", "--to", "GGUF"},
+       "--to: GGUF not in {bundle,safetensors,hf,pth,bpte,gguf} (did you mean gguf?) (see ferry "
+       "convert --help)"},
+      {{"run", "x", "--temp", "1"},
+       "not expected: '--temp' '1' (did you mean --temperature?) (see ferry run --help)"},
+      {{"run", "x", "--max-new-tokens", "1"},
+       "not expected: '--max-new-tokens' '1' (did you mean --max-new?) (see ferry run --help)"},
+      {{"convert", "x", "--output", "b"},
+       "not expected: '--output' 'b' (did you mean --out?) (see ferry convert --help)"},
       {{"batch", "stauts"},
        "there is no verb 'stauts' (did you mean status?) (see ferry batch --help)"},
       {{"batch"}, "a verb is required (see ferry batch --help)"},
+      {{"run", "x", "--prompt"}, "--prompt: TEXT is missing (see ferry run --help)"},
+      {{"inspect", "x", "--threads"}, "--threads: its value is missing (see ferry inspect --help)"},
+      {{"run", "x", "--prompt", "a", "--prompt", "b"},
+       "--prompt: given 2 times; once is allowed (see ferry run --help)"},
+      {{"run", "x", "--prompt", "a", "--chat", "b"},
+       "--prompt and --chat: each gives the prompt; give one of them"},
   };
   for (const auto& [line, message] : cases) {
     const Outcome outcome = run_ferry(line);
@@ -206,6 +221,46 @@ TEST(Usage, CheckTellsOtherDirectoriesFromDamagedBundles) {
     expect_refusal(outcome, 3);
     EXPECT_EQ(outcome.err, message);
   }
+}
+
+// Whoever comes from a program that runs checkpoints tries that first.
+TEST(Usage, ACheckpointInPlaceOfABundleIsToldFromOtherThings) {
+  const std::string source = fixture("llama3_tied");
+  const std::string hint = "; ferry convert makes one of a checkpoint\n";
+  EXPECT_EQ(run_ferry({"run", source, "--tokens", "1"}).err,
+            "ferry: error: " + source + ": not a bundle: it has no manifest.json" + hint);
+  const std::string file = source + "/model.safetensors";
+  const Outcome outcome = run_ferry({"verify", file});
+  expect_refusal(outcome, 3);
+  EXPECT_EQ(outcome.err, "ferry: error: " + file + ": not a bundle, which is a directory" + hint);
+}
+
+TEST(Usage, ABundleInPlaceOfACheckpointSaysWhatMakesOne) {
+  const TempDir dir;
+  const std::string bundle = dir / "b";
+  ASSERT_EQ(run_ferry({"convert", fixture("llama3_tied"), "-o", bundle}).code, 0);
+  for (const Line& line :
+       {Line{"convert", bundle, "-o", dir / "c"}, Line{"verify", bundle, "--checkpoint", bundle}}) {
+    const Outcome outcome = run_ferry(line);
+    expect_refusal(outcome, 3);
+    EXPECT_EQ(outcome.err, "ferry: error: " + bundle +
+                               ": a bundle, where a checkpoint is needed; ferry convert --to hf "
+                               "makes one of a bundle\n");
+  }
+}
+
+TEST(Usage, ABundleOfTheNameOfAFileIsNoted) {
+  const TempDir dir;
+  const std::string source = fixture("llama3_tied");
+  const auto notes = [&](const std::string& name, const Line& more) {
+    Line line = {"convert", source, "-o", dir / name};
+    line.insert(line.end(), more.begin(), more.end());
+    return run_ferry(line).err;
+  };
+  EXPECT_EQ(notes("m.gguf", {}), "ferry: " + (dir / "m.gguf") +
+                                     ": a bundle, which is a directory; --to gguf writes a file\n");
+  EXPECT_EQ(notes("bundle", {}), "");
+  EXPECT_EQ(notes("w.safetensors", {"--to", "hf"}), "");
 }
 
 TEST(Usage, QuietErrorsAreTheirFirstLine) {

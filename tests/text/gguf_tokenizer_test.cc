@@ -160,6 +160,10 @@ TEST(GgufTokenizer, RefusesByName) {
   options.architecture = "gemma3";
   expect_refused(files_in(in_testdata("tokenizer/gemma")), options, ErrorCode::kUnsupported,
                  "needs tokenizer.model");
+  // What has no pre-tokenizer has none to name.
+  options.architecture = "llama";
+  expect_refused(files_in(in_testdata("gguf_tokenizer/sentence_piece")), options, ErrorCode::kUsage,
+                 "--tokenizer-pre");
 }
 
 // GLM-4.5 begins with [gMASK]; the converter finds its special tokens by their text.

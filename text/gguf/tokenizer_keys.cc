@@ -86,6 +86,7 @@ class Maker {
   Result<GgufTokenizerKeys> run() {
     FERRY_RETURN_IF_ERROR(check_options());
     FERRY_RETURN_IF_ERROR(read_files());
+    FERRY_RETURN_IF_ERROR(check_pre());
     if (!document_ && pieces_.empty()) {
       keys_.set("tokenizer.ggml.model", std::string("none"));
       notes_.push_back(
@@ -112,6 +113,14 @@ class Maker {
                               options_.vocab_size, kMaxTokenId + 1));
     }
     return {};
+  }
+
+  // Only byte-level BPE has a pre-tokenizer to name.
+  Status check_pre() const {
+    if (options_.pre.empty() || makes_byte_level()) return {};
+    return fail(ErrorCode::kUsage,
+                "--tokenizer-pre: the checkpoint has no byte-level BPE, which alone has a "
+                "pre-tokenizer to name");
   }
 
   Result<json> read_json(const char* name) {
@@ -152,11 +161,13 @@ class Maker {
 
   // -- the models
 
+  bool is_unscored() const { return policy_.llama && has_byte_fallback(*document_); }
+  bool makes_byte_level() const { return document_ && pieces_.empty() && !is_unscored(); }
+
   Status make_keys() {
     if (policy_.llama) set_stated_prefix();
     if (!pieces_.empty()) return sentence_piece();
-    if (policy_.llama && has_byte_fallback(*document_)) return unscored();
-    return byte_level();
+    return is_unscored() ? unscored() : byte_level();
   }
 
   void set_stated_prefix() {
