@@ -191,10 +191,11 @@ inline __m256i sums_of_lanes(const __m256i (&v)[8]) {
                           _mm256_permute2x128_si256(low, high, 0x31));
 }
 
-// 8 groups, each a multiple of 64 columns.
-template <class Dot>
-inline __m256i eight_groups(const uint8_t* codes, size_t bytes, const int8_t* split,
+// 8 groups, each a multiple of 64 columns. The size of groups is a constant where kBytes > 0.
+template <class Dot, size_t kBytes>
+inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, const int8_t* split,
                             const int32_t* offsets, size_t ahead) {
+  const size_t bytes = kBytes > 0 ? kBytes : group_bytes;
   __m256i sums[8];
 #pragma GCC unroll 8
   for (size_t i = 0; i < 8; ++i) {
@@ -274,12 +275,14 @@ inline float sum_blocks_of_32(RowOfGroups r, size_t groups) {
   return sum_partials(_mm256_fmadd_ps(sums, scales, acc));
 }
 
-template <class Dot, bool kBf16>
+template <class Dot, bool kBf16, size_t kBytes = 0>
 inline float sum_long_groups(RowOfGroups r, size_t groups, size_t bytes) {
   constexpr size_t kScales = kBf16 ? 16 : 32;
   __m256 acc = _mm256_setzero_ps();
+  const size_t scales_ahead = r.ahead / (8 * bytes) * kScales;
   for (; groups >= 8; groups -= 8) {
-    const __m256i sums = eight_groups<Dot>(r.codes, bytes, r.split, r.offsets, r.ahead);
+    ask_for(r.scales, scales_ahead);
+    const __m256i sums = eight_groups<Dot, kBytes>(r.codes, bytes, r.split, r.offsets, r.ahead);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), eight_scales<kBf16>(r.scales), acc);
     r = {r.codes + 8 * bytes, r.scales + kScales, r.split + 16 * bytes, r.offsets + 2 * bytes,
          r.ahead};
@@ -288,6 +291,16 @@ inline float sum_long_groups(RowOfGroups r, size_t groups, size_t bytes) {
   const __m256i sums = some_groups<Dot>(groups, r.codes, bytes, r.split, r.offsets);
   const __m256 scales = some_scales<kBf16>(r.scales, groups);
   return sum_partials(_mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), scales, acc));
+}
+
+// Groups of 32 and of 128 columns are the usual ones.
+template <class Dot, bool kBf16>
+inline float sum_of_row(const RowOfGroups& r, const Groups& groups) {
+  if (groups.columns == kBlockColumns) return sum_blocks_of_32<Dot, kBf16>(r, groups.count);
+  constexpr size_t kUsual = 64;  // bytes
+  const size_t bytes = groups.columns / 2;
+  return bytes == kUsual ? sum_long_groups<Dot, kBf16, kUsual>(r, groups.count, kUsual)
+                         : sum_long_groups<Dot, kBf16>(r, groups.count, bytes);
 }
 
 template <class Dot, bool kBf16>
@@ -301,9 +314,7 @@ inline void few_rows4(const CodedProduct& p, const Activations& x, size_t begin,
       const ActivationRow row = x.row(i);
       const RowOfGroups r{row_codes(w, n), row_scales(w, n), row.split_codes(), row.split_offsets(),
                           ahead};
-      const float sum = groups.columns == kBlockColumns
-                            ? sum_blocks_of_32<Dot, kBf16>(r, groups.count)
-                            : sum_long_groups<Dot, kBf16>(r, groups.count, groups.columns / 2);
+      const float sum = sum_of_row<Dot, kBf16>(r, groups);
       p.out[i * rows + n] = group_result(p, row.head().row, sum, n);
     }
   }
