@@ -88,7 +88,8 @@ HWY_INLINE void search_ranges(const RangeSearch& search, const float* all, size_
   const F32 d;
   const VF32 zero = hn::Zero(d);
   const auto top = static_cast<float>(search.top);
-  std::array<VF32, kRangeSize> x, weight, code;
+  // Not std::array: its constructor is not compiled for the target, as those of NEON vectors are.
+  VF32 x[kRangeSize], weight[kRangeSize], code[kRangeSize];
   VF32 squares = zero;
   for (size_t i = 0; i < kRangeSize; ++i) {
     x[i] = hn::LoadU(d, all + i * kRanges + lane);
@@ -252,7 +253,7 @@ HWY_INLINE VF32 signed_code(VF32 x, VF32 factor) { return rounded(hn::Mul(factor
 HWY_INLINE void search_scales(const float* all, size_t lane, Scales& out) {
   const F32 d;
   const VF32 zero = hn::Zero(d);
-  std::array<VF32, kGroupSize> x, weight;
+  VF32 x[kGroupSize], weight[kGroupSize];
   VF32 most = zero, largest = zero;
   for (size_t i = 0; i < kGroupSize; ++i) {
     x[i] = hn::LoadU(d, all + i * kGroups + lane);
