@@ -199,6 +199,8 @@ TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
     const Outcome outcome = run_ferry({"convert", base_, "--lora", adapter, "-n"});
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     EXPECT_NE(outcome.err.find(refusal.says), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(adapter + "/adapter_model.safetensors: "), std::string::npos)
+        << outcome.err;
     std::filesystem::remove_all(adapter);
   }
 }

@@ -71,7 +71,7 @@ class Merger {
   const TensorEntry& entry(size_t index) const { return source_.entries()[index]; }
 
   tl::unexpected<Error> bad(size_t index, const std::string& what) const {
-    return bad_input(fmt::format("{}: {} {}: {}", config_.name, quoted(entry(index).name),
+    return bad_input(fmt::format("{}: {} {}: {}", config_.tensors, quoted(entry(index).name),
                                  to_string(entry(index).shape), what));
   }
 
@@ -157,7 +157,7 @@ class Merger {
     if (tied && embedding) {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("{}: {} would no longer be tied, as the config says it is",
-                              config_.name, quoted(entry(index).name)));
+                              config_.tensors, quoted(entry(index).name)));
     }
     KeyedTensor& tensor = tensors_.tensors[at];
     if (tensor.recipe.output().shape != entry(index).shape) {
