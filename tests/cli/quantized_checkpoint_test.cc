@@ -179,6 +179,35 @@ TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
   }
 }
 
+// The dtype of the model that was quantised decides how weights are rounded.
+TEST(QuantizedConfig, TheDtypeIsOneThatIsKnown) {
+  for (const auto& [dtype, code] : {std::pair<Json, int>("float64", 4), {16, 3}}) {
+    const TempDir dir;
+    const std::string checkpoint = copy_of(dir, "gptq_v2_int8");
+    Json config = Json::parse(read_bytes(checkpoint + "/config.json"));
+    config["dtype"] = dtype;
+    write_bytes(checkpoint + "/config.json", config.dump());
+    const Outcome outcome = run_ferry({"convert", checkpoint, "-n"});
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_NE(outcome.err.find("config.json: 'dtype' is "), std::string::npos) << outcome.err;
+  }
+}
+
+// The scales are as they should be, so the codes are named.
+TEST(QuantizedTensors, CodesOfAnotherDtypeAreRefused) {
+  const TempDir dir;
+  const std::string checkpoint = copy_of(dir, "fbgemm_fp8");
+  TensorFile file(checkpoint + "/model.safetensors");
+  const std::string name = "model.layers.0.mlp.down_proj.weight";
+  file.header[name]["dtype"] = "I8";
+  file.write(checkpoint + "/model.safetensors");
+  const Outcome outcome = run_ferry({"convert", checkpoint, "-n"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("'" + name + "' i8 [32, 48]: quantization_config has no codes of"),
+            std::string::npos)
+      << outcome.err;
+}
+
 // What the tensors say is checked before it is used.
 TEST(QuantizedTensors, ThatDoNotFitAreRefused) {
   const TempDir dir;
