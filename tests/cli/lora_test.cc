@@ -165,6 +165,8 @@ TEST_F(Lora, IsRefusedByTheNameOfWhatCannotBeMerged) {
       {R"({"rank_pattern": {"q_proj": 2.5}})", 3, "'rank_pattern.q_proj'"},
       {R"({"r": 5})", 3, "rank 5"},
       {R"({"r": 0})", 3, "'r'"},
+      {R"({"modules_to_save": ["lm_head", "embed_tokens"]})", 3,
+       "adapter_config.json: 'modules_to_save' names 'embed_tokens', of which there is no tensor"},
   };
   for (const auto& refusal : refusals) {
     const std::string adapter = copy();

@@ -165,6 +165,8 @@ TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
       {"ct_mixed", R"({"sparsity_config": {"format": "sparse-24-bitmask"}})", 4,
        "'quantization_config.sparsity_config'"},
       {"ct_mixed", R"({"config_groups": {"group_1": null}})", 3, "no group of quantization_config"},
+      {"../golden/gpt_oss_mxfp4", R"({"modules_to_not_convert": true})", 3,
+       "'quantization_config.modules_to_not_convert' is not a list of names"},
       {"ct_asymmetric", R"({"config_groups": {"group_0": {"weights": {"num_bits": 2}}}})", 4,
        "'quantization_config.config_groups.group_0.weights.num_bits' is 2"},
   };

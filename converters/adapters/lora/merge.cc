@@ -61,6 +61,7 @@ class Merger {
 
   Result<std::string> run(bool tied) {
     for (size_t i = first_; i < end_; ++i) FERRY_RETURN_IF_ERROR(sort(i));
+    FERRY_RETURN_IF_ERROR(check_saved());
     for (const auto& [module, halves] : halves_) FERRY_RETURN_IF_ERROR(merge(module, halves));
     for (const auto& [key, entry] : saved_) FERRY_RETURN_IF_ERROR(replace(key, entry, tied));
     return fmt::format("{} weights have an adapter merged into them, {} are replaced by its own",
@@ -98,6 +99,21 @@ class Merger {
     if (name.find("lora_") != std::string_view::npos)
       return bad(index, "a tensor of no known kind");
     saved_.emplace(name, index);
+    return {};
+  }
+
+  // The adapter has the modules that it says it has. Others that its base lacks are those of other
+  // kinds of models.
+  Status check_saved() const {
+    for (const std::string& module : config_.saved_modules) {
+      const auto of_module = [&](const auto& item) {
+        return fmt::format(".{}.", item.first).find("." + module + ".") != std::string::npos;
+      };
+      if (std::ranges::any_of(saved_, of_module) || std::ranges::none_of(index_, of_module))
+        continue;
+      return bad_input(fmt::format("{}: 'modules_to_save' names {}, of which there is no tensor",
+                                   config_.name, quoted(module, 60)));
+    }
     return {};
   }
 

@@ -286,7 +286,8 @@ Status read_compressed(const JsonFields& fields, QuantizationConfig& out) {
 // The names of modules that are left out have wildcards, and are not needed: codes have names of
 // their own.
 Status read_mxfp4(const JsonFields& fields, QuantizationConfig& out) {
-  fields.find("modules_to_not_convert");
+  std::vector<std::string> unused;
+  FERRY_RETURN_IF_ERROR(read_names(fields, "modules_to_not_convert", unused));
   out.schemes = {{.form = QuantizedForm::kBlocks, .bits = 4, .is_float = true}};
   return {};
 }
