@@ -127,7 +127,7 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
        "m.gguf: 'llama.attention.head_count' differs between layers: not supported in this "
        "architecture"},
       {"llama.vocab_size", 0, ErrorCode::kBadInput,
-       "m.gguf: 'llama.vocab_size' is 0, 'token_embd.weight' has 7 rows"},
+       "m.gguf: 'llama.vocab_size' is 0, 'token_embd.weight' has 10 rows"},
       {"llama.attention.head_count", Json::array({0, 0}), ErrorCode::kBadInput,
        "m.gguf: 'llama.attention.head_count' is 0, not from 1 to 2147483647"},
   };
