@@ -63,7 +63,7 @@ std::string proofs_text(const Report& report) {
 // A cell of a table: names and messages from files cannot end it or become markup.
 std::string cell(std::string_view text) {
   std::string safe;
-  for (const char c : printable(text)) {
+  for (const char c : printable_message(text)) {
     if (std::string_view("\\`*_{}[]<>()#+-!|&~").find(c) != std::string_view::npos) safe += '\\';
     safe += c;
   }
@@ -84,7 +84,7 @@ std::string status_text(const Plan& plan, const PlanStatus& status) {
                    task.index, task.id, width, state_name(its), its.attempts, result.seconds,
                    result.output_bytes);
     const std::string message = message_of(its);
-    text += message.empty() ? "\n" : fmt::format("  {}\n", printable(message));
+    text += message.empty() ? "\n" : fmt::format("  {}\n", printable_message(message));
   }
   return text + fmt::format("{} tasks: {}\n", plan.tasks.size(), counts_text(status));
 }
@@ -94,7 +94,7 @@ std::string report_text(const Report& report) {
   text += sums_text(report) + "\n" + proofs_text(report) + "\n";
   for (const FailureGroup& group : report.failures) {
     text += fmt::format("{} x {} (exit {}): {}\n    {}\n", group.tasks.size(), group.reason,
-                        group.exit, printable(group.message), ids_text(group.tasks));
+                        group.exit, printable_message(group.message), ids_text(group.tasks));
   }
   return text;
 }
