@@ -94,6 +94,8 @@ TEST(BatchStatus, ADamagedRecordHidesNoOtherTask) {
   EXPECT_EQ(status.tasks[4].state, TaskState::kWaiting);
   const std::string text = status_text(mixed.batch.plan, status);
   EXPECT_TRUE(has(text, "done.json: '")) << text;  // a member, in quotes
+  write_bytes(mixed.dir / "state/done/done.json", "{\"schema\":2}");
+  EXPECT_TRUE(has(mixed.status().tasks[0].problem, "done.json: 'schema' is not 1"));
 }
 
 TEST(BatchReport, SumsAndGroups) {
