@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "batch/find_checkpoints.h"
+#include "batch/report.h"
 #include "batch/run.h"
 #include "batch/shell.h"
 #include "cli/batch_options.h"
@@ -177,7 +178,7 @@ std::string line_of(const batch::Plan& plan, const TaskEnd& end) {
   }
   return fmt::format("{}: {}{}: {}", id, batch::name_of(end.result.outcome),
                      end.kind == EndKind::kFailedBefore ? " before (--again tries again)" : "",
-                     printable_message(end.result.message));
+                     batch::safe_message(end.result.message));
 }
 
 Result<batch::RunOptions> run_options(Context& context, const RunLine& line, bool pulls) {

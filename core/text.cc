@@ -85,17 +85,6 @@ std::string printable(std::string_view untrusted) {
   return out;
 }
 
-std::string printable_message(std::string_view untrusted) {
-  std::string out;
-  while (!untrusted.empty()) {
-    const size_t end = std::min(untrusted.find_first_of("'\\"), untrusted.size());
-    out += printable(untrusted.substr(0, end));
-    if (end < untrusted.size()) out += untrusted[end];
-    untrusted.remove_prefix(std::min(end + 1, untrusted.size()));
-  }
-  return out;
-}
-
 std::string_view take_line(std::string_view& rest) {
   const size_t end = std::min(rest.find('\n'), rest.size());
   std::string_view line = rest.substr(0, end);

@@ -18,8 +18,6 @@ struct Quoted {
 inline constexpr Quoted quoted{};
 // The same escapes, without quotes and uncut: for paths at the start of messages.
 std::string printable(std::string_view untrusted);
-// The same of a message, which has quotes and escapes of its own: they stay as they are.
-std::string printable_message(std::string_view untrusted);
 // The next line, without its end; `rest` goes on behind it.
 std::string_view take_line(std::string_view& rest);
 // The last component of a path.

@@ -45,10 +45,6 @@ TEST(Text, PrintableKeepsThePathWhole) {
   EXPECT_EQ(printable("a\nb"), "a\\nb");
 }
 
-TEST(Text, MessagesKeepTheirQuotesAndEscapes) {
-  EXPECT_EQ(printable_message("f: 'a\\nb' is\nmissing"), "f: 'a\\nb' is\\nmissing");
-}
-
 TEST(Text, BaseName) {
   EXPECT_EQ(base_name("/a/b.txt"), "b.txt");
   EXPECT_EQ(base_name("b.txt"), "b.txt");
