@@ -186,6 +186,8 @@ TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
   } refusals[] = {
       {"base_model.model.model.layers.0.mlp.down_proj.lora_A.weight",
        "base_model.model.model.layers.9.mlp.down_proj.lora_A.weight", "other half"},
+      {"base_model.model.model.embed_tokens.lora_embedding_A",
+       "base_model.model.model.embed_tokens.lora_A.weight", "one half is of an embedding"},
       {"base_model.model.lm_head.weight", "base_model.model.score.weight",
        "the checkpoint has no 'score.weight'"},
       {"base_model.model.lm_head.weight", "lm_head.weight", "is a tensor of the checkpoint too"},

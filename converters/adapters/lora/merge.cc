@@ -90,6 +90,9 @@ class Merger {
           rest.empty() || rest == ".weight" || rest == ".default" || rest == ".default.weight";
       if (!ends) continue;
       Halves& halves = halves_[std::string(name.substr(0, at))];
+      if ((halves.a || halves.b) && halves.embedding != half.embedding) {
+        return bad(index, "one half is of an embedding, the other one is not");
+      }
       halves.embedding = half.embedding;
       std::optional<size_t>& place = half.is_a ? halves.a : halves.b;
       if (place) return bad(index, "the same as " + quoted(entry(*place).name));
