@@ -181,6 +181,17 @@ TEST(GgufTokenizer, RefusesSettingsOfOtherKinds) {
   }
 }
 
+// Its merges are not written, and it is damaged all the same.
+TEST(GgufTokenizer, RefusesADamagedTokenizer) {
+  json document = json::parse(slurp(in_testdata("tokenizer/llama2/tokenizer.json")));
+  document["added_tokens"][1]["special"] = "true";
+  GgufTokenizerOptions options;
+  options.architecture = "llama";
+  options.vocab_size = 4096;
+  expect_refused(with_files("tokenizer/llama2", {{"tokenizer.json", document.dump()}}), options,
+                 ErrorCode::kBadInput, "added_tokens[1]: 'special' is not true or false");
+}
+
 // GLM-4.5 begins with [gMASK]; the converter finds its special tokens by their text.
 TEST(GgufTokenizer, Glm4MoeNamesItsTokens) {
   json document = json::parse(slurp(in_testdata("tokenizer/qwen/tokenizer.json")));

@@ -213,7 +213,17 @@ class Maker {
                              templates_, id_bound);
   }
 
+  // Where the converter takes some members and no notice of the others: a file of which no
+  // tokenizer can be made is damaged. What is only not supported here may be written.
+  Status check_document() const {
+    if (!document_) return {};
+    const auto tokenizer = Tokenizer::parse(tokenizer_text_, kTokenizerFile);
+    if (tokenizer || tokenizer.error().code != ErrorCode::kBadInput) return {};
+    return tl::unexpected(tokenizer.error());
+  }
+
   Status sentence_piece() {
+    FERRY_RETURN_IF_ERROR(check_document());
     const json added = FERRY_TRY(read_json("added_tokens.json"));
     const AddedTokenRule rule =
         options_.architecture == "phi3" ? AddedTokenRule::kAsStated : AddedTokenRule::kByName;
@@ -231,6 +241,7 @@ class Maker {
   }
 
   Status unscored() {
+    FERRY_RETURN_IF_ERROR(check_document());
     set_lists("llama", "default", FERRY_TRY(unscored_vocabulary(*document_, source())));
     specials(options_.vocab_size).write(keys_);
     set_llama_exceptions();
