@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "batch/plan.h"
@@ -34,6 +35,10 @@ struct Report {
   std::vector<FailureGroup> failures;  // those of most tasks first
   std::map<std::string, HostWork> hosts;
 };
+
+// A message has its own quotes, which stay as they are, and escaped names; state folders are
+// written by others, so all else is made safe again.
+std::string safe_message(std::string_view message);
 
 Result<Report> make_report(const Plan& plan, const State& state, std::chrono::seconds lease);
 

@@ -63,7 +63,7 @@ std::string proofs_text(const Report& report) {
 // A cell of a table: names and messages from files cannot end it or become markup.
 std::string cell(std::string_view text) {
   std::string safe;
-  for (const char c : printable(text)) {
+  for (const char c : safe_message(text)) {
     if (std::string_view("\\`*_{}[]<>()#+-!|&~").find(c) != std::string_view::npos) safe += '\\';
     safe += c;
   }
@@ -71,6 +71,17 @@ std::string cell(std::string_view text) {
 }
 
 }  // namespace
+
+std::string safe_message(std::string_view message) {
+  std::string text;
+  while (!message.empty()) {
+    const size_t end = std::min(message.find_first_of("'\"\\"), message.size());
+    text += printable(message.substr(0, end));
+    if (end < message.size()) text += message[end];
+    message.remove_prefix(std::min(end + 1, message.size()));
+  }
+  return text;
+}
 
 std::string status_text(const Plan& plan, const PlanStatus& status) {
   size_t width = 2;
@@ -84,7 +95,7 @@ std::string status_text(const Plan& plan, const PlanStatus& status) {
                    task.index, task.id, width, state_name(its), its.attempts, result.seconds,
                    result.output_bytes);
     const std::string message = message_of(its);
-    text += message.empty() ? "\n" : fmt::format("  {}\n", printable(message));
+    text += message.empty() ? "\n" : fmt::format("  {}\n", safe_message(message));
   }
   return text + fmt::format("{} tasks: {}\n", plan.tasks.size(), counts_text(status));
 }
@@ -94,7 +105,7 @@ std::string report_text(const Report& report) {
   text += sums_text(report) + "\n" + proofs_text(report) + "\n";
   for (const FailureGroup& group : report.failures) {
     text += fmt::format("{} x {} (exit {}): {}\n    {}\n", group.tasks.size(), group.reason,
-                        group.exit, printable(group.message), ids_text(group.tasks));
+                        group.exit, safe_message(group.message), ids_text(group.tasks));
   }
   return text;
 }

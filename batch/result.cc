@@ -116,6 +116,10 @@ class Members {
 Result<Json> parse_object(const std::string& text, const std::string& name) {
   Json document = FERRY_TRY(parse_json(text, name));
   if (!document.is_object()) return bad_input(fmt::format("{}: is not an object", name));
+  const auto schema = document.find("schema");
+  if (schema == document.end() || *schema != kSchema) {
+    return bad_input(fmt::format("{}: 'schema' is not {}", name, kSchema));
+  }
   return document;
 }
 

@@ -34,13 +34,19 @@ Result<std::string> prompt_of(const packer::Bundle& bundle, const EmbedTextOptio
   if (options.prompt) return *options.prompt;
   const nlohmann::json config = FERRY_TRY(object_in(bundle, kPrompts));
   std::string name = options.prompt_name;
+  const std::string where = printable(bundle.path_of(kPrompts));
   const auto chosen = config.find("default_prompt_name");
+  if (chosen != config.end() && !chosen->is_null() && !chosen->is_string()) {
+    return bad_input(where + ": 'default_prompt_name' is not a string");
+  }
+  const auto prompts = config.find("prompts");
+  if (prompts != config.end() && !prompts->is_null() && !prompts->is_object()) {
+    return bad_input(where + ": 'prompts' is not an object");
+  }
   if (name.empty() && chosen != config.end() && chosen->is_string()) {
     name = chosen->get<std::string>();
   }
   if (name.empty()) return std::string();
-  const std::string where = printable(bundle.path_of(kPrompts));
-  const auto prompts = config.find("prompts");
   if (prompts == config.end() || !prompts->is_object() || !prompts->contains(name)) {
     return fail(options.prompt_name.empty() ? ErrorCode::kBadInput : ErrorCode::kUsage,
                 fmt::format("{}: has no prompt {}", where, quoted(name)));

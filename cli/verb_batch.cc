@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "batch/find_checkpoints.h"
+#include "batch/report.h"
 #include "batch/run.h"
 #include "batch/shell.h"
 #include "cli/batch_options.h"
@@ -169,19 +170,6 @@ std::string run_text(const RunEnd& run) {
   return fmt::format("{} tasks: {}\n", run.tasks.size(), text);
 }
 
-// A message has its own quotes, which stay as they are, and escaped names; state folders are
-// written by others, so all else is made safe again.
-std::string safe_message(std::string_view message) {
-  std::string text;
-  while (!message.empty()) {
-    const size_t end = std::min(message.find_first_of("'\"\\"), message.size());
-    text += printable(message.substr(0, end));
-    if (end < message.size()) text += message[end];
-    message.remove_prefix(std::min(end + 1, message.size()));
-  }
-  return text;
-}
-
 std::string line_of(const batch::Plan& plan, const TaskEnd& end) {
   const std::string& id = plan.tasks[end.index].id;
   if (end.kind == EndKind::kElsewhere) return fmt::format("{}: another process has it", id);
@@ -190,7 +178,7 @@ std::string line_of(const batch::Plan& plan, const TaskEnd& end) {
   }
   return fmt::format("{}: {}{}: {}", id, batch::name_of(end.result.outcome),
                      end.kind == EndKind::kFailedBefore ? " before (--again tries again)" : "",
-                     safe_message(end.result.message));
+                     batch::safe_message(end.result.message));
 }
 
 Result<batch::RunOptions> run_options(Context& context, const RunLine& line, bool pulls) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/os_error.h"
+#include "core/text.h"
 
 namespace ferry {
 
@@ -36,6 +37,16 @@ Result<Directory> Directory::open(const std::string& path) {
   if (directory.fd_ < 0) return os_error(path, "cannot open", errno);
   directory.path_ = path;
   return directory;
+}
+
+Result<Directory> Directory::open_folder(const std::string& name) const {
+  const std::string path = path_of(name);
+  if (link_target(name)) return bad_input(printable(path) + ": a symbolic link to a folder");
+  Directory folder;
+  folder.fd_ = ::openat(fd_, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder.fd_ < 0) return os_error(path, "cannot open", errno);
+  folder.path_ = path;
+  return folder;
 }
 
 std::string Directory::path_of(const std::string& name) const {

@@ -20,6 +20,9 @@ class Directory {
 
   // `path` may be a symbolic link to a directory. kIo where it is no directory.
   static Result<Directory> open(const std::string& path);
+  // The folder `name` in it, a plain name. kBadInput where it is a symbolic link, kIo where there
+  // is no such folder.
+  Result<Directory> open_folder(const std::string& name) const;
 
   const std::string& path() const { return path_; }
   // The path of a file in it, for messages.

@@ -347,4 +347,10 @@ Result<std::unique_ptr<TensorSource>> open_tensors(const std::string& path,
   return FERRY_TRY(open_checkpoint(path, options)).source;
 }
 
+Result<std::unique_ptr<TensorSource>> open_tensors_in(const Directory& directory,
+                                                      const std::string& name) {
+  InputFile file = FERRY_TRY(open_in_checkpoint(directory, name));
+  return FERRY_TRY(open_single(std::move(file))).source;
+}
+
 }  // namespace ferry::formats

@@ -47,4 +47,8 @@ Result<std::unique_ptr<TensorSource>> open_tensors(const std::string& path,
 Result<InputFile> open_in_checkpoint(const Directory& directory, const std::string& name,
                                      const CheckpointOptions& options = {});
 
+// The tensors of the file `name` of a directory, opened in the same way. It is no index.
+Result<std::unique_ptr<TensorSource>> open_tensors_in(const Directory& directory,
+                                                      const std::string& name);
+
 }  // namespace ferry::formats

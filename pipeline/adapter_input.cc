@@ -23,7 +23,7 @@ constexpr const char* kAdapterTensors[] = {"adapter_model.safetensors", "adapter
 
 Result<std::unique_ptr<TensorSource>> open_tensors(const Directory& directory) {
   for (const char* name : kAdapterTensors) {
-    if (directory.contains(name)) return formats::open_tensors(directory.path_of(name));
+    if (directory.contains(name)) return formats::open_tensors_in(directory, name);
   }
   return bad_input(fmt::format("{}: neither {} nor {}", printable(directory.path()),
                                kAdapterTensors[0], kAdapterTensors[1]));
@@ -37,12 +37,14 @@ Status merge_adapter(CheckpointInput& input, const std::string& path) {
   const std::string text = FERRY_TRY(read_text(file, kMaxAdapterConfigBytes));
   auto source = std::make_unique<DerivedSource>(std::move(input.source));
   std::unique_ptr<TensorSource> tensors = FERRY_TRY(open_tensors(directory));
+  const std::string tensors_path = printable(tensors->path());
   const size_t first = FERRY_TRY(source->add_source(std::move(tensors)));
   const auto bytes = std::as_bytes(std::span(text));
   source->add_file({kAdapterConfig, file.size(), {bytes.begin(), bytes.end()}},
                    FERRY_TRY(state_of(file)));
-  const converters::LoraConfig config =
+  converters::LoraConfig config =
       FERRY_TRY(converters::parse_lora_config(text, printable(file.path())));
+  config.tensors = tensors_path;
   std::string note =
       FERRY_TRY(converters::merge_lora(*source, first, config, input.config, input.tensors));
   input.notes.push_back(std::move(note));

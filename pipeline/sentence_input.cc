@@ -27,7 +27,7 @@ Result<std::optional<std::string>> read_beside(const Directory& directory,
   if (slash != std::string::npos) {
     const std::string folder = path.substr(0, slash);
     if (!directory.contains(folder)) return std::optional<std::string>();
-    const Directory inner = FERRY_TRY(Directory::open(directory.path_of(folder)));
+    const Directory inner = FERRY_TRY(directory.open_folder(folder));
     return read_beside(inner, path.substr(slash + 1));
   }
   if (!directory.contains(path)) return std::optional<std::string>();
@@ -37,9 +37,9 @@ Result<std::optional<std::string>> read_beside(const Directory& directory,
 
 Result<std::unique_ptr<TensorSource>> open_module(const Directory& directory,
                                                   const std::string& folder) {
-  const Directory inner = FERRY_TRY(Directory::open(directory.path_of(folder)));
+  const Directory inner = FERRY_TRY(directory.open_folder(folder));
   for (const char* name : kModuleTensors) {
-    if (inner.contains(name)) return formats::open_tensors(inner.path_of(name));
+    if (inner.contains(name)) return formats::open_tensors_in(inner, name);
   }
   return bad_input(fmt::format("{}: neither {} nor {}", printable(inner.path()), kModuleTensors[0],
                                kModuleTensors[1]));

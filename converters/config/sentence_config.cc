@@ -159,6 +159,9 @@ Result<Pooling> FolderReader::read_pooling(const std::string& path) const {
   const SentenceJson document = FERRY_TRY(object(path));
   const JsonFields fields(document, shown(path), "");
   FERRY_RETURN_IF_ERROR(check_keys(document, kPoolingKeys, fields));
+  for (const char* key : {"word_embedding_dimension", "embedding_dimension"}) {
+    FERRY_TRY(fields.integer(key, kSizeRange));
+  }
   if (!FERRY_TRY(fields.flag_or("include_prompt", true))) {
     return fields.error(ErrorCode::kUnsupported, "include_prompt",
                         "is false: a mean without the tokens of the prompt is not supported");

@@ -87,11 +87,15 @@ TEST(BatchStatus, AnAttemptRunsWhileItsProcessLivesOrIsHeardOf) {
 
 TEST(BatchStatus, ADamagedRecordHidesNoOtherTask) {
   Mixed mixed;
-  write_bytes(mixed.dir / "state/done/done.json", "{\"schema\":1");
+  write_bytes(mixed.dir / "state/done/done.json", "{\"schema\":1}");
   const PlanStatus status = mixed.status();
   EXPECT_EQ(status.tasks[0].state, TaskState::kFailed);
   EXPECT_TRUE(has(status.tasks[0].problem, "state/done/done.json")) << status.tasks[0].problem;
   EXPECT_EQ(status.tasks[4].state, TaskState::kWaiting);
+  const std::string text = status_text(mixed.batch.plan, status);
+  EXPECT_TRUE(has(text, "done.json: '")) << text;  // a member, in quotes
+  write_bytes(mixed.dir / "state/done/done.json", "{\"schema\":2}");
+  EXPECT_TRUE(has(mixed.status().tasks[0].problem, "done.json: 'schema' is not 1"));
 }
 
 TEST(BatchReport, SumsAndGroups) {

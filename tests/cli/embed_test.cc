@@ -190,6 +190,21 @@ TEST_F(Vectors, GoToAFileOfNumPy) {
   EXPECT_FALSE(std::filesystem::exists(dir_ / "w.npy"));
 }
 
+TEST(Embed, PromptsOfAnotherKindAreRefused) {
+  const TempDir dir;
+  const std::string source = with_tokenizer(dir);
+  for (const auto& [text, message] : {
+           std::pair(R"({"prompts": ["a"]})", "'prompts' is not an object"),
+           std::pair(R"({"default_prompt_name": 7})", "'default_prompt_name' is not a string"),
+       }) {
+    write_bytes(source + "/config_sentence_transformers.json", text);
+    ASSERT_EQ(convert(source, dir / "b", {"--overwrite"}).code, 0);
+    const Outcome outcome = run_ferry({"embed", dir / "b", "--text", "a"});
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+  }
+}
+
 TEST(Embed, ModulesThatAreNotSupportedAreRefusedByName) {
   const TempDir dir;
   const std::string source = with_tokenizer(dir);

@@ -165,6 +165,8 @@ TEST_F(Lora, IsRefusedByTheNameOfWhatCannotBeMerged) {
       {R"({"rank_pattern": {"q_proj": 2.5}})", 3, "'rank_pattern.q_proj'"},
       {R"({"r": 5})", 3, "rank 5"},
       {R"({"r": 0})", 3, "'r'"},
+      {R"({"modules_to_save": ["lm_head", "embed_tokens"]})", 3,
+       "adapter_config.json: 'modules_to_save' names 'embed_tokens', of which there is no tensor"},
   };
   for (const auto& refusal : refusals) {
     const std::string adapter = copy();
@@ -184,6 +186,8 @@ TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
   } refusals[] = {
       {"base_model.model.model.layers.0.mlp.down_proj.lora_A.weight",
        "base_model.model.model.layers.9.mlp.down_proj.lora_A.weight", "other half"},
+      {"base_model.model.model.embed_tokens.lora_embedding_A",
+       "base_model.model.model.embed_tokens.lora_A.weight", "one half is of an embedding"},
       {"base_model.model.lm_head.weight", "base_model.model.score.weight",
        "the checkpoint has no 'score.weight'"},
       {"base_model.model.lm_head.weight", "lm_head.weight", "is a tensor of the checkpoint too"},
@@ -199,6 +203,8 @@ TEST_F(Lora, LeavesNoTensorOfTheAdapterOut) {
     const Outcome outcome = run_ferry({"convert", base_, "--lora", adapter, "-n"});
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     EXPECT_NE(outcome.err.find(refusal.says), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(adapter + "/adapter_model.safetensors: "), std::string::npos)
+        << outcome.err;
     std::filesystem::remove_all(adapter);
   }
 }

@@ -165,6 +165,8 @@ TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
       {"ct_mixed", R"({"sparsity_config": {"format": "sparse-24-bitmask"}})", 4,
        "'quantization_config.sparsity_config'"},
       {"ct_mixed", R"({"config_groups": {"group_1": null}})", 3, "no group of quantization_config"},
+      {"../golden/gpt_oss_mxfp4", R"({"modules_to_not_convert": true})", 3,
+       "'quantization_config.modules_to_not_convert' is not a list of names"},
       {"ct_asymmetric", R"({"config_groups": {"group_0": {"weights": {"num_bits": 2}}}})", 4,
        "'quantization_config.config_groups.group_0.weights.num_bits' is 2"},
   };
@@ -177,6 +179,35 @@ TEST(QuantizedConfig, IsObeyedOrRefusedByName) {
     EXPECT_NE(outcome.err.find(refusal.says), std::string::npos) << outcome.err;
     EXPECT_EQ(outcome.error_lines(), 1u) << outcome.err;
   }
+}
+
+// The dtype of the model that was quantised decides how weights are rounded.
+TEST(QuantizedConfig, TheDtypeIsOneThatIsKnown) {
+  for (const auto& [dtype, code] : {std::pair<Json, int>("float64", 4), {16, 3}}) {
+    const TempDir dir;
+    const std::string checkpoint = copy_of(dir, "gptq_v2_int8");
+    Json config = Json::parse(read_bytes(checkpoint + "/config.json"));
+    config["dtype"] = dtype;
+    write_bytes(checkpoint + "/config.json", config.dump());
+    const Outcome outcome = run_ferry({"convert", checkpoint, "-n"});
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_NE(outcome.err.find("config.json: 'dtype' is "), std::string::npos) << outcome.err;
+  }
+}
+
+// The scales are as they should be, so the codes are named.
+TEST(QuantizedTensors, CodesOfAnotherDtypeAreRefused) {
+  const TempDir dir;
+  const std::string checkpoint = copy_of(dir, "fbgemm_fp8");
+  TensorFile file(checkpoint + "/model.safetensors");
+  const std::string name = "model.layers.0.mlp.down_proj.weight";
+  file.header[name]["dtype"] = "I8";
+  file.write(checkpoint + "/model.safetensors");
+  const Outcome outcome = run_ferry({"convert", checkpoint, "-n"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("'" + name + "' i8 [32, 48]: quantization_config has no codes of"),
+            std::string::npos)
+      << outcome.err;
 }
 
 // What the tensors say is checked before it is used.

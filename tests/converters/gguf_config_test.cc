@@ -126,6 +126,8 @@ TEST(GgufConfig, RefusesMetadataThatLacksOrContradicts) {
       {"llama.attention.head_count", Json::array({2, 3}), ErrorCode::kUnsupported,
        "m.gguf: 'llama.attention.head_count' differs between layers: not supported in this "
        "architecture"},
+      {"llama.vocab_size", 0, ErrorCode::kBadInput,
+       "m.gguf: 'llama.vocab_size' is 0, 'token_embd.weight' has 10 rows"},
       {"llama.attention.head_count", Json::array({0, 0}), ErrorCode::kBadInput,
        "m.gguf: 'llama.attention.head_count' is 0, not from 1 to 2147483647"},
   };

@@ -78,6 +78,8 @@ TEST_F(SentenceConfigTest, PoolingIsOneThatIsKnown) {
   EXPECT_EQ(pooling(R"({"pooling_mode": "max"})"), Pooling::kMax);
   EXPECT_FALSE(pooling(R"({"pooling_mode": "median"})"));
   EXPECT_FALSE(pooling(R"({"include_prompt": false})"));
+  EXPECT_EQ(pooling(R"({"word_embedding_dimension": 8})"), Pooling::kMean);
+  EXPECT_FALSE(pooling(R"({"word_embedding_dimension": "8"})"));
 }
 
 TEST_F(SentenceConfigTest, WhatWouldChangeTheVectorIsRefused) {

@@ -9,6 +9,7 @@
 #include "converters/adapters/quantized/adopt.h"
 #include "formats/safetensors/header.h"
 #include "tests/fuzz/memory_file.h"
+#include "tests/fuzz/parts.h"
 
 namespace ferry {
 namespace {
@@ -18,13 +19,6 @@ struct Input {
   std::vector<TensorEntry> checkpoint = {}, adapter = {};
   std::span<const std::byte> data = {};
 };
-
-// What is before the next NUL byte, which goes too.
-std::string cut(std::string_view& text) {
-  const std::string part(text.substr(0, text.find('\0')));
-  text.remove_prefix(std::min(text.size(), part.size() + 1));
-  return part;
-}
 
 Result<Input> read_input(std::string_view text) {
   Input input = {.config = cut(text), .adapter_config = cut(text)};

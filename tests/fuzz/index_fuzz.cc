@@ -1,10 +1,11 @@
-// Input: the text of model.safetensors.index.json. What it says is compared with two files of two
-// tensors.
+// Input: the text of model.safetensors.index.json, or of Keras's model.weights.json. What it says
+// is compared with two files, of two tensors.
 
 #include "formats/safetensors/index.h"
 
 #include <cstdint>
 
+#include "formats/hdf5/keras_index.h"
 #include "tests/fuzz/require.h"
 
 namespace ferry {
@@ -40,10 +41,21 @@ void run(std::string_view text) {
   if (!same) require_good_message(same.error());
 }
 
+void run_keras(std::string_view text) {
+  const auto index = formats::parse_keras_index(text, "f");
+  if (!index) return require_good_message(index.error());
+  const std::vector<std::string> present = {"model_00000.weights.h5", "model_00001.weights.h5"};
+  const auto shards = formats::keras_shards(*index, "model", present, "f");
+  if (!shards) return require_good_message(shards.error());
+  require(*shards == present);
+}
+
 }  // namespace
 }  // namespace ferry
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ferry::run({reinterpret_cast<const char*>(data), size});
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  ferry::run(text);
+  ferry::run_keras(text);
   return 0;
 }

@@ -166,6 +166,36 @@ TEST(GgufTokenizer, RefusesByName) {
                  "--tokenizer-pre");
 }
 
+// What the converter leaves out without a word.
+TEST(GgufTokenizer, RefusesSettingsOfOtherKinds) {
+  GgufTokenizerOptions options;
+  options.architecture = "llama";
+  options.vocab_size = 4096;
+  options.pre = "llama-bpe";
+  for (const auto& [config, message] : {
+           std::pair(R"({"add_bos_token": 1})", "'add_bos_token' is not true or false"),
+           std::pair(R"({"eos_token": ["</s>"]})", "'eos_token' is not a token"),
+           std::pair(R"({"additional_special_tokens": "<x>"})",
+                     "'additional_special_tokens' is not a list"),
+           std::pair(R"({"chat_template": 7})", "'chat_template' is not a template"),
+           std::pair("[]", "not an object"),
+       }) {
+    expect_refused(with_files("tokenizer/llama3", {{"tokenizer_config.json", config}}), options,
+                   ErrorCode::kBadInput, std::string("tokenizer_config.json: ") + message);
+  }
+}
+
+// Its merges are not written, and it is damaged all the same.
+TEST(GgufTokenizer, RefusesADamagedTokenizer) {
+  json document = json::parse(slurp(in_testdata("tokenizer/llama2/tokenizer.json")));
+  document["added_tokens"][1]["special"] = "true";
+  GgufTokenizerOptions options;
+  options.architecture = "llama";
+  options.vocab_size = 4096;
+  expect_refused(with_files("tokenizer/llama2", {{"tokenizer.json", document.dump()}}), options,
+                 ErrorCode::kBadInput, "added_tokens[1]: 'special' is not true or false");
+}
+
 // GLM-4.5 begins with [gMASK]; the converter finds its special tokens by their text.
 TEST(GgufTokenizer, Glm4MoeNamesItsTokens) {
   json document = json::parse(slurp(in_testdata("tokenizer/qwen/tokenizer.json")));

@@ -78,6 +78,36 @@ Policy policy_of(std::string_view architecture) {
   return at == std::end(kPolicies) ? Policy{} : *at;
 }
 
+// The converter takes no notice of members of other kinds. Such a file is damaged, and what it says
+// would be lost.
+Status check_tokenizer_config(const json& config, const std::string& name) {
+  if (config.is_null()) return {};  // there is no such file
+  if (!config.is_object()) return bad_input(name + ": not an object");
+  const auto wrong = [&](const std::string& key, bool (*fits)(const json&)) {
+    const auto at = config.find(key);
+    return at != config.end() && !at->is_null() && !fits(*at);
+  };
+  const auto refuse = [&](const std::string& key, const char* expected) {
+    return bad_input(fmt::format("{}: {} is not {}", name, quoted(key), expected));
+  };
+  for (const char* type : {"bos", "eos", "unk", "sep", "pad", "cls", "mask"}) {
+    const std::string token = fmt::format("{}_token", type), flag = "add_" + token;
+    if (wrong(flag, [](const json& v) { return v.is_boolean(); })) {
+      return refuse(flag, "true or false");
+    }
+    if (wrong(token, [](const json& v) { return v.is_string() || v.is_object(); })) {
+      return refuse(token, "a token");
+    }
+  }
+  for (const char* list : {"additional_special_tokens", "extra_special_tokens"}) {
+    if (wrong(list, [](const json& v) { return v.is_structured(); })) return refuse(list, "a list");
+  }
+  if (wrong("chat_template", [](const json& v) { return v.is_string() || v.is_array(); })) {
+    return refuse("chat_template", "a template");
+  }
+  return {};
+}
+
 class Maker {
  public:
   Maker(const ReadFile& read, const GgufTokenizerOptions& options)
@@ -136,6 +166,7 @@ class Maker {
     }
     config_ = FERRY_TRY(read_json("config.json"));
     tokenizer_config_ = FERRY_TRY(read_json("tokenizer_config.json"));
+    FERRY_RETURN_IF_ERROR(check_tokenizer_config(tokenizer_config_, "tokenizer_config.json"));
     templates_ = FERRY_TRY(read_templates());
     const bool wants_pieces = policy_.sentence_piece && !is_phi_with_bpe();
     if (!wants_pieces) return {};
@@ -193,7 +224,17 @@ class Maker {
                              templates_, id_bound);
   }
 
+  // Where the converter takes some members and no notice of the others: a file of which no
+  // tokenizer can be made is damaged. What is only not supported here may be written.
+  Status check_document() const {
+    if (!document_) return {};
+    const auto tokenizer = Tokenizer::parse(tokenizer_text_, kTokenizerFile);
+    if (tokenizer || tokenizer.error().code != ErrorCode::kBadInput) return {};
+    return Failure(tokenizer.error());
+  }
+
   Status sentence_piece() {
+    FERRY_RETURN_IF_ERROR(check_document());
     const json added = FERRY_TRY(read_json("added_tokens.json"));
     const AddedTokenRule rule =
         options_.architecture == "phi3" ? AddedTokenRule::kAsStated : AddedTokenRule::kByName;
@@ -211,6 +252,7 @@ class Maker {
   }
 
   Status unscored() {
+    FERRY_RETURN_IF_ERROR(check_document());
     set_lists("llama", "default", FERRY_TRY(unscored_vocabulary(*document_, source())));
     specials(options_.vocab_size).write(keys_);
     set_llama_exceptions();

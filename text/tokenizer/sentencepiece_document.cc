@@ -247,8 +247,9 @@ class Conversion {
     for (const auto& [id, token] : settings_.added) {
       out_.add(token);
       if (out_.find(token.content) == id) continue;
-      return bad_input(fmt::format("{}: the added token {} has the id {}, expected {}", name_,
-                                   quoted(token.content, 60), id, *out_.find(token.content)));
+      return bad_input(fmt::format("{}: the added token {} has the id {} in {}, expected {}", name_,
+                                   quoted(token.content, 60), id, settings_.added_file,
+                                   *out_.find(token.content)));
     }
     const auto is_listed = [&](std::string_view content) {
       return std::ranges::any_of(

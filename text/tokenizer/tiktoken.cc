@@ -164,8 +164,10 @@ Status add_specials(Family family, const std::vector<Rank>& ranks,
   }
   for (const auto& [id, token] : tokens) {
     if (out.in_vocabulary(token.content) || id < count || id > kMaxTokenId) {
-      return bad_input(fmt::format("{}: the added token {} has the id {}, expected {} or more",
-                                   name, quoted(token.content, 60), id, count));
+      return bad_input(fmt::format(
+          "{}: the added token {} has the id {}{}, expected {} or more", name,
+          quoted(token.content, 60), id,
+          settings.added.empty() ? "" : fmt::format(" in {}", settings.added_file), count));
     }
     out.add_token(token.content, static_cast<uint32_t>(id));
   }

@@ -48,6 +48,7 @@ Result<TokenSpec> read_token(const json& value, bool special, const std::string&
     FERRY_RETURN_IF_ERROR(fields.finish());
   }
   if (token.content.empty()) return bad_input(where + ": an empty token");
+  if (token.content.size() > kMaxStepText) return bad_input(where + ": the token is too long");
   return token;
 }
 
@@ -67,7 +68,9 @@ Status read_named(const json& file, const std::string& where, TokenizerSettings&
 Status read_extra(const json& file, const std::string& where, TokenizerSettings& settings) {
   for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
     const auto list = file.find(key);
-    if (list == file.end() || !list->is_array()) continue;
+    // An object names tokens that processors put into prompts.
+    if (list == file.end() || list->is_null() || list->is_object()) continue;
+    if (!list->is_array()) return bad_input(fmt::format("{}: {} is not a list", where, key));
     for (const json& value : *list) {
       const TokenSpec token = FERRY_TRY(read_token(value, true, fmt::format("{}: {}", where, key)));
       settings.extra.push_back(token.content);
@@ -85,7 +88,10 @@ Status read_decoder(const json& decoder, const std::string& where, TokenizerSett
     if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > kMaxTokenId) {
       return bad_input(fmt::format("{}: {} is no id", where, quoted(key, 60)));
     }
-    settings.added[id] = FERRY_TRY(read_token(value, false, fmt::format("{}: {}", where, id)));
+    TokenSpec token = FERRY_TRY(read_token(value, false, fmt::format("{}: {}", where, id)));
+    if (!settings.added.emplace(id, std::move(token)).second) {  // "1" and "01"
+      return bad_input(fmt::format("{}: the id {} is there twice", where, id));
+    }
   }
   return {};
 }
@@ -134,9 +140,12 @@ Status read_flags(const json& file, const std::string& where, TokenizerSettings&
   return {};
 }
 
-std::string text_of(const json& file, const char* key) {
+// Empty where the file does not say it.
+Result<std::string> text_of(const json& file, const char* key, const std::string& where) {
   const auto value = file.find(key);
-  return value != file.end() && value->is_string() ? value->get<std::string>() : "";
+  if (value == file.end() || value->is_null()) return std::string();
+  if (!value->is_string()) return bad_input(fmt::format("{}: {} is not a string", where, key));
+  return value->get<std::string>();
 }
 
 // The flags of a named token are those with which it is added.
@@ -158,20 +167,23 @@ Result<TokenizerSettings> TokenizerSettings::read(const std::string& directory,
   TokenizerSettings settings;
   const json config = FERRY_TRY(object_in(read, kConfig, where(kConfig)));
   const json model = FERRY_TRY(object_in(read, kModelConfig, where(kModelConfig)));
-  settings.class_name = text_of(config, "tokenizer_class");
-  if (settings.class_name.empty()) settings.class_name = text_of(model, "tokenizer_class");
+  settings.class_name = FERRY_TRY(text_of(config, "tokenizer_class", where(kConfig)));
+  const std::string of_model = FERRY_TRY(text_of(model, "tokenizer_class", where(kModelConfig)));
+  if (settings.class_name.empty()) settings.class_name = of_model;
   if (settings.class_name.ends_with("Fast")) {
     settings.class_name.resize(settings.class_name.size() - 4);
   }
-  settings.model_type = text_of(model, "model_type");
+  settings.model_type = FERRY_TRY(text_of(model, "model_type", where(kModelConfig)));
   FERRY_RETURN_IF_ERROR(read_flags(config, where(kConfig), settings));
   FERRY_RETURN_IF_ERROR(read_named(config, where(kConfig), settings));
   FERRY_RETURN_IF_ERROR(read_extra(config, where(kConfig), settings));
   const auto decoder = config.find("added_tokens_decoder");
   if (decoder != config.end()) {
+    settings.added_file = kConfig;
     FERRY_RETURN_IF_ERROR(
         read_decoder(*decoder, where(kConfig) + ": added_tokens_decoder", settings));
   } else {
+    settings.added_file = kAdded;
     const json map = FERRY_TRY(object_in(read, kMap, where(kMap)));
     FERRY_RETURN_IF_ERROR(read_named(map, where(kMap), settings));
     FERRY_RETURN_IF_ERROR(read_extra(map, where(kMap), settings));

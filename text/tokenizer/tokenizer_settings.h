@@ -31,6 +31,7 @@ struct TokenizerSettings {
   // By name; nullopt for null, which takes a default away.
   std::map<std::string, std::optional<TokenSpec>, std::less<>> named;
   std::map<int64_t, TokenSpec> added;  // by the id that is stated
+  std::string_view added_file;         // the name of the file that states these
   std::vector<std::string> extra;      // further special tokens, by content
   std::optional<bool> add_bos, add_eos, add_prefix_space, legacy;
   std::optional<bool> lower_case, chinese_chars, strip_accents;  // of BERT

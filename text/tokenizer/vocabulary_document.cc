@@ -135,8 +135,9 @@ class Surroundings {
     for (const auto& [id, token] : settings_.added) {
       out_.add(token);
       if (out_.find(token.content) == id) continue;
-      return bad_input(fmt::format("{}: the added token {} has the id {}, expected {}", name_,
-                                   quoted(token.content, 60), id, *out_.find(token.content)));
+      return bad_input(fmt::format("{}: the added token {} has the id {} in {}, expected {}", name_,
+                                   quoted(token.content, 60), id, settings_.added_file,
+                                   *out_.find(token.content)));
     }
     for (const std::string_view key : TokenizerSettings::kNames) {
       TokenSpec token;
@@ -189,7 +190,10 @@ Status add_vocabulary(std::string_view text, const std::string& name, DocumentBu
   return {};
 }
 
-Status add_merges(std::string_view text, const std::string& name, DocumentBuilder& out) {
+// `vocabulary` is the path of the other file, which merges.txt is beside.
+Status add_merges(std::string_view text, const std::string& vocabulary, DocumentBuilder& out) {
+  const size_t end = vocabulary.ends_with(kBpeFile) ? vocabulary.size() - kBpeFile.size() : 0;
+  const std::string name = vocabulary.substr(0, end).append(kMergesFile);
   size_t number = 0;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view line = take_line(rest);
@@ -200,8 +204,13 @@ Status add_merges(std::string_view text, const std::string& name, DocumentBuilde
     const std::string_view left = line.substr(0, pair ? blank : 0);
     const std::string_view right = line.substr(pair ? blank + 1 : 0);
     if (!pair || !out.in_vocabulary(left) || !out.in_vocabulary(right)) {
-      return bad_input(fmt::format("{}: {}: line {} is not two tokens of the vocabulary", name,
-                                   kMergesFile, number));
+      return bad_input(
+          fmt::format("{}: line {} is not two tokens of the vocabulary", name, number));
+    }
+    const std::string joined = std::string(left).append(right);
+    if (!out.in_vocabulary(joined)) {
+      return bad_input(fmt::format("{}: line {} makes {}, which is not in the vocabulary", name,
+                                   number, quoted(joined, 60)));
     }
     FERRY_RETURN_IF_ERROR(out.add_merge(left, right));
   }

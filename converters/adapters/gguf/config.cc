@@ -224,6 +224,7 @@ class ConfigMaker {
     FERRY_RETURN_IF_ERROR(read_gguf_experts(reading_));
     if (architecture.read_keys) FERRY_RETURN_IF_ERROR(architecture.read_keys(reading_));
     read_tensors();
+    FERRY_RETURN_IF_ERROR(check_vocabulary());
     FERRY_RETURN_IF_ERROR(read_token_ids());
     name_as_the_type_does();
     return {};
@@ -360,6 +361,14 @@ class ConfigMaker {
       config_["vocab_size"] = rows_;
     }
     if (rows_ == 0) reading_.missing.push_back("token_embd.weight");
+  }
+
+  // Readers of GGUF take the key where no tokens are listed.
+  Status check_vocabulary() const {
+    const auto size = FERRY_TRY(fields_.integer(key("vocab_size"), kGgufCounts));
+    if (!size || rows_ == 0 || *size == rows_ || fields_.find("tokenizer.ggml.tokens")) return {};
+    return fields_.bad(key("vocab_size"),
+                       fmt::format("is {}, 'token_embd.weight' has {} rows", *size, rows_));
   }
 
   Status read_token_ids() {

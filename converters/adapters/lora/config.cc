@@ -115,7 +115,7 @@ Result<LoraConfig> parse_lora_config(const std::string& json, const std::string&
   KeyLog log;
   JsonFields fields(document, name, "");
   fields.record_in(log);
-  LoraConfig config = {.name = name};
+  LoraConfig config = {.name = name, .tensors = name};
   const std::string type = FERRY_TRY(fields.text("peft_type")).value_or("");
   if (type != "LORA") {
     return fields.error(ErrorCode::kUnsupported, "peft_type",

@@ -16,7 +16,8 @@ namespace ferry::converters {
 using LoraPattern = std::vector<std::pair<std::string, double>>;
 
 struct LoraConfig {
-  std::string name;  // what messages about it begin with
+  std::string name;          // what messages about it begin with
+  std::string tensors = {};  // the same of messages about the adapter's tensors
   int64_t rank = 8;
   double alpha = 8;
   bool rank_stabilised = false;  // the scale is alpha / sqrt(rank), not alpha / rank

@@ -61,6 +61,7 @@ class Merger {
 
   Result<std::string> run(bool tied) {
     for (size_t i = first_; i < end_; ++i) FERRY_RETURN_IF_ERROR(sort(i));
+    FERRY_RETURN_IF_ERROR(check_saved());
     for (const auto& [module, halves] : halves_) FERRY_RETURN_IF_ERROR(merge(module, halves));
     for (const auto& [key, entry] : saved_) FERRY_RETURN_IF_ERROR(replace(key, entry, tied));
     return fmt::format("{} weights have an adapter merged into them, {} are replaced by its own",
@@ -71,7 +72,7 @@ class Merger {
   const TensorEntry& entry(size_t index) const { return source_.entries()[index]; }
 
   Failure bad(size_t index, const std::string& what) const {
-    return bad_input(fmt::format("{}: {} {}: {}", config_.name, quoted(entry(index).name),
+    return bad_input(fmt::format("{}: {} {}: {}", config_.tensors, quoted(entry(index).name),
                                  to_string(entry(index).shape), what));
   }
 
@@ -89,6 +90,9 @@ class Merger {
           rest.empty() || rest == ".weight" || rest == ".default" || rest == ".default.weight";
       if (!ends) continue;
       Halves& halves = halves_[std::string(name.substr(0, at))];
+      if ((halves.a || halves.b) && halves.embedding != half.embedding) {
+        return bad(index, "one half is of an embedding, the other one is not");
+      }
       halves.embedding = half.embedding;
       std::optional<size_t>& place = half.is_a ? halves.a : halves.b;
       if (place) return bad(index, "the same as " + quoted(entry(*place).name));
@@ -98,6 +102,21 @@ class Merger {
     if (name.find("lora_") != std::string_view::npos)
       return bad(index, "a tensor of no known kind");
     saved_.emplace(name, index);
+    return {};
+  }
+
+  // The adapter has the modules that it says it has. Others that its base lacks are those of other
+  // kinds of models.
+  Status check_saved() const {
+    for (const std::string& module : config_.saved_modules) {
+      const auto of_module = [&](const auto& item) {
+        return fmt::format(".{}.", item.first).find("." + module + ".") != std::string::npos;
+      };
+      if (std::ranges::any_of(saved_, of_module) || std::ranges::none_of(index_, of_module))
+        continue;
+      return bad_input(fmt::format("{}: 'modules_to_save' names {}, of which there is no tensor",
+                                   config_.name, quoted(module, 60)));
+    }
     return {};
   }
 
@@ -157,7 +176,7 @@ class Merger {
     if (tied && embedding) {
       return fail(ErrorCode::kUnsupported,
                   fmt::format("{}: {} would no longer be tied, as the config says it is",
-                              config_.name, quoted(entry(index).name)));
+                              config_.tensors, quoted(entry(index).name)));
     }
     KeyedTensor& tensor = tensors_.tensors[at];
     if (tensor.recipe.output().shape != entry(index).shape) {

@@ -289,6 +289,10 @@ class Adopter {
       return bad(weight, "expected a matrix");
     }
     const bool is_float = entry(weight).dtype == DType::kF8E4M3;
+    const bool known = std::ranges::any_of(config_.schemes, [&](const QuantizedScheme& scheme) {
+      return scheme.form == QuantizedForm::kScaled && scheme.is_float == is_float;
+    });
+    if (!known) return bad(weight, "quantization_config has no codes of this dtype");
     int64_t given = 1;
     for (const int64_t size : entry(scales).shape) given *= size;
     for (const QuantizedScheme& scheme : config_.schemes) {

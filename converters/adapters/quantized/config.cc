@@ -285,7 +285,8 @@ Status read_compressed(const JsonFields& fields, QuantizationConfig& out) {
 // The names of modules that are left out have wildcards, and are not needed: codes have names of
 // their own.
 Status read_mxfp4(const JsonFields& fields, QuantizationConfig& out) {
-  fields.find("modules_to_not_convert");
+  std::vector<std::string> unused;
+  FERRY_RETURN_IF_ERROR(read_names(fields, "modules_to_not_convert", unused));
   out.schemes = {{.form = QuantizedForm::kBlocks, .bits = 4, .is_float = true}};
   return {};
 }
@@ -305,19 +306,22 @@ std::string method_names() {
 }
 
 // The dtype of the model that was quantised, as its config states it.
-std::optional<DType> computed_dtype(const nlohmann::json& document) {
+Result<std::optional<DType>> computed_dtype(const JsonFields& config) {
   constexpr std::pair<std::string_view, DType> kNames[] = {
       {"bfloat16", DType::kBF16}, {"float16", DType::kF16}, {"float32", DType::kF32}};
   for (const char* key : {"dtype", "torch_dtype"}) {
-    const auto found = document.find(key);
-    if (found == document.end() || !found->is_string()) continue;
-    std::string_view text = found->get_ref<const std::string&>();
+    const auto stated = FERRY_TRY(config.text(key));
+    if (!stated || *stated == "auto") continue;
+    std::string_view text = *stated;
     if (text.starts_with("torch.")) text.remove_prefix(6);
     for (const auto& [name, dtype] : kNames) {
-      if (text == name) return dtype;
+      if (text == name) return std::optional(dtype);
     }
+    return unsupported(
+        config, key,
+        fmt::format("is {}; supported are bfloat16, float16, float32", quoted(*stated, 40)));
   }
-  return std::nullopt;
+  return std::optional<DType>();
 }
 
 // The object that has a quantization config: the outer one, or its text part.
@@ -367,8 +371,8 @@ Result<std::optional<QuantizationConfig>> parse_quantization_config(const std::s
     return fail(ErrorCode::kUnsupported, fmt::format("{}: {} is not known of {}", name,
                                                      quoted(unknown.front()), out.method));
   }
-  out.dtype = computed_dtype(*found->owner);
-  if (!out.dtype) out.dtype = computed_dtype(document);
+  out.dtype = FERRY_TRY(computed_dtype(owner));
+  if (!out.dtype) out.dtype = FERRY_TRY(computed_dtype(JsonFields(document, name, "")));
   return std::optional(std::move(out));
 }
 

@@ -109,13 +109,37 @@ TEST(ModelFiles, StateWrongIds) {
   Folder folder("llama_plain");
   folder.files["tokenizer_config.json"] = R"({"tokenizer_class": "LlamaTokenizer"})";
   folder.files["added_tokens.json"] = R"({"<x>": 4000})";
-  folder.expect_refused(ErrorCode::kBadInput, "'<x>' has the id 4000, expected");
+  folder.expect_refused(ErrorCode::kBadInput,
+                        "'<x>' has the id 4000 in added_tokens.json, expected");
   folder.files["added_tokens.json"] = R"({"<x>": -1})";
   folder.expect_refused(ErrorCode::kBadInput, "'<x>' has no id");
   folder.files["added_tokens.json"] = R"(["<x>"])";
   folder.expect_refused(ErrorCode::kBadInput, "not an object");
   folder.files["tokenizer_config.json"] = R"({"add_bos_token": 1})";
   folder.expect_refused(ErrorCode::kBadInput, "add_bos_token is not true or false");
+}
+
+// What is of another kind than it should be is no absent field.
+TEST(ModelFiles, StateFieldsOfOtherKinds) {
+  Folder folder("llama_plain");
+  const std::string config = "d/tokenizer_config.json: ";
+  for (const auto& [text, message] : {
+           std::pair(R"({"tokenizer_class": {"a": "LlamaTokenizer"}})",
+                     "tokenizer_class is not a string"),
+           std::pair(R"({"additional_special_tokens": "<x>"})",
+                     "additional_special_tokens is not a list"),
+           std::pair(R"({"added_tokens_decoder": {"1": {"content": "<s>"},
+                                                  "01": {"content": "</s>"}}})",
+                     "added_tokens_decoder: the id 1 is there twice"),
+       }) {
+    folder.files["tokenizer_config.json"] = text;
+    folder.expect_refused(ErrorCode::kBadInput, config + message);
+  }
+  folder.files["tokenizer_config.json"] = R"({"bos_token": ")" + std::string(513, 'x') + R"("})";
+  folder.expect_refused(ErrorCode::kBadInput, config + "bos_token: the token is too long");
+  folder.files.erase("tokenizer_config.json");
+  folder.files["config.json"] = R"({"model_type": ["llama"]})";
+  folder.expect_refused(ErrorCode::kBadInput, "d/config.json: model_type is not a string");
 }
 
 TEST(ModelFiles, RanksDoNotSayHowTextsAreSplit) {

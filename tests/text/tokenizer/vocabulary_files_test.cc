@@ -105,8 +105,11 @@ TEST(VocabularyFiles, PairsAreMalformed) {
   for (const char* line : {"a", "a b c", "a  b", "a x", "", " ab"}) {
     folder.files["merges.txt"] = "a b\n" + std::string(line) + "\nab c\n";
     folder.expect_refused(ErrorCode::kBadInput,
-                          "d/vocab.json: merges.txt: line 2 is not two tokens of the vocabulary");
+                          "d/merges.txt: line 2 is not two tokens of the vocabulary");
   }
+  folder.files["merges.txt"] = "a b\nb a\n";
+  folder.expect_refused(ErrorCode::kBadInput,
+                        "d/merges.txt: line 2 makes 'ba', which is not in the vocabulary");
   folder = pairs();
   for (const char* vocab :
        {R"({"a": -1})", R"({"a": 4194304})", R"({"a": "b"})", R"({"a": 1.5})"}) {
@@ -125,7 +128,8 @@ TEST(VocabularyFiles, AddedTokensHaveTheirIds) {
   folder.files["added_tokens.json"] = R"({"<x>": 6})";
   EXPECT_EQ(folder.encode("a<x>b"), (Ids{0, 6, 1}));
   folder.files["added_tokens.json"] = R"({"<x>": 8})";
-  folder.expect_refused(ErrorCode::kBadInput, "the added token '<x>' has the id 8, expected 6");
+  folder.expect_refused(ErrorCode::kBadInput,
+                        "the added token '<x>' has the id 8 in added_tokens.json, expected 6");
 }
 
 }  // namespace

@@ -1,0 +1,77 @@
+// Input: the text of any JSON document that users hand to Ferry beside models: the plan of a batch
+// and what it leaves of attempts, thresholds, budgets, audits, attestations, settings of image
+// processors. Every reader gets every input.
+
+#include "audit/document.h"
+#include "audit/limit_text.h"
+#include "batch/plan.h"
+#include "batch/result.h"
+#include "media/settings.h"
+#include "pipeline/attestation.h"
+#include "pipeline/thresholds.h"
+#include "tests/fuzz/require.h"
+
+namespace ferry {
+namespace {
+
+void read_batch(const std::string& text) {
+  const auto plan = batch::parse_plan(text, "f");
+  if (!plan) require_good_message(plan.error());
+  if (plan) {
+    require(!plan->tasks.empty());
+    for (const batch::Task& task : plan->tasks) require(batch::is_task_id(task.id));
+  }
+  const auto result = batch::parse_result(text, "f");
+  if (!result) require_good_message(result.error());
+  if (result) require(batch::parse_result(batch::to_json(*result), "f").has_value());
+  const auto started = batch::parse_started(text, "f");
+  if (!started) require_good_message(started.error());
+  if (started) require(batch::parse_started(batch::to_json(*started), "f").has_value());
+}
+
+void read_attestation(const std::string& text) {
+  const auto read = pipeline::read_attestation(text, "f");
+  if (!read) return require_good_message(read.error());
+  const std::string again = pipeline::write_attestation(*read);
+  require(pipeline::read_attestation(again, "f").has_value());
+  require(!pipeline::claim_of(*read).empty());
+}
+
+void read_audit(const std::string& text) {
+  const auto budget = audit::parse_budget(text, "f");
+  if (!budget) require_good_message(budget.error());
+  auto audited = audit::read_document(text, "f");
+  if (!audited) return require_good_message(audited.error());
+  audit::AuditReport report;
+  report.audit = *std::move(audited);
+  require(!audit::to_json(report, /*with_digests=*/true).empty());
+  require(!audit::to_text(report).empty());
+}
+
+void read_settings(const std::string& text) {
+  for (const bool processor : {false, true}) {
+    const auto settings = media::settings_from(processor ? "" : text, processor ? text : "", "d");
+    if (!settings) {
+      // There may be neither file.
+      if (settings.error().code != ErrorCode::kIo) require_good_message(settings.error());
+      continue;
+    }
+    require(settings->tile >= 0 && settings->tile <= media::kMaxTile);
+    require(settings->least_patches <= settings->most_patches);
+  }
+}
+
+}  // namespace
+}  // namespace ferry
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace ferry;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const auto thresholds = pipeline::Thresholds::parse(text, "f");
+  if (!thresholds) require_good_message(thresholds.error());
+  read_batch(text);
+  read_attestation(text);
+  read_audit(text);
+  read_settings(text);
+  return 0;
+}
