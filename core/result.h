@@ -81,9 +81,9 @@ class [[nodiscard]] Failure {
   detail::OwnedError error_;
 };
 
-// A value or an error: what std::expected<T, Error> of C++23 is, with one pointer for the error. With
-// tl::expected a build of the program took 1.27 times the processor time, because errors are returned
-// in thousands of places. A Result that was moved from still has a value, or an error.
+// A value or an error: what std::expected<T, Error> of C++23 is, with one pointer for the error.
+// With tl::expected a build of the program took 1.27 times the processor time, because errors are
+// returned in thousands of places. A Result that was moved from still has a value, or an error.
 template <class T>
 class [[nodiscard]] Result {
  public:

@@ -61,9 +61,9 @@ class Merger {
 
   Result<std::string> run(bool tied) {
     for (size_t i = first_; i < end_; ++i) FERRY_RETURN_IF_ERROR(sort(i));
-    FERRY_RETURN_IF_ERROR(check_saved());
     for (const auto& [module, halves] : halves_) FERRY_RETURN_IF_ERROR(merge(module, halves));
     for (const auto& [key, entry] : saved_) FERRY_RETURN_IF_ERROR(replace(key, entry, tied));
+    FERRY_RETURN_IF_ERROR(check_saved());
     return fmt::format("{} weights have an adapter merged into them, {} are replaced by its own",
                        halves_.size(), saved_.size());
   }
