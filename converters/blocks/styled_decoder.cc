@@ -64,7 +64,8 @@ ValueId position_embeddings(GraphBuilder& b, const DecoderContext& c) {
 
 Result<Methods> build_styled_decoder(const ModelConfig& config, const BuildOptions& options,
                                      const DecoderStyle& style) {
-  const int64_t hidden = config.hidden_size, width = style.embedding_size;
+  const int64_t hidden = config.hidden_size;
+  const int64_t width = style.embedding_size == hidden ? 0 : style.embedding_size;
   DecoderParts parts;
   parts.head_bias = style.head_bias;
   parts.embedding_size = width;

@@ -30,7 +30,7 @@ struct DecoderStyle {
   bool final_norm = true;
   bool learned_positions = false;  // position_embeddings.weight [max_positions, hidden_size]
   // Of a token and of the input of the head: project_in and project_out stand between them and the
-  // layers. 0: hidden_size, without projections.
+  // layers. 0 or hidden_size: without projections.
   int64_t embedding_size = 0;
 };
 

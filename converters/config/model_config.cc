@@ -228,7 +228,11 @@ Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConf
   FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
   FERRY_RETURN_IF_ERROR(check_q_size(fields, config));
   for (const FlagKey& flag : type.flags) {
-    config.numbers[flag.number] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
+    const std::string name(flag.number != nullptr ? flag.number : flag.key);
+    config.numbers[name] = FERRY_TRY(fields.flag_or(flag.key, flag.otherwise)) ? 1 : 0;
+  }
+  for (const std::string_view key : type.sizes) {
+    config.numbers[std::string(key)] = FERRY_TRY(fields.integer(key, kSizeRange)).value_or(0);
   }
   if (type.read != nullptr) FERRY_RETURN_IF_ERROR(type.read(fields, config));
   FERRY_RETURN_IF_ERROR(read_layer_types(fields, type, config));
@@ -321,7 +325,9 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   JsonFields text = part.fields;
   const nlohmann::json defaults = nlohmann::json::parse(type.defaults);
   text.set_defaults(defaults);
-  text.set_names(type.names);
+  std::vector<KeyNames> names = type.names;
+  for (const std::string_view key : type.unread) names.push_back({key, {}});
+  text.set_names(names);
 
   ModelConfig config;
   config.family = match.family;

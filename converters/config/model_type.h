@@ -70,7 +70,7 @@ enum class TwoWayRule {
 // A flag that only one family reads, and the number of ModelConfig that holds it as 0 or 1.
 struct FlagKey {
   std::string_view key;
-  const char* number;
+  const char* number = nullptr;  // nullptr: the number is called as the key is
   bool otherwise = false;
 };
 
@@ -83,8 +83,12 @@ struct ModelType {
   // The class's defaults of keys that a config may leave out, as a JSON object. A key that is
   // present and null stays null.
   std::string_view defaults = "{}";
-  std::vector<KeyNames> names = {};  // keys that the class reads under other names
+  std::vector<KeyNames> names = {};           // keys that the class reads under other names
+  std::vector<std::string_view> unread = {};  // keys of most classes that this one does not read
   std::vector<FlagKey> flags = {};
+  // Sizes that only one family reads. Numbers of ModelConfig with the same names hold them; 0 where
+  // a config does not state one.
+  std::vector<std::string_view> sizes = {};
   std::string_view activation_key = "hidden_act";  // empty: silu, whatever the config says
   int64_t mlp_ratio = 0;  // default of intermediate_size / hidden_size; 0: it must be stated
   RopeRule rope = RopeRule::kShared;

@@ -70,18 +70,6 @@ std::vector<KeyRule> conv1d_rules(const std::string& layer, const ModelConfig& c
                  conv1d(layer + "mlp.c_proj", {to + "feed_forward.w2"}, inner, hidden)});
 }
 
-KeyRule later_rows_rule(const std::string& source, const std::string& target, int64_t skipped,
-                        int64_t rows) {
-  KeyRule rule;
-  rule.name = "skip rows of " + target;
-  rule.source = source;
-  rule.expected_rows = [=](const ModelConfig&) { return skipped + rows; };
-  rule.targets = {{.name = target, .rows = [=](const ModelConfig&) {
-                     return RowOrder{run_piece(0, skipped, rows)};
-                   }}};
-  return rule;
-}
-
 std::vector<KeyRule> paired_head_norm_rules(const std::string& prefix, const ModelConfig& config) {
   std::vector<KeyRule> rules;
   for (const auto& [source, target, heads] : head_norms(config, "_norm.weight")) {

@@ -12,10 +12,6 @@ namespace ferry::converters {
 // are [q | k | v], attn.c_proj, mlp.c_fc and mlp.c_proj, with biases.
 std::vector<KeyRule> conv1d_rules(const std::string& layer, const ModelConfig& config);
 
-// A matrix without its first rows, as many as `skipped`. `rows` of them stay.
-KeyRule later_rows_rule(const std::string& source, const std::string& target, int64_t skipped,
-                        int64_t rows);
-
 // The weights of norms over head_dim, one for each head, to one weight (heads, head_dim).
 // Of q_norm and k_norm below `prefix`, in the order of paired_rope_rules().
 std::vector<KeyRule> paired_head_norm_rules(const std::string& prefix, const ModelConfig& config);

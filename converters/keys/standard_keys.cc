@@ -124,6 +124,17 @@ std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output
   return rules;
 }
 
+KeyRule position_rule(const std::string& source, int64_t skipped) {
+  KeyRule rule;
+  rule.name = "skip rows of position_embeddings.weight";
+  rule.source = source;
+  rule.expected_rows = [=](const ModelConfig& config) { return skipped + config.max_positions; };
+  rule.targets = {{.name = "position_embeddings.weight", .rows = [=](const ModelConfig& config) {
+                     return RowOrder{run_piece(0, skipped, config.max_positions)};
+                   }}};
+  return rule;
+}
+
 KeyRule head_rule(const std::string& source) {
   return rename_rules("", {{source.c_str(), "output.weight"}}).front();
 }

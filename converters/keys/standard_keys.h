@@ -45,6 +45,8 @@ std::vector<KeyRule> standard_norm_rules(const std::string& prefix);
 std::vector<KeyRule> standard_layer_norm_rules(const std::string& prefix);
 // Biases of q, k and v; of o; of the MLP.
 std::vector<KeyRule> bias_rules(const std::string& prefix, bool qkv, bool output, bool mlp);
+// Learned positions: a matrix without its first rows, as many as `skipped`.
+KeyRule position_rule(const std::string& source, int64_t skipped);
 // The output head.
 KeyRule head_rule(const std::string& source = "lm_head.weight");
 // The head is the embedding if the config ties them.

@@ -143,6 +143,7 @@ ModelConfig tiny() {
   config.intermediate_size = 3;
   config.num_heads = config.num_kv_heads = 2;
   config.head_dim = 4;
+  config.max_positions = 3;
   return config;
 }
 
@@ -194,10 +195,11 @@ TEST(LayoutKeys, TheColumnsOfAConv1dBecomeRows) {
   }
 }
 
-TEST(LayoutKeys, TheFirstRowsOfATableAreSkipped) {
-  const std::vector<KeyRule> rules = {later_rows_rule("p", "positions", 2, 3)};
+TEST(StandardKeys, TheFirstRowsOfPositionsAreSkipped) {
+  const std::vector<KeyRule> rules = {position_rule("p", /*skipped=*/2)};
   const MappedKeys mapped = map({entry("p", {5, 2})}, rules);
-  EXPECT_EQ(elements(mapped, "positions"), (std::vector<int64_t>{4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(elements(mapped, "position_embeddings.weight"),
+            (std::vector<int64_t>{4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(map({entry("p", {3, 2})}, rules).problems.size(), 1U);
 }
 

@@ -387,6 +387,7 @@ class ConfigMaker {
   void name_as_the_type_does() {
     const json read = config_;
     for (const KeyNames& names : reading_.type->names) config_.erase(std::string(names.key));
+    for (const std::string_view key : reading_.type->unread) config_.erase(std::string(key));
     for (const KeyNames& names : reading_.type->names) {
       const std::string member(names.key);
       if (names.stated[0].empty() || !read.contains(member)) continue;
