@@ -66,9 +66,10 @@ Result<std::vector<std::string>> words_of(const Line& line, const std::string& n
 
 // Words of a command line that batch gives itself; `-oFILE` and `--out=FILE` are the same.
 bool is_ours(const std::string& word) {
-  constexpr std::array<std::string_view, 15> kOurs = {
-      "-o",        "--out",     "--overwrite", "--dry-run", "-n", "--json", "--quiet", "--help",
-      "--threads", "--version", "-h",          "--all",     "-q", "--",     "--resume"};
+  constexpr std::array<std::string_view, 16> kOurs = {
+      "-o",      "--out",  "--overwrite", "--dry-run", "-n", "--json",
+      "--quiet", "--help", "--threads",   "--version", "-h", "--all",
+      "-q",      "--",     "--resume",    "--no-sync"};
   const std::string name = word.substr(0, word.find('='));
   const bool short_out = word.starts_with("-o") && !word.starts_with("--");
   return short_out || std::ranges::find(kOurs, name) != kOurs.end();

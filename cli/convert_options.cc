@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -256,21 +257,36 @@ std::optional<packer::BundlePart> part_of(const std::string& text) {
   return is_part ? std::optional(part) : std::nullopt;
 }
 
-Status settle_parts(ConvertLine& o) {
-  if (o.part.empty() && o.join.empty()) return {};
-  const std::string name = o.part.empty() ? "--join" : "--part";
-  const std::pair<const char*, bool> others[] = {{"--join", !o.part.empty() && !o.join.empty()},
-                                                 {"--dry-run", o.dry_run},
-                                                 {"--if-changed", o.if_changed},
-                                                 {"--to", o.to != "bundle"}};
+// kUsage where one of the others is given too.
+Status check_beside(std::string_view name,
+                    std::initializer_list<std::pair<const char*, bool>> others) {
   for (const auto& [other, given] : others) {
     if (given) return fail(ErrorCode::kUsage, fmt::format("{}: not with {}", name, other));
   }
+  return {};
+}
+
+Status settle_parts(ConvertLine& o) {
+  if (o.part.empty() && o.join.empty()) return {};
+  FERRY_RETURN_IF_ERROR(check_beside(o.part.empty() ? "--join" : "--part",
+                                     {{"--join", !o.part.empty() && !o.join.empty()},
+                                      {"--dry-run", o.dry_run},
+                                      {"--if-changed", o.if_changed},
+                                      {"--to", o.to != "bundle"}}));
   if (o.part.empty()) return {};
   o.one_part = part_of(o.part);
   if (o.one_part) return {};
   return fail(ErrorCode::kUsage,
               fmt::format("--part {}: expected I/N, such as 1/8 to 8/8", quoted(o.part, 40)));
+}
+
+// What is kept for a later run, and parts for another host, must be on the disk.
+Status check_no_sync(const ConvertLine& o) {
+  if (!o.no_sync) return {};
+  return check_beside("--no-sync", {{"--dry-run", o.dry_run},
+                                    {"--resume", o.resume},
+                                    {"--part", !o.part.empty()},
+                                    {"--join", !o.join.empty()}});
 }
 
 }  // namespace
@@ -284,6 +300,7 @@ Status settle(ConvertLine& options) {
     return fail(ErrorCode::kUsage, "--resume: a dry run writes nothing");
   }
   FERRY_RETURN_IF_ERROR(settle_parts(options));
+  FERRY_RETURN_IF_ERROR(check_no_sync(options));
   if (options.if_changed && options.out.empty()) {
     return fail(ErrorCode::kUsage, "--if-changed needs -o OUT");
   }
@@ -320,6 +337,10 @@ void add_convert_options(Verb& verb, ConvertLine& o) {
       .flag("--overwrite", o.overwrite, "Replace an existing bundle, or what --to makes")
       .flag("--resume", o.resume,
             "Keep what is done when stopped or killed, and go on with what such a run has left")
+      .flag(
+          "--no-sync", o.no_sync,
+          "Do not wait until the output is on the disk: the end of the process leaves all of it or "
+          "nothing, a power failure may leave a part")
       .option("--part I/N", o.part,
               "Write only the data files of one of N parts, to a directory of its own; for several "
               "hosts (docs/scale.md)")

@@ -30,7 +30,7 @@ struct ConvertLine {
   std::string outtype = "auto", name, tokenizer_pre;  // of --to gguf, as the next one
   int64_t max_file_tensors = 0;
   int64_t shards = 1;
-  bool dry_run = false, overwrite = false, if_changed = false, resume = false;
+  bool dry_run = false, overwrite = false, if_changed = false, resume = false, no_sync = false;
 };
 
 // Declares all of them.

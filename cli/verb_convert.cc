@@ -95,6 +95,7 @@ Status write(Context& context, const pipeline::Conversion& conversion, const Con
       FERRY_TRY(conversion.plan->write({.directory = options.out,
                                         .overwrite = options.overwrite || options.if_changed,
                                         .resume = options.resume,
+                                        .synced = !options.no_sync,
                                         .parts = options.join},
                                        context.pool(), context.progress("writing")));
   note_writing(conversion, options, written.resumed_bytes, conversion.plan->total_bytes(),
@@ -127,7 +128,8 @@ Status write(Context& context, const pipeline::Export& exported, const ConvertLi
   packer::WrittenFiles written =
       FERRY_TRY(exported.plan->write({.path = options.out,
                                       .overwrite = options.overwrite || options.if_changed,
-                                      .resume = options.resume},
+                                      .resume = options.resume,
+                                      .synced = !options.no_sync},
                                      context.pool(), context.progress("writing")));
   outcome.files = std::move(written.files);
   note_writing(exported, options, written.resumed_bytes, exported.plan->total_bytes(),

@@ -8,7 +8,7 @@ set(FERRY_GROUP_SIZE 32 CACHE STRING "How many sources a group has at most")
 
 # They are compiled for several processors, or for another one than their neighbours.
 set(FERRY_ALONE
-  "core/xxh3_.*"
+  "core/(sha256_lanes|xxh3_.*).cc"
   "graph/quantization/(codes|hqq|k_blocks|plain_blocks|search).cc"
   "runner/kernels/compute_(attention|delta_rule|elementwise|joined|linear).cc"
   "runner/kernels/quantized_(avx.*|neon_dot|weight_only).cc")

@@ -3,8 +3,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +29,12 @@ constexpr uint64_t kLeastReserved = uint64_t{1} << 16;
 void close_quietly(int& fd) {
   if (fd >= 0) ::close(fd);
   fd = -1;
+}
+
+// Where pages are what is reserved: that takes as long as writing them, and one thread.
+bool is_in_memory(int fd) {
+  struct statfs info {};
+  return ::fstatfs(fd, &info) == 0 && info.f_type == TMPFS_MAGIC;
 }
 
 }  // namespace
@@ -86,10 +94,11 @@ Result<MappedFile> MappedFile::map(const InputFile& file) {
 OutputFile::~OutputFile() { close_quietly(fd_); }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+    : fd_(std::exchange(other.fd_, -1)), synced_(other.synced_), path_(std::move(other.path_)) {}
 
 OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(synced_, other.synced_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -134,7 +143,7 @@ Status OutputFile::extend(uint64_t size) const {
     result = ::ftruncate(fd_, static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
   if (result != 0) return os_error(path_, fmt::format("cannot extend to {} bytes", size), errno);
-  if (size < kLeastReserved) return {};
+  if (size < kLeastReserved || is_in_memory(fd_)) return {};
   do {
     result = ::fallocate(fd_, 0, 0, static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
@@ -178,12 +187,14 @@ Status OutputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
 }
 
 void OutputFile::start_writeback(uint64_t offset, uint64_t size) const {
+  if (!synced_) return;
   // Its failure changes nothing: fsync writes what is still dirty, and reports errors.
   (void)::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(size),
                           SYNC_FILE_RANGE_WRITE);
 }
 
 Status OutputFile::sync() const {
+  if (!synced_) return {};
   int result;
   do {
     result = ::fsync(fd_);
@@ -193,6 +204,7 @@ Status OutputFile::sync() const {
 }
 
 Status OutputFile::sync_data() const {
+  if (!synced_) return {};
   int result;
   do {
     result = ::fdatasync(fd_);

@@ -113,7 +113,7 @@ class OutputFile {
   static OutputFile adopt(int fd, std::string path);
 
   // Makes it `size` bytes long, and reserves space on the disk for all of them where the file
-  // system can do that without writing. What was not written before is zero.
+  // system can do that without writing, and is on a disk. What was not written before is zero.
   Status extend(uint64_t size) const;
   Result<uint64_t> size() const;
   Status write_at(uint64_t offset, std::span<const std::byte> data) const;
@@ -129,10 +129,13 @@ class OutputFile {
   Status sync_data() const;
   // sync() and close; errors of either are reported.
   Status sync_and_close();
+  // From now on nothing is synced: what is written reaches the disk when the system wants.
+  void leave_unsynced() { synced_ = false; }
   int fd() const { return fd_; }
 
  private:
   int fd_ = -1;
+  bool synced_ = true;
   std::string path_;
 };
 

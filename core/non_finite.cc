@@ -13,7 +13,7 @@ constexpr uint32_t kF32Exponent = 0x7f800000;
 constexpr uint64_t kF64Exponent = 0x7ff0000000000000;
 
 template <class Bits>
-bool all_set(const std::byte* at, Bits exponent) {
+[[gnu::always_inline]] inline bool all_set(const std::byte* at, Bits exponent) {
   Bits bits;
   std::memcpy(&bits, at, sizeof bits);
   return (bits & exponent) == exponent;
@@ -21,7 +21,8 @@ bool all_set(const std::byte* at, Bits exponent) {
 
 // Counts in blocks, because a sum as narrow as the values becomes vector code.
 template <class Bits>
-uint64_t count(std::span<const std::byte> values, Bits exponent) {
+[[gnu::always_inline]] inline uint64_t count_in_blocks(std::span<const std::byte> values,
+                                                       Bits exponent) {
   constexpr size_t kBlock = 4096;
   uint64_t total = 0;
   for (size_t left = values.size() / sizeof(Bits); left > 0;) {
@@ -35,6 +36,21 @@ uint64_t count(std::span<const std::byte> values, Bits exponent) {
     values = values.subspan(block * sizeof(Bits));
   }
   return total;
+}
+
+#if defined(__x86_64__)
+template <class Bits>
+[[gnu::target("avx2")]] uint64_t count_by_avx2(std::span<const std::byte> values, Bits exponent) {
+  return count_in_blocks(values, exponent);
+}
+#endif
+
+template <class Bits>
+uint64_t count(std::span<const std::byte> values, Bits exponent) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return count_by_avx2(values, exponent);
+#endif
+  return count_in_blocks(values, exponent);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// SHA-256 by the instructions of the processor where it has them on x86, else through OpenSSL.
+// SHA-256 by the instructions and vectors of the processor where it has them on x86, else through
+// OpenSSL.
 #pragma once
 
 #include <array>
@@ -6,11 +7,12 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
 namespace ferry {
 
 using Digest = std::array<std::byte, 32>;
+
+struct Sha256Update;
 
 class Sha256 {
  public:
@@ -23,17 +25,23 @@ class Sha256 {
   Digest finish();
 
  private:
-  friend std::pair<size_t, size_t> update_both(Sha256& a, std::span<const std::byte> data_a,
-                                               Sha256& b, std::span<const std::byte> data_b);
+  friend void update_together(std::span<Sha256Update> updates);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Updates both at once, in little more time than one of them, with the first bytes of their data.
-// How many of each; the caller updates with the rest. Less than 128 bytes of one of them are a
-// rest; all bytes are where the processor has no instructions.
-std::pair<size_t, size_t> update_both(Sha256& a, std::span<const std::byte> data_a, Sha256& b,
-                                      std::span<const std::byte> data_b);
+// The next bytes of one of several computations.
+struct Sha256Update {
+  Sha256* hash = nullptr;
+  std::span<const std::byte> data;
+};
+
+// How many computations at once this processor is good for: 1, 2, or 16. That many take much less
+// time than one after the other.
+size_t sha256_width();
+// Adds bytes to distinct hashes, at least one of which gets all of its data; data is then what is
+// left. More than sha256_width() of them are not better; some of few may be left as they are.
+void update_together(std::span<Sha256Update> updates);
 
 Digest sha256(std::span<const std::byte> data);
 std::string to_hex(const Digest& digest);

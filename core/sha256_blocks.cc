@@ -14,16 +14,6 @@
 namespace ferry {
 namespace {
 
-alignas(16) constexpr uint32_t kConstants[64] = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-
 // The instructions want the words a, b, e, f and c, d, g, h of the state together.
 struct Words {
   __m128i abef, cdgh;
@@ -49,7 +39,7 @@ inline void store_words(const Words& words, Sha256State& state) {
 inline __attribute__((always_inline)) void four_rounds(size_t round, __m128i (&message)[4],
                                                        Words& words) {
   __m128i& now = message[round % 4];
-  const __m128i sum = _mm_add_epi32(now, load(kConstants + 4 * round));
+  const __m128i sum = _mm_add_epi32(now, load(kSha256Constants.data() + 4 * round));
   words.cdgh = _mm_sha256rnds2_epu32(words.cdgh, words.abef, sum);
   words.abef = _mm_sha256rnds2_epu32(words.abef, words.cdgh, _mm_shuffle_epi32(sum, 0x0e));
   if (round >= 12) return;

@@ -199,7 +199,7 @@ Result<WrittenPart> BundlePlan::write_part(const BundleTarget& target, const Bun
   for (const PlannedFile& file : listing) written.bytes += file.bytes;
   const auto fill = [&](const StagingDirectory& staging, ResumableStage* stage) -> Status {
     const FileDigests digests =
-        FERRY_TRY(write_files(files, OutputFolder(staging.path()), stage, pool, progress));
+        FERRY_TRY(write_files(files, OutputFolder(staging.path(), true), stage, pool, progress));
     written.resumed_bytes = digests.taken_over;
     FERRY_RETURN_IF_ERROR(check_sources_unchanged(files));
     return copy_synced(staging.journal_path(), fmt::format("{}/{}", staging.path(), kPartName));

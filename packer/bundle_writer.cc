@@ -85,6 +85,7 @@ Result<WrittenBundle> BundlePlan::write(
                             .kind = StagingDirectory::Kind::kBundle,
                             .overwrite = target.overwrite,
                             .resume = target.resume,
+                            .synced = target.synced,
                             .files = impl_.get(),
                             .listing = &impl_->listing,
                             .parts = target.parts,
@@ -92,7 +93,8 @@ Result<WrittenBundle> BundlePlan::write(
   WrittenBundle written;
   FERRY_RETURN_IF_ERROR(
       write_staged(output, pool, [&](const StagingDirectory& staging, ResumableStage* stage) {
-        return write_contents(*impl_, OutputFolder(staging.path()), stage, pool, progress, written);
+        return write_contents(*impl_, OutputFolder(staging.path(), target.synced), stage, pool,
+                              progress, written);
       }));
   return written;
 }

@@ -15,31 +15,54 @@
 #include "core/sha256.h"
 #include "core/text.h"
 #include "packer/bundle_examination.h"
+#include "packer/hash_queue.h"
 #include "packer/segment_digest.h"
+#include "packer/task_dealer.h"
 
 namespace ferry::packer {
 namespace {
 
-constexpr uint64_t kHashChunk = uint64_t{1} << 20;
+constexpr uint64_t kHashChunk = uint64_t{1} << 18;
 
-// Read, not mapped: a file that shrinks meanwhile is an error then, not a signal.
-Result<FileDigest> digest_of_range(const InputFile& file, uint64_t offset, uint64_t bytes,
-                                   SharedProgress& progress) {
-  const uint64_t size = std::min(kHashChunk, bytes);
-  const auto chunk = std::make_unique_for_overwrite<std::byte[]>(size);
-  Sha256 hash;
-  FastHash fast;
-  for (uint64_t done = 0; done < bytes; done += size) {
-    FERRY_RETURN_IF_ERROR(check_interrupt());
-    const auto part = std::span(chunk.get(), std::min(size, bytes - done));
-    FERRY_RETURN_IF_ERROR(file.read_at(offset + done, part));
-    hash.update(part);
-    fast.update(part);
-    progress.advance(part.size());
+// The digests of a run of bytes, chunk by chunk. Read, not mapped: a file that shrinks meanwhile is
+// an error then, not a signal.
+class RangeJob {
+ public:
+  RangeJob(const InputFile& file, uint64_t offset, uint64_t bytes, HashQueue& queue)
+      : file_(file), offset_(offset), left_(bytes), queue_(queue) {
+    chunk_ = std::make_unique_for_overwrite<std::byte[]>(std::min(kHashChunk, bytes));
   }
-  FERRY_RETURN_IF_ERROR(file.check_unchanged());
-  return FileDigest{hash.finish(), fast.finish()};
-}
+  RangeJob(const RangeJob&) = delete;
+  ~RangeJob() { queue_.settle(hash_); }
+
+  bool is_done() const { return left_ == 0; }
+  // The next chunk; the number of bytes.
+  Result<uint64_t> step() {
+    FERRY_RETURN_IF_ERROR(check_interrupt());
+    queue_.settle(hash_);
+    const auto part = std::span(chunk_.get(), std::min(kHashChunk, left_));
+    FERRY_RETURN_IF_ERROR(file_.read_at(offset_, part));
+    queue_.add(hash_, part);
+    fast_.update(part);
+    offset_ += part.size();
+    left_ -= part.size();
+    return part.size();
+  }
+  // After the last one.
+  Result<FileDigest> finish() {
+    queue_.settle(hash_);
+    FERRY_RETURN_IF_ERROR(file_.check_unchanged());
+    return FileDigest{hash_.finish(), fast_.finish()};
+  }
+
+ private:
+  const InputFile& file_;
+  uint64_t offset_, left_;
+  HashQueue& queue_;
+  std::unique_ptr<std::byte[]> chunk_;
+  Sha256 hash_;
+  FastHash fast_;
+};
 
 // Hashes all files of a manifest in parallel: data files tensor by tensor, others as a whole.
 class DigestCheck {
@@ -57,12 +80,14 @@ class DigestCheck {
     std::stable_sort(order.begin(), order.end(),
                      [](const Range* a, const Range* b) { return a->bytes > b->bytes; });
     uint64_t bytes = 0;
-    for (const Range& range : ranges_) bytes += range.bytes;
+    std::vector<HashedTask> tasks;
+    for (const Range* range : order) {
+      tasks.push_back({range->bytes});
+      bytes += range->bytes;
+    }
     SharedProgress progress(show, bytes);
-    pool.parallel_for(order.size(), [&](size_t i) {
-      Range& range = *order[i];
-      range.digest = digest_of_range(file_of(range.file), range.offset, range.bytes, progress);
-    });
+    TaskDealer dealer(std::move(tasks), pool.size());
+    pool.parallel_for(pool.size(), [&](size_t) { hash_ranges(order, dealer, progress); });
     for (size_t begin = 0; begin < ranges_.size();) {
       size_t end = begin;
       while (end < ranges_.size() && ranges_[end].file == ranges_[begin].file) ++end;
@@ -81,6 +106,41 @@ class DigestCheck {
   };
 
   const InputFile& file_of(size_t file) const { return files_.at(manifest_.files[file].path); }
+
+  // Of one thread.
+  void hash_ranges(std::span<Range* const> ranges, TaskDealer& dealer, SharedProgress& progress) {
+    HashQueue queue;
+    std::vector<size_t> open;  // indices into `ranges`
+    std::vector<std::unique_ptr<RangeJob>> jobs;
+    for (;;) {
+      while (const auto next = dealer.take(open)) {
+        const Range& range = *ranges[*next];
+        open.push_back(*next);
+        jobs.push_back(
+            std::make_unique<RangeJob>(file_of(range.file), range.offset, range.bytes, queue));
+      }
+      if (open.empty()) return;
+      for (size_t i = open.size(); i-- > 0;) {
+        if (!advance(*jobs[i], ranges[open[i]]->digest, progress)) continue;
+        open.erase(open.begin() + static_cast<ptrdiff_t>(i));
+        jobs.erase(jobs.begin() + static_cast<ptrdiff_t>(i));
+      }
+    }
+  }
+  // Whether the job has ended; `digest` is its result then.
+  static bool advance(RangeJob& job, Result<FileDigest>& digest, SharedProgress& progress) {
+    if (!job.is_done()) {
+      auto read = job.step();
+      if (!read) {
+        digest = read.pass();
+        return true;
+      }
+      progress.advance(*read);
+    }
+    if (!job.is_done()) return false;
+    digest = job.finish();
+    return true;
+  }
 
   void collect() {
     const TensorsByFile tensors = tensors_by_file(manifest_);

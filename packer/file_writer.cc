@@ -1,7 +1,8 @@
 // One task writes one weight, all its outputs. Weights are independent of each other, also where
 // digests are concerned, so that tasks are all the parallelism that is needed; the longest go
-// first. Each thread has two of them and writes a tile of either by turns, because two digests at
-// once take little longer than one. Programs and copied files are one task each.
+// first. Each thread has several of them and writes a tile of each by turns, because several
+// digests at once take less time than one after the other. Programs and copied files are one task
+// each.
 //
 // Rejected: the plain digest of data files. It is a chain through the whole file, that is a second
 // pass over every byte (digests of tensors are wanted anyway), on one core: conversion then cost
@@ -10,7 +11,6 @@
 #include "packer/file_writer.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -20,6 +20,7 @@
 #include "core/interrupt.h"
 #include "graph/derived_weights.h"
 #include "packer/segment_digest.h"
+#include "packer/task_dealer.h"
 #include "packer/weight_job.h"
 
 namespace ferry::packer {
@@ -152,9 +153,21 @@ class FileWriter {
     }
     std::stable_sort(tasks.begin(), tasks.end(),
                      [](const Task& a, const Task& b) { return a.bytes > b.bytes; });
-    next_task_ = 0;
-    FERRY_RETURN_IF_ERROR(run_all(pool_.size(), [&](size_t) { return perform(tasks); }));
+    TaskDealer dealer(hashed_tasks(tasks), pool_.size());
+    FERRY_RETURN_IF_ERROR(run_all(pool_.size(), [&](size_t) { return perform(tasks, dealer); }));
     return run_all(end - begin, [&](size_t i) { return finish_file(begin + i); });
+  }
+
+  std::vector<HashedTask> hashed_tasks(std::span<const Task> tasks) const {
+    std::vector<HashedTask> hashed;
+    for (const Task& task : tasks) {
+      hashed.push_back({task.bytes});
+      if (task.weight.empty()) continue;
+      const size_t weight = task.weight[0].index;
+      if (is_whole_copy(*plan_.weights[weight], *plan_.source)) continue;
+      hashed.back().streams = task.weight.size() + entries_hashed_by(weight).size();
+    }
+    return hashed;
   }
 
   void add_weights(size_t index, std::vector<Task>& tasks) const {
@@ -190,25 +203,24 @@ class FileWriter {
   OutputFile& open_file(size_t file) { return open_[file - first_open_]; }
 
   // Of one thread: takes tasks until there are none.
-  Status perform(std::span<const Task> tasks) {
+  Status perform(std::span<const Task> tasks, TaskDealer& dealer) {
     HashQueue queue;
-    std::array<std::unique_ptr<WeightJob>, 2> jobs;
-    std::array<const Task*, 2> tasks_of = {};
-    for (bool any = true; any && !stop_;) {
-      any = false;
-      for (size_t k = 0; k < jobs.size() && !stop_; ++k) {
-        while (jobs[k] == nullptr && !stop_) {
-          const size_t next = next_task_++;
-          if (next >= tasks.size()) break;
-          tasks_of[k] = &tasks[next];
-          jobs[k] = FERRY_TRY(begin(tasks[next], queue));
-        }
-        if (jobs[k] == nullptr) continue;
-        any = true;
-        if (!jobs[k]->is_written()) advance(FERRY_TRY(jobs[k]->write_tile()));
-        if (!jobs[k]->is_written()) continue;
-        FERRY_RETURN_IF_ERROR(note(*tasks_of[k], FERRY_TRY(jobs[k]->finish())));
-        jobs[k] = nullptr;
+    std::vector<size_t> open;  // tasks
+    std::vector<std::unique_ptr<WeightJob>> jobs;
+    while (!stop_) {
+      while (const auto next = dealer.take(open)) {
+        auto job = FERRY_TRY(begin(tasks[*next], queue));
+        if (job == nullptr) continue;
+        open.push_back(*next);
+        jobs.push_back(std::move(job));
+      }
+      if (open.empty()) break;
+      for (size_t i = open.size(); i-- > 0 && !stop_;) {
+        if (!jobs[i]->is_written()) advance(FERRY_TRY(jobs[i]->write_tile()));
+        if (!jobs[i]->is_written()) continue;
+        FERRY_RETURN_IF_ERROR(note(tasks[open[i]], FERRY_TRY(jobs[i]->finish())));
+        open.erase(open.begin() + static_cast<ptrdiff_t>(i));
+        jobs.erase(jobs.begin() + static_cast<ptrdiff_t>(i));
       }
     }
     return {};
@@ -422,7 +434,6 @@ class FileWriter {
   FileDigests digests_;            // distinct elements are written by distinct tasks
   std::vector<OutputFile> open_;   // of the current batch
   size_t first_open_ = 0;
-  std::atomic<size_t> next_task_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;  // guards what follows
   std::optional<Error> error_;

@@ -1,43 +1,41 @@
-// HashQueue: SHA-256 of the streams that one thread hashes, two of them at a time. Private to
+// HashQueue: SHA-256 of the streams that one thread hashes, several of them at a time. Private to
 // packer/.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "core/sha256.h"
 
 namespace ferry::packer {
 
-// Bytes wait until there are some of another stream. For use by one thread.
+// Bytes wait until one of the streams must go on; as many as are worth it are then hashed together.
+// For use by one thread.
 class HashQueue {
  public:
   // The next bytes of a stream. They and `hash` must stay as they are until settle(hash).
   void add(Sha256& hash, std::span<const std::byte> data) {
     settle(hash);
-    if (waiting_ == nullptr) return wait(hash, data);
-    const auto [of_waiting, of_new] = update_both(*waiting_, data_, hash, data);
-    data_ = data_.subspan(of_waiting);
-    data = data.subspan(of_new);
-    if (data.size() <= data_.size()) return hash.update(data);
-    waiting_->update(data_);
-    wait(hash, data);
+    if (!data.empty()) waiting_.push_back({&hash, data});
   }
   // All bytes of the stream are in `hash`.
   void settle(Sha256& hash) {
-    if (waiting_ != &hash) return;
-    hash.update(data_);
-    waiting_ = nullptr;
+    const auto is_wanted = [&](const Sha256Update& update) { return update.hash == &hash; };
+    for (;;) {
+      const auto wanted = std::ranges::find_if(waiting_, is_wanted);
+      if (wanted == waiting_.end()) return;
+      // The streams beside it are those that wait longest.
+      std::rotate(waiting_.begin(), wanted, wanted + 1);
+      update_together(waiting_);
+      std::erase_if(waiting_, [](const Sha256Update& update) { return update.data.empty(); });
+    }
   }
 
  private:
-  void wait(Sha256& hash, std::span<const std::byte> data) {
-    waiting_ = &hash;
-    data_ = data;
-  }
-
-  Sha256* waiting_ = nullptr;
-  std::span<const std::byte> data_;
+  std::vector<Sha256Update> waiting_;
 };
 
 }  // namespace ferry::packer

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "core/file.h"
 #include "core/memory_folder.h"
@@ -14,23 +15,29 @@ namespace ferry::packer {
 // A handle: what it names must outlive it.
 class OutputFolder {
  public:
-  explicit OutputFolder(const std::string& directory) : directory_(&directory) {}
+  OutputFolder(const std::string& directory, bool synced)
+      : directory_(&directory), synced_(synced) {}
   explicit OutputFolder(MemoryFolder& memory) : memory_(&memory) {}
 
   Result<OutputFile> create(const std::string& name, uint64_t bytes) const {
-    return memory_ != nullptr ? memory_->create(name, bytes)
-                              : OutputFile::create(path_of(name), bytes);
+    if (memory_ != nullptr) return memory_->create(name, bytes);
+    return as_synced(FERRY_TRY(OutputFile::create(path_of(name), bytes)));
   }
   // One that is there, to be read and written.
   Result<OutputFile> open(const std::string& name) const {
-    return memory_ != nullptr ? memory_->open_to_write(name)
-                              : OutputFile::open_existing(path_of(name));
+    if (memory_ != nullptr) return memory_->open_to_write(name);
+    return as_synced(FERRY_TRY(OutputFile::open_existing(path_of(name))));
   }
 
  private:
+  OutputFile as_synced(OutputFile file) const {
+    if (!synced_) file.leave_unsynced();
+    return file;
+  }
   std::string path_of(const std::string& name) const { return *directory_ + "/" + name; }
 
   const std::string* directory_ = nullptr;
+  bool synced_ = true;
   MemoryFolder* memory_ = nullptr;
 };
 

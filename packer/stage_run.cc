@@ -68,7 +68,7 @@ Status write_resumable(const StagedOutput& output, ThreadPool& pool, const FillS
                                       total_bytes(*output.listing) - stored, output.path));
   Status filled = fill_stage(output, staging, fingerprint, pool, fill);
   if (filled) {
-    FERRY_RETURN_IF_ERROR(staging.publish());
+    FERRY_RETURN_IF_ERROR(staging.publish(/*synced=*/true));
     remove_parts(output.parts);
     return {};
   }
@@ -88,7 +88,7 @@ Status write_staged(const StagedOutput& output, ThreadPool& pool, const FillStag
   FERRY_RETURN_IF_ERROR(require_space(StagingDirectory::parent_of(output.path),
                                       total_bytes(*output.listing), output.path));
   FERRY_RETURN_IF_ERROR(fill(staging, nullptr));
-  return staging.publish();
+  return staging.publish(output.synced);
 }
 
 Status check_sources_unchanged(const FileSet& files) {

@@ -440,8 +440,10 @@ std::string StagingDirectory::journal_path() const {
   return fmt::format("{}/{}", root_, kJournalName);
 }
 
-Status StagingDirectory::publish() {
-  FERRY_RETURN_IF_ERROR(sync_directory(path_));
+Status StagingDirectory::publish(bool synced) {
+  if (synced) {
+    FERRY_RETURN_IF_ERROR(sync_directory(path_));
+  }
   const auto existing = FERRY_TRY(look_at(target_));
   if (existing) {
     FERRY_RETURN_IF_ERROR(check_replaceable(target_, *existing, overwrite_, kind_));
@@ -453,7 +455,9 @@ Status StagingDirectory::publish() {
   } else {
     FERRY_RETURN_IF_ERROR(give_name());
   }
-  FERRY_RETURN_IF_ERROR(sync_directory(parent_));
+  if (synced) {
+    FERRY_RETURN_IF_ERROR(sync_directory(parent_));
+  }
   keep_ = false;
   // What is left is of no use: the old target, and the journal, which goes first, so that a stage
   // without one is known to be of none. Where it cannot be removed, the next run tries again.

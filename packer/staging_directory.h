@@ -54,8 +54,9 @@ class StagingDirectory {
   static std::string parent_of(const std::string& target);
 
   // Syncs the directory, gives it its name, syncs the parent. The files in it have been synced. An
-  // old target is exchanged with it in one step and removed afterwards.
-  Status publish();
+  // old target is exchanged with it in one step and removed afterwards. With `synced` false nothing
+  // is, nor has been, synced.
+  Status publish(bool synced);
 
  private:
   static Result<StagingDirectory> begin(const std::string& target, bool overwrite,

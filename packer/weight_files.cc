@@ -147,11 +147,10 @@ std::string plan_text(const WeightFilesPlan::Impl& plan) {
   return text;
 }
 
-Status write_weight_files(const WeightFilesPlan::Impl& plan, const std::string& directory,
+Status write_weight_files(const WeightFilesPlan::Impl& plan, const OutputFolder& folder,
                           ResumableStage* stage, ThreadPool& pool, const ShowProgress& progress,
                           WrittenFiles& written) {
-  const FileDigests digests =
-      FERRY_TRY(write_files(plan, OutputFolder(directory), stage, pool, progress));
+  const FileDigests digests = FERRY_TRY(write_files(plan, folder, stage, pool, progress));
   FERRY_RETURN_IF_ERROR(check_sources_unchanged(plan));
   const std::vector<WrittenWeight> weights = weights_of(plan);
   FERRY_RETURN_IF_ERROR(check_values(weights, digests.non_finite, *plan.source));
@@ -189,13 +188,15 @@ Result<WrittenFiles> WeightFilesPlan::write(const FilesTarget& target, ThreadPoo
                             .kind = impl_->input.is_directory ? Kind::kCheckpoint : Kind::kFile,
                             .overwrite = target.overwrite,
                             .resume = target.resume,
+                            .synced = target.synced,
                             .files = impl_.get(),
                             .listing = &impl_->listing,
                             .plan_text = [&] { return plan_text(*impl_); }};
   WrittenFiles written;
   FERRY_RETURN_IF_ERROR(
       write_staged(output, pool, [&](const StagingDirectory& staging, ResumableStage* stage) {
-        return write_weight_files(*impl_, staging.path(), stage, pool, progress, written);
+        return write_weight_files(*impl_, OutputFolder(staging.path(), target.synced), stage, pool,
+                                  progress, written);
       }));
   return written;
 }

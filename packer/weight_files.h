@@ -84,6 +84,7 @@ struct FilesTarget {
   std::string path;        // the directory, or the file
   bool overwrite = false;  // what is there is replaced: a file, or a directory of a checkpoint
   bool resume = false;     // as BundleTarget::resume
+  bool synced = true;      // as BundleTarget::synced
 };
 
 struct WrittenFile {

@@ -99,8 +99,8 @@ TEST(Plan, OutputsThatLinksMakeEqualOrNestedAreRefused) {
 }
 
 TEST(Plan, WordsThatBatchGivesItselfAreRefused) {
-  for (const char* word : {"-o", "-oX", "-o=X", "--out=X", "--overwrite", "--resume", "--dry-run",
-                           "--json", "--threads=3", "--", "--help"}) {
+  for (const char* word : {"-o", "-oX", "-o=X", "--out=X", "--overwrite", "--resume", "--no-sync",
+                           "--dry-run", "--json", "--threads=3", "--", "--help"}) {
     const std::string text = task_line("a", "out/a", std::string(R"(,"args":[")") + word + R"("])");
     EXPECT_NE(message(text).find("in 'args' is not allowed"), std::string::npos) << word;
   }

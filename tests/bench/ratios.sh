@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Whole-process costs of converting a checkpoint, as ratios to cp and sha256sum in the same run.
 #   tests/bench/ratios.sh FERRY CHECKPOINT_DIR WORK_DIR [convert options...]
-# Each figure is the best of three, with a warm page cache. Peak anonymous memory is sampled.
+# Each figure is the best of five, with a warm page cache. cp does not wait for the disk: compare it with
+# --no-sync, and a conversion without that with "cp and sync". Peak anonymous memory is sampled.
 set -euo pipefail
 ferry=$1 checkpoint=$2 work=$3
 shift 3
 mkdir -p "$work"
 files=("$checkpoint"/*.safetensors)
 
-seconds() { # best of three of a command, in seconds; what earlier ones wrote is removed before
+seconds() { # best of five of a command, in seconds; what earlier ones wrote is removed before
   local best= t0 t1 t
-  for _ in 1 2 3; do
+  for _ in 1 2 3 4 5; do
     rm -rf "$work/copy"; mkdir "$work/copy"
-    if [ "$1" = convert ]; then rm -rf "$work/bundle"; fi
+    if [ "$1" = convert ] || [ "$1" = unsynced ]; then rm -rf "$work/bundle"; fi
     t0=$(date +%s.%N); "$@" > /dev/null; t1=$(date +%s.%N)
     t=$(echo "$t1 - $t0" | bc)
     if [ -z "$best" ] || [ "$(echo "$t < $best" | bc)" = 1 ]; then best=$t; fi
@@ -20,6 +21,7 @@ seconds() { # best of three of a command, in seconds; what earlier ones wrote is
   echo "$best"
 }
 copy() { cp "${files[@]}" "$work/copy/"; }
+unsynced() { convert --no-sync "$@"; }
 synced_copy() { copy; sync "$work"/copy/*; } # what has the bytes on the disk, as a bundle has
 convert() { "$ferry" convert "$checkpoint" -o "$work/bundle" --quiet "$@"; }
 plan() { "$ferry" convert "$checkpoint" -o "$work/bundle" --dry-run --overwrite --quiet "$@"; }
@@ -39,6 +41,7 @@ t_cp=$(seconds copy)
 t_synced=$(seconds synced_copy)
 t_sha=$(seconds sha256sum "${files[@]}")
 t_convert=$(seconds convert "$@")
+t_unsynced=$(seconds unsynced "$@")
 t_dry=$(seconds plan "$@")
 t_check=$(seconds "$ferry" check "$work/bundle" --quiet)
 echo "bytes            $(cat "${files[@]}" | wc -c)"
@@ -47,6 +50,7 @@ echo "cp and sync      $t_synced s"
 echo "sha256sum        $t_sha s"
 echo "convert          $t_convert s = $(echo "scale=2; $t_convert / $t_cp" | bc) x cp," \
   "$(echo "scale=2; $t_convert / $t_synced" | bc) x cp and sync"
+echo "  with --no-sync $t_unsynced s = $(echo "scale=2; $t_unsynced / $t_cp" | bc) x cp"
 echo "convert dry run  $t_dry s"
 echo "check            $t_check s = $(echo "scale=2; $t_check / $t_sha" | bc) x sha256sum"
 echo "peak anonymous   $(peak_anonymous "$@") MiB"

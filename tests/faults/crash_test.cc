@@ -32,6 +32,7 @@ struct Scenario {
 const Scenario kScenarios[] = {
     {"convert"},
     {"overwrite", Left::kOldBundle, {"--overwrite"}},
+    {"unsynced", Left::kOldBundle, {"--overwrite", "--no-sync"}},
     {"resume", Left::kNothing, {"--resume"}},
     {"resumed", Left::kStage, {"--resume"}},
     {"resumed_over_a_bundle", Left::kOldBundleAndStage, {"--resume", "--overwrite"}},

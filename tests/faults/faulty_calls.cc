@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -195,6 +196,13 @@ int __wrap_rmdir(const char* path) {
 
 int __wrap_flock(int fd, int operation) {
   return plan.fails("flock", false) ? -1 : __real_flock(fd, operation);
+}
+
+// What a file is in is a disk of some kind, though the tests write into memory.
+int __wrap_fstatfs(int fd, struct statfs* info) {
+  const int result = __real_fstatfs(fd, info);
+  info->f_type = 0;
+  return result;
 }
 
 // `errno N` is a disk that is nearly full: N bytes are free.

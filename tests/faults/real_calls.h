@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
@@ -25,6 +26,7 @@ int __real_unlinkat(int directory, const char* path, int flags);
 int __real_rmdir(const char* path);
 int __real_flock(int fd, int operation);
 int __real_statvfs(const char* path, struct statvfs* info);
+int __real_fstatfs(int fd, struct statfs* info);
 
 ssize_t __wrap_pread(int fd, void* data, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void* data, size_t size, off_t offset);
@@ -45,4 +47,5 @@ int __wrap_unlinkat(int directory, const char* path, int flags);
 int __wrap_rmdir(const char* path);
 int __wrap_flock(int fd, int operation);
 int __wrap_statvfs(const char* path, struct statvfs* info);
+int __wrap_fstatfs(int fd, struct statfs* info);
 }

@@ -302,6 +302,21 @@ TEST(DiskSpace, IsAskedForBeforeAnythingIsWritten) {
   }
 }
 
+TEST(NoSync, WaitsForNoDisk) {
+  const TempDir dir;
+  for (const char* call : {"fsync", "fdatasync"}) {
+    const Fault none(std::string(call) + " errno 0 " + std::to_string(EIO));
+    for (const Args& options : {Args{}, Args{"--to", "safetensors"}}) {
+      Args args = {"convert", fixture("llama3_tied"), "-o", dir / "out", "--no-sync"};
+      args.insert(args.end(), options.begin(), options.end());
+      const Outcome outcome = run_ferry_once(args);
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_EQ(none.count(), 0);
+      fs::remove_all(dir / "out");
+    }
+  }
+}
+
 // A file system that cannot reserve, and one that has no room for what is reserved.
 TEST(DiskSpace, IsReservedWhereThatIsPossible) {
   const TempDir dir;

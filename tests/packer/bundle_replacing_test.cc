@@ -179,7 +179,7 @@ TEST(BundleWriter, TheNameIsTakenBeforeAnythingIsWritten) {
   };
   EXPECT_EXIT(second(), testing::ExitedWithCode(0), "out: another run is writing it ");
   EXPECT_EQ(names_in(dir.path()).size(), 1u);
-  ASSERT_TRUE(first->publish());
+  ASSERT_TRUE(first->publish(/*synced=*/true));
   EXPECT_EQ(names_in(dir.path()), Names{"out"});
 }
 

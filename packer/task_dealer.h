@@ -1,0 +1,66 @@
+// TaskDealer: which tasks a thread works on by turns, so that it hashes their bytes together.
+// Private to packer/.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/sha256.h"
+
+namespace ferry::packer {
+
+struct HashedTask {
+  uint64_t bytes = 0;
+  size_t streams = 1;  // computations of SHA-256 that it needs
+};
+
+// Deals tasks to threads in their order, which should be the longest first.
+class TaskDealer {
+ public:
+  TaskDealer(std::vector<HashedTask> tasks, size_t threads) : tasks_(std::move(tasks)) {
+    long_.resize(tasks_.size());
+    uint64_t left = 0;
+    for (size_t i = tasks_.size(); i-- > 0;) {
+      long_[i] = tasks_[i].bytes > std::max(kShort, left / threads / sha256_width());
+      left += tasks_[i].bytes;
+    }
+  }
+
+  // The next task for a thread that has not ended `open`; nothing where it has enough, or there is
+  // none. A thread without any gets one as long as there are some.
+  std::optional<size_t> take(std::span<const size_t> open) {
+    size_t next = next_.load();
+    while (next < tasks_.size() && has_room(open, next)) {
+      if (next_.compare_exchange_weak(next, next + 1)) return next;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  // So little does not keep other threads waiting.
+  static constexpr uint64_t kShort = uint64_t{1} << 22;
+
+  // Of many streams together each is slow. A task that would be the last one to end then is worked
+  // on alone, or with another one of the kind.
+  bool has_room(std::span<const size_t> open, size_t next) const {
+    if (open.empty()) return true;
+    size_t streams = tasks_[next].streams;
+    for (const size_t task : open) {
+      if (long_[task] != long_[next]) return false;
+      streams += tasks_[task].streams;
+    }
+    return streams <= (long_[next] ? std::min<size_t>(2, sha256_width()) : sha256_width());
+  }
+
+  std::vector<HashedTask> tasks_;
+  std::vector<bool> long_;
+  std::atomic<size_t> next_{0};
+};
+
+}  // namespace ferry::packer
