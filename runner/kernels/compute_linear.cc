@@ -7,6 +7,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "runner/kernels/compute_tile-inl.h"
+#include "runner/kernels/fetch_ahead.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ferry::kernels {
@@ -16,7 +17,7 @@ static_assert(kTaskCols % kTileCols == 0);
 
 // Columns [begin, end) of out for all of a few rows.
 void linear_direct_task(const LinearArgs& a, size_t begin, size_t end) {
-  const RowProducts p{a.x, a.x_stride, a.m, a.w, a.k, a.out, a.n, a.k};
+  const RowProducts p{a.x, a.x_stride, a.m, a.w, a.k, a.out, a.n, a.k, fetch_ahead().band};
   if (a.dtype == DType::kF32) return banded_products<float>(p, begin, end);
   if (a.dtype == DType::kBF16) return banded_products<BF16>(p, begin, end);
   banded_products<F16>(p, begin, end);

@@ -41,16 +41,35 @@ HWY_INLINE void step(const float* x, size_t x_stride, const W* w, size_t w_strid
   }
 }
 
+// What a product fetches while it computes.
+enum class Fetch {
+  kNothing,
+  kNextRows,  // those behind the rows that it reads
+  kInBands,   // what lies RowProducts::ahead bytes ahead in each of them
+};
+
+// The cache line of the byte that lies `ahead` of p. It may lie behind the matrix: what is not
+// mapped is ignored.
+HWY_INLINE void fetch(const void* p, size_t ahead) {
+  hwy::Prefetch(reinterpret_cast<const char*>(reinterpret_cast<uintptr_t>(p) + ahead));
+}
+
 // As step over all of k; w is not read past k, x is padded.
-template <size_t kM, size_t kN, bool kAhead, class W>
+template <size_t kM, size_t kN, Fetch kFetch, class W>
 HWY_INLINE void steps(const float* x, size_t x_stride, const W* w, size_t w_stride, size_t k,
-                      VF32 (&acc)[kM * kN]) {
+                      size_t ahead, VF32 (&acc)[kM * kN]) {
   const size_t whole = k / kLanes * kLanes;
   size_t c = 0;
-  if constexpr (kAhead) {
+  if constexpr (kFetch != Fetch::kNothing) {
     constexpr size_t kLine = 64 / sizeof(W);
     for (; c + kLine <= whole; c += kLine) {
-      for (size_t j = 0; j < kN; ++j) hwy::Prefetch(w + (j + kN) * w_stride + c);
+      for (size_t j = 0; j < kN; ++j) {
+        if constexpr (kFetch == Fetch::kNextRows) {
+          hwy::Prefetch(w + (j + kN) * w_stride + c);
+        } else {
+          fetch(w + j * w_stride + c, ahead);
+        }
+      }
       for (size_t s = c; s < c + kLine; s += kLanes) {
         step<kM, kN>(x + s, x_stride, w + s, w_stride, acc);
       }
@@ -92,14 +111,14 @@ HWY_INLINE void finish(const VF32 (&acc)[kCount], T* out) {
   for (size_t i = 0; i < kCount; i += kLanes) store_f32(d, hn::Load(d, sums + i), out + i);
 }
 
-// Columns j, j + apart, ..., j + (kN - 1) * apart of out, rows [i, i + kM). kAhead: the next kN
-// rows of w are used next, and are fetched while these are.
-template <size_t kM, size_t kN, class T, bool kAhead>
+// Columns j, j + apart, ..., j + (kN - 1) * apart of out, rows [i, i + kM).
+template <size_t kM, size_t kN, class T, Fetch kFetch>
 HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j, size_t apart) {
   VF32 acc[kM * kN];
   clear(acc);
-  steps<kM, kN, kAhead>(p.x + i * p.x_stride, p.x_stride,
-                        static_cast<const T*>(p.w) + j * p.w_stride, apart * p.w_stride, p.k, acc);
+  steps<kM, kN, kFetch>(p.x + i * p.x_stride, p.x_stride,
+                        static_cast<const T*>(p.w) + j * p.w_stride, apart * p.w_stride, p.k,
+                        p.ahead, acc);
   T sums[round_up(kM * kN, kMaxLanes)];
   finish(acc, sums);
   for (size_t r = 0; r < kM; ++r) {
@@ -108,16 +127,16 @@ HWY_INLINE void product_tile(const RowProducts& p, size_t i, size_t j, size_t ap
   }
 }
 
-// The columns of product_tile for all rows. Only the first tile fetches ahead.
-template <size_t kM, size_t kN, class T, bool kAhead>
+// The columns of product_tile for all rows. Only the first tile fetches.
+template <size_t kM, size_t kN, class T, Fetch kFetch>
 HWY_INLINE void product_columns(const RowProducts& p, size_t j, size_t apart) {
   size_t i = 0;
-  if constexpr (kAhead) {
-    if (p.m >= kM) product_tile<kM, kN, T, true>(p, 0, j, apart), i = kM;
+  if constexpr (kFetch != Fetch::kNothing) {
+    if (p.m >= kM) product_tile<kM, kN, T, kFetch>(p, 0, j, apart), i = kM;
   }
-  for (; i + kM <= p.m; i += kM) product_tile<kM, kN, T, false>(p, i, j, apart);
+  for (; i + kM <= p.m; i += kM) product_tile<kM, kN, T, Fetch::kNothing>(p, i, j, apart);
   if constexpr (kM > 1) {
-    for (; i < p.m; ++i) product_tile<1, kN, T, false>(p, i, j, apart);
+    for (; i < p.m; ++i) product_tile<1, kN, T, Fetch::kNothing>(p, i, j, apart);
   }
 }
 
@@ -125,8 +144,8 @@ HWY_INLINE void product_columns(const RowProducts& p, size_t j, size_t apart) {
 template <size_t kM, size_t kN, class T>
 HWY_INLINE size_t product_range(const RowProducts& p, size_t begin, size_t end) {
   size_t j = begin;
-  for (; j + 2 * kN <= end; j += kN) product_columns<kM, kN, T, true>(p, j, 1);
-  for (; j + kN <= end; j += kN) product_columns<kM, kN, T, false>(p, j, 1);
+  for (; j + 2 * kN <= end; j += kN) product_columns<kM, kN, T, Fetch::kNextRows>(p, j, 1);
+  for (; j + kN <= end; j += kN) product_columns<kM, kN, T, Fetch::kNothing>(p, j, 1);
   return j;
 }
 
@@ -136,7 +155,13 @@ HWY_INLINE size_t product_range(const RowProducts& p, size_t begin, size_t end) 
 template <size_t kM, size_t kN, class T>
 HWY_INLINE size_t product_bands(const RowProducts& p, size_t begin, size_t end) {
   const size_t band = (end - begin) / kN;
-  for (size_t j = begin; j < begin + band; ++j) product_columns<kM, kN, T, false>(p, j, band);
+  for (size_t j = begin; j < begin + band; ++j) {
+    if (kM == 1 && p.ahead > 0) {
+      product_columns<kM, kN, T, Fetch::kInBands>(p, j, band);
+    } else {
+      product_columns<kM, kN, T, Fetch::kNothing>(p, j, band);
+    }
+  }
   return begin + band * kN;
 }
 

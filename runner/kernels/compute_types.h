@@ -31,6 +31,7 @@ struct RowProducts {
   size_t w_stride;
   void* out;
   size_t out_stride, k;
+  size_t ahead = 0;  // FetchAhead::band, for banded_products()
 };
 constexpr size_t kMaxTileCols = 6;
 

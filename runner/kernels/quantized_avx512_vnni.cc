@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "runner/kernels/compute_scratch.h"
+#include "runner/kernels/fetch_ahead.h"
 #include "runner/kernels/quantized_row.h"
 
 #ifdef __clang__

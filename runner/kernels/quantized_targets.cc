@@ -54,10 +54,6 @@ std::vector<const InstructionSet*> find_instruction_sets() {
   return sets;
 }
 
-// Measured with Qwen3-0.6B on a Xeon with AMX, for one row of activations: the product waits for
-// codes most of its time, and 3072 gave the most tokens per second of 1024 to 8192.
-constexpr size_t kIntelAhead = 3072;
-
 #else
 
 std::vector<const InstructionSet*> find_instruction_sets() {
@@ -77,13 +73,5 @@ std::span<const InstructionSet* const> instruction_sets() {
   static const std::vector<const InstructionSet*> sets = find_instruction_sets();
   return sets;
 }
-
-#if defined(__x86_64__)
-// An EPYC read a stream of weights (in bf16) more slowly when it was asked for ahead.
-size_t bytes_ahead() {
-  static const size_t ahead = __builtin_cpu_is("intel") ? kIntelAhead : 0;
-  return ahead;
-}
-#endif
 
 }  // namespace ferry::kernels

@@ -11,8 +11,6 @@ const InstructionSet& quantized_avx2();
 const InstructionSet& quantized_avx_vnni();
 const InstructionSet& quantized_avx512();
 const InstructionSet& quantized_avx512_vnni();
-// How far ahead products with few rows ask for codes, in bytes; 0: not at all.
-size_t bytes_ahead();
 #elif defined(__aarch64__) && (!defined(__clang__) || defined(__ARM_FEATURE_DOTPROD))
 const InstructionSet& quantized_neon_dot();
 #endif

@@ -166,7 +166,7 @@ template <class Dot>
 inline __m256i long_group(const uint8_t* codes, size_t bytes, const int8_t* split,
                           const int32_t* offsets) {
   __m256i acc = _mm256_setzero_si256(), other = acc;
-  const size_t ahead = bytes_ahead();
+  const size_t ahead = fetch_ahead().stream;
   for (; bytes >= 64; bytes -= 64, codes += 64, split += 128, offsets += 16) {
     ask_for(codes, ahead);
     acc = dot64<Dot>(_mm256_add_epi32(acc, load256(offsets)), codes, split);
@@ -308,7 +308,7 @@ inline void few_rows4(const CodedProduct& p, const Activations& x, size_t begin,
   const CodedMatrix& w = *p.matrix;
   const Groups groups(w);
   const auto rows = static_cast<size_t>(w.rows);
-  const size_t ahead = bytes_ahead();
+  const size_t ahead = fetch_ahead().stream;
   for (size_t n = begin; n < end; ++n) {
     for (size_t i = 0; i < x.rows; ++i) {
       const ActivationRow row = x.row(i);
@@ -399,7 +399,7 @@ inline void four_rows8(const CodedProduct& p, const ActivationRow& row, size_t c
 template <class Dot>
 void few8(const CodedProduct& p, const Activations& x, size_t begin, size_t end) {
   const auto rows = static_cast<size_t>(p.matrix->rows);
-  const size_t ahead = bytes_ahead();
+  const size_t ahead = fetch_ahead().stream;
   size_t n = begin;
   for (; n + 4 <= end; n += 4) {
     for (size_t i = 0; i < x.rows; ++i) {
@@ -419,7 +419,7 @@ void few8(const CodedProduct& p, const Activations& x, size_t begin, size_t end)
 template <class Dot>
 void code_sums(const CodedMatrix& m, size_t begin, size_t end, int32_t* sums) {
   const auto columns = static_cast<size_t>(m.columns);
-  const size_t ahead = bytes_ahead();
+  const size_t ahead = fetch_ahead().stream;
   alignas(32) int8_t ones[64];
   __builtin_memset(ones, 1, sizeof ones);
   for (size_t n = begin; n < end; ++n) {
