@@ -31,11 +31,6 @@ void add_proof(const pipeline::CheckpointProof& proof, std::vector<NamedComparis
                   proof.outputs ? std::string() : proof.problem});
 }
 
-// Floors that were measured in the same bundle.
-bool is_measured(const proof::ParityReport& report) {
-  return report.logits_floor_db && !report.bounds.has_floors();
-}
-
 }  // namespace
 
 std::vector<NamedComparison> comparisons_of(const pipeline::Verification& v) {
@@ -62,7 +57,7 @@ StatedBounds bounds_of(const NamedComparison& comparison, const pipeline::Verifi
   const proof::ParityReport& report = *comparison.report;
   StatedBounds bounds = {rounding_name(report.bounds), "verifier", report.output_limit(),
                          report.logits_floor_db};
-  if (is_measured(report)) {
+  if (report.measured_floors) {
     bounds.source = "measured";
     bounds.max_abs.reset();
     return bounds;

@@ -12,6 +12,8 @@
 #include "pipeline/calibration.h"
 #include "pipeline/f32_path.h"
 #include "pipeline/source_digests.h"
+#include "proof/measured_floors.h"
+#include "proof/probing.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
 
@@ -80,15 +82,6 @@ Result<Conversion> plan_f32_path(ThreadPool& pool, const ConvertOptions& options
     longest = std::max(longest, prompt.tokens.size() + prompt.continuation.size());
   }
   return plan_f32_layers(bundle, options, static_cast<int64_t>(longest), pool);
-}
-
-// The bundle's own features, for its own continuation.
-Status encode_prompts(runner::VisionEncoder* vision, std::vector<proof::RecordedPrompt>& prompts) {
-  for (proof::RecordedPrompt& prompt : prompts) {
-    if (vision == nullptr || prompt.images.pixels.empty()) continue;
-    prompt.images.features = FERRY_TRY(vision->encode(prompt.images.pixels));
-  }
-  return {};
 }
 
 Result<bool> has_finite_values(const TensorSource& path, size_t entry) {
@@ -176,7 +169,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     // The bundle's own greedy continuation: the f32 path is asked what it thinks of it.
     prompts = proof::probing_prompts(manifest.vocab_size, model.capacity());
     proof::add_probing_image(manifest, model.capacity(), prompts);
-    FERRY_RETURN_IF_ERROR(encode_prompts(vision.get(), prompts));
+    FERRY_RETURN_IF_ERROR(proof::encode_images(vision.get(), prompts));
     FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), prompts));
   }
   const std::string name = given.checkpoint + " in f32";
@@ -208,6 +201,14 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                              {.vision = vision.get(),
                               .details = given.details,
                               .progress = progress("running the bundle", ProgressUnit::kItems)}));
+  // Fixed floors do not know how sensitive this model is.
+  if (proof.codes && proof.codes->absent.empty() && proof.codes->parity() &&
+      !proof.outputs->parity && !given.tolerance) {
+    const proof::ParityReport noise = FERRY_TRY(
+        noise_of_codes(bundle, *stored, layers, prompts, recorded,
+                       progress("computing with the bundle's weights, for the noise"), pool));
+    floors_of_codes(noise, proof::activation_bounds_of(bundle, {})).judge(*proof.outputs);
+  }
   return proof;
 }
 

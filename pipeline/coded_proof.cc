@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -10,7 +11,10 @@
 #include "core/checked.h"
 #include "core/text.h"
 #include "pipeline/f32_path.h"
+#include "proof/bounds.h"
+#include "proof/probing.h"
 #include "proof/reference.h"
+#include "proof/rounding_proof.h"
 #include "proof/text_model.h"
 #include "runner/vision_encoder.h"
 
@@ -49,8 +53,11 @@ Result<RecordedPrompts> own_prompts(const packer::Bundle& bundle, const Recorded
                                     const CodedProofOptions& options, ThreadPool& pool) {
   proof::TextModel model = FERRY_TRY(proof::TextModel::load(
       bundle, pool, {.widen = true, .memory = options.memory}, options.decode));
+  const std::unique_ptr<runner::VisionEncoder> vision = FERRY_TRY(
+      runner::VisionEncoder::load_if_any(bundle, pool, {.widen = true, .memory = options.memory}));
   RecordedPrompts own = prompts;
   for (proof::RecordedPrompt& prompt : own) prompt.routes.clear();
+  FERRY_RETURN_IF_ERROR(proof::encode_images(vision.get(), own));
   FERRY_RETURN_IF_ERROR(model.continue_prompts(model.capacity(), own, /*least=*/1));
   return own;
 }
@@ -65,7 +72,32 @@ Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::R
   return model.verify(path, bounds, {.vision = vision.get(), .details = options.details});
 }
 
+Result<F32Outputs> run_with_codes(const packer::Bundle& bundle, const StoredWeights& stored,
+                                  const Conversion& layers, const RecordedPrompts& prompts,
+                                  const Progress& progress, ThreadPool& pool) {
+  return run_f32_path(
+      layers, prompts, bundle.path() + ", its weights in f32", pool,
+      {.in_several_calls = false, .weights = weights_stored_in(stored), .progress = progress});
+}
+
 }  // namespace
+
+Result<proof::ParityReport> noise_of_codes(const packer::Bundle& bundle,
+                                           const StoredWeights& stored, const Conversion& layers,
+                                           const std::vector<proof::RecordedPrompt>& prompts,
+                                           const proof::Reference& in_f32, const Progress& progress,
+                                           ThreadPool& pool) {
+  RecordedPrompts same = prompts;
+  const RecordedPrompts recorded_prompts = FERRY_TRY(proof::prompts_of(in_f32, bundle.manifest()));
+  for (proof::RecordedPrompt& prompt : same) {
+    const auto found =
+        std::ranges::find(recorded_prompts, prompt.name, &proof::RecordedPrompt::name);
+    if (found != recorded_prompts.end()) prompt.routes = found->routes;
+  }
+  const F32Outputs path = FERRY_TRY(run_with_codes(bundle, stored, layers, same, progress, pool));
+  const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
+  return proof::compare_references(recorded, in_f32, proof::f32_bounds(bundle));
+}
 
 Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights& stored,
                                const Conversion& layers,
@@ -77,11 +109,8 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
     return proof;
   }
   const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
-  const std::string name = bundle.path() + ", its weights in f32";
-  const F32Outputs path = FERRY_TRY(run_f32_path(layers, own, name, pool,
-                                                 {.in_several_calls = false,
-                                                  .weights = weights_stored_in(stored),
-                                                  .progress = options.progress}));
+  const F32Outputs path =
+      FERRY_TRY(run_with_codes(bundle, stored, layers, own, options.progress, pool));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   proof.exact = FERRY_TRY(compare(bundle, recorded, proof::widened_bounds_of(bundle),
                                   /*widen=*/true, options, pool));

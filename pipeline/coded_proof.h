@@ -13,6 +13,7 @@
 #include "pipeline/progress.h"
 #include "pipeline/stored_weights.h"
 #include "proof/parity_report.h"
+#include "proof/reference.h"
 #include "proof/reference_recorder.h"
 #include "runner/decode_options.h"
 
@@ -41,5 +42,14 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
                                const Conversion& layers,
                                const std::vector<proof::RecordedPrompt>& prompts,
                                const CodedProofOptions& options, ThreadPool& pool);
+
+// What the codes leave in the outputs of this model, without any quantised activation: it is
+// computed in f32 with the weights that the bundle stores, and compared with `in_f32`, the f32 path
+// of the same prompts, whose experts it takes.
+Result<proof::ParityReport> noise_of_codes(const packer::Bundle& bundle,
+                                           const StoredWeights& stored, const Conversion& layers,
+                                           const std::vector<proof::RecordedPrompt>& prompts,
+                                           const proof::Reference& in_f32, const Progress& progress,
+                                           ThreadPool& pool);
 
 }  // namespace ferry::pipeline

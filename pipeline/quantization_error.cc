@@ -21,16 +21,31 @@ SquaredError error_of(std::span<const float> values, std::span<const float> stor
   return sums;
 }
 
+// No scale needs to be smaller: it is that of a group of zeros.
+constexpr double kLeastScale = 0x1p-23;
+
+// The largest error that values have which are rounded to multiples of largest / last.
+double most_noise(std::span<const float> values, double last) {
+  double largest = 0;
+  for (const float value : values) largest = std::max(largest, std::fabs(double{value}));
+  const double half = std::max(largest / last, kLeastScale) / 2;
+  return static_cast<double>(values.size()) * half * half;
+}
+
 double relative_error(const SquaredError& group) {
   if (group.noise == 0) return 0;
   return group.signal > 0 ? std::sqrt(group.noise / group.signal) : proof::kBeyondAnyBound;
 }
 
+double last_code(const graph::QuantizationScheme& coding) { return coding.bits == 4 ? 7 : 127; }
+// Scales are rounded to bf16.
+constexpr double kCoarse = 1.02;
+
 // The codes that there are.
 class CodeRange {
  public:
   explicit CodeRange(const graph::QuantizationScheme& coding)
-      : last_(coding.bits == 4 ? 7 : 127), most_(kNearest) {
+      : last_(last_code(coding)), most_(kNearest) {
     // The official method chooses codes before it rounds the scale.
     if (coding.method == graph::ScaleMethod::kHqq && coding.scale_dtype == DType::kBF16) {
       most_ += (last_ + 1) * kBF16Rounding;
@@ -82,6 +97,10 @@ void QuantizationError::add_rows(const graph::QuantizationScheme& coding, int64_
     sums.add(part);
     const double relative = relative_error(part);
     if (relative > worst.relative) worst = {row, group, relative};
+    if (part.noise > kCoarse * most_noise(want, last_code(coding)) && coarse++ == 0) {
+      coarse_row = row;
+      coarse_group = group;
+    }
     float scale = 0;
     to_f32(coding.scale_dtype, scales.data() + index * scale_bytes, &scale, 1);
     for (size_t i = 0; i < size; ++i) {

@@ -38,6 +38,10 @@ struct QuantizationError {
   // none where codes were chosen rightly, whatever the scales are.
   int64_t misplaced = 0, misplaced_row = 0, misplaced_column = 0;
 
+  // Groups whose error is larger than that of any rounding to nearest by the plainest scale, the
+  // one of the largest value: their scales are wrong. And the place of the first.
+  int64_t coarse = 0, coarse_row = 0, coarse_group = 0;
+
   // Whole rows, from `first` on: values of the checkpoint, and the bytes of codes and scales.
   void add_rows(const graph::QuantizationScheme& coding, int64_t first, int64_t columns,
                 std::span<const float> values, std::span<const std::byte> codes,

@@ -113,12 +113,20 @@ class WeightComparison {
 
   // The codes are what the recipe makes; this says whether they are right.
   std::string misplaced_codes() const {
-    if (error_->misplaced == 0) return {};
+    if (error_->misplaced == 0) return coarse_groups();
     return fmt::format(
         "{}: {} of {} codes are not the nearest to the values of {}, first in row {}, "
         "column {}",
         quoted(tensor_.name), error_->misplaced, error_->sums.values, keys_, error_->misplaced_row,
         error_->misplaced_column);
+  }
+
+  std::string coarse_groups() const {
+    if (error_->coarse == 0) return {};
+    return fmt::format(
+        "{}: {} scales lose more of the values of {} than plain rounding would, first in row {}, "
+        "group {}",
+        quoted(tensor_.name), error_->coarse, keys_, error_->coarse_row, error_->coarse_group);
   }
 
   // Codes and scales of rows that are made at once, and their distance from the values.

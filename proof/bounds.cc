@@ -40,9 +40,6 @@ std::optional<double> floor_at(std::optional<DType> rounding, std::optional<doub
   return base - 10 * std::log10(depth);
 }
 
-// A single row may have this much more noise than the whole tensor.
-constexpr double kOneRowDb = 6;
-
 bool has_recurrent_state(const packer::Manifest& manifest) {
   const auto is_recurrent = [](const packer::ManifestBuffer& buffer) {
     return buffer.name.ends_with(".recurrent_state");

@@ -48,6 +48,9 @@ struct ParityBounds {
   bool explains_choice(std::span<const float> got, std::span<const float> want) const;
 };
 
+// A single row may have this much more noise than the whole tensor.
+inline constexpr double kOneRowDb = 6;
+
 // Largest absolute error of a logit in f32.
 double f32_tolerance(bool delta_rule);
 // Uses the dtypes in the bundle's data files, not those of its manifest. The manifest's tolerance

@@ -77,6 +77,7 @@ struct ParityReport {
   std::vector<LayerResult> layers;             // the worst over prompts
   std::optional<Divergence> first_divergence;  // in model order; "logits" if only they differ
   std::optional<double> logits_floor_db;
+  bool measured_floors = false;  // the floors are those of measured noise (measured_floors.h)
   std::vector<CaseReport> cases;
 
   bool has_logits() const { return metrics.rows > 0; }

@@ -70,6 +70,14 @@ void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
   }
 }
 
+Status encode_images(runner::VisionEncoder* vision, std::vector<RecordedPrompt>& prompts) {
+  for (RecordedPrompt& prompt : prompts) {
+    if (vision == nullptr || prompt.images.pixels.empty()) continue;
+    prompt.images.features = FERRY_TRY(vision->encode(prompt.images.pixels));
+  }
+  return {};
+}
+
 Status continue_prompts(runner::Decoder& decoder, const packer::Manifest& manifest,
                         int64_t capacity, std::vector<RecordedPrompt>& prompts, int64_t least) {
   const int64_t positions = std::min(capacity, decoder.capacity());

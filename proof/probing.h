@@ -8,6 +8,7 @@
 #include "packer/manifest.h"
 #include "proof/reference_recorder.h"
 #include "runner/decoder.h"
+#include "runner/vision_encoder.h"
 
 namespace ferry::proof {
 
@@ -22,6 +23,9 @@ std::vector<RecordedPrompt> probing_prompts(int64_t vocab_size, int64_t capacity
 // takes images and the context has room for one.
 void add_probing_image(const packer::Manifest& manifest, int64_t capacity,
                        std::vector<RecordedPrompt>& prompts);
+
+// Gives prompts with pixel values the features that `vision` makes of them; it may be nullptr.
+Status encode_images(runner::VisionEncoder* vision, std::vector<RecordedPrompt>& prompts);
 
 // Replaces the continuation of every prompt by the decoder's own, by largest logit: as many tokens
 // as it has and `least` at least, but not more than fit into `capacity` positions or the decoder's.

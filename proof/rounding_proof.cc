@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <utility>
 
 #include "core/program_interface.h"
 #include "core/text.h"
 #include "proof/expert_search.h"
+#include "proof/measured_floors.h"
 #include "proof/text_model.h"
 #include "proof/verify.h"
 #include "runner/decoder.h"
@@ -25,53 +25,21 @@ bool any_rounded(const packer::Manifest& manifest) {
   return std::ranges::any_of(manifest.tensors, &packer::ManifestTensor::rounded);
 }
 
-// Signal-to-noise floors of tensors, from the rounding noise measured in the same tensors.
-class MeasuredFloors {
- public:
-  explicit MeasuredFloors(const ParityReport& rounding)
-      : least_noise_(*rounding.bounds.rounding == DType::kF16 ? kLeastNoiseF16Db
-                                                              : kLeastNoiseBF16Db),
-        logits_(floor_of(rounding.metrics.values)) {
-    for (const LayerResult& layer : rounding.layers) {
-      floors_[layer.tensor.name] = floor_of(layer.metrics);
-    }
-  }
-
-  void judge(ParityReport& report) const {
-    for (CaseReport& one : report.cases) {
-      judge(one.layers);
-      one.parity = all_within(one.layers) && logits_within(one.worst());
-    }
-    judge(report.layers);
-    report.logits_floor_db = logits_;
-    report.parity = all_within(report.layers) && logits_within(report.metrics);
-    report.first_divergence = first_divergence(report);
-  }
-
- private:
-  void judge(std::vector<LayerResult>& layers) const {
-    for (LayerResult& layer : layers) {
-      const auto found = floors_.find(layer.tensor.name);
-      layer.floor_db = found == floors_.end() ? logits_ : found->second;
-      layer.within = layer.metrics.finite && layer.metrics.sqnr_db >= *layer.floor_db;
-    }
-  }
-  static bool all_within(const std::vector<LayerResult>& layers) {
-    return std::ranges::all_of(layers, &LayerResult::within);
-  }
-  bool logits_within(const LogitMetrics& logits) const {
-    return logits.values.finite && logits.values.sqnr_db >= logits_;
-  }
-
+// A bundle with rounded weights and activations in f32 may have as much noise as `rounding` its
+// activations makes, and kRoundedWeightsDb more.
+MeasuredFloors floors_of_rounding(const ParityReport& rounding) {
+  const double most =
+      *rounding.bounds.rounding == DType::kF16 ? kLeastNoiseF16Db : kLeastNoiseBF16Db;
   // A tensor without rounded activations, such as an embedding, still has rounded weights.
-  double floor_of(const ValueMetrics& noise) const {
-    return std::min(noise.sqnr_db, least_noise_) - kRoundedWeightsDb;
+  const auto floor_of = [&](const ValueMetrics& noise) {
+    return std::min(noise.sqnr_db, most) - kRoundedWeightsDb;
+  };
+  MeasuredFloors floors{.logits = floor_of(rounding.metrics.values), .tensors = {}};
+  for (const LayerResult& layer : rounding.layers) {
+    floors.tensors[layer.tensor.name] = floor_of(layer.metrics);
   }
-
-  double least_noise_;
-  double logits_;
-  std::map<std::string, double> floors_;  // by tensor
-};
+  return floors;
+}
 
 bool has_experts(const runner::Decoder& decoder, const packer::Manifest& manifest) {
   for (int64_t layer = 0; layer < manifest.num_layers; ++layer) {
@@ -198,7 +166,7 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   with_vision.vision = vision.get();
   proof.outputs = FERRY_TRY(model.verify(reference, bounds, with_vision));
   if (!proof.exact_weights && !bounds.coded_db && !proof.in_f32.parity) {
-    MeasuredFloors(proof.rounding).judge(proof.in_f32);
+    floors_of_rounding(proof.rounding).judge(proof.in_f32);
   }
   return proof;
 }

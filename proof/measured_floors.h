@@ -1,0 +1,26 @@
+// MeasuredFloors: signal-to-noise floors of the tensors of one model, from noise that was measured
+// in the same tensors.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "proof/parity_report.h"
+
+namespace ferry::proof {
+
+struct MeasuredFloors {
+  double logits = 0;                      // dB; of an encoder: of its last output
+  std::map<std::string, double> tensors;  // by name; others have that of the logits
+
+  // Judges all cases of `report` by these floors instead of its bounds. Tokens are not judged: they
+  // follow from the logits.
+  void judge(ParityReport& report) const;
+};
+
+// Floors for a bundle as it is, against the model in f32. `noise` is what its weights leave in f32,
+// against the same; `activations` are activation_bounds_of() the bundle. Both errors together are
+// at most their sum. A single row may have kOneRowDb more.
+MeasuredFloors floors_of_codes(const ParityReport& noise, const ParityBounds& activations);
+
+}  // namespace ferry::proof
