@@ -23,11 +23,13 @@ struct HashedTask {
 // Deals tasks to threads in their order, which should be the longest first.
 class TaskDealer {
  public:
-  TaskDealer(std::vector<HashedTask> tasks, size_t threads) : tasks_(std::move(tasks)) {
+  TaskDealer(std::vector<HashedTask> tasks, size_t threads)
+      : tasks_(std::move(tasks)),
+        width_(std::min(sha256_width(), std::max<size_t>(2, kMostStreams / threads))) {
     long_.resize(tasks_.size());
     uint64_t left = 0;
     for (size_t i = tasks_.size(); i-- > 0;) {
-      long_[i] = tasks_[i].bytes > std::max(kShort, left / threads / sha256_width());
+      long_[i] = tasks_[i].bytes > std::max(kShort, left / threads / width_);
       left += tasks_[i].bytes;
     }
   }
@@ -43,6 +45,8 @@ class TaskDealer {
   }
 
  private:
+  // Of all threads: each has a buffer of some 256 KiB.
+  static constexpr size_t kMostStreams = 256;
   // So little does not keep other threads waiting.
   static constexpr uint64_t kShort = uint64_t{1} << 22;
 
@@ -55,10 +59,11 @@ class TaskDealer {
       if (long_[task] != long_[next]) return false;
       streams += tasks_[task].streams;
     }
-    return streams <= (long_[next] ? std::min<size_t>(2, sha256_width()) : sha256_width());
+    return streams <= (long_[next] ? std::min<size_t>(2, width_) : width_);
   }
 
   std::vector<HashedTask> tasks_;
+  size_t width_;  // streams of a thread
   std::vector<bool> long_;
   std::atomic<size_t> next_{0};
 };

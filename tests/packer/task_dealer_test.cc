@@ -23,6 +23,13 @@ TEST(TaskDealer, GivesAsManyAsAreHashedTogether) {
   EXPECT_EQ(first_hand(wide).size(), std::max<size_t>(1, sha256_width() / 2));
 }
 
+TEST(TaskDealer, GivesEachOfManyThreadsLess) {
+  TaskDealer dealer(std::vector<HashedTask>(1000, {.bytes = kMiB}), 64);
+  EXPECT_EQ(first_hand(dealer).size(), std::min<size_t>(4, sha256_width()));
+  TaskDealer more(std::vector<HashedTask>(1000, {.bytes = kMiB}), 1000);
+  EXPECT_EQ(first_hand(more).size(), std::min<size_t>(2, sha256_width()));
+}
+
 TEST(TaskDealer, GivesEachTaskOnceAndInOrder) {
   TaskDealer dealer(std::vector<HashedTask>(50, {.bytes = 10 * kMiB}), 2);
   std::vector<size_t> all;
