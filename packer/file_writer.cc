@@ -8,6 +8,10 @@
 // pass over every byte (digests of tensors are wanted anyway), on one core: conversion then cost
 // five times a copy on two cores instead of two and a half. Files for other programs pay for it,
 // because their readers know no other digest.
+//
+// Rejected: copy_file_range for what is not changed. It must be read to be hashed anyway. Two
+// threads on ext4 took 0.35 s for 1.2 GB with it, and 0.17 s with pread and pwrite through a
+// buffer.
 #include "packer/file_writer.h"
 
 #include <algorithm>

@@ -25,11 +25,11 @@ class TaskDealer {
  public:
   TaskDealer(std::vector<HashedTask> tasks, size_t threads)
       : tasks_(std::move(tasks)),
-        width_(std::min(sha256_width(), std::max<size_t>(2, kMostStreams / threads))) {
+        width_(std::min(sha256_width(), std::max(kPair, kMostStreams / threads))) {
     long_.resize(tasks_.size());
     uint64_t left = 0;
     for (size_t i = tasks_.size(); i-- > 0;) {
-      long_[i] = tasks_[i].bytes > std::max(kShort, left / threads / width_);
+      long_[i] = width_ > kPair && tasks_[i].bytes > std::max(kShort, left / threads / width_);
       left += tasks_[i].bytes;
     }
   }
@@ -45,13 +45,14 @@ class TaskDealer {
   }
 
  private:
+  static constexpr size_t kPair = 2;
   // Of all threads: each has a buffer of some 256 KiB.
   static constexpr size_t kMostStreams = 256;
   // So little does not keep other threads waiting.
   static constexpr uint64_t kShort = uint64_t{1} << 22;
 
-  // Of many streams together each is slow. A task that would be the last one to end then is worked
-  // on alone, or with another one of the kind.
+  // Of more than two streams together each is slow. A task that would be the last one to end then
+  // is worked on alone, or with another one of the kind.
   bool has_room(std::span<const size_t> open, size_t next) const {
     if (open.empty()) return true;
     size_t streams = tasks_[next].streams;
@@ -59,7 +60,7 @@ class TaskDealer {
       if (long_[task] != long_[next]) return false;
       streams += tasks_[task].streams;
     }
-    return streams <= (long_[next] ? std::min<size_t>(2, width_) : width_);
+    return streams <= (long_[next] ? std::min(kPair, width_) : width_);
   }
 
   std::vector<HashedTask> tasks_;
