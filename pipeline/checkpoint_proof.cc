@@ -207,7 +207,7 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     const proof::ParityReport noise = FERRY_TRY(
         noise_of_codes(bundle, *stored, layers, prompts, recorded,
                        progress("computing with the bundle's weights, for the noise"), pool));
-    floors_of_codes(noise, proof::activation_bounds_of(bundle, {})).judge(*proof.outputs);
+    floors_of_codes(noise, proof.codes->activations).judge(*proof.outputs);
   }
   return proof;
 }

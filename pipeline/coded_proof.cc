@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -12,9 +11,9 @@
 #include "core/text.h"
 #include "pipeline/f32_path.h"
 #include "proof/bounds.h"
+#include "proof/measured_floors.h"
 #include "proof/probing.h"
 #include "proof/reference.h"
-#include "proof/rounding_proof.h"
 #include "proof/text_model.h"
 #include "runner/vision_encoder.h"
 
@@ -63,9 +62,9 @@ Result<RecordedPrompts> own_prompts(const packer::Bundle& bundle, const Recorded
 }
 
 Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::Reference& path,
-                                    const proof::ParityBounds& bounds, bool widen,
+                                    const proof::ParityBounds& bounds, runner::MethodOptions method,
                                     const CodedProofOptions& options, ThreadPool& pool) {
-  const runner::MethodOptions method = {.widen = widen, .memory = options.memory};
+  method.memory = options.memory;
   proof::TextModel model = FERRY_TRY(proof::TextModel::load(bundle, pool, method, options.decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
@@ -87,14 +86,8 @@ Result<proof::ParityReport> noise_of_codes(const packer::Bundle& bundle,
                                            const std::vector<proof::RecordedPrompt>& prompts,
                                            const proof::Reference& in_f32, const Progress& progress,
                                            ThreadPool& pool) {
-  RecordedPrompts same = prompts;
-  const RecordedPrompts recorded_prompts = FERRY_TRY(proof::prompts_of(in_f32, bundle.manifest()));
-  for (proof::RecordedPrompt& prompt : same) {
-    const auto found =
-        std::ranges::find(recorded_prompts, prompt.name, &proof::RecordedPrompt::name);
-    if (found != recorded_prompts.end()) prompt.routes = found->routes;
-  }
-  const F32Outputs path = FERRY_TRY(run_with_codes(bundle, stored, layers, same, progress, pool));
+  const F32Outputs path =
+      FERRY_TRY(run_with_codes(bundle, stored, layers, prompts, progress, pool));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
   return proof::compare_references(recorded, in_f32, proof::f32_bounds(bundle));
 }
@@ -112,11 +105,15 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
   const F32Outputs path =
       FERRY_TRY(run_with_codes(bundle, stored, layers, own, options.progress, pool));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
-  proof.exact = FERRY_TRY(compare(bundle, recorded, proof::widened_bounds_of(bundle),
-                                  /*widen=*/true, options, pool));
-  proof.activations =
-      FERRY_TRY(compare(bundle, recorded, proof::activation_bounds_of(bundle, options.tolerance),
-                        /*widen=*/false, options, pool));
+  proof.exact = FERRY_TRY(
+      compare(bundle, recorded, proof::widened_bounds_of(bundle), {.widen = true}, options, pool));
+  const proof::ParityBounds bounds = proof::activation_bounds_of(bundle, options.tolerance);
+  proof.activations = FERRY_TRY(compare(bundle, recorded, bounds, {}, options, pool));
+  if (proof.activations.parity || !bounds.coded_db || options.tolerance) return proof;
+  // Fixed floors do not know how sensitive this model is.
+  const proof::ParityReport noise = FERRY_TRY(
+      compare(bundle, recorded, bounds, {.widen = true, .round_rows = true}, options, pool));
+  proof::floors_of_noise(noise).judge(proof.activations);
   return proof;
 }
 

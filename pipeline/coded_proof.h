@@ -45,7 +45,7 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
 
 // What the codes leave in the outputs of this model, without any quantised activation: it is
 // computed in f32 with the weights that the bundle stores, and compared with `in_f32`, the f32 path
-// of the same prompts, whose experts it takes.
+// of the same prompts. Experts that its routers exchange are part of it.
 Result<proof::ParityReport> noise_of_codes(const packer::Bundle& bundle,
                                            const StoredWeights& stored, const Conversion& layers,
                                            const std::vector<proof::RecordedPrompt>& prompts,

@@ -42,12 +42,26 @@ void MeasuredFloors::judge(ParityReport& report) const {
   report.first_divergence = first_divergence(report);
 }
 
-MeasuredFloors floors_of_codes(const ParityReport& noise, const ParityBounds& activations) {
-  MeasuredFloors floors;
-  floors.logits = floor_of_sum(noise.metrics.values.sqnr_db, activations.logits_floor_db());
+MeasuredFloors floors_of_noise(const ParityReport& noise) {
+  MeasuredFloors floors{.logits = noise.metrics.values.sqnr_db - kOneRowDb, .tensors = {}};
   for (const LayerResult& layer : noise.layers) {
-    floors.tensors[layer.tensor.name] =
-        floor_of_sum(layer.metrics.sqnr_db, activations.floor_db(layer.tensor));
+    floors.tensors[layer.tensor.name] = layer.metrics.sqnr_db - kOneRowDb;
+  }
+  return floors;
+}
+
+MeasuredFloors floors_of_codes(const ParityReport& noise, const ParityReport& activations) {
+  std::map<std::string, std::optional<double>> floors_of_activations;
+  for (const LayerResult& layer : activations.layers) {
+    floors_of_activations[layer.tensor.name] = layer.floor_db;
+  }
+  MeasuredFloors floors;
+  floors.logits = floor_of_sum(noise.metrics.values.sqnr_db, activations.logits_floor_db);
+  for (const LayerResult& layer : noise.layers) {
+    const auto found = floors_of_activations.find(layer.tensor.name);
+    floors.tensors[layer.tensor.name] = floor_of_sum(
+        layer.metrics.sqnr_db,
+        found == floors_of_activations.end() ? activations.logits_floor_db : found->second);
   }
   return floors;
 }

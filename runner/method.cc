@@ -351,6 +351,7 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     impl->method = name;
     impl->poison = options.poison;
     impl->widen = options.widen;
+    impl->round_rows = options.round_rows;
     impl->literal = options.literal;
     FERRY_RETURN_IF_ERROR(check_operators(*found.back(), *impl));
   }

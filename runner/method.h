@@ -48,6 +48,9 @@ struct MethodOptions {
   // read: what the program computes without the rounding of its dtype. Delegates do not quantise
   // activations. Takes more memory.
   bool widen = false;
+  // With `widen`: delegates round rows of activations to what they would be quantised to, by plain
+  // code, and compute with them in f32. What 8-bit activations lose, without the products of codes.
+  bool round_rows = false;
   // Execute every instruction as it is stated, also where a result could be had without it. The
   // bits of the results are the same; it takes longer.
   bool literal = false;

@@ -80,6 +80,7 @@ struct MethodState {
   std::string method;  // its name
   bool poison = false;
   bool widen = false;
+  bool round_rows = false;
   bool literal = false;
 
   std::vector<kernels::Value> values;   // never resized after loading: others point into them

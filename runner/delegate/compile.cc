@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "core/checked.h"
@@ -302,6 +303,7 @@ class Compiler {
     }
     const bool quantises = dynamic && !source_.widen;
     linear.kind = quantises ? LinearStep::Kind::kDynamic : LinearStep::Kind::kWeightOnly;
+    linear.rounds_rows = dynamic && source_.widen && source_.round_rows;
     linear.tasks[0].matrix = FERRY_TRY(plan_.memory.packed(found.coded, budget_));
     return linear;
   }
@@ -319,8 +321,8 @@ class Compiler {
 
   // One more product of the same rows joins those before it, whose result it does not need.
   void append(size_t input, size_t out, LinearStep linear, size_t index) {
-    const auto [found, first] =
-        linear_steps_.emplace(std::pair(input, linear.kind), plan_.steps.size());
+    const auto [found, first] = linear_steps_.emplace(
+        std::tuple(input, linear.kind, linear.rounds_rows), plan_.steps.size());
     if (source_.literal || linear.kind == LinearStep::Kind::kF32 || first) {
       plan_.steps.push_back(
           {.node = index, .reads = {input}, .writes = {out}, .linear = std::move(linear)});
@@ -371,7 +373,8 @@ class Compiler {
   std::vector<const xnnpack::Value*> graph_values_;    // as Plan::values
   std::vector<bool> made_;                             // as Plan::values
   std::unordered_map<size_t, size_t> quantised_from_;  // Convert: by result
-  std::map<std::pair<size_t, LinearStep::Kind>, size_t> linear_steps_;  // by input
+  // By input, kind and rounding.
+  std::map<std::tuple<size_t, LinearStep::Kind, bool>, size_t> linear_steps_;
 };
 
 }  // namespace

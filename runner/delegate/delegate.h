@@ -32,6 +32,8 @@ struct DelegateSource {
   bool literal = false;
   // Take the rows of products as they are, where the graph quantises them to 8 bits.
   bool widen = false;
+  // With `widen`: take what these rows stand for once they are quantised.
+  bool round_rows = false;
 };
 
 class Delegate {

@@ -62,9 +62,9 @@ Result<std::unique_ptr<Delegate>> compile(Loading& loading, const pte::DelegateC
   const std::vector<Bytes> constants = FERRY_TRY(constants_of(loading, graph, blob));
   const std::vector<kernels::Tensor*> args = FERRY_TRY(arguments_of(loading, call));
   const auto copy = [&](Bytes bytes) { return loading.state.memory->aligned_copy(bytes); };
-  return Delegate::compile(
-      {graph, constants, args, copy, loading.state.literal, loading.state.widen},
-      *loading.state.memory->delegates, loading.budget);
+  return Delegate::compile({graph, constants, args, copy, loading.state.literal,
+                            loading.state.widen, loading.state.round_rows},
+                           *loading.state.memory->delegates, loading.budget);
 }
 
 std::vector<int32_t> ids_of(std::span<kernels::Tensor* const> tensors) {

@@ -33,6 +33,7 @@ struct LinearStep {
     std::optional<xnnpack::MinMax> range = {};
   };
   Kind kind = Kind::kF32;
+  bool rounds_rows = false;           // kWeightOnly
   const std::byte* matrix = nullptr;  // kF32: [n, columns]
   int64_t columns = 0;
   std::vector<Product> products = {};

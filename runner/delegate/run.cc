@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "core/checked.h"
 #include "runner/delegate/plan.h"
@@ -88,6 +89,20 @@ void plain_linear(const LinearStep& step, const float* x, int64_t m, Tensor& out
       });
 }
 
+// What rows of `columns` values stand for once they are quantised.
+std::vector<float> rounded_rows(const float* x, int64_t rows, int64_t columns) {
+  const auto width = static_cast<size_t>(columns);
+  std::vector<float> rounded(static_cast<size_t>(rows) * width);
+  std::vector<int8_t> codes(width);
+  for (size_t at = 0; at < rounded.size(); at += width) {
+    const kernels::QuantizedRow row = kernels::quantize_row(std::span(x + at, width), codes);
+    for (size_t i = 0; i < width; ++i) {
+      rounded[at + i] = static_cast<float>(codes[i] - row.zero_point) * row.inverse_scale;
+    }
+  }
+  return rounded;
+}
+
 // The outs of the tasks are set.
 void run_products(Delegate::Plan& plan, LinearStep& linear, const Tensor& input, Tensor& first_out,
                   ThreadPool& pool) {
@@ -97,6 +112,9 @@ void run_products(Delegate::Plan& plan, LinearStep& linear, const Tensor& input,
   if (linear.kind == LinearStep::Kind::kDynamic) {
     const std::span scratch(plan.memory.scratch() + plan.value_bytes, plan.linear_bytes);
     kernels::dynamic_linear(x, m, linear.columns, linear.tasks, scratch, pool);
+  } else if (linear.rounds_rows) {
+    const std::vector<float> rounded = rounded_rows(x, m, linear.columns);
+    kernels::weight_only_linear(rounded.data(), m, linear.columns, linear.tasks, pool);
   } else if (linear.kind == LinearStep::Kind::kWeightOnly) {
     kernels::weight_only_linear(x, m, linear.columns, linear.tasks, pool);
   } else {

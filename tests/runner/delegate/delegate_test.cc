@@ -259,19 +259,42 @@ TEST_P(Linears, OfQuantisedRowsWithOneConvertOrSeveral) {
 }
 
 TEST_P(Linears, OfRowsThatStayInF32WhereTheyAreWidened) {
+  for (const bool rounded : {false, true}) {
+    const Weights& w = GetParam();
+    GraphRunner runner;
+    runner.widen = true;
+    runner.round_rows = rounded;
+    Floats weights;
+    const Floats x = numbers(static_cast<size_t>(2 * w.columns), 2);
+    const uint32_t input = runner.input({{2, w.columns}, x});
+    const uint32_t matrix = filter(runner, weights);
+    const uint32_t rows = runner.quantised({2, w.columns});
+    runner.add(NodeKind::kConvert, {input}, rows);
+    runner.add(NodeKind::kFullyConnected, {rows, matrix}, runner.output({2, w.rows}));
+    const auto outputs = runner.run();
+    ASSERT_TRUE(outputs) << outputs.error().message;
+    expect_near(outputs->at(0).values, product(x, weights, w.columns, rounded), 1e-5F);
+  }
+}
+
+// One product takes the rows as they are, the other what they are quantised to.
+TEST_P(Linears, OfRoundedAndOfPlainRows) {
   const Weights& w = GetParam();
+  if (w.group > 0) GTEST_SKIP() << "no weight of 4 bits in groups takes rows in f32";
   GraphRunner runner;
-  runner.widen = true;
-  Floats weights;
+  runner.widen = runner.round_rows = true;
+  Floats first, second;
   const Floats x = numbers(static_cast<size_t>(2 * w.columns), 2);
   const uint32_t input = runner.input({{2, w.columns}, x});
-  const uint32_t matrix = filter(runner, weights);
+  const uint32_t a = filter(runner, first), b = filter(runner, second);
   const uint32_t rows = runner.quantised({2, w.columns});
+  runner.add(NodeKind::kFullyConnected, {input, a}, runner.output({2, w.rows}));
   runner.add(NodeKind::kConvert, {input}, rows);
-  runner.add(NodeKind::kFullyConnected, {rows, matrix}, runner.output({2, w.rows}));
+  runner.add(NodeKind::kFullyConnected, {rows, b}, runner.output({2, w.rows}));
   const auto outputs = runner.run();
   ASSERT_TRUE(outputs) << outputs.error().message;
-  expect_near(outputs->at(0).values, product(x, weights, w.columns, false), 1e-5F);
+  expect_near(outputs->at(0).values, product(x, first, w.columns, false), 1e-5F);
+  expect_near(outputs->at(1).values, product(x, second, w.columns, true), 1e-5F);
 }
 
 TEST_P(Linears, OfF32RowsUnlessScalesAreOfGroups) {

@@ -23,7 +23,7 @@ using Output = Input;
 class GraphRunner {
  public:
   xnnpack::Graph graph;
-  bool literal = false, widen = false;
+  bool literal = false, widen = false, round_rows = false;
   uint64_t memory_bytes = 1 << 20;
 
   uint32_t input(const Input& input) {
@@ -84,8 +84,8 @@ class GraphRunner {
     const auto copy = [](std::span<const std::byte> bytes) { return bytes; };
     MemoryBudget budget(memory_bytes);
     memory_ = std::make_unique<DelegateMemory>(/*poison=*/true);
-    delegate_ = FERRY_TRY(
-        Delegate::compile({graph, constants, args_, copy, literal, widen}, *memory_, budget));
+    delegate_ = FERRY_TRY(Delegate::compile(
+        {graph, constants, args_, copy, literal, widen, round_rows}, *memory_, budget));
     return {};
   }
 
