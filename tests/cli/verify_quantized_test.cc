@@ -108,6 +108,39 @@ TEST(VerifyQuantized, ASensitiveModelIsHeldToItsOwnNoise) {
   EXPECT_GT(report["metrics"]["sqnr_db"], floor);
 }
 
+// Multiplies every `stride`th value of a tensor in f32, from the first one on.
+void multiply(TensorFile& file, const std::string& key, size_t first, size_t stride, float by) {
+  std::string bytes = file.bytes_of(key);
+  for (size_t at = first * sizeof by; at < bytes.size(); at += stride * sizeof by) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    value *= by;
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+  }
+  file.set_bytes(key, bytes);
+}
+
+// One channel that is much larger than others, as large language models have them: the same model
+// in f32, but codes of 8 bits have little left for the other channels.
+TEST(VerifyQuantized, AModelWithALargeChannelIsHeldToItsOwnNoise) {
+  const TempDir dir, other;
+  constexpr size_t kHidden = 64, kChannel = 5;
+  const std::string checkpoint = changed_checkpoint(other, "llama3_tied", [&](TensorFile& file) {
+    const std::string layer = "model.layers.0.";
+    multiply(file, layer + "post_attention_layernorm.weight", kChannel, kHidden, 256);
+    for (const char* name : {"mlp.gate_proj.weight", "mlp.up_proj.weight"}) {
+      multiply(file, layer + name, kChannel, kHidden, 1.0F / 256);
+    }
+  });
+  const std::string bundle = convert(dir, checkpoint, {"--quantize", "8da8w"});
+  const Outcome outcome =
+      verify(bundle, checkpoint, {"--reference", fixture("llama3_tied") + "/golden.safetensors"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Json activations = outcome.json()["own_weights"]["activations"];
+  EXPECT_LT(activations["metrics"]["sqnr_db"], 15);
+  EXPECT_LT(activations["tolerance"]["logits_floor_db"], activations["metrics"]["sqnr_db"]);
+}
+
 // The tokens that the bundle chooses are those that its own vision encoder leads to.
 TEST(VerifyQuantized, PromptsWithImagesAreProved) {
   const TempDir dir;
