@@ -25,7 +25,7 @@ namespace {
 
 struct Avx2 {
   using Wide = V256;
-  static constexpr bool kPairs = true;
+  static constexpr bool kPairs = true, kFew512 = false;
   static constexpr int kOffset4 = 8, kOffset8 = 0;
   static constexpr size_t kActs = 4, kCopied = 8;
 

@@ -27,7 +27,7 @@ namespace {
 
 struct Avx512 {
   using Wide = V512;
-  static constexpr bool kPairs = true;
+  static constexpr bool kPairs = true, kFew512 = false;
   static constexpr int kOffset4 = 8, kOffset8 = 0;
   static constexpr size_t kActs = 5, kCopied = 8;
 

@@ -25,7 +25,7 @@ namespace {
 
 struct AvxVnni {
   using Wide = V256;
-  static constexpr bool kPairs = false;
+  static constexpr bool kPairs = false, kFew512 = false;
   static constexpr int kOffset4 = 8, kOffset8 = 128;
   static constexpr size_t kActs = 4, kCopied = 8;
 

@@ -4,6 +4,7 @@
 //              in 32 bits
 //   Wide       the vectors of many rows: V256 or V512 of quantized_vectors-inl.h
 //   dot(a,u,s) a + the products of 4 unsigned and 4 signed bytes in each lane; not where kPairs
+//   kFew512    `Few` multiplies few rows and codes of 4 bits by vectors of 512 bits
 // Nothing of the standard library is called here: it would be compiled for this instruction set
 // and might be what the linker keeps for all of the program.
 
@@ -153,6 +154,7 @@ inline __m256i four_sums(__m256i a, __m256i b, __m256i c, __m256i d) {
 // 8 groups of 32 columns.
 template <class Dot>
 inline __m256i eight_blocks(const uint8_t* codes, const int8_t* split, const int32_t* offsets) {
+  if constexpr (Dot::kFew512) return Dot::Few::eight_blocks(codes, split, offsets);
   const __m256i a = dot64<Dot>(load256(offsets), codes, split);
   const __m256i b = dot64<Dot>(load256(offsets + 8), codes + 32, split + 64);
   const __m256i c = dot64<Dot>(load256(offsets + 16), codes + 64, split + 128);
@@ -200,11 +202,15 @@ inline __m256i eight_groups(const uint8_t* codes, size_t group_bytes, const int8
 #pragma GCC unroll 8
   for (size_t i = 0; i < 8; ++i) {
     ask_for(codes, ahead);
-    sums[i] = dot64<Dot>(load256(offsets), codes, split);
-    for (size_t b = 32; b < bytes; b += 32) {
-      if (b % 64 == 0) ask_for(codes + b, ahead);
-      sums[i] =
-          dot64<Dot>(_mm256_add_epi32(sums[i], load256(offsets + b / 4)), codes + b, split + 2 * b);
+    if constexpr (Dot::kFew512 && kBytes == 64) {
+      sums[i] = Dot::Few::group_of_128(codes, split, offsets);
+    } else {
+      sums[i] = dot64<Dot>(load256(offsets), codes, split);
+      for (size_t b = 32; b < bytes; b += 32) {
+        if (b % 64 == 0) ask_for(codes + b, ahead);
+        sums[i] = dot64<Dot>(_mm256_add_epi32(sums[i], load256(offsets + b / 4)), codes + b,
+                             split + 2 * b);
+      }
     }
     codes += bytes, split += 2 * bytes, offsets += bytes / 4;
   }
