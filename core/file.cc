@@ -31,7 +31,7 @@ void close_quietly(int& fd) {
   fd = -1;
 }
 
-// Where pages are what is reserved: that takes as long as writing them, and one thread.
+// In memory, reserving allocates all pages on one thread, which takes as long as writing them.
 bool is_in_memory(int fd) {
   struct statfs info {};
   return ::fstatfs(fd, &info) == 0 && info.f_type == TMPFS_MAGIC;

@@ -113,7 +113,8 @@ class OutputFile {
   static OutputFile adopt(int fd, std::string path);
 
   // Makes it `size` bytes long, and reserves space on the disk for all of them where the file
-  // system can do that without writing, and is on a disk. What was not written before is zero.
+  // system can do that without writing. In memory (tmpfs) nothing is reserved. What was not written
+  // before is zero.
   Status extend(uint64_t size) const;
   Result<uint64_t> size() const;
   Status write_at(uint64_t offset, std::span<const std::byte> data) const;

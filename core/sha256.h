@@ -39,8 +39,8 @@ struct Sha256Update {
 // How many computations at once this processor is good for: 1, 2, or 16. That many take much less
 // time than one after the other.
 size_t sha256_width();
-// Adds bytes to distinct hashes, at least one of which gets all of its data; data is then what is
-// left. More than sha256_width() of them are not better; some of few may be left as they are.
+// Adds bytes to distinct hashes until at least one of them has all of its data; `data` is then what
+// is left. Only the first ones get bytes: at most sha256_width(), and two where there are few.
 void update_together(std::span<Sha256Update> updates);
 
 Digest sha256(std::span<const std::byte> data);

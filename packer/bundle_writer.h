@@ -55,8 +55,9 @@ struct BundleTarget {
   // What is done stays when the run is stopped or killed, and the next one with the same plan goes
   // on with it (docs/crash_consistency.md).
   bool resume = false;
-  // Whether it is on the disk before write() returns. Not with `resume` or `parts`: false is not
-  // known there. A power failure may leave anything of what is not synced, but its process may not.
+  // Whether it is on the disk before write() returns. Where it is not, a power failure may leave a
+  // part of it; the end of the process still leaves all or nothing. kUsage with `resume` or `parts`
+  // unless true.
   bool synced = true;
   // A directory with parts of the bundle, which are moved into it: all data files are in one of
   // them. Everything is checked as with `resume`. Empty: none.

@@ -107,25 +107,17 @@ class DigestCheck {
 
   const InputFile& file_of(size_t file) const { return files_.at(manifest_.files[file].path); }
 
-  // Of one thread.
+  // Of one thread. An error of a range is kept with it.
   void hash_ranges(std::span<Range* const> ranges, TaskDealer& dealer, SharedProgress& progress) {
     HashQueue queue;
-    std::vector<size_t> open;  // indices into `ranges`
-    std::vector<std::unique_ptr<RangeJob>> jobs;
-    for (;;) {
-      while (const auto next = dealer.take(open)) {
-        const Range& range = *ranges[*next];
-        open.push_back(*next);
-        jobs.push_back(
-            std::make_unique<RangeJob>(file_of(range.file), range.offset, range.bytes, queue));
-      }
-      if (open.empty()) return;
-      for (size_t i = open.size(); i-- > 0;) {
-        if (!advance(*jobs[i], ranges[open[i]]->digest, progress)) continue;
-        open.erase(open.begin() + static_cast<ptrdiff_t>(i));
-        jobs.erase(jobs.begin() + static_cast<ptrdiff_t>(i));
-      }
-    }
+    const auto begin = [&](size_t task) -> Result<std::unique_ptr<RangeJob>> {
+      const Range& range = *ranges[task];
+      return std::make_unique<RangeJob>(file_of(range.file), range.offset, range.bytes, queue);
+    };
+    const auto step = [&](size_t task, RangeJob& job) -> Result<bool> {
+      return advance(job, ranges[task]->digest, progress);
+    };
+    (void)take_turns<RangeJob>(dealer, begin, step, [] { return false; });
   }
   // Whether the job has ended; `digest` is its result then.
   static bool advance(RangeJob& job, Result<FileDigest>& digest, SharedProgress& progress) {

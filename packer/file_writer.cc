@@ -206,28 +206,17 @@ class FileWriter {
 
   OutputFile& open_file(size_t file) { return open_[file - first_open_]; }
 
-  // Of one thread: takes tasks until there are none.
+  // Of one thread: takes tasks until there are none, or another thread has failed.
   Status perform(std::span<const Task> tasks, TaskDealer& dealer) {
     HashQueue queue;
-    std::vector<size_t> open;  // tasks
-    std::vector<std::unique_ptr<WeightJob>> jobs;
-    while (!stop_) {
-      while (const auto next = dealer.take(open)) {
-        auto job = FERRY_TRY(begin(tasks[*next], queue));
-        if (job == nullptr) continue;
-        open.push_back(*next);
-        jobs.push_back(std::move(job));
-      }
-      if (open.empty()) break;
-      for (size_t i = open.size(); i-- > 0 && !stop_;) {
-        if (!jobs[i]->is_written()) advance(FERRY_TRY(jobs[i]->write_tile()));
-        if (!jobs[i]->is_written()) continue;
-        FERRY_RETURN_IF_ERROR(note(tasks[open[i]], FERRY_TRY(jobs[i]->finish())));
-        open.erase(open.begin() + static_cast<ptrdiff_t>(i));
-        jobs.erase(jobs.begin() + static_cast<ptrdiff_t>(i));
-      }
-    }
-    return {};
+    const auto start = [&](size_t task) { return begin(tasks[task], queue); };
+    const auto step = [&](size_t task, WeightJob& job) -> Result<bool> {
+      if (!job.is_written()) advance(FERRY_TRY(job.write_tile()));
+      if (!job.is_written()) return false;
+      FERRY_RETURN_IF_ERROR(note(tasks[task], FERRY_TRY(job.finish())));
+      return true;
+    };
+    return take_turns<WeightJob>(dealer, start, step, [&] { return stop_.load(); });
   }
 
   // Null where the task is done already.

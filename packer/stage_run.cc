@@ -82,7 +82,11 @@ Status write_resumable(const StagedOutput& output, ThreadPool& pool, const FillS
 }  // namespace
 
 Status write_staged(const StagedOutput& output, ThreadPool& pool, const FillStage& fill) {
-  if (output.resume || !output.parts.empty()) return write_resumable(output, pool, fill);
+  if (output.resume || !output.parts.empty()) {
+    if (output.synced) return write_resumable(output, pool, fill);
+    return fail(ErrorCode::kUsage, fmt::format("{}: what a later run goes on with must be synced",
+                                               printable(output.path)));
+  }
   StagingDirectory staging =
       FERRY_TRY(StagingDirectory::create(output.path, output.overwrite, output.kind));
   FERRY_RETURN_IF_ERROR(require_space(StagingDirectory::parent_of(output.path),

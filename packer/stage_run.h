@@ -17,7 +17,7 @@ struct StagedOutput {
   std::string path;  // of the target
   StagingDirectory::Kind kind = StagingDirectory::Kind::kBundle;
   bool overwrite = false, resume = false;
-  bool synced = true;  // with `resume`: always
+  bool synced = true;  // as BundleTarget::synced
   const FileSet* files = nullptr;
   const std::vector<PlannedFile>* listing = nullptr;  // of all that will be written
   // A directory with parts that are taken over before what is missing is written; empty: none.

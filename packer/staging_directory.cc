@@ -441,9 +441,7 @@ std::string StagingDirectory::journal_path() const {
 }
 
 Status StagingDirectory::publish(bool synced) {
-  if (synced) {
-    FERRY_RETURN_IF_ERROR(sync_directory(path_));
-  }
+  FERRY_RETURN_IF_ERROR(synced ? sync_directory(path_) : Status());
   const auto existing = FERRY_TRY(look_at(target_));
   if (existing) {
     FERRY_RETURN_IF_ERROR(check_replaceable(target_, *existing, overwrite_, kind_));
@@ -455,9 +453,7 @@ Status StagingDirectory::publish(bool synced) {
   } else {
     FERRY_RETURN_IF_ERROR(give_name());
   }
-  if (synced) {
-    FERRY_RETURN_IF_ERROR(sync_directory(parent_));
-  }
+  FERRY_RETURN_IF_ERROR(synced ? sync_directory(parent_) : Status());
   keep_ = false;
   // What is left is of no use: the old target, and the journal, which goes first, so that a stage
   // without one is known to be of none. Where it cannot be removed, the next run tries again.

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "core/result.h"
 #include "core/sha256.h"
 
 namespace ferry::packer {
@@ -68,5 +70,31 @@ class TaskDealer {
   std::vector<bool> long_;
   std::atomic<size_t> next_{0};
 };
+
+// Of one thread: begins tasks as long as there is room for them, and does a step of each by turns
+// until it has ended. begin(task) gives a job, or nullptr where the task is done already;
+// step(task, job) says whether the job has ended, which destroys it. An error of either ends all,
+// as stopped() does.
+template <class Job, class Begin, class Step, class Stopped>
+Status take_turns(TaskDealer& dealer, const Begin& begin, const Step& step,
+                  const Stopped& stopped) {
+  std::vector<size_t> open;
+  std::vector<std::unique_ptr<Job>> jobs;  // of `open`
+  while (!stopped()) {
+    for (std::optional<size_t> next; !stopped() && (next = dealer.take(open));) {
+      std::unique_ptr<Job> job = FERRY_TRY(begin(*next));
+      if (job == nullptr) continue;
+      open.push_back(*next);
+      jobs.push_back(std::move(job));
+    }
+    if (open.empty()) return {};
+    for (size_t i = open.size(); i-- > 0 && !stopped();) {
+      if (!FERRY_TRY(step(open[i], *jobs[i]))) continue;
+      open.erase(open.begin() + static_cast<ptrdiff_t>(i));
+      jobs.erase(jobs.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+  return {};
+}
 
 }  // namespace ferry::packer

@@ -108,12 +108,15 @@ class WeightComparison {
       std::string found = FERRY_TRY(compare_rows(first, std::min(step, rows - first)));
       if (different.empty()) different = std::move(found);
     }
-    return different.empty() ? misplaced_codes() : different;
+    return different.empty() ? wrong_choices() : different;
   }
 
-  // The codes are what the recipe makes; this says whether they are right.
+  // Codes and scales are what the recipe makes; this says whether they are right.
+  std::string wrong_choices() const {
+    return error_->misplaced > 0 ? misplaced_codes() : coarse_groups();
+  }
+
   std::string misplaced_codes() const {
-    if (error_->misplaced == 0) return coarse_groups();
     return fmt::format(
         "{}: {} of {} codes are not the nearest to the values of {}, first in row {}, "
         "column {}",

@@ -101,6 +101,22 @@ TEST(BundleWriter, CopiedFileThatChangesAfterPlanningMakesNoBundle) {
   EXPECT_EQ(names_in(dir.path()), (Names{"x"}));
 }
 
+TEST(BundleWriter, WhatALaterRunGoesOnWithIsSyncedOrRefused) {
+  const TempDir dir;
+  TinyModel model;
+  const auto plan = BundlePlan::make(model.input(), model.source, 0);
+  ASSERT_TRUE(plan);
+  ThreadPool pool(1);
+  for (const BundleTarget& target :
+       {BundleTarget{.directory = dir / "out", .resume = true, .synced = false},
+        BundleTarget{.directory = dir / "out", .synced = false, .parts = dir / "parts"}}) {
+    const auto written = plan->write(target, pool, {});
+    ASSERT_FALSE(written);
+    EXPECT_EQ(written.error().code, ErrorCode::kUsage);
+    EXPECT_EQ(names_in(dir.path()), Names{});
+  }
+}
+
 TEST(BundleWriter, FileTooLargeForTheSystemLeavesNothing) {
   const TempDir dir;
   rlimit old{};
