@@ -36,10 +36,9 @@ std::vector<std::pair<std::string, std::string>> options_of(
   return list;
 }
 
-pipeline::AttestedComparison summary_of(const NamedComparison& comparison,
-                                        const pipeline::Verification& v) {
+pipeline::AttestedComparison summary_of(const NamedComparison& comparison) {
   const proof::ParityReport& report = *comparison.report;
-  const StatedBounds bounds = bounds_of(comparison, v);
+  const StatedBounds bounds = bounds_of(comparison);
   pipeline::AttestedComparison out;
   out.id = comparison.id;
   out.ours = comparison.ours;
@@ -96,7 +95,7 @@ ParityAttestation attestation_of(const packer::Bundle& bundle,
   }
   out.options = options_of(options);
   for (const NamedComparison& comparison : comparisons_of(v)) {
-    if (comparison.report != nullptr) out.comparisons.push_back(summary_of(comparison, v));
+    if (comparison.report != nullptr) out.comparisons.push_back(summary_of(comparison));
   }
   Meaning meaning = meaning_of(v);
   out.proves = std::move(meaning.proves);

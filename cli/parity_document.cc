@@ -67,6 +67,7 @@ void write_layer(JsonWriter& json, const proof::LayerResult& layer, std::optiona
   json.member("sqnr_db", layer.metrics.sqnr_db);
   json.member("floor_db", layer.floor_db);
   json.member("margin_db", layer.margin_db());
+  write_noise(json, layer.metrics);
   json.member("scale", layer.metrics.scale).member("within", layer.within);
   write_place(json, worst);
   json.end_object();
@@ -76,8 +77,9 @@ void write_layers(JsonWriter& json, const proof::ParityReport& report, bool has_
   std::map<std::string, Worst> worst = worst_places(report);
   json.key("layers").begin_array();
   for (const proof::LayerResult& layer : report.layers) {
-    const std::optional<double> limit =
-        has_limits ? report.bounds.limit(layer.tensor, layer.metrics.scale) : std::nullopt;
+    const std::optional<double> limit = has_limits && !layer.metrics.noise_ratio
+                                            ? report.bounds.limit(layer.tensor, layer.metrics.scale)
+                                            : std::nullopt;
     write_layer(json, layer, limit, worst[layer.tensor.name]);
   }
   json.end_array();
@@ -95,8 +97,7 @@ void write_divergence(JsonWriter& json, const proof::ParityReport& report) {
   json.member("text", place_of(report)).end_object();
 }
 
-void write_comparison(JsonWriter& json, const NamedComparison& comparison,
-                      const pipeline::Verification& v, TokenTexts& texts) {
+void write_comparison(JsonWriter& json, const NamedComparison& comparison, TokenTexts& texts) {
   json.begin_object().member("id", comparison.id).member("title", comparison.title());
   json.member("ours", comparison.ours).member("expected", comparison.expected);
   if (comparison.report == nullptr) {
@@ -104,7 +105,7 @@ void write_comparison(JsonWriter& json, const NamedComparison& comparison,
     return;
   }
   const proof::ParityReport& report = *comparison.report;
-  const StatedBounds bounds = bounds_of(comparison, v);
+  const StatedBounds bounds = bounds_of(comparison);
   json.member("parity", report.parity).member("output", report.output());
   json.key("metrics").begin_object();
   write_metrics(json, report.metrics);
@@ -113,9 +114,10 @@ void write_comparison(JsonWriter& json, const NamedComparison& comparison,
   json.member("precision", bounds.precision).member("source", bounds.source);
   json.member("logits_max_abs", bounds.max_abs);
   json.member("logits_floor_db", bounds.floor_db);
+  write_noise(json, report.metrics.values);
   json.end_object();
   write_divergence(json, report);
-  write_layers(json, report, bounds.source != "measured");
+  write_layers(json, report, bounds.source == "verifier" || bounds.source == "argument");
   write_prompts(json, report, texts);
   json.end_object();
 }
@@ -256,7 +258,7 @@ void write_comparisons(JsonWriter& json, const ReportInput& input) {
   if (input.verification != nullptr) {
     TokenTexts texts(input.bundle);
     for (const NamedComparison& comparison : comparisons_of(*input.verification)) {
-      write_comparison(json, comparison, *input.verification, texts);
+      write_comparison(json, comparison, texts);
     }
   }
   json.end_array();

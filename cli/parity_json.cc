@@ -15,4 +15,11 @@ void write_metrics(JsonWriter& json, const proof::LogitMetrics& m) {
   json.member("top1_agreement", of_logits(m.top1_agreement));
 }
 
+void write_noise(JsonWriter& json, const proof::ValueMetrics& m) {
+  const bool measured = m.noise_ratio.has_value();
+  json.member("noise", measured ? std::optional(m.noise) : std::nullopt);
+  json.member("bound", proof::noise_bound(m)).member("noise_ratio", m.noise_ratio);
+  json.member("margin", proof::noise_margin(m));
+}
+
 }  // namespace ferry::cli

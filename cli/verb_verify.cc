@@ -13,6 +13,7 @@
 #include "cli/perplexity_report.h"
 #include "cli/report_file.h"
 #include "cli/verbs.h"
+#include "cli/verify_comparisons.h"
 #include "cli/verify_gguf.h"
 #include "cli/verify_report.h"
 #include "core/atomic_file.h"
@@ -195,6 +196,12 @@ Result<packer::Bundle> open_bundle(Context& context, const VerifyLine& options, 
                               context.progress("checking digests"));
 }
 
+int exit_code(pipeline::Verdict verdict) {
+  constexpr int kNotProved = 7;
+  if (verdict == pipeline::Verdict::kProved) return 0;
+  return verdict == pipeline::Verdict::kNotProved ? kNotProved : 1;
+}
+
 Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   if (pipeline::is_bundled_file(options.bundle)) return verify_bundled(context, options);
   pipeline::VerifyOptions verify = options.verify;
@@ -218,7 +225,7 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   const Status written = write_files(
       context, options, form, {.bundle = bundle, .options = verify, .verification = &verification});
   if (context.json && written) {
-    context.print_result(to_json(verification, options.bundle), verification.parity() ? 0 : 1);
+    context.print_result(to_json(verification, options.bundle), exit_code(verification.verdict()));
   } else if (!context.json && !context.quiet) {
     // A report that cannot be written takes nothing away from what was compared.
     context.print(to_text(verification));
@@ -227,9 +234,10 @@ Result<int> verify_bundle(Context& context, const VerifyLine& options) {
   if (verification.parity()) return 0;
   context.flush();
   for (const std::string& reason : reasons(verification)) {
-    fmt::print(stderr, "ferry: no parity: {}: {}\n", options.bundle, reason);
+    fmt::print(stderr, "ferry: {}: {}: {}\n", verdict_name(verification.verdict()), options.bundle,
+               reason);
   }
-  return 1;
+  return exit_code(verification.verdict());
 }
 
 // A GGUF file: its bytes against a checkpoint, or what it computes against a reference.
@@ -328,6 +336,9 @@ void add_verify(CommandLine& line) {
                "Whether every tensor and key of a GGUF file is what the checkpoint gives.")
       .exit_codes({{"0", "parity"},
                    {"1", "no parity; stderr says why"},
+                   {"7",
+                    "not proved: nothing disagrees, but codes hide what a wrong bundle would "
+                    "do; --checkpoint decides"},
                    {"6", "a file of the name of the report or the attestation, which is none"}})
       .action([options](Context& context) {
         return pipeline::is_gguf_file(options->bundle) ? verify_file(context, *options)

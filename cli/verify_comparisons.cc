@@ -19,6 +19,9 @@ constexpr const char* kOwnWeights = "the model with the bundle's own weights in 
 
 void add_proof(const pipeline::CheckpointProof& proof, std::vector<NamedComparison>& list) {
   if (proof.f32_path) list.push_back({"f32_path", kPath, kReference, &*proof.f32_path});
+  if (proof.f64_path) {
+    list.push_back({"f64_path", "the checkpoint in f64", kReference, &*proof.f64_path});
+  }
   if (proof.codes) {
     const pipeline::CodedProof& codes = *proof.codes;
     const bool made = codes.absent.empty();
@@ -53,7 +56,7 @@ std::vector<NamedComparison> comparisons_of(const pipeline::Verification& v) {
   return list;
 }
 
-StatedBounds bounds_of(const NamedComparison& comparison, const pipeline::Verification& v) {
+StatedBounds bounds_of(const NamedComparison& comparison) {
   const proof::ParityReport& report = *comparison.report;
   StatedBounds bounds = {rounding_name(report.bounds), "verifier", report.output_limit(),
                          report.logits_floor_db};
@@ -62,21 +65,28 @@ StatedBounds bounds_of(const NamedComparison& comparison, const pipeline::Verifi
     bounds.max_abs.reset();
     return bounds;
   }
-  // --tolerance is of the bundle as it is.
-  const bool takes_argument = comparison.id == "outputs" ||
-                              comparison.id == "own_weights.activations" ||
-                              comparison.id.starts_with("mode.");
-  if (v.tolerance_given && takes_argument) bounds.source = "argument";
+  bounds.source = bound_source(report);
   return bounds;
 }
 
 std::string bound_text(const proof::ParityReport& report) {
   if (report.logits_floor_db) return fmt::format("floor {:.1f} dB", *report.logits_floor_db);
+  if (report.bounds.measured) return "measured";
+  if (const auto bound = proof::noise_bound(report.metrics.values)) {
+    return fmt::format("noise {:.2e}, bound {:.2e}", report.metrics.values.noise, *bound);
+  }
   return fmt::format("bound {:g}", report.output_limit().value_or(0));
 }
 
+std::string_view bound_source(const proof::ParityReport& report) {
+  if (report.measured_floors) return "measured";
+  if (report.bounds.given) return "argument";
+  if (report.bounds.measured) return "none";
+  return report.metrics.values.noise_ratio ? "noise" : "verifier";
+}
+
 std::string greedy_text(const proof::ParityReport& report) {
-  if (!report.has_logits()) return {};
+  if (report.greedy_total == 0) return {};
   return fmt::format(", greedy {}/{}", report.greedy_match, report.greedy_total);
 }
 
@@ -90,10 +100,22 @@ std::string place_of(const proof::ParityReport& report) {
   return fmt::format("layer {} ({})", divergence.layer, divergence.tensor);
 }
 
+std::string_view verdict_name(pipeline::Verdict verdict) {
+  switch (verdict) {
+    case pipeline::Verdict::kProved:
+      return "parity";
+    case pipeline::Verdict::kNotProved:
+      return "not proved";
+    default:
+      return "no parity";
+  }
+}
+
 std::string verdict_line(const pipeline::Verification& v) {
-  if (!v.parity()) {
+  if (v.verdict() != pipeline::Verdict::kProved) {
     const std::vector<std::string> why = reasons(v);
-    return "no parity: " + (why.empty() ? std::string("see the comparisons") : why.front());
+    return std::string(verdict_name(v.verdict())) + ": " +
+           (why.empty() ? std::string("see the comparisons") : why.front());
   }
   const proof::ParityReport& outputs = *v.outputs();
   const proof::ValueMetrics& values = outputs.metrics.values;

@@ -22,15 +22,19 @@ std::vector<NamedComparison> comparisons_of(const pipeline::Verification& verifi
 // What the bounds of a report are: where floors were measured they hold in place of its bounds.
 struct StatedBounds {
   std::string precision;           // "f32", "bf16", "8da4w-g32"
-  std::string_view source;         // "verifier", "argument" or "measured"
+  std::string_view source;         // see bound_source()
   std::optional<double> max_abs;   // of logits, or the output of an encoder
   std::optional<double> floor_db;  // of the same
 };
-StatedBounds bounds_of(const NamedComparison& comparison,
-                       const pipeline::Verification& verification);
-// "bound 0.0001", "floor 21.0 dB"
+StatedBounds bounds_of(const NamedComparison& comparison);
+// Where the bounds of a report come from: "noise", measured in f64; "measured" floors; "argument",
+// --tolerance; "verifier", constants; "none" for a measurement that is no gate.
+std::string_view bound_source(const proof::ParityReport& report);
+// "parity", "no parity", "not proved"
+std::string_view verdict_name(pipeline::Verdict verdict);
+// "noise 1.2e-05, bound 9.6e-05", "floor 21.0 dB", "measured", "bound 0.0001"
 std::string bound_text(const proof::ParityReport& report);
-// ", greedy 8/8"; empty for an encoder.
+// ", greedy 8/8"; empty where no continuation was compared.
 std::string greedy_text(const proof::ParityReport& report);
 
 // "layer 1 (cache.1.key)", "the embedding (hidden_states.0)"; there is a divergence.

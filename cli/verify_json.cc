@@ -1,6 +1,7 @@
 #include "cli/parity_json.h"
 #include "cli/pixel_report.h"
 #include "cli/quantization_report.h"
+#include "cli/verify_comparisons.h"
 #include "cli/verify_meaning.h"
 #include "cli/verify_report.h"
 
@@ -19,6 +20,7 @@ void write_layer_results(JsonWriter& json, const std::vector<proof::LayerResult>
     json.member("max_abs", layer.metrics.max_abs).member("sqnr_db", layer.metrics.sqnr_db);
     json.member("floor_db", layer.floor_db);
     json.member("margin_db", layer.margin_db());
+    write_noise(json, layer.metrics);
     json.member("scale", layer.metrics.scale).member("within", layer.within);
     json.end_object();
   }
@@ -74,19 +76,19 @@ void write_case(JsonWriter& json, const proof::CaseReport& c) {
   json.end_array().end_object();
 }
 
-void write_tolerance(JsonWriter& json, const proof::ParityReport& report, const char* source) {
+void write_tolerance(JsonWriter& json, const proof::ParityReport& report) {
   const proof::ParityBounds& bounds = report.bounds;
   json.key("tolerance").begin_object();
   json.member("logits_max_abs", report.output_limit());
-  json.member("layers_scaled", bounds.max_abs);
+  json.member("layers_scaled", report.output_limit() ? bounds.max_abs : std::nullopt);
   json.member("logits_floor_db", report.logits_floor_db);
-  json.member("precision", rounding_name(bounds)).member("source", source);
+  write_noise(json, report.metrics.values);
+  json.member("precision", rounding_name(bounds)).member("source", bound_source(report));
   json.end_object();
 }
 
 // The members of one report, without its cases.
-void write_summary(JsonWriter& json, const proof::ParityReport& report,
-                   const char* tolerance_source) {
+void write_summary(JsonWriter& json, const proof::ParityReport& report) {
   json.member("output", report.output());
   json.key("metrics").begin_object();
   write_metrics(json, report.metrics);
@@ -103,12 +105,11 @@ void write_summary(JsonWriter& json, const proof::ParityReport& report,
   } else {
     json.null();
   }
-  write_tolerance(json, report, tolerance_source);
+  write_tolerance(json, report);
 }
 
-void write_parity_report(JsonWriter& json, const proof::ParityReport& report,
-                         const char* tolerance_source) {
-  write_summary(json, report, tolerance_source);
+void write_parity_report(JsonWriter& json, const proof::ParityReport& report) {
+  write_summary(json, report);
   json.key("cases").begin_array();
   for (const proof::CaseReport& c : report.cases) write_case(json, c);
   json.end_array();
@@ -117,7 +118,7 @@ void write_parity_report(JsonWriter& json, const proof::ParityReport& report,
 void write_named(JsonWriter& json, const char* name, const proof::ParityReport& report) {
   json.key(name).begin_object();
   json.member("parity", report.parity);
-  write_parity_report(json, report, "verifier");
+  write_parity_report(json, report);
   json.end_object();
 }
 
@@ -149,6 +150,7 @@ void write_proof(JsonWriter& json, const pipeline::CheckpointProof& proof) {
   }
   if (!proof.problem.empty()) json.member("problem", proof.problem);
   if (proof.f32_path) write_named(json, "f32_path", *proof.f32_path);
+  if (proof.f64_path) write_named(json, "f64_path", *proof.f64_path);
   if (proof.codes) write_codes(json, *proof.codes);
 }
 
@@ -159,7 +161,7 @@ void write_modes(JsonWriter& json, const pipeline::Verification& v) {
     if (mode.report) {
       json.member("against", name_of(runner::DecodeMode::kKv)).member("parity", mode.parity());
       if (mode.mode == runner::DecodeMode::kLookahead) write_lookahead(json, mode.lookahead);
-      write_summary(json, *mode.report, v.tolerance_given ? "argument" : "verifier");
+      write_summary(json, *mode.report);
     } else {
       json.member("absent", mode.absent);
     }
@@ -174,6 +176,7 @@ std::string to_json(const pipeline::Verification& v, const std::string& path) {
   JsonWriter json;
   json.begin_object();
   json.member("path", path).member("parity", v.parity());
+  json.member("verdict", verdict_name(v.verdict()));
   const Meaning meaning = meaning_of(v);
   json.member("proves", v.parity() ? meaning.proves : std::vector<std::string>{});
   json.member("does_not_prove", meaning.leaves_open);
@@ -182,8 +185,7 @@ std::string to_json(const pipeline::Verification& v, const std::string& path) {
     write_named(json, "in_f32", v.rounding->in_f32);
     write_named(json, "rounding", v.rounding->rounding);
   }
-  if (v.outputs() != nullptr)
-    write_parity_report(json, *v.outputs(), v.tolerance_given ? "argument" : "verifier");
+  if (v.outputs() != nullptr) write_parity_report(json, *v.outputs());
   if (!v.against.empty()) json.member("against", v.against);
   if (!v.modes.empty()) write_modes(json, v);
   write_pixels(json, v.pixels);

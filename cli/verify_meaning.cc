@@ -14,7 +14,8 @@ std::string loss_name(const proof::ParityBounds& bounds) {
 
 std::string within(const pipeline::Verification& v, const proof::ParityBounds& bounds) {
   if (v.tolerance_given) return " within --tolerance";
-  if (!bounds.has_floors()) return {};
+  if (!bounds.has_floors()) return " within the noise of f32";
+  if (bounds.noise) return " within the noise of its own rounding";
   return fmt::format(" within the error of {}", loss_name(bounds));
 }
 
@@ -29,7 +30,7 @@ void add_codes(const pipeline::CodedProof& codes, Meaning& m) {
       "with activations in f32 the bundle computes what the model computes with the same codes and "
       "scales: no error of it is taken for quantisation");
   if (codes.activations.bounds.coded_db) {
-    m.proves.push_back("as it is, it differs from that by 8-bit activations only");
+    m.proves.push_back("as it is, it differs from that by what 8-bit activations lose");
   }
 }
 
@@ -49,9 +50,10 @@ Meaning outputs_meaning(const pipeline::Verification& v) {
           "that Ferry computes what the original model computes: add --reference");
     }
     if (v.proof->codes) add_codes(*v.proof->codes, m);
-    if (v.outputs() != nullptr && v.outputs()->bounds.has_floors()) {
-      m.proves.push_back(fmt::format("the bundle differs from the f32 path by {} only",
-                                     loss_name(v.outputs()->bounds)));
+    if (v.outputs() != nullptr && v.outputs()->bounds.measured) {
+      m.leaves_open.push_back(fmt::format(
+          "how good the model still is after {}: the last comparison measures it, on these prompts",
+          loss_name(v.outputs()->bounds)));
     }
     return m;
   }
@@ -75,7 +77,7 @@ Meaning outputs_meaning(const pipeline::Verification& v) {
     m.proves.push_back(
         "the bundle's program with activations in f32 computes what the reference says, for its "
         "prompts");
-    m.proves.push_back(fmt::format("the bundle differs from that by {} of activations only", loss));
+    m.leaves_open.push_back(fmt::format("what {} of activations does: it is measured", loss));
     return m;
   }
   m.proves.push_back(

@@ -19,6 +19,12 @@ std::string number(double value) {
   return value == proof::kBeyondAnyBound ? "not finite" : fmt::format("{:.2e}", value);
 }
 
+// "6.1x": how many times a difference fits into its bound.
+std::string margin_text(const proof::ValueMetrics& metrics) {
+  const double margin = *proof::noise_margin(metrics);
+  return margin >= 1000 ? std::string(">999x") : fmt::format("{:.1f}x", margin);
+}
+
 std::string case_lines(const proof::CaseReport& c) {
   const std::string name = c.prompt.empty() ? "prompt" : quoted(c.prompt);
   if (!c.skipped.empty()) return fmt::format("{}: skipped, {}\n", name, c.skipped);
@@ -27,7 +33,7 @@ std::string case_lines(const proof::CaseReport& c) {
       number(c.worst().rows > 0 ? c.prefill.values.max_abs : c.worst().values.max_abs));
   if (c.worst().rows > 0) text += " in one prefill";
   if (c.steps.rows > 0) text += fmt::format(", {} token by token", number(c.steps.values.max_abs));
-  if (c.worst().rows > 0) text += fmt::format(", greedy {}/{}", c.greedy_match, c.greedy_total);
+  if (c.greedy_total > 0) text += fmt::format(", greedy {}/{}", c.greedy_match, c.greedy_total);
   text += "\n";
   if (c.f64) {
     text += fmt::format("  from the f64 logits: ours {}, the reference's {}\n", number(c.f64->ours),
@@ -51,11 +57,16 @@ std::string case_lines(const proof::CaseReport& c) {
 }
 
 std::string layer_line(const proof::LayerResult& layer) {
-  const std::string floor = layer.floor_db ? fmt::format("  floor {:5.1f} dB  margin {:5.1f} dB",
-                                                         *layer.floor_db, *layer.margin_db())
-                                           : std::string();
+  std::string bound;
+  if (layer.floor_db) {
+    bound =
+        fmt::format("  floor {:5.1f} dB  margin {:5.1f} dB", *layer.floor_db, *layer.margin_db());
+  } else if (const auto most = proof::noise_bound(layer.metrics)) {
+    bound = fmt::format("  noise {}  bound {}  margin {}", number(layer.metrics.noise),
+                        number(*most), margin_text(layer.metrics));
+  }
   return fmt::format("  {:26} max_abs {:>10}  SQNR {:6.1f} dB{}{}\n", layer.tensor.name,
-                     number(layer.metrics.max_abs), layer.metrics.sqnr_db, floor,
+                     number(layer.metrics.max_abs), layer.metrics.sqnr_db, bound,
                      layer.within ? "" : "  DIVERGES");
 }
 
@@ -117,6 +128,16 @@ std::string codes_lines(const pipeline::CodedProof& codes) {
          report_lines(codes.activations) + "\n";
 }
 
+// How far the reference itself is from the model.
+std::string f64_line(const proof::ParityReport& f64) {
+  const proof::ValueMetrics& values = f64.metrics.values;
+  if (!values.noise_ratio) return {};
+  return fmt::format(
+      "the checkpoint in f64, against the reference: {} max_abs {}, rel_rms {}: {:.2f} times the "
+      "noise of f32\n\n",
+      f64.output(), number(values.max_abs), number(values.rel_rms), *values.noise_ratio);
+}
+
 std::string proof_lines(const pipeline::CheckpointProof& proof) {
   std::string text = indented(proof.tensors.different);
   text += fmt::format("weights: {} of {} derived again from the checkpoint, bit for bit ({})\n",
@@ -137,6 +158,7 @@ std::string proof_lines(const pipeline::CheckpointProof& proof) {
     text +=
         "\nthe checkpoint in f32, against the reference:\n" + report_lines(*proof.f32_path) + "\n";
   }
+  if (proof.f64_path) text += f64_line(*proof.f64_path);
   return proof.codes ? text + codes_lines(*proof.codes) : text;
 }
 
@@ -164,7 +186,7 @@ std::string to_text(const pipeline::Verification& v) {
   if (v.outputs() != nullptr) text += report_lines(*v.outputs());
   for (const proof::ModeProof& mode : v.modes) text += mode_lines(mode);
   const Meaning meaning = meaning_of(v);
-  text += v.parity() ? "parity\n" : "no parity\n";
+  text += std::string(verdict_name(v.verdict())) + "\n";
   if (v.parity()) {
     for (const std::string& line : meaning.proves) text += "  proved: " + line + "\n";
   }
@@ -174,6 +196,13 @@ std::string to_text(const pipeline::Verification& v) {
 
 std::vector<std::string> reasons(const pipeline::Verification& v) {
   std::vector<std::string> lines = pixel_reasons(v.pixels);
+  if (v.verdict() == pipeline::Verdict::kNotProved) {
+    lines.push_back(fmt::format(
+        "codes of {} make errors so large that a reference cannot tell a right bundle from a wrong "
+        "one (logits SQNR {:.1f} dB, {:g} dB would do): add --checkpoint",
+        rounding_name(v.rounding->outputs.bounds), v.rounding->in_f32.metrics.values.sqnr_db,
+        proof::kTellingDb));
+  }
   if (v.proof) {
     const pipeline::CheckpointProof& proof = *v.proof;
     if (!proof.tensors.ok()) {

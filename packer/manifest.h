@@ -171,7 +171,7 @@ struct Manifest {
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;  // every file of the bundle but the manifest itself
   std::string reference;            // file with the embedded reference, or empty
-  double default_tolerance = 0;     // for verify without --tolerance
+  double default_tolerance = 0;     // of older bundles; not read
 
   const ManifestComponent* find(std::string_view role) const;  // nullptr if there is none
   // Those of all components, in the order of the lists.

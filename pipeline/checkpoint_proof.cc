@@ -12,7 +12,7 @@
 #include "pipeline/calibration.h"
 #include "pipeline/f32_path.h"
 #include "pipeline/source_digests.h"
-#include "proof/measured_floors.h"
+#include "proof/bundle_noise.h"
 #include "proof/probing.h"
 #include "proof/rounding_proof.h"
 #include "proof/text_model.h"
@@ -149,7 +149,8 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     proof.tensors =
         FERRY_TRY(prove_weights(pool, bundle, conversion, progress("comparing weights")));
     proof.programs = compare_programs(bundle, *conversion.plan);
-    if (options.quantize.quantizes()) stored.emplace(bundle, conversion);
+    const bool rounds = options.quantize.quantizes() || proof::has_half_matrices(bundle);
+    if (rounds) stored.emplace(bundle, conversion);
     if (given.details) proof.source_files = FERRY_TRY(digest_sources(conversion, pool));
   }
   if (is_encoded(options.ports.cache) || is_encoded(options.ports.logits)) {
@@ -184,11 +185,21 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
     return proof;
   }
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
+  proof::ParityBounds in_f32 = proof::f32_bounds(bundle, given.tolerance);
+  if (!in_f32.given || reference != nullptr) {
+    const F32Outputs exact =
+        FERRY_TRY(run_f64_path(layers, prompts, recorded, {}, pool, progress("computing in f64")));
+    in_f32 = in_f32.with(FERRY_TRY(noise_between(exact, path)));
+    if (reference != nullptr) {
+      const proof::Reference in_f64 = FERRY_TRY(proof::Reference::open(*exact.one_call));
+      proof.f64_path =
+          FERRY_TRY(proof::compare_references(in_f64, *reference, in_f32.as_measurement()));
+    }
+  }
   if (reference != nullptr) {
-    const proof::ParityBounds bounds = proof::f32_bounds(bundle);
     const proof::VerifyOptions details = {.details = given.details};
-    proof.f32_path = FERRY_TRY(proof::compare_references(recorded, *reference, bounds, details));
-    FERRY_RETURN_IF_ERROR(add_several_calls(path, *reference, bounds, details, *proof.f32_path));
+    proof.f32_path = FERRY_TRY(proof::compare_references(recorded, *reference, in_f32, details));
+    FERRY_RETURN_IF_ERROR(add_several_calls(path, *reference, in_f32, details, *proof.f32_path));
   }
   if (stored) {
     proof.codes = FERRY_TRY(prove_codes(bundle, *stored, layers, prompts,
@@ -196,19 +207,15 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                                          progress("computing with the bundle's weights")},
                                         pool));
   }
+  const proof::ParityBounds bounds = proof::bounds_of(bundle, given.tolerance);
+  const proof::ParityBounds judged = stored                ? bounds.as_measurement()
+                                     : bounds.has_floors() ? bounds
+                                                           : bounds.with(in_f32.noise);
   proof.outputs =
-      FERRY_TRY(model.verify(recorded, proof::bounds_of(bundle, given.tolerance),
+      FERRY_TRY(model.verify(recorded, judged,
                              {.vision = vision.get(),
                               .details = given.details,
                               .progress = progress("running the bundle", ProgressUnit::kItems)}));
-  // Fixed floors do not know how sensitive this model is.
-  if (proof.codes && proof.codes->absent.empty() && proof.codes->parity() &&
-      !proof.outputs->parity && !given.tolerance) {
-    const proof::ParityReport noise = FERRY_TRY(
-        noise_of_codes(bundle, *stored, layers, prompts, recorded,
-                       progress("computing with the bundle's weights, for the noise"), pool));
-    floors_of_codes(noise, proof.codes->activations).judge(*proof.outputs);
-  }
   return proof;
 }
 

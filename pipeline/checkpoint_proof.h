@@ -27,9 +27,11 @@ struct CheckpointProof {
   // and logits.
   std::optional<std::vector<std::string>> encodings;
   std::optional<proof::ParityReport> f32_path;  // against the reference, if there is one
-  std::optional<CodedProof> codes;              // of a quantised bundle
-  // The bundle against the f32 path. None where that computes values that are not finite: there is
-  // nothing to compare with, and `problem` says so.
+  // The same model in f64 against the reference: how far that is from the model. Measured.
+  std::optional<proof::ParityReport> f64_path;
+  std::optional<CodedProof> codes;  // of a quantised bundle
+  // The bundle against the f32 path; measured where the bundle rounds. None where that computes
+  // values that are not finite: there is nothing to compare with, and `problem` says so.
   std::optional<proof::ParityReport> outputs;
   std::string problem;
   // With CheckpointOptions::details: the files of the checkpoint, as they were read.

@@ -71,26 +71,7 @@ Result<proof::ParityReport> compare(const packer::Bundle& bundle, const proof::R
   return model.verify(path, bounds, {.vision = vision.get(), .details = options.details});
 }
 
-Result<F32Outputs> run_with_codes(const packer::Bundle& bundle, const StoredWeights& stored,
-                                  const Conversion& layers, const RecordedPrompts& prompts,
-                                  const Progress& progress, ThreadPool& pool) {
-  return run_f32_path(
-      layers, prompts, bundle.path() + ", its weights in f32", pool,
-      {.in_several_calls = false, .weights = weights_stored_in(stored), .progress = progress});
-}
-
 }  // namespace
-
-Result<proof::ParityReport> noise_of_codes(const packer::Bundle& bundle,
-                                           const StoredWeights& stored, const Conversion& layers,
-                                           const std::vector<proof::RecordedPrompt>& prompts,
-                                           const proof::Reference& in_f32, const Progress& progress,
-                                           ThreadPool& pool) {
-  const F32Outputs path =
-      FERRY_TRY(run_with_codes(bundle, stored, layers, prompts, progress, pool));
-  const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
-  return proof::compare_references(recorded, in_f32, proof::f32_bounds(bundle));
-}
 
 Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights& stored,
                                const Conversion& layers,
@@ -102,17 +83,27 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
     return proof;
   }
   const RecordedPrompts own = FERRY_TRY(own_prompts(bundle, prompts, options, pool));
-  const F32Outputs path =
-      FERRY_TRY(run_with_codes(bundle, stored, layers, own, options.progress, pool));
+  const ReadWeight weights = weights_stored_in(stored);
+  const F32Outputs path = FERRY_TRY(
+      run_f32_path(layers, own, bundle.path() + ", its weights in f32", pool,
+                   {.in_several_calls = false, .weights = weights, .progress = options.progress}));
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*path.one_call));
-  proof.exact = FERRY_TRY(
-      compare(bundle, recorded, proof::widened_bounds_of(bundle), {.widen = true}, options, pool));
+  proof::ParityBounds exact = proof::widened_bounds_of(bundle, options.tolerance);
+  if (!exact.given && !exact.has_floors()) {
+    const F32Outputs in_f64 =
+        FERRY_TRY(run_f64_path(layers, own, recorded, weights, pool, options.progress));
+    exact = exact.with(FERRY_TRY(noise_between(in_f64, path)));
+  }
+  proof.exact = FERRY_TRY(compare(bundle, recorded, exact, {.widen = true}, options, pool));
   const proof::ParityBounds bounds = proof::activation_bounds_of(bundle, options.tolerance);
-  proof.activations = FERRY_TRY(compare(bundle, recorded, bounds, {}, options, pool));
-  if (proof.activations.parity || !bounds.coded_db || options.tolerance) return proof;
-  // Fixed floors do not know how sensitive this model is.
-  const proof::ParityReport noise = FERRY_TRY(
-      compare(bundle, recorded, bounds, {.widen = true, .round_rows = true}, options, pool));
+  const bool as_exact = !bounds.has_floors() && !bounds.given;
+  proof.activations = FERRY_TRY(
+      compare(bundle, recorded, as_exact ? exact : bounds.as_measurement(), {}, options, pool));
+  if (!bounds.coded_db || bounds.given) return proof;
+  // What 8-bit activations lose is measured by plain code.
+  const proof::ParityReport noise =
+      FERRY_TRY(compare(bundle, recorded, bounds.as_measurement(),
+                        {.widen = true, .round_rows = true}, options, pool));
   proof::floors_of_noise(noise).judge(proof.activations);
   return proof;
 }

@@ -1,5 +1,6 @@
-// CodedProof: what a quantised bundle computes, held to its own weights. Quantisation of weights
-// then explains nothing: whatever differs is a mistake, or what the activations lose.
+// CodedProof: what a bundle with rounded or quantised weights computes, held to its own weights.
+// Rounding of weights then explains nothing: whatever differs is a mistake, or what the activations
+// lose.
 #pragma once
 
 #include <optional>
@@ -22,15 +23,15 @@ namespace ferry::pipeline {
 struct CodedProof {
   // The checkpoint's model in f32 with the weights that the bundle stores, codes times scales, is
   // what both are compared with.
-  proof::ParityReport exact;        // the bundle with activations in f32; the bounds of f32
-  proof::ParityReport activations;  // the bundle as it is
+  proof::ParityReport exact;        // the bundle with activations in f32, held to the noise of f32
+  proof::ParityReport activations;  // the bundle as it is: measured, or held to measured floors
   std::string absent;               // why nothing was compared; otherwise empty
 
   bool parity() const { return !absent.empty() || (exact.parity && activations.parity); }
 };
 
 struct CodedProofOptions {
-  std::optional<double> tolerance;  // of `activations`
+  std::optional<double> tolerance;
   std::optional<uint64_t> memory;
   runner::DecodeOptions decode;
   bool details = false;    // as in proof::VerifyOptions
@@ -42,14 +43,5 @@ Result<CodedProof> prove_codes(const packer::Bundle& bundle, const StoredWeights
                                const Conversion& layers,
                                const std::vector<proof::RecordedPrompt>& prompts,
                                const CodedProofOptions& options, ThreadPool& pool);
-
-// What the codes leave in the outputs of this model, without any quantised activation: it is
-// computed in f32 with the weights that the bundle stores, and compared with `in_f32`, the f32 path
-// of the same prompts. Experts that its routers exchange are part of it.
-Result<proof::ParityReport> noise_of_codes(const packer::Bundle& bundle,
-                                           const StoredWeights& stored, const Conversion& layers,
-                                           const std::vector<proof::RecordedPrompt>& prompts,
-                                           const proof::Reference& in_f32, const Progress& progress,
-                                           ThreadPool& pool);
 
 }  // namespace ferry::pipeline

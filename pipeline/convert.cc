@@ -108,17 +108,6 @@ packer::Manifest make_manifest(const converters::ModelConfig& config,
     if (entry.targets.empty()) m.dropped.push_back({entry.source, entry.rule, entry.reason});
   }
   if (!options.reference.empty()) m.reference = reference_name(options.reference);
-  const bool delta_rule =
-      std::ranges::count(config.layer_types, converters::LayerType::kLinearAttention) > 0;
-  // In half precision the verifier holds each tensor to a signal-to-noise ratio instead.
-  const bool f32_ports = build.ports.cache == DType::kF32 && build.ports.mask == DType::kF32 &&
-                         build.ports.logits == DType::kF32;
-  const bool f32_weights = std::ranges::all_of(components, [](const ConvertedComponent& component) {
-    return component.weight_dtype == "f32" && component.quantization.empty();
-  });
-  const bool f32_caches = build.kv_cache == DType::kF32;
-  if (f32_weights && f32_ports && f32_caches)
-    m.default_tolerance = proof::f32_tolerance(delta_rule);
   return m;
 }
 

@@ -12,6 +12,8 @@
 #include "core/memory_source.h"
 #include "core/program_interface.h"
 #include "pipeline/loaded_part.h"
+#include "proof/bundle_noise.h"
+#include "runner/expert_routes.h"
 #include "runner/method.h"
 
 namespace ferry::pipeline {
@@ -106,6 +108,7 @@ class F32Path {
         name_(name),
         pool_(pool),
         in_several_calls_(options.in_several_calls && !conversion.config.is_encoder),
+        f64_(options.f64),
         weights_(options.weights ? options.weights : weights_from(*conversion.source)),
         progress_(options.progress, f32_weight_bytes(conversion)),
         prompts_(prompts) {
@@ -114,7 +117,7 @@ class F32Path {
       if (!tensor.is_probe()) caches_.emplace(tensor.source, tensor);
     }
     for (proof::RecordedPrompt& prompt : prompts_) {
-      prompt.routes.clear();  // the routers choose
+      if (!options.follow_routes) prompt.routes.clear();  // the routers choose
       const std::optional<int64_t> rope_switch = conversion.plan->manifest().rope_switch;
       add_run(prompt, calls_of(prompt, rope_switch));
       if (in_several_calls_) add_run(prompt, several_calls_of(prompt, rope_switch));
@@ -124,7 +127,7 @@ class F32Path {
   Result<F32Outputs> run() {
     for (const ConvertedComponent& component : conversion_.components) {
       for (const graph::Model& model : component.parts) {
-        const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_));
+        const auto part = FERRY_TRY(LoadedPart::load(model, weights_, pool_, name_, f64_));
         FERRY_RETURN_IF_ERROR(component.role == kVisionEncoderRole ? encode_images(*part)
                                                                    : run_part(*part));
         progress_.advance(f32_weight_bytes(model));
@@ -187,8 +190,8 @@ class F32Path {
       for (size_t i = 0; i < run.calls.size(); ++i) {
         Passed& embeddings = run.passed[i][std::string(kEmbeddingsPort)];
         const int64_t width = embeddings.shape.back();
-        std::vector<float> values(embeddings.bytes.size() / sizeof(float));
-        std::memcpy(values.data(), embeddings.bytes.data(), embeddings.bytes.size());
+        std::vector<float> values =
+            runner::probe_floats({embeddings.dtype, embeddings.shape, embeddings.bytes});
         const Call& call = run.calls[i];
         const auto end = call.position + std::ssize(call.tokens);
         for (const runner::EmbeddingRows& rows : images.rows()) {
@@ -201,7 +204,8 @@ class F32Path {
                 values.begin() + (at - call.position) * width);
           }
         }
-        std::memcpy(embeddings.bytes.data(), values.data(), embeddings.bytes.size());
+        const auto bytes = std::as_bytes(std::span(values));
+        embeddings = {DType::kF32, embeddings.shape, {bytes.begin(), bytes.end()}};
         run.recorder.keep_probe(runner::kEmbeddingsProbe, call.position, std::ssize(call.tokens),
                                 values);
       }
@@ -209,20 +213,39 @@ class F32Path {
   }
 
   Status run_part(LoadedPart& part) {
+    std::vector<runner::MethodProbe> probes;
+    for (const graph::LoweredProbe& probe : part.lowered().probes) {
+      probes.push_back({&part.method(), probe.name, probe.value});
+    }
+    runner::ExpertRouter router(probes);
     for (const graph::LoweredProbe& probe : part.lowered().probes) {
       FERRY_RETURN_IF_ERROR(part.method().observe(
-          probe.value,
-          [this, &probe](const runner::TensorView& view) { keep_probe(probe.name, view); }));
+          probe.value, [this, &probe, &router](const runner::TensorView& view) {
+            keep_probe(probe.name, view);
+            router.see(probe.name, view, call_->position);
+          }));
     }
-    for (Run& run : runs_) {
+    for (size_t r = 0; r < runs_.size(); ++r) {
+      Run& run = runs_[r];
+      const runner::ExpertRoutes routes = routes_of_part(router, r);
+      FERRY_RETURN_IF_ERROR(router.force(&routes));
       for (size_t i = 0; i < run.calls.size(); ++i) {
         run_ = &run;
         call_ = &run.calls[i];
         FERRY_RETURN_IF_ERROR(run_call(part, run.passed[i]));
+        FERRY_RETURN_IF_ERROR(router.take_error());
         if (call_->ends_prompt) FERRY_RETURN_IF_ERROR(keep_caches(part));
       }
     }
     return {};
+  }
+
+  // The routes of run `r` for the layers that the part has.
+  runner::ExpertRoutes routes_of_part(const runner::ExpertRouter& router, size_t r) const {
+    runner::ExpertRoutes routes = prompts_[in_several_calls_ ? r / 2 : r].routes;
+    std::erase_if(routes,
+                  [&](const auto& route) { return router.experts_of(route.first).first == 0; });
+    return routes;
   }
 
   Status run_call(LoadedPart& part, PassedTensors& passed) {
@@ -267,6 +290,7 @@ class F32Path {
   const std::string& name_;
   ThreadPool& pool_;
   const bool in_several_calls_;
+  const bool f64_;
   const ReadWeight weights_;
   SharedProgress progress_;
   std::vector<proof::RecordedPrompt> prompts_;  // with the features that are computed here
@@ -284,6 +308,33 @@ Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::string& name, ThreadPool& pool,
                                 const F32PathOptions& options) {
   return F32Path(conversion, prompts, name, pool, options).run();
+}
+
+Result<F32Outputs> run_f64_path(const Conversion& conversion,
+                                std::vector<proof::RecordedPrompt> prompts,
+                                const proof::Reference& in_f32, const ReadWeight& weights,
+                                ThreadPool& pool, const Progress& progress) {
+  FERRY_RETURN_IF_ERROR(proof::follow_routes(in_f32, conversion.config.num_layers, prompts));
+  return run_f32_path(conversion, prompts, in_f32.path() + ", again in f64", pool,
+                      {.in_several_calls = false,
+                       .f64 = true,
+                       .follow_routes = true,
+                       .weights = weights,
+                       .progress = progress});
+}
+
+Result<std::shared_ptr<const proof::NoiseModel>> noise_between(const F32Outputs& in_f64,
+                                                               const F32Outputs& in_f32) {
+  const proof::Reference exact = FERRY_TRY(proof::Reference::open(*in_f64.one_call));
+  std::vector<proof::Reference> draws;
+  for (const TensorSource* source : {in_f32.one_call.get(), in_f32.several_calls.get()}) {
+    if (source != nullptr) draws.push_back(FERRY_TRY(proof::Reference::open(*source)));
+  }
+  std::vector<const proof::Reference*> pointers;
+  for (const proof::Reference& draw : draws) pointers.push_back(&draw);
+  auto noise = std::make_shared<proof::NoiseModel>();
+  FERRY_RETURN_IF_ERROR(noise->add(exact, pointers));
+  return std::shared_ptr<const proof::NoiseModel>(std::move(noise));
 }
 
 }  // namespace ferry::pipeline

@@ -1,5 +1,6 @@
 // The f32 path: what a checkpoint's model computes in f32, executed layer by layer. One layer's
 // weights are in memory at a time and nothing is written to disk, whatever the size of the model.
+// The same in f64 says how far from the model an execution in f32 is.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,8 @@
 #include "pipeline/convert.h"
 #include "pipeline/loaded_part.h"
 #include "pipeline/progress.h"
+#include "proof/noise.h"
+#include "proof/reference.h"
 #include "proof/reference_recorder.h"
 
 namespace ferry::pipeline {
@@ -29,6 +32,9 @@ struct F32Outputs {
 };
 struct F32PathOptions {
   bool in_several_calls = true;
+  bool f64 = false;  // compute in f64; results are rounded to f32 at the end
+  // Send tokens through RecordedPrompt::routes; else the routers choose.
+  bool follow_routes = false;
   ReadWeight weights = {};  // f32 values; empty: what the recipes make of the source
   Progress progress = {};   // bytes of weights whose layers are done
 };
@@ -36,5 +42,15 @@ Result<F32Outputs> run_f32_path(const Conversion& conversion,
                                 const std::vector<proof::RecordedPrompt>& prompts,
                                 const std::string& name, ThreadPool& pool,
                                 const F32PathOptions& options = {});
+
+// The same in f64, in one call, with `weights` as in F32PathOptions. Tokens pass through the
+// experts that they passed through in `in_f32`, what run_f32_path() gave for the same prompts.
+Result<F32Outputs> run_f64_path(const Conversion& conversion,
+                                std::vector<proof::RecordedPrompt> prompts,
+                                const proof::Reference& in_f32, const ReadWeight& weights,
+                                ThreadPool& pool, const Progress& progress);
+// How far executions in f32 of this model are from one in f64.
+Result<std::shared_ptr<const proof::NoiseModel>> noise_between(const F32Outputs& in_f64,
+                                                               const F32Outputs& in_f32);
 
 }  // namespace ferry::pipeline

@@ -46,8 +46,9 @@ Status LoadedPart::fill_weights(const graph::Model& model, const ReadWeight& wei
 
 Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
                                                      const ReadWeight& weights, ThreadPool& pool,
-                                                     const std::string& name) {
+                                                     const std::string& name, bool f64) {
   auto part = std::make_unique<LoadedPart>();
+  part->f64_ = f64;
   part->name_ = name;
   const auto method = std::ranges::find(model.methods, kForwardMethod, &graph::MethodGraph::name);
   if (method == model.methods.end()) {
@@ -67,8 +68,8 @@ Result<std::unique_ptr<LoadedPart>> LoadedPart::load(const graph::Model& model,
   fill(part->lowered_.constants, part->program_.data.constants);
   fill(part->lowered_.initial, part->program_.data.initial);
   FERRY_RETURN_IF_ERROR(part->fill_weights(model, weights, pool));
-  part->method_.emplace(FERRY_TRY(
-      runner::Method::load(part->program_, kForwardMethod, part->external_, pool, {}, name)));
+  part->method_.emplace(FERRY_TRY(runner::Method::load(part->program_, kForwardMethod,
+                                                       part->external_, pool, {.f64 = f64}, name)));
   return part;
 }
 
@@ -93,7 +94,7 @@ Status LoadedPart::run(std::span<const int64_t> tokens, int64_t input_pos, Passe
   FERRY_RETURN_IF_ERROR(method_->execute());
   const std::vector<graph::LoweredPort>& outputs = lowered().outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const runner::TensorView view = method_->output(i);
+    const runner::TensorView view = f64_ ? method_->output_f64(i) : method_->output(i);
     passed[outputs[i].name] = {view.dtype, view.shape, {view.bytes.begin(), view.bytes.end()}};
   }
   return {};

@@ -35,10 +35,10 @@ ReadWeight weights_from(const TensorSource& source);
 
 class LoadedPart {
  public:
-  // `name` begins messages.
+  // `name` begins messages. `f64`: as MethodOptions::f64; tensors that are handed on are f64 too.
   static Result<std::unique_ptr<LoadedPart>> load(const graph::Model& model,
                                                   const ReadWeight& weights, ThreadPool& pool,
-                                                  const std::string& name);
+                                                  const std::string& name, bool f64 = false);
   const graph::LoweredMethod& lowered() const { return lowered_.methods.front(); }
   runner::Method& method() { return *method_; }
 
@@ -50,6 +50,7 @@ class LoadedPart {
   Status fill_weights(const graph::Model& model, const ReadWeight& weights, ThreadPool& pool);
 
   std::string name_;
+  bool f64_ = false;
   graph::LoweredProgram lowered_;
   std::vector<std::vector<std::byte>> literals_;
   std::vector<std::unique_ptr<std::byte[]>> weights_;

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "formats/checkpoint.h"
 #include "pipeline/same_model.h"
+#include "proof/bundle_noise.h"
 #include "proof/probing.h"
 #include "proof/reference.h"
 #include "proof/sequence_length.h"
@@ -54,9 +55,9 @@ Result<RecordedPrompts> prompts_for(const packer::Bundle& bundle, const proof::R
   return proof::probing_prompts(bundle.manifest().vocab_size, capacity);
 }
 
-// `other` is recorded on the prompts, each with the continuation that it chooses.
+// `other` is recorded on the prompts. Each gets the continuation that it chooses.
 Result<std::unique_ptr<TensorSource>> record_other(const packer::Bundle& other,
-                                                   RecordedPrompts prompts, int64_t capacity,
+                                                   RecordedPrompts& prompts, int64_t capacity,
                                                    std::optional<uint64_t> memory,
                                                    ThreadPool& pool) {
   proof::TextModel model = FERRY_TRY(proof::TextModel::load(other, pool, {.memory = memory}));
@@ -75,12 +76,17 @@ Result<proof::ParityReport> compare_bundles(const packer::Bundle& bundle,
   if (reference != nullptr) {
     FERRY_RETURN_IF_ERROR(proof::prompts_of(*reference, other.manifest()));
   }
+  const proof::ParityBounds bounds = proof::bounds_between(bundle, other, options.tolerance);
+  std::shared_ptr<const proof::NoiseModel> noise;
   const std::unique_ptr<TensorSource> source =
-      FERRY_TRY(record_other(other, std::move(prompts), capacity, options.memory, pool));
+      FERRY_TRY(record_other(other, prompts, capacity, options.memory, pool));
+  if (!bounds.given && !bounds.has_floors()) {
+    noise = FERRY_TRY(proof::f32_noise(other, prompts, {.memory = options.memory}, pool));
+  }
   const proof::Reference recorded = FERRY_TRY(proof::Reference::open(*source));
   proof::TextModel model = FERRY_TRY(
       proof::TextModel::load(bundle, pool, {.memory = options.memory}, decode_of(options, bundle)));
-  return model.verify(recorded, proof::bounds_between(bundle, other, options.tolerance),
+  return model.verify(recorded, bounds.with(noise),
                       {.details = options.details, .progress = running(options)});
 }
 
@@ -99,8 +105,15 @@ Status prove_outputs(const packer::Bundle& bundle, const proof::Reference& refer
       FERRY_TRY(proof::TextModel::load(bundle, pool, {.memory = options.memory}, decode));
   const std::unique_ptr<runner::VisionEncoder> vision =
       FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = options.memory}));
+  std::shared_ptr<const proof::NoiseModel> noise;
+  if (!bounds.given && !bounds.has_floors()) {
+    RecordedPrompts prompts =
+        FERRY_TRY(proof::prompts_of(reference, bundle.manifest(), vision != nullptr));
+    noise = FERRY_TRY(proof::f32_noise(bundle, std::move(prompts),
+                                       {.memory = options.memory, .decode = decode}, pool));
+  }
   out.direct = FERRY_TRY(model.verify(
-      reference, bounds,
+      reference, bounds.with(noise),
       {.vision = vision.get(), .details = options.details, .progress = running(options)}));
   return {};
 }

@@ -28,6 +28,12 @@ struct VerifyOptions : CheckpointOptions {
   std::optional<runner::DecodeMode> mode;  // of a static bundle; none: its default, then all
 };
 
+enum class Verdict {
+  kProved,     // everything that was compared agrees, and that proves something
+  kNotProved,  // nothing that was compared disagrees, but it could not tell a wrong bundle
+  kNoParity,
+};
+
 // What was compared. Exactly one of `direct`, `rounding` and `proof` is there.
 struct Verification {
   std::optional<proof::ParityReport> direct;     // the bundle against a reference, or `against`
@@ -42,7 +48,13 @@ struct Verification {
   std::optional<packer::Bundle> other;
   bool tolerance_given = false;  // by --tolerance
 
-  bool parity() const {
+  bool parity() const { return verdict() == Verdict::kProved; }
+  Verdict verdict() const {
+    if (!agrees()) return Verdict::kNoParity;
+    return rounding && !rounding->decided ? Verdict::kNotProved : Verdict::kProved;
+  }
+  // Nothing that was compared is beyond its bounds.
+  bool agrees() const {
     const bool outputs = direct ? direct->parity : rounding ? rounding->parity() : proof->parity();
     return outputs && std::ranges::all_of(modes, &proof::ModeProof::parity) &&
            std::ranges::all_of(pixels, &PixelProof::within);

@@ -125,6 +125,18 @@ bool is_vision(const ReferenceTensor& tensor) {
 
 }  // namespace
 
+ParityBounds ParityBounds::with(std::shared_ptr<const NoiseModel> measured_noise) const {
+  ParityBounds out = *this;
+  if (!given) out.noise = std::move(measured_noise);
+  return out;
+}
+
+ParityBounds ParityBounds::as_measurement() const {
+  ParityBounds out = *this;
+  out.measured = !given;
+  return out;
+}
+
 std::optional<double> ParityBounds::floor_db(const ReferenceTensor& tensor) const {
   if (is_vision(tensor))
     return floor_at(vision_rounding, vision_coded_db, /*delta_rule=*/false, tensor.layer);
@@ -144,6 +156,8 @@ std::optional<double> ParityBounds::limit(const ReferenceTensor& tensor, double 
 
 bool ParityBounds::within(const ReferenceTensor& tensor, const ValueMetrics& metrics) const {
   if (!metrics.finite) return false;
+  if (measured) return true;
+  if (metrics.noise_ratio) return *metrics.noise_ratio <= kNoiseMultiple;
   const std::optional<double> most = limit(tensor, metrics.scale);
   if (most && *most < metrics.max_abs) return false;
   const std::optional<double> floor = floor_db(tensor);
@@ -152,13 +166,17 @@ bool ParityBounds::within(const ReferenceTensor& tensor, const ValueMetrics& met
 
 bool ParityBounds::logits_within(const ValueMetrics& metrics) const {
   if (!metrics.finite) return false;
+  if (measured) return true;
+  if (metrics.noise_ratio) return *metrics.noise_ratio <= kNoiseMultiple;
   if (max_abs && metrics.max_abs > *max_abs) return false;
   const std::optional<double> floor = logits_floor_db();
   return !floor || metrics.sqnr_db >= *floor;
 }
 
 bool ParityBounds::explains_choice(std::span<const float> got, std::span<const float> want) const {
+  if (measured) return true;
   // Errors of at most e can swap two logits whose difference is at most 2 e.
+  if (noise) return top_margin(want) <= 2 * kNoiseMultiple * noise->logits_rms();
   if (max_abs) return top_margin(want) <= 2 * *max_abs;
   ValueComparison row;
   row.add(got, want);
@@ -168,11 +186,17 @@ bool ParityBounds::explains_choice(std::span<const float> got, std::span<const f
 // Ten times the error of the reference implementation in f32 against f64.
 double f32_tolerance(bool delta_rule) { return delta_rule ? 1e-3 : 1e-4; }
 
-ParityBounds f32_bounds(const packer::Bundle& bundle) {
+bool has_half_matrices(const packer::Bundle& bundle) {
+  const std::set<DType> dtypes = matrix_dtypes(bundle);
+  return dtypes.contains(DType::kF16) || dtypes.contains(DType::kBF16);
+}
+
+ParityBounds f32_bounds(const packer::Bundle& bundle, std::optional<double> tolerance) {
   ParityBounds bounds;
   bounds.delta_rule = has_recurrent_state(bundle.manifest());
   bounds.layers = bundle.manifest().num_layers;
-  bounds.max_abs = f32_tolerance(bounds.delta_rule);
+  bounds.max_abs = tolerance.value_or(f32_tolerance(bounds.delta_rule));
+  bounds.given = tolerance.has_value();
   return bounds;
 }
 
@@ -185,11 +209,8 @@ constexpr std::string_view kVisionRoles[] = {kVisionEncoderRole};
 template <class Floor>
 ParityBounds bounds_with(const packer::Bundle& bundle, std::optional<double> tolerance,
                          const Floor& coded) {
-  ParityBounds bounds = f32_bounds(bundle);
-  if (tolerance) {
-    bounds.max_abs = tolerance;
-    return bounds;
-  }
+  ParityBounds bounds = f32_bounds(bundle, tolerance);
+  if (tolerance) return bounds;
   std::set<DType> dtypes = port_dtypes(bundle.manifest());
   dtypes.merge(cache_dtypes(bundle.manifest()));
   bounds.rounded_ports = coarsest(dtypes).has_value();
@@ -210,15 +231,14 @@ ParityBounds bounds_with(const packer::Bundle& bundle, std::optional<double> tol
     }
   }
   if (bounds.has_floors()) bounds.max_abs.reset();
-  const double stated = bundle.manifest().default_tolerance;
-  if (stated > 0) bounds.max_abs = std::min(bounds.max_abs.value_or(stated), stated);
   return bounds;
 }
 
 }  // namespace
 
-ParityBounds widened_bounds_of(const packer::Bundle& bundle) {
-  ParityBounds bounds = f32_bounds(bundle);
+ParityBounds widened_bounds_of(const packer::Bundle& bundle, std::optional<double> tolerance) {
+  ParityBounds bounds = f32_bounds(bundle, tolerance);
+  if (tolerance) return bounds;
   std::set<DType> dtypes = port_dtypes(bundle.manifest());
   dtypes.merge(cache_dtypes(bundle.manifest()));
   bounds.rounding = coarsest(dtypes);

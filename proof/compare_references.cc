@@ -50,10 +50,10 @@ class CaseComparison {
     const auto vocab = static_cast<size_t>(shape.back());
     const std::vector<float> got = FERRY_TRY(got_.floats(ours_, "logits", shape));
     const std::vector<float> want = FERRY_TRY(want_.floats(theirs_, "logits", shape));
-    LogitComparison comparison;
+    LogitComparison comparison(bounds_.noise_of(theirs_.name, "logits"));
     for (size_t at = 0; at < got.size(); at += vocab) {
       const Row ours = Row(got).subspan(at, vocab), theirs = Row(want).subspan(at, vocab);
-      comparison.add_row(ours, theirs);
+      comparison.add_row(static_cast<int64_t>(at / vocab), ours, theirs);
       if (details_) details_->add_logits(static_cast<int64_t>(at / vocab), ours, theirs);
     }
     report_.prefill = comparison.metrics();
@@ -75,7 +75,7 @@ class CaseComparison {
       known.insert(tensor.name);
       const Shape& shape = got_.shape(ours_, tensor.name);
       const std::vector<float> got = FERRY_TRY(got_.floats(ours_, tensor.name, shape));
-      ValueComparison comparison;
+      ValueComparison comparison(bounds_.noise_of(theirs_.name, tensor.name));
       const std::vector<float> want = FERRY_TRY(want_.floats(theirs_, tensor.name, shape));
       comparison.add(got, want);
       if (details_) details_->add_tensor(tensor, shape, got, want);
@@ -100,12 +100,12 @@ class CaseComparison {
     }
     report_.greedy_total = static_cast<int64_t>(ids.size());
     if (details_) details_->set_continuation(ids);
-    LogitComparison comparison;
+    LogitComparison comparison(bounds_.noise_of(theirs_.name, "greedy_logits"));
     bool explained = true;  // every token that is not the same
     for (size_t g = 0; g < ids.size() && (g + 1) * vocab <= got.size(); ++g) {
       const Row row = Row(got).subspan(g * vocab, vocab);
       const Row expected = want.empty() ? Row() : Row(want).subspan(g * vocab, vocab);
-      if (!expected.empty()) comparison.add_row(row, expected);
+      if (!expected.empty()) comparison.add_row(static_cast<int64_t>(g), row, expected);
       const auto ours = static_cast<int64_t>(runner::argmax(row));
       if (details_) details_->add_choice(ours, ids[g]);
       if (ours == ids[g]) {

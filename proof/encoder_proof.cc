@@ -78,7 +78,7 @@ class EncodedCase {
   Status compare(const ReferenceTensor& tensor, const std::vector<float>& got) {
     const Shape shape = shape_of(tensor, report_.tokens, got.size());
     const std::vector<float> want = FERRY_TRY(reference_.floats(prompt_, tensor.name, shape));
-    ValueComparison comparison;
+    ValueComparison comparison(bounds_.noise_of(prompt_.name, tensor.name));
     comparison.add(got, want);
     const ValueMetrics metrics = comparison.metrics();
     report_.layers.push_back({tensor, metrics, bounds_.within(tensor, metrics)});

@@ -21,9 +21,5 @@ struct MeasuredFloors {
 // Floors for the same comparison in which `noise` was measured. A single row may have kOneRowDb
 // more than all rows.
 MeasuredFloors floors_of_noise(const ParityReport& noise);
-// Floors for a bundle as it is, against the model in f32. `noise` is what its weights leave in f32,
-// against the same; `activations` has the floors of what its activations leave. Both errors
-// together are at most their sum.
-MeasuredFloors floors_of_codes(const ParityReport& noise, const ParityReport& activations);
 
 }  // namespace ferry::proof

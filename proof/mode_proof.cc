@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "proof/bundle_noise.h"
 #include "proof/probing.h"
 #include "proof/sequence_length.h"
 #include "proof/verify.h"
@@ -14,8 +15,9 @@ namespace {
 // Guesses of lookahead need some tokens before they are right.
 constexpr int64_t kLeastTokens = 24;
 
+// Sets the continuations of `prompts`.
 Result<std::unique_ptr<TensorSource>> record_kv(const packer::Bundle& bundle,
-                                                std::vector<RecordedPrompt> prompts,
+                                                std::vector<RecordedPrompt>& prompts,
                                                 std::optional<uint64_t> memory, ThreadPool& pool) {
   const packer::Manifest& manifest = bundle.manifest();
   const std::unique_ptr<runner::Decoder> decoder = FERRY_TRY(
@@ -72,13 +74,19 @@ Result<std::vector<ModeProof>> prove_modes(const packer::Bundle& bundle,
                                            const ParityBounds& bounds,
                                            std::optional<uint64_t> memory, ThreadPool& pool,
                                            bool details) {
-  const std::unique_ptr<TensorSource> source =
-      FERRY_TRY(record_kv(bundle, std::move(prompts), memory, pool));
+  const std::unique_ptr<TensorSource> source = FERRY_TRY(record_kv(bundle, prompts, memory, pool));
   const Reference recorded = FERRY_TRY(Reference::open(*source));
+  ParityBounds judged = bounds;
+  if (!bounds.given) {
+    const BundleNoiseOptions options = {memory, {.mode = runner::DecodeMode::kKv}};
+    judged = bounds.with(FERRY_TRY(bounds.has_floors()
+                                       ? disturbed_noise(bundle, recorded, prompts, options, pool)
+                                       : f32_noise(bundle, prompts, options, pool)));
+  }
   std::vector<ModeProof> proofs;
   for (const runner::DecodeMode mode :
        {runner::DecodeMode::kHybrid, runner::DecodeMode::kLookahead}) {
-    proofs.push_back(FERRY_TRY(prove_mode(bundle, mode, recorded, bounds, memory, pool, details)));
+    proofs.push_back(FERRY_TRY(prove_mode(bundle, mode, recorded, judged, memory, pool, details)));
   }
   return proofs;
 }

@@ -36,7 +36,22 @@ double kl_divergence(std::span<const float> got, std::span<const float> want) {
   return sum < 0 ? 0 : sum;
 }
 
+ValueComparison::ValueComparison(const TensorNoise* noise) : noise_(noise) {
+  if (noise != nullptr) in_noise_.emplace(*noise);
+}
+
 void ValueComparison::add(std::span<const float> got, std::span<const float> want) {
+  if (in_noise_) in_noise_->add(got, want);
+  add_values(got, want);
+}
+
+void ValueComparison::add_run(int64_t row, int64_t channel, std::span<const float> got,
+                              std::span<const float> want) {
+  if (in_noise_) in_noise_->add(row, channel, got, want);
+  add_values(got, want);
+}
+
+void ValueComparison::add_values(std::span<const float> got, std::span<const float> want) {
   for (size_t i = 0; i < want.size(); ++i) {
     const double g = got[i];
     const double w = want[i];
@@ -61,6 +76,10 @@ ValueMetrics ValueComparison::metrics() const {
   m.count = count_;
   m.scale = scale_;
   m.finite = finite_;
+  if (in_noise_) {
+    m.noise = noise_->rms;
+    m.noise_ratio = std::min(in_noise_->ratio(), kBeyondAnyBound);
+  }
   if (!finite_) {
     m.max_abs = m.mean_abs = m.rel_rms = kBeyondAnyBound;
     m.cosine = -1;
@@ -78,8 +97,9 @@ ValueMetrics ValueComparison::metrics() const {
   return m;
 }
 
-void LogitComparison::add_row(std::span<const float> got, std::span<const float> want) {
-  values_.add(got, want);
+void LogitComparison::add_row(int64_t row, std::span<const float> got,
+                              std::span<const float> want) {
+  values_.add_run(row, 0, got, want);
   rows_ += 1;
   if (!std::ranges::all_of(got, [](float v) { return std::isfinite(v); })) return;
   agreeing_ += runner::argmax(got) == runner::argmax(want) ? 1 : 0;
@@ -99,6 +119,15 @@ LogitMetrics LogitComparison::metrics() const {
   return m;
 }
 
+namespace {
+
+std::optional<double> worse_ratio(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b) return a ? a : b;
+  return std::max(*a, *b);
+}
+
+}  // namespace
+
 ValueMetrics worse(const ValueMetrics& a, const ValueMetrics& b) {
   return {.max_abs = std::max(a.max_abs, b.max_abs),
           .mean_abs = std::max(a.mean_abs, b.mean_abs),
@@ -107,7 +136,9 @@ ValueMetrics worse(const ValueMetrics& a, const ValueMetrics& b) {
           .sqnr_db = std::min(a.sqnr_db, b.sqnr_db),
           .scale = std::max(a.scale, b.scale),
           .count = a.count + b.count,
-          .finite = a.finite && b.finite};
+          .finite = a.finite && b.finite,
+          .noise = std::max(a.noise, b.noise),
+          .noise_ratio = worse_ratio(a.noise_ratio, b.noise_ratio)};
 }
 
 LogitMetrics worse(const LogitMetrics& a, const LogitMetrics& b) {

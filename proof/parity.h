@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "proof/noise.h"
+
 namespace ferry::proof {
 
 // Replaces infinity and NaN in reports, because JSON has neither. It exceeds every tolerance, so
@@ -26,6 +28,10 @@ struct ValueMetrics {
   double scale = 0;               // largest |want|
   int64_t count = 0;              // values compared
   bool finite = true;             // false if any computed value was NaN or infinite
+  // Where noise was measured: its rms, and the largest ratio of a difference to it
+  // (NoiseComparison::ratio).
+  double noise = 0;
+  std::optional<double> noise_ratio = {};
 };
 
 // The same for logits, with metrics of distributions over a vocabulary. Without rows `values` may
@@ -41,11 +47,21 @@ struct LogitMetrics {
 // Sums differences in f64 in the order given: deterministic.
 class ValueComparison {
  public:
+  // `noise` may be nullptr; it must outlive the comparison.
+  explicit ValueComparison(const TensorNoise* noise = nullptr);
+
   // `got` and `want` have equal lengths; `want` is finite.
+  // Noise has rows of the whole tensor: then they are a whole tensor.
   void add(std::span<const float> got, std::span<const float> want);
+  // A run of a row that begins at `channel`.
+  void add_run(int64_t row, int64_t channel, std::span<const float> got,
+               std::span<const float> want);
   ValueMetrics metrics() const;
 
  private:
+  void add_values(std::span<const float> got, std::span<const float> want);
+  const TensorNoise* noise_;
+  std::optional<NoiseComparison> in_noise_;
   double max_abs_ = 0, sum_abs_ = 0, sum_error_ = 0, sum_got_ = 0, sum_want_ = 0, sum_both_ = 0;
   double scale_ = 0;
   int64_t count_ = 0;
@@ -54,8 +70,10 @@ class ValueComparison {
 
 class LogitComparison {
  public:
-  // One row of `got.size()` logits.
-  void add_row(std::span<const float> got, std::span<const float> want);
+  explicit LogitComparison(const TensorNoise* noise = nullptr) : values_(noise) {}
+
+  // One row of `got.size()` logits, and which it is.
+  void add_row(int64_t row, std::span<const float> got, std::span<const float> want);
   LogitMetrics metrics() const;
   int64_t rows() const { return rows_; }
 

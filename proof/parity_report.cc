@@ -65,7 +65,18 @@ std::string ParityReport::output() const {
   return has_logits() || layers.empty() ? "logits" : layers.back().tensor.name;
 }
 
+std::optional<double> noise_bound(const ValueMetrics& metrics) {
+  return metrics.noise_ratio ? std::optional(kNoiseMultiple * metrics.noise) : std::nullopt;
+}
+
+std::optional<double> noise_margin(const ValueMetrics& metrics) {
+  if (!metrics.noise_ratio) return std::nullopt;
+  return *metrics.noise_ratio > 0 ? std::min(kNoiseMultiple / *metrics.noise_ratio, kBeyondAnyBound)
+                                  : kBeyondAnyBound;
+}
+
 std::optional<double> ParityReport::output_limit() const {
+  if (bounds.measured || metrics.values.noise_ratio) return std::nullopt;
   if (has_logits() || layers.empty()) return bounds.max_abs;
   return bounds.limit(layers.back().tensor, layers.back().metrics.scale);
 }
@@ -99,8 +110,13 @@ Result<ParityReport> summarize(std::vector<CaseReport> cases, const ParityBounds
                 fmt::format("{}: every prompt {}", reference, report.cases[0].skipped));
   }
   report.layers = worst_layers(report.cases, bounds.layers);
-  for (LayerResult& layer : report.layers) layer.floor_db = bounds.floor_db(layer.tensor);
-  report.logits_floor_db = bounds.logits_floor_db();
+  const auto floor = [&](const ValueMetrics& values, std::optional<double> db) {
+    return bounds.measured || values.noise_ratio ? std::nullopt : db;
+  };
+  for (LayerResult& layer : report.layers) {
+    layer.floor_db = floor(layer.metrics, bounds.floor_db(layer.tensor));
+  }
+  report.logits_floor_db = floor(report.metrics.values, bounds.logits_floor_db());
   report.first_divergence = first_divergence(report);
   return report;
 }

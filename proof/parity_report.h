@@ -27,6 +27,11 @@ struct LayerResult {
   }
 };
 
+// Where noise was measured: the rms of a difference that is within the bounds, and how many times
+// its ratio to the noise fits into kNoiseMultiple. A margin of 1 and more is parity.
+std::optional<double> noise_bound(const ValueMetrics& metrics);
+std::optional<double> noise_margin(const ValueMetrics& metrics);
+
 // Largest distances from logits computed in f64.
 struct F64Distance {
   double ours = 0, reference = 0;
@@ -83,7 +88,7 @@ struct ParityReport {
   bool has_logits() const { return metrics.rows > 0; }
   // What `metrics` is about: "logits", or the last output of an encoder.
   std::string output() const;
-  // The largest difference of it that is parity; none where only the floor holds.
+  // The largest difference of it that is parity; none where noise or a floor decides, or nothing.
   std::optional<double> output_limit() const;
 };
 

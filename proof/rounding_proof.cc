@@ -8,6 +8,7 @@
 
 #include "core/program_interface.h"
 #include "core/text.h"
+#include "proof/bundle_noise.h"
 #include "proof/expert_search.h"
 #include "proof/measured_floors.h"
 #include "proof/text_model.h"
@@ -76,7 +77,30 @@ Result<int64_t> follow_reference(runner::Decoder& decoder, const packer::Manifes
   return exchanged;
 }
 
-// The experts that the reference says its tokens passed through.
+// The bundle as it is.
+Status prove_rounded(const packer::Bundle& bundle, const Reference& in_f32,
+                     const Reference& reference, const ParityBounds& bounds,
+                     std::optional<uint64_t> memory, ThreadPool& pool,
+                     const runner::DecodeOptions& decode, const VerifyOptions& options,
+                     RoundingProof& proof) {
+  const VerifyOptions beside = {.details = options.details, .progress = options.progress};
+  TextModel model = FERRY_TRY(TextModel::load(bundle, pool, {.memory = memory}, decode));
+  const std::unique_ptr<runner::VisionEncoder> vision =
+      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = memory}));
+  proof.rounding = FERRY_TRY(model.verify(in_f32, bounds.as_measurement(), beside));
+  VerifyOptions with_vision = options;
+  with_vision.vision = vision.get();
+  proof.outputs = FERRY_TRY(model.verify(reference, bounds.as_measurement(), with_vision));
+  if (bounds.given || !activation_bounds_of(bundle, {}).coded_db) return {};
+  const runner::MethodOptions rounded = {.widen = true, .round_rows = true, .memory = memory};
+  TextModel plain = FERRY_TRY(TextModel::load(bundle, pool, rounded, decode));
+  const ParityReport noise = FERRY_TRY(plain.verify(in_f32, bounds.as_measurement(), {}));
+  floors_of_noise(noise).judge(proof.rounding);
+  return {};
+}
+
+}  // namespace
+
 Result<runner::ExpertRoutes> routes_of(const Reference& reference, const ReferencePrompt& prompt,
                                        int64_t layers) {
   runner::ExpertRoutes routes;
@@ -91,17 +115,16 @@ Result<runner::ExpertRoutes> routes_of(const Reference& reference, const Referen
   return routes;
 }
 
-}  // namespace
-
 Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
-                                               const packer::Manifest& manifest) {
+                                               const packer::Manifest& manifest, bool with_pixels) {
   std::vector<RecordedPrompt> prompts;
   for (const ReferencePrompt& from : reference.prompts()) {
     PromptImages images;
     if (from.needs_images()) {
       // Those that have pixel values alone need a vision encoder.
       const bool takes_rows = manifest.find(kTokenEmbeddingRole) != nullptr;
-      if (!takes_rows || !from.has("image_features")) continue;
+      const bool encoded = with_pixels && from.has("pixel_values");
+      if (!takes_rows || !(from.has("image_features") || encoded)) continue;
       images = FERRY_TRY(images_of(reference, from, manifest));
     }
     FERRY_RETURN_IF_ERROR(check_prompt(reference, from, manifest));
@@ -154,20 +177,20 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
   // choose other tokens than the reference.
   VerifyOptions in_f32 = options;
   in_f32.continuation = continued && !bounds.coded_db;
-  proof.in_f32 = FERRY_TRY(compare_references(
-      recorded, reference, bounds.coded_db ? bounds : f32_bounds(bundle), in_f32));
-  TextModel model = FERRY_TRY(TextModel::load(bundle, pool, {.memory = memory}, decode));
-  const std::unique_ptr<runner::VisionEncoder> vision =
-      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, {.memory = memory}));
-  const ParityBounds activations = bounds.coded_db ? activation_bounds_of(bundle, {}) : bounds;
-  proof.rounding = FERRY_TRY(
-      model.verify(recorded, activations, {.details = with.details, .progress = with.progress}));
-  VerifyOptions with_vision = options;
-  with_vision.vision = vision.get();
-  proof.outputs = FERRY_TRY(model.verify(reference, bounds, with_vision));
+  ParityBounds exact = bounds.coded_db ? bounds.as_measurement() : f32_bounds(bundle);
+  if (bounds.given) exact = bounds;
+  if (proof.exact_weights && !bounds.given) {
+    const BundleNoiseOptions noise = {.memory = memory, .decode = decode};
+    exact = exact.with(FERRY_TRY(f32_noise(bundle, prompts, noise, pool)));
+  }
+  proof.in_f32 = FERRY_TRY(compare_references(recorded, reference, exact, in_f32));
+  FERRY_RETURN_IF_ERROR(
+      prove_rounded(bundle, recorded, reference, bounds, memory, pool, decode, options, proof));
+  if (bounds.given) return proof;
   if (!proof.exact_weights && !bounds.coded_db && !proof.in_f32.parity) {
     floors_of_rounding(proof.rounding).judge(proof.in_f32);
   }
+  if (bounds.coded_db) proof.decided = proof.in_f32.metrics.values.sqnr_db >= kTellingDb;
   return proof;
 }
 

@@ -15,20 +15,28 @@
 
 namespace ferry::proof {
 
+// Of a quantised bundle: a reference can tell a right one from a wrong one where the logits of the
+// bundle with activations in f32 have at least this signal-to-noise ratio. Below, what the codes
+// lose hides most mistakes.
+inline constexpr double kTellingDb = 10;
+
 struct RoundingProof {
   // The bundle's program with activations in f32, against the reference. Where no weight was
-  // rounded it is held to the f32 bounds, else to `rounding`: each tensor may have as much noise as
+  // rounded it is held to its own noise, else to `rounding`: each tensor may have as much noise as
   // rounding the activations makes, and kRoundedWeightsDb more. Where weights are quantised it is
-  // held to the floors of that.
+  // measured.
   ParityReport in_f32;
   bool exact_weights = false;  // no weight was rounded
   // Rounded weights may send a token to other experts than the reference; so many choices were
   // exchanged for the reference's. Its continuation, whose experts cannot be told, is not compared.
   int64_t exchanged = 0;
-  // The bundle as it is, against itself with activations in f32.
+  // The bundle as it is, against itself with activations in f32: measured, but held to the noise of
+  // 8-bit activations where it has such.
   ParityReport rounding;
-  // The bundle as it is, against the reference.
+  // The bundle as it is, against the reference: measured.
   ParityReport outputs;
+  bool decided = true;  // whether the reference can tell a right bundle from a wrong one
+  // False where any of them shows a mistake. Not decided: then it says little that none does.
   bool parity() const { return in_f32.parity && rounding.parity && outputs.parity; }
 };
 
@@ -42,8 +50,14 @@ Result<RoundingProof> prove_rounding(const packer::Bundle& bundle, const Referen
                                      ThreadPool& pool, const runner::DecodeOptions& decode = {},
                                      const VerifyOptions& with = {});
 
-// Prompts of a reference that a bundle can run, checked. kUnsupported if there is none.
+// The experts that a reference says the tokens of a prompt and its continuation passed through.
+Result<runner::ExpertRoutes> routes_of(const Reference& reference, const ReferencePrompt& prompt,
+                                       int64_t layers);
+
+// Prompts of a reference that a bundle can run, checked. kUnsupported if there is none. Prompts
+// with pixel values alone are left out, unless the caller gives them features (`with_pixels`).
 Result<std::vector<RecordedPrompt>> prompts_of(const Reference& reference,
-                                               const packer::Manifest& manifest);
+                                               const packer::Manifest& manifest,
+                                               bool with_pixels = false);
 
 }  // namespace ferry::proof

@@ -60,7 +60,7 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
     Shape shape = computed.shapes[name];
     shape[0] = images.pixel_shape[0];
     const std::vector<float> want = FERRY_TRY(reference.floats(prompt, name, shape));
-    ValueComparison comparison;
+    ValueComparison comparison(bounds.noise_of(prompt.name, name));
     comparison.add(computed.values[name], want);
     if (details != nullptr) details->add_whole(name, computed.values[name], want);
     LayerResult& result = out.layers.emplace_back();
@@ -70,6 +70,34 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
   }
   out.features = std::move(computed.features);
   return out;
+}
+
+Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision,
+                                                   std::vector<RecordedPrompt>& prompts,
+                                                   const std::string& name) {
+  auto source = std::make_unique<MemorySource>(name);
+  for (RecordedPrompt& prompt : prompts) {
+    if (prompt.images.pixels.empty()) continue;
+    std::map<std::string, std::pair<Shape, std::vector<float>>> tensors;
+    FERRY_RETURN_IF_ERROR(
+        vision.set_probe_sink([&](const std::string& probe, const Shape& shape, Row values) {
+          auto& [sizes, all] = tensors[probe];
+          sizes = shape;
+          all.insert(all.end(), values.begin(), values.end());
+        }));
+    Result<std::vector<float>> features = vision.encode(prompt.images.pixels);
+    FERRY_RETURN_IF_ERROR(vision.set_probe_sink({}));
+    prompt.images.features = FERRY_TRY(std::move(features));
+    tensors["image_features"] = {{1, vision.rows(), vision.width()}, prompt.images.features};
+    const std::string prefix = prompt.name.empty() ? "" : prompt.name + ".";
+    source->add(prefix + "input_ids", DType::kI64, {1, std::ssize(prompt.tokens)}, prompt.tokens);
+    for (auto& [tensor, recorded] : tensors) {
+      recorded.first[0] = prompt.images.pixel_shape[0];
+      source->add(prefix + tensor, DType::kF32, recorded.first, recorded.second);
+    }
+  }
+  if (source->entries().empty()) return std::unique_ptr<TensorSource>();
+  return std::unique_ptr<TensorSource>(std::move(source));
 }
 
 }  // namespace ferry::proof

@@ -1,15 +1,19 @@
 // The vision tower beside the tensors of a reference.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "core/result.h"
+#include "core/tensor_source.h"
 #include "packer/manifest.h"
 #include "proof/bounds.h"
 #include "proof/error_details.h"
 #include "proof/parity_report.h"
 #include "proof/prompt_images.h"
 #include "proof/reference.h"
+#include "proof/reference_recorder.h"
 #include "runner/vision_encoder.h"
 
 namespace ferry::proof {
@@ -24,5 +28,11 @@ Result<TowerComparison> compare_tower(runner::VisionEncoder& vision,
                                       const packer::Manifest& manifest, const Reference& reference,
                                       const ReferencePrompt& prompt, const PromptImages& images,
                                       const ParityBounds& bounds, DetailCollector* details);
+
+// What the tower computes for prompts with pixel values, as the tensors of a reference. Sets the
+// features of these prompts. nullptr if there is none.
+Result<std::unique_ptr<TensorSource>> record_tower(runner::VisionEncoder& vision,
+                                                   std::vector<RecordedPrompt>& prompts,
+                                                   const std::string& name);
 
 }  // namespace ferry::proof

@@ -104,6 +104,13 @@ class CaseRunner {
     return Row(logits_).subspan(static_cast<size_t>(position * manifest_.vocab_size),
                                 static_cast<size_t>(manifest_.vocab_size));
   }
+  const TensorNoise* noise_of(const std::string& tensor) const {
+    return bounds_.noise_of(prompt_.name, tensor);
+  }
+  // Of the current execution.
+  ValueComparison& comparison_of(const std::string& tensor) {
+    return running_.try_emplace(tensor, noise_of(tensor)).first->second;
+  }
   // Ends the comparison of one execution. Its metrics are judged by their own scale.
   void close_way();
 
@@ -246,12 +253,16 @@ void CaseRunner::compare_probe(const std::string& name, int64_t position, int64_
   if (known <= 0 || values.size() != static_cast<size_t>(rows) * width) return;
   const size_t count = static_cast<size_t>(known) * width;
   const Row expected = Row(want->second).subspan(static_cast<size_t>(position) * width, count);
-  running_[name].add(values.first(count), expected);
+  ValueComparison& comparison = comparison_of(name);
+  for (int64_t r = 0; r < known; ++r) {
+    const size_t at = static_cast<size_t>(r) * width;
+    comparison.add_run(position + r, 0, values.subspan(at, width), expected.subspan(at, width));
+  }
   if (details_) details_->add_rows(name, position, known, values.first(count), expected);
 }
 
 void CaseRunner::compare_logits(Row got, int64_t position, LogitComparison& into) {
-  into.add_row(got, expected_row(position));
+  into.add_row(position, got, expected_row(position));
   if (details_) details_->add_logits(position, got, expected_row(position));
   if (!report_.f64) return;
   const size_t first = static_cast<size_t>(position * manifest_.vocab_size);
@@ -265,7 +276,7 @@ void CaseRunner::compare_logits(Row got, int64_t position, LogitComparison& into
 Status CaseRunner::compare_cache(const ReferenceTensor& tensor) {
   const runner::TensorView view = FERRY_TRY(decoder_.buffer(tensor.source));
   const std::vector<float> got = FERRY_TRY(floats_of(view, tensor.source));
-  ValueComparison& comparison = running_[tensor.name];
+  ValueComparison& comparison = comparison_of(tensor.name);
   if (!tensor.is_kv_cache()) {
     const std::vector<float> state = FERRY_TRY(reference_.floats(prompt_, tensor.name, view.shape));
     comparison.add(got, state);
@@ -286,7 +297,7 @@ Status CaseRunner::compare_cache(const ReferenceTensor& tensor) {
     for (int64_t h = 0; h < heads; ++h) {
       const Row ours = Row(got).subspan(static_cast<size_t>(t * heads + h) * width, width);
       const Row theirs = Row(want).subspan(static_cast<size_t>(h * tokens_ + t) * width, width);
-      comparison.add(ours, theirs);
+      comparison.add_run(t, h * dim, ours, theirs);
       if (details_) details_->add_part(tensor.name, t, h * dim, ours, theirs);
     }
   }
@@ -313,7 +324,7 @@ void CaseRunner::close_way() {
 }
 
 Status CaseRunner::run_steps() {
-  LogitComparison logits;
+  LogitComparison logits(noise_of("logits"));
   // The reference computed the whole prompt as one sequence.
   decoder_.restart(tokens_);
   for (int64_t t = 0; t < tokens_; ++t) {
@@ -331,7 +342,7 @@ Status CaseRunner::run_steps() {
 }
 
 Status CaseRunner::run_prefill() {
-  LogitComparison comparison;
+  LogitComparison comparison(noise_of("logits"));
   const auto vocab = static_cast<size_t>(manifest_.vocab_size);
   decoder_.restart();
   decoder_.set_logits_sink([&](int64_t position, int64_t rows, Row values) {
@@ -369,12 +380,12 @@ Status CaseRunner::run_greedy(Row row) {
   const auto vocab = static_cast<size_t>(manifest_.vocab_size);
   const std::vector<float> expected = FERRY_TRY(greedy_logits(report_.greedy_total));
   if (details_) details_->set_continuation(ids);
-  LogitComparison comparison;
+  LogitComparison comparison(noise_of("greedy_logits"));
   size_t g = 0;
   const auto choose = [&](Row got) -> Result<std::optional<int64_t>> {
     got = got.last(vocab);
     const Row want = expected.empty() ? Row() : Row(expected).subspan(g * vocab, vocab);
-    if (!want.empty()) comparison.add_row(got, want);
+    if (!want.empty()) comparison.add_row(static_cast<int64_t>(g), got, want);
     const auto ours = static_cast<int64_t>(runner::argmax(got));
     const bool same = ours == ids[g];
     if (details_) details_->add_choice(ours, ids[g]);

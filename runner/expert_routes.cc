@@ -49,19 +49,33 @@ Status check_route(int64_t layer, std::span<const int64_t> ids, int64_t chosen, 
 
 }  // namespace
 
-ExpertRouter::ExpertRouter(const MethodChain& chain) {
+namespace {
+
+std::vector<MethodProbe> probes_of(const MethodChain& chain) {
+  std::vector<MethodProbe> probes;
   for (const MethodChain::Link& link : chain.links()) {
     for (const packer::ManifestProbe& probe : link.ports->probes) {
-      const auto at = [&](std::string_view prefix, int32_t Router::*value) {
-        if (const auto layer = probe_layer(probe.name, prefix)) {
-          routers_[*layer].method = link.method;
-          routers_[*layer].*value = probe.value;
-        }
-      };
-      at(kRouterLogits, &Router::logits);
-      at(kWeights, &Router::weights);
-      at(kExperts, &Router::experts);
+      probes.push_back({link.method, probe.name, probe.value});
     }
+  }
+  return probes;
+}
+
+}  // namespace
+
+ExpertRouter::ExpertRouter(const MethodChain& chain) : ExpertRouter(probes_of(chain)) {}
+
+ExpertRouter::ExpertRouter(std::span<const MethodProbe> probes) {
+  for (const MethodProbe& probe : probes) {
+    const auto at = [&](std::string_view prefix, int32_t Router::*value) {
+      if (const auto layer = probe_layer(probe.name, prefix)) {
+        routers_[*layer].method = probe.method;
+        routers_[*layer].*value = probe.value;
+      }
+    };
+    at(kRouterLogits, &Router::logits);
+    at(kWeights, &Router::weights);
+    at(kExperts, &Router::experts);
   }
   for (auto& [layer, router] : routers_) {
     router.width = columns_of(*router.method, router.logits);
@@ -116,6 +130,7 @@ Status ExpertRouter::replace(int64_t layer, const Router& router, const TensorVi
   const auto k = static_cast<size_t>(router.chosen);
   std::vector<int64_t> ids(chosen.bytes.size() / sizeof(int64_t));
   std::memcpy(ids.data(), chosen.bytes.data(), ids.size() * sizeof(int64_t));
+  const std::vector<int64_t> own = ids;
   const size_t rows = ids.size() / k;
   size_t known = 0;  // rows with a route
   for (; known < rows; ++known) {
@@ -124,6 +139,7 @@ Status ExpertRouter::replace(int64_t layer, const Router& router, const TensorVi
     std::copy_n(route->second.begin() + static_cast<std::ptrdiff_t>(from), k,
                 ids.begin() + static_cast<std::ptrdiff_t>(known * k));
   }
+  if (ids == own) return {};  // and their scores have all bits that the program gives them
   if (router.weights >= 0) {
     FERRY_RETURN_IF_ERROR(replace_weights(layer, router, std::span(ids).first(known * k)));
   }

@@ -19,10 +19,18 @@ namespace ferry::runner {
 // from position 0 on.
 using ExpertRoutes = std::map<int64_t, std::vector<int64_t>>;
 
+// A probe of a loaded method.
+struct MethodProbe {
+  Method* method = nullptr;
+  std::string_view name;
+  int32_t value = -1;
+};
+
 class ExpertRouter {
  public:
-  // `chain` must outlive the router. Layers whose routers lack a probe have no experts here, but
-  // for router_weights.N: without it the program looks scores up by the chosen experts.
+  // The methods must outlive the router. Layers whose routers lack a probe have no experts here,
+  // but for router_weights.N: without it the program looks scores up by the chosen experts.
+  explicit ExpertRouter(std::span<const MethodProbe> probes);
   explicit ExpertRouter(const MethodChain& chain);
 
   // Experts per token, and experts in all; {0, 0} for a layer without routed experts.

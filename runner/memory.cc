@@ -145,6 +145,20 @@ std::span<const std::byte> ProgramMemory::aligned_copy(std::span<const std::byte
   return copy;
 }
 
+std::span<std::byte> ProgramMemory::own_copy(std::span<const std::byte> bytes) {
+  return own_.emplace_back(bytes.begin(), bytes.end());
+}
+
+std::span<const std::byte> ProgramMemory::f64_copy(std::span<const std::byte> bytes, DType dtype) {
+  std::vector<double>& copy = f64_[{bytes.data(), bytes.size()}];
+  if (copy.empty()) {
+    std::vector<float> values(bytes.size() / static_cast<size_t>(dtype_bytes(dtype)));
+    to_f32(dtype, bytes.data(), values.data(), values.size());
+    copy.assign(values.begin(), values.end());
+  }
+  return std::as_bytes(std::span(copy));
+}
+
 void ProgramMemory::fill(bool all, bool poison) {
   for (size_t i = 0; i < arenas.size(); ++i) {
     if (holds_state[i] || (all && poison)) arenas[i].refill(poison);

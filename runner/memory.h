@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/result.h"
 
 namespace ferry::runner {
@@ -86,11 +88,17 @@ struct ProgramMemory {
 
   // A copy of a constant that is not aligned in its file, the same one for all methods.
   std::span<const std::byte> aligned_copy(std::span<const std::byte> bytes);
+  // A copy that may be changed.
+  std::span<std::byte> own_copy(std::span<const std::byte> bytes);
+  // The values of `dtype`, a floating-point one, in f64.
+  std::span<const std::byte> f64_copy(std::span<const std::byte> bytes, DType dtype);
   // Brings arenas that hold state, or all of them, to their contents before the first execution.
   void fill(bool all, bool poison);
 
  private:
   std::map<std::pair<const std::byte*, size_t>, std::vector<std::byte>> copies_;
+  std::deque<std::vector<std::byte>> own_;
+  std::map<std::pair<const std::byte*, size_t>, std::vector<double>> f64_;
 };
 
 }  // namespace ferry::runner

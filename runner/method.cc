@@ -225,15 +225,30 @@ struct Method::Impl : MethodState {
     TensorView view;
     set_view(*value.tensor, bounds[static_cast<size_t>(index)], view);
     view.bytes = {};
+    if (is_f64(value)) view.dtype = DType::kF32;
     return view;
+  }
+
+  // Held in f64 and shown in f32.
+  bool is_f64(const kernels::Value& value) const {
+    return f64 && value.tensor != nullptr && value.tensor->widened;
+  }
+  TensorView shown(const kernels::Value& value, std::vector<float>& narrow) const {
+    TensorView view = view_of(value);
+    if (!is_f64(value)) return view;
+    narrow = probe_floats(view);
+    return {DType::kF32, std::move(view.shape), std::as_bytes(std::span(narrow))};
   }
 
   Failure bad_port(size_t index, const std::string& why) const {
     return bad_input(fmt::format("{}: method {}: input {}: {}", file, quoted(method), index, why));
   }
 
+  std::vector<float> narrow_value;  // what value() has returned, with f64
+
   Status set_number(size_t index, const TensorView& given);
   Status set_tensor(size_t index, const TensorView& given);
+  Status set_widened(size_t index, const TensorView& given, int64_t numel);
   void release_inputs();
 };
 
@@ -266,8 +281,9 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
     return fmt::format("{}{}[{}]", tensor.dynamic ? "at most " : "", dtype_name(tensor.dtype),
                        fmt::join(bound, ", "));
   };
-  bool fits =
-      given.dtype == tensor.dtype && given.shape.size() == static_cast<size_t>(bound.rank());
+  const bool widens = f64 && tensor.widened && given.dtype == DType::kF32;
+  bool fits = (given.dtype == tensor.dtype || widens) &&
+              given.shape.size() == static_cast<size_t>(bound.rank());
   for (int d = 0; fits && d < bound.rank(); ++d) {
     const int64_t size = given.shape[static_cast<size_t>(d)];
     fits = size >= 0 && (tensor.dynamic ? size <= bound[d] : size == bound[d]);
@@ -277,10 +293,11 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
                                        to_string(given.shape), expected()));
   }
   const int64_t numel = kernels::numel(given.shape);
-  const uint64_t bytes = static_cast<uint64_t>(numel * tensor.element_bytes());
+  const uint64_t bytes = static_cast<uint64_t>(numel * dtype_bytes(given.dtype));
   if (given.bytes.size() != bytes) {
     return bad_port(index, fmt::format("{} bytes of data, expected {}", given.bytes.size(), bytes));
   }
+  if (widens) return set_widened(index, given, numel);
   tensor.sizes = kernels::Dims(given.shape);
   tensor.numel = numel;
   if (planned[static_cast<size_t>(inputs[index])]) {
@@ -293,6 +310,27 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
     data = input_copies[index].data();
   }
   tensor.data = const_cast<std::byte*>(data);  // never written: not Tensor::writable
+  return {};
+}
+
+// An f32 input of a method in f64. It has fewer bytes than its tensor.
+Status Method::Impl::set_widened(size_t index, const TensorView& given, int64_t numel) {
+  kernels::Tensor& tensor = *at(inputs[index]).tensor;
+  tensor.sizes = kernels::Dims(given.shape);
+  tensor.numel = numel;
+  std::vector<std::byte>& wide = input_copies[index];
+  wide.resize(static_cast<size_t>(numel) * sizeof(double));
+  for (int64_t i = 0; i < numel; ++i) {
+    float value;
+    std::memcpy(&value, given.bytes.data() + static_cast<size_t>(i) * sizeof value, sizeof value);
+    const double number = value;
+    std::memcpy(wide.data() + static_cast<size_t>(i) * sizeof number, &number, sizeof number);
+  }
+  if (planned[static_cast<size_t>(inputs[index])]) {
+    if (numel > 0) std::memcpy(tensor.data, wide.data(), wide.size());
+  } else {
+    tensor.data = numel > 0 ? wide.data() : no_bytes();
+  }
   return {};
 }
 
@@ -312,6 +350,11 @@ std::vector<float> probe_floats(const TensorView& value) {
     std::vector<int64_t> integers(value.bytes.size() / sizeof(int64_t));
     std::memcpy(integers.data(), value.bytes.data(), integers.size() * sizeof(int64_t));
     return {integers.begin(), integers.end()};
+  }
+  if (value.dtype == DType::kF64) {
+    std::vector<double> numbers(value.bytes.size() / sizeof(double));
+    std::memcpy(numbers.data(), value.bytes.data(), numbers.size() * sizeof(double));
+    return {numbers.begin(), numbers.end()};
   }
   if (value.dtype != DType::kF32) return {};
   std::vector<float> values(value.bytes.size() / sizeof(float));
@@ -352,16 +395,21 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     impl->poison = options.poison;
     impl->widen = options.widen;
     impl->round_rows = options.round_rows;
-    impl->literal = options.literal;
+    impl->f64 = options.f64;
+    impl->disturb = options.disturb;
+    impl->literal = options.literal || options.f64;
     FERRY_RETURN_IF_ERROR(check_operators(*found.back(), *impl));
   }
-  Result<std::shared_ptr<ProgramMemory>> memory = allocate_memory(found, budget, options.poison);
+  const uint64_t scale = options.f64 ? f64_scale(found) : 1;
+  Result<std::shared_ptr<ProgramMemory>> memory =
+      allocate_memory(found, budget, options.poison, scale);
   if (!memory) {
     return fail(memory.error().code, fmt::format("{}: {}", file_name, memory.error().message));
   }
   std::vector<Method> loaded;
   for (size_t i = 0; i < impls.size(); ++i) {
     impls[i]->memory = *memory;
+    impls[i]->scale = scale;
     FERRY_RETURN_IF_ERROR(load_method(program, *found[i], external, budget, *impls[i]));
     if (options.poison) impls[i]->outs.refill(true);
     loaded.push_back(Method(std::move(impls[i])));
@@ -397,8 +445,14 @@ Status Method::execute() {
   for (const Rebound& rebound : impl_->rebound) *rebound.tensor = rebound.home;
   Status status = run_steps(*impl_, impl_->pool);
   impl_->release_inputs();
+  if (impl_->f64) impl_->narrowed.resize(impl_->outputs.size());
   for (size_t i = 0; i < impl_->outputs.size(); ++i) {
-    set_view(impl_->at(impl_->outputs[i]), impl_->output_views[i]);
+    const kernels::Value& value = impl_->at(impl_->outputs[i]);
+    if (impl_->is_f64(value) && value.tensor->data != nullptr) {
+      impl_->output_views[i] = impl_->shown(value, impl_->narrowed[i]);
+    } else {
+      set_view(value, impl_->output_views[i]);
+    }
   }
   return status;
 }
@@ -408,6 +462,10 @@ bool Method::output_is_text(size_t index) const {
 }
 
 const TensorView& Method::output(size_t index) const { return impl_->output_views[index]; }
+
+TensorView Method::output_f64(size_t index) const {
+  return view_of(impl_->at(impl_->outputs[index]));
+}
 
 Status Method::observe(int32_t value, const std::function<void(const TensorView&)>& observer) {
   compute_again(*impl_, value);
@@ -441,12 +499,19 @@ Result<TensorView> Method::value(int32_t value) const {
     return fail(ErrorCode::kUsage, fmt::format("{}: method {}: value {} has no memory", impl_->file,
                                                quoted(impl_->method), value));
   }
-  return view_of(impl_->at(value));
+  return impl_->shown(impl_->at(value), impl_->narrow_value);
 }
 
 Status Method::overwrite(int32_t value, std::span<const std::byte> bytes) {
   const bool known = value >= 0 && static_cast<size_t>(value) < impl_->values.size();
   kernels::Tensor* tensor = known ? impl_->at(value).tensor : nullptr;
+  std::vector<double> wide;
+  if (tensor != nullptr && impl_->is_f64(impl_->at(value)) &&
+      static_cast<uint64_t>(tensor->bytes()) == 2 * bytes.size()) {
+    const auto* values = reinterpret_cast<const float*>(bytes.data());
+    wide.assign(values, values + bytes.size() / sizeof(float));
+    bytes = std::as_bytes(std::span(wide));
+  }
   if (tensor == nullptr || tensor->data == nullptr || !tensor->writable ||
       static_cast<uint64_t>(tensor->bytes()) != bytes.size()) {
     return fail(ErrorCode::kUsage,

@@ -37,7 +37,7 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
-// f32 values as they are, i64 ones converted; empty for other dtypes.
+// f32 values as they are, f64 and i64 ones converted; empty for other dtypes.
 std::vector<float> probe_floats(const TensorView& value);
 
 struct MethodOptions {
@@ -51,6 +51,15 @@ struct MethodOptions {
   // With `widen`: delegates round rows of activations to what they would be quantised to, by plain
   // code, and compute with them in f32. What 8-bit activations lose, without the products of codes.
   bool round_rows = false;
+  // Compute in f64 whatever the program computes in a floating-point dtype: activations, buffers
+  // and constants are f64; matrices are read as they are stored. Inputs are taken, and outputs and
+  // value() are given, in f32 where the program states a floating-point dtype; inputs may also be
+  // f64, and output_f64() rounds nothing. kUnsupported for programs with delegates. Takes up to
+  // four times the planned memory.
+  bool f64 = false;
+  // Moves every f32 constant of rank 1 outside of the program (norms, biases) up or down by one
+  // unit in the last place, by this seed: a program that any honest execution could be of.
+  std::optional<uint64_t> disturb = {};
   // Execute every instruction as it is stated, also where a result could be had without it. The
   // bits of the results are the same; it takes longer.
   bool literal = false;
@@ -100,6 +109,8 @@ class Method {
   // Valid until the next execute(). A number (Int, Bool, Double) appears as rank 0, a String of n
   // bytes as u8 [n].
   const TensorView& output(size_t index) const;
+  // With MethodOptions::f64: the same without rounding to f32.
+  TensorView output_f64(size_t index) const;
   // Whether the output is a String.
   bool output_is_text(size_t index) const;
 
@@ -113,7 +124,8 @@ class Method {
   // Activations may hold anything then.
   Result<TensorView> value(int32_t value) const;
   // Replaces the contents of a tensor in planned memory; inside an observer this decides what the
-  // instructions that follow read. kUsage if the tensor has another size or no memory of its own.
+  // instructions that follow read; f32 values of a tensor that is held in f64 are widened. kUsage
+  // if the tensor has another size or no memory of its own.
   Status overwrite(int32_t value, std::span<const std::byte> bytes);
   // Sets every mutable buffer of the program to its initial contents, which are zeros where none
   // are stored.

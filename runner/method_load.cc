@@ -127,8 +127,22 @@ void Loading::mark_state(int32_t value) {
   }
 }
 
+uint64_t f64_scale(std::span<const pte::Method* const> methods) {
+  uint64_t scale = 2;  // f32 to f64
+  for (const pte::Method* method : methods) {
+    for (const pte::Value& value : method->values) {
+      const auto* tensor = std::get_if<pte::Tensor>(&value);
+      if (tensor != nullptr && is_half(tensor->dtype) && tensor->allocation) scale = 4;
+    }
+  }
+  return scale;
+}
+
 Status check_operators(const pte::Method& method, const MethodState& state) {
   std::vector<std::string> names;
+  if (state.f64 && !method.delegates.empty()) {
+    return state.error(ErrorCode::kUnsupported, "delegates do not compute in f64");
+  }
   for (const pte::Delegate& delegate : method.delegates) {
     if (delegate.backend != xnnpack::kBackend && names.size() < kMaxListed) {
       names.push_back(quoted(delegate.backend));
@@ -155,12 +169,15 @@ Status check_operators(const pte::Method& method, const MethodState& state) {
 }
 
 Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Method* const> methods,
-                                                       MemoryBudget& budget, bool poison) {
+                                                       MemoryBudget& budget, bool poison,
+                                                       uint64_t scale) {
   std::vector<uint64_t> sizes;
   for (const pte::Method* method : methods) {
     sizes.resize(std::max(sizes.size(), method->memory_bytes.size()));
     for (size_t id = 0; id < method->memory_bytes.size(); ++id) {
-      sizes[id] = std::max(sizes[id], method->memory_bytes[id]);
+      const std::optional<uint64_t> bytes = checked_mul(method->memory_bytes[id], scale);
+      if (!bytes) return fail(ErrorCode::kIo, "the size of planned memory overflows");
+      sizes[id] = std::max(sizes[id], *bytes);
     }
   }
   auto memory = std::make_shared<ProgramMemory>();
@@ -180,7 +197,7 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   FERRY_RETURN_IF_ERROR(bind_tensors(loading));
   FERRY_RETURN_IF_ERROR(make_ports(loading));
   FERRY_RETURN_IF_ERROR(make_steps(loading));
-  if (!state.literal) view_selected_constants(method, state);
+  if (!state.literal || state.f64) view_selected_constants(method, state);
   FERRY_RETURN_IF_ERROR(allocate_unplanned(loading));
   find_state(loading);
   if (state.literal) return {};

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,7 +82,11 @@ struct MethodState {
   bool poison = false;
   bool widen = false;
   bool round_rows = false;
+  bool f64 = false;
+  std::optional<uint64_t> disturb;
   bool literal = false;
+  // Factor of planned sizes and offsets: what is wider than the program states needs more room.
+  uint64_t scale = 1;
 
   std::vector<kernels::Value> values;   // never resized after loading: others point into them
   std::deque<kernels::Tensor> tensors;  // of the values
@@ -93,6 +98,7 @@ struct MethodState {
   std::vector<bool> input_set;                       // per input
   std::vector<std::vector<std::byte>> input_copies;  // per input: the caller's bytes, if unaligned
   std::vector<TensorView> output_views;              // per output: of the last execution
+  std::vector<std::vector<float>> narrowed;          // with f64, per output: its values in f32
 
   std::vector<Step> steps;
   std::vector<std::string> step_names;               // operator of each step, for messages
@@ -132,10 +138,13 @@ std::byte* no_bytes();
 // of which it lists.
 Status check_operators(const pte::Method& method, const MethodState& state);
 
+// MethodState::scale for MethodOptions::f64.
+uint64_t f64_scale(std::span<const pte::Method* const> methods);
 // Allocates the memory that `methods` of one program share: each memory id is as large as the
-// method that asks for most. Errors as for Method::load.
+// method that asks for most, times `scale`. Errors as for Method::load.
 Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Method* const> methods,
-                                                       MemoryBudget& budget, bool poison);
+                                                       MemoryBudget& budget, bool poison,
+                                                       uint64_t scale);
 
 // Fills `state`, whose file, poison, widen and memory are set. Errors as for Method::load.
 Status load_method(const pte::LoadedProgram& program, const pte::Method& method,

@@ -2,6 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
 #include <unordered_map>
 
 #include "core/checked.h"
@@ -38,12 +42,13 @@ Status check_tensor(const MethodState& state, int32_t id, const pte::Tensor& fro
   return {};
 }
 
-Status make_tensor(MethodState& state, const pte::Tensor& from, bool widened, kernels::Value& to) {
+Status make_tensor(MethodState& state, const pte::Tensor& from, std::optional<DType> wide,
+                   kernels::Value& to) {
   FERRY_RETURN_IF_ERROR(check_tensor(state, to.id, from));
   kernels::Tensor& tensor = state.tensors.emplace_back();
   tensor.id = to.id;
-  tensor.widened = widened;
-  tensor.dtype = widened ? DType::kF32 : from.dtype;
+  tensor.widened = wide.has_value();
+  tensor.dtype = wide.value_or(from.dtype);
   tensor.dynamic = from.dynamism != pte::Dynamism::kStatic;
   for (int32_t size : from.sizes) tensor.sizes.push_back(size);
   tensor.numel = kernels::numel(tensor.sizes.span());
@@ -96,6 +101,11 @@ void make_other(MethodState& state, const pte::Value& from, kernels::Value& to) 
   }
 }
 
+// Bytes of the tensor in the dtype that the program states.
+uint64_t stored_bytes(const pte::Tensor& from, const kernels::Tensor& to) {
+  return static_cast<uint64_t>(to.numel * dtype_bytes(from.dtype));
+}
+
 // Finds memory for tensors.
 class Binder {
  public:
@@ -110,7 +120,10 @@ class Binder {
 
  private:
   Status bind_planned(const pte::Tensor& from, kernels::Tensor& to);
-  Status bind_constant(std::span<const std::byte> bytes, kernels::Tensor& to);
+  // `dtype` is that of the bytes.
+  Status bind_constant(std::span<const std::byte> bytes, DType dtype, kernels::Tensor& to);
+  // The constant of a norm or a bias, moved by one unit in the last place.
+  std::span<const std::byte> disturbed(std::span<const std::byte> bytes, int32_t value);
   Result<std::span<const std::byte>> external_bytes(const pte::Tensor& from,
                                                     const kernels::Tensor& to);
   Result<std::span<const std::byte>> initial_contents(const pte::Tensor& from,
@@ -131,20 +144,41 @@ Result<std::span<const std::byte>> Binder::external_bytes(const pte::Tensor& fro
   const ExternalTensor& tensor = *found->second;
   const bool same_sizes =
       std::equal(tensor.sizes.begin(), tensor.sizes.end(), from.sizes.begin(), from.sizes.end());
-  if (tensor.dtype != to.dtype || !same_sizes || tensor.bytes.size() < to.capacity) {
+  const uint64_t bytes = stored_bytes(from, to);
+  if (tensor.dtype != from.dtype || !same_sizes || tensor.bytes.size() < bytes) {
     return state_.bad(
         fmt::format("external tensor {} is {}[{}] in the data and {}[{}] in the program",
                     quoted(from.fqn), dtype_name(tensor.dtype), fmt::join(tensor.sizes, ", "),
-                    dtype_name(to.dtype), fmt::join(from.sizes, ", ")));
+                    dtype_name(from.dtype), fmt::join(from.sizes, ", ")));
   }
-  return tensor.bytes.first(to.capacity);
+  if (state_.disturb && from.dtype == DType::kF32 && from.sizes.size() == 1) {
+    return disturbed(tensor.bytes.first(bytes), to.id);
+  }
+  return tensor.bytes.first(bytes);
 }
 
-Status Binder::bind_constant(std::span<const std::byte> bytes, kernels::Tensor& to) {
-  if (bytes.size() < to.capacity) {
-    return state_.bad(
-        fmt::format("value {}: {} bytes of data, expected {}", to.id, bytes.size(), to.capacity));
+std::span<const std::byte> Binder::disturbed(std::span<const std::byte> bytes, int32_t value) {
+  const std::span<std::byte> copy = state_.memory->own_copy(bytes);
+  uint64_t random = *state_.disturb * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(value) + 1;
+  for (size_t at = 0; at + sizeof(float) <= copy.size(); at += sizeof(float)) {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    float number;
+    std::memcpy(&number, copy.data() + at, sizeof number);
+    const float end = (random >> 63) != 0 ? std::numeric_limits<float>::infinity()
+                                          : -std::numeric_limits<float>::infinity();
+    number = number == 0 ? number : std::nextafter(number, end);
+    std::memcpy(copy.data() + at, &number, sizeof number);
   }
+  return copy;
+}
+
+Status Binder::bind_constant(std::span<const std::byte> bytes, DType dtype, kernels::Tensor& to) {
+  const auto expected = static_cast<uint64_t>(to.numel * dtype_bytes(dtype));
+  if (bytes.size() < expected) {
+    return state_.bad(
+        fmt::format("value {}: {} bytes of data, expected {}", to.id, bytes.size(), expected));
+  }
+  if (dtype != to.dtype) bytes = state_.memory->f64_copy(bytes.first(expected), dtype);
   if (!is_aligned(bytes.data(), to.element_bytes())) {
     bytes = state_.memory->aligned_copy(bytes.first(to.capacity));
   }
@@ -158,17 +192,18 @@ Result<std::span<const std::byte>> Binder::initial_contents(const pte::Tensor& f
   if (from.external) return external_bytes(from, to);
   if (from.data_index == 0) return std::span<const std::byte>();
   const auto& initial = loading_.program.data.initial;
-  if (from.data_index >= initial.size() || initial[from.data_index].size() < to.capacity) {
+  const uint64_t bytes = stored_bytes(from, to);
+  if (from.data_index >= initial.size() || initial[from.data_index].size() < bytes) {
     return state_.bad(fmt::format("value {} has no initial contents {}", to.id, from.data_index));
   }
-  return initial[from.data_index].first(to.capacity);
+  return initial[from.data_index].first(bytes);
 }
 
 Status Binder::bind_planned(const pte::Tensor& from, kernels::Tensor& to) {
   const pte::Allocation& place = *from.allocation;
   const std::vector<uint64_t>& sizes = loading_.method.memory_bytes;
   if (place.memory == 0 || place.memory >= sizes.size() ||
-      !range_inside(place.offset, to.capacity, sizes[place.memory])) {
+      !range_inside(place.offset, stored_bytes(from, to), sizes[place.memory])) {
     return state_.bad(
         fmt::format("value {} lies outside of planned memory {}", to.id, place.memory));
   }
@@ -177,32 +212,34 @@ Status Binder::bind_planned(const pte::Tensor& from, kernels::Tensor& to) {
         fmt::format("value {} is planned at offset {}, which is not aligned to its {}", to.id,
                     place.offset, dtype_name(to.dtype)));
   }
-  to.data = state_.memory->arenas[place.memory].data() + place.offset;
+  const uint64_t offset = place.offset * state_.scale;
+  to.data = state_.memory->arenas[place.memory].data() + offset;
   to.writable = true;
   state_.planned[static_cast<size_t>(to.id)] = true;
   loading_.memory_id[static_cast<size_t>(to.id)] = place.memory;
-  const std::span<const std::byte> contents = FERRY_TRY(initial_contents(from, to));
-  if (!contents.empty()) {
-    state_.memory->initial.push_back({place.memory, place.offset, contents});
+  std::span<const std::byte> contents = FERRY_TRY(initial_contents(from, to));
+  if (!contents.empty() && from.dtype != to.dtype) {
+    contents = state_.memory->f64_copy(contents, from.dtype);
   }
+  if (!contents.empty()) state_.memory->initial.push_back({place.memory, offset, contents});
   if (!contents.empty() || !from.fqn.empty()) loading_.mark_state(to.id);
   return {};
 }
 
 Status Binder::bind(const pte::Tensor& from, kernels::Tensor& to) {
-  if (to.widened) {
+  if (to.widened && to.dtype == DType::kF32) {
     // Its planned memory is too small: it gets memory as a result without a plan does.
   } else if (from.allocation) {
     FERRY_RETURN_IF_ERROR(bind_planned(from, to));
   } else if (from.external) {
     const std::span<const std::byte> bytes = FERRY_TRY(external_bytes(from, to));
-    if (!bytes.empty()) FERRY_RETURN_IF_ERROR(bind_constant(bytes, to));
+    if (!bytes.empty()) FERRY_RETURN_IF_ERROR(bind_constant(bytes, from.dtype, to));
   } else if (from.data_index > 0) {
     const auto& constants = loading_.program.data.constants;
     if (from.data_index >= constants.size()) {
       return state_.bad(fmt::format("value {} has no constant {}", to.id, from.data_index));
     }
-    FERRY_RETURN_IF_ERROR(bind_constant(constants[from.data_index], to));
+    FERRY_RETURN_IF_ERROR(bind_constant(constants[from.data_index], from.dtype, to));
   }
   if (to.capacity == 0) to.data = no_bytes();
   return {};
@@ -217,8 +254,12 @@ Status make_values(Loading& loading) {
   state.bounds.resize(count);
   state.planned.assign(count, false);
   loading.memory_id.assign(count, 0);
-  std::vector<bool> widened(count, false);
-  if (state.widen) widened = widened_values(loading.method);
+  std::vector<std::optional<DType>> widened(count);
+  if (state.f64) {
+    widened = f64_values(loading.method);
+  } else if (state.widen) {
+    widened = widened_values(loading.method);
+  }
   for (size_t i = 0; i < count; ++i) {
     kernels::Value& to = state.values[i];
     to.id = static_cast<int32_t>(i);

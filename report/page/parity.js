@@ -13,6 +13,9 @@ function boundsText(comparison) {
   const parts = [];
   if (!absent(bounds.logits_max_abs))
     parts.push(`${output} within ${number(bounds.logits_max_abs)}`);
+  if (!absent(bounds.bound))
+    parts.push(`noise ${number(bounds.noise)}, bound ${number(bounds.bound)}`);
+  if (bounds.source === 'none') parts.push('measured');
   if (!absent(bounds.logits_floor_db))
     parts.push(`${output} above ${decibels(bounds.logits_floor_db)}`);
   if (bounds.source === 'argument') parts.push('as --tolerance says');

@@ -96,6 +96,10 @@ function layerDetails(row) {
   const rows = [['SQNR', decibels(row.sqnr_db)], ['max abs', number(row.max_abs)]];
   if (!absent(row.floor_db)) rows.push(['floor', decibels(row.floor_db)]);
   if (!absent(row.limit)) rows.push(['limit', number(row.limit)]);
+  if (!absent(row.noise_ratio)) {
+    rows.push(['noise', number(row.noise)], ['bound', number(row.bound)]);
+    rows.push(['ratio to noise', number(row.noise_ratio)]);
+  }
   if (row.worst) rows.push(['worst at', worstText(row.worst)]);
   rows.push(['verdict', row.within === false ? '✕ beyond the bound' : '✓ within']);
   return rows;
@@ -144,6 +148,8 @@ function layerTable(rows) {
              },
              figure('sqnr_db', 'SQNR', decibels), figure('floor_db', 'Floor', decibels),
              figure('margin_db', 'Margin', decibels), figure('max_abs', 'Max abs', number),
+             figure('noise', 'Noise', number), figure('bound', 'Bound', number),
+             figure('noise_ratio', 'Ratio to noise', number),
              figure('limit', 'Limit', number), figure('rel_rms', 'Rel. rms', number), {
                key: 'cosine',
                label: 'Cosine',

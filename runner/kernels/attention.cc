@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runner/kernels/compute.h"
+#include "runner/kernels/compute_f64.h"
 #include "runner/kernels/dtypes.h"
 #include "runner/kernels/kernel.h"
 #include "runner/kernels/kernels.h"
@@ -50,7 +51,8 @@ struct Attention {
 Status check_dtypes(const Attention& a) {
   for (const Tensor* t : {&a.query, &a.key.rows, &a.value.rows}) {
     FERRY_RETURN_IF_ERROR(require_same_dtype(*t, a.out));
-    if (!is_castable(t->dtype)) return bad_input(fmt::format("{} must be floating", describe(*t)));
+    if (t->dtype != DType::kF64 && !is_castable(t->dtype))
+      return bad_input(fmt::format("{} must be floating", describe(*t)));
   }
   return {};
 }
@@ -67,7 +69,8 @@ Status check_attention(const Attention& a) {
     return bad_input(
         fmt::format("shape mismatch: query {}, key {}", describe(a.query), describe(key)));
   }
-  if (key.dtype != DType::kF32 && key.size(3) > kMaxStoredDim) {
+  const bool wide = key.dtype == DType::kF32 || key.dtype == DType::kF64;
+  if (!wide && key.size(3) > kMaxStoredDim) {
     return bad_input(
         fmt::format("{} has heads of more than {} values", describe(key), kMaxStoredDim));
   }
@@ -79,7 +82,8 @@ Status check_attention(const Attention& a) {
   if (a.mask == nullptr) return {};
   if (a.causal) return bad_input("attention has both a mask and the causal flag");
   const Tensor& mask = *a.mask;
-  FERRY_RETURN_IF_ERROR(require_dtype(mask, DType::kF32));
+  const bool f64 = a.out.dtype == DType::kF64;
+  FERRY_RETURN_IF_ERROR(require_dtype(mask, f64 ? DType::kF64 : DType::kF32));
   if (mask.rank() < 2 || mask.numel != a.query.size(1) * context || mask.sizes.back() != context ||
       mask.size(mask.rank() - 2) != a.query.size(1)) {
     return bad_input(fmt::format("shape mismatch: mask {}, {} queries, context of {}",
@@ -95,6 +99,13 @@ Status attend(const Call& call, const Attention& a) {
   const Tensor& key = a.key.rows;
   kernels::SdpaShape shape{a.query.size(0), a.query.size(1), a.query.size(2),
                            key.size(2),     a.query.size(3), key.size(1)};
+  if (a.out.dtype == DType::kF64) {
+    const double wide_scale = a.scale ? a.scale->real : 1 / std::sqrt(double(shape.dim));
+    kernels::sdpa_f64(shape, a.query.as<double>(), key.as<double>(), a.value.rows.as<double>(),
+                      a.mask == nullptr ? nullptr : a.mask->as<double>(), a.causal, a.start_pos,
+                      wide_scale, a.out.as<double>(), call.pool);
+    return {};
+  }
   const F32View query(a.query);
   const float scale =
       a.scale ? static_cast<float>(a.scale->real) : 1.0F / std::sqrt(static_cast<float>(shape.dim));
@@ -247,7 +258,10 @@ Status gated_delta_rule(const Call& call) {
   const Tensor& state = tensor(call, 5);
   Tensor& out = tensor(call, 6);
   Tensor& final_state = tensor(call, 7);
-  for (size_t i = 0; i < 8; ++i) FERRY_RETURN_IF_ERROR(require_dtype(tensor(call, i), DType::kF32));
+  const bool f64 = out.dtype == DType::kF64;
+  for (size_t i = 0; i < 8; ++i) {
+    FERRY_RETURN_IF_ERROR(require_dtype(tensor(call, i), f64 ? DType::kF64 : DType::kF32));
+  }
   FERRY_RETURN_IF_ERROR(require_rank(query, 4));
   FERRY_RETURN_IF_ERROR(require_rank(value, 4));
   const int64_t b = query.size(0);
@@ -265,6 +279,13 @@ Status gated_delta_rule(const Call& call) {
   FERRY_RETURN_IF_ERROR(resize(final_state, state.sizes));
   if (state.numel == 0) {
     fill(out, Number::of_int(0));
+    return {};
+  }
+  if (f64) {
+    kernels::gated_delta_rule_f64(
+        {b, h, t, k, v, per_key}, query.as<double>(), tensor(call, 1).as<double>(),
+        value.as<double>(), decay.as<double>(), tensor(call, 4).as<double>(), state.as<double>(),
+        out.as<double>(), final_state.as<double>(), call.pool);
     return {};
   }
   kernels::gated_delta_rule_f32({b, h, t, k, v, per_key}, query.as<float>(),

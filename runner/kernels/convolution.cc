@@ -3,6 +3,7 @@
 // patches. So a 1x1 convolution over one position is a linear layer, to the bit, and reads its
 // weights once however many positions there are.
 #include "runner/kernels/compute.h"
+#include "runner/kernels/compute_f64.h"
 #include "runner/kernels/compute_scratch.h"
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/kernels.h"
@@ -116,6 +117,8 @@ const std::byte* patches_of(const Call& call, const ConvolutionShape& s, const s
   if (is_pointwise(s)) {
     if (s.positions() == 1) return image;
     transposed(call, image, memory, s.group_in(), s.positions(), bytes);
+  } else if (bytes == 8) {
+    unfold(s, reinterpret_cast<const uint64_t*>(image), reinterpret_cast<uint64_t*>(memory));
   } else if (bytes == 4) {
     unfold(s, reinterpret_cast<const uint32_t*>(image), reinterpret_cast<uint32_t*>(memory));
   } else {
@@ -146,8 +149,15 @@ Status by_patches(const Call& call, const ConvolutionShape& s, const Tensor& inp
                                        reinterpret_cast<std::byte*>(patches.data()), bytes);
     std::byte* to = out.data + i * result;
     std::byte* product = many ? reinterpret_cast<std::byte*>(products.data()) : to;
-    kernels::linear(out.dtype, rows, weight.data + i % s.groups * kernel, product, s.positions(),
-                    s.group_out(), s.patch(), call.pool);
+    const std::byte* filters = weight.data + i % s.groups * kernel;
+    if (out.dtype == DType::kF64) {
+      kernels::linear_f64(reinterpret_cast<const double*>(rows), DType::kF64, filters,
+                          reinterpret_cast<double*>(product), s.positions(), s.group_out(),
+                          s.patch(), call.pool);
+    } else {
+      kernels::linear(out.dtype, rows, filters, product, s.positions(), s.group_out(), s.patch(),
+                      call.pool);
+    }
     if (many) transposed(call, product, to, s.positions(), s.group_out(), bytes);
   }
   return {};
@@ -170,7 +180,7 @@ Status convolution(const Call& call) {
   for (const Tensor* t : {&weight, static_cast<const Tensor*>(&out)}) {
     FERRY_RETURN_IF_ERROR(require_same_dtype(input, *t));
   }
-  if (!is_floating(input.dtype) || input.dtype == DType::kF64) {
+  if (!is_floating(input.dtype)) {
     return fail(ErrorCode::kUnsupported, fmt::format("convolution of {}", describe(input)));
   }
   const ConvolutionShape s = FERRY_TRY(shape_of(call, input, weight));

@@ -196,7 +196,7 @@ Status embedding(const Call& call) {
   Tensor& out = tensor(call, 5);
   FERRY_RETURN_IF_ERROR(require_rank(weight, 2));
   FERRY_RETURN_IF_ERROR(require_indices(indices));
-  const bool widened = out.widened && weight.dtype != DType::kF32;
+  const bool widened = out.widened && weight.dtype != out.dtype && is_floating(weight.dtype);
   if (!widened) FERRY_RETURN_IF_ERROR(require_same_dtype(weight, out));
   if (indices.rank() == kMaxRank) return bad_input("the result has too many dimensions");
   Dims sizes = indices.sizes;
@@ -205,7 +205,10 @@ Status embedding(const Call& call) {
   const int64_t row = weight.size(1) * weight.element_bytes();
   for (int64_t i = 0; i < indices.numel; ++i) {
     const int64_t at = FERRY_TRY(position(indices, i, weight.size(0), false));
-    if (widened) {
+    if (widened && out.dtype == DType::kF64) {
+      load(weight.dtype, weight.data + at * row, out.as<double>() + i * weight.size(1),
+           weight.size(1));
+    } else if (widened) {
       load(weight.dtype, weight.data + at * row, out.as<float>() + i * weight.size(1),
            weight.size(1));
     } else if (row > 0) {

@@ -1,9 +1,9 @@
-// Matrix products. f32, and halves where it matters, by runner/kernels/compute.h; the rest by plain
-// loops in double.
+// Matrix products: f32 and half precision by runner/kernels/compute.h, f64 by compute_f64.h.
 #include <algorithm>
 #include <vector>
 
 #include "runner/kernels/compute.h"
+#include "runner/kernels/compute_f64.h"
 #include "runner/kernels/elementwise.h"
 #include "runner/kernels/kernels.h"
 
@@ -20,20 +20,6 @@ std::vector<float> as_f32(const Tensor& tensor) {
   return values;
 }
 
-// out[m,n] = a[m,k] * b, where b(k, n) is at k * b_k + n * b_n.
-void product_f64(const double* a, const double* b, int64_t b_k, int64_t b_n, double* out, int64_t m,
-                 int64_t n, int64_t k, ThreadPool& pool) {
-  for_pieces(pool, m, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
-        double sum = 0;
-        for (int64_t p = 0; p < k; ++p) sum += a[i * k + p] * b[p * b_k + j * b_n];
-        out[i * n + j] = sum;
-      }
-    }
-  });
-}
-
 // out[batch,m,n] = a[batch,m,k] * b[batch,k,n], any floating dtype, the same for all.
 Status products(const Call& call, const Tensor& a, const Tensor& b, Tensor& out, int64_t batch,
                 int64_t m, int64_t n, int64_t k) {
@@ -43,10 +29,7 @@ Status products(const Call& call, const Tensor& a, const Tensor& b, Tensor& out,
     return {};
   }
   if (a.dtype == DType::kF64) {
-    for (int64_t i = 0; i < batch; ++i) {
-      product_f64(a.as<double>() + i * m * k, b.as<double>() + i * k * n, n, 1,
-                  out.as<double>() + i * m * n, m, n, k, call.pool);
-    }
+    kernels::bmm_f64(a.as<double>(), b.as<double>(), out.as<double>(), batch, m, n, k, call.pool);
   } else if (a.dtype == DType::kF32) {
     kernels::bmm_f32(a.as<float>(), b.as<float>(), out.as<float>(), batch, m, n, k, call.pool);
   } else if (is_compute_dtype(a.dtype)) {
@@ -106,7 +89,10 @@ Status linear(const Call& call) {
   const Tensor* bias = optional_tensor(call, 2);
   Tensor& out = tensor(call, 3);
   FERRY_RETURN_IF_ERROR(require_rank(weight, 2));
-  const bool widened = out.widened && input.dtype == DType::kF32 && is_half(weight.dtype);
+  // The result is wider than the program states; so is the input, but not the matrix.
+  const bool widened =
+      out.widened && input.dtype != weight.dtype && is_floating(weight.dtype) &&
+      (input.dtype == DType::kF64 || (input.dtype == DType::kF32 && is_half(weight.dtype)));
   if (!widened) FERRY_RETURN_IF_ERROR(require_same_dtype(input, weight));
   FERRY_RETURN_IF_ERROR(require_same_dtype(input, out));
   if (input.rank() == 0 || input.sizes.back() != weight.size(1)) {
@@ -126,13 +112,13 @@ Status linear(const Call& call) {
   const int64_t m = out.numel / n;
   if (k == 0) {
     fill(out, Number::of_int(0));
+  } else if (input.dtype == DType::kF64) {
+    kernels::linear_f64(input.as<double>(), weight.dtype, weight.data, out.as<double>(), m, n, k,
+                        call.pool);
   } else if (widened) {
     linear_of_half(call, input, weight, out, m, n, k);
   } else if (is_compute_dtype(input.dtype)) {
     kernels::linear(input.dtype, input.data, weight.data, out.data, m, n, k, call.pool);
-  } else if (input.dtype == DType::kF64) {
-    product_f64(input.as<double>(), weight.as<double>(), 1, k, out.as<double>(), m, n, k,
-                call.pool);
   } else {
     return fail(ErrorCode::kUnsupported, fmt::format("linear of {}", describe(input)));
   }

@@ -104,6 +104,56 @@ Result<NormShape> norm_shape(const Tensor& input, const Dims& normalized) {
   return shape;
 }
 
+struct NormOperands {
+  const Tensor& input;
+  const Tensor *weight, *bias;  // may be nullptr
+  double eps;
+  Tensor &out, &mean, &rstd;
+};
+
+double sum_of(const std::vector<float>& row) {
+  return static_cast<double>(kernels::sum_f32(row.data(), std::ssize(row)));
+}
+double sum_of(const std::vector<double>& row) {
+  return std::accumulate(row.begin(), row.end(), 0.0);
+}
+
+// Rows are read and scaled in T; statistics are f64.
+template <class T>
+void normalize_rows(const Call& call, const NormShape& shape, const NormOperands& a) {
+  if (shape.length == 0) return;
+  const auto values_of = [&](const Tensor* t, T otherwise) {
+    std::vector<T> values(static_cast<size_t>(shape.length), otherwise);
+    if (t != nullptr) load(t->dtype, t->data, values.data(), shape.length);
+    return values;
+  };
+  const std::vector<T> scale = values_of(a.weight, 1), shift = values_of(a.bias, 0);
+  const auto piece = [&](int64_t begin, int64_t end) {
+    std::vector<T> row(scale.size());
+    const double n = static_cast<double>(shape.length);
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t at = r * shape.length;
+      load(a.input.dtype, a.input.data + at * a.input.element_bytes(), row.data(), shape.length);
+      const double center = sum_of(row) / n;
+      double squares = 0;
+      for (T v : row) {
+        squares += (static_cast<double>(v) - center) * (static_cast<double>(v) - center);
+      }
+      const double inverse = 1 / std::sqrt(squares / n + a.eps);
+      for (size_t i = 0; i < row.size(); ++i) {
+        const double normal = (static_cast<double>(row[i]) - center) * inverse;
+        row[i] = static_cast<T>(normal) * scale[i] + shift[i];
+      }
+      store(a.out.dtype, row.data(), a.out.data + at * a.out.element_bytes(), shape.length);
+      store_number(a.mean.dtype, Number::of_double(center),
+                   a.mean.data + r * a.mean.element_bytes());
+      store_number(a.rstd.dtype, Number::of_double(inverse),
+                   a.rstd.data + r * a.rstd.element_bytes());
+    }
+  };
+  for_pieces(call.pool, shape.rows, rows_per_piece(shape.length), piece);
+}
+
 }  // namespace
 
 Status softmax(const Call& call) {
@@ -164,37 +214,10 @@ Status layer_norm(const Call& call) {
   FERRY_RETURN_IF_ERROR(resize(out, input.sizes));
   FERRY_RETURN_IF_ERROR(resize(mean, shape.statistics));
   FERRY_RETURN_IF_ERROR(resize(rstd, shape.statistics));
-  const auto values_of = [&](const Tensor* t, float otherwise) {
-    std::vector<float> values(static_cast<size_t>(shape.length), otherwise);
-    if (t != nullptr) load(t->dtype, t->data, values.data(), shape.length);
-    return values;
+  const auto rows = [&](auto zero) {
+    normalize_rows<decltype(zero)>(call, shape, {input, weight, bias, eps, out, mean, rstd});
   };
-  const std::vector<float> scale = values_of(weight, 1);
-  const std::vector<float> shift = values_of(bias, 0);
-  const auto piece = [&](int64_t begin, int64_t end) {
-    std::vector<float> row(scale.size());
-    const double n = static_cast<double>(shape.length);
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t at = r * shape.length;
-      load(input.dtype, input.data + at * input.element_bytes(), row.data(), shape.length);
-      const double center = static_cast<double>(kernels::sum_f32(row.data(), shape.length)) / n;
-      double squares = 0;
-      for (float v : row) {
-        squares += (static_cast<double>(v) - center) * (static_cast<double>(v) - center);
-      }
-      const double inverse = 1 / std::sqrt(squares / n + eps);
-      for (size_t i = 0; i < row.size(); ++i) {
-        const double normal = (static_cast<double>(row[i]) - center) * inverse;
-        row[i] = static_cast<float>(normal) * scale[i] + shift[i];
-      }
-      store(out.dtype, row.data(), out.data + at * out.element_bytes(), shape.length);
-      store_number(mean.dtype, Number::of_double(center), mean.data + r * mean.element_bytes());
-      store_number(rstd.dtype, Number::of_double(inverse), rstd.data + r * rstd.element_bytes());
-    }
-  };
-  if (shape.length > 0) {
-    for_pieces(call.pool, shape.rows, rows_per_piece(shape.length), piece);
-  }
+  input.dtype == DType::kF64 ? rows(double{}) : rows(float{});
   return {};
 }
 

@@ -1,0 +1,91 @@
+#include "proof/bundle_noise.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "proof/probing.h"
+#include "proof/rounding_proof.h"
+#include "proof/text_model.h"
+#include "proof/tower_comparison.h"
+#include "runner/vision_encoder.h"
+
+namespace ferry::proof {
+namespace {
+
+// Disturbed executions. The more there are, the less the noise depends on chance.
+constexpr std::array<uint64_t, 3> kDraws = {1, 2, 3};
+
+// What one execution computes: the decoder or text encoder, and the vision tower if there is one.
+struct Execution {
+  std::unique_ptr<TensorSource> text, tower;
+};
+
+Result<Execution> execute(const packer::Bundle& bundle, std::vector<RecordedPrompt>& prompts,
+                          const runner::MethodOptions& method, const runner::DecodeOptions& decode,
+                          ThreadPool& pool) {
+  Execution out;
+  const std::unique_ptr<runner::VisionEncoder> vision =
+      FERRY_TRY(runner::VisionEncoder::load_if_any(bundle, pool, method));
+  if (vision) out.tower = FERRY_TRY(record_tower(*vision, prompts, bundle.path()));
+  TextModel model = FERRY_TRY(TextModel::load(bundle, pool, method, decode));
+  out.text = FERRY_TRY(model.record(prompts, bundle.path()));
+  return out;
+}
+
+}  // namespace
+
+Status follow_routes(const Reference& recorded, int64_t layers,
+                     std::vector<RecordedPrompt>& prompts) {
+  for (RecordedPrompt& prompt : prompts) {
+    const auto found = std::ranges::find(recorded.prompts(), prompt.name, &ReferencePrompt::name);
+    if (found != recorded.prompts().end()) {
+      prompt.routes = FERRY_TRY(routes_of(recorded, *found, layers));
+    }
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const NoiseModel>> f32_noise(const packer::Bundle& bundle,
+                                                    std::vector<RecordedPrompt> prompts,
+                                                    const BundleNoiseOptions& options,
+                                                    ThreadPool& pool) {
+  const Execution in_f32 = FERRY_TRY(
+      execute(bundle, prompts, {.widen = true, .memory = options.memory}, options.decode, pool));
+  const Reference draw = FERRY_TRY(Reference::open(*in_f32.text));
+  FERRY_RETURN_IF_ERROR(follow_routes(draw, bundle.manifest().num_layers, prompts));
+  const Execution in_f64 = FERRY_TRY(
+      execute(bundle, prompts, {.f64 = true, .memory = options.memory}, options.decode, pool));
+  const Reference exact = FERRY_TRY(Reference::open(*in_f64.text));
+  auto noise = std::make_shared<NoiseModel>();
+  const Reference* const draws[] = {&draw};
+  FERRY_RETURN_IF_ERROR(noise->add(exact, draws));
+  if (in_f64.tower) {
+    const Reference exact_tower = FERRY_TRY(Reference::open(*in_f64.tower));
+    const Reference tower = FERRY_TRY(Reference::open(*in_f32.tower));
+    const Reference* const towers[] = {&tower};
+    FERRY_RETURN_IF_ERROR(noise->add(exact_tower, towers));
+  }
+  return std::shared_ptr<const NoiseModel>(std::move(noise));
+}
+
+Result<std::shared_ptr<const NoiseModel>> disturbed_noise(
+    const packer::Bundle& bundle, const Reference& exact,
+    const std::vector<RecordedPrompt>& prompts, const BundleNoiseOptions& options,
+    ThreadPool& pool) {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  std::vector<Reference> draws;
+  for (const uint64_t seed : kDraws) {
+    TextModel model = FERRY_TRY(
+        TextModel::load(bundle, pool, {.disturb = seed, .memory = options.memory}, options.decode));
+    sources.push_back(FERRY_TRY(model.record(prompts, bundle.path())));
+    draws.push_back(FERRY_TRY(Reference::open(*sources.back())));
+  }
+  std::vector<const Reference*> pointers;
+  for (const Reference& draw : draws) pointers.push_back(&draw);
+  auto noise = std::make_shared<NoiseModel>();
+  FERRY_RETURN_IF_ERROR(noise->add(exact, pointers));
+  return std::shared_ptr<const NoiseModel>(std::move(noise));
+}
+
+}  // namespace ferry::proof
