@@ -11,6 +11,7 @@
 #include "converters/blocks/longrope.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/components.h"
+#include "converters/config/version_rules.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 #include "pipeline/encoder_options.h"
@@ -185,6 +186,12 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options, CheckpointInpu
   }
   c.source = std::move(opened.source);
   c.unused_config_keys = std::move(report.unused_keys);
+  if (!opened.directory.empty()) {
+    for (const converters::VersionReading& reading : report.version_readings) {
+      c.notes.push_back(converters::version_note(reading, opened.config_name));
+    }
+    c.version_readings = std::move(report.version_readings);
+  }
   c.family = converters::family_name(c.config);
   model.build = FERRY_TRY(settle_lengths(options, c.config));
 

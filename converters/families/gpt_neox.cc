@@ -46,7 +46,6 @@ const FamilySpec kFamily = {
                          {"partial_rotary_factor", {"rotary_pct"}},
                          {"num_key_value_heads", {}}},
                .flags = {{"use_parallel_residual", kParallelResidual, true}},
-               .rope = RopeRule::kInnerFirst,
                .partial_rope = true,
                .attention_bias = true,
                .read = check_whole_heads}},
