@@ -142,16 +142,17 @@ graph::Weight* find_weight(converters::Assembled& made, const std::string& name)
 Status join_ties(converters::Assembled& made, const std::vector<converters::TieRule>& ties,
                  const TensorSource& source) {
   for (const converters::TieRule& tie : ties) {
-    if (tie.unless_stored) continue;
     graph::Weight* target = find_weight(made, tie.target);
     const graph::Weight* same = find_weight(made, tie.same_as);
     if (target == nullptr || same == nullptr || target->recipe == same->recipe) continue;
     const std::string key = source_names(target->recipe, source);
     if (!FERRY_TRY(same_bytes(target->recipe, same->recipe, source))) {
-      return bad_input(fmt::format(
-          "{}: the config ties '{}' to '{}', but the checkpoint holds other values for it "
-          "(tensor {})",
-          source.path(), tie.target, tie.same_as, quoted(key)));
+      if (tie.unless_stored) continue;
+      return bad_input(
+          fmt::format("{}: 'tie_word_embeddings' of the config ties '{}' to '{}', but the "
+                      "checkpoint holds other "
+                      "values for it (tensor {})",
+                      source.path(), tie.target, tie.same_as, quoted(key)));
     }
     target->recipe = same->recipe;
     for (converters::MappedEntry& entry : made.report.entries) {

@@ -359,8 +359,9 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
       FERRY_TRY(vision             ? read_tie(outer, text, *vision->type)
                 : match.multimodal ? read_tie(outer, text, type.wrapper)
                                    : text.flag_or("tie_word_embeddings", false));
+  const JsonFields& settling = match.multimodal ? outer : text;
   config.tie_unless_stored =
-      match.multimodal && type.wrapper.tied && !outer.states("tie_word_embeddings");
+      !vision && config.tie_word_embeddings && !settling.states("tie_word_embeddings");
   if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
   if (report != nullptr) {
     report->unused_keys = unused_keys(document, "", log, is_inert_key);

@@ -40,7 +40,7 @@ struct RopeKeys {
     for (const JsonFields& object : objects) {
       if (object.states(key)) return object;
     }
-    return objects.back();
+    return objects.front();
   }
 };
 
@@ -277,10 +277,12 @@ Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelCo
 
 // transformers 5 has an object for each kind of layer. Transformers 4 has rope_theta and
 // rope_scaling for full attention and rope_local_base_freq for sliding attention. If a config has
-// both, the keys of rope_scaling replace those of the object.
+// both, the keys of rope_scaling replace those of the object. If it has rope_scaling alone, they
+// replace those of an object whose rope_type is default, so that "type" has no effect.
 Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
   const JsonFields none(nothing, "", "");
+  const nlohmann::json plain = {{"rope_type", "default"}};
   RopeKeys full{.fields = fields, .objects = {}, .by_layer = true};
   RopeKeys sliding = full;
   const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
@@ -297,7 +299,8 @@ Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, Model
     sliding.truncate = full.truncate =
         FERRY_TRY(parameters->flag("truncate")).value_or(!parameters->states("truncate"));
   }
-  full.objects.push_back(none);
+  const bool stated = fields.find("rope_parameters") != nullptr;
+  full.objects.push_back(stated ? none : JsonFields(plain, "", ""));
   sliding.objects.push_back(none);
   FERRY_RETURN_IF_ERROR(if_used(config, {LayerType::kFullAttention}, config.rope,
                                 read_one(full, "rope_theta", type, config, config.rope)));

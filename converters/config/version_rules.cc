@@ -70,7 +70,13 @@ constexpr VersionRule kRules[] = {
      [](const Subject& s) { return !s.fields.states("vocab_size"); }},
     {"olmo3", "rope_scaling", "scales layers of full attention alone", "scales all layers",
      [](const Subject& s) {
-       return s.states("rope_scaling") && s.scales_rope() && s.has_windows();
+       return s.states("rope_scaling") && s.rope().contains("rope_type") && s.scales_rope() &&
+              s.has_windows();
+     }},
+    {"olmo3", "rope_scaling.type", "has no effect, which rope_type would have",
+     "is the kind of RoPE of all layers",
+     [](const Subject& s) {
+       return s.states("rope_scaling") && !s.rope().contains("rope_type") && s.scales_rope();
      }},
     {"olmo3", "rope_parameters", "has no effect without full_attention and sliding_attention in it",
      "is the RoPE of all layers", has_flat_rope},

@@ -50,7 +50,7 @@ const FamilySpec kFamily = {
                .attention_bias = true,
                .read = check_whole_heads}},
     .components = {{.prefixes = {"gpt_neox."},
-                    .heads = {"embed_out.weight"},
+                    .heads = {"embed_out.weight", "lm_head.weight"},
                     .rules = rules,
                     .build = build}}};
 

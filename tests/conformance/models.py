@@ -102,8 +102,11 @@ def load(cls, directory):
 
 def twin(model):
     """The same model in f64."""
+    config, head = copy.deepcopy(model.config), model.get_output_embeddings()
+    if head is not None and head.weight is not model.get_input_embeddings().weight:
+        config.tie_word_embeddings = False  # a checkpoint with a head of its own has both, whatever its config says
     with in_f64():
-        other = type(model)(copy.deepcopy(model.config)).double()
+        other = type(model)(config).double()
     other.load_state_dict({name: value.double() for name, value in model.state_dict().items()})
     return eager(other)
 

@@ -1,4 +1,4 @@
-// Families with layer norms: defaults of their classes in transformers 5.12.1, the keys that only
+// Families with layer norms: defaults of their classes in transformers 5.23.0, the keys that only
 // they read, and the layouts of their weights.
 #include <gtest/gtest.h>
 

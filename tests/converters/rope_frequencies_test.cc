@@ -56,7 +56,7 @@ struct YarnCase {
   std::vector<double> sliding = {};
 };
 
-// Frequencies and factors of transformers 5.12.1 for heads of 16 dimensions (glm: half of 32).
+// Frequencies and factors of transformers 5.23.0 for heads of 16 dimensions (glm: half of 32).
 TEST(RopeFrequencies, Yarn) {
   const std::vector<double> usual = {1.0,           0.237170815,    0.049999997,    0.00790569466,
                                      0.00249999994, 0.000790569466, 0.000250000012, 7.90569466e-05};
