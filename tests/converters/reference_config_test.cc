@@ -184,14 +184,14 @@ TEST(ReferenceConfig, AnEmptyRopeScalingGivesWayToRopeParameters) {
 
 TEST(ReferenceConfig, GemmaReadsHiddenActAndNoScalars) {
   EXPECT_EQ(parse(sizes("gemma")).activation, Activation::kGeluTanh);
-  const json config = with(sizes("gemma"), {{"hidden_act", "gelu"},
+  const json config = with(sizes("gemma"), {{"hidden_act", "relu"},
                                             {"hidden_activation", "gelu_pytorch_tanh"},
                                             {"query_pre_attn_scalar", 100},
                                             {"attn_logit_softcapping", 5.0},
                                             {"final_logit_softcapping", 3.0}});
   ConfigReport report;
   const ModelConfig c = parse(config, &report);
-  EXPECT_EQ(c.activation, Activation::kGelu);
+  EXPECT_EQ(c.activation, Activation::kRelu);
   EXPECT_EQ(c.scalars, (ScalarConfig{.embedding = 8.0}));
   EXPECT_EQ(report.unused_keys,
             (std::vector<std::string>{"attn_logit_softcapping", "final_logit_softcapping",
@@ -465,11 +465,15 @@ TEST(ReferenceConfig, ObjectsByLayerMayBeAbsentOrAlone) {
   // The factor beside the objects counts in each of them.
   const json config =
       with(sizes("gemma3_text"), {{"partial_rotary_factor", 0.5},
+                                  {"sliding_window_pattern", 2},
                                   {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}});
-  EXPECT_NE(refusal(config), "accepted");
+  const std::string partial =
+      "4 config.json: 'partial_rotary_factor' is 0.5, but 'gemma3_text' rotates whole heads";
+  EXPECT_EQ(refusal(config), partial);
+  EXPECT_EQ(refusal(with(config, {{"sliding_window_pattern", 1}})), partial);
   const json further = {
       {"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}, {"note", 1}}}};
-  EXPECT_NE(refusal(with(config, further)), "accepted");
+  EXPECT_EQ(refusal(with(config, further)), partial);
 }
 
 TEST(ReferenceConfig, OldScalingByLayerIsNamedByRopeTypeAlone) {
@@ -538,7 +542,7 @@ TEST(ReferenceConfig, LinearAttentionAndMambaAreOneNameForTheTypeThatHasIt) {
     const ModelConfig qwen = parse(with(sizes("qwen3_5_text"), listed));
     EXPECT_EQ(qwen.layer_types[3], LayerType::kLinearAttention) << name;
     EXPECT_EQ(refusal(with(sizes("llama"), listed)),
-              "4 config.json: 'layer_types' has linear attention");
+              "4 config.json: 'layer_types' differs from what 'llama' does");
   }
 }
 
@@ -552,9 +556,10 @@ TEST(ReferenceConfig, HalfAWindowOfNothingIsTheTokenItself) {
 }
 
 TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
-  json config = with(
-      sizes("gemma3_text"),
-      {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}}}});
+  json config =
+      with(sizes("gemma3_text"),
+           {{"rope_scaling",
+             {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}}}});
   EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "sliding_attention")}})), "accepted");
   EXPECT_NE(refusal(with(config, {{"layer_types", json(4, "full_attention")}})), "accepted");
   const json partial = {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}};

@@ -39,13 +39,14 @@ const json kYarn = {{"rope_type", "yarn"},
 const json kLinear = {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 1.0}};
 
 std::vector<Row> rows() {
-  const json vocab = {{"vocab_size", 50}};
+  const json chosen = {{"num_experts_per_tok", 2}};
+  const json vocab = with(chosen, {{"vocab_size", 50}});
   return {
       {"deepseek_v2",
        with(vocab, {{"rope_scaling", kYarn}}),
        {{"rope_scaling", with(kYarn, {{"mscale_all_dim", 0}})}},
        {"rope_parameters.mscale_all_dim"}},
-      {"deepseek_v2", json::object(), vocab, {"vocab_size"}},
+      {"deepseek_v2", chosen, vocab, {"vocab_size"}},
       {"olmo3",
        {{"rope_theta", 500000}, {"rope_scaling", kYarn}},
        {{"rope_scaling", nullptr}},
