@@ -78,6 +78,7 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
       {"gguf_written/olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob"},
       {"gguf_written/gpt2", {{"scale_attn_weights", false}}, "scale_attn_weights"},
       {"gguf_written/gpt_neox", {{"hidden_act", "gelu"}}, "hidden_act"},
+      {"golden/gpt_oss_swiglu", Json::object(), "swiglu_alpha"},
       {"gguf_written/lfm2_moe", {{"routed_scaling_factor", 2.0}}, "routed_scaling_factor"},
       {"gguf_written/deepseek_v2",
        {{"topk_method", "group_limited_greedy"}, {"n_group", 2}, {"topk_group", 1}},

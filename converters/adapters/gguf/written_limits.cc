@@ -51,11 +51,6 @@ class Limits {
           "llama.cpp rounds the bounds of yarn to whole pairs, whatever the file says: its "
           "frequencies differ");
     }
-    if (a_.latent && !a_.sigmoid_experts && gguf_mscale_all_dim(in_) != 0) {
-      lines.push_back(
-          "llama.cpp multiplies scores by mscale_all_dim of yarn, as the model's own code does and "
-          "transformers does not");
-    }
     if (c_.rope.type == Type::kLongRope) {
       lines.push_back(
           fmt::format("llama.cpp takes the long RoPE factors where its context is "
@@ -244,6 +239,9 @@ class Limits {
     }
     if (c_.moe.groups > c_.moe.top_groups && c_.moe.group_best != 2) {
       return cannot("topk_method", "scores a group of experts by the best one");
+    }
+    if (c_.moe.clamp && *c_.moe.clamp != MoeConfig::Clamp{.steepness = 1.702, .limit = 7.0}) {
+      return cannot("swiglu_alpha", "or swiglu_limit is not what readers take");
     }
     if (a_.has_key(GgufKey::kShortConv) && !c_.moe.choice_bias) {
       return cannot("use_expert_bias", "is false");
