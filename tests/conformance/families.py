@@ -213,6 +213,7 @@ def one(family, seed, settings):
         shutil.rmtree(folder)
         return family, status, said, ""
     shutil.rmtree(f"{folder}/bundle", ignore_errors=True)
+    os.makedirs(settings.keep, exist_ok=True)
     kept = os.path.join(settings.keep, os.path.basename(folder))
     shutil.rmtree(kept, ignore_errors=True)
     shutil.move(folder, kept)
@@ -275,7 +276,6 @@ def report(settings, outcome, table, drops):
 
 def main():
     settings = arguments()
-    os.makedirs(settings.keep, exist_ok=True)
     table, drops, made = collections.defaultdict(collections.Counter), collections.Counter(), 0
     with concurrent.futures.ProcessPoolExecutor(settings.jobs) as pool:
         cases, tries = drawn(settings), 0

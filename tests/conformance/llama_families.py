@@ -4,7 +4,7 @@ LLAMA_LIKE has a function for each name. It takes a Draw and returns the name of
 and the arguments of its configuration class in transformers 5.23. Sizes are tiny; everything else is
 what a config may say.
 """
-from draw import ATTENTION, PLAIN_ROPE, swap, without
+from draw import ATTENTION, PLAIN_ROPE, without
 
 
 # ---------------------------------------------------------------- Llama and what resembles it
