@@ -77,6 +77,7 @@ TEST(GgufFile, WhatItCannotSayIsRefusedByName) {
       {"gguf_written/olmoe", {{"clip_qkv", 0.5}}, "clip_qkv"},
       {"gguf_written/olmoe", {{"norm_topk_prob", true}}, "norm_topk_prob"},
       {"gguf_written/gpt2", {{"scale_attn_weights", false}}, "scale_attn_weights"},
+      {"golden/gpt2_by_layer", Json::object(), "scale_attn_by_inverse_layer_idx"},
       {"gguf_written/gpt_neox", {{"hidden_act", "gelu"}}, "hidden_act"},
       {"golden/gpt_oss_swiglu", Json::object(), "swiglu_alpha"},
       {"gguf_written/lfm2_moe", {{"routed_scaling_factor", 2.0}}, "routed_scaling_factor"},
