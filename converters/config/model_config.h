@@ -130,7 +130,7 @@ struct ModelConfig {
   bool attention_bias = false;                // of q, k, v; of o in some families
   bool mlp_bias = false;
   bool tie_word_embeddings = false;
-  // tie_word_embeddings is the default of a class: a head of its own that the checkpoint has is used.
+  // tie_word_embeddings is the default of a class: a head that the checkpoint has is used.
   bool tie_unless_stored = false;
   // Set only where some layer uses it. A token attends to those that are nearer than this.
   std::optional<int64_t> sliding_window;
