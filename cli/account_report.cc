@@ -309,6 +309,16 @@ void write_outcome(JsonWriter& json, const ConversionOutcome& outcome) {
   json.member("up_to_date", outcome.up_to_date).member("seconds", outcome.seconds);
 }
 
+void write_version_readings(JsonWriter& json,
+                            const std::vector<converters::VersionReading>& readings) {
+  json.key("version_readings").begin_array();
+  for (const converters::VersionReading& reading : readings) {
+    json.begin_object().member("key", reading.key).member("reading", reading.reading);
+    json.member("earlier", reading.earlier).end_object();
+  }
+  json.end_array();
+}
+
 std::string unused_keys_line(const std::vector<std::string>& keys) {
   if (keys.empty()) return {};
   std::vector<std::string> names;
@@ -364,6 +374,7 @@ void write_account(JsonWriter& json, const pipeline::MappedCheckpoint& c,
   write_outcome(json, outcome);
   json.member("model_type", c.config.model_type);
   write_texts(json, "unused_config_keys", c.unused_config_keys);
+  write_version_readings(json, c.version_readings);
   write_prefixes(json, c.mapping.prefixes);
   write_entries(json, c, transforms);
   write_keys(json, "unmapped", c.problems, converters::KeyProblem::Kind::kUnmapped,

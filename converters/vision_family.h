@@ -17,7 +17,7 @@
 
 namespace ferry::converters {
 
-// How the config of one model_type is read. Defaults are those of transformers 5.12.1.
+// How the config of one model_type is read. Defaults are those of transformers 5.23.0.
 struct VisionType {
   std::string_view name;                      // the value of model_type
   std::string_view text_key = "text_config";  // the part of the config with the text decoder

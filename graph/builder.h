@@ -83,9 +83,11 @@ class GraphBuilder {
   std::pair<ValueId, ValueId> topk_last(ValueId x, int64_t k);
   // out[.., i] = x[.., index[.., i]], index i64 in the range of the last dimension of x.
   ValueId gather_last(ValueId x, ValueId index);
-  // Routed experts, see experts.h; with biases if they are valid.
+  // Routed experts, see experts.h; with biases if they are valid, and then with the gate of
+  // GPT-OSS.
   struct ExpertBiases {
     ValueId b1, b3, b2;
+    double steepness, limit;
   };
   ValueId experts(ValueId x, ValueId ids, ValueId scores, ValueId w1, ValueId w3, ValueId w2,
                   const ExpertBiases& biases = {});

@@ -22,14 +22,25 @@ constexpr std::monostate kNoAttributes;
 constexpr uint64_t kRowAlignment = 16;
 
 // Arguments and outs of the node.
-enum Port : size_t { kX, kIds, kScores, kW1, kW3, kW2, kS1, kS3, kS2, kB1, kB3, kB2 };
+enum Port : size_t {
+  kX,
+  kIds,
+  kScores,
+  kW1,
+  kW3,
+  kW2,
+  kS1,
+  kS3,
+  kS2,
+  kB1,
+  kB3,
+  kB2,
+  kSteepness,
+  kLimit
+};
 constexpr size_t kScalesOf = kS1 - kW1;  // from a matrix to its scales
 constexpr size_t kBiasOf = kB1 - kW1;    // from a matrix to its biases
 constexpr size_t kOut = 0;
-
-// Constants of GPT-OSS.
-constexpr double kClamp = 7.0;
-constexpr double kSteepness = 1.702;
 
 class Builder {
  public:
@@ -167,11 +178,13 @@ class Builder {
   }
   Ref clamped(Ref gate, Ref up) {
     const Dims shape = local(gate).shape;
-    const Ref low = tensor("aten::clamp.out", {gate, kNoAttributes, kClamp}, DType::kF32, shape);
-    const Ref steep = tensor("aten::mul.Scalar_out", {low, kSteepness}, DType::kF32, shape);
+    const double steepness = std::get<double>(node_.args[kSteepness]);
+    const double limit = std::get<double>(node_.args[kLimit]);
+    const Ref low = tensor("aten::clamp.out", {gate, kNoAttributes, limit}, DType::kF32, shape);
+    const Ref steep = tensor("aten::mul.Scalar_out", {low, steepness}, DType::kF32, shape);
     const Ref open = each("aten::sigmoid.out", {steep});
     const Ref glu = each("aten::mul.out", {low, open});
-    const Ref held = tensor("aten::clamp.out", {up, -kClamp, kClamp}, DType::kF32, shape);
+    const Ref held = tensor("aten::clamp.out", {up, -limit, limit}, DType::kF32, shape);
     const Ref raised =
         tensor("aten::add.Scalar_out", {held, int64_t{1}, int64_t{1}}, DType::kF32, shape);
     return each("aten::mul.out", {glu, raised});
@@ -266,6 +279,9 @@ const pte::OpSchema& experts_schema() {
     }
     for (const char* name : {"s1", "s3", "s2", "b1", "b3", "b2"}) {
       made.args.push_back({name, pte::ArgKind::kTensor, /*optional=*/true});
+    }
+    for (const char* name : {"steepness", "limit"}) {
+      made.args.push_back({name, pte::ArgKind::kFloat});
     }
     for (const char* name : {"out", "scratch"}) {
       made.args.push_back({name, pte::ArgKind::kTensor, false, /*out=*/true});

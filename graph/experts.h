@@ -2,13 +2,14 @@
 // experts that its router chose, so the work follows the chosen ones, not all that there are.
 //
 //   x [T,hidden] f32, ids i64 [T,k], scores f32 [T,k], w1 and w3 (experts, inner, hidden),
-//   w2 (experts, hidden, inner), s1, s3 and s2, b1, b3 and b2 -> out [T,hidden] f32, scratch u8 [n]
+//   w2 (experts, hidden, inner), s1, s3 and s2, b1, b3 and b2, steepness, limit
+//   -> out [T,hidden] f32, scratch u8 [n]
 //   out[t] = sum over the slots s of scores[t,s] * w2[e] (silu(w1[e] x[t]) * (w3[e] x[t])),
 //   e = ids[t,s]; the ids of one token differ
 //
 // Where there are biases, b1 and b3 f32 [experts,inner] and b2 f32 [experts,hidden], they are added
 // to the three products, and in place of silu(g) * u stands the gate of GPT-OSS:
-//   g' * sigmoid(1.702 * g') * (u' + 1), g' = min(g, 7), u' = min(max(u, -7), 7)
+//   g' * sigmoid(steepness * g') * (u' + 1), g' = min(g, limit), u' = min(max(u, -limit), limit)
 //
 // A matrix of floats is [experts,rows,columns] and has no scales. One of codes, i4 or i8, is a
 // table [experts * rows,columns], from which the program takes the rows of an expert as an

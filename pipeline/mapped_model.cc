@@ -11,6 +11,7 @@
 #include "converters/blocks/longrope.h"
 #include "converters/blocks/static_ports.h"
 #include "converters/components.h"
+#include "converters/config/version_rules.h"
 #include "converters/keys/standard_keys.h"
 #include "core/text.h"
 #include "pipeline/encoder_options.h"
@@ -141,16 +142,17 @@ graph::Weight* find_weight(converters::Assembled& made, const std::string& name)
 Status join_ties(converters::Assembled& made, const std::vector<converters::TieRule>& ties,
                  const TensorSource& source) {
   for (const converters::TieRule& tie : ties) {
-    if (tie.unless_stored) continue;
     graph::Weight* target = find_weight(made, tie.target);
     const graph::Weight* same = find_weight(made, tie.same_as);
     if (target == nullptr || same == nullptr || target->recipe == same->recipe) continue;
     const std::string key = source_names(target->recipe, source);
     if (!FERRY_TRY(same_bytes(target->recipe, same->recipe, source))) {
-      return bad_input(fmt::format(
-          "{}: the config ties '{}' to '{}', but the checkpoint holds other values for it "
-          "(tensor {})",
-          source.path(), tie.target, tie.same_as, quoted(key)));
+      if (tie.unless_stored) continue;
+      return bad_input(
+          fmt::format("{}: 'tie_word_embeddings' of the config ties '{}' to '{}', but the "
+                      "checkpoint holds other "
+                      "values for it (tensor {})",
+                      source.path(), tie.target, tie.same_as, quoted(key)));
     }
     target->recipe = same->recipe;
     for (converters::MappedEntry& entry : made.report.entries) {
@@ -185,6 +187,12 @@ Result<MappedModel> map_checkpoint(const ConvertOptions& options, CheckpointInpu
   }
   c.source = std::move(opened.source);
   c.unused_config_keys = std::move(report.unused_keys);
+  if (!opened.directory.empty()) {
+    for (const converters::VersionReading& reading : report.version_readings) {
+      c.notes.push_back(converters::version_note(reading, opened.config_name));
+    }
+    c.version_readings = std::move(report.version_readings);
+  }
   c.family = converters::family_name(c.config);
   model.build = FERRY_TRY(settle_lengths(options, c.config));
 

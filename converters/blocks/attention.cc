@@ -82,6 +82,7 @@ ValueId norm_of_qk(GraphBuilder& b, AttentionStyle::QkNorm kind, ValueId x, cons
 
 ValueId attend(GraphBuilder& b, const DecoderContext& c, int64_t layer, ValueId q, ValueId k,
                ValueId v) {
+  if (c.config.number(kScoresByLayer) != 0) q = b.mul(q, 1.0 / static_cast<double>(layer + 1));
   if (c.options.rotation == Rotation::kR3) {
     q = hadamard_rotation(b, q);
     k = hadamard_rotation(b, k);

@@ -15,10 +15,14 @@ std::string layer_name(int64_t layer, const char* part) {
 
 ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double eps) {
   const Dim width = b.graph()[x].shape.back();
+  const ValueId normed = bare_rms_norm(b, x, eps);
+  return b.mul(normed, b.weight(weight, {width}));
+}
+
+ValueId bare_rms_norm(GraphBuilder& b, ValueId x, double eps) {
   const ValueId mean = b.mean_last(b.mul(x, x));
   const ValueId inverse = b.rsqrt(b.add(mean, b.scalar(static_cast<float>(eps))));
-  const ValueId normed = b.mul(x, inverse);
-  return b.mul(normed, b.weight(weight, {width}));
+  return b.mul(x, inverse);
 }
 
 ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps) {

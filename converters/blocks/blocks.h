@@ -14,6 +14,8 @@ std::string layer_name(int64_t layer, const char* part);
 // x * rsqrt(mean(x^2) + eps) * w over the last dimension. Families with (1 + w) norms add the 1
 // when the weight is packed.
 ValueId rms_norm(GraphBuilder& b, ValueId x, const std::string& weight, double eps);
+// The same without w.
+ValueId bare_rms_norm(GraphBuilder& b, ValueId x, double eps);
 
 // Over the last dimension, with NAME.weight and NAME.bias.
 ValueId layer_norm(GraphBuilder& b, ValueId x, const std::string& name, double eps);

@@ -60,6 +60,8 @@ struct DecoderContext {
 
 // A number of ModelConfig::numbers: 1 where every head has an attention sink.
 inline constexpr const char* kAttentionSinks = "attention_sinks";
+// Number of ModelConfig: 1 where the scores of layer N are divided by N + 1 too.
+inline constexpr const char* kScoresByLayer = "scale_attn_by_inverse_layer_idx";
 // f32 [heads] of layer `layer`; invalid for a model without sinks.
 ValueId attention_sinks(GraphBuilder& b, const DecoderContext& c, int64_t layer);
 

@@ -43,7 +43,7 @@ ValueId gated_delta_net(GraphBuilder& b, const DecoderContext& c, ValueId x, int
       projection(b, x, prefix + ".in_proj_a", g.hidden_size, heads(count), false);
 
   const ValueId conv = causal_conv(b, c, mixed, layer, lin.conv_channels(), lin.conv_kernel);
-  const ValueId convolved = b.permute(silu(b, conv), {0, 2, 1});
+  const ValueId convolved = b.permute(activate(b, g.activation, conv), {0, 2, 1});
   const std::vector<ValueId> parts =
       b.split(convolved, {lin.key_size(), lin.key_size(), lin.value_size()}, 2);
   const auto key_heads = [&](ValueId part) {

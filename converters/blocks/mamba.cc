@@ -113,6 +113,17 @@ ValueId convolved(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t l
   return activate(b, c.config.activation, y);
 }
 
+// Each group of heads has a norm of its own, all have one vector of weights.
+ValueId grouped_norm(GraphBuilder& b, const DecoderContext& c, ValueId x, const std::string& name) {
+  const MambaSizes s(c.config);
+  const double eps = c.config.rms_norm_eps;
+  if (s.groups == 1) return rms_norm(b, x, name, eps);
+  const ValueId grouped = b.view(x, {batch(), c.tokens, s.groups, s.inner() / s.groups});
+  const Dims rows = {batch(), c.tokens, features(s.inner())};
+  const ValueId normed = b.view(bare_rms_norm(b, grouped, eps), rows);
+  return b.mul(normed, b.weight(name, {features(s.inner())}));
+}
+
 }  // namespace
 
 Status read_mamba(const JsonFields& fields, ModelConfig& config) {
@@ -200,7 +211,7 @@ ValueId mamba(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t layer
   const ValueId rows =
       b.view(b.permute(summed, {2, 0, 1}), {batch(), c.tokens, features(s.inner())});
   const ValueId gated = b.mul(rows, silu(b, parts[0]));
-  const ValueId normed = rms_norm(b, gated, prefix + ".norm.weight", g.rms_norm_eps);
+  const ValueId normed = grouped_norm(b, c, gated, prefix + ".norm.weight");
   return projection(b, normed, prefix + ".out_proj", s.inner(), g.hidden_size, bias);
 }
 

@@ -149,7 +149,9 @@ ValueId sparse_mlp(GraphBuilder& b, const DecoderContext& c, ValueId x, int64_t 
   const ValueId w2 = b.weight(prefix + ".experts.w2.weight",
                               {experts(moe.experts), features(hidden), features(moe.expert_size)});
   GraphBuilder::ExpertBiases biases = {};
-  if (moe.clamped) {  // rows of vectors, no matrices of linear layers
+  if (moe.clamp) {  // rows of vectors, no matrices of linear layers
+    biases.steepness = moe.clamp->steepness;
+    biases.limit = moe.clamp->limit;
     biases.b1 = b.weight_f32(prefix + ".experts.w1.bias",
                              {experts(moe.experts), features(moe.expert_size)});
     biases.b3 = b.weight_f32(prefix + ".experts.w3.bias",

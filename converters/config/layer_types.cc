@@ -31,7 +31,10 @@ Result<std::optional<int64_t>> read_window(const JsonFields& fields, const Model
       type.window == WindowRule::kFromLayer || type.window == WindowRule::kEvenBefore ||
       type.window == WindowRule::kWhereNoRope || type.window == WindowRule::kAllIfUsed;
   if (asked && !FERRY_TRY(fields.flag_or("use_sliding_window", false))) return std::nullopt;
-  return fields.integer("sliding_window", kPositionRange);
+  // Half of 0 and half of 1 reach as far: to the token itself.
+  const bool halved = type.two_way == TwoWayRule::kHalfWindow &&
+                      FERRY_TRY(fields.flag_or("use_bidirectional_attention", false));
+  return fields.integer("sliding_window", {halved ? 0 : kPositionRange.min, kPositionRange.max});
 }
 
 // The layers with RoPE. In no_rope_layers, 1 means that the layer has it.
@@ -137,15 +140,21 @@ Result<std::vector<LayerType>> derived_layer_types(const JsonFields& fields, con
   return types;
 }
 
-Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields,
+// Linear attention and Mamba have one name by which both are known: which one is meant depends on
+// the type.
+LayerType recurrent(const ModelType& type) {
+  return type.mamba ? LayerType::kMamba : LayerType::kLinearAttention;
+}
+
+Result<std::vector<LayerType>> listed_layer_types(const JsonFields& fields, const ModelType& type,
                                                   const nlohmann::json& list) {
-  constexpr std::array<std::pair<std::string_view, LayerType>, 6> kNames = {{
+  const std::array<std::pair<std::string_view, LayerType>, 6> kNames = {{
       {"full_attention", LayerType::kFullAttention},
       {"attention", LayerType::kFullAttention},
       {"sliding_attention", LayerType::kSlidingAttention},
-      {"linear_attention", LayerType::kLinearAttention},
+      {"linear_attention", recurrent(type)},
       {"conv", LayerType::kShortConv},
-      {"mamba", LayerType::kMamba},
+      {"mamba", recurrent(type)},
   }};
   std::vector<LayerType> types;
   if (!list.is_array()) return fields.bad("layer_types", "is not an array");
@@ -170,7 +179,7 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
   const auto window = FERRY_TRY(read_window(fields, type));
   config.layer_types = FERRY_TRY(derived_layer_types(fields, type, config, window.has_value()));
   if (const nlohmann::json* list = fields.find("layer_types")) {
-    auto listed = FERRY_TRY(listed_layer_types(fields, *list));
+    auto listed = FERRY_TRY(listed_layer_types(fields, type, *list));
     if (std::ssize(listed) != config.num_layers) {
       return fields.bad("layer_types", fmt::format("has {} elements for {} layers", listed.size(),
                                                    config.num_layers));
@@ -198,9 +207,6 @@ Status read_layer_types(const JsonFields& fields, const ModelType& type, ModelCo
   }
   if (has(LayerType::kShortConv) && !type.convs) {
     return fields.error(ErrorCode::kUnsupported, "layer_types", "has short convolutions");
-  }
-  if (has(LayerType::kMamba) && !type.mamba) {
-    return fields.error(ErrorCode::kUnsupported, "layer_types", "has Mamba layers");
   }
   if (has(LayerType::kSlidingAttention)) {
     if (type.window == WindowRule::kNever) {

@@ -8,6 +8,7 @@
 
 #include "converters/config/config_parts.h"
 #include "converters/config/inert_keys.h"
+#include "converters/config/version_rules.h"
 #include "converters/family.h"
 #include "converters/vision_family.h"
 #include "core/json.h"
@@ -174,6 +175,14 @@ Status refuse_quantization(const JsonFields& fields) {
   return {};
 }
 
+// By per_layer_config, single layers have keys of their own.
+Status refuse_layer_overrides(const JsonFields& fields) {
+  const nlohmann::json* stated = fields.find("per_layer_config");
+  if (stated == nullptr || stated->empty()) return {};
+  return fields.error(ErrorCode::kUnsupported, "per_layer_config",
+                      "is present: layers with keys of their own are not supported");
+}
+
 // A longer model_type is cut: the list of types that follows it makes the line long enough.
 constexpr size_t kShownType = 40;
 
@@ -221,8 +230,16 @@ Result<bool> read_tie(const JsonFields& outer, bool otherwise) {
   return FERRY_TRY(outer.flag("tie_word_embeddings")).value_or(!stated && otherwise);
 }
 
+// In some types what the text part says counts too.
+Result<bool> read_tie(const JsonFields& outer, const JsonFields& text, const WrapperType& wrapper) {
+  const bool tied = FERRY_TRY(read_tie(outer, wrapper.tied));
+  if (tied || !wrapper.text_ties) return tied;
+  return text.flag_or("tie_word_embeddings", false);
+}
+
 Status read_text_part(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   FERRY_RETURN_IF_ERROR(refuse_quantization(fields));
+  FERRY_RETURN_IF_ERROR(refuse_layer_overrides(fields));
   FERRY_RETURN_IF_ERROR(read_sizes(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_layer_details(fields, type, config));
   FERRY_RETURN_IF_ERROR(read_experts(fields, type, config));
@@ -340,12 +357,16 @@ Result<ModelConfig> parse_model_config(const std::string& config_json,
   FERRY_RETURN_IF_ERROR(read_text_part(text, type, config));
   config.tie_word_embeddings =
       FERRY_TRY(vision             ? read_tie(outer, text, *vision->type)
-                : match.multimodal ? read_tie(outer, type.wrapper.tied)
+                : match.multimodal ? read_tie(outer, text, type.wrapper)
                                    : text.flag_or("tie_word_embeddings", false));
+  const JsonFields& settling = match.multimodal ? outer : text;
   config.tie_unless_stored =
-      match.multimodal && type.wrapper.tied && !outer.states("tie_word_embeddings");
+      !vision && config.tie_word_embeddings && !settling.states("tie_word_embeddings");
   if (vision) FERRY_RETURN_IF_ERROR(read_vision_part(outer, *vision, config));
-  if (report != nullptr) report->unused_keys = unused_keys(document, "", log, is_inert_key);
+  if (report != nullptr) {
+    report->unused_keys = unused_keys(document, "", log, is_inert_key);
+    report->version_readings = version_readings(outer, text, config);
+  }
 
   if (!generation_json.empty()) {
     const std::string generation_name = name + " (generation_config.json)";

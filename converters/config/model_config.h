@@ -93,9 +93,13 @@ struct MoeConfig {
   // Experts are chosen from the best groups of equal size. The score of a group is the sum of its
   // `group_best` best scores.
   int64_t groups = 1, top_groups = 1, group_best = 1;
-  // Experts as in GPT-OSS: every matrix has a bias, gate and up are clamped to [-7, 7], the gate
-  // from above only, and w2 sees gate * sigmoid(1.702 * gate) * (up + 1).
-  bool clamped = false;
+  // Experts as in GPT-OSS: every matrix has a bias, gate and up are clamped to [-limit, limit], the
+  // gate from above only, and w2 sees gate * sigmoid(steepness * gate) * (up + 1).
+  struct Clamp {
+    double steepness = 0.0, limit = 0.0;
+    bool operator==(const Clamp&) const = default;
+  };
+  std::optional<Clamp> clamp = {};
   std::vector<bool> layers;  // which layers have experts instead of an MLP
   bool operator==(const MoeConfig&) const = default;
 };
@@ -162,12 +166,21 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+// A key that two versions of transformers read in different ways (version_rules.h).
+struct VersionReading {
+  std::string key;      // "rope_parameters.mscale_all_dim"
+  std::string reading;  // predicate of the key: what it does in the newer version, and here
+  std::string earlier;  // what it does in the earlier one
+  bool operator==(const VersionReading&) const = default;
+};
+
 // What a user may want to know about a config.
 struct ConfigReport {
   // Paths of the keys that neither Ferry nor the reference reads, sorted
   // ("text_config.rope_scaling.finetuned"). Without nulls and without keys that are known to have
   // no effect (is_inert_key() in inert_keys.h).
   std::vector<std::string> unused_keys;
+  std::vector<VersionReading> version_readings;
 };
 
 // Finds the family of the config's model_type and reads the config as that family does.

@@ -32,14 +32,13 @@ enum class ExpertRule {
 
 // Which kinds of RoPE scaling the type's configuration class accepts.
 enum class RopeRule {
-  kNone,       // frequencies are fixed; no key is read
-  kShared,     // one RoPE for all layers
-  kByLayer,    // one for full attention, one for sliding attention
-  kPhi3,       // shared; default or longrope, which may be spelled su and yarn
-  kMrope,      // shared; may be mrope, which gives a text plain positions
-  kAlpha,      // shared; dynamic may have an alpha, which changes the base
-  kGrowing,    // shared; llama_4_scaling_beta makes queries grow with the position
-  kInnerFirst  // shared; partial_rotary_factor among its keys wins over the one beside them
+  kNone,     // frequencies are fixed; no key is read
+  kShared,   // one RoPE for all layers
+  kByLayer,  // one for full attention, one for sliding attention
+  kPhi3,     // shared; default or longrope, which may be spelled su and yarn
+  kMrope,    // shared; may be mrope, which gives a text plain positions
+  kAlpha,    // shared; dynamic may have an alpha, which changes the base
+  kGrowing   // shared; llama_4_scaling_beta makes queries grow with the position
 };
 
 // The multimodal model_type whose config has the text decoder's under text_config. Several types
@@ -48,6 +47,7 @@ struct WrapperType {
   std::string_view name = {};  // empty: there is none
   bool tied = false;           // default of tie_word_embeddings in the outer config
   bool flat = false;           // without text_config, the outer config describes the text decoder
+  bool text_ties = false;      // tie_word_embeddings ties in text_config too
 };
 
 // Which layers with attention have RoPE.
@@ -75,7 +75,7 @@ struct FlagKey {
 };
 
 // What transformers' configuration class and model of a type read. A key that a type does not read
-// has no effect and is reported as unused. Defaults are those of transformers 5.12.1,
+// has no effect and is reported as unused. Defaults are those of transformers 5.23.0,
 // models/TYPE/configuration_TYPE.py.
 struct ModelType {
   std::string_view name;  // the value of model_type

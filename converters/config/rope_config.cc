@@ -34,14 +34,13 @@ struct RopeKeys {
   // One RoPE for each kind of layer: original_max_position_embeddings beside the objects has no
   // effect.
   bool by_layer = false;
-  bool outer_partial = true;  // partial_rotary_factor beside the objects is read
-  bool truncate = true;       // yarn, by_layer: read beside the objects only
+  bool truncate = true;  // yarn, by_layer: read beside the objects only
 
   const JsonFields& of(std::string_view key) const {
     for (const JsonFields& object : objects) {
       if (object.states(key)) return object;
     }
-    return objects.back();
+    return objects.front();
   }
 };
 
@@ -76,19 +75,13 @@ Result<Type> rope_type(const RopeKeys& keys, const ModelType& type) {
                                        : "default, linear, dynamic, yarn, llama3 and longrope"));
 }
 
-// partial_rotary_factor: a plain RoPE prefers the one inside the object, a scaled RoPE the one
-// beside it.
+// partial_rotary_factor: the one inside the object wins over the one beside it.
 Status read_partial(const RopeKeys& keys, const ModelType& type, Type rope_type,
                     const ModelConfig& config, RopeConfig& out) {
-  const bool plain = rope_type == Type::kDefault;
-  if (plain && !type.partial_rope) return {};
-  std::optional<double> outside;
-  if (keys.outer_partial) outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
+  if (rope_type == Type::kDefault && !type.partial_rope) return {};
+  const auto outside = FERRY_TRY(keys.fields.number(kPartial, kPartialRange));
   const auto inside = FERRY_TRY(keys.of(kPartial).number(kPartial, kPartialRange));
-  const bool inside_first = plain || type.rope == RopeRule::kInnerFirst;
-  const auto& first = inside_first ? inside : outside;
-  const auto& second = inside_first ? outside : inside;
-  out.partial_rotary_factor = first ? *first : second.value_or(1.0);
+  out.partial_rotary_factor = inside ? *inside : outside.value_or(1.0);
   const auto head = static_cast<double>(config.head_dim);
   if (type.partial_rope ||
       static_cast<int64_t>(head * out.partial_rotary_factor) == config.head_dim) {
@@ -256,10 +249,6 @@ Status if_used(const ModelConfig& config, std::initializer_list<LayerType> users
   return {};
 }
 
-bool has_layers(const ModelConfig& config, LayerType type) {
-  return std::ranges::count(config.layer_types, type) > 0;
-}
-
 // rope_scaling (transformers 4) if it is not empty, else rope_parameters (5).
 Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
@@ -288,13 +277,13 @@ Status read_shared_rope(const JsonFields& fields, const ModelType& type, ModelCo
 
 // transformers 5 has an object for each kind of layer. Transformers 4 has rope_theta and
 // rope_scaling for full attention and rope_local_base_freq for sliding attention. If a config has
-// both, the keys of rope_scaling replace those of the object.
+// both, the keys of rope_scaling replace those of the object. If it has rope_scaling alone, they
+// replace those of an object whose rope_type is default, so that "type" has no effect.
 Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, ModelConfig& config) {
   const nlohmann::json nothing = nlohmann::json::object();
   const JsonFields none(nothing, "", "");
+  const nlohmann::json plain = {{"rope_type", "default"}};
   RopeKeys full{.fields = fields, .objects = {}, .by_layer = true};
-  full.outer_partial = has_layers(config, LayerType::kFullAttention) &&
-                       has_layers(config, LayerType::kSlidingAttention);
   RopeKeys sliding = full;
   const auto scaling = FERRY_TRY(fields.object("rope_scaling"));
   if (scaling) full.objects.push_back(*scaling);
@@ -307,15 +296,11 @@ Status read_rope_by_layer(const JsonFields& fields, const ModelType& type, Model
     if (auto object = FERRY_TRY(parameters->object("sliding_attention"))) {
       sliding.objects.push_back(*std::move(object));
     }
-    // The reference takes rope_parameters for one shared object if it has any key but the two. It
-    // then ignores the factor beside it.
-    const size_t known = size_t{parameters->states("full_attention")} +
-                         size_t{parameters->states("sliding_attention")};
-    if (parameters->size() > known) full.outer_partial = sliding.outer_partial = false;
     sliding.truncate = full.truncate =
         FERRY_TRY(parameters->flag("truncate")).value_or(!parameters->states("truncate"));
   }
-  full.objects.push_back(none);
+  const bool stated = fields.find("rope_parameters") != nullptr;
+  full.objects.push_back(stated ? none : JsonFields(plain, "", ""));
   sliding.objects.push_back(none);
   FERRY_RETURN_IF_ERROR(if_used(config, {LayerType::kFullAttention}, config.rope,
                                 read_one(full, "rope_theta", type, config, config.rope)));
@@ -337,7 +322,6 @@ Status read_rope(const JsonFields& fields, const ModelType& type, ModelConfig& c
     case RopeRule::kMrope:
     case RopeRule::kAlpha:
     case RopeRule::kGrowing:
-    case RopeRule::kInnerFirst:
       return read_shared_rope(fields, type, config);
   }
   return {};

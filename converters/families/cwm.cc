@@ -19,7 +19,8 @@ const FamilySpec kFamily = {
                                  "original_max_position_embeddings": 8192}})",
                .names = {{"sliding_window_pattern", {}}},  // the pattern is fixed
                .window = WindowRule::kFirstFull,
-               .lists_layers = true}},
+               .lists_layers = true,
+               .mlp_bias = true}},
     .components = {{.rules = llama_rules, .build = build_llama}}};
 
 }  // namespace ferry::converters::families::cwm

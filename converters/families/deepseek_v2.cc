@@ -1,5 +1,4 @@
-// DeepSeek V2 and V2-Lite: latent attention, experts chosen by a softmax, perhaps from groups. The
-// reference does not multiply scores by mscale_all_dim of yarn here, as it does in V3.
+// DeepSeek V2 and V2-Lite: latent attention, experts chosen by a softmax, perhaps from groups.
 // Source: transformers, models/deepseek_v2/modeling_deepseek_v2.py.
 
 #include "converters/blocks/decoder.h"
@@ -21,7 +20,8 @@ Status read(const JsonFields& fields, ModelConfig& config) {
     return fields.error(ErrorCode::kUnsupported, "topk_method",
                         "is neither greedy nor group_limited_greedy");
   }
-  return read_latent_attention(fields, config, /*paired=*/true, /*scale=*/1.0);
+  return read_latent_attention(fields, config, /*paired=*/true,
+                               FERRY_TRY(latent_score_scale(fields)));
 }
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
@@ -37,14 +37,15 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 const FamilySpec kFamily = {
     .types = {{.name = "deepseek_v2",
-               .defaults = R"({"vocab_size": 32000, "hidden_size": 4096,
+               .defaults = R"({"vocab_size": 102400, "hidden_size": 4096,
                                "intermediate_size": 11008, "num_hidden_layers": 32,
                                "num_attention_heads": 32, "max_position_embeddings": 2048,
                                "first_k_dense_replace": 0, "kv_lora_rank": 512,
                                "q_lora_rank": 1536, "num_experts": 64, "n_shared_experts": 2,
                                "qk_nope_head_dim": 128, "head_dim": 64, "v_head_dim": 128,
                                "topk_method": "greedy", "moe_intermediate_size": 1407})",
-               .names = {{"num_experts", {"n_routed_experts"}}, {"head_dim", {"qk_rope_head_dim"}}},
+               .names = {{"num_experts", {"num_experts", "n_routed_experts"}},
+                         {"head_dim", {"qk_rope_head_dim"}}},
                .attention_bias = true,
                .mlp_bias = true,
                .experts = ExpertRule::kAfterFirst,

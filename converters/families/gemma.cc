@@ -1,6 +1,6 @@
-// Gemma (1): Llama with tanh-GELU, norms that multiply by (1 + w), embeddings multiplied by
-// sqrt(hidden_size), a head_dim of its own and a tied head.
-// Source: transformers, models/gemma/modeling_gemma.py.
+// Gemma (1): Llama with tanh-GELU, which released configs call gelu, norms that multiply by (1 +
+// w), embeddings multiplied by sqrt(hidden_size), a head_dim of its own and a tied head. Source:
+// transformers, models/gemma/modeling_gemma.py.
 
 #include "converters/blocks/gemma.h"
 #include "converters/blocks/llama_like.h"
@@ -9,6 +9,11 @@
 
 namespace ferry::converters::families::gemma {
 namespace {
+
+Status read(const JsonFields& fields, ModelConfig& config) {
+  if (FERRY_TRY(fields.text("hidden_act")) == "gelu") config.activation = Activation::kGeluTanh;
+  return read_gemma_scalars(fields, config);
+}
 
 std::vector<KeyRule> rules(const ModelConfig& config, const std::string& prefix) {
   return concat(
@@ -30,7 +35,7 @@ const FamilySpec kFamily = {.types = {{.name = "gemma",
                                "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": true})",
                                        .attention_bias = true,
                                        .two_way = TwoWayRule::kRefused,
-                                       .read = read_gemma_scalars}},
+                                       .read = read}},
                             .components = {{.rules = rules, .build = build_llama}}};
 
 }  // namespace ferry::converters::families::gemma

@@ -2,6 +2,7 @@
 // of Conv1D, (in, out); q, k and v are the columns of one. Source: transformers,
 // models/gpt2/modeling_gpt2.py.
 
+#include "converters/blocks/decoder_context.h"
 #include "converters/blocks/styled_decoder.h"
 #include "converters/config/gpt_names.h"
 #include "converters/families/families.h"
@@ -13,9 +14,8 @@ namespace ferry::converters::families::gpt2 {
 namespace {
 
 Status read(const JsonFields& fields, ModelConfig& config) {
-  for (const std::string_view key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
-    if (!FERRY_TRY(fields.flag_or(key, false))) continue;
-    return fields.error(ErrorCode::kUnsupported, key, "is true: not supported");
+  if (FERRY_TRY(fields.flag_or("add_cross_attention", false))) {
+    return fields.error(ErrorCode::kUnsupported, "add_cross_attention", "is true: not supported");
   }
   if (!FERRY_TRY(fields.flag_or("scale_attn_weights", true))) config.scalars.attention = 1.0;
   return {};
@@ -44,6 +44,7 @@ const FamilySpec kFamily = {
                                "rms_norm_eps": 1e-5, "activation_function": "gelu_new",
                                "tie_word_embeddings": true})",
                .names = gpt_names(),
+               .flags = {{kScoresByLayer}},
                .activation_key = "activation_function",
                .mlp_ratio = 4,
                .rope = RopeRule::kNone,

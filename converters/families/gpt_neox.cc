@@ -46,12 +46,11 @@ const FamilySpec kFamily = {
                          {"partial_rotary_factor", {"rotary_pct"}},
                          {"num_key_value_heads", {}}},
                .flags = {{"use_parallel_residual", kParallelResidual, true}},
-               .rope = RopeRule::kInnerFirst,
                .partial_rope = true,
                .attention_bias = true,
                .read = check_whole_heads}},
     .components = {{.prefixes = {"gpt_neox."},
-                    .heads = {"embed_out.weight"},
+                    .heads = {"embed_out.weight", "lm_head.weight"},
                     .rules = rules,
                     .build = build}}};
 

@@ -3,6 +3,7 @@
 
 #include "converters/blocks/decoder_context.h"
 #include "converters/blocks/llama_like.h"
+#include "converters/config/ranges.h"
 #include "converters/families/families.h"
 #include "converters/keys/clamped_experts.h"
 #include "converters/keys/standard_keys.h"
@@ -16,7 +17,8 @@ Status read(const JsonFields& fields, ModelConfig& config) {
   config.numbers[kAttentionSinks] = 1;
   config.moe.scores = MoeConfig::Scores::kTopSoftmax;
   config.moe.router_bias = true;
-  config.moe.clamped = true;
+  config.moe.clamp = {.steepness = FERRY_TRY(fields.number_or("swiglu_alpha", kScaleRange, 1.702)),
+                      .limit = FERRY_TRY(fields.number_or("swiglu_limit", kScaleRange, 7.0))};
   return {};
 }
 

@@ -1,4 +1,4 @@
-// OLMo 3: OLMo 2 where all but every fourth layer have a sliding window.
+// OLMo 3: OLMo 2 where all but every fourth layer have a sliding window and a RoPE of their own.
 // Source: transformers, models/olmo3/modeling_olmo3.py.
 
 #include "converters/families/families.h"
@@ -21,8 +21,11 @@ const FamilySpec kFamily = {
                .defaults = R"({"vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008,
                                "num_hidden_layers": 32, "num_attention_heads": 32,
                                "max_position_embeddings": 2048, "rms_norm_eps": 1e-5,
-                               "sliding_window": 4096, "sliding_window_pattern": 4})",
-               .names = {{"sliding_window_pattern", {}}},  // the pattern is fixed
+                               "sliding_window": 4096, "sliding_window_pattern": 4,
+                               "rope_theta": 500000.0, "rope_local_base_freq": 500000.0})",
+               // The pattern and the base of layers with a window are fixed.
+               .names = {{"sliding_window_pattern", {}}, {"rope_local_base_freq", {}}},
+               .rope = RopeRule::kByLayer,
                .window = WindowRule::kPattern,
                .lists_layers = true,
                .attention_bias = true}},

@@ -20,7 +20,7 @@ Result<Methods> build(const ModelConfig& config, const BuildOptions& options) {
 
 ModelType type_of(std::string_view name, std::string_view wrapper) {
   return {.name = name,
-          .wrapper = {.name = wrapper, .flat = true},
+          .wrapper = {.name = wrapper, .flat = true, .text_ties = true},
           .defaults = R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568,
                           "num_hidden_layers": 80, "num_attention_heads": 64,
                           "num_key_value_heads": 8, "max_position_embeddings": 32768,

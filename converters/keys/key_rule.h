@@ -65,7 +65,7 @@ struct TieRule {
   std::string name;
   std::string target;
   std::string same_as;
-  bool unless_stored = false;  // if it has both, they are two weights
+  bool unless_stored = false;  // if it has both with different values, they are two weights
 };
 
 struct MappedEntry {

@@ -52,6 +52,43 @@ TEST(Config, KeysThatNothingUsedAreListedInTheDryRun) {
   EXPECT_EQ(plain.json()["unused_config_keys"], Json::array());
 }
 
+TEST(Config, WhatDependsOnTheVersionOfTransformersIsSaid) {
+  const std::string said =
+      "config.json: 'hidden_act' means the tanh approximation by gelu, as in transformers 5.23.0; "
+      "in 5.12.1 it means the exact gelu\n";
+  const TempDir dir;
+  const Outcome text = run_ferry({"convert", fixture("golden/gemma_gelu"), "-o", dir / "b"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.err.find(said), std::string::npos) << text.err;
+  const Outcome json = run_ferry({"convert", fixture("golden/gemma_gelu"), "--dry-run", "--json"});
+  EXPECT_EQ(json.json()["version_readings"],
+            (Json{{{"key", "hidden_act"},
+                   {"reading", "means the tanh approximation by gelu"},
+                   {"earlier", "means the exact gelu"}}}));
+  const Outcome plain = run_ferry({"convert", fixture("golden/gemma"), "--dry-run", "--json"});
+  EXPECT_EQ(plain.json()["version_readings"], Json::array());
+}
+
+TEST(Config, AHeadOfItsOwnIsUsedWhereTheConfigDoesNotSayThatItIsTied) {
+  const TempDir dir, stated;
+  const auto with_head = [](TensorFile& file) {
+    const Json row = file.header["model.embed_tokens.weight"];
+    std::string bytes = file.bytes_of("model.embed_tokens.weight");
+    bytes[1] ^= 1;
+    file.append("lm_head.weight", row["dtype"], row["shape"], bytes);
+  };
+  const Json absent = {{"tie_word_embeddings", nullptr}};
+  const std::string source = with_config(dir, "golden/gemma", absent, with_head);
+  const Outcome own = run_ferry({"convert", source, "-o", dir / "b"});
+  EXPECT_EQ(own.code, 0) << own.err;
+  const std::string tied = with_config(stated, "golden/gemma", Json::object(), with_head);
+  const Outcome refused = run_ferry({"convert", tied, "-o", stated / "b"});
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_NE(refused.err.find("'tie_word_embeddings' of the config ties 'output.weight'"),
+            std::string::npos)
+      << refused.err;
+}
+
 TEST(Config, AnUnsupportedWrapperIsOneLine) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "llama3_tied", [](TensorFile&) {});

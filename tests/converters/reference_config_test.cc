@@ -1,4 +1,4 @@
-// What transformers 5.12.1 reads in a config, and what it takes no notice of, type by type.
+// What transformers 5.23.0 reads in a config, and what it takes no notice of, type by type.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -97,11 +97,21 @@ TEST(ReferenceConfig, PlainRopeTakesThePartialFactorInsideTheObject) {
   EXPECT_EQ(parse(with(sizes("glm"), {{"partial_rotary_factor", nullptr}})).rotary_dim(), 16);
 }
 
-TEST(ReferenceConfig, ScaledRopeTakesThePartialFactorBesideTheObject) {
-  const json linear = {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.25}};
-  EXPECT_EQ(parse(with_rope("glm", linear, {{"partial_rotary_factor", 1.0}})).rotary_dim(), 16);
+TEST(ReferenceConfig, ScaledRopeTakesThePartialFactorInsideTheObjectToo) {
+  const json linear = {{"rope_type", "linear"}, {"factor", 2.0}};
+  const json inside = with(linear, {{"partial_rotary_factor", 0.75}});
+  for (const std::string type :
+       {"glm", "glm4", "nemotron", "phi", "stablelm", "qwen3_next", "qwen3_5_text"}) {
+    EXPECT_EQ(parse(with_rope(type, inside)).rotary_dim(), 12) << type;
+    EXPECT_EQ(parse(with_rope(type, inside, {{"partial_rotary_factor", 1.0}})).rotary_dim(), 12);
+    EXPECT_EQ(parse(with_rope(type, linear, {{"partial_rotary_factor", 1.0}})).rotary_dim(), 16);
+  }
   EXPECT_EQ(parse(with_rope("glm", linear)).rotary_dim(), 8);         // the default of the class
   EXPECT_EQ(parse(with_rope("qwen3_next", linear)).rotary_dim(), 4);  // another
+  // gpt_neox calls the outer one rotary_pct.
+  const json neox = with_rope("gpt_neox", linear, {{"partial_rotary_factor", 1.0}});
+  EXPECT_EQ(parse(neox).rotary_dim(), 4);
+  EXPECT_EQ(parse(with(neox, {{"rotary_pct", 0.5}})).rotary_dim(), 8);
 }
 
 TEST(ReferenceConfig, AnOddPartOfAHeadIsNotSupported) {
@@ -174,14 +184,14 @@ TEST(ReferenceConfig, AnEmptyRopeScalingGivesWayToRopeParameters) {
 
 TEST(ReferenceConfig, GemmaReadsHiddenActAndNoScalars) {
   EXPECT_EQ(parse(sizes("gemma")).activation, Activation::kGeluTanh);
-  const json config = with(sizes("gemma"), {{"hidden_act", "gelu"},
+  const json config = with(sizes("gemma"), {{"hidden_act", "relu"},
                                             {"hidden_activation", "gelu_pytorch_tanh"},
                                             {"query_pre_attn_scalar", 100},
                                             {"attn_logit_softcapping", 5.0},
                                             {"final_logit_softcapping", 3.0}});
   ConfigReport report;
   const ModelConfig c = parse(config, &report);
-  EXPECT_EQ(c.activation, Activation::kGelu);
+  EXPECT_EQ(c.activation, Activation::kRelu);
   EXPECT_EQ(c.scalars, (ScalarConfig{.embedding = 8.0}));
   EXPECT_EQ(report.unused_keys,
             (std::vector<std::string>{"attn_logit_softcapping", "final_logit_softcapping",
@@ -452,23 +462,104 @@ TEST(ReferenceConfig, ObjectsByLayerMayBeAbsentOrAlone) {
   const json both = with(flat, {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}});
   EXPECT_EQ(refusal(with(sizes("gemma3_text"), both)),
             "3 config.json: 'rope_parameters.full_attention' is missing");
-  // Where all layers are of one kind the factor beside the objects does not count.
-  json config =
+  // The factor beside the objects counts in each of them.
+  const json config =
       with(sizes("gemma3_text"), {{"partial_rotary_factor", 0.5},
+                                  {"sliding_window_pattern", 2},
                                   {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}}}});
-  EXPECT_EQ(refusal(with(config, {{"sliding_window_pattern", 1}})), "accepted");
-  EXPECT_NE(refusal(with(config, {{"sliding_window_pattern", 2}})), "accepted");
-  // Nor where a further key stands beside the objects.
+  const std::string partial =
+      "4 config.json: 'partial_rotary_factor' is 0.5, but 'gemma3_text' rotates whole heads";
+  EXPECT_EQ(refusal(config), partial);
+  EXPECT_EQ(refusal(with(config, {{"sliding_window_pattern", 1}})), partial);
   const json further = {
-      {"sliding_window_pattern", 2},
       {"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}, {"note", 1}}}};
-  EXPECT_EQ(refusal(with(config, further)), "accepted");
+  EXPECT_EQ(refusal(with(config, further)), partial);
+}
+
+TEST(ReferenceConfig, OldScalingByLayerIsNamedByRopeTypeAlone) {
+  for (const std::string type : {"gemma3_text", "olmo3"}) {
+    const json old = {{"type", "linear"}, {"factor", 2.0}};
+    EXPECT_EQ(parse(with(sizes(type), {{"rope_scaling", old}})).rope.type,
+              RopeConfig::Type::kDefault)
+        << type;
+    const json both = with(old, {{"rope_type", "linear"}});
+    EXPECT_EQ(parse(with(sizes(type), {{"rope_scaling", both}})).rope.type,
+              RopeConfig::Type::kLinear)
+        << type;
+  }
+}
+
+TEST(ReferenceConfig, Olmo3ScalesFullAttentionAlone) {
+  const json yarn = {{"rope_type", "yarn"},
+                     {"factor", 4.0},
+                     {"rope_theta", 20000.0},
+                     {"original_max_position_embeddings", 128}};
+  const json by_layer = {{"full_attention", yarn}, {"sliding_attention", {{"rope_theta", 300.0}}}};
+  const ModelConfig config = parse(with_rope("olmo3", by_layer));
+  EXPECT_EQ(config.rope.type, RopeConfig::Type::kYarn);
+  EXPECT_EQ(config.rope.theta, 20000.0);
+  EXPECT_EQ(config.sliding_rope.type, RopeConfig::Type::kDefault);
+  EXPECT_EQ(config.sliding_rope.theta, 300.0);
+  // The style of transformers 4: rope_theta is that of full attention.
+  const ModelConfig old =
+      parse(with(sizes("olmo3"), {{"rope_theta", 10000.0}, {"rope_scaling", yarn}}));
+  EXPECT_EQ(old.rope.type, RopeConfig::Type::kYarn);
+  EXPECT_EQ(old.sliding_rope.type, RopeConfig::Type::kDefault);
+  EXPECT_EQ(old.sliding_rope.theta, 500000.0);
+  // One object for all layers has no effect.
+  const ModelConfig flat = parse(with_rope("olmo3", yarn));
+  EXPECT_EQ(flat.rope.type, RopeConfig::Type::kDefault);
+  EXPECT_EQ(flat.rope.theta, 500000.0);
+}
+
+TEST(ReferenceConfig, GeluOfGemmaIsItsTanhApproximation) {
+  EXPECT_EQ(parse(with(sizes("gemma"), {{"hidden_act", "gelu"}})).activation,
+            Activation::kGeluTanh);
+  EXPECT_EQ(parse(with(sizes("gemma"), {{"hidden_act", "gelu_python"}})).activation,
+            Activation::kGelu);
+  EXPECT_EQ(parse(with(sizes("gemma2"), {{"hidden_activation", "gelu"}})).activation,
+            Activation::kGelu);
+}
+
+TEST(ReferenceConfig, LayersWithKeysOfTheirOwnAreNotSupported) {
+  const json own = {{"per_layer_config", {{"1", {{"intermediate_size", 48}}}}}};
+  EXPECT_EQ(refusal(with(sizes("llama"), own)),
+            "4 config.json: 'per_layer_config' is present: layers with keys of their own are not "
+            "supported");
+  const json none = {{"per_layer_config", json::object()}};
+  EXPECT_EQ(refusal(with(sizes("llama"), none)), "accepted");
+}
+
+TEST(ReferenceConfig, LinearAttentionAndMambaAreOneNameForTheTypeThatHasIt) {
+  for (const char* name : {"mamba", "linear_attention"}) {
+    const json listed = {{"layer_types", {name, "attention", "full_attention", name}},
+                         {"shared_intermediate_size", 48},
+                         {"mamba_n_heads", 8},
+                         {"mamba_d_state", 16}};
+    const ModelConfig granite = parse(with(sizes("granitemoehybrid"), listed));
+    EXPECT_EQ(granite.layer_types[0], LayerType::kMamba) << name;
+    EXPECT_EQ(granite.layer_types[1], LayerType::kFullAttention) << name;
+    const ModelConfig qwen = parse(with(sizes("qwen3_5_text"), listed));
+    EXPECT_EQ(qwen.layer_types[3], LayerType::kLinearAttention) << name;
+    EXPECT_EQ(refusal(with(sizes("llama"), listed)),
+              "4 config.json: 'layer_types' differs from what 'llama' does");
+  }
+}
+
+TEST(ReferenceConfig, HalfAWindowOfNothingIsTheTokenItself) {
+  const json both_ways = with(sizes("gemma3_text"), {{"use_bidirectional_attention", true}});
+  for (const int window : {0, 1}) {
+    EXPECT_EQ(parse(with(both_ways, {{"sliding_window", window}})).sliding_window, 1) << window;
+  }
+  EXPECT_EQ(refusal(with(sizes("gemma3_text"), {{"sliding_window", 0}})),
+            "3 config.json: 'sliding_window' is 0, not from 1 to 2147483647");
 }
 
 TEST(ReferenceConfig, ARopeThatNoLayerUsesMayBeAnything) {
-  json config = with(
-      sizes("gemma3_text"),
-      {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}}}});
+  json config =
+      with(sizes("gemma3_text"),
+           {{"rope_scaling",
+             {{"rope_type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}}}});
   EXPECT_EQ(refusal(with(config, {{"layer_types", json(4, "sliding_attention")}})), "accepted");
   EXPECT_NE(refusal(with(config, {{"layer_types", json(4, "full_attention")}})), "accepted");
   const json partial = {{"type", "linear"}, {"factor", 2.0}, {"partial_rotary_factor", 0.5}};

@@ -1,5 +1,5 @@
 // Types whose classes have no test of their own in reference_config_test.cc: what transformers
-// 5.12.1 takes where a config leaves a key out, and what these types read that others do not.
+// 5.23.0 takes where a config leaves a key out, and what these types read that others do not.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ TEST(ReferenceDefaults, AConfigMayLeaveOutAllThatItsClassHasAsADefault) {
       {"ernie4_5", 103424, 1024, 3072, 18, 16, 2, 128, 131072, 1e-5, 5e5, true},
       {"glm4", 151552, 4096, 13696, 40, 32, 2, 128, 131072, 1.5625e-7, 1e4, false},
       {"exaone4", 102400, 4096, 16384, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},
-      {"olmo3", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},
+      {"olmo3", 50304, 4096, 11008, 32, 32, 32, 128, 2048, 1e-5, 5e5, false},
       {"ministral", 32000, 4096, 14336, 32, 32, 8, 128, 131072, 1e-6, 1e4, false},
       {"ministral3", 131072, 4096, 14336, 34, 32, 8, 128, 262144, 1e-5, 1e6, false},
       {"hunyuan_v1_dense", 290943, 4096, 11008, 32, 32, 32, 128, 2048, 1e-5, 1e4, false},

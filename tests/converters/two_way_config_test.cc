@@ -1,4 +1,4 @@
-// Attention in both directions, as transformers 5.12.1 reads it.
+// Attention in both directions, as transformers 5.23.0 reads it.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

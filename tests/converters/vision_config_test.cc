@@ -78,7 +78,7 @@ TEST(VisionConfig, OfInternVlInBothLayouts) {
   EXPECT_EQ(parse(opengvlab())->family, parse(internvl())->family);
 }
 
-// The defaults of the configuration classes of transformers 5.12.1 and of OpenGVLab.
+// The defaults of the configuration classes of transformers 5.23.0 and of OpenGVLab.
 TEST(VisionConfig, KeysThatAreAbsentHaveTheDefaultsOfTheirClass) {
   json config = smolvlm();
   config["vision_config"] = {{"image_size", 256}};

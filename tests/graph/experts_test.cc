@@ -127,7 +127,11 @@ TEST(Experts, BiasesComeTogetherAndFit) {
     const ValueId w1 = b.weight("w1", {4, 5, 8}), w3 = b.weight("w3", {4, 5, 8});
     const ValueId w2 = b.weight("w2", {4, 8, 5});
     b.output(b.experts(x, ids, scores, w1, w3, w2,
-                       {.b1 = bias("b1", b1), .b3 = bias("b3", b3), .b2 = bias("b2", b2)}),
+                       {.b1 = bias("b1", b1),
+                        .b3 = bias("b3", b3),
+                        .b2 = bias("b2", b2),
+                        .steepness = 1.702,
+                        .limit = 7.0}),
              "out");
     return b.finish();
   };

@@ -85,15 +85,18 @@ class Layers {
       in_.missing.push_back(keys_.name("attention.sliding_window"));
     }
     FERRY_RETURN_IF_ERROR(write_windows(kGlobalEvery));
-    const double local = FERRY_TRY(
-        keys_.fields.number_or(keys_.name("rope.freq_base_swa"), kGgufReals, kLocalTheta));
-    config_["rope_parameters"] = {
-        {"full_attention", config_["rope_parameters"]},
-        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
+    write_plain_rope_for_windows(FERRY_TRY(
+        keys_.fields.number_or(keys_.name("rope.freq_base_swa"), kGgufReals, kLocalTheta)));
     return {};
   }
 
-  // One RoPE for all layers.
+  void write_plain_rope_for_windows(const json& theta) {
+    config_["rope_parameters"] = {
+        {"full_attention", config_["rope_parameters"]},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", theta}}}};
+  }
+
+  // One base for all layers.
   Status read_windows() {
     for (const auto& [local, all] :
          {std::pair("rope.freq_base_swa", "rope.freq_base"),
@@ -102,6 +105,9 @@ class Layers {
       const json* same = keys_.fields.find(keys_.name(all));
       if (value == nullptr || (same != nullptr && *value == *same)) continue;
       return keys_.unsupported(local, fmt::format("differs from {}", keys_.name(all)));
+    }
+    if (in_.architecture->plain_windows) {
+      write_plain_rope_for_windows(config_["rope_parameters"]["rope_theta"]);
     }
     if (config_.contains("sliding_window")) return write_windows(in_.architecture->window_every);
     config_["sliding_window"] = nullptr;  // the class has a default

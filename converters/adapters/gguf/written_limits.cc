@@ -51,11 +51,6 @@ class Limits {
           "llama.cpp rounds the bounds of yarn to whole pairs, whatever the file says: its "
           "frequencies differ");
     }
-    if (a_.latent && !a_.sigmoid_experts && gguf_mscale_all_dim(in_) != 0) {
-      lines.push_back(
-          "llama.cpp multiplies scores by mscale_all_dim of yarn, as the model's own code does and "
-          "transformers does not");
-    }
     if (c_.rope.type == Type::kLongRope) {
       lines.push_back(
           fmt::format("llama.cpp takes the long RoPE factors where its context is "
@@ -86,6 +81,8 @@ class Limits {
       return cannot("use_qk_norm", fmt::format("is {} with {} layers", has_norms, c_.num_layers));
     }
     if (a_.turns_nothing && c_.scalars.attention) return cannot("scale_attn_weights", "is false");
+    constexpr const char* kByLayer = "scale_attn_by_inverse_layer_idx";
+    if (c_.number(kByLayer) != 0) return cannot(kByLayer, "is true");
     if (c_.scalars.qkv_clip) return cannot("clip_qkv", "limits queries, keys and values");
     if (a_.linear_attention && c_.linear.key_dim != c_.linear.value_dim) {
       return cannot("linear_value_head_dim", "is not linear_key_head_dim");
@@ -244,6 +241,9 @@ class Limits {
     }
     if (c_.moe.groups > c_.moe.top_groups && c_.moe.group_best != 2) {
       return cannot("topk_method", "scores a group of experts by the best one");
+    }
+    if (c_.moe.clamp && *c_.moe.clamp != MoeConfig::Clamp{.steepness = 1.702, .limit = 7.0}) {
+      return cannot("swiglu_alpha", "or swiglu_limit is not what readers take");
     }
     if (a_.has_key(GgufKey::kShortConv) && !c_.moe.choice_bias) {
       return cannot("use_expert_bias", "is false");

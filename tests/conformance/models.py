@@ -1,0 +1,146 @@
+"""Tiny random models of transformers, in f32 and in f64."""
+import contextlib
+import copy
+import logging
+import math
+import re
+import warnings
+
+logging.disable(logging.WARNING)  # what other packages say when they are imported
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
+warnings.filterwarnings("ignore")
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity(60)
+torch.set_num_threads(1)
+torch.set_grad_enabled(False)
+
+# Norms that multiply by 1 + weight.
+ONE_PLUS = re.compile("^(Qwen3_5.*|Qwen3Next|Gemma.*)RMSNorm$")
+
+
+def random_parameter(name, parameter, owner, cls, noise):
+    """Values that make every part of the model matter, of the shape of `parameter`."""
+    leaf, kind = name.rsplit(".", 1)[-1], type(owner).__name__
+    if leaf == "A_log":
+        return torch.rand(parameter.shape, generator=noise) * 3.7 - 3
+    normal = torch.randn(parameter.shape, generator=noise)
+    if leaf == "dt_bias":
+        return normal * 0.7
+    if leaf == "sinks":
+        return normal
+    if leaf == "bias" or leaf.endswith("_bias"):
+        return normal * 0.1
+    if leaf == "D":
+        return 1 + 0.2 * normal
+    if parameter.dim() == 1:
+        return normal * 0.2 + (0 if ONE_PLUS.match(kind) else 1)
+    if "conv" in name:
+        return normal * 0.4
+    if "Embedding" in kind or "wte" in name:
+        return normal * (0.05 if "Gemma" in cls else 0.15)
+    if "Router" in kind or name.endswith(("shared_expert_gate.weight", "mlp.gate.weight")):
+        return normal * 0.35
+    return normal * min(0.3, max(0.05, 1.25 / math.sqrt(parameter.shape[-1])))
+
+
+def randomise(model, seed):
+    owners = {}
+    for module_name, module in model.named_modules():
+        for name, _ in module.named_parameters(recurse=False):
+            owners[f"{module_name}.{name}" if module_name else name] = module
+    noise = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        value = random_parameter(name, parameter, owners[name], type(model).__name__, noise)
+        parameter.copy_(value.to(parameter.dtype))
+    for name, buffer in model.named_buffers():
+        if "bias" in name:  # which chooses experts
+            buffer.copy_(torch.randn(buffer.shape, generator=noise) * 0.1)
+    model.tie_weights()
+
+
+def eager(model):
+    model.set_attn_implementation("eager")
+    if any(type(m).__name__.endswith("Experts") for m in model.modules()):
+        model.set_experts_implementation("eager")
+    return model.eval()
+
+
+def build(cls, config, seed):
+    model = eager(cls(cls.config_class(**copy.deepcopy(config))).float())
+    randomise(model, seed)
+    if hasattr(model, "generation_config"):
+        model.generation_config = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    return model
+
+
+@contextlib.contextmanager
+def in_f64():
+    """Code that asks for f32 gets f64."""
+    kept = torch.float32, torch.float, torch.Tensor.float, torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    torch.float32 = torch.float = torch.float64
+    torch.Tensor.float = torch.Tensor.double
+    try:
+        yield
+    finally:
+        torch.float32, torch.float, torch.Tensor.float = kept[:3]
+        torch.set_default_dtype(kept[3])
+
+
+def load(cls, directory):
+    """The model in f32, as a user of transformers gets it."""
+    model, info = cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
+                                      output_loading_info=True)
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        if info.get(kind):
+            raise RuntimeError(f"{kind}: {sorted(info[kind])[:2]}")
+    return eager(model.float())
+
+
+def twin(model):
+    """The same model in f64."""
+    config, head = copy.deepcopy(model.config), model.get_output_embeddings()
+    if head is not None and head.weight is not model.get_input_embeddings().weight:
+        config.tie_word_embeddings = False  # a checkpoint with a head of its own has both, whatever its config says
+    with in_f64():
+        other = type(model)(config).double()
+    other.load_state_dict({name: value.double() for name, value in model.state_dict().items()})
+    return eager(other)
+
+
+class Margins:
+    """The least distance between scores that decides which experts a token passes through."""
+
+    def __init__(self, model):
+        self.least = math.inf
+        for module in model.modules():
+            if "Router" in type(module).__name__:
+                module.register_forward_hook(self.see)
+
+    def see(self, router, _, outputs):
+        scores = outputs[0].double()
+        scores = scores.reshape(-1, scores.shape[-1])
+        bias = getattr(router, "e_score_correction_bias", None)
+        if bias is not None:
+            scores = scores.sigmoid() + bias.double()
+        self.narrow(scores, getattr(router, "top_k", 1))
+        groups, chosen = getattr(router, "num_group", None), getattr(router, "topk_group", None)
+        if groups and chosen and groups > 1 and scores.shape[-1] % groups == 0:
+            grouped = scores.view(scores.shape[0], groups, -1)
+            best = grouped.max(-1).values if bias is None else grouped.topk(2, -1).values.sum(-1)
+            self.narrow(best, chosen)
+
+    def narrow(self, scores, taken):
+        if taken < scores.shape[-1]:
+            ordered = scores.sort(-1, descending=True).values
+            self.least = min(self.least, float((ordered[:, taken - 1] - ordered[:, taken]).min()))
+
+
+def outputs(model, ids):
+    """Logits [tokens,vocabulary] of a decoder, last hidden states [tokens,hidden] of any other model."""
+    result = model(input_ids=torch.tensor([ids]), use_cache=False) if hasattr(model, "lm_head") or \
+        model.get_output_embeddings() is not None else model(input_ids=torch.tensor([ids]))
+    return (result.logits if "logits" in result else result.last_hidden_state)[0]
