@@ -7,7 +7,7 @@
     python3 train.py kjv.txt OUT                     # then: python3 golden.py OUT
 
 Python 3.11, torch 2.13.0, transformers 5.23.0, tokenizers 0.23.3. Everything that is random comes from SEED.
-The same processor and the same versions give the same bytes; others give sums in another order, hence another model.
+Other processors and versions add in another order, hence end in another model.
 The text is in the public domain (the translation is of 1611).
 """
 import hashlib
