@@ -1,14 +1,29 @@
 #!/usr/bin/env bash
-# The main job on the embedded sample: a tiny Qwen3.5 checkpoint becomes a two-shard bundle, is run, and
-# is compared with what Hugging Face transformers computed from it.
+# The main job on the embedded sample: a small Qwen3.5 that was trained on the King James Bible becomes a
+# two-shard bundle, writes English, and is compared with what Hugging Face transformers computed from it. Then
+# it is quantised, and both predict a text that it was not trained on. Each step shows its command.
 set -euo pipefail
 cd "$(dirname "$0")"
 ./build.sh release ferry
 
-ferry=build/release/bin/ferry
-sample=testdata/qwen3_5_text
-bundle=build/demo/qwen3_5_text.bundle
+PATH=$PWD/build/release/bin:$PATH
+sample=testdata/trained exact=build/demo/f32.bundle small=build/demo/8da4w.bundle
+prompt="And it came to pass"
 mkdir -p build/demo
-"$ferry" convert "$sample" -o "$bundle" --shards 2 --reference "$sample/golden.safetensors" --overwrite
-"$ferry" run "$bundle" --tokens 1,17,42,99 --max-new 16
-"$ferry" verify "$bundle"
+
+# Shows a command as it is typed, and runs it.
+step() {
+  printf '\n$'
+  for word in "$@"; do
+    case $word in *' '*) printf ' "%s"' "$word" ;; *) printf ' %s' "$word" ;; esac
+  done
+  printf '\n'
+  "$@"
+}
+
+step ferry convert $sample -o $exact --dtype f32 --shards 2 --reference $sample/golden.safetensors --overwrite
+step ferry run $exact --prompt "$prompt" --max-new 60 --quiet
+step ferry verify $exact
+step ferry convert $sample -o $small --quantize 8da4w --quantize-embedding 8 --overwrite
+step ferry run $small --prompt "$prompt" --max-new 60 --temperature 0.6 --seed 1 --quiet
+step ferry verify $small --perplexity $sample/held_out.txt --text --against $exact

@@ -25,8 +25,8 @@ in_root() { chroot "$root" env -i PATH=/usr/bin:/usr/sbin:/bin:/sbin HOME=/root 
 # The commands of demo.sh by the program $1.
 demonstrate() {
   in_root rm -rf /tmp/demo
-  in_root "$1" convert /sample -o /tmp/demo --shards 2 --reference /sample/golden.safetensors --quiet
-  in_root "$1" run /tmp/demo --tokens 1,17,42,99 --max-new 16 --quiet
+  in_root "$1" convert /sample -o /tmp/demo --dtype f32 --shards 2 --reference /sample/golden.safetensors --quiet
+  in_root "$1" run /tmp/demo --prompt "And it came to pass" --max-new 60 --quiet
   in_root "$1" verify /tmp/demo --quiet
   in_root "$1" check /tmp/demo
 }
@@ -47,7 +47,7 @@ fi
 cp /etc/resolv.conf "$root/etc/"
 for dir in proc dev; do mountpoint -q "$root/$dir" || mount --bind "/$dir" "$root/$dir"; done
 rm -rf "$root/sample" "$root/opt/ferry" "$root/packages"
-cp -r testdata/qwen3_5_text "$root/sample"
+cp -r testdata/trained "$root/sample"
 in_root apt-get -qq autoremove --purge -y ferry libferry-dev >/dev/null 2>&1 || true
 
 echo "package.sh: the tarball, with nothing installed"

@@ -24,7 +24,7 @@ double bound_of(const std::string& checkpoint) {
 }
 
 std::vector<std::string> checkpoints() {
-  std::vector<std::string> names = {"llama3_tied", "qwen3_5_text"};
+  std::vector<std::string> names = {"llama3_tied", "qwen3_5_text", "trained"};
   for (const auto& entry : std::filesystem::directory_iterator(fixture("golden"))) {
     names.push_back("golden/" + entry.path().filename().string());
   }

@@ -332,6 +332,7 @@ std::vector<Model> models() {
   }
   add(fixture("llama3_tied"));
   add(fixture("qwen3_5_text"));
+  add(fixture("trained"));
   std::ranges::sort(all, {}, &Model::name);
   return all;
 }
