@@ -79,15 +79,14 @@ class DelegateMemory;
 
 // The memory that all methods of one program share.
 struct ProgramMemory {
-  std::vector<Arena> arenas;      // [m] is memory id m
-  std::vector<bool> holds_state;  // per arena: something in it is read before it is written
+  std::vector<Arena> arenas;  // [m] is memory id m
   std::vector<InitialContents> initial;
   std::shared_ptr<DelegateMemory> delegates;
 
   // A copy of a constant that is not aligned in its file, the same one for all methods.
   std::span<const std::byte> aligned_copy(std::span<const std::byte> bytes);
-  // Brings arenas that hold state, or all of them, to their contents before the first execution.
-  void fill(bool all, bool poison);
+  // Brings all arenas to their contents before the first execution.
+  void fill(bool poison);
 
  private:
   std::map<std::pair<const std::byte*, size_t>, std::vector<std::byte>> copies_;

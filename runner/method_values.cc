@@ -180,12 +180,10 @@ Status Binder::bind_planned(const pte::Tensor& from, kernels::Tensor& to) {
   to.data = state_.memory->arenas[place.memory].data() + place.offset;
   to.writable = true;
   state_.planned[static_cast<size_t>(to.id)] = true;
-  loading_.memory_id[static_cast<size_t>(to.id)] = place.memory;
   const std::span<const std::byte> contents = FERRY_TRY(initial_contents(from, to));
   if (!contents.empty()) {
     state_.memory->initial.push_back({place.memory, place.offset, contents});
   }
-  if (!contents.empty() || !from.fqn.empty()) loading_.mark_state(to.id);
   return {};
 }
 
@@ -216,7 +214,6 @@ Status make_values(Loading& loading) {
   state.values.resize(count);
   state.bounds.resize(count);
   state.planned.assign(count, false);
-  loading.memory_id.assign(count, 0);
   std::vector<bool> widened(count, false);
   if (state.widen) widened = widened_values(loading.method);
   for (size_t i = 0; i < count; ++i) {
