@@ -57,6 +57,17 @@ TEST(CheckFiles, AWrongCrcIsDamage) {
   expect_damage(path, "CRC");
 }
 
+// The sixth byte of the first chunk that is compressed, after its header.
+TEST(CheckFiles, AChunkThatDoesNotInflateIsDamage) {
+  const TempDir dir;
+  const std::string bytes = read_bytes(fixture("hdf5/layouts.h5"));
+  const size_t chunk = bytes.find("\x78\xda", 1024);
+  ASSERT_NE(chunk, std::string::npos);
+  const std::string path = damaged(dir, "hdf5/layouts.h5", chunk + 6);
+  EXPECT_EQ(run_ferry({"inspect", path}).code, 0);
+  expect_damage(path, "a chunk does not inflate to 24 bytes (tensor 'chunked_2'");
+}
+
 TEST(CheckFiles, TruncationIsDamage) {
   const TempDir dir;
   for (const char* name :
