@@ -33,9 +33,9 @@ class StagingDirectory {
   StagingDirectory& operator=(StagingDirectory&& other) noexcept;
 
   // Makes the folders above the target where there are none, which go away again if nothing is
-  // published. Removes what killed runs left of the same target first, and stages that no run holds.
-  // kExists if another process is writing the target, if the target exists and `overwrite` is not
-  // set, or if it is nothing that this kind replaces.
+  // published. Removes what killed runs left of the same target first, and stages that no run
+  // holds. kExists if another process is writing the target, if the target exists and `overwrite`
+  // is not set, or if it is nothing that this kind replaces.
   static Result<StagingDirectory> create(const std::string& target, bool overwrite,
                                          Kind kind = Kind::kBundle);
   // The same, but for the stage of this `id`, 16 hexadecimal digits: it is taken over as it is, and
