@@ -59,7 +59,8 @@ bool is_single_checkpoint(const Names& names, const std::string& file) {
   return file.ends_with(".gguf") || (names.has("config.json") && is_tensor_file(file));
 }
 
-Status find_below(const std::string& path, int depth, std::vector<std::string>& found) {
+// `inside`: of a checkpoint, whose folders have a config.json each.
+Status find_below(const std::string& path, int depth, bool inside, FoundCheckpoints& found) {
   if (depth > kMaxDepth) {
     return bad_input(fmt::format("{}: more than {} folders deep", printable(path), kMaxDepth));
   }
@@ -67,12 +68,17 @@ Status find_below(const std::string& path, int depth, std::vector<std::string>& 
   if (names.has(kBundleFile)) return {};
   const bool whole = std::ranges::any_of(formats::kKnownFiles,
                                          [&](std::string_view known) { return names.has(known); });
-  if (whole) found.push_back(path);
+  const size_t before = found.checkpoints.size();
+  if (whole) found.checkpoints.push_back(path);
   for (const std::string& file : names.files) {
-    if (!whole && is_single_checkpoint(names, file)) found.push_back(joined(path, file));
+    if (!whole && is_single_checkpoint(names, file)) {
+      found.checkpoints.push_back(joined(path, file));
+    }
   }
+  const bool any = found.checkpoints.size() > before;
+  if (!any && !inside && names.has("config.json")) found.without_weights.push_back(path);
   for (const std::string& folder : names.folders) {
-    FERRY_RETURN_IF_ERROR(find_below(joined(path, folder), depth + 1, found));
+    FERRY_RETURN_IF_ERROR(find_below(joined(path, folder), depth + 1, inside || any, found));
   }
   return {};
 }
@@ -147,11 +153,15 @@ std::string header_line(const PlanOptions& options) {
   return json.take();
 }
 
-Result<std::vector<Found>> find_all(const std::vector<std::string>& directories) {
+Result<std::vector<Found>> find_all(const std::vector<std::string>& directories,
+                                    std::vector<std::string>& without_weights) {
   std::map<std::string, Found> all;  // by path: a folder that is given twice counts once
   for (const std::string& given : directories) {
     const std::string root = without_slashes(given);
-    for (const std::string& path : FERRY_TRY(find_checkpoints(root))) {
+    const FoundCheckpoints found = FERRY_TRY(find_checkpoints(root));
+    without_weights.insert(without_weights.end(), found.without_weights.begin(),
+                           found.without_weights.end());
+    for (const std::string& path : found.checkpoints) {
       const std::string below =
           path == root ? base_name(root) : path.substr(joined(root, "").size());
       if (!utf8::is_valid(path)) {
@@ -168,22 +178,30 @@ Result<std::vector<Found>> find_all(const std::vector<std::string>& directories)
 
 }  // namespace
 
-Result<std::vector<std::string>> find_checkpoints(const std::string& directory) {
-  std::vector<std::string> found;
-  FERRY_RETURN_IF_ERROR(find_below(directory, 0, found));
-  std::ranges::sort(found);
+Result<FoundCheckpoints> find_checkpoints(const std::string& directory) {
+  FoundCheckpoints found;
+  FERRY_RETURN_IF_ERROR(find_below(directory, 0, /*inside=*/false, found));
+  std::ranges::sort(found.checkpoints);
+  std::ranges::sort(found.without_weights);
   return found;
 }
 
 Result<PlannedText> make_plan(const PlanOptions& options) {
-  const std::vector<Found> all = FERRY_TRY(find_all(options.directories));
+  std::vector<std::string> without_weights;
+  const std::vector<Found> all = FERRY_TRY(find_all(options.directories, without_weights));
   if (all.empty()) {
-    return bad_input(
-        fmt::format("{}: no checkpoint in or below it",
-                    printable(fmt::format("{}", fmt::join(options.directories, ", ")))));
+    Failure none =
+        bad_input(fmt::format("{}: no checkpoint in or below it",
+                              printable(fmt::format("{}", fmt::join(options.directories, ", ")))));
+    for (const std::string& path : without_weights) {
+      none.error().details.push_back(fmt::format("{}: {}", printable(path), kNoWeights));
+    }
+    return none;
   }
   const std::vector<std::string> ids = ids_of(all);
-  PlannedText planned{.text = header_line(options), .tasks = all.size()};
+  PlannedText planned{.text = header_line(options),
+                      .tasks = all.size(),
+                      .without_weights = std::move(without_weights)};
   for (size_t i = 0; i < all.size(); ++i) {
     JsonWriter json;
     json.begin_object().member("id", ids[i]).member("input", all[i].path);

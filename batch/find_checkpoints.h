@@ -10,10 +10,18 @@
 
 namespace ferry::batch {
 
-// Paths of all checkpoints in and below `directory`, in ascending order: folders with a file that
-// formats::kKnownFiles names; else .gguf files, and other tensor files beside a config.json.
-// Bundles and hidden folders are passed over; links to folders are not followed.
-Result<std::vector<std::string>> find_checkpoints(const std::string& directory);
+// Paths in ascending order.
+struct FoundCheckpoints {
+  std::vector<std::string> checkpoints;
+  std::vector<std::string> without_weights;  // folders with a config.json and nothing to convert
+};
+
+// All checkpoints in and below `directory`: folders with a file that formats::kKnownFiles names;
+// else .gguf files, and other tensor files beside a config.json. Bundles and hidden folders are
+// passed over; links to folders are not followed.
+Result<FoundCheckpoints> find_checkpoints(const std::string& directory);
+
+inline constexpr std::string_view kNoWeights = "a config.json without weights";
 
 struct PlanOptions {
   std::vector<std::string> directories;
@@ -25,6 +33,7 @@ struct PlanOptions {
 struct PlannedText {
   std::string text;  // a plan
   size_t tasks = 0;
+  std::vector<std::string> without_weights = {};  // see FoundCheckpoints
 };
 
 // Ids are paths below their directories with '.' for '/'. kBadInput where there is no checkpoint;

@@ -110,11 +110,11 @@ Class class_of(const StepFiles& step, int exit, const std::string& message) {
 }
 
 // What `ferry convert` says of its target.
-constexpr std::string_view kBusy = "another run is writing it";
+constexpr std::string_view kBusy = "another process is writing it";
 
 Judgement failed(int exit, Class reason, std::string message) {
   Judgement judgement{.outcome = Outcome::kFailed, .exit = exit, .reason = reason};
-  const bool busy = reason == Class::kUsage && message.find(kBusy) != std::string::npos;
+  const bool busy = reason == Class::kExists && message.find(kBusy) != std::string::npos;
   if (busy) judgement.reason = Class::kLease;
   judgement.transient = busy || (reason == Class::kIo && may_pass(message));
   if (judgement.transient) judgement.exit = kTransientExit;

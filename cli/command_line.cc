@@ -122,6 +122,42 @@ const std::string* same_beginning(const std::string& word, const std::vector<std
   return longer != nullptr ? longer : shorter;
 }
 
+// What other programs call it, and what it is called here.
+struct OtherName {
+  std::string_view other, ours;
+};
+constexpr OtherName kOtherNames[] = {
+    // verbs
+    {"chat", "run"},
+    {"generate", "run"},
+    {"info", "inspect"},
+    {"list", "inspect"},
+    {"ls", "inspect"},
+    {"quantize", "convert"},
+    {"serve", "run"},
+    {"show", "inspect"},
+    {"validate", "check"},
+    {"version", "--version"},
+    // options
+    {"-V", "--version"},
+    {"-c", "--context-length"},
+    {"-f", "--prompt-file"},
+    {"-n", "--max-new"},
+    {"-p", "--prompt"},
+    {"-t", "--threads"},
+    {"--ctx-size", "--context-length"},
+    {"--max-length", "--max-new"},
+    {"--max-tokens", "--max-new"},
+    {"--n-predict", "--max-new"},
+    {"--outfile", "--out"},
+    {"--outtype", "--dtype"},
+};
+
+std::string name_elsewhere(std::string_view given) {
+  const auto* found = std::ranges::find(kOtherNames, given, &OtherName::other);
+  return found == std::end(kOtherNames) ? std::string() : std::string(found->ours);
+}
+
 Action print_action(std::string text) {
   return [text = std::move(text)](Context& context) -> Result<int> {
     context.print(text);
@@ -134,6 +170,9 @@ Action print_action(std::string text) {
 std::string suggestion(const std::string& given, const std::vector<std::string>& names) {
   constexpr size_t kLongest = 40;
   if (given.empty() || given.size() > kLongest) return {};
+  if (const std::string known = name_elsewhere(given); std::ranges::count(names, known) > 0) {
+    return fmt::format(" (did you mean {}?)", known);
+  }
   const std::string word = lower_case(given);
   size_t best_distance = word.size() / 3 + 1;
   const std::string* best = nullptr;
@@ -282,6 +321,8 @@ struct CommandLine::Impl {
   std::vector<CLI::App*> levels();
   std::vector<std::string> verb_words();
   std::string help();
+  // The verbs that may come next, with what they do.
+  std::vector<std::string> next_verbs();
   // Every name that may stand where `word` stands.
   std::vector<std::string> known_names(const std::string& word);
   Error unknown(const std::vector<std::string>& words);
@@ -344,11 +385,21 @@ std::string CommandLine::Impl::help() {
   return verb == nullptr ? help_text(spec) : help_text(spec, *verb);
 }
 
+std::vector<std::string> CommandLine::Impl::next_verbs() {
+  const VerbSpec* verb = find_verb(spec, verb_words());
+  std::vector<std::string> lines;
+  for (const VerbSpec& next : verb == nullptr ? spec.verbs : verb->verbs) {
+    lines.push_back(fmt::format("{:12}{}", next.own_name(), next.help));
+  }
+  return lines;
+}
+
 std::vector<std::string> CommandLine::Impl::known_names(const std::string& word) {
   std::vector<std::string> names;
   const auto path = levels();
   if (!word.starts_with('-')) {
     for (const CLI::App* sub : path.back()->get_subcommands({})) names.push_back(sub->get_name());
+    if (path.size() == 1) names.emplace_back("--version");
     return names;
   }
   for (const CLI::App* level : path) {
@@ -389,6 +440,7 @@ Error CommandLine::Impl::explain(const CLI::ParseError& error) {
     told = unknown(left);
   } else if (no_verb && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     told.message = "a verb is required";
+    told.details = next_verbs();
   }
   std::string name;
   for (const std::string& word : verb_words()) name += word + " ";

@@ -21,7 +21,10 @@ Result<uint64_t> parse_file_size(const std::string& text) {
   if (const std::optional<uint64_t> bytes = parse_size(text)) return *bytes;
   return fail(
       ErrorCode::kUsage,
-      fmt::format("--max-file-size {}: expected a size such as 500M or 2GiB", quoted(text)));
+      fmt::format(
+          "--max-file-size {}: expected whole bytes, such as 500M or 2GiB: a number with K, M, "
+          "G, T (powers of 1000), or KiB, MiB, GiB, TiB (of 1024), or nothing behind it",
+          quoted(text)));
 }
 
 // The two styles keep keys and values in different dtypes.

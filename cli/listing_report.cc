@@ -273,6 +273,7 @@ void print_program(Out out, const pipeline::ListedProgram& p, bool in_full) {
 std::string to_json(const pipeline::Listing& listing) {
   JsonWriter json;
   json.begin_object().member("kind", listing.kind).member("path", listing.path);
+  json.member("values_read", false);
   if (!listing.model_type.empty()) json.member("model_type", listing.model_type);
   if (!listing.tool.empty()) write_making(json, listing);
   json.key("files").begin_array();
@@ -307,6 +308,8 @@ std::string to_text(const pipeline::Listing& listing) {
                    human_bytes(total_bytes(listing.tensors)));
     print_tensors(out, listing.tensors);
   }
+  fmt::format_to(out, "Values were not read; `ferry check {}` reads them.\n",
+                 printable(listing.path));
   return text;
 }
 

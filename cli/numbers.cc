@@ -30,6 +30,7 @@ std::optional<double> parse_real(std::string_view text) {
 
 std::optional<uint64_t> parse_size(std::string_view text) {
   constexpr std::string_view kSuffixes = "KMGT";
+  constexpr size_t kKilo = 0;
   double number = 0;
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
@@ -37,7 +38,8 @@ std::optional<uint64_t> parse_size(std::string_view text) {
   if (suffix.ends_with('B')) suffix.remove_suffix(1);
   const bool binary = suffix.size() == 2 && suffix.ends_with('i');
   if (binary) suffix.remove_suffix(1);
-  const size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
+  size_t power = suffix.size() == 1 ? kSuffixes.find(suffix[0]) + 1 : 0;
+  if (suffix == "k" && !binary) power = kKilo + 1;  // the symbol of the SI
   const bool known = suffix.empty() || power > 0;
   const double bytes = number * std::pow(binary ? 1024.0 : 1000.0, power);
   const bool in_range = bytes >= 1 && bytes <= 1e18 && bytes == std::floor(bytes);

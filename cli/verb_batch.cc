@@ -62,17 +62,31 @@ Status settle_plan(PlanLine& line) {
   return {};
 }
 
+void note_left_out(Context& context, const std::vector<std::string>& folders) {
+  constexpr size_t kMost = 20;
+  for (size_t i = 0; i < std::min(folders.size(), kMost); ++i) {
+    context.note(fmt::format("{}: left out: {}", printable(folders[i]), batch::kNoWeights));
+  }
+  if (folders.size() <= kMost) return;
+  context.note(fmt::format("and {} more are left out, which --json lists", folders.size() - kMost));
+}
+
 Result<int> plan(Context& context, PlanLine& line) {
   FERRY_RETURN_IF_ERROR(settle_plan(line));
   const batch::PlannedText planned = FERRY_TRY(batch::make_plan(line.plan));
   if (context.json) {
     JsonWriter json;
-    json.begin_object().member("tasks", planned.tasks).member("plan", planned.text).end_object();
-    context.print_result(json.take(), 0);
+    json.begin_object().member("tasks", planned.tasks).member("plan", planned.text);
+    json.key("left_out").begin_array();
+    for (const std::string& path : planned.without_weights) {
+      json.begin_object().member("path", path).member("reason", batch::kNoWeights).end_object();
+    }
+    context.print_result(json.end_array().end_object().take(), 0);
   } else {
     context.print(planned.text);
   }
   context.note(fmt::format("{} checkpoints", planned.tasks));
+  note_left_out(context, planned.without_weights);
   return 0;
 }
 

@@ -75,7 +75,7 @@ std::string rendered(const batch::Report& made, BatchReportForm form) {
     case BatchReportForm::kJson:
       return batch::report_json(made);
     case BatchReportForm::kHtml:
-      return report::html_page(report::PageKind::kBatch, base_name(made.plan->path),
+      return report::html_page(report::PageKind::kBatch, "Batch of " + base_name(made.plan->path),
                                batch::report_json(made));
     case BatchReportForm::kText:
       break;

@@ -15,6 +15,7 @@
 #include "core/json_writer.h"
 #include "core/text.h"
 #include "packer/check.h"
+#include "pipeline/file_check.h"
 #include "signing/check_model.h"
 #include "signing/sign_model.h"
 
@@ -34,10 +35,7 @@ struct CheckLine {
   }
 };
 
-void write_checked_bundle(JsonWriter& json, const packer::CheckReport& report) {
-  json.begin_object();
-  json.member("path", report.directory).member("bundle", report.directory);
-  json.member("files", report.files).member("bytes", report.bytes);
+void write_problems(JsonWriter& json, const packer::CheckReport& report) {
   json.key("problems").begin_array();
   for (const packer::CheckProblem& problem : report.problems) {
     json.begin_object();
@@ -47,7 +45,25 @@ void write_checked_bundle(JsonWriter& json, const packer::CheckReport& report) {
     write_position(json, place_of({problem.code, problem.message}));
     json.end_object();
   }
-  json.end_array().end_object();
+  json.end_array();
+}
+
+void write_checked_bundle(JsonWriter& json, const packer::CheckReport& report) {
+  json.begin_object().member("kind", "bundle");
+  json.member("path", report.directory).member("bundle", report.directory);
+  json.member("files", report.files).member("bytes", report.bytes);
+  write_problems(json, report);
+  json.end_object();
+}
+
+// Of a checkpoint, a program or a data file.
+void write_checked_file(JsonWriter& json, const pipeline::FileCheck& check) {
+  json.begin_object().member("kind", check.kind).member("path", check.report.directory);
+  json.key("bundle").null();
+  json.member("files", check.report.files).member("bytes", check.report.bytes);
+  if (check.kind != "program") json.member("tensors", check.tensors);
+  write_problems(json, check.report);
+  json.end_object();
 }
 
 void print_bundle(Context& context, const packer::CheckReport& report) {
@@ -60,17 +76,33 @@ void print_bundle(Context& context, const packer::CheckReport& report) {
   }
 }
 
-Result<int> check_bundle(Context& context, const std::string& bundle) {
-  const packer::CheckReport report =
-      FERRY_TRY(packer::check_bundle(bundle, context.pool(), context.progress("checking digests")));
+void print_file(Context& context, const pipeline::FileCheck& check) {
+  const packer::CheckReport& report = check.report;
+  if (report.ok() && !context.quiet) {
+    std::string size = human_bytes(report.bytes);
+    if (report.files > 1) size = fmt::format("{} files, {}", report.files, size);
+    if (check.kind != "program") size = fmt::format("{} tensors, {}", check.tensors, size);
+    context.print(fmt::format("{}: {}: every value read: {}\n", printable(report.directory),
+                              check.kind, size));
+  }
+  for (const packer::CheckProblem& problem : report.problems) {
+    print_error({problem.code, problem.message}, /*with_details=*/false);
+  }
+}
+
+Result<int> check_unsigned(Context& context, const std::string& path) {
+  const pipeline::FileCheck check =
+      FERRY_TRY(pipeline::check_path(path, context.pool(), context.progress("checking")));
+  const bool bundle = check.kind == "bundle";
+  const int code = check.report.ok() ? 0 : 1;
   if (context.json) {
     JsonWriter json;
-    write_checked_bundle(json, report);
-    context.print_result(json.take(), report.ok() ? 0 : 1);
+    bundle ? write_checked_bundle(json, check.report) : write_checked_file(json, check);
+    context.print_result(json.take(), code);
   } else {
-    print_bundle(context, report);
+    bundle ? print_bundle(context, check.report) : print_file(context, check);
   }
-  return report.ok() ? 0 : 1;
+  return code;
 }
 
 // Whether the directory is to be checked as a bundle too.
@@ -183,15 +215,16 @@ Result<int> check_attested(Context& context, const CheckLine& options) {
 Result<int> check_one(Context& context, const CheckLine& options) {
   if (!options.attestation.empty()) return check_attested(context, options);
   return options.wants_signature() ? check_signed(context, options)
-                                   : check_bundle(context, options.path);
+                                   : check_unsigned(context, options.path);
 }
 
 }  // namespace
 
 void add_check(CommandLine& line) {
   auto options = std::make_shared<CheckLine>();
-  line.verb("check", "Re-hash and validate a bundle; check the signature of a folder or a file")
-      .positional("PATH", options->path, "Bundle; with a signature any folder or file")
+  line.verb("check", "Re-hash a bundle, read every value of a checkpoint, check a signature")
+      .positional("PATH", options->path,
+                  "Bundle, checkpoint, program or data file; with a signature any folder or file")
       .option("--signature FILE", options->signature,
               "Signature; default: PATH/model.sig of a folder, PATH.sig of a file")
       .option("--attestation FILE", options->attestation,
@@ -204,14 +237,16 @@ void add_check(CommandLine& line) {
       .flag("--ignore-unsigned-files", options->ignore_unsigned,
             "Allow files that the signature does not list")
       .example("ferry check bundle/", "Hashes every byte and validates all structure.")
+      .example("ferry check checkpoint/",
+               "Reads every value: wrong CRCs and broken chunks are found, nothing is written.")
       .example("ferry check bundle/ --public-key release.pub.pem",
                "The same, and the bundle must be signed with this key.")
       .example("ferry check bundle/ --attestation parity.json --public-key release.pub",
                "The same, and it computes what its checkpoint computes (docs/attestation.md).")
-      .exit_codes({{"0", "the bundle is intact, and its signature or attestation verified"},
+      .exit_codes({{"0", "nothing is damaged, and the signature or attestation verified"},
                    {"1", "damaged, or not verified"},
-                   {"3", "no bundle, or no signature"},
-                   {"4", "a method of signing that is not supported"}})
+                   {"3", "nothing that can be checked, or no signature"},
+                   {"4", "a format or a method of signing that is not supported"}})
       .action([options](Context& context) { return check_one(context, *options); });
 }
 

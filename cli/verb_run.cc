@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -19,6 +21,7 @@
 #include "cli/run_prompt.h"
 #include "cli/run_report.h"
 #include "cli/verbs.h"
+#include "core/os_error.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "formats/safetensors/writer.h"
@@ -99,6 +102,10 @@ Status check_prompt(const RunOptions& o) {
     if (is_given) given.push_back(name);
   }
   if (given.empty()) {
+    struct stat info {};
+    if (!o.bundle.empty() && ::stat(o.bundle.c_str(), &info) != 0) {
+      return os_error(o.bundle, "cannot open", errno);
+    }
     return fail(ErrorCode::kUsage,
                 "one of --prompt, --prompt-file, --chat, --messages, --tokens and --interactive is "
                 "required, and not empty");

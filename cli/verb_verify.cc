@@ -84,7 +84,8 @@ std::string report_text(const ReportInput& input, ReportForm form) {
   if (form == ReportForm::kMarkdown) return parity_markdown(input);
   std::string document = parity_document(input);
   if (form == ReportForm::kJson) return document;
-  return report::html_page(report::PageKind::kParity, bundle_name(input.bundle), document);
+  return report::html_page(report::PageKind::kParity, "Parity of " + bundle_name(input.bundle),
+                           document);
 }
 
 // Nothing where no report is asked for.

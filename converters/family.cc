@@ -7,6 +7,7 @@
 
 #include "converters/families/families.h"
 #include "converters/vision_family.h"
+#include "core/text.h"
 
 namespace ferry::converters {
 
@@ -33,7 +34,7 @@ std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view mo
   return wrapped;
 }
 
-std::string supported_types(FamilyTable families) {
+std::vector<std::string_view> supported_types(FamilyTable families) {
   std::vector<std::string_view> types;
   for (const FamilySpec* family : families) {
     for (const ModelType& type : family->types) {
@@ -50,7 +51,25 @@ std::string supported_types(FamilyTable families) {
   }
   std::ranges::sort(types);
   types.erase(std::unique(types.begin(), types.end()), types.end());
-  return fmt::format("{}", fmt::join(types, ", "));
+  return types;
+}
+
+std::string nearest_types(FamilyTable families, std::string_view model_type) {
+  constexpr size_t kShown = 5, kLongest = 64;
+  std::vector<std::string_view> types = supported_types(families);
+  const std::string_view given = model_type.substr(0, kLongest);
+  // A common beginning counts for more than letters that happen to be equal.
+  const auto distance = [&](std::string_view type) {
+    const auto [end, other] = std::ranges::mismatch(given, type);
+    const auto common = static_cast<size_t>(end - given.begin());
+    const size_t edits = edit_distance(given, type);
+    return static_cast<int64_t>(edits) - 2 * static_cast<int64_t>(common);
+  };
+  std::ranges::stable_sort(types, {}, distance);
+  if (types.size() <= kShown + 1) return fmt::format("{}", fmt::join(types, ", "));
+  const size_t more = types.size() - kShown;
+  types.resize(kShown);
+  return fmt::format("{} and {} more (README.md lists them)", fmt::join(types, ", "), more);
 }
 
 }  // namespace ferry::converters

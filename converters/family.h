@@ -55,7 +55,10 @@ struct FamilyMatch {
 // `text_type` decides between the types of one wrapper.
 std::optional<FamilyMatch> find_family(FamilyTable families, std::string_view model_type,
                                        std::string_view text_type = {});
-// "codegen, gemma, ...": the values of model_type that the families serve, sorted.
-std::string supported_types(FamilyTable families);
+// The values of model_type that the families serve, sorted.
+std::vector<std::string_view> supported_types(FamilyTable families);
+// "llama, gemma and 59 more (README.md lists them)": those that are written most like `model_type`,
+// nearest first, or all where they are few.
+std::string nearest_types(FamilyTable families, std::string_view model_type);
 
 }  // namespace ferry::converters

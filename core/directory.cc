@@ -93,4 +93,43 @@ Result<InputFile> Directory::open_file(const std::string& file, const std::strin
   return InputFile::open_at(fd_, file, path_of(name), links);
 }
 
+NewFolders::~NewFolders() {
+  while (!made_.empty()) {
+    (void)::rmdir(made_.back().c_str());
+    made_.pop_back();
+  }
+}
+
+Result<NewFolders> NewFolders::make(const std::string& path) {
+  NewFolders folders;
+  struct stat info {};
+  std::vector<std::string> absent;
+  for (std::string at = path; ::stat(at.c_str(), &info) != 0; at = parent_folder(at)) {
+    if (errno != ENOENT) return os_error(at, "cannot examine", errno);
+    absent.push_back(at);
+  }
+  for (; !absent.empty(); absent.pop_back()) {
+    if (::mkdir(absent.back().c_str(), 0777) == 0) {
+      folders.made_.push_back(absent.back());
+    } else if (errno != EEXIST) {
+      return os_error(absent.back(), "cannot create", errno);
+    }
+  }
+  return folders;
+}
+
+Status NewFolders::sync() const {
+  for (const std::string& folder : made_) {
+    FERRY_RETURN_IF_ERROR(sync_directory(parent_folder(folder)));
+  }
+  return {};
+}
+
+std::string parent_folder(const std::string& path) {
+  size_t end = path.rfind('/');
+  if (end == std::string::npos) return ".";
+  while (end > 0 && path[end - 1] == '/') --end;
+  return end == 0 ? "/" : path.substr(0, end);
+}
+
 }  // namespace ferry

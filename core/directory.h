@@ -43,4 +43,29 @@ class Directory {
   std::string path_;
 };
 
+// Folders that were made for something that is about to be written into the last of them. They are
+// removed again with this object, as far as they are empty, unless keep() was called. Move-only.
+class NewFolders {
+ public:
+  NewFolders() = default;
+  ~NewFolders();
+  NewFolders(NewFolders&& other) noexcept { made_.swap(other.made_); }
+  NewFolders& operator=(NewFolders&& other) noexcept {
+    made_.swap(other.made_);
+    return *this;
+  }
+
+  // Makes the folder `path` and those above it that are not there. kIo where that is not possible.
+  static Result<NewFolders> make(const std::string& path);
+  // Syncs the folders that hold those that were made.
+  Status sync() const;
+  void keep() { made_.clear(); }
+
+ private:
+  std::vector<std::string> made_;  // the outermost first
+};
+
+// The folder that `path`, which does not end in a slash, is in.
+std::string parent_folder(const std::string& path);
+
 }  // namespace ferry

@@ -50,6 +50,7 @@ Result<Checkpoint> hdf5_checkpoint(Result<Hdf5File> opened) {
 }
 
 constexpr size_t kMaxShownPath = 300;
+constexpr std::string_view kSafetensorsSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".index.json";
 constexpr std::string_view kTorchIndexSuffix = ".bin.index.json";
 
@@ -328,7 +329,8 @@ Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOpti
     return checkpoint;
   }
   std::error_code error;
-  if (looks_like_hub_id(path) && !fs::exists(fs::symlink_status(path, error))) {
+  if (looks_like_hub_id(path) && !fs::exists(fs::symlink_status(path, error)) &&
+      !fs::exists(parent_of(path), error)) {
     return fail(
         ErrorCode::kIo,
         fmt::format("{}: no such file or directory; a model of the Hugging Face hub must be "
@@ -340,6 +342,24 @@ Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOpti
   Checkpoint checkpoint = FERRY_TRY(open_file(std::move(file), directory, options));
   checkpoint.directory = std::move(directory);
   return checkpoint;
+}
+
+bool has_checkpoint(const std::string& path) {
+  if (const Result<Directory> directory = Directory::open(path)) {
+    return !only_gguf_file(*directory).empty() ||
+           std::ranges::any_of(kKnownFiles, [&](std::string_view name) {
+             return directory->contains(std::string(name));
+           });
+  }
+  const std::string name = base_name(path);
+  for (const std::string_view suffix : {kIndexSuffix, kKerasIndexSuffix, kSafetensorsSuffix}) {
+    if (name.ends_with(suffix)) return true;
+  }
+  if (name.ends_with(".gguf") || has_hdf5_name(name) || has_torch_name(name)) return true;
+  const Result<InputFile> file = InputFile::open(path);
+  if (!file) return false;
+  return detect_hdf5(*file).value_or(false) || may_be_safetensors(*file).value_or(false) ||
+         detect_torch(*file).value_or(TorchContent::kOther) != TorchContent::kOther;
 }
 
 Result<std::unique_ptr<TensorSource>> open_tensors(const std::string& path,

@@ -37,6 +37,9 @@ struct CheckpointOptions {
 // for malformed files and for an incomplete set of them.
 Result<Checkpoint> open_checkpoint(const std::string& path, const CheckpointOptions& options = {});
 
+// Whether open_checkpoint() finds something to open, whatever state that is in.
+bool has_checkpoint(const std::string& path);
+
 // The tensors alone.
 Result<std::unique_ptr<TensorSource>> open_tensors(const std::string& path,
                                                    const CheckpointOptions& options = {});

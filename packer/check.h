@@ -21,7 +21,7 @@ struct CheckReport {
   std::string directory;
   uint64_t files = 0;  // that the manifest lists, plus the manifest
   uint64_t bytes = 0;  // of those files, as far as they are there
-  std::vector<CheckProblem> problems;
+  std::vector<CheckProblem> problems = {};
   bool ok() const { return problems.empty(); }
 };
 

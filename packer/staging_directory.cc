@@ -44,6 +44,10 @@ Failure taken(const std::string& path, std::string_view what) {
   return fail(ErrorCode::kExists, fmt::format("{}: {}", printable(path), what));
 }
 
+Failure being_written(const std::string& target, const std::string& where) {
+  return taken(target, fmt::format("another process is writing it (in {})", quoted(where, 200)));
+}
+
 // What is being written has this and the process id behind it; a directory that is being made, and
 // has no lock yet, has the second one and a number of its own; a stage has the third one and its
 // id.
@@ -153,7 +157,7 @@ class Remainders {
  public:
   Remainders(const std::string& parent, const std::string& name) : parent_(parent), name_(name) {}
 
-  // Finds what no run holds. kUsage if another run is writing the target.
+  // Finds what no run holds. kExists if another process is writing the target.
   Status find(const std::string& target) {
     const DirectoryStream directory(::opendir(parent_.c_str()), &::closedir);
     if (!directory) return os_error(parent_, "cannot list", errno);
@@ -163,7 +167,7 @@ class Remainders {
       Lock lock;
       const Owner owner = owner_of_entry(found, lock);
       if (owner == Owner::kWriting) {
-        return usage(target, fmt::format("another run is writing it (in {})", quoted(found, 200)));
+        return being_written(target, found);
       }
       if (owner == Owner::kGone) abandoned_.emplace(found, std::move(lock));
     }
@@ -311,15 +315,19 @@ Status check_replaceable(const std::string& target, const struct stat& info, boo
   return stays(target, kind);
 }
 
-Status check_parent(const std::string& parent) {
+Result<NewFolders> make_parent(const std::string& parent) {
   struct stat info {};
-  if (::stat(parent.c_str(), &info) == 0) {
-    if (S_ISDIR(info.st_mode)) return {};
-    return os_error(parent, "cannot hold the bundle", ENOTDIR);
+  if (::stat(parent.c_str(), &info) != 0) return NewFolders::make(parent);
+  if (S_ISDIR(info.st_mode)) return NewFolders();
+  return os_error(parent, "cannot hold the bundle", ENOTDIR);
+}
+
+// Why a finished output cannot be given its name.
+Failure no_name(const std::string& target, int number) {
+  if (number == EEXIST || number == ENOTEMPTY) {
+    return taken(target, "another process has made it meanwhile");
   }
-  if (errno != ENOENT) return os_error(parent, "cannot examine", errno);
-  return fail(ErrorCode::kIo,
-              fmt::format("{}: there is no such directory: make it first", printable(parent)));
+  return os_error(target, "cannot be given its name", number);
 }
 
 // lstat of `path`, or nothing if it is absent.
@@ -348,14 +356,13 @@ StagingDirectory& StagingDirectory::operator=(StagingDirectory&& other) noexcept
   std::swap(overwrite_, other.overwrite_);
   std::swap(keep_, other.keep_);
   std::swap(lock_, other.lock_);
+  std::swap(made_parents_, other.made_parents_);
   return *this;
 }
 
 std::string StagingDirectory::parent_of(const std::string& target) {
   const std::string path = without_slashes(target);
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+  return parent_folder(path);
 }
 
 Result<StagingDirectory> StagingDirectory::create(const std::string& target, bool overwrite,
@@ -381,7 +388,7 @@ Result<StagingDirectory> StagingDirectory::begin(const std::string& target, bool
     return usage(target, kind == Kind::kFile ? "is not a name for a file"
                                              : "is not a name for a new directory");
   }
-  FERRY_RETURN_IF_ERROR(check_parent(staging.parent_));
+  staging.made_parents_ = FERRY_TRY(make_parent(staging.parent_));
   const ParentLock parent_lock(staging.parent_);
   Remainders remainders(staging.parent_, name);
   if (const auto existing = FERRY_TRY(look_at(staging.target_))) {
@@ -416,7 +423,7 @@ Status StagingDirectory::take_stage(const std::string& name, std::string_view id
   }, locked{};
   if (lock.fd() < 0 || ::fstat(lock.fd(), &locked) != 0 || ::lstat(path.c_str(), &named) != 0 ||
       named.st_ino != locked.st_ino) {
-    return usage(target_, fmt::format("another run is writing it (in {})", quoted(path, 200)));
+    return being_written(target_, path);
   }
   if (!lock.is_held()) {
     return fail(ErrorCode::kUnsupported,
@@ -454,6 +461,8 @@ Status StagingDirectory::publish(bool synced) {
     FERRY_RETURN_IF_ERROR(give_name());
   }
   FERRY_RETURN_IF_ERROR(synced ? sync_directory(parent_) : Status());
+  FERRY_RETURN_IF_ERROR(synced ? made_parents_.sync() : Status());
+  made_parents_.keep();
   keep_ = false;
   // What is left is of no use: the old target, and the journal, which goes first, so that a stage
   // without one is known to be of none. Where it cannot be removed, the next run tries again.
@@ -471,7 +480,7 @@ Status StagingDirectory::give_name() {
   if (result != 0 && (errno == EINVAL || errno == ENOSYS)) {
     result = ::rename(path_.c_str(), target_.c_str());
   }
-  if (result != 0) return os_error(target_, "cannot be given its name", errno);
+  if (result != 0) return no_name(target_, errno);
   if (path_ == root_) root_.clear();
   return {};
 }
@@ -486,8 +495,7 @@ Status StagingDirectory::publish_file(bool replace) {
     result =
         replace ? ::rename(made.c_str(), target_.c_str()) : ::link(made.c_str(), target_.c_str());
   }
-  if (result == 0) return {};
-  return os_error(target_, "cannot be given its name", errno);
+  return result == 0 ? Status() : no_name(target_, errno);
 }
 
 Status StagingDirectory::exchange() {

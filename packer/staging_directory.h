@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/directory.h"
 #include "core/result.h"
 
 namespace ferry::packer {
@@ -31,9 +32,10 @@ class StagingDirectory {
   StagingDirectory(StagingDirectory&& other) noexcept;
   StagingDirectory& operator=(StagingDirectory&& other) noexcept;
 
-  // Removes what killed runs left of the same target first, and stages that no run holds. kUsage if
-  // another run is writing the target, kExists if the target exists and `overwrite` is not
-  // set, or if it is nothing that this kind replaces; kIo if there is no directory to put it into.
+  // Makes the folders above the target where there are none, which go away again if nothing is
+  // published. Removes what killed runs left of the same target first, and stages that no run
+  // holds. kExists if another process is writing the target, if the target exists and `overwrite`
+  // is not set, or if it is nothing that this kind replaces.
   static Result<StagingDirectory> create(const std::string& target, bool overwrite,
                                          Kind kind = Kind::kBundle);
   // The same, but for the stage of this `id`, 16 hexadecimal digits: it is taken over as it is, and
@@ -73,6 +75,7 @@ class StagingDirectory {
   Kind kind_ = Kind::kBundle;
   bool overwrite_ = false, keep_ = false;
   int lock_ = -1;
+  NewFolders made_parents_;
 };
 
 }  // namespace ferry::packer

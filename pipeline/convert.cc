@@ -223,6 +223,14 @@ Status check_reference_file(const std::string& path, const Conversion& conversio
                                 conversion.plan->manifest(), shapes);
 }
 
+// The placeholder of a config that states no id: a token of the tokenizer.
+std::optional<int64_t> placeholder_in(const std::vector<packer::CopiedFile>& copied,
+                                      const converters::ModelConfig& config) {
+  if (config.vision->image_token.empty()) return std::nullopt;
+  const std::optional<int64_t> id = token_id_in(copied, config.vision->image_token);
+  return id && *id < config.vocab_size ? id : std::nullopt;
+}
+
 }  // namespace
 
 Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* pool) {
@@ -251,6 +259,9 @@ Result<Conversion> plan_conversion(const ConvertOptions& options, ThreadPool* po
   FERRY_RETURN_IF_ERROR(quantizer.check_rules());
   input.manifest = make_manifest(c.config, build, options, c.mapping, c.components);
   input.copied = std::move(model.copied);
+  if (c.config.vision && !input.manifest.image_token_id) {
+    input.manifest.image_token_id = placeholder_in(input.copied, c.config);
+  }
   if (options.check_tokenizer) {
     for (std::string& note : tokenizer_notes(input.copied, c.config.vocab_size)) {
       c.notes.push_back(std::move(note));

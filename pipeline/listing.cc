@@ -278,23 +278,50 @@ Result<std::string> file_identifier(const InputFile& file) {
   return std::string(bytes + 4, 4);
 }
 
+// Of a bundle without its manifest.
+bool has_programs(const std::string& directory) {
+  std::error_code error;
+  for (auto entry = std::filesystem::directory_iterator(directory, error);
+       !error && entry != std::filesystem::end(entry); entry.increment(error)) {
+    if (entry->path().extension() == ".pte") return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
+std::string_view kind_name(PathKind kind) {
+  constexpr std::string_view kNames[] = {"bundle", "checkpoint", "program", "data"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+Result<PathKind> kind_of_path(const std::string& path) {
   std::error_code ignored;
-  const auto exists = [&](const char* name) {
-    return std::filesystem::exists(path + "/" + name, ignored);
-  };
   if (std::filesystem::is_directory(path, ignored)) {
-    return exists("manifest.json") ? list_bundle(path, pool) : list_checkpoint(path);
+    const bool bundle = std::filesystem::exists(path + "/manifest.json", ignored) ||
+                        (has_programs(path) && !formats::has_checkpoint(path));
+    return bundle ? PathKind::kBundle : PathKind::kTensors;
   }
-  if (!std::filesystem::exists(path, ignored)) return list_checkpoint(path);  // explains it
+  if (!std::filesystem::exists(path, ignored)) return PathKind::kTensors;
+  if (path.ends_with(".pte") || path.ends_with(".bpte")) return PathKind::kProgram;
+  if (path.ends_with(".ptd")) return PathKind::kData;
   const InputFile file = FERRY_TRY(InputFile::open(path));
-  if (path.ends_with(".pte") || path.ends_with(".bpte")) return list_program_file(file);
-  if (path.ends_with(".ptd")) return list_data_file(file);
   const std::string identifier = FERRY_TRY(file_identifier(file));
-  if (identifier == "ET12" || identifier == "BP08") return list_program_file(file);
-  if (identifier == "FT01") return list_data_file(file);
+  if (identifier == "ET12" || identifier == "BP08") return PathKind::kProgram;
+  return identifier == "FT01" ? PathKind::kData : PathKind::kTensors;
+}
+
+Result<Listing> list_path(const std::string& path, ThreadPool& pool) {
+  switch (FERRY_TRY(kind_of_path(path))) {
+    case PathKind::kBundle:
+      return list_bundle(path, pool);
+    case PathKind::kProgram:
+      return list_program_file(FERRY_TRY(InputFile::open(path)));
+    case PathKind::kData:
+      return list_data_file(FERRY_TRY(InputFile::open(path)));
+    case PathKind::kTensors:
+      break;
+  }
   return list_checkpoint(path);
 }
 

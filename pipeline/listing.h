@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -93,6 +94,13 @@ struct Listing {
   std::vector<ListedTensor> tensors = {};
   std::vector<ListedProgram> programs = {};
 };
+
+// What a path leads to, by the names in a folder, or by the name and the first bytes of a file. A
+// folder with a manifest or with programs is a bundle, unless a checkpoint is in it; whatever else
+// there is counts as a checkpoint, which may turn out to be none.
+enum class PathKind { kBundle, kTensors, kProgram, kData };
+std::string_view kind_name(PathKind kind);
+Result<PathKind> kind_of_path(const std::string& path);
 
 // Reads headers only: tensor data is not touched.
 Result<Listing> list_path(const std::string& path, ThreadPool& pool);

@@ -21,21 +21,38 @@ text::ReadFile copied_reader(const std::vector<packer::CopiedFile>& copied) {
   };
 }
 
-}  // namespace
+// How messages name the folder of the tokenizer.
+std::string folder_of(const packer::CopiedFile& file) {
+  const std::string shown = file.text ? file.name : printable(file.file->path());
+  const size_t slash = shown.rfind('/');
+  return slash == std::string::npos ? "" : shown.substr(0, slash);
+}
 
-std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,
-                                         int64_t vocab_size) {
+// The copied file that the tokenizer comes from; nullptr where there is none.
+const packer::CopiedFile* tokenizer_file(const std::vector<packer::CopiedFile>& copied) {
   const auto find = [&](std::string_view name) {
     return std::ranges::find(copied, name, &packer::CopiedFile::name);
   };
   const std::string_view name = text::find_tokenizer_file(
       [&](std::string_view known) { return find(known) != copied.end(); });
-  if (name.empty()) return {};
-  const packer::CopiedFile& file = *find(name);
-  const std::string shown = file.text ? file.name : printable(file.file->path());
-  const size_t slash = shown.rfind('/');
-  const std::string directory = slash == std::string::npos ? "" : shown.substr(0, slash);
-  const Result<text::Tokenizer> tokenizer = text::load_tokenizer(directory, copied_reader(copied));
+  return name.empty() ? nullptr : &*find(name);
+}
+
+}  // namespace
+
+std::optional<int64_t> token_id_in(const std::vector<packer::CopiedFile>& copied,
+                                   std::string_view token) {
+  const packer::CopiedFile* file = tokenizer_file(copied);
+  if (file == nullptr) return std::nullopt;
+  const auto tokenizer = text::load_tokenizer(folder_of(*file), copied_reader(copied));
+  return tokenizer ? tokenizer->find(token) : std::nullopt;
+}
+
+std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& copied,
+                                         int64_t vocab_size) {
+  const packer::CopiedFile* file = tokenizer_file(copied);
+  if (file == nullptr) return {};
+  const auto tokenizer = text::load_tokenizer(folder_of(*file), copied_reader(copied));
   if (!tokenizer) {
     return {fmt::format("{}; the bundle will take tokens, but no text", tokenizer.error().message)};
   }
@@ -43,7 +60,8 @@ std::vector<std::string> tokenizer_notes(const std::vector<packer::CopiedFile>& 
   return {
       fmt::format("{}: has ids up to {}, the model's vocabulary ends at {}: texts that need "
                   "more will not run",
-                  shown, tokenizer->id_bound() - 1, vocab_size - 1)};
+                  file->text ? file->name : printable(file->file->path()),
+                  tokenizer->id_bound() - 1, vocab_size - 1)};
 }
 
 }  // namespace ferry::pipeline

@@ -159,10 +159,8 @@ std::span<const std::byte> ProgramMemory::f64_copy(std::span<const std::byte> by
   return std::as_bytes(std::span(copy));
 }
 
-void ProgramMemory::fill(bool all, bool poison) {
-  for (size_t i = 0; i < arenas.size(); ++i) {
-    if (holds_state[i] || (all && poison)) arenas[i].refill(poison);
-  }
+void ProgramMemory::fill(bool poison) {
+  for (Arena& arena : arenas) arena.refill(poison);
   for (const InitialContents& contents : initial) {
     std::memcpy(arenas[contents.arena].data() + contents.offset, contents.bytes.data(),
                 contents.bytes.size());

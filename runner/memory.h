@@ -81,8 +81,7 @@ class DelegateMemory;
 
 // The memory that all methods of one program share.
 struct ProgramMemory {
-  std::vector<Arena> arenas;      // [m] is memory id m
-  std::vector<bool> holds_state;  // per arena: something in it is read before it is written
+  std::vector<Arena> arenas;  // [m] is memory id m
   std::vector<InitialContents> initial;
   std::shared_ptr<DelegateMemory> delegates;
 
@@ -92,8 +91,8 @@ struct ProgramMemory {
   std::span<std::byte> own_copy(std::span<const std::byte> bytes);
   // The values of `dtype`, a floating-point one, in f64.
   std::span<const std::byte> f64_copy(std::span<const std::byte> bytes, DType dtype);
-  // Brings arenas that hold state, or all of them, to their contents before the first execution.
-  void fill(bool all, bool poison);
+  // Brings all arenas to their contents before the first execution.
+  void fill(bool poison);
 
  private:
   std::map<std::pair<const std::byte*, size_t>, std::vector<std::byte>> copies_;

@@ -202,9 +202,19 @@ Failure MethodState::bad(const std::string& message) const {
   return error(ErrorCode::kBadInput, message);
 }
 
+void MethodState::start() {
+  for (const Rebound& each : rebound) *each.tensor = each.home;
+  for (const WrittenNumber& number : written_numbers) move_value(number.home, *number.value);
+}
+
 void MethodState::reset() {
-  memory->fill(/*all=*/false, poison);
-  if (outs_hold_state) outs.refill(poison);
+  memory->fill(poison);
+  outs.refill(poison);
+  start();
+  for (kernels::Tensor& tensor : tensors) {
+    tensor.sizes = bounds[static_cast<size_t>(tensor.id)];
+    tensor.numel = kernels::numel(tensor.sizes.span());
+  }
 }
 
 struct Method::Impl : MethodState {
@@ -249,6 +259,8 @@ struct Method::Impl : MethodState {
   Status set_number(size_t index, const TensorView& given);
   Status set_tensor(size_t index, const TensorView& given);
   Status set_widened(size_t index, const TensorView& given, int64_t numel);
+  // What the caller gives is what the next executions start with.
+  void keep_number(const kernels::Value& given);
   void release_inputs();
 };
 
@@ -334,6 +346,12 @@ Status Method::Impl::set_widened(size_t index, const TensorView& given, int64_t 
   return {};
 }
 
+void Method::Impl::keep_number(const kernels::Value& given) {
+  for (WrittenNumber& number : written_numbers) {
+    if (number.value == &given) number.home = given;
+  }
+}
+
 // The caller's bytes may go away after an execution.
 void Method::Impl::release_inputs() {
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -414,7 +432,7 @@ Result<std::vector<Method>> Method::load_all(const pte::LoadedProgram& program,
     if (options.poison) impls[i]->outs.refill(true);
     loaded.push_back(Method(std::move(impls[i])));
   }
-  (*memory)->fill(/*all=*/true, options.poison);
+  (*memory)->fill(options.poison);
   return loaded;
 }
 
@@ -431,6 +449,7 @@ Status Method::set_input(size_t index, const TensorView& tensor) {
   FERRY_RETURN_IF_ERROR(number ? impl_->set_number(index, tensor)
                                : impl_->set_tensor(index, tensor));
   impl_->input_set[index] = true;
+  if (number) impl_->keep_number(impl_->at(impl_->inputs[index]));
   return {};
 }
 
@@ -442,7 +461,7 @@ Status Method::execute() {
   for (size_t i = 0; i < impl_->input_set.size(); ++i) {
     if (!impl_->input_set[i]) return impl_->bad_port(i, "is not set");
   }
-  for (const Rebound& rebound : impl_->rebound) *rebound.tensor = rebound.home;
+  impl_->start();
   Status status = run_steps(*impl_, impl_->pool);
   impl_->release_inputs();
   if (impl_->f64) impl_->narrowed.resize(impl_->outputs.size());

@@ -103,7 +103,8 @@ class Method {
   // is what the last dimension holds. What other rows hold is unspecified: the method computes them
   // or not. The rows must exist.
   void want_rows(size_t index, int64_t begin, int64_t count);
-  // Runs every instruction. State changes stay for the next call. Errors name the instruction.
+  // Runs every instruction. Changes of planned memory stay for the next call; numbers start with
+  // what the program stores, or with what set_input() gave. Errors name the instruction.
   // Once the method has been executed, it allocates nothing for the same shapes.
   Status execute();
   // Valid until the next execute(). A number (Int, Bool, Double) appears as rank 0, a String of n
@@ -127,8 +128,8 @@ class Method {
   // instructions that follow read; f32 values of a tensor that is held in f64 are widened. kUsage
   // if the tensor has another size or no memory of its own.
   Status overwrite(int32_t value, std::span<const std::byte> bytes);
-  // Sets every mutable buffer of the program to its initial contents, which are zeros where none
-  // are stored.
+  // Sets all planned memory to its initial contents, which are zeros where none are stored, and
+  // every tensor to its declared sizes. Inputs that are numbers keep what they were given.
   void reset();
 
  private:

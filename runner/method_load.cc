@@ -101,31 +101,19 @@ Status allocate_unplanned(const Loading& loading) {
   return {};
 }
 
-// A tensor that is read before it is written in the order of the instructions is kept from one
-// execution to the next.
-void find_state(Loading& loading) {
-  const MethodState& state = loading.state;
-  std::vector<bool> written(state.values.size(), false);
-  for (int32_t input : state.inputs) written[static_cast<size_t>(input)] = true;
-  for (size_t i = 0; i < state.steps.size(); ++i) {
-    for (int32_t value : loading.reads[i]) {
-      const size_t v = static_cast<size_t>(value);
-      if (state.planned[v] && !written[v]) loading.mark_state(value);
+void find_written_numbers(MethodState& state) {
+  std::vector<bool> found(state.values.size(), false);
+  for (const std::vector<int32_t>& written : state.written) {
+    for (const int32_t id : written) {
+      kernels::Value& value = state.values[static_cast<size_t>(id)];
+      if (!value.is_number() || found[static_cast<size_t>(id)]) continue;
+      found[static_cast<size_t>(id)] = true;
+      state.written_numbers.push_back({&value, value});
     }
-    for (int32_t value : state.written[i]) written[static_cast<size_t>(value)] = true;
   }
 }
 
 }  // namespace
-
-void Loading::mark_state(int32_t value) {
-  const size_t id = memory_id[static_cast<size_t>(value)];
-  if (id == 0) {
-    state.outs_hold_state = true;
-  } else {
-    state.memory->holds_state[id] = true;
-  }
-}
 
 uint64_t f64_scale(std::span<const pte::Method* const> methods) {
   uint64_t scale = 2;  // f32 to f64
@@ -184,7 +172,6 @@ Result<std::shared_ptr<ProgramMemory>> allocate_memory(std::span<const pte::Meth
   for (uint64_t bytes : sizes) {
     memory->arenas.push_back(FERRY_TRY(Arena::allocate(bytes, budget)));
   }
-  memory->holds_state.assign(sizes.size(), false);
   memory->delegates = std::make_shared<DelegateMemory>(poison);
   return memory;
 }
@@ -199,7 +186,7 @@ Status load_method(const pte::LoadedProgram& program, const pte::Method& method,
   FERRY_RETURN_IF_ERROR(make_steps(loading));
   if (!state.literal || state.f64) view_selected_constants(method, state);
   FERRY_RETURN_IF_ERROR(allocate_unplanned(loading));
-  find_state(loading);
+  find_written_numbers(state);
   if (state.literal) return {};
   join_caches(loading);
   read_stored_caches(loading);

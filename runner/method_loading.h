@@ -20,7 +20,6 @@ struct Loading {
   const std::vector<ExternalTensor>& external;
   MemoryBudget& budget;
   MethodState& state;
-  std::vector<size_t> memory_id = {};     // per value with planned memory
   std::vector<IndexList> reads = {};      // per instruction: values that it reads
   std::vector<IndexList> unplanned = {};  // per instruction: outs that may need memory
   // What delegates find by name; filled for the first of them.
@@ -32,8 +31,6 @@ struct Loading {
   kernels::Tensor* tensor(int32_t value) const {
     return state.values[static_cast<size_t>(value)].tensor;
   }
-  // Its memory is kept from one execution to the next.
-  void mark_state(int32_t value);
 };
 
 // Values of their kinds; tensors have sizes, but no memory yet.

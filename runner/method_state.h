@@ -54,6 +54,12 @@ struct Rebound {
   kernels::Tensor home;
 };
 
+// A number that an instruction writes, and what it is at the start of an execution.
+struct WrittenNumber {
+  kernels::Value* value;
+  kernels::Value home;
+};
+
 // What join_caches and read_stored_caches change.
 struct JoinedCaches {
   std::vector<std::pair<size_t, Step>> stated;  // changed steps as they were
@@ -93,6 +99,7 @@ struct MethodState {
   std::vector<kernels::Dims> bounds;    // per value: declared sizes of a tensor
   std::vector<bool> planned;            // per value: has memory in an arena
   std::vector<Rebound> rebound;
+  std::vector<WrittenNumber> written_numbers;
 
   std::vector<int32_t> inputs, outputs;              // value indices
   std::vector<bool> input_set;                       // per input
@@ -115,13 +122,14 @@ struct MethodState {
 
   std::shared_ptr<ProgramMemory> memory;  // planned by the program
   Arena outs;                             // of results that the program does not plan
-  bool outs_hold_state = false;
 
   // "FILE: method 'm': MESSAGE"
   Failure error(ErrorCode code, const std::string& message) const;
   Failure bad(const std::string& message) const;
   // "FILE: method 'm', instruction N (operator): " before the message.
   Error at_step(size_t step, Error error) const;
+  // Tensors where they are, and numbers as they are, at the start of an execution.
+  void start();
   // State as it is before the first execution.
   void reset();
 };

@@ -216,13 +216,11 @@ Status Binder::bind_planned(const pte::Tensor& from, kernels::Tensor& to) {
   to.data = state_.memory->arenas[place.memory].data() + offset;
   to.writable = true;
   state_.planned[static_cast<size_t>(to.id)] = true;
-  loading_.memory_id[static_cast<size_t>(to.id)] = place.memory;
   std::span<const std::byte> contents = FERRY_TRY(initial_contents(from, to));
   if (!contents.empty() && from.dtype != to.dtype) {
     contents = state_.memory->f64_copy(contents, from.dtype);
   }
   if (!contents.empty()) state_.memory->initial.push_back({place.memory, offset, contents});
-  if (!contents.empty() || !from.fqn.empty()) loading_.mark_state(to.id);
   return {};
 }
 
@@ -253,7 +251,6 @@ Status make_values(Loading& loading) {
   state.values.resize(count);
   state.bounds.resize(count);
   state.planned.assign(count, false);
-  loading.memory_id.assign(count, 0);
   std::vector<std::optional<DType>> widened(count);
   if (state.f64) {
     widened = f64_values(loading.method);

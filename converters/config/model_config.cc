@@ -197,9 +197,10 @@ Result<FamilyMatch> match_family(const JsonFields& outer, const std::string& mod
   const std::optional<FamilyMatch> match =
       find_family(families, model_type, text_type.value_or(""));
   if (!match || (has_text_part && !match->multimodal)) {
-    return outer.error(ErrorCode::kUnsupported, "model_type",
-                       fmt::format("is {}: not supported; supported are {}",
-                                   quoted(model_type, kShownType), supported_types(families)));
+    return outer.error(
+        ErrorCode::kUnsupported, "model_type",
+        fmt::format("is {}: not supported; supported are {}", quoted(model_type, kShownType),
+                    nearest_types(families, model_type)));
   }
   if (match->multimodal && !has_text_part && !match->type->wrapper.flat) {
     return outer.bad("text_config", "is missing");

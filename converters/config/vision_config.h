@@ -32,6 +32,7 @@ struct VisionConfig {
   bool mlp_connector = false;  // layer norm, linear, activation, linear; else one linear
   Activation connector_activation = Activation::kGelu;
   std::optional<int64_t> image_token_id = {};  // the placeholder of a row of image features
+  std::string image_token = {};  // its text in the tokenizer, where the config has no id
 
   int64_t head_dim() const { return hidden_size / num_heads; }
   int64_t grid() const { return image_size / patch_size; }  // patches of a side

@@ -74,9 +74,10 @@ Status read(const JsonFields& outer, const JsonFields& vision, VisionConfig& con
   return read_ratio(outer, config);
 }
 
-// OpenGVLab's config. The placeholder's id is in its tokenizer only.
+// OpenGVLab's config. Its code names the placeholder, whose id is in the tokenizer only.
 Status read_chat(const JsonFields& outer, const JsonFields& vision, VisionConfig& config) {
   set_structure(config);
+  config.image_token = "<IMG_CONTEXT>";
   config.qkv_bias = FERRY_TRY(vision.flag_or("qkv_bias", true));
   config.qk_norm = FERRY_TRY(vision.flag_or("qk_normalization", true));
   config.qk_norm_eps = config.norm_eps;

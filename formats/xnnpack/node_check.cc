@@ -318,12 +318,13 @@ class NodeCheck {
     FERRY_RETURN_IF_ERROR(expect_same_elements());
     const Dims& from = input(0).dims;
     FERRY_RETURN_IF_ERROR(expect_numbers(from.size()));
+    std::vector<bool> taken(from.size());
     Dims dims;
-    for (size_t i = 0; i < from.size(); ++i) {
-      if (std::ranges::find(node().numbers, static_cast<int64_t>(i)) == node().numbers.end()) {
-        return error("no permutation");
-      }
-      dims.push_back(from[static_cast<size_t>(node().numbers[i])]);
+    for (const int64_t number : node().numbers) {
+      const auto dim = static_cast<uint64_t>(number);
+      if (dim >= from.size() || taken[dim]) return error("no permutation");
+      taken[dim] = true;
+      dims.push_back(from[dim]);
     }
     return expect_output(dims);
   }

@@ -27,6 +27,15 @@ TEST(Judge, WantOfMemoryIsNotAFailedFile) {
   EXPECT_EQ(judged("convert", exit, "out: No space left on device").reason, Class::kIo);
 }
 
+// What another process is writing now may be free later; what exists stays.
+TEST(Judge, AnotherWriterPasses) {
+  const int exit = static_cast<int>(ErrorCode::kExists);
+  const Judgement busy = judged("convert", exit, "out: another process is writing it (in '.x')");
+  EXPECT_EQ(busy.reason, Class::kLease);
+  EXPECT_TRUE(busy.transient);
+  EXPECT_FALSE(judged("convert", exit, "out: exists already").transient);
+}
+
 TEST(Judge, TheStepSaysWhatOneMeans) {
   EXPECT_EQ(judged("check", 1, "digest mismatch").reason, Class::kDamage);
   EXPECT_EQ(judged("verify", 1, "no parity").reason, Class::kParity);

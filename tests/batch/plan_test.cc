@@ -120,16 +120,37 @@ TEST(FindCheckpoints, EveryFormatThatConvertTakes) {
         "a/model.safetensors.index.json", "a/model-00001-of-00002.safetensors", "q/one-q4.gguf",
         "q/two-q8.gguf", "k/model.weights.h5", "k2/model.weights.json", "loose/x.safetensors",
         "single/config.json", "single/x.safetensors", ".hidden/model.safetensors",
-        "bundle/manifest.json", "bundle/sub/model.safetensors", "none/README.md"}) {
+        "bundle/manifest.json", "bundle/sub/model.safetensors", "none/README.md", "w/config.json",
+        "w/tokenizer.json", "a/1_Pooling/config.json"}) {
     put(path);
   }
   fs::create_directory_symlink(dir / "z", dir / "link");
   const auto found = find_checkpoints(dir / "");
   ASSERT_TRUE(found) << found.error().message;
   std::vector<std::string> names;
-  for (const std::string& path : *found) names.push_back(path.substr((dir / "").size()));
+  for (const std::string& path : found->checkpoints)
+    names.push_back(path.substr((dir / "").size()));
   EXPECT_EQ(names, (std::vector<std::string>{"a", "k", "k2", "q/one-q4.gguf", "q/two-q8.gguf",
                                              "single/x.safetensors", "z", "z/step 1"}));
+  EXPECT_EQ(found->without_weights, std::vector<std::string>{dir / "w"});
+}
+
+TEST(FindCheckpoints, WithoutWeightsIsSaid) {
+  const TempDir dir;
+  for (const char* name : {"a", "b"}) {
+    fs::create_directories(dir / name);
+    write_bytes(dir / (std::string(name) + "/config.json"), "{}");
+  }
+  const PlanOptions options{.directories = {dir.path()}, .out_dir = "o"};
+  const auto none = make_plan(options);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().details,
+            (std::vector<std::string>{(dir / "a") + ": a config.json without weights",
+                                      (dir / "b") + ": a config.json without weights"}));
+  write_bytes(dir / "a/model.safetensors", "x");
+  const auto planned = make_plan(options);
+  ASSERT_TRUE(planned) << planned.error().message;
+  EXPECT_EQ(planned->without_weights, std::vector<std::string>{dir / "b"});
 }
 
 TEST(FindCheckpoints, IdsAreUniqueAndTheSameEveryTime) {

@@ -273,7 +273,7 @@ TEST(ExportTest, WhatExistsIsKeptUnlessItMayBeReplaced) {
   EXPECT_EQ(read_bytes(file), bytes);
   export_to(dir, source, "safetensors", "a.safetensors", {"--overwrite", "--resume"});
   EXPECT_EQ(read_bytes(file), bytes);
-  EXPECT_EQ(run_ferry({"convert", source, "--to", "pth", "-o", dir / "no/where.pth"}).code, 5);
+  export_to(dir, source, "pth", "new/folders/a.pth");
 }
 
 TEST(ExportTest, OptionsThatAFormatHasNothingForAreRefused) {

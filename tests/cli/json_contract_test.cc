@@ -142,7 +142,32 @@ TEST_F(JsonDocuments, Check) {
   const json problem = document_of({"check", dir / "b"}, 1)["result"]["problems"][0];
   EXPECT_EQ(problem["path"], "config.json");
   EXPECT_EQ(problem["code"], "bad_input");
+  EXPECT_EQ(document_of({"check", fixture("llama3_tied")}, 0)["result"]["kind"], "checkpoint");
+  for (const auto& entry : std::filesystem::directory_iterator(bundle_)) {
+    const std::string kind = entry.path().extension();
+    if (kind == ".pte" || kind == ".ptd") document_of({"check", entry.path()}, 0);
+  }
 }
+
+TEST_F(JsonDocuments, Batch) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir / "in/empty");
+  std::filesystem::copy(fixture("llama3_tied"), dir / "in/good");
+  write_bytes(dir / "in/empty/config.json", "{}");
+  const json planned = document_of(
+      {"batch", "plan", dir / "in", "--out-dir", dir / "out", "--verify", "checkpoint"}, 0);
+  EXPECT_EQ(planned["result"]["left_out"].size(), 1U);
+  write_bytes(dir / "p", planned["result"]["plan"]);
+  document_of({"batch", "status", dir / "p"}, 0);
+  document_of({"batch", "run", dir / "p"}, 0);
+  const json report = document_of({"batch", "report", dir / "p"}, 0);
+  EXPECT_EQ(report["result"]["tasks"][0]["parity"]["parity"], true) << report;
+  document_of({"batch", "status", dir / "p"}, 0);
+  document_of({"batch", "slurm", dir / "p"}, 0);
+  document_of({"batch", "k8s", dir / "p", "--image", "i", "--claim", "c"}, 0);
+}
+
+TEST_F(JsonDocuments, Sign) { document_of({"sign", bundle_, "--key", "/nonexistent"}, 5); }
 
 TEST_F(JsonDocuments, Run) {
   const Line line = {"run", bundle_, "--tokens", "1,2", "--max-new", "3"};

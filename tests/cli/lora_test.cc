@@ -167,6 +167,12 @@ TEST_F(Lora, IsRefusedByTheNameOfWhatCannotBeMerged) {
       {R"({"r": 0})", 3, "'r'"},
       {R"({"modules_to_save": ["lm_head", "embed_tokens"]})", 3,
        "adapter_config.json: 'modules_to_save' names 'embed_tokens', of which there is no tensor"},
+      {R"({"modules_to_save": ["../x"]})", 3, "'modules_to_save' names '../x', which is no module"},
+      {R"({"target_modules": ["nothing"]})", 3, "does not name its module"},
+      {R"({"target_modules": []})", 3, "does not name its module"},
+      {R"({"target_modules": "nothing"})", 3, "does not name its module"},
+      {R"({"target_modules": 1})", 3, "'target_modules' is neither a list nor a text"},
+      {R"({"target_modules": [1]})", 3, "'target_modules' is not a list of names"},
   };
   for (const auto& refusal : refusals) {
     const std::string adapter = copy();
@@ -177,6 +183,31 @@ TEST_F(Lora, IsRefusedByTheNameOfWhatCannotBeMerged) {
     EXPECT_EQ(outcome.code, refusal.code) << refusal.change << outcome.err;
     EXPECT_NE(outcome.err.find(refusal.says), std::string::npos) << outcome.err;
     std::filesystem::remove_all(adapter);
+  }
+}
+
+// As null, the scale would be that of an adapter which states none.
+TEST_F(Lora, NumbersAreNoNulls) {
+  for (const std::string key : {"lora_alpha", "r"}) {
+    const std::string adapter = copy();
+    Json config = Json::parse(read_bytes(adapter + "/adapter_config.json"));
+    config[key] = nullptr;
+    write_bytes(adapter + "/adapter_config.json", config.dump());
+    const Outcome outcome = run_ferry({"convert", base_, "--lora", adapter, "-n"});
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_NE(outcome.err.find("'" + key + "' is null"), std::string::npos) << outcome.err;
+    std::filesystem::remove_all(adapter);
+  }
+}
+
+// Patterns of other programs are not evaluated; what the adapter holds is merged.
+TEST_F(Lora, TargetsMayBeAPattern) {
+  const std::string adapter = copy();
+  Json config = Json::parse(read_bytes(adapter + "/adapter_config.json"));
+  for (const char* pattern : {"all-linear", ".*"}) {
+    config["target_modules"] = pattern;
+    write_bytes(adapter + "/adapter_config.json", config.dump());
+    EXPECT_EQ(run_ferry({"convert", base_, "--lora", adapter, "-n"}).code, 0) << pattern;
   }
 }
 

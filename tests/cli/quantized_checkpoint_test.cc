@@ -225,6 +225,19 @@ TEST(QuantizedTensors, ThatDoNotFitAreRefused) {
   EXPECT_NE(outcome.err.find("g_idx' names group 9 of 3"), std::string::npos) << outcome.err;
 }
 
+// -1 throughout means nothing to the kernels of GPTQ, which would take the last group.
+TEST(QuantizedTensors, GroupsThatAreLeftOutAreRefused) {
+  const TempDir dir;
+  const std::string checkpoint = copy_of(dir, "gptq_act_order");
+  TensorFile file(checkpoint + "/model.safetensors");
+  const std::string name = "model.layers.0.mlp.down_proj.g_idx";
+  file.set_bytes(name, std::string(file.bytes_of(name).size(), '\xff'));
+  file.write(checkpoint + "/model.safetensors");
+  const Outcome outcome = run_ferry({"convert", checkpoint, "-o", dir / "b"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("g_idx' names group -1 of 3"), std::string::npos) << outcome.err;
+}
+
 TEST(QuantizedTensors, MustBeComplete) {
   const TempDir dir;
   const std::string checkpoint = copy_of(dir, "awq");

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "tests/cli/ferry_process.h"
 
 namespace ferry::usage_test {
@@ -18,7 +21,6 @@ void expect_refusal(const Outcome& outcome, int code) {
 TEST(Usage, NonsenseIsRefusedInOneLine) {
   const std::string source = fixture("llama3_tied");
   const std::vector<std::vector<std::string>> lines = {
-      {},
       {"frobnicate"},
       {"inspect"},
       {"inspect", source, "--frobnicate"},
@@ -84,7 +86,6 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
       {{"convrt", "x"}, "there is no verb 'convrt' (did you mean convert?) (see ferry --help)"},
       {{"hlp"}, "there is no verb 'hlp' (did you mean help?) (see ferry --help)"},
       {{"conv\x1b]x"}, "there is no verb 'conv\\x1b]x' (see ferry --help)"},
-      {{}, "a verb is required (see ferry --help)"},
       {{"convert", "x", "--outt", "b"},
        "not expected: '--outt' 'b' (did you mean --out?) (see ferry convert --help)"},
       {{"inspect", "x", "y", "z"}, "not expected: 'y' 'z' (see ferry inspect --help)"},
@@ -104,13 +105,23 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
        "convert --help)"},
       {{"run", "x", "--temp", "1"},
        "not expected: '--temp' '1' (did you mean --temperature?) (see ferry run --help)"},
+      {{"run", "x", "--max-tokens", "1"},
+       "not expected: '--max-tokens' '1' (did you mean --max-new?) (see ferry run --help)"},
+      {{"run", "x", "-p", "a"},
+       "not expected: '-p' 'a' (did you mean --prompt?) (see ferry run --help)"},
+      {{"-V"}, "not expected: '-V' (did you mean --version?) (see ferry --help)"},
+      {{"version"}, "there is no verb 'version' (did you mean --version?) (see ferry --help)"},
+      {{"quantize", "x"}, "there is no verb 'quantize' (did you mean convert?) (see ferry --help)"},
+      {{"info", "x"}, "there is no verb 'info' (did you mean inspect?) (see ferry --help)"},
+      {{"list"}, "there is no verb 'list' (did you mean inspect?) (see ferry --help)"},
+      {{"chat", "x"}, "there is no verb 'chat' (did you mean run?) (see ferry --help)"},
+      {{"serve"}, "there is no verb 'serve' (did you mean run?) (see ferry --help)"},
       {{"run", "x", "--max-new-tokens", "1"},
        "not expected: '--max-new-tokens' '1' (did you mean --max-new?) (see ferry run --help)"},
       {{"convert", "x", "--output", "b"},
        "not expected: '--output' 'b' (did you mean --out?) (see ferry convert --help)"},
       {{"batch", "stauts"},
        "there is no verb 'stauts' (did you mean status?) (see ferry batch --help)"},
-      {{"batch"}, "a verb is required (see ferry batch --help)"},
       {{"run", "x", "--prompt"}, "--prompt: TEXT is missing (see ferry run --help)"},
       {{"inspect", "x", "--threads"}, "--threads: its value is missing (see ferry inspect --help)"},
       {{"run", "x", "--prompt", "a", "--prompt", "b"},
@@ -122,6 +133,73 @@ TEST(Usage, WhatIsNotUnderstoodIsQuotedInItsOrder) {
     const Outcome outcome = run_ferry(line);
     expect_refusal(outcome, 2);
     EXPECT_EQ(outcome.err, "ferry: error: " + message + "\n");
+  }
+}
+
+TEST(Usage, WithoutAVerbTheVerbsAreListed) {
+  for (const Line& line : {Line{}, Line{"batch"}}) {
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.out, "");
+    const std::string verbs = line.empty() ? "ferry" : "ferry batch";
+    EXPECT_TRUE(
+        outcome.err.starts_with("ferry: error: a verb is required (see " + verbs + " --help)\n  "))
+        << outcome.err;
+    const std::string some = line.empty() ? "\n  convert     " : "\n  status      ";
+    EXPECT_NE(outcome.err.find(some), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(Usage, WhatIsMissingIsSaidToBeMissing) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "b");
+  const auto message = [](const Line& line) {
+    const Outcome outcome = run_ferry(line);
+    EXPECT_EQ(outcome.code, 5) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_EQ(message({"run", dir / "nosuch"}),
+            "ferry: error: " + (dir / "nosuch") + ": cannot open: No such file or directory\n");
+  for (const char* verb : {"audit", "inspect", "check"}) {
+    const std::string err = message({verb, dir / "b/missing"});
+    EXPECT_NE(err.find("o such file or directory"), std::string::npos) << err;
+    EXPECT_EQ(err.find("hub"), std::string::npos) << err;
+  }
+}
+
+TEST(Usage, LongListsOfMissingFilesAreCut) {
+  const TempDir dir;
+  nlohmann::json index;
+  for (int i = 0; i < 500; ++i) {
+    index["weight_map"]["t" + std::to_string(i)] = "m" + std::to_string(i) + ".safetensors";
+  }
+  write_bytes(dir / "model.safetensors.index.json", index.dump());
+  write_bytes(dir / "config.json", read_bytes(fixture("llama3_tied/config.json")));
+  const Outcome outcome = run_ferry({"convert", dir.path(), "-n"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 22) << outcome.err;
+  EXPECT_TRUE(outcome.err.ends_with("  and 480 more, which --json lists\n")) << outcome.err;
+}
+
+TEST(Usage, ATokenizerOfGigabytesIsRefusedBeforeItIsRead) {
+  const TempDir dir;
+  write_bytes(dir / "tokenizer.json", "{}");
+  std::filesystem::resize_file(dir / "tokenizer.json", uint64_t{1} << 31);
+  const Outcome outcome = run_ferry({"tokenize", dir.path()});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_NE(outcome.err.find("more than the 67108864 that such a file may have"), std::string::npos)
+      << outcome.err;
+}
+
+TEST(Usage, SizesHaveUnits) {
+  const std::string source = fixture("llama3_tied");
+  const Outcome refused = run_ferry({"convert", source, "-n", "--max-file-size", "300X"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("K, M, G, T (powers of 1000), or KiB, MiB, GiB, TiB (of 1024)"),
+            std::string::npos)
+      << refused.err;
+  for (const char* size : {"300kB", "300KB", "300K", "300000", "0.3MB"}) {
+    EXPECT_EQ(run_ferry({"convert", source, "-n", "--max-file-size", size}).code, 0) << size;
   }
 }
 
@@ -215,12 +293,15 @@ TEST(Usage, CheckTellsOtherDirectoriesFromDamagedBundles) {
   write_bytes(dir / "notes.txt", "");
   const std::string message =
       "ferry: error: " + dir.path() + ": not a bundle: it has no manifest.json\n";
-  for (const Line& line : {Line{"check", dir.path()}, Line{"run", dir.path(), "--tokens", "1"},
-                           Line{"verify", dir.path()}}) {
+  for (const Line& line : {Line{"run", dir.path(), "--tokens", "1"}, Line{"verify", dir.path()}}) {
     const Outcome outcome = run_ferry(line);
     expect_refusal(outcome, 3);
     EXPECT_EQ(outcome.err, message);
   }
+  const Outcome outcome = run_ferry({"check", dir.path()});
+  expect_refusal(outcome, 3);
+  EXPECT_NE(outcome.err.find("no checkpoint in this directory: none of "), std::string::npos)
+      << outcome.err;
 }
 
 // Whoever comes from a program that runs checkpoints tries that first.

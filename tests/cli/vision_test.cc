@@ -153,6 +153,20 @@ TEST(VisionLayouts, BothLayoutsOfInternVlGiveTheSameBytes) {
   EXPECT_EQ(manifest_of(dir / "chat")["model"]["image_token_id"], nullptr);
 }
 
+// OpenGVLab's config has no id; its tokenizer has the token.
+TEST(VisionLayouts, ThePlaceholderOfTheTokenizerIsStated) {
+  const TempDir dir;
+  const std::string source = vision_checkpoint(dir, "internvl3_opengvlab");
+  convert(source, dir / "chat");
+  const Json tokenizer = Json::parse(read_bytes(source + "/tokenizer.json"));
+  Json id;
+  for (const Json& token : tokenizer["added_tokens"]) {
+    if (token["content"] == "<IMG_CONTEXT>") id = token["id"];
+  }
+  ASSERT_TRUE(id.is_number_integer());
+  EXPECT_EQ(manifest_of(dir / "chat")["model"]["image_token_id"], id);
+}
+
 TEST(VisionLayouts, NamesInMemoryAreUnderstood) {
   const TempDir dir;
   const std::string source = changed_checkpoint(dir, "vision/internvl3_hf", [](TensorFile& file) {

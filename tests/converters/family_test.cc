@@ -1,6 +1,7 @@
 // The table of families, and a family that is added to it by one FamilySpec.
 #include "converters/family.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +49,7 @@ TEST(FamilyTable, EveryVisionTypeHasOneFamilyAndTextDecodersThatExist) {
       EXPECT_TRUE(json::parse(type.defaults, nullptr, false).is_object()) << type.name;
       EXPECT_TRUE(json::parse(type.vision_defaults, nullptr, false).is_object()) << type.name;
       EXPECT_EQ(std::ranges::count(family->text_types, type.text_type), 1) << type.name;
-      EXPECT_NE(supported_types(all_families()).find(type.name), std::string::npos) << type.name;
+      EXPECT_EQ(std::ranges::count(supported_types(all_families()), type.name), 1) << type.name;
     }
     for (const std::string_view text : family->text_types) {
       EXPECT_TRUE(find_family(all_families(), text)) << text;
@@ -65,13 +66,23 @@ TEST(FamilyTable, AWrapperHasTheFamilyOfItsTextDecoder) {
   EXPECT_EQ(match->family->name(), "qwen3_5_text");
 }
 
-TEST(FamilyTable, AnUnknownTypeIsAnErrorThatNamesTheFileAndTheTypes) {
+TEST(FamilyTable, AnUnknownTypeIsAnErrorThatNamesTheFileAndTheNearestTypes) {
   const auto config = parse_model_config(R"({"model_type": "bert"})", "", "dir/other.json");
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(config.error().message,
             "dir/other.json: 'model_type' is 'bert': not supported; supported are " +
-                supported_types(all_families()));
+                nearest_types(all_families(), "bert"));
+}
+
+TEST(FamilyTable, TheNearestTypesBeginAlike) {
+  const std::string near = nearest_types(all_families(), "qwen3_next_moe");
+  EXPECT_TRUE(near.starts_with("qwen3_next, ")) << near;
+  EXPECT_EQ(std::ranges::count(near, ','), 4) << near;
+  EXPECT_TRUE(near.ends_with(fmt::format(" and {} more (README.md lists them)",
+                                         supported_types(all_families()).size() - 5)))
+      << near;
+  EXPECT_LT(nearest_types(all_families(), std::string(100'000, 'q')).size(), 200U);
 }
 
 void expect_distinct_sources(const ModelConfig& config) {

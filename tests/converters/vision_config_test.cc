@@ -73,6 +73,7 @@ TEST(VisionConfig, OfInternVlInBothLayouts) {
                            .image_token_id = 385};
   EXPECT_EQ(vision_of(internvl()), expected);
   expected.image_token_id = std::nullopt;  // OpenGVLab's config does not state it
+  expected.image_token = "<IMG_CONTEXT>";
   EXPECT_EQ(vision_of(opengvlab()), expected);
   EXPECT_EQ(parse(opengvlab())->text_type, "qwen2");
   EXPECT_EQ(parse(opengvlab())->family, parse(internvl())->family);
@@ -129,7 +130,8 @@ TEST(VisionConfig, KeysThatAreAbsentHaveTheDefaultsOfTheirClass) {
                                              .qk_norm = true,
                                              .rms_norm = true,
                                              .layer_scale = true,
-                                             .mlp_connector = true}));
+                                             .mlp_connector = true,
+                                             .image_token = "<IMG_CONTEXT>"}));
 }
 
 TEST(VisionConfig, TheTypeOfTheTextPartHasADefault) {

@@ -133,17 +133,19 @@ TEST(BundleWriter, FileTooLargeForTheSystemLeavesNothing) {
   std::signal(SIGXFSZ, old_handler);
 }
 
-TEST(BundleWriter, MissingParentIsNamed) {
+TEST(BundleWriter, MissingParentsAreMade) {
   const TempDir dir;
-  const TinyModel model;
-  const auto plan = BundlePlan::make(model.input(), model.source, 0);
-  ASSERT_TRUE(plan);
-  ThreadPool pool(1);
-  const auto written = plan->write(dir / "absent/out", false, pool, {});
-  ASSERT_FALSE(written);
-  EXPECT_EQ(written.error().code, ErrorCode::kIo);
-  EXPECT_EQ(written.error().message,
-            (dir / "absent") + ": there is no such directory: make it first");
+  write_tiny_bundle(TinyModel(), dir / "a//b/out");
+  EXPECT_EQ(names_in(dir / "a/b"), Names{"out"});
+  {
+    const auto staging = StagingDirectory::create(dir / "c/d/out", false);
+    ASSERT_TRUE(staging) << staging.error().message;
+  }
+  EXPECT_EQ(names_in(dir.path()), Names{"a"});  // nothing was published
+  std::ofstream(dir / "file") << "x";
+  const auto refused = StagingDirectory::create(dir / "file/d/out", false);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kIo);
 }
 
 TEST(BundleWriter, RemainsOfDeadProcessesAreRemoved) {
@@ -173,9 +175,9 @@ TEST(BundleWriter, LockedRemainsAreSomebodysWork) {
   ThreadPool pool(1);
   const auto written = plan->write(dir / "out", false, pool, {});
   ASSERT_FALSE(written);
-  EXPECT_EQ(written.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(written.error().code, ErrorCode::kExists);
   EXPECT_EQ(written.error().message,
-            (dir / "out") + ": another run is writing it (in '.out.ferry-tmp-999999999')");
+            (dir / "out") + ": another process is writing it (in '.out.ferry-tmp-999999999')");
   EXPECT_EQ(names_in(dir.path()), Names{".out.ferry-tmp-999999999"});
   write_tiny_bundle(TinyModel(), dir / "another");
   ::close(fd);
@@ -193,7 +195,7 @@ TEST(BundleWriter, TheNameIsTakenBeforeAnythingIsWritten) {
     std::fprintf(stderr, "%s", staging ? "made" : staging.error().message.c_str());
     ::_exit(0);
   };
-  EXPECT_EXIT(second(), testing::ExitedWithCode(0), "out: another run is writing it ");
+  EXPECT_EXIT(second(), testing::ExitedWithCode(0), "out: another process is writing it ");
   EXPECT_EQ(names_in(dir.path()).size(), 1u);
   ASSERT_TRUE(first->publish(/*synced=*/true));
   EXPECT_EQ(names_in(dir.path()), Names{"out"});
@@ -210,7 +212,7 @@ TEST(BundleWriter, ADirectoryThatIsBeingMadeIsNotSwept) {
   for (int i = 0; i < 300; ++i) {
     const auto staging = StagingDirectory::create(dir / "out", true);
     if (!staging) {
-      EXPECT_NE(staging.error().message.find("another run"), std::string::npos)
+      EXPECT_NE(staging.error().message.find("another process"), std::string::npos)
           << staging.error().message;
       continue;
     }

@@ -17,7 +17,8 @@
 namespace ferry::text {
 
 inline constexpr const char* kTokenizerFile = "tokenizer.json";
-inline constexpr uint64_t kMaxTokenizerFile = 256 << 20;
+// Twice as much as the largest that are known. Reading takes a dozen times as much memory.
+inline constexpr uint64_t kMaxTokenizerFile = 64 << 20;
 
 struct TokenizerDocument;  // text/tokenizer/tokenizer_json.h
 

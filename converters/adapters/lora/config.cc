@@ -23,7 +23,7 @@ constexpr std::string_view kInert[] = {
     "eva_config",     "fan_in_fan_out",          "exclude_modules", "inference_mode",
     "layers_pattern", "layers_to_transform",     "loftq_config",    "lora_dropout",
     "megatron_core",  "parent_library",          "peft_version",    "qalora_group_size",
-    "revision",       "runtime_config",          "target_modules",  "task_type"};
+    "revision",       "runtime_config",          "task_type"};
 
 bool is_inert(std::string_view key) { return std::ranges::count(kInert, key) > 0; }
 
@@ -66,6 +66,34 @@ Status read_pattern(const JsonFields& fields, std::string_view key,
   return {};
 }
 
+// Numbers that peft divides by, or divides: null is none.
+Status refuse_null(const JsonFields& fields, const nlohmann::json& document) {
+  for (const char* key : {"r", "lora_alpha"}) {
+    const auto found = document.find(key);
+    if (found != document.end() && found->is_null()) return fields.bad(key, "is null");
+  }
+  return {};
+}
+
+// Lists are of ends of module names. A text is a regular expression for a whole name; one without
+// special characters names a module, and others are not evaluated.
+Status read_targets(const JsonFields& fields, LoraConfig& config) {
+  const nlohmann::json* targets = fields.find("target_modules");
+  if (targets == nullptr) return {};
+  if (targets->is_string()) {
+    const auto& text = targets->get_ref<const std::string&>();
+    if (is_plain(text)) config.target_name = text;  // "all-linear" is not
+    return {};
+  }
+  if (!targets->is_array()) return fields.bad("target_modules", "is neither a list nor a text");
+  config.target_ends.emplace();
+  for (const nlohmann::json& target : *targets) {
+    if (!target.is_string()) return fields.bad("target_modules", "is not a list of names");
+    config.target_ends->push_back(target.get<std::string>());
+  }
+  return {};
+}
+
 Status refuse_others(const nlohmann::json& document, const KeyLog& log, const std::string& name) {
   for (const auto& [key, value] : document.items()) {
     if (log.contains(key) || is_inert(key) || says_nothing(value)) continue;
@@ -88,12 +116,16 @@ Status check_initialisation(const JsonFields& fields) {
                                   printable(value->dump().substr(0, 60))));
 }
 
+bool is_end_of(std::string_view end, std::string_view module) {
+  if (!module.ends_with(end)) return false;
+  const size_t before = module.size() - end.size();
+  return before == 0 || module[before - 1] == '.';
+}
+
 // The number of the first pattern that ends the name, else `otherwise`.
 double find(const LoraPattern& patterns, std::string_view module, double otherwise) {
   for (const auto& [end, number] : patterns) {
-    if (!module.ends_with(end)) continue;
-    const size_t before = module.size() - end.size();
-    if (before == 0 || module[before - 1] == '.') return number;
+    if (is_end_of(end, module)) return number;
   }
   return otherwise;
 }
@@ -102,6 +134,13 @@ double find(const LoraPattern& patterns, std::string_view module, double otherwi
 
 int64_t LoraConfig::rank_of(std::string_view module) const {
   return static_cast<int64_t>(find(ranks, module, static_cast<double>(rank)));
+}
+
+bool LoraConfig::has_target(std::string_view module) const {
+  if (target_name) return module == *target_name;
+  return !target_ends || std::ranges::any_of(*target_ends, [&](const std::string& end) {
+    return is_end_of(end, module);
+  });
 }
 
 double LoraConfig::scale_of(std::string_view module) const {
@@ -127,6 +166,8 @@ Result<LoraConfig> parse_lora_config(const std::string& json, const std::string&
                         fmt::format("is {}; supported is none", quoted(bias, 40)));
   }
   FERRY_RETURN_IF_ERROR(check_initialisation(fields));
+  FERRY_RETURN_IF_ERROR(refuse_null(fields, document));
+  FERRY_RETURN_IF_ERROR(read_targets(fields, config));
   config.rank = FERRY_TRY(fields.integer_or("r", kRanks, config.rank));
   config.alpha = FERRY_TRY(fields.number_or("lora_alpha", kAlphas, config.alpha));
   config.rank_stabilised = FERRY_TRY(fields.flag_or("use_rslora", false));
@@ -137,6 +178,9 @@ Result<LoraConfig> parse_lora_config(const std::string& json, const std::string&
     for (const nlohmann::json& module : *saved) {
       if (!module.is_string()) return fields.bad("modules_to_save", "is not a list of names");
       config.saved_modules.push_back(module.get<std::string>());
+      if (is_plain(config.saved_modules.back())) continue;
+      return fields.bad("modules_to_save", fmt::format("names {}, which is no module",
+                                                       quoted(config.saved_modules.back(), 60)));
     }
   }
   FERRY_RETURN_IF_ERROR(refuse_others(document, log, name));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,11 @@ struct LoraConfig {
   LoraPattern ranks = {}, alphas = {};
   std::vector<std::string> saved_modules = {};  // whose weights the adapter has itself
 
+  std::optional<std::vector<std::string>> target_ends = {};  // ends of the names of its modules
+  std::optional<std::string> target_name = {};               // the name of its only module
+
+  // Whether target_modules names the module; true where it does not say, or by a pattern.
+  bool has_target(std::string_view module) const;
   int64_t rank_of(std::string_view module) const;
   double scale_of(std::string_view module) const;
 };

@@ -134,6 +134,9 @@ class Merger {
   Status merge(const std::string& module, const Halves& halves) {
     const size_t one = halves.a.value_or(halves.b.value_or(first_));
     if (!halves.a || !halves.b) return bad(one, "the other half of the adapter is missing");
+    if (!config_.has_target(module)) {
+      return bad(one, fmt::format("'target_modules' of {} does not name its module", config_.name));
+    }
     KeyedTensor& tensor = tensors_.tensors[FERRY_TRY(find(module + ".weight", one))];
     const Shape shape = tensor.recipe.output().shape;
     const int64_t rank = config_.rank_of(module);

@@ -270,6 +270,7 @@ class Adopter {
       }
     }
     w.group_of = find(module + ".weight_g_idx");
+    w.may_leave_groups = true;  // the library begins with -1, and GPTQ's kernels do not know it
     if (w.group_of) {
       FERRY_RETURN_IF_ERROR(expect(*w.group_of, {w.inputs}, {DType::kI32}));
       parts.push_back(*w.group_of);

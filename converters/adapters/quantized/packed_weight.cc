@@ -46,8 +46,8 @@ class PackedDerivation final : public FloatDerivation {
     if (!w_.group_of) return groups;
     std::vector<int32_t> stored(inputs);
     FERRY_RETURN_IF_ERROR(source.read(*w_.group_of, 0, std::as_writable_bytes(std::span(stored))));
-    // Writers that reorder nothing may leave -1 behind.
-    if (std::ranges::all_of(stored, [](int32_t group) { return group == -1; })) return groups;
+    const auto left = [](int32_t group) { return group == -1; };
+    if (w_.may_leave_groups && std::ranges::all_of(stored, left)) return groups;
     for (size_t i = 0; i < inputs; ++i) {
       if (stored[i] < 0 || stored[i] >= w_.groups) {
         return bad_input(fmt::format("{}: {} names group {} of {}", printable(source.path()),

@@ -35,6 +35,7 @@ struct PackedWeight {
   size_t scales = 0;                    // entry of floats
   bool scales_across = false;           // (groups, outputs), else (outputs, groups)
   std::optional<size_t> group_of = {};  // entry of i32, (inputs)
+  bool may_leave_groups = false;        // -1 throughout stands for groups in their order
 };
 
 // The shapes of the entries have been checked. A group that there is not is kBadInput.
