@@ -50,11 +50,6 @@ Meaning outputs_meaning(const pipeline::Verification& v) {
           "that Ferry computes what the original model computes: add --reference");
     }
     if (v.proof->codes) add_codes(*v.proof->codes, m);
-    if (v.outputs() != nullptr && v.outputs()->bounds.measured) {
-      m.leaves_open.push_back(fmt::format(
-          "how good the model still is after {}: the last comparison measures it, on these prompts",
-          loss_name(v.outputs()->bounds)));
-    }
     return m;
   }
   if (!v.against.empty()) {

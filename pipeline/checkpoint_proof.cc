@@ -216,6 +216,8 @@ Result<CheckpointProof> prove_against_checkpoint(const packer::Bundle& bundle,
                              {.vision = vision.get(),
                               .details = given.details,
                               .progress = progress("running the bundle", ProgressUnit::kItems)}));
+  // The continuation is the bundle's own: that it chooses its own tokens says nothing.
+  if (reference == nullptr) proof.outputs->forget_greedy();
   return proof;
 }
 

@@ -75,6 +75,11 @@ std::optional<double> noise_margin(const ValueMetrics& metrics) {
                                   : kBeyondAnyBound;
 }
 
+void ParityReport::forget_greedy() {
+  greedy_match = greedy_total = 0;
+  for (CaseReport& one : cases) one.greedy_match = one.greedy_total = 0;
+}
+
 std::optional<double> ParityReport::output_limit() const {
   if (bounds.measured || metrics.values.noise_ratio) return std::nullopt;
   if (has_logits() || layers.empty()) return bounds.max_abs;

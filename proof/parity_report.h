@@ -88,6 +88,8 @@ struct ParityReport {
   bool has_logits() const { return metrics.rows > 0; }
   // What `metrics` is about: "logits", or the last output of an encoder.
   std::string output() const;
+  // Sets the counts of continuations to 0.
+  void forget_greedy();
   // The largest difference of it that is parity; none where noise or a floor decides, or nothing.
   std::optional<double> output_limit() const;
 };

@@ -9,6 +9,7 @@
 #include "core/interrupt.h"
 #include "core/text.h"
 #include "runner/joined_caches.h"
+#include "runner/kernels/dtypes.h"
 #include "runner/kernels/kernel.h"
 #include "runner/method_state.h"
 #include "runner/wanted_rows.h"
@@ -235,26 +236,29 @@ struct Method::Impl : MethodState {
     TensorView view;
     set_view(*value.tensor, bounds[static_cast<size_t>(index)], view);
     view.bytes = {};
-    if (is_f64(value)) view.dtype = DType::kF32;
+    if (is_f64(value)) view.dtype = declared[static_cast<size_t>(index)];
     return view;
   }
 
-  // Held in f64 and shown in f32.
+  // Held in f64 and shown in the dtype that the program states.
   bool is_f64(const kernels::Value& value) const {
     return f64 && value.tensor != nullptr && value.tensor->widened;
   }
-  TensorView shown(const kernels::Value& value, std::vector<float>& narrow) const {
+  TensorView shown(const kernels::Value& value, std::vector<std::byte>& narrow) const {
     TensorView view = view_of(value);
     if (!is_f64(value)) return view;
-    narrow = probe_floats(view);
-    return {DType::kF32, std::move(view.shape), std::as_bytes(std::span(narrow))};
+    const std::vector<float> values = probe_floats(view);
+    const DType dtype = declared[static_cast<size_t>(value.id)];
+    narrow.resize(values.size() * static_cast<size_t>(dtype_bytes(dtype)));
+    kernels::store(dtype, values.data(), narrow.data(), std::ssize(values));
+    return {dtype, std::move(view.shape), narrow};
   }
 
   Failure bad_port(size_t index, const std::string& why) const {
     return bad_input(fmt::format("{}: method {}: input {}: {}", file, quoted(method), index, why));
   }
 
-  std::vector<float> narrow_value;  // what value() has returned, with f64
+  std::vector<std::byte> narrow_value;  // what value() has returned, with f64
 
   Status set_number(size_t index, const TensorView& given);
   Status set_tensor(size_t index, const TensorView& given);
@@ -293,7 +297,8 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
     return fmt::format("{}{}[{}]", tensor.dynamic ? "at most " : "", dtype_name(tensor.dtype),
                        fmt::join(bound, ", "));
   };
-  const bool widens = f64 && tensor.widened && given.dtype == DType::kF32;
+  const bool widens =
+      f64 && tensor.widened && given.dtype == declared[static_cast<size_t>(inputs[index])];
   bool fits = (given.dtype == tensor.dtype || widens) &&
               given.shape.size() == static_cast<size_t>(bound.rank());
   for (int d = 0; fits && d < bound.rank(); ++d) {
@@ -325,19 +330,18 @@ Status Method::Impl::set_tensor(size_t index, const TensorView& given) {
   return {};
 }
 
-// An f32 input of a method in f64. It has fewer bytes than its tensor.
+// An input of a method in f64, in the dtype that the program states. It has fewer bytes than its
+// tensor.
 Status Method::Impl::set_widened(size_t index, const TensorView& given, int64_t numel) {
   kernels::Tensor& tensor = *at(inputs[index]).tensor;
   tensor.sizes = kernels::Dims(given.shape);
   tensor.numel = numel;
   std::vector<std::byte>& wide = input_copies[index];
-  wide.resize(static_cast<size_t>(numel) * sizeof(double));
-  for (int64_t i = 0; i < numel; ++i) {
-    float value;
-    std::memcpy(&value, given.bytes.data() + static_cast<size_t>(i) * sizeof value, sizeof value);
-    const double number = value;
-    std::memcpy(wide.data() + static_cast<size_t>(i) * sizeof number, &number, sizeof number);
-  }
+  std::vector<float> values(static_cast<size_t>(numel));
+  to_f32(given.dtype, given.bytes.data(), values.data(), values.size());
+  const std::vector<double> numbers(values.begin(), values.end());
+  const auto bytes = std::as_bytes(std::span(numbers));
+  wide.assign(bytes.begin(), bytes.end());
   if (planned[static_cast<size_t>(inputs[index])]) {
     if (numel > 0) std::memcpy(tensor.data, wide.data(), wide.size());
   } else {

@@ -53,9 +53,9 @@ struct MethodOptions {
   bool round_rows = false;
   // Compute in f64 whatever the program computes in a floating-point dtype: activations, buffers
   // and constants are f64; matrices are read as they are stored. Inputs are taken, and outputs and
-  // value() are given, in f32 where the program states a floating-point dtype; inputs may also be
-  // f64, and output_f64() rounds nothing. kUnsupported for programs with delegates. Takes up to
-  // four times the planned memory.
+  // value() are given, in the dtypes that the program states; inputs may also be f64, and
+  // output_f64() rounds nothing. kUnsupported for programs with delegates. Takes up to four times
+  // the planned memory.
   bool f64 = false;
   // Moves every f32 constant of rank 1 outside of the program (norms, biases) up or down by one
   // unit in the last place, by this seed: a program that any honest execution could be of.

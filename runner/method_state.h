@@ -97,6 +97,7 @@ struct MethodState {
   std::vector<kernels::Value> values;   // never resized after loading: others point into them
   std::deque<kernels::Tensor> tensors;  // of the values
   std::vector<kernels::Dims> bounds;    // per value: declared sizes of a tensor
+  std::vector<DType> declared;          // per value: the dtype that the program states
   std::vector<bool> planned;            // per value: has memory in an arena
   std::vector<Rebound> rebound;
   std::vector<WrittenNumber> written_numbers;
@@ -105,7 +106,7 @@ struct MethodState {
   std::vector<bool> input_set;                       // per input
   std::vector<std::vector<std::byte>> input_copies;  // per input: the caller's bytes, if unaligned
   std::vector<TensorView> output_views;              // per output: of the last execution
-  std::vector<std::vector<float>> narrowed;          // with f64, per output: its values in f32
+  std::vector<std::vector<std::byte>> narrowed;      // with f64, per output: in its declared dtype
 
   std::vector<Step> steps;
   std::vector<std::string> step_names;               // operator of each step, for messages

@@ -56,6 +56,7 @@ Status make_tensor(MethodState& state, const pte::Tensor& from, std::optional<DT
   to.kind = kernels::Value::Kind::kTensor;
   to.tensor = &tensor;
   state.bounds[static_cast<size_t>(to.id)] = tensor.sizes;
+  state.declared[static_cast<size_t>(to.id)] = from.dtype;
   return {};
 }
 
@@ -250,6 +251,7 @@ Status make_values(Loading& loading) {
   const size_t count = loading.method.values.size();
   state.values.resize(count);
   state.bounds.resize(count);
+  state.declared.resize(count);
   state.planned.assign(count, false);
   std::vector<std::optional<DType>> widened(count);
   if (state.f64) {

@@ -232,7 +232,7 @@ Status dequantize(const Call& call) {
   const Tensor& self = tensor(call, 0);
   const std::optional<int64_t> dtype = optional_int(call, 6);
   Tensor& out = tensor(call, 7);
-  FERRY_RETURN_IF_ERROR(require_float(out));
+  if (!out.widened) FERRY_RETURN_IF_ERROR(require_float(out));
   if (!out.widened &&
       dtype.value_or(dtype_info(DType::kF32).executorch) != dtype_info(out.dtype).executorch) {
     return bad_input(fmt::format("{} is not of the scalar type of the result", describe(out)));

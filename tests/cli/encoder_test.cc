@@ -29,7 +29,7 @@ class Encoder : public testing::TestWithParam<std::string> {
     EXPECT_TRUE(whole["f32_path"]["parity"].get<bool>());
     EXPECT_GE(whole["tensors"]["compared"].get<int>(), 20);
     EXPECT_EQ(whole["programs"]["different"], Json::array());
-    EXPECT_EQ(whole.contains("own_weights"), more[0] == "--quantize");
+    EXPECT_EQ(whole.contains("own_weights"), !is_f32);
   }
   // At parity, with every tensor of the reference compared.
   Json verify(const std::vector<std::string>& with) {

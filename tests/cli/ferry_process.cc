@@ -157,7 +157,7 @@ void expect_error_document(const Outcome& plain, const Outcome& with, bool quiet
   // stderr has the first ones of many.
   constexpr size_t kShown = 20;
   nlohmann::json& details = error["details"];
-  const size_t count = details.size();
+  const size_t shown = details.size();
   if (count > kShown) {
     details.erase(details.begin() + kShown, details.end());
     details.push_back(std::to_string(count - kShown) + " more, which --json lists");

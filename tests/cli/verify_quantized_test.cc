@@ -81,12 +81,12 @@ TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
       EXPECT_EQ(report["tolerance"]["precision"], variant.name);
       // With its own weights and activations in f32 it is as exact as a bundle in f32.
       const Json& exact = report["own_weights"]["in_f32"];
-      EXPECT_EQ(exact["tolerance"]["logits_max_abs"], 1e-4);
+      EXPECT_EQ(exact["tolerance"]["source"], "noise");
       EXPECT_LT(exact["metrics"]["max_abs"], 5e-5);
       EXPECT_EQ(exact["parity"], true);
       EXPECT_EQ(report["own_weights"]["activations"]["parity"], true);
-      EXPECT_GT(report["metrics"]["sqnr_db"],
-                report["tolerance"]["logits_floor_db"].get<double>() + 3);
+      EXPECT_EQ(report["tolerance"]["source"], "none");
+      EXPECT_GT(report["metrics"]["sqnr_db"], 3);
       EXPECT_LE(report["metrics"]["kl_mean"], report["metrics"]["kl_max"]);
     }
   }
@@ -94,7 +94,8 @@ TEST(VerifyQuantized, EveryCodingIsProvedFromItsCheckpoint) {
 
 // The outputs of this tiny model lose more by 4 bits than fixed floors allow. They are held to what
 // its codes and 8-bit activations lose in it.
-TEST(VerifyQuantized, ASensitiveModelIsHeldToItsOwnNoise) {
+// What the codes lose in its outputs is measured, and is no gate.
+TEST(VerifyQuantized, ASensitiveModelIsProvedByItsOwnWeights) {
   const TempDir dir;
   const std::string checkpoint = fixture("golden/qwen2");
   const std::string bundle = convert(
@@ -103,9 +104,9 @@ TEST(VerifyQuantized, ASensitiveModelIsHeldToItsOwnNoise) {
       verify(bundle, checkpoint, {"--reference", checkpoint + "/golden.safetensors"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const Json report = outcome.json();
-  const double floor = report["tolerance"]["logits_floor_db"];
-  EXPECT_LT(floor, 3);
-  EXPECT_GT(report["metrics"]["sqnr_db"], floor);
+  EXPECT_EQ(report["own_weights"]["in_f32"]["tolerance"]["source"], "noise");
+  EXPECT_EQ(report["tolerance"]["source"], "none");
+  EXPECT_LT(report["metrics"]["sqnr_db"], 10);
 }
 
 // Multiplies every `stride`th value of a tensor in f32, from the first one on.

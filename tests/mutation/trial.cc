@@ -276,13 +276,22 @@ void add_share(const Json& difference, const Json& bound, double scale, Margins&
   margins.share = std::max(margins.share, difference.get<double>() / most);
 }
 
+// The share of the bound that a ratio to the noise fills.
+void add_noise(const Json& values, Margins& margins) {
+  if (values.at("margin").is_number()) {
+    margins.share = std::max(margins.share, 1 / values.at("margin").get<double>());
+  }
+}
+
 // Of one part of the report: the bundle's, or the f32 path's.
 void add_margins(const Json& report, Margins& margins) {
   const Json& bounds = report.at("tolerance");
   const Json& metrics = report.at("metrics");
   add_margin(metrics.at("sqnr_db"), bounds.at("logits_floor_db"), margins);
   add_share(metrics.at("max_abs"), bounds.at("logits_max_abs"), 1, margins);
+  add_noise(bounds, margins);
   for (const Json& layer : report.at("layers")) {
+    add_noise(layer, margins);
     add_margin(layer.at("sqnr_db"), layer.at("floor_db"), margins);
     add_share(layer.at("max_abs"), bounds.at("layers_scaled"), layer.at("scale"), margins);
   }

@@ -22,7 +22,7 @@ ValueMetrics compare(const std::vector<float>& got, const std::vector<float>& wa
 
 LogitMetrics compare_row(const std::vector<float>& got, const std::vector<float>& want) {
   LogitComparison comparison;
-  comparison.add_row(got, want);
+  comparison.add_row(0, got, want);
   return comparison.metrics();
 }
 
@@ -81,8 +81,8 @@ TEST(ValueComparison, SumsOverSeveralCalls) {
 TEST(LogitComparison, TheLargestDivergenceIsThatOfOneRow) {
   LogitComparison comparison;
   const std::vector<float> even = {0, 0}, odd = {std::log(3.0f), 0};
-  comparison.add_row(even, odd);
-  comparison.add_row(odd, odd);
+  comparison.add_row(0, even, odd);
+  comparison.add_row(0, odd, odd);
   const LogitMetrics m = comparison.metrics();
   EXPECT_NEAR(m.kl_max, 0.75 * std::log(1.5) + 0.25 * std::log(0.5), 1e-7);
   EXPECT_NEAR(m.kl_mean, m.kl_max / 2, 1e-12);
@@ -110,10 +110,10 @@ TEST(LogitComparison, LargeLogitsDoNotOverflow) {
 
 TEST(LogitComparison, AgreementCountsRows) {
   LogitComparison comparison;
-  comparison.add_row(std::vector<float>{0, 1}, std::vector<float>{0, 2});
-  comparison.add_row(std::vector<float>{1, 0}, std::vector<float>{0, 2});
-  comparison.add_row(std::vector<float>{3, 0}, std::vector<float>{3, 2});
-  comparison.add_row(std::vector<float>{0, kNaN}, std::vector<float>{0, 2});
+  comparison.add_row(0, std::vector<float>{0, 1}, std::vector<float>{0, 2});
+  comparison.add_row(0, std::vector<float>{1, 0}, std::vector<float>{0, 2});
+  comparison.add_row(0, std::vector<float>{3, 0}, std::vector<float>{3, 2});
+  comparison.add_row(0, std::vector<float>{0, kNaN}, std::vector<float>{0, 2});
   EXPECT_EQ(comparison.metrics().top1_agreement, 0.5);
   EXPECT_EQ(comparison.metrics().kl_mean, kBeyondAnyBound);
   EXPECT_EQ(comparison.metrics().kl_max, kBeyondAnyBound);
