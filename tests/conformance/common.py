@@ -19,7 +19,6 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait for work leave the processor to ferry
-os.environ.setdefault("TQDM_DISABLE", "1")
 os.environ["PYTHONWARNINGS"] = "ignore"
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
