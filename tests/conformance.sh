@@ -40,7 +40,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 # A promise that does not end is one that does not hold.
 limit=7200
-[ ${#sample[@]} -eq 0 ] || limit=300
+[ ${#sample[@]} -eq 0 ] || limit=600
 table=() status=0
 for promise in "${chosen[@]}"; do
   script=tests/conformance/$promise.py options=("${sample[@]}" --seed "$seed")
